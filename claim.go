@@ -1,0 +1,135 @@
+package socknotify
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// claims tells, for the whole process, which port a handle is registered with (P5). A port is named
+// by an id that dies with it, so a claim keeps no port alive.
+var claims claimTable
+
+type claimTable struct {
+	pages atomic.Pointer[[]*claimPage]
+
+	mu    sync.Mutex // held to grow, and over what follows
+	ports map[uint32]*core
+	last  uint32
+}
+
+const claimPageSize = 1024
+
+// A claim is a port's id, shifted, and a bit that says that the port is about to add the handle to
+// its kernel. Whoever sets the bit waits for nothing until it has cleared it.
+type claimPage [claimPageSize]atomic.Uint32
+
+const inTransit = 1
+
+func (t *claimTable) at(index uint32) *atomic.Uint32 {
+	page, offset := int(index/claimPageSize), index%claimPageSize
+	if pages := t.pages.Load(); pages != nil && page < len(*pages) && (*pages)[page] != nil {
+		return &(*pages)[page][offset]
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var old []*claimPage
+	if pages := t.pages.Load(); pages != nil {
+		old = *pages
+	}
+	grown := make([]*claimPage, max(len(old), page+1))
+	copy(grown, old)
+	if grown[page] == nil {
+		grown[page] = new(claimPage)
+	}
+	t.pages.Store(&grown)
+	return &grown[page][offset]
+}
+
+// enrol gives a port its id.
+func (t *claimTable) enrol(c *core) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ports == nil {
+		t.ports = make(map[uint32]*core)
+	}
+	for {
+		t.last = (t.last + 1) & (1<<31 - 1)
+		if _, used := t.ports[t.last]; !used && t.last != 0 {
+			break
+		}
+	}
+	c.id = t.last
+	t.ports[c.id] = c
+}
+
+// bury makes every claim of a port void.
+func (t *claimTable) bury(c *core) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.ports, c.id)
+}
+
+func (t *claimTable) port(id uint32) *core {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ports[id]
+}
+
+// claim takes a handle for a port that is about to add it, and leaves the claim in transit. It fails
+// with ErrOtherPort where another port's kernel still has the socket. Asking it under our transit
+// bit decides for good: the other port needs the bit to add.
+func (c *core) claim(index uint32, handle Socket) error {
+	word := claims.at(index)
+	for {
+		v := word.Load()
+		if v&inTransit != 0 {
+			runtime.Gosched()
+			continue
+		}
+		if !word.CompareAndSwap(v, c.id<<1|inTransit) {
+			continue
+		}
+		if owner := v >> 1; owner != 0 && owner != c.id {
+			if has, err := claims.port(owner).has(handle); has || err != nil {
+				word.Store(v)
+				if err == nil {
+					err = ErrOtherPort
+				}
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// claimed ends the transit: the handle is the port's, or nobody's.
+func (c *core) claimed(index uint32, added bool) {
+	var v uint32
+	if added {
+		v = c.id << 1
+	}
+	claims.at(index).Store(v)
+}
+
+// unclaim gives a handle up, unless another port has taken it over.
+func (c *core) unclaim(index uint32) {
+	word := claims.at(index)
+	for {
+		v := word.Load()
+		if v == c.id<<1 && word.CompareAndSwap(v, 0) || v>>1 != c.id && v&inTransit == 0 {
+			return
+		}
+		// In transit: another port is asking our kernel, and may yet restore our claim.
+		runtime.Gosched()
+	}
+}
+
+// has reports whether the port's kernel watches the socket; a nil or closed port's does not.
+func (c *core) has(handle Socket) (bool, error) {
+	if c == nil || !c.stripes[0].enter(c) {
+		return false, nil
+	}
+	defer c.stripes[0].leave(c)
+	return c.kernel.Has(handle)
+}

@@ -1,0 +1,135 @@
+package socknotify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"sync"
+	"syscall"
+)
+
+// A connTable keeps the connections that are registered (X2): reachable, and known by themselves, so
+// that one whose descriptor is closed can still be removed.
+type connTable struct {
+	mu      sync.Mutex
+	byConn  map[syscall.Conn]*heldConn
+	byIndex map[uint32]*heldConn
+}
+
+type heldConn struct {
+	conn  syscall.Conn
+	raw   syscall.RawConn
+	index uint32
+}
+
+func (t *connTable) lookup(conn syscall.Conn) (heldConn, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h := t.byConn[conn]; h != nil {
+		return *h, true
+	}
+	return heldConn{}, false
+}
+
+// hold remembers the connection of a registration. The slot's lock is held.
+func (t *connTable) hold(conn syscall.Conn, raw syscall.RawConn, index uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byConn == nil {
+		t.byConn = make(map[syscall.Conn]*heldConn)
+		t.byIndex = make(map[uint32]*heldConn)
+	}
+	h := &heldConn{conn, raw, index}
+	t.byConn[conn], t.byIndex[index] = h, h
+}
+
+// release forgets the connection of an ended registration. The slot's lock is held.
+func (t *connTable) release(index uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.byIndex[index]
+	if h == nil {
+		return
+	}
+	delete(t.byIndex, index)
+	if t.byConn[h.conn] == h {
+		delete(t.byConn, h.conn)
+	}
+}
+
+func (t *connTable) drop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byConn, t.byIndex = nil, nil
+}
+
+// RemoveWaitConn is [Port.RemoveWait] for a connection.
+func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
+	if conn == nil {
+		return Notification[K]{}, callError("RemoveWaitConn", "a nil connection")
+	}
+	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
+}
+
+// registerConn processes an entry that names a connection. The operation runs to its end inside
+// Control, which keeps the descriptor from being closed, and so reused, meanwhile.
+func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
+	if !reflect.ValueOf(r.Conn).Comparable() {
+		r.Result = r.fail(noSocket, ErrInvalid, invalid("Conn", "its type is not comparable", nil))
+		return
+	}
+	p.flush(w)
+	held, isHeld := p.conns.lookup(r.Conn)
+	w.reg, w.raw, w.inside = r, held.raw, false
+	err := w.runControl()
+	inside := w.inside
+	w.reg, w.raw, w.inside = nil, nil, false
+	if inside {
+		return // the entry has its Result
+	}
+	if err == nil {
+		err = errors.New("Control did not run its function")
+	}
+	kind := ErrBadSocket
+	if errors.Is(err, net.ErrClosed) {
+		if isHeld {
+			p.letGo(w, held)
+		}
+		if r.Op != OpEnable {
+			kind = ErrNotRegistered
+		}
+	}
+	r.Result = r.fail(noSocket, kind, err)
+}
+
+// runControl calls the connection's methods, which are the caller's code and may panic.
+func (w *call[K]) runControl() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("connection panicked: %v", v)
+		}
+	}()
+	if w.raw == nil {
+		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
+			return err
+		}
+	}
+	return w.raw.Control(w.control)
+}
+
+// letGo ends the registration of a connection that is closed, unless its number has been registered
+// again since.
+func (p *Port[K]) letGo(w *call[K], held heldConn) {
+	s := p.table.lookup(held.index)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.conns.mu.Lock()
+	now := p.conns.byIndex[held.index]
+	p.conns.mu.Unlock()
+	if now != nil && now.conn == held.conn {
+		p.forget(w, s, held.index)
+		p.core.unclaim(held.index)
+	}
+}

@@ -1,0 +1,81 @@
+package socknotify
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
+// objects and no key. Nothing reachable from it leads back to the port.
+type core struct {
+	kernel  kernel.Poller
+	edges   bool // kernel.Edges()
+	backend string
+	id      uint32 // in claims
+
+	closed  atomic.Bool
+	stripes [stripes]stripe
+	left    chan struct{} // a call left a closed port
+	once    sync.Once
+	err     error // of closing the kernel
+}
+
+// stripes is the number of places that calls are counted in, so that cores do not share them.
+const stripes = 16
+
+// A stripe counts calls inside the port and what they did. It fills two cache lines, because
+// processors fetch them in pairs.
+type stripe struct {
+	inside        atomic.Int64
+	registrations atomic.Int64 // created minus ended
+	notifications atomic.Uint64
+	removals      atomic.Uint64
+	dequeuedPosts atomic.Uint64
+	stale         atomic.Uint64
+	rearms        atomic.Uint64
+	saved         atomic.Uint64
+	_             [128 - 8*8]byte
+}
+
+// enter counts a call in; false says that the port is closed, and nothing of it may be touched.
+// Counting comes before looking: Close looks at the count after it has set closed.
+func (s *stripe) enter(c *core) bool {
+	s.inside.Add(1)
+	if c.closed.Load() {
+		s.leave(c)
+		return false
+	}
+	return true
+}
+
+func (s *stripe) leave(c *core) {
+	if s.inside.Add(-1) == 0 && c.closed.Load() {
+		select {
+		case c.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// shut closes the kernel's objects once nobody is inside. closed must be set, and whoever waits
+// inside must have been woken. Later callers wait for the first.
+func (c *core) shut() error {
+	c.once.Do(func() {
+		claims.bury(c)
+		for i := range c.stripes {
+			for c.stripes[i].inside.Load() != 0 {
+				<-c.left
+			}
+		}
+		c.err = c.kernel.Close()
+	})
+	return c.err
+}
+
+// abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
+func (c *core) abandon() {
+	c.closed.Store(true)
+	c.shut()
+}

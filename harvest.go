@@ -1,0 +1,189 @@
+package socknotify
+
+import "github.com/socknotify/socknotify/internal/kernel"
+
+// dequeue fills out with what can be had without blocking and returns how many entries it filled. If
+// it leaves work behind it wakes a sleeper for it.
+func (p *Port[K]) dequeue(w *call[K], out []Notification[K]) int {
+	if p.relook.Load() != 0 {
+		p.lookAgain(w)
+	}
+	n := 0
+	if p.queue.size.Load() > 0 {
+		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
+		w.turn = !w.turn
+		if half := len(out) / 2; half > 0 {
+			n = p.take(w, out[:half])
+		} else if w.turn {
+			n = p.take(w, out)
+		}
+	}
+	more := false
+	if n < len(out) {
+		var k int
+		k, more = p.harvest(w, out[n:])
+		n += k
+	}
+	if n < len(out) && p.queue.size.Load() > 0 {
+		n += p.take(w, out[n:])
+	}
+	if more || p.queue.size.Load() > 0 {
+		p.parking.wakeOne(p.core, w)
+	}
+	return n
+}
+
+// passOn wakes a sleeper for what a call that does not dequeue has queued.
+func (p *Port[K]) passOn() {
+	if p.queue.size.Load() > 0 {
+		p.parking.wakeOne(p.core, nil)
+	}
+}
+
+func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
+	n, posts := p.queue.take(out)
+	if posts > 0 {
+		w.stripe.dequeuedPosts.Add(uint64(posts))
+	}
+	if n > posts {
+		w.stripe.removals.Add(uint64(n - posts))
+	}
+	return n
+}
+
+// harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
+func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) {
+	relooks := 0
+	for {
+		ready := w.ready[:min(len(out), len(w.ready))]
+		k := p.core.kernel.Poll(nil, ready)
+		more = k == len(ready)
+		for i := range k {
+			ok, again := p.accept(w, &ready[i], &out[n])
+			if ok {
+				n++
+			}
+			if again {
+				relooks++
+			}
+		}
+		if n > 0 || !more {
+			break
+		}
+		// Reports came, all of them for nobody, and there may be others behind them.
+	}
+	if n > 0 {
+		w.stripe.notifications.Add(uint64(n))
+	}
+	if relooks > 0 && (n == 0 || p.parking.asleep.Load() > 0) {
+		// A level still holds for whoever waits (T1), and nobody else would look.
+		p.lookAgain(w)
+	}
+	return n, more
+}
+
+// accept turns one report into a notification, if there is one in it. again says that it put the slot
+// on the relook list.
+//
+// It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
+// that this report is its notification, so two harvesters cannot both deliver (T3), and none can
+// after a removal has swapped it (G4).
+func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok, again bool) {
+	index := tokenIndex(r.Token)
+	s := p.table.lookup(index)
+	if s == nil {
+		w.stripe.stale.Add(1)
+		return false, false
+	}
+	for {
+		was := s.word.Load()
+		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
+			w.stripe.stale.Add(1)
+			return false, false
+		}
+		if was&wEnabled == 0 {
+			if p.note(w, s, was, index) {
+				return false, false
+			}
+			continue
+		}
+		key := s.key.Load()
+		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
+		is := was
+		switch {
+		case e != EventNone && was&wOneShot != 0:
+			is &^= wEnabled
+		case e != EventNone && was&wEdge == 0:
+			is |= wRelook
+		case !p.core.edges && r.Mask&(kernel.Dead|kernel.Err) == 0:
+			// The kernel is silent now. Let it go on with what has not been told.
+			is |= wRelook | toldBits(r.Mask)
+		}
+		// A swap even where nothing changes: it proves that the key is this registration's.
+		if !s.word.CompareAndSwap(was, is) {
+			continue
+		}
+		if is&wRelook != 0 && was&wRelook == 0 {
+			p.pushRelook(s, index)
+			again = true
+		}
+		if e == EventNone {
+			return false, again
+		}
+		*out = Notification[K]{Key: *key, Events: e}
+		return true, again
+	}
+}
+
+// note remembers a report that came while the registration is disabled: enabling must ask the kernel.
+// A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
+// kernel. It returns false where the word changed under it.
+func (p *Port[K]) note(w *call[K], s *slot[K], was uint64, index uint32) bool {
+	if was&wMuted != 0 || !p.core.edges {
+		return true
+	}
+	if was&wPending == 0 {
+		return s.word.CompareAndSwap(was, was|wPending)
+	}
+	if !s.mu.TryLock() {
+		return true // somebody is changing it, and asks the kernel in doing so
+	}
+	defer s.mu.Unlock()
+	if !s.word.CompareAndSwap(was, was|wMuted) {
+		return false
+	}
+	w.single[0] = kernel.Change{Handle: Socket(index), Action: kernel.Mute, Token: token(was, index)}
+	p.core.kernel.Poll(w.single[:], nil)
+	return true
+}
+
+// pushRelook links a slot whose word has just got wRelook.
+func (p *Port[K]) pushRelook(s *slot[K], index uint32) {
+	for {
+		head := p.relook.Load()
+		s.next = head
+		if p.relook.CompareAndSwap(head, index+1) {
+			return
+		}
+	}
+}
+
+// lookAgain asks the kernel again about every slot on the relook list: persistent levels that were
+// notified of, and on kernels without edges whatever a report has silenced.
+func (p *Port[K]) lookAgain(w *call[K]) {
+	for link := p.relook.Swap(0); link != 0; {
+		index := link - 1
+		s := p.table.lookup(index)
+		p.acquire(w, s)
+		link = s.next // from here on the slot may be linked again
+		_, is := s.update(func(v uint64) uint64 { return v &^ wRelook })
+		if is&wRegistered == 0 || is&wEnabled == 0 {
+			s.mu.Unlock()
+			continue
+		}
+		p.add(w, item[K]{slot: s, was: is, index: index}, kernel.Change{
+			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: untold(is),
+		})
+	}
+	p.flush(w)
+}

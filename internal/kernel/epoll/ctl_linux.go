@@ -1,0 +1,77 @@
+package epoll
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+// interest and mask translate between the seam's alphabet, whose low five bits are epoll's, and
+// epoll's own: only "peer closed" sits elsewhere.
+func interest(m kernel.Mask) uint32 {
+	return uint32(m&(kernel.In|kernel.Urgent|kernel.Out)) | uint32(m&kernel.PeerClosed)<<8 | unix.EPOLLET
+}
+
+func mask(events uint32) kernel.Mask {
+	return kernel.Mask(events&0x1f | events>>8&uint32(kernel.PeerClosed))
+}
+
+// event builds what epoll_ctl takes; the token travels in the 64 bits that x/sys names Fd and Pad.
+func event(events uint32, token uint64) unix.EpollEvent {
+	return unix.EpollEvent{Events: events, Fd: int32(uint32(token)), Pad: int32(uint32(token >> 32))}
+}
+
+func token(e *unix.EpollEvent) uint64 {
+	return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
+}
+
+// ctl changes one item. MOD and DEL never block for longer than a spin lock, so they go around
+// Go's scheduler. ADD may: while an epoll descriptor is nested in another one (the gate), each ADD
+// takes a system-wide mutex.
+func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
+	if op == unix.EPOLL_CTL_ADD {
+		_, _, e := unix.Syscall6(unix.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(ev)), 0, 0)
+		return e
+	}
+	_, _, e := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(ev)), 0, 0)
+	return e
+}
+
+func (p *Poller) apply(c *kernel.Change) {
+	fd, ok := unixsock.FD(c.Handle)
+	if !ok {
+		c.Status, c.Err = kernel.Bad, unix.EBADF
+		return
+	}
+	op, events := unix.EPOLL_CTL_ADD, interest(c.Interest)
+	switch c.Action {
+	case kernel.Set:
+		op = unix.EPOLL_CTL_MOD
+	case kernel.Mute:
+		op, events = unix.EPOLL_CTL_MOD, interest(0)
+	case kernel.Delete:
+		op = unix.EPOLL_CTL_DEL
+	}
+	ev := event(events, c.Token)
+	if e := ctl(p.fd, op, fd, &ev); e != 0 {
+		c.Status, c.Err = status(e), e
+		return
+	}
+	c.Status, c.Err = kernel.Done, nil
+}
+
+func status(e unix.Errno) kernel.Status {
+	switch e {
+	case unix.ENOENT:
+		return kernel.Absent
+	case unix.EEXIST:
+		return kernel.Present
+	case unix.EBADF, unix.EPERM, unix.EINVAL, unix.ELOOP:
+		// EPERM: a file that cannot be polled; EINVAL and ELOOP: an epoll descriptor.
+		return kernel.Bad
+	}
+	return kernel.Refused
+}

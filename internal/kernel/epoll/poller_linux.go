@@ -1,0 +1,98 @@
+// Package epoll is the room of Linux' epoll: every handle is watched by edges, and the one parked
+// goroutine waits in Go's own poller, behind a gate.
+package epoll
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+// Poller implements kernel.Poller on one epoll descriptor.
+type Poller struct {
+	fd   int
+	gate gate
+}
+
+// New opens an epoll descriptor and its gate: two descriptors.
+func New() (kernel.Poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	p := &Poller{fd: fd}
+	if err := p.gate.open(fd); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return p, nil
+}
+
+// Edges is true: a handle stays on the interest list with EPOLLET.
+func (p *Poller) Edges() bool { return true }
+
+// Describe implements kernel.Poller.
+func (p *Poller) Describe(handle uintptr) (kernel.Kind, error) { return unixsock.Describe(handle) }
+
+// Has tries to add the socket: that changes nothing where it is there already, and is undone where
+// it is not. (A MOD would answer too, but change what it finds.)
+func (p *Poller) Has(handle uintptr) (bool, error) {
+	c := kernel.Change{Handle: handle, Token: nobody, Action: kernel.Add}
+	p.apply(&c)
+	switch c.Status {
+	case kernel.Present:
+		return true, nil
+	case kernel.Done:
+		c.Action = kernel.Delete
+		p.apply(&c)
+		return false, nil
+	}
+	return false, c.Err
+}
+
+// nobody is the token of no registration.
+const nobody = ^uint64(0)
+
+// Poll implements kernel.Poller: an epoll_ctl per change and one epoll_pwait that never blocks.
+func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	for i := range changes {
+		p.apply(&changes[i])
+	}
+	if len(ready) == 0 {
+		return 0
+	}
+	return p.harvest(ready)
+}
+
+// harvest lets the kernel write its events into the memory of ready itself, and spreads them out
+// from the last to the first: an event is at most as large as a Ready, so event i never lies
+// beyond the start of Ready i+1.
+func (p *Poller) harvest(ready []kernel.Ready) int {
+	raw := unsafe.Pointer(&ready[0])
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(raw), uintptr(len(ready)), 0, 0, 0)
+	if e != 0 {
+		// EINTR before anything was taken; the caller looks again in any case.
+		return 0
+	}
+	for i := int(n) - 1; i >= 0; i-- {
+		ev := *(*unix.EpollEvent)(unsafe.Add(raw, uintptr(i)*unsafe.Sizeof(unix.EpollEvent{})))
+		ready[i] = kernel.Ready{Token: token(&ev), Mask: mask(ev.Events)}
+	}
+	return int(n)
+}
+
+// An event must fit into a Ready, and Ready must hold no pointer.
+var _ [unsafe.Sizeof(kernel.Ready{}) - unsafe.Sizeof(unix.EpollEvent{})]byte
+
+// Close implements kernel.Poller.
+func (p *Poller) Close() error {
+	err := p.gate.close()
+	if e := unix.Close(p.fd); e != nil && err == nil {
+		err = os.NewSyscallError("close", e)
+	}
+	return err
+}

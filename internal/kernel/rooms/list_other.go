@@ -1,0 +1,6 @@
+//go:build !linux
+
+package rooms
+
+// List is empty: no kernel of this system has a room yet.
+func List() []Room { return nil }

@@ -1,0 +1,59 @@
+package socknotify
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+)
+
+// BackendEnv is the environment variable that chooses the kernel of ports made without
+// [WithBackend].
+const BackendEnv = "SOCKNOTIFY_BACKEND"
+
+// An Option changes how [New] makes a port.
+type Option func(*options)
+
+type options struct {
+	backend string
+}
+
+// WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
+// name means the default.
+func WithBackend(name string) Option {
+	return func(o *options) { o.backend = name }
+}
+
+// Backends names the kernels of this system, the default first. It is empty where none is
+// supported.
+func Backends() []string {
+	var names []string
+	for _, r := range rooms.List() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// choose finds the room to open.
+func (o *options) choose() (rooms.Room, error) {
+	name, from := o.backend, "WithBackend"
+	if name == "" {
+		name, from = os.Getenv(BackendEnv), BackendEnv
+	}
+	list := rooms.List()
+	if len(list) == 0 {
+		return rooms.Room{}, fmt.Errorf("socknotify: no backend for this system yet: %w", errors.ErrUnsupported)
+	}
+	if name == "" {
+		return list[0], nil
+	}
+	for _, r := range list {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
+		from, name, errors.ErrUnsupported, strings.Join(Backends(), ", "))
+}

@@ -1,0 +1,120 @@
+package socknotify
+
+import (
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
+// Winsock's I/O completion port with socket notifications. K is the type of the completion keys: a
+// pointer to a context, an interface that several context types implement, or a number.
+//
+// All methods may be called by any number of goroutines at once; none needs a lock of the caller's
+// (P1). A Port must not be copied. One that is dropped without [Port.Close] is cleaned up by the
+// garbage collector (P4).
+type Port[K comparable] struct {
+	core    *core
+	table   table[K]
+	queue   queue[K]
+	parking parking[K]
+	conns   connTable
+	pool    sync.Pool // of *call[K]
+	calls   atomic.Uint32
+	cleanup runtime.Cleanup
+	// relook is the head of a list of slots whose level the kernel must be asked again: index + 1
+	// of a slot, whose next links to the following.
+	relook atomic.Uint32
+	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
+	keysMayPanic bool
+}
+
+// New makes a port (CreateIoCompletionPort). It fails with errors.ErrUnsupported for a backend that
+// this system does not have, and with the system's error where descriptors or memory run out.
+func New[K comparable](opts ...Option) (*Port[K], error) {
+	var o options
+	for _, set := range opts {
+		if set != nil {
+			set(&o)
+		}
+	}
+	room, err := o.choose()
+	if err != nil {
+		return nil, err
+	}
+	k, err := room.Open()
+	if err != nil {
+		return nil, &newError{room.Name, err}
+	}
+	p := &Port[K]{
+		core:         &core{kernel: k, edges: k.Edges(), backend: room.Name, left: make(chan struct{}, 1)},
+		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
+	}
+	p.pool.New = func() any { return newCall(p) }
+	claims.enrol(p.core)
+	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
+	return p, nil
+}
+
+// newError is the error of New where the system refused.
+type newError struct {
+	backend string
+	err     error
+}
+
+func (e *newError) Error() string { return "socknotify: new " + e.backend + " port: " + e.err.Error() }
+func (e *newError) Unwrap() error { return e.err }
+
+// comparisonMayPanic reports whether a comparable type can hold values that do not compare.
+func comparisonMayPanic(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Array:
+		return comparisonMayPanic(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if comparisonMayPanic(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Close closes the port (CloseHandle). It wakes every waiter, whose calls return ErrClosed, waits
+// until no call is inside the port any more, and then closes its kernel objects. Sockets stay open;
+// keys are released; posts and removals not yet dequeued are dropped; every later call returns
+// ErrClosed (P4). Closing again returns the same result. Close must not be called from within a call
+// on the same port, such as from a method of a [Registration.Conn].
+func (p *Port[K]) Close() error {
+	p.cleanup.Stop()
+	p.core.closed.Store(true)
+	p.queue.close()
+	p.parking.close(p.core)
+	err := p.core.shut()
+	p.table.drop()
+	p.conns.drop()
+	runtime.KeepAlive(p)
+	return err
+}
+
+// Backend names the kernel that the port runs on, one of [Backends].
+func (p *Port[K]) Backend() string { return p.core.backend }
+
+// KernelEdges reports whether the port's kernel has edges of its own. Where it has not, an edge
+// registration of a raw handle must be enabled again, with Drained, after it was drained (T2).
+func (p *Port[K]) KernelEdges() bool { return p.core.edges }
+
+// Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It
+// never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before
+// Post happens before the return of the call that dequeues it (C8). The error is nil or ErrClosed.
+func (p *Port[K]) Post(key K, data uintptr) error {
+	if !p.queue.push(Notification[K]{Key: key, Data: data, posted: true}) {
+		return ErrClosed
+	}
+	p.parking.wakeOne(p.core, nil)
+	runtime.KeepAlive(p)
+	return nil
+}

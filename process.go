@@ -1,0 +1,152 @@
+package socknotify
+
+import (
+	"context"
+	"iter"
+	"runtime"
+	"time"
+)
+
+// Process applies registrations in order, then dequeues up to len(entries) notifications
+// (ProcessSocketNotifications). If there is none it waits for the first: not at all with a time-out
+// of 0, for ever with a negative one, else so long and not less. It returns how many entries it
+// filled.
+//
+// The error is ErrClosed, or ErrInvalid for a time-out other than 0 without entries; then nothing
+// was changed. It is ErrTimeout where entries were given and nothing came. In that case as in the
+// case of success all registrations were processed, and each one's Result alone tells how it fared
+// (C1 to C6). The port keeps no reference to either slice.
+func (p *Port[K]) Process(registrations []Registration[K], entries []Notification[K], timeout time.Duration) (int, error) {
+	if len(entries) == 0 && timeout != 0 {
+		if p.core.closed.Load() {
+			return 0, ErrClosed
+		}
+		return 0, callError("Process", "a time-out without entries")
+	}
+	n, err := p.process(nil, registrations, entries, timeout)
+	runtime.KeepAlive(p)
+	return n, err
+}
+
+// ProcessContext is Process that waits until the context is done, and then returns the context's
+// cause; registrations stay processed (C9). A context that is done already dequeues nothing. A nil
+// context is ErrInvalid. Without entries it only registers.
+func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
+	if ctx == nil {
+		if p.core.closed.Load() {
+			return 0, ErrClosed
+		}
+		return 0, callError("ProcessContext", "a nil context")
+	}
+	timeout := time.Duration(-1)
+	if len(entries) == 0 {
+		timeout = 0
+	}
+	n, err := p.process(ctx, registrations, entries, timeout)
+	runtime.KeepAlive(p)
+	return n, err
+}
+
+// Wait dequeues up to len(entries) notifications (GetQueuedCompletionStatusEx): what Process does
+// without registrations (Q3). No entries are ErrInvalid (C2).
+func (p *Port[K]) Wait(entries []Notification[K], timeout time.Duration) (int, error) {
+	if len(entries) == 0 {
+		return 0, p.noEntries("Wait")
+	}
+	n, err := p.process(nil, nil, entries, timeout)
+	runtime.KeepAlive(p)
+	return n, err
+}
+
+// WaitContext is Wait that waits until the context is done, and then returns the context's cause.
+func (p *Port[K]) WaitContext(ctx context.Context, entries []Notification[K]) (int, error) {
+	if len(entries) == 0 {
+		return 0, p.noEntries("WaitContext")
+	}
+	return p.ProcessContext(ctx, nil, entries)
+}
+
+func (p *Port[K]) noEntries(call string) error {
+	if p.core.closed.Load() {
+		return ErrClosed
+	}
+	return callError(call, "no entries to dequeue into")
+}
+
+// All returns an iterator that dequeues one notification at a time, so that leaving the loop loses
+// none, until the context is done or the port is closed.
+func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
+	return func(yield func(Notification[K]) bool) {
+		var one [1]Notification[K]
+		for {
+			if _, err := p.WaitContext(ctx, one[:]); err != nil || !yield(one[0]) {
+				return
+			}
+		}
+	}
+}
+
+// RemoveWait removes a socket's registration and returns its EventRemove notification, which no
+// waiter sees; other waiters go on being served, and nothing of any other socket is dropped (Q5).
+// It is the page's DeregisterAndWait, safe with any number of sockets. The error is the Result that
+// OpRemove would have had, ErrClosed, or the cause of a context that is done already; then there is
+// no EventRemove.
+func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K], error) {
+	r := Remove[K](socket)
+	return p.removeWait(ctx, &r)
+}
+
+func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notification[K], error) {
+	var last Notification[K]
+	if ctx == nil {
+		return last, callError("RemoveWait", "a nil context")
+	}
+	w := p.begin()
+	if w == nil {
+		return last, ErrClosed
+	}
+	if ctx.Err() != nil {
+		p.end(w)
+		return last, context.Cause(ctx)
+	}
+	w.taken = &last.Key
+	p.register(w, r)
+	p.flush(w)
+	w.taken = nil
+	p.end(w)
+	if r.Result == nil {
+		last.Events = EventRemove
+	}
+	runtime.KeepAlive(p)
+	return last, r.Result
+}
+
+// process is the one way in: a nil context means that the time-out counts.
+func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Notification[K], timeout time.Duration) (int, error) {
+	w := p.begin()
+	if w == nil {
+		return 0, ErrClosed
+	}
+	for i := range regs {
+		p.register(w, &regs[i])
+	}
+	p.flush(w)
+	n, err := 0, error(nil)
+	switch {
+	case len(out) == 0:
+		p.passOn()
+	case ctx != nil && ctx.Err() != nil:
+		p.passOn()
+		err = context.Cause(ctx)
+	default:
+		if n = p.dequeue(w, out); n == 0 {
+			if timeout == 0 {
+				err = ErrTimeout
+			} else {
+				n, err = p.sleep(w, ctx, out, timeout)
+			}
+		}
+	}
+	p.end(w)
+	return n, err
+}

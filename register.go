@@ -1,0 +1,352 @@
+package socknotify
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
+// every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
+// slot's lock before having flushed (see acquire).
+type batch[K comparable] struct {
+	n       int
+	changes [batchSize]kernel.Change
+	items   [batchSize]item[K]
+}
+
+const batchSize = 32
+
+// An item is what is to be done with a change's outcome.
+type item[K comparable] struct {
+	slot  *slot[K]
+	reg   *Registration[K] // nil: a level being looked at again
+	was   uint64           // the word before
+	index uint32
+}
+
+// acquire locks a slot.
+func (p *Port[K]) acquire(w *call[K], s *slot[K]) {
+	if !s.mu.TryLock() {
+		p.flush(w)
+		s.mu.Lock()
+	}
+}
+
+// add puts a change and the lock of its slot into the batch.
+func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
+	b := &w.batch
+	b.changes[b.n], b.items[b.n] = c, it
+	if b.n++; b.n == batchSize {
+		p.flush(w)
+	}
+}
+
+// flush makes the batch's changes and settles each with its outcome, in order.
+func (p *Port[K]) flush(w *call[K]) {
+	b := &w.batch
+	if b.n == 0 {
+		return
+	}
+	n := b.n
+	b.n = 0
+	p.core.kernel.Poll(b.changes[:n], nil)
+	for i := range n {
+		it := &b.items[i]
+		p.settle(w, it, &b.changes[i])
+		it.slot.mu.Unlock()
+		*it = item[K]{} // it points into the caller's slice
+	}
+}
+
+// register processes one entry.
+func (p *Port[K]) register(w *call[K], r *Registration[K]) {
+	r.Result = nil
+	if err := r.check(); err != nil {
+		r.Result = r.fail(r.Socket, ErrInvalid, err)
+		return
+	}
+	switch {
+	case r.Op == OpNone:
+	case r.Conn != nil:
+		p.registerConn(w, r)
+	default:
+		p.apply(w, r, r.Socket)
+	}
+}
+
+// fail makes the Result of an entry.
+func (r *Registration[K]) fail(h Socket, kind, err error) error {
+	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil, Kind: kind, Err: err}
+}
+
+// apply processes one entry for a handle. Its Result may come only with the batch's flush.
+func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
+	if h > maxIndex {
+		r.Result = r.fail(h, ErrBadSocket, syscall.EBADF)
+		return
+	}
+	index := uint32(h)
+	if r.Op == OpEnable {
+		if p.keysMayPanic && !comparesSafely(r.Key) {
+			r.Result = r.fail(h, ErrInvalid, invalid("Key", "its comparison panics", nil))
+			return
+		}
+		s := p.table.lookup(index)
+		if s != nil && r.Drained && p.core.edges && s.rearm(r) {
+			w.stripe.saved.Add(1)
+			return
+		}
+		if s == nil {
+			// No page for what is no socket: its number may be anything.
+			if _, err := p.core.kernel.Describe(h); err != nil {
+				r.Result = r.fail(h, ErrBadSocket, err)
+				return
+			}
+			s = p.table.at(index)
+		}
+		p.acquire(w, s)
+		p.enable(w, s, r, h)
+		return
+	}
+	s := p.table.lookup(index)
+	if s == nil {
+		p.missing(r, h)
+		return
+	}
+	p.acquire(w, s)
+	word := s.word.Load()
+	if word&wRegistered == 0 {
+		s.mu.Unlock()
+		p.missing(r, h)
+		return
+	}
+	c := kernel.Change{Handle: h, Action: kernel.Mute}
+	var is uint64
+	if r.Op == OpRemove {
+		// From here on nothing is dequeued for it (G4); what is in flight is dropped (G5).
+		c.Action = kernel.Delete
+		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
+	} else {
+		_, is = s.update(func(v uint64) uint64 {
+			return nextEpoch(v, flagMask&^(wEnabled|wPending), wMuted)
+		})
+	}
+	c.Token = token(is, index)
+	p.add(w, item[K]{s, r, word, index}, c)
+}
+
+// missing is the Result of an operation on a handle without registration.
+func (p *Port[K]) missing(r *Registration[K], h Socket) {
+	if _, err := p.core.kernel.Describe(h); err != nil {
+		r.Result = r.fail(h, ErrBadSocket, err)
+		return
+	}
+	r.Result = r.fail(h, ErrNotRegistered, nil)
+}
+
+// comparesSafely compares a key with itself and tells whether that panicked.
+func comparesSafely[K comparable](key K) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	_ = key == key
+	return
+}
+
+// rearm enables without the kernel, for a caller that vouches (X5): the kernel has had nothing to
+// report since, it watches the same conditions, and it has not been silenced. All of that is in the
+// word that a harvester must swap to change it, so no report can slip in between: one that was
+// harvested before has left wPending, one that is harvested later finds the registration enabled.
+func (s *slot[K]) rearm(r *Registration[K]) bool {
+	for {
+		was := s.word.Load()
+		if was&(wRegistered|wPending|wMuted) != wRegistered || wordFilter(was) != r.Filter {
+			return false
+		}
+		if r.Conn != nil && was&wConn == 0 {
+			return false // the port has yet to take hold of the connection
+		}
+		key := s.key.Load()
+		if key == nil || *key != r.Key {
+			return false
+		}
+		is := was&^(wOneShot|wEdge) | armed(r.Filter, r.Trigger)
+		if is&(wEdge|wOneShot) == 0 {
+			return false // persistent level: the kernel must look
+		}
+		if s.word.CompareAndSwap(was, is) {
+			return true
+		}
+	}
+}
+
+// enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
+func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
+	index := uint32(h)
+	was := s.word.Load()
+	if was&wRegistered == 0 {
+		r.Result = p.create(w, s, r, h)
+		s.mu.Unlock()
+		return
+	}
+	if *s.key.Load() != r.Key {
+		// Another key: an error, unless the registration is one of a socket that is no more (G12).
+		r.Result = p.mismatch(w, s, r, h)
+		s.mu.Unlock()
+		return
+	}
+	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
+	// report that the change causes and find the registration still disabled.
+	_, is := s.update(func(v uint64) uint64 {
+		return nextEpoch(v, wKind|wRelook, armed(r.Filter, r.Trigger))
+	})
+	w.stripe.rearms.Add(1)
+	p.add(w, item[K]{s, r, was, index}, kernel.Change{
+		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
+	})
+}
+
+func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket) error {
+	has, err := p.core.kernel.Has(h)
+	switch {
+	case has:
+		return r.fail(h, ErrKeyMismatch, nil)
+	case err != nil:
+		p.forget(w, s, uint32(h))
+		p.core.unclaim(uint32(h))
+		return r.fail(h, ErrBadSocket, err)
+	}
+	p.forget(w, s, uint32(h))
+	return p.create(w, s, r, h)
+}
+
+// create makes a registration in an unregistered slot, under its lock. The kernel is told at once, not
+// with the batch, because of the claim: whoever holds one in transit must not wait for others.
+func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) error {
+	index := uint32(h)
+	kind, err := p.core.kernel.Describe(h)
+	if err != nil {
+		return r.fail(h, ErrBadSocket, err)
+	}
+	switch err := p.core.claim(index, h); {
+	case errors.Is(err, ErrOtherPort):
+		return r.fail(h, ErrOtherPort, nil)
+	case err != nil:
+		return r.fail(h, nil, err)
+	}
+	key := r.Key
+	s.key.Store(&key)
+	flags := armed(r.Filter, r.Trigger)
+	if kind == kernel.Stream {
+		flags |= wStream
+	}
+	if r.Conn != nil {
+		flags |= wConn
+	}
+	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })
+	c := &w.single[0]
+	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: interest(r.Filter)}
+	p.core.kernel.Poll(w.single[:], nil)
+	if c.Status == kernel.Present {
+		// The kernel kept the item of an earlier registration, which a duplicate kept alive.
+		c.Action = kernel.Set
+		p.core.kernel.Poll(w.single[:], nil)
+	}
+	if c.Status != kernel.Done {
+		s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
+		s.key.Store(nil)
+		p.core.claimed(index, false)
+		if c.Status == kernel.Bad {
+			return r.fail(h, ErrBadSocket, c.Err)
+		}
+		return r.fail(h, nil, c.Err)
+	}
+	p.core.claimed(index, true)
+	w.stripe.registrations.Add(1)
+	if r.Conn != nil {
+		p.conns.hold(r.Conn, w.raw, index)
+	}
+	return nil
+}
+
+// forget ends a registration whose socket is gone: no EventRemove comes (G9). Its claim is the
+// caller's to give up.
+func (p *Port[K]) forget(w *call[K], s *slot[K], index uint32) {
+	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
+	p.release(w, s, was, index)
+}
+
+// release lets go of what an ended registration held.
+func (p *Port[K]) release(w *call[K], s *slot[K], was uint64, index uint32) {
+	s.key.Store(nil)
+	if was&wConn != 0 {
+		p.conns.release(index)
+	}
+	w.stripe.registrations.Add(-1)
+}
+
+// settle gives an entry of the batch its Result, under the slot's lock.
+func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
+	s, r := it.slot, it.reg
+	if r == nil {
+		if c.Status == kernel.Absent || c.Status == kernel.Bad {
+			p.forget(w, s, it.index)
+			p.core.unclaim(it.index)
+		}
+		return
+	}
+	switch c.Status {
+	case kernel.Done:
+		p.settled(w, it)
+		return
+	case kernel.Absent:
+		// The number names another socket: the old registration has ended.
+		p.lose(w, it)
+		if r.Op == OpEnable {
+			r.Result = p.create(w, s, r, c.Handle)
+			return
+		}
+		p.core.unclaim(it.index)
+		r.Result = r.fail(c.Handle, ErrNotRegistered, c.Err)
+	case kernel.Bad:
+		p.lose(w, it)
+		p.core.unclaim(it.index)
+		r.Result = r.fail(c.Handle, ErrBadSocket, c.Err)
+	default:
+		// The kernel still has the old token: put the word back, to be asked again when enabled.
+		s.update(func(v uint64) uint64 { return it.was&^wRelook | v&wRelook | wPending })
+		r.Result = r.fail(c.Handle, nil, c.Err)
+	}
+}
+
+// settled does what follows from a change that the kernel has made.
+func (p *Port[K]) settled(w *call[K], it *item[K]) {
+	s, r := it.slot, it.reg
+	switch r.Op {
+	case OpRemove:
+		key := s.key.Load()
+		p.release(w, s, it.was, it.index)
+		p.core.unclaim(it.index)
+		if w.taken != nil {
+			*w.taken = *key
+			w.stripe.removals.Add(1)
+		} else {
+			p.queue.push(Notification[K]{Key: *key, Events: EventRemove})
+		}
+	case OpEnable:
+		if r.Conn != nil && it.was&wConn == 0 {
+			s.update(func(v uint64) uint64 { return v | wConn })
+			p.conns.hold(r.Conn, w.raw, it.index)
+		}
+	}
+}
+
+// lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
+// in the word already.
+func (p *Port[K]) lose(w *call[K], it *item[K]) {
+	if it.reg.Op == OpRemove {
+		p.release(w, it.slot, it.was, it.index)
+		return
+	}
+	p.forget(w, it.slot, it.index)
+}

@@ -1,0 +1,90 @@
+package socknotify
+
+import "syscall"
+
+// Socket is a system socket handle, as [syscall.RawConn.Control] gives it: a descriptor number on
+// Unix, a SOCKET on Windows.
+type Socket = uintptr
+
+// A Registration is one entry of a [Port.Process] call: an operation on one socket
+// (SOCK_NOTIFY_REGISTRATION).
+type Registration[K comparable] struct {
+	// Socket is the handle to act on. It is not read when Conn is set.
+	Socket Socket
+	// Conn is an alternative to Socket for the standard library's connections and listeners
+	// (X2). Its descriptor is used inside Control alone, so a concurrent Close cannot be raced,
+	// and the port keeps the connection reachable while it is registered. Its dynamic type must
+	// be comparable (pointers are); ErrInvalid otherwise.
+	Conn syscall.Conn
+	// Key comes back in every notification of this registration (completionKey). It is set when
+	// the registration is created: enabling with another key is ErrKeyMismatch, a key whose
+	// comparison would panic ErrInvalid (G2). Read on OpEnable only.
+	Key K
+	// Filter is the set of conditions to hear of (eventFilter): EventIn, EventOut, EventHangup
+	// or none (G7). Read on OpEnable only.
+	Filter Events
+	// Op is what to do (operation).
+	Op Op
+	// Trigger is how to notify (triggerFlags). Read on OpEnable only.
+	Trigger Trigger
+	// Drained, on OpEnable, vouches: since the last enable on this port this is the same open
+	// socket, and the last non-blocking call in each direction of the filter would have blocked.
+	// Where nothing has happened since, enabling then costs no system call (X5). A false vouch
+	// can lose notifications of this registration. Read on OpEnable only.
+	Drained bool
+	// Result is how this entry fared (registrationResult): nil or an *OpError. Process overwrites
+	// it and never reads it (C3, C5).
+	Result error
+}
+
+// Enable returns an OpEnable registration.
+func Enable[K comparable](socket Socket, key K, filter Events, trigger Trigger) Registration[K] {
+	return Registration[K]{Socket: socket, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
+}
+
+// Disable returns an OpDisable registration.
+func Disable[K comparable](socket Socket) Registration[K] {
+	return Registration[K]{Socket: socket, Op: OpDisable}
+}
+
+// Remove returns an OpRemove registration.
+func Remove[K comparable](socket Socket) Registration[K] {
+	return Registration[K]{Socket: socket, Op: OpRemove}
+}
+
+const (
+	knownOps      = OpEnable | OpDisable | OpRemove
+	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
+)
+
+// check reports the first field that does not make sense, before any look-up (G6, G7).
+func (r *Registration[K]) check() error {
+	switch r.Op {
+	case OpNone, OpDisable, OpRemove:
+		return nil
+	case OpEnable:
+	default:
+		if r.Op&^knownOps != 0 {
+			return invalid("Op", "unknown bits", r.Op)
+		}
+		return invalid("Op", "more than one operation", r.Op)
+	}
+	if r.Filter&^EventsAll != 0 {
+		if r.Filter&(EventErr|EventRemove) != 0 {
+			return invalid("Filter", "ERR and REMOVE are always on", r.Filter)
+		}
+		return invalid("Filter", "unknown bits", r.Filter)
+	}
+	t := r.Trigger
+	switch {
+	case t&^knownTriggers != 0:
+		return invalid("Trigger", "unknown bits", t)
+	case t&(TriggerLevel|TriggerEdge) == 0:
+		return invalid("Trigger", "neither level nor edge", t)
+	case t&(TriggerLevel|TriggerEdge) == TriggerLevel|TriggerEdge:
+		return invalid("Trigger", "both level and edge", t)
+	case t&(TriggerOneShot|TriggerPersistent) == TriggerOneShot|TriggerPersistent:
+		return invalid("Trigger", "both one-shot and persistent", t)
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package socknotify
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A slot is what a port knows of one handle. There is one per handle number for the life of the
+// port; registrations come and go in it.
+//
+// Its truth is the state word, which harvesting reads and swaps without a lock. Everything that
+// changes the kernel's view of the handle is done under mu, which is held across the kernel's
+// change, so that a change of the word and its system call are not overtaken by another's.
+type slot[K comparable] struct {
+	word atomic.Uint64
+	// key belongs to the registration that word tells of. It is stored before the word says
+	// registered and cleared after it says otherwise, so whoever finds the same epoch in the
+	// word before and after reading the key has the right one.
+	key atomic.Pointer[K]
+	mu  sync.Mutex
+	// next links the slot into the port's relook list while the word has wRelook: index + 1.
+	next uint32
+}
+
+// The state word: flags below, the epoch above.
+//
+// The epoch changes with every operation that reaches the kernel. The kernel's reports carry it in
+// their token, so a report from before the operation, be it of this registration or of a socket
+// that had the number earlier, is known as stale by a comparison (G9), and dropping it loses
+// nothing, because the operation made the kernel look again.
+const (
+	wFilter     = 0x7     // the filter, as in Events
+	wRegistered = 1 << 3  // the slot has a registration
+	wEnabled    = 1 << 4  // which may notify
+	wOneShot    = 1 << 5  // once
+	wEdge       = 1 << 6  // by edges; otherwise by level
+	wPending    = 1 << 7  // the kernel reported while disabled: ask it again, never deliver from this
+	wMuted      = 1 << 8  // the kernel has been told to be silent
+	wRelook     = 1 << 9  // linked into the relook list; survives registrations
+	wStream     = 1 << 10 // a socket that can be hung up on
+	wConn       = 1 << 11 // the port holds a connection for it (X2)
+	wTold       = 12      // three bits from here: what a kernel without edges need not repeat
+	wToldMask   = 7 << wTold
+
+	wKind = wStream | wConn // what stays when a registration is enabled again
+
+	epochShift = 26
+	epochOne   = 1 << epochShift
+	flagMask   = epochOne - 1
+
+	// maxIndex bounds the handles: tokens are an index below the epoch.
+	maxIndex = 1<<epochShift - 1
+)
+
+func token(word uint64, index uint32) uint64 { return word&^uint64(flagMask) | uint64(index) }
+func tokenIndex(token uint64) uint32         { return uint32(token & flagMask) }
+func sameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
+func wordFilter(word uint64) Events          { return Events(word & wFilter) }
+func nextEpoch(word, keep, set uint64) uint64 {
+	return word&^uint64(flagMask) + epochOne | word&keep | set
+}
+
+// armed is the part of the word that an enabled registration's arguments make.
+func armed(filter Events, t Trigger) uint64 {
+	w := uint64(filter) | wRegistered | wEnabled
+	if t&TriggerOneShot != 0 {
+		w |= wOneShot
+	}
+	if t&TriggerEdge != 0 {
+		w |= wEdge
+	}
+	return w
+}
+
+// update swaps the word for what change makes of it, however often others get in between.
+func (s *slot[K]) update(change func(uint64) uint64) (was, is uint64) {
+	for {
+		was = s.word.Load()
+		is = change(was)
+		if s.word.CompareAndSwap(was, is) {
+			return was, is
+		}
+	}
+}
+
+// interest is what the kernel must watch for a filter. PeerClosed is always asked for, because a
+// dead stream is known by it from one that was never started. Urgent data comes along with In,
+// because it ends a receive early: one that was short of its buffer then does not mean drained.
+func interest(filter Events) kernel.Mask {
+	m := kernel.PeerClosed
+	if filter&EventIn != 0 {
+		m |= kernel.In | kernel.Urgent
+	}
+	if filter&EventOut != 0 {
+		m |= kernel.Out
+	}
+	return m
+}
+
+// The told bits stand for conditions that a kernel without edges would go on repeating: an edge
+// registration has heard of them, or they mean nothing to its filter.
+func toldBits(m kernel.Mask) uint64 {
+	var t uint64
+	if m&kernel.In != 0 {
+		t |= 1 << wTold
+	}
+	if m&kernel.Out != 0 {
+		t |= 2 << wTold
+	}
+	if m&kernel.PeerClosed != 0 {
+		t |= 4 << wTold
+	}
+	return t
+}
+
+// untold is the interest that is left to a word.
+func untold(word uint64) kernel.Mask {
+	m := interest(wordFilter(word))
+	if word&(1<<wTold) != 0 {
+		m &^= kernel.In | kernel.Urgent
+	}
+	if word&(2<<wTold) != 0 {
+		m &^= kernel.Out
+	}
+	if word&(4<<wTold) != 0 {
+		m &^= kernel.PeerClosed
+	}
+	return m
+}
+
+// A table holds the slots by index, in pages that never move.
+type table[K comparable] struct {
+	pages atomic.Pointer[[]*page[K]]
+	mu    sync.Mutex // held to grow
+}
+
+const pageSize = 64
+
+type page[K comparable] [pageSize]slot[K]
+
+// lookup returns the slot of an index, or nil where no page holds it.
+func (t *table[K]) lookup(index uint32) *slot[K] {
+	pages := t.pages.Load()
+	if pages == nil || int(index/pageSize) >= len(*pages) {
+		return nil
+	}
+	pg := (*pages)[index/pageSize]
+	if pg == nil {
+		return nil
+	}
+	return &pg[index%pageSize]
+}
+
+// at returns the slot of an index and makes its page if there is none.
+func (t *table[K]) at(index uint32) *slot[K] {
+	if s := t.lookup(index); s != nil {
+		return s
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.lookup(index); s != nil {
+		return s
+	}
+	var old []*page[K]
+	if pages := t.pages.Load(); pages != nil {
+		old = *pages
+	}
+	at := int(index / pageSize)
+	grown := make([]*page[K], max(len(old), at+1))
+	copy(grown, old)
+	grown[at] = new(page[K])
+	t.pages.Store(&grown)
+	return &grown[at][index%pageSize]
+}
+
+// drop lets go of every slot. Nobody may be using the table.
+func (t *table[K]) drop() { t.pages.Store(nil) }

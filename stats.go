@@ -1,0 +1,41 @@
+package socknotify
+
+import "runtime"
+
+// Stats are a port's counts since it was made, but for those that say now (X6). Each is exact on its
+// own; together they are not of one instant.
+type Stats struct {
+	Registrations int64  // registrations now, including those of sockets that were closed since
+	Notifications uint64 // socket notifications dequeued, without removals
+	Removals      uint64 // EventRemove notifications dequeued
+	Posts         uint64 // completions posted
+	PostsDequeued uint64 // posted completions dequeued
+	Queued        int64  // posts and removals waiting now
+	Waiting       int    // calls asleep now
+	Wakeups       uint64 // sleepers woken for queued work, or to watch the kernel
+	Rearms        uint64 // enables of existing registrations that asked the kernel
+	RearmsSaved   uint64 // enables that cost no system call (X5)
+	Stale         uint64 // kernel reports dropped because their registration was over or changed
+}
+
+// Stats returns the port's counts. It may be called at any time, also after Close.
+func (p *Port[K]) Stats() Stats {
+	s := Stats{
+		Posts:   p.queue.posted(),
+		Queued:  p.queue.size.Load(),
+		Waiting: int(p.parking.asleep.Load()),
+		Wakeups: p.parking.wakeups.Load(),
+	}
+	for i := range p.core.stripes {
+		t := &p.core.stripes[i]
+		s.Registrations += t.registrations.Load()
+		s.Notifications += t.notifications.Load()
+		s.Removals += t.removals.Load()
+		s.PostsDequeued += t.dequeuedPosts.Load()
+		s.Rearms += t.rearms.Load()
+		s.RearmsSaved += t.saved.Load()
+		s.Stale += t.stale.Load()
+	}
+	runtime.KeepAlive(p)
+	return s
+}
