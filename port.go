@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/kernel"
 )
 
 // A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
@@ -47,14 +49,19 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 	if err != nil {
 		return nil, &newError{room.Name, err}
 	}
+	return newPort[K](k, room.Name), nil
+}
+
+// newPort makes a port on a kernel's queue, which it owns from here on.
+func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 	p := &Port[K]{
-		core:         &core{kernel: k, edges: k.Edges(), backend: room.Name, left: make(chan struct{}, 1)},
+		core:         &core{kernel: k, edges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
 		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
 	}
 	p.pool.New = func() any { return newCall(p) }
 	claims.enrol(p.core)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
-	return p, nil
+	return p
 }
 
 // newError is the error of New where the system refused.

@@ -70,10 +70,10 @@ func (p *Poller) Has(handle uintptr) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, status, err := p.find(fd)
-	if status == kernel.Done {
-		return true, nil
+	if status == kernel.Bad {
+		return false, err
 	}
-	return false, err
+	return status == kernel.Done, nil
 }
 
 // Poll implements kernel.Poller.

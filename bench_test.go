@@ -1,0 +1,208 @@
+package socknotify_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+const oneShot = TriggerLevel | TriggerOneShot
+
+// eachBackend runs a benchmark on every kernel.
+func eachBackend(b *testing.B, f func(b *testing.B, p *Port[int])) {
+	for _, name := range Backends() {
+		b.Run(name, func(b *testing.B) {
+			p, err := New[int](WithBackend(name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			b.ReportAllocs()
+			f(b, p)
+		})
+	}
+}
+
+func pair(tb testing.TB) (x, y *sock.Socket) {
+	tb.Helper()
+	x, y, err := sock.UnixPair(false)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { x.Close(); y.Close() })
+	return x, y
+}
+
+// must fails on the Result of an entry.
+func must[K comparable](tb testing.TB, regs []Registration[K]) {
+	for i := range regs {
+		if regs[i].Result != nil {
+			tb.Fatal(regs[i].Result)
+		}
+	}
+}
+
+// One call enables a ready socket and dequeues its notification.
+func BenchmarkEnableDequeueReady(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		x, y := pair(b)
+		y.Send([]byte("x"))
+		regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+		var out [4]Notification[int]
+		for b.Loop() {
+			if n, err := p.Process(regs, out[:], -1); n != 1 || err != nil {
+				b.Fatal(n, err)
+			}
+		}
+		must(b, regs)
+	})
+}
+
+// The cost of enabling again, without data on the way.
+func BenchmarkRearm(b *testing.B) {
+	for _, drained := range []bool{false, true} {
+		b.Run(fmt.Sprintf("drained=%v", drained), func(b *testing.B) {
+			eachBackend(b, func(b *testing.B, p *Port[int]) {
+				x, _ := pair(b)
+				regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+				p.Process(regs, nil, 0)
+				must(b, regs)
+				regs[0].Drained = drained
+				for b.Loop() {
+					p.Process(regs, nil, 0)
+				}
+				must(b, regs)
+			})
+		})
+	}
+}
+
+// A whole turn of the one-shot pattern: send, dequeue and re-arm, receive.
+func BenchmarkOneShotTurn(b *testing.B) {
+	for _, drained := range []bool{false, true} {
+		b.Run(fmt.Sprintf("drained=%v", drained), func(b *testing.B) {
+			eachBackend(b, func(b *testing.B, p *Port[int]) {
+				x, y := pair(b)
+				regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+				msg, buf := []byte("x"), make([]byte, 16)
+				var out [4]Notification[int]
+				for b.Loop() {
+					y.Send(msg)
+					if n, err := p.Process(regs, out[:], -1); n != 1 || err != nil {
+						b.Fatal(n, err)
+					}
+					regs[0].Drained = drained
+					x.Recv(buf)
+				}
+				must(b, regs)
+			})
+		})
+	}
+}
+
+func BenchmarkPostWait(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		var out [1]Notification[int]
+		for b.Loop() {
+			p.Post(1, 2)
+			if n, err := p.Wait(out[:], -1); n != 1 || err != nil {
+				b.Fatal(n, err)
+			}
+		}
+	})
+}
+
+// Two goroutines post to each other's port; each is parked when its post comes.
+func BenchmarkPostWake(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		q, err := New[int](WithBackend(p.Backend()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			var out [1]Notification[int]
+			for {
+				if _, err := q.Wait(out[:], -1); err != nil {
+					return
+				}
+				p.Post(1, 2)
+			}
+		}()
+		var out [1]Notification[int]
+		for b.Loop() {
+			q.Post(1, 2)
+			p.Wait(out[:], -1)
+		}
+		q.Close()
+		<-done
+	})
+}
+
+// Tokens circulate through socket pairs; each dequeue receives one and sends one on, and re-arms in
+// the call that dequeues the next.
+func BenchmarkDequeue(b *testing.B) {
+	for _, waiters := range []int{1, 2, 16} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			eachBackend(b, func(b *testing.B, p *Port[int]) { benchDequeue(b, p, waiters) })
+		})
+	}
+}
+
+func benchDequeue(b *testing.B, p *Port[int], waiters int) {
+	const pairs, tokens = 128, 64
+	var ends [pairs][2]*sock.Socket
+	for i := range ends {
+		x, y := pair(b)
+		ends[i] = [2]*sock.Socket{x, y}
+		regs := []Registration[int]{Enable(x.Handle(), i, EventIn, oneShot)}
+		p.Process(regs, nil, 0)
+		must(b, regs)
+	}
+	var events atomic.Int64
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range waiters {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			regs := make([]Registration[int], 0, 16)
+			out := make([]Notification[int], 16)
+			buf, msg := make([]byte, 16), []byte("x")
+			for {
+				n, err := p.Process(regs, out, -1)
+				if err != nil {
+					return
+				}
+				regs = regs[:0]
+				for _, nt := range out[:n] {
+					if nt.Posted() {
+						p.Post(0, 0)
+						return
+					}
+					i := nt.Key
+					ends[i][0].Recv(buf)
+					if events.Add(1) == int64(b.N) {
+						p.Post(0, 0)
+					}
+					ends[(i+1)%pairs][1].Send(msg)
+					r := Enable(ends[i][0].Handle(), i, EventIn, oneShot)
+					r.Drained = false
+					regs = append(regs, r)
+				}
+			}
+		}()
+	}
+	start := time.Now()
+	for i := range tokens {
+		ends[i*pairs/tokens][1].Send([]byte("x"))
+	}
+	wg.Wait()
+	b.ReportMetric(float64(events.Load())/time.Since(start).Seconds(), "events/s")
+}

@@ -1,0 +1,232 @@
+package socknotify
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWholeCallErrors(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		var one [1]Notification[string]
+		regs := []Registration[string]{{Result: errors.New("earlier")}}
+		cases := []struct {
+			name string
+			call func() (int, error)
+			want error
+		}{
+			{"Process nothing", func() (int, error) { return p.Process(nil, nil, 0) }, nil},
+			{"Process OpNone", func() (int, error) { return p.Process(regs, nil, 0) }, nil},
+			{"Process wait without entries", func() (int, error) { return p.Process(nil, nil, 1) }, ErrInvalid},
+			{"Process forever without entries", func() (int, error) { return p.Process(regs, nil, -1) }, ErrInvalid},
+			{"Wait without entries", func() (int, error) { return p.Wait(nil, 0) }, ErrInvalid},
+			{"WaitContext without entries", func() (int, error) { return p.WaitContext(t.Context(), nil) }, ErrInvalid},
+			{"nil context", func() (int, error) { return p.WaitContext(nil, one[:]) }, ErrInvalid}, //nolint:staticcheck
+			{"poll", func() (int, error) { return p.Wait(one[:], 0) }, ErrTimeout},
+			{"shortest", func() (int, error) { return p.Wait(one[:], 1) }, ErrTimeout},
+		}
+		for _, c := range cases {
+			if n, err := c.call(); n != 0 || !errors.Is(err, c.want) {
+				t.Errorf("%s: %d, %v; want %v", c.name, n, err, c.want)
+			}
+		}
+		if regs[0].Result != nil {
+			t.Errorf("C5: OpNone left the earlier Result %v", regs[0].Result)
+		}
+		if !errors.Is(ErrTimeout, os.ErrDeadlineExceeded) || !errors.Is(ErrClosed, net.ErrClosed) {
+			t.Error("ErrTimeout and ErrClosed do not speak the standard library's language")
+		}
+		var timeout net.Error
+		if !errors.As(ErrTimeout, &timeout) || !timeout.Timeout() {
+			t.Error("ErrTimeout is no net.Error that timed out")
+		}
+		p.Close()
+		for name, call := range map[string]func() error{
+			"Process":     func() error { _, err := p.Process(nil, nil, 0); return err },
+			"Process bad": func() error { _, err := p.Process(nil, nil, -1); return err },
+			"Wait":        func() error { _, err := p.Wait(nil, 0); return err },
+			"WaitContext": func() error { _, err := p.WaitContext(t.Context(), one[:]); return err },
+			"RemoveWait":  func() error { _, err := p.RemoveWait(t.Context(), 0); return err },
+			"Post":        func() error { return p.Post("", 0) },
+		} {
+			if err := call(); err != ErrClosed {
+				t.Errorf("%s on a closed port: %v", name, err)
+			}
+		}
+		for range p.All(t.Context()) {
+			t.Error("a closed port yields")
+		}
+	})
+}
+
+// Time-outs near the ends of int64 neither overflow nor end early.
+func TestExtremeTimeouts(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, forever, forever - 1, math.MinInt64, -1} {
+			got := make(chan error)
+			go func() {
+				var one [1]Notification[string]
+				_, err := p.Wait(one[:], timeout)
+				got <- err
+			}()
+			asleep(t, p, 1)
+			p.Post("k", 0)
+			if err := <-got; err != nil {
+				t.Errorf("time-out %d: %v", timeout, err)
+			}
+		}
+	})
+}
+
+func TestInvalidRegistrations(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, _ := newPair(t)
+		h := x.Handle()
+		cases := []struct {
+			field string
+			reg   Registration[string]
+		}{
+			{"Op", Registration[string]{Socket: h, Op: 8}},
+			{"Op", Registration[string]{Socket: h, Op: OpEnable | OpRemove, Trigger: oneShot}},
+			{"Filter", Enable(h, "k", EventErr, oneShot)},
+			{"Filter", Enable(h, "k", EventIn|EventRemove, oneShot)},
+			{"Filter", Enable(h, "k", 0x100, oneShot)},
+			{"Trigger", Enable(h, "k", EventIn, 0)},
+			{"Trigger", Enable(h, "k", EventIn, TriggerOneShot)},
+			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|TriggerEdge)},
+			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|TriggerOneShot|TriggerPersistent)},
+			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|16)},
+		}
+		for _, c := range cases {
+			// G6: before any look-up, so a bad handle makes no difference.
+			for _, handle := range []Socket{h, ^Socket(0)} {
+				c.reg.Socket = handle
+				regs := []Registration[string]{c.reg}
+				if _, err := p.Process(regs, nil, 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := regs[0].Result; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.field) {
+					t.Errorf("%+v: %v; want ErrInvalid naming %s", c.reg, err, c.field)
+				}
+			}
+		}
+		// The fields that only OpEnable reads are not looked at.
+		do(t, p, Enable(h, "k", EventIn, TriggerLevel))
+		do(t, p, Registration[string]{Socket: h, Op: OpDisable, Filter: 0xffff, Trigger: 0xff, Drained: true})
+		do(t, p, Registration[string]{Socket: h, Op: OpRemove, Filter: 0xffff, Trigger: 0xff, Key: "other"})
+	})
+}
+
+func TestKeysThatDoNotCompare(t *testing.T) {
+	onEachName2(t, func(t *testing.T, p *Port[any]) {
+		x, _ := newPair(t)
+		regs := []Registration[any]{Enable[any](x.Handle(), []int{1}, EventIn, oneShot)}
+		p.Process(regs, nil, 0)
+		if err := regs[0].Result; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "Key") {
+			t.Fatalf("G2: %v", err)
+		}
+		do(t, p, Enable[any](x.Handle(), "fine", EventIn, oneShot))
+		p.Process(regs, nil, 0)
+		if err := regs[0].Result; !errors.Is(err, ErrInvalid) {
+			t.Fatalf("G2: %v", err)
+		}
+		if p.Post([]int{2}, 0) != nil {
+			t.Fatal("Post does not compare keys")
+		}
+		if nt := next(t, p); nt.Key.([]int)[0] != 2 {
+			t.Fatalf("got %+v", nt)
+		}
+	})
+}
+
+func onEachName2(t *testing.T, f func(t *testing.T, p *Port[any])) {
+	for _, name := range Backends() {
+		t.Run(name, func(t *testing.T) {
+			p, err := New[any](WithBackend(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			f(t, p)
+		})
+	}
+}
+
+func TestChoiceOfBackend(t *testing.T) {
+	for _, name := range Backends() {
+		t.Setenv(BackendEnv, name)
+		p, err := New[int]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Backend() != name {
+			t.Errorf("%s=%s made a port on %s", BackendEnv, name, p.Backend())
+		}
+		p.Close()
+	}
+	t.Setenv(BackendEnv, "kqueue")
+	for from, opts := range map[string][]Option{"WithBackend": {WithBackend("abacus")}, BackendEnv: nil} {
+		_, err := New[int](opts...)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Fatalf("%s: %v", from, err)
+		}
+		for _, want := range append(Backends(), from) {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q does not name %s", err, want)
+			}
+		}
+	}
+	p, err := New[int](WithBackend(Backends()[0]), nil) // the option goes before the environment
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+}
+
+func TestCancelled(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		cause := errors.New("the cause")
+		x, _ := newPair(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := make(chan error)
+		go func() {
+			var one [1]Notification[string]
+			_, err := p.ProcessContext(ctx, []Registration[string]{Enable(x.Handle(), "k", EventOut, oneShot), Disable[string](x.Handle())}, one[:])
+			got <- err
+		}()
+		asleep(t, p, 1)
+		cancel(cause)
+		if err := <-got; err != cause {
+			t.Fatalf("C9: %v", err)
+		}
+		// The registration stays; a context that is done already leaves what there is.
+		do(t, p, Enable(x.Handle(), "k", EventOut, oneShot))
+		var one [1]Notification[string]
+		if n, err := p.WaitContext(ctx, one[:]); n != 0 || err != cause {
+			t.Fatalf("C9: %d, %v", n, err)
+		}
+		next(t, p)
+	})
+}
+
+func TestNames(t *testing.T) {
+	for got, want := range map[string]string{
+		(EventIn | EventHangup | EventErr).String(): "IN|HANGUP|ERR",
+		Events(0).String():                          "NONE",
+		(EventOut | 0x100).String():                 "OUT|0x100",
+		OpNone.String():                             "none",
+		(OpEnable | OpRemove).String():              "enable|remove",
+		Op(8).String():                              "0x8",
+		(TriggerLevel | TriggerOneShot).String():    "level|one-shot",
+		Trigger(0).String():                         "0",
+	} {
+		if got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package socknotify
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	oneShot    = TriggerLevel | TriggerOneShot
+	persistent = TriggerLevel | TriggerPersistent
+	// soon is how long a test waits for what must come before it gives up.
+	soon = 20 * time.Second
+)
+
+// hooked is a real kernel that lets a test stand between the layer and it.
+type hooked struct {
+	kernel.Poller
+	// before runs ahead of each Poll, and after runs with what the kernel reported, before the
+	// layer sees it. Either may be nil.
+	before func(changes []kernel.Change)
+	after  func(ready []kernel.Ready)
+	// refuse, if not nil, fails a change with the error it returns.
+	refuse func(c *kernel.Change) error
+}
+
+func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	if h.before != nil {
+		h.before(changes)
+	}
+	if h.refuse != nil {
+		for i := range changes {
+			if err := h.refuse(&changes[i]); err != nil {
+				changes[i].Status, changes[i].Err = kernel.Refused, err
+			} else {
+				h.Poller.Poll(changes[i:i+1], nil)
+			}
+		}
+		changes = nil
+	}
+	n := h.Poller.Poll(changes, ready)
+	if h.after != nil && n > 0 {
+		h.after(ready[:n])
+	}
+	return n
+}
+
+// onEach runs a test on every kernel, with a hook to set.
+func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
+	for _, room := range rooms.List() {
+		t.Run(room.Name, func(t *testing.T) {
+			k, err := room.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &hooked{Poller: k}
+			p := newPort[string](h, room.Name)
+			t.Cleanup(func() { p.Close() })
+			f(t, p, h)
+		})
+	}
+}
+
+func newPair(t *testing.T) (x, y *sock.Socket) {
+	t.Helper()
+	x, y, err := sock.UnixPair(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close(); y.Close() })
+	return x, y
+}
+
+// do processes one entry and fails on its Result.
+func do[K comparable](t *testing.T, p *Port[K], r Registration[K]) {
+	t.Helper()
+	regs := []Registration[K]{r}
+	if _, err := p.Process(regs, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if regs[0].Result != nil {
+		t.Fatal(regs[0].Result)
+	}
+}
+
+func send(t *testing.T, s *sock.Socket) {
+	t.Helper()
+	if _, err := s.Send([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drain receives until the socket would block.
+func drain(t *testing.T, s *sock.Socket) {
+	t.Helper()
+	var buf [64]byte
+	for {
+		if _, err := s.Recv(buf[:]); errors.Is(err, sock.ErrWouldBlock) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// next waits for one notification.
+func next[K comparable](t *testing.T, p *Port[K]) Notification[K] {
+	t.Helper()
+	var out [1]Notification[K]
+	if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+		t.Fatalf("Wait = %d, %v; want a notification", n, err)
+	}
+	return out[0]
+}
+
+// none checks that nothing can be dequeued now.
+func none[K comparable](t *testing.T, p *Port[K]) {
+	t.Helper()
+	var out [1]Notification[K]
+	if n, err := p.Wait(out[:], 0); n != 0 || err != ErrTimeout {
+		t.Fatalf("Wait = %d, %v, %+v; want nothing", n, err, out[0])
+	}
+}
+
+// eventually waits for a state that other goroutines bring about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}

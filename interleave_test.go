@@ -1,0 +1,245 @@
+package socknotify
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// The interleavings below lose or misdirect a notification if done otherwise. In each of them a
+// harvester has taken a report from the kernel, and others act before it looks at the slot: the
+// hook runs exactly there.
+
+// during runs f once, between the kernel's next report and its delivery.
+func (h *hooked) during(f func()) {
+	h.after = func([]kernel.Ready) {
+		h.after = nil
+		f()
+	}
+}
+
+func TestReportHeldAcrossRemoval(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		h.during(func() { do(t, p, Remove[string](x.Handle())) })
+		if nt := next(t, p); nt.Events != EventRemove {
+			t.Fatalf("G4, G5: got %v; want REMOVE alone", nt.Events)
+		}
+		none(t, p)
+	})
+}
+
+func TestReportHeldAcrossReuse(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "same", EventIn|EventHangup, oneShot))
+		send(t, y)
+		h.during(func() {
+			number := x.Handle()
+			x.Close()
+			a, _ := newPair(t)
+			if a.Handle() != number {
+				t.Fatalf("number %d was not reused: %d", number, a.Handle())
+			}
+			// With the same key, as when the number is the key.
+			do(t, p, Enable(a.Handle(), "same", EventIn|EventHangup, oneShot))
+		})
+		none(t, p) // G9: nothing of the old socket for the new registration
+	})
+}
+
+func TestReportHeldAcrossEnable(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		h.during(func() { do(t, p, Enable(x.Handle(), "x", EventIn, oneShot)) })
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("got %v", nt.Events)
+		}
+		none(t, p) // T3: at most one per enable
+	})
+}
+
+func TestReportHeldAcrossDisable(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		h.during(func() { do(t, p, Disable[string](x.Handle())) })
+		none(t, p)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("T6: got %v", nt.Events)
+		}
+	})
+}
+
+// Two harvesters hold a report of one one-shot registration.
+func TestTwoReportsOneShot(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		if !p.KernelEdges() {
+			return // a report silences the handle, so there is never a second one
+		}
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		h.during(func() {
+			send(t, y) // another edge, which another waiter takes
+			if nt := next(t, p); nt.Events != EventIn {
+				t.Fatalf("got %v", nt.Events)
+			}
+		})
+		none(t, p)
+		drain(t, x)
+		// The report that was not delivered must have left its mark: this enable has to ask.
+		r := Enable(x.Handle(), "x", EventIn, oneShot)
+		r.Drained = true
+		saved := p.Stats().RearmsSaved
+		do(t, p, r)
+		if p.Stats().RearmsSaved != saved {
+			t.Fatal("X5: enabled without the kernel though a report was pending")
+		}
+		none(t, p) // and pending is never delivered from: the socket is drained
+		send(t, y)
+		next(t, p)
+	})
+}
+
+// Data arrives after the last receive would have blocked and before the enable that vouches.
+func TestArrivalBeforeVouchedEnable(t *testing.T) {
+	for _, harvested := range []bool{false, true} {
+		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+			x, y := newPair(t)
+			do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+			send(t, y)
+			next(t, p)
+			drain(t, x)
+			send(t, y)
+			if harvested {
+				none(t, p) // takes the edge while disabled
+			}
+			r := Enable(x.Handle(), "x", EventIn, oneShot)
+			r.Drained = true
+			do(t, p, r)
+			next(t, p)
+		})
+	}
+}
+
+// A peer that keeps on sending to a disabled registration is silenced, and heard again when enabled.
+func TestSilencedAndHeardAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		next(t, p)
+		reports := 0
+		h.after = func(r []kernel.Ready) { reports += len(r) }
+		for range 20 {
+			send(t, y)
+			none(t, p)
+		}
+		if reports > 2 {
+			t.Fatalf("%d reports for a disabled registration; want at most 2", reports)
+		}
+		drain(t, x)
+		r := Enable(x.Handle(), "x", EventIn, oneShot)
+		r.Drained = true
+		do(t, p, r)
+		none(t, p)
+		send(t, y)
+		next(t, p)
+	})
+}
+
+// The kernel's report comes between the slot's change and the kernel's own: the registration must be
+// enabled by then.
+func TestReportInsideEnable(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		next(t, p)
+		changed := false
+		h.before = func(changes []kernel.Change) {
+			if len(changes) > 0 && changes[0].Action == kernel.Set {
+				changed = true
+				h.before = nil
+				// What another goroutine would see right after the kernel's change.
+				s := p.table.lookup(uint32(x.Handle()))
+				if w := s.word.Load(); w&wEnabled == 0 || !sameEpoch(w, changes[0].Token) {
+					t.Errorf("the kernel is told before the slot: %#x", w)
+				}
+			}
+		}
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		if !changed {
+			t.Fatal("enabling did not ask the kernel")
+		}
+		next(t, p)
+	})
+}
+
+// A socket closed and its number reused while a removal is on its way to the kernel.
+func TestRemovalOfReusedNumber(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, _ := newPair(t)
+		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
+		number := x.Handle()
+		x.Close()
+		a, b := newPair(t)
+		if a.Handle() != number {
+			t.Fatalf("number %d was not reused: %d", number, a.Handle())
+		}
+		do(t, p, Enable(number, "new", EventIn, oneShot)) // G12: another key is no mismatch
+		send(t, b)
+		if nt := next(t, p); nt.Key != "new" {
+			t.Fatalf("got %+v", nt)
+		}
+		do(t, p, Remove[string](number))
+		if nt := next(t, p); nt.Key != "new" || nt.Events != EventRemove {
+			t.Fatalf("got %+v", nt)
+		}
+		none(t, p)
+		if n := p.Stats().Registrations; n != 0 {
+			t.Fatalf("%d registrations left", n)
+		}
+	})
+}
+
+// Two batches name the same sockets in opposite order, again and again.
+func TestOppositeBatches(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		const sockets, rounds = 8, 300
+		var forth, back []Registration[string]
+		for range sockets {
+			x, _ := newPair(t)
+			r := Enable(x.Handle(), "k", EventIn, oneShot)
+			forth = append(forth, r, r)
+			back = append([]Registration[string]{r}, back...)
+		}
+		done := make(chan error, 2)
+		for _, regs := range [][]Registration[string]{forth, back} {
+			go func() {
+				for range rounds {
+					p.Process(regs, nil, 0)
+					for i := range regs {
+						if err := regs[i].Result; err != nil {
+							done <- err
+							return
+						}
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
