@@ -172,9 +172,10 @@ func benchDequeue(b *testing.B, p *Port[int], waiters int) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			regs := make([]Registration[int], 0, 16)
-			out := make([]Notification[int], 16)
-			buf, msg := make([]byte, 16), []byte("x")
+			regs := make([]Registration[int], 0, 3)
+			out := make([]Notification[int], 3)
+			// One byte for each notification: tokens that meet in a socket part again.
+			buf, msg := make([]byte, 1), []byte("x")
 			for {
 				n, err := p.Process(regs, out, -1)
 				if err != nil {

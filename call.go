@@ -37,8 +37,7 @@ type call[K comparable] struct {
 	inside  bool
 	control func(uintptr)
 	// taken receives the key of a removal that is not to be queued (RemoveWait).
-	taken   *K
-	removed bool
+	taken *K
 }
 
 func newCall[K comparable](p *Port[K]) *call[K] {

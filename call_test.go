@@ -14,6 +14,7 @@ import (
 func TestWholeCallErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		var one [1]Notification[string]
+		var noContext context.Context
 		regs := []Registration[string]{{Result: errors.New("earlier")}}
 		cases := []struct {
 			name string
@@ -26,7 +27,7 @@ func TestWholeCallErrors(t *testing.T) {
 			{"Process forever without entries", func() (int, error) { return p.Process(regs, nil, -1) }, ErrInvalid},
 			{"Wait without entries", func() (int, error) { return p.Wait(nil, 0) }, ErrInvalid},
 			{"WaitContext without entries", func() (int, error) { return p.WaitContext(t.Context(), nil) }, ErrInvalid},
-			{"nil context", func() (int, error) { return p.WaitContext(nil, one[:]) }, ErrInvalid}, //nolint:staticcheck
+			{"nil context", func() (int, error) { return p.WaitContext(noContext, one[:]) }, ErrInvalid},
 			{"poll", func() (int, error) { return p.Wait(one[:], 0) }, ErrTimeout},
 			{"shortest", func() (int, error) { return p.Wait(one[:], 1) }, ErrTimeout},
 		}

@@ -67,7 +67,7 @@ func (t *connTable) drop() {
 
 // RemoveWaitConn is [Port.RemoveWait] for a connection.
 func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
-	if conn == nil {
+	if conn == nil && !p.core.closed.Load() {
 		return Notification[K]{}, callError("RemoveWaitConn", "a nil connection")
 	}
 	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
@@ -90,7 +90,7 @@ func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
 		return // the entry has its Result
 	}
 	if err == nil {
-		err = errors.New("Control did not run its function")
+		err = errors.New("the connection's Control did not run its function")
 	}
 	kind := ErrBadSocket
 	if errors.Is(err, net.ErrClosed) {

@@ -114,7 +114,7 @@ func cpuTime(t *testing.T) time.Duration {
 func TestIdleRegistrationMemory(t *testing.T) {
 	onEachName(t, func(t *testing.T, backend string) {
 		const n = 5000
-		type context struct{ id int }
+		type context struct{ _ int }
 		contexts := make([]context, n)
 		p, err := New[*context](WithBackend(backend))
 		if err != nil {

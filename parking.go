@@ -71,7 +71,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 			switch {
 			case p.core.closed.Load():
 				err = ErrClosed
-			case ctx != nil && ctx.Err() != nil:
+			case ctx.Err() != nil:
 				err = context.Cause(ctx)
 			case !until.IsZero() && !time.Now().Before(until):
 				err = ErrTimeout
@@ -89,7 +89,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 
 // lead parks in the kernel, which harvests once more before it sleeps.
 func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], until time.Time) (int, error) {
-	if ctx != nil {
+	if ctx.Done() != nil {
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
 			k := &p.parking
@@ -114,10 +114,7 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 			return n
 		}
 	}
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
+	done := ctx.Done()
 	if until.IsZero() {
 		select {
 		case <-w.wake:

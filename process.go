@@ -23,7 +23,7 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 		}
 		return 0, callError("Process", "a time-out without entries")
 	}
-	n, err := p.process(nil, registrations, entries, timeout)
+	n, err := p.process(context.Background(), registrations, entries, timeout)
 	runtime.KeepAlive(p)
 	return n, err
 }
@@ -53,7 +53,7 @@ func (p *Port[K]) Wait(entries []Notification[K], timeout time.Duration) (int, e
 	if len(entries) == 0 {
 		return 0, p.noEntries("Wait")
 	}
-	n, err := p.process(nil, nil, entries, timeout)
+	n, err := p.process(context.Background(), nil, entries, timeout)
 	runtime.KeepAlive(p)
 	return n, err
 }
@@ -98,12 +98,13 @@ func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K
 
 func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notification[K], error) {
 	var last Notification[K]
-	if ctx == nil {
-		return last, callError("RemoveWait", "a nil context")
-	}
 	w := p.begin()
 	if w == nil {
 		return last, ErrClosed
+	}
+	if ctx == nil {
+		p.end(w)
+		return last, callError("RemoveWait", "a nil context")
 	}
 	if ctx.Err() != nil {
 		p.end(w)
@@ -121,7 +122,7 @@ func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notificat
 	return last, r.Result
 }
 
-// process is the one way in: a nil context means that the time-out counts.
+// process is the one way in. Where the time-out counts, the context is one that is never done.
 func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Notification[K], timeout time.Duration) (int, error) {
 	w := p.begin()
 	if w == nil {
@@ -135,7 +136,7 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	switch {
 	case len(out) == 0:
 		p.passOn()
-	case ctx != nil && ctx.Err() != nil:
+	case ctx.Err() != nil:
 		p.passOn()
 		err = context.Cause(ctx)
 	default:

@@ -313,8 +313,12 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 		p.core.unclaim(it.index)
 		r.Result = r.fail(c.Handle, ErrBadSocket, c.Err)
 	default:
-		// The kernel still has the old token: put the word back, to be asked again when enabled.
-		s.update(func(v uint64) uint64 { return it.was&^wRelook | v&wRelook | wPending })
+		// The kernel still has the old token. Put the word back, and have the kernel asked again:
+		// what it reported meanwhile was dropped as stale.
+		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | wRelook })
+		if v&wRelook == 0 {
+			p.pushRelook(s, it.index)
+		}
 		r.Result = r.fail(c.Handle, nil, c.Err)
 	}
 }

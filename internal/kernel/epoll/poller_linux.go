@@ -74,8 +74,11 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 func (p *Poller) harvest(ready []kernel.Ready) int {
 	raw := unsafe.Pointer(&ready[0])
 	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(raw), uintptr(len(ready)), 0, 0, 0)
+	for e == unix.EINTR {
+		// Nothing was taken, and a caller that is about to park relies on this look.
+		n, _, e = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(raw), uintptr(len(ready)), 0, 0, 0)
+	}
 	if e != 0 {
-		// EINTR before anything was taken; the caller looks again in any case.
 		return 0
 	}
 	for i := int(n) - 1; i >= 0; i-- {

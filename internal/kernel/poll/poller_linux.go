@@ -7,6 +7,7 @@ package poll
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -18,7 +19,8 @@ import (
 
 // Poller implements kernel.Poller on an array of pollfds.
 type Poller struct {
-	wake int // eventfd; entry 0 of the array
+	wake  int // eventfd; entry 0 of the array
+	woken atomic.Bool
 
 	mu sync.Mutex
 	// fds is what poll(2) reads. A silent entry has its number complemented, which poll skips.
@@ -98,7 +100,7 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 func (p *Poller) kick() {
 	if p.parked && !p.kicked {
 		p.kicked = true
-		p.Wake()
+		p.ring()
 	}
 }
 
@@ -306,10 +308,13 @@ func pollNow(fds []unix.PollFd) int {
 	var now unix.Timespec
 	var r uintptr
 	var e unix.Errno
-	if len(fds) <= 128 {
+	if len(fds) <= 1024 {
 		r, _, e = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 	} else {
 		r, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	}
+	if e == unix.EINTR {
+		return pollNow(fds) // a caller that is about to park relies on this look
 	}
 	if e != 0 {
 		return 0
@@ -332,13 +337,13 @@ const (
 func (p *Poller) Park(until time.Time, look func() bool) error {
 	defer p.unpark()
 	again := shortest
-	p.copyFDs()
+	fresh := p.copyFDs()
 	if look() {
 		return nil
 	}
-	for {
+	for !p.woken.Load() {
 		limit := longest
-		if p.freshLeft() {
+		if fresh {
 			limit = again
 			again = min(again*2, longest)
 		}
@@ -350,49 +355,66 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		}
 		ts := unix.NsecToTimespec(int64(limit))
 		n, err := unix.Ppoll(p.blocking, &ts, nil)
-		if n > 0 || (err != nil && err != unix.EINTR) {
-			if err != nil {
-				err = os.NewSyscallError("ppoll", err)
-			}
-			return err
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("ppoll", err)
 		}
-		if p.freshLeft() && look() {
+		// A kick alone is answered here: a new copy will do.
+		kicked := n == 1 && p.blocking[0].Revents != 0
+		if n > 0 && !kicked {
 			return nil
 		}
-		p.copyFDs()
+		if kicked {
+			p.quiet()
+		} else if fresh && look() {
+			return nil
+		}
+		fresh = p.copyFDs()
 	}
+	return nil
 }
 
-func (p *Poller) copyFDs() {
+// copyFDs takes the copy to block on and tells whether there are fresh streams, which it leaves out.
+func (p *Poller) copyFDs() (fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.parked = true
+	p.parked, p.kicked = true, false
 	p.blocking = append(p.blocking[:0], p.fds...)
+	if p.fresh == 0 {
+		return false
+	}
 	for at := range p.entries {
 		if f := &p.blocking[at]; p.entries[at].fresh && f.Fd >= 0 {
 			f.Fd = ^f.Fd
 		}
 	}
-}
-
-func (p *Poller) freshLeft() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.fresh > 0
+	return true
 }
 
 func (p *Poller) unpark() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parked, p.kicked = false, false
-	var count [8]byte
-	unix.Read(p.wake, count[:]) // whoever woke us is answered by our return
+	p.woken.Store(false) // whoever woke us is answered by our return
+	p.quiet()
 }
 
-// Wake implements kernel.Poller: the eventfd stays readable until a Park has returned.
-func (p *Poller) Wake() {
+// quiet takes the count out of the eventfd.
+func (p *Poller) quiet() {
+	var count [8]byte
+	unix.Read(p.wake, count[:])
+}
+
+// ring makes the eventfd readable.
+func (p *Poller) ring() {
 	one := [8]byte{1}
 	unix.Write(p.wake, one[:])
+}
+
+// Wake implements kernel.Poller: woken stays until a Park has returned. It is set before the eventfd
+// rings, and looked at after the eventfd was quieted.
+func (p *Poller) Wake() {
+	p.woken.Store(true)
+	p.ring()
 }
 
 // Close implements kernel.Poller.

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify"
+)
+
+const modulePath = "github.com/socknotify/socknotify"
+
+// facts is what info tells.
+type facts struct {
+	Backend  string    `json:"backend"` // of ports made without an option; empty where there is none
+	Backends []backend `json:"backends"`
+	System   struct {
+		OS     string `json:"os"`
+		Arch   string `json:"arch"`
+		Kernel string `json:"kernel,omitempty"`
+		CPUs   int    `json:"cpus"`
+	} `json:"system"`
+	Limits struct {
+		OpenFiles    uint64 `json:"open_files,omitempty"`     // in force
+		OpenFilesMax uint64 `json:"open_files_max,omitempty"` // that it may be raised to
+	} `json:"limits"`
+	Versions struct {
+		Go     string `json:"go"`
+		Module string `json:"module"`
+	} `json:"versions"`
+}
+
+type backend struct {
+	Name  string `json:"name"`
+	Edges bool   `json:"edges"` // in the kernel
+	Error string `json:"error,omitempty"`
+}
+
+func infoCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "Print backends, limits and versions",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := find()
+			if err != nil {
+				return err
+			}
+			print := f.text
+			if asJSON {
+				print = func(w io.Writer) error { return printJSON(w, f) }
+			}
+			if err := print(cmd.OutOrStdout()); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// find opens a port on each backend to see whether it works and what it offers.
+func find() (*facts, error) {
+	f := &facts{Backends: []backend{}}
+	if len(socknotify.Backends()) > 0 {
+		name, err := resolve("")
+		if err != nil {
+			return nil, err
+		}
+		f.Backend = name
+	}
+	for _, name := range socknotify.Backends() {
+		b := backend{Name: name}
+		if p, err := socknotify.New[int](socknotify.WithBackend(name)); err != nil {
+			b.Error = err.Error()
+		} else {
+			b.Edges = p.KernelEdges()
+			p.Close()
+		}
+		f.Backends = append(f.Backends, b)
+	}
+	f.System.OS, f.System.Arch, f.System.CPUs = runtime.GOOS, runtime.GOARCH, runtime.NumCPU()
+	f.System.Kernel = kernelVersion()
+	f.Limits.OpenFiles, f.Limits.OpenFilesMax = openFiles()
+	f.Versions.Go, f.Versions.Module = runtime.Version(), moduleVersion()
+	return f, nil
+}
+
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if info.Main.Path == modulePath && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == modulePath {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}
+
+func (f *facts) text(w io.Writer) error {
+	rows := [][]string{}
+	add := func(name, format string, args ...any) {
+		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
+	}
+	if f.Backend == "" {
+		add("backend", "none for this system yet")
+	} else {
+		add("backend", "%s", f.Backend)
+	}
+	for _, b := range f.Backends {
+		switch {
+		case b.Error != "":
+			add("  "+b.Name, "%s", b.Error)
+		case b.Edges:
+			add("  "+b.Name, "edges in the kernel")
+		default:
+			add("  "+b.Name, "no edges in the kernel: enable with Drained after draining")
+		}
+	}
+	add("system", "%s/%s, %d CPUs", f.System.OS, f.System.Arch, f.System.CPUs)
+	if f.System.Kernel != "" {
+		add("kernel", "%s", f.System.Kernel)
+	}
+	if f.Limits.OpenFilesMax > 0 {
+		add("open files", "%d (at most %d)", f.Limits.OpenFiles, f.Limits.OpenFilesMax)
+	}
+	add("go", "%s", f.Versions.Go)
+	add("module", "%s %s", modulePath, f.Versions.Module)
+	_, err := io.WriteString(w, align(rows))
+	return err
+}

@@ -1,0 +1,317 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"syscall"
+	"time"
+	"weak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// P4: Close, and ports that nobody closes.
+var closeChecks = []check{
+	{"P4", "WakesEveryWaiter", closeWakes},
+	{"P4", "WaitsForCallsInside", closeWaitsForCalls},
+	{"P4", "Idempotent", closeIdempotent},
+	{"P4", "ConcurrentCloses", closeConcurrent},
+	{"P4", "LeavesSocketsOpen", closeLeavesSockets},
+	{"P4", "DropsWhatIsQueued", closeDropsQueued},
+	{"P4", "LaterCalls", closeLaterCalls},
+	{"P4", "ReleasesKeys", closeReleasesKeys},
+	{"P4", "RacesWithEveryCall", closeRaces},
+	{"P4", "DroppedPort", droppedPort},
+	{"P4", "DroppedPortWithHistory", droppedPortWithHistory},
+}
+
+func closeWakes(e *env) {
+	p := e.port()
+	ctx, cancel := context.WithCancel(e.Context())
+	defer cancel()
+	var all []<-chan result
+	for range 3 {
+		all = append(all,
+			e.wait(p, 1, -1),
+			e.wait(p, 1, time.Hour),
+			e.start(func(buf []note) (int, error) { return p.WaitContext(ctx, buf) }, 1))
+	}
+	e.parked(p, len(all))
+	if err := p.Close(); err != nil {
+		e.Errorf("Close: %v", err)
+	}
+	for _, ch := range all {
+		if r := e.get(ch); len(r.notes) != 0 || !errors.Is(r.err, socknotify.ErrClosed) {
+			e.Errorf("a waiter returned %v, %v; want ErrClosed", r.notes, r.err)
+		}
+	}
+}
+
+// A slowConn holds a call inside the port.
+type slowConn struct {
+	handle
+	entered, leave chan struct{}
+}
+
+func (c *slowConn) SyscallConn() (syscall.RawConn, error) { return c, nil }
+func (c *slowConn) Read(func(uintptr) bool) error         { return errors.ErrUnsupported }
+func (c *slowConn) Write(func(uintptr) bool) error        { return errors.ErrUnsupported }
+
+func (c *slowConn) Control(f func(uintptr)) error {
+	close(c.entered)
+	<-c.leave
+	f(c.Handle())
+	return nil
+}
+
+func closeWaitsForCalls(e *env) {
+	before := len(descriptors())
+	p := e.port()
+	with := len(descriptors())
+	s, _ := e.unix()
+	sockets := len(descriptors()) - with
+	c := &slowConn{s, make(chan struct{}), make(chan struct{})}
+	call := async(func() error {
+		regs := []reg{{Conn: c, Key: "k", Filter: in, Op: socknotify.OpEnable, Trigger: level}}
+		_, err := p.Process(regs, nil, 0)
+		return err
+	})
+	<-c.entered
+	closing := async(p.Close)
+	e.until("Close has begun", func() bool { return p.Post(nil, 0) != nil })
+	select {
+	case <-closing:
+		e.Errorf("Close returned while a call was inside the port")
+	case <-time.After(pause):
+	}
+	if n := len(descriptors()); n != with+sockets {
+		e.Errorf("the kernel's objects were closed under a call: %d descriptors, %d before", n, with+sockets)
+	}
+	close(c.leave)
+	e.end(call, "the call inside the port")
+	e.end(closing, "Close")
+	if n := len(descriptors()); n != before+sockets {
+		e.Errorf("%d descriptors after Close; want %d", n, before+sockets)
+	}
+}
+
+func closeIdempotent(e *env) {
+	p := e.port()
+	for i := range 3 {
+		if err := p.Close(); err != nil {
+			e.Errorf("Close number %d: %v", i+1, err)
+		}
+	}
+}
+
+func closeConcurrent(e *env) {
+	p := e.port()
+	waiter := e.wait(p, 1, -1)
+	e.parked(p, 1)
+	var all []<-chan error
+	for range 8 {
+		all = append(all, async(p.Close))
+	}
+	for _, ch := range all {
+		e.end(ch, "Close")
+	}
+	e.wantErr(e.get(waiter).err, socknotify.ErrClosed)
+}
+
+func closeLeavesSockets(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, level))
+	p.Close()
+	e.deliver(peer, s, "still open")
+	if got := e.drain(s); got != "still open" {
+		e.Errorf("received %q", got)
+	}
+}
+
+func closeDropsQueued(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.deliver(peer, s, "x")
+	e.do(p, enable(s, "k", in, level), remove(s))
+	p.Post("post", 1)
+	p.Close()
+	n, err := p.Wait(make([]note, 4), 0)
+	if n != 0 {
+		e.Errorf("%d notifications after Close", n)
+	}
+	e.wantErr(err, socknotify.ErrClosed)
+}
+
+func closeLaterCalls(e *env) {
+	p := e.port()
+	s, _ := e.unix()
+	e.do(p, enable(s, "k", in, level))
+	p.Close()
+	ctx := e.Context()
+	untouched := errors.New("untouched")
+	regs := []reg{enable(s, "k", in, level)}
+	regs[0].Result = untouched
+	buf := make([]note, 1)
+	conn := &slowConn{s, make(chan struct{}), make(chan struct{})}
+	for name, call := range map[string]func() (int, error){
+		"Process":              func() (int, error) { return p.Process(regs, buf, 0) },
+		"Process for ever":     func() (int, error) { return p.Process(regs, buf, -1) },
+		"Process no entries":   func() (int, error) { return p.Process(regs, nil, 0) },
+		"Process nothing":      func() (int, error) { return p.Process(nil, nil, 0) },
+		"ProcessContext":       func() (int, error) { return p.ProcessContext(ctx, regs, buf) },
+		"ProcessContext, none": func() (int, error) { return p.ProcessContext(ctx, regs, nil) },
+		"Wait":                 func() (int, error) { return p.Wait(buf, -1) },
+		"Wait no entries":      func() (int, error) { return p.Wait(nil, 0) },
+		"WaitContext":          func() (int, error) { return p.WaitContext(ctx, buf) },
+		"Post":                 func() (int, error) { return 0, p.Post("k", 0) },
+		"RemoveWait":           func() (int, error) { _, err := p.RemoveWait(ctx, s.Handle()); return 0, err },
+		"RemoveWaitConn":       func() (int, error) { _, err := p.RemoveWaitConn(ctx, conn); return 0, err },
+	} {
+		if n, err := call(); n != 0 || !errors.Is(err, socknotify.ErrClosed) {
+			e.Errorf("%s after Close = %d, %v; want ErrClosed", name, n, err)
+		}
+	}
+	for range p.All(ctx) {
+		e.Errorf("All yields after Close")
+	}
+	if regs[0].Result != untouched {
+		e.Errorf("a call that failed as a whole set a Result: %v", regs[0].Result)
+	}
+	p.Stats()
+}
+
+// weakKeys makes keys that nobody but what use gives them to keeps.
+//
+//go:noinline
+func weakKeys(count int, use func(i int, k *key)) []weak.Pointer[key] {
+	var all []weak.Pointer[key]
+	for i := range count {
+		k := &key{"weak"}
+		use(i, k)
+		all = append(all, weak.Make(k))
+	}
+	return all
+}
+
+// released waits until nobody keeps any of the keys.
+func (e *env) released(what string, keys []weak.Pointer[key]) {
+	e.Helper()
+	for _, w := range keys {
+		e.collected(what, func() bool { return w.Value() == nil })
+	}
+}
+
+// kept checks that a key is not released yet, so that its release means something.
+func (e *env) kept(keys []weak.Pointer[key]) {
+	e.Helper()
+	runtime.GC()
+	for _, w := range keys {
+		if w.Value() == nil {
+			e.Fatalf("a key that the port needs was collected")
+		}
+	}
+}
+
+func closeReleasesKeys(e *env) {
+	p := e.port()
+	keys := weakKeys(5, func(i int, k *key) {
+		s, peer := e.unix()
+		switch i {
+		case 0: // quiet
+			e.do(p, enable(s, k, in, level))
+		case 1: // ready
+			e.deliver(peer, s, "x")
+			e.do(p, enable(s, k, in, edge))
+		case 2:
+			e.do(p, enable(s, k, in, level), disable(s))
+		case 3:
+			e.do(p, enable(s, k, in, level), remove(s))
+		case 4:
+			p.Post(k, 0)
+		}
+	})
+	e.kept(keys)
+	p.Close()
+	e.released("a key of a closed port", keys)
+	runtime.KeepAlive(p)
+}
+
+func closeRaces(e *env) {
+	for range 50 {
+		p := e.port()
+		s, peer := e.unix()
+		e.send(peer, "x")
+		calls := []<-chan error{
+			async(func() error { _, err := p.Wait(make([]note, 1), -1); return err }),
+			async(func() error {
+				_, err := p.Process([]reg{enable(s, "k", in, level|oneShot)}, make([]note, 1), -1)
+				return err
+			}),
+			async(func() error { return p.Post("k", 0) }),
+			async(func() error { _, err := p.RemoveWait(context.Background(), s.Handle()); return err }),
+			async(p.Close),
+		}
+		for _, ch := range calls {
+			select {
+			case err := <-ch:
+				if err != nil && !errors.Is(err, socknotify.ErrClosed) && !errors.Is(err, socknotify.ErrNotRegistered) {
+					e.Errorf("a call beside Close: %v", err)
+				}
+			case <-time.After(limit):
+				e.Fatalf("a call beside Close does not end")
+			}
+		}
+	}
+}
+
+// dropPorts makes ports and forgets them.
+//
+//go:noinline
+func dropPorts(e *env, count int, use func(p *port, k *key)) []weak.Pointer[key] {
+	return weakKeys(count, func(_ int, k *key) { use(e.factory(e.T), k) })
+}
+
+func (e *env) dropped(count int, use func(p *port, k *key)) {
+	e.Helper()
+	before := len(descriptors())
+	keys := dropPorts(e, count, use)
+	if len(descriptors()) <= before {
+		e.Fatalf("ports that hold no descriptors show no leak")
+	}
+	e.collected("every descriptor of dropped ports", func() bool { return len(descriptors()) == before })
+	e.released("a key of a dropped port", keys)
+}
+
+func droppedPort(e *env) {
+	s, _ := e.unix()
+	e.dropped(4, func(p *port, k *key) {
+		p.Process([]reg{enable(s, k, in, level)}, nil, 0)
+		p.Process([]reg{remove(s)}, nil, 0)
+	})
+}
+
+func droppedPortWithHistory(e *env) {
+	const ports = 4
+	var sockets [ports][2]*sock.Socket
+	for i := range sockets {
+		sockets[i][0], sockets[i][1] = e.unix()
+	}
+	next := 0
+	e.dropped(ports, func(p *port, k *key) {
+		s, peer := sockets[next][0], sockets[next][1]
+		next++
+		e.send(peer, "x")
+		e.do(p, enable(s, k, in, level))
+		e.next(p)
+		p.Post(k, 0)
+		p.Wait(make([]note, 4), 0)
+		e.drain(s)
+		ctx, cancel := context.WithTimeout(e.Context(), time.Millisecond)
+		defer cancel()
+		p.WaitContext(ctx, make([]note, 1))
+		p.Wait(make([]note, 1), time.Millisecond)
+	})
+}

@@ -1,0 +1,59 @@
+package conformance_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/conformance"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestConformance runs every sentence on every backend: TestConformance/<backend>-<sentence>/<case>.
+func TestConformance(t *testing.T) {
+	backends := socknotify.Backends()
+	if only := os.Getenv(socknotify.BackendEnv); only != "" {
+		if !slices.Contains(backends, only) {
+			t.Fatalf("%s=%s: this system has %v", socknotify.BackendEnv, only, backends)
+		}
+		backends = []string{only}
+	}
+	if len(backends) == 0 {
+		t.Skip("no backend for this system")
+	}
+	for _, backend := range backends {
+		factory := func(tb testing.TB) *socknotify.Port[any] {
+			tb.Helper()
+			p, err := socknotify.New[any](socknotify.WithBackend(backend))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return p
+		}
+		for _, sentence := range conformance.Sentences() {
+			t.Run(backend+"-"+sentence, func(t *testing.T) {
+				conformance.RunSentence(t, factory, sentence)
+			})
+		}
+	}
+}
+
+// TestEverySentence makes sure that no sentence of the contract has lost its cases.
+func TestEverySentence(t *testing.T) {
+	want := []string{
+		"P1", "P2", "P3", "P4", "P5",
+		"C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9",
+		"G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12",
+		"T1", "T2", "T3", "T4", "T5", "T6", "T7",
+		"E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9",
+		"Q1", "Q2", "Q3", "Q4", "Q5",
+		"X2", "X5", "X6",
+	}
+	if got := conformance.Sentences(); !slices.Equal(got, want) {
+		t.Errorf("sentences with cases: %v; want %v", got, want)
+	}
+}

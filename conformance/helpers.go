@@ -1,0 +1,303 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// Short names for what every case uses.
+type (
+	port   = socknotify.Port[any]
+	note   = socknotify.Notification[any]
+	reg    = socknotify.Registration[any]
+	events = socknotify.Events
+)
+
+const (
+	in     = socknotify.EventIn
+	out    = socknotify.EventOut
+	hangup = socknotify.EventHangup
+	bad    = socknotify.EventErr
+	gone   = socknotify.EventRemove
+
+	level      = socknotify.TriggerLevel
+	edge       = socknotify.TriggerEdge
+	oneShot    = socknotify.TriggerOneShot
+	persistent = socknotify.TriggerPersistent
+)
+
+const (
+	// limit is how long something that must come may take.
+	limit = 10 * time.Second
+	// pause is how long a case watches for what must not come.
+	pause = 25 * time.Millisecond
+)
+
+// A key is a completion key with a name for messages.
+type key struct{ name string }
+
+func (k *key) String() string { return k.name }
+
+// An env is one case being run.
+type env struct {
+	*testing.T
+	sentence string
+	factory  Factory
+}
+
+// Fatalf fails the case and names its sentence.
+func (e *env) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.T.Fatalf(e.sentence+": "+format, args...)
+}
+
+// Errorf is Fatalf that goes on.
+func (e *env) Errorf(format string, args ...any) {
+	e.Helper()
+	e.T.Errorf(e.sentence+": "+format, args...)
+}
+
+// port makes a port that is closed at the end.
+func (e *env) port() *port {
+	e.Helper()
+	p := e.factory(e.T)
+	e.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+// A handle is anything with a socket's number.
+type handle interface{ Handle() uintptr }
+
+func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
+	return socknotify.Enable[any](s.Handle(), k, filter, t)
+}
+
+// drained is enable that vouches for the socket (X5).
+func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
+	r := enable(s, k, filter, t)
+	r.Drained = true
+	return r
+}
+
+func disable[H handle](s H) reg { return socknotify.Disable[any](s.Handle()) }
+func remove[H handle](s H) reg  { return socknotify.Remove[any](s.Handle()) }
+
+// do processes registrations that must all succeed.
+func (e *env) do(p *port, regs ...reg) {
+	e.Helper()
+	n, err := p.Process(regs, nil, 0)
+	if n != 0 || err != nil {
+		e.Fatalf("Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	for i, r := range regs {
+		if r.Result != nil {
+			e.Fatalf("Result of entry %d (%v): %v", i, r.Op, r.Result)
+		}
+	}
+}
+
+// refused processes one registration whose Result must be every one of these errors.
+func (e *env) refused(p *port, r reg, want ...error) {
+	e.Helper()
+	regs := []reg{r}
+	if n, err := p.Process(regs, nil, 0); n != 0 || err != nil {
+		e.Fatalf("Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	e.wantErr(regs[0].Result, want...)
+	var op *socknotify.OpError
+	if !errors.As(regs[0].Result, &op) {
+		e.Fatalf("Result is a %T; want *OpError", regs[0].Result)
+	}
+	if op.Op != r.Op {
+		e.Fatalf("OpError.Op = %v; want %v", op.Op, r.Op)
+	}
+}
+
+func (e *env) wantErr(err error, want ...error) {
+	e.Helper()
+	if err == nil {
+		e.Fatalf("no error; want %v", want)
+	}
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			e.Fatalf("error %v; want one that is %q", err, w)
+		}
+	}
+}
+
+// next waits for one notification.
+func (e *env) next(p *port) note {
+	e.Helper()
+	var one [1]note
+	n, err := p.Wait(one[:], limit)
+	if n != 1 || err != nil {
+		e.Fatalf("Wait = %d, %v; want a notification", n, err)
+	}
+	return one[0]
+}
+
+// now dequeues what is there without waiting.
+func (e *env) now(p *port) []note {
+	e.Helper()
+	buf := make([]note, 64)
+	n, err := p.Wait(buf, 0)
+	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
+		e.Fatalf("Wait = %d, %v", n, err)
+	}
+	return buf[:n]
+}
+
+// want waits for a notification and checks it.
+func (e *env) want(p *port, k any, ev events) {
+	e.Helper()
+	e.check(e.next(p), k, ev)
+}
+
+func (e *env) check(n note, k any, ev events) {
+	e.Helper()
+	if n.Key != k || n.Events != ev || n.Posted() {
+		e.Fatalf("notification of %v: %v, posted %t; want %v: %v", n.Key, n.Events, n.Posted(), k, ev)
+	}
+}
+
+// wantNow is want for what must be there already: it polls.
+func (e *env) wantNow(p *port, k any, ev events) {
+	e.Helper()
+	got := e.now(p)
+	if len(got) != 1 {
+		e.Fatalf("%d notifications %v; want one, of %v: %v", len(got), got, k, ev)
+	}
+	e.check(got[0], k, ev)
+}
+
+// none checks that nothing comes for a while.
+func (e *env) none(p *port) {
+	e.Helper()
+	buf := make([]note, 64)
+	n, err := p.Wait(buf, pause)
+	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
+		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+	}
+}
+
+// quiet checks that nothing comes, and that waiting for it does not keep the processor busy.
+func (e *env) quiet(p *port) {
+	e.Helper()
+	const window = 100 * time.Millisecond
+	buf := make([]note, 64)
+	var used time.Duration
+	for range 5 {
+		before := processorTime(e)
+		n, err := p.Wait(buf, window)
+		used = processorTime(e) - before
+		if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
+			e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+		}
+		if used < window/2 {
+			return
+		}
+	}
+	e.Fatalf("the port spins: %v of processor time in %v, five times in a row", used, window)
+}
+
+// A result is what one wait returned.
+type result struct {
+	notes []note
+	err   error
+	took  time.Duration
+}
+
+// wait starts a goroutine that waits once.
+func (e *env) wait(p *port, entries int, timeout time.Duration) <-chan result {
+	return e.start(func(buf []note) (int, error) { return p.Wait(buf, timeout) }, entries)
+}
+
+func (e *env) start(f func(buf []note) (int, error), entries int) <-chan result {
+	ch := make(chan result, 1)
+	go func() {
+		buf := make([]note, entries)
+		begin := time.Now()
+		n, err := f(buf)
+		ch <- result{buf[:n], err, time.Since(begin)}
+	}()
+	return ch
+}
+
+// get takes the result of a wait that must end.
+func (e *env) get(ch <-chan result) result {
+	e.Helper()
+	select {
+	case r := <-ch:
+		return r
+	case <-time.After(limit):
+		e.Fatalf("a wait that must end did not")
+		return result{}
+	}
+}
+
+// still checks that a wait goes on.
+func (e *env) still(ch <-chan result) {
+	e.Helper()
+	select {
+	case r := <-ch:
+		e.Fatalf("a wait ended with %v, %v; it must go on", r.notes, r.err)
+	case <-time.After(pause):
+	}
+}
+
+// async runs f beside the case; the channel gives its error.
+func async(f func() error) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- f() }()
+	return ch
+}
+
+// end waits for what async started.
+func (e *env) end(ch <-chan error, what string) {
+	e.Helper()
+	select {
+	case err := <-ch:
+		if err != nil {
+			e.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(limit):
+		e.Fatalf("%s does not end", what)
+	}
+}
+
+// until waits for a condition that nothing announces.
+func (e *env) until(what string, done func() bool) {
+	e.Helper()
+	for begin := time.Now(); !done(); time.Sleep(200 * time.Microsecond) {
+		if time.Since(begin) > limit {
+			e.Fatalf("still not so: %s", what)
+		}
+	}
+}
+
+// parked waits until so many calls sleep inside the port.
+func (e *env) parked(p *port, n int) {
+	e.Helper()
+	e.until("waiters are asleep", func() bool { return p.Stats().Waiting == n })
+}
+
+// collected waits until the garbage collector has found something unreachable.
+func (e *env) collected(what string, isNil func() bool) {
+	e.Helper()
+	e.until(what+" is released", func() bool {
+		runtime.GC()
+		return isNil()
+	})
+}
+
+// endOfStream is what receiveAll returns at the end of a stream.
+var endOfStream = io.EOF

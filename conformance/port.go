@@ -1,0 +1,376 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// P1 to P3: one port, many sockets, many waiters, and who gets what.
+var portChecks = []check{
+	{"P1", "ManySocketsManyWaiters", manySocketsManyWaiters},
+	{"P1", "EveryCallAtOnce", everyCallAtOnce},
+	{"P1", "WaitersTakeNoThreads", waitersTakeNoThreads},
+	{"P2", "PostsOnceEach", postsOnceEach},
+	{"P2", "SocketsOnceEach", socketsOnceEach},
+	{"P2", "BusyWaiterHoldsNobodyUp", busyWaiterHoldsNobodyUp},
+	{"P3", "OneNotificationOneWaiter", oneNotificationOneWaiter},
+	{"P3", "PostWakesOne", postWakesOne},
+	{"P3", "NobodySleepsOnSockets", nobodySleepsOnSockets},
+	{"P3", "NobodySleepsOnPosts", nobodySleepsOnPosts},
+	{"P3", "LeaderHandsOver", leaderHandsOver},
+}
+
+// workers dequeues in so many goroutines until stop, which closes the port.
+func (e *env) workers(p *port, count, entries int, handle func(note)) (stop func()) {
+	var wg sync.WaitGroup
+	errs := make(chan error, count)
+	for range count {
+		wg.Go(func() {
+			buf := make([]note, entries)
+			for {
+				n, err := p.Wait(buf, -1)
+				if err != nil {
+					if !errors.Is(err, socknotify.ErrClosed) {
+						errs <- err
+					}
+					return
+				}
+				for _, got := range buf[:n] {
+					handle(got)
+				}
+			}
+		})
+	}
+	return func() {
+		e.Helper()
+		if err := p.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+		e.end(async(func() error { wg.Wait(); return nil }), "closing the port under its waiters")
+		close(errs)
+		for err := range errs {
+			e.Errorf("Wait: %v", err)
+		}
+	}
+}
+
+func manySocketsManyWaiters(e *env) {
+	const sockets = 200
+	p := e.port()
+	counts := make([]atomic.Int32, sockets)
+	var total atomic.Int32
+	stop := e.workers(p, 8, 3, func(n note) {
+		counts[n.Key.(int)].Add(1)
+		total.Add(1)
+	})
+	peers := make([]*sock.Socket, sockets)
+	for i := range sockets {
+		var s *sock.Socket
+		s, peers[i] = e.unix()
+		e.do(p, enable(s, i, in, level|oneShot))
+	}
+	for _, peer := range peers {
+		e.send(peer, "x")
+	}
+	e.until("all sockets are notified", func() bool { return total.Load() >= sockets })
+	stop()
+	for i := range counts {
+		if n := counts[i].Load(); n != 1 {
+			e.Errorf("socket %d was notified %d times, not once", i, n)
+		}
+	}
+}
+
+// everyCallAtOnce has nothing to assert but that the race detector and the counts agree.
+func everyCallAtOnce(e *env) {
+	const goroutines, rounds = 6, 100
+	p := e.port()
+	var removals atomic.Int32
+	stop := e.workers(p, 3, 4, func(n note) {
+		if n.Events == gone {
+			removals.Add(1)
+		}
+	})
+	var all []<-chan error
+	for g := range goroutines {
+		s, peer := e.unix()
+		all = append(all, async(func() error {
+			for i := range rounds {
+				k := g*rounds + i
+				regs := []reg{enable(s, k, in|out, level|oneShot), disable(s), enable(s, k, in, edge), remove(s)}
+				if _, err := p.Process(regs, nil, 0); err != nil {
+					return err
+				}
+				for _, r := range regs {
+					if r.Result != nil {
+						return r.Result
+					}
+				}
+				if err := p.Post("post", uintptr(i)); err != nil {
+					return err
+				}
+				if _, err := peer.Send([]byte("x")); err != nil {
+					return err
+				}
+				p.Stats()
+			}
+			return nil
+		}))
+	}
+	for _, ch := range all {
+		e.end(ch, "a goroutine that registers")
+	}
+	e.until("every removal is dequeued", func() bool { return removals.Load() == goroutines*rounds })
+	stop()
+}
+
+// waitersTakeNoThreads applies to kernels that Go's own poller can wait for.
+func waitersTakeNoThreads(e *env) {
+	const waiters = 64
+	p := e.port()
+	before := threads(e)
+	var all []<-chan result
+	for range waiters {
+		all = append(all, e.wait(p, 1, -1))
+	}
+	e.parked(p, waiters)
+	time.Sleep(pause)
+	// The runtime starts threads for reasons of its own; a thread each would be 64.
+	if now := threads(e); now > before+waiters/4 {
+		e.Errorf("%d threads before, %d with %d waiters", before, now, waiters)
+	}
+	p.Close()
+	for _, ch := range all {
+		e.wantErr(e.get(ch).err, socknotify.ErrClosed)
+	}
+}
+
+func postsOnceEach(e *env) {
+	const posts = 2000
+	p := e.port()
+	counts := make([]atomic.Int32, posts)
+	var total atomic.Int32
+	stop := e.workers(p, 16, 2, func(n note) {
+		counts[n.Data].Add(1)
+		total.Add(1)
+	})
+	for i := range posts {
+		if err := p.Post(nil, uintptr(i)); err != nil {
+			e.Fatalf("Post: %v", err)
+		}
+	}
+	e.until("all posts are dequeued", func() bool { return total.Load() >= posts })
+	stop()
+	for i := range counts {
+		if n := counts[i].Load(); n != 1 {
+			e.Errorf("post %d was dequeued %d times, not once", i, n)
+		}
+	}
+}
+
+// socketsOnceEach enables one-shot registrations again and again: as many notifications as enables.
+func socketsOnceEach(e *env) {
+	const sockets, rounds = 8, 100
+	p := e.port()
+	type connection struct {
+		s     *sock.Socket
+		count int // owned by whoever holds the notification
+	}
+	var finished atomic.Int32
+	var failed atomic.Pointer[string]
+	stop := e.workers(p, 6, 2, func(n note) {
+		c := n.Key.(*connection)
+		if c.count++; c.count == rounds {
+			finished.Add(1)
+			return
+		}
+		regs := []reg{enable(c.s, c, out, level|oneShot)}
+		if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+			s := fmt.Sprint(err, regs[0].Result)
+			failed.Store(&s)
+		}
+	})
+	all := make([]*connection, sockets)
+	for i := range all {
+		s, _ := e.unix()
+		all[i] = &connection{s: s}
+		e.do(p, enable(s, all[i], out, level|oneShot))
+	}
+	e.until("every round of every socket", func() bool {
+		return failed.Load() != nil || finished.Load() == sockets
+	})
+	time.Sleep(pause)
+	stop()
+	if s := failed.Load(); s != nil {
+		e.Fatalf("enabling again: %s", *s)
+	}
+	for i, c := range all {
+		if c.count != rounds {
+			e.Errorf("socket %d: %d notifications for %d enables", i, c.count, rounds)
+		}
+	}
+}
+
+// busyWaiterHoldsNobodyUp has one goroutine out handling something while work comes.
+func busyWaiterHoldsNobodyUp(e *env) {
+	p := e.port()
+	a, peerA := e.unix()
+	b, peerB := e.unix()
+	ka, kb := &key{"a"}, &key{"b"}
+	e.do(p, enable(a, ka, in, level|oneShot), enable(b, kb, in, level|oneShot))
+	first, second := e.wait(p, 1, -1), e.wait(p, 1, -1)
+	e.parked(p, 2)
+	e.send(peerA, "x")
+	var other <-chan result
+	select {
+	case r := <-first:
+		e.check(r.notes[0], ka, in)
+		other = second
+	case r := <-second:
+		e.check(r.notes[0], ka, in)
+		other = first
+	case <-time.After(limit):
+		e.Fatalf("no waiter got the notification")
+	}
+	// Whoever got it does not come back. The other waiter must do.
+	e.send(peerB, "x")
+	r := e.get(other)
+	if r.err != nil || len(r.notes) != 1 {
+		e.Fatalf("Wait = %v, %v", r.notes, r.err)
+	}
+	e.check(r.notes[0], kb, in)
+}
+
+func oneNotificationOneWaiter(e *env) {
+	const waiters, events = 8, 4
+	p := e.port()
+	var all []<-chan result
+	for range waiters {
+		all = append(all, e.wait(p, 4, -1))
+	}
+	e.parked(p, waiters)
+	before := p.Stats().Wakeups
+	for i := range events {
+		s, peer := e.unix()
+		e.do(p, enable(s, i, in, level|oneShot))
+		e.send(peer, "x")
+		e.parked(p, waiters-1-i)
+		time.Sleep(pause)
+		if n := p.Stats().Waiting; n != waiters-1-i {
+			e.Fatalf("%d waiters left after %d notifications; want %d", n, i+1, waiters-1-i)
+		}
+	}
+	// One for each notification at most, and one to watch the kernel in its place.
+	if n := p.Stats().Wakeups - before; n > 2*events {
+		e.Errorf("%d wake-ups for %d notifications", n, events)
+	}
+	p.Close()
+	got := 0
+	for _, ch := range all {
+		got += len(e.get(ch).notes)
+	}
+	if got != events {
+		e.Errorf("%d notifications for %d events", got, events)
+	}
+}
+
+func postWakesOne(e *env) {
+	const waiters = 8
+	p := e.port()
+	var all []<-chan result
+	for range waiters {
+		all = append(all, e.wait(p, 4, -1))
+	}
+	e.parked(p, waiters)
+	if err := p.Post("k", 1); err != nil {
+		e.Fatalf("Post: %v", err)
+	}
+	e.parked(p, waiters-1)
+	time.Sleep(pause)
+	if n := p.Stats().Waiting; n != waiters-1 {
+		e.Errorf("%d of %d waiters left after one post", n, waiters)
+	}
+	p.Close()
+	got := 0
+	for _, ch := range all {
+		got += len(e.get(ch).notes)
+	}
+	if got != 1 {
+		e.Errorf("%d notifications for one post", got)
+	}
+}
+
+// nobodySleepsOnSockets makes all sockets ready at once: each waiter has room for one.
+func nobodySleepsOnSockets(e *env) {
+	const waiters = 8
+	for range 20 {
+		p := e.port()
+		var all []<-chan result
+		for range waiters {
+			all = append(all, e.wait(p, 1, -1))
+		}
+		e.parked(p, waiters)
+		var regs []reg
+		for i := range waiters {
+			s, _ := e.unix()
+			regs = append(regs, enable(s, i, out, level|oneShot))
+		}
+		e.do(p, regs...)
+		for _, ch := range all {
+			if r := e.get(ch); len(r.notes) != 1 || r.err != nil {
+				e.Fatalf("Wait = %v, %v", r.notes, r.err)
+			}
+		}
+	}
+}
+
+func nobodySleepsOnPosts(e *env) {
+	const waiters = 8
+	for range 20 {
+		p := e.port()
+		var all []<-chan result
+		for range waiters {
+			all = append(all, e.wait(p, 1, -1))
+		}
+		e.parked(p, waiters)
+		for i := range waiters {
+			if err := p.Post(nil, uintptr(i)); err != nil {
+				e.Fatalf("Post: %v", err)
+			}
+		}
+		for _, ch := range all {
+			if r := e.get(ch); len(r.notes) != 1 || r.err != nil {
+				e.Fatalf("Wait = %v, %v", r.notes, r.err)
+			}
+		}
+	}
+}
+
+// leaderHandsOver lets waiters leave one after the other, by time-outs in the order in which they
+// came; whoever is left must get the event.
+func leaderHandsOver(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, level|oneShot))
+	var leaving []<-chan result
+	for i := range 4 {
+		leaving = append(leaving, e.wait(p, 1, time.Duration(i+1)*5*time.Millisecond))
+		runtime.Gosched()
+	}
+	last := e.wait(p, 1, -1)
+	for _, ch := range leaving {
+		e.wantErr(e.get(ch).err, socknotify.ErrTimeout)
+	}
+	e.parked(p, 1)
+	e.send(peer, "x")
+	if r := e.get(last); r.err != nil || len(r.notes) != 1 {
+		e.Fatalf("Wait = %v, %v", r.notes, r.err)
+	}
+}

@@ -1,0 +1,117 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+)
+
+// A Factory makes one port. The suite closes it.
+type Factory func(tb testing.TB) *socknotify.Port[any]
+
+// A check is one case of a sentence.
+type check struct {
+	sentence, name string
+	run            func(e *env)
+}
+
+// checks are all cases, sentence by sentence.
+var checks = slices.Concat(
+	portChecks, closeChecks, claimChecks,
+	processChecks, timeoutChecks, allocChecks, memoryChecks, contextChecks,
+	enableChecks, disableChecks, removeChecks, invalidChecks, reuseChecks, dupChecks, identityChecks,
+	levelChecks, edgeChecks, oneShotChecks,
+	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
+	postChecks, balanceChecks, removeWaitChecks,
+	connChecks, drainedChecks, statsChecks,
+)
+
+// Sentences names the sentences of the contract that have cases, in the contract's order.
+func Sentences() []string {
+	var names []string
+	for _, c := range checks {
+		if !slices.Contains(names, c.sentence) {
+			names = append(names, c.sentence)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		const order = "PCGTEQX"
+		if d := strings.Index(order, a[:1]) - strings.Index(order, b[:1]); d != 0 {
+			return d
+		}
+		if d := len(a) - len(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// Run tests the ports that the factory makes. Each case is a subtest Conformance/<sentence>/<case>.
+func Run(t *testing.T, factory Factory) {
+	t.Run("Conformance", func(t *testing.T) {
+		for _, sentence := range Sentences() {
+			t.Run(sentence, func(t *testing.T) { RunSentence(t, factory, sentence) })
+		}
+	})
+}
+
+// RunSentence runs the cases of one sentence as subtests of t.
+func RunSentence(t *testing.T, factory Factory, sentence string) {
+	warmUp(t, factory)
+	for _, c := range checks {
+		if c.sentence == sentence {
+			c.in(t, factory)
+		}
+	}
+}
+
+// warmUp makes the process open what it keeps open, such as the runtime's own poller, and skips
+// where there are no ports at all.
+func warmUp(t *testing.T, factory Factory) {
+	if _, err := socknotify.New[int](); errors.Is(err, errors.ErrUnsupported) && len(socknotify.Backends()) == 0 {
+		t.Skip("no ports on this system: ", err)
+	}
+	p := factory(t)
+	p.Wait(make([]socknotify.Notification[any], 1), time.Millisecond)
+	if err := p.Close(); err != nil {
+		t.Fatalf("closing a new port: %v", err)
+	}
+}
+
+// in runs a case, and then looks for what it left behind.
+func (c check) in(t *testing.T, factory Factory) {
+	t.Run(c.name, func(t *testing.T) {
+		goroutines := goleak.IgnoreCurrent()
+		before := descriptors()
+		// Registered first, so run last.
+		t.Cleanup(func() {
+			if t.Failed() || t.Skipped() {
+				return
+			}
+			if err := goleak.Find(goroutines); err != nil {
+				t.Errorf("%s: goroutines left behind: %v", c.sentence, err)
+			}
+			checkDescriptors(t, c.sentence, before)
+		})
+		c.run(&env{T: t, sentence: c.sentence, factory: factory})
+	})
+}
+
+// checkDescriptors compares the open descriptors with an earlier list.
+func checkDescriptors(t *testing.T, sentence string, before []string) {
+	var after []string
+	for range 200 {
+		if after = descriptors(); len(after) <= len(before) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("%s: %d descriptors before, %d after: %v", sentence, len(before), len(after), after)
+}

@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// keep closes a socket at the end, unless the case has.
+func (e *env) keep(s *sock.Socket, err error) *sock.Socket {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("socket: %v", err)
+	}
+	e.Cleanup(func() { s.Close() })
+	return s
+}
+
+// unix makes a connected pair of Unix streams.
+func (e *env) unix() (a, b *sock.Socket) {
+	e.Helper()
+	a, b, err := sock.UnixPair(false)
+	return e.keep(a, err), e.keep(b, err)
+}
+
+// datagrams makes a connected pair of Unix datagram sockets.
+func (e *env) datagrams() (a, b *sock.Socket) {
+	e.Helper()
+	a, b, err := sock.UnixPair(true)
+	return e.keep(a, err), e.keep(b, err)
+}
+
+func (e *env) listener() *sock.Socket {
+	e.Helper()
+	return e.keep(sock.ListenTCP(sock.Loopback, 16))
+}
+
+// fresh makes a TCP socket that has done nothing yet.
+func (e *env) fresh() *sock.Socket {
+	e.Helper()
+	return e.keep(sock.New(sock.TCP4))
+}
+
+// connect starts to connect, which may succeed at once.
+func (e *env) connect(s *sock.Socket, to netip.AddrPort) {
+	e.Helper()
+	if err := s.Connect(to); err != nil && !errors.Is(err, sock.ErrWouldBlock) {
+		e.Fatalf("connect: %v", err)
+	}
+}
+
+// tcp makes a TCP connection.
+func (e *env) tcp() (client, server *sock.Socket) {
+	e.Helper()
+	l := e.listener()
+	client = e.fresh()
+	e.connect(client, l.LocalAddr())
+	settle(e, l, stateIn)
+	server = e.keep(l.Accept())
+	settle(e, client, stateOut)
+	l.Close()
+	return client, server
+}
+
+// udp makes two UDP sockets that are connected to each other.
+func (e *env) udp() (a, b *sock.Socket) {
+	e.Helper()
+	a, b = e.keep(sock.New(sock.UDP4)), e.keep(sock.New(sock.UDP4))
+	for _, s := range []*sock.Socket{a, b} {
+		if err := s.Bind(sock.Loopback); err != nil {
+			e.Fatalf("bind: %v", err)
+		}
+	}
+	e.connect(a, b.LocalAddr())
+	e.connect(b, a.LocalAddr())
+	return a, b
+}
+
+// nowhere is an address that refuses connections. The socket that is bound to it keeps others, and
+// so a connection to itself, away.
+func (e *env) nowhere(n sock.Network) netip.AddrPort {
+	e.Helper()
+	s := e.keep(sock.New(n))
+	if err := s.Bind(sock.Loopback); err != nil {
+		e.Fatalf("bind: %v", err)
+	}
+	a := s.LocalAddr()
+	if n == sock.UDP4 {
+		s.Close()
+	}
+	return a
+}
+
+func (e *env) send(s *sock.Socket, data string) {
+	e.Helper()
+	if n, err := s.Send([]byte(data)); n != len(data) || err != nil {
+		e.Fatalf("send = %d, %v", n, err)
+	}
+}
+
+// deliver sends and waits until it has arrived.
+func (e *env) deliver(from, to *sock.Socket, data string) {
+	e.Helper()
+	e.send(from, data)
+	settle(e, to, stateIn)
+}
+
+// receiveAll receives until that would block, and returns what came and how it ended: nil, end of
+// stream or an error.
+func receiveAll(s *sock.Socket) (string, error) {
+	var all []byte
+	var b [4096]byte
+	for {
+		n, err := s.Recv(b[:])
+		if errors.Is(err, sock.ErrWouldBlock) {
+			return string(all), nil
+		}
+		if err != nil {
+			return string(all), err
+		}
+		all = append(all, b[:n]...)
+	}
+}
+
+// drain is receiveAll where no more than would-block may end it.
+func (e *env) drain(s *sock.Socket) string {
+	e.Helper()
+	data, err := receiveAll(s)
+	if err != nil {
+		e.Fatalf("receive: %v", err)
+	}
+	return data
+}
+
+// fill sends until that would block.
+func (e *env) fill(s *sock.Socket) {
+	e.Helper()
+	b := make([]byte, 64<<10)
+	for quietly := 0; quietly < 2; {
+		_, err := s.Send(b)
+		switch {
+		case err == nil:
+			quietly = 0
+		case errors.Is(err, sock.ErrWouldBlock):
+			quietly++ // the peer's side may have made room meanwhile
+		default:
+			e.Fatalf("send: %v", err)
+		}
+	}
+}
+
+// reset makes a TCP connection's peer abort it, and waits until that has arrived.
+func (e *env) reset(s, peer *sock.Socket) {
+	e.Helper()
+	if err := peer.ResetOnClose(); err != nil {
+		e.Fatalf("linger: %v", err)
+	}
+	peer.Close()
+	settle(e, s, stateErr|stateDead)
+}
+
+// shut shuts the peer's sending direction and waits until that has arrived.
+func (e *env) shut(s, peer *sock.Socket) {
+	e.Helper()
+	if err := peer.Shutdown(sock.ShutWrite); err != nil {
+		e.Fatalf("shutdown: %v", err)
+	}
+	settle(e, s, statePeerClosed)
+}
+
+// again enables an edge registration of a socket that was drained, which only kernels without edges
+// need (T2).
+func (e *env) again(p *port, s handle, k any, filter events, t socknotify.Trigger) {
+	e.Helper()
+	if !p.KernelEdges() {
+		e.do(p, drained(s, k, filter, t))
+	}
+}

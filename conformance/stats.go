@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify"
+)
+
+// X6: the counts.
+var statsChecks = []check{
+	{"X6", "CountsWhatHappens", countsWhatHappens},
+	{"X6", "AddsUpUnderLoad", addsUp},
+	{"X6", "WhileItRuns", whileItRuns},
+	{"X6", "AfterClose", statsAfterClose},
+}
+
+func countsWhatHappens(e *env) {
+	p := e.port()
+	if s := p.Stats(); s != (socknotify.Stats{}) {
+		e.Errorf("a new port counts %+v", s)
+	}
+	s, peer := e.unix()
+	e.deliver(peer, s, "x")
+	e.do(p, enable(s, "k", in, level|oneShot))
+	e.wantNow(p, "k", in)
+	e.do(p, enable(s, "k", in, level|oneShot))
+	e.wantNow(p, "k", in)
+	p.Post("k", 0)
+	p.Post("k", 0)
+	if st := p.Stats(); st.Posts != 2 || st.Queued != 2 || st.PostsDequeued != 0 || st.Registrations != 1 {
+		e.Errorf("%+v", st)
+	}
+	e.next(p)
+	e.do(p, remove(s))
+	if st := p.Stats(); st.Queued != 2 || st.Removals != 0 || st.Registrations != 0 {
+		e.Errorf("%+v", st)
+	}
+	e.next(p)
+	e.next(p)
+	w := e.wait(p, 1, -1)
+	e.parked(p, 1)
+	p.Post("k", 0)
+	e.get(w)
+	want := socknotify.Stats{
+		Notifications: 2, Removals: 1, Posts: 3, PostsDequeued: 3, Rearms: 1, Wakeups: 1,
+	}
+	if st := p.Stats(); st != want {
+		e.Errorf("%+v; want %+v", st, want)
+	}
+}
+
+func addsUp(e *env) {
+	p := e.port()
+	var notes, removals, posts atomic.Uint64
+	stop := e.workers(p, 4, 3, func(n note) {
+		switch {
+		case n.Posted():
+			posts.Add(1)
+		case n.Events == gone:
+			removals.Add(1)
+		default:
+			notes.Add(1)
+		}
+	})
+	for i := range 300 {
+		s, peer := e.unix()
+		e.do(p, enable(s, i, in|out, level|oneShot))
+		e.send(peer, "x")
+		p.Post(nil, 0)
+		e.do(p, remove(s))
+		s.Close()
+		peer.Close()
+	}
+	e.until("everything is dequeued", func() bool { return posts.Load() == 300 && removals.Load() == 300 })
+	stop()
+	st := p.Stats()
+	if st.Notifications != notes.Load() || st.Removals != 300 || st.Posts != 300 || st.PostsDequeued != 300 ||
+		st.Registrations != 0 || st.Queued != 0 || st.Waiting != 0 {
+		e.Errorf("%+v with %d notifications", st, notes.Load())
+	}
+}
+
+func whileItRuns(e *env) {
+	p := e.port()
+	stop := e.workers(p, 2, 2, func(note) {})
+	var end atomic.Bool
+	reader := async(func() error {
+		var last socknotify.Stats
+		for !end.Load() {
+			now := p.Stats()
+			if now.Posts < last.Posts || now.Notifications < last.Notifications || now.Wakeups < last.Wakeups {
+				e.Errorf("a count went back: %+v, then %+v", last, now)
+			}
+			last = now
+		}
+		return nil
+	})
+	s, _ := e.unix()
+	for range 500 {
+		e.do(p, enable(s, "k", out, level|oneShot))
+		p.Post("k", 0)
+	}
+	end.Store(true)
+	e.end(reader, "the reader of counts")
+	stop()
+}
+
+func statsAfterClose(e *env) {
+	p := e.port()
+	p.Post("k", 0)
+	e.next(p)
+	p.Close()
+	if st := p.Stats(); st.Posts != 1 || st.PostsDequeued != 1 || st.Queued != 0 || st.Waiting != 0 {
+		e.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,68 @@
+// Package docs_test keeps the documents true to the code.
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/socknotify/socknotify/conformance"
+)
+
+// Every sentence that has a conformance case is in the contract.
+func TestEverySentence(t *testing.T) {
+	text := read(t, "contract.md")
+	for _, s := range conformance.Sentences() {
+		if !strings.Contains(text, "\n- **"+s+"** ") {
+			t.Errorf("contract.md has no sentence %s", s)
+		}
+	}
+}
+
+// Every sentence without one names a test of another kind.
+func TestEveryTest(t *testing.T) {
+	has := map[string]bool{}
+	for _, s := range conformance.Sentences() {
+		has[s] = true
+	}
+	for _, item := range strings.Split(read(t, "contract.md"), "\n- **")[1:] {
+		item, _, _ = strings.Cut(item, "\n\n")
+		sentence, _, _ := strings.Cut(item, "**")
+		if !has[sentence] && !strings.Contains(item, "→") {
+			t.Errorf("nothing holds %s", sentence)
+		}
+	}
+}
+
+// The tests that the documents name exist.
+func TestNamedTests(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			code.WriteString(read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range []string{"contract.md", "design.md", "../README.md", "../CONTRIBUTING.md"} {
+		for _, name := range regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
+			if !strings.Contains(code.String(), "func "+name[1]+"(") {
+				t.Errorf("%s names %s, which does not exist", doc, name[1])
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

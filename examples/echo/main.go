@@ -1,0 +1,61 @@
+package main
+
+import (
+	"log"
+	"net"
+
+	sn "github.com/socknotify/socknotify"
+)
+
+type conn = *net.TCPConn
+
+func arm(c conn) sn.Registration[conn] {
+	return sn.Registration[conn]{Conn: c, Key: c, Op: sn.OpEnable,
+		Filter: sn.EventIn, Trigger: sn.TriggerLevel | sn.TriggerOneShot}
+}
+
+func serve(port *sn.Port[conn]) {
+	var regs []sn.Registration[conn]
+	ready, buf := make([]sn.Notification[conn], 16), make([]byte, 4096)
+	for {
+		n, err := port.Process(regs, ready, -1) // arms what was handled, takes what is next
+		if err != nil {
+			log.Fatal(err)
+		}
+		regs = regs[:0]
+		for _, nt := range ready[:n] {
+			if nt.Events == sn.EventRemove { // the last word about this key
+				nt.Key.Close()
+				continue
+			}
+			reg := arm(nt.Key)
+			if k, err := nt.Key.Read(buf); err != nil { // after EventIn one Read does not block
+				reg.Op = sn.OpRemove
+			} else {
+				nt.Key.Write(buf[:k])
+			}
+			regs = append(regs, reg)
+		}
+	}
+}
+
+func main() {
+	port, err := sn.New[conn]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println("listening on", ln.Addr())
+	go serve(port) // as many as you like
+	go serve(port)
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		port.Process([]sn.Registration[conn]{arm(c.(conn))}, nil, 0)
+	}
+}

@@ -1,0 +1,175 @@
+// Package poll is the first sample: a port in the place of poll(2).
+//
+// One goroutine serves one TCP connection. The registration is level-triggered and persistent, so
+// it is made once and notifies as long as there is something to receive, just as poll would return
+// again and again. The loop ends when the client hangs up; then the registration is removed, and
+// its last notification awaited, before the socket is closed.
+package poll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/examples/internal/client"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Config says how much the client sends.
+type Config struct {
+	Backend  string // empty: the default
+	Messages int
+}
+
+// Result is what the server saw.
+type Result struct {
+	Notifications int   // without the removal
+	Bytes         int64 // received
+	ExpectedBytes int64
+	Removals      int // 1 is right
+}
+
+// The key of a registration may be any comparable value. A single connection needs no context, so
+// the key is the socket's handle.
+type key = socknotify.Socket
+
+// Run starts a server and its client, and returns when both are done.
+func Run(ctx context.Context, cfg Config) (res Result, err error) {
+	res.ExpectedBytes = int64(cfg.Messages) * client.MessageSize
+
+	port, err := socknotify.New[key](socknotify.WithBackend(cfg.Backend))
+	if err != nil {
+		return res, err
+	}
+	defer port.Close()
+	listener, err := sock.ListenTCP(sock.Loopback, 1)
+	if err != nil {
+		return res, err
+	}
+	defer listener.Close()
+
+	// Whoever fails first cancels the other.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	clientDone := make(chan error, 1)
+	go func(server netip.AddrPort) {
+		err := client.TCP(ctx, server, cfg.Messages)
+		if err != nil {
+			cancel(err)
+		}
+		clientDone <- err
+	}(listener.LocalAddr())
+
+	conn, err := accept(ctx, port, listener)
+	if err == nil {
+		err = serve(ctx, port, conn, &res)
+		conn.Close()
+	}
+	if err != nil {
+		cancel(err)
+		<-clientDone
+		return res, err
+	}
+	return res, <-clientDone
+}
+
+// accept waits for the one connection. Sockets on a port are non-blocking, listeners too.
+func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Socket) (*sock.Socket, error) {
+	regs := []socknotify.Registration[key]{
+		socknotify.Enable(listener.Handle(), listener.Handle(), socknotify.EventIn, socknotify.TriggerLevel),
+	}
+	if _, err := port.Process(regs, nil, 0); err != nil {
+		return nil, err
+	}
+	if regs[0].Result != nil {
+		return nil, regs[0].Result
+	}
+	defer port.RemoveWait(context.WithoutCancel(ctx), listener.Handle())
+
+	ready := make([]socknotify.Notification[key], 1)
+	for {
+		if _, err := port.WaitContext(ctx, ready); err != nil {
+			return nil, err
+		}
+		// What was pending may be gone again: the client may have given up.
+		conn, err := listener.Accept()
+		if !errors.Is(err, sock.ErrWouldBlock) {
+			return conn, err
+		}
+	}
+}
+
+// serve receives until the client hangs up, then removes the registration.
+func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, res *Result) (err error) {
+	regs := []socknotify.Registration[key]{{
+		Socket:  conn.Handle(),
+		Key:     conn.Handle(),
+		Filter:  socknotify.EventIn | socknotify.EventHangup,
+		Op:      socknotify.OpEnable,
+		Trigger: socknotify.TriggerLevel | socknotify.TriggerPersistent,
+	}}
+	// Without entries Process only registers. Its error is about the call; each registration has
+	// a Result of its own.
+	if _, err := port.Process(regs, nil, 0); err != nil {
+		return err
+	}
+	if regs[0].Result != nil {
+		return regs[0].Result
+	}
+
+	// However the loop ends, the registration is removed before the caller closes the socket.
+	// RemoveWait takes the EventRemove itself, even when the context has ended.
+	defer func() {
+		last, e := port.RemoveWait(context.WithoutCancel(ctx), conn.Handle())
+		if e == nil && last.Events == socknotify.EventRemove && last.Key == conn.Handle() {
+			res.Removals++
+		}
+		err = errors.Join(err, e)
+	}()
+
+	ready := make([]socknotify.Notification[key], 1)
+	for {
+		if _, err := port.WaitContext(ctx, ready); err != nil {
+			return err
+		}
+		res.Notifications++
+		events := ready[0].Events
+
+		// An error comes whatever the filter asks for. The socket tells which, once.
+		if events.Has(socknotify.EventErr) {
+			if e := conn.Err(); e != nil {
+				return fmt.Errorf("connection: %w", e)
+			}
+		}
+		// After a hang-up there may be data left to receive: it has ended when the end of stream
+		// is received, not before.
+		ended, err := receive(conn, events.Has(socknotify.EventHangup), res)
+		if ended || err != nil {
+			return err
+		}
+	}
+}
+
+// receive takes one chunk, which leaves the rest to the next notification: that is what level means.
+// After a hang-up it takes everything.
+func receive(conn *sock.Socket, everything bool, res *Result) (ended bool, err error) {
+	var chunk [512]byte
+	for {
+		n, err := conn.Recv(chunk[:])
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case errors.Is(err, sock.ErrWouldBlock):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("connection: %w", err)
+		}
+		res.Bytes += int64(n)
+		if !everything {
+			return false, nil
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// each runs a test on every kernel of this system.
+func each(t *testing.T, test func(t *testing.T, backend string)) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, b := range socknotify.Backends() {
+		t.Run(b, func(t *testing.T) { test(t, b) })
+	}
+}
+
+func TestRun(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for _, messages := range []int{1, 10, 1000} {
+			res, err := Run(t.Context(), Config{Backend: backend, Messages: messages})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Bytes != res.ExpectedBytes || res.Removals != 1 || res.Notifications == 0 {
+				t.Errorf("%d messages: %+v", messages, res)
+			}
+		}
+	})
+}
+
+// A client that resets the connection ends the loop with the socket's error, and the registration is
+// removed all the same.
+func TestReset(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		port, err := socknotify.New[key](socknotify.WithBackend(backend))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer port.Close()
+		listener, err := sock.ListenTCP(sock.Loopback, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		c, err := net.Dial("tcp", listener.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := accept(t.Context(), port, listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+
+		var res Result
+		err = serve(t.Context(), port, conn, &res)
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("error %v, want a reset", err)
+		}
+		if res.Removals != 1 {
+			t.Errorf("%d removals", res.Removals)
+		}
+	})
+}
+
+// A context that is done ends both sides, and leaves nothing behind.
+func TestCancelled(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(stop)
+		if _, err := Run(ctx, Config{Backend: backend, Messages: 1}); !errors.Is(err, stop) && !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestNoSuchBackend(t *testing.T) {
+	if _, err := Run(t.Context(), Config{Backend: "abacus", Messages: 1}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,152 @@
+// Package udp is the second sample: an edge-triggered datagram server.
+//
+// An edge notification comes when datagrams begin to arrive, not as long as they wait. Hence two
+// rules. The server registers before it binds, so that no datagram can arrive before the
+// registration. And after each notification it receives until a receive would block: only then is
+// the next arrival an edge.
+//
+// Datagram sockets have no connection, so they never hang up, although this one asks to hear of it.
+package udp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/examples/internal/client"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Config says how much the client sends.
+type Config struct {
+	Backend   string // empty: the default
+	Datagrams int
+}
+
+// Result is what the server saw.
+type Result struct {
+	Notifications int // without the removal
+	Datagrams     int
+	Bytes         int64
+	ExpectedBytes int64
+	Hangups       int // 0 is right
+	Removals      int // 1 is right
+}
+
+// Run starts a server and its client, and returns when both are done.
+func Run(ctx context.Context, cfg Config) (res Result, err error) {
+	res.ExpectedBytes = int64(cfg.Datagrams) * client.MessageSize
+
+	port, err := socknotify.New[*sock.Socket](socknotify.WithBackend(cfg.Backend))
+	if err != nil {
+		return res, err
+	}
+	defer port.Close()
+	server, err := sock.New(sock.UDP4) // non-blocking, as every sock.Socket
+	if err != nil {
+		return res, err
+	}
+	defer server.Close()
+
+	reg := socknotify.Registration[*sock.Socket]{
+		Socket:  server.Handle(),
+		Key:     server,
+		Filter:  socknotify.EventIn | socknotify.EventHangup,
+		Op:      socknotify.OpEnable,
+		Trigger: socknotify.TriggerEdge,
+	}
+	regs := []socknotify.Registration[*sock.Socket]{reg}
+	if _, err := port.Process(regs, nil, 0); err != nil {
+		return res, err
+	}
+	if regs[0].Result != nil {
+		return res, regs[0].Result
+	}
+	defer func() {
+		last, e := port.RemoveWait(context.WithoutCancel(ctx), server.Handle())
+		if e == nil && last.Events == socknotify.EventRemove && last.Key == server {
+			res.Removals++
+		}
+		err = errors.Join(err, e)
+	}()
+	if err := server.Bind(sock.Loopback); err != nil {
+		return res, err
+	}
+
+	// Whoever fails first cancels the other.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	clientDone := make(chan error, 1)
+	go func() {
+		err := client.UDP(ctx, server.LocalAddr(), cfg.Datagrams)
+		if err != nil {
+			cancel(err)
+		}
+		clientDone <- err
+	}()
+	if err := serve(ctx, port, reg, cfg.Datagrams, &res); err != nil {
+		cancel(err)
+		<-clientDone
+		return res, err
+	}
+	return res, <-clientDone
+}
+
+// serve echoes datagrams until it has had all of them.
+func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], reg socknotify.Registration[*sock.Socket], datagrams int, res *Result) error {
+	// A kernel without edges has to be told when the socket is drained. Drained vouches for it;
+	// where nothing has arrived since, this costs no system call. With edges it is not needed.
+	var rearm []socknotify.Registration[*sock.Socket]
+	reg.Drained = true
+
+	ready := make([]socknotify.Notification[*sock.Socket], 1)
+	for res.Datagrams < datagrams {
+		_, err := port.ProcessContext(ctx, rearm, ready)
+		for i := range rearm {
+			if rearm[i].Result != nil {
+				return rearm[i].Result
+			}
+		}
+		if err != nil {
+			return err
+		}
+		res.Notifications++
+		server, events := ready[0].Key, ready[0].Events
+		if events.Has(socknotify.EventHangup) {
+			res.Hangups++
+		}
+		if events.Has(socknotify.EventErr) {
+			if err := server.Err(); err != nil {
+				return fmt.Errorf("server: %w", err)
+			}
+		}
+		if err := drain(server, res); err != nil {
+			return err
+		}
+		if !port.KernelEdges() {
+			rearm = append(rearm[:0], reg)
+		}
+	}
+	return nil
+}
+
+// drain receives until a receive would block. Anything less could be the end of all notifications.
+func drain(server *sock.Socket, res *Result) error {
+	var datagram [2048]byte
+	for {
+		n, from, err := server.RecvFrom(datagram[:])
+		if errors.Is(err, sock.ErrWouldBlock) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		res.Datagrams++
+		res.Bytes += int64(n)
+		// The echo tells the client that this datagram takes no room in our buffer any more.
+		if err := server.SendTo(datagram[:n], from); err != nil {
+			return fmt.Errorf("server: echo: %w", err)
+		}
+	}
+}

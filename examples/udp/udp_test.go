@@ -1,0 +1,63 @@
+package udp
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/examples/internal/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// each runs a test on every kernel of this system.
+func each(t *testing.T, test func(t *testing.T, backend string)) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, b := range socknotify.Backends() {
+		t.Run(b, func(t *testing.T) { test(t, b) })
+	}
+}
+
+func TestRun(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for _, datagrams := range []int{1, client.Window, 1000} {
+			res, err := Run(t.Context(), Config{Backend: backend, Datagrams: datagrams})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Datagrams != datagrams || res.Bytes != res.ExpectedBytes {
+				t.Errorf("%d datagrams: %+v", datagrams, res)
+			}
+			if res.Hangups != 0 || res.Removals != 1 || res.Notifications == 0 {
+				t.Errorf("%d datagrams: %+v", datagrams, res)
+			}
+		}
+	})
+}
+
+// A context that is done ends both sides, and leaves nothing behind.
+func TestCancelled(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(stop)
+		res, err := Run(ctx, Config{Backend: backend, Datagrams: 1})
+		if !errors.Is(err, stop) && !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if res.Removals != 1 {
+			t.Errorf("%d removals", res.Removals)
+		}
+	})
+}
+
+func TestNoSuchBackend(t *testing.T) {
+	if _, err := Run(t.Context(), Config{Backend: "abacus", Datagrams: 1}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}

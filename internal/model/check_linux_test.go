@@ -1,0 +1,120 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/socknotify/socknotify"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// check checks one notification that a call returned which began at a time, and tells which
+// registration it was of.
+func (w *world) check(ps *portState, n notification, begin int) *reg {
+	w.tick()
+	switch {
+	case n.Posted():
+		w.checkPost(ps, n)
+	case n.Events.Has(socknotify.EventRemove):
+		if n.Events != socknotify.EventRemove || n.Data != 0 {
+			w.fail("EventRemove of key %d does not come alone: %v, data %d (G5)", n.Key, n.Events, n.Data)
+		}
+		if ps.removes[n.Key] == 0 {
+			w.fail("EventRemove of key %d was not due, or came twice (G4)", n.Key)
+		}
+		ps.removes[n.Key]--
+	default:
+		why := "the port knows no such key"
+		for _, r := range ps.byKey[n.Key] {
+			if why = w.forbidden(r, n, begin); why == "" {
+				w.note(r, n, begin)
+				return r
+			}
+			why += ": " + r.String()
+		}
+		w.fail("notification %v of key %d must not come: %s", n.Events, n.Key, why)
+	}
+	return nil
+}
+
+func (w *world) checkPost(ps *portState, n notification) {
+	seq := int(n.Data)
+	switch {
+	case n.Key != postKey || n.Events != 0:
+		w.fail("post %d came with key %d and events %v (Q1)", seq, n.Key, n.Events)
+	case seq >= ps.posted:
+		w.fail("post %d was never made (Q1)", seq)
+	case ps.got[seq]:
+		w.fail("post %d came twice (Q1)", seq)
+	case w.waiters == nil && seq != ps.next:
+		w.fail("post %d came before post %d (Q1)", seq, ps.next)
+	default:
+		ps.got[seq] = true
+		for ps.next < ps.posted && ps.got[ps.next] {
+			ps.next++
+		}
+	}
+}
+
+const postKey = -1
+
+// note remembers a notification.
+func (w *world) note(r *reg, n notification, begin int) {
+	r.fired++
+	r.notified = w.now()
+	r.pending &^= n.Events
+	r.settled = true
+	if _, _, once := r.during(begin); once {
+		r.budget--
+	}
+}
+
+// during tells whether a call that began at a time may return notifications of the registration, with
+// which events, and whether only one per enable.
+func (r *reg) during(begin int) (filter events, some, once bool) {
+	once = true
+	for _, s := range r.spans {
+		if s.to < 0 || s.to > begin {
+			filter, some, once = filter|s.filter, true, once && s.oneShot
+		}
+	}
+	return filter, some, once
+}
+
+// forbidden tells why a registration must not have sent a notification, or "".
+func (w *world) forbidden(r *reg, n notification, begin int) string {
+	e := n.Events
+	filter, some, once := r.during(begin)
+	f := r.file
+	switch {
+	case e == 0 || n.Data != 0:
+		return fmt.Sprintf("no events, or data %d", n.Data)
+	case !some:
+		return "the registration is over, or disabled (G3, G4)"
+	case e&^(filter|socknotify.EventErr) != 0:
+		return "bits outside the filter (E9)"
+	case once && r.budget == 0:
+		return "a second notification of a one-shot registration (T3)"
+	case e.Has(socknotify.EventHangup) && !f.kind.stream():
+		return "a hang-up of what has no connection (E4)"
+	case f.open() < 0 || r.gone:
+		return ""
+	}
+	if held := f.since(begin); e&^held != 0 {
+		return fmt.Sprintf("spurious %v (E9)", e&^held)
+	}
+	if w.waiters != nil {
+		return ""
+	}
+	m := f.mask()
+	switch {
+	case e.Has(socknotify.EventHangup) && r.filter&socknotify.EventIn != 0 && !e.Has(socknotify.EventIn):
+		return "a hang-up without IN (E3)"
+	case f.dead(m) && e.Has(socknotify.EventOut):
+		return "OUT of a dead stream (E5)"
+	case f.dead(m) && r.filter&socknotify.EventHangup != 0 && !e.Has(socknotify.EventHangup):
+		return "an abort without HANGUP (E5)"
+	}
+	return ""
+}

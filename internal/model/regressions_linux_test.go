@@ -1,0 +1,62 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify"
+)
+
+// regressions are sequences that are run on every backend, with and without waiters: those that once
+// failed, and some that say what a sequence looks like.
+var regressions = []struct {
+	name string
+	ops  []Op
+}{
+	{"level one-shot, enabled again while it holds", []Op{
+		{Do: Enable, Filter: 5, Trigger: 5},
+		{Do: PeerSend},
+		{Do: Wait, N: 1},
+		{Do: Enable, Filter: 5, Trigger: 5, Batch: true},
+		{Do: Wait, N: 1},
+	}},
+	{"reused number, same key", []Op{
+		{Do: Enable, Filter: 7, Trigger: 5},
+		{Do: PeerSend},
+		{Do: DupClose},
+		{Do: Open},
+		{Do: Enable, Key: keyOld, Filter: 5, Trigger: 5},
+		{Do: Settle},
+	}},
+	{"drained", []Op{
+		{Do: Enable, Filter: 1, Trigger: 5},
+		{Do: PeerSend},
+		{Do: Wait, N: 1},
+		{Do: RecvAll},
+		{Do: PeerSend},
+		{Do: Enable, Filter: 1, Trigger: 5, Drained: true, Batch: true},
+		{Do: Wait, N: 1},
+	}},
+	{"taken over by another port", []Op{
+		{Do: Enable, Filter: 1, Trigger: 4},
+		{Do: Enable, Port: 1, Filter: 1, Trigger: 4},
+		{Do: Replace},
+		{Do: Enable, Port: 1, Filter: 1, Trigger: 4},
+		{Do: Enable, Filter: 1, Trigger: 4},
+		{Do: PeerSend},
+		{Do: Settle},
+	}},
+}
+
+func TestRegressions(t *testing.T) {
+	for _, r := range regressions {
+		t.Run(r.name, func(t *testing.T) {
+			for _, backend := range socknotify.Backends() {
+				for _, n := range []int{0, 2, 16} {
+					runChecked(t, backend, n, r.ops)
+				}
+			}
+		})
+	}
+}
+
+var _ = socknotify.EventIn
