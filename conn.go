@@ -76,7 +76,8 @@ func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notifi
 // registerConn processes an entry that names a connection. The operation runs to its end inside
 // Control, which keeps the descriptor from being closed, and so reused, meanwhile.
 func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
-	if !reflect.ValueOf(r.Conn).Comparable() {
+	// Pointers, which they nearly always are, need no look inside, which would allocate.
+	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
 		r.Result = r.fail(noSocket, ErrInvalid, invalid("Conn", "its type is not comparable", nil))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 	"weak"
@@ -67,11 +68,10 @@ func (c *slowConn) Control(f func(uintptr)) error {
 }
 
 func closeWaitsForCalls(e *env) {
-	before := len(descriptors())
+	before := descriptors()
 	p := e.port()
-	with := len(descriptors())
+	own := without(descriptors(), before)
 	s, _ := e.unix()
-	sockets := len(descriptors()) - with
 	c := &slowConn{s, make(chan struct{}), make(chan struct{})}
 	call := async(func() error {
 		regs := []reg{{Conn: c, Key: "k", Filter: in, Op: socknotify.OpEnable, Trigger: level}}
@@ -86,15 +86,27 @@ func closeWaitsForCalls(e *env) {
 		e.Errorf("Close returned while a call was inside the port")
 	case <-time.After(pause):
 	}
-	if n := len(descriptors()); n != with+sockets {
-		e.Errorf("the kernel's objects were closed under a call: %d descriptors, %d before", n, with+sockets)
+	if lost := without(own, descriptors()); len(lost) != 0 {
+		e.Errorf("the kernel's objects were closed under a call: %v", lost)
 	}
 	close(c.leave)
 	e.end(call, "the call inside the port")
 	e.end(closing, "Close")
-	if n := len(descriptors()); n != before+sockets {
-		e.Errorf("%d descriptors after Close; want %d", n, before+sockets)
+	now := descriptors()
+	if left := without(own, without(own, now)); len(left) != 0 {
+		e.Errorf("left open by Close: %v", left)
 	}
+}
+
+// without is list but for what is in other.
+func without(list, other []string) []string {
+	var rest []string
+	for _, s := range list {
+		if !slices.Contains(other, s) {
+			rest = append(rest, s)
+		}
+	}
+	return rest
 }
 
 func closeIdempotent(e *env) {

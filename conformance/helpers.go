@@ -192,7 +192,7 @@ func (e *env) none(p *port) {
 // quiet checks that nothing comes, and that waiting for it does not keep the processor busy.
 func (e *env) quiet(p *port) {
 	e.Helper()
-	const window = 100 * time.Millisecond
+	const window = 60 * time.Millisecond
 	buf := make([]note, 64)
 	var used time.Duration
 	for range 5 {

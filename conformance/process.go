@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"math"
 	"runtime"
@@ -163,8 +164,9 @@ func timeoutWithoutEntries(e *env) {
 		}
 		e.wantErr(err, socknotify.ErrInvalid)
 	}
-	e.refused(p, disable(s), socknotify.ErrNotRegistered)                              // nothing was changed
-	n, err := p.ProcessContext(nil, []reg{enable(s, "k", in, level)}, make([]note, 1)) //nolint:staticcheck // the case
+	e.refused(p, disable(s), socknotify.ErrNotRegistered) // nothing was changed
+	var noContext context.Context
+	n, err := p.ProcessContext(noContext, []reg{enable(s, "k", in, level)}, make([]note, 1))
 	if n != 0 {
 		e.Errorf("ProcessContext = %d", n)
 	}

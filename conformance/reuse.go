@@ -127,7 +127,7 @@ func reusedNumberOtherPort(e *env) {
 // reusedInFlight closes sockets whose events nobody has dequeued yet.
 func reusedInFlight(e *env) {
 	p := e.port()
-	for i := range 40 {
+	for i := range 16 {
 		s, oldPeer := e.unix()
 		old, fresh := &key{"old"}, &key{"new"}
 		trigger := []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot}[i%4]

@@ -113,5 +113,5 @@ func checkDescriptors(t *testing.T, sentence string, before []string) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Errorf("%s: %d descriptors before, %d after: %v", sentence, len(before), len(after), after)
+	t.Errorf("%s: %d descriptors before, %d after; new ones: %v", sentence, len(before), len(after), without(after, before))
 }

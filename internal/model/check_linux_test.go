@@ -26,14 +26,23 @@ func (w *world) check(ps *portState, n notification, begin int) *reg {
 		ps.removes[n.Key]--
 	default:
 		why := "the port knows no such key"
+		var of *reg
 		for _, r := range ps.byKey[n.Key] {
-			if why = w.forbidden(r, n, begin); why == "" {
-				w.note(r, n, begin)
-				return r
+			switch no := w.forbidden(r, n, begin); {
+			case no != "":
+				why = no + ": " + r.String()
+			case of == nil:
+				of = r
+				w.charge(r, begin)
+				fallthrough
+			default:
+				w.note(r, n)
 			}
-			why += ": " + r.String()
 		}
-		w.fail("notification %v of key %d must not come: %s", n.Events, n.Key, why)
+		if of == nil {
+			w.fail("notification %v of key %d must not come: %s", n.Events, n.Key, why)
+		}
+		return of
 	}
 	return nil
 }
@@ -59,12 +68,18 @@ func (w *world) checkPost(ps *portState, n notification) {
 
 const postKey = -1
 
-// note remembers a notification.
-func (w *world) note(r *reg, n notification, begin int) {
+// note remembers a notification that was, or may have been, this registration's: two registrations
+// of one key can be told apart only by what they may send.
+func (w *world) note(r *reg, n notification) {
 	r.fired++
 	r.notified = w.now()
 	r.pending &^= n.Events
 	r.settled = true
+}
+
+// charge counts a one-shot notification. Where it may have been an older registration's, that one is
+// charged, because fewer calls can still return its notifications.
+func (w *world) charge(r *reg, begin int) {
 	if _, _, once := r.during(begin); once {
 		r.budget--
 	}
@@ -101,7 +116,11 @@ func (w *world) forbidden(r *reg, n notification, begin int) string {
 	case f.open() < 0 || r.gone:
 		return ""
 	}
-	if held := f.since(begin); e&^held != 0 {
+	held := f.since(begin)
+	if w.waiters != nil && f.peer < 0 {
+		held |= socknotify.EventErr // a send may bring the error about, and the next one clear it
+	}
+	if e&^held != 0 {
 		return fmt.Sprintf("spurious %v (E9)", e&^held)
 	}
 	if w.waiters != nil {

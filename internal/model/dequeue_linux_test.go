@@ -23,7 +23,7 @@ const (
 // failing sequence is made smaller in reasonable time.
 func patience() time.Duration {
 	if shrinking.Load() {
-		return time.Second
+		return 200 * time.Millisecond
 	}
 	return 20 * time.Second
 }
@@ -168,11 +168,12 @@ func (w *world) refresh() {
 			if r.gone {
 				continue
 			}
-			e := r.file.holds(r.file.mask())
+			m := r.file.mask()
+			e := r.file.standing(m)
 			if r.enabled && r.edge() && !(r.oneShot() && r.fired > 0) {
 				r.pending |= e &^ r.held & (r.filter | socknotify.EventErr)
 			}
-			r.pending &= e // what has passed before anybody looked need not come
+			r.pending &= r.file.holds(m) // what has passed before anybody looked need not come
 			r.held = e
 		}
 	}

@@ -64,9 +64,12 @@ func poll(fd int, events int16) int16 {
 	}
 }
 
+// grace is how long an effect may take to cross the loopback device before the sequence goes on.
+const grace = 20 * time.Millisecond
+
 // await gives an effect that crosses the loopback device time to show. It may be in vain.
 func await(fd int, events int16) {
-	for end := time.Now().Add(50 * time.Millisecond); poll(fd, events)&events == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(grace); poll(fd, events)&events == 0 && time.Now().Before(end); {
 		time.Sleep(20 * time.Microsecond)
 	}
 }
@@ -131,6 +134,16 @@ func (f *file) may(m int16) (e events) {
 	}
 	if m&unix.POLLERR != 0 {
 		e |= socknotify.EventErr
+	}
+	return e
+}
+
+// standing is holds, with OUT even of a dead stream: a send would not block there either, so reading
+// the error is no beginning.
+func (f *file) standing(m int16) events {
+	e := f.holds(m)
+	if m&unix.POLLOUT != 0 {
+		e |= socknotify.EventOut
 	}
 	return e
 }

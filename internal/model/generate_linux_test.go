@@ -8,7 +8,7 @@ import (
 
 // genOps draws a sequence: single operations, and phrases, which are what programs do. Any of a
 // phrase's operations may be left out, so a failing phrase shrinks as well.
-func genOps(t *rapid.T) []Op {
+var genOps = rapid.Custom(func(t *rapid.T) []Op {
 	least := rapid.SampledFrom([]int{1, 1, 5, 10, 20, 40, 60}).Draw(t, "least")
 	var ops []Op
 	for len(ops) < min(least, *stepsFlag) || len(ops) < *stepsFlag && often.Draw(t, "more") {
@@ -19,7 +19,7 @@ func genOps(t *rapid.T) []Op {
 		}
 	}
 	return ops
-}
+})
 
 var often = rapid.SampledFrom([]bool{false, true, true, true, true, true, true, true, true, true})
 

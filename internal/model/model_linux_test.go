@@ -43,7 +43,7 @@ func TestModel(t *testing.T) {
 					defer shrinking.Store(false)
 					for range *roundsFlag {
 						rapid.Check(t, func(t *rapid.T) {
-							runChecked(t, backend, n, genOps(t))
+							runChecked(t, backend, n, genOps.Draw(t, "ops"))
 						})
 					}
 				})

@@ -110,10 +110,11 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	} else {
 		r.budget = 1
 	}
-	r.held = f.holds(f.look(w.now()))
+	m := f.look(w.now())
+	r.held = f.standing(m)
 	r.pending &= r.filter | socknotify.EventErr
 	if entry.Drained {
-		r.pending |= r.held & r.filter // it began after the would-block
+		r.pending |= f.holds(m) & r.filter // it began after the would-block
 	}
 	if !r.edge() {
 		r.pending = 0

@@ -1,6 +1,10 @@
 package model
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // peerSend sends n bytes, one datagram, or one connection.
 func (f *file) peerSend(n int) {
@@ -93,14 +97,14 @@ func (f *file) peerRecvAll() {
 		return
 	}
 	b := make([]byte, 64<<10)
-	for range 1000 {
-		n, _, err := unix.Recvfrom(f.peer, b, 0)
-		if err != nil || n == 0 {
-			break
+	// What is on the way follows as room is made for it.
+	for end := time.Now().Add(grace); ; time.Sleep(20 * time.Microsecond) {
+		for n := 1; n > 0; {
+			n, _, _ = unix.Recvfrom(f.peer, b, 0)
 		}
-	}
-	if f.open() >= 0 {
-		await(f.open(), unix.POLLOUT|unix.POLLHUP)
+		if f.open() < 0 || poll(f.open(), unix.POLLOUT|unix.POLLHUP) != 0 || time.Now().After(end) {
+			return
+		}
 	}
 }
 
