@@ -16,6 +16,7 @@ var levelChecks = []check{
 	{"T1", "AsLongAsItHolds", asLongAsItHolds},
 	{"T1", "OncePerWait", oncePerWait},
 	{"T1", "ForEveryWaiter", forEveryWaiter},
+	{"T1", "ForSleepersBesideAPoll", forSleepersBesidePoll},
 	{"T1", "HoldsWhenEnabled", holdsWhenEnabled},
 	{"T1", "AmongManySockets", levelAmongMany},
 	{"T1", "Out", levelOut},
@@ -76,6 +77,28 @@ func forEveryWaiter(e *env) {
 			e.Fatalf("Wait = %v, %v", r.notes, r.err)
 		}
 		e.check(r.notes[0], "k", in)
+	}
+}
+
+// forSleepersBesidePoll has a call that does not wait take the notification of a level that it has
+// enabled itself; whoever is asleep must hear of the level as well.
+func forSleepersBesidePoll(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.deliver(peer, s, "x")
+	buf := make([]note, 4)
+	for range 50 {
+		w := e.wait(p, 1, -1)
+		e.parked(p, 1)
+		regs := []reg{enable(s, "k", in, level)}
+		_, err := p.Process(regs, buf, 0)
+		if err != nil && !errors.Is(err, socknotify.ErrTimeout) || regs[0].Result != nil {
+			e.Fatalf("Process: %v; %v", err, regs[0].Result)
+		}
+		if r := e.get(w); len(r.notes) != 1 {
+			e.Fatalf("Wait = %v, %v", r.notes, r.err)
+		}
+		e.do(p, disable(s))
 	}
 }
 

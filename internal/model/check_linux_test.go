@@ -74,6 +74,7 @@ func (w *world) note(r *reg, n notification) {
 	r.fired++
 	r.notified = w.now()
 	r.pending &^= n.Events
+	r.fresh |= n.Events
 	r.settled = true
 }
 

@@ -171,8 +171,10 @@ func (w *world) refresh() {
 			m := r.file.mask()
 			e := r.file.standing(m)
 			if r.enabled && r.edge() && !(r.oneShot() && r.fired > 0) {
-				r.pending |= e &^ r.held & (r.filter | socknotify.EventErr)
+				// What arrived on its own may have been notified before it was seen here.
+				r.pending |= e &^ r.held &^ r.fresh & (r.filter | socknotify.EventErr)
 			}
+			r.fresh = 0
 			r.pending &= r.file.holds(m) // what has passed before anybody looked need not come
 			r.held = e
 		}

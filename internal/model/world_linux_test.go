@@ -75,6 +75,7 @@ type reg struct {
 	held     events // what held at the last look
 	pending  events // edge: what has begun to hold since it was enabled
 	notified int    // when
+	fresh    events // what was notified since the last look
 	settled  bool   // persistent level: it has come since settling began
 }
 

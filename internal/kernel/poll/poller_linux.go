@@ -27,7 +27,8 @@ type Poller struct {
 	fds     []unix.PollFd
 	entries []entry // beside fds
 	index   []int32 // handle -> position in fds; 0 is none
-	next    int     // where the next scan for reports begins, so that none starves
+	next    int     // the entry that was seen last; the next scan goes on from it, so that none starves
+	unseen  int     // entries whose results of the last poll(2) have not been seen
 	parked  bool    // somebody blocks on a copy of fds
 	kicked  bool    // and has been told to take a new copy
 	fresh   int     // entries in the state of entry.fresh
@@ -215,7 +216,7 @@ func (p *Poller) setFresh(at int, fresh bool) {
 func (p *Poller) silence(at int) {
 	p.setFresh(at, false)
 	if fd := p.fds[at].Fd; fd >= 0 {
-		p.fds[at].Fd = ^fd
+		p.fds[at] = unix.PollFd{Fd: ^fd, Events: p.fds[at].Events}
 	}
 }
 
@@ -235,25 +236,38 @@ func (p *Poller) drop(at, fd int) {
 	p.fds, p.entries = p.fds[:last], p.entries[:last]
 }
 
+// harvest reports what the last poll(2) found and nobody had room for, and only then asks again: a
+// poll of everything for each few reports would cost the square of the number of sockets.
 func (p *Poller) harvest(ready []kernel.Ready) int {
-	if len(p.fds) == 1 {
-		return 0
+	n := p.scan(ready, true)
+	if n == len(ready) || len(p.fds) == 1 {
+		return n
 	}
 	reports := pollNow(p.fds)
 	if p.fresh > 0 {
 		p.noticeStarted()
 	}
-	if reports <= 0 {
-		return 0
+	if reports > 0 {
+		p.unseen = len(p.fds) - 1
+		n += p.scan(ready[n:], false)
 	}
+	return n
+}
+
+// scan goes on through the entries that have not been seen since the last poll(2). What it found may be
+// over by now if that was a call ago (again), so it is asked of the entry alone.
+func (p *Poller) scan(ready []kernel.Ready, again bool) int {
 	n := 0
-	for scanned := 1; scanned < len(p.fds) && n < len(ready); scanned++ {
+	for ; p.unseen > 0 && n < len(ready); p.unseen-- {
 		p.next++
 		if p.next >= len(p.fds) {
 			p.next = 1
 		}
+		if p.next >= len(p.fds) {
+			break
+		}
 		f := &p.fds[p.next]
-		if f.Fd < 0 || f.Revents == 0 {
+		if f.Fd < 0 || f.Revents == 0 || again && pollNow(p.fds[p.next:p.next+1]) <= 0 {
 			continue
 		}
 		if m, ok := p.report(p.next); ok {
