@@ -34,6 +34,7 @@ type call[K comparable] struct {
 	// The connection that is being acted on (see conn.go).
 	reg     *Registration[K]
 	raw     syscall.RawConn
+	held    bool // the port holds it already
 	inside  bool
 	control func(uintptr)
 	// taken receives the key of a removal that is not to be queued (RemoveWait).

@@ -41,6 +41,9 @@ func (t *connTable) hold(conn syscall.Conn, raw syscall.RawConn, index uint32) {
 		t.byConn = make(map[syscall.Conn]*heldConn)
 		t.byIndex = make(map[uint32]*heldConn)
 	}
+	if old := t.byIndex[index]; old != nil && t.byConn[old.conn] == old {
+		delete(t.byConn, old.conn) // another connection for the same descriptor
+	}
 	h := &heldConn{conn, raw, index}
 	t.byConn[conn], t.byIndex[index] = h, h
 }
@@ -83,7 +86,7 @@ func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
 	}
 	p.flush(w)
 	held, isHeld := p.conns.lookup(r.Conn)
-	w.reg, w.raw, w.inside = r, held.raw, false
+	w.reg, w.raw, w.held, w.inside = r, held.raw, isHeld, false
 	err := w.runControl()
 	inside := w.inside
 	w.reg, w.raw, w.inside = nil, nil, false

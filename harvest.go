@@ -108,6 +108,9 @@ func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok,
 			continue
 		}
 		key := s.key.Load()
+		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
+			r.Mask |= p.wholeTruth(index)
+		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		is := was
 		switch {
@@ -133,6 +136,19 @@ func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok,
 		*out = Notification[K]{Key: *key, Events: e}
 		return true, again
 	}
+}
+
+// wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in
+// its error queue, or the report caught it between its error and its end (E5, E7).
+func (p *Port[K]) wholeTruth(index uint32) kernel.Mask {
+	m := p.core.kernel.Look(Socket(index))
+	if m&kernel.Dead == 0 {
+		return 0
+	}
+	if has, err := p.core.kernel.Has(Socket(index)); !has || err != nil {
+		return 0 // the number is another socket's by now
+	}
+	return m
 }
 
 // note remembers a report that came while the registration is disabled: enabling must ask the kernel.

@@ -338,7 +338,7 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 			p.queue.push(Notification[K]{Key: *key, Events: EventRemove})
 		}
 	case OpEnable:
-		if r.Conn != nil && it.was&wConn == 0 {
+		if r.Conn != nil && (it.was&wConn == 0 || !w.held) {
 			s.update(func(v uint64) uint64 { return v | wConn })
 			p.conns.hold(r.Conn, w.raw, it.index)
 		}

@@ -90,6 +90,11 @@ type Poller interface {
 	// Has reports whether this kernel object watches the socket that the handle names now.
 	Has(handle uintptr) (bool, error)
 
+	// Look tells what holds of the socket that the handle names now, after whatever the system is
+	// in the middle of doing to it. A report made while a connection is being torn down can be
+	// half of the truth.
+	Look(handle uintptr) Mask
+
 	// Poll applies the changes in order, each with its own outcome, then fills ready with what
 	// can be had without blocking, and returns how many. Where it filled all of ready there may
 	// be more.

@@ -226,6 +226,11 @@ func (w *world) newFile(k kind) *file {
 	case listener:
 		f.fd, f.to = listen()
 	}
+	if k == tcp {
+		for _, fd := range []int{f.fd, f.peer} {
+			check(unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1))
+		}
+	}
 	if k != listener {
 		for _, fd := range []int{f.fd, f.peer} {
 			check(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, buffer))

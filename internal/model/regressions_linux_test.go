@@ -36,6 +36,38 @@ var regressions = []struct {
 		{Do: Enable, Filter: 1, Trigger: 5, Drained: true, Batch: true},
 		{Do: Wait, N: 1},
 	}},
+	{"drained, but reported while disabled", []Op{
+		{Do: Enable, Filter: 1, Trigger: 5},
+		{Do: PeerSend},
+		{Do: Wait, N: 1},
+		{Do: RecvAll},
+		{Do: PeerSend},
+		{Do: WaitAll, N: 1},
+		{Do: Enable, Filter: 1, Trigger: 5, Drained: true},
+		{Do: Settle},
+	}},
+	{"drained, but silenced while disabled", []Op{
+		{Do: Enable, Filter: 1, Trigger: 5},
+		{Do: PeerSend},
+		{Do: Wait, N: 1},
+		{Do: PeerSend},
+		{Do: WaitAll, N: 1},
+		{Do: PeerSend},
+		{Do: WaitAll, N: 1},
+		{Do: RecvAll},
+		{Do: PeerSend},
+		{Do: WaitAll, N: 1},
+		{Do: Enable, Filter: 1, Trigger: 5, Drained: true},
+		{Do: Settle},
+	}},
+	{"abort, and its error read", []Op{
+		{Do: Enable, Filter: 7, Trigger: 8},
+		{Do: PeerReset},
+		{Do: Wait, N: 1},
+		{Do: ReadErr},
+		{Do: Enable, Filter: 2, Trigger: 5},
+		{Do: Settle},
+	}},
 	{"taken over by another port", []Op{
 		{Do: Enable, Filter: 1, Trigger: 4},
 		{Do: Enable, Port: 1, Filter: 1, Trigger: 4},
@@ -58,5 +90,3 @@ func TestRegressions(t *testing.T) {
 		})
 	}
 }
-
-var _ = socknotify.EventIn

@@ -67,14 +67,14 @@ func (w *world) wait(i, j int) {
 			w.mu.Unlock()
 			return
 		}
-		if w.take(i, ps, out[:n], begin) || n == 0 && w.waiters.stopping.Load() {
+		if w.take(ps, out[:n], begin) || n == 0 && w.waiters.stopping.Load() {
 			return
 		}
 	}
 }
 
 // take checks what a waiter was given. It is true when the waiter is to end.
-func (w *world) take(i int, ps *portState, out []notification, begin int) (exit bool) {
+func (w *world) take(ps *portState, out []notification, begin int) (exit bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kept := out[:0:0]
@@ -96,6 +96,5 @@ func (w *world) take(i int, ps *portState, out []notification, begin int) (exit 
 		time.Sleep(100 * time.Microsecond)
 		w.mu.Lock()
 	}
-	_ = i
 	return exits > 0
 }

@@ -38,6 +38,9 @@ func (p *Poller) Edges() bool { return true }
 // Describe implements kernel.Poller.
 func (p *Poller) Describe(handle uintptr) (kernel.Kind, error) { return unixsock.Describe(handle) }
 
+// Look implements kernel.Poller.
+func (p *Poller) Look(handle uintptr) kernel.Mask { return unixsock.Look(handle) }
+
 // Has tries to add the socket: that changes nothing where it is there already, and is undone where
 // it is not. (A MOD would answer too, but change what it finds.)
 func (p *Poller) Has(handle uintptr) (bool, error) {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -63,6 +62,9 @@ func (p *Poller) Edges() bool { return false }
 
 // Describe implements kernel.Poller.
 func (p *Poller) Describe(handle uintptr) (kernel.Kind, error) { return unixsock.Describe(handle) }
+
+// Look implements kernel.Poller.
+func (p *Poller) Look(handle uintptr) kernel.Mask { return unixsock.Look(handle) }
 
 // Has implements kernel.Poller.
 func (p *Poller) Has(handle uintptr) (bool, error) {
@@ -187,14 +189,6 @@ func events(m kernel.Mask) int16 {
 	return e
 }
 
-func mask(revents int16) kernel.Mask {
-	m := kernel.Mask(revents) & (kernel.In | kernel.Out | kernel.Err | kernel.Dead)
-	if revents&unix.POLLRDHUP != 0 {
-		m |= kernel.PeerClosed
-	}
-	return m
-}
-
 func (p *Poller) set(at, fd int, c *kernel.Change) {
 	p.setFresh(at, false)
 	p.entries[at].token = c.Token
@@ -243,7 +237,7 @@ func (p *Poller) harvest(ready []kernel.Ready) int {
 	if n == len(ready) || len(p.fds) == 1 {
 		return n
 	}
-	reports := pollNow(p.fds)
+	reports := unixsock.PollNow(p.fds)
 	if p.fresh > 0 {
 		p.noticeStarted()
 	}
@@ -267,7 +261,7 @@ func (p *Poller) scan(ready []kernel.Ready, again bool) int {
 			break
 		}
 		f := &p.fds[p.next]
-		if f.Fd < 0 || f.Revents == 0 || again && pollNow(p.fds[p.next:p.next+1]) <= 0 {
+		if f.Fd < 0 || f.Revents == 0 || again && unixsock.PollNow(p.fds[p.next:p.next+1]) <= 0 {
 			continue
 		}
 		if m, ok := p.report(p.next); ok {
@@ -298,9 +292,9 @@ func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
 		p.silence(at)
 		return 0, false
 	}
-	m = mask(revents)
+	m = unixsock.Mask(revents)
 	if revents&unix.POLLHUP != 0 {
-		if !peerClosed(p.fds[at].Fd) {
+		if unixsock.Look(uintptr(p.fds[at].Fd))&kernel.PeerClosed == 0 {
 			p.setFresh(at, true)
 			return 0, false
 		}
@@ -308,32 +302,6 @@ func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
 	}
 	p.silence(at)
 	return m, true
-}
-
-// peerClosed tells a dead stream, which always reports POLLRDHUP when asked for it, from one that
-// was never started, which does not.
-func peerClosed(fd int32) bool {
-	f := []unix.PollFd{{Fd: fd, Events: unix.POLLRDHUP}}
-	return pollNow(f) > 0 && f[0].Revents&unix.POLLRDHUP != 0
-}
-
-// pollNow asks without blocking. A long array takes too long to keep the scheduler waiting for.
-func pollNow(fds []unix.PollFd) int {
-	var now unix.Timespec
-	var r uintptr
-	var e unix.Errno
-	if len(fds) <= 1024 {
-		r, _, e = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	} else {
-		r, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	}
-	if e == unix.EINTR {
-		return pollNow(fds) // a caller that is about to park relies on this look
-	}
-	if e != 0 {
-		return 0
-	}
-	return int(r)
 }
 
 // Bounds of one blocking poll(2). It holds the sockets of its copy open, so a socket that was closed
