@@ -131,30 +131,35 @@ func unixFreshThenConnect(e *env) {
 	e.closeFD(l)
 }
 
-// refusedSocket makes a socket whose connect has failed; early is called before it starts.
-func (e *env) refusedSocket(early func(*sock.Socket)) *sock.Socket {
+// refusedSocket makes a socket whose connect has failed.
+func (e *env) refusedSocket() *sock.Socket {
 	e.Helper()
 	for range 20 {
-		s := e.fresh()
-		if early != nil {
-			early(s)
-		}
-		if err := s.Connect(e.nowhere(sock.TCP4)); errors.Is(err, sock.ErrWouldBlock) {
-			settle(e, s, stateErr)
+		if s := e.fresh(); e.refuseConnect(s) {
 			return s
 		}
-		// The system has told already; nothing is pending.
-		s.Close()
 	}
 	e.Skip("this system refuses within the call")
 	return nil
+}
+
+// refuseConnect starts a connect that fails. False says that the call itself has told already, so that nothing
+// is pending; the socket is closed then.
+func (e *env) refuseConnect(s *sock.Socket) bool {
+	e.Helper()
+	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
+		s.Close()
+		return false
+	}
+	settle(e, s, stateErr)
+	return true
 }
 
 func refusedConnect(e *env) {
 	p := e.port()
 	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
 		for _, trigger := range everyWay {
-			s := e.refusedSocket(nil)
+			s := e.refusedSocket()
 			e.do(p, enable(s, "k", filter, trigger))
 			e.wantNow(p, "k", filter&^out|bad)
 			e.wantErr(s.Err(), errRefused)
@@ -170,7 +175,13 @@ func refusedWhileWaiting(e *env) {
 			p := e.port()
 			w := e.wait(p, 4, -1)
 			e.parked(p, 1)
-			s := e.refusedSocket(func(s *sock.Socket) { e.do(p, enable(s, "k", filter, trigger)) })
+			s := e.fresh()
+			e.do(p, enable(s, "k", filter, trigger))
+			if !e.refuseConnect(s) {
+				p.Close() // what the waiter was told, if anything, is of no interest
+				e.get(w)
+				continue
+			}
 			r := e.get(w)
 			if len(r.notes) != 1 {
 				e.Fatalf("Wait = %v, %v", r.notes, r.err)
@@ -183,7 +194,7 @@ func refusedWhileWaiting(e *env) {
 
 func refusedNeverOut(e *env) {
 	p := e.port()
-	s := e.refusedSocket(nil)
+	s := e.refusedSocket()
 	for _, trigger := range []socknotify.Trigger{level, level | oneShot, edge | oneShot} {
 		for range 3 {
 			e.do(p, enable(s, "k", in|out|hangup, trigger))

@@ -14,5 +14,7 @@
 //
 //	go test ./internal/model -rapid.checks=20000
 //	go test ./internal/model -run 'Model/epoll' -model.waiters=0,2,16 -model.steps=200
-//	go test ./internal/model -run '^$' -fuzz FuzzModel -fuzztime 10m
+//	go test ./internal/model -run '^$' -fuzz FuzzModel -fuzztime 10m -fuzzminimizetime 1x
+//
+// (Coverage depends on timing, so the fuzzer would spend its time minimizing inputs in vain.)
 package model

@@ -282,23 +282,27 @@ func (p *Poller) noticeStarted() {
 	}
 }
 
-// report turns what poll(2) said of an entry into a report, or into silence.
+// report turns what poll(2) said of an entry into a report, or into nothing.
 func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
-	revents := p.fds[at].Revents
-	e := &p.entries[at]
-	// Inode numbers are not used twice in a row, so a number that names the remembered inode
-	// now did so when poll(2) looked.
-	if ino, err := inode(int(p.fds[at].Fd)); err != nil || ino != e.ino || revents&unix.POLLNVAL != 0 {
+	f, e := &p.fds[at], &p.entries[at]
+	m = unixsock.Mask(f.Revents)
+	if m&(kernel.Err|kernel.Dead) != 0 {
+		// The end of a stream and the beginning of one are easily taken for each other while
+		// they happen. One look settles it.
+		m = unixsock.Look(uintptr(f.Fd)) & (unixsock.Mask(f.Events) | kernel.Err | kernel.Dead | kernel.PeerClosed)
+	}
+	// Inode numbers are not used twice in a row, so a number that names the remembered inode now
+	// did so when poll(2) looked.
+	if ino, err := inode(int(f.Fd)); err != nil || ino != e.ino || f.Revents&unix.POLLNVAL != 0 {
 		p.silence(at)
 		return 0, false
 	}
-	m = unixsock.Mask(revents)
-	if revents&unix.POLLHUP != 0 {
-		if unixsock.Look(uintptr(p.fds[at].Fd))&kernel.PeerClosed == 0 {
-			p.setFresh(at, true)
-			return 0, false
-		}
-		m |= kernel.PeerClosed
+	switch {
+	case m == 0:
+		return 0, false // over by now; it stays armed
+	case m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead:
+		p.setFresh(at, true)
+		return 0, false
 	}
 	p.silence(at)
 	return m, true
