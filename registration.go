@@ -28,9 +28,10 @@ type Registration[K comparable] struct {
 	// Trigger is how to notify (triggerFlags). Read on OpEnable only.
 	Trigger Trigger
 	// Drained, on OpEnable, vouches: since the last enable on this port this is the same open
-	// socket, and the last non-blocking call in each direction of the filter would have blocked.
-	// Where nothing has happened since, enabling then costs no system call (X5). A false vouch
-	// can lose notifications of this registration. Read on OpEnable only.
+	// socket, and the last non-blocking call in each direction of the filter, made after its last
+	// notification was dequeued, would have blocked. Where nothing has happened since, enabling
+	// then costs no system call (X5). A false vouch can lose notifications of this registration.
+	// Read on OpEnable only.
 	Drained bool
 	// Result is how this entry fared (registrationResult): nil or an *OpError. Process overwrites
 	// it and never reads it (C3, C5).
