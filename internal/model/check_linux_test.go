@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/socknotify/socknotify"
@@ -25,17 +26,18 @@ func (w *world) check(ps *portState, n notification, begin int) *reg {
 		}
 		ps.removes[n.Key]--
 	default:
-		why := "the port knows no such key"
+		why := "the port knows no other such key"
 		var of *reg
 		for _, r := range ps.byKey[n.Key] {
 			switch no := w.forbidden(r, n, begin); {
 			case no != "":
-				why = no + ": " + r.String()
+				why += fmt.Sprintf("; in a call begun at %d, %s: %v, %s", begin, no, r, r.history())
 			case of == nil:
 				of = r
 				w.charge(r, begin)
-				fallthrough
+				w.note(r, n)
 			default:
+				of.doubts = append(of.doubts, r)
 				w.note(r, n)
 			}
 		}
@@ -98,6 +100,33 @@ func (r *reg) during(begin int) (filter events, some, once bool) {
 	return filter, some, once
 }
 
+// reclaim takes back what the registration was charged for a notification that may as well have been a
+// younger one's of the same key, and charges that one.
+func (r *reg) reclaim() bool {
+	for i, o := range r.doubts {
+		persistent := slices.ContainsFunc(o.spans, func(s *span) bool { return !s.oneShot })
+		if o.budget == 0 && !persistent {
+			continue
+		}
+		if o.budget > 0 {
+			o.budget--
+		}
+		r.doubts = slices.Delete(r.doubts, i, i+1)
+		r.budget++
+		return true
+	}
+	return false
+}
+
+// history says when a registration could notify, and of what.
+func (r *reg) history() string {
+	s := fmt.Sprintf("budget %d, spans", r.budget)
+	for _, p := range r.spans {
+		s += fmt.Sprintf(" %v..%v %v one-shot=%v", p.from, p.to, p.filter, p.oneShot)
+	}
+	return s
+}
+
 // forbidden tells why a registration must not have sent a notification, or "".
 func (w *world) forbidden(r *reg, n notification, begin int) string {
 	e := n.Events
@@ -110,7 +139,7 @@ func (w *world) forbidden(r *reg, n notification, begin int) string {
 		return "the registration is over, or disabled (G3, G4)"
 	case e&^(filter|socknotify.EventErr) != 0:
 		return "bits outside the filter (E9)"
-	case once && r.budget == 0:
+	case once && r.budget == 0 && !r.reclaim():
 		return "a second notification of a one-shot registration (T3)"
 	case e.Has(socknotify.EventHangup) && !f.kind.stream():
 		return "a hang-up of what has no connection (E4)"
