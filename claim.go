@@ -78,8 +78,9 @@ func (t *claimTable) port(id uint32) *core {
 
 // claim takes a handle for a port that is about to add it, and leaves the claim in transit. It fails
 // with ErrOtherPort where another port's kernel still has the socket. Asking it under our transit
-// bit decides for good: the other port needs the bit to add.
-func (c *core) claim(index uint32, handle Socket) error {
+// bit decides for good: the other port needs the bit to add. A port that has lost its claim to the
+// caller is returned, to be told once the transit is over.
+func (c *core) claim(index uint32, handle Socket) (loser *core, err error) {
 	word := claims.at(index)
 	for {
 		v := word.Load()
@@ -91,15 +92,16 @@ func (c *core) claim(index uint32, handle Socket) error {
 			continue
 		}
 		if owner := v >> 1; owner != 0 && owner != c.id {
-			if has, err := claims.port(owner).has(handle); has || err != nil {
+			loser = claims.port(owner)
+			if has, err := loser.has(handle); has || err != nil {
 				word.Store(v)
 				if err == nil {
 					err = ErrOtherPort
 				}
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return loser, nil
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *Port[K]) letGo(w *call[K], held heldConn) {
 	now := p.conns.byIndex[held.index]
 	p.conns.mu.Unlock()
 	if now != nil && now.conn == held.conn {
-		p.forget(w, s, held.index)
+		p.forget(w.stripe, s, held.index)
 		p.core.unclaim(held.index)
 	}
 }

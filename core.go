@@ -14,6 +14,8 @@ type core struct {
 	edges   bool // kernel.Edges()
 	backend string
 	id      uint32 // in claims
+	// displaced tells the port, if it still exists, that another one has registered a number.
+	displaced func(index uint32)
 
 	closed  atomic.Bool
 	stripes [stripes]stripe

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 )
@@ -59,6 +60,12 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
 	}
 	p.pool.New = func() any { return newCall(p) }
+	self := weak.Make(p)
+	p.core.displaced = func(index uint32) {
+		if p := self.Value(); p != nil {
+			p.displaced(index)
+		}
+	}
 	claims.enrol(p.core)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
 	return p

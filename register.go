@@ -212,11 +212,11 @@ func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket)
 	case has:
 		return r.fail(h, ErrKeyMismatch, nil)
 	case err != nil:
-		p.forget(w, s, uint32(h))
+		p.forget(w.stripe, s, uint32(h))
 		p.core.unclaim(uint32(h))
 		return r.fail(h, ErrBadSocket, err)
 	}
-	p.forget(w, s, uint32(h))
+	p.forget(w.stripe, s, uint32(h))
 	return p.create(w, s, r, h)
 }
 
@@ -228,7 +228,8 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if err != nil {
 		return r.fail(h, ErrBadSocket, err)
 	}
-	switch err := p.core.claim(index, h); {
+	loser, err := p.core.claim(index, h)
+	switch {
 	case errors.Is(err, ErrOtherPort):
 		return r.fail(h, ErrOtherPort, nil)
 	case err != nil:
@@ -262,6 +263,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		return r.fail(h, nil, c.Err)
 	}
 	p.core.claimed(index, true)
+	if loser != nil {
+		loser.displaced(index)
+	}
 	w.stripe.registrations.Add(1)
 	if r.Conn != nil {
 		p.conns.hold(r.Conn, w.raw, index)
@@ -271,18 +275,40 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 
 // forget ends a registration whose socket is gone: no EventRemove comes (G9). Its claim is the
 // caller's to give up.
-func (p *Port[K]) forget(w *call[K], s *slot[K], index uint32) {
+func (p *Port[K]) forget(st *stripe, s *slot[K], index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
-	p.release(w, s, was, index)
+	p.release(st, s, was, index)
+}
+
+// displaced ends the registration of a closed socket whose number another port has registered. Where the
+// slot is locked, its own port is at it, and finds out; waiting for the lock could be waiting for each
+// other, because the caller holds that of its own slot.
+func (p *Port[K]) displaced(index uint32) {
+	st := &p.core.stripes[0]
+	if !st.enter(p.core) {
+		return
+	}
+	defer st.leave(p.core)
+	s := p.table.lookup(index)
+	if s == nil || !s.mu.TryLock() {
+		return
+	}
+	defer s.mu.Unlock()
+	if s.word.Load()&wRegistered == 0 {
+		return
+	}
+	if has, err := p.core.kernel.Has(Socket(index)); !has && err == nil {
+		p.forget(st, s, index)
+	}
 }
 
 // release lets go of what an ended registration held.
-func (p *Port[K]) release(w *call[K], s *slot[K], was uint64, index uint32) {
+func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32) {
 	s.key.Store(nil)
 	if was&wConn != 0 {
 		p.conns.release(index)
 	}
-	w.stripe.registrations.Add(-1)
+	st.registrations.Add(-1)
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
@@ -290,7 +316,7 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 	s, r := it.slot, it.reg
 	if r == nil {
 		if c.Status == kernel.Absent || c.Status == kernel.Bad {
-			p.forget(w, s, it.index)
+			p.forget(w.stripe, s, it.index)
 			p.core.unclaim(it.index)
 		}
 		return
@@ -329,7 +355,7 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 	switch r.Op {
 	case OpRemove:
 		key := s.key.Load()
-		p.release(w, s, it.was, it.index)
+		p.release(w.stripe, s, it.was, it.index)
 		p.core.unclaim(it.index)
 		if w.taken != nil {
 			*w.taken = *key
@@ -349,8 +375,8 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 // in the word already.
 func (p *Port[K]) lose(w *call[K], it *item[K]) {
 	if it.reg.Op == OpRemove {
-		p.release(w, it.slot, it.was, it.index)
+		p.release(w.stripe, it.slot, it.was, it.index)
 		return
 	}
-	p.forget(w, it.slot, it.index)
+	p.forget(w.stripe, it.slot, it.index)
 }
