@@ -1,0 +1,126 @@
+package socknotify
+
+import "github.com/socknotify/socknotify/internal/kernel"
+
+// A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
+// every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
+// slot's lock before having flushed (see acquire).
+type batch[K comparable] struct {
+	n       int
+	changes [batchSize]kernel.Change
+	items   [batchSize]item[K]
+}
+
+const batchSize = 32
+
+// An item is what is to be done with a change's outcome.
+type item[K comparable] struct {
+	slot  *slot[K]
+	reg   *Registration[K] // nil: a level being looked at again
+	was   uint64           // the word before
+	index uint32
+}
+
+// acquire locks a slot.
+func (p *Port[K]) acquire(w *call[K], s *slot[K]) {
+	if !s.mu.TryLock() {
+		p.flush(w)
+		s.mu.Lock()
+	}
+}
+
+// add puts a change and the lock of its slot into the batch.
+func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
+	b := &w.batch
+	b.changes[b.n], b.items[b.n] = c, it
+	if b.n++; b.n == batchSize {
+		p.flush(w)
+	}
+}
+
+// flush makes the batch's changes and settles each with its outcome, in order.
+func (p *Port[K]) flush(w *call[K]) {
+	b := &w.batch
+	if b.n == 0 {
+		return
+	}
+	n := b.n
+	b.n = 0
+	p.core.kernel.Poll(b.changes[:n], nil)
+	for i := range n {
+		it := &b.items[i]
+		p.settle(w, it, &b.changes[i])
+		it.slot.mu.Unlock()
+		*it = item[K]{} // it points into the caller's slice
+	}
+}
+
+// settle gives an entry of the batch its Result, under the slot's lock.
+func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
+	s, r := it.slot, it.reg
+	if r == nil {
+		if c.Status == kernel.Absent || c.Status == kernel.Bad {
+			p.forget(w.stripe, s, it.index)
+			p.core.unclaim(it.index)
+		}
+		return
+	}
+	switch c.Status {
+	case kernel.Done:
+		p.settled(w, it)
+		return
+	case kernel.Absent:
+		// The number names another socket: the old registration has ended.
+		p.lose(w, it)
+		if r.Op == OpEnable {
+			r.Result = p.create(w, s, r, c.Handle)
+			return
+		}
+		p.core.unclaim(it.index)
+		r.Result = r.fail(c.Handle, ErrNotRegistered, c.Err)
+	case kernel.Bad:
+		p.lose(w, it)
+		p.core.unclaim(it.index)
+		r.Result = r.fail(c.Handle, ErrBadSocket, c.Err)
+	default:
+		// The kernel still has the old token. Put the word back, and have the kernel asked again:
+		// what it reported meanwhile was dropped as stale.
+		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | wRelook })
+		if v&wRelook == 0 {
+			p.pushRelook(s, it.index)
+		}
+		r.Result = r.fail(c.Handle, nil, c.Err)
+	}
+}
+
+// settled does what follows from a change that the kernel has made.
+func (p *Port[K]) settled(w *call[K], it *item[K]) {
+	s, r := it.slot, it.reg
+	switch r.Op {
+	case OpRemove:
+		key := s.key.Load()
+		p.release(w.stripe, s, it.was, it.index)
+		p.core.unclaim(it.index)
+		if w.taken != nil {
+			*w.taken = *key
+			w.stripe.removals.Add(1)
+		} else {
+			p.queue.push(Notification[K]{Key: *key, Events: EventRemove})
+		}
+	case OpEnable:
+		if r.Conn != nil && (it.was&wConn == 0 || !w.held) {
+			s.update(func(v uint64) uint64 { return v | wConn })
+			p.conns.hold(r.Conn, w.raw, it.index)
+		}
+	}
+}
+
+// lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
+// in the word already.
+func (p *Port[K]) lose(w *call[K], it *item[K]) {
+	if it.reg.Op == OpRemove {
+		p.release(w.stripe, it.slot, it.was, it.index)
+		return
+	}
+	p.forget(w.stripe, it.slot, it.index)
+}

@@ -1,0 +1,131 @@
+package poll
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+func inode(fd int) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	return st.Ino, nil
+}
+
+// find looks an entry up and makes sure that the number still names its socket. Bad and Absent
+// come with the position of what is left of the entry, or 0.
+func (p *Poller) find(fd int) (at int, status kernel.Status, err error) {
+	if fd < len(p.index) {
+		at = int(p.index[fd])
+	}
+	ino, err := inode(fd)
+	switch {
+	case err != nil:
+		return at, kernel.Bad, err
+	case at == 0 || p.entries[at].ino != ino:
+		return at, kernel.Absent, unix.ENOENT
+	}
+	return at, kernel.Done, nil
+}
+
+func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
+	fd, ok := unixsock.FD(c.Handle)
+	if !ok {
+		return kernel.Bad, unix.EBADF
+	}
+	at, status, err := p.find(fd)
+	if c.Action != kernel.Add {
+		if status == kernel.Done && c.Action == kernel.Set {
+			p.set(at, fd, c)
+			return kernel.Done, nil
+		}
+		if status == kernel.Done && c.Action == kernel.Mute {
+			p.silence(at)
+			return kernel.Done, nil
+		}
+		if at != 0 {
+			p.drop(at, fd) // deleted, or the remains of another socket
+		}
+		return status, err
+	}
+	switch status {
+	case kernel.Done:
+		return kernel.Present, unix.EEXIST
+	case kernel.Bad:
+		return kernel.Bad, err
+	}
+	ino, err := inode(fd)
+	if err != nil {
+		return kernel.Bad, err
+	}
+	if at == 0 {
+		at = p.append(fd)
+	}
+	p.entries[at].ino = ino
+	p.set(at, fd, c)
+	return kernel.Done, nil
+}
+
+func (p *Poller) append(fd int) int {
+	for fd >= len(p.index) {
+		p.index = append(p.index, make([]int32, max(64, len(p.index)))...)
+	}
+	at := len(p.fds)
+	p.fds = append(p.fds, unix.PollFd{})
+	p.entries = append(p.entries, entry{})
+	p.index[fd] = int32(at)
+	return at
+}
+
+// events translates the seam's interest: its low bits are poll's.
+func events(m kernel.Mask) int16 {
+	e := int16(m & (kernel.In | kernel.Out))
+	if m&kernel.PeerClosed != 0 {
+		e |= unix.POLLRDHUP
+	}
+	return e
+}
+
+func (p *Poller) set(at, fd int, c *kernel.Change) {
+	p.setFresh(at, false)
+	p.entries[at].token = c.Token
+	p.fds[at] = unix.PollFd{Fd: int32(fd), Events: events(c.Interest)}
+}
+
+func (p *Poller) setFresh(at int, fresh bool) {
+	if p.entries[at].fresh == fresh {
+		return
+	}
+	p.entries[at].fresh = fresh
+	if fresh {
+		p.fresh++
+	} else {
+		p.fresh--
+	}
+}
+
+func (p *Poller) silence(at int) {
+	p.setFresh(at, false)
+	if fd := p.fds[at].Fd; fd >= 0 {
+		p.fds[at] = unix.PollFd{Fd: ^fd, Events: p.fds[at].Events}
+	}
+}
+
+// drop takes an entry out and moves the last one into its place.
+func (p *Poller) drop(at, fd int) {
+	p.setFresh(at, false)
+	p.index[fd] = 0
+	last := len(p.fds) - 1
+	if at != last {
+		p.fds[at], p.entries[at] = p.fds[last], p.entries[last]
+		moved := p.fds[at].Fd
+		if moved < 0 {
+			moved = ^moved
+		}
+		p.index[moved] = int32(at)
+	}
+	p.fds, p.entries = p.fds[:last], p.entries[:last]
+}

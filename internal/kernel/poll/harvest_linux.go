@@ -1,0 +1,86 @@
+package poll
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+// harvest reports what the last poll(2) found and nobody had room for, and only then asks again: a
+// poll of everything for each few reports would cost the square of the number of sockets.
+func (p *Poller) harvest(ready []kernel.Ready) int {
+	n := p.scan(ready, true)
+	if n == len(ready) || len(p.fds) == 1 {
+		return n
+	}
+	reports := unixsock.PollNow(p.fds)
+	if p.fresh > 0 {
+		p.noticeStarted()
+	}
+	if reports > 0 {
+		p.unseen = len(p.fds) - 1
+		n += p.scan(ready[n:], false)
+	}
+	return n
+}
+
+// scan goes on through the entries that have not been seen since the last poll(2). What it found may be
+// over by now if that was a call ago (again), so it is asked of the entry alone.
+func (p *Poller) scan(ready []kernel.Ready, again bool) int {
+	n := 0
+	for ; p.unseen > 0 && n < len(ready); p.unseen-- {
+		p.next++
+		if p.next >= len(p.fds) {
+			p.next = 1
+		}
+		if p.next >= len(p.fds) {
+			break
+		}
+		f := &p.fds[p.next]
+		if f.Fd < 0 || f.Revents == 0 || again && unixsock.PollNow(p.fds[p.next:p.next+1]) <= 0 {
+			continue
+		}
+		if m, ok := p.report(p.next); ok {
+			ready[n] = kernel.Ready{Token: p.entries[p.next].token, Mask: m}
+			n++
+		}
+	}
+	return n
+}
+
+// noticeStarted takes streams that are not reported as hung up any more back into the blocking poll.
+func (p *Poller) noticeStarted() {
+	for at := range p.entries {
+		if p.entries[at].fresh && p.fds[at].Revents&unix.POLLHUP == 0 {
+			p.setFresh(at, false)
+			p.kick()
+		}
+	}
+}
+
+// report turns what poll(2) said of an entry into a report, or into nothing.
+func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
+	f, e := &p.fds[at], &p.entries[at]
+	m = unixsock.Mask(f.Revents)
+	if m&(kernel.Err|kernel.Dead) != 0 {
+		// The end of a stream and the beginning of one are easily taken for each other while
+		// they happen. One look settles it.
+		m = unixsock.Look(uintptr(f.Fd)) & (unixsock.Mask(f.Events) | kernel.Err | kernel.Dead | kernel.PeerClosed)
+	}
+	// Inode numbers are not used twice in a row, so a number that names the remembered inode now
+	// did so when poll(2) looked.
+	if ino, err := inode(int(f.Fd)); err != nil || ino != e.ino || f.Revents&unix.POLLNVAL != 0 {
+		p.silence(at)
+		return 0, false
+	}
+	switch {
+	case m == 0:
+		return 0, false // over by now; it stays armed
+	case m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead:
+		p.setFresh(at, true)
+		return 0, false
+	}
+	p.silence(at)
+	return m, true
+}

@@ -1,0 +1,112 @@
+package poll
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// kick makes a parked goroutine take a new copy: to watch what was armed, and to let go of what was
+// deleted, because a blocked poll(2) keeps a closed socket open.
+func (p *Poller) kick() {
+	if p.parked && !p.kicked {
+		p.kicked = true
+		p.ring()
+	}
+}
+
+// Bounds of one blocking poll(2). It holds the sockets of its copy open, so a socket that was closed
+// without OpRemove is let go of after the longest; streams that were never started are looked at
+// again after the shortest, then twice that, and so on.
+const (
+	longest  = 250 * time.Millisecond
+	shortest = time.Millisecond
+)
+
+// Park implements kernel.Poller. It blocks one thread.
+//
+// No report is lost: what was armed before the copy was taken is in the copy, and poll(2) finds what
+// holds however long it has; what is armed later kicks, because parked was set with the copy.
+func (p *Poller) Park(until time.Time, look func() bool) error {
+	defer p.unpark()
+	again := shortest
+	fresh := p.copyFDs()
+	if look() {
+		return nil
+	}
+	for !p.woken.Load() {
+		limit := longest
+		if fresh {
+			limit = again
+			again = min(again*2, longest)
+		}
+		if !until.IsZero() {
+			limit = min(limit, time.Until(until))
+		}
+		if limit < 0 {
+			return nil
+		}
+		ts := unix.NsecToTimespec(int64(limit))
+		n, err := unix.Ppoll(p.blocking, &ts, nil)
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("ppoll", err)
+		}
+		// A kick alone is answered here: a new copy will do.
+		kicked := n == 1 && p.blocking[0].Revents != 0
+		if n > 0 && !kicked {
+			return nil
+		}
+		if kicked {
+			p.quiet()
+		} else if fresh && look() {
+			return nil
+		}
+		fresh = p.copyFDs()
+	}
+	return nil
+}
+
+// copyFDs takes the copy to block on and tells whether there are fresh streams, which it leaves out.
+func (p *Poller) copyFDs() (fresh bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parked, p.kicked = true, false
+	p.blocking = append(p.blocking[:0], p.fds...)
+	if p.fresh == 0 {
+		return false
+	}
+	for at := range p.entries {
+		if f := &p.blocking[at]; p.entries[at].fresh && f.Fd >= 0 {
+			f.Fd = ^f.Fd
+		}
+	}
+	return true
+}
+
+func (p *Poller) unpark() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parked, p.kicked = false, false
+	p.woken.Store(false) // whoever woke us is answered by our return
+	p.quiet()
+}
+
+// quiet takes the count out of the eventfd.
+func (p *Poller) quiet() {
+	var count [8]byte
+	unix.Read(p.wake, count[:])
+}
+
+// ring makes the eventfd readable.
+func (p *Poller) ring() {
+	one := [8]byte{1}
+	unix.Write(p.wake, one[:])
+}
+
+// Wake implements kernel.Poller: woken stays until a Park has returned. It is set before the eventfd
+// rings, and looked at after the eventfd was quieted.
+func (p *Poller) Wake() {
+	p.woken.Store(true)
+	p.ring()
+}
