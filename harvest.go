@@ -118,8 +118,9 @@ func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok,
 			is &^= wEnabled
 		case e != EventNone && was&wEdge == 0:
 			is |= wRelook
-		case !p.core.edges && r.Mask&(kernel.Dead|kernel.Err) == 0:
-			// The kernel is silent now. Let it go on with what has not been told.
+		case !p.core.edges && r.Mask&kernel.Err == 0:
+			// The kernel is silent now. Let it go on with what has not been told; a stream that
+			// is dead to both sides can still be reset.
 			is |= wRelook | toldBits(r.Mask)
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.

@@ -41,8 +41,7 @@ const (
 	wRelook     = 1 << 9  // linked into the relook list; survives registrations
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
-	wTold       = 12      // three bits from here: what a kernel without edges need not repeat
-	wToldMask   = 7 << wTold
+	wTold       = 12      // four bits from here: what a kernel without edges need not repeat
 
 	wKind = wStream | wConn // what stays when a registration is enabled again
 
@@ -112,6 +111,9 @@ func toldBits(m kernel.Mask) uint64 {
 	if m&kernel.PeerClosed != 0 {
 		t |= 4 << wTold
 	}
+	if m&kernel.Dead != 0 {
+		t |= 8 << wTold
+	}
 	return t
 }
 
@@ -126,6 +128,9 @@ func untold(word uint64) kernel.Mask {
 	}
 	if word&(4<<wTold) != 0 {
 		m &^= kernel.PeerClosed
+	}
+	if word&(8<<wTold) != 0 {
+		m |= kernel.Dead
 	}
 	return m
 }

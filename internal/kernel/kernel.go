@@ -43,7 +43,9 @@ const (
 	// Add begins to watch a handle that is not watched: Present if it is.
 	Add Action = iota
 	// Set replaces token and interest of a watched handle and looks at it again: whatever holds
-	// is reported. Absent if the handle is not watched, or names another socket by now.
+	// is reported. Where reports silence (Edges is false), an interest in Dead says that Dead
+	// has been told already and is no reason to report. Absent if the handle is not watched, or
+	// names another socket by now.
 	Set
 	// Mute keeps a watched handle, so that it can be told from another socket of the same
 	// number, but reports nothing more until the next Set, except Err and Dead, each at most

@@ -91,7 +91,7 @@ func events(m kernel.Mask) int16 {
 
 func (p *Poller) set(at, fd int, c *kernel.Change) {
 	p.setFresh(at, false)
-	p.entries[at].token = c.Token
+	p.entries[at].token, p.entries[at].told = c.Token, c.Interest&kernel.Dead != 0
 	p.fds[at] = unix.PollFd{Fd: int32(fd), Events: events(c.Interest)}
 }
 

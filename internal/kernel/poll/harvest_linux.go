@@ -77,7 +77,8 @@ func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
 	switch {
 	case m == 0:
 		return 0, false // over by now; it stays armed
-	case m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead:
+	case m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead,
+		e.told && m&kernel.Dead != 0 && m&(unixsock.Mask(f.Events)|kernel.Err) == 0:
 		p.setFresh(at, true)
 		return 0, false
 	}

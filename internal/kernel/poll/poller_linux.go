@@ -38,9 +38,11 @@ type Poller struct {
 type entry struct {
 	token uint64
 	ino   uint64
-	// fresh marks a stream that was never started. poll(2) reports it as hung up, for ever, so
-	// the blocking poll leaves it out and comes back to it from time to time.
+	// fresh marks a stream that poll(2) reports as hung up, for ever, to nobody's use: one that
+	// was never started, or one whose end has been told. The blocking poll leaves it out and
+	// comes back to it from time to time.
 	fresh bool
+	told  bool // its end has been told
 }
 
 // New opens an eventfd for wake-ups: one descriptor.
