@@ -37,7 +37,8 @@ func (w *world) check(ps *portState, n notification, begin int) *reg {
 				w.charge(r, begin)
 				w.note(r, n)
 			default:
-				of.doubts = append(of.doubts, r)
+				_, _, once := r.during(begin)
+				of.doubts = append(of.doubts, doubt{r, once})
 				w.note(r, n)
 			}
 		}
@@ -100,16 +101,21 @@ func (r *reg) during(begin int) (filter events, some, once bool) {
 	return filter, some, once
 }
 
+// A doubt is a younger registration of the same key that may have sent what an older one was charged for.
+type doubt struct {
+	reg  *reg
+	once bool // it would have been charged
+}
+
 // reclaim takes back what the registration was charged for a notification that may as well have been a
-// younger one's of the same key, and charges that one.
+// younger one's, and charges that one.
 func (r *reg) reclaim() bool {
-	for i, o := range r.doubts {
-		persistent := slices.ContainsFunc(o.spans, func(s *span) bool { return !s.oneShot })
-		if o.budget == 0 && !persistent {
+	for i, d := range r.doubts {
+		if d.once && d.reg.budget == 0 && !d.reg.reclaim() {
 			continue
 		}
-		if o.budget > 0 {
-			o.budget--
+		if d.once {
+			d.reg.budget--
 		}
 		r.doubts = slices.Delete(r.doubts, i, i+1)
 		r.budget++

@@ -68,10 +68,10 @@ type reg struct {
 	filter   events
 	trigger  socknotify.Trigger
 	enabled  bool
-	gone     bool   // its number was closed: notifications may come, but none must
-	budget   int    // one-shot: how many may come
-	doubts   []*reg // younger ones of the same key that may have sent what this one was charged for
-	fired    int    // how many came since it was enabled
+	gone     bool    // its number was closed: notifications may come, but none must
+	budget   int     // one-shot: how many may come
+	doubts   []doubt // when it was charged for what may have been another's
+	fired    int     // how many came since it was enabled
 	spans    []*span
 	held     events // what held at the last look
 	pending  events // edge: what has begun to hold since it was enabled
