@@ -93,7 +93,13 @@ func (c *core) claim(index uint32, handle Socket) (loser *core, err error) {
 		}
 		if owner := v >> 1; owner != 0 && owner != c.id {
 			loser = claims.port(owner)
-			if has, err := loser.has(handle); has || err != nil {
+			has, busy, err := loser.has(index)
+			if busy {
+				word.Store(v) // the other port is at this very socket
+				runtime.Gosched()
+				continue
+			}
+			if has || err != nil {
 				word.Store(v)
 				if err == nil {
 					err = ErrOtherPort
@@ -127,11 +133,12 @@ func (c *core) unclaim(index uint32) {
 	}
 }
 
-// has reports whether the port's kernel watches the socket; a nil or closed port's does not.
-func (c *core) has(handle Socket) (bool, error) {
+// has reports whether the port's kernel watches the socket; a nil or closed port's does not. busy says
+// that the port is changing its own registration for the number just now.
+func (c *core) has(index uint32) (has, busy bool, err error) {
 	if c == nil || !c.stripes[0].enter(c) {
-		return false, nil
+		return false, false, nil
 	}
 	defer c.stripes[0].leave(c)
-	return c.kernel.Has(handle)
+	return c.probe(index)
 }

@@ -14,6 +14,8 @@ type core struct {
 	edges   bool // kernel.Edges()
 	backend string
 	id      uint32 // in claims
+	// probe asks the port's kernel about a number, if the port still exists.
+	probe func(index uint32) (has, busy bool, err error)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
 

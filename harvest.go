@@ -146,8 +146,8 @@ func (p *Port[K]) wholeTruth(index uint32) kernel.Mask {
 	if m&kernel.Dead == 0 {
 		return 0
 	}
-	if has, err := p.core.kernel.Has(Socket(index)); !has || err != nil {
-		return 0 // the number is another socket's by now
+	if has, busy, err := p.probe(index); !has || busy || err != nil {
+		return 0 // the number is another socket's by now, or about to be looked at again
 	}
 	return m
 }

@@ -185,11 +185,12 @@ func (k *parking[K]) leave(w *call[K], p *Port[K], out bool) {
 	if k.leader == w {
 		k.leader = nil
 	}
-	if w.baton {
+	picked := w.baton
+	if picked {
 		w.baton = false
 		k.waking.Store(false)
 	}
-	if out && (k.leader == nil || p.queue.size.Load() > 0) {
+	if out && (picked || k.leader == nil || p.queue.size.Load() > 0) {
 		k.pick(p.core, nil)
 	}
 }

@@ -66,6 +66,12 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 			p.displaced(index)
 		}
 	}
+	p.core.probe = func(index uint32) (has, busy bool, err error) {
+		if p := self.Value(); p != nil {
+			return p.probe(index)
+		}
+		return false, false, nil
+	}
 	claims.enrol(p.core)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
 	return p

@@ -227,6 +227,21 @@ func (p *Port[K]) forget(st *stripe, s *slot[K], index uint32) {
 	p.release(st, s, was, index)
 }
 
+// probe asks the kernel about a number under its slot's lock: what Has does for an answer must not meet
+// a change of the same number.
+func (p *Port[K]) probe(index uint32) (has, busy bool, err error) {
+	s := p.table.lookup(index)
+	if s == nil {
+		return false, false, nil
+	}
+	if !s.mu.TryLock() {
+		return false, true, nil
+	}
+	defer s.mu.Unlock()
+	has, err = p.core.kernel.Has(Socket(index))
+	return has, false, err
+}
+
 // displaced ends the registration of a closed socket whose number another port has registered. Where the
 // slot is locked, its own port is at it, and finds out; waiting for the lock could be waiting for each
 // other, because the caller holds that of its own slot.

@@ -89,7 +89,8 @@ type Poller interface {
 	// that is closed, or no socket.
 	Describe(handle uintptr) (Kind, error)
 
-	// Has reports whether this kernel object watches the socket that the handle names now.
+	// Has reports whether this kernel object watches the socket that the handle names now. No
+	// change of the same handle may be under way: it could meet what Has does to find out.
 	Has(handle uintptr) (bool, error)
 
 	// Look tells what holds of the socket that the handle names now, after whatever the system is

@@ -28,9 +28,9 @@ func token(e *unix.EpollEvent) uint64 {
 	return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
 }
 
-// ctl changes one item. MOD and DEL never block for longer than a spin lock, so they go around
-// Go's scheduler. ADD may: while an epoll descriptor is nested in another one (the gate), each ADD
-// takes a system-wide mutex.
+// ctl changes one item. MOD and DEL wait for nothing but the descriptor's own mutex, which others hold
+// for as long as one change or harvest takes, so they go around Go's scheduler. ADD allocates, and
+// while an epoll descriptor is nested in another one (the gate) takes a system-wide mutex too.
 func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	if op == unix.EPOLL_CTL_ADD {
 		_, _, e := unix.Syscall6(unix.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(ev)), 0, 0)

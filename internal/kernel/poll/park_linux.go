@@ -59,7 +59,9 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		}
 		if kicked {
 			p.quiet()
-		} else if fresh && look() {
+			again = shortest
+		}
+		if fresh && look() {
 			return nil
 		}
 		fresh = p.copyFDs()
