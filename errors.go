@@ -47,8 +47,8 @@ var (
 	ErrBadSocket = errors.New("bad socket")
 )
 
-// An OpError is the Result of a registration that failed, or the error of [New] when the system
-// refused. errors.Is and errors.As see both Kind and Err.
+// An OpError is the Result of a registration that failed. errors.Is and errors.As see both Kind and
+// Err.
 type OpError struct {
 	// Op is the operation that failed.
 	Op Op

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -75,8 +74,8 @@ func RunSentence(t *testing.T, factory Factory, sentence string) {
 // warmUp makes the process open what it keeps open, such as the runtime's own poller, and skips
 // where there are no ports at all.
 func warmUp(t *testing.T, factory Factory) {
-	if _, err := socknotify.New[int](); errors.Is(err, errors.ErrUnsupported) && len(socknotify.Backends()) == 0 {
-		t.Skip("no ports on this system: ", err)
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no ports on this system")
 	}
 	p := factory(t)
 	p.Wait(make([]socknotify.Notification[any], 1), time.Millisecond)
