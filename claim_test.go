@@ -3,9 +3,13 @@
 package socknotify
 
 import (
+	"errors"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A socket of one port is closed, kept alive by a duplicate, and its number registered with another
@@ -41,5 +45,66 @@ func TestNumberTakenOverByAnotherPort(t *testing.T) {
 			t.Fatalf("got %+v", nt)
 		}
 		none(t, p)
+	})
+}
+
+// Two ports want a reused number at once; one of them knew it by the old socket, and with the same key.
+// Exactly one gets it, and hears of the new socket (P5).
+func TestTwoPortsWantOneReusedNumber(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		q, err := New[string](WithBackend(p.Backend()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		for round := range 5000 {
+			x, y, err := sock.UnixPair(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			number := x.Handle()
+			do(t, p, Enable(number, "k", EventIn, oneShot))
+			x.Close()
+			a, b, err := sock.UnixPair(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Handle() != number {
+				t.Fatalf("number %d was not reused: %d", number, a.Handle())
+			}
+			results, together := make(chan error, 1), make(chan struct{})
+			enable := func(p *Port[string]) error {
+				regs := []Registration[string]{Enable(number, "k", EventIn, oneShot)}
+				if _, err := p.Process(regs, nil, 0); err != nil {
+					return err
+				}
+				return regs[0].Result
+			}
+			go func() {
+				together <- struct{}{}
+				results <- enable(q)
+			}()
+			<-together
+			for range round % 64 * 8 {
+				runtime.KeepAlive(round) // a little later each round
+			}
+			owner, other := p, q
+			mine, theirs := enable(p), <-results
+			if mine != nil {
+				owner, other = q, p
+				mine, theirs = theirs, mine
+			}
+			if mine != nil || !errors.Is(theirs, ErrOtherPort) {
+				t.Fatalf("round %d: %v and %v; want one to succeed", round, mine, theirs)
+			}
+			send(t, b)
+			next(t, owner)
+			none(t, other)
+			do(t, owner, Remove[string](number))
+			next(t, owner)
+			a.Close()
+			b.Close()
+			y.Close()
+		}
 	})
 }

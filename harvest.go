@@ -1,10 +1,43 @@
 package socknotify
 
-import "github.com/socknotify/socknotify/internal/kernel"
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
 
 // dequeue fills out with what can be had without blocking and returns how many entries it filled. If
 // it leaves work behind it wakes a sleeper for it.
 func (p *Port[K]) dequeue(w *call[K], out []Notification[K]) int {
+	if !p.levels.any.Load() {
+		return p.look(w, out)
+	}
+	p.levels.mu.RLock()
+	defer p.levels.mu.RUnlock()
+	return p.look(w, out)
+}
+
+// lastLook is dequeue for a call that gives up if there is nothing.
+func (p *Port[K]) lastLook(w *call[K], out []Notification[K]) int {
+	if !p.levels.any.Load() {
+		return p.look(w, out)
+	}
+	p.levels.mu.Lock()
+	defer p.levels.mu.Unlock()
+	return p.look(w, out)
+}
+
+// levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
+// that has taken the report of one, and has yet to put it on the relook list, or has taken that list
+// and has yet to make the kernel look again, hides it from the others meanwhile. So calls dequeue with
+// the lock shared, and one that would say that there is nothing dequeues alone.
+type levels struct {
+	any atomic.Bool // there has been such a registration; until then the lock is left out
+	mu  sync.RWMutex
+}
+
+func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 	if p.relook.Load() != 0 {
 		p.lookAgain(w)
 	}

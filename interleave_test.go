@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 )
@@ -241,5 +242,54 @@ func TestOppositeBatches(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// A call has taken the report of a persistent level and not delivered it yet, or is about to make the
+// kernel look again. Another one that polls meanwhile finds the level too (T1).
+func TestLevelInAnotherCallsHands(t *testing.T) {
+	level := func(t *testing.T, p *Port[string]) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, persistent))
+		send(t, y)
+	}
+	// poll starts a call that polls, gives it time to go wrong, and leaves it to the test to judge.
+	poll := func(p *Port[string]) chan error {
+		result := make(chan error, 1)
+		go func() {
+			var out [1]Notification[string]
+			_, err := p.Wait(out[:], 0)
+			result <- err
+		}()
+		time.Sleep(20 * time.Millisecond)
+		return result
+	}
+	t.Run("report taken", func(t *testing.T) {
+		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+			level(t, p)
+			var result chan error
+			h.during(func() { result = poll(p) })
+			next(t, p)
+			if err := <-result; err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+	t.Run("list taken", func(t *testing.T) {
+		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+			level(t, p)
+			next(t, p)
+			var result chan error
+			h.before = func(changes []kernel.Change) {
+				if len(changes) > 0 {
+					h.before = nil
+					result = poll(p)
+				}
+			}
+			next(t, p)
+			if err := <-result; err != nil {
+				t.Fatal(err)
+			}
+		})
 	})
 }

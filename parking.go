@@ -65,7 +65,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 		}
 		if n == 0 {
 			k.waking.Store(false)
-			n = p.dequeue(w, out)
+			n = p.lastLook(w, out)
 		}
 		if n == 0 && err == nil {
 			switch {

@@ -29,6 +29,7 @@ type Port[K comparable] struct {
 	// relook is the head of a list of slots whose level the kernel must be asked again: index + 1
 	// of a slot, whose next links to the following.
 	relook atomic.Uint32
+	levels levels
 	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
 	keysMayPanic bool
 }

@@ -139,13 +139,13 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	case ctx.Err() != nil:
 		p.passOn()
 		err = context.Cause(ctx)
+	case timeout == 0:
+		if n = p.lastLook(w, out); n == 0 {
+			err = ErrTimeout
+		}
 	default:
 		if n = p.dequeue(w, out); n == 0 {
-			if timeout == 0 {
-				err = ErrTimeout
-			} else {
-				n, err = p.sleep(w, ctx, out, timeout)
-			}
+			n, err = p.sleep(w, ctx, out, timeout)
 		}
 	}
 	p.end(w)

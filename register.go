@@ -127,6 +127,15 @@ func (s *slot[K]) rearm(r *Registration[K]) bool {
 	}
 }
 
+// armed is armed, for a registration that goes to the kernel.
+func (p *Port[K]) armed(r *Registration[K]) uint64 {
+	word := armed(r.Filter, r.Trigger)
+	if word&(wEdge|wOneShot) == 0 && !p.levels.any.Load() {
+		p.levels.any.Store(true)
+	}
+	return word
+}
+
 // enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
 func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	index := uint32(h)
@@ -144,8 +153,9 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	}
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
+	flags := p.armed(r)
 	_, is := s.update(func(v uint64) uint64 {
-		return nextEpoch(v, wKind|wRelook, armed(r.Filter, r.Trigger))
+		return nextEpoch(v, wKind|wRelook, flags)
 	})
 	w.stripe.rearms.Add(1)
 	p.add(w, item[K]{s, r, was, index}, kernel.Change{
@@ -184,7 +194,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	}
 	key := r.Key
 	s.key.Store(&key)
-	flags := armed(r.Filter, r.Trigger)
+	flags := p.armed(r)
 	if kind == kernel.Stream {
 		flags |= wStream
 	}

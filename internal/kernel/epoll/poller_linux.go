@@ -4,6 +4,7 @@ package epoll
 
 import (
 	"os"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,13 @@ import (
 type Poller struct {
 	fd   int
 	gate gate
+
+	// turn is held across the changes and the harvest of one Poll. The kernel has a mutex of its own
+	// around each of them, for which a second processor spins, and takes it over with every cache
+	// line that it guards, once per system call: two goroutines that only enable and dequeue settled
+	// at a quarter of the throughput of one. Whoever has to wait here sleeps, and leaves the
+	// processor that has its turn to go on with warm caches.
+	turn sync.Mutex
 }
 
 // New opens an epoll descriptor and its gate: two descriptors.
@@ -62,6 +70,15 @@ const nobody = ^uint64(0)
 
 // Poll implements kernel.Poller: an epoll_ctl per change and one epoll_pwait that never blocks.
 func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	for len(changes) > 0 && changes[0].Action == kernel.Add {
+		p.apply(&changes[0]) // may block, so nobody is kept waiting for it
+		changes = changes[1:]
+	}
+	if len(changes) == 0 && len(ready) == 0 {
+		return 0
+	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	for i := range changes {
 		p.apply(&changes[i])
 	}
