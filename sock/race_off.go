@@ -1,5 +1,0 @@
-//go:build !race && linux
-
-package sock
-
-func annotate(uintptr, []byte) {}
