@@ -41,18 +41,27 @@ func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
 // flush makes the batch's changes and settles each with its outcome, in order.
 func (p *Port[K]) flush(w *call[K]) {
 	b := &w.batch
-	if b.n == 0 {
+	if b.n == 0 && len(w.used) == 0 {
 		return
 	}
 	n := b.n
 	b.n = 0
-	p.core.kernel.Poll(b.changes[:n], nil)
+	if n > 0 {
+		p.core.kernel.Poll(b.changes[:n], nil)
+	}
 	for i := range n {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
 		it.slot.mu.Unlock()
 		*it = item[K]{} // it points into the caller's slice
 	}
+	// Now that no slot is locked: whichever use was the last of a closed socket closes it, for which
+	// the port must let go of the registration (sockClosing).
+	for i, t := range w.used {
+		t.Done()
+		w.used[i] = nil
+	}
+	w.used = w.used[:0]
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
@@ -98,16 +107,17 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 	s, r := it.slot, it.reg
 	switch r.Op {
 	case OpRemove:
-		key := s.key.Load()
+		key := s.reg.Load().key
 		p.release(w.stripe, s, it.was, it.index)
 		p.core.unclaim(it.index)
 		if w.taken != nil {
-			*w.taken = *key
+			*w.taken = key
 			w.stripe.removals.Add(1)
 		} else {
-			p.queue.push(Notification[K]{Key: *key, Events: EventRemove})
+			p.queue.push(Notification[K]{Key: key, Events: EventRemove})
 		}
 	case OpEnable:
+		p.own(r)
 		if r.Conn != nil && (it.was&wConn == 0 || !w.held) {
 			s.update(func(v uint64) uint64 { return v | wConn })
 			p.conns.hold(r.Conn, w.raw, it.index)

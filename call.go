@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // A call is what one call inside the port works with. Calls are pooled, so that the steady state
@@ -37,6 +38,10 @@ type call[K comparable] struct {
 	held    bool // the port holds it already
 	inside  bool
 	control func(uintptr)
+	// used are the sockets of package sock that the entries since the last flush are for.
+	used []*tie.Tie
+	// spare is for the next connection that is accepted.
+	spare *accepted
 	// taken receives the key of a removal that is not to be queued (RemoveWait).
 	taken *K
 }

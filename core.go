@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // A core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
@@ -16,6 +17,10 @@ type core struct {
 	id      uint32 // in claims
 	// probe asks the port's kernel about a number, if the port still exists.
 	probe func(index uint32) (has, busy bool, err error)
+	// owner is what sockets of package sock tell of themselves.
+	owner tie.Owner
+	// resume tells the port, if it still exists, that a listener may be tried again.
+	resume func(index uint32)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
 
@@ -40,7 +45,8 @@ type stripe struct {
 	stale         atomic.Uint64
 	rearms        atomic.Uint64
 	saved         atomic.Uint64
-	_             [128 - 8*8]byte
+	accepted      atomic.Uint64
+	_             [128 - 9*8]byte
 }
 
 // enter counts a call in; false says that the port is closed, and nothing of it may be touched.

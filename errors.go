@@ -52,10 +52,11 @@ var (
 type OpError struct {
 	// Op is the operation that failed.
 	Op Op
-	// Socket is the handle it was for. It is meaningless when Conn is true and the connection no
-	// longer has one.
+	// Socket is the handle it was for. It is all ones where the connection, or the socket of package
+	// sock, no longer has one.
 	Socket Socket
-	// Conn tells that the registration named a connection rather than a handle.
+	// Conn tells that the registration named a connection, or a socket of package sock, rather than a
+	// handle.
 	Conn bool
 	// Kind is the package's error: ErrBadSocket, ErrNotRegistered and so on. It is nil where the
 	// system refused for a reason of its own, such as a limit.
@@ -94,7 +95,7 @@ func (e *OpError) Unwrap() []error {
 	return errs
 }
 
-// noSocket stands where a connection could not tell its handle.
+// noSocket stands where a connection or socket had no handle any more.
 const noSocket = ^Socket(0)
 
 // A fieldError says which field of a registration is wrong, and what it held.

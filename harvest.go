@@ -92,10 +92,9 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		k := p.core.kernel.Poll(nil, ready)
 		more = k == len(ready)
 		for i := range k {
-			ok, again := p.accept(w, &ready[i], &out[n])
-			if ok {
-				n++
-			}
+			// One entry is kept for each of the reports that follow.
+			got, again := p.deliver(w, &ready[i], out[n:len(out)-(k-i-1)])
+			n += got
 			if again {
 				relooks++
 			}
@@ -115,36 +114,45 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 	return n, more
 }
 
-// accept turns one report into a notification, if there is one in it. again says that it put the slot
-// on the relook list.
+// deliver turns one report into a notification, if there is one in it, or into several where it is of a
+// listener whose connections the port accepts. again says that it put the slot on the relook list.
 //
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
 // after a removal has swapped it (G4).
-func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok, again bool) {
+func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.table.lookup(index)
 	if s == nil {
 		w.stripe.stale.Add(1)
-		return false, false
+		return 0, false
 	}
 	for {
 		was := s.word.Load()
 		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
 			w.stripe.stale.Add(1)
-			return false, false
+			return 0, false
 		}
 		if was&wEnabled == 0 {
 			if p.note(w, s, was, index) {
-				return false, false
+				return 0, false
 			}
 			continue
 		}
-		key := s.key.Load()
+		reg := s.reg.Load()
 		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
 			r.Mask |= p.wholeTruth(index)
 		}
+		if was&wAccept != 0 {
+			if reg == nil {
+				continue // removed in between
+			}
+			return p.accept(w, s, reg, index, r.Token, out)
+		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
+		if e != EventNone && reg != nil && reg.tie != nil {
+			notify(reg.tie, r.Mask)
+		}
 		is := was
 		switch {
 		case e != EventNone && was&wOneShot != 0:
@@ -155,6 +163,9 @@ func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok,
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
 			is |= wRelook | toldBits(r.Mask)
+			if reg != nil && reg.tie != nil {
+				reg.tie.Silenced(silenced(r.Mask))
+			}
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
@@ -165,10 +176,10 @@ func (p *Port[K]) accept(w *call[K], r *kernel.Ready, out *Notification[K]) (ok,
 			again = true
 		}
 		if e == EventNone {
-			return false, again
+			return 0, again
 		}
-		*out = Notification[K]{Key: *key, Events: e}
-		return true, again
+		out[0] = Notification[K]{Key: reg.key, Events: e}
+		return 1, again
 	}
 }
 

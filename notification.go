@@ -1,7 +1,8 @@
 package socknotify
 
 // A Notification is one dequeued packet (OVERLAPPED_ENTRY): a socket's notification, a
-// registration's removal, or a completion posted by [Port.Post].
+// registration's removal, a completion posted by [Port.Post], or a
+// connection accepted for [Port.Accept].
 type Notification[K comparable] struct {
 	// Key is the registration's, or the one given to Post.
 	Key K
@@ -11,7 +12,8 @@ type Notification[K comparable] struct {
 	// registration's filter and EventErr, or EventRemove alone; 0 for a post.
 	Events Events
 
-	posted bool
+	posted   bool
+	accepted *accepted
 }
 
 // Posted reports whether the notification came from [Port.Post] rather than a socket (Q4).

@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
@@ -72,6 +73,23 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 			return p.probe(index)
 		}
 		return false, false, nil
+	}
+	p.core.owner = tie.Owner{
+		Closing: func(t *tie.Tie, handle uintptr) {
+			if p := self.Value(); p != nil {
+				p.sockClosing(t, handle)
+			}
+		},
+		Blocked: func(handle uintptr, d tie.Dir) {
+			if p := self.Value(); p != nil {
+				p.sockBlocked(handle, d)
+			}
+		},
+	}
+	p.core.resume = func(index uint32) {
+		if p := self.Value(); p != nil {
+			p.resume(index)
+		}
 	}
 	claims.enrol(p.core)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // register processes one entry.
@@ -14,10 +15,16 @@ func (p *Port[K]) register(w *call[K], r *Registration[K]) {
 		r.Result = r.fail(r.Socket, ErrInvalid, err)
 		return
 	}
+	if r.Op == OpEnable && p.keysMayPanic && !comparesSafely(r.Key) {
+		r.Result = r.fail(r.Socket, ErrInvalid, invalid("Key", "its comparison panics", nil))
+		return
+	}
 	switch {
 	case r.Op == OpNone:
 	case r.Conn != nil:
 		p.registerConn(w, r)
+	case r.Sock != nil:
+		p.registerSock(w, r)
 	default:
 		p.apply(w, r, r.Socket)
 	}
@@ -25,7 +32,7 @@ func (p *Port[K]) register(w *call[K], r *Registration[K]) {
 
 // fail makes the Result of an entry.
 func (r *Registration[K]) fail(h Socket, kind, err error) error {
-	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil, Kind: kind, Err: err}
+	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil || r.Sock != nil, Kind: kind, Err: err}
 }
 
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.
@@ -36,12 +43,8 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	}
 	index := uint32(h)
 	if r.Op == OpEnable {
-		if p.keysMayPanic && !comparesSafely(r.Key) {
-			r.Result = r.fail(h, ErrInvalid, invalid("Key", "its comparison panics", nil))
-			return
-		}
 		s := p.table.lookup(index)
-		if s != nil && r.Drained && p.core.edges && s.rearm(r) {
+		if s != nil && r.Drained && p.core.edges && s.rearm(r, nil) {
 			w.stripe.saved.Add(1)
 			return
 		}
@@ -84,6 +87,15 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	p.add(w, item[K]{s, r, word, index}, c)
 }
 
+// newRecord is what a registration holds that an entry makes, or makes anew.
+func newRecord[K comparable](r *Registration[K]) *record[K] {
+	reg := &record[K]{key: r.Key, tie: r.tie()}
+	if r.accepts != 0 {
+		reg.accept = &acceptor{listener: r.Sock, atOnce: r.accepts}
+	}
+	return reg
+}
+
 // missing is the Result of an operation on a handle without registration.
 func (p *Port[K]) missing(r *Registration[K], h Socket) {
 	if _, err := p.core.kernel.Describe(h); err != nil {
@@ -104,7 +116,9 @@ func comparesSafely[K comparable](key K) (ok bool) {
 // report since, it watches the same conditions, and it has not been silenced. All of that is in the
 // word that a harvester must swap to change it, so no report can slip in between: one that was
 // harvested before has left wPending, one that is harvested later finds the registration enabled.
-func (s *slot[K]) rearm(r *Registration[K]) bool {
+//
+// The caller is either the program, or a socket that must be the one that is registered.
+func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
 	for {
 		was := s.word.Load()
 		if was&(wRegistered|wPending|wMuted) != wRegistered || wordFilter(was) != r.Filter {
@@ -113,8 +127,8 @@ func (s *slot[K]) rearm(r *Registration[K]) bool {
 		if r.Conn != nil && was&wConn == 0 {
 			return false // the port has yet to take hold of the connection
 		}
-		key := s.key.Load()
-		if key == nil || *key != r.Key {
+		reg := s.reg.Load()
+		if reg == nil || reg.key != r.Key || t != nil && reg.tie != t {
 			return false
 		}
 		is := was&^(wOneShot|wEdge) | armed(r.Filter, r.Trigger)
@@ -130,7 +144,7 @@ func (s *slot[K]) rearm(r *Registration[K]) bool {
 // armed is armed, for a registration that goes to the kernel.
 func (p *Port[K]) armed(r *Registration[K]) uint64 {
 	word := armed(r.Filter, r.Trigger)
-	if word&(wEdge|wOneShot) == 0 && !p.levels.any.Load() {
+	if word&(wEdge|wOneShot) == 0 && r.accepts == 0 && !p.levels.any.Load() {
 		p.levels.any.Store(true)
 	}
 	return word
@@ -145,11 +159,20 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 		s.mu.Unlock()
 		return
 	}
-	if *s.key.Load() != r.Key {
+	reg := s.reg.Load()
+	if reg.key != r.Key {
 		// Another key: an error, unless the registration is one of a socket that is no more (G12).
 		r.Result = p.mismatch(w, s, r, h)
 		s.mu.Unlock()
 		return
+	}
+	if (reg.accept != nil) != (r.accepts != 0) {
+		r.Result = r.fail(h, ErrInvalid, errAccepting)
+		s.mu.Unlock()
+		return
+	}
+	if t := r.tie(); t != nil && reg.tie != t || r.accepts != 0 && reg.accept.atOnce != r.accepts {
+		s.reg.Store(newRecord(r))
 	}
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
@@ -192,14 +215,20 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	case err != nil:
 		return r.fail(h, nil, err)
 	}
-	key := r.Key
-	s.key.Store(&key)
+	s.reg.Store(newRecord(r))
 	flags := p.armed(r)
 	if kind == kernel.Stream {
 		flags |= wStream
 	}
 	if r.Conn != nil {
 		flags |= wConn
+	}
+	if r.accepts != 0 {
+		if kind != kernel.Listener {
+			p.core.claimed(index, false)
+			return r.fail(h, ErrInvalid, errNoListener)
+		}
+		flags |= wAccept
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })
 	c := &w.single[0]
@@ -212,7 +241,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	}
 	if c.Status != kernel.Done {
 		s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
-		s.key.Store(nil)
+		s.reg.Store(nil)
 		p.core.claimed(index, false)
 		if c.Status == kernel.Bad {
 			return r.fail(h, ErrBadSocket, c.Err)
@@ -224,6 +253,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		loser.displaced(index)
 	}
 	w.stripe.registrations.Add(1)
+	p.own(r)
 	if r.Conn != nil {
 		p.conns.hold(r.Conn, w.raw, index)
 	}
@@ -276,7 +306,7 @@ func (p *Port[K]) displaced(index uint32) {
 
 // release lets go of what an ended registration held.
 func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32) {
-	s.key.Store(nil)
+	s.reg.Store(nil)
 	if was&wConn != 0 {
 		p.conns.release(index)
 	}

@@ -1,6 +1,11 @@
 package socknotify
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
 
 // Socket is a system socket handle, as [syscall.RawConn.Control] gives it: a descriptor number on
 // Unix, a SOCKET on Windows.
@@ -9,13 +14,18 @@ type Socket = uintptr
 // A Registration is one entry of a [Port.Process] call: an operation on one socket
 // (SOCK_NOTIFY_REGISTRATION).
 type Registration[K comparable] struct {
-	// Socket is the handle to act on. It is not read when Conn is set.
+	// Socket is the handle to act on. It is not read when Conn or Sock is set.
 	Socket Socket
 	// Conn is an alternative to Socket for the standard library's connections and listeners
 	// (X2). Its descriptor is used inside Control alone, so a concurrent Close cannot be raced,
 	// and the port keeps the connection reachable while it is registered. Its dynamic type must
 	// be comparable (pointers are); ErrInvalid otherwise.
 	Conn syscall.Conn
+	// Sock is an alternative to Socket for the sockets of package sock. One that is closed meanwhile
+	// cannot be mistaken for another socket, its Close ends the registration (G9), and it vouches for
+	// itself: where it has been drained, enabling costs no system call (X5), and on a kernel without
+	// edges an edge registration needs no enabling again (T2).
+	Sock *sock.Socket
 	// Key comes back in every notification of this registration (completionKey). It is set when
 	// the registration is created: enabling with another key is ErrKeyMismatch, a key whose
 	// comparison would panic ErrInvalid (G2). Read on OpEnable only.
@@ -36,6 +46,8 @@ type Registration[K comparable] struct {
 	// Result is how this entry fared (registrationResult): nil or an *OpError. Process overwrites
 	// it and never reads it (C3, C5).
 	Result error
+
+	accepts int // at once, from a listener: Port.Accept's
 }
 
 // Enable returns an OpEnable registration.
@@ -51,6 +63,29 @@ func Disable[K comparable](socket Socket) Registration[K] {
 // Remove returns an OpRemove registration.
 func Remove[K comparable](socket Socket) Registration[K] {
 	return Registration[K]{Socket: socket, Op: OpRemove}
+}
+
+// EnableSock returns an OpEnable registration of a socket of package sock.
+func EnableSock[K comparable](s *sock.Socket, key K, filter Events, trigger Trigger) Registration[K] {
+	return Registration[K]{Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
+}
+
+// DisableSock returns an OpDisable registration of a socket of package sock.
+func DisableSock[K comparable](s *sock.Socket) Registration[K] {
+	return Registration[K]{Sock: s, Op: OpDisable}
+}
+
+// RemoveSock returns an OpRemove registration of a socket of package sock.
+func RemoveSock[K comparable](s *sock.Socket) Registration[K] {
+	return Registration[K]{Sock: s, Op: OpRemove}
+}
+
+// tie is the tie of the socket of package sock that the entry names, or nil.
+func (r *Registration[K]) tie() *tie.Tie {
+	if r.Conn != nil || r.Sock == nil {
+		return nil
+	}
+	return r.Sock.Tie()
 }
 
 const (

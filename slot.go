@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // A slot is what a port knows of one handle. There is one per handle number for the life of the
@@ -15,13 +16,20 @@ import (
 // change, so that a change of the word and its system call are not overtaken by another's.
 type slot[K comparable] struct {
 	word atomic.Uint64
-	// key belongs to the registration that word tells of. It is stored before the word says
-	// registered and cleared after it says otherwise, so whoever finds the same epoch in the
-	// word before and after reading the key has the right one.
-	key atomic.Pointer[K]
+	// reg is of the registration that word tells of. It is stored before the word says registered
+	// and cleared after it says otherwise, so whoever finds the same epoch in the word before and
+	// after reading it has the right one.
+	reg atomic.Pointer[record[K]]
 	mu  sync.Mutex
 	// next links the slot into the port's relook list while the word has wRelook: index + 1.
 	next uint32
+}
+
+// A record is what a registration holds beside the word. It is never changed, only replaced.
+type record[K comparable] struct {
+	key    K
+	tie    *tie.Tie  // of a socket of package sock, or nil
+	accept *acceptor // of a listener that Accept was called for, or nil
 }
 
 // The state word: flags below, the epoch above.
@@ -41,9 +49,10 @@ const (
 	wRelook     = 1 << 9  // linked into the relook list; survives registrations
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
+	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wTold       = 12      // four bits from here: what a kernel without edges need not repeat
 
-	wKind = wStream | wConn // what stays when a registration is enabled again
+	wKind = wStream | wConn | wAccept // what stays when a registration is enabled again
 
 	epochShift = 26
 	epochOne   = 1 << epochShift

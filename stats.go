@@ -7,6 +7,7 @@ import "runtime"
 type Stats struct {
 	Registrations int64  // registrations now, including those of sockets that were closed since
 	Notifications uint64 // socket notifications dequeued, without removals
+	Accepted      uint64 // of these, connections that Accept delivered
 	Removals      uint64 // EventRemove notifications dequeued
 	Posts         uint64 // completions posted
 	PostsDequeued uint64 // posted completions dequeued
@@ -30,6 +31,7 @@ func (p *Port[K]) Stats() Stats {
 		t := &p.core.stripes[i]
 		s.Registrations += t.registrations.Load()
 		s.Notifications += t.notifications.Load()
+		s.Accepted += t.accepted.Load()
 		s.Removals += t.removals.Load()
 		s.PostsDequeued += t.dequeuedPosts.Load()
 		s.Rearms += t.rearms.Load()

@@ -34,7 +34,7 @@ func (e *env) datagrams() (a, b *sock.Socket) {
 
 func (e *env) listener() *sock.Socket {
 	e.Helper()
-	return e.keep(sock.ListenTCP(sock.Loopback, 16))
+	return e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 16}))
 }
 
 // fresh makes a TCP socket that has done nothing yet.
@@ -154,7 +154,7 @@ func (e *env) fill(s *sock.Socket) {
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
 func (e *env) reset(s, peer *sock.Socket) {
 	e.Helper()
-	if err := peer.ResetOnClose(); err != nil {
+	if err := peer.SetLinger(0); err != nil {
 		e.Fatalf("linger: %v", err)
 	}
 	peer.Close()

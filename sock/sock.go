@@ -1,51 +1,86 @@
 // Package sock is small non-blocking sockets: what a handler calls after a notification.
 //
 // No call here blocks. One that cannot go on returns [ErrWouldBlock], a value that allocates nothing.
-// The sockets are not watched by Go's own poller; give their Handle to a socknotify port. One
-// goroutine at a time may receive from a socket and one may send; Close must not run beside either.
+// The sockets are not watched by Go's own poller; register them with a socknotify port, by
+// Registration.Sock. A socket knows in which directions it has been drained since the port last notified,
+// and vouches for that by itself, so enabling its registration again costs no system call where nothing
+// has happened since (X5).
 //
-// The package covers what the port's own examples and tests need, on Linux so far.
+// All methods may be called at once by any number of goroutines, Close included: the system closes the
+// descriptor when no call uses it any more, so no call ever meets another socket of the same number. Of
+// two receives at once, though, either may get the earlier bytes; so one goroutine at a time should
+// receive, and one send.
+//
+// Errors are *[Error], but for ErrWouldBlock and io.EOF.
 package sock
 
 import (
 	"errors"
-	"net/netip"
+	"net"
+	"strconv"
+
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // ErrWouldBlock says that the call cannot go on now: wait for EventIn or EventOut.
 var ErrWouldBlock = errors.New("sock: operation would block")
 
-// A Socket is one non-blocking socket. The zero value is not usable.
+// A Socket is one non-blocking socket. The zero value is closed; [Socket.AcceptInto] can open it. A Socket
+// must not be copied.
 type Socket struct {
-	fd int
+	tie    tie.Tie
+	stream bool // can end
+	tcp    bool // a short receive tells something
 }
 
-// Network names the sockets that can be made.
-type Network int
+// An Error is a failed call on a socket. errors.Is and errors.As see its cause.
+type Error struct {
+	Op     string  // the system call, or what was tried
+	Handle uintptr // the socket; all ones where there was none
+	Err    error   // the system's error, or net.ErrClosed
+}
 
-// The networks.
-const (
-	TCP4 Network = iota
-	TCP6
-	UDP4
-	UDP6
-)
+// Error says operation, socket and cause.
+func (e *Error) Error() string {
+	s := "sock: " + e.Op
+	if e.Handle != ^uintptr(0) {
+		s += " on socket " + strconv.FormatUint(uint64(e.Handle), 10)
+	}
+	return s + ": " + e.Err.Error()
+}
 
-// How names the directions of Shutdown.
-type How int
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
-// The directions.
-const (
-	ShutRead How = iota
-	ShutWrite
-	ShutBoth
-)
+// fail makes the error of a call.
+func (s *Socket) fail(op string, err error) error { return &Error{op, s.Handle(), err} }
 
-// Handle is what a registration's Socket takes.
-func (s *Socket) Handle() uintptr { return uintptr(s.fd) }
+func closed(op string) error { return &Error{op, ^uintptr(0), net.ErrClosed} }
 
-// LocalAddr is the bound address of a TCP or UDP socket, or the zero AddrPort.
-func (s *Socket) LocalAddr() netip.AddrPort { return s.localAddr() }
+// Handle is the system's handle of the socket, all ones where it is closed. A registration made of it,
+// rather than of the socket, knows nothing of draining and closing.
+func (s *Socket) Handle() uintptr { return s.tie.Handle() }
 
-// Loopback is 127.0.0.1 with a port that the system chooses.
-var Loopback = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+// Tie is for package socknotify.
+func (s *Socket) Tie() *tie.Tie { return &s.tie }
+
+// Close ends the socket's registration, if it has one, without an EventRemove (G9), and closes the socket
+// as soon as no other call uses it. Every later call, a second Close included, returns net.ErrClosed.
+func (s *Socket) Close() error {
+	if h := s.Handle(); h != ^uintptr(0) {
+		switch err := s.tie.Close(); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, net.ErrClosed):
+			return &Error{"close", h, err}
+		}
+	}
+	return closed("close")
+}
+
+// adopt takes a handle that is the caller's alone into a new socket.
+func adopt(h uintptr, stream, tcp bool) *Socket {
+	s := &Socket{stream: stream, tcp: tcp}
+	s.tie.Open(h)
+	return s
+}

@@ -26,7 +26,7 @@ func until[T any](t *testing.T, f func() (T, error)) (T, error) {
 
 func tcpPair(t *testing.T) (client, server *sock.Socket) {
 	t.Helper()
-	l, err := sock.ListenTCP(sock.Loopback, 8)
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestTCP(t *testing.T) {
 func TestReset(t *testing.T) {
 	client, server := tcpPair(t)
 	defer server.Close()
-	if err := client.ResetOnClose(); err != nil {
+	if err := client.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Close(); err != nil {

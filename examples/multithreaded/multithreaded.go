@@ -97,7 +97,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return res, err
 	}
 	defer port.Close()
-	socket, err := sock.ListenTCP(sock.Loopback, cfg.Clients)
+	socket, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: cfg.Clients})
 	if err != nil {
 		return res, err
 	}

@@ -45,7 +45,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, err
 	}
 	defer port.Close()
-	listener, err := sock.ListenTCP(sock.Loopback, 1)
+	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 1})
 	if err != nil {
 		return res, err
 	}

@@ -48,7 +48,7 @@ func TestReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer port.Close()
-		listener, err := sock.ListenTCP(sock.Loopback, 1)
+		listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package tie
+
+import "errors"
+
+func closeHandle(uintptr) error { return errors.ErrUnsupported }

@@ -1,0 +1,64 @@
+package tie
+
+// The lowest bits of a turn.
+const (
+	keepsOn  = 1 // something may be left where a stream was received short
+	standing = 2 // a condition stands that no receive or send ends
+	turnOne  = 4
+)
+
+// Turn is to be read before a call whose outcome goes to Blocked.
+func (t *Tie) Turn() uint64 { return t.turn.Load() }
+
+// ShortBlocks reports whether a receive of a TCP stream that was short of its buffer has drained it.
+// It has, unless urgent data, the end of the stream or an error may have cut it short; what came after
+// the notification of this turn makes a report of its own.
+func ShortBlocks(turn uint64) bool { return turn&keepsOn == 0 }
+
+// Blocked records that a call in a direction would have blocked. The turn is from before the call: one
+// that began before the latest notification says nothing about what that notification was for.
+func (t *Tie) Blocked(d Dir, turn uint64) {
+	t.blocked[d>>1].Store(turn + 1)
+	if Dir(t.silent.Load())&d != 0 {
+		t.tellBlocked(d)
+	}
+}
+
+func (t *Tie) tellBlocked(d Dir) {
+	o := t.owner.Load()
+	if o == nil || Dir(t.silent.And(^uint32(d)))&d == 0 {
+		return
+	}
+	// The caller uses the socket, so the handle is its own.
+	o.Blocked(t.Handle(), d)
+}
+
+// Drained reports whether a call in each of the directions would have blocked since the latest
+// notification, and nothing stands.
+func (t *Tie) Drained(d Dir) bool {
+	turn := t.turn.Load()
+	return turn&standing == 0 &&
+		(d&Recv == 0 || t.blocked[0].Load() == turn+1) &&
+		(d&Send == 0 || t.blocked[1].Load() == turn+1)
+}
+
+// Notified begins a turn. The port calls it before anybody can have the notification.
+func (t *Tie) Notified(mayKeepOn, stands bool) {
+	var flags uint64
+	if mayKeepOn {
+		flags |= keepsOn
+	}
+	if stands {
+		flags |= standing
+	}
+	for {
+		turn := t.turn.Load()
+		if t.turn.CompareAndSwap(turn, turn&^(turnOne-1)+turnOne|flags) {
+			return
+		}
+	}
+}
+
+// Silenced asks for the owner's Blocked when a call in one of the directions would block: its kernel
+// keeps silent until then.
+func (t *Tie) Silenced(d Dir) { t.silent.Or(uint32(d)) }

@@ -1,0 +1,122 @@
+// Package tie is what a socket of package sock and the port that watches it know of each other: whether
+// the socket is open, whether it has been drained since the port last notified, and whom to tell of its
+// closing.
+package tie
+
+import (
+	"math"
+	"net"
+	"sync/atomic"
+)
+
+// A Tie belongs to one socket for the socket's life. The zero value is closed.
+//
+// Calls that use the handle are counted, and the system closes it when Close has been called and no call
+// uses it any more. So no call can meet another socket that was given the same number.
+type Tie struct {
+	num  atomic.Uintptr // handle + 1; 0: closed
+	refs atomic.Int32   // calls under way, plus shut once Close was called
+
+	// silent has the directions whose would-block the port waits for (see Blocked).
+	silent atomic.Uint32
+
+	// turn is which of the port's notifications was the last, and what it said about receiving short
+	// (see Notified). blocked has, by direction, the turn in which a call would have blocked, plus 1.
+	turn    atomic.Uint64
+	blocked [2]atomic.Uint64
+
+	owner atomic.Pointer[Owner]
+}
+
+const shut = math.MinInt32
+
+// An Owner is a port, as a socket sees it. Its functions may be called at any time, also after the
+// port was closed or dropped.
+type Owner struct {
+	// Closing says that the system is about to close the socket.
+	Closing func(t *Tie, handle uintptr)
+	// Blocked says that a call would have blocked in directions that the port had Silenced.
+	Blocked func(handle uintptr, d Dir)
+}
+
+// Dir is a set of directions.
+type Dir uint32
+
+const (
+	Recv Dir = 1 << iota
+	Send
+)
+
+// Open gives a closed tie a handle. It fails where the tie is open, or calls from before its Close are
+// still under way.
+func (t *Tie) Open(handle uintptr) bool {
+	if t.num.Load() != 0 || !t.refs.CompareAndSwap(shut, 0) && t.refs.Load() != 0 {
+		return false
+	}
+	t.silent.Store(0)
+	t.turn.Store(0)
+	t.blocked[0].Store(0)
+	t.blocked[1].Store(0)
+	t.num.Store(handle + 1)
+	return true
+}
+
+// Use begins a use of the handle; ok is false where it is closed. Done must follow where it is not.
+func (t *Tie) Use() (handle uintptr, ok bool) {
+	if t.refs.Add(1) >= 0 {
+		if num := t.num.Load(); num != 0 {
+			return num - 1, true
+		}
+	}
+	t.Done()
+	return 0, false
+}
+
+// Done ends a use. If Close was called meanwhile, the last to be done closes; it must hold no lock
+// that the owner's Closing may take.
+func (t *Tie) Done() {
+	if t.refs.Add(-1) == shut {
+		t.finish()
+	}
+}
+
+// Close closes the socket, now or when the last use of it is done.
+func (t *Tie) Close() error {
+	if t.num.Load() == 0 {
+		return net.ErrClosed
+	}
+	for {
+		refs := t.refs.Load()
+		switch {
+		case refs < 0:
+			return net.ErrClosed
+		case !t.refs.CompareAndSwap(refs, refs+shut):
+		case refs == 0:
+			return t.finish()
+		default:
+			return nil
+		}
+	}
+}
+
+// finish closes the handle, once: uses that came too late also count down to shut.
+func (t *Tie) finish() error {
+	num := t.num.Swap(0)
+	if num == 0 {
+		return nil
+	}
+	if o := t.owner.Swap(nil); o != nil {
+		o.Closing(t, num-1)
+	}
+	return closeHandle(num - 1)
+}
+
+// Handle is the handle, or all ones where the socket is closed.
+func (t *Tie) Handle() uintptr { return t.num.Load() - 1 }
+
+// Own makes a port the one to be told. The tie is in use.
+func (t *Tie) Own(o *Owner) {
+	if t.owner.Load() != o {
+		t.owner.Store(o)
+	}
+}

@@ -1,0 +1,124 @@
+package sock
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+var (
+	errInvalid  = errors.New("invalid argument")
+	errOpen     = errors.New("the Socket to accept into is open, or calls on it are under way")
+	errNoHandle = errors.New("it has no SyscallConn")
+
+	// ErrBlocking says that a handle's calls block, and nobody said that they need not.
+	ErrBlocking = errors.New("sock: handle is in blocking mode")
+)
+
+// Mode says what Adopt and Detach do with a handle in blocking mode.
+type Mode int
+
+const (
+	// RefuseBlocking leaves it alone and returns ErrBlocking.
+	RefuseBlocking Mode = iota
+	// MakeNonblocking changes its mode, for everybody who shares the open file.
+	MakeNonblocking
+)
+
+// Adopt makes a Socket of a system's handle, which is the Socket's from then on. Where it fails the handle
+// stays the caller's: ErrBlocking, or the system's error for what is no socket.
+func Adopt(handle uintptr, m Mode) (*Socket, error) {
+	kind, err := sysDescribe(handle)
+	if err == nil && kind.blocking {
+		if m != MakeNonblocking {
+			err = ErrBlocking
+		} else {
+			err = sysNonblock(handle)
+		}
+	}
+	if err != nil {
+		return nil, &Error{"adopt", handle, err}
+	}
+	return adopt(handle, kind.stream, kind.tcp), nil
+}
+
+// Detach takes a net.Conn, net.Listener or net.PacketConn, or anything else that has SyscallConn, away from
+// Go's poller: the Socket has the connection from then on, and the former owner finds it closed. What
+// others still do with it ends with net.ErrClosed. A Unix listener's path stays. It must not be registered
+// with a port; remove it first. Where Detach fails nothing has changed.
+//
+// A connection with bytes in a buffer of the program's, such as a tls.Conn or a bufio.Reader, must be
+// emptied first: Detach takes the socket alone.
+func Detach(c any, m Mode) (*Socket, error) {
+	sc, ok := c.(syscall.Conn)
+	cl, closes := c.(interface{ Close() error })
+	if !ok || !closes {
+		return nil, &Error{"detach", ^uintptr(0), errNoHandle}
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return nil, &Error{"detach", ^uintptr(0), err}
+	}
+	var s *Socket
+	var dupErr error
+	err = rc.Control(func(h uintptr) {
+		var dup uintptr
+		if dup, dupErr = sysDup(h); dupErr != nil {
+			dupErr = &Error{"detach", h, dupErr}
+			return
+		}
+		if s, dupErr = Adopt(dup, m); dupErr != nil {
+			sysClose(dup)
+		}
+	})
+	if err == nil {
+		err = dupErr
+	} else {
+		err = &Error{"detach", ^uintptr(0), err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := c.(interface{ SetUnlinkOnClose(bool) }); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	if err := cl.Close(); err != nil && errors.Is(err, net.ErrClosed) {
+		s.Close() // somebody closed it in between, and means it
+		return nil, &Error{"detach", ^uintptr(0), err}
+	}
+	return s, nil
+}
+
+// Attach makes a net.Conn of a connected socket. The Socket is closed, and its registration ended, as by
+// Close; where Attach fails nothing has changed.
+func Attach(s *Socket) (net.Conn, error) { return attach(s, net.FileConn) }
+
+// AttachListener makes a net.Listener of a listening socket, as Attach does.
+func AttachListener(s *Socket) (net.Listener, error) { return attach(s, net.FileListener) }
+
+// AttachPacketConn makes a net.PacketConn of a datagram socket, as Attach does.
+func AttachPacketConn(s *Socket) (net.PacketConn, error) { return attach(s, net.FilePacketConn) }
+
+func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, error)) (c C, err error) {
+	var none C
+	h, ok := s.tie.Use()
+	if !ok {
+		return none, closed("attach")
+	}
+	dup, err := sysDup(h)
+	if err == nil {
+		f := os.NewFile(dup, "socket")
+		c, err = from(f) // has a duplicate of its own
+		f.Close()
+	}
+	s.tie.Done()
+	if err != nil {
+		return none, &Error{"attach", h, err}
+	}
+	if err := s.Close(); err != nil {
+		c.Close()
+		return none, err // somebody else closed it in between
+	}
+	return c, nil
+}

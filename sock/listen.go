@@ -1,0 +1,126 @@
+package sock
+
+import (
+	"net/netip"
+	"runtime"
+)
+
+// ListenOptions are what a listener may want. The zero value is a listener with the system's longest
+// backlog.
+type ListenOptions struct {
+	// Backlog is how many connections wait to be accepted at most; 0 is as many as the system allows.
+	Backlog int
+	// ReusePort lets several sockets listen on one address, of which each gets its share of the
+	// connections. errors.ErrUnsupported where the system has no such thing.
+	ReusePort bool
+	// DualStack makes a listener on an IPv6 address take IPv4 as well. Without it, it does not.
+	DualStack bool
+}
+
+// Listen makes a bound stream socket accept connections, backlog of them in advance. 0 is as many as the
+// system allows.
+func (s *Socket) Listen(backlog int) error {
+	return s.do("listen", func(h uintptr) error { return sysListen(h, backlog) })
+}
+
+// ListenTCP makes a socket that listens on an address.
+func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
+	s, err := New(NetworkOf(a, TCP4, TCP6))
+	if err != nil {
+		return nil, err
+	}
+	err = s.do("setsockopt", func(h uintptr) error { return sysListenOptions(h, a, o) })
+	if err == nil {
+		err = s.Bind(a)
+	}
+	if err == nil {
+		err = s.Listen(o.Backlog)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ListenTCPGroup makes n sockets that listen on one address and share its connections, by ReusePort; 0 is
+// one for each processor that Go may use. Where the address leaves the port to the system, they share the
+// first one's.
+func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error) {
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	o.ReusePort = true
+	var group []*Socket
+	for range n {
+		s, err := ListenTCP(a, o)
+		if err != nil {
+			for _, s := range group {
+				s.Close()
+			}
+			return nil, err
+		}
+		if a.Port() == 0 {
+			a = netip.AddrPortFrom(a.Addr(), s.LocalAddr().Port())
+		}
+		group = append(group, s)
+	}
+	return group, nil
+}
+
+// ListenUnix makes a socket that listens on a path, which must not exist, or on an abstract name. The path
+// stays when the socket is closed.
+func ListenUnix(path string, o ListenOptions) (*Socket, error) {
+	s, err := New(Unix)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.BindUnix(path); err == nil {
+		err = s.Listen(o.Backlog)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Accept takes a pending connection, or ErrWouldBlock. Connections that were given up while they waited
+// are passed over. The new socket has the system's default options.
+func (s *Socket) Accept() (*Socket, error) {
+	c := new(Socket)
+	if err := s.AcceptInto(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptInto is Accept into a closed Socket of the caller's, and allocates nothing.
+func (s *Socket) AcceptInto(c *Socket) error {
+	if c.Handle() != ^uintptr(0) {
+		return s.fail("accept", errOpen)
+	}
+	h, ok := s.tie.Use()
+	if !ok {
+		return closed("accept")
+	}
+	defer s.tie.Done()
+	turn := s.tie.Turn()
+	fd, err := sysAccept(h)
+	switch {
+	case err == ErrWouldBlock:
+		s.tie.Blocked(dirRecv, turn)
+		return err
+	case err != nil:
+		return &Error{"accept", h, err}
+	}
+	c.stream, c.tcp = true, s.tcp
+	if !c.tie.Open(fd) {
+		sysClose(fd)
+		return s.fail("accept", errOpen)
+	}
+	return nil
+}
+
+// IsExhausted reports whether a call failed for want of descriptors or memory, so that it may succeed later.
+func IsExhausted(err error) bool { return sysExhausted(err) }

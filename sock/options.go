@@ -1,0 +1,47 @@
+package sock
+
+import "net"
+
+// SetNoDelay says whether small sends go out at once (TCP_NODELAY). The system's default is not to;
+// package net's is to.
+func (s *Socket) SetNoDelay(on bool) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysNoDelay(h, on) })
+}
+
+// SetKeepAlive configures keep-alive probes of a TCP connection. Fields of 0 are as for
+// net.TCPConn.SetKeepAliveConfig, negative ones leave the system's value.
+func (s *Socket) SetKeepAlive(c net.KeepAliveConfig) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysKeepAlive(h, c) })
+}
+
+// SetReadBuffer asks for a size of the system's receive buffer, in bytes.
+func (s *Socket) SetReadBuffer(n int) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirRecv, n) })
+}
+
+// SetWriteBuffer asks for a size of the system's send buffer, in bytes.
+func (s *Socket) SetWriteBuffer(n int) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirSend, n) })
+}
+
+// SetLinger says what Close does with what was sent and not yet acknowledged: with seconds < 0 the system
+// goes on sending it, with 0 it is dropped and the peer sees a reset. A number of seconds to wait is
+// refused, because Close would block for it.
+func (s *Socket) SetLinger(seconds int) error {
+	if seconds > 0 {
+		return s.fail("linger", errInvalid)
+	}
+	return s.do("setsockopt", func(h uintptr) error { return sysLinger(h, seconds == 0) })
+}
+
+// SetDualStack says whether an IPv6 socket takes IPv4 as well, as mapped addresses. It must come before
+// Bind.
+func (s *Socket) SetDualStack(on bool) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysDualStack(h, on) })
+}
+
+// SetReusePort says whether other sockets may be bound to the same address, to share what comes in. It
+// must come before Bind.
+func (s *Socket) SetReusePort(on bool) error {
+	return s.do("setsockopt", func(h uintptr) error { return sysReusePort(h, on) })
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package sock
+
+func kernelWrites([]byte) {}
+func kernelReads([]byte)  {}

@@ -1,0 +1,139 @@
+package sock
+
+import (
+	"io"
+	"os"
+
+	"github.com/socknotify/socknotify/internal/tie"
+)
+
+const (
+	dirRecv = tie.Recv
+	dirSend = tie.Send
+
+	// maxIO caps what one receive or send moves. They go around Go's scheduler, which is right only
+	// while they are short.
+	maxIO = 256 << 10
+)
+
+// Recv receives into b: io.EOF at end of stream, ErrWouldBlock where there is nothing yet. It moves up
+// to 256 KiB.
+func (s *Socket) Recv(b []byte) (int, error) {
+	h, ok := s.tie.Use()
+	if !ok {
+		return 0, closed("recv")
+	}
+	defer s.tie.Done()
+	if len(b) == 0 {
+		return 0, nil
+	}
+	b = b[:min(len(b), maxIO)]
+	turn := s.tie.Turn()
+	n, err := sysRecv(h, b)
+	switch {
+	case err == ErrWouldBlock:
+		s.tie.Blocked(dirRecv, turn)
+		return 0, err
+	case err != nil:
+		return 0, &Error{"recv", h, err}
+	case n == 0 && s.stream:
+		return 0, io.EOF
+	case n < len(b) && s.tcp && tie.ShortBlocks(turn):
+		s.tie.Blocked(dirRecv, turn)
+	}
+	return n, nil
+}
+
+// Send sends from b and returns how much the system took, up to 256 KiB of a stream. Less than all of b
+// is no error; ErrWouldBlock is for nothing at all.
+func (s *Socket) Send(b []byte) (int, error) {
+	h, ok := s.tie.Use()
+	if !ok {
+		return 0, closed("send")
+	}
+	defer s.tie.Done()
+	if s.stream {
+		if len(b) == 0 {
+			return 0, nil
+		}
+		b = b[:min(len(b), maxIO)]
+	}
+	turn := s.tie.Turn()
+	n, err := sysSend(h, b)
+	return s.sent("send", h, turn, n, err)
+}
+
+// SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream
+// in all.
+func (s *Socket) SendV(bufs [][]byte) (int, error) {
+	h, ok := s.tie.Use()
+	if !ok {
+		return 0, closed("sendmsg")
+	}
+	defer s.tie.Done()
+	turn := s.tie.Turn()
+	n, err := sysSendV(h, bufs, s.stream)
+	return s.sent("sendmsg", h, turn, n, err)
+}
+
+// SendFile sends up to n bytes of a file from an offset, without a copy through the program where the
+// system can. The file's own position stays. It returns how much the system took: io.EOF where the file
+// ends at the offset or before. Reading the file may block.
+func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
+	h, ok := s.tie.Use()
+	if !ok {
+		return 0, closed("sendfile")
+	}
+	defer s.tie.Done()
+	if n <= 0 {
+		return 0, nil
+	}
+	turn := s.tie.Turn()
+	sent, err := sysSendFile(h, f, offset, min(n, maxSendFile))
+	if sent == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return s.sent("sendfile", h, turn, sent, err)
+}
+
+// maxSendFile bounds one SendFile, so that one socket does not keep a worker from the others.
+const maxSendFile = 1 << 20
+
+// sent is how a send ended.
+func (s *Socket) sent(op string, h uintptr, turn uint64, n int, err error) (int, error) {
+	switch {
+	case err == nil:
+		return n, nil
+	case err == ErrWouldBlock:
+		s.tie.Blocked(dirSend, turn)
+		return 0, err
+	}
+	return 0, &Error{op, h, err}
+}
+
+// How names the directions of Shutdown.
+type How int
+
+// The directions.
+const (
+	ShutRead How = iota
+	ShutWrite
+	ShutBoth
+)
+
+// Shutdown shuts one direction of a connection, or both. The peer sees the end of the stream where
+// sending was shut.
+func (s *Socket) Shutdown(how How) error {
+	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
+}
+
+// Err returns the pending error of the socket, once: reading it clears it (SO_ERROR). It is the system's
+// error as it is; nil where there is none.
+func (s *Socket) Err() error {
+	h, ok := s.tie.Use()
+	if !ok {
+		return closed("getsockopt")
+	}
+	defer s.tie.Done()
+	return sysErr(h)
+}

@@ -1,0 +1,56 @@
+//go:build !linux
+
+package sock
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/socknotify/socknotify/internal/tie"
+)
+
+// errSystem is errors.ErrUnsupported.
+var errSystem = errors.Join(errors.New("not on this system yet"), errors.ErrUnsupported)
+
+// UnixPair makes two connected Unix sockets: streams, or datagram sockets.
+func UnixPair(bool) (a, b *Socket, err error) {
+	return nil, nil, &Error{"socketpair", ^uintptr(0), errSystem}
+}
+
+// A description is what Adopt needs to know of a handle.
+type description struct{ stream, tcp, blocking bool }
+
+func sysSocket(Network) (uintptr, error)                             { return 0, errSystem }
+func sysBind(uintptr, netip.AddrPort) error                          { return errSystem }
+func sysBindUnix(uintptr, string) error                              { return errSystem }
+func sysConnect(uintptr, netip.AddrPort) error                       { return errSystem }
+func sysConnectUnix(uintptr, string) error                           { return errSystem }
+func sysLocalAddr(uintptr) netip.AddrPort                            { return netip.AddrPort{} }
+func sysRemoteAddr(uintptr) netip.AddrPort                           { return netip.AddrPort{} }
+func sysLocalPath(uintptr) string                                    { return "" }
+func sysListen(uintptr, int) error                                   { return errSystem }
+func sysListenOptions(uintptr, netip.AddrPort, ListenOptions) error  { return errSystem }
+func sysAccept(uintptr) (uintptr, error)                             { return 0, errSystem }
+func sysClose(uintptr) error                                         { return errSystem }
+func sysRecv(uintptr, []byte) (int, error)                           { return 0, errSystem }
+func sysSend(uintptr, []byte) (int, error)                           { return 0, errSystem }
+func sysSendV(uintptr, [][]byte, bool) (int, error)                  { return 0, errSystem }
+func sysSendFile(uintptr, *os.File, int64, int) (int, error)         { return 0, errSystem }
+func sysRecvFrom(uintptr, []byte) (n int, a netip.AddrPort, e error) { return 0, a, errSystem }
+func sysSendTo(uintptr, []byte, netip.AddrPort) error                { return errSystem }
+func sysRecvBatch(uintptr, []Message) (int, error)                   { return 0, errSystem }
+func sysSendBatch(uintptr, []Message) (int, error)                   { return 0, errSystem }
+func sysShutdown(uintptr, How) error                                 { return errSystem }
+func sysErr(uintptr) error                                           { return errSystem }
+func sysNoDelay(uintptr, bool) error                                 { return errSystem }
+func sysKeepAlive(uintptr, net.KeepAliveConfig) error                { return errSystem }
+func sysBuffer(uintptr, tie.Dir, int) error                          { return errSystem }
+func sysLinger(uintptr, bool) error                                  { return errSystem }
+func sysDualStack(uintptr, bool) error                               { return errSystem }
+func sysReusePort(uintptr, bool) error                               { return errSystem }
+func sysDescribe(uintptr) (description, error)                       { return description{}, errSystem }
+func sysNonblock(uintptr) error                                      { return errSystem }
+func sysDup(uintptr) (uintptr, error)                                { return 0, errSystem }
+func sysExhausted(error) bool                                        { return false }

@@ -1,0 +1,162 @@
+package socknotify
+
+import (
+	"context"
+	"net"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// RemoveWaitSock is [Port.RemoveWait] for a socket of package sock.
+func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notification[K], error) {
+	if s == nil && !p.core.closed.Load() {
+		return Notification[K]{}, callError("RemoveWaitSock", "a nil socket")
+	}
+	return p.removeWait(ctx, &Registration[K]{Sock: s, Op: OpRemove})
+}
+
+// registerSock processes an entry that names a socket of package sock.
+func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
+	t := r.Sock.Tie()
+	if r.Op == OpEnable && p.core.edges && p.vouched(r, t) {
+		w.stripe.saved.Add(1)
+		return
+	}
+	h, ok := t.Use()
+	if !ok {
+		kind := ErrBadSocket
+		if r.Op != OpEnable {
+			kind = ErrNotRegistered // its Close has seen to that
+		}
+		r.Result = r.fail(noSocket, kind, net.ErrClosed)
+		return
+	}
+	p.apply(w, r, h)
+	if w.used = append(w.used, t); len(w.used) == batchSize {
+		p.flush(w)
+	}
+}
+
+// vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
+// is counted: the registration is known by the tie.
+func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
+	d := directions(r.Filter)
+	if !r.Drained && !t.Drained(d) {
+		return false
+	}
+	index := t.Handle()
+	if index > maxIndex {
+		return false
+	}
+	s := p.table.lookup(uint32(index))
+	if s == nil || !s.rearm(r, t) {
+		return false
+	}
+	if !r.Drained && !t.Drained(d) {
+		// Between the two looks somebody else enabled it and was notified, and the word is what it was
+		// before. What he was notified of may hold still.
+		p.askAgain(s, uint32(index), wEnabled)
+	}
+	return true
+}
+
+// directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
+// leaves behind is received, so a filter of neither direction needs that one.
+func directions(filter Events) tie.Dir {
+	var d tie.Dir
+	if filter&EventOut != 0 {
+		d |= tie.Send
+	}
+	if filter&(EventIn|EventHangup) != 0 || d == 0 {
+		d |= tie.Recv
+	}
+	return d
+}
+
+// notify tells a socket that a notification is about to be dequeued for it, before anybody can act on that.
+func notify(t *tie.Tie, m kernel.Mask) {
+	t.Notified(m&(kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0, m&(kernel.Dead|kernel.Err) != 0)
+}
+
+// silenced are the directions in which a kernel without edges goes on only when the socket was drained.
+func silenced(m kernel.Mask) tie.Dir {
+	var d tie.Dir
+	if m&kernel.In != 0 {
+		d |= tie.Recv
+	}
+	if m&kernel.Out != 0 {
+		d |= tie.Send
+	}
+	return d
+}
+
+// own makes the socket of an entry that has been registered tell this port.
+func (p *Port[K]) own(r *Registration[K]) {
+	if t := r.tie(); t != nil {
+		t.Own(&p.core.owner)
+	}
+}
+
+// askAgain puts a registration on the relook list if its word has all of some flags, and wakes a sleeper to
+// see to it.
+func (p *Port[K]) askAgain(s *slot[K], index uint32, flags uint64) {
+	was, _ := s.update(func(v uint64) uint64 {
+		if v&flags != flags {
+			return v
+		}
+		return v | wRelook
+	})
+	if was&flags == flags {
+		if was&wRelook == 0 {
+			p.pushRelook(s, index)
+		}
+		p.parking.wakeOne(p.core, nil)
+	}
+}
+
+// sockBlocked lets a kernel without edges go on after an edge: what was told has been drained (T2).
+func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
+	st := &p.core.stripes[0]
+	if handle > maxIndex || !st.enter(p.core) {
+		return
+	}
+	defer st.leave(p.core)
+	var told uint64
+	if d&tie.Recv != 0 {
+		told |= toldBits(kernel.In)
+	}
+	if d&tie.Send != 0 {
+		told |= toldBits(kernel.Out)
+	}
+	index := uint32(handle)
+	if s := p.table.lookup(index); s != nil {
+		s.update(func(v uint64) uint64 { return v &^ told })
+		p.askAgain(s, index, wEnabled)
+	}
+}
+
+// sockClosing ends the registration of a socket that the system is about to close (G9).
+func (p *Port[K]) sockClosing(t *tie.Tie, handle uintptr) {
+	st := &p.core.stripes[0]
+	if handle > maxIndex || !st.enter(p.core) {
+		return
+	}
+	defer st.leave(p.core)
+	index := uint32(handle)
+	s := p.table.lookup(index)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reg := s.reg.Load()
+	if reg == nil || reg.tie != t {
+		return
+	}
+	p.forget(st, s, index)
+	// The kernel too: a duplicate, or a poll under way, may keep the socket alive.
+	p.core.kernel.Poll([]kernel.Change{{Handle: handle, Action: kernel.Delete}}, nil)
+	p.core.unclaim(index)
+}
