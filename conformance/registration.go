@@ -722,8 +722,10 @@ func releasedAfterTraffic(e *env) {
 		e.send(peer, "x")
 		e.get(w)
 		p.Post(k, 1)
-		for range 2 {
-			e.next(p)
+		for tries := 0; !e.next(p).Posted(); tries++ {
+			if tries == 1000 {
+				e.Fatalf("the level came %d times, and the post never (Q2)", tries)
+			}
 		}
 		var regs []reg
 		for range 70 {
