@@ -9,15 +9,15 @@ import (
 
 // P5: several ports.
 var claimChecks = []check{
-	{"P5", "ManyPorts", manyPorts},
-	{"P5", "SecondPort", secondPort},
-	{"P5", "SecondPortWhileDisabled", secondPortWhileDisabled},
-	{"P5", "AfterRemoval", afterRemoval},
-	{"P5", "AfterClosingThePort", afterClosingThePort},
-	{"P5", "AfterDroppingThePort", afterDroppingThePort},
-	{"P5", "TakeoverOfReusedNumber", takeoverOfReusedNumber},
-	{"P5", "RaceForASocket", raceForASocket},
-	{"P5", "RaceOfCrossedClaims", raceOfCrossedClaims},
+	both("P5", "ManyPorts", manyPorts),
+	both("P5", "SecondPort", secondPort),
+	both("P5", "SecondPortWhileDisabled", secondPortWhileDisabled),
+	both("P5", "AfterRemoval", afterRemoval),
+	both("P5", "AfterClosingThePort", afterClosingThePort),
+	both("P5", "AfterDroppingThePort", afterDroppingThePort),
+	both("P5", "TakeoverOfReusedNumber", takeoverOfReusedNumber),
+	both("P5", "RaceForASocket", raceForASocket),
+	both("P5", "RaceOfCrossedClaims", raceOfCrossedClaims),
 }
 
 func manyPorts(e *env) {

@@ -10,22 +10,21 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // P4: Close, and ports that nobody closes.
 var closeChecks = []check{
-	{"P4", "WakesEveryWaiter", closeWakes},
-	{"P4", "WaitsForCallsInside", closeWaitsForCalls},
-	{"P4", "Idempotent", closeIdempotent},
-	{"P4", "ConcurrentCloses", closeConcurrent},
-	{"P4", "LeavesSocketsOpen", closeLeavesSockets},
-	{"P4", "DropsWhatIsQueued", closeDropsQueued},
-	{"P4", "LaterCalls", closeLaterCalls},
-	{"P4", "ReleasesKeys", closeReleasesKeys},
-	{"P4", "RacesWithEveryCall", closeRaces},
-	{"P4", "DroppedPort", droppedPort},
-	{"P4", "DroppedPortWithHistory", droppedPortWithHistory},
+	both("P4", "WakesEveryWaiter", closeWakes),
+	both("P4", "WaitsForCallsInside", closeWaitsForCalls),
+	both("P4", "Idempotent", closeIdempotent),
+	both("P4", "ConcurrentCloses", closeConcurrent),
+	both("P4", "LeavesSocketsOpen", closeLeavesSockets),
+	both("P4", "DropsWhatIsQueued", closeDropsQueued),
+	both("P4", "LaterCalls", closeLaterCalls),
+	both("P4", "ReleasesKeys", closeReleasesKeys),
+	both("P4", "RacesWithEveryCall", closeRaces),
+	both("P4", "DroppedPort", droppedPort),
+	both("P4", "DroppedPortWithHistory", droppedPortWithHistory),
 }
 
 func closeWakes(e *env) {
@@ -307,7 +306,7 @@ func droppedPort(e *env) {
 
 func droppedPortWithHistory(e *env) {
 	const ports = 4
-	var sockets [ports][2]*sock.Socket
+	var sockets [ports][2]*socket
 	for i := range sockets {
 		sockets[i][0], sockets[i][1] = e.unix()
 	}

@@ -9,15 +9,15 @@ import (
 
 // E6 and E7: sockets before and while they connect.
 var connectChecks = []check{
-	{"E6", "FreshReportsNothing", freshReportsNothing},
-	{"E6", "FreshThenConnect", freshThenConnect},
-	{"E6", "FreshThenListen", freshThenListen},
-	{"E6", "FreshUnderAWaiter", freshUnderWaiter},
-	{"E6", "FreshBesideOthers", freshBesideOthers},
-	{"E6", "UnixFreshThenConnect", unixFreshThenConnect},
-	{"E7", "Refused", refusedConnect},
-	{"E7", "RefusedWhileWaiting", refusedWhileWaiting},
-	{"E7", "NeverOut", refusedNeverOut},
+	both("E6", "FreshReportsNothing", freshReportsNothing),
+	both("E6", "FreshThenConnect", freshThenConnect),
+	both("E6", "FreshThenListen", freshThenListen),
+	both("E6", "FreshUnderAWaiter", freshUnderWaiter),
+	both("E6", "FreshBesideOthers", freshBesideOthers),
+	both("E6", "UnixFreshThenConnect", unixFreshThenConnect),
+	both("E7", "Refused", refusedConnect),
+	both("E7", "RefusedWhileWaiting", refusedWhileWaiting),
+	both("E7", "NeverOut", refusedNeverOut),
 }
 
 var everyWay = []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot}
@@ -132,7 +132,7 @@ func unixFreshThenConnect(e *env) {
 }
 
 // refusedSocket makes a socket whose connect has failed.
-func (e *env) refusedSocket() *sock.Socket {
+func (e *env) refusedSocket() *socket {
 	e.Helper()
 	for range 20 {
 		if s := e.fresh(); e.refuseConnect(s) {
@@ -145,7 +145,7 @@ func (e *env) refusedSocket() *sock.Socket {
 
 // refuseConnect starts a connect that fails. False says that the call itself has told already, so that nothing
 // is pending; the socket is closed then.
-func (e *env) refuseConnect(s *sock.Socket) bool {
+func (e *env) refuseConnect(s *socket) bool {
 	e.Helper()
 	if err := s.Connect(e.nowhere(sock.TCP4)); !errors.Is(err, sock.ErrWouldBlock) {
 		s.Close()
@@ -205,14 +205,14 @@ func refusedNeverOut(e *env) {
 
 // E8: conditions that stand for ever.
 var standingChecks = []check{
-	{"E8", "NoneHearsErrors", noneHearsErrors},
-	{"E8", "NoneHearsNothingElse", noneHearsNothingElse},
-	{"E8", "AtLeastOnce", standsAtLeastOnce},
-	{"E8", "OneShotNotAgain", oneShotNotAgain},
-	{"E8", "EdgeNotForEver", edgeNotForEver},
-	{"E8", "OutBesideHangup", outBesideHangup},
-	{"E8", "DisabledDoesNotSpin", disabledDoesNotSpin},
-	{"E8", "LevelOutsideTheFilter", levelOutsideFilter},
+	both("E8", "NoneHearsErrors", noneHearsErrors),
+	both("E8", "NoneHearsNothingElse", noneHearsNothingElse),
+	both("E8", "AtLeastOnce", standsAtLeastOnce),
+	both("E8", "OneShotNotAgain", oneShotNotAgain),
+	both("E8", "EdgeNotForEver", edgeNotForEver),
+	both("E8", "OutBesideHangup", outBesideHangup),
+	both("E8", "DisabledDoesNotSpin", disabledDoesNotSpin),
+	both("E8", "LevelOutsideTheFilter", levelOutsideFilter),
 }
 
 func noneHearsErrors(e *env) {
@@ -230,7 +230,7 @@ func noneHearsErrors(e *env) {
 }
 
 // lasting makes conditions that last, one after the other, of a pair of sockets.
-func (e *env) lasting(s, peer *sock.Socket) []func() {
+func (e *env) lasting(s, peer *socket) []func() {
 	return []func(){
 		func() { e.deliver(peer, s, "x") },
 		func() { e.shut(s, peer) },
@@ -241,7 +241,7 @@ func (e *env) lasting(s, peer *sock.Socket) []func() {
 
 func noneHearsNothingElse(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		for _, trigger := range everyWay {
 			s, peer := pair()
 			e.do(p, enable(s, "k", socknotify.EventNone, trigger))
@@ -256,7 +256,7 @@ func noneHearsNothingElse(e *env) {
 func standsAtLeastOnce(e *env) {
 	p := e.port()
 	for _, trigger := range []socknotify.Trigger{level | oneShot, edge, edge | oneShot} {
-		for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+		for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 			s, peer := pair()
 			peer.Close()
 			settle(e, s, statePeerClosed)
@@ -272,7 +272,7 @@ func standsAtLeastOnce(e *env) {
 
 func oneShotNotAgain(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in|hangup, level|oneShot))
 		peer.Close()
@@ -289,7 +289,7 @@ func oneShotNotAgain(e *env) {
 func edgeNotForEver(e *env) {
 	p := e.port()
 	for _, filter := range []events{0, in, hangup, in | out | hangup} {
-		for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+		for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 			s, peer := pair()
 			e.do(p, enable(s, "k", filter, edge))
 			for _, step := range e.lasting(s, peer) {

@@ -10,15 +10,15 @@ import (
 
 // C9: waiting with a context.
 var contextChecks = []check{
-	{"C9", "CancelTheOnlyWaiter", cancelOnly},
-	{"C9", "CancelLeader", func(e *env) { cancelAmong(e, 0) }},
-	{"C9", "CancelFollower", func(e *env) { cancelAmong(e, 2) }},
-	{"C9", "CancelAll", cancelAll},
-	{"C9", "Deadline", deadline},
-	{"C9", "DoneAlready", doneAlready},
-	{"C9", "RegistrationsStay", registrationsStay},
-	{"C9", "CancelLosesNothing", cancelLosesNothing},
-	{"C9", "AllEnds", allEnds},
+	both("C9", "CancelTheOnlyWaiter", cancelOnly),
+	both("C9", "CancelLeader", func(e *env) { cancelAmong(e, 0) }),
+	both("C9", "CancelFollower", func(e *env) { cancelAmong(e, 2) }),
+	both("C9", "CancelAll", cancelAll),
+	both("C9", "Deadline", deadline),
+	both("C9", "DoneAlready", doneAlready),
+	both("C9", "RegistrationsStay", registrationsStay),
+	both("C9", "CancelLosesNothing", cancelLosesNothing),
+	both("C9", "AllEnds", allEnds),
 }
 
 var errCause = errors.New("the cause")

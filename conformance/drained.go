@@ -9,21 +9,21 @@ import (
 
 // X5: enabling without asking the kernel.
 var drainedChecks = []check{
-	{"X5", "Saves", drainedSaves},
-	{"X5", "EventBeforeEnable", eventBeforeEnable},
-	{"X5", "EventBeforeEnableDequeued", eventBeforeEnableDequeued},
-	{"X5", "MutedWhileDisabled", mutedWhileDisabled},
-	{"X5", "EndAfterDraining", endAfterDraining},
-	{"X5", "ErrorAfterDraining", errorAfterDraining},
-	{"X5", "OtherFilter", drainedOtherFilter},
-	{"X5", "OtherTrigger", drainedOtherTrigger},
-	{"X5", "AfterDisable", drainedAfterDisable},
-	{"X5", "NewRegistration", drainedNew},
-	{"X5", "AfterRemoval", drainedAfterRemoval},
-	{"X5", "BothDirections", drainedBothDirections},
-	{"X5", "StaysOneShot", drainedStaysOneShot},
-	{"X5", "UnderLoad", drainedUnderLoad},
-	{"X5", "ArrivalRacesWithEnable", arrivalRaces},
+	both("X5", "Saves", drainedSaves),
+	both("X5", "EventBeforeEnable", eventBeforeEnable),
+	both("X5", "EventBeforeEnableDequeued", eventBeforeEnableDequeued),
+	both("X5", "MutedWhileDisabled", mutedWhileDisabled),
+	both("X5", "EndAfterDraining", endAfterDraining),
+	both("X5", "ErrorAfterDraining", errorAfterDraining),
+	both("X5", "OtherFilter", drainedOtherFilter),
+	both("X5", "OtherTrigger", drainedOtherTrigger),
+	both("X5", "AfterDisable", drainedAfterDisable),
+	both("X5", "NewRegistration", drainedNew),
+	both("X5", "AfterRemoval", drainedAfterRemoval),
+	both("X5", "BothDirections", drainedBothDirections),
+	both("X5", "StaysOneShot", drainedStaysOneShot),
+	both("X5", "UnderLoad", drainedUnderLoad),
+	both("X5", "ArrivalRacesWithEnable", arrivalRaces),
 }
 
 // drainedSaves needs a kernel with edges; without them only that nothing is lost remains.

@@ -9,25 +9,25 @@ import (
 
 // E1, E2 and E9: when sockets are ready.
 var readyChecks = []check{
-	{"E1", "Data", inData},
-	{"E1", "EndOfStream", inEnd},
-	{"E1", "Listener", inListener},
-	{"E1", "UnixListener", inUnixListener},
-	{"E1", "Datagram", inDatagram},
-	{"E1", "EmptyDatagram", inEmptyDatagram},
-	{"E1", "UnixDatagram", inUnixDatagram},
-	{"E1", "Packets", inPackets},
-	{"E1", "UrgentData", inUrgent},
-	{"E2", "Send", outSend},
-	{"E2", "Connect", outConnect},
-	{"E2", "Room", outRoom},
-	{"E9", "NothingOutsideTheFilter", nothingOutside},
-	{"E9", "NotReady", notReady},
+	both("E1", "Data", inData),
+	both("E1", "EndOfStream", inEnd),
+	both("E1", "Listener", inListener),
+	both("E1", "UnixListener", inUnixListener),
+	both("E1", "Datagram", inDatagram),
+	both("E1", "EmptyDatagram", inEmptyDatagram),
+	both("E1", "UnixDatagram", inUnixDatagram),
+	both("E1", "Packets", inPackets),
+	both("E1", "UrgentData", inUrgent),
+	both("E2", "Send", outSend),
+	both("E2", "Connect", outConnect),
+	both("E2", "Room", outRoom),
+	both("E9", "NothingOutsideTheFilter", nothingOutside),
+	both("E9", "NotReady", notReady),
 }
 
 func inData(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in|hangup, level))
 		e.none(p)
@@ -40,7 +40,7 @@ func inData(e *env) {
 
 func inEnd(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		for _, trigger := range []socknotify.Trigger{level, edge} {
 			s, peer := pair()
 			e.do(p, enable(s, "k", in, trigger))
@@ -157,7 +157,7 @@ func outSend(e *env) {
 	datagram, _ := e.datagrams()
 	tcp, _ := e.tcp()
 	stream, _ := e.unix()
-	for _, s := range []*sock.Socket{udp, datagram, tcp, stream} {
+	for _, s := range []*socket{udp, datagram, tcp, stream} {
 		e.do(p, enable(s, s, in|out|hangup, level|oneShot))
 		e.wantNow(p, s, out)
 	}
@@ -188,7 +188,7 @@ func outConnect(e *env) {
 
 func outRoom(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.fill(s)
 		e.do(p, enable(s, "k", out, level|oneShot))
@@ -238,7 +238,7 @@ func notReady(e *env) {
 	stream, _ := e.unix()
 	udp, _ := e.udp()
 	l := e.listener()
-	for _, s := range []*sock.Socket{tcp, stream, udp, l} {
+	for _, s := range []*socket{tcp, stream, udp, l} {
 		e.do(p, enable(s, s, in|hangup, level))
 	}
 	e.fill(tcp)
@@ -248,21 +248,21 @@ func notReady(e *env) {
 
 // E3 and E4: hang-ups.
 var hangupChecks = []check{
-	{"E3", "HalfClose", halfClose},
-	{"E3", "HalfCloseWithUnreadData", halfCloseUnread},
-	{"E3", "FullClose", fullClose},
-	{"E3", "BothDirectionsShut", bothShut},
-	{"E3", "HangupAlone", hangupAlone},
-	{"E3", "InAlone", inAlone},
-	{"E3", "UnreadDataIsKept", unreadIsKept},
-	{"E4", "Datagrams", datagramsNeverHangUp},
-	{"E4", "UDP", udpNeverHangsUp},
-	{"E4", "Listener", listenerNeverHangsUp},
+	both("E3", "HalfClose", halfClose),
+	both("E3", "HalfCloseWithUnreadData", halfCloseUnread),
+	both("E3", "FullClose", fullClose),
+	both("E3", "BothDirectionsShut", bothShut),
+	both("E3", "HangupAlone", hangupAlone),
+	both("E3", "InAlone", inAlone),
+	both("E3", "UnreadDataIsKept", unreadIsKept),
+	both("E4", "Datagrams", datagramsNeverHangUp),
+	both("E4", "UDP", udpNeverHangsUp),
+	both("E4", "Listener", listenerNeverHangsUp),
 }
 
 func halfClose(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		for _, trigger := range []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot} {
 			s, peer := pair()
 			e.do(p, enable(s, "k", in|hangup, trigger))
@@ -277,7 +277,7 @@ func halfClose(e *env) {
 
 func halfCloseUnread(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in|out|hangup, level|oneShot))
 		e.send(peer, "last words")
@@ -294,7 +294,7 @@ func halfCloseUnread(e *env) {
 
 func fullClose(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		for _, trigger := range []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot} {
 			s, peer := pair()
 			e.do(p, enable(s, "k", in|hangup, trigger))
@@ -322,7 +322,7 @@ func bothShut(e *env) {
 
 func hangupAlone(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", hangup, level|oneShot))
 		e.deliver(peer, s, "x")
@@ -337,7 +337,7 @@ func hangupAlone(e *env) {
 
 func inAlone(e *env) {
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in, level|oneShot))
 		peer.Close()
@@ -350,7 +350,7 @@ func inAlone(e *env) {
 func unreadIsKept(e *env) {
 	const total = 40 << 10
 	p := e.port()
-	for _, pair := range []func() (a, b *sock.Socket){e.tcp, e.unix} {
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in|hangup, level|oneShot))
 		e.send(peer, string(make([]byte, total)))
@@ -445,13 +445,13 @@ func listenerNeverHangsUp(e *env) {
 
 // E5: errors.
 var errorChecks = []check{
-	{"E5", "Reset", reset},
-	{"E5", "ResetWithUnreadData", resetUnread},
-	{"E5", "ResetOfUnixStream", resetUnix},
-	{"E5", "NeverOutOnADeadStream", neverOut},
-	{"E5", "RefusedDatagram", refusedDatagram},
-	{"E5", "ErrorHidesNothing", errorHidesNothing},
-	{"E5", "ErrorIsNotRead", errorIsNotRead},
+	both("E5", "Reset", reset),
+	both("E5", "ResetWithUnreadData", resetUnread),
+	both("E5", "ResetOfUnixStream", resetUnix),
+	both("E5", "NeverOutOnADeadStream", neverOut),
+	both("E5", "RefusedDatagram", refusedDatagram),
+	both("E5", "ErrorHidesNothing", errorHidesNothing),
+	both("E5", "ErrorIsNotRead", errorIsNotRead),
 }
 
 func reset(e *env) {
@@ -513,7 +513,7 @@ func neverOut(e *env) {
 }
 
 // refuse makes a UDP socket have the error of a refused datagram.
-func (e *env) refuse(s *sock.Socket) {
+func (e *env) refuse(s *socket) {
 	e.Helper()
 	e.send(s, "to nobody")
 	settle(e, s, stateErr)
@@ -537,7 +537,7 @@ func refusedDatagram(e *env) {
 	}
 }
 
-func (e *env) fresh2(n sock.Network) *sock.Socket {
+func (e *env) fresh2(n sock.Network) *socket {
 	e.Helper()
 	return e.keep(sock.New(n))
 }

@@ -48,6 +48,7 @@ type env struct {
 	*testing.T
 	sentence string
 	factory  Factory
+	tied     bool // sockets are
 }
 
 // Fatalf fails the case and names its sentence.
@@ -78,18 +79,32 @@ func (e *env) port() *port {
 type handle interface{ Handle() uintptr }
 
 func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
+	if s, ok := s.(*socket); ok && s.tied {
+		return socknotify.EnableSock[any](s.Socket, k, filter, t)
+	}
 	return socknotify.Enable[any](s.Handle(), k, filter, t)
 }
 
-// drained is enable that vouches for the socket (X5).
+// drained is enable that vouches for the socket (X5), unless the socket does.
 func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
 	r := enable(s, k, filter, t)
-	r.Drained = true
+	r.Drained = r.Sock == nil
 	return r
 }
 
-func disable[H handle](s H) reg { return socknotify.Disable[any](s.Handle()) }
-func remove[H handle](s H) reg  { return socknotify.Remove[any](s.Handle()) }
+func disable(s handle) reg {
+	if s, ok := s.(*socket); ok && s.tied {
+		return socknotify.DisableSock[any](s.Socket)
+	}
+	return socknotify.Disable[any](s.Handle())
+}
+
+func remove(s handle) reg {
+	if s, ok := s.(*socket); ok && s.tied {
+		return socknotify.RemoveSock[any](s.Socket)
+	}
+	return socknotify.Remove[any](s.Handle())
+}
 
 // do processes registrations that must all succeed.
 func (e *env) do(p *port, regs ...reg) {

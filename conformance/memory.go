@@ -4,17 +4,16 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // C8: the memory model. These cases share variables without any other synchronization; the race
 // detector judges them.
 var memoryChecks = []check{
-	{"C8", "Post", memoryPost},
-	{"C8", "Enable", memoryEnable},
-	{"C8", "OneShotOwner", func(e *env) { memoryOneShot(e, level|oneShot, false) }},
-	{"C8", "OneShotOwnerDrained", func(e *env) { memoryOneShot(e, edge|oneShot, true) }},
-	{"C8", "Remove", memoryRemove},
+	both("C8", "Post", memoryPost),
+	both("C8", "Enable", memoryEnable),
+	both("C8", "OneShotOwner", func(e *env) { memoryOneShot(e, level|oneShot, false) }),
+	both("C8", "OneShotOwnerDrained", func(e *env) { memoryOneShot(e, edge|oneShot, true) }),
+	both("C8", "Remove", memoryRemove),
 }
 
 type cell struct{ value int }
@@ -61,7 +60,7 @@ func memoryOneShot(e *env, trigger socknotify.Trigger, vouch bool) {
 	p := e.port()
 	s, peer := e.unix()
 	type state struct {
-		s     *sock.Socket
+		s     *socket
 		count int
 	}
 	var finished atomic.Bool

@@ -9,22 +9,21 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // P1 to P3: one port, many sockets, many waiters, and who gets what.
 var portChecks = []check{
-	{"P1", "ManySocketsManyWaiters", manySocketsManyWaiters},
-	{"P1", "EveryCallAtOnce", everyCallAtOnce},
-	{"P1", "WaitersTakeNoThreads", waitersTakeNoThreads},
-	{"P2", "PostsOnceEach", postsOnceEach},
-	{"P2", "SocketsOnceEach", socketsOnceEach},
-	{"P2", "BusyWaiterHoldsNobodyUp", busyWaiterHoldsNobodyUp},
-	{"P3", "OneNotificationOneWaiter", oneNotificationOneWaiter},
-	{"P3", "PostWakesOne", postWakesOne},
-	{"P3", "NobodySleepsOnSockets", nobodySleepsOnSockets},
-	{"P3", "NobodySleepsOnPosts", nobodySleepsOnPosts},
-	{"P3", "LeaderHandsOver", leaderHandsOver},
+	both("P1", "ManySocketsManyWaiters", manySocketsManyWaiters),
+	both("P1", "EveryCallAtOnce", everyCallAtOnce),
+	both("P1", "WaitersTakeNoThreads", waitersTakeNoThreads),
+	both("P2", "PostsOnceEach", postsOnceEach),
+	both("P2", "SocketsOnceEach", socketsOnceEach),
+	both("P2", "BusyWaiterHoldsNobodyUp", busyWaiterHoldsNobodyUp),
+	both("P3", "OneNotificationOneWaiter", oneNotificationOneWaiter),
+	both("P3", "PostWakesOne", postWakesOne),
+	both("P3", "NobodySleepsOnSockets", nobodySleepsOnSockets),
+	both("P3", "NobodySleepsOnPosts", nobodySleepsOnPosts),
+	both("P3", "LeaderHandsOver", leaderHandsOver),
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.
@@ -70,9 +69,9 @@ func manySocketsManyWaiters(e *env) {
 		counts[n.Key.(int)].Add(1)
 		total.Add(1)
 	})
-	peers := make([]*sock.Socket, sockets)
+	peers := make([]*socket, sockets)
 	for i := range sockets {
-		var s *sock.Socket
+		var s *socket
 		s, peers[i] = e.unix()
 		e.do(p, enable(s, i, in, level|oneShot))
 	}
@@ -180,7 +179,7 @@ func socketsOnceEach(e *env) {
 	const sockets, rounds = 8, 100
 	p := e.port()
 	type connection struct {
-		s     *sock.Socket
+		s     *socket
 		count int // owned by whoever holds the notification
 	}
 	var finished atomic.Int32

@@ -9,16 +9,16 @@ import (
 
 // Q1, Q3 and Q4: posts.
 var postChecks = []check{
-	{"Q1", "KeyAndData", postKeyAndData},
-	{"Q1", "KeepsOrder", postOrder},
-	{"Q1", "KeepsOrderOfEach", postOrderOfEach},
-	{"Q1", "NeverBlocks", postNeverBlocks},
-	{"Q1", "WakesOne", postWakes},
-	{"Q1", "LosesNone", postLosesNone},
-	{"Q1", "UncomparableKey", postUncomparable},
-	{"Q1", "ReleasesKeys", postReleases},
-	{"Q3", "WaitReturnsEverything", waitReturnsEverything},
-	{"Q4", "Posted", posted},
+	both("Q1", "KeyAndData", postKeyAndData),
+	both("Q1", "KeepsOrder", postOrder),
+	both("Q1", "KeepsOrderOfEach", postOrderOfEach),
+	both("Q1", "NeverBlocks", postNeverBlocks),
+	both("Q1", "WakesOne", postWakes),
+	both("Q1", "LosesNone", postLosesNone),
+	both("Q1", "UncomparableKey", postUncomparable),
+	both("Q1", "ReleasesKeys", postReleases),
+	both("Q3", "WaitReturnsEverything", waitReturnsEverything),
+	both("Q4", "Posted", posted),
 }
 
 func postKeyAndData(e *env) {
@@ -227,9 +227,9 @@ func (e *env) now2(p *port, count int, look func(note)) {
 
 // Q2: neither load starves the other.
 var balanceChecks = []check{
-	{"Q2", "PostAmongReadySockets", postAmongSockets},
-	{"Q2", "SocketAmongPosts", socketAmongPosts},
-	{"Q2", "RemovalAmongReadySockets", removalAmongSockets},
+	both("Q2", "PostAmongReadySockets", postAmongSockets),
+	both("Q2", "SocketAmongPosts", socketAmongPosts),
+	both("Q2", "RemovalAmongReadySockets", removalAmongSockets),
 }
 
 func postAmongSockets(e *env) {
@@ -305,12 +305,12 @@ func removalAmongSockets(e *env) {
 
 // Q5: RemoveWait.
 var removeWaitChecks = []check{
-	{"Q5", "ReturnsItsEventRemove", removeWait},
-	{"Q5", "DropsNothingElse", removeWaitDropsNothing},
-	{"Q5", "AmongWaiters", removeWaitAmongWaiters},
-	{"Q5", "ManyAtOnce", removeWaitMany},
-	{"Q5", "Errors", removeWaitErrors},
-	{"Q5", "CancelledContext", removeWaitCancelled},
+	both("Q5", "ReturnsItsEventRemove", removeWait),
+	both("Q5", "DropsNothingElse", removeWaitDropsNothing),
+	both("Q5", "AmongWaiters", removeWaitAmongWaiters),
+	both("Q5", "ManyAtOnce", removeWaitMany),
+	both("Q5", "Errors", removeWaitErrors),
+	both("Q5", "CancelledContext", removeWaitCancelled),
 }
 
 func removeWait(e *env) {

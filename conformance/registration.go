@@ -12,15 +12,15 @@ import (
 
 // G1 and G2: OpEnable.
 var enableChecks = []check{
-	{"G1", "CreatesEnabled", createsEnabled},
-	{"G1", "EveryTrigger", everyTrigger},
-	{"G2", "ReplacesFilter", replacesFilter},
-	{"G2", "ReplacesTrigger", replacesTrigger},
-	{"G2", "EnablesAgain", enablesAgain},
-	{"G2", "KeyMismatchChangesNothing", keyMismatch},
-	{"G2", "EqualKeysAreTheSame", equalKeys},
-	{"G2", "KeyThatCannotBeCompared", keyThatPanics},
-	{"G2", "NewKeyAfterRemoval", newKeyAfterRemoval},
+	both("G1", "CreatesEnabled", createsEnabled),
+	both("G1", "EveryTrigger", everyTrigger),
+	both("G2", "ReplacesFilter", replacesFilter),
+	both("G2", "ReplacesTrigger", replacesTrigger),
+	both("G2", "EnablesAgain", enablesAgain),
+	both("G2", "KeyMismatchChangesNothing", keyMismatch),
+	both("G2", "EqualKeysAreTheSame", equalKeys),
+	both("G2", "KeyThatCannotBeCompared", keyThatPanics),
+	both("G2", "NewKeyAfterRemoval", newKeyAfterRemoval),
 }
 
 func createsEnabled(e *env) {
@@ -168,11 +168,11 @@ func newKeyAfterRemoval(e *env) {
 
 // G3: OpDisable.
 var disableChecks = []check{
-	{"G3", "StopsNotifications", disableStops},
-	{"G3", "KeepsRegistration", disableKeeps},
-	{"G3", "Repeated", disableRepeated},
-	{"G3", "NotRegistered", disableNotRegistered},
-	{"G3", "WakesNobody", disableWakesNobody},
+	both("G3", "StopsNotifications", disableStops),
+	both("G3", "KeepsRegistration", disableKeeps),
+	both("G3", "Repeated", disableRepeated),
+	both("G3", "NotRegistered", disableNotRegistered),
+	both("G3", "WakesNobody", disableWakesNobody),
 }
 
 func disableStops(e *env) {
@@ -239,17 +239,17 @@ func disableWakesNobody(e *env) {
 
 // G6 to G8: registrations that make no sense.
 var invalidChecks = []check{
-	{"G6", "OpNone", opNone},
-	{"G6", "InvalidNamesField", invalidNamesField},
-	{"G6", "BeforeLookup", invalidBeforeLookup},
-	{"G6", "ChangesNothing", invalidChangesNothing},
-	{"G6", "ReadOnEnableOnly", readOnEnableOnly},
-	{"G6", "DefaultIsPersistent", defaultIsPersistent},
-	{"G7", "EveryFilter", everyFilter},
-	{"G7", "AlwaysOnIsInvalid", alwaysOnIsInvalid},
-	{"G8", "ClosedHandle", closedHandle},
-	{"G8", "NoSocket", noSocket},
-	{"G8", "NoHandleAtAll", noHandleAtAll},
+	both("G6", "OpNone", opNone),
+	both("G6", "InvalidNamesField", invalidNamesField),
+	both("G6", "BeforeLookup", invalidBeforeLookup),
+	both("G6", "ChangesNothing", invalidChangesNothing),
+	both("G6", "ReadOnEnableOnly", readOnEnableOnly),
+	both("G6", "DefaultIsPersistent", defaultIsPersistent),
+	both("G7", "EveryFilter", everyFilter),
+	both("G7", "AlwaysOnIsInvalid", alwaysOnIsInvalid),
+	both("G8", "ClosedHandle", closedHandle),
+	both("G8", "NoSocket", noSocket),
+	both("G8", "NoHandleAtAll", noHandleAtAll),
 }
 
 // namesField checks that a refusal's text names a field.
@@ -441,22 +441,22 @@ func noHandleAtAll(e *env) {
 
 // G4, G5 and G11: OpRemove.
 var removeChecks = []check{
-	{"G4", "RemoveEnabled", removeEnabled},
-	{"G4", "RemoveDisabled", removeDisabled},
-	{"G4", "RemoveFiredOneShot", removeFired},
-	{"G4", "ExactlyOnce", removeOnce},
-	{"G4", "NotRegistered", removeNotRegistered},
-	{"G4", "CloseAtOnce", removeThenClose},
-	{"G4", "EnableAtOnce", removeThenEnable},
-	{"G4", "OtherPortAtOnce", removeThenOtherPort},
-	{"G4", "WakesWaiter", removeWakes},
-	{"G4", "NothingAfterwards", nothingAfterRemoval},
-	{"G4", "ConcurrentRemovals", concurrentRemovals},
-	{"G5", "ComesAlone", removeAlone},
-	{"G5", "DropsWhatIsQueued", removeDropsQueued},
-	{"G11", "AfterEventRemove", releasedAfterRemove},
-	{"G11", "AfterRemoveWait", releasedAfterRemoveWait},
-	{"G11", "AfterTraffic", releasedAfterTraffic},
+	both("G4", "RemoveEnabled", removeEnabled),
+	both("G4", "RemoveDisabled", removeDisabled),
+	both("G4", "RemoveFiredOneShot", removeFired),
+	both("G4", "ExactlyOnce", removeOnce),
+	both("G4", "NotRegistered", removeNotRegistered),
+	both("G4", "CloseAtOnce", removeThenClose),
+	both("G4", "EnableAtOnce", removeThenEnable),
+	both("G4", "OtherPortAtOnce", removeThenOtherPort),
+	both("G4", "WakesWaiter", removeWakes),
+	both("G4", "NothingAfterwards", nothingAfterRemoval),
+	both("G4", "ConcurrentRemovals", concurrentRemovals),
+	both("G5", "ComesAlone", removeAlone),
+	both("G5", "DropsWhatIsQueued", removeDropsQueued),
+	both("G11", "AfterEventRemove", releasedAfterRemove),
+	both("G11", "AfterRemoveWait", releasedAfterRemoveWait),
+	both("G11", "AfterTraffic", releasedAfterTraffic),
 }
 
 func removeEnabled(e *env) {

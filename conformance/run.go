@@ -14,10 +14,22 @@ import (
 // A Factory makes one port. The suite closes it.
 type Factory func(tb testing.TB) *socknotify.Port[any]
 
-// A check is one case of a sentence.
+// A check is one case of a sentence. It runs with handles and with tied sockets, unless it is about the
+// latter alone.
 type check struct {
 	sentence, name string
 	run            func(e *env)
+	ofSocks        bool
+}
+
+// both makes a check.
+func both(sentence, name string, run func(e *env)) check {
+	return check{sentence: sentence, name: name, run: run}
+}
+
+// ofSocks makes a check that is about tied sockets alone.
+func ofSocks(sentence, name string, run func(e *env)) check {
+	return check{sentence: sentence, name: name, run: run, ofSocks: true}
 }
 
 // checks are all cases, sentence by sentence.
@@ -28,7 +40,7 @@ var checks = slices.Concat(
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
-	connChecks, drainedChecks, statsChecks,
+	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks,
 )
 
 // Sentences names the sentences of the contract that have cases, in the contract's order.
@@ -86,7 +98,14 @@ func warmUp(t *testing.T, factory Factory) {
 
 // in runs a case, and then looks for what it left behind.
 func (c check) in(t *testing.T, factory Factory) {
-	t.Run(c.name, func(t *testing.T) {
+	if !c.ofSocks {
+		c.with(t, c.name, factory, false)
+	}
+	c.with(t, c.name+"/BySock", factory, true)
+}
+
+func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
+	t.Run(name, func(t *testing.T) {
 		goroutines := goleak.IgnoreCurrent()
 		before := descriptors()
 		// Registered first, so run last.
@@ -99,7 +118,7 @@ func (c check) in(t *testing.T, factory Factory) {
 			}
 			checkDescriptors(t, c.sentence, before)
 		})
-		c.run(&env{T: t, sentence: c.sentence, factory: factory})
+		c.run(&env{T: t, sentence: c.sentence, factory: factory, tied: tied})
 	})
 }
 

@@ -8,43 +8,50 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
+// A socket is one of a case. Where it is tied, its registrations name it (Registration.Sock), and not its
+// handle, so that it vouches for itself.
+type socket struct {
+	*sock.Socket
+	tied bool
+}
+
 // keep closes a socket at the end, unless the case has.
-func (e *env) keep(s *sock.Socket, err error) *sock.Socket {
+func (e *env) keep(s *sock.Socket, err error) *socket {
 	e.Helper()
 	if err != nil {
 		e.Fatalf("socket: %v", err)
 	}
 	e.Cleanup(func() { s.Close() })
-	return s
+	return &socket{s, e.tied}
 }
 
 // unix makes a connected pair of Unix streams.
-func (e *env) unix() (a, b *sock.Socket) {
+func (e *env) unix() (a, b *socket) {
 	e.Helper()
-	a, b, err := sock.UnixPair(false)
-	return e.keep(a, err), e.keep(b, err)
+	x, y, err := sock.UnixPair(false)
+	return e.keep(x, err), e.keep(y, err)
 }
 
 // datagrams makes a connected pair of Unix datagram sockets.
-func (e *env) datagrams() (a, b *sock.Socket) {
+func (e *env) datagrams() (a, b *socket) {
 	e.Helper()
-	a, b, err := sock.UnixPair(true)
-	return e.keep(a, err), e.keep(b, err)
+	x, y, err := sock.UnixPair(true)
+	return e.keep(x, err), e.keep(y, err)
 }
 
-func (e *env) listener() *sock.Socket {
+func (e *env) listener() *socket {
 	e.Helper()
 	return e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 16}))
 }
 
 // fresh makes a TCP socket that has done nothing yet.
-func (e *env) fresh() *sock.Socket {
+func (e *env) fresh() *socket {
 	e.Helper()
 	return e.keep(sock.New(sock.TCP4))
 }
 
 // connect starts to connect, which may succeed at once.
-func (e *env) connect(s *sock.Socket, to netip.AddrPort) {
+func (e *env) connect(s *socket, to netip.AddrPort) {
 	e.Helper()
 	if err := s.Connect(to); err != nil && !errors.Is(err, sock.ErrWouldBlock) {
 		e.Fatalf("connect: %v", err)
@@ -52,7 +59,7 @@ func (e *env) connect(s *sock.Socket, to netip.AddrPort) {
 }
 
 // tcp makes a TCP connection.
-func (e *env) tcp() (client, server *sock.Socket) {
+func (e *env) tcp() (client, server *socket) {
 	e.Helper()
 	l := e.listener()
 	client = e.fresh()
@@ -65,10 +72,10 @@ func (e *env) tcp() (client, server *sock.Socket) {
 }
 
 // udp makes two UDP sockets that are connected to each other.
-func (e *env) udp() (a, b *sock.Socket) {
+func (e *env) udp() (a, b *socket) {
 	e.Helper()
 	a, b = e.keep(sock.New(sock.UDP4)), e.keep(sock.New(sock.UDP4))
-	for _, s := range []*sock.Socket{a, b} {
+	for _, s := range []*socket{a, b} {
 		if err := s.Bind(sock.Loopback); err != nil {
 			e.Fatalf("bind: %v", err)
 		}
@@ -93,7 +100,7 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 	return a
 }
 
-func (e *env) send(s *sock.Socket, data string) {
+func (e *env) send(s *socket, data string) {
 	e.Helper()
 	if n, err := s.Send([]byte(data)); n != len(data) || err != nil {
 		e.Fatalf("send = %d, %v", n, err)
@@ -101,7 +108,7 @@ func (e *env) send(s *sock.Socket, data string) {
 }
 
 // deliver sends and waits until it has arrived.
-func (e *env) deliver(from, to *sock.Socket, data string) {
+func (e *env) deliver(from, to *socket, data string) {
 	e.Helper()
 	e.send(from, data)
 	settle(e, to, stateIn)
@@ -109,7 +116,7 @@ func (e *env) deliver(from, to *sock.Socket, data string) {
 
 // receiveAll receives until that would block, and returns what came and how it ended: nil, end of
 // stream or an error.
-func receiveAll(s *sock.Socket) (string, error) {
+func receiveAll(s *socket) (string, error) {
 	var all []byte
 	var b [4096]byte
 	for {
@@ -125,7 +132,7 @@ func receiveAll(s *sock.Socket) (string, error) {
 }
 
 // drain is receiveAll where no more than would-block may end it.
-func (e *env) drain(s *sock.Socket) string {
+func (e *env) drain(s *socket) string {
 	e.Helper()
 	data, err := receiveAll(s)
 	if err != nil {
@@ -135,7 +142,7 @@ func (e *env) drain(s *sock.Socket) string {
 }
 
 // fill sends until that would block.
-func (e *env) fill(s *sock.Socket) {
+func (e *env) fill(s *socket) {
 	e.Helper()
 	b := make([]byte, 64<<10)
 	for quietly := 0; quietly < 2; {
@@ -152,7 +159,7 @@ func (e *env) fill(s *sock.Socket) {
 }
 
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
-func (e *env) reset(s, peer *sock.Socket) {
+func (e *env) reset(s, peer *socket) {
 	e.Helper()
 	if err := peer.SetLinger(0); err != nil {
 		e.Fatalf("linger: %v", err)
@@ -162,7 +169,7 @@ func (e *env) reset(s, peer *sock.Socket) {
 }
 
 // shut shuts the peer's sending direction and waits until that has arrived.
-func (e *env) shut(s, peer *sock.Socket) {
+func (e *env) shut(s, peer *socket) {
 	e.Helper()
 	if err := peer.Shutdown(sock.ShutWrite); err != nil {
 		e.Fatalf("shutdown: %v", err)
@@ -174,6 +181,9 @@ func (e *env) shut(s, peer *sock.Socket) {
 // need (T2).
 func (e *env) again(p *port, s handle, k any, filter events, t socknotify.Trigger) {
 	e.Helper()
+	if t, ok := s.(*socket); ok && t.tied {
+		return // it has done so by itself
+	}
 	if !p.KernelEdges() {
 		e.do(p, drained(s, k, filter, t))
 	}

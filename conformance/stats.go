@@ -8,10 +8,10 @@ import (
 
 // X6: the counts.
 var statsChecks = []check{
-	{"X6", "CountsWhatHappens", countsWhatHappens},
-	{"X6", "AddsUpUnderLoad", addsUp},
-	{"X6", "WhileItRuns", whileItRuns},
-	{"X6", "AfterClose", statsAfterClose},
+	both("X6", "CountsWhatHappens", countsWhatHappens),
+	both("X6", "AddsUpUnderLoad", addsUp),
+	both("X6", "WhileItRuns", whileItRuns),
+	both("X6", "AfterClose", statsAfterClose),
 }
 
 func countsWhatHappens(e *env) {

@@ -15,6 +15,7 @@ const (
 	stateErr        = unix.POLLERR
 	stateDead       = unix.POLLHUP
 	statePeerClosed = unix.POLLRDHUP
+	stateUrgent     = unix.POLLPRI
 )
 
 // settle waits until all of these states hold of a socket, so that a port must know of them.

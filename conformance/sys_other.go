@@ -14,6 +14,7 @@ const (
 	stateErr
 	stateDead
 	statePeerClosed
+	stateUrgent
 )
 
 // An fd is a socket that only this package's own helpers know.

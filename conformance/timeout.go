@@ -12,13 +12,13 @@ import (
 
 // C4: how long a call waits.
 var timeoutChecks = []check{
-	{"C4", "ZeroPolls", zeroPolls},
-	{"C4", "NeverEarly", neverEarly},
-	{"C4", "NeverEarlyAmongOthers", neverEarlyAmongOthers},
-	{"C4", "NeverEarlyUnderWakeups", neverEarlyUnderWakeups},
-	{"C4", "NegativeWaitsForEver", negativeWaits},
-	{"C4", "RegisteredDespiteTimeout", registeredDespiteTimeout},
-	{"C4", "ErrorSpeaksGo", timeoutError},
+	both("C4", "ZeroPolls", zeroPolls),
+	both("C4", "NeverEarly", neverEarly),
+	both("C4", "NeverEarlyAmongOthers", neverEarlyAmongOthers),
+	both("C4", "NeverEarlyUnderWakeups", neverEarlyUnderWakeups),
+	both("C4", "NegativeWaitsForEver", negativeWaits),
+	both("C4", "RegisteredDespiteTimeout", registeredDespiteTimeout),
+	both("C4", "ErrorSpeaksGo", timeoutError),
 }
 
 func zeroPolls(e *env) {

@@ -13,20 +13,20 @@ import (
 
 // T1 and T4 to T6: levels, and what is common to all triggers.
 var levelChecks = []check{
-	{"T1", "AsLongAsItHolds", asLongAsItHolds},
-	{"T1", "OncePerWait", oncePerWait},
-	{"T1", "ForEveryWaiter", forEveryWaiter},
-	{"T1", "ForSleepersBesideAPoll", forSleepersBesidePoll},
-	{"T1", "HoldsWhenEnabled", holdsWhenEnabled},
-	{"T1", "AmongManySockets", levelAmongMany},
-	{"T1", "Out", levelOut},
-	{"T4", "NotifiesAgain", notifiesAgain},
-	{"T4", "EchoWithManyWorkers", echoWorkers},
-	{"T5", "Coalesce", coalesce},
-	{"T5", "OneSocketOneEntry", oneSocketOneEntry},
-	{"T6", "NothingWhileDisabled", nothingWhileDisabled},
-	{"T6", "LookedAtWhenEnabled", lookedAtWhenEnabled},
-	{"T6", "EndedWhileDisabled", endedWhileDisabled},
+	both("T1", "AsLongAsItHolds", asLongAsItHolds),
+	both("T1", "OncePerWait", oncePerWait),
+	both("T1", "ForEveryWaiter", forEveryWaiter),
+	both("T1", "ForSleepersBesideAPoll", forSleepersBesidePoll),
+	both("T1", "HoldsWhenEnabled", holdsWhenEnabled),
+	both("T1", "AmongManySockets", levelAmongMany),
+	both("T1", "Out", levelOut),
+	both("T4", "NotifiesAgain", notifiesAgain),
+	both("T4", "EchoWithManyWorkers", echoWorkers),
+	both("T5", "Coalesce", coalesce),
+	both("T5", "OneSocketOneEntry", oneSocketOneEntry),
+	both("T6", "NothingWhileDisabled", nothingWhileDisabled),
+	both("T6", "LookedAtWhenEnabled", lookedAtWhenEnabled),
+	both("T6", "EndedWhileDisabled", endedWhileDisabled),
 }
 
 func asLongAsItHolds(e *env) {
@@ -178,7 +178,7 @@ func notifiesAgain(e *env) {
 func echoWorkers(e *env) {
 	const connections, workers, rounds = 12, 4, 50
 	type connection struct {
-		s    *sock.Socket
+		s    *socket
 		busy atomic.Int32
 	}
 	p := e.port()
@@ -225,7 +225,7 @@ func echoWorkers(e *env) {
 	}
 	q := e.port() // for the clients
 	left := make([]int, connections)
-	peers := make([]*sock.Socket, connections)
+	peers := make([]*socket, connections)
 	for i := range connections {
 		s, peer := e.unix()
 		e.do(p, enable(s, &connection{s: s}, in, level|oneShot))
@@ -276,7 +276,7 @@ func coalesce(e *env) {
 }
 
 // drainOrEnd is drain that also takes an end of stream.
-func (e *env) drainOrEnd(s *sock.Socket) string {
+func (e *env) drainOrEnd(s *socket) string {
 	e.Helper()
 	data, err := receiveAll(s)
 	if err != nil && !errors.Is(err, endOfStream) {
@@ -338,14 +338,14 @@ func endedWhileDisabled(e *env) {
 
 // T2: edges. On a kernel without edges the registration is enabled again after each draining.
 var edgeChecks = []check{
-	{"T2", "EveryChange", everyChange},
-	{"T2", "DrainAfterEnabling", drainAfterEnabling},
-	{"T2", "ChangeBetweenTwoReceives", changeBetween},
-	{"T2", "Out", edgeOut},
-	{"T2", "OneDirectionAfterTheOther", oneAfterTheOther},
-	{"T2", "EndAfterData", endAfterData},
-	{"T2", "Listener", edgeListener},
-	{"T2", "NoneLostUnderLoad", edgeUnderLoad},
+	both("T2", "EveryChange", everyChange),
+	both("T2", "DrainAfterEnabling", drainAfterEnabling),
+	both("T2", "ChangeBetweenTwoReceives", changeBetween),
+	both("T2", "Out", edgeOut),
+	both("T2", "OneDirectionAfterTheOther", oneAfterTheOther),
+	both("T2", "EndAfterData", endAfterData),
+	both("T2", "Listener", edgeListener),
+	both("T2", "NoneLostUnderLoad", edgeUnderLoad),
 }
 
 func everyChange(e *env) {
@@ -500,14 +500,14 @@ func edgeUnderLoad(e *env) {
 
 // T3 and T7: one-shot.
 var oneShotChecks = []check{
-	{"T3", "OneForEachEnable", oneForEachEnable},
-	{"T3", "AcrossWaiters", oneAcrossWaiters},
-	{"T3", "ErrorCounts", errorCounts},
-	{"T3", "RemoveStillComes", removeStillComes},
-	{"T3", "OneWhenItHolds", oneWhenItHolds},
-	{"T7", "EdgeOneShot", edgeOneShot},
-	{"T7", "NothingLost", edgeOneShotLosesNothing},
-	{"T7", "AcrossWaiters", edgeOneShotAcrossWaiters},
+	both("T3", "OneForEachEnable", oneForEachEnable),
+	both("T3", "AcrossWaiters", oneAcrossWaiters),
+	both("T3", "ErrorCounts", errorCounts),
+	both("T3", "RemoveStillComes", removeStillComes),
+	both("T3", "OneWhenItHolds", oneWhenItHolds),
+	both("T7", "EdgeOneShot", edgeOneShot),
+	both("T7", "NothingLost", edgeOneShotLosesNothing),
+	both("T7", "AcrossWaiters", edgeOneShotAcrossWaiters),
 }
 
 func oneForEachEnable(e *env) {

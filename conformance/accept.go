@@ -1,0 +1,375 @@
+package conformance
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// X3: accepted connections as notifications.
+var acceptChecks = []check{
+	ofSocks("X3", "Delivers", acceptDelivers),
+	ofSocks("X3", "WakesOne", acceptWakes),
+	ofSocks("X3", "OnlyWhatIsDequeued", acceptBackpressure),
+	ofSocks("X3", "LittleRoom", acceptLittleRoom),
+	ofSocks("X3", "BesideOthers", acceptBesideOthers),
+	ofSocks("X3", "ManyWaiters", acceptManyWaiters),
+	ofSocks("X3", "Remove", acceptRemove),
+	ofSocks("X3", "RemoveUnderLoad", acceptRemoveUnderLoad),
+	ofSocks("X3", "DisableAndGoOn", acceptDisable),
+	ofSocks("X3", "CloseListener", acceptClose),
+	ofSocks("X3", "ListenerFails", acceptFails),
+	ofSocks("X3", "Refused", acceptRefused),
+	ofSocks("X3", "KeyReleased", acceptReleases),
+}
+
+func (e *env) accept(p *port, l *socket, k any, n int) {
+	e.Helper()
+	if err := p.Accept(l.Socket, k, n); err != nil {
+		e.Fatalf("Accept: %v", err)
+	}
+}
+
+// dial connects n clients, and waits until the listener has them.
+func (e *env) dial(l *socket, n int) []*socket {
+	e.Helper()
+	clients := make([]*socket, n)
+	for i := range clients {
+		clients[i] = e.fresh()
+		e.connect(clients[i], l.LocalAddr())
+	}
+	for _, c := range clients {
+		settle(e, c, stateOut)
+	}
+	if n > 0 {
+		settle(e, l, stateIn)
+	}
+	return clients
+}
+
+// accepted takes the connection out of a notification.
+func (e *env) accepted(got note, k any) *socket {
+	e.Helper()
+	s, err := got.Accepted()
+	if got.Key != k || got.Events != socknotify.EventNone || got.Posted() || s == nil || err != nil {
+		e.Fatalf("notification of %v: %v, posted %t, accepted %v, %v; want a connection for %v",
+			got.Key, got.Events, got.Posted(), s, err, k)
+	}
+	return e.keep(s, nil)
+}
+
+func acceptDelivers(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 4)
+	e.none(p)
+	for range 3 {
+		c := e.dial(l, 1)[0]
+		s := e.accepted(e.next(p), "l")
+		if s.RemoteAddr() != c.LocalAddr() {
+			e.Fatalf("connection of %v; want %v", s.RemoteAddr(), c.LocalAddr())
+		}
+		e.none2(p)
+		e.do(p, enable(s, "s", in, level|oneShot))
+		e.deliver(c, s, "x")
+		e.wantNow(p, "s", in)
+		if data := e.drain(s); data != "x" {
+			e.Fatalf("received %q", data)
+		}
+	}
+	if n := p.Stats().Accepted; n != 3 {
+		e.Errorf("Stats: %d accepted", n)
+	}
+}
+
+func acceptWakes(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 1)
+	for range 5 {
+		w := []<-chan result{e.wait(p, 2, -1), e.wait(p, 2, -1)}
+		e.parked(p, 2)
+		e.connect(e.fresh(), l.LocalAddr())
+		var first result
+		var other <-chan result
+		select {
+		case first = <-w[0]:
+			other = w[1]
+		case first = <-w[1]:
+			other = w[0]
+		}
+		if len(first.notes) != 1 {
+			e.Fatalf("woken with %v, %v", first.notes, first.err)
+		}
+		e.accepted(first.notes[0], "l")
+		e.still(other)
+		p.Post("end", 0)
+		e.get(other)
+	}
+}
+
+// acceptBackpressure lets connections come that nobody dequeues.
+func acceptBackpressure(e *env) {
+	const n, clients = 2, 7
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", n)
+	e.dial(l, clients)
+	e.do(p) // a call that does not dequeue
+	if got := p.Stats().Accepted; got != 0 {
+		e.Errorf("%d accepted before anybody dequeued", got)
+	}
+	before := len(descriptors())
+	var one [1]note
+	if k, err := p.Wait(one[:], 0); k != 1 || err != nil {
+		e.Fatalf("Wait = %d, %v", k, err)
+	}
+	e.accepted(one[0], "l")
+	if opened := len(descriptors()) - before; opened > 1+n {
+		e.Errorf("%d descriptors opened for one entry and %d outstanding", opened, n)
+	}
+	for range clients - 1 {
+		e.accepted(e.next(p), "l")
+	}
+	e.none(p)
+}
+
+func acceptLittleRoom(e *env) {
+	for _, entries := range []int{1, 2, 3, 64} {
+		for _, n := range []int{1, 2, 64} {
+			p := e.port()
+			l := e.listener()
+			e.accept(p, l, "l", n)
+			e.dial(l, 9)
+			buf := make([]note, entries)
+			for left := 9; left > 0; {
+				k, err := p.Wait(buf, limit)
+				if err != nil || k > entries {
+					e.Fatalf("Wait = %d, %v with %d left", k, err, left)
+				}
+				for _, got := range buf[:k] {
+					e.accepted(got, "l").Close()
+				}
+				left -= k
+			}
+			e.none2(p)
+		}
+	}
+}
+
+// acceptBesideOthers has readable sockets and posts in the same calls.
+func acceptBesideOthers(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 64)
+	const others = 10
+	for range others {
+		s, peer := e.unix()
+		e.do(p, enable(s, "s", in, level|oneShot))
+		e.deliver(peer, s, "x")
+		p.Post("p", 1)
+	}
+	e.dial(l, others)
+	count := map[any]int{}
+	buf := make([]note, 4)
+	for total := 0; total < 3*others; {
+		n, err := p.Wait(buf, limit)
+		if err != nil {
+			e.Fatalf("Wait after %v: %v", count, err)
+		}
+		for _, got := range buf[:n] {
+			count[got.Key]++
+			if got.Key == "l" {
+				e.accepted(got, "l")
+			}
+		}
+		total += n
+	}
+	for _, k := range []any{"l", "s", "p"} {
+		if count[k] != others {
+			e.Fatalf("dequeued %v", count)
+		}
+	}
+	e.none2(p)
+}
+
+func acceptManyWaiters(e *env) {
+	const clients = 300
+	for _, n := range []int{1, 8} {
+		p := e.port()
+		l := e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{}))
+		var got atomic.Int32
+		stop := e.workers(p, 4, 3, func(nt note) {
+			s, err := nt.Accepted()
+			if s == nil || err != nil {
+				e.Errorf("accepted %v, %v", s, err)
+				return
+			}
+			got.Add(1)
+			s.Close()
+		})
+		e.accept(p, l, "l", n)
+		for range clients {
+			c := e.fresh()
+			e.connect(c, l.LocalAddr())
+			settle(e, c, stateOut)
+			c.Close()
+		}
+		e.until("every connection is accepted", func() bool { return got.Load() == clients })
+		stop()
+	}
+}
+
+// acceptRemove stops; what comes then is the listener's again.
+func acceptRemove(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 4)
+	e.dial(l, 1)
+	e.do(p, remove(l))
+	e.wantNow(p, "l", gone)
+	e.none(p)
+	e.keep(l.Accept())
+	e.accept(p, l, "again", 4)
+	e.dial(l, 1)
+	e.accepted(e.next(p), "again")
+}
+
+// acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before the
+// EventRemove, or still the listener's.
+func acceptRemoveUnderLoad(e *env) {
+	for range 20 {
+		p := e.port()
+		l := e.listener()
+		var got, removed atomic.Int32
+		stop := e.workers(p, 3, 2, func(nt note) {
+			if nt.Events == gone {
+				removed.Add(1)
+				return
+			}
+			if s, _ := nt.Accepted(); s != nil {
+				got.Add(1)
+				s.Close()
+			}
+		})
+		e.accept(p, l, "l", 2)
+		const clients = 8
+		dialed := async(func() error {
+			for range clients {
+				c, err := sock.New(sock.TCP4)
+				if err != nil {
+					return err
+				}
+				if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+					return err
+				}
+				e.Cleanup(func() { c.Close() })
+			}
+			return nil
+		})
+		e.do(p, remove(l))
+		e.end(dialed, "the clients")
+		e.until("EventRemove", func() bool { return removed.Load() == 1 })
+		left := 0
+		e.until("the others are in the backlog", func() bool {
+			if s, err := l.Accept(); err == nil {
+				s.Close()
+				left++
+			}
+			return int(got.Load())+left == clients
+		})
+		stop()
+	}
+}
+
+func acceptDisable(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 4)
+	e.do(p, disable(l))
+	e.dial(l, 2)
+	e.none(p)
+	e.accept(p, l, "l", 1)
+	e.accepted(e.next(p), "l")
+	e.accepted(e.next(p), "l")
+	e.none(p)
+}
+
+func acceptClose(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 4)
+	e.dial(l, 1)
+	l.Close()
+	e.none(p)
+	if n := p.Stats().Registrations; n != 0 {
+		e.Errorf("%d registrations", n)
+	}
+}
+
+// acceptFails shuts the listener down. That is reported once, and nothing spins. poll(2) shows such a
+// listener as it shows a stream that was never started, so without kernel edges nothing comes.
+func acceptFails(e *env) {
+	p := e.port()
+	l := e.listener()
+	e.accept(p, l, "l", 4)
+	e.shutListener(l)
+	if !p.KernelEdges() {
+		e.quiet(p)
+		e.do(p, remove(l))
+		e.wantNow(p, "l", gone)
+		return
+	}
+	got := e.next(p)
+	s, err := got.Accepted()
+	if got.Events != bad || s != nil || err == nil {
+		e.Fatalf("notification %v, accepted %v, %v; want ERR and an error", got.Events, s, err)
+	}
+	var failed *sock.Error
+	if !errors.As(err, &failed) {
+		e.Errorf("the error is a %T", err)
+	}
+	e.quiet(p)
+	e.do(p, remove(l))
+	e.wantNow(p, "l", gone)
+}
+
+func acceptRefused(e *env) {
+	p := e.port()
+	l, idle := e.listener(), e.listener()
+	s, _ := e.tcp()
+	e.wantErr(p.Accept(nil, "k", 1), socknotify.ErrInvalid)
+	e.wantErr(p.Accept(l.Socket, "k", 0), socknotify.ErrInvalid)
+	e.wantErr(p.Accept(s.Socket, "k", 1), socknotify.ErrInvalid)
+	e.wantErr(p.Accept(l.Socket, []int{}, 1), socknotify.ErrInvalid)
+	e.accept(p, l, "k", 1)
+	e.wantErr(p.Accept(l.Socket, "other", 1), socknotify.ErrKeyMismatch)
+	e.refused(p, enable(l, "k", in, level), socknotify.ErrInvalid)
+	e.do(p, enable(idle, "k", in, level))
+	e.wantErr(p.Accept(idle.Socket, "k", 1), socknotify.ErrInvalid)
+	q := e.port()
+	e.wantErr(q.Accept(l.Socket, "k", 1), socknotify.ErrOtherPort)
+	e.dial(l, 1)
+	e.accepted(e.next(p), "k")
+	e.do(p, remove(idle))
+	e.want(p, "k", gone)
+	idle.Close()
+	e.wantErr(p.Accept(idle.Socket, "k", 1), socknotify.ErrBadSocket)
+	q.Close()
+	e.wantErr(q.Accept(s.Socket, "k", 1), socknotify.ErrClosed)
+}
+
+func acceptReleases(e *env) {
+	p := e.port()
+	keys := weakKeys(2, func(_ int, k *key) {
+		l := e.listener()
+		e.accept(p, l, k, 4)
+		e.dial(l, 1)
+		e.accepted(e.next(p), k)
+		e.do(p, remove(l))
+		e.want(p, k, gone)
+	})
+	e.released("a removed listener's key", keys)
+}

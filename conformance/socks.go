@@ -1,0 +1,447 @@
+package conformance
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// What holds of sockets of package sock alone: they vouch for themselves (X5), let an edge go on where the
+// kernel has none (T2), and end their registration when they are closed (G9).
+var sockChecks = []check{
+	ofSocks("X5", "SockSavesOnShortReceive", sockSaves),
+	ofSocks("X5", "SockNotReceived", sockNotReceived),
+	ofSocks("X5", "SockReceivedInPart", sockReceivedInPart),
+	ofSocks("X5", "SockShortDatagram", sockShortDatagram),
+	ofSocks("X5", "SockEndAfterShortReceive", sockEnd),
+	ofSocks("X5", "SockUrgentAfterShortReceive", sockUrgent),
+	ofSocks("X5", "SockOtherDirection", sockOtherDirection),
+	ofSocks("X5", "SockStandingConditions", sockStanding),
+	ofSocks("X5", "SockPersistentLevel", sockPersistentLevel),
+	ofSocks("X5", "SockOfAnotherRegistration", sockOfAnother),
+	ofSocks("T2", "SockDrainedWhileWaiting", sockDrainedWhileWaiting),
+	ofSocks("T2", "SockNotDrained", sockNotDrained),
+	ofSocks("G9", "SockCloseReleases", sockCloseReleases),
+	ofSocks("G9", "SockCloseRacesWithEnable", sockCloseRaces),
+	ofSocks("G10", "SockCloseWithDuplicate", sockCloseDuplicate),
+	ofSocks("G8", "SockClosed", sockClosed),
+	ofSocks("G12", "SockReopened", sockReopened),
+	ofSocks("P5", "SockMovesToAnotherPort", sockMoves),
+}
+
+// sockSaves is the turn of a request and its answer: one short receive, and the enable is free.
+func sockSaves(e *env) {
+	const rounds = 50
+	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot, edge} {
+		p := e.port()
+		s, peer := e.tcp()
+		e.do(p, enable(s, "k", in, trigger))
+		before := p.Stats()
+		var b [64]byte
+		for range rounds {
+			e.deliver(peer, s, "request")
+			e.want(p, "k", in)
+			if n, err := s.Recv(b[:]); n != 7 || err != nil {
+				e.Fatalf("receive = %d, %v", n, err)
+			}
+			e.do(p, enable(s, "k", in, trigger))
+		}
+		after := p.Stats()
+		if saved := after.RearmsSaved - before.RearmsSaved; p.KernelEdges() && saved != rounds {
+			e.Errorf("%v: %d of %d enables saved", trigger, saved, rounds)
+		}
+	}
+}
+
+// sockNotReceived is notified and does not receive. What it knows from before does not count.
+func sockNotReceived(e *env) {
+	p := e.port()
+	for _, trigger := range []socknotify.Trigger{level | oneShot, level} {
+		s, peer := e.unix()
+		e.do(p, enable(s, "k", in, trigger))
+		e.drain(s) // would block, while enabled
+		e.deliver(peer, s, "x")
+		e.wantNow(p, "k", in)
+		for range 3 {
+			e.do(p, enable(s, "k", in, trigger))
+			e.wantNow(p, "k", in)
+		}
+		e.do(p, remove(s))
+		e.want(p, "k", gone)
+	}
+}
+
+// sockReceivedInPart fills its buffer, and more is left.
+func sockReceivedInPart(e *env) {
+	p := e.port()
+	s, peer := e.tcp()
+	e.do(p, enable(s, "k", in, level|oneShot))
+	e.deliver(peer, s, "123456789")
+	var b [3]byte
+	for range 3 {
+		e.want(p, "k", in)
+		if n, err := s.Recv(b[:]); n != 3 || err != nil {
+			e.Fatalf("receive = %d, %v", n, err)
+		}
+		e.do(p, enable(s, "k", in, level|oneShot))
+	}
+	for _, got := range e.now(p) {
+		e.check(got, "k", in) // the last one may be for nothing
+	}
+}
+
+// sockShortDatagram has more datagrams behind one that is short of the buffer.
+func sockShortDatagram(e *env) {
+	p := e.port()
+	for _, pair := range []func() (a, b *socket){e.udp, e.datagrams} {
+		s, peer := pair()
+		e.do(p, enable(s, "k", in, level|oneShot))
+		for range 4 {
+			e.deliver(peer, s, "x")
+		}
+		var b [64]byte
+		for range 4 {
+			e.want(p, "k", in)
+			if n, err := s.Recv(b[:]); n != 1 || err != nil {
+				e.Fatalf("receive = %d, %v", n, err)
+			}
+			e.do(p, enable(s, "k", in, level|oneShot))
+		}
+		e.do(p, remove(s))
+		e.want(p, "k", gone)
+	}
+}
+
+// sockEnd has the stream end, or break, at each step of a turn whose receive is short.
+func sockEnd(e *env) {
+	p := e.port()
+	for _, broken := range []bool{false, true} {
+		for step := range 4 {
+			s, peer := e.tcp()
+			end := func(now int) {
+				switch {
+				case now != step:
+				case broken:
+					e.reset(s, peer)
+				default:
+					e.shut(s, peer)
+				}
+			}
+			e.do(p, enable(s, "k", in|hangup, level|oneShot))
+			e.deliver(peer, s, "x")
+			end(0) // before the notification
+			if got := e.next(p); !got.Events.Has(in) {
+				e.Fatalf("step %d: %v", step, got.Events)
+			}
+			end(1) // before the receive
+			var b [64]byte
+			_, _ = s.Recv(b[:])
+			end(2) // before the enable
+			e.do(p, enable(s, "k", in|hangup, level|oneShot))
+			end(3) // after it
+			if got := e.next(p); !got.Events.Has(hangup) {
+				e.Fatalf("step %d, broken %t: %v; want the end", step, broken, got.Events)
+			}
+			e.do(p, remove(s))
+			e.want(p, "k", gone)
+		}
+	}
+}
+
+// sockUrgent has urgent data cut a receive short, with more behind it.
+func sockUrgent(e *env) {
+	p := e.port()
+	for step := range 2 {
+		s, peer := e.tcp()
+		e.do(p, enable(s, "k", in, level|oneShot))
+		e.deliver(peer, s, "x")
+		urgent := func() {
+			e.sendUrgent(peer)
+			e.send(peer, "y")
+		}
+		if step == 0 {
+			urgent()
+			settle(e, s, stateUrgent)
+		}
+		e.want(p, "k", in)
+		if step == 1 {
+			urgent()
+			settle(e, s, stateUrgent)
+		}
+		var got string
+		var b [64]byte
+		for range 10 {
+			n, err := s.Recv(b[:])
+			if err == nil {
+				got += string(b[:n])
+			}
+			if got == "xy" {
+				break
+			}
+			e.do(p, enable(s, "k", in, level|oneShot))
+			e.want(p, "k", in)
+		}
+		if got != "xy" {
+			e.Fatalf("step %d: received %q", step, got)
+		}
+		e.do(p, remove(s))
+		e.want(p, "k", gone)
+	}
+}
+
+// sockOtherDirection is drained in one direction of two.
+func sockOtherDirection(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in|out, level|oneShot))
+	for range 3 {
+		e.wantNow(p, "k", out)
+		e.drain(s)
+		e.do(p, enable(s, "k", in|out, level|oneShot))
+	}
+	e.wantNow(p, "k", out)
+	e.fill(s)
+	e.deliver(peer, s, "x")
+	e.do(p, enable(s, "k", in|out, level|oneShot))
+	e.wantNow(p, "k", in)
+}
+
+// sockStanding has conditions that nothing drains, and filters without a direction.
+func sockStanding(e *env) {
+	p := e.port()
+	for _, filter := range []events{hangup, in | hangup, out | hangup, socknotify.EventNone} {
+		s, peer := e.tcp()
+		e.do(p, enable(s, "k", filter, level|oneShot))
+		e.now(p)
+		e.drain(s)
+		e.reset(s, peer)
+		for range 3 {
+			e.do(p, enable(s, "k", filter, level|oneShot))
+			if got := e.next(p); !got.Events.Has(bad) {
+				e.Fatalf("filter %v: %v; want the error again", filter, got.Events)
+			}
+		}
+		e.do(p, remove(s))
+		e.want(p, "k", gone)
+	}
+}
+
+func sockPersistentLevel(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, level))
+	for range 5 {
+		e.deliver(peer, s, "x")
+		e.wantNow(p, "k", in)
+		e.wantNow(p, "k", in)
+		e.drain(s)
+		e.do(p, enable(s, "k", in, level))
+		e.none2(p)
+	}
+}
+
+// sockOfAnother vouches with a socket that is not the one that is registered under its number.
+func sockOfAnother(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, socknotify.Enable[any](s.Handle(), "k", in, level|oneShot))
+	e.drain(s)
+	e.deliver(peer, s, "x")
+	e.wantNow(p, "k", in)
+	e.do(p, enable(s, "k", in, level|oneShot)) // the handle was notified, the socket does not know
+	e.wantNow(p, "k", in)
+	e.drain(s)
+	e.do(p, enable(s, "k", in, level|oneShot))
+	e.deliver(peer, s, "y")
+	e.wantNow(p, "k", in)
+}
+
+// sockDrainedWhileWaiting drains on another goroutine than the one that waits already.
+func sockDrainedWhileWaiting(e *env) {
+	p := e.port()
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
+		s, peer := pair()
+		e.do(p, enable(s, "k", in, edge))
+		for range 20 {
+			e.deliver(peer, s, "x")
+			e.want(p, "k", in)
+			w := e.wait(p, 1, -1)
+			e.parked(p, 1)
+			e.drain(s)
+			e.send(peer, "y")
+			r := e.get(w)
+			if r.err != nil {
+				e.Fatalf("wait: %v", r.err)
+			}
+			e.check(r.notes[0], "k", in)
+			e.until("the byte is received", func() bool { return e.drain(s) == "y" })
+			e.now(p)
+			e.drain(s)
+		}
+		e.do(p, remove(s))
+		e.want(p, "k", gone)
+	}
+}
+
+// sockNotDrained leaves something: an edge may stay silent then, and goes on once it is drained.
+func sockNotDrained(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, edge))
+	e.deliver(peer, s, "12")
+	e.want(p, "k", in)
+	var b [1]byte
+	if n, err := s.Recv(b[:]); n != 1 || err != nil {
+		e.Fatalf("receive = %d, %v", n, err)
+	}
+	e.now(p)
+	e.drain(s)
+	e.deliver(peer, s, "3")
+	e.want(p, "k", in)
+}
+
+func sockCloseReleases(e *env) {
+	p := e.port()
+	keys := weakKeys(4, func(i int, k *key) {
+		s, peer := e.unix()
+		e.do(p, enable(s, k, in, everyWay[i]))
+		e.send(peer, "x")
+		e.want(p, k, in)
+		s.Close()
+	})
+	e.released("the key of a closed socket", keys)
+	if n := p.Stats().Registrations; n != 0 {
+		e.Errorf("%d registrations", n)
+	}
+	e.none(p)
+	runtime.KeepAlive(p)
+}
+
+// sockCloseRaces closes sockets while another goroutine enables them, and their numbers are reused.
+func sockCloseRaces(e *env) {
+	p := e.port()
+	var heard atomic.Int32
+	stop := e.workers(p, 2, 4, func(n note) {
+		if s, ok := n.Key.(*socket); !ok || n.Events == gone {
+			e.Errorf("notification %v of %v", n.Events, s)
+		}
+		heard.Add(1)
+	})
+	for range 300 {
+		s, peer := e.unix()
+		e.send(peer, "x")
+		enabler := async(func() error {
+			for range 4 {
+				regs := []reg{enable(s, s, in, level|oneShot)}
+				if _, err := p.Process(regs, nil, 0); err != nil {
+					return err
+				}
+				if err := regs[0].Result; err != nil {
+					e.wantErr(err, socknotify.ErrBadSocket, net.ErrClosed)
+					return nil
+				}
+			}
+			return nil
+		})
+		runtime.Gosched()
+		s.Close()
+		peer.Close()
+		e.end(enabler, "the enabler")
+	}
+	if n := p.Stats().Registrations; n != 0 {
+		e.Errorf("%d registrations of closed sockets", n)
+	}
+	stop()
+}
+
+// sockCloseDuplicate keeps the socket alive by a duplicate, and has it go on receiving.
+func sockCloseDuplicate(e *env) {
+	p := e.port()
+	for _, trigger := range everyWay {
+		s, peer := e.unix()
+		alive := e.dup(s)
+		e.do(p, enable(s, "k", in|out|hangup, trigger))
+		e.now(p)
+		s.Close()
+		stale := p.Stats().Stale
+		e.send(peer, "x")
+		e.none(p)
+		if n := p.Stats().Stale - stale; n != 0 {
+			e.Errorf("%v: %d reports of a closed socket", trigger, n)
+		}
+		e.closeFD(alive)
+	}
+}
+
+func sockClosed(e *env) {
+	p := e.port()
+	for _, registered := range []bool{false, true} {
+		s, _ := e.unix()
+		if registered {
+			e.do(p, enable(s, "k", in, level))
+		}
+		s.Close()
+		e.refused(p, enable(s, "k", in, level), socknotify.ErrBadSocket, net.ErrClosed)
+		e.refused(p, disable(s), socknotify.ErrNotRegistered, net.ErrClosed)
+		e.refused(p, remove(s), socknotify.ErrNotRegistered, net.ErrClosed)
+		_, err := p.RemoveWaitSock(e.Context(), s.Socket)
+		e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
+	}
+	_, err := p.RemoveWaitSock(e.Context(), nil)
+	e.wantErr(err, socknotify.ErrInvalid)
+	s, _ := e.unix()
+	e.do(p, enable(s, "k", in, level))
+	last, err := p.RemoveWaitSock(context.Background(), s.Socket)
+	if err != nil {
+		e.Fatalf("RemoveWaitSock: %v", err)
+	}
+	e.check(last, "k", gone)
+}
+
+// sockReopened accepts into one Socket again and again, which gets the same number, with the same key.
+func sockReopened(e *env) {
+	p := e.port()
+	l := e.listener()
+	s := &socket{new(sock.Socket), true}
+	for i := range 10 {
+		c := e.fresh()
+		e.connect(c, l.LocalAddr())
+		settle(e, l, stateIn)
+		if err := l.AcceptInto(s.Socket); err != nil {
+			e.Fatalf("accept: %v", err)
+		}
+		e.drain(s) // would block, of a life without registration
+		e.do(p, enable(s, "k", in, everyWay[i%4]))
+		e.deliver(c, s, "x")
+		e.wantNow(p, "k", in)
+		e.drain(s)
+		e.do(p, enable(s, "k", in, level|oneShot))
+		s.Close()
+		c.Close()
+	}
+	e.none2(p)
+}
+
+func sockMoves(e *env) {
+	p, q := e.port(), e.port()
+	s, peer := e.unix()
+	for range 5 {
+		e.do(p, enable(s, "p", in, level|oneShot))
+		e.refused(q, enable(s, "q", in, level|oneShot), socknotify.ErrOtherPort)
+		e.deliver(peer, s, "x")
+		e.want(p, "p", in)
+		e.drain(s)
+		e.do(p, remove(s))
+		e.want(p, "p", gone)
+		p, q = q, p
+	}
+	e.do(p, enable(s, "p", in, level|oneShot))
+	s.Close()
+	if n := p.Stats().Registrations + q.Stats().Registrations; n != 0 {
+		e.Errorf("%d registrations", n)
+	}
+}

@@ -1,0 +1,134 @@
+package socknotify
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A socket knows that it is drained from before its latest notification. That says nothing about what the
+// notification was for (X5, T4).
+func TestVouchFromBeforeTheNotification(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		drain(t, x)
+		send(t, y)
+		for range 3 {
+			if nt := next(t, p); nt.Events != EventIn {
+				t.Fatalf("got %v", nt.Events)
+			}
+			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		}
+	})
+}
+
+// A report has been taken from the kernel when the socket is drained, and is delivered after: the turn has
+// begun by then, and the drained socket may vouch in it only by what it does from here on.
+func TestVouchBetweenReportAndDelivery(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		send(t, y)
+		h.during(func() {
+			drain(t, x)
+			send(t, y)
+		})
+		next(t, p)
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("got %v", nt.Events)
+		}
+	})
+}
+
+// Another goroutine enables a registration and is notified between the two looks of an enable that vouches.
+// The word is then what it was, and the vouch is not.
+func TestVouchOvertaken(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		send(t, y)
+		next(t, p)
+		drain(t, x)
+		s, tie := p.table.lookup(uint32(x.Handle())), x.Tie()
+		word := s.word.Load()
+		if !tie.Drained(directions(EventIn)) {
+			t.Fatal("not drained")
+		}
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		send(t, y)
+		next(t, p)
+		if p.KernelEdges() && s.word.Load() != word {
+			t.Fatal("the word has changed, so this test is for nothing")
+		}
+		r := EnableSock(x, "x", EventIn, oneShot)
+		if p.vouched(&r, tie) {
+			t.Fatal("vouched for what it has not received")
+		}
+		if !p.KernelEdges() {
+			return
+		}
+		// The first look is over, and said drained; go on from there.
+		if !s.rearm(&r, tie) {
+			t.Fatal("not enabled")
+		}
+		p.askAgain(s, uint32(x.Handle()), wEnabled)
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("got %v", nt.Events)
+		}
+	})
+}
+
+// A TCP receive that is short of its buffer has drained the socket, unless the report says that something
+// may have cut it short. A receive on anything else has not.
+func TestShortReceiveVouches(t *testing.T) {
+	for _, c := range []struct {
+		mask kernel.Mask
+		want bool
+	}{
+		{kernel.In, true},
+		{kernel.In | kernel.Out, true},
+		{kernel.In | kernel.Urgent, false},
+		{kernel.In | kernel.PeerClosed, false},
+		{kernel.In | kernel.Err, false},
+		{kernel.In | kernel.Dead | kernel.PeerClosed, false},
+	} {
+		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+			if !p.KernelEdges() {
+				return // every enable asks
+			}
+			l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			y, err := sock.New(sock.TCP4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer y.Close()
+			if err := y.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+				t.Fatal(err)
+			}
+			var x *sock.Socket
+			eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
+			defer x.Close()
+			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+			send(t, y)
+			h.after = func(ready []kernel.Ready) { ready[0].Mask = c.mask }
+			next(t, p)
+			h.after = nil
+			var b [64]byte
+			if n, err := x.Recv(b[:]); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			before := p.Stats().RearmsSaved
+			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+			if got := p.Stats().RearmsSaved > before; got != c.want {
+				t.Errorf("after a report of %#x: saved %t", c.mask, got)
+			}
+		})
+	}
+}
