@@ -149,9 +149,22 @@ func (w *world) due(ps *portState, r *reg) events {
 	e := r.file.holds(r.file.mask()) & (r.filter | socknotify.EventErr)
 	if r.edge() {
 		if !ps.edges && r.fired > 0 {
-			return 0 // it must be enabled again first (T2)
+			e &= r.drainedSince() // otherwise it must be enabled again first (T2)
 		}
 		e &= r.pending
+	}
+	return e
+}
+
+// drainedSince are the events that a socket which vouches for itself goes on with by itself (T2).
+func (r *reg) drainedSince() (e events) {
+	if f := r.file; r.tied && f.fd >= 0 {
+		if f.recvBlocked && f.recvAt > r.notified {
+			e |= socknotify.EventIn
+		}
+		if f.sendBlocked && f.sendAt > r.notified {
+			e |= socknotify.EventOut
+		}
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A kind is what a socket is.
@@ -30,6 +31,7 @@ func (k kind) stream() bool { return k == tcp || k == unixStream }
 type file struct {
 	kind kind
 	fd   int // its number, or -1: closed
+	sock *sock.Socket
 	dup  int // what keeps it alive when its number is closed, or -1
 	peer int // or -1: closed
 	to   unix.Sockaddr

@@ -74,7 +74,7 @@ func genPhrase(t *rapid.T) (ops []Op) {
 		}
 		op := genOp(t, d, at)
 		if d == Enable && rapid.IntRange(0, 3).Draw(t, "another") != 3 {
-			op.Filter, op.Trigger = enable.Filter, enable.Trigger
+			op.Filter, op.Trigger, op.BySock = enable.Filter, enable.Trigger, enable.BySock
 		}
 		ops = append(ops, op)
 	}
@@ -89,6 +89,7 @@ func genEnable(t *rapid.T, at place) Op {
 		Trigger: trigger(rapid.SampledFrom([]int{0, 0, 1, 2, 3, 4, 5}).Draw(t, "trigger")),
 		Drained: rapid.Bool().Draw(t, "drained"),
 		Batch:   rapid.Bool().Draw(t, "batch"),
+		BySock:  rapid.Bool().Draw(t, "by sock"),
 	}
 }
 
@@ -100,6 +101,7 @@ func genOp(t *rapid.T, do Do, at place) Op {
 	case Disable, Remove:
 		op.Port = at.port
 		op.Batch = rapid.Bool().Draw(t, "batch")
+		op.BySock = rapid.Bool().Draw(t, "by sock")
 	case RemoveWait, NewPort:
 		op.Port = at.port
 	case Wait, WaitAll, Post, NotFound:

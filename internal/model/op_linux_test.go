@@ -18,6 +18,7 @@ type Op struct {
 	Trigger socknotify.Trigger
 	Drained bool // Enable: vouch, if that is true
 	Batch   bool // Enable, Disable, Remove: leave it to the next call
+	BySock  bool // Enable, Disable, Remove: name the socket, which vouches for itself, not its handle
 	N       int  // how many, or which kind
 }
 
@@ -104,6 +105,7 @@ func (o Op) GoString() string {
 	num("Trigger", int(o.Trigger))
 	flag("Drained", o.Drained)
 	flag("Batch", o.Batch)
+	flag("BySock", o.BySock)
 	num("N", o.N)
 	return b.String() + "}"
 }
@@ -140,6 +142,8 @@ func decode(b []byte) []Op {
 			Port:  int(b[1] >> 2 & 1),
 			Batch: b[1]>>6&1 != 0,
 			N:     int(b[3]) % maxN,
+
+			BySock: b[1]>>7 != 0,
 		}
 		if op.Do == Enable {
 			op.Key = int(b[1]>>3&3) % keyKinds
@@ -167,6 +171,9 @@ func encode(ops []Op) []byte {
 		}
 		if o.Batch {
 			flags |= 1 << 6
+		}
+		if o.BySock {
+			flags |= 1 << 7
 		}
 		b = append(b, byte(o.Do), byte(flags), byte(int(o.Filter)|t<<3), byte(o.N))
 	}

@@ -16,6 +16,10 @@ type expectation struct {
 // apply acts on the model as an entry acts on the port, and tells what the entry is to be.
 func (w *world) apply(ps *portState, op Op, num int) (socknotify.Registration[int], expectation) {
 	owner, r := w.byNum[num], ps.regs[num]
+	closed := op.BySock && owner == nil // has no number, so the port looks at none
+	if closed {
+		r = nil
+	}
 	if r != nil && (r.gone || r.file != owner) {
 		// Every operation finds out that the socket is gone (G9, G12).
 		w.over(ps, r)
@@ -23,10 +27,18 @@ func (w *world) apply(ps *portState, op Op, num int) (socknotify.Registration[in
 	}
 	want := expectation{op: op, num: num}
 	entry := socknotify.Registration[int]{Socket: uintptr(num), Result: errors.New("stale")}
+	if op.BySock {
+		entry.Socket, entry.Sock = 0, w.slots[op.Sock].file.sock // closed, unless it has the number
+		if owner != nil {
+			entry.Sock = owner.sock
+		}
+	}
 	switch op.Do {
 	case Enable:
-		entry = socknotify.Enable(uintptr(num), w.chooseKey(ps, r, op, num), op.Filter, op.Trigger)
-		entry.Drained = op.Drained && r != nil && w.drained(r, op.Filter)
+		entry.Op, entry.Key = socknotify.OpEnable, w.chooseKey(ps, r, op, num)
+		entry.Filter, entry.Trigger = op.Filter, op.Trigger
+		vouched := r != nil && w.drained(r, op.Filter)
+		entry.Drained = op.Drained && vouched
 		switch {
 		case owner == nil:
 			want.kind = socknotify.ErrBadSocket
@@ -35,7 +47,7 @@ func (w *world) apply(ps *portState, op Op, num int) (socknotify.Registration[in
 		case r == nil && w.elsewhere(ps, num, owner):
 			want.kind = socknotify.ErrOtherPort
 		default:
-			w.enable(ps, r, owner, num, &entry)
+			w.enable(ps, r, owner, num, &entry, vouched && (entry.Drained || op.BySock))
 		}
 		return entry, want
 	case Disable:
@@ -44,7 +56,7 @@ func (w *world) apply(ps *portState, op Op, num int) (socknotify.Registration[in
 		entry.Op = socknotify.OpRemove
 	}
 	switch {
-	case owner == nil:
+	case owner == nil && !closed:
 		want.kind = socknotify.ErrBadSocket
 	case r == nil:
 		want.kind = socknotify.ErrNotRegistered
@@ -94,7 +106,7 @@ func (w *world) drained(r *reg, filter events) bool {
 	return in && out
 }
 
-func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotify.Registration[int]) {
+func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotify.Registration[int], vouched bool) {
 	if r == nil {
 		r = &reg{num: num, key: entry.Key, file: f}
 		ps.regs[num] = r
@@ -105,6 +117,7 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	r.filter, r.trigger = entry.Filter, entry.Trigger
 	r.spans = append(r.spans, &span{w.now(), -1, r.filter, r.oneShot()})
 	r.enabled, r.fired = true, 0
+	r.tied = r.tied || entry.Sock != nil
 	if w.waiters != nil {
 		r.budget++ // one may have been taken already
 	} else {
@@ -113,7 +126,7 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	m := f.look(w.now())
 	r.held = f.standing(m)
 	r.pending &= r.filter | socknotify.EventErr
-	if entry.Drained {
+	if vouched {
 		r.pending |= f.holds(m) & r.filter // it began after the would-block
 	}
 	if !r.edge() {

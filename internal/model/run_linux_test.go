@@ -157,9 +157,9 @@ func (w *world) closeNumber(f *file, keep bool) {
 	if keep {
 		f.dup = must(unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0))
 	}
-	num := f.fd
-	w.closing(f)
-	check(unix.Close(num))
+	w.closing(f, true)
+	check(f.sock.Close())
+	w.fenced()
 }
 
 // open gives a slot a new socket, under the lowest free number or the slot's own.
@@ -176,7 +176,7 @@ func (w *world) open(s *slot, op Op) {
 		return
 	}
 	num := s.num
-	w.closing(s.file)
+	w.closing(s.file, false)
 	check(unix.Dup3(f.fd, num, unix.O_CLOEXEC))
 	check(unix.Close(f.fd))
 	w.put(s, f, num)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // peerSend sends n bytes, one datagram, or one connection.
@@ -56,22 +58,37 @@ func (f *file) recv(now int, all bool) {
 	for {
 		var n int
 		var err error
-		if f.kind == listener {
-			var c int
-			if c, _, err = unix.Accept4(fd, unix.SOCK_CLOEXEC); err == nil {
-				linger(c)
-				check(unix.Close(c))
-				n = 1
-			}
-		} else {
+		switch {
+		case f.kind == listener:
+			n, err = f.accept()
+		case f.fd >= 0:
+			n, err = f.sock.Recv(b)
+		default:
 			n, _, err = unix.Recvfrom(fd, b, 0)
 		}
-		f.recvBlocked, f.recvAt = err == unix.EAGAIN, now
-		if !all || err != nil && f.kind != listener || err == unix.EAGAIN || err == unix.EINVAL || n == 0 && f.kind.stream() {
+		f.recvBlocked, f.recvAt = wouldBlock(err), now
+		if !all || err != nil || n == 0 && f.kind.stream() {
 			return
 		}
 	}
 }
+
+// accept takes a connection and resets it.
+func (f *file) accept() (n int, err error) {
+	s := f.sock
+	if f.fd < 0 {
+		s = must(sock.Adopt(uintptr(must(unix.FcntlInt(uintptr(f.dup), unix.F_DUPFD_CLOEXEC, 0))), sock.RefuseBlocking))
+		defer s.Close()
+	}
+	c, err := s.Accept()
+	if err != nil {
+		return 0, err
+	}
+	check(c.SetLinger(0))
+	return 1, c.Close()
+}
+
+func wouldBlock(err error) bool { return err == unix.EAGAIN || err == sock.ErrWouldBlock }
 
 // send sends a little, or to would-block. Datagrams are sent once.
 func (f *file) send(now int, full bool) {
@@ -84,8 +101,13 @@ func (f *file) send(now int, full bool) {
 		b = make([]byte, 32<<10)
 	}
 	for range 1000 {
-		_, err := unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL)
-		f.sendBlocked, f.sendAt = err == unix.EAGAIN, now
+		var err error
+		if f.fd >= 0 {
+			_, err = f.sock.Send(b)
+		} else {
+			_, err = unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL)
+		}
+		f.sendBlocked, f.sendAt = wouldBlock(err), now
 		if err != nil || !full || f.kind == udp {
 			return
 		}

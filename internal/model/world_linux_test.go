@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 type (
@@ -68,6 +69,7 @@ type reg struct {
 	filter   events
 	trigger  socknotify.Trigger
 	enabled  bool
+	tied     bool    // the socket's own Close ends it
 	gone     bool    // its number was closed: notifications may come, but none must
 	budget   int     // one-shot: how many may come
 	doubts   []doubt // when it was charged for what may have been another's
@@ -124,16 +126,23 @@ func (w *world) place(s *slot, f *file) {
 
 func (w *world) put(s *slot, f *file, num int) {
 	f.fd = num
+	f.sock = must(sock.Adopt(uintptr(num), sock.RefuseBlocking))
 	s.num, s.file = num, f
 	w.byNum[num] = f
 	w.files = append(w.files, f)
 }
 
-// closing takes a file's number from it in the model.
-func (w *world) closing(f *file) {
+// closing takes a file's number from it in the model. Its own Close ends the registrations that know the
+// socket; the others may be heard of until something shows that it is gone (G9).
+func (w *world) closing(f *file, itself bool) {
 	delete(w.byNum, f.fd)
 	for _, ps := range w.ports {
-		if r := ps.regs[f.fd]; r != nil && r.file == f {
+		r := ps.regs[f.fd]
+		switch {
+		case r == nil || r.file != f:
+		case r.tied && itself:
+			w.over(ps, r)
+		default:
 			r.gone = true
 		}
 	}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/load"
+)
+
+type loadFlags struct {
+	load.Config
+	json bool
+}
+
+func loadCommand() *cobra.Command {
+	f := &loadFlags{}
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Put load on a TCP echo server and measure its answers",
+		Long: "Send requests to a TCP echo server over many connections, check that every answer is the\n" +
+			"request, and measure how long it took: with --rate from when the request was due, which\n" +
+			"the timer may add a millisecond to, else from when its first byte was sent. An interrupt\n" +
+			"ends the sending early.\n\n" +
+			"A connection that fails is an error, and is not made again.",
+		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Addr, "addr", "", "host:port of the server")
+	flags.IntVar(&f.Connections, "connections", 100, "connections in all")
+	flags.Float64Var(&f.Rate, "rate", 0, "requests per second in all; 0 is as fast as answers come")
+	flags.IntVar(&f.Size, "size", 64, "bytes of a request")
+	flags.IntVar(&f.Depth, "depth", 1, "requests in flight per connection")
+	flags.DurationVar(&f.Think, "think", 0, "wait between an answer and the next request on a connection")
+	flags.DurationVar(&f.Duration, "duration", 10*time.Second, "send requests for this time")
+	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "give up connecting after this time")
+	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines that share the connections")
+	flags.StringVar(&f.Backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// check reports the first flag that makes no sense.
+func (f *loadFlags) check() error {
+	if f.Addr == "" {
+		return errors.New("--addr is missing: host:port of the server")
+	}
+	if _, port, err := net.SplitHostPort(f.Addr); err != nil || port == "" || port == "0" {
+		return fmt.Errorf("--addr %q: must be host:port", f.Addr)
+	}
+	for _, n := range []struct {
+		flag       string
+		value, max int
+	}{
+		{"connections", f.Connections, load.MaxConnections},
+		{"size", f.Size, load.MaxSize},
+		{"depth", f.Depth, load.MaxDepth},
+		{"workers", f.Workers, load.MaxWorkers},
+	} {
+		if n.value < 1 || n.value > n.max {
+			return fmt.Errorf("--%s %d: must be from 1 to %d", n.flag, n.value, n.max)
+		}
+	}
+	if !(f.Rate >= 0 && f.Rate <= load.MaxRate) { // so not NaN
+		return fmt.Errorf("--rate %v: must be from 0 to %.0f", f.Rate, load.MaxRate)
+	}
+	if f.Think < 0 || f.Think > load.MaxTime {
+		return fmt.Errorf("--think %v: must be from 0 to %v", f.Think, load.MaxTime)
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"duration", f.Duration}, {"timeout", f.Timeout}} {
+		if d.value <= 0 || d.value > load.MaxTime {
+			return fmt.Errorf("--%s %v: must be positive and at most %v", d.flag, d.value, load.MaxTime)
+		}
+	}
+	return nil
+}
+
+func (f *loadFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	backend, err := resolve(f.Backend)
+	if err != nil {
+		return err
+	}
+	f.Backend = backend
+	progress, clear := f.progress(cmd.ErrOrStderr())
+	res, err := load.Run(cmd.Context(), f.Config, progress)
+	clear()
+	if err != nil && res.Errors == 0 {
+		return failure{err} // before any connection
+	}
+	print := func(w io.Writer) error { return printJSON(w, newLoadReport(&res)) }
+	if !f.json {
+		print = func(w io.Writer) error { return loadTable(w, &res) }
+	}
+	if err := print(cmd.OutOrStdout()); err != nil {
+		return failure{err}
+	}
+	switch {
+	case err != nil:
+		return failure{err}
+	case res.Errors > 0:
+		return failure{fmt.Errorf("%d of %d connections failed, one of them: %w", res.Errors, f.Connections, res.First)}
+	}
+	return nil
+}
+
+// progress rewrites one line of a terminal, and clears it at the end. Elsewhere there is none.
+func (f *loadFlags) progress(stderr io.Writer) (show func(load.Totals), clear func()) {
+	file, ok := stderr.(*os.File)
+	if !ok || f.json || !term.IsTerminal(int(file.Fd())) {
+		return nil, func() {}
+	}
+	var last load.Totals
+	show = func(t load.Totals) {
+		rate := perSecond(t.Requests-last.Requests, t.Elapsed-last.Elapsed)
+		last = t
+		fmt.Fprintf(file, "\r\x1b[K%.0f s: %d requests, %.0f/s, %d errors", t.Elapsed.Seconds(), t.Requests, rate, t.Errors)
+	}
+	return show, func() { fmt.Fprint(file, "\r\x1b[K") }
+}
+
+// A loadReport is the JSON object.
+type loadReport struct {
+	Requests int64   `json:"requests"`
+	Errors   int64   `json:"errors"`
+	Bytes    int64   `json:"bytes"`
+	Seconds  float64 `json:"seconds"`
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
+	Max      float64 `json:"max_us"`
+}
+
+func newLoadReport(r *load.Result) loadReport {
+	return loadReport{
+		Requests: r.Requests, Errors: r.Errors, Bytes: r.Bytes, Seconds: r.Elapsed.Seconds(),
+		P50: micros(r.P50), P99: micros(r.P99), Max: micros(r.Max),
+	}
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func perSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// loadTable prints the result for people.
+func loadTable(w io.Writer, r *load.Result) error {
+	rows := [][]string{
+		{"connections", fmt.Sprint(r.Connections)},
+		{"requests", fmt.Sprint(r.Requests)},
+		{"requests/s", fmt.Sprintf("%.1f", perSecond(r.Requests, r.Elapsed))},
+		{"errors", fmt.Sprint(r.Errors)},
+		{"bytes", fmt.Sprint(r.Bytes)},
+		{"seconds", fmt.Sprintf("%.3f", r.Elapsed.Seconds())},
+	}
+	for _, q := range []struct {
+		name string
+		d    time.Duration
+	}{{"p50", r.P50}, {"p90", r.P90}, {"p99", r.P99}, {"p99.9", r.P999}, {"max", r.Max}} {
+		rows = append(rows, []string{q.name, fmt.Sprintf("%.1f µs", micros(q.d))})
+	}
+	_, err := io.WriteString(w, align(rows))
+	return err
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify"
+)
+
+// shLoad runs load in this process, with the exit status that main would have.
+func shLoad(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(loadCommand())
+	root.SetArgs(append([]string{"load"}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		status = 2
+		errs.WriteString(err.Error())
+		if errors.As(err, new(failure)) {
+			status = 1
+		}
+	}
+	return status, out.String(), errs.String()
+}
+
+// echoServer calls handle for each connection.
+func echoServer(t *testing.T, handle func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				handle(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+func echoBack(c net.Conn) { io.Copy(c, struct{ io.Reader }{c}) }
+
+// loadObject is what load --json promises.
+type loadObject struct {
+	Requests *int64   `json:"requests"`
+	Errors   *int64   `json:"errors"`
+	Bytes    *int64   `json:"bytes"`
+	Seconds  *float64 `json:"seconds"`
+	P50      *float64 `json:"p50_us"`
+	P99      *float64 `json:"p99_us"`
+	Max      *float64 `json:"max_us"`
+}
+
+func decodeLoad(t *testing.T, text string) (o loadObject) {
+	t.Helper()
+	decode(t, text, &o)
+	if o.Requests == nil || o.Errors == nil || o.Bytes == nil || o.Seconds == nil || o.P50 == nil || o.P99 == nil || o.Max == nil {
+		t.Fatal(text)
+	}
+	return o
+}
+
+func TestLoadJSON(t *testing.T) {
+	needBackend(t)
+	for _, b := range socknotify.Backends() {
+		status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--backend", b, "--json",
+			"--connections", "20", "--depth", "3", "--size", "100", "--duration", "100ms", "--workers", "3")
+		if status != 0 || errs != "" {
+			t.Fatalf("status %d: %s", status, errs)
+		}
+		o := decodeLoad(t, out)
+		if *o.Requests < 20*3 || *o.Errors != 0 || *o.Bytes != *o.Requests*100 || *o.Seconds < 0.1 {
+			t.Error(out)
+		}
+		if !(0 < *o.P50 && *o.P50 <= *o.P99 && *o.P99 <= *o.Max) || *o.Max > *o.Seconds*1e6 {
+			t.Error(out)
+		}
+	}
+}
+
+func TestLoadTable(t *testing.T) {
+	needBackend(t)
+	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--duration", "20ms", "--rate", "1000", "--think", "1ms")
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	var names []string
+	for line := range strings.Lines(out) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	want := "connections requests requests/s errors bytes seconds p50 p90 p99 p99.9 max"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("rows %q", got)
+	}
+}
+
+// What fails is in the totals as well, and in the exit status.
+func TestLoadFails(t *testing.T) {
+	needBackend(t)
+	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, func(c net.Conn) {
+		io.ReadFull(c, make([]byte, 64))
+	}), "--json", "--connections", "3")
+	if o := decodeLoad(t, out); status != 1 || *o.Errors != 3 || !strings.Contains(errs, "3 of 3 connections") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	status, out, errs = shLoad(t.Context(), "--addr", addr, "--json", "--connections", "3")
+	if o := decodeLoad(t, out); status != 1 || *o.Errors != 3 || *o.Requests != 0 || !strings.Contains(errs, "no connection to "+addr) {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
+
+// An interrupt is a good end, with totals.
+func TestLoadInterrupted(t *testing.T) {
+	needBackend(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status, out, errs := shLoad(ctx, "--addr", echoServer(t, func(c net.Conn) {
+		b := make([]byte, 64)
+		io.ReadFull(c, b)
+		cancel()
+		c.Write(b)
+		echoBack(c)
+	}), "--json", "--connections", "1", "--duration", "1h")
+	if o := decodeLoad(t, out); status != 0 || errs != "" || *o.Requests < 1 || *o.Errors != 0 {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
+
+func TestLoadWrongUsage(t *testing.T) {
+	needBackend(t)
+	for _, c := range []struct{ args, says string }{
+		{"", "--addr is missing"},
+		{"--addr localhost", `--addr "localhost"`},
+		{"--addr localhost:", "--addr"},
+		{"--addr localhost:0", "--addr"},
+		{"--addr :1 --connections 0", "--connections 0"},
+		{"--addr :1 --connections 100001", "--connections 100001"},
+		{"--addr :1 --connections many", "--connections"},
+		{"--addr :1 --size 0", "--size 0"},
+		{"--addr :1 --size 16777217", "--size 16777217"},
+		{"--addr :1 --depth 0", "--depth 0"},
+		{"--addr :1 --depth 1025", "--depth 1025"},
+		{"--addr :1 --workers 0", "--workers 0"},
+		{"--addr :1 --workers -1", "--workers -1"},
+		{"--addr :1 --rate -1", "--rate -1"},
+		{"--addr :1 --rate NaN", "--rate NaN"},
+		{"--addr :1 --rate +Inf", "--rate +Inf"},
+		{"--addr :1 --think -1s", "--think -1s"},
+		{"--addr :1 --duration 0s", "--duration 0s"},
+		{"--addr :1 --duration 2562047h", "--duration 2562047h"},
+		{"--addr :1 --timeout 0s", "--timeout 0s"},
+		{"--addr :1 --backend abacus", `"abacus"`},
+		{"--addr :1 extra", `"extra"`},
+		{"--addr :1 --abacus", "--abacus"},
+	} {
+		status, out, errs := shLoad(t.Context(), strings.Fields(c.args)...)
+		if status != 2 || out != "" || !strings.Contains(errs, c.says) {
+			t.Errorf("%s: status %d, output %q, errors %q", c.args, status, out, errs)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// What a connection can fail with, besides the system's errors.
+var (
+	errEnd     = errors.New("end of stream")
+	errSurplus = errors.New("more came back than was sent")
+	errSilent  = fmt.Errorf("no answer %v after the last request", drainTime)
+)
+
+// A conn is one connection. Its worker alone uses it.
+type conn struct {
+	sock  *sock.Socket // nil before it is made and after it has failed
+	index int64
+	phase int64 // in the pattern
+	turn  int64 // in the schedule
+	addr  int   // of job.addrs, while connecting
+
+	connected bool
+	listed    bool              // in worker.rearm
+	waits     bool              // in worker.due
+	filter    socknotify.Events // of the enabled registration; 0 after its notification
+	due       int64             // where waits
+
+	// Requests are numbered from 0: done <= begun <= issued <= done + Depth.
+	issued int64 // to be sent
+	begun  int64 // first byte sent
+	done   int64 // answered
+	sent   int64 // bytes
+	got    int64 // bytes
+	before int64 // got when draining began
+
+	// slots has a place for each request in flight, n at n modulo Depth: when it started. Once it is
+	// answered, it is when the request that takes its place may start, for Think.
+	slots []int64
+}
+
+// busy reports whether answers are to come.
+func (c *conn) busy() bool { return c.done < c.issued }
+
+// wants is what the connection has to hear of. An end of stream is EventIn.
+func (w *worker) wants(c *conn) socknotify.Events {
+	switch {
+	case !c.connected:
+		return socknotify.EventOut
+	case c.sent < c.issued*w.size:
+		return socknotify.EventIn | socknotify.EventOut
+	}
+	return socknotify.EventIn
+}
+
+// registration enables the connection. The socket vouches for itself: a receive of less than there is
+// room for has drained it, so the enable costs no system call.
+func (w *worker) registration(c *conn) socknotify.Registration[*conn] {
+	c.filter = w.wants(c)
+	return socknotify.EnableSock(c.sock, c, c.filter, socknotify.TriggerLevel|socknotify.TriggerOneShot)
+}
+
+// handle does what a notification asks for.
+func (w *worker) handle(c *conn, events socknotify.Events) {
+	c.filter = 0
+	if w.draining && !c.busy() {
+		return
+	}
+	now := w.now()
+	if events != socknotify.EventOut {
+		var err error
+		if now, err = w.receive(c, events); err != nil {
+			w.fail(c, err)
+			return
+		}
+	}
+	if w.draining && !c.busy() {
+		w.waiting--
+		return
+	}
+	w.pump(c, now)
+}
+
+// receive takes one chunk of answers and returns when. If there is more, the level notifies again.
+func (w *worker) receive(c *conn, events socknotify.Events) (now int64, err error) {
+	n, err := c.sock.Recv(w.buf)
+	now = w.now()
+	switch {
+	case err == sock.ErrWouldBlock:
+		if events&socknotify.EventErr != 0 {
+			return now, c.sock.Err()
+		}
+		return now, nil
+	case err == io.EOF:
+		return now, errEnd
+	case err != nil:
+		return now, err
+	case int64(n) > c.sent-c.got:
+		return now, errSurplus
+	}
+	if want := w.table.at(c.phase, c.got, n); !bytes.Equal(w.buf[:n], want) {
+		return now, wrong(c.got, w.buf[:n], want)
+	}
+	c.got += int64(n)
+	for c.done < c.begun && c.got >= (c.done+1)*w.size {
+		slot := &c.slots[c.done%w.depth]
+		w.record(now, now-*slot)
+		*slot = now + int64(w.Think)
+		c.done++
+	}
+	return now, nil
+}
+
+// wrong names the first byte that is not what was sent.
+func wrong(pos int64, got, want []byte) error {
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("wrong answer: byte %d is %#02x, not %#02x", pos+int64(i), got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// pump issues the requests that are due, sends what the system takes, and sees to it that the
+// connection is heard of again: by its registration, and when the next request is due.
+func (w *worker) pump(c *conn, now int64) {
+	for !w.draining && c.issued-c.done < w.depth {
+		slot := &c.slots[c.issued%w.depth]
+		due := *slot
+		if w.interval > 0 {
+			start := w.scheduled(c, c.issued)
+			if due = max(due, start); due <= now {
+				*slot = start
+			}
+		}
+		if due > now {
+			w.later(c, due)
+			break
+		}
+		c.issued++
+	}
+	if err := w.send(c, now); err != nil {
+		w.fail(c, err)
+		return
+	}
+	if c.filter != w.wants(c) {
+		w.arm(c)
+	}
+}
+
+// sendsAtOnce bounds what one connection sends before the others' turn.
+const sendsAtOnce = 4
+
+// send sends what is issued, in as few calls as possible. It stops where the system took less than
+// all: EventOut tells when to go on.
+func (w *worker) send(c *conn, now int64) error {
+	all := c.issued * w.size
+	for i := 0; c.sent < all && i < sendsAtOnce; i++ {
+		if i > 0 {
+			now = w.now()
+		}
+		b := w.table.at(c.phase, c.sent, int(min(all-c.sent, chunk)))
+		n, err := c.sock.Send(b)
+		if err == sock.ErrWouldBlock {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.sent += int64(n)
+		for ; c.begun*w.size < c.sent; c.begun++ {
+			if w.interval == 0 {
+				c.slots[c.begun%w.depth] = now
+			}
+		}
+		if n < len(b) {
+			return nil
+		}
+	}
+	return nil
+}

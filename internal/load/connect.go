@@ -1,0 +1,88 @@
+package load
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// connectsAtOnce is how many connects a worker has under way, so as not to flood a listener's backlog.
+const connectsAtOnce = 64
+
+// connect makes the worker's connections, or counts them as errors.
+func (w *worker) connect() {
+	until, next := w.now()+int64(w.Timeout), 0
+	for w.broken == nil {
+		for ; next < len(w.conns) && w.connecting < connectsAtOnce; next++ {
+			w.dial(&w.conns[next], nil)
+		}
+		if w.connecting == 0 && next == len(w.conns) {
+			return
+		}
+		if w.now() >= until || w.stopped.Load() {
+			break
+		}
+		for _, nt := range w.process(until) {
+			c := nt.Key
+			w.connecting--
+			if err := c.sock.Err(); err != nil {
+				w.drop(c)
+				c.addr++
+				w.dial(c, fmt.Errorf("connect: %w", err))
+				continue
+			}
+			c.filter = 0
+			w.succeed(c)
+		}
+	}
+	for i := range w.conns {
+		c := &w.conns[i]
+		switch {
+		case c.connected || i < next && c.sock == nil: // that has failed
+		case w.stopped.Load():
+			w.drop(c)
+		default:
+			w.fail(c, fmt.Errorf("connect: not done after %v", w.Timeout))
+		}
+	}
+}
+
+// dial starts to connect to the first address that does not fail at once.
+func (w *worker) dial(c *conn, err error) {
+	for ; c.addr < len(w.addrs); c.addr++ {
+		if err = w.dialOne(c, w.addrs[c.addr]); err == nil {
+			return
+		}
+	}
+	w.fail(c, err)
+}
+
+func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
+	s, err := sock.New(sock.NetworkOf(addr, sock.TCP4, sock.TCP6))
+	if err != nil {
+		return err
+	}
+	// A request must not wait until earlier ones are acknowledged.
+	if err = s.SetNoDelay(true); err == nil {
+		err = s.Connect(addr)
+	}
+	switch err {
+	case nil:
+		c.sock = s
+		w.succeed(c)
+	case sock.ErrWouldBlock:
+		c.sock = s
+		w.connecting++
+		w.arm(c)
+	default:
+		s.Close()
+		return err
+	}
+	return nil
+}
+
+func (w *worker) succeed(c *conn) {
+	c.connected = true
+	w.live++
+}

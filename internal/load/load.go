@@ -1,0 +1,256 @@
+// Package load puts load on a TCP echo server and measures its answers.
+//
+// A few workers share the connections. Each is one goroutine with a port, a receive buffer, a
+// histogram and a heap of due times of its own, so a connection costs a socket and its place in a
+// slice, and a request allocates nothing.
+//
+// Every connection's stream is a part of one pattern (see [pattern]), so that an answer is checked
+// against what was sent without keeping what was sent.
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/socknotify/socknotify"
+)
+
+// The bounds of a [Config]. A connection is told from others by its phase in the pattern, of which
+// there are no more than MaxConnections.
+const (
+	MaxConnections = 60_000
+	MaxSize        = 16 << 20
+	MaxDepth       = 1024
+	MaxRate        = 1e9
+	MaxWorkers     = 1024
+	MaxTime        = 10_000 * time.Hour // of every duration
+)
+
+// drainTime is how long answers are waited for when no more requests are sent.
+const drainTime = 2 * time.Second
+
+// Config says what to send where.
+type Config struct {
+	Addr        string // host:port
+	Connections int
+	// Rate is requests per second over all connections, at times fixed in advance; 0 sends as fast
+	// as answers come. A connection that has failed leaves a gap.
+	Rate  float64
+	Size  int           // bytes of a request
+	Depth int           // requests in flight per connection
+	Think time.Duration // from an answer to the request that takes its place
+	// Duration is how long requests are sent.
+	Duration time.Duration
+	Timeout  time.Duration // for connecting
+	Workers  int           // 0: GOMAXPROCS
+	Backend  string        // empty: the default
+}
+
+// Totals are what was counted so far.
+type Totals struct {
+	Requests int64 // answered in full
+	Errors   int64 // connections that failed
+	Bytes    int64 // of the answers to Requests
+	// Elapsed is from the first request on, until the last answer once all is over.
+	Elapsed time.Duration
+}
+
+// Result is how a run went.
+type Result struct {
+	Totals
+	Connections int // that were made
+	// The quantiles of the latency. It is counted from when a request was due if there is a rate, so
+	// that an answer which keeps others waiting counts for these too, as does the port's time-out,
+	// which may be a millisecond late (C4); else from when its first byte was sent.
+	P50, P90, P99, P999, Max time.Duration
+	// First is one of the errors.
+	First error
+}
+
+// A job is what the workers share.
+type job struct {
+	Config
+	addrs    []netip.AddrPort
+	table    pattern
+	epoch    time.Time // of every time in nanoseconds
+	begin    int64     // of sending
+	until    int64     // end of sending
+	interval float64   // nanoseconds between two requests of the schedule; 0 without a rate
+	made     int64     // connections
+	stopped  atomic.Bool
+	workers  []*worker
+}
+
+// Run connects, sends, and waits for the last answers. A context that is done ends the sending early,
+// which is no error. The error is for a run that could not take place: no such host, no connection,
+// no port; what went wrong with some connections is in the Result. progress, if not nil, is called
+// once a second.
+func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error) {
+	addrs, err := resolve(ctx, cfg.Addr)
+	if ctx.Err() != nil {
+		return Result{}, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	j := &job{Config: cfg, addrs: addrs, table: newPattern(), epoch: time.Now()}
+	j.Workers = min(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), cfg.Connections)
+	defer j.close()
+	for i := range j.Workers {
+		port, err := socknotify.New[*conn](socknotify.WithBackend(cfg.Backend))
+		if err != nil {
+			return Result{}, err
+		}
+		j.workers = append(j.workers, newWorker(j, port, i))
+	}
+
+	j.phase(ctx, (*worker).connect, nil)
+	for _, w := range j.workers {
+		for i := range w.conns {
+			if c := &w.conns[i]; c.sock != nil {
+				c.turn = j.made
+				j.made++
+			}
+		}
+	}
+	j.begin = j.now()
+	if j.made > 0 && !j.stopped.Load() {
+		if cfg.Rate > 0 {
+			j.interval = float64(time.Second) / cfg.Rate
+		}
+		j.until = j.begin + int64(cfg.Duration)
+		j.phase(ctx, (*worker).run, progress)
+	}
+	res, err := j.result()
+	if err == nil && j.made == 0 && !j.stopped.Load() {
+		err = fmt.Errorf("no connection to %s: %w", cfg.Addr, res.First)
+	}
+	return res, err
+}
+
+// phase runs every worker's part and returns when all are done. It wakes them when the context ends.
+func (j *job) phase(ctx context.Context, part func(*worker), progress func(Totals)) {
+	var working sync.WaitGroup
+	for _, w := range j.workers {
+		working.Go(func() { part(w) })
+	}
+	done := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(done)
+	}()
+	var tick <-chan time.Time
+	if progress != nil {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		tick = t.C
+	}
+	cancelled := ctx.Done()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick:
+			progress(j.totals())
+		case <-cancelled:
+			cancelled = nil
+			j.stopped.Store(true)
+			for _, w := range j.workers {
+				w.port.Post(nil, 0) // the ports are open as long as there are workers
+			}
+		}
+	}
+}
+
+func (j *job) now() int64 { return int64(time.Since(j.epoch)) }
+
+// scheduled is when the n-th request of a connection is due: the connections take turns.
+func (j *job) scheduled(c *conn, n int64) int64 {
+	return j.begin + int64(min(float64(c.turn+n*j.made)*j.interval, float64(2*MaxTime)))
+}
+
+func (j *job) totals() Totals {
+	var t Totals
+	for _, w := range j.workers {
+		t.Requests += w.shown.requests.Load()
+		t.Errors += w.shown.errors.Load()
+	}
+	t.Bytes = t.Requests * int64(j.Size)
+	t.Elapsed = time.Duration(j.now() - j.begin)
+	return t
+}
+
+func (j *job) result() (Result, error) {
+	res := Result{Totals: j.totals(), Connections: int(j.made)}
+	all, end := newHistogram(), j.begin
+	var longest int64
+	var err error
+	for _, w := range j.workers {
+		all.Merge(w.latency)
+		longest, end = max(longest, w.longest), max(end, w.end)
+		res.First = cmp.Or(res.First, w.first)
+		err = cmp.Or(err, w.broken)
+	}
+	res.Elapsed = time.Duration(end - j.begin)
+	at := func(percent float64) time.Duration {
+		return time.Duration(min(all.ValueAtPercentile(percent), longest)) // it rounds up
+	}
+	res.P50, res.P90, res.P99, res.P999 = at(50), at(90), at(99), at(99.9)
+	res.Max = time.Duration(longest)
+	return res, err
+}
+
+func (j *job) close() {
+	for _, w := range j.workers {
+		w.port.Close()
+		for i := range w.conns {
+			if s := w.conns[i].sock; s != nil {
+				s.Close()
+			}
+		}
+	}
+}
+
+// longestLatency is the end of the histograms, in nanoseconds. What is longer is counted there.
+const longestLatency = int64(time.Hour)
+
+// newHistogram makes a histogram of nanoseconds, good to three digits.
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
+
+// resolve finds the addresses to try, those of IPv4 first. No host is this one.
+func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", cmp.Or(host, "localhost"))
+	if err != nil {
+		return nil, err
+	}
+	if len(ips) == 0 {
+		return nil, errors.New("no address of " + host)
+	}
+	var addrs []netip.AddrPort
+	for _, ip := range ips {
+		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+	}
+	slices.SortStableFunc(addrs, func(a, b netip.AddrPort) int {
+		return cmp.Compare(a.Addr().BitLen(), b.Addr().BitLen())
+	})
+	return slices.Compact(addrs), nil
+}

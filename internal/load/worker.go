@@ -1,0 +1,243 @@
+package load
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/socknotify/socknotify"
+)
+
+// atOnce is how many notifications are dequeued at a time, and how many connections are served
+// because they are due before answers are looked at again.
+const atOnce = 64
+
+// A worker is one goroutine with the connections that are its own.
+type worker struct {
+	*job
+	port  *socknotify.Port[*conn]
+	conns []conn
+	size  int64
+	depth int64
+
+	buf   []byte // of every receive
+	ready []socknotify.Notification[*conn]
+	regs  []socknotify.Registration[*conn]
+	rearm []*conn // for the next regs
+	due   dues
+
+	connecting int  // connects under way
+	live       int  // connections that were made and have not failed
+	draining   bool // no new requests
+	waiting    int  // connections that are busy; counted when draining
+
+	latency  *hdrhistogram.Histogram
+	longest  int64
+	end      int64 // of sending, or the last answer
+	requests int64
+	errors   int64
+	first    error // of a connection
+	broken   error // the port itself
+	shown    struct{ requests, errors atomic.Int64 }
+}
+
+// newWorker makes worker number i, which has every connection whose number is i modulo Workers.
+func newWorker(j *job, port *socknotify.Port[*conn], i int) *worker {
+	w := &worker{
+		job: j, port: port, size: int64(j.Size), depth: int64(j.Depth),
+		conns: make([]conn, (j.Connections-i+j.Workers-1)/j.Workers),
+		buf:   make([]byte, chunk),
+		ready: make([]socknotify.Notification[*conn], atOnce),
+		regs:  make([]socknotify.Registration[*conn], 0, 2*atOnce),
+
+		latency: newHistogram(),
+	}
+	// A connection is in each of these once at most.
+	w.rearm, w.due = make([]*conn, 0, len(w.conns)), make(dues, 0, len(w.conns))
+	slots := make([]int64, len(w.conns)*j.Depth)
+	for k := range w.conns {
+		c := &w.conns[k]
+		c.index = int64(k*j.Workers + i)
+		c.phase = c.index * stride % period
+		c.slots, slots = slots[:j.Depth:j.Depth], slots[j.Depth:]
+	}
+	return w
+}
+
+// run sends requests until the time is up or the run is stopped, and then waits for answers.
+func (w *worker) run() {
+	for i := range w.conns {
+		if c := &w.conns[i]; c.sock != nil {
+			w.arm(c)
+			w.later(c, w.begin)
+		}
+	}
+	until := w.until
+	for w.broken == nil {
+		now := w.now()
+		if !w.draining && (now >= until || w.stopped.Load()) {
+			w.drain()
+			w.end, until = max(w.end, now), now+int64(drainTime)
+		}
+		if w.live == 0 || w.draining && (w.waiting == 0 || now >= until) {
+			break
+		}
+		w.startDue(now)
+		w.shown.requests.Store(w.requests)
+		for _, nt := range w.process(w.next(until)) {
+			w.handle(nt.Key, nt.Events)
+		}
+	}
+	if w.broken == nil && !w.stopped.Load() {
+		w.giveUp()
+	}
+	w.shown.requests.Store(w.requests)
+}
+
+// process registers what was handled, and dequeues what comes until a time. It leaves out what is not
+// about a live connection: the removals of failed ones, and what wakes the worker.
+func (w *worker) process(until int64) []socknotify.Notification[*conn] {
+	w.regs = w.regs[:0]
+	for _, c := range w.rearm {
+		c.listed = false
+		if c.sock != nil {
+			w.regs = append(w.regs, w.registration(c))
+		}
+	}
+	w.rearm = w.rearm[:0]
+	n, err := w.port.Process(w.regs, w.ready, time.Duration(max(0, until-w.now())))
+	if err != nil && !errors.Is(err, socknotify.ErrTimeout) {
+		w.broken = err
+		return nil
+	}
+	for i := range w.regs {
+		if r := &w.regs[i]; r.Result != nil {
+			w.fail(r.Key, r.Result)
+		}
+	}
+	live := w.ready[:0]
+	for _, nt := range w.ready[:n] {
+		if nt.Key != nil && nt.Key.sock != nil && nt.Events != socknotify.EventRemove {
+			live = append(live, nt)
+		}
+	}
+	return live
+}
+
+// arm lists a connection for the next process.
+func (w *worker) arm(c *conn) {
+	if !c.listed {
+		c.listed = true
+		w.rearm = append(w.rearm, c)
+	}
+}
+
+// later has startDue look at a connection when its next request is due.
+func (w *worker) later(c *conn, due int64) {
+	if !c.waits {
+		c.waits, c.due = true, due
+		heap.Push(&w.due, c)
+	}
+}
+
+// startDue serves connections whose next request is due.
+func (w *worker) startDue(now int64) {
+	for range atOnce {
+		if len(w.due) == 0 || w.due[0].due > now {
+			return
+		}
+		c := heap.Pop(&w.due).(*conn)
+		c.waits = false
+		if c.sock != nil {
+			now = w.now()
+			w.pump(c, now)
+		}
+	}
+}
+
+// next is when the worker has to look up although nothing was notified.
+func (w *worker) next(until int64) int64 {
+	if len(w.due) > 0 {
+		return min(until, w.due[0].due)
+	}
+	return until
+}
+
+// drain gives up the requests of which nothing was sent.
+func (w *worker) drain() {
+	w.draining, w.due = true, nil
+	for i := range w.conns {
+		if c := &w.conns[i]; c.sock != nil {
+			c.issued, c.before = c.begun, c.got
+			if c.busy() {
+				w.waiting++
+			}
+		}
+	}
+}
+
+// giveUp counts the connections that nothing came back on any more. One that is slow has not failed.
+func (w *worker) giveUp() {
+	for i := range w.conns {
+		if c := &w.conns[i]; c.sock != nil && c.busy() && c.got == c.before {
+			w.fail(c, errSilent)
+		}
+	}
+}
+
+// fail counts a connection as an error and lets go of it. What is still queued for it is left out by
+// process.
+func (w *worker) fail(c *conn, err error) {
+	w.errors++
+	w.shown.errors.Store(w.errors)
+	if w.first == nil {
+		w.first = fmt.Errorf("connection %d: %w", c.index, err)
+	}
+	switch {
+	case c.connected:
+		w.live--
+	case c.sock != nil:
+		w.connecting--
+	}
+	if w.draining && c.busy() {
+		w.waiting--
+	}
+	w.drop(c)
+}
+
+// drop closes a connection's socket.
+func (w *worker) drop(c *conn) {
+	if c.sock == nil {
+		return
+	}
+	remove := []socknotify.Registration[*conn]{socknotify.RemoveSock[*conn](c.sock)}
+	w.port.Process(remove, nil, 0) // it may have no registration
+	c.sock.Close()
+	c.sock = nil
+}
+
+// record counts an answer that was complete now.
+func (w *worker) record(now, latency int64) {
+	w.requests++
+	w.end = now
+	w.longest = max(w.longest, latency)
+	w.latency.RecordValue(min(latency, longestLatency))
+}
+
+// dues is a heap of connections, that with the earliest due time first.
+type dues []*conn
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].due < d[j].due }
+func (d dues) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *dues) Push(c any)        { *d = append(*d, c.(*conn)) }
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	c := (*d)[last]
+	*d = (*d)[:last]
+	return c
+}
