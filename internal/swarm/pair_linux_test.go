@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A pair is one connection.
@@ -19,6 +20,7 @@ type pair struct {
 	aborted atomic.Bool
 	dead    atomic.Int32 // ends that are closed
 	tcp     bool
+	bySock  bool // used and registered as sockets that vouch for themselves; otherwise as descriptors
 	edge    bool // registered edge one-shot, and always drained; otherwise level one-shot
 }
 
@@ -34,6 +36,7 @@ type end struct {
 
 	mu      sync.Mutex // over sending, which the kicker does too
 	fd      int        // written under mu; -1 when closed
+	sock    *sock.Socket
 	sent    uint64
 	blocked bool // the owner's last send would have blocked
 	shut    bool // no more is sent
@@ -137,7 +140,7 @@ func (h *hub) connect() (fds [2]int, err error) {
 }
 
 func (s *swarm) newPair(rng *rand.Rand) (*pair, error) {
-	p := &pair{tcp: rng.IntN(4) != 0, edge: rng.IntN(4) == 0}
+	p := &pair{tcp: rng.IntN(4) != 0, bySock: rng.IntN(2) == 0, edge: rng.IntN(4) == 0}
 	var fds [2]int
 	var err error
 	if p.tcp {
@@ -159,6 +162,11 @@ func (s *swarm) newPair(rng *rand.Rand) (*pair, error) {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1)
 		}
 		e := &end{pair: p, id: s.ids.Add(1), fd: fd}
+		if p.bySock {
+			if e.sock, err = sock.Adopt(uintptr(fd), sock.RefuseBlocking); err != nil {
+				return nil, err
+			}
+		}
 		e.ctx.Store(&context{end: e})
 		p.ends[i] = e
 	}
@@ -186,7 +194,11 @@ func (e *end) enable(drained bool) socknotify.Registration[*context] {
 	}
 	c := e.ctx.Load()
 	r := socknotify.Enable(uintptr(e.fd), c, e.filter(), t)
-	r.Drained = drained
+	if e.pair.bySock {
+		r.Socket, r.Sock = 0, e.sock
+	} else {
+		r.Drained = drained
+	}
 	c.state.Store(armed)
 	return r
 }

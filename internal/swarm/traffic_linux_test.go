@@ -1,9 +1,12 @@
 package swarm
 
 import (
+	"io"
 	"math/rand/v2"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // What receiving from an end came to.
@@ -21,19 +24,19 @@ func (s *swarm) receive(e *end, b []byte, rng *rand.Rand) outcome {
 	all := e.pair.edge || rng.IntN(2) == 0
 	size := 1 + rng.IntN(len(b))
 	for {
-		n, _, err := unix.Recvfrom(e.fd, b[:size], 0)
+		n, err := e.recvSome(b[:size])
 		switch {
 		case err == unix.EINTR:
 			continue
-		case err == unix.EAGAIN:
+		case err == unix.EAGAIN, err == sock.ErrWouldBlock:
 			return drained
+		case err == io.EOF:
+			return s.endOfStream(e)
 		case err != nil:
 			if !e.pair.aborted.Load() {
 				return s.fail("receive: %v; %v; other end: %v", err, e, e.other)
 			}
 			return ended
-		case n == 0:
-			return s.endOfStream(e)
 		}
 		if at := matches(b[:n], e.other.id, e.recv); at < n {
 			return s.fail("byte %d is not the stream's; %v; other end: %v", e.recv+uint64(at), e, e.other)
@@ -45,6 +48,16 @@ func (s *swarm) receive(e *end, b []byte, rng *rand.Rand) outcome {
 			return some
 		}
 	}
+}
+
+func (e *end) recvSome(b []byte) (n int, err error) {
+	if e.pair.bySock {
+		return e.sock.Recv(b)
+	}
+	if n, _, err = unix.Recvfrom(e.fd, b, 0); n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // endOfStream makes sure that nothing was lost.
@@ -70,11 +83,16 @@ func (e *end) send(n int, b []byte, urgent bool) (blocked bool) {
 	if urgent && e.pair.tcp {
 		flags |= unix.MSG_OOB
 	}
-	n, err := unix.SendmsgN(e.fd, b, nil, nil, flags)
+	var err error
+	if e.pair.bySock && flags&unix.MSG_OOB == 0 {
+		n, err = e.sock.Send(b)
+	} else {
+		n, err = unix.SendmsgN(e.fd, b, nil, nil, flags)
+	}
 	if n > 0 {
 		e.sent += uint64(n)
 	}
-	return err == unix.EAGAIN
+	return err == unix.EAGAIN || err == sock.ErrWouldBlock
 }
 
 // reply sends something, and sometimes more than fits. It tells whether the last send would have
@@ -117,7 +135,11 @@ func (s *swarm) close(e *end, keep bool) {
 			s.keep(dup)
 		}
 	}
-	unix.Close(fd)
+	if e.pair.bySock {
+		e.sock.Close()
+	} else {
+		unix.Close(fd)
+	}
 	e.mu.Unlock()
 	e.gone.Store(true)
 }

@@ -35,11 +35,25 @@ func (w *worker) run() {
 		case 1:
 			timeout = time.Duration(w.rng.IntN(2000)) * time.Microsecond
 		}
+		if w.closing() {
+			timeout = 0
+		}
 		w.process(entries, timeout)
 	}
 	for len(w.regs) > 0 && !w.s.failed() {
 		w.process(nil, 0)
 	}
+}
+
+// closing tells whether something is to be done once the entries are through, which must not wait for the
+// next notification: there may be none.
+func (w *worker) closing() bool {
+	for _, f := range w.after {
+		if f != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *worker) process(entries []notification, timeout time.Duration) {
@@ -153,7 +167,11 @@ func (w *worker) retire(e *end, keep bool) {
 func (w *worker) remove(e *end, c *context, after func()) {
 	c.state.Store(removing)
 	w.s.removals.Add(1)
-	w.add(socknotify.Remove[*context](uintptr(e.fd)), after)
+	r := socknotify.Remove[*context](uintptr(e.fd))
+	if e.pair.bySock {
+		r = socknotify.RemoveSock[*context](e.sock)
+	}
+	w.add(r, after)
 }
 
 // exchange removes an end's registration and makes another for it, with a new context, without waiting
