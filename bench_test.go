@@ -105,6 +105,41 @@ func BenchmarkOneShotTurn(b *testing.B) {
 	}
 }
 
+// The same over TCP by a socket that vouches for itself, with an answer: what a request costs a server.
+func BenchmarkEchoTurn(b *testing.B) {
+	eachBackend(b, func(b *testing.B, p *Port[int]) {
+		l := benchListener(b)
+		y, err := sock.New(sock.TCP4)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer y.Close()
+		if err := y.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+			b.Fatal(err)
+		}
+		var x sock.Socket
+		for l.AcceptInto(&x) != nil {
+			continue
+		}
+		defer x.Close()
+		regs := []Registration[int]{EnableSock(&x, 1, EventIn, oneShot)}
+		msg, buf := make([]byte, 64), make([]byte, 4096)
+		var out [4]Notification[int]
+		for b.Loop() {
+			y.Send(msg)
+			if n, err := p.Process(regs, out[:], -1); n != 1 || err != nil {
+				b.Fatal(n, err)
+			}
+			n, _ := x.Recv(buf)
+			x.Send(buf[:n])
+			y.Recv(buf)
+		}
+		must(b, regs)
+		s := p.Stats()
+		b.ReportMetric(float64(s.Rearms)/float64(s.Notifications), "rearms/op")
+	})
+}
+
 func BenchmarkPostWait(b *testing.B) {
 	eachBackend(b, func(b *testing.B, p *Port[int]) {
 		var out [1]Notification[int]
