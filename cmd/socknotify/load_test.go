@@ -3,34 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/socknotify/socknotify"
 )
 
-// shLoad runs load in this process, with the exit status that main would have.
+// shLoad runs load in this process.
 func shLoad(ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(loadCommand())
-	root.SetArgs(append([]string{"load"}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	err := root.ExecuteContext(ctx)
-	if err != nil {
-		status = 2
-		errs.WriteString(err.Error())
-		if errors.As(err, new(failure)) {
-			status = 1
-		}
-	}
+	status = run(ctx, append([]string{"load"}, args...), &out, &errs)
 	return status, out.String(), errs.String()
 }
 

@@ -4,9 +4,11 @@
 //	socknotify demo poll        one TCP connection, level-triggered, one goroutine
 //	socknotify demo udp         an edge-triggered datagram server
 //	socknotify demo tcp         many workers and many connections on one port
+//	socknotify serve echo       an echo server
+//	socknotify load             a load generator for it, with a latency histogram
 //	socknotify info             backends, limits and versions
 //
-// With --json both print one JSON object instead. Errors go to standard error. The exit status is 0
+// With --json demo, load and info print one JSON object instead. Errors go to standard error. The exit status is 0
 // when all is well, 1 when something failed or a verdict is not ok, and 2 for wrong usage.
 package main
 

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/socknotify/socknotify"
+)
+
+// TestServeAndLoad has load's requests answered by serve, and both count the same.
+func TestServeAndLoad(t *testing.T) {
+	needBackend(t)
+	for _, b := range socknotify.Backends() {
+		ctx, interrupt := context.WithCancel(t.Context())
+		r, w := io.Pipe()
+		var out bytes.Buffer
+		done := make(chan int, 1)
+		go func() {
+			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", "2", "--backend", b}, &out, w)
+			w.Close()
+		}()
+		var banner [128]byte
+		n, err := r.Read(banner[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		go io.Copy(io.Discard, r)
+		addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(string(banner[:n]))
+
+		status, text, errs := sh(t, "load", "--json", "--addr", addr, "--connections", "20", "--size", "1000", "--duration", "200ms")
+		if status != 0 || errs != "" {
+			t.Fatalf("load: status %d: %s", status, errs)
+		}
+		var got struct {
+			Requests int64   `json:"requests"`
+			Errors   int64   `json:"errors"`
+			Bytes    int64   `json:"bytes"`
+			Seconds  float64 `json:"seconds"`
+			P50      float64 `json:"p50_us"`
+			P99      float64 `json:"p99_us"`
+			Max      float64 `json:"max_us"`
+		}
+		decode(t, text, &got)
+		if got.Requests == 0 || got.Errors != 0 || got.Bytes != 1000*got.Requests || got.P50 <= 0 || got.P50 > got.P99 || got.P99 > got.Max {
+			t.Errorf("%+v", got)
+		}
+		interrupt()
+		if status := <-done; status != 0 {
+			t.Errorf("serve: status %d", status)
+		}
+		if want := "connections 20 "; !strings.HasPrefix(out.String(), want) || !strings.Contains(out.String(), fmt.Sprintf("bytes %d ", got.Bytes)) {
+			t.Errorf("serve printed %q; load got %d bytes", out.String(), got.Bytes)
+		}
+	}
+}
+
+func TestServeUsage(t *testing.T) {
+	needBackend(t)
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"serve", "echo", "--workers", "0"}, 2, "--workers 0"},
+		{[]string{"serve", "echo", "--listeners", "-1"}, 2, "--listeners -1"},
+		{[]string{"serve", "echo", "--addr", "nonsense"}, 2, "--addr nonsense"},
+		{[]string{"serve", "echo", "--backend", "nonsense"}, 2, "nonsense"},
+		{[]string{"serve", "nothing"}, 2, "nothing"},
+		{[]string{"serve", "echo", "--addr", "192.0.2.1:9"}, 1, "bind"},
+	} {
+		status, _, errs := sh(t, c.args...)
+		if status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: status %d, %s", c.args, status, errs)
+		}
+	}
+}
