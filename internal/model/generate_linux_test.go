@@ -104,6 +104,7 @@ func genOp(t *rapid.T, do Do, at place) Op {
 		op.BySock = rapid.Bool().Draw(t, "by sock")
 	case RemoveWait, NewPort:
 		op.Port = at.port
+		op.BySock = rapid.Bool().Draw(t, "by sock")
 	case Wait, WaitAll, Post, NotFound:
 		op.Port = at.port
 		op.N = rapid.IntRange(0, maxN-1).Draw(t, "n")

@@ -130,8 +130,14 @@ func (w *world) act(ps *portState, op Op) {
 
 func (w *world) removeWait(ps *portState, op Op, num int) {
 	r := ps.regs[num]
-	_, want := w.apply(ps, op, num)
-	n, err := ps.p.RemoveWait(context.Background(), uintptr(num))
+	entry, want := w.apply(ps, op, num)
+	var n notification
+	var err error
+	if op.BySock {
+		n, err = ps.p.RemoveWaitSock(context.Background(), entry.Sock)
+	} else {
+		n, err = ps.p.RemoveWait(context.Background(), uintptr(num))
+	}
 	w.fenced()
 	w.judge(want, err)
 	if err == nil && r != nil && (n.Key != r.key || n.Events != socknotify.EventRemove || n.Posted()) {
