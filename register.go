@@ -44,7 +44,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	index := uint32(h)
 	if r.Op == OpEnable {
 		s := p.table.lookup(index)
-		if s != nil && r.Drained && p.core.edges && s.rearm(r, nil) {
+		if s != nil && r.Drained && p.core.edges && s.rearm(r, r.tie()) {
 			w.stripe.saved.Add(1)
 			return
 		}

@@ -68,6 +68,16 @@ var regressions = []struct {
 		{Do: Enable, Filter: 2, Trigger: 5},
 		{Do: Settle},
 	}},
+	{"vouched for by the program, and tied to the socket", []Op{
+		{Do: Enable, Filter: 1, Trigger: 5},
+		{Do: PeerSend},
+		{Do: Wait, N: 1},
+		{Do: RecvAll},
+		{Do: Enable, Filter: 1, Trigger: 5, Drained: true, BySock: true},
+		{Do: DupClose},
+		{Do: OldPeers},
+		{Do: Settle},
+	}},
 	{"taken over by another port", []Op{
 		{Do: Enable, Filter: 1, Trigger: 4},
 		{Do: Enable, Port: 1, Filter: 1, Trigger: 4},
