@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"errors"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,8 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 			out[n] = Notification[K]{Key: reg.key, accepted: next}
 			n++
 			continue
+		case errors.Is(err, net.ErrClosed):
+			return n, false // by now, which ends the registration
 		case sock.IsExhausted(err):
 			known := a.pause != 0
 			a.pause = min(max(2*a.pause, firstPause), longestPause)

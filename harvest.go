@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // dequeue fills out with what can be had without blocking and returns how many entries it filled. If
@@ -150,8 +151,11 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			return p.accept(w, s, reg, index, r.Token, out)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
-		if e != EventNone && reg != nil && reg.tie != nil {
-			notify(reg.tie, r.Mask)
+		tied := reg != nil && reg.tie != nil
+		var turn tie.Notice
+		if e != EventNone && tied {
+			// Before the swap: once the registration is disabled, somebody may enable it and vouch.
+			turn = notify(reg.tie, r.Mask)
 		}
 		is := was
 		switch {
@@ -163,13 +167,14 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
 			is |= wRelook | toldBits(r.Mask)
-			if reg != nil && reg.tie != nil {
-				reg.tie.Silenced(silenced(r.Mask))
-			}
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
 			continue
+		}
+		if tied && !p.core.edges && was&wEdge != 0 {
+			// After the swap: a would-block that came before it is not of whoever is notified.
+			reg.tie.Silenced(silenced(r.Mask))
 		}
 		if is&wRelook != 0 && was&wRelook == 0 {
 			p.pushRelook(s, index)
@@ -177,6 +182,9 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 		}
 		if e == EventNone {
 			return 0, again
+		}
+		if tied {
+			reg.tie.Notified(turn)
 		}
 		out[0] = Notification[K]{Key: reg.key, Events: e}
 		return 1, again

@@ -121,7 +121,7 @@ func comparesSafely[K comparable](key K) (ok bool) {
 func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
 	for {
 		was := s.word.Load()
-		if was&(wRegistered|wPending|wMuted) != wRegistered || wordFilter(was) != r.Filter {
+		if was&(wRegistered|wPending|wMuted|wAccept) != wRegistered || wordFilter(was) != r.Filter {
 			return false
 		}
 		if r.Conn != nil && was&wConn == 0 {
@@ -160,14 +160,13 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 		return
 	}
 	reg := s.reg.Load()
-	if reg.key != r.Key {
-		// Another key: an error, unless the registration is one of a socket that is no more (G12).
-		r.Result = p.mismatch(w, s, r, h)
+	switch {
+	case reg.key != r.Key:
+		r.Result = p.mismatch(w, s, r, h, ErrKeyMismatch, nil)
 		s.mu.Unlock()
 		return
-	}
-	if (reg.accept != nil) != (r.accepts != 0) {
-		r.Result = r.fail(h, ErrInvalid, errAccepting)
+	case (reg.accept != nil) != (r.accepts != 0):
+		r.Result = p.mismatch(w, s, r, h, ErrInvalid, errAccepting)
 		s.mu.Unlock()
 		return
 	}
@@ -186,11 +185,13 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	})
 }
 
-func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket) error {
+// mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
+// socket that is no more (G12).
+func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket, kind, why error) error {
 	has, err := p.core.kernel.Has(h)
 	switch {
 	case has:
-		return r.fail(h, ErrKeyMismatch, nil)
+		return r.fail(h, kind, why)
 	case err != nil:
 		p.forget(w.stripe, s, uint32(h))
 		p.core.unclaim(uint32(h))
@@ -208,6 +209,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if err != nil {
 		return r.fail(h, ErrBadSocket, err)
 	}
+	if r.accepts != 0 && kind != kernel.Listener {
+		return r.fail(h, ErrInvalid, errNoListener)
+	}
 	loser, err := p.core.claim(index, h)
 	switch {
 	case errors.Is(err, ErrOtherPort):
@@ -224,10 +228,6 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		flags |= wConn
 	}
 	if r.accepts != 0 {
-		if kind != kernel.Listener {
-			p.core.claimed(index, false)
-			return r.fail(h, ErrInvalid, errNoListener)
-		}
 		flags |= wAccept
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })

@@ -75,14 +75,18 @@ func directions(filter Events) tie.Dir {
 	return d
 }
 
-// notify tells a socket that a notification is about to be dequeued for it, before anybody can act on that.
-func notify(t *tie.Tie, m kernel.Mask) {
-	t.Notified(m&(kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0, m&(kernel.Dead|kernel.Err) != 0)
+// notify begins a socket's turn, for a notification that says what a report does.
+func notify(t *tie.Tie, m kernel.Mask) tie.Notice {
+	return t.Notify(m&(kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0, m&(kernel.Dead|kernel.Err) != 0)
 }
 
 // silenced are the directions in which a kernel without edges goes on only when the socket was drained.
+// An error silences both until it has been received, or sent into.
 func silenced(m kernel.Mask) tie.Dir {
 	var d tie.Dir
+	if m&kernel.Err != 0 {
+		d = tie.Recv | tie.Send
+	}
 	if m&kernel.In != 0 {
 		d |= tie.Recv
 	}
@@ -152,7 +156,7 @@ func (p *Port[K]) sockClosing(t *tie.Tie, handle uintptr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reg := s.reg.Load()
-	if reg == nil || reg.tie != t {
+	if reg == nil || reg.tie != t || s.word.Load()&wRegistered == 0 {
 		return
 	}
 	p.forget(st, s, index)

@@ -73,22 +73,21 @@ func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 	b := batches.Get().(*batch)
 	defer batches.Put(b)
 	for i := range msgs {
+		b.hdrs[i].hdr.Name, b.hdrs[i].hdr.Namelen = nil, 0
+		if msgs[i].Addr != (netip.AddrPort{}) {
+			size, err := encode(msgs[i].Addr, &b.addrs[i])
+			if err != nil {
+				if i == 0 {
+					return 0, err
+				}
+				msgs = msgs[:i] // its turn comes in the next call
+				break
+			}
+			b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
+			b.hdrs[i].hdr.Namelen = uint32(size)
+		}
 		kernelReads(msgs[i].Buf)
 		b.point(i, msgs[i].Buf)
-		b.hdrs[i].hdr.Name, b.hdrs[i].hdr.Namelen = nil, 0
-		if msgs[i].Addr == (netip.AddrPort{}) {
-			continue
-		}
-		size, err := encode(msgs[i].Addr, &b.addrs[i])
-		if err != nil {
-			if i == 0 {
-				return 0, err
-			}
-			msgs = msgs[:i] // its turn comes in the next call
-			break
-		}
-		b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
-		b.hdrs[i].hdr.Namelen = uint32(size)
 	}
 	n, err := b.call(unix.SYS_SENDMMSG, h, len(msgs), unix.MSG_NOSIGNAL)
 	if err != nil {

@@ -11,6 +11,7 @@ var (
 	errInvalid  = errors.New("invalid argument")
 	errOpen     = errors.New("the Socket to accept into is open, or calls on it are under way")
 	errNoHandle = errors.New("it has no SyscallConn")
+	errKind     = errors.New("it is a socket of another kind")
 
 	// ErrBlocking says that a handle's calls block, and nobody said that they need not.
 	ErrBlocking = errors.New("sock: handle is in blocking mode")
@@ -20,7 +21,8 @@ var (
 type Mode int
 
 const (
-	// RefuseBlocking leaves it alone and returns ErrBlocking.
+	// RefuseBlocking leaves it alone and returns ErrBlocking. Windows does not tell the mode, so there
+	// every handle is refused.
 	RefuseBlocking Mode = iota
 	// MakeNonblocking changes its mode, for everybody who shares the open file.
 	MakeNonblocking
@@ -70,6 +72,7 @@ func Detach(c any, m Mode) (*Socket, error) {
 		}
 		if s, dupErr = Adopt(dup, m); dupErr != nil {
 			sysClose(dup)
+			dupErr = &Error{"detach", h, errors.Unwrap(dupErr)}
 		}
 	})
 	if err == nil {
@@ -87,26 +90,41 @@ func Detach(c any, m Mode) (*Socket, error) {
 		s.Close() // somebody closed it in between, and means it
 		return nil, &Error{"detach", ^uintptr(0), err}
 	}
+	sysDetached(s.Handle())
 	return s, nil
 }
 
 // Attach makes a net.Conn of a connected socket. The Socket is closed, and its registration ended, as by
 // Close; where Attach fails nothing has changed.
-func Attach(s *Socket) (net.Conn, error) { return attach(s, net.FileConn) }
+func Attach(s *Socket) (net.Conn, error) {
+	return attach(s, net.FileConn, func(d description) bool { return !d.listening })
+}
 
 // AttachListener makes a net.Listener of a listening socket, as Attach does.
-func AttachListener(s *Socket) (net.Listener, error) { return attach(s, net.FileListener) }
+func AttachListener(s *Socket) (net.Listener, error) {
+	return attach(s, net.FileListener, func(d description) bool { return d.listening })
+}
 
 // AttachPacketConn makes a net.PacketConn of a datagram socket, as Attach does.
-func AttachPacketConn(s *Socket) (net.PacketConn, error) { return attach(s, net.FilePacketConn) }
+func AttachPacketConn(s *Socket) (net.PacketConn, error) {
+	return attach(s, net.FilePacketConn, func(d description) bool { return !d.stream })
+}
 
-func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, error)) (c C, err error) {
+// attach checks the kind itself: package net makes a listener of a connection, and the other way round.
+func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, error), fits func(description) bool) (c C, err error) {
 	var none C
 	h, ok := s.tie.Use()
 	if !ok {
 		return none, closed("attach")
 	}
-	dup, err := sysDup(h)
+	kind, err := sysDescribe(h)
+	if err == nil && !fits(kind) {
+		err = errKind
+	}
+	var dup uintptr
+	if err == nil {
+		dup, err = sysDup(h)
+	}
 	if err == nil {
 		f := os.NewFile(dup, "socket")
 		c, err = from(f) // has a duplicate of its own

@@ -96,7 +96,7 @@ func sysSendFile(h uintptr, f *os.File, offset int64, n int) (sent int, err erro
 		}
 	})
 	if cerr != nil {
-		return 0, cerr
+		return 0, os.ErrClosed // it can be nothing else, but is an error that errors.Is does not know
 	}
 	if e, ok := err.(unix.Errno); ok {
 		return 0, blockedOr(e)

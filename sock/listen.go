@@ -97,7 +97,7 @@ func (s *Socket) Accept() (*Socket, error) {
 
 // AcceptInto is Accept into a closed Socket of the caller's, and allocates nothing.
 func (s *Socket) AcceptInto(c *Socket) error {
-	if c.Handle() != ^uintptr(0) {
+	if !c.tie.Closed() { // asked first, so that no connection is lost for it
 		return s.fail("accept", errOpen)
 	}
 	h, ok := s.tie.Use()

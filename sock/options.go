@@ -9,7 +9,8 @@ func (s *Socket) SetNoDelay(on bool) error {
 }
 
 // SetKeepAlive configures keep-alive probes of a TCP connection. Fields of 0 are as for
-// net.TCPConn.SetKeepAliveConfig, negative ones leave the system's value.
+// net.TCPConn.SetKeepAliveConfig, negative ones leave the system's value. errors.ErrUnsupported
+// where the system has not all of them.
 func (s *Socket) SetKeepAlive(c net.KeepAliveConfig) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysKeepAlive(h, c) })
 }
@@ -28,10 +29,12 @@ func (s *Socket) SetWriteBuffer(n int) error {
 // goes on sending it, with 0 it is dropped and the peer sees a reset. A number of seconds to wait is
 // refused, because Close would block for it.
 func (s *Socket) SetLinger(seconds int) error {
-	if seconds > 0 {
-		return s.fail("linger", errInvalid)
-	}
-	return s.do("setsockopt", func(h uintptr) error { return sysLinger(h, seconds == 0) })
+	return s.do("setsockopt", func(h uintptr) error {
+		if seconds > 0 {
+			return errInvalid
+		}
+		return sysLinger(h, seconds == 0)
+	})
 }
 
 // SetDualStack says whether an IPv6 socket takes IPv4 as well, as mapped addresses. It must come before
@@ -41,7 +44,7 @@ func (s *Socket) SetDualStack(on bool) error {
 }
 
 // SetReusePort says whether other sockets may be bound to the same address, to share what comes in. It
-// must come before Bind.
+// must come before Bind. errors.ErrUnsupported where the system does not share.
 func (s *Socket) SetReusePort(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysReusePort(h, on) })
 }

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !unix && !windows
 
 package sock
 
@@ -19,9 +19,6 @@ func UnixPair(bool) (a, b *Socket, err error) {
 	return nil, nil, &Error{"socketpair", ^uintptr(0), errSystem}
 }
 
-// A description is what Adopt needs to know of a handle.
-type description struct{ stream, tcp, blocking bool }
-
 func sysSocket(Network) (uintptr, error)                             { return 0, errSystem }
 func sysBind(uintptr, netip.AddrPort) error                          { return errSystem }
 func sysBindUnix(uintptr, string) error                              { return errSystem }
@@ -34,6 +31,7 @@ func sysListen(uintptr, int) error                                   { return er
 func sysListenOptions(uintptr, netip.AddrPort, ListenOptions) error  { return errSystem }
 func sysAccept(uintptr) (uintptr, error)                             { return 0, errSystem }
 func sysClose(uintptr) error                                         { return errSystem }
+func sysDetached(uintptr)                                            {}
 func sysRecv(uintptr, []byte) (int, error)                           { return 0, errSystem }
 func sysSend(uintptr, []byte) (int, error)                           { return 0, errSystem }
 func sysSendV(uintptr, [][]byte, bool) (int, error)                  { return 0, errSystem }

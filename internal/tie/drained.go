@@ -42,8 +42,10 @@ func (t *Tie) Drained(d Dir) bool {
 		(d&Send == 0 || t.blocked[1].Load() == turn+1)
 }
 
-// Notified begins a turn. The port calls it before anybody can have the notification.
-func (t *Tie) Notified(mayKeepOn, stands bool) {
+// Notify begins a turn, for a notification that the port is about to deliver. Whether it does is settled
+// only after: the port may find that others were quicker, and the notification in whose turn the socket is
+// theirs. So what that one said about short receives is kept, until Notified.
+func (t *Tie) Notify(mayKeepOn, stands bool) (begun Notice) {
 	var flags uint64
 	if mayKeepOn {
 		flags |= keepsOn
@@ -53,9 +55,20 @@ func (t *Tie) Notified(mayKeepOn, stands bool) {
 	}
 	for {
 		turn := t.turn.Load()
-		if t.turn.CompareAndSwap(turn, turn&^(turnOne-1)+turnOne|flags) {
-			return
+		next := turn + turnOne | flags
+		if t.turn.CompareAndSwap(turn, next) {
+			return Notice{next, next&^(turnOne-1) | flags}
 		}
+	}
+}
+
+// A Notice is a turn that has begun: as it stands, and as it is once its notification is certain.
+type Notice struct{ turn, certain uint64 }
+
+// Notified says that the notification of a turn is the one that was delivered. Nobody can have it yet.
+func (t *Tie) Notified(n Notice) {
+	if n.turn != n.certain {
+		t.turn.CompareAndSwap(n.turn, n.certain)
 	}
 }
 

@@ -15,20 +15,24 @@ import (
 // uses it any more. So no call can meet another socket that was given the same number.
 type Tie struct {
 	num  atomic.Uintptr // handle + 1; 0: closed
-	refs atomic.Int32   // calls under way, plus shut once Close was called
+	refs atomic.Int32   // calls under way, plus one of the following
 
 	// silent has the directions whose would-block the port waits for (see Blocked).
 	silent atomic.Uint32
 
 	// turn is which of the port's notifications was the last, and what it said about receiving short
-	// (see Notified). blocked has, by direction, the turn in which a call would have blocked, plus 1.
+	// (see Notify). blocked has, by direction, the turn in which a call would have blocked, plus 1.
 	turn    atomic.Uint64
 	blocked [2]atomic.Uint64
 
 	owner atomic.Pointer[Owner]
 }
 
-const shut = math.MinInt32
+const (
+	shut   = math.MinInt32     // Close was called
+	ending = math.MinInt32 / 2 // no use is left, and the handle is being closed
+	over   = math.MinInt32 / 4 // it has been closed
+)
 
 // An Owner is a port, as a socket sees it. Its functions may be called at any time, also after the
 // port was closed or dropped.
@@ -50,16 +54,27 @@ const (
 // Open gives a closed tie a handle. It fails where the tie is open, or calls from before its Close are
 // still under way.
 func (t *Tie) Open(handle uintptr) bool {
-	if t.num.Load() != 0 || !t.refs.CompareAndSwap(shut, 0) && t.refs.Load() != 0 {
+	if !t.num.CompareAndSwap(0, handle+1) {
 		return false
 	}
-	t.silent.Store(0)
-	t.turn.Store(0)
-	t.blocked[0].Store(0)
-	t.blocked[1].Store(0)
-	t.num.Store(handle + 1)
+	switch refs := t.refs.Load(); {
+	case refs >= 0: // it has never been open
+	case refs >= over:
+		// Until the last of these, it is closed to everybody else.
+		t.silent.Store(0)
+		t.turn.Store(0)
+		t.blocked[0].Store(0)
+		t.blocked[1].Store(0)
+		t.refs.Add(-over)
+	default:
+		t.num.Store(0) // its last handle is being closed
+		return false
+	}
 	return true
 }
+
+// Closed reports whether Open would succeed: the tie is closed, and so is the handle that it had.
+func (t *Tie) Closed() bool { return t.num.Load() == 0 && t.refs.Load() >= over }
 
 // Use begins a use of the handle; ok is false where it is closed. Done must follow where it is not.
 func (t *Tie) Use() (handle uintptr, ok bool) {
@@ -90,25 +105,39 @@ func (t *Tie) Close() error {
 		switch {
 		case refs < 0:
 			return net.ErrClosed
-		case !t.refs.CompareAndSwap(refs, refs+shut):
 		case refs == 0:
-			return t.finish()
-		default:
+			if t.refs.CompareAndSwap(0, shut) {
+				return t.finish()
+			}
+		case t.refs.CompareAndSwap(refs, refs+1+shut):
+			// It is closed when the last use is done, but ends as far as the port is concerned now. That
+			// telling is a use as well: without it the tie could be closed and opened again meanwhile, and
+			// what the port ended would be its next life.
+			if o := t.owner.Load(); o != nil {
+				o.Closing(t, t.Handle())
+			}
+			if t.refs.Add(-1) == shut {
+				return t.finish()
+			}
 			return nil
 		}
 	}
 }
 
-// finish closes the handle, once: uses that came too late also count down to shut.
+// finish closes the handle where no use is left. Uses that came too late also count down to shut, so
+// several calls may find that, and each any time later; the swap lets one of them through, and nobody can
+// open the tie before that one is done.
 func (t *Tie) finish() error {
-	num := t.num.Swap(0)
-	if num == 0 {
+	if !t.refs.CompareAndSwap(shut, ending) {
 		return nil
 	}
+	handle := t.num.Swap(0) - 1
 	if o := t.owner.Swap(nil); o != nil {
-		o.Closing(t, num-1)
+		o.Closing(t, handle)
 	}
-	return closeHandle(num - 1)
+	err := closeHandle(handle)
+	t.refs.Add(over - ending)
+	return err
 }
 
 // Handle is the handle, or all ones where the socket is closed.

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// each runs a test on every kernel of this system, with a server that must end and leave nothing behind.
+func each(t *testing.T, test func(t *testing.T, server string)) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, b := range socknotify.Backends() {
+		t.Run(b, func(t *testing.T) {
+			before := sockets()
+			t.Cleanup(func() { // after the clients' ends
+				if after := sockets(); after != before {
+					t.Errorf("%d sockets open, %d before", after, before)
+				}
+			})
+			listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- serve(ctx, listener, b) }()
+			t.Cleanup(func() {
+				cancel()
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Errorf("serve: %v", err)
+				}
+				listener.Close()
+			})
+			test(t, listener.LocalAddr().String())
+		})
+	}
+}
+
+// sockets counts the sockets that are open, where the system tells.
+func sockets() (n int) {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// join connects clients, and returns when they hear each other.
+func join(t *testing.T, server string, n int) []*net.TCPConn {
+	t.Helper()
+	var clients []*net.TCPConn
+	for range n {
+		c, err := net.Dial("tcp", server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.(*net.TCPConn).SetReadBuffer(64 << 10)
+		clients = append(clients, c.(*net.TCPConn))
+		expect(t, c, []byte("welcome\n"))
+	}
+	return clients
+}
+
+func write(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, c net.Conn, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("received %d of %d bytes, error %v, the right ones: %v", n, len(want), err, bytes.Equal(got[:n], want[:n]))
+	}
+}
+
+// All send at once, and each gets the others' lines whole and in order. Some read meanwhile and some only
+// afterwards, when their queues are in use.
+func TestEverybody(t *testing.T) {
+	const lines = 1000 // of all, fewer bytes than a queue takes, so that nobody is too slow
+	pad := strings.Repeat(".", 40)
+	each(t, func(t *testing.T, server string) {
+		clients := join(t, server, 5)
+		var writing, reading sync.WaitGroup
+		for i, c := range clients {
+			writing.Go(func() {
+				var text []byte
+				for line := range lines {
+					text = fmt.Appendf(text, "%d: line %d %s\n", i, line, pad)
+				}
+				for len(text) > 0 { // lines in pieces
+					n := min(len(text), 1+len(text)%1500)
+					if _, err := c.Write(text[:n]); err != nil {
+						t.Error(err)
+						return
+					}
+					text = text[n:]
+				}
+			})
+		}
+		for i, c := range clients {
+			reading.Go(func() {
+				if i%2 == 1 {
+					writing.Wait()
+				}
+				next := make([]int, len(clients))
+				for r := bufio.NewScanner(c); ; {
+					if !r.Scan() {
+						t.Errorf("%d: after %v: %v", i, next, r.Err())
+						return
+					}
+					var from, line int
+					fmt.Sscanf(r.Text(), "%d: line %d", &from, &line)
+					if from == i || r.Text() != fmt.Sprintf("%d: line %d %s", from, next[from], pad) {
+						t.Errorf("%d: after %v: %q", i, next, r.Text())
+						return
+					}
+					next[from]++
+					left := 0
+					for j := range next {
+						if j != i {
+							left += lines - next[j]
+						}
+					}
+					if left == 0 {
+						return
+					}
+				}
+			})
+		}
+		writing.Wait()
+		reading.Wait()
+	})
+}
+
+// One who never reads is dropped. One who reads later than the others gets everything, as long as it is
+// never more behind than its queue takes.
+func TestSlow(t *testing.T) {
+	const rounds = 8
+	each(t, func(t *testing.T, server string) {
+		clients := join(t, server, 4)
+		sender, fast, late, never := clients[0], clients[1], clients[2], clients[3]
+		// More than fits into the system's buffers, so that the queue and EventOut have their part.
+		block := bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), 2000)
+		for range rounds {
+			write(t, sender, string(block))
+			expect(t, fast, block)
+			expect(t, late, block)
+		}
+		n, err := io.Copy(io.Discard, never)
+		if !errors.Is(err, syscall.ECONNRESET) || n >= int64(rounds*len(block)) {
+			t.Errorf("it received %d bytes, then %v; want less and a reset", n, err)
+		}
+	})
+}
+
+// Those who leave, in whatever way, are no loss to the others.
+func TestLeave(t *testing.T) {
+	each(t, func(t *testing.T, server string) {
+		clients := join(t, server, 6)
+		a, b := clients[0], clients[1]
+		clients[2].Close()
+		clients[3].SetLinger(0)
+		clients[3].Close()
+		clients[4].CloseWrite()
+		// The end of a line that never ends.
+		clients[5].Write(make([]byte, 2*maxBytes))
+		for _, c := range clients[4:] {
+			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("not dropped: %v", err)
+			}
+		}
+		write(t, a, "from a\n")
+		expect(t, b, []byte("from a\n"))
+		write(t, b, "from b\n")
+		expect(t, a, []byte("from b\n"))
+	})
+}
+
+func TestNoSuchBackend(t *testing.T) {
+	if err := serve(t.Context(), nil, "abacus"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}

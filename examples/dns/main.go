@@ -1,0 +1,84 @@
+// Command dns answers DNS queries from a small table.
+//
+// Its registration is edge-triggered and persistent: after a call that would have blocked it notifies that
+// datagrams arrive, or that answers can be sent again, and is never enabled again for that, on any kernel.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+
+	sn "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func main() {
+	socket, err := sock.New(sock.UDP4)
+	if err == nil {
+		err = socket.Bind(sock.Loopback)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println("listening on", socket.LocalAddr())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	log.Println(serve(ctx, socket, ""))
+}
+
+type server struct {
+	socket  *sock.Socket
+	queries [32]sock.Message
+	unsent  []sock.Message // answers to the last ones
+}
+
+// serve runs until the context is done or the socket fails, and returns why.
+func serve(ctx context.Context, socket *sock.Socket, backend string) error {
+	port, err := sn.New[*server](sn.WithBackend(backend))
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	s := &server{socket: socket}
+	for i := range s.queries {
+		s.queries[i].Buf = make([]byte, 512)
+	}
+	regs := []sn.Registration[*server]{sn.EnableSock(socket, s, sn.EventIn|sn.EventOut, sn.TriggerEdge)}
+	if port.Process(regs, nil, 0); regs[0].Result != nil {
+		return regs[0].Result
+	}
+	for one := make([]sn.Notification[*server], 1); ; {
+		if err := s.run(ctx); err != sock.ErrWouldBlock {
+			return err
+		}
+		if _, err := port.WaitContext(ctx, one); err != nil {
+			return err
+		}
+	}
+}
+
+// run answers until a call would block; the next edge comes only after that. It comes first, too, because
+// what has arrived before the registration is none.
+func (s *server) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		for len(s.unsent) > 0 {
+			n, err := s.socket.SendBatch(s.unsent)
+			if err == sock.ErrWouldBlock {
+				return err
+			}
+			s.unsent = s.unsent[max(n, 1):] // an error is the first one's: its address may be anything
+		}
+		n, err := s.socket.RecvBatch(s.queries[:])
+		if err != nil {
+			return err
+		}
+		for _, q := range s.queries[:n] {
+			if message := answer(q.Buf[:q.N]); message != nil {
+				s.unsent = append(s.unsent, sock.Message{Buf: message, Addr: q.Addr})
+			}
+		}
+	}
+	return context.Cause(ctx)
+}

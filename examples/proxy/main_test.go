@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bench is a proxy, and the listener that it connects to.
+type bench struct {
+	*testing.T
+	proxy  string
+	target net.Listener
+}
+
+// each runs a test on every kernel of this system, with a proxy that must end and leave nothing behind.
+func each(t *testing.T, test func(b *bench)) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			noneLeft(t)
+			target, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { target.Close() })
+			addr := target.Addr().(*net.TCPAddr).AddrPort()
+			test(&bench{t, start(t, addr, backend), target})
+		})
+	}
+}
+
+// start runs a proxy until the end of the test and returns its address.
+func start(t *testing.T, target netip.AddrPort, backend string) string {
+	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- serve(ctx, listener, target, backend) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("serve: %v", err)
+		}
+		listener.Close()
+	})
+	return listener.LocalAddr().String()
+}
+
+// noneLeft checks that no more sockets are open after the test than before, where the system tells.
+func noneLeft(t *testing.T) {
+	count := func() (n int) {
+		entries, _ := os.ReadDir("/proc/self/fd")
+		for _, e := range entries {
+			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, "socket:") {
+				n++
+			}
+		}
+		return n
+	}
+	before := count()
+	t.Cleanup(func() {
+		if after := count(); after != before {
+			t.Errorf("%d sockets open, %d before", after, before)
+		}
+	})
+}
+
+// pair connects through the proxy.
+func (b *bench) pair() (client, target *net.TCPConn) {
+	b.Helper()
+	conns := [2]*net.TCPConn{}
+	for i, connect := range []func() (net.Conn, error){
+		func() (net.Conn, error) { return net.Dial("tcp", b.proxy) },
+		b.target.Accept,
+	} {
+		c, err := connect()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(30 * time.Second))
+		conns[i] = c.(*net.TCPConn)
+	}
+	return conns[0], conns[1]
+}
+
+func (b *bench) write(c net.Conn, data []byte) {
+	b.Helper()
+	if _, err := c.Write(data); err != nil {
+		b.Error(err)
+	}
+}
+
+func (b *bench) expect(c net.Conn, want []byte) {
+	b.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
+		b.Errorf("received %d of %d bytes, error %v, the right ones: %v", n, len(want), err, bytes.Equal(got[:n], want[:n]))
+	}
+}
+
+func (b *bench) expectEnd(c net.Conn) {
+	b.Helper()
+	if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+		b.Errorf("received %d bytes, error %v; want the end", n, err)
+	}
+}
+
+func (b *bench) expectReset(c net.Conn) {
+	b.Helper()
+	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		b.Errorf("received %d bytes, error %v; want a reset", n, err)
+	}
+}
+
+// random makes bytes that nothing but the right order of everything reproduces.
+func random(n int) []byte {
+	data := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(data)
+	return data
+}
+
+// Both send at once, more than any buffer takes. The target does not read before the client has everything:
+// the one direction stands still meanwhile, and must not hold up the other.
+func TestBulk(t *testing.T) {
+	up := random(16 << 20)
+	down := up[1 : 8<<20]
+	each(t, func(b *bench) {
+		client, target := b.pair()
+		target.SetReadBuffer(64 << 10)
+		var working sync.WaitGroup
+		working.Go(func() { b.write(client, up); client.CloseWrite() })
+		working.Go(func() { b.write(target, down); target.CloseWrite() })
+		working.Go(func() {
+			b.expect(client, down)
+			b.expectEnd(client)
+			b.expect(target, up)
+			b.expectEnd(target)
+		})
+		working.Wait()
+	})
+}
+
+// Many pairs at once.
+func TestPairs(t *testing.T) {
+	data := random(100 << 10)
+	each(t, func(b *bench) {
+		var working sync.WaitGroup
+		for i := range 30 {
+			client, target := b.pair()
+			up, down := data[i:], data[2*i:]
+			working.Go(func() { b.write(client, up); client.CloseWrite() })
+			working.Go(func() { b.write(target, down); target.CloseWrite() })
+			working.Go(func() { b.expect(client, down); b.expectEnd(client) })
+			working.Go(func() { b.expect(target, up); b.expectEnd(target) })
+		}
+		working.Wait()
+	})
+}
+
+// The end of one direction arrives, and the other goes on.
+func TestHalfClose(t *testing.T) {
+	data := random(1 << 20)
+	test := func(b *bench, first, second *net.TCPConn) {
+		b.write(first, []byte("the last of this direction"))
+		first.CloseWrite()
+		b.expect(second, []byte("the last of this direction"))
+		b.expectEnd(second)
+		var writing sync.WaitGroup
+		writing.Go(func() { b.write(second, data); second.Close() })
+		b.expect(first, data)
+		b.expectEnd(first)
+		writing.Wait()
+	}
+	t.Run("client", func(t *testing.T) {
+		each(t, func(b *bench) {
+			client, target := b.pair()
+			test(b, client, target)
+		})
+	})
+	t.Run("target", func(t *testing.T) {
+		each(t, func(b *bench) {
+			client, target := b.pair()
+			test(b, target, client)
+		})
+	})
+}
+
+// A reset of one side resets the other, which may be waiting, or have something under way.
+func TestReset(t *testing.T) {
+	each(t, func(b *bench) {
+		for _, busy := range []bool{false, true} {
+			for side := range 2 {
+				client, target := b.pair()
+				dies, lives := client, target
+				if side == 1 {
+					dies, lives = target, client
+				}
+				b.write(dies, []byte("x")) // both ends are connected for sure
+				b.expect(lives, []byte("x"))
+				var writing sync.WaitGroup
+				if busy {
+					writing.Go(func() {
+						n, err := lives.Write(make([]byte, 64<<20))
+						if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+							b.Errorf("wrote %d bytes, error %v", n, err)
+						}
+					})
+					b.expect(dies, make([]byte, 1<<20))
+				}
+				dies.SetLinger(0)
+				dies.Close()
+				writing.Wait()
+				if !busy { // or the write has been told
+					b.expectReset(lives)
+				}
+			}
+		}
+	})
+}
+
+// A client of a target that refuses is reset, and the proxy goes on.
+func TestRefused(t *testing.T) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			noneLeft(t)
+			bound, err := sock.New(sock.TCP4) // has a port, and does not listen
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer bound.Close()
+			if err := bound.Bind(sock.Loopback); err != nil {
+				t.Fatal(err)
+			}
+			b := &bench{t, start(t, bound.LocalAddr(), backend), nil}
+			for range 10 {
+				c, err := net.Dial("tcp", b.proxy)
+				if errors.Is(err, syscall.ECONNRESET) {
+					continue // so soon
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.SetDeadline(time.Now().Add(30 * time.Second))
+				b.expectReset(c)
+				c.Close()
+			}
+		})
+	}
+}
+
+// Pairs that are open when the proxy ends are closed.
+func TestCancelled(t *testing.T) {
+	each(t, func(b *bench) {
+		for range 3 {
+			client, target := b.pair()
+			b.write(client, []byte("hello"))
+			b.expect(target, []byte("hello"))
+		}
+	})
+}
+
+func TestNoSuchBackend(t *testing.T) {
+	if err := serve(t.Context(), nil, netip.AddrPort{}, "abacus"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}

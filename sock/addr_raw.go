@@ -1,0 +1,58 @@
+//go:build linux || windows
+
+package sock
+
+import (
+	"net/netip"
+	"strconv"
+	"unsafe"
+)
+
+// encode writes an address as the system wants it and returns its length.
+func encode(a netip.AddrPort, sa *rawAny) (uintptr, error) {
+	if a.Addr().Is4() {
+		in := (*rawInet4)(unsafe.Pointer(sa))
+		*in = rawInet4{Family: afInet4, Addr: a.Addr().As4()}
+		setPort(&in.Port, a.Port())
+		return unsafe.Sizeof(*in), nil
+	}
+	if !a.IsValid() {
+		return 0, errNoAddr
+	}
+	zone, err := zoneID(a.Addr().Zone())
+	if err != nil {
+		return 0, err
+	}
+	in := (*rawInet6)(unsafe.Pointer(sa))
+	*in = rawInet6{Family: afInet6, Addr: a.Addr().As16(), Scope_id: zone}
+	setPort(&in.Port, a.Port())
+	return unsafe.Sizeof(*in), nil
+}
+
+// decode reads an address that the system wrote. One of another family is the zero AddrPort.
+func decode(sa *rawAny) netip.AddrPort {
+	switch sa.Addr.Family {
+	case afInet4:
+		in := (*rawInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), port(&in.Port))
+	case afInet6:
+		in := (*rawInet6)(unsafe.Pointer(sa))
+		a := netip.AddrFrom16(in.Addr)
+		if in.Scope_id != 0 {
+			a = a.WithZone(strconv.FormatUint(uint64(in.Scope_id), 10))
+		}
+		return netip.AddrPortFrom(a, port(&in.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// Ports are in network order.
+func setPort(p *uint16, v uint16) {
+	b := (*[2]byte)(unsafe.Pointer(p))
+	b[0], b[1] = byte(v>>8), byte(v)
+}
+
+func port(p *uint16) uint16 {
+	b := (*[2]byte)(unsafe.Pointer(p))
+	return uint16(b[0])<<8 | uint16(b[1])
+}

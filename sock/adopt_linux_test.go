@@ -1,0 +1,157 @@
+package sock_test
+
+import (
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// raw makes a pair of sockets that package sock does not know.
+func raw(t *testing.T, typ int) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds[0], fds[1]
+}
+
+func TestAdopt(t *testing.T) {
+	noLeak(t)
+	for _, c := range []struct {
+		name string
+		typ  int
+		mode sock.Mode
+		want error // on what blocks
+	}{
+		{"non-blocking", unix.SOCK_STREAM | unix.SOCK_NONBLOCK, sock.RefuseBlocking, nil},
+		{"non-blocking anyway", unix.SOCK_STREAM | unix.SOCK_NONBLOCK, sock.MakeNonblocking, nil},
+		{"blocking", unix.SOCK_STREAM, sock.RefuseBlocking, sock.ErrBlocking},
+		{"made non-blocking", unix.SOCK_STREAM, sock.MakeNonblocking, nil},
+		{"blocking datagrams", unix.SOCK_DGRAM, sock.RefuseBlocking, sock.ErrBlocking},
+		{"datagrams", unix.SOCK_DGRAM, sock.MakeNonblocking, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x, y := raw(t, c.typ)
+			defer unix.Close(y)
+			h := uintptr(x)
+			s, err := sock.Adopt(h, c.mode)
+			if c.want != nil {
+				if failed(t, err, "adopt", h, c.want); s != nil || !blocking(t, h) {
+					t.Errorf("%v; its mode has changed: %v", s, !blocking(t, h))
+				}
+				if err := unix.Close(x); err != nil {
+					t.Errorf("it is not the caller's any more: %v", err)
+				}
+				return
+			}
+			if keep(t, s, err); s.Handle() != h || blocking(t, h) {
+				t.Errorf("handle %d, not %d; it blocks: %v", s.Handle(), h, blocking(t, h))
+			}
+			if _, err := unix.Write(y, []byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			if got := receive(t, s, 8); got != "hello" {
+				t.Errorf("%q", got)
+			}
+			if s.Close(); unix.Close(x) != unix.EBADF {
+				t.Error("it was not the Socket's")
+			}
+		})
+	}
+}
+
+// A Socket knows what it has adopted: what ends, what tells short receives, and what accepts.
+func TestAdoptKinds(t *testing.T) {
+	dup := func(s *sock.Socket) *sock.Socket {
+		h, err := unix.FcntlInt(s.Handle(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		s, err = sock.Adopt(uintptr(h), sock.RefuseBlocking)
+		return keep(t, s, err)
+	}
+	onEach(t, func(t *testing.T, k kind) {
+		a, b := k.pair(t)
+		a, b = dup(a), dup(b)
+		send(t, a, "data")
+		settle(t, b, in)
+		if got := receive(t, b, 8); got != "data" {
+			t.Errorf("%q", got)
+		}
+		if short := b.Tie().Drained(tie.Recv); short != k.tcp {
+			t.Errorf("a short receive vouches: %v", short)
+		}
+		if k.stream {
+			a.Close()
+			settle(t, b, ended)
+			if _, err := b.Recv(make([]byte, 8)); err != io.EOF {
+				t.Errorf("at the end: %v", err)
+			}
+		} else if send(t, a, ""); receive(t, b, 8) != "" {
+			t.Error("a datagram of nothing")
+		}
+	})
+	l := dup(listen(t, sock.Loopback))
+	c := connect(t, l.LocalAddr())
+	s := accept(t, l)
+	send(t, c, "data")
+	if receive(t, s, 8); !s.Tie().Drained(tie.Recv) {
+		t.Error("what it accepts is no TCP")
+	}
+}
+
+func TestAdoptFails(t *testing.T) {
+	noLeak(t)
+	file := fileOf(t, "data")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	gone, x := raw(t, unix.SOCK_STREAM)
+	unix.Close(gone)
+	unix.Close(x)
+	for _, c := range []struct {
+		name   string
+		handle uintptr
+		cause  error
+	}{
+		{"closed", uintptr(gone), unix.EBADF},
+		{"negative", ^uintptr(0), unix.EBADF},
+		{"more negative", ^uintptr(4), unix.EBADF},
+		{"too large", uintptr(math.MaxInt32) + 1, unix.EBADF},
+		{"a pipe", r.Fd(), unix.ENOTSOCK},
+		{"a file", file.Fd(), unix.ENOTSOCK},
+	} {
+		for _, m := range []sock.Mode{sock.RefuseBlocking, sock.MakeNonblocking} {
+			s, err := sock.Adopt(c.handle, m)
+			if failed(t, err, "adopt", c.handle, c.cause); s != nil {
+				t.Errorf("%s: a socket", c.name)
+			}
+		}
+	}
+	// The system looks at the lower half of a number alone.
+	if x, y := raw(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK); strconv.IntSize == 64 {
+		defer unix.Close(x)
+		defer unix.Close(y)
+		high := uint64(1) << 32
+		s, err := sock.Adopt(uintptr(high)|uintptr(x), sock.RefuseBlocking)
+		if failed(t, err, "adopt", uintptr(high)|uintptr(x), unix.EBADF); s != nil {
+			t.Error("a socket")
+		}
+	}
+	w.Write([]byte("x"))
+	if n, err := r.Read(make([]byte, 1)); n != 1 || err != nil { // it is still good
+		t.Error(n, err)
+	}
+}

@@ -1,0 +1,257 @@
+package sock_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// messages are n to an address, each of another text and length.
+func messages(n int, to netip.AddrPort) []sock.Message {
+	msgs := make([]sock.Message, n)
+	for i := range msgs {
+		msgs[i] = sock.Message{Buf: []byte(fmt.Sprint("message ", i)), Addr: to, N: -1}
+	}
+	return msgs
+}
+
+// room is for n messages of a size.
+func room(n, size int) []sock.Message {
+	msgs := make([]sock.Message, n)
+	for i := range msgs {
+		msgs[i] = sock.Message{Buf: make([]byte, size), N: -1}
+	}
+	return msgs
+}
+
+func TestBatch(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		for _, n := range []int{1, 2, 63, 64, 65, 100} {
+			sent, got := messages(n, b.LocalAddr()), room(n, 64)
+			for from := 0; from < n; {
+				k, err := a.SendBatch(sent[from:])
+				if k != min(n-from, sock.MaxBatch) || err != nil {
+					t.Fatalf("%d of %d: SendBatch = %d, %v", n-from, n, k, err)
+				}
+				if from += k; from < n && sent[from].N != -1 {
+					t.Errorf("message %d was not sent, but has N %d", from, sent[from].N)
+				}
+			}
+			for from := 0; from < n; {
+				settle(t, b, in)
+				k, err := b.RecvBatch(got[from:])
+				if k <= 0 || k > min(n-from, sock.MaxBatch) || err != nil {
+					t.Fatalf("%d of %d: RecvBatch = %d, %v", n-from, n, k, err)
+				}
+				if from += k; from < n && got[from].N != -1 {
+					t.Errorf("message %d was not received, but has N %d", from, got[from].N)
+				}
+			}
+			for i, m := range got {
+				if string(m.Buf[:m.N]) != string(sent[i].Buf) || m.Addr != a.LocalAddr() || sent[i].N != len(sent[i].Buf) {
+					t.Fatalf("message %d: %q from %v; sent %d", i, m.Buf[:m.N], m.Addr, sent[i].N)
+				}
+			}
+			if k, err := b.RecvBatch(got); k != 0 || err != sock.ErrWouldBlock || got[0].N != len(sent[0].Buf) {
+				t.Errorf("then RecvBatch = %d, %v", k, err)
+			}
+		}
+		for _, none := range [][]sock.Message{nil, {}} {
+			if k, err := a.SendBatch(none); k != 0 || err != nil {
+				t.Errorf("SendBatch of nothing = %d, %v", k, err)
+			}
+			if k, err := a.RecvBatch(none); k != 0 || err != nil {
+				t.Errorf("RecvBatch into nothing = %d, %v", k, err)
+			}
+		}
+	})
+}
+
+// A call takes what is there, and does not wait for the rest.
+func TestRecvBatchOfFewer(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		for range 2 {
+			if k, err := a.SendBatch(messages(3, b.LocalAddr())); k != 3 || err != nil {
+				t.Fatal(k, err)
+			}
+			total := 0
+			for got := room(64, 64); total < 3; {
+				settle(t, b, in)
+				k, err := b.RecvBatch(got)
+				if err != nil {
+					t.Fatal(err)
+				}
+				total += k
+			}
+			if total != 3 {
+				t.Errorf("%d of 3", total)
+			}
+		}
+	})
+}
+
+// What does not fit into a message's buffer is lost, and no other message's; a datagram of nothing is one.
+func TestRecvBatchTruncates(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		msgs := messages(5, b.LocalAddr())
+		msgs[2].Buf = nil
+		if k, err := a.SendBatch(msgs); k != 5 || err != nil {
+			t.Fatal(k, err)
+		}
+		got := room(5, 64)
+		got[1].Buf, got[3].Buf = got[1].Buf[:4:4], nil
+		for from := 0; from < 5; {
+			settle(t, b, in)
+			k, err := b.RecvBatch(got[from:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			from += k
+		}
+		for i, want := range []string{"message 0", "mess", "", "", "message 4"} {
+			if m := got[i]; string(m.Buf[:m.N]) != want || m.Addr != a.LocalAddr() {
+				t.Errorf("%d: %q from %v, want %q", i, m.Buf[:m.N], m.Addr, want)
+			}
+		}
+	})
+}
+
+// The messages of one call may go to anybody: to the connected peer as well.
+func TestSendBatchAddresses(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		n := sock.NetworkOf(a.LocalAddr(), sock.UDP4, sock.UDP6)
+		home := netip.AddrPortFrom(a.LocalAddr().Addr(), 0)
+		peer, other := b, bound(t, n, home)
+		if err := a.Connect(peer.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		msgs := messages(5, netip.AddrPort{})
+		msgs[1].Addr, msgs[3].Addr, msgs[4].Addr = other.LocalAddr(), peer.LocalAddr(), other.LocalAddr()
+		// A second time, because what is remembered of one call must not be of the next.
+		for range 2 {
+			if k, err := a.SendBatch(msgs); k != 5 || err != nil {
+				t.Fatal(k, err)
+			}
+			for s, texts := range map[*sock.Socket]string{peer: "message 0,message 2,message 3", other: "message 1,message 4"} {
+				for _, want := range strings.Split(texts, ",") {
+					if got := receive(t, s, 64); got != want {
+						t.Errorf("%q, want %q", got, want)
+					}
+				}
+			}
+			for i := range msgs {
+				msgs[i].N = -1
+			}
+		}
+	})
+}
+
+// Batches of connected sockets and of either family follow each other: nothing of one is left in the next.
+func TestBatchAfterAnother(t *testing.T) {
+	needV6(t)
+	for range 3 {
+		for _, on := range []netip.AddrPort{sock.Loopback, sock.Loopback6} {
+			a, b := udpOn(t, on)
+			sent, got := messages(3, netip.AddrPort{}), room(3, 64)
+			if k, err := a.SendBatch(sent); k != 3 || err != nil {
+				t.Fatal(k, err)
+			}
+			for from := 0; from < 3; {
+				settle(t, b, in)
+				k, err := b.RecvBatch(got[from:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				from += k
+			}
+			for i, m := range got {
+				if m.Addr != a.LocalAddr() || string(m.Buf[:m.N]) != string(sent[i].Buf) {
+					t.Errorf("%q from %v, not %v", m.Buf[:m.N], m.Addr, a.LocalAddr())
+				}
+			}
+		}
+	}
+}
+
+// A message that cannot be sent ends the batch before it, and is the error of the next call.
+func TestSendBatchFailsInTheMiddle(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		for _, c := range []struct {
+			name  string
+			spoil func(m *sock.Message)
+			cause error // nil: any
+		}{
+			{"no peer", func(m *sock.Message) { m.Addr = netip.AddrPort{} }, unix.EDESTADDRREQ},
+			{"no address, but a port", func(m *sock.Message) { m.Addr = netip.AddrPortFrom(netip.Addr{}, 7) }, unix.EDESTADDRREQ},
+			{"no such zone", func(m *sock.Message) { m.Addr = netip.MustParseAddrPort("[fe80::1%none]:7") }, nil},
+			{"port 0", func(m *sock.Message) { m.Addr = netip.AddrPortFrom(m.Addr.Addr(), 0) }, unix.EINVAL},
+			{"too large", func(m *sock.Message) { m.Buf = make([]byte, 1<<17) }, unix.EMSGSIZE},
+		} {
+			for _, at := range []int{0, 1, 4} {
+				msgs := messages(5, b.LocalAddr())
+				c.spoil(&msgs[at])
+				k, err := 0, error(nil)
+				if at > 0 {
+					if k, err = a.SendBatch(msgs); k != at || err != nil {
+						t.Errorf("%s at %d: SendBatch = %d, %v", c.name, at, k, err)
+					}
+				}
+				k, err = a.SendBatch(msgs[at:])
+				if k != 0 || msgs[at].N != -1 {
+					t.Errorf("%s at %d: then SendBatch = %d, %v", c.name, at, k, err)
+				}
+				failed(t, err, "sendmmsg", a.Handle(), c.cause)
+				for i := range at {
+					if got := receive(t, b, 64); got != string(msgs[i].Buf) {
+						t.Errorf("%s at %d: %q", c.name, at, got)
+					}
+				}
+				if _, err := b.Recv(make([]byte, 64)); err != sock.ErrWouldBlock {
+					t.Errorf("%s at %d: more was sent: %v", c.name, at, err)
+				}
+			}
+		}
+	})
+}
+
+func TestUnixBatch(t *testing.T) {
+	a, b := unixPair(t, true)
+	if k, err := b.RecvBatch(room(2, 8)); k != 0 || err != sock.ErrWouldBlock {
+		t.Errorf("RecvBatch = %d, %v", k, err)
+	}
+	total := 0
+	for {
+		k, err := a.SendBatch(room(50, 2000))
+		if err == sock.ErrWouldBlock && k == 0 {
+			break
+		}
+		if err != nil || k == 0 {
+			t.Fatal(k, err)
+		}
+		total += k
+	}
+	for received := 0; received < total; {
+		msgs := room(100, 4000)
+		k, err := b.RecvBatch(msgs)
+		if err != nil {
+			t.Fatalf("after %d of %d: %v", received, total, err)
+		}
+		for _, m := range msgs[:k] {
+			if m.N != 2000 || m.Addr.IsValid() {
+				t.Fatalf("%d bytes from %v", m.N, m.Addr)
+			}
+		}
+		received += k
+	}
+	b.Close()
+	k, err := a.SendBatch(room(3, 1))
+	if k != 0 || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("without a peer: %d, %v", k, err)
+	}
+}

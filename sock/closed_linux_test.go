@@ -1,0 +1,181 @@
+package sock_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// calls are all methods that can fail, with the operation that their errors name.
+var calls = map[string]struct {
+	op   string
+	call func(s *sock.Socket) error
+}{
+	"Accept":         {"accept", func(s *sock.Socket) error { return second(s.Accept()) }},
+	"AcceptInto":     {"accept", func(s *sock.Socket) error { return s.AcceptInto(new(sock.Socket)) }},
+	"Bind":           {"bind", func(s *sock.Socket) error { return s.Bind(sock.Loopback) }},
+	"BindUnix":       {"bind", func(s *sock.Socket) error { return s.BindUnix("@x") }},
+	"Close":          {"close", (*sock.Socket).Close},
+	"Connect":        {"connect", func(s *sock.Socket) error { return s.Connect(sock.Loopback) }},
+	"ConnectUnix":    {"connect", func(s *sock.Socket) error { return s.ConnectUnix("@x") }},
+	"Err":            {"getsockopt", (*sock.Socket).Err},
+	"Listen":         {"listen", func(s *sock.Socket) error { return s.Listen(0) }},
+	"Recv":           {"recv", func(s *sock.Socket) error { return second(s.Recv(make([]byte, 8))) }},
+	"RecvBatch":      {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(room(2, 8))) }},
+	"RecvFrom":       {"recvfrom", func(s *sock.Socket) error { _, _, err := s.RecvFrom(make([]byte, 8)); return err }},
+	"Send":           {"send", func(s *sock.Socket) error { return second(s.Send([]byte("x"))) }},
+	"SendBatch":      {"sendmmsg", func(s *sock.Socket) error { return second(s.SendBatch(room(2, 8))) }},
+	"SendFile":       {"sendfile", func(s *sock.Socket) error { return second(s.SendFile(os.Stdin, 0, 1)) }},
+	"SendTo":         {"sendto", func(s *sock.Socket) error { return s.SendTo([]byte("x"), sock.Loopback) }},
+	"SendV":          {"sendmsg", func(s *sock.Socket) error { return second(s.SendV([][]byte{{'x'}})) }},
+	"SetDualStack":   {"setsockopt", func(s *sock.Socket) error { return s.SetDualStack(true) }},
+	"SetKeepAlive":   {"setsockopt", func(s *sock.Socket) error { return s.SetKeepAlive(net.KeepAliveConfig{}) }},
+	"SetLinger":      {"setsockopt", func(s *sock.Socket) error { return s.SetLinger(0) }},
+	"SetNoDelay":     {"setsockopt", func(s *sock.Socket) error { return s.SetNoDelay(true) }},
+	"SetReadBuffer":  {"setsockopt", func(s *sock.Socket) error { return s.SetReadBuffer(1) }},
+	"SetReusePort":   {"setsockopt", func(s *sock.Socket) error { return s.SetReusePort(true) }},
+	"SetWriteBuffer": {"setsockopt", func(s *sock.Socket) error { return s.SetWriteBuffer(1) }},
+	"Shutdown":       {"shutdown", func(s *sock.Socket) error { return s.Shutdown(sock.ShutBoth) }},
+
+	// What would do nothing, or is refused, is of no more use on a closed socket.
+	"Recv of nothing":      {"recv", func(s *sock.Socket) error { return second(s.Recv(nil)) }},
+	"RecvBatch of nothing": {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(nil)) }},
+	"Send of nothing":      {"send", func(s *sock.Socket) error { return second(s.Send(nil)) }},
+	"SendBatch of nothing": {"sendmmsg", func(s *sock.Socket) error { return second(s.SendBatch(nil)) }},
+	"SendFile of nothing":  {"sendfile", func(s *sock.Socket) error { return second(s.SendFile(nil, 0, 0)) }},
+	"SendV of nothing":     {"sendmsg", func(s *sock.Socket) error { return second(s.SendV(nil)) }},
+	"SetLinger of 5":       {"setsockopt", func(s *sock.Socket) error { return s.SetLinger(5) }},
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func closedSockets(t *testing.T) map[string]*sock.Socket {
+	t.Helper()
+	zero, shut := new(sock.Socket), listen(t, sock.Loopback)
+	pair, _ := unixPair(t, false)
+	for _, s := range []*sock.Socket{shut, pair} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]*sock.Socket{"zero": zero, "listener": shut, "pair": pair}
+}
+
+func TestClosed(t *testing.T) {
+	for name, s := range closedSockets(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range calls {
+				failed(t, c.call(s), c.op, none, net.ErrClosed)
+			}
+			if s.Handle() != none || s.LocalAddr() != (netip.AddrPort{}) || s.RemoteAddr() != (netip.AddrPort{}) || s.LocalPath() != "" {
+				t.Errorf("%d at %v, %v, %q", s.Handle(), s.LocalAddr(), s.RemoteAddr(), s.LocalPath())
+			}
+		})
+	}
+}
+
+// No method is left out.
+func TestClosedIsAll(t *testing.T) {
+	harmless := map[string]bool{"Handle": true, "Tie": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true}
+	of := reflect.TypeFor[*sock.Socket]()
+	for i := range of.NumMethod() {
+		name := of.Method(i).Name
+		if _, ok := calls[name]; !ok && !harmless[name] {
+			t.Errorf("%s is not tested on a closed socket", name)
+		}
+	}
+}
+
+// A call under way keeps the descriptor, and no other call comes in.
+func TestClosedWhileUsed(t *testing.T) {
+	a, b := unixPair(t, false)
+	h, ok := a.Tie().Use()
+	if !ok {
+		t.Fatal("it is closed")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range calls {
+		if err := c.call(a); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	send(t, b, "to a descriptor that is open")
+	a.Tie().Done()
+	if _, err := unix.FcntlInt(h, unix.F_GETFD, 0); err != unix.EBADF {
+		t.Errorf("it is open: %v", err)
+	}
+	if _, err := b.Recv(make([]byte, 1)); err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("the peer sees %v", err)
+	}
+}
+
+func TestCloseOnce(t *testing.T) {
+	for range 100 {
+		a, _ := unixPair(t, true)
+		var closed atomic.Int32
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				a.Recv(make([]byte, 1))
+				if err := a.Close(); err == nil {
+					closed.Add(1)
+				} else if !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if closed.Load() != 1 || a.Handle() != none {
+			t.Fatalf("closed by %d, handle %d", closed.Load(), a.Handle())
+		}
+	}
+}
+
+// The system's error of closing comes through.
+func TestCloseFails(t *testing.T) {
+	a, _ := unixPair(t, false)
+	h := a.Handle()
+	unix.Close(int(h)) // behind its back
+	failed(t, a.Close(), "close", h, unix.EBADF)
+	failed(t, a.Close(), "close", none, net.ErrClosed)
+}
+
+func TestError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&sock.Error{Op: "recv", Handle: 7, Err: unix.ECONNRESET}, "sock: recv on socket 7: connection reset by peer"},
+		{&sock.Error{Op: "send", Handle: 0, Err: io.ErrShortWrite}, "sock: send on socket 0: short write"},
+		{&sock.Error{Op: "accept", Handle: none, Err: net.ErrClosed}, "sock: accept: use of closed network connection"},
+		{sock.ErrWouldBlock, "sock: operation would block"},
+		{sock.ErrBlocking, "sock: handle is in blocking mode"},
+	} {
+		if c.err.Error() != c.want {
+			t.Errorf("%q, want %q", c.err, c.want)
+		}
+	}
+	err := error(&sock.Error{Op: "recv", Handle: 7, Err: unix.ECONNRESET})
+	var e *sock.Error
+	var errno unix.Errno
+	if !errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) || !errors.As(err, &e) || !errors.As(err, &errno) || errno != unix.ECONNRESET {
+		t.Errorf("%v is not what it is made of", err)
+	}
+	// What is expected all the time is one value, and no *Error.
+	a, _ := unixPair(t, false)
+	if _, err := a.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,169 @@
+package sock_test
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestConnectTCP(t *testing.T) {
+	for name, on := range map[string]netip.AddrPort{"tcp4": sock.Loopback, "tcp6": sock.Loopback6} {
+		t.Run(name, func(t *testing.T) {
+			if name == "tcp6" {
+				needV6(t)
+			}
+			l := listen(t, on)
+			c := connect(t, l.LocalAddr())
+			settle(t, c, out)
+			if err := c.Err(); err != nil {
+				t.Errorf("connected, but Err = %v", err)
+			}
+			if c.RemoteAddr() != l.LocalAddr() || c.LocalAddr().Addr() != on.Addr() {
+				t.Errorf("%v to %v", c.LocalAddr(), c.RemoteAddr())
+			}
+			// The first call says once more how that went (connect(2)).
+			if err := c.Connect(l.LocalAddr()); err != nil {
+				failed(t, err, "connect", c.Handle(), unix.EISCONN)
+			}
+			failed(t, c.Connect(l.LocalAddr()), "connect", c.Handle(), unix.EISCONN)
+		})
+	}
+}
+
+func TestConnectRefused(t *testing.T) {
+	for name, on := range map[string]netip.AddrPort{"tcp4": sock.Loopback, "tcp6": sock.Loopback6} {
+		t.Run(name, func(t *testing.T) {
+			if name == "tcp6" {
+				needV6(t)
+			}
+			n := sock.NetworkOf(on, sock.TCP4, sock.TCP6)
+			nowhere := bound(t, n, on).LocalAddr()
+			c := bound(t, n, on)
+			if err := c.Connect(nowhere); err != sock.ErrWouldBlock {
+				t.Fatal(err)
+			}
+			settle(t, c, broken)
+			if err := c.Err(); err != unix.ECONNREFUSED {
+				t.Errorf("Err = %v", err)
+			}
+			if err := c.Err(); err != nil {
+				t.Errorf("Err once more = %v", err)
+			}
+		})
+	}
+}
+
+func TestConnectFails(t *testing.T) {
+	needV6(t)
+	listening, err := sock.ListenUnix(abstract("connect"), sock.ListenOptions{})
+	keep(t, listening, err)
+	for _, c := range []struct {
+		name    string
+		network sock.Network
+		connect func(s *sock.Socket) error
+		cause   error
+	}{
+		{"no address", sock.TCP4, func(s *sock.Socket) error { return s.Connect(netip.AddrPort{}) }, unix.EDESTADDRREQ},
+		{"no address for datagrams", sock.UDP6, func(s *sock.Socket) error { return s.Connect(netip.AddrPort{}) }, unix.EDESTADDRREQ},
+		{"another family", sock.TCP4, func(s *sock.Socket) error { return s.Connect(sock.Loopback6) }, unix.EAFNOSUPPORT},
+		{"no such path", sock.Unix, func(s *sock.Socket) error { return s.ConnectUnix(filepath.Join(t.TempDir(), "none")) }, unix.ENOENT},
+		{"no such name", sock.Unix, func(s *sock.Socket) error { return s.ConnectUnix(abstract("none")) }, unix.ECONNREFUSED},
+		{"of datagrams", sock.UnixDatagram, func(s *sock.Socket) error { return s.ConnectUnix(abstract("none")) }, unix.ECONNREFUSED},
+		{"path to a TCP socket", sock.TCP4, func(s *sock.Socket) error { return s.ConnectUnix("@x") }, nil},
+		{"address to a Unix socket", sock.Unix, func(s *sock.Socket) error { return s.Connect(sock.Loopback) }, unix.EINVAL},
+		{"a path too long", sock.Unix, func(s *sock.Socket) error { return s.ConnectUnix(string(make([]byte, 200))) }, unix.EINVAL},
+		{"a listener", sock.TCP4, func(s *sock.Socket) error {
+			if err := errors.Join(s.Bind(sock.Loopback), s.Listen(1)); err != nil {
+				t.Fatal(err)
+			}
+			return s.Connect(s.LocalAddr())
+		}, unix.EISCONN},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := sock.New(c.network)
+			keep(t, s, err)
+			failed(t, c.connect(s), "connect", s.Handle(), c.cause)
+		})
+	}
+}
+
+func TestConnectUnix(t *testing.T) {
+	for _, name := range []string{filepath.Join(t.TempDir(), "s"), abstract("full")} {
+		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 1})
+		keep(t, l, err)
+		dial := func() (*sock.Socket, error) {
+			s, err := sock.New(sock.Unix)
+			return keep(t, s, err), s.ConnectUnix(name)
+		}
+		var waits *sock.Socket
+		for connected := 0; ; connected++ { // until the backlog is full
+			if waits, err = dial(); err != nil {
+				if connected == 0 || err != sock.ErrWouldBlock {
+					t.Fatalf("after %d: %v", connected, err)
+				}
+				break
+			}
+		}
+		if err := waits.ConnectUnix(name); err != sock.ErrWouldBlock {
+			t.Errorf("again: %v", err)
+		}
+		accept(t, l)
+		if err := waits.ConnectUnix(name); err != nil {
+			t.Errorf("now that there is room: %v", err)
+		}
+	}
+}
+
+// On a datagram socket Connect sets the peer, and sets it anew.
+func TestConnectDatagram(t *testing.T) {
+	s := bound(t, sock.UDP4, sock.Loopback)
+	for range 2 {
+		peer := bound(t, sock.UDP4, sock.Loopback)
+		stranger := bound(t, sock.UDP4, sock.Loopback)
+		if err := s.Connect(peer.LocalAddr()); err != nil || s.RemoteAddr() != peer.LocalAddr() {
+			t.Fatalf("%v, to %v", err, s.RemoteAddr())
+		}
+		send(t, s, "to the peer")
+		if got := receive(t, peer, 64); got != "to the peer" {
+			t.Errorf("%q", got)
+		}
+		// What others send is not received.
+		if err := errors.Join(stranger.SendTo([]byte("stranger"), s.LocalAddr()), peer.SendTo([]byte("peer"), s.LocalAddr())); err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(t, s, 64); got != "peer" {
+			t.Errorf("%q", got)
+		}
+	}
+	nobody := bound(t, sock.UDP4, sock.Loopback)
+	if err := s.Connect(nobody.LocalAddr()); err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	send(t, s, "anybody?")
+	settle(t, s, broken)
+	if first, second := s.Err(), s.Err(); first != unix.ECONNREFUSED || second != nil {
+		t.Errorf("Err = %v, then %v", first, second)
+	}
+}
+
+func TestConnectUnixDatagram(t *testing.T) {
+	name := abstract("datagrams")
+	var ends [2]*sock.Socket
+	for i := range ends {
+		s, err := sock.New(sock.UnixDatagram)
+		ends[i] = keep(t, s, err)
+	}
+	if err := errors.Join(ends[0].BindUnix(name), ends[1].ConnectUnix(name)); err != nil {
+		t.Fatal(err)
+	}
+	send(t, ends[1], "datagram")
+	if got := receive(t, ends[0], 64); got != "datagram" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,11 @@
+//go:build linux || freebsd || netbsd || openbsd || dragonfly || illumos
+
+package sock
+
+import "golang.org/x/sys/unix"
+
+const atBirth = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+
+func newSocket(domain, typ int) (int, error) { return unix.Socket(domain, typ|atBirth, 0) }
+
+func newPair(domain, typ int) ([2]int, error) { return unix.Socketpair(domain, typ|atBirth, 0) }

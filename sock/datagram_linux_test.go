@@ -1,0 +1,188 @@
+package sock_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// onUDP runs a test with two sockets that are bound and not connected.
+func onUDP(t *testing.T, f func(t *testing.T, a, b *sock.Socket)) {
+	t.Run("udp4", func(t *testing.T) {
+		f(t, bound(t, sock.UDP4, sock.Loopback), bound(t, sock.UDP4, sock.Loopback))
+	})
+	t.Run("udp6", func(t *testing.T) {
+		needV6(t)
+		f(t, bound(t, sock.UDP6, sock.Loopback6), bound(t, sock.UDP6, sock.Loopback6))
+	})
+}
+
+func TestRecvFrom(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		buf := make([]byte, 8)
+		if n, from, err := b.RecvFrom(buf); n != 0 || from.IsValid() || err != sock.ErrWouldBlock {
+			t.Errorf("nothing is there: %d, %v, %v", n, from, err)
+		}
+		for _, c := range []struct{ sent, want string }{
+			{"datagram", "datagram"}, {"", ""}, {"short", "short"}, {"too long for it", "too long"}, {"next", "next"},
+		} {
+			if err := a.SendTo([]byte(c.sent), b.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, b, in)
+			n, from, err := b.RecvFrom(buf)
+			if string(buf[:n]) != c.want || from != a.LocalAddr() || err != nil {
+				t.Errorf("%q from %v, %v; want %q", buf[:n], from, err, c.want)
+			}
+		}
+		// Into nothing, a datagram is lost as a whole.
+		for _, data := range []string{"lost", "kept"} {
+			if err := a.SendTo([]byte(data), b.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle(t, b, in)
+		if n, from, err := b.RecvFrom(nil); n != 0 || from != a.LocalAddr() || err != nil {
+			t.Errorf("into nothing: %d from %v, %v", n, from, err)
+		}
+		if got := receive(t, b, 8); got != "kept" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Unix sockets and streams have no such address.
+func TestRecvFromOthers(t *testing.T) {
+	for _, k := range kinds {
+		if k.name != "unix" && k.name != "unixgram" && k.name != "tcp4" {
+			continue
+		}
+		a, b := k.pair(t)
+		send(t, a, "data")
+		settle(t, b, in)
+		buf := make([]byte, 8)
+		if n, from, err := b.RecvFrom(buf); string(buf[:n]) != "data" || from.IsValid() || err != nil {
+			t.Errorf("%s: %q from %v, %v", k.name, buf[:n], from, err)
+		}
+	}
+}
+
+func TestSendToFails(t *testing.T) {
+	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+		other := sock.Loopback6
+		if b.LocalAddr().Addr().Is6() {
+			other = netip.AddrPortFrom(sock.Loopback.Addr(), b.LocalAddr().Port())
+		}
+		for _, c := range []struct {
+			name  string
+			data  []byte
+			to    netip.AddrPort
+			cause error // nil: any
+		}{
+			{"no address", []byte("x"), netip.AddrPort{}, unix.EDESTADDRREQ},
+			{"another family", []byte("x"), other, nil},
+			{"port 0", []byte("x"), netip.AddrPortFrom(b.LocalAddr().Addr(), 0), unix.EINVAL},
+			{"too large", make([]byte, 1<<16), b.LocalAddr(), unix.EMSGSIZE},
+		} {
+			failed(t, a.SendTo(c.data, c.to), "sendto", a.Handle(), c.cause)
+		}
+		if _, _, err := b.RecvFrom(make([]byte, 1)); err != sock.ErrWouldBlock {
+			t.Errorf("something came: %v", err)
+		}
+		_, err := a.Send([]byte("x")) // it has no peer
+		failed(t, err, "send", a.Handle(), unix.EDESTADDRREQ)
+	})
+}
+
+// A socket hears once that its datagram found nobody.
+func TestRefusedDatagram(t *testing.T) {
+	for name, receive := range map[string]func(s *sock.Socket) error{
+		"recv":     func(s *sock.Socket) error { _, err := s.Recv(make([]byte, 8)); return err },
+		"recvfrom": func(s *sock.Socket) error { _, _, err := s.RecvFrom(make([]byte, 8)); return err },
+		"recvmmsg": func(s *sock.Socket) error {
+			_, err := s.RecvBatch([]sock.Message{{Buf: make([]byte, 8)}})
+			return err
+		},
+		"send":    func(s *sock.Socket) error { _, err := s.Send([]byte("x")); return err },
+		"sendmsg": func(s *sock.Socket) error { _, err := s.SendV([][]byte{{1}}); return err },
+		"sendmmsg": func(s *sock.Socket) error {
+			_, err := s.SendBatch([]sock.Message{{Buf: []byte("x")}})
+			return err
+		},
+	} {
+		a, b := udpOn(t, sock.Loopback)
+		b.Close()
+		send(t, a, "anybody?")
+		settle(t, a, broken)
+		failed(t, receive(a), name, a.Handle(), unix.ECONNREFUSED)
+		if err := a.Err(); err != nil && name[0] == 'r' {
+			t.Errorf("%s: once more: %v", name, err)
+		}
+	}
+}
+
+// A Unix datagram socket whose receiver does not keep up would block.
+func TestDatagramsBlock(t *testing.T) {
+	for name, call := range map[string]func(s *sock.Socket) error{
+		"Send":  func(s *sock.Socket) error { _, err := s.Send(make([]byte, 1000)); return err },
+		"SendV": func(s *sock.Socket) error { _, err := s.SendV([][]byte{make([]byte, 1000)}); return err },
+		"SendBatch": func(s *sock.Socket) error {
+			_, err := s.SendBatch([]sock.Message{{Buf: make([]byte, 1000)}})
+			return err
+		},
+	} {
+		a, b := unixPair(t, true)
+		n := 0
+		err := call(a)
+		for ; err == nil; err = call(a) {
+			n++
+		}
+		if err != sock.ErrWouldBlock || n == 0 {
+			t.Errorf("%s: after %d: %v", name, n, err)
+		}
+		for range n {
+			if got, err := b.Recv(make([]byte, 2000)); got != 1000 || err != nil {
+				t.Fatalf("%s: %d, %v", name, got, err)
+			}
+		}
+		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
+			t.Errorf("%s: more than was sent: %v", name, err)
+		}
+		if err := call(a); err != nil {
+			t.Errorf("%s: with room again: %v", name, err)
+		}
+	}
+}
+
+// A socket of both families tells IPv4 addresses as mapped ones, and takes them so.
+func TestDualStackDatagrams(t *testing.T) {
+	needV6(t)
+	s, err := sock.New(sock.UDP6)
+	keep(t, s, err)
+	four := bound(t, sock.UDP4, sock.Loopback)
+	mapped := func(a netip.AddrPort) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
+	}
+	if err := errors.Join(s.SetDualStack(true), s.Bind(mapped(sock.Loopback))); err != nil {
+		t.Fatal(err)
+	}
+	if err := four.SendTo([]byte("there"), netip.AddrPortFrom(sock.Loopback.Addr(), s.LocalAddr().Port())); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, s, in)
+	_, from, err := s.RecvFrom(make([]byte, 8))
+	if from != mapped(four.LocalAddr()) || err != nil {
+		t.Errorf("from %v, %v", from, err)
+	}
+	for _, to := range []netip.AddrPort{from, four.LocalAddr()} {
+		if err := s.SendTo([]byte("back"), to); err != nil {
+			t.Errorf("to %v: %v", to, err)
+		} else if got := receive(t, four, 8); got != "back" {
+			t.Errorf("%q", got)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package sock_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// dialled makes a connection of package net's.
+func dialled(t *testing.T, network, address string) (client, server net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if client, err = net.Dial(network, l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// whole sends a question and checks the answer: the stream works in both directions.
+func whole(t *testing.T, s *sock.Socket, peer net.Conn) {
+	t.Helper()
+	send(t, s, "ping")
+	buf := make([]byte, 4)
+	if _, err := io.ReadFull(peer, buf); err != nil || string(buf) != "ping" {
+		t.Fatalf("%q, %v", buf, err)
+	}
+	if _, err := peer.Write([]byte("pong")); err != nil {
+		t.Fatal(err)
+	}
+	arrived(t, s, 4)
+	if got := receive(t, s, 64); got != "pong" {
+		t.Fatalf("%q", got)
+	}
+}
+
+func TestDetachConn(t *testing.T) {
+	noLeak(t)
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+		client, server := dialled(t, network, address)
+		if _, err := client.Write([]byte("unread")); err != nil {
+			t.Fatal(err)
+		}
+		s, err := sock.Detach(server, sock.RefuseBlocking)
+		keep(t, s, err)
+		wellMade(t, s)
+		arrived(t, s, 6)
+		if got := receive(t, s, 64); got != "unread" {
+			t.Errorf("%s: %q", network, got)
+		}
+		whole(t, s, client)
+		if network == "tcp4" && s.RemoteAddr().String() != client.LocalAddr().String() {
+			t.Errorf("from %v, not %v", s.RemoteAddr(), client.LocalAddr())
+		}
+		if _, err := server.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: its former owner reads: %v", network, err)
+		}
+		if _, err := server.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: and writes: %v", network, err)
+		}
+		server.Close() // does not close the Socket
+		whole(t, s, client)
+	}
+}
+
+func TestDetachPacketConn(t *testing.T) {
+	noLeak(t)
+	for network, address := range map[string]string{"udp4": "127.0.0.1:0", "unixgram": filepath.Join(t.TempDir(), "s")} {
+		c, err := net.ListenPacket(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		peer, err := net.Dial(network, c.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		s, err := sock.Detach(c, sock.RefuseBlocking)
+		keep(t, s, err)
+		for _, data := range []string{"datagram", "", "another"} {
+			if _, err := peer.Write([]byte(data)); err != nil {
+				t.Fatal(err)
+			}
+			if got := receive(t, s, 64); got != data {
+				t.Errorf("%s: %q", network, got)
+			}
+		}
+		if _, _, err := c.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: its former owner reads: %v", network, err)
+		}
+	}
+}
+
+func TestDetachListener(t *testing.T) {
+	noLeak(t)
+	path := filepath.Join(t.TempDir(), "s")
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepting := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			accepting <- err
+		}()
+		at := l.Addr().String()
+		s, err := sock.Detach(l, sock.RefuseBlocking)
+		keep(t, s, err)
+		if err := <-accepting; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: its former owner accepts: %v", network, err)
+		}
+		client, err := net.Dial(network, at)
+		if err != nil {
+			t.Fatalf("%s: %v", network, err)
+		}
+		defer client.Close()
+		whole(t, accept(t, s), client)
+		l.Close()
+		if s.Close(); network == "unix" {
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("the path is gone: %v", err)
+			}
+		}
+	}
+}
+
+// Whoever is blocked on the connection hears that it is closed, and takes none of what comes then.
+func TestDetachUnderRead(t *testing.T) {
+	noLeak(t)
+	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	reading, ended := make(chan struct{}), make(chan error)
+	go func() {
+		buf := make([]byte, 1)
+		server.Read(buf)
+		close(reading)
+		_, err := server.Read(buf) // blocked, or about to be: both end the same way
+		ended <- err
+	}()
+	client.Write([]byte("x"))
+	<-reading
+	s, err := sock.Detach(server, sock.RefuseBlocking)
+	keep(t, s, err)
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	whole(t, s, client)
+}
+
+func TestDetachBlocking(t *testing.T) {
+	noLeak(t)
+	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	f, err := server.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := f.Fd() // makes it block, for everybody who shares it
+	if !blocking(t, h) {
+		t.Skip("it does not make it block")
+	}
+	s, err := sock.Detach(server, sock.RefuseBlocking)
+	if s != nil || !errors.Is(err, sock.ErrBlocking) || !blocking(t, h) {
+		t.Errorf("%v, %v", s, err)
+	}
+	client.Write([]byte("x"))
+	if _, err := server.Read(make([]byte, 1)); err != nil {
+		t.Errorf("it is not its owner's any more: %v", err)
+	}
+	s, err = sock.Detach(server, sock.MakeNonblocking)
+	keep(t, s, err)
+	if blocking(t, h) {
+		t.Error("it blocks still")
+	}
+	whole(t, s, client)
+}
+
+// A connection that is not quite one of package net's.
+type odd struct {
+	*net.TCPConn
+	raw      error // of SyscallConn
+	closed   error // of Close
+	wasAsked bool
+}
+
+func (o *odd) SyscallConn() (syscall.RawConn, error) {
+	if o.raw != nil {
+		return nil, o.raw
+	}
+	return o.TCPConn.SyscallConn()
+}
+
+func (o *odd) Close() error {
+	o.wasAsked = true
+	if o.closed != nil {
+		return o.closed
+	}
+	return o.TCPConn.Close()
+}
+
+// Where Detach fails the connection is its owner's still.
+func TestDetachFails(t *testing.T) {
+	noLeak(t)
+	errOdd := errors.New("odd")
+	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	tcp := server.(*net.TCPConn)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	shut, _ := dialled(t, "tcp4", "127.0.0.1:0")
+	shut.Close()
+	for _, c := range []struct {
+		name  string
+		from  any
+		cause error // nil: any
+		says  string
+	}{
+		{"nothing", nil, nil, "no SyscallConn"},
+		{"a number", 7, nil, "no SyscallConn"},
+		{"a TLS connection", tls.Client(server, &tls.Config{}), nil, "no SyscallConn"},
+		{"nothing to close", struct{ syscall.Conn }{tcp}, nil, "no SyscallConn"},
+		{"nothing to ask", struct{ io.Closer }{tcp}, nil, "no SyscallConn"},
+		{"a pipe", r, unix.ENOTSOCK, "detach"},
+		{"closed", shut, net.ErrClosed, "detach"},
+		{"refuses", &odd{TCPConn: tcp, raw: errOdd}, errOdd, "detach"},
+	} {
+		s, err := sock.Detach(c.from, sock.MakeNonblocking)
+		var e *sock.Error
+		if s != nil || !errors.As(err, &e) || c.cause != nil && !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v", c.name, s, err)
+		}
+	}
+	restore := exhaust(t, 0)
+	s, err := sock.Detach(server, sock.RefuseBlocking)
+	restore()
+	if s != nil || !sock.IsExhausted(err) {
+		t.Errorf("without descriptors: %v, %v", s, err)
+	}
+	go client.Write([]byte("still here"))
+	buf := make([]byte, 10)
+	if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "still here" {
+		t.Errorf("%q, %v", buf, err)
+	}
+}
+
+// One that others close meanwhile stays closed; any other failure to close is the owner's concern.
+func TestDetachClosing(t *testing.T) {
+	noLeak(t)
+	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	o := &odd{TCPConn: server.(*net.TCPConn), closed: net.ErrClosed}
+	if s, err := sock.Detach(o, sock.RefuseBlocking); s != nil || !errors.Is(err, net.ErrClosed) || !o.wasAsked {
+		t.Errorf("%v, %v", s, err)
+	}
+	o.closed = errors.New("no")
+	s, err := sock.Detach(o, sock.RefuseBlocking)
+	keep(t, s, err)
+	whole(t, s, client)
+}

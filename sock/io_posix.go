@@ -1,0 +1,82 @@
+//go:build unix && !linux
+
+package sock
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls here are x/sys' wrappers, because most of these systems can be called through their library
+// only. They go through Go's scheduler.
+
+func sysRecv(h uintptr, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(h), b)
+		if err != unix.EINTR {
+			return n, blocked(err)
+		}
+	}
+}
+
+func sysSend(h uintptr, b []byte) (int, error) { return send(h, b, nil) }
+
+func send(h uintptr, b []byte, to unix.Sockaddr) (int, error) {
+	kernelReads(b)
+	for {
+		n, err := unix.SendmsgN(int(h), b, nil, to, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return n, blocked(sendErr(err))
+		}
+	}
+}
+
+func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
+	var few [maxVec][]byte
+	n, ok := gather(&few, bufs, stream)
+	if !ok {
+		return 0, unix.EMSGSIZE
+	}
+	if n == 0 && stream {
+		return 0, nil
+	}
+	for {
+		sent, err := unix.SendmsgBuffers(int(h), few[:n], nil, nil, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return sent, blocked(sendErr(err))
+		}
+	}
+}
+
+func sysRecvFrom(h uintptr, b []byte) (int, netip.AddrPort, error) {
+	kernelWrites(b)
+	for {
+		n, from, err := unix.Recvfrom(int(h), b, 0)
+		switch {
+		case n >= 0: // x/sys may fail to read the sender's name, of a socket that has none
+			return n, decode(from), nil
+		case err != unix.EINTR:
+			return 0, netip.AddrPort{}, blocked(err)
+		}
+	}
+}
+
+func sysSendTo(h uintptr, b []byte, to netip.AddrPort) error {
+	return withAddr(to, func(sa unix.Sockaddr) error {
+		_, err := send(h, b, sa)
+		return err
+	})
+}
+
+func sysAccept(h uintptr) (uintptr, error) {
+	for {
+		fd, err := acceptSocket(int(h))
+		switch err {
+		case unix.EINTR:
+		case unix.ECONNABORTED, unix.EPROTO: // the connection's own
+		default:
+			return uintptr(fd), blocked(err)
+		}
+	}
+}

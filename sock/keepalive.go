@@ -1,0 +1,45 @@
+//go:build unix || windows
+
+package sock
+
+import (
+	"errors"
+	"net"
+	"time"
+)
+
+func sysKeepAlive(h uintptr, c net.KeepAliveConfig) error {
+	if err := setKeepAlive(h, c.Enable); err != nil || !c.Enable {
+		return err
+	}
+	// Zero is package net's own default.
+	for _, o := range [...]struct {
+		option, value, unset int
+	}{
+		{keepIdle, seconds(c.Idle), 15},
+		{keepInterval, seconds(c.Interval), 15},
+		{keepCount, c.Count, 9},
+	} {
+		if o.value == 0 {
+			o.value = o.unset
+		}
+		if o.value < 0 {
+			continue
+		}
+		if o.option == 0 {
+			return errors.ErrUnsupported
+		}
+		if err := setTCP(h, o.option, o.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int {
+	if d < 0 {
+		return -1
+	}
+	return int((d + time.Second - 1) / time.Second)
+}

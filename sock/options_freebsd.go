@@ -1,0 +1,12 @@
+package sock
+
+import "golang.org/x/sys/unix"
+
+const (
+	// Without _LB it shares no connections.
+	reusePort = unix.SO_REUSEPORT_LB
+
+	keepIdle     = unix.TCP_KEEPIDLE
+	keepInterval = unix.TCP_KEEPINTVL
+	keepCount    = unix.TCP_KEEPCNT
+)

@@ -1,0 +1,32 @@
+//go:build unix
+
+package sock
+
+import "golang.org/x/sys/unix"
+
+func sysBindUnix(h uintptr, path string) error {
+	return unix.Bind(int(h), &unix.SockaddrUnix{Name: path})
+}
+
+func sysConnectUnix(h uintptr, path string) error {
+	return blocked(unix.Connect(int(h), &unix.SockaddrUnix{Name: path}))
+}
+
+func sysLocalPath(h uintptr) string {
+	sa, err := unix.Getsockname(int(h))
+	if err != nil {
+		return ""
+	}
+	if u, ok := sa.(*unix.SockaddrUnix); ok && u.Name != "@" { // which is x/sys' for none
+		return u.Name
+	}
+	return ""
+}
+
+// blocked turns what says that a call would block, or goes on in the background, into ErrWouldBlock.
+func blocked(err error) error {
+	if err == unix.EAGAIN || err == unix.EINPROGRESS {
+		return ErrWouldBlock
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package sock_test
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+const (
+	oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
+	edge    = socknotify.TriggerEdge
+	once    = edge | socknotify.TriggerOneShot
+
+	eventIn     = socknotify.EventIn
+	eventOut    = socknotify.EventOut
+	eventHangup = socknotify.EventHangup
+	eventErr    = socknotify.EventErr
+)
+
+type port struct {
+	*socknotify.Port[string]
+	t *testing.T
+}
+
+// onPorts runs a test with a port on each backend.
+func onPorts(t *testing.T, f func(t *testing.T, p port)) {
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			p, err := socknotify.New[string](socknotify.WithBackend(backend))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			f(t, port{p, t})
+		})
+	}
+}
+
+// enable enables a socket and reports whether that cost no system call.
+func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotify.Trigger) (saved bool) {
+	p.t.Helper()
+	before := p.Stats()
+	regs := []socknotify.Registration[string]{socknotify.EnableSock(s, "key", filter, trigger)}
+	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+		p.t.Fatal(err, regs[0].Result)
+	}
+	after := p.Stats()
+	return after.RearmsSaved == before.RearmsSaved+1 && after.Rearms == before.Rearms
+}
+
+// next waits for a notification.
+func (p port) next() socknotify.Events {
+	p.t.Helper()
+	var out [1]socknotify.Notification[string]
+	if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+		p.t.Fatalf("Wait = %d, %v", n, err)
+	}
+	return out[0].Events
+}
+
+// try takes a notification if there is one.
+func (p port) try() (int, error) { return p.Wait(make([]socknotify.Notification[string], 1), 0) }
+
+// none checks that nothing can be dequeued.
+func (p port) none() {
+	p.t.Helper()
+	var out [1]socknotify.Notification[string]
+	if n, err := p.Wait(out[:], 0); n != 0 || err != socknotify.ErrTimeout {
+		p.t.Fatalf("Wait = %d, %v, %v", n, err, out[0].Events)
+	}
+}
+
+// forget removes a socket's registration and what is queued for it.
+func (p port) forget(s *sock.Socket) {
+	p.t.Helper()
+	if _, err := p.RemoveWaitSock(p.t.Context(), s); err != nil {
+		p.t.Fatal(err)
+	}
+}

@@ -1,0 +1,621 @@
+package sock_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// What holds on every system, with nothing but package sock: no poller, so these ask again and again.
+
+// again calls until something else than ErrWouldBlock comes.
+func again(t *testing.T, f func() error) error {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if err := f(); err != sock.ErrWouldBlock {
+			return err
+		}
+		if time.Now().After(end) {
+			t.Fatal("it would block for ever")
+		}
+	}
+}
+
+// made is a socket until the end of the test, which is skipped where the system has none of its kind.
+func made(t *testing.T, s *sock.Socket, err error) *sock.Socket {
+	t.Helper()
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func newOf(t *testing.T, n sock.Network) *sock.Socket {
+	t.Helper()
+	s, err := sock.New(n)
+	return made(t, s, err)
+}
+
+// onLoopback runs a test on the loopback addresses that the machine has.
+func onLoopback(t *testing.T, test func(t *testing.T, a netip.AddrPort)) {
+	for _, a := range []netip.AddrPort{sock.Loopback, sock.Loopback6} {
+		t.Run(a.Addr().String(), func(t *testing.T) {
+			l, err := sock.ListenTCP(a, sock.ListenOptions{})
+			if err != nil && a == sock.Loopback6 {
+				t.Skip(err)
+			}
+			made(t, l, err).Close()
+			test(t, a)
+		})
+	}
+}
+
+func listenOn(t *testing.T, a netip.AddrPort) *sock.Socket {
+	t.Helper()
+	l, err := sock.ListenTCP(a, sock.ListenOptions{})
+	return made(t, l, err)
+}
+
+// joined connects a new socket to a listener and accepts it.
+func joined(t *testing.T, l *sock.Socket) (client, server *sock.Socket) {
+	t.Helper()
+	a := l.LocalAddr()
+	client = newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
+	if err := client.Connect(a); err != nil && err != sock.ErrWouldBlock {
+		t.Fatal(err)
+	}
+	server = new(sock.Socket)
+	if err := again(t, func() error { return l.AcceptInto(server) }); err != nil {
+		t.Fatal(err)
+	}
+	return client, made(t, server, nil)
+}
+
+// sendAll sends all of some data.
+func sendAll(t *testing.T, s *sock.Socket, data string) {
+	t.Helper()
+	for data != "" {
+		var n int
+		if err := again(t, func() (err error) { n, err = s.Send([]byte(data)); return err }); err != nil {
+			t.Fatal(err)
+		}
+		data = data[n:]
+	}
+}
+
+// recvAll receives as much as there is to come.
+func recvAll(t *testing.T, s *sock.Socket, size int) string {
+	t.Helper()
+	b := make([]byte, size)
+	for got := 0; got < size; {
+		var n int
+		if err := again(t, func() (err error) { n, err = s.Recv(b[got:]); return err }); err != nil {
+			t.Fatalf("after %d of %d: %v", got, size, err)
+		}
+		got += n
+	}
+	return string(b)
+}
+
+// ends receives the end of a stream.
+func ends(t *testing.T, s *sock.Socket) {
+	t.Helper()
+	err := again(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
+	if err != io.EOF {
+		t.Errorf("%v, not the end", err)
+	}
+}
+
+func TestPortableStream(t *testing.T) {
+	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
+		l := listenOn(t, a)
+		if _, err := l.Accept(); err != sock.ErrWouldBlock {
+			t.Errorf("Accept of nothing = %v", err)
+		}
+		c, s := joined(t, l)
+		if c.LocalAddr() != s.RemoteAddr() || c.RemoteAddr() != s.LocalAddr() || s.LocalAddr() != l.LocalAddr() {
+			t.Errorf("%v to %v, and %v to %v", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
+		}
+		for _, x := range []*sock.Socket{c, s} { // the accepted one is non-blocking as well
+			if n, err := x.Recv(make([]byte, 1)); n != 0 || err != sock.ErrWouldBlock {
+				t.Errorf("Recv of nothing = %d, %v", n, err)
+			}
+		}
+		sendAll(t, c, "to the server")
+		sendAll(t, s, "to the client")
+		if got := recvAll(t, s, 13); got != "to the server" {
+			t.Errorf("the server got %q", got)
+		}
+		if got := recvAll(t, c, 13); got != "to the client" {
+			t.Errorf("the client got %q", got)
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("Err = %v", err)
+		}
+		if err := c.Shutdown(sock.ShutWrite); err != nil {
+			t.Fatal(err)
+		}
+		ends(t, s)
+		ends(t, s)
+		sendAll(t, s, "still open") // the other half
+		if got := recvAll(t, c, 10); got != "still open" {
+			t.Errorf("%q", got)
+		}
+		if n, err := c.Send([]byte("x")); n != 0 || err == nil || err == sock.ErrWouldBlock {
+			t.Errorf("Send after ShutWrite = %d, %v", n, err)
+		}
+		s.Close()
+		ends(t, c)
+	})
+}
+
+func TestPortableFull(t *testing.T) {
+	c, s := joined(t, listenOn(t, sock.Loopback))
+	const pattern = "0123456789abcdef"
+	block := bytes.Repeat([]byte(pattern), 4<<10)
+	sent := 0
+	for {
+		n, err := c.SendV([][]byte{block[sent%len(pattern):], nil, block})
+		if err == sock.ErrWouldBlock {
+			break
+		}
+		if err != nil || n <= 0 {
+			t.Fatalf("SendV = %d, %v", n, err)
+		}
+		if sent += n; sent > 1<<30 {
+			t.Fatal("it never is full")
+		}
+	}
+	c.Shutdown(sock.ShutWrite)
+	b := make([]byte, 1<<16)
+	for got := 0; ; {
+		var n int
+		err := again(t, func() (err error) { n, err = s.Recv(b); return err })
+		if err == io.EOF {
+			if got != sent {
+				t.Errorf("%d of %d bytes", got, sent)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range b[:n] {
+			if x != pattern[(got+i)%len(pattern)] {
+				t.Fatalf("byte %d is %q", got+i, x)
+			}
+		}
+		got += n
+	}
+}
+
+func TestPortableRefused(t *testing.T) {
+	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
+		reserved := newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6)) // bound, and not listening
+		if err := reserved.Bind(a); err != nil {
+			t.Fatal(err)
+		}
+		c := newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
+		err := c.Connect(reserved.LocalAddr())
+		if err == sock.ErrWouldBlock {
+			err = again(t, func() error {
+				if err := c.Err(); err != nil {
+					return err
+				}
+				return sock.ErrWouldBlock
+			})
+		}
+		if err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("Connect to nobody = %v", err)
+		}
+	})
+}
+
+func TestPortableReset(t *testing.T) {
+	c, s := joined(t, listenOn(t, sock.Loopback))
+	if err := c.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := again(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
+	// Wine, which runs this as well, takes a reset for the end.
+	if err == nil || err == io.EOF && runtime.GOOS != "windows" {
+		t.Errorf("Recv = %v", err)
+	}
+	err = again(t, func() error {
+		if _, err := s.Send([]byte("x")); err != nil {
+			return err
+		}
+		return sock.ErrWouldBlock
+	})
+	if err == nil {
+		t.Error("Send goes on")
+	}
+}
+
+func TestPortableDatagrams(t *testing.T) {
+	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
+		x, y := newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6)), newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
+		for _, s := range []*sock.Socket{x, y} {
+			if err := s.Bind(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := make([]byte, 100)
+		if _, _, err := y.RecvFrom(b); err != sock.ErrWouldBlock {
+			t.Errorf("RecvFrom of nothing = %v", err)
+		}
+		recv := func(want string, room int) {
+			t.Helper()
+			var n int
+			var from netip.AddrPort
+			err := again(t, func() (err error) { n, from, err = y.RecvFrom(b[:room]); return err })
+			if err != nil || string(b[:n]) != want || from != x.LocalAddr() {
+				t.Errorf("%q from %v, %v; want %q from %v", b[:n], from, err, want, x.LocalAddr())
+			}
+		}
+		send := func(data string) {
+			t.Helper()
+			if err := again(t, func() error { return x.SendTo([]byte(data), y.LocalAddr()) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, data := range []string{"one", "", "three"} {
+			send(data)
+		}
+		recv("one", 100)
+		recv("", 100)
+		recv("three", 100)
+		send("too long")
+		recv("too", 3)
+
+		// Nobody is at that port. A socket that is not connected does not get to know.
+		gone := newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
+		if err := gone.Bind(a); err != nil {
+			t.Fatal(err)
+		}
+		to := gone.LocalAddr()
+		gone.Close()
+		if err := x.SendTo([]byte("x"), to); err != nil {
+			t.Error(err)
+		}
+		send("after it")
+		recv("after it", 100)
+		if _, _, err := x.RecvFrom(b); err != sock.ErrWouldBlock {
+			t.Errorf("RecvFrom = %v", err)
+		}
+
+		if err := x.Connect(y.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := x.SendV([][]byte{[]byte("in "), []byte("parts")}); n != 8 || err != nil {
+			t.Errorf("SendV = %d, %v", n, err)
+		}
+		recv("in parts", 100)
+		out := []sock.Message{{Buf: []byte("a")}, {Buf: []byte("bc")}, {Buf: nil}}
+		if n, err := x.SendBatch(out); n != 3 || err != nil || out[0].N != 1 || out[1].N != 2 {
+			t.Fatalf("SendBatch = %d, %v: %v", n, err, out)
+		}
+		msgs := make([]sock.Message, 8)
+		for i := range msgs {
+			msgs[i].Buf = make([]byte, 10)
+		}
+		for got := 0; got < 3; {
+			var n int
+			if err := again(t, func() (err error) { n, err = y.RecvBatch(msgs[got:]); return err }); err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+		for i, want := range []string{"a", "bc", ""} {
+			if m := msgs[i]; string(m.Buf[:m.N]) != want || m.Addr != x.LocalAddr() {
+				t.Errorf("message %d is %q from %v", i, m.Buf[:m.N], m.Addr)
+			}
+		}
+	})
+}
+
+func TestPortableSendFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	data := strings.Repeat("0123456789", 20_000)
+	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c, s := joined(t, listenOn(t, sock.Loopback))
+	const from = 5
+	for at := from; at < len(data); {
+		var n int
+		if err := again(t, func() (err error) { n, err = c.SendFile(f, int64(at), 1<<30); return err }); err != nil || n <= 0 {
+			t.Fatalf("SendFile = %d, %v", n, err)
+		}
+		if got := recvAll(t, s, n); got != data[at:at+n] {
+			t.Fatalf("something else arrived at %d", at)
+		}
+		at += n
+	}
+	if n, err := c.SendFile(f, int64(len(data)), 1); n != 0 || err != io.EOF {
+		t.Errorf("SendFile at the end = %d, %v", n, err)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); at != 0 || err != nil {
+		t.Errorf("the file's own position is %d, %v", at, err)
+	}
+	f.Close()
+	if n, err := c.SendFile(f, 0, 1); n != 0 || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("SendFile of a closed file = %d, %v", n, err)
+	}
+}
+
+func TestPortableClosed(t *testing.T) {
+	l := listenOn(t, sock.Loopback)
+	c, _ := joined(t, l)
+	h := c.Handle()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c.Handle() != ^uintptr(0) || c.Handle() == h {
+		t.Error("it has a handle")
+	}
+	for name, err := range map[string]error{
+		"Close":      c.Close(),
+		"Recv":       justErr(c.Recv(make([]byte, 1))),
+		"Send":       justErr(c.Send([]byte("x"))),
+		"Connect":    c.Connect(l.LocalAddr()),
+		"Err":        c.Err(),
+		"SetNoDelay": c.SetNoDelay(true),
+		"SendTo":     c.SendTo(nil, l.LocalAddr()),
+	} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s = %v", name, err)
+		}
+	}
+	client, _ := joined(t, l) // a Socket can be used again
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := newOf(t, sock.TCP4)
+	d.Connect(l.LocalAddr())
+	if err := again(t, func() error { return l.AcceptInto(client) }); err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sendAll(t, d, "again")
+	if got := recvAll(t, client, 5); got != "again" {
+		t.Errorf("%q", got)
+	}
+}
+
+func justErr(_ int, err error) error { return err }
+
+func TestPortableOptions(t *testing.T) {
+	c, _ := joined(t, listenOn(t, sock.Loopback))
+	six, err := sock.New(sock.TCP6)
+	if err == nil {
+		defer six.Close()
+		err = six.SetDualStack(true)
+	}
+	if err != nil {
+		t.Log("no IPv6:", err)
+	}
+	maybe := func(err error) error {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	for name, err := range map[string]error{
+		"SetNoDelay":                 c.SetNoDelay(true),
+		"SetKeepAlive, off":          c.SetKeepAlive(net.KeepAliveConfig{}),
+		"SetKeepAlive, the system's": c.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: -1, Interval: -1, Count: -1}),
+		"SetKeepAlive, net's":        maybe(c.SetKeepAlive(net.KeepAliveConfig{Enable: true})),
+		"SetKeepAlive, one's own":    maybe(c.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 1, Count: 3})),
+		"SetReadBuffer":              c.SetReadBuffer(1 << 14),
+		"SetWriteBuffer":             c.SetWriteBuffer(1 << 14),
+		"SetLinger":                  c.SetLinger(-1),
+		"SetReusePort":               maybe(newOf(t, sock.UDP4).SetReusePort(true)),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c.SetLinger(1) == nil {
+		t.Error("SetLinger that blocks")
+	}
+	group, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, 3)
+	if maybe(err) != nil {
+		t.Error(err)
+	}
+	for _, l := range group {
+		l.Close()
+	}
+}
+
+func TestPortableUnix(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s") // shorter than t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	l, err := sock.ListenUnix(path, sock.ListenOptions{})
+	l = made(t, l, err)
+	if got := l.LocalPath(); got != path {
+		t.Errorf("LocalPath = %q", got)
+	}
+	c := newOf(t, sock.Unix)
+	if err := again(t, func() error { return c.ConnectUnix(path) }); err != nil {
+		t.Fatal(err)
+	}
+	var s *sock.Socket
+	if err := again(t, func() (err error) { s, err = l.Accept(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sendAll(t, c, "by path")
+	if got := recvAll(t, s, 7); got != "by path" {
+		t.Errorf("%q", got)
+	}
+	c.Close()
+	ends(t, s)
+}
+
+func TestPortablePair(t *testing.T) {
+	for _, datagram := range []bool{false, true} {
+		t.Run(map[bool]string{false: "stream", true: "datagram"}[datagram], func(t *testing.T) {
+			a, b, err := sock.UnixPair(datagram)
+			a = made(t, a, err)
+			b = made(t, b, nil)
+			if _, err := a.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
+				t.Errorf("Recv of nothing = %v", err)
+			}
+			sendAll(t, a, "there")
+			sendAll(t, b, "back")
+			if got := recvAll(t, b, 5) + recvAll(t, a, 4); got != "thereback" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// From package net and back, also while somebody is reading.
+func TestPortableDetach(t *testing.T) {
+	newOf(t, sock.TCP4) // or there is nothing to see here
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, reading := range []bool{false, true} {
+		t.Run(map[bool]string{false: "idle", true: "reading"}[reading], func(t *testing.T) {
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			var read chan error
+			if reading {
+				read = make(chan error, 1)
+				go func() {
+					// The first byte shows that the reader is at it.
+					b := make([]byte, 1)
+					_, err := client.Read(b)
+					read <- err
+					_, err = client.Read(b)
+					read <- err
+				}()
+				server.Write([]byte("1"))
+				if err := <-read; err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := sock.Detach(client, sock.MakeNonblocking)
+			s = made(t, s, err)
+			if reading {
+				if err := <-read; !errors.Is(err, net.ErrClosed) {
+					t.Errorf("the reader got %v", err)
+				}
+			}
+			if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the former owner got %v", err)
+			}
+			if _, err := s.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
+				t.Errorf("Recv of nothing = %v", err)
+			}
+			server.Write([]byte("to it"))
+			if got := recvAll(t, s, 5); got != "to it" {
+				t.Errorf("%q", got)
+			}
+			sendAll(t, s, "from it")
+			b := make([]byte, 7)
+			if _, err := io.ReadFull(server, b); string(b) != "from it" {
+				t.Errorf("%q, %v", b, err)
+			}
+
+			c, err := sock.Attach(s)
+			if err != nil {
+				noAttach(t)
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.Write([]byte("again"))
+			if _, err := io.ReadFull(server, b[:5]); string(b[:5]) != "again" {
+				t.Errorf("%q, %v", b[:5], err)
+			}
+			server.Close()
+			if _, err := c.Read(b); err != io.EOF {
+				t.Errorf("Read = %v", err)
+			}
+		})
+	}
+}
+
+// noAttach skips what failed because of Wine: it cannot take a handle off a completion port, and os.NewFile
+// puts every socket on one.
+func noAttach(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(os.Getenv("SystemRoot"), "system32", "winecfg.exe")); err == nil {
+		t.Skip("Wine cannot attach")
+	}
+}
+
+func TestPortableAttachListener(t *testing.T) {
+	s := listenOn(t, sock.Loopback)
+	l, err := sock.AttachListener(s)
+	if err != nil {
+		noAttach(t)
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	a, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	d, err := sock.Detach(l, sock.MakeNonblocking)
+	d = made(t, d, err)
+	c1, _ := joined(t, d)
+	c1.Close()
+}
+
+func TestPortableAdopt(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := sock.Adopt(f.Fd(), sock.MakeNonblocking); err == nil {
+		t.Error("Adopt of what is no socket")
+	}
+	if sock.IsExhausted(err) || sock.IsExhausted(nil) {
+		t.Error("IsExhausted")
+	}
+}

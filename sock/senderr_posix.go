@@ -1,0 +1,5 @@
+//go:build unix && !linux && !darwin
+
+package sock
+
+func sendErr(err error) error { return err }

@@ -1,0 +1,294 @@
+package sock_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// most is what one receive or send moves of a stream.
+const most = 256 << 10
+
+func TestRecv(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		a, b := k.pair(t)
+		buf := make([]byte, 8)
+		if n, err := b.Recv(buf); n != 0 || err != sock.ErrWouldBlock {
+			t.Errorf("nothing is there: %d, %v", n, err)
+		}
+		if n, err := b.Recv(nil); n != 0 || err != nil {
+			t.Errorf("into nothing: %d, %v", n, err)
+		}
+		send(t, a, "0123456789")
+		settle(t, b, in)
+		if n, err := b.Recv(buf[:0]); n != 0 || err != nil { // takes nothing
+			t.Errorf("into nothing: %d, %v", n, err)
+		}
+		if got := receive(t, b, 4); got != "0123" {
+			t.Errorf("%q", got)
+		}
+		n, err := b.Recv(buf)
+		if k.stream && (string(buf[:n]) != "456789" || err != nil) {
+			t.Errorf("what is left of the stream: %q, %v", buf[:n], err)
+		}
+		if !k.stream && err != sock.ErrWouldBlock {
+			t.Errorf("what is left of the datagram: %q, %v", buf[:n], err)
+		}
+	})
+}
+
+// The end of a stream stays; a datagram of nothing is one of many.
+func TestRecvNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		a, b := k.pair(t)
+		send(t, a, "x")
+		if n, err := a.Send(nil); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		send(t, a, "y")
+		if k.stream {
+			arrived(t, b, 2)
+			if got := receive(t, b, 8); got != "xy" {
+				t.Errorf("%q", got)
+			}
+			a.Close()
+			for range 3 {
+				settle(t, b, in)
+				if n, err := b.Recv(make([]byte, 8)); n != 0 || err != io.EOF {
+					t.Errorf("at the end: %d, %v", n, err)
+				}
+			}
+			return
+		}
+		for _, want := range []string{"x", "", "y"} {
+			if got := receive(t, b, 8); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	})
+}
+
+func TestSendFails(t *testing.T) {
+	onEach(t, func(t *testing.T, k kind) {
+		a, b := k.pair(t)
+		if !k.stream {
+			n, err := a.Send(make([]byte, 4<<20))
+			if n != 0 {
+				t.Errorf("%d of what is too large", n)
+			}
+			failed(t, err, "send", a.Handle(), unix.EMSGSIZE)
+			if k.name != "unixgram" {
+				return
+			}
+		}
+		b.Close()
+		if k.stream {
+			settle(t, a, ended)
+		}
+		var errs [3]error
+		for end := 0; errs[0] == nil && end < 1000; end++ { // TCP first finds out by sending
+			_, errs[0] = a.Send([]byte("x"))
+		}
+		_, errs[1] = a.Send([]byte("x"))
+		_, errs[2] = a.SendV([][]byte{{'x'}})
+		for i, op := range []string{"send", "send", "sendmsg"} {
+			failed(t, errs[i], op, a.Handle(), nil)
+		}
+	})
+}
+
+// A broken stream is an error and no signal. Go swallows that, unless the program asks for it.
+func TestSendRaisesNoSignal(t *testing.T) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGPIPE, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	onStreams(t, func(t *testing.T, k kind) {
+		a, _ := k.pair(t)
+		if err := a.Shutdown(sock.ShutWrite); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.Send([]byte("x"))
+		_, err2 := a.SendV([][]byte{{'x'}})
+		_, err3 := a.SendBatch([]sock.Message{{Buf: []byte("x")}})
+		err4 := a.SendTo([]byte("x"), a.RemoteAddr())
+		for _, err := range []error{err, err2, err3} {
+			if !errors.Is(err, unix.EPIPE) {
+				t.Error(err)
+			}
+		}
+		if err4 == nil {
+			t.Error("SendTo succeeded")
+		}
+		// Of two signals that wait, Go tells the one with the lower number first.
+		if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-signals; got != unix.SIGWINCH {
+			t.Errorf("%v", got)
+			<-signals
+		}
+	})
+}
+
+// One call moves 256 KiB of a stream, however much there is.
+func TestMostOfOneCall(t *testing.T) {
+	for name, call := range map[string]func(s *sock.Socket, b []byte) (int, error){
+		"Send":                    (*sock.Socket).Send,
+		"SendV":                   func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b}) },
+		"SendV of two":            func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:200<<10], b[200<<10:]}) },
+		"SendV of two, one is it": func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:most], b[most:]}) },
+	} {
+		a, b := unixPair(t, false)
+		if err := a.SetWriteBuffer(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+		data := keystream(1, 0, 380<<10) // as much as the system takes by default at most
+		sent, err := call(a, data)
+		if sent != most || err != nil {
+			t.Errorf("%s = %d, %v", name, sent, err)
+			continue
+		}
+		for sent < len(data) {
+			n, err := a.Send(data[sent:])
+			if err == sock.ErrWouldBlock {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			sent += n
+		}
+		buf := make([]byte, 1<<20)
+		if n, err := b.Recv(buf); n != min(sent, most) || err != nil || !bytes.Equal(buf[:n], data[:n]) {
+			t.Errorf("Recv = %d, %v of %d", n, err, sent)
+		}
+		if n, err := b.Recv(buf); sent > most && (err != nil || !bytes.Equal(buf[:n], data[most:sent])) {
+			t.Errorf("and of the rest %d, %v", n, err)
+		}
+	}
+}
+
+func TestSendV(t *testing.T) {
+	// many is so many buffers of one byte, each after an empty one.
+	many := func(n int) (bufs [][]byte, all string) {
+		for i := range n {
+			bufs = append(bufs, nil, []byte{byte('a' + i%26)})
+			all += string(rune('a' + i%26))
+		}
+		return append(bufs, []byte{}), all
+	}
+	onEach(t, func(t *testing.T, k kind) {
+		for _, n := range []int{1, 2, 63, 64, 65, 200} {
+			a, b := k.pair(t)
+			bufs, all := many(n)
+			sent, err := a.SendV(bufs)
+			if !k.stream && n > 64 {
+				failed(t, err, "sendmsg", a.Handle(), unix.EMSGSIZE)
+				if _, err := b.Recv(make([]byte, 1)); sent != 0 || err != sock.ErrWouldBlock {
+					t.Errorf("%d buffers: part of a message was sent: %d, %v", n, sent, err)
+				}
+				continue
+			}
+			if sent != min(n, 64) || err != nil {
+				t.Errorf("%d buffers: %d, %v", n, sent, err)
+				continue
+			}
+			arrived(t, b, sent)
+			if got := receive(t, b, 256); got != all[:sent] {
+				t.Errorf("%d buffers: %q", n, got)
+			}
+		}
+		a, b := k.pair(t)
+		for _, bufs := range [][][]byte{nil, {}, {nil, {}}} {
+			if n, err := a.SendV(bufs); n != 0 || err != nil {
+				t.Errorf("%v: %d, %v", bufs, n, err)
+			}
+			if k.stream {
+				continue
+			}
+			if got := receive(t, b, 8); got != "" {
+				t.Errorf("%q", got)
+			}
+		}
+		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
+			t.Errorf("then %v", err)
+		}
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	onStreams(t, func(t *testing.T, k kind) {
+		for _, how := range []sock.How{sock.ShutRead, sock.ShutWrite, sock.ShutBoth} {
+			a, b := k.pair(t)
+			send(t, a, "before")
+			if err := a.Shutdown(how); err != nil {
+				t.Fatal(err)
+			}
+			buf := make([]byte, 8)
+			arrived(t, b, 6)
+			if got := receive(t, b, 8); got != "before" {
+				t.Errorf("%d: %q", how, got)
+			}
+			if _, err := a.Recv(buf); how != sock.ShutWrite && err != io.EOF || how == sock.ShutWrite && err != sock.ErrWouldBlock {
+				t.Errorf("%d: own receive: %v", how, err)
+			}
+			if how == sock.ShutRead {
+				send(t, a, "after")
+				if got := receive(t, b, 8); got != "after" {
+					t.Errorf("%q", got)
+				}
+				continue
+			}
+			_, err := a.Send(buf)
+			failed(t, err, "send", a.Handle(), unix.EPIPE)
+			settle(t, b, ended)
+			if _, err := b.Recv(buf); err != io.EOF {
+				t.Errorf("%d: the peer's receive: %v", how, err)
+			}
+			if how == sock.ShutWrite {
+				send(t, b, "back")
+				if got := receive(t, a, 8); got != "back" {
+					t.Errorf("%q", got)
+				}
+			}
+		}
+		a, _ := k.pair(t)
+		failed(t, a.Shutdown(7), "shutdown", a.Handle(), unix.EINVAL)
+	})
+	s := bound(t, sock.TCP4, sock.Loopback)
+	failed(t, s.Shutdown(sock.ShutBoth), "shutdown", s.Handle(), unix.ENOTCONN)
+}
+
+// Err is read once, by whoever comes first: Err or a receive.
+func TestErrOnce(t *testing.T) {
+	for _, first := range []string{"Err", "Recv"} {
+		a, b := tcpOn(t, sock.Loopback)
+		if err := b.Err(); err != nil {
+			t.Errorf("before: %v", err)
+		}
+		a.SetLinger(0)
+		a.Close()
+		settle(t, b, broken)
+		for i, want := range []string{unix.ECONNRESET.Error(), ""} {
+			var err error
+			if first == "Err" {
+				err = b.Err()
+			} else if _, err = b.Recv(make([]byte, 1)); err == io.EOF {
+				err = nil
+			}
+			if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s, %d: %v, want %q", first, i, err, want)
+			}
+		}
+		if err := b.Err(); err != nil {
+			t.Errorf("after %s: %v", first, err)
+		}
+	}
+}
