@@ -2,7 +2,6 @@ package socknotify
 
 import (
 	"errors"
-	"syscall"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
@@ -38,7 +37,8 @@ func (r *Registration[K]) fail(h Socket, kind, err error) error {
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.
 func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	if h > maxIndex {
-		r.Result = r.fail(h, ErrBadSocket, syscall.EBADF)
+		_, err := p.core.kernel.Describe(h)
+		r.Result = r.fail(h, ErrBadSocket, err)
 		return
 	}
 	index := uint32(h)

@@ -11,7 +11,7 @@ type ListenOptions struct {
 	// Backlog is how many connections wait to be accepted at most; 0 is as many as the system allows.
 	Backlog int
 	// ReusePort lets several sockets listen on one address, of which each gets its share of the
-	// connections. errors.ErrUnsupported where the system has no such thing.
+	// connections or datagrams. errors.ErrUnsupported where the system has no such thing.
 	ReusePort bool
 	// DualStack makes a listener on an IPv6 address take IPv4 as well. Without it, it does not.
 	DualStack bool
@@ -66,6 +66,28 @@ func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error)
 		group = append(group, s)
 	}
 	return group, nil
+}
+
+// ListenUDP makes a socket that receives datagrams on an address. The options' Backlog means nothing here.
+func ListenUDP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
+	s, err := New(NetworkOf(a, UDP4, UDP6))
+	if err != nil {
+		return nil, err
+	}
+	if !a.Addr().Is4() {
+		err = s.SetDualStack(o.DualStack)
+	}
+	if err == nil && o.ReusePort {
+		err = s.SetReusePort(true)
+	}
+	if err == nil {
+		err = s.Bind(a)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // ListenUnix makes a socket that listens on a path, which must not exist, or on an abstract name. The path

@@ -11,7 +11,7 @@
 // two receives at once, though, either may get the earlier bytes; so one goroutine at a time should
 // receive, and one send.
 //
-// Errors are *[Error], but for ErrWouldBlock and io.EOF.
+// Errors are *[Error], but for ErrWouldBlock, io.EOF and what [Socket.Err] finds.
 package sock
 
 import (
@@ -57,7 +57,8 @@ func (s *Socket) fail(op string, err error) error { return &Error{op, s.Handle()
 
 func closed(op string) error { return &Error{op, ^uintptr(0), net.ErrClosed} }
 
-// Handle is the system's handle of the socket, all ones where it is closed. A registration made of it,
+// Handle is the system's handle of the socket, all ones where the system has closed it, which after Close it
+// does when no call uses it any more. A registration made of it,
 // rather than of the socket, knows nothing of draining and closing.
 func (s *Socket) Handle() uintptr { return s.tie.Handle() }
 

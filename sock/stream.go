@@ -76,7 +76,7 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 	return s.sent("sendmsg", h, turn, n, err)
 }
 
-// SendFile sends up to n bytes of a file from an offset, without a copy through the program where the
+// SendFile sends up to n bytes of a file from an offset, 1 MiB at most, without a copy through the program where the
 // system can. The file's own position stays. It returns how much the system took: io.EOF where the file
 // ends at the offset or before. Reading the file may block.
 func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {

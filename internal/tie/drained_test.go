@@ -2,8 +2,6 @@ package tie
 
 import "testing"
 
-func notified(x *Tie, mayKeepOn, stands bool) { x.Notified(x.Notify(mayKeepOn, stands)) }
-
 // A tie has been drained in a direction if a call that began after the latest notification would have
 // blocked, and nothing stands.
 func TestDrained(t *testing.T) {

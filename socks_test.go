@@ -1,0 +1,191 @@
+package socknotify
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func newListener(t *testing.T) *sock.Socket {
+	t.Helper()
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// A harvester that came too late began a turn, in vain: it must not take from the one that delivered that
+// the end of the stream was in its report, or a short receive vouches and the end is never heard of.
+func TestTurnInVain(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		l := newListener(t)
+		c, err := net.Dial("tcp", l.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var x *sock.Socket
+		eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
+		defer x.Close()
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		c.(*net.TCPConn).CloseWrite()
+		eventually(t, "the end has come", func() bool {
+			return p.core.kernel.Look(x.Handle())&kernel.PeerClosed != 0
+		})
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		next(t, p)
+		x.Tie().Notify(false, false)
+		var b [64]byte
+		if n, err := x.Recv(b[:]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		next(t, p)
+	})
+}
+
+// An error ends an edge on a kernel without edges like anything else: draining the socket goes on (T2).
+func TestEdgeAfterError(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		udp := func(at netip.AddrPort) *sock.Socket {
+			s, err := sock.New(sock.UDP4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			if err := s.Bind(at); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		x, y := udp(sock.Loopback), udp(sock.Loopback)
+		at := y.LocalAddr()
+		if err := x.Connect(at); err != nil {
+			t.Fatal(err)
+		}
+		y.Close()
+		do(t, p, EnableSock(x, "x", EventIn, TriggerEdge))
+		x.Send([]byte("to nobody"))
+		if nt := next(t, p); !nt.Events.Has(EventErr) {
+			t.Fatalf("got %v", nt.Events)
+		}
+		var b [16]byte
+		for {
+			if _, err := x.Recv(b[:]); err == sock.ErrWouldBlock {
+				break
+			}
+		}
+		if err := udp(at).SendTo([]byte("x"), x.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("got %v", nt.Events)
+		}
+	})
+}
+
+// A listener that Accept has is not enabled, also where it was drained and an enable would be free.
+func TestEnableOfAcceptingListener(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		l := newListener(t)
+		if err := p.Accept(l, "l", 4); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			byHandle := Enable(l.Handle(), "l", EventIn, oneShot)
+			byHandle.Drained = true
+			regs := []Registration[string]{EnableSock(l, "l", EventIn, oneShot), byHandle}
+			p.Process(regs, nil, 0)
+			for _, r := range regs {
+				if !errors.Is(r.Result, ErrInvalid) {
+					t.Errorf("%v", r.Result)
+				}
+			}
+			c, err := net.Dial("tcp", l.LocalAddr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			var out [4]Notification[string] // room to find that there is no other
+			if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			s, err := out[0].Accepted()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+		}
+	})
+}
+
+// Accept of what does not listen leaves no key, and no count, behind.
+func TestAcceptOfNoListener(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, _ := newPair(t)
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, RemoveSock[string](x))
+		next(t, p)
+		if err := p.Accept(x, "x", 1); !errors.Is(err, ErrInvalid) {
+			t.Fatal(err)
+		}
+		if reg := p.table.lookup(uint32(x.Handle())).reg.Load(); reg != nil {
+			t.Errorf("key %q is kept", reg.key)
+		}
+		x.Close()
+		if n := p.Stats().Registrations; n != 0 {
+			t.Errorf("%d registrations", n)
+		}
+	})
+}
+
+// Close ends the registration at once, also while a call uses the socket (G9).
+func TestCloseOfSocketInUse(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, EnableSock(x, "x", EventIn, persistent))
+		x.Tie().Use() // as a SendFile under way does
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+		send(t, y)
+		none(t, p)
+		if n := p.Stats().Registrations; n != 0 {
+			t.Errorf("%d registrations", n)
+		}
+		x.Tie().Done()
+	})
+}
+
+// A listener is closed while a call is about to accept from it: that is no failure to report.
+func TestCloseOfListenerInUse(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		l := newListener(t)
+		if err := p.Accept(l, "l", 4); err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", l.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		h.during(func() {
+			l.Tie().Use()
+			l.Close()
+		})
+		var out [4]Notification[string]
+		if n, err := p.Wait(out[:], 50*time.Millisecond); n != 0 || err != ErrTimeout {
+			t.Errorf("Wait = %d, %v: %+v", n, err, out[0])
+		}
+		l.Tie().Done()
+	})
+}
