@@ -45,7 +45,7 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 		return ErrClosed
 	}
 	p.register(w, &r)
-	p.flush(w)
+	p.complete(w)
 	p.end(w)
 	runtime.KeepAlive(p)
 	return r.Result

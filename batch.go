@@ -38,30 +38,50 @@ func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
 	}
 }
 
-// flush makes the batch's changes and settles each with its outcome, in order.
+// flush makes the batch's changes and settles each with its outcome, in order. Afterwards no slot is locked.
 func (p *Port[K]) flush(w *call[K]) {
+	p.commit(w)
+	for n := len(w.redo); n > 0; n = len(w.redo) {
+		again := w.redo[n-1]
+		w.redo[n-1] = redo[K]{}
+		w.redo = w.redo[:n-1]
+		p.apply(w, again.reg, again.handle)
+		p.commit(w)
+	}
+}
+
+// complete flushes, and ends the use of the sockets that the entries were for. Whichever use was the last of
+// a closed socket closes it, for which the port must lock its slot (sockClosing).
+func (p *Port[K]) complete(w *call[K]) {
+	p.flush(w)
+	for i, t := range w.used {
+		t.Done()
+		w.used[i] = nil
+	}
+	w.used = w.used[:0]
+}
+
+// A redo is an entry whose registration turned out to have ended. It is processed anew once the batch's
+// slots are free, because it may have to wait for another port.
+type redo[K comparable] struct {
+	reg    *Registration[K]
+	handle Socket
+}
+
+func (p *Port[K]) commit(w *call[K]) {
 	b := &w.batch
-	if b.n == 0 && len(w.used) == 0 {
+	if b.n == 0 {
 		return
 	}
 	n := b.n
 	b.n = 0
-	if n > 0 {
-		p.core.kernel.Poll(b.changes[:n], nil)
-	}
+	p.core.kernel.Poll(b.changes[:n], nil)
 	for i := range n {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
 		it.slot.mu.Unlock()
 		*it = item[K]{} // it points into the caller's slice
 	}
-	// Now that no slot is locked: whichever use was the last of a closed socket closes it, for which
-	// the port must let go of the registration (sockClosing).
-	for i, t := range w.used {
-		t.Done()
-		w.used[i] = nil
-	}
-	w.used = w.used[:0]
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
@@ -82,7 +102,7 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 		// The number names another socket: the old registration has ended.
 		p.lose(w, it)
 		if r.Op == OpEnable {
-			r.Result = p.create(w, s, r, c.Handle)
+			w.redo = append(w.redo, redo[K]{r, c.Handle})
 			return
 		}
 		p.core.unclaim(it.index)

@@ -38,7 +38,8 @@ type call[K comparable] struct {
 	held    bool // the port holds it already
 	inside  bool
 	control func(uintptr)
-	// used are the sockets of package sock that the entries since the last flush are for.
+	redo    []redo[K]
+	// used are the sockets of package sock that the entries are for, until complete.
 	used []*tie.Tie
 	// spare is for the next connection that is accepted.
 	spare *accepted

@@ -4,8 +4,10 @@ package socknotify
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,5 +108,47 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 			b.Close()
 			y.Close()
 		}
+	})
+}
+
+// Two calls name a socket of their own port first and one of the other's after. Neither may hold on to the
+// first while it waits to hear about the second.
+func TestTwoPortsEachWantsTheOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		q, err := New[string](WithBackend(p.Backend()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		x, _ := newPair(t)
+		y, _ := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, q, Enable(y.Handle(), "k", EventIn, oneShot))
+		call := func(p *Port[string], own, others Socket) error {
+			for range 20_000 {
+				regs := []Registration[string]{
+					Enable(own, "k", EventIn, oneShot),
+					Enable(others, "k", EventIn, oneShot),
+				}
+				if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil || !errors.Is(regs[1].Result, ErrOtherPort) {
+					return fmt.Errorf("%v, %v, %v", err, regs[0].Result, regs[1].Result)
+				}
+			}
+			return nil
+		}
+		results := make(chan error, 2)
+		go func() { results <- call(p, x.Handle(), y.Handle()) }()
+		go func() { results <- call(q, y.Handle(), x.Handle()) }()
+		for range 2 {
+			select {
+			case err := <-results:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(soon):
+				t.Fatal("they wait for each other for ever")
+			}
+		}
+		runtime.KeepAlive(p)
 	})
 }

@@ -21,6 +21,8 @@ type core struct {
 	owner tie.Owner
 	// resume tells the port, if it still exists, that a listener may be tried again.
 	resume func(index uint32)
+	// drained tells the port, if it still exists, to go on with an edge.
+	drained func(index uint32, told uint64)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
 

@@ -145,8 +145,8 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			r.Mask |= p.wholeTruth(index)
 		}
 		if was&wAccept != 0 {
-			if reg == nil {
-				continue // removed in between
+			if reg == nil || reg.accept == nil {
+				continue // removed in between, or replaced by another
 			}
 			return p.accept(w, s, reg, index, r.Token, out)
 		}

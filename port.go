@@ -86,6 +86,11 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 			}
 		},
 	}
+	p.core.drained = func(index uint32, told uint64) {
+		if p := self.Value(); p != nil {
+			p.drained(index, told)
+		}
+	}
 	p.core.resume = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.resume(index)

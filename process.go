@@ -112,7 +112,7 @@ func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notificat
 	}
 	w.taken = &last.Key
 	p.register(w, r)
-	p.flush(w)
+	p.complete(w)
 	w.taken = nil
 	p.end(w)
 	if r.Result == nil {
@@ -131,7 +131,7 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	for i := range regs {
 		p.register(w, &regs[i])
 	}
-	p.flush(w)
+	p.complete(w)
 	n, err := 0, error(nil)
 	switch {
 	case len(out) == 0:

@@ -153,6 +153,13 @@ func (p *Port[K]) armed(r *Registration[K]) uint64 {
 // enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
 func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	index := uint32(h)
+	if w.batch.n > 0 && s.differs(r) {
+		// It may have to be created, and wait for another port's answer meanwhile; and a call of that port
+		// for a slot in the batch.
+		s.mu.Unlock()
+		p.flush(w)
+		s.mu.Lock()
+	}
 	was := s.word.Load()
 	if was&wRegistered == 0 {
 		r.Result = p.create(w, s, r, h)
@@ -183,6 +190,15 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	p.add(w, item[K]{s, r, was, index}, kernel.Change{
 		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
 	})
+}
+
+// differs tells whether an entry is for another registration than there is.
+func (s *slot[K]) differs(r *Registration[K]) bool {
+	if s.word.Load()&wRegistered == 0 {
+		return true
+	}
+	reg := s.reg.Load()
+	return reg.key != r.Key || (reg.accept != nil) != (r.accepts != 0)
 }
 
 // mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a

@@ -3,6 +3,7 @@ package socknotify
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
@@ -35,7 +36,7 @@ func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 	}
 	p.apply(w, r, h)
 	if w.used = append(w.used, t); len(w.used) == batchSize {
-		p.flush(w)
+		p.complete(w)
 	}
 }
 
@@ -121,6 +122,10 @@ func (p *Port[K]) askAgain(s *slot[K], index uint32, flags uint64) {
 }
 
 // sockBlocked lets a kernel without edges go on after an edge: what was told has been drained (T2).
+//
+// A condition that stands though the call would have blocked (an error queue that nobody reads, a datagram
+// socket shut for receiving) would be told again at once, and the port spin with its handler (E8). There
+// the kernel is asked a while later.
 func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
 	st := &p.core.stripes[0]
 	if handle > maxIndex || !st.enter(p.core) {
@@ -135,6 +140,29 @@ func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
 		told |= toldBits(kernel.Out)
 	}
 	index := uint32(handle)
+	s := p.table.lookup(index)
+	if s == nil {
+		return
+	}
+	m := p.core.kernel.Look(handle)
+	if m&kernel.Err != 0 || s.word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0 {
+		c := p.core // and not the port, which may be dropped
+		time.AfterFunc(longWhile, func() { c.drained(index, told) })
+		return
+	}
+	p.drained(index, told)
+}
+
+// longWhile is how much later.
+const longWhile = 250 * time.Millisecond
+
+// drained has the kernel asked about conditions that had been told.
+func (p *Port[K]) drained(index uint32, told uint64) {
+	st := &p.core.stripes[0]
+	if !st.enter(p.core) {
+		return
+	}
+	defer st.leave(p.core)
 	if s := p.table.lookup(index); s != nil {
 		s.update(func(v uint64) uint64 { return v &^ told })
 		p.askAgain(s, index, wEnabled)

@@ -189,3 +189,31 @@ func TestCloseOfListenerInUse(t *testing.T) {
 		l.Tie().Done()
 	})
 }
+
+// A condition that stands though a receive would block is told now and then, and does not make the port spin
+// with its handler (E8).
+func TestStandingConditionBehindWouldBlock(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y, err := sock.UnixPair(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		defer y.Close()
+		do(t, p, EnableSock(x, "x", EventIn, TriggerEdge))
+		if err := x.Shutdown(sock.ShutRead); err != nil {
+			t.Fatal(err)
+		}
+		var out [1]Notification[string]
+		told := 0
+		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+			if n, _ := p.Wait(out[:], 20*time.Millisecond); n > 0 {
+				told++
+				drain(t, x)
+			}
+		}
+		if told > 5 {
+			t.Errorf("told %d times in 200 ms", told)
+		}
+	})
+}

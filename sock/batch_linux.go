@@ -59,7 +59,7 @@ func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 		b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
 		b.hdrs[i].hdr.Namelen = unix.SizeofSockaddrAny
 	}
-	n, err := b.call(unix.SYS_RECVMMSG, h, len(msgs), 0)
+	n, err := b.call(unix.SYS_RECVMMSG, h, len(msgs), unix.MSG_DONTWAIT)
 	if err != nil {
 		return 0, err
 	}
@@ -89,7 +89,7 @@ func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 		kernelReads(msgs[i].Buf)
 		b.point(i, msgs[i].Buf)
 	}
-	n, err := b.call(unix.SYS_SENDMMSG, h, len(msgs), unix.MSG_NOSIGNAL)
+	n, err := b.call(unix.SYS_SENDMMSG, h, len(msgs), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 	if err != nil {
 		return 0, err
 	}

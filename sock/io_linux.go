@@ -25,7 +25,7 @@ func blockedOr(e unix.Errno) error {
 func sysRecv(h uintptr, b []byte) (int, error) {
 	kernelWrites(b)
 	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 		if e != unix.EINTR {
 			return int(n), blockedOr(e)
 		}
@@ -35,7 +35,7 @@ func sysRecv(h uintptr, b []byte) (int, error) {
 func sysSend(h uintptr, b []byte) (int, error) {
 	kernelReads(b)
 	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 		if e != unix.EINTR {
 			return int(n), blockedOr(e)
 		}
@@ -73,7 +73,7 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 	msg := unix.Msghdr{Iov: &vec[0]}
 	msg.SetIovlen(n)
 	for {
-		sent, _, e := unix.RawSyscall(unix.SYS_SENDMSG, h, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
+		sent, _, e := unix.RawSyscall(unix.SYS_SENDMSG, h, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		if e != unix.EINTR {
 			return int(sent), blockedOr(e)
 		}
@@ -109,7 +109,7 @@ func sysRecvFrom(h uintptr, b []byte) (int, netip.AddrPort, error) {
 	size := uint32(unix.SizeofSockaddrAny)
 	kernelWrites(b)
 	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0,
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT,
 			uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)))
 		switch e {
 		case unix.EINTR:
@@ -129,7 +129,7 @@ func sysSendTo(h uintptr, b []byte, to netip.AddrPort) error {
 	}
 	kernelReads(b)
 	for {
-		_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL,
+		_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT,
 			uintptr(unsafe.Pointer(&sa)), size)
 		if e != unix.EINTR {
 			return blockedOr(e)

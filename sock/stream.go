@@ -31,6 +31,9 @@ func (s *Socket) Recv(b []byte) (int, error) {
 	turn := s.tie.Turn()
 	n, err := sysRecv(h, b)
 	switch {
+	case err == ErrWouldBlock && s.tcp && !tie.ShortBlocks(turn):
+		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
+		return 0, err
 	case err == ErrWouldBlock:
 		s.tie.Blocked(dirRecv, turn)
 		return 0, err

@@ -135,6 +135,9 @@ func sysDescribe(h uintptr) (d description, err error) {
 	if err != nil {
 		return d, err
 	}
+	if typ == unix.SOCK_SEQPACKET {
+		return d, unix.ESOCKTNOSUPPORT // it has messages, and yet an end
+	}
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
 		return d, err

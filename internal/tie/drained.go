@@ -24,6 +24,14 @@ func (t *Tie) Blocked(d Dir, turn uint64) {
 	}
 }
 
+// Doubtful is Blocked for a call whose answer may be another's: it lets the port go on, and vouches for
+// nothing.
+func (t *Tie) Doubtful(d Dir) {
+	if Dir(t.silent.Load())&d != 0 {
+		t.tellBlocked(d)
+	}
+}
+
 func (t *Tie) tellBlocked(d Dir) {
 	o := t.owner.Load()
 	if o == nil || Dir(t.silent.And(^uint32(d)))&d == 0 {

@@ -78,12 +78,19 @@ func (t *Tie) Closed() bool { return t.num.Load() == 0 && t.refs.Load() >= over 
 
 // Use begins a use of the handle; ok is false where it is closed. Done must follow where it is not.
 func (t *Tie) Use() (handle uintptr, ok bool) {
-	if t.refs.Add(1) >= 0 {
-		if num := t.num.Load(); num != 0 {
-			return num - 1, true
+	for {
+		refs := t.refs.Load()
+		if refs < 0 {
+			return 0, false
+		}
+		if t.refs.CompareAndSwap(refs, refs+1) {
+			break
 		}
 	}
-	t.Done()
+	if num := t.num.Load(); num != 0 {
+		return num - 1, true
+	}
+	t.Done() // it has never been open
 	return 0, false
 }
 
@@ -124,9 +131,7 @@ func (t *Tie) Close() error {
 	}
 }
 
-// finish closes the handle where no use is left. Uses that came too late also count down to shut, so
-// several calls may find that, and each any time later; the swap lets one of them through, and nobody can
-// open the tie before that one is done.
+// finish closes the handle once no use is left. Nobody can open the tie before it is done.
 func (t *Tie) finish() error {
 	if !t.refs.CompareAndSwap(shut, ending) {
 		return nil
