@@ -1,4 +1,4 @@
-//go:build linux
+//go:build unix
 
 package rooms_test
 
@@ -32,11 +32,17 @@ func onEach(t *testing.T, f func(t *testing.T, k kernel.Poller)) {
 
 func pair(t *testing.T) (a, b int) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return fds[0], fds[1]
 }
 
@@ -125,7 +131,7 @@ func TestReusedNumberIsAbsent(t *testing.T) {
 			a, _ := pair(t)
 			c, _ := pair(t)
 			change(k, kernel.Add, a, 1)
-			if err := unix.Dup3(c, a, unix.O_CLOEXEC); err != nil {
+			if err := unix.Dup2(c, a); err != nil {
 				t.Fatal(err)
 			}
 			if got := change(k, action, a, 2); got != kernel.Absent {
@@ -289,6 +295,66 @@ func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
 		}
 		if len(seen) != n {
 			t.Fatalf("seen %v", seen)
+		}
+	})
+}
+
+// One call makes changes, tells each how it fared, and harvests what they have made ready.
+func TestChangesAndHarvestInOneCall(t *testing.T) {
+	onEach(t, func(t *testing.T, k kernel.Poller) {
+		a, b := pair(t)
+		c, d := pair(t)
+		change(k, kernel.Add, a, 1)
+		write(t, b)
+		write(t, d)
+		for _, room := range []int{2, 16} { // the second is enough for whatever a room must keep apart
+			list := []kernel.Change{
+				{Handle: uintptr(a), Token: 2, Interest: kernel.In | kernel.PeerClosed, Action: kernel.Set},
+				{Handle: uintptr(c), Token: 3, Interest: kernel.In | kernel.PeerClosed, Action: kernel.Add},
+				{Handle: uintptr(d), Token: 4, Interest: kernel.In | kernel.PeerClosed, Action: kernel.Set},
+				{Handle: uintptr(a), Token: 5, Interest: kernel.In | kernel.PeerClosed, Action: kernel.Set},
+			}
+			ready := make([]kernel.Ready, room)
+			ready = ready[:k.Poll(list, ready)]
+			seen := map[uint64]kernel.Mask{}
+			for _, r := range ready {
+				seen[r.Token] |= r.Mask
+			}
+			if len(seen) != 2 || seen[3]&kernel.In == 0 || seen[5]&kernel.In == 0 {
+				t.Fatalf("reports %+v", ready)
+			}
+			for i, want := range []kernel.Status{kernel.Done, kernel.Done, kernel.Absent, kernel.Done} {
+				if list[i].Status != want || (list[i].Err == nil) != (want == kernel.Done) {
+					t.Fatalf("change %d: status %d, %v; want %d", i, list[i].Status, list[i].Err, want)
+				}
+			}
+			change(k, kernel.Delete, c, 0)
+		}
+	})
+}
+
+// Who asks for neither direction hears of the end all the same, and of nothing else.
+func TestOnlyTheEnd(t *testing.T) {
+	onEach(t, func(t *testing.T, k kernel.Poller) {
+		a, b := pair(t)
+		c := []kernel.Change{{Handle: uintptr(a), Token: 1, Interest: kernel.PeerClosed, Action: kernel.Add}}
+		k.Poll(c, nil)
+		for range 3 {
+			write(t, b)
+			if r := harvest(k); len(r) != 0 {
+				t.Fatalf("data reported: %+v", r)
+			}
+			unix.Read(a, make([]byte, 8))
+		}
+		if err := unix.Shutdown(b, unix.SHUT_RDWR); err != nil {
+			t.Fatal(err)
+		}
+		var r []kernel.Ready
+		for len(r) == 0 {
+			park(t, k, time.Time{}, func() bool { r = harvest(k); return len(r) > 0 })
+		}
+		if len(r) != 1 || r[0].Mask&(kernel.PeerClosed|kernel.In) != kernel.PeerClosed {
+			t.Fatalf("reports %+v", r)
 		}
 	})
 }

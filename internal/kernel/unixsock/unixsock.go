@@ -1,4 +1,4 @@
-//go:build unix && !aix
+//go:build unix
 
 // Package unixsock tells what a descriptor is, for the rooms of Unix kernels.
 package unixsock
@@ -33,7 +33,8 @@ func Describe(handle uintptr) (kernel.Kind, error) {
 	if typ != unix.SOCK_STREAM && typ != unix.SOCK_SEQPACKET {
 		return kernel.Datagram, nil
 	}
-	if on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && on != 0 {
+	switch on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); {
+	case err == nil && on != 0, err != nil && seemsToListen(fd):
 		return kernel.Listener, nil
 	}
 	return kernel.Stream, nil

@@ -1,3 +1,5 @@
+//go:build unix
+
 package poll
 
 import (
@@ -7,25 +9,17 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel/unixsock"
 )
 
-func inode(fd int) (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, err
-	}
-	return st.Ino, nil
-}
-
 // find looks an entry up and makes sure that the number still names its socket. Bad and Absent
 // come with the position of what is left of the entry, or 0.
 func (p *Poller) find(fd int) (at int, status kernel.Status, err error) {
 	if fd < len(p.index) {
 		at = int(p.index[fd])
 	}
-	ino, err := inode(fd)
+	same, err := p.ids.same(fd, p.entries[at].id)
 	switch {
 	case err != nil:
 		return at, kernel.Bad, err
-	case at == 0 || p.entries[at].ino != ino:
+	case at == 0 || !same:
 		return at, kernel.Absent, unix.ENOENT
 	}
 	return at, kernel.Done, nil
@@ -57,14 +51,17 @@ func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
 	case kernel.Bad:
 		return kernel.Bad, err
 	}
-	ino, err := inode(fd)
+	if at == 0 && len(p.fds) >= maxEntries {
+		return kernel.Refused, unix.EMFILE
+	}
+	id, err := p.ids.of(fd)
 	if err != nil {
 		return kernel.Bad, err
 	}
 	if at == 0 {
 		at = p.append(fd)
 	}
-	p.entries[at].ino = ino
+	p.entries[at].id = id
 	p.set(at, fd, c)
 	return kernel.Done, nil
 }
@@ -80,19 +77,11 @@ func (p *Poller) append(fd int) int {
 	return at
 }
 
-// events translates the seam's interest: its low bits are poll's.
-func events(m kernel.Mask) int16 {
-	e := int16(m & (kernel.In | kernel.Out))
-	if m&kernel.PeerClosed != 0 {
-		e |= unix.POLLRDHUP
-	}
-	return e
-}
-
 func (p *Poller) set(at, fd int, c *kernel.Change) {
 	p.setFresh(at, false)
-	p.entries[at].token, p.entries[at].told = c.Token, c.Interest&kernel.Dead != 0
-	p.fds[at] = unix.PollFd{Fd: int32(fd), Events: events(c.Interest)}
+	e := &p.entries[at]
+	e.token, e.interest, e.told = c.Token, c.Interest&^kernel.Dead, c.Interest&kernel.Dead != 0
+	p.fds[at] = unixsock.Poll(fd, c.Interest)
 }
 
 func (p *Poller) setFresh(at int, fresh bool) {
@@ -117,6 +106,7 @@ func (p *Poller) silence(at int) {
 // drop takes an entry out and moves the last one into its place.
 func (p *Poller) drop(at, fd int) {
 	p.setFresh(at, false)
+	p.ids.drop(fd)
 	p.index[fd] = 0
 	last := len(p.fds) - 1
 	if at != last {

@@ -1,10 +1,12 @@
+//go:build unix
+
 package poll
 
 import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
 )
 
 // kick makes a parked goroutine take a new copy: to watch what was armed, and to let go of what was
@@ -12,7 +14,7 @@ import (
 func (p *Poller) kick() {
 	if p.parked && !p.kicked {
 		p.kicked = true
-		p.ring()
+		p.bell.Ring()
 	}
 }
 
@@ -47,10 +49,9 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		if limit < 0 {
 			return nil
 		}
-		ts := unix.NsecToTimespec(int64(limit))
-		n, err := unix.Ppoll(p.blocking, &ts, nil)
-		if err != nil && err != unix.EINTR {
-			return os.NewSyscallError("ppoll", err)
+		n, err := unixsock.Wait(p.blocking, limit)
+		if err != nil {
+			return os.NewSyscallError("poll", err)
 		}
 		// A kick alone is answered here: a new copy will do.
 		kicked := n == 1 && p.blocking[0].Revents != 0
@@ -58,7 +59,7 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 			return nil
 		}
 		if kicked {
-			p.quiet()
+			p.bell.Quiet()
 			again = shortest
 		}
 		if fresh && look() {
@@ -91,24 +92,12 @@ func (p *Poller) unpark() {
 	defer p.mu.Unlock()
 	p.parked, p.kicked = false, false
 	p.woken.Store(false) // whoever woke us is answered by our return
-	p.quiet()
+	p.bell.Quiet()
 }
 
-// quiet takes the count out of the eventfd.
-func (p *Poller) quiet() {
-	var count [8]byte
-	unix.Read(p.wake, count[:])
-}
-
-// ring makes the eventfd readable.
-func (p *Poller) ring() {
-	one := [8]byte{1}
-	unix.Write(p.wake, one[:])
-}
-
-// Wake implements kernel.Poller: woken stays until a Park has returned. It is set before the eventfd
-// rings, and looked at after the eventfd was quieted.
+// Wake implements kernel.Poller: woken stays until a Park has returned. It is set before the bell
+// rings, and looked at after it was quieted.
 func (p *Poller) Wake() {
 	p.woken.Store(true)
-	p.ring()
+	p.bell.Ring()
 }

@@ -1,11 +1,26 @@
+//go:build unix
+
 // Package poll is the room of poll(2): the portable fall-back, and the second opinion in tests.
 //
 // A report silences its handle until the next Set (Edges is false). poll(2) knows numbers, not
-// sockets, so each entry remembers its socket's inode and is checked against it before it reports.
+// sockets, so each entry is checked to name its socket still before it reports.
+//
+// How well that check works, and how much there is to tell, differs:
+//
+//   - Linux has inode numbers that are not used twice in a row, and poll(2) says everything.
+//   - Elsewhere poll(2) says of an error, and mostly of the end of a stream, that there is input. So each
+//     report of input takes a peek into the socket, which allocates where there is a sender's address.
+//   - The BSDs and macOS number no sockets. A kqueue stands witness: it forgets a number when it is closed.
+//     It also knows what is behind unread data.
+//   - illumos and Solaris make a number of 16 bits from the socket's address, which the next socket may
+//     get; of AIX it is not known. There a number that was closed without OpRemove or Close of package
+//     sock, and used again, can go on reporting to the old key. An error behind unread data is found once
+//     that was received; so is, but on illumos, the end of the peer's direction alone.
+//   - What stands and is no news is looked at again from time to time, 250 ms apart in the end. Off Linux
+//     that includes unread data that an edge has told of; what comes behind it is told so much later.
 package poll
 
 import (
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -17,8 +32,9 @@ import (
 
 // Poller implements kernel.Poller on an array of pollfds.
 type Poller struct {
-	wake  int // eventfd; entry 0 of the array
+	bell  unixsock.Bell // entry 0 of the array
 	woken atomic.Bool
+	ids   identities
 
 	mu sync.Mutex
 	// fds is what poll(2) reads. A silent entry has its number complemented, which poll skips.
@@ -36,26 +52,28 @@ type Poller struct {
 }
 
 type entry struct {
-	token uint64
-	ino   uint64
-	// fresh marks a stream that poll(2) reports as hung up, for ever, to nobody's use: one that
-	// was never started, or one whose end has been told. The blocking poll leaves it out and
+	token    uint64
+	id       identity
+	interest kernel.Mask
+	// fresh marks a socket of which poll(2) reports what is to nobody's use, for as long as it stands: a
+	// stream that was never started, or one whose end has been told. The blocking poll leaves it out and
 	// comes back to it from time to time.
 	fresh bool
 	told  bool // its end has been told
 }
 
-// New opens an eventfd for wake-ups: one descriptor.
+// New opens a bell for wake-ups, and what tells sockets apart.
 func New() (kernel.Poller, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	bell, err := unixsock.NewBell()
 	if err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
+		return nil, err
 	}
-	return &Poller{
-		wake:    fd,
-		fds:     []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
-		entries: make([]entry, 1),
-	}, nil
+	p := &Poller{bell: bell, fds: []unix.PollFd{bell.Entry()}, entries: make([]entry, 1)}
+	if err := p.ids.open(); err != nil {
+		bell.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // Edges is false: poll(2) has none.
@@ -101,8 +119,9 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
-	if err := unix.Close(p.wake); err != nil {
-		return os.NewSyscallError("close", err)
+	err := p.ids.close()
+	if e := p.bell.Close(); e != nil {
+		err = e
 	}
-	return nil
+	return err
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package poll
 
 import (
@@ -49,10 +51,13 @@ func (p *Poller) scan(ready []kernel.Ready, again bool) int {
 	return n
 }
 
-// noticeStarted takes streams that are not reported as hung up any more back into the blocking poll.
+// inputVague tells that poll(2) reports input for other things as well, and is always asked for it.
+const inputVague = unixsock.Vague&kernel.In != 0
+
+// noticeStarted takes sockets back into the blocking poll that have lost what was to nobody's use.
 func (p *Poller) noticeStarted() {
 	for at := range p.entries {
-		if p.entries[at].fresh && p.fds[at].Revents&unix.POLLHUP == 0 {
+		if p.entries[at].fresh && unixsock.Mask(&p.fds[at])&(kernel.Dead|unixsock.Vague&kernel.In) == 0 {
 			p.setFresh(at, false)
 			p.kick()
 		}
@@ -62,25 +67,28 @@ func (p *Poller) noticeStarted() {
 // report turns what poll(2) said of an entry into a report, or into nothing.
 func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
 	f, e := &p.fds[at], &p.entries[at]
-	m = unixsock.Mask(f.Revents)
-	if m&(kernel.Err|kernel.Dead) != 0 {
-		// The end of a stream and the beginning of one are easily taken for each other while
-		// they happen. One look settles it.
-		m = unixsock.Look(uintptr(f.Fd)) & (unixsock.Mask(f.Events) | kernel.Err | kernel.Dead | kernel.PeerClosed)
+	m = unixsock.Mask(f)
+	if m&unixsock.Vague != 0 {
+		m = unixsock.Look(uintptr(f.Fd))
+		if inputVague && m&(kernel.In|kernel.Err) == kernel.In {
+			m |= p.ids.behind(int(f.Fd))
+		}
+		m &= e.interest | kernel.Err | kernel.Dead | kernel.PeerClosed
 	}
-	// Inode numbers are not used twice in a row, so a number that names the remembered inode now
-	// did so when poll(2) looked.
-	if ino, err := inode(int(f.Fd)); err != nil || ino != e.ino || f.Revents&unix.POLLNVAL != 0 {
+	// No socket's identity is used twice in a row, so a number that names the remembered socket now did
+	// so when poll(2) looked.
+	if same, err := p.ids.same(int(f.Fd), e.id); err != nil || !same || f.Revents&unix.POLLNVAL != 0 {
 		p.silence(at)
 		return 0, false
 	}
 	switch {
-	case m == 0:
-		return 0, false // over by now; it stays armed
-	case m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead,
-		e.told && m&kernel.Dead != 0 && m&(unixsock.Mask(f.Events)|kernel.Err) == 0:
+	case inputVague && m&(e.interest|kernel.Err|kernel.Dead) == 0,
+		m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead,
+		e.told && m&kernel.Dead != 0 && m&(e.interest|kernel.Err) == 0:
 		p.setFresh(at, true)
 		return 0, false
+	case m == 0:
+		return 0, false // over by now; it stays armed
 	}
 	p.silence(at)
 	return m, true

@@ -1,0 +1,38 @@
+package kqueue
+
+import "math"
+
+// A kevent is what is exchanged with the kernel, without what differs between the systems.
+type kevent struct {
+	fd     int
+	filter filter
+	flags  uint32
+	fflags uint32
+	data   int64
+}
+
+// A filter is one of a socket's two knotes.
+type filter uint8
+
+const (
+	reads filter = iota
+	writes
+	unknown
+)
+
+// Flags of a kevent, the same on all systems.
+const (
+	evAdd     = 0x1
+	evDelete  = 0x2
+	evEnable  = 0x4
+	evDisable = 0x8
+	evClear   = 0x20
+	evError   = 0x4000
+	evEOF     = 0x8000
+)
+
+// noteLowat makes data the least that a reading knote reports; no buffer holds tooMuch.
+const (
+	noteLowat = 0x1
+	tooMuch   = math.MaxInt32
+)

@@ -1,0 +1,200 @@
+//go:build unix
+
+package kqueue
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+// A system is what a queue needs of the kernel. In the tests it is a model.
+type system interface {
+	// kevent makes the steps. If any fails it returns in out those that did, and perhaps some that did
+	// not, as evError with the error number; or else events, if silent does not forbid them. out has room
+	// for every step, and if silent for one more.
+	kevent(list, out []kevent, silent bool) (int, error)
+	// pending tells what a receive would come to, if it can.
+	pending(fd int) (m kernel.Mask, sure bool)
+	// open returns the error of a number that is closed.
+	open(fd int) error
+}
+
+// A queue is the kqueue's part of a Poller that does not park.
+type queue struct {
+	sys system
+
+	// turn is held across the changes and the harvest of one Poll, and guards what follows. See the
+	// package's documentation, and why the room of epoll has one.
+	turn  sync.Mutex
+	table table
+	plan  plan
+	errs  [batch]int64 // of the planned changes
+	out   [mostEvents]kevent
+}
+
+// mostEvents is how much one kevent(2) returns at most: events, or one error for each step of a plan.
+const mostEvents = max(256, batch*mostSteps+1)
+
+// Poll implements kernel.Poller. Changes and a harvest are one kevent(2) where the caller's room is large
+// enough for every error that there could be: a call that returns errors harvests nothing.
+func (q *queue) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	q.turn.Lock()
+	defer q.turn.Unlock()
+	q.table.round++
+	for len(changes) > 0 {
+		some := q.prepare(changes)
+		changes = changes[len(some):]
+		if len(changes) > 0 || len(q.plan.list) == 0 || len(ready) < len(q.plan.list) {
+			q.apply(some)
+		} else if n, all := q.applyAndHarvest(some, ready); all {
+			return n
+		} else {
+			return q.harvest(ready, n)
+		}
+	}
+	return q.harvest(ready, 0)
+}
+
+// prepare plans the first of the changes, with no number among them twice, and returns them.
+func (q *queue) prepare(changes []kernel.Change) []kernel.Change {
+	q.plan.reset()
+	for i := range changes {
+		c := &changes[i]
+		fd, ok := unixsock.FD(c.Handle)
+		switch {
+		case !ok:
+			c.Status, c.Err = kernel.Bad, unix.EBADF
+		case !q.plan.takes(fd):
+			return changes[:i]
+		case c.Action == kernel.Add && q.watches(fd):
+			c.Status, c.Err = kernel.Present, unix.EEXIST
+		default:
+			q.plan.add(i, fd, c, q.table.get(fd) != nil)
+		}
+	}
+	return changes
+}
+
+// apply makes the changes that are planned.
+func (q *queue) apply(changes []kernel.Change) {
+	if len(q.plan.list) == 0 {
+		return
+	}
+	n, err := q.sys.kevent(q.plan.list, q.out[:], true)
+	q.settle(changes, q.out[:max(n, 0)], err)
+}
+
+// applyAndHarvest also fills ready. all is false where there may be more to be had.
+func (q *queue) applyAndHarvest(changes []kernel.Change, ready []kernel.Ready) (n int, all bool) {
+	room := min(len(ready), len(q.out))
+	k, err := q.sys.kevent(q.plan.list, q.out[:room], false)
+	if err != nil || k > 0 && q.out[0].flags&evError != 0 {
+		q.settle(changes, q.out[:max(k, 0)], err)
+		return 0, false
+	}
+	// All have succeeded. Settling that makes no call, so the events stay where they are.
+	q.settle(changes, nil, nil)
+	return q.merge(ready, 0, k), k < room
+}
+
+// settle gives each planned change its outcome: the kernel has returned some errors, or failed as a whole.
+func (q *queue) settle(changes []kernel.Change, returned []kevent, err error) {
+	b := &q.plan
+	whole, failed := err.(unix.Errno)
+	if failed && whole == unix.EINTR {
+		failed, returned = false, nil // the changes have been made all the same, says kevent(2)
+	}
+	if !failed {
+		blame(b.fds, returned, q.errs[:len(b.fds)])
+	}
+	for i, fd := range b.fds {
+		e := whole
+		if !failed {
+			e = unix.Errno(q.errs[i])
+		}
+		q.settleOne(&changes[b.at[i]], fd, e)
+	}
+}
+
+func (q *queue) settleOne(c *kernel.Change, fd int, e unix.Errno) {
+	watched := q.table.get(fd) != nil
+	if !watched && c.Action != kernel.Add && e == 0 {
+		e = unix.ENOENT // nobody's knotes
+	}
+	c.Status, c.Err = status(c.Action, e), nil
+	if c.Status == kernel.Done {
+		q.table.made(c.Action, fd, c.Token, c.Interest)
+		return
+	}
+	c.Err = e
+	if c.Status == kernel.Absent && q.sys.open(fd) != nil {
+		c.Status, c.Err = kernel.Bad, unix.EBADF // macOS says ENOENT also of a closed number
+	}
+	if c.Status == kernel.Refused && c.Action != kernel.Add {
+		return
+	}
+	if c.Action == kernel.Add || c.Action == kernel.Set && watched {
+		var list [3]kevent
+		q.sys.kevent(remove(list[:0], fd), q.out[:], true)
+	}
+	q.table.forget(fd)
+}
+
+// harvest fills ready, of which n are reports already, with what there is.
+func (q *queue) harvest(ready []kernel.Ready, n int) int {
+	for n < len(ready) {
+		room := min(len(ready)-n, len(q.out))
+		k, err := q.sys.kevent(nil, q.out[:room], false)
+		if err == unix.EINTR {
+			continue // a caller that is about to park relies on this look
+		}
+		if err != nil {
+			break
+		}
+		n = q.merge(ready, n, k)
+		if k < room {
+			break
+		}
+		// Two events can be one report, and some are none.
+	}
+	return n
+}
+
+// merge turns the first k events into reports.
+func (q *queue) merge(ready []kernel.Ready, n, k int) int {
+	for i := range k {
+		n = q.table.merge(ready, n, q.out[i], q.sys.pending)
+	}
+	return n
+}
+
+// has reports whether a number names the socket that is watched; the error is that of a closed one. It can
+// cause a report of what has been reported already.
+func (q *queue) has(fd int) (bool, error) {
+	q.turn.Lock()
+	defer q.turn.Unlock()
+	if q.watches(fd) {
+		return true, nil
+	}
+	return false, q.sys.open(fd)
+}
+
+// watches asks the kernel whether a number still names the socket that is watched, and forgets it if not.
+func (q *queue) watches(fd int) bool {
+	e := q.table.get(fd)
+	if e == nil {
+		return false
+	}
+	var list [2]kevent
+	n, err := q.sys.kevent(probe(list[:0], fd, e.writing), q.out[:], true)
+	var errs [1]int64
+	if blame([]int{fd}, q.out[:max(n, 0)], errs[:]); err != nil || errs[0] == 0 {
+		return true // a call that fails as a whole says nothing
+	}
+	q.table.forget(fd)
+	return false
+}

@@ -1,0 +1,55 @@
+package kqueue
+
+import "github.com/socknotify/socknotify/internal/kernel"
+
+// A table has what is known of each number that is watched.
+type table struct {
+	entries []entry
+	round   uint64 // the harvest that is under way
+}
+
+type entry struct {
+	token    uint64
+	interest kernel.Mask
+	watched  bool
+	writing  bool // the writing knote is enabled
+
+	// Of the harvest of a round: where its report is, if it has one, and which knotes told of an end.
+	round uint64
+	at    int32
+	ends  uint8
+}
+
+// get returns the entry of a watched number, or nil.
+func (t *table) get(fd int) *entry {
+	if fd < 0 || fd >= len(t.entries) || !t.entries[fd].watched {
+		return nil
+	}
+	return &t.entries[fd]
+}
+
+// made records a change that the kernel has made.
+func (t *table) made(action kernel.Action, fd int, token uint64, interest kernel.Mask) {
+	switch action {
+	case kernel.Add:
+		if fd >= len(t.entries) {
+			t.entries = append(t.entries, make([]entry, max(fd+1, 2*len(t.entries), 64)-len(t.entries))...)
+		}
+		t.entries[fd] = entry{token: token, interest: interest, watched: true, writing: interest&kernel.Out != 0}
+	case kernel.Set:
+		e := &t.entries[fd]
+		e.token, e.interest, e.writing = token, interest, interest&kernel.Out != 0
+	case kernel.Mute:
+		e := &t.entries[fd]
+		e.token, e.interest, e.writing = token, 0, false
+	case kernel.Delete:
+		t.forget(fd)
+	}
+}
+
+// forget drops a number that is not watched any more.
+func (t *table) forget(fd int) {
+	if e := t.get(fd); e != nil {
+		*e = entry{}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build unix && !darwin
+
+package poll
+
+import "math"
+
+const maxEntries = math.MaxInt32

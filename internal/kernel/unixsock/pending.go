@@ -1,0 +1,53 @@
+//go:build unix
+
+package unixsock
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// Pending tells what a receive would come to, by one that only peeks; sure is false where that cannot
+// tell, as of a listener. The error of the socket stays where it is on BSD and System V. (Not so on Linux,
+// which has POLLERR to tell.)
+func Pending(fd int) (m kernel.Mask, sure bool) {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|dontWait)
+	for err == unix.EINTR {
+		n, _, err = unix.Recvfrom(fd, b[:], unix.MSG_PEEK|dontWait)
+	}
+	switch {
+	case err == unix.EAGAIN:
+		return 0, true
+	case n > 0:
+		return kernel.In, true
+	case n == 0:
+		err = nil // or it is only about the sender's address
+	}
+	kind, bad := Describe(uintptr(fd))
+	if bad != nil {
+		return 0, false
+	}
+	return nothing(err, kind)
+}
+
+// nothing explains a receive that got nothing, for an error or none.
+func nothing(err error, kind kernel.Kind) (m kernel.Mask, sure bool) {
+	switch {
+	case kind == kernel.Listener:
+		return 0, false
+	case kind == kernel.Datagram && err == nil:
+		return kernel.In, true // an empty one
+	case kind == kernel.Datagram && (err == unix.ENOTCONN || err == unix.EOPNOTSUPP || err == unix.EINVAL):
+		return 0, false
+	case kind == kernel.Datagram:
+		return kernel.Err, true
+	case err == nil:
+		return kernel.In | kernel.PeerClosed, true
+	case err == unix.ENOTCONN:
+		return kernel.Dead, true // never started
+	}
+	// The error of a stream is its end: what a connection survives the system keeps to itself.
+	return kernel.In | kernel.Err | kernel.Dead | kernel.PeerClosed, true
+}

@@ -1,0 +1,77 @@
+//go:build unix && !linux
+
+package unixsock
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// Poll is the entry of a poll(2) for an interest. Input is always asked for: here poll(2) says of a pending
+// error, and mostly of the end of a stream, that there is something to receive.
+func Poll(fd int, interest kernel.Mask) unix.PollFd {
+	f := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	if interest&kernel.Out != 0 {
+		f.Events |= unix.POLLOUT
+	}
+	if interest&kernel.PeerClosed != 0 {
+		f.Events |= rdhup
+	}
+	return f
+}
+
+// Mask translates poll(2)'s results, as they are: see Vague.
+func Mask(f *unix.PollFd) kernel.Mask {
+	var m kernel.Mask
+	if f.Revents&unix.POLLIN != 0 {
+		m |= kernel.In
+	}
+	if f.Revents&unix.POLLOUT != 0 {
+		m |= kernel.Out
+	}
+	if f.Revents&unix.POLLERR != 0 {
+		m |= kernel.Err
+	}
+	if f.Revents&unix.POLLHUP != 0 {
+		m |= kernel.Dead
+	}
+	if f.Revents&rdhup != 0 {
+		m |= kernel.PeerClosed
+	}
+	return m
+}
+
+// Vague are the results of a poll(2) that only Look explains. Input can be the end of the stream or an
+// error, and POLLHUP is one direction's on macOS.
+const Vague = kernel.In | kernel.Err | kernel.Dead
+
+// PollNow is poll(2) that does not block. It returns how many entries have results; a failure has none.
+func PollNow(fds []unix.PollFd) int {
+	for {
+		n, err := unix.Poll(fds, 0)
+		if err == nil {
+			return n
+		}
+		if err != unix.EINTR {
+			return 0
+		}
+		// A caller that is about to park relies on this look.
+	}
+}
+
+// longest keeps a time-out in what every poll(2) takes.
+const longest = time.Hour
+
+// Wait is poll(2) that blocks for at most limit, rounded up to a millisecond. It may end early, with no
+// results.
+func Wait(fds []unix.PollFd, limit time.Duration) (int, error) {
+	limit = min(limit, longest)
+	n, err := unix.Poll(fds, int((limit+time.Millisecond-1)/time.Millisecond))
+	if err == unix.EINTR {
+		return 0, nil
+	}
+	return n, err
+}
