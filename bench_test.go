@@ -30,7 +30,7 @@ func eachBackend(b *testing.B, f func(b *testing.B, p *Port[int])) {
 
 func pair(tb testing.TB) (x, y *sock.Socket) {
 	tb.Helper()
-	x, y, err := sock.UnixPair(false)
+	x, y, err := SockPair()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -135,18 +135,3 @@ func ExamplePort_RemoveWaitConn() {
 	// dns REMOVE <nil>
 	// true
 }
-
-func ExampleOpError() {
-	port, err := socknotify.New[int]()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	regs := []socknotify.Registration[int]{socknotify.Enable(^socknotify.Socket(0), 1, socknotify.EventIn, socknotify.TriggerLevel)}
-	port.Process(regs, nil, 0)
-	var op *socknotify.OpError
-	if errors.As(regs[0].Result, &op) {
-		fmt.Println(op)
-	}
-	// Output: socknotify: enable socket -1: bad socket: bad file descriptor
-}

@@ -71,7 +71,7 @@ func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
 
 func newPair(t *testing.T) (x, y *sock.Socket) {
 	t.Helper()
-	x, y, err := sock.UnixPair(false)
+	x, y, err := SockPair()
 	if err != nil {
 		t.Fatal(err)
 	}

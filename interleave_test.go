@@ -33,6 +33,7 @@ func TestReportHeldAcrossRemoval(t *testing.T) {
 }
 
 func TestReportHeldAcrossReuse(t *testing.T) {
+	nextHasNumber(t)
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
 		do(t, p, Enable(x.Handle(), "same", EventIn|EventHangup, oneShot))
@@ -186,6 +187,7 @@ func TestReportInsideEnable(t *testing.T) {
 
 // A socket closed and its number reused while a removal is on its way to the kernel.
 func TestRemovalOfReusedNumber(t *testing.T) {
+	nextHasNumber(t)
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, _ := newPair(t)
 		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))

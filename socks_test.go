@@ -24,6 +24,9 @@ func newListener(t *testing.T) *sock.Socket {
 // A harvester that came too late began a turn, in vain: it must not take from the one that delivered that
 // the end of the stream was in its report, or a short receive vouches and the end is never heard of.
 func TestTurnInVain(t *testing.T) {
+	if onWine {
+		t.Skip("Wine does not tell the end of a stream before all data is read")
+	}
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		l := newListener(t)
 		c, err := net.Dial("tcp", l.LocalAddr().String())
@@ -195,6 +198,9 @@ func TestCloseOfListenerInUse(t *testing.T) {
 func TestStandingConditionBehindWouldBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y, err := sock.UnixPair(true)
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("no Unix datagrams")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -89,11 +90,37 @@ func (e *env) netPair(network string) (a, b conn) {
 	return x.(conn), y.(conn)
 }
 
-var networks = []string{"tcp", "udp", "unix", "unixgram", "unixpacket"}
+// known leaves out the networks that this system has not.
+func (e *env) known(networks ...string) []string {
+	e.Helper()
+	return slices.DeleteFunc(networks, func(network string) bool {
+		if !strings.HasPrefix(network, "unix") {
+			return false
+		}
+		path := e.TempDir() + "/s"
+		if network == "unixgram" {
+			c, err := net.ListenPacket(network, path)
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		}
+		l, err := net.Listen(network, path)
+		if err == nil {
+			l.Close()
+		}
+		return err != nil
+	})
+}
+
+func (e *env) networks() []string {
+	e.Helper()
+	return e.known("tcp", "udp", "unix", "unixgram", "unixpacket")
+}
 
 func everyConn(e *env) {
 	p := e.port()
-	for _, network := range networks {
+	for _, network := range e.networks() {
 		a, b := e.netPair(network)
 		e.do(p, enableConn(a, network, in|hangup, level|oneShot))
 		e.none(p)
@@ -117,7 +144,7 @@ func everyConn(e *env) {
 
 func everyListener(e *env) {
 	p := e.port()
-	for _, network := range []string{"tcp", "unix", "unixpacket"} {
+	for _, network := range e.known("tcp", "unix", "unixpacket") {
 		address := "127.0.0.1:0"
 		if network != "tcp" {
 			address = e.TempDir() + "/s"
@@ -198,7 +225,7 @@ func connOperations(e *env) {
 
 func removeAfterClose(e *env) {
 	p := e.port()
-	for _, network := range networks {
+	for _, network := range e.networks() {
 		keys := weakKeys(1, func(_ int, k *key) {
 			a, _ := e.netPair(network)
 			e.do(p, enableConn(a, k, in, level))
@@ -252,8 +279,9 @@ func connClosedAndReused(e *env) {
 func connCloseRaces(e *env) {
 	p := e.port()
 	stop := e.workers(p, 2, 2, func(note) {})
+	known := e.known("unix", "tcp")
 	for i := range 100 {
-		a, b := e.netPair("unix")
+		a, b := e.netPair(known[0])
 		ended := async(func() error {
 			for {
 				regs := []reg{enableConn(a, i, in|out, level|oneShot), disableConn(a)}

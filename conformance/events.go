@@ -113,8 +113,8 @@ func inUnixDatagram(e *env) {
 }
 
 func inPackets(e *env) {
-	p := e.port()
 	a, b := e.packets()
+	p := e.port()
 	e.do(p, enable(a, "k", in|hangup, level|oneShot))
 	e.none(p)
 	e.write(b, "x")

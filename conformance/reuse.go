@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // G9: sockets that are closed without being removed, and numbers that come back.
@@ -181,10 +180,7 @@ func reusedUnderWaiters(e *env) {
 				runtime.Gosched()
 			}
 		}
-		a, b, err := sock.UnixPair(false)
-		if err != nil {
-			e.Fatalf("socket: %v", err)
-		}
+		a, b := e.unix()
 		// Half of them closed first, half replaced in one step.
 		if i%2 == 0 {
 			e.closeFD(fd(number))
@@ -192,7 +188,7 @@ func reusedUnderWaiters(e *env) {
 		e.become(number, a)
 		a.Close()
 		peer.Close()
-		peer = &socket{b, e.tied}
+		peer = b
 	}
 	peer.Close()
 	s.Close() // that is, its number

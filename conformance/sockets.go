@@ -25,17 +25,23 @@ func (e *env) keep(s *sock.Socket, err error) *socket {
 	return &socket{s, e.tied}
 }
 
-// unix makes a connected pair of Unix streams.
+// unix makes a connected pair of Unix streams, or of TCP where the system has none.
 func (e *env) unix() (a, b *socket) {
 	e.Helper()
 	x, y, err := sock.UnixPair(false)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return e.tcp()
+	}
 	return e.keep(x, err), e.keep(y, err)
 }
 
-// datagrams makes a connected pair of Unix datagram sockets.
+// datagrams makes a connected pair of Unix datagram sockets, or of UDP where the system has none.
 func (e *env) datagrams() (a, b *socket) {
 	e.Helper()
 	x, y, err := sock.UnixPair(true)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return e.udp()
+	}
 	return e.keep(x, err), e.keep(y, err)
 }
 

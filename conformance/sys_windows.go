@@ -1,0 +1,394 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// What WSAPoll tells. It may be asked for readiness only; the rest always comes.
+const (
+	pollIn     = 0x0100
+	pollUrgent = 0x0200
+	pollOut    = 0x0010
+	pollErr    = 0x0001
+	pollHup    = 0x0002
+)
+
+// States that settle waits for.
+const (
+	stateIn         int16 = pollIn
+	stateOut        int16 = pollOut
+	stateErr        int16 = pollErr
+	stateUrgent     int16 = pollUrgent
+	statePeerClosed int16 = pollHup
+	stateDead       int16 = pollHup
+)
+
+var (
+	ntdll       = windows.NewLazySystemDLL("ntdll.dll")
+	queryObject = ntdll.NewProc("NtQueryObject")
+
+	kernel32    = windows.NewLazySystemDLL("kernel32.dll")
+	handleCount = kernel32.NewProc("GetProcessHandleCount")
+
+	ws2     = windows.NewLazySystemDLL("ws2_32.dll")
+	wsaPoll = ws2.NewProc("WSAPoll")
+	wsSend  = ws2.NewProc("send")
+)
+
+// Wine tells its version; Windows has no such function.
+var (
+	wineVersion = ntdll.NewProc("wine_get_version")
+	onWine      = wineVersion.Find() == nil
+)
+
+// inWine are the cases that Wine fails because it is not like Windows.
+var inWine = map[string]string{
+	"E3/HalfCloseWithUnreadData": hidesEnd,
+	"E3/HangupAlone":             hidesEnd,
+	"E8/LevelOutsideTheFilter":   hidesEnd,
+	"E9/NothingOutsideTheFilter": hidesEnd,
+	"T5/Coalesce":                hidesEnd,
+	"T3/OneForEachEnable":        hidesEnd,
+	"T6/LookedAtWhenEnabled":     hidesEnd,
+	"E5/RefusedDatagram":         takesError,
+	"E5/ErrorHidesNothing":       takesError,
+	"E5/ErrorIsNotRead":          takesError,
+}
+
+const (
+	hidesEnd   = "it does not tell the end of a stream before all data is read"
+	takesError = "it clears a socket's error when a poll finds it"
+)
+
+func init() {
+	if !onWine {
+		return
+	}
+	version, _, _ := syscall.SyscallN(wineVersion.Addr())
+	if v := windows.BytePtrToString(*(**byte)(unsafe.Pointer(&version))); strings.HasPrefix(v, "8.") {
+		errReset = endOfStream // to a receive
+	}
+	for i := range checks {
+		c := &checks[i]
+		if why := inWine[c.sentence+"/"+c.name]; why != "" {
+			c.run = func(e *env) { e.Skip("Wine: " + why) }
+		}
+	}
+}
+
+// settle waits until all of these states hold of a socket, so that a port must know of them.
+func settle(e *env, s handle, states int16) {
+	e.Helper()
+	e.until("the socket's state has arrived", func() bool {
+		got := polled(s.Handle())
+		switch {
+		case got&pollErr != 0:
+			got |= pollHup // of a reset
+		case onWine && got&pollIn != 0 && states&pollHup != 0:
+			// Wine hides the end of a stream behind unread data. Below it is a Linux, whose loopback
+			// delivers before the sender's call returns.
+			got |= pollHup
+		case isDatagram(s.Handle()) && got&pollIn != 0:
+			got |= pollErr // which ends a receive, and is no other state
+		}
+		return got&states == states
+	})
+	if onWine {
+		// What was asked earlier is completed by the thread that asked, whenever that is run.
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func polled(h uintptr) int16 {
+	f := struct {
+		socket  uintptr
+		events  int16
+		revents int16
+	}{h, pollIn | pollUrgent | pollOut, 0}
+	if n, _, _ := syscall.SyscallN(wsaPoll.Addr(), uintptr(unsafe.Pointer(&f)), 1, 0); int32(n) < 1 {
+		return 0
+	}
+	return f.revents
+}
+
+const soType = 0x1008
+
+func isDatagram(h uintptr) bool {
+	t, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType)
+	return err == nil && t == windows.SOCK_DGRAM
+}
+
+func isOpen(h uintptr) bool {
+	_, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType)
+	return err == nil
+}
+
+// descriptors lists the process's handles of sockets, other files and completion ports. The runtime has
+// others, for its threads, which come and go.
+func descriptors() []string {
+	var open uint32
+	syscall.SyscallN(handleCount.Addr(), uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&open)))
+	if open == 0 { // Wine does not count them
+		open = 1 << 16
+	}
+	var list []string
+	const end = 512 // closed ones in a row, where there are not as many as were counted
+	for h, closed := uintptr(4), 0; open > 0 && closed < end; h += 4 {
+		kind := typeOf(h)
+		if kind == "" {
+			closed++
+			continue
+		}
+		open--
+		closed = 0
+		if kind == "File" || kind == "IoCompletion" {
+			list = append(list, fmt.Sprintf("%#x %s", h, kind))
+		}
+	}
+	return list
+}
+
+// typeOf names the type of a handle's object; it is empty for a handle that is not open.
+func typeOf(h uintptr) string {
+	const objectTypeInformation = 2
+	var info struct {
+		name windows.NTUnicodeString
+		_    [1024]byte
+	}
+	var n uint32
+	r, _, _ := syscall.SyscallN(queryObject.Addr(), h, objectTypeInformation,
+		uintptr(unsafe.Pointer(&info)), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&n)))
+	if r != 0 {
+		return ""
+	}
+	return info.name.String()
+}
+
+// threads counts the process's threads.
+func threads(e *env) int {
+	e.Helper()
+	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		e.Skip("threads cannot be counted: ", err)
+	}
+	defer windows.CloseHandle(all)
+	t := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	n := 0
+	for err = windows.Thread32First(all, &t); err == nil; err = windows.Thread32Next(all, &t) {
+		if t.OwnerProcessID == windows.GetCurrentProcessId() {
+			n++
+		}
+	}
+	if n == 0 {
+		e.Skip("threads cannot be counted: ", err)
+	}
+	return n
+}
+
+// processorTime is what the process has used.
+func processorTime(e *env) time.Duration {
+	e.Helper()
+	var created, exited, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user); err != nil {
+		e.Fatalf("GetProcessTimes: %v", err)
+	}
+	ticks := func(t windows.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
+	return time.Duration(ticks(kernel)+ticks(user)) * 100
+}
+
+// An fd is a handle that only this package's own helpers know.
+type fd uintptr
+
+func (f fd) Handle() uintptr { return uintptr(f) }
+
+// closeFD closes a socket now.
+func (e *env) closeFD(f fd) {
+	e.Helper()
+	if err := windows.Closesocket(windows.Handle(f)); err != nil {
+		e.Fatalf("closesocket: %v", err)
+	}
+}
+
+// dup makes a second handle of a socket; the case closes it.
+func (e *env) dup(s handle) fd {
+	e.Helper()
+	var info windows.WSAProtocolInfo
+	if err := windows.WSADuplicateSocket(windows.Handle(s.Handle()), windows.GetCurrentProcessId(), &info); err != nil {
+		e.Fatalf("WSADuplicateSocket: %v", err)
+	}
+	const fromInfo = -1
+	h, err := windows.WSASocket(fromInfo, fromInfo, fromInfo, &info, 0, windows.WSA_FLAG_OVERLAPPED|windows.WSA_FLAG_NO_HANDLE_INHERIT)
+	if err != nil {
+		e.Fatalf("WSASocket: %v", err)
+	}
+	return fd(h)
+}
+
+// spares are handles of which become closes one for a moment: the lowest, because Wine gives out the
+// lowest number that is free, and other threads take some, too.
+var spares [32]windows.Handle
+
+func init() {
+	for i := range spares {
+		spares[i], _ = windows.CreateEvent(nil, 0, 0, nil)
+	}
+}
+
+// become makes a number name the socket that another names, closing what it named before, if anything.
+// The case closes it. The system cannot be told the number, so duplicates are made until one has it.
+func (e *env) become(number uintptr, s handle) fd {
+	e.Helper()
+	const tries = 500
+	if isOpen(number) {
+		e.closeFD(fd(number))
+	}
+	var others []fd
+	defer func() {
+		for _, f := range others {
+			e.closeFD(f)
+		}
+	}()
+	for range tries {
+		// WSADuplicateSocket first opens the process, and would take the very number each time.
+		slices.Sort(spares[:])
+		windows.CloseHandle(spares[0])
+		f := e.dup(s)
+		spares[0], _ = windows.CreateEvent(nil, 0, 0, nil)
+		if f.Handle() == number {
+			return f
+		}
+		others = append(others, f)
+	}
+	e.Skipf("handle %#x does not come back: it is that of a %q", number, typeOf(number))
+	return 0
+}
+
+func (e *env) sendRaw(what string, s handle, data []byte, flags uintptr) {
+	e.Helper()
+	r, _, err := syscall.SyscallN(wsSend.Addr(), s.Handle(), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), flags)
+	if int32(r) != int32(len(data)) {
+		e.Fatalf("%s: %v", what, err)
+	}
+}
+
+// sendUrgent sends a byte of urgent data.
+func (e *env) sendUrgent(s handle) {
+	e.Helper()
+	const msgOOB = 1
+	e.sendRaw("urgent data", s, []byte{'!'}, msgOOB)
+}
+
+// sendEmpty sends an empty datagram.
+func (e *env) sendEmpty(s handle) {
+	e.Helper()
+	e.sendRaw("empty datagram", s, nil, 0)
+}
+
+func (e *env) write(s handle, data string) {
+	e.Helper()
+	e.sendRaw("send", s, []byte(data), 0)
+}
+
+// shutListener does nothing to a listener, which Windows does not let be shut down.
+func (e *env) shutListener(s handle) {
+	e.Helper()
+	if err := windows.Shutdown(windows.Handle(s.Handle()), windows.SHUT_RDWR); err != windows.WSAENOTCONN {
+		e.Fatalf("shutdown: %v; want %v", err, windows.WSAENOTCONN)
+	}
+}
+
+// unixStream makes an unconnected Unix stream; the case closes it.
+func (e *env) unixStream() fd {
+	e.Helper()
+	s, err := windows.WSASocket(windows.AF_UNIX, windows.SOCK_STREAM, 0, nil, 0, windows.WSA_FLAG_OVERLAPPED|windows.WSA_FLAG_NO_HANDLE_INHERIT)
+	if err == windows.WSAEAFNOSUPPORT {
+		e.Skip("no Unix streams: ", err)
+	}
+	if err != nil {
+		e.Fatalf("socket: %v", err)
+	}
+	return fd(s)
+}
+
+// unixListen makes a Unix stream listen, and returns where. TempDir would be too long an address.
+func (e *env) unixListen(s fd) string {
+	e.Helper()
+	dir, err := os.MkdirTemp("", "u")
+	if err != nil {
+		e.Fatalf("%v", err)
+	}
+	e.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	err = windows.Bind(windows.Handle(s), &windows.SockaddrUnix{Name: path})
+	if err == nil {
+		err = windows.Listen(windows.Handle(s), 8)
+	}
+	if err != nil {
+		e.Fatalf("listen: %v", err)
+	}
+	return path
+}
+
+func (e *env) unixConnect(s fd, path string) {
+	e.Helper()
+	if err := windows.Connect(windows.Handle(s), &windows.SockaddrUnix{Name: path}); err != nil {
+		e.Fatalf("connect: %v", err)
+	}
+}
+
+func (e *env) packets() (a, b fd) {
+	e.Helper()
+	e.Skip("Windows has no Unix sequenced packets")
+	return 0, 0
+}
+
+// noSockets opens handles that are no sockets, and says what each is. They are closed at the end.
+func (e *env) noSockets() map[string]fd {
+	e.Helper()
+	all := map[string]fd{}
+	e.Cleanup(func() {
+		for _, f := range all {
+			windows.CloseHandle(windows.Handle(f))
+		}
+	})
+	add := func(what string, h windows.Handle, err error) {
+		if err != nil {
+			e.Fatalf("%s: %v", what, err)
+		}
+		all[what] = fd(h)
+	}
+	var r, w windows.Handle
+	err := windows.CreatePipe(&r, &w, nil, 0)
+	add("pipe", r, err)
+	add("pipe end", w, err)
+	h, err := windows.CreateEvent(nil, 0, 0, nil)
+	add("event", h, err)
+	h, err = windows.CreateIoCompletionPort(windows.InvalidHandle, 0, 0, 0)
+	add("completion port", h, err)
+	for what, name := range map[string]string{"file": os.Args[0], "device": "NUL"} {
+		path, err := windows.UTF16PtrFromString(name)
+		if err != nil {
+			e.Fatalf("%s: %v", what, err)
+		}
+		h, err = windows.CreateFile(path, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, 0, 0)
+		add(what, h, err)
+	}
+	return all
+}
+
+// The system's errors: the same for a handle that is not open as for what is no socket.
+var (
+	errNotOpen  error = windows.WSAENOTSOCK
+	errNoSocket error = windows.WSAENOTSOCK
+	errRefused  error = windows.WSAECONNREFUSED
+	errReset    error = windows.WSAECONNRESET
+)

@@ -1,0 +1,5 @@
+//go:build !windows
+
+package socknotify
+
+const onWine = false
