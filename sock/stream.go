@@ -23,14 +23,23 @@ func (s *Socket) Recv(b []byte) (int, error) {
 	if !ok {
 		return 0, closed("recv")
 	}
-	defer s.tie.Done()
+	n, err := s.recv(h, b[:min(len(b), maxIO)])
+	s.tie.Done()
+	return n, err
+}
+
+func (s *Socket) recv(h uintptr, b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	b = b[:min(len(b), maxIO)]
 	turn := s.tie.Turn()
 	n, err := sysRecv(h, b)
 	switch {
+	case err == nil && n > 0:
+		if n < len(b) && s.tcp && tie.ShortBlocks(turn) {
+			s.tie.Blocked(dirRecv, turn)
+		}
+		return n, nil
 	case err == ErrWouldBlock && s.tcp && !tie.ShortBlocks(turn):
 		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
 		return 0, err
@@ -39,12 +48,10 @@ func (s *Socket) Recv(b []byte) (int, error) {
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recv", h, err}
-	case n == 0 && s.stream:
+	case s.stream:
 		return 0, io.EOF
-	case n < len(b) && s.tcp && tie.ShortBlocks(turn):
-		s.tie.Blocked(dirRecv, turn)
 	}
-	return n, nil
+	return 0, nil
 }
 
 // Send sends from b and returns how much the system took, up to 256 KiB of a stream. Less than all of b
@@ -54,16 +61,20 @@ func (s *Socket) Send(b []byte) (int, error) {
 	if !ok {
 		return 0, closed("send")
 	}
-	defer s.tie.Done()
 	if s.stream {
+		b = b[:min(len(b), maxIO)]
 		if len(b) == 0 {
+			s.tie.Done()
 			return 0, nil
 		}
-		b = b[:min(len(b), maxIO)]
 	}
 	turn := s.tie.Turn()
 	n, err := sysSend(h, b)
-	return s.sent("send", h, turn, n, err)
+	if err != nil {
+		n, err = s.sent("send", h, turn, n, err)
+	}
+	s.tie.Done()
+	return n, err
 }
 
 // SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream

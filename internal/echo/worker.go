@@ -1,6 +1,8 @@
 package echo
 
 import (
+	"errors"
+
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -9,7 +11,7 @@ import (
 type worker struct {
 	server   *server
 	buf      []byte
-	regs     [1]socknotify.Registration[*conn]
+	regs     []socknotify.Registration[*conn]
 	messages int64
 	bytes    int64
 }
@@ -19,9 +21,9 @@ const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 func (w *worker) run() {
 	ready := make([]socknotify.Notification[*conn], enough)
 	for {
-		n, err := w.server.port.Wait(ready, -1)
+		n, err := w.server.port.Process(w.regs, ready, -1)
+		w.check(err)
 		if err != nil {
-			w.server.fail(err)
 			return
 		}
 		for i := range ready[:n] {
@@ -52,18 +54,29 @@ func (w *worker) accepted(s *sock.Socket, err error) {
 	w.enable(c, socknotify.EventIn)
 }
 
-// enable has the connection notified again. At once, not with the next call that dequeues: a peer that
-// answers while this worker is busy with others is then somebody else's work already. Nearly always the
-// socket vouches for itself, and this costs no system call.
+// enable has the connection notified again: with the next call that dequeues, or where there are other
+// workers at once. A peer that answers while this one is busy is then somebody's work already, and nearly
+// always the socket vouches for itself, which costs no system call.
 func (w *worker) enable(c *conn, filter socknotify.Events) {
-	w.regs[0] = socknotify.EnableSock(c.sock, c, filter, oneShot)
-	_, err := w.server.port.Process(w.regs[:], nil, 0)
-	if err == nil {
-		err = w.regs[0].Result
+	w.regs = append(w.regs, socknotify.EnableSock(c.sock, c, filter, oneShot))
+	if w.server.cfg.Workers > 1 {
+		_, err := w.server.port.Process(w.regs, nil, 0)
+		w.check(err)
 	}
-	if err != nil {
+}
+
+// check closes the connections that could not be enabled: they are still this worker's.
+func (w *worker) check(err error) {
+	for i := range w.regs {
+		r := &w.regs[i]
+		if r.Result != nil {
+			w.server.fail(r.Result)
+			w.server.close(r.Key)
+		}
+	}
+	w.regs = w.regs[:0]
+	if err != nil && !errors.Is(err, socknotify.ErrTimeout) {
 		w.server.fail(err)
-		w.server.close(c)
 	}
 }
 
