@@ -1,0 +1,64 @@
+package winsock
+
+import (
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// A Name is what sets a socket apart from others that are open at the same time, as far as it has any:
+// where it is bound, and what it is connected to. It tells two sockets apart that had the same handle one
+// after the other, where a duplicate of the first keeps that one open.
+type Name struct {
+	port uint16 // 0: not bound, or of no such family
+	peer netip.AddrPort
+}
+
+// NameOf fails for a handle that is closed, or no socket.
+func NameOf(handle uintptr) (n Name, err error) {
+	local, err := address(getsockname, handle)
+	if err == windows.WSAENOTSOCK {
+		return n, err // anything else is for one that is not bound
+	}
+	n.port = local.Port()
+	if n.port != 0 {
+		n.peer, _ = address(getpeername, handle)
+	}
+	return n, nil
+}
+
+// Differs reports whether a socket that had one name can no longer be the one that has the other. A socket
+// may be bound and connected in between; it stays bound, and a stream keeps its peer.
+func (n Name) Differs(now Name, stream bool) bool {
+	if n.port == 0 {
+		return false
+	}
+	return n.port != now.port || stream && n.peer.IsValid() && now.peer.IsValid() && n.peer != now.peer
+}
+
+var (
+	ws2         = windows.NewLazySystemDLL("ws2_32.dll")
+	getsockname = ws2.NewProc("getsockname")
+	getpeername = ws2.NewProc("getpeername")
+)
+
+// address asks without the memory that x/sys would take for the answer.
+func address(proc *windows.LazyProc, handle uintptr) (a netip.AddrPort, err error) {
+	var sa [16]uint64 // an address of any family, aligned
+	size := int32(unsafe.Sizeof(sa))
+	r, _, e := syscall.SyscallN(proc.Addr(), handle, uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)))
+	if int32(r) != 0 {
+		return a, e
+	}
+	switch *(*uint16)(unsafe.Pointer(&sa)) {
+	case windows.AF_INET:
+		in := (*windows.RawSockaddrInet4)(unsafe.Pointer(&sa))
+		a = netip.AddrPortFrom(netip.AddrFrom4(in.Addr), in.Port)
+	case windows.AF_INET6:
+		in := (*windows.RawSockaddrInet6)(unsafe.Pointer(&sa))
+		a = netip.AddrPortFrom(netip.AddrFrom16(in.Addr), in.Port)
+	}
+	return a, nil
+}
