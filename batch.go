@@ -50,10 +50,14 @@ func (p *Port[K]) flush(w *call[K]) {
 	}
 }
 
-// complete flushes, and ends the use of the sockets that the entries were for. Whichever use was the last of
+// complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
 // a closed socket closes it, for which the port must lock its slot (sockClosing).
 func (p *Port[K]) complete(w *call[K]) {
 	p.flush(w)
+	if w.saved > 0 {
+		w.stripe.saved.Add(w.saved)
+		w.saved = 0
+	}
 	for i, t := range w.used {
 		t.Done()
 		w.used[i] = nil

@@ -41,6 +41,8 @@ type call[K comparable] struct {
 	redo    []redo[K]
 	// used are the sockets of package sock that the entries are for, until complete.
 	used []*tie.Tie
+	// saved counts the entries that cost no system call, until complete.
+	saved uint64
 	// spare is for the next connection that is accepted.
 	spare *accepted
 	// taken receives the key of a removal that is not to be queued (RemoveWait).

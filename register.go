@@ -45,7 +45,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	if r.Op == OpEnable {
 		s := p.table.lookup(index)
 		if s != nil && r.Drained && p.core.edges && s.rearm(r, r.tie()) {
-			w.stripe.saved.Add(1)
+			w.saved++
 			return
 		}
 		if s == nil {

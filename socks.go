@@ -22,7 +22,7 @@ func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notificat
 func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 	t := r.Sock.Tie()
 	if r.Op == OpEnable && p.core.edges && p.vouched(r, t) {
-		w.stripe.saved.Add(1)
+		w.saved++
 		return
 	}
 	h, ok := t.Use()

@@ -29,6 +29,7 @@ var calls = map[string]struct {
 	"Connect":        {"connect", func(s *sock.Socket) error { return s.Connect(sock.Loopback) }},
 	"ConnectUnix":    {"connect", func(s *sock.Socket) error { return s.ConnectUnix("@x") }},
 	"Err":            {"getsockopt", (*sock.Socket).Err},
+	"Hold":           {"hold", func(s *sock.Socket) error { return second(s.Hold()) }},
 	"Listen":         {"listen", func(s *sock.Socket) error { return s.Listen(0) }},
 	"Recv":           {"recv", func(s *sock.Socket) error { return second(s.Recv(make([]byte, 8))) }},
 	"RecvBatch":      {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(room(2, 8))) }},

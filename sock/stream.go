@@ -23,12 +23,13 @@ func (s *Socket) Recv(b []byte) (int, error) {
 	if !ok {
 		return 0, closed("recv")
 	}
-	n, err := s.recv(h, b[:min(len(b), maxIO)])
+	n, err := s.recv(h, b)
 	s.tie.Done()
 	return n, err
 }
 
 func (s *Socket) recv(h uintptr, b []byte) (int, error) {
+	b = b[:min(len(b), maxIO)]
 	if len(b) == 0 {
 		return 0, nil
 	}
@@ -61,20 +62,24 @@ func (s *Socket) Send(b []byte) (int, error) {
 	if !ok {
 		return 0, closed("send")
 	}
+	n, err := s.send(h, b)
+	s.tie.Done()
+	return n, err
+}
+
+func (s *Socket) send(h uintptr, b []byte) (int, error) {
 	if s.stream {
 		b = b[:min(len(b), maxIO)]
 		if len(b) == 0 {
-			s.tie.Done()
 			return 0, nil
 		}
 	}
 	turn := s.tie.Turn()
 	n, err := sysSend(h, b)
 	if err != nil {
-		n, err = s.sent("send", h, turn, n, err)
+		return s.sent("send", h, turn, n, err)
 	}
-	s.tie.Done()
-	return n, err
+	return n, nil
 }
 
 // SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream
@@ -85,6 +90,10 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 		return 0, closed("sendmsg")
 	}
 	defer s.tie.Done()
+	return s.sendV(h, bufs)
+}
+
+func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 	turn := s.tie.Turn()
 	n, err := sysSendV(h, bufs, s.stream)
 	return s.sent("sendmsg", h, turn, n, err)

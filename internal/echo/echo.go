@@ -62,7 +62,8 @@ type server struct {
 // A conn belongs to the worker that holds its notification.
 type conn struct {
 	sock *sock.Socket
-	rest []byte // received, and yet to be sent
+	held sock.Held // for as long as it is served
+	rest []byte    // received, and yet to be sent
 }
 
 // Run serves until the context is done, and then lets the peers have what they are owed. It returns what
@@ -97,6 +98,9 @@ func Run(ctx context.Context, cfg Config) (Totals, error) {
 	s.stop()
 	s.port.Close() // the workers leave
 	running.Wait()
+	for c := range s.conns {
+		c.held.Release()
+	}
 
 	t := Totals{Connections: s.connections.Load()}
 	for _, w := range s.workers {
@@ -174,6 +178,7 @@ func (s *server) opened(c *conn) {
 // notification there is, so nothing more comes.
 func (s *server) close(c *conn) {
 	c.sock.Close()
+	c.held.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)

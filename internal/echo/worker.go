@@ -49,7 +49,11 @@ func (w *worker) accepted(s *sock.Socket, err error) {
 		return
 	}
 	s.SetNoDelay(true) // at worst it is slower
-	c := &conn{sock: s}
+	held, err := s.Hold()
+	if err != nil {
+		return // nobody else knows it, so it cannot be
+	}
+	c := &conn{sock: s, held: held}
 	w.server.opened(c)
 	w.enable(c, socknotify.EventIn)
 }
@@ -81,7 +85,7 @@ func (w *worker) check(err error) {
 }
 
 func (w *worker) receive(c *conn) {
-	n, err := c.sock.Recv(w.buf)
+	n, err := c.held.Recv(w.buf)
 	switch {
 	case err == sock.ErrWouldBlock:
 		w.enable(c, socknotify.EventIn)
@@ -96,7 +100,7 @@ func (w *worker) receive(c *conn) {
 // echo sends, and keeps what the system does not take. Nothing is received meanwhile, so a peer that sends
 // and never receives holds up itself alone.
 func (w *worker) echo(c *conn, b []byte) {
-	n, err := c.sock.Send(b)
+	n, err := c.held.Send(b)
 	w.bytes += int64(n)
 	switch {
 	case err != nil && err != sock.ErrWouldBlock:
