@@ -26,6 +26,10 @@ type core struct {
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
 
+	// watching says that a socket has been registered. Until then the kernel has nothing to report, and a
+	// wait is one for the queue alone.
+	watching atomic.Bool
+
 	closed  atomic.Bool
 	stripes [stripes]stripe
 	left    chan struct{} // a call left a closed port

@@ -53,7 +53,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		}
 	}
 	more := false
-	if n < len(out) {
+	if n < len(out) && p.core.watching.Load() {
 		var k int
 		k, more = p.harvest(w, out[n:])
 		n += k

@@ -41,6 +41,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
+		p.core.watching.Store(true)
 		before := threads(t)
 		const waiters = 64
 		done := make(chan struct{})

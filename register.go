@@ -247,6 +247,10 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		flags |= wAccept
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })
+	if !p.core.watching.Load() {
+		p.core.watching.Store(true)
+		p.parking.appoint(p.core)
+	}
 	c := &w.single[0]
 	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: interest(r.Filter)}
 	p.core.kernel.Poll(w.single[:], nil)
