@@ -43,7 +43,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		p.lookAgain(w)
 	}
 	n := 0
-	if p.queue.size.Load() > 0 {
+	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
 		if half := len(out) / 2; half > 0 {
@@ -58,10 +58,10 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		k, more = p.harvest(w, out[n:])
 		n += k
 	}
-	if n < len(out) && p.queue.size.Load() > 0 {
+	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])
 	}
-	if more || p.queue.size.Load() > 0 {
+	if more || p.queue.any() {
 		p.parking.wakeOne(p.core, w)
 	}
 	return n
@@ -69,7 +69,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 
 // passOn wakes a sleeper for what a call that does not dequeue has queued.
 func (p *Port[K]) passOn() {
-	if p.queue.size.Load() > 0 {
+	if p.queue.any() {
 		p.parking.wakeOne(p.core, nil)
 	}
 }

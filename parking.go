@@ -112,7 +112,7 @@ func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], u
 
 // follow sleeps on the call's channel.
 func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K], until time.Time) int {
-	if p.queue.size.Load() > 0 || p.relook.Load() != 0 {
+	if p.queue.any() || p.relook.Load() != 0 {
 		if n := p.dequeue(w, out); n > 0 {
 			return n
 		}
@@ -193,7 +193,7 @@ func (k *parking[K]) leave(w *call[K], p *Port[K], out bool) {
 		w.baton = false
 		k.waking.Store(false)
 	}
-	if out && (picked || k.leader == nil && p.core.watching.Load() || p.queue.size.Load() > 0) {
+	if out && (picked || k.leader == nil && p.core.watching.Load() || p.queue.any()) {
 		k.pick(p.core, nil)
 	}
 }
