@@ -11,10 +11,14 @@ import (
 // A core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
 // objects and no key. Nothing reachable from it leads back to the port.
 type core struct {
-	kernel  kernel.Poller
-	edges   bool // kernel.Edges()
-	backend string
-	id      uint32 // in claims
+	kernel kernel.Poller
+	edges  bool // kernel.Edges()
+	strict bool // WithStrictEdge
+	// ownEdges tells that edges begin anew by themselves, without the port being told that the socket was
+	// drained (T2): the kernel has them, and they are not strict.
+	ownEdges bool
+	backend  string
+	id       uint32 // in claims
 	// probe asks the port's kernel about a number, if the port still exists.
 	probe func(index uint32) (has, busy bool, err error)
 	// owner is what sockets of package sock tell of themselves.

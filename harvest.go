@@ -151,6 +151,9 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			return p.accept(w, s, reg, index, r.Token, out)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
+		if was&wStrict != 0 && repeats(e, was) {
+			e = EventNone
+		}
 		tied := reg != nil && reg.tie != nil
 		var turn tie.Notice
 		if e != EventNone && tied {
@@ -167,12 +170,14 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
 			is |= wRelook | toldBits(r.Mask)
+		case e != EventNone && was&wStrict != 0:
+			is |= toldBits(r.Mask)
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
 			continue
 		}
-		if tied && !p.core.edges && was&wEdge != 0 {
+		if tied && was&wEdge != 0 && !p.core.ownEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
 			reg.tie.Silenced(silenced(r.Mask))
 		}

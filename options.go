@@ -18,6 +18,7 @@ type Option func(*options)
 
 type options struct {
 	backend string
+	strict  bool
 }
 
 // WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty

@@ -44,7 +44,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	index := uint32(h)
 	if r.Op == OpEnable {
 		s := p.table.lookup(index)
-		if s != nil && r.Drained && p.core.edges && s.rearm(r, r.tie()) {
+		if s != nil && r.Drained && p.core.ownEdges && s.rearm(r, r.tie()) {
 			w.saved++
 			return
 		}
@@ -147,6 +147,9 @@ func (p *Port[K]) armed(r *Registration[K]) uint64 {
 	if word&(wEdge|wOneShot) == 0 && r.accepts == 0 && !p.levels.any.Load() {
 		p.levels.any.Store(true)
 	}
+	if p.core.strict && word&wEdge != 0 {
+		word |= wStrict
+	}
 	return word
 }
 
@@ -183,9 +186,17 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
 	flags := p.armed(r)
+	var held kernel.Mask
+	if flags&wStrict != 0 {
+		held = p.held(r, h, was&wStream != 0)
+		flags |= toldBits(held)
+	}
 	_, is := s.update(func(v uint64) uint64 {
 		return nextEpoch(v, wKind|wRelook, flags)
 	})
+	if held != 0 {
+		r.heed(held)
+	}
 	w.stripe.rearms.Add(1)
 	p.add(w, item[K]{s, r, was, index}, kernel.Change{
 		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
@@ -246,7 +257,15 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if r.accepts != 0 {
 		flags |= wAccept
 	}
+	var held kernel.Mask
+	if flags&wStrict != 0 {
+		held = p.held(r, h, kind == kernel.Stream)
+		flags |= toldBits(held)
+	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })
+	if held != 0 {
+		r.heed(held)
+	}
 	if !p.core.watching.Load() {
 		p.core.watching.Store(true)
 		p.parking.appoint(p.core)

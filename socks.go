@@ -21,7 +21,7 @@ func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notificat
 // registerSock processes an entry that names a socket of package sock.
 func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 	t := r.Sock.Tie()
-	if r.Op == OpEnable && p.core.edges && p.vouched(r, t) {
+	if r.Op == OpEnable && p.core.ownEdges && p.vouched(r, t) {
 		w.saved++
 		return
 	}
