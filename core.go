@@ -29,6 +29,8 @@ type core struct {
 	drained func(index uint32, told uint64)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
+	// observer is what is recorded for those who observe; nil while nobody does.
+	observer atomic.Pointer[observer]
 
 	// watching says that a socket has been registered. Until then the kernel has nothing to report, and a
 	// wait is one for the queue alone.
@@ -39,6 +41,7 @@ type core struct {
 	left    chan struct{} // a call left a closed port
 	once    sync.Once
 	err     error // of closing the kernel
+	watch   watch
 }
 
 // stripes is the number of places that calls are counted in, so that cores do not share them.
@@ -84,6 +87,7 @@ func (s *stripe) leave(c *core) {
 func (c *core) shut() error {
 	c.once.Do(func() {
 		claims.bury(c)
+		c.watch.close(c)
 		for i := range c.stripes {
 			for c.stripes[i].inside.Load() != 0 {
 				<-c.left

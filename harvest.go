@@ -78,6 +78,9 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 	n, posts := p.queue.take(out)
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
+		if o := p.core.observer.Load(); o != nil {
+			tracePosts(o, out[:n])
+		}
 	}
 	if n > posts {
 		w.stripe.removals.Add(uint64(n - posts))
@@ -87,6 +90,7 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
 func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) {
+	w.observer = p.core.observer.Load()
 	relooks := 0
 	for {
 		ready := w.ready[:min(len(out), len(w.ready))]
@@ -148,7 +152,14 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			if reg == nil || reg.accept == nil {
 				continue // removed in between, or replaced by another
 			}
-			return p.accept(w, s, reg, index, r.Token, out)
+			seen := w.observed(index)
+			n, again = p.accept(w, s, reg, index, r.Token, out)
+			if seen != nil {
+				for i := range n {
+					w.observer.note(seen, index, out[i].Events, TraceAccepted)
+				}
+			}
+			return n, again
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -173,6 +184,7 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 		case e != EventNone && was&wStrict != 0:
 			is |= toldBits(r.Mask)
 		}
+		seen := w.observed(index)
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
 			continue
@@ -192,6 +204,9 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			reg.tie.Notified(turn)
 		}
 		out[0] = Notification[K]{Key: reg.key, Events: e}
+		if seen != nil {
+			w.observer.note(seen, index, e, TraceNotified)
+		}
 		return 1, again
 	}
 }

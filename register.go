@@ -247,6 +247,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		return r.fail(h, nil, err)
 	}
 	s.reg.Store(newRecord(r))
+	if o := p.core.observer.Load(); o != nil {
+		o.begin(index)
+	}
 	flags := p.armed(r)
 	if kind == kernel.Stream {
 		flags |= wStream
@@ -281,6 +284,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if c.Status != kernel.Done {
 		s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
 		s.reg.Store(nil)
+		if o := p.core.observer.Load(); o != nil {
+			o.finish(index, TraceLost)
+		}
 		p.core.claimed(index, false)
 		if c.Status == kernel.Bad {
 			return r.fail(h, ErrBadSocket, c.Err)
@@ -303,7 +309,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 // caller's to give up.
 func (p *Port[K]) forget(st *stripe, s *slot[K], index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
-	p.release(st, s, was, index)
+	p.release(st, s, was, index, TraceLost)
 }
 
 // probe asks the kernel about a number under its slot's lock: what Has does for an answer must not meet
@@ -344,8 +350,11 @@ func (p *Port[K]) displaced(index uint32) {
 }
 
 // release lets go of what an ended registration held.
-func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32) {
+func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32, how TraceKind) {
 	s.reg.Store(nil)
+	if o := p.core.observer.Load(); o != nil {
+		o.finish(index, how)
+	}
 	if was&wConn != 0 {
 		p.conns.release(index)
 	}
