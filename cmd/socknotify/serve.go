@@ -18,6 +18,7 @@ type serveFlags struct {
 	backend   string
 	workers   int
 	listeners int
+	debugAddr string
 }
 
 func serveCommand() *cobra.Command {
@@ -41,6 +42,7 @@ func serveCommand() *cobra.Command {
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "goroutines that serve")
 	flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
+	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address for the live page; none without it")
 	flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
 	cmd.AddCommand(echoCmd)
 	return cmd
@@ -63,6 +65,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer page.close()
 	start := time.Now()
 	totals, err := echo.Run(cmd.Context(), echo.Config{
 		Addr: addr, Workers: f.workers, Listeners: f.listeners, Backend: backend,
@@ -70,6 +77,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "echo on %v: %s, %d workers\n", a, backend, f.workers)
 		},
 		Failed: func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), err) },
+		Watch:  page.mount,
 	})
 	if err != nil {
 		return failure{err}
