@@ -142,7 +142,9 @@ var questions = []row{
 	ask("handle of a net.Conn's File", func(c *scope, a api) string {
 		conn, peer := dialled(c)
 		f, err := conn.File()
-		c.check("File", err)
+		if err != nil {
+			return "no File: " + errors.Unwrap(err).Error()
+		}
 		c.opened = append(c.opened, f)
 		h := handleOf(c, f)
 		failed := a.do(sn.OpEnable, h, 1, sn.EventIn, level|oneShot)

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peek tells whether a receive would not block.
+// peek tells whether a receive would not block. The socket does not.
 func peek(h uintptr) bool {
 	var b [1]byte
-	_, _, err := unix.Recvfrom(int(h), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	_, _, err := unix.Recvfrom(int(h), b[:], unix.MSG_PEEK)
 	return err != unix.EAGAIN && err != unix.EINTR
 }
 
