@@ -70,6 +70,15 @@ func Sheet() (table string, errs []error) {
 	return b.String(), errs
 }
 
+// Names are those of the rows.
+func Names() []string {
+	var list []string
+	for _, r := range append(situations(), questions...) {
+		list = append(list, r.name)
+	}
+	return list
+}
+
 func line(b *strings.Builder, cells []string) {
 	for _, c := range cells {
 		b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
