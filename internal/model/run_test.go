@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -169,6 +170,9 @@ func (w *world) closeNumber(f *file, keep bool) {
 	w.closing(f, true)
 	check(f.sock.Close())
 	w.keep(num)
+	if keep && f.kind == tcp && wine.ForgetsPeer.Here() {
+		w.retired[num] = true
+	}
 	w.fenced()
 }
 

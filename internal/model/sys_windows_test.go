@@ -61,7 +61,7 @@ var spares = handles.NewSpares()
 // moved makes another number name a socket, if it can the one that is given.
 func moved(fd uintptr, num int) int {
 	tries := 20
-	if num == 0 {
+	if num == 0 || num == nobody {
 		tries = 1
 	}
 	return int(must(spares.DupAt(fd, uintptr(num), tries)))

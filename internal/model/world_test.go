@@ -30,13 +30,15 @@ type world struct {
 
 	hub *sock.Socket // what TCP pairs are made with
 
-	slots  [socks]slot
-	files  []*file
-	byNum  map[int]*file  // the open ones
-	kept   map[int]func() // numbers of closed ones, and how to let go of them
-	ports  [ports]*portState
-	fences []*span // of operations under way
-	key    int
+	slots [socks]slot
+	files []*file
+	byNum map[int]*file  // the open ones
+	kept  map[int]func() // numbers of closed ones, and how to let go of them
+
+	retired map[int]bool // those of them that no socket may get
+	ports   [ports]*portState
+	fences  []*span // of operations under way
+	key     int
 
 	settling bool
 	failure  string // the first
@@ -96,7 +98,7 @@ func (w *world) now() int  { return int(w.clock.Load()) }
 func (w *world) tick() int { return int(w.clock.Add(1)) }
 
 func newWorld(backend string) *world {
-	w := &world{backend: backend, byNum: make(map[int]*file), kept: make(map[int]func())}
+	w := &world{backend: backend, byNum: make(map[int]*file), kept: make(map[int]func()), retired: make(map[int]bool)}
 	w.hub = listen()
 	for i := range w.ports {
 		w.ports[i] = w.newPort()
@@ -115,6 +117,9 @@ func (w *world) newPort() *portState {
 
 // place gives a new file a number: if possible one that a socket had before.
 func (w *world) place(s *slot, f *file) {
+	if w.retired[s.num] {
+		s.num = nobody
+	}
 	w.release(s.num)
 	num := moved(f.sock.Handle(), s.num)
 	check(f.sock.Close())

@@ -15,6 +15,7 @@ const (
 	ForgetsReset   Deviation = "Wine 8 lets a receive after a reset find the end of the stream"
 	CompletesLate  Deviation = "Wine completes a poll in the thread that asked, whenever that is run"
 	KeepsPort      Deviation = "Wine cannot take a handle off a completion port"
+	ForgetsPeer    Deviation = "Wine has no peer's address of a connection that is over, by which it is told from another"
 	CountsNoHandle Deviation = "Wine does not count a process's handles"
 )
 

@@ -108,11 +108,6 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 }
 
 func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
-	if c.Action == kernel.Set {
-		if e := p.entries[c.Handle]; e != nil && !e.ready.out {
-			return p.set(e, c) // the poll that it makes tells whether the handle is good
-		}
-	}
 	e, status, err := p.find(c.Handle)
 	switch {
 	case c.Action == kernel.Add && status == kernel.Absent:
@@ -146,11 +141,10 @@ func (p *Poller) find(handle uintptr) (*entry, kernel.Status, error) {
 		return nil, kernel.Bad, err
 	case e == nil:
 		return nil, kernel.Absent, windows.ERROR_NOT_FOUND
-	case e.name.Differs(name, e.stream):
+	case !e.name.Stays(name, e.stream):
 		p.drop(e)
 		return nil, kernel.Absent, windows.ERROR_NOT_FOUND
 	}
-	e.name = name
 	return e, kernel.Done, nil
 }
 
