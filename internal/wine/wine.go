@@ -16,6 +16,7 @@ const (
 	CompletesLate  Deviation = "Wine completes a poll in the thread that asked, whenever that is run"
 	KeepsPort      Deviation = "Wine cannot take a handle off a completion port"
 	ForgetsPeer    Deviation = "Wine has no peer's address of a connection that is over, by which it is told from another"
+	DiesOfHalfMade Deviation = "Wine 8's server dies of a poll of a socket that another thread is making (set_fd_events)"
 	CountsNoHandle Deviation = "Wine does not count a process's handles"
 )
 

@@ -22,6 +22,7 @@ type Poller struct {
 
 	mu      sync.Mutex
 	entries map[uintptr]*entry
+	dying   map[uintptr]*entry // by base: dropped, and the kernel's still
 	groups  []*group
 	vacant  []*group // those that have room
 	held    []*entry // found by Park, in order; the first to be harvested
@@ -36,7 +37,7 @@ func New() (kernel.Poller, error) {
 	if err := winsock.Start(); err != nil {
 		return nil, os.NewSyscallError("WSAStartup", err)
 	}
-	p := &Poller{entries: make(map[uintptr]*entry)}
+	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry)}
 	err := p.open()
 	if err != nil {
 		p.shut()
