@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -20,8 +21,12 @@ func TestServeAndLoad(t *testing.T) {
 		r, w := io.Pipe()
 		var out bytes.Buffer
 		done := make(chan int, 1)
+		listeners := "2"
+		if runtime.GOOS == "windows" {
+			listeners = "1" // where an address cannot be shared
+		}
 		go func() {
-			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", "2", "--backend", b}, &out, w)
+			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", listeners, "--backend", b}, &out, w)
 			w.Close()
 		}()
 		var banner [128]byte

@@ -1,13 +1,16 @@
+//go:build linux || windows
+
 package model
 
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // run performs a sequence in a new world and returns why it failed, or "".
@@ -99,9 +102,9 @@ func (w *world) act(ps *portState, op Op) {
 	case ReadErr:
 		f.readErr()
 	case ShutRead:
-		f.shut(unix.SHUT_RD)
+		f.shut(sock.ShutRead)
 	case ShutWrite:
-		f.shut(unix.SHUT_WR)
+		f.shut(sock.ShutWrite)
 	case PeerShutWrite:
 		f.peerShut1()
 	case PeerClose, PeerReset:
@@ -109,9 +112,9 @@ func (w *world) act(ps *portState, op Op) {
 	case Close, DupClose:
 		w.closeNumber(f, op.Do == DupClose)
 	case DropDup:
-		if f.dup >= 0 {
-			check(unix.Close(f.dup))
-			f.dup = -1
+		if f.dup != nil {
+			check(f.dup.Close())
+			f.dup = nil
 		}
 	case Open, Replace:
 		w.open(s, op)
@@ -121,7 +124,7 @@ func (w *world) act(ps *portState, op Op) {
 		w.notFound(ps, op)
 	case OldPeers:
 		for _, f := range w.files {
-			if f.fd < 0 && f.dup >= 0 && f.kind != listener {
+			if f.fd < 0 && f.dup != nil && f.kind != listener {
 				f.peerSend(1 + op.N)
 			}
 		}
@@ -161,10 +164,15 @@ func (w *world) closeNumber(f *file, keep bool) {
 		return
 	}
 	if keep {
-		f.dup = must(unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0))
+		f.dup = must(sock.Adopt(duplicate(f.sock.Handle()), sock.MakeNonblocking))
 	}
+	num := f.fd
 	w.closing(f, true)
 	check(f.sock.Close())
+	w.keep(num)
+	if keep && f.kind == tcp && wine.ForgetsPeer.Here() {
+		w.retired[num] = true
+	}
 	w.fenced()
 }
 
@@ -181,10 +189,9 @@ func (w *world) open(s *slot, op Op) {
 		w.place(s, f)
 		return
 	}
-	num := s.num
 	w.closing(s.file, false)
-	check(unix.Dup3(f.fd, num, unix.O_CLOEXEC))
-	check(unix.Close(f.fd))
+	num := replaced(s.num, f.sock.Handle())
+	check(f.sock.Close())
 	w.put(s, f, num)
 }
 
@@ -203,10 +210,13 @@ func (w *world) renew(i int) {
 
 // notFound names what is no socket (G8).
 func (w *world) notFound(ps *portState, op Op) {
-	num := base + 5000
+	num := nobody
 	if op.N%2 == 1 {
-		num = must(unix.Eventfd(0, unix.EFD_CLOEXEC))
-		defer unix.Close(num)
+		r, w, err := os.Pipe()
+		check(err)
+		defer r.Close()
+		defer w.Close()
+		num = int(r.Fd())
 	}
 	entries := []socknotify.Registration[int]{
 		socknotify.Enable(uintptr(num), -2, op.Filter, socknotify.TriggerLevel),

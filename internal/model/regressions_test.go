@@ -1,3 +1,5 @@
+//go:build linux || windows
+
 package model
 
 import (
@@ -76,6 +78,16 @@ var regressions = []struct {
 		{Do: Enable, Filter: 1, Trigger: 5, Drained: true, BySock: true},
 		{Do: DupClose},
 		{Do: OldPeers},
+		{Do: Settle},
+	}},
+	{"silent, kept alive, and its number a listener's", []Op{
+		{Do: Enable, Sock: 2, Filter: 5, Trigger: 5},
+		{Do: PeerSend, Sock: 2},
+		{Do: Wait, N: 1},
+		{Do: DupClose, Sock: 2},
+		{Do: Open, Sock: 2, N: 3},
+		{Do: Enable, Sock: 2, Key: keyOld, Filter: 5, Trigger: 5},
+		{Do: RemoveWait, Sock: 2},
 		{Do: Settle},
 	}},
 	{"taken over by another port", []Op{

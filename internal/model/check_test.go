@@ -1,3 +1,5 @@
+//go:build linux || windows
+
 package model
 
 import (
@@ -153,7 +155,7 @@ func (w *world) forbidden(r *reg, n notification, begin int) string {
 		return ""
 	}
 	held := f.since(begin)
-	if w.waiters != nil && f.peer < 0 {
+	if w.waiters != nil && f.peer == nil {
 		held |= socknotify.EventErr // a send may bring the error about, and the next one clear it
 	}
 	if e&^held != 0 {

@@ -1,11 +1,11 @@
+//go:build linux || windows
+
 package model
 
 import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -28,15 +28,17 @@ type world struct {
 	// what was allowed at any time since.
 	clock atomic.Int64
 
-	hub   int // what TCP pairs are made with
-	hubAt unix.Sockaddr
+	hub *sock.Socket // what TCP pairs are made with
 
-	slots  [socks]slot
-	files  []*file
-	byNum  map[int]*file // the open ones
-	ports  [ports]*portState
-	fences []*span // of operations under way
-	key    int
+	slots [socks]slot
+	files []*file
+	byNum map[int]*file  // the open ones
+	kept  map[int]func() // numbers of closed ones, and how to let go of them
+
+	retired map[int]bool // those of them that no socket may get
+	ports   [ports]*portState
+	fences  []*span // of operations under way
+	key     int
 
 	settling bool
 	failure  string // the first
@@ -95,13 +97,9 @@ func (r *reg) edge() bool    { return r.trigger&socknotify.TriggerEdge != 0 }
 func (w *world) now() int  { return int(w.clock.Load()) }
 func (w *world) tick() int { return int(w.clock.Add(1)) }
 
-// base is where the sockets' own numbers begin, so that no other descriptor of the process comes to
-// lie among them.
-const base = 400
-
 func newWorld(backend string) *world {
-	w := &world{backend: backend, byNum: make(map[int]*file)}
-	w.hub, w.hubAt = listen()
+	w := &world{backend: backend, byNum: make(map[int]*file), kept: make(map[int]func()), retired: make(map[int]bool)}
+	w.hub = listen()
 	for i := range w.ports {
 		w.ports[i] = w.newPort()
 	}
@@ -117,16 +115,35 @@ func (w *world) newPort() *portState {
 		oldKey: make(map[int]int), removes: make(map[int]int)}
 }
 
-// place gives a new file the lowest free number.
+// place gives a new file a number: if possible one that a socket had before.
 func (w *world) place(s *slot, f *file) {
-	num := must(unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, base))
-	check(unix.Close(f.fd))
+	if w.retired[s.num] {
+		s.num = nobody
+	}
+	w.release(s.num)
+	num := moved(f.sock.Handle(), s.num)
+	check(f.sock.Close())
 	w.put(s, f, num)
+}
+
+// keep sees to it that a number that was closed names no socket until place has a use for it. Where the
+// system chooses the numbers, another end would take it.
+func (w *world) keep(num int) {
+	if letGo := occupy(num); letGo != nil {
+		w.kept[num] = letGo
+	}
+}
+
+func (w *world) release(num int) {
+	if letGo := w.kept[num]; letGo != nil {
+		delete(w.kept, num)
+		letGo()
+	}
 }
 
 func (w *world) put(s *slot, f *file, num int) {
 	f.fd = num
-	f.sock = must(sock.Adopt(uintptr(num), sock.RefuseBlocking))
+	f.sock = must(sock.Adopt(uintptr(num), sock.MakeNonblocking))
 	s.num, s.file = num, f
 	w.byNum[num] = f
 	w.files = append(w.files, f)
@@ -165,7 +182,10 @@ func (w *world) close() {
 	for _, f := range w.files {
 		f.destroy()
 	}
-	check(unix.Close(w.hub))
+	for num := range w.kept {
+		w.release(num)
+	}
+	check(w.hub.Close())
 }
 
 func (ps *portState) String() string {
@@ -180,5 +200,5 @@ func (r *reg) String() string {
 	if r.gone {
 		s += ", closed"
 	}
-	return s + fmt.Sprintf(", notified %d times since it was enabled, poll(2) says %#x", r.fired, r.file.mask())
+	return s + fmt.Sprintf(", notified %d times since it was enabled, the system says %#x", r.fired, r.file.mask())
 }
