@@ -44,7 +44,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 			set(&o)
 		}
 	}
-	room, err := o.choose()
+	room, err := choose(&o)
 	if err != nil {
 		return nil, err
 	}

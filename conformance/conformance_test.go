@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -9,33 +8,28 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/conformance"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestConformance runs every sentence on every backend: TestConformance/<backend>-<sentence>/<case>.
+// TestConformance runs every sentence on every room: TestConformance/<backend>-<sentence>/<case>.
 func TestConformance(t *testing.T) {
-	backends := socknotify.Backends()
-	if only := os.Getenv(socknotify.BackendEnv); only != "" {
-		if !slices.Contains(backends, only) {
-			t.Fatalf("%s=%s: this system has %v", socknotify.BackendEnv, only, backends)
-		}
-		backends = []string{only}
-	}
-	if len(backends) == 0 {
+	list := testrooms.List(t)
+	if len(list) == 0 {
 		t.Skip("no backend for this system")
 	}
-	for _, backend := range backends {
+	for _, room := range list {
 		factory := func(tb testing.TB) *socknotify.Port[any] {
 			tb.Helper()
-			p, err := socknotify.New[any](socknotify.WithBackend(backend))
+			p, err := socknotify.New[any](room.Only())
 			if err != nil {
 				tb.Fatal(err)
 			}
 			return p
 		}
 		for _, sentence := range conformance.Sentences() {
-			t.Run(backend+"-"+sentence, func(t *testing.T) {
+			t.Run(room.Name+"-"+sentence, func(t *testing.T) {
 				conformance.RunSentence(t, factory, sentence)
 			})
 		}

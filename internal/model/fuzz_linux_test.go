@@ -3,7 +3,7 @@ package model
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 // FuzzModel runs the sequences that any bytes decode to, on every backend, without waiters.
@@ -14,8 +14,8 @@ func FuzzModel(f *testing.F) {
 	f.Add([]byte("a sequence is whatever comes along"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ops := decode(b)
-		for _, backend := range socknotify.Backends() {
-			runChecked(t, backend, 0, ops)
+		for _, room := range testrooms.List(t) {
+			runChecked(t, room, 0, ops)
 		}
 	})
 }

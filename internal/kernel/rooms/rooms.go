@@ -8,3 +8,16 @@ type Room struct {
 	Name string
 	Open func() (kernel.Poller, error)
 }
+
+// Options are what a port is made with.
+type Options struct {
+	// Backend is the name of a room in List. Empty: the user's choice, or the default.
+	Backend string
+	// Room goes before that, and need not be in List. Only tests have such rooms.
+	Room *Room
+}
+
+// Only is an option that makes ports on this room.
+func (r Room) Only() func(*Options) {
+	return func(o *Options) { o.Room = &r }
+}
