@@ -106,7 +106,7 @@ func (r *reg) during(begin int) (filter events, some, once bool) {
 // a report when a condition begins to hold does not take it back when that ends, so that a program that
 // receives without having been told is told afterwards (E9).
 func (w *world) sampled(r *reg, begin int) int {
-	if !strings.HasPrefix(w.room.Name, "psn") {
+	if !strings.HasPrefix(w.backend, "psn") {
 		return begin
 	}
 	at := begin

@@ -14,8 +14,8 @@ func FuzzModel(f *testing.F) {
 	f.Add([]byte("a sequence is whatever comes along"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ops := decode(b)
-		for _, room := range testrooms.List(t) {
-			runChecked(t, room, 0, ops)
+		for _, backend := range testrooms.Names(t) {
+			runChecked(t, backend, 0, ops)
 		}
 	})
 }

@@ -92,9 +92,9 @@ var regressions = []struct {
 func TestRegressions(t *testing.T) {
 	for _, r := range regressions {
 		t.Run(r.name, func(t *testing.T) {
-			for _, room := range testrooms.List(t) {
+			for _, backend := range testrooms.Names(t) {
 				for _, n := range []int{0, 2, 16} {
-					runChecked(t, room, n, r.ops)
+					runChecked(t, backend, n, r.ops)
 				}
 			}
 		})

@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
 )
 
 // run performs a sequence in a new world and returns why it failed, or "".
-func run(room rooms.Room, waiting int, ops []Op) string {
-	w := newWorld(room)
+func run(backend string, waiting int, ops []Op) string {
+	w := newWorld(backend)
 	if waiting > 0 {
 		w.startWaiters(waiting)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -23,7 +23,7 @@ type world struct {
 	// mu is held over each operation and over the checking of each notification. What an operation
 	// causes is therefore checked after the model knows of the operation.
 	mu      sync.Mutex
-	room    rooms.Room
+	backend string
 	waiters *waiters // nil: nobody dequeues but the sequence itself
 	// clock ticks with every operation and notification. A call that began at a time may return
 	// what was allowed at any time since.
@@ -100,8 +100,8 @@ func (w *world) tick() int { return int(w.clock.Add(1)) }
 // lie among them.
 const base = 400
 
-func newWorld(room rooms.Room) *world {
-	w := &world{room: room, byNum: make(map[int]*file)}
+func newWorld(backend string) *world {
+	w := &world{backend: backend, byNum: make(map[int]*file)}
 	w.hub, w.hubAt = listen()
 	for i := range w.ports {
 		w.ports[i] = w.newPort()
@@ -113,7 +113,7 @@ func newWorld(room rooms.Room) *world {
 }
 
 func (w *world) newPort() *portState {
-	p := must(socknotify.New[int](w.room.Only()))
+	p := must(socknotify.New[int](testrooms.With(w.backend)))
 	return &portState{p: p, edges: p.KernelEdges(), regs: make(map[int]*reg), byKey: make(map[int][]*reg),
 		oldKey: make(map[int]int), removes: make(map[int]int)}
 }

@@ -16,8 +16,3 @@ type Options struct {
 	// Room goes before that, and need not be in List. Only tests have such rooms.
 	Room *Room
 }
-
-// Only is an option that makes ports on this room.
-func (r Room) Only() func(*Options) {
-	return func(o *Options) { o.Room = &r }
-}

@@ -3,28 +3,62 @@
 package testrooms
 
 import (
+	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/kernel/rooms"
 )
 
-// List returns the rooms, or the one that the environment asks for: SOCKNOTIFY_BACKEND, as everywhere.
-func List(tb testing.TB) []rooms.Room {
-	tb.Helper()
-	list := append(rooms.List(), fakes()...)
+// list is made once: the ports of a test must be on one fake system.
+var list = sync.OnceValues(func() ([]rooms.Room, error) {
+	all := append(rooms.List(), fakes()...)
 	only := os.Getenv("SOCKNOTIFY_BACKEND")
 	if only == "" {
-		return list
+		return all, nil
 	}
-	for _, r := range list {
+	for _, r := range all {
 		if r.Name == only {
-			return []rooms.Room{r}
+			return []rooms.Room{r}, nil
 		}
 	}
 	if r, ok := fake(only); ok {
-		return []rooms.Room{r}
+		return []rooms.Room{r}, nil
 	}
-	tb.Fatalf("SOCKNOTIFY_BACKEND=%s: there is no such room", only)
-	return nil
+	return nil, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: there is no such room", only)
+})
+
+// List returns the rooms, or the one that the environment asks for.
+func List(tb testing.TB) []rooms.Room {
+	tb.Helper()
+	all, err := list()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// Names returns the names of the rooms in List.
+func Names(tb testing.TB) []string {
+	tb.Helper()
+	var names []string
+	for _, r := range List(tb) {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// With is an option of socknotify.New, as WithBackend is, for any room in List.
+func With(name string) func(*rooms.Options) {
+	return func(o *rooms.Options) {
+		all, _ := list()
+		for i := range all {
+			if all[i].Name == name {
+				o.Room = &all[i]
+				return
+			}
+		}
+		o.Backend = name
+	}
 }
