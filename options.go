@@ -56,5 +56,5 @@ func choose(o *options) (rooms.Room, error) {
 		}
 	}
 	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
-		from, name, errors.ErrUnsupported, strings.Join(Backends(), ", "))
+		from, name, rooms.Absent(name), strings.Join(Backends(), ", "))
 }

@@ -140,17 +140,6 @@ func (p *Poller) oneByOne(want int) int {
 func (p *Poller) settle(s *step, o outcome) {
 	c, e := s.c, s.e
 	e.planned = false
-	if s.pinned {
-		same := p.sys.Same(e.handle, s.pin)
-		p.sys.Unpin(s.pin)
-		if !same {
-			p.gone(e, true)
-			if c != nil {
-				p.miss(c)
-			}
-			return
-		}
-	}
 	if c == nil {
 		p.settleAgain(s, o)
 		return
@@ -159,36 +148,47 @@ func (p *Poller) settle(s *step, o outcome) {
 	switch {
 	case c.Action == kernel.Add:
 		p.settleAdd(c, e, o)
-	case o.ok():
-		p.done(c, e)
-	case p.transient(c.Handle, o):
-		p.refuse(c, o.first)
-	case c.Action == kernel.Set && o.first == success:
-		if p.persist(e, c.Interest) {
-			e.arm(c)
-			p.outdate(e, len(p.stash))
-			return
-		}
-		// It is disabled, which the layer, once refused, asks about with another Set.
+	case c.Action == kernel.Set:
+		p.settleSet(s, o)
+	case o.ok() && c.Action == kernel.Mute:
 		e.silence(c)
-		p.refuse(c, o.last)
-	case c.Action == kernel.Delete && p.one(e, opDisable, 0).ok():
+	case o.ok():
+		p.leave(e)
+	case p.transient(c.Handle, o), c.Action == kernel.Delete && p.one(e, opDisable, 0).ok():
 		p.refuse(c, o.first) // still there: the removal has failed for a reason of its own
 	default:
-		p.gone(e, c.Action == kernel.Set && o.last == success)
+		p.drop(e)
 		p.miss(c)
 	}
 }
 
-func (p *Poller) done(c *kernel.Change, e *entry) {
-	switch c.Action {
-	case kernel.Set:
+// verdictOf is judge for a step, and renews an entry that could not be enabled.
+func (p *Poller) verdictOf(s *step, o outcome) verdict {
+	v := p.judge(s.e, s.pinned, s.pin, o)
+	switch v {
+	case renewed:
+		p.outdate(s.e, p.mark)
+	case silenced:
+		v = p.renew(s.e, true)
+	}
+	return v
+}
+
+func (p *Poller) settleSet(s *step, o outcome) {
+	c, e := s.c, s.e
+	token, interest := e.token, e.interest
+	e.token, e.interest = c.Token, uint8(c.Interest)
+	switch p.verdictOf(s, o) {
+	case renewed:
 		e.arm(c)
-		p.outdate(e, p.mark)
-	case kernel.Mute:
-		e.silence(c)
-	case kernel.Delete:
-		p.leave(e)
+	case ended:
+		p.miss(c)
+	case silenced:
+		e.silence(c) // the layer, once refused, asks about it with another Set
+		p.refuse(c, o.last)
+	case unknown:
+		e.token, e.interest = token, interest
+		p.refuse(c, o.first)
 	}
 }
 
@@ -240,17 +240,8 @@ func (p *Poller) again(e *entry, packet Entry) {
 }
 
 func (p *Poller) settleAgain(s *step, o outcome) {
-	e := s.e
-	switch {
-	case o.ok():
-		p.outdate(e, p.mark)
-	case p.transient(e.handle, o):
+	switch p.verdictOf(s, o) {
+	case unknown, silenced:
 		p.stash = append(p.stash, stashed{Entry: s.packet}) // reported after all
-	case o.first != success:
-		p.gone(e, o.last == success)
-	case p.persist(e, kernel.Mask(e.interest)):
-		p.outdate(e, len(p.stash))
-	default:
-		p.stash = append(p.stash, stashed{Entry: s.packet})
 	}
 }

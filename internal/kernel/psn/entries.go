@@ -99,18 +99,6 @@ func outcomeOf(regs []Registration, code uint32) outcome {
 
 func (o outcome) ok() bool { return o.first == success && o.last == success }
 
-// persist enables an entry that was disabled a moment ago and could not be enabled. The reference forbids
-// to enable before what is queued has been dequeued.
-func (p *Poller) persist(e *entry, interest kernel.Mask) bool {
-	for range 3 {
-		p.drain(0)
-		if p.one(e, opEnable, interest).ok() {
-			return true
-		}
-	}
-	return false
-}
-
 // watches tells whether an entry's socket is still registered, and forgets the entry if it is not. What is
 // due stays due.
 func (p *Poller) watches(e *entry) bool {
@@ -122,27 +110,14 @@ func (p *Poller) watches(e *entry) bool {
 		p.drop(e)
 		return false
 	}
-	pin, err := p.sys.Pin(e.handle)
-	if err != nil {
-		return p.describes(e) // it cannot be told: so it is there
-	}
-	defer p.sys.Unpin(pin)
-	p.pair[0], p.pair[1] = e.registration(opDisable, 0), e.registration(opEnable, kernel.Mask(e.interest))
-	_, code := p.sys.Process(p.port, p.pair[:], 0, nil)
-	o := outcomeOf(p.pair[:], code)
 	e.loose = true
-	switch {
-	case !p.sys.Same(e.handle, pin):
-		p.gone(e, true)
+	switch p.renew(e, false) {
+	case ended:
 		return false
-	case o.ok(), p.transient(e.handle, o):
-	case o.first != success:
-		p.gone(e, o.last == success)
-		return false
-	case !p.persist(e, kernel.Mask(e.interest)):
+	case silenced:
 		p.ask(e)
 	}
-	return true
+	return true // also where it cannot be told
 }
 
 // describes tells whether an entry's handle is a socket at all, and forgets the entry if it is not.

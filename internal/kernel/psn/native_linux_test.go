@@ -128,10 +128,10 @@ func TestBadHandleInABatch(t *testing.T) {
 			a, b := pair(t)
 			must(t, k, kernel.Add, a, uint64(i), both)
 			write(t, b)
-			if i%3 == 1 {
-				unix.Close(a)
-			}
 			c = append(c, kernel.Change{Handle: uintptr(a), Token: uint64(100 + i), Interest: both, Action: kernel.Set})
+		}
+		for i := 1; i < len(c); i += 3 {
+			unix.Close(int(c[i].Handle))
 		}
 		ready := make([]kernel.Ready, 16)
 		n := k.Poll(c, ready)

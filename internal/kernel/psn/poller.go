@@ -46,7 +46,7 @@ func NewOn(sys *System) (kernel.Poller, error) {
 		return nil, err
 	}
 	p := &Poller{sys: sys, port: port, leaving: make(map[uintptr]*entry)}
-	pollers.enrol(p)
+	sys.pollers.enrol(p)
 	return p, nil
 }
 
@@ -88,7 +88,9 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	} else {
 		p.flush(0)
 	}
-	p.tryAgain()
+	if p.tryAgain() && n < len(ready) {
+		n += p.harvest(ready[n:])
+	}
 	return n
 }
 
@@ -109,7 +111,7 @@ func (p *Poller) Close() error {
 	p.closed = true
 	p.shut.Unlock()
 	p.removeAll()
-	pollers.leave(p)
+	p.sys.pollers.leave(p)
 	return p.sys.ClosePort(p.port)
 }
 

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/winsock"
 )
 
-// New opens a completion port. The error is errors.ErrUnsupported where Supported says so.
+// New opens a completion port. The error is that of Supported, if any.
 func New() (kernel.Poller, error) {
 	if err := Supported(); err != nil {
 		return nil, err
@@ -21,37 +22,33 @@ func New() (kernel.Poller, error) {
 }
 
 // Supported tells why this Windows cannot have the room, or nil: it is older than the function, or its
-// function does not do what the room relies on. No build number tells.
+// function does not do what the room relies on. No build number tells. The error is errors.ErrUnsupported.
 var Supported = sync.OnceValue(func() error {
-	if process = lookUp(); process == nil {
-		return fmt.Errorf("ProcessSocketNotifications: %w", errors.ErrUnsupported)
-	}
-	for _, proc := range []*windows.LazyProc{wsaPoll, compare} {
+	for _, proc := range []*windows.LazyProc{process(), wsaPoll, compare} {
 		if proc.Find() != nil {
-			return fmt.Errorf("%s: %w", proc.Name, errors.ErrUnsupported)
+			return fmt.Errorf("this Windows has no %s: %w", proc.Name, errors.ErrUnsupported)
 		}
+	}
+	if err := winsock.Start(); err != nil {
+		return fmt.Errorf("WSAStartup: %w: %w", errors.ErrUnsupported, err)
 	}
 	return Probe(native)
 })
-
-// lookUp finds the function, which lives in mswsock.dll, and which ws2_32.dll exports as its own.
-func lookUp() *windows.LazyProc {
-	for _, dll := range []*windows.LazyDLL{ws2_32, windows.NewLazySystemDLL("mswsock.dll")} {
-		if proc := dll.NewProc("ProcessSocketNotifications"); proc.Find() == nil {
-			return proc
-		}
-	}
-	return nil
-}
-
-// process is what lookUp has found.
-var process *windows.LazyProc
 
 var (
 	ws2_32  = windows.NewLazySystemDLL("ws2_32.dll")
 	wsaPoll = ws2_32.NewProc("WSAPoll")
 	compare = windows.NewLazySystemDLL("kernelbase.dll").NewProc("CompareObjectHandles")
 )
+
+// process is the function, which lives in mswsock.dll, and which ws2_32.dll exports as its own, if it does.
+var process = sync.OnceValue(func() *windows.LazyProc {
+	const name = "ProcessSocketNotifications"
+	if proc := ws2_32.NewProc(name); proc.Find() == nil {
+		return proc
+	}
+	return windows.NewLazySystemDLL("mswsock.dll").NewProc(name)
+})
 
 var native = &System{
 	Process:   processSocketNotifications,
@@ -60,7 +57,7 @@ var native = &System{
 	Post: func(port, key uintptr) error {
 		return windows.PostQueuedCompletionStatus(windows.Handle(port), 0, key, nil)
 	},
-	Describe: describe,
+	Describe: winsock.Describe,
 	Look:     look,
 	Pin:      pin,
 	Same:     same,
@@ -82,7 +79,7 @@ func processSocketNotifications(port uintptr, regs []Registration, timeout uint3
 	if len(entries) > 0 {
 		entry, count = &entries[0], &n
 	}
-	code, _, _ := syscall.SyscallN(process.Addr(), port,
+	code, _, _ := syscall.SyscallN(process().Addr(), port,
 		uintptr(len(regs)), uintptr(unsafe.Pointer(reg)), uintptr(timeout),
 		uintptr(len(entries)), uintptr(unsafe.Pointer(entry)), uintptr(unsafe.Pointer(count)))
 	return int(n), uint32(code)
@@ -94,26 +91,6 @@ func openPort() (uintptr, error) {
 	return uintptr(port), err
 }
 
-const (
-	soType       = 0x1008
-	soAcceptConn = 0x0002
-)
-
-// describe asks for the socket's type, which also tells what is no open socket (WSAENOTSOCK).
-func describe(handle uintptr) (kernel.Kind, error) {
-	typ, err := windows.GetsockoptInt(windows.Handle(handle), windows.SOL_SOCKET, soType)
-	if err != nil {
-		return 0, err
-	}
-	if typ != windows.SOCK_STREAM && typ != windows.SOCK_SEQPACKET {
-		return kernel.Datagram, nil
-	}
-	if on, err := windows.GetsockoptInt(windows.Handle(handle), windows.SOL_SOCKET, soAcceptConn); err == nil && on != 0 {
-		return kernel.Listener, nil
-	}
-	return kernel.Stream, nil
-}
-
 // pollFD is a WSAPOLLFD.
 type pollFD struct {
 	fd              uintptr
@@ -121,7 +98,7 @@ type pollFD struct {
 }
 
 func look(handle uintptr) kernel.Mask {
-	kind, err := describe(handle)
+	kind, err := winsock.Describe(handle)
 	if err != nil {
 		return 0
 	}
@@ -148,16 +125,11 @@ func same(handle, pin uintptr) bool {
 
 // datagram opens a UDP socket, bound to the loopback where there is one.
 func datagram() (handle uintptr, send func() error, release func(), err error) {
-	var data windows.WSAData
-	if err := windows.WSAStartup(0x202, &data); err != nil {
-		return 0, nil, nil, err
-	}
 	s, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0)
 	if err != nil {
-		windows.WSACleanup()
 		return 0, nil, nil, err
 	}
-	release = func() { windows.Closesocket(s); windows.WSACleanup() }
+	release = func() { windows.Closesocket(s) }
 	if windows.Bind(s, &windows.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}) == nil {
 		if self, err := windows.Getsockname(s); err == nil {
 			send = func() error { return windows.Sendto(s, []byte{0}, 0, self) }

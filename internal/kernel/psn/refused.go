@@ -7,9 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel"
 )
 
-// pollers are the open ones of this process.
-var pollers pollerSet
-
+// A pollerSet has the open pollers of a system.
 type pollerSet struct {
 	mu  sync.Mutex
 	all map[*Poller]struct{}
@@ -54,23 +52,21 @@ func (s *pollerSet) ending(handle uintptr) bool {
 // microseconds, or when a goroutine that has just left Park gets to run.
 const patience = time.Second
 
-// tryAgain makes the additions that the system has refused. p.mu is let go of meanwhile.
-func (p *Poller) tryAgain() {
-	if len(p.refused) == 0 {
-		return
-	}
+// tryAgain makes the additions that the system has refused, if any. p.mu is let go of meanwhile.
+func (p *Poller) tryAgain() bool {
 	refused := p.refused
 	p.refused = nil
 	for _, c := range refused {
 		p.tryAdd(c)
 	}
+	return len(refused) > 0
 }
 
 func (p *Poller) tryAdd(c *kernel.Change) {
 	pause := 10 * time.Microsecond
 	for end := time.Now().Add(patience); ; {
 		p.unlock()
-		pending := pollers.ending(c.Handle)
+		pending := p.sys.pollers.ending(c.Handle)
 		p.mu.Lock()
 		if e := p.table.byHandle(c.Handle); e != nil {
 			c.Status, c.Err = kernel.Present, errPresent

@@ -1,6 +1,7 @@
 package psn_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -184,20 +185,28 @@ func TestOthersTakeThePacket(t *testing.T) {
 		must(t, k, kernel.Add, a, 1, both)
 		for i := range 100 {
 			token := uint64(2 * i)
-			done := make(chan struct{})
-			park(t, k, time.Time{}, func() bool {
-				go func() {
-					defer close(done)
-					write(t, b)
-					must(t, k, kernel.Add, c, 1, both)
-					must(t, k, kernel.Set, a, token+1, both)
-					must(t, k, kernel.Delete, c, 1, 0)
+			var others sync.WaitGroup
+			meddle := sync.OnceFunc(func() {
+				others.Go(func() {
+					if _, err := unix.Write(b, []byte("x")); err != nil {
+						t.Error(err)
+					}
+					for _, c := range []kernel.Change{
+						{Handle: uintptr(c), Token: 1, Interest: both, Action: kernel.Add},
+						{Handle: uintptr(a), Token: token + 1, Interest: both, Action: kernel.Set},
+						{Handle: uintptr(c), Action: kernel.Delete},
+					} {
+						if got := change(k, c.Action, int(c.Handle), c.Token, c.Interest); got != kernel.Done {
+							t.Errorf("action %d: status %d; want Done", c.Action, got)
+						}
+					}
 					k.Wake()
 					harvest(k)
-				}()
-				return false
+				})
 			})
-			<-done
+			park(t, k, time.Time{}, func() bool { meddle(); return false })
+			meddle() // a Wake of the last turn may have come too late for it, and ended this Park before the look
+			others.Wait()
 			must(t, k, kernel.Set, a, token+2, both)
 			want(t, k, token+2, kernel.In)
 			drain(a)

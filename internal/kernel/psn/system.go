@@ -35,6 +35,8 @@ type System struct {
 	// Snapshots says that a packet has what held when it was queued. Otherwise what begins to hold until it
 	// is dequeued comes with it, as the reference has it. Probe finds out.
 	Snapshots bool
+
+	pollers pollerSet
 }
 
 // A Registration is a SOCK_NOTIFY_REGISTRATION.
