@@ -65,6 +65,11 @@ func (p *Poller) plan(c *kernel.Change) {
 // not change hands between the two registrations.
 func (p *Poller) set(c *kernel.Change, e *entry) {
 	s := step{c: c, e: e}
+	if c.Token != e.token && e.doubtful {
+		p.gone(e, true)
+		p.miss(c)
+		return
+	}
 	if c.Token == e.token {
 		var err error
 		if s.pin, err = p.sys.Pin(e.handle); err != nil {
@@ -109,6 +114,11 @@ func (p *Poller) flush(want int) int {
 		}
 		if code != success {
 			n = 0
+		}
+	}
+	for i := range p.steps {
+		if e := p.steps[i].e; want == 0 {
+			e.fresh = false // its packet waits for another call
 		}
 	}
 	clear(p.steps) // they point to what is the caller's
@@ -200,7 +210,7 @@ func (p *Poller) refuse(c *kernel.Change, code uint32) {
 // whose key it cannot change.
 func (p *Poller) settleAdd(c *kernel.Change, e *entry, o outcome) {
 	switch {
-	case o.ok():
+	case o.ok(), o.blind():
 		p.gone(e, true)
 		p.refused = append(p.refused, c)
 		return

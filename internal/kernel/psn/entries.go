@@ -13,6 +13,7 @@ type entry struct {
 	loose    bool // a packet of an earlier arming may still come
 	fresh    bool // the packet that comes next was asked for just now
 	planned  bool // a step is about it
+	doubtful bool // it may have got another socket registered: see judge
 }
 
 type state uint8
@@ -97,6 +98,9 @@ func outcomeOf(regs []Registration, code uint32) outcome {
 	return outcome{regs[0].Result, regs[len(regs)-1].Result, false}
 }
 
+// blind tells that it was enabled, and not whether it was registered before.
+func (o outcome) blind() bool { return !o.whole && exhausted(o.first) && o.last == success }
+
 func (o outcome) ok() bool { return o.first == success && o.last == success }
 
 // watches tells whether an entry's socket is still registered, and forgets the entry if it is not. What is
@@ -144,9 +148,17 @@ func (p *Poller) transient(handle uintptr, o outcome) bool {
 // gone forgets an entry whose socket is not registered any more. If finding out has registered the socket
 // that has the number now, that is taken back.
 func (p *Poller) gone(e *entry, registered bool) {
-	if registered && p.one(e, opRemove, 0).ok() {
-		p.leave(e)
-		return
+	const tries = 100 // as long as there is no memory for it
+	for range tries {
+		if !registered {
+			break
+		}
+		o := p.one(e, opRemove, 0)
+		if o.ok() {
+			p.leave(e)
+			return
+		}
+		registered = exhausted(o.first)
 	}
 	p.drop(e)
 }

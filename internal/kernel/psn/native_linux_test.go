@@ -2,7 +2,6 @@ package psn_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -182,61 +181,6 @@ func TestLongBatch(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A call that fails as a whole, for want of memory, has changed nothing, and the room goes on.
-func TestWholeCallsFail(t *testing.T) {
-	for every := 2; every <= 7; every++ {
-		t.Run(fmt.Sprint(every), func(t *testing.T) {
-			q := fakepsn.Seeded(uint64(every))
-			sys := fakepsn.New(q).System()
-			if err := psn.Probe(sys); err != nil {
-				t.Fatal(err)
-			}
-			q.FailEvery = every
-			failing := fakepsn.New(q).System()
-			failing.Snapshots = sys.Snapshots
-			k := open(t, failing)
-			insist := func(action kernel.Action, s int, token uint64) {
-				t.Helper()
-				for range 100 {
-					switch got := change(k, action, s, token, both); got {
-					case kernel.Done:
-						return
-					case kernel.Refused:
-					default:
-						t.Fatalf("action %d: status %d", action, got)
-					}
-				}
-				t.Fatalf("action %d: always refused", action)
-			}
-			a, b := pair(t)
-			for token := uint64(0); token < 50; token += 2 {
-				insist(kernel.Add, a, token)
-				write(t, b)
-				queued()
-				insist(kernel.Set, a, token+1)
-				if r := patient(k); len(r) != 1 || r[0].Token != token+1 {
-					t.Fatalf("reports %+v; want token %d", r, token+1)
-				}
-				drain(a)
-				if has, err := k.Has(uintptr(a)); !has || err != nil {
-					t.Fatalf("Has = %v, %v", has, err)
-				}
-				insist(kernel.Delete, a, token)
-			}
-		})
-	}
-}
-
-// patient harvests though calls fail.
-func patient(k kernel.Poller) (r []kernel.Ready) {
-	for range 20 {
-		if r = harvest(k); len(r) > 0 {
-			break
-		}
-	}
-	return r
 }
 
 // A system that does not do what the room relies on has no room.

@@ -32,6 +32,10 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		return nil
 	}
 	n, code := p.sys.Process(p.port, nil, infinite, p.packet[:])
+	if exhausted(code) {
+		time.Sleep(time.Millisecond) // it may pass, and the caller looks again
+		return nil
+	}
 	if failed(code) {
 		return os.NewSyscallError("ProcessSocketNotifications", p.sys.Errno(code))
 	}

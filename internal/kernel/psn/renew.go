@@ -13,7 +13,9 @@ const (
 	ended            // its socket was closed; the entry is forgotten
 )
 
-// judge makes a verdict of an outcome. A socket that was pinned must still have the number.
+// judge makes a verdict of an outcome. A socket that was pinned must still have the number. Where the system
+// was short of memory for the first operation and not for the second, which socket that was for cannot be told,
+// until the program enables it again.
 func (p *Poller) judge(e *entry, pinned bool, pin uintptr, o outcome) verdict {
 	if pinned {
 		same := p.sys.Same(e.handle, pin)
@@ -26,6 +28,12 @@ func (p *Poller) judge(e *entry, pinned bool, pin uintptr, o outcome) verdict {
 	switch {
 	case o.ok():
 		return renewed
+	case o.blind() && pinned:
+		e.doubtful = true
+		return renewed
+	case o.blind():
+		p.gone(e, true) // for the program, which names the socket: it is registered anew
+		return ended
 	case p.transient(e.handle, o):
 		return unknown
 	case o.first == success:

@@ -20,7 +20,7 @@ type Kernel struct {
 	regs    map[int]*registration // by descriptor
 	leaving map[uint64]int        // by cookie: REMOVE packets that were not dequeued
 	last    uintptr
-	calls   int
+	dice    dice
 }
 
 // New makes a kernel.
@@ -56,12 +56,12 @@ func (k *Kernel) process(handle uintptr, regs []psn.Registration, timeout uint32
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.ports[handle]
-	switch k.calls++; {
+	switch {
 	case p == nil:
 		return 0, errorInvalidHandle
 	case len(entries) == 0 && timeout != 0:
 		return 0, errorInvalidParameter
-	case k.q.FailEvery > 0 && k.calls%k.q.FailEvery == 0:
+	case k.dice.hit(k.dice.Call):
 		return 0, wsaNoBufs
 	}
 	if k.q.BadHandleFailsCall {
@@ -77,13 +77,20 @@ func (k *Kernel) process(handle uintptr, regs []psn.Registration, timeout uint32
 	}
 	p.notice()
 	for i := range regs {
-		regs[i].Result = k.apply(p, &regs[i])
+		if regs[i].Result = k.dice.entryFault(); regs[i].Result == ok {
+			regs[i].Result = k.apply(p, &regs[i])
+		}
 	}
 	if len(entries) == 0 {
 		return 0, ok
 	}
-	if n := k.wait(p, timeout, entries); n > 0 {
-		return n, ok
+	if k.dice.hit(k.dice.Foreign) {
+		p.push(packet{key: k.dice.foreign(), events: in | out})
+	}
+	if !k.dice.hit(k.dice.Early) {
+		if n := k.wait(p, timeout, entries[:k.dice.fewer(len(entries))]); n > 0 {
+			return n, ok
+		}
 	}
 	switch {
 	case p.closed:

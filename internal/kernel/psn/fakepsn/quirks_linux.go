@@ -38,12 +38,9 @@ type Quirks struct {
 	EndIsIn bool
 	// A reset is only ERR, or only HANGUP. Otherwise both.
 	ResetIsErr, ResetIsHangup bool
-
-	// FailEvery makes every so many calls fail as a whole, having changed nothing, for want of memory.
-	FailEvery int
 }
 
-// Seeded chooses at random, but for what only weakens what is reported of a socket, and for failures.
+// Seeded chooses at random, but for what only weakens what is reported of a socket.
 func Seeded(seed uint64) Quirks {
 	r := rand.New(rand.NewPCG(seed, 20348))
 	flip := func() bool { return r.IntN(2) == 0 }

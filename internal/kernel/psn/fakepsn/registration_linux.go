@@ -79,6 +79,10 @@ func (k *Kernel) end(r *registration) {
 	if k.q.CloseWithdraws {
 		r.withdraw()
 	}
+	if k.dice.hit(k.dice.Late) {
+		p, late := r.port, packet{key: r.key, events: r.filter | err}
+		k.later(func() { p.push(late) })
+	}
 }
 
 // withdraw takes the registration's packet out of the queue.

@@ -49,12 +49,12 @@ func Names(tb testing.TB) []string {
 	return names
 }
 
-// With is an option of socknotify.New, as WithBackend is, for any room in List.
+// With is an option of socknotify.New, as WithBackend is, for any room in List. No name is the first.
 func With(name string) func(*rooms.Options) {
 	return func(o *rooms.Options) {
 		all, _ := list()
 		for i := range all {
-			if all[i].Name == name {
+			if name == "" || all[i].Name == name {
 				o.Room = &all[i]
 				return
 			}
