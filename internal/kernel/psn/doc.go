@@ -42,6 +42,16 @@
 // the number by then. But the layer looks again by itself, and the room does, and then the socket is
 // pinned, and the number compared with it afterwards.
 //
+// Where the system has no memory for the first and has some for the second, nothing tells. A program's enable
+// then makes a new registration of the socket that it names. What the room has enabled by itself counts as
+// the old socket until the program's next enable.
+//
+// # Failures
+//
+// A call that fails as a whole has changed nothing. One socket may be the cause, so each change is made in a
+// call of its own then. Codes that say that memory has run out refuse the change, which may be tried again;
+// a wait is tried again after a moment.
+//
 // # Removal
 //
 // Delete removes natively, so that any other port may register the socket, and does not wait for the

@@ -49,13 +49,14 @@ func Names(tb testing.TB) []string {
 	return names
 }
 
-// With is an option of socknotify.New, as WithBackend is, for any room in List. No name is the first.
+// With is an option of socknotify.New, as WithBackend is, for any room in List. No name is the system's
+// default, whatever the environment asks for.
 func With(name string) func(*rooms.Options) {
 	return func(o *rooms.Options) {
 		all, _ := list()
-		for i := range all {
-			if name == "" || all[i].Name == name {
-				o.Room = &all[i]
+		for _, r := range append(rooms.List(), all...) {
+			if name == "" || name == r.Name {
+				o.Room = &r
 				return
 			}
 		}
