@@ -2,7 +2,6 @@ package psn_test
 
 import (
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -61,42 +60,6 @@ func pair(t *testing.T) (a, b int) {
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
 	return fds[0], fds[1]
-}
-
-// tcp makes a connected pair; reset closes the second with RST.
-func tcp(t *testing.T) (a int, b net.Conn, reset func()) {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a = socket(t, unix.SOCK_STREAM)
-	connect(t, a, l.Addr().(*net.TCPAddr).Port)
-	b, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return a, b, func() { b.(*net.TCPConn).SetLinger(0); b.Close() }
-}
-
-func socket(t *testing.T, typ int) int {
-	t.Helper()
-	s, err := unix.Socket(unix.AF_INET, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(s) })
-	return s
-}
-
-func connect(t *testing.T, s, port int) {
-	t.Helper()
-	err := unix.Connect(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
-	if err != nil && err != unix.EINPROGRESS {
-		t.Fatal(err)
-	}
 }
 
 const both = kernel.In | kernel.PeerClosed
