@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -55,7 +55,7 @@ func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 
 // onEach runs a test on every kernel, with a hook to set.
 func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
-	for _, room := range rooms.List() {
+	for _, room := range testrooms.List(t) {
 		t.Run(room.Name, func(t *testing.T) {
 			k, err := room.Open()
 			if err != nil {

@@ -44,7 +44,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 			set(&o)
 		}
 	}
-	room, err := o.choose()
+	room, err := choose(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 		return nil, &newError{room.Name, err}
 	}
 	p := newPort[K](k, room.Name)
-	p.core.setStrict(o.strict)
+	p.core.setStrict(o.Strict)
 	return p, nil
 }
 

@@ -17,7 +17,7 @@ import (
 // It is for tests. What does not come from the kernel as an edge is taken from the kernel and dropped, and
 // enabling costs two system calls more.
 func WithStrictEdge() Option {
-	return func(o *options) { o.strict = true }
+	return func(o *options) { o.Strict = true }
 }
 
 func (c *core) setStrict(strict bool) {

@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -9,26 +8,21 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/conformance"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestConformance runs every sentence on every backend: TestConformance/<backend>-<sentence>/<case>.
+// TestConformance runs every sentence on every room: TestConformance/<backend>-<sentence>/<case>.
 func TestConformance(t *testing.T) {
-	backends := socknotify.Backends()
-	if only := os.Getenv(socknotify.BackendEnv); only != "" {
-		if !slices.Contains(backends, only) {
-			t.Fatalf("%s=%s: this system has %v", socknotify.BackendEnv, only, backends)
-		}
-		backends = []string{only}
-	}
+	backends := testrooms.Names(t)
 	if len(backends) == 0 {
 		t.Skip("no backend for this system")
 	}
 	for _, backend := range backends {
 		factory := func(tb testing.TB) *socknotify.Port[any] {
 			tb.Helper()
-			p, err := socknotify.New[any](socknotify.WithBackend(backend))
+			p, err := socknotify.New[any](testrooms.With(backend))
 			if err != nil {
 				tb.Fatal(err)
 			}

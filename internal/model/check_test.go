@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/socknotify/socknotify"
 )
@@ -103,6 +104,22 @@ func (r *reg) during(begin int) (filter events, some, once bool) {
 	return filter, some, once
 }
 
+// sampled is the earliest time whose conditions a call that began at a time may return. A kernel that queues
+// a report when a condition begins to hold does not take it back when that ends, so that a program that
+// receives without having been told is told afterwards (E9).
+func (w *world) sampled(r *reg, begin int) int {
+	if !strings.HasPrefix(w.backend, "psn") {
+		return begin
+	}
+	at := begin
+	for _, s := range r.spans {
+		if s.to < 0 || s.to > begin {
+			at = min(at, s.from)
+		}
+	}
+	return at
+}
+
 // A doubt is a younger registration of the same key that may have sent what an older one was charged for.
 type doubt struct {
 	reg  *reg
@@ -154,7 +171,7 @@ func (w *world) forbidden(r *reg, n notification, begin int) string {
 	case f.open() < 0 || r.gone:
 		return ""
 	}
-	held := f.since(begin)
+	held := f.since(w.sampled(r, begin))
 	if w.waiters != nil && f.peer == nil {
 		held |= socknotify.EventErr // a send may bring the error about, and the next one clear it
 	}

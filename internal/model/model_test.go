@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 var (
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // TestModel runs random sequences.
 func TestModel(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	for _, backend := range testrooms.Names(t) {
 		t.Run(backend, func(t *testing.T) {
 			for _, field := range strings.Split(*waitersFlag, ",") {
 				n, err := strconv.Atoi(field)
