@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -73,8 +74,9 @@ func (e *lostError) Unwrap() error { return e.err }
 // A timeoutError is the type of ErrIdle and ErrSlow.
 type timeoutError struct{ text string }
 
-func (e *timeoutError) Error() string { return e.text }
-func (e *timeoutError) Timeout() bool { return true }
+func (e *timeoutError) Error() string        { return e.text }
+func (e *timeoutError) Timeout() bool        { return true }
+func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // A PanicError is the cause of a connection whose handler panicked.
 type PanicError struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,10 +15,15 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if r := os.Getenv(roleEnv); r != "" {
+		role(r)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // soon is how long what must come may take.
 const soon = 30 * time.Second
@@ -259,6 +263,3 @@ func descriptors(t testing.TB) int {
 }
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
-
-var _ = sock.Loopback
-var _ netip.Addr

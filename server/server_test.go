@@ -150,29 +150,27 @@ func TestReset(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
 		for _, when := range []string{"idle", "paused", "after its end", "queued"} {
 			t.Run(when, func(t *testing.T) {
-				h := &handler{t: t}
+				h := &handler{t: t, data: func(c conn, buf []byte) error {
+					for {
+						if _, err := c.Read(buf); err == io.EOF {
+							c.Write([]byte("ok"))
+							return nil
+						} else if err != nil {
+							return err
+						}
+					}
+				}}
 				s := &srv{Handler: h, Backend: backend}
 				c := dial(t, start(t, s))
 				switch when {
 				case "paused":
 					h.conn(1).Pause()
 				case "after its end":
-					h.data = func(c conn, buf []byte) error {
-						for {
-							if _, err := c.Read(buf); err == io.EOF {
-								c.Write([]byte("ok"))
-								return nil
-							} else if err != nil {
-								return err
-							}
-						}
-					}
 					c.CloseWrite()
 					expect(t, c, "ok")
 				case "queued":
 					fill(t, h.conn(1))
 				}
-				send0(c)
 				c.SetLinger(0)
 				c.Close()
 				if err := h.cause(1); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
@@ -184,8 +182,6 @@ func TestReset(t *testing.T) {
 		}
 	})
 }
-
-func send0(c net.Conn) { c.Write(nil) }
 
 // fill writes until something is queued.
 func fill(t testing.TB, c conn) (total int) {
@@ -245,7 +241,18 @@ func TestWritable(t *testing.T) {
 // Goroutines write to a connection that is idle, and to one that is busy.
 func TestPush(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
-		h := &handler{t: t}
+		const length = 503
+		h := &handler{t: t, data: func(c conn, buf []byte) error { // whole lines only
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			b := append(c.State.got, buf[:n]...)
+			whole := len(b) - len(b)%length
+			_, err = c.Write(b[:whole])
+			c.State.got = append([]byte(nil), b[whole:]...)
+			return err
+		}}
 		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20}
 		c := dial(t, start(t, s))
 		pushed := h.conn(1)
@@ -268,7 +275,7 @@ func TestPush(t *testing.T) {
 			}
 		})
 		got := make([]int, 10)
-		line := make([]byte, 503)
+		line := make([]byte, length)
 		for range writers*lines + 1000 {
 			if _, err := io.ReadFull(c, line); err != nil {
 				t.Fatal(err)
@@ -319,22 +326,18 @@ func TestClose(t *testing.T) {
 		for _, from := range []string{"handler", "outside"} {
 			for _, abort := range []bool{false, true} {
 				t.Run(fmt.Sprint(from, " abort=", abort), func(t *testing.T) {
-					h := &handler{t: t, data: func(c conn, buf []byte) error { return c.Close() }}
-					if abort {
-						h.data = func(c conn, buf []byte) error { return c.Abort() }
-					}
+					h := &handler{t: t, data: func(c conn, buf []byte) error {
+						if abort {
+							return c.Abort()
+						}
+						c.Read(buf) // or closing resets
+						return c.Close()
+					}}
 					s := &srv{Handler: h, Backend: backend}
 					c := dial(t, start(t, s))
 					total := fill(t, h.conn(1))
 					switch {
 					case from == "handler":
-						h.data = func(c conn, buf []byte) error {
-							if abort {
-								return c.Abort()
-							}
-							c.Read(buf) // or closing resets
-							return c.Close()
-						}
 						send(t, c, "x")
 					case abort:
 						h.conn(1).Abort()
