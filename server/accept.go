@@ -82,16 +82,14 @@ func (s *Server[S]) link(c *Conn[S]) error {
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
-	case from.IsValid():
-		var ok bool
-		if c.addr, ok = s.addrs.enter(from, s.MaxConnsPerAddr); !ok {
-			return errTooManyAddr
-		}
+	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
+		return errTooManyAddr
 	}
 	s.counts.accepted.Add(1)
 	if s.table.add(c); s.table.n == 1 {
 		s.wheel.Set(s.watcher, tick)
 	}
+	s.addrs.enter(c.index, from)
 	c.port = uint16(s.next.Add(1) % uint32(len(s.ports)))
 	return nil
 }
@@ -101,7 +99,7 @@ func (s *Server[S]) unlink(c *Conn[S]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)
-	s.addrs.leave(c.addr)
+	s.addrs.leave(c.index)
 	if s.table.n == 0 {
 		s.wheel.Stop(s.watcher)
 		if s.closing {

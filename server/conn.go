@@ -24,7 +24,6 @@ type Conn[S any] struct {
 	listener *listener[S]
 	sock     *sock.Socket // changed by the owner alone, and under mu
 	extra    *extra       // under mu; what few connections need
-	addr     *addrCount   // of its address, where there is a limit
 	timer    wheel.Timer[*Conn[S]]
 	mu       sync.Mutex // for writing
 	word     atomic.Uint32

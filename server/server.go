@@ -175,7 +175,7 @@ func (s *Server[S]) init() {
 	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
 	s.listeners = make(map[*listener[S]]struct{})
 	s.workers = make(map[*worker[S]]struct{})
-	s.addrs.of = make(map[netip.Addr]*addrCount)
+	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
 	s.watcher = new(Conn[S])
 	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)

@@ -48,35 +48,26 @@ func (t *table[S]) all() []*Conn[S] {
 	return list
 }
 
-// addrs counts the connections of each address.
+// addrs counts the connections of each address, where there is a limit.
 type addrs struct {
-	of map[netip.Addr]*addrCount
+	n  map[netip.Addr]int
+	of map[uint32]netip.Addr // by the connection's index
 }
 
-type addrCount struct {
-	addr netip.Addr
-	n    int
-}
-
-// enter counts one more, unless that is more than most.
-func (a *addrs) enter(addr netip.Addr, most int) (n *addrCount, ok bool) {
-	n = a.of[addr]
-	switch {
-	case n == nil:
-		n = &addrCount{addr: addr}
-		a.of[addr] = n
-	case n.n >= most:
-		return nil, false
+func (a *addrs) enter(index uint32, addr netip.Addr) {
+	if addr.IsValid() {
+		a.n[addr]++
+		a.of[index] = addr
 	}
-	n.n++
-	return n, true
 }
 
-func (a *addrs) leave(n *addrCount) {
-	if n == nil {
+func (a *addrs) leave(index uint32) {
+	addr, ok := a.of[index]
+	if !ok {
 		return
 	}
-	if n.n--; n.n == 0 {
-		delete(a.of, n.addr)
+	delete(a.of, index)
+	if a.n[addr]--; a.n[addr] == 0 {
+		delete(a.n, addr)
 	}
 }
