@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	raw "github.com/socknotify/socknotify/internal/echo"
+	"github.com/socknotify/socknotify/examples/rawecho"
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -44,7 +44,7 @@ func role(name string) {
 		workers = 2
 	}
 	if kind == "raw" {
-		raw.Run(ctx, raw.Config{Addr: sock.Loopback, Workers: workers, Listening: func(a netip.AddrPort) {
+		rawecho.Run(ctx, rawecho.Config{Addr: sock.Loopback, Workers: workers, Listening: func(a netip.AddrPort) {
 			os.Stdout.WriteString(a.String() + "\n")
 		}})
 		return

@@ -93,8 +93,21 @@ const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 func (w *worker[S]) release(c *Conn[S]) {
 	for {
 		word := c.word.Load()
-		if word&wEnding != 0 && w.ends(c, word) {
-			return
+		if word&wSpecial != 0 {
+			switch {
+			case word&wResumed != 0:
+				if c.word.And(^uint32(wResumed)); word&(wOver|wPaused) == 0 {
+					w.data(c)
+				}
+				continue
+			case word&(wHijacked|wDead) == wHijacked:
+				if !c.word.CompareAndSwap(word, word|wAway) {
+					continue
+				}
+				return
+			case w.ends(c, word):
+				return
+			}
 		}
 		s := c.sock // before somebody else owns it
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
@@ -137,16 +150,13 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 	switch {
 	case word&wDead != 0:
 		return true
-	case word&wHijacked != 0:
-		return c.word.CompareAndSwap(word, word|wAway)
 	case word&wAborting != 0,
 		word&(wClosing|wOut) == wClosing,
-		word&(wShut|wEOF|wOut) == wShut|wEOF:
-	default:
-		return false
+		word&(wShut|wEOF|wOut|wPaused) == wShut|wEOF:
+		w.remove(c)
+		return true
 	}
-	w.remove(c)
-	return true
+	return false
 }
 
 // remove ends the registration. Its EventRemove, which may be another worker's, is the last of the

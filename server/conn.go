@@ -43,9 +43,11 @@ const (
 	wOwned    = 1 << iota // for good, once the connection ends
 	wOut                  // bytes are queued
 	wFull                 // more than half of what may be
+	wWant                 // Writable is to be called
 	wEOF                  // the end of the stream was received
 	wShut                 // sending was shut
 	wPaused               // Data is not to be called
+	wResumed              // it is to be, whatever has come
 	wClosing              // close when nothing is queued
 	wAborting             // close now
 	wReset                // and tell the peer so
@@ -58,7 +60,8 @@ const (
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
-	wEnding = wClosing | wAborting | wHijacked | wShut
+	// release looks closer where one of these is set
+	wSpecial = wOver | wShut | wResumed
 )
 
 // filter is what a connection that is not owned waits for. The end of the stream is EventIn.
@@ -66,7 +69,7 @@ func filter(word uint32) (f socknotify.Events) {
 	if word&wNoRead == 0 {
 		f = socknotify.EventIn
 	}
-	if word&wOut != 0 {
+	if word&(wOut|wWant) != 0 {
 		f |= socknotify.EventOut
 	}
 	return f
@@ -76,7 +79,6 @@ func filter(word uint32) (f socknotify.Events) {
 type extra struct {
 	queue  []byte // from head
 	head   int
-	short  bool          // Write was refused
 	shut   bool          // shut sending when nothing is queued
 	since  uint64        // when the peer last took something, in the wheel's time
 	idle   time.Duration // instead of the server's; negative is never
@@ -167,5 +169,6 @@ func (c *Conn[S]) set(bits uint32) (was uint32) {
 }
 
 // Pause has Data not called, from when the present call returns, until [Conn.Resume]. What is written goes
-// out meanwhile. It is for a handler that gives its request to another goroutine, which writes the answer.
+// out meanwhile. It is for a handler that gives its request to another goroutine, which writes the answer;
+// it pauses before it starts that goroutine.
 func (c *Conn[S]) Pause() { c.word.Or(wPaused) }

@@ -57,8 +57,9 @@ func (h *hijacked) Close() error { return h.conn.Close() }
 // is in.
 func (h *hijacked) NetConn() net.Conn { return h.Conn }
 
-// Resume gives a connection back to the server after Pause or Hijack. The net.Conn of Hijack is closed by
-// it; nobody may be reading from that any more. On any other connection it does nothing.
+// Resume gives a connection back to the server after Pause or Hijack. Data is called then, even if nothing
+// has come meanwhile, so that a handler can go on with what it has received before. The net.Conn of Hijack
+// is closed; nobody may be reading from that any more. On any other connection it does nothing.
 func (c *Conn[S]) Resume() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,12 +80,11 @@ func (c *Conn[S]) Resume() error {
 		c.extra.hijacked = nil
 		c.spare()
 		c.touch(uint32(s.wheel.Now()))
-		c.letGoHijacked(0)
+		c.letGoHijacked(wResumed)
 	case word&wPaused != 0:
 		c.touch(uint32(s.wheel.Now()))
-		if c.word.And(^uint32(wPaused))&wOwned == 0 {
-			c.wake()
-		}
+		c.word.And(^uint32(wPaused))
+		c.set(wResumed)
 	}
 	return nil
 }

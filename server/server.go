@@ -35,8 +35,8 @@ type Handler[S any] interface {
 	Close(c *Conn[S], cause error)
 }
 
-// A WritableHandler is a Handler that is told to go on after [Conn.Write] returned [ErrQueueFull]: at most
-// half of what may be queued still is.
+// A WritableHandler is a Handler that is told to go on after [Conn.Write] returned [ErrQueueFull], or
+// [Conn.WantWritable] was called: at most half of what may be queued is.
 type WritableHandler[S any] interface {
 	Handler[S]
 	Writable(c *Conn[S]) error

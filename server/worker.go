@@ -163,12 +163,16 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 		word = c.word.Load()
 	}
 	if e&socknotify.EventIn != 0 && word&wNoRead == 0 {
-		w.current = c
-		err := s.Handler.Data(c, w.buf)
-		w.current = nil
-		if err != nil {
-			c.returned(err)
-		}
+		w.data(c)
+	}
+}
+
+func (w *worker[S]) data(c *Conn[S]) {
+	w.current = c
+	err := w.server.Handler.Data(c, w.buf)
+	w.current = nil
+	if err != nil {
+		c.returned(err)
 	}
 }
 

@@ -72,6 +72,9 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 	if len(x.queue)-x.head > most/2 {
 		bits |= wFull
 	}
+	if n < len(b) {
+		bits |= wWant
+	}
 	if c.word.Load()&bits != bits {
 		was := c.set(bits)
 		if was&wOut == 0 {
@@ -82,11 +85,14 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 		}
 	}
 	if n < len(b) {
-		x.short = true
 		return n, ErrQueueFull
 	}
 	return n, nil
 }
+
+// WantWritable has Writable called, of a handler that has it, when at most half of what may be queued is:
+// soon, where that is so already. So one that has much to write gives others their turn.
+func (c *Conn[S]) WantWritable() { c.set(wWant) }
 
 func (x *extra) push(b []byte) {
 	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
@@ -96,15 +102,23 @@ func (x *extra) push(b []byte) {
 	x.queue = append(x.queue, b...)
 }
 
-// flush sends what is queued, and reports whether a handler that was refused may go on. Its caller owns the
-// connection.
+// flush sends what is queued, and reports whether a handler that waits for it may go on. Its caller owns
+// the connection.
 func (c *Conn[S]) flush() (goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.extra
-	if x == nil || c.word.Load()&(wOut|wAborting) != wOut {
+	word := c.word.Load()
+	if word&wAborting != 0 {
 		return false
 	}
+	if word&wOut != 0 && !c.drain(c.extra) {
+		return false
+	}
+	return c.word.And(^uint32(wWant))&wWant != 0
+}
+
+// drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
+func (c *Conn[S]) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
 		n, err := c.sock.Send(x.queue[x.head:])
@@ -122,10 +136,10 @@ func (c *Conn[S]) flush() (goOn bool) {
 		}
 	}
 	left := len(x.queue) - x.head
-	if left <= s.writeQueue()/2 {
-		goOn, x.short = x.short, false
-		c.word.And(^uint32(wFull))
+	if left > s.writeQueue()/2 {
+		return false
 	}
+	c.word.And(^uint32(wFull))
 	if left == 0 {
 		c.word.And(^uint32(wOut))
 		x.queue, x.head = x.queue[:0], 0
@@ -135,7 +149,7 @@ func (c *Conn[S]) flush() (goOn bool) {
 		}
 		c.spare()
 	}
-	return goOn
+	return true
 }
 
 // CloseWrite ends the stream to the peer after what was written so far. Once its end was received as well
@@ -187,7 +201,7 @@ const keep = 64 << 10
 // spare gives the extra back if nothing is in it. The lock is held.
 func (c *Conn[S]) spare() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.short || x.failed || x.idle != 0 || x.transport != nil || x.hijacked != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.transport != nil || x.hijacked != nil {
 		return
 	}
 	c.extra = nil
