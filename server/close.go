@@ -131,6 +131,7 @@ func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 	r := &w.reg[0]
 	r.Sock, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	r.Sock, r.Key = nil, nil // an idle worker holds on to nobody
 	if r.Result != nil {
 		c.refused(s, r.Result)
 	}
@@ -166,6 +167,7 @@ func (w *worker[S]) remove(c *Conn[S]) {
 	r := &w.reg[0]
 	r.Sock, r.Key, r.Filter, r.Op = c.sock, c, 0, socknotify.OpRemove
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	r.Sock, r.Key = nil, nil
 	if r.Result != nil {
 		w.finish(c)
 	}

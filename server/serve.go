@@ -26,7 +26,7 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 
 // Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns
 // ErrServerClosed; or until the listener fails. The listener is the server's from then on (sock.Detach), and
-// closed in the end. Several may be served at once, each by a Serve of its own.
+// closed in the end; nobody else may close it. Several may be served at once, each by a Serve of its own.
 func (s *Server[S]) Serve(l net.Listener) error {
 	socket, err := sock.Detach(l, sock.MakeNonblocking)
 	if err != nil {

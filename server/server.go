@@ -57,7 +57,8 @@ type Server[S any] struct {
 	Ports int
 	// Backend is the ports' kernel, one of socknotify.Backends; "" is the default.
 	Backend string
-	// BufferSize is the size of a worker's buffer, in bytes; 0 is 64 KiB.
+	// BufferSize is the size of a worker's buffer, in bytes; 0 is 64 KiB. It is at most half of WriteQueue, so
+	// that Data can always write as much as it was given.
 	BufferSize int
 
 	// WriteQueue is how many bytes of a connection are queued at most when its peer does not read; 0 is
@@ -184,10 +185,11 @@ func (s *Server[S]) init() {
 const maxPorts = 1 << 16
 
 func (s *Server[S]) bufferSize() int {
-	if s.BufferSize == 0 {
-		return defaultBuf
+	n := s.BufferSize
+	if n == 0 {
+		n = defaultBuf
 	}
-	return s.BufferSize
+	return max(min(n, s.writeQueue()/2), 1)
 }
 
 func (s *Server[S]) writeQueue() int {

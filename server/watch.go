@@ -15,6 +15,12 @@ const (
 // watch looks at the workers with every tick while there are connections.
 func (s *Server[S]) watch() {
 	now := uint32(s.wheel.Now())
+	var stuck []time.Duration
+	defer func() {
+		for _, d := range stuck { // without the lock
+			s.log(slog.LevelWarn, "handler does not return", "for", d)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table.n == 0 {
@@ -33,7 +39,7 @@ func (s *Server[S]) watch() {
 		if d := time.Duration(waited) * tick; d >= s.stuckAfter() && !w.logged {
 			w.logged = true
 			s.counts.stuck.Add(1)
-			s.log(slog.LevelWarn, "handler does not return", "for", d)
+			stuck = append(stuck, d)
 		}
 	}
 	s.wheel.Set(s.watcher, 0)
