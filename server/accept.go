@@ -44,11 +44,11 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if err := s.link(c); err != nil {
-		socket.Close()
 		if err != ErrServerClosed {
-			s.counts.refused.Add(1)
+			s.counts.refused.Add(1) // before the peer knows
 			s.log(slog.LevelWarn, "connection refused", "error", err)
 		}
+		socket.Close()
 		return
 	}
 	if l.tcp {
