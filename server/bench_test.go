@@ -50,6 +50,9 @@ func role(name string) {
 		return
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
+	if kind == "ports" {
+		s.Ports = workers
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -61,10 +64,10 @@ func role(name string) {
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho is CPU per request of servers in processes of their own: the raw port is the floor. Compare
-// within one run.
+// BenchmarkEcho is CPU per request of servers in processes of their own: a raw port, which is the floor, a
+// server, and one with a port per worker; with so many workers. Compare within one run.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2"} {
+	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "ports/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				cpu, requests := benchEcho(b, r, 2*time.Second)

@@ -72,8 +72,9 @@ type Server[S any] struct {
 	MaxConns        int
 	MaxConnsPerAddr int
 
-	// IdleTimeout closes a connection that has had no notification, and no bytes to send, for so long;
-	// 0 is never. See also Conn.SetIdleTimeout. Time-outs come up to 0.1 s late.
+	// IdleTimeout closes a connection that nothing has come for, and nothing was written to, for so long; 0
+	// is never. While its handler runs, or it is paused or hijacked, or bytes are queued, it is not idle. See
+	// also Conn.SetIdleTimeout. Time-outs come some 0.1 s late.
 	IdleTimeout time.Duration
 	// WriteTimeout closes a connection whose peer takes none of what is queued for so long; 0 is never.
 	// After Conn.Close it is 5 s if it is not set.
