@@ -12,6 +12,7 @@ import (
 var (
 	errLost     = errors.New("server: connection: failed for an unknown reason")
 	errHijacked = errors.New("server: connection is hijacked")
+	errNoSocket = errors.New("server: a nil socket")
 )
 
 // A listener is what Serve serves. Its key on the port is a connection without a socket.

@@ -86,7 +86,7 @@ func TestMaxQueued(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, IdleTimeout: 300 * time.Millisecond}
+		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
 		addr := start(t, s)
 		from := time.Now()
 		silent, lively, exempt := dial(t, addr), dial(t, addr), dial(t, addr)

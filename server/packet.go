@@ -110,6 +110,9 @@ func (s *PacketServer) Serve(c net.PacketConn) error {
 
 // ServeSocket is Serve for a socket of package sock.
 func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
+	if socket == nil {
+		return errNoSocket
+	}
 	defer socket.Close()
 	c := &PacketConn{server: s, sock: socket, failed: make(chan error, 1)}
 	s.mu.Lock()

@@ -129,6 +129,9 @@ func TestPacketServerErrors(t *testing.T) {
 		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err == nil {
 			t.Errorf("%+v is no error", s)
 		}
+		if err := s.ServeSocket(nil); err == nil {
+			t.Error("a nil socket is no error")
+		}
 		s.Close()
 	}
 }

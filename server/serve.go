@@ -37,6 +37,9 @@ func (s *Server[S]) Serve(l net.Listener) error {
 
 // ServeSocket is Serve for a listening socket of package sock.
 func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
+	if socket == nil {
+		return errNoSocket
+	}
 	defer socket.Close()
 	l := &listener[S]{server: s, sock: socket, tcp: socket.LocalAddr().IsValid(), failed: make(chan error, 1)}
 	l.key.listener = l

@@ -126,6 +126,9 @@ func TestServeErrors(t *testing.T) {
 	if err := (&srv{Handler: &handler{t: t}, Backend: "abacus"}).ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
+	if err := (&srv{Handler: &handler{t: t}}).ServeSocket(nil); err == nil {
+		t.Error("a nil socket is no error")
+	}
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()

@@ -132,11 +132,11 @@ func TestStuck(t *testing.T) {
 				expect(t, c, "hello")
 			}
 		}
-		wait(t, func() bool { st := s.Stats(); return st.Stuck == 5 && st.Longest >= s.StuckAfter })
+		wait(t, func() bool { st := s.Stats(); return st.Stuck >= 5 && st.Longest >= s.StuckAfter })
 		wait(t, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return strings.Count(log.String(), "does not return") == 5
+			return strings.Count(log.String(), "does not return") >= 5
 		})
 		close(release)
 		for _, c := range stuck {
