@@ -42,12 +42,12 @@ func listenDebug(addr string, log io.Writer) (*debugPage, error) {
 	return &debugPage{listener: l, log: log, served: make(chan struct{})}, nil
 }
 
-// mount serves a page of a port.
-func (d *debugPage) mount(port debug.Option) {
+// mount serves a page of ports.
+func (d *debugPage) mount(ports ...debug.Option) {
 	if d == nil {
 		return
 	}
-	d.page = debug.New(port)
+	d.page = debug.New(ports...)
 	mux := http.NewServeMux()
 	mux.Handle(debugPath, d.page)
 	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}

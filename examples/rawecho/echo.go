@@ -1,6 +1,6 @@
-// Package echo is the echo server behind socknotify serve: many workers on one port, one-shot
-// registrations that are enabled again in the call that dequeues.
-package echo
+// Package rawecho is an echo server on nothing but a port and its sockets: many workers, one-shot
+// registrations, accepted connections as notifications. It is what package server is measured against.
+package rawecho
 
 import (
 	"context"

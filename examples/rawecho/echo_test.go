@@ -1,4 +1,4 @@
-package echo_test
+package rawecho_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/echo"
+	"github.com/socknotify/socknotify/examples/rawecho"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -24,23 +24,23 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve starts a server; stop ends it and returns what it did.
-func serve(t *testing.T, cfg echo.Config) (addr string, stop func() echo.Totals) {
+func serve(t *testing.T, cfg rawecho.Config) (addr string, stop func() rawecho.Totals) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	up := make(chan netip.AddrPort, 1)
-	done := make(chan echo.Totals, 1)
+	done := make(chan rawecho.Totals, 1)
 	cfg.Addr = sock.Loopback
 	cfg.Listening = func(a netip.AddrPort) { up <- a }
 	cfg.Failed = func(err error) { t.Error(err) }
 	go func() {
-		totals, err := echo.Run(ctx, cfg)
+		totals, err := rawecho.Run(ctx, cfg)
 		if err != nil {
 			t.Error(err)
 			close(up)
 		}
 		done <- totals
 	}()
-	stop = sync.OnceValue(func() echo.Totals {
+	stop = sync.OnceValue(func() rawecho.Totals {
 		cancel()
 		return <-done
 	})
@@ -75,7 +75,7 @@ func TestEcho(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			listeners = 1 // where an address cannot be shared
 		}
-		addr, stop := serve(t, echo.Config{Backend: backend, Workers: 4, Listeners: listeners})
+		addr, stop := serve(t, rawecho.Config{Backend: backend, Workers: 4, Listeners: listeners})
 		const clients, size = 16, 2 << 20 // more than the buffers between them take
 		var wg sync.WaitGroup
 		for i := range clients {
@@ -108,7 +108,7 @@ func TestEcho(t *testing.T) {
 // A server that stops ends every connection.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
-		addr, stop := serve(t, echo.Config{Backend: backend, Workers: 2})
+		addr, stop := serve(t, rawecho.Config{Backend: backend, Workers: 2})
 		idle, busy := dial(t, addr), dial(t, addr)
 		for _, c := range []*net.TCPConn{idle, busy} {
 			if _, err := c.Write([]byte("hello")); err != nil {
@@ -154,12 +154,12 @@ func TestStop(t *testing.T) {
 }
 
 func TestCannotServe(t *testing.T) {
-	addr, _ := serve(t, echo.Config{Workers: 1})
-	_, err := echo.Run(t.Context(), echo.Config{Addr: netip.MustParseAddrPort(addr), Workers: 1})
+	addr, _ := serve(t, rawecho.Config{Workers: 1})
+	_, err := rawecho.Run(t.Context(), rawecho.Config{Addr: netip.MustParseAddrPort(addr), Workers: 1})
 	if !errors.Is(err, errno.InUse) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := echo.Run(t.Context(), echo.Config{Addr: sock.Loopback, Backend: "none"}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := rawecho.Run(t.Context(), rawecho.Config{Addr: sock.Loopback, Backend: "none"}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatalf("%v", err)
 	}
 }
