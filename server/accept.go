@@ -41,7 +41,11 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	case socket == nil:
 		return
 	}
-	c := &Conn[S]{listener: l, sock: socket}
+	held, err := socket.Hold()
+	if err != nil {
+		return // nobody else has it, so it is not closed
+	}
+	c := &Conn[S]{listener: l, held: held}
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if err := s.link(c); err != nil {
@@ -50,6 +54,7 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 			s.log(slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
+		held.Release()
 		return
 	}
 	if l.tcp {
@@ -74,7 +79,7 @@ var (
 func (s *Server[S]) link(c *Conn[S]) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
-		from = c.sock.RemoteAddr().Addr().Unmap()
+		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func (w *worker[S]) release(c *Conn[S]) {
 				return
 			}
 		}
-		s := c.sock // before somebody else owns it
+		s := c.socket() // before somebody else owns it
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
 			continue
 		}
@@ -141,7 +141,7 @@ func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 func (c *Conn[S]) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sock == s && c.word.Load()&wOwned == 0 {
+	if c.socket() == s && c.word.Load()&wOwned == 0 {
 		c.failLocked(err, wAborting)
 	}
 }
@@ -165,7 +165,7 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 func (w *worker[S]) remove(c *Conn[S]) {
 	w.current = nil
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = c.sock, c, 0, socknotify.OpRemove
+	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil
 	if r.Result != nil {
@@ -201,9 +201,12 @@ func (w *worker[S]) free(c *Conn[S]) {
 		x.queue, x.head = nil, 0
 	}
 	if c.word.Load()&wReset != 0 {
-		c.sock.SetLinger(0)
+		c.socket().SetLinger(0)
 	}
-	c.sock.Close()
+	c.socket().Close()
+	if c.word.Load()&wUnheld == 0 {
+		c.held.Release()
+	}
 	c.mu.Unlock()
 	s.unlink(c)
 }

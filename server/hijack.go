@@ -36,12 +36,13 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 	case c.wrapped:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	nc, err := sock.Attach(c.sock)
+	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return nil, err
 	}
+	c.held.Release() // it is closed now
 	c.more().hijacked = nc
-	c.word.Or(wHijacked)
+	c.word.Or(wHijacked | wUnheld)
 	return &hijacked{nc, c}, nil
 }
 
@@ -76,7 +77,10 @@ func (c *Conn[S]) Resume() error {
 		if s.isClosing() {
 			socket.Shutdown(sock.ShutRead)
 		}
-		c.sock = socket
+		if c.held, err = socket.Hold(); err != nil {
+			return err
+		}
+		c.word.And(^uint32(wUnheld))
 		c.extra.hijacked = nil
 		c.spare()
 		c.touch(uint32(s.wheel.Now()))

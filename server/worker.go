@@ -144,7 +144,7 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) {
 func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 	s := w.server
 	if e&socknotify.EventErr != 0 {
-		if err := c.sock.Err(); err != nil {
+		if err := c.socket().Err(); err != nil {
 			c.fail(&lostError{err})
 			return
 		}
