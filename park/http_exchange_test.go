@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -114,8 +116,8 @@ func rest(k *talk) {
 // half closes the client's end for writing.
 func half(k *talk) { k.conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// gone closes it altogether.
-func gone(k *talk) { k.conn.Close() }
+// shut closes it altogether.
+func shut(k *talk) { k.conn.Close() }
 
 // reset aborts the connection.
 func reset(k *talk) {
@@ -257,6 +259,9 @@ func exchangeHandler() http.Handler {
 	handle("/hello", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello\n") })
 	handle("/echo", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = os.ErrDeadlineExceeded // without addresses
+		}
 		fmt.Fprintf(w, "%d %v %s %v\n", len(body), err, body, r.Trailer)
 	})
 	handle("/ignore", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted) })

@@ -177,6 +177,10 @@ func (s *session) changed(state http.ConnState) {
 		}
 	case http.StateIdle:
 		s.phase = idle
+	case http.StateHijacked:
+		if k.wake != nil {
+			k.in.lot.Unpark(k.conn) // another lot, or port, may want it
+		}
 	case http.StateClosed:
 		s.drop()
 		if s.parked.Load() {

@@ -107,7 +107,7 @@ func exchanges() []exchange {
 			sends(request("GET", "/conn")), answers("GET", 1), rest, sends(request("GET", "/conn"))}},
 		exchange{"nothing", nil},
 		exchange{"nothing more", three},
-		exchange{"closed while idle", slices.Concat(three, []step{gone})},
+		exchange{"closed while idle", slices.Concat(three, []step{shut})},
 		exchange{"reset while idle", slices.Concat(three, []step{reset})},
 		exchange{"pieces of pipelined requests", []step{part(hello + hello[:7]), answers("GET", 1), part(hello[7:30]),
 			part(hello[30:] + hello[:2]), answers("GET", 1), part(hello[2:]), answers("GET", 1), rest, sends(hello)}},
@@ -127,6 +127,9 @@ func exchanges() []exchange {
 		exchange{"an empty line after a GET, later", slices.Concat(three, []step{sends("\r\n" + hello)})},
 		exchange{"an empty line after OPTIONS after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), rest,
 			sends(request("OPTIONS", "*")), answers("OPTIONS", 1), rest, sends("\r\n" + hello)}},
+		exchange{"an empty line after POST and OPTIONS at once, later", []step{
+			sends(post("/echo", "x") + request("OPTIONS", "*")), answers("POST", 1), answers("OPTIONS", 1), rest,
+			sends("\r\n" + hello)}},
 		exchange{"continue", []step{part(request("POST", "/echo", "Expect: 100-continue", "Content-Length: 4")),
 			answers("POST", 1), sends("body"), answers("POST", 1), rest, sends(hello)}},
 		exchange{"continue, later", slices.Concat(three, []step{

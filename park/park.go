@@ -123,16 +123,28 @@ func (l *Lot) park(p *parking) error {
 
 // place parks in the connection's spot, or makes it one. The lot is left by the caller if it fails.
 func (a *armer) place(number uintptr) error {
-	l := a.lot
-	place := l.spots.at(number)
-	s := place.Load()
-	if s == nil || s.base != a.parking.base {
-		return a.settle(place, number)
+	place := a.lot.spots.at(number)
+	if done, err := a.reuse(place, number); done {
+		return err
 	}
-	if !a.occupy(s) {
-		return ErrParked
+	return a.settle(place, number)
+}
+
+// reuse parks in the spot that the connection has from earlier.
+func (a *armer) reuse(place *atomic.Pointer[spot], number uintptr) (done bool, err error) {
+	for {
+		s := place.Load()
+		if s == nil || s.base != a.parking.base {
+			return false, nil
+		}
+		switch a.occupy(s) {
+		case vacant:
+			return true, a.watch(s, number)
+		case parked:
+			return true, ErrParked
+		}
+		// Gone: Unpark has taken it from the table.
 	}
-	return a.watch(s, number)
 }
 
 // settle makes a new spot. The number's last one, if any, is of a connection that is closed, or of another
@@ -141,18 +153,15 @@ func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
 	l := a.lot
 	l.spots.mu.Lock()
 	defer l.spots.mu.Unlock()
-	old := place.Load()
-	if old != nil && old.base == a.parking.base {
-		if !a.occupy(old) {
-			return ErrParked
-		}
-		return a.watch(old, number)
+	if done, err := a.reuse(place, number); done {
+		return err
 	}
+	old := place.Load()
 	s := &spot{base: a.parking.base, raw: a.parking.raw}
 	a.occupy(s)
 	err := a.watch(s, number)
 	if errors.Is(err, socknotify.ErrKeyMismatch) {
-		if old != nil && old.occupied() {
+		if old != nil && old.isOccupied() {
 			return ErrParked
 		}
 		// The socket has been parked by another value that stands for it.
@@ -177,13 +186,18 @@ func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
 	return nil
 }
 
-// occupy makes a spot parked, or queued, before its descriptor is watched. It reports whether it was free.
-func (a *armer) occupy(s *spot) bool {
+// occupy makes a spot parked, or queued, before its descriptor is watched. It returns how it found it: vacant,
+// as it must be, parked, or gone.
+func (a *armer) occupy(s *spot) state {
 	l, p := a.lot, &a.parking
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != vacant {
-		return false
+	switch s.state {
+	case vacant:
+	case gone:
+		return gone
+	default:
+		return parked
 	}
 	s.state, s.conn, s.fn = parked, p.conn, p.f
 	l.stats.parked.Add(1)
@@ -192,20 +206,23 @@ func (a *armer) occupy(s *spot) bool {
 		s.state = queued
 		l.stats.atOnce.Add(1)
 		l.port.Post(s, 0)
-		return true
+		return vacant
 	}
 	if p.idle > 0 {
 		s.due = time.Since(l.start) + p.idle
 		l.wheel.Set(s, p.idle)
 	}
-	return true
+	return vacant
 }
 
-func (s *spot) occupied() bool {
+func (s *spot) isOccupied() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state != vacant
+	return s.occupied()
 }
+
+// occupied reports whether something is asked for, under the lock.
+func (s *spot) occupied() bool { return s.state == parked || s.state == queued }
 
 // watch has the port tell when the descriptor of a parked spot is ready.
 func (a *armer) watch(s *spot, number uintptr) error {
@@ -219,7 +236,7 @@ func (a *armer) watch(s *spot, number uintptr) error {
 		err = a.regs[0].Result
 	}
 	if err != nil {
-		if fn := a.lot.withdraw(s); fn {
+		if a.lot.withdraw(s) {
 			return err
 		}
 		// Its time-out or Close came first, and its function runs.
@@ -234,7 +251,7 @@ func (a *armer) watch(s *spot, number uintptr) error {
 func (l *Lot) withdraw(s *spot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == vacant {
+	if !s.occupied() {
 		return false
 	}
 	l.vacate(s)

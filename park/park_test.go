@@ -160,6 +160,30 @@ func TestUnpark(t *testing.T) {
 	})
 }
 
+// A connection may go from one lot to another, if the first is told.
+func TestTwoLots(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		one, two := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
+		server, client := pair(t, "tcp")
+		f, outcomes := reader()
+		from, to := one, two
+		for range 10 {
+			must(t, from.Park(server, f))
+			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
+			send(t, client, "x")
+			if o := get(t, outcomes); o.text != "x" {
+				t.Fatalf("%+v", o)
+			}
+			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
+			if from.Unpark(server) {
+				t.Fatal("not parked")
+			}
+			from, to = to, from
+		}
+		none(t, outcomes)
+	})
+}
+
 func TestCloseConn(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})

@@ -33,6 +33,7 @@ const (
 	vacant state = iota // nothing is asked for; a function may be running
 	parked
 	queued // posted
+	gone   // vacant, and out of the table for good
 )
 
 type cause uint8
