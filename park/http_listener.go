@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/socknotify/socknotify/internal/wheel"
 )
 
 // A listener gives net/http its connections: those that are accepted, and those that were parked.
@@ -13,6 +15,7 @@ type listener struct {
 	net.Listener
 	server *HTTPServer
 	lot    *Lot
+	linger *wheel.Wheel[*session]
 	config *serverTLS
 	ctx    context.Context // with which net/http serves
 	begin  sync.Once
@@ -33,7 +36,7 @@ type arrival struct {
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
-	return &listener{Listener: in, server: s, lot: lot, config: config,
+	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(s.linger()), config: config,
 		young: make(map[*link]struct{}), signal: make(chan struct{}, 1)}
 }
 
@@ -177,5 +180,8 @@ func (l *listener) Close() error {
 		l.drop(a)
 	}
 	l.lot.Close()
+	if l.linger != nil {
+		l.linger.Close()
+	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 type session struct {
 	link   *link
 	parked atomic.Bool // from that on, net/http's Close closes nothing
+	lingering
 
 	// Of the goroutine that serves it.
 	phase phase
@@ -145,16 +146,24 @@ func (s *session) await(p []byte) (int, error) {
 		k.conn.SetReadDeadline(s.until)
 		return k.conn.Read(p)
 	}
-	limit := time.Now().Add(k.in.server.linger())
-	final := !s.until.IsZero() && !s.until.After(limit)
-	if final {
-		limit = s.until
+	if k.in.linger == nil {
+		k.conn.SetReadDeadline(longAgo)
+		n, err := k.conn.Read(p)
+		s.parked.Store(n == 0 && isTimeout(err))
+		if s.parked.Load() {
+			err = io.EOF
+		}
+		return n, err
 	}
-	k.conn.SetReadDeadline(limit)
+	k.conn.SetReadDeadline(s.until)
+	s.settle()
 	n, err := k.conn.Read(p)
-	if n == 0 && !final && isTimeout(err) {
-		s.parked.Store(true)
-		return 0, io.EOF
+	if s.stir() {
+		if n == 0 && isTimeout(err) {
+			s.parked.Store(true)
+			return 0, io.EOF
+		}
+		k.conn.SetReadDeadline(s.until)
 	}
 	return n, err
 }
@@ -178,10 +187,12 @@ func (s *session) changed(state http.ConnState) {
 	case http.StateIdle:
 		s.phase = idle
 	case http.StateHijacked:
+		s.leave()
 		if k.wake != nil {
 			k.in.lot.Unpark(k.conn) // another lot, or port, may want it
 		}
 	case http.StateClosed:
+		s.leave()
 		s.drop()
 		if s.parked.Load() {
 			k.until, k.post = s.until, s.post

@@ -13,17 +13,25 @@ import (
 	"time"
 )
 
-// certificate makes a certificate for loopback.
 func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
+	return makeCertificate()
+}
+
+// makeCertificate makes a certificate for loopback. It panics without randomness.
+func makeCertificate() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	if err != nil {
+		panic(err)
+	}
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{{127, 0, 0, 1}},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
-	must(t, err)
+	if err != nil {
+		panic(err)
+	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
