@@ -20,7 +20,8 @@ import (
 //     returns the *net.TCPConn or *tls.Conn.
 //   - ConnState's StateClosed may be called by a goroutine of the server's own.
 //   - An idle time-out is late by up to 0.2 seconds.
-//   - Shutdown closes connections whose TLS handshake is under way.
+//   - Shutdown closes connections whose TLS handshake is under way, and so does Serve when it returns, as well
+//     as parked ones.
 //
 // A connection is parked when it has been idle for Linger and net/http has consumed every byte it was given.
 // HTTP/2 connections are net/http's own, and are not parked; nor are unencrypted ones where the server's
@@ -82,12 +83,12 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 	return serve(l)
 }
 
-// Shutdown is http.Server's. Parked connections are closed first.
+// Shutdown is http.Server's. Parked connections are closed first, and it waits for their last ConnState.
 func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	served := s.served() // before they end
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
-		if e := l.lot.Shutdown(ctx); err == nil {
+		if e := l.wait(ctx); err == nil {
 			err = e
 		}
 	}
@@ -237,6 +238,7 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	s.mu.Unlock()
 	defer func() {
 		l.Close()
+		l.clear()
 		s.mu.Lock()
 		delete(s.listeners, l)
 		s.mu.Unlock()

@@ -79,9 +79,7 @@ func (l *link) park() {
 	case errors.Is(err, net.ErrClosed):
 		l.finish()
 	default: // the system refuses
-		if l.in.rear(l) {
-			go l.wait()
-		}
+		l.in.rear(l, l.wait)
 	}
 }
 

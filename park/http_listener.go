@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/socknotify/socknotify/internal/wheel"
 )
@@ -18,13 +19,19 @@ type listener struct {
 	linger *wheel.Wheel[*session]
 	config *serverTLS
 	ctx    context.Context // with which net/http serves
-	begin  sync.Once
+
+	begin     sync.Once
+	cleared   sync.Once
+	accepting sync.WaitGroup
+	rearing   sync.WaitGroup
+	quiet     chan struct{} // closed when they are done
 
 	mu     sync.Mutex
 	queue  []arrival
 	young  map[*link]struct{} // whose handshake, or first byte, a goroutine of ours waits for
 	closed bool
-	signal chan struct{} // something is in the queue; closed with the listener
+	signal chan struct{} // something is in the queue
+	ended  chan struct{} // closed when closed
 }
 
 // An arrival is a connection for net/http, or why there is none.
@@ -32,12 +39,11 @@ type arrival struct {
 	conn net.Conn
 	link *link
 	err  error
-	seen chan struct{} // closed when net/http has the error
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
 	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(s.linger()), config: config,
-		young: make(map[*link]struct{}), signal: make(chan struct{}, 1)}
+		young: make(map[*link]struct{}), signal: make(chan struct{}, 1), ended: make(chan struct{}), quiet: make(chan struct{})}
 }
 
 // Accept returns the next connection.
@@ -46,12 +52,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.config != nil {
 			l.config.offer(l.server.Server)
 		}
-		go l.accept()
+		l.accepting.Go(l.accept)
 	})
 	for {
 		l.mu.Lock()
 		if l.closed {
 			l.mu.Unlock()
+			l.clear()
 			return nil, &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
 		}
 		if len(l.queue) > 0 {
@@ -59,13 +66,13 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.queue[0] = arrival{}
 			l.queue = l.queue[1:]
 			l.mu.Unlock()
-			if a.seen != nil {
-				close(a.seen)
-			}
 			return a.conn, a.err
 		}
 		l.mu.Unlock()
-		<-l.signal
+		select {
+		case <-l.signal:
+		case <-l.ended:
+		}
 	}
 }
 
@@ -87,30 +94,34 @@ func (l *listener) push(a arrival) {
 }
 
 func (l *listener) drop(a arrival) {
-	switch {
-	case a.seen != nil:
-		close(a.seen)
-	case a.link != nil:
+	if a.link != nil {
 		l.server.native.Delete(a.conn)
 		a.link.finish()
 	}
 }
 
-// accept is the goroutine that accepts.
+// accept is the goroutine that accepts. Faults that pass it waits out itself, as net/http would, which
+// meanwhile could not be given those that were parked.
 func (l *listener) accept() {
+	var delay time.Duration
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil {
-			seen := make(chan struct{})
-			l.push(arrival{err: err, seen: seen})
-			<-seen
-			//lint:ignore SA1019 net/http goes by it
-			if e, ok := err.(net.Error); ok && e.Temporary() {
-				continue // net/http takes its time before it accepts again
-			}
+		if err == nil {
+			delay = 0
+			l.admit(conn)
+			continue
+		}
+		//lint:ignore SA1019 net/http goes by it
+		if e, ok := err.(net.Error); !ok || !e.Temporary() {
+			l.push(arrival{err: err})
 			return
 		}
-		l.admit(conn)
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		logf(l.server.Server, "http: Accept error: %v; retrying in %v", err, delay)
+		select {
+		case <-time.After(delay):
+		case <-l.ended:
+		}
 	}
 }
 
@@ -130,24 +141,22 @@ func (l *listener) admit(conn net.Conn) {
 		l.push(arrival{conn: k.newSession(nil, 0), link: k})
 		return
 	}
-	if l.rear(k) {
-		go k.handshake(t)
-	}
+	l.rear(k, func() { k.handshake(t) })
 }
 
-// rear has Close close a connection that a goroutine of ours waits for, until grown. If the listener is
-// closed already the connection is as well.
-func (l *listener) rear(k *link) bool {
+// rear waits for a connection on a goroutine of its own. Until it has grown Close closes it. If the listener
+// is closed already the connection is as well.
+func (l *listener) rear(k *link, wait func()) {
 	l.mu.Lock()
 	closed := l.closed
 	if !closed {
 		l.young[k] = struct{}{}
+		l.rearing.Go(wait)
 	}
 	l.mu.Unlock()
 	if closed {
 		k.finish()
 	}
-	return !closed
 }
 
 func (l *listener) grown(k *link) {
@@ -156,7 +165,8 @@ func (l *listener) grown(k *link) {
 	delete(l.young, k)
 }
 
-// Close closes the listener, and every connection that net/http does not have.
+// Close closes the listener, and connections that are waited for. net/http calls it with a lock held, so what
+// may call the program's hooks is left to clear.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -164,8 +174,6 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.closed = true
-	left := l.queue
-	l.queue = nil
 	for k := range l.young {
 		conn := k.conn
 		if t, ok := conn.(*tls.Conn); ok {
@@ -173,15 +181,41 @@ func (l *listener) Close() error {
 		}
 		conn.Close()
 	}
-	close(l.signal)
+	close(l.ended)
 	l.mu.Unlock()
-	err := l.Listener.Close()
-	for _, a := range left {
-		l.drop(a)
+	return l.Listener.Close()
+}
+
+// clear closes every connection that net/http does not have, of a listener that is closed. It waits for the
+// goroutine that accepts, so that Shutdown is not followed by new connections.
+func (l *listener) clear() {
+	l.cleared.Do(func() {
+		l.begin.Do(func() {}) // or it never begins
+		l.accepting.Wait()
+		l.mu.Lock()
+		left := l.queue
+		l.queue = nil
+		l.mu.Unlock()
+		for _, a := range left {
+			l.drop(a)
+		}
+		l.lot.Close()
+		if l.linger != nil {
+			l.linger.Close()
+		}
+		go func() {
+			l.rearing.Wait()
+			close(l.quiet)
+		}()
+	})
+}
+
+// wait waits until nothing of a listener that is closed is left but what net/http has.
+func (l *listener) wait(ctx context.Context) error {
+	select {
+	case <-l.quiet:
+		return l.lot.Shutdown(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	l.lot.Close()
-	if l.linger != nil {
-		l.linger.Close()
-	}
-	return err
 }

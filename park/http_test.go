@@ -60,6 +60,30 @@ func newSite(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, net.Li
 	return s
 }
 
+// A hook may call the server, also while it is closed.
+func TestHTTPHookCallsTheServer(t *testing.T) {
+	var site *HTTPServer
+	calls := make(chan http.ConnState, 100)
+	s := newSite(t, func(s *HTTPServer) {
+		site = s
+		note := s.Server.ConnState
+		s.Server.ConnState = func(conn net.Conn, state http.ConnState) {
+			site.Server.RegisterOnShutdown(func() {}) // which takes net/http's lock
+			site.Parked()
+			note(conn, state)
+			calls <- state
+		}
+	}, nil)
+	for range 5 {
+		s.visit()
+	}
+	until(t, "parked", func() bool { return s.Parked() == 5 })
+	must(t, s.Shutdown(t.Context()))
+	if n := s.ends(5); n != 5 {
+		t.Fatalf("%d closed when Shutdown returned", n)
+	}
+}
+
 // only are the states of the only connection there was.
 func (s *site) only() (states []http.ConnState) {
 	s.mu.Lock()
