@@ -200,6 +200,7 @@ func TestCloseConn(t *testing.T) {
 // A connection whose Close is called while it is parked.
 func TestClosedBehindTheBack(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend string) {
+		t.Parallel() // it waits for the sweep
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
 		f, outcomes := reader()

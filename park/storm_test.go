@@ -87,8 +87,23 @@ func (s *storm) rage(d time.Duration) {
 		}
 		s.over.Store(true)
 	})
+	ended := make(chan struct{})
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { // more often than the lot does by itself
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(50 * time.Millisecond):
+				l := s.lot.Load()
+				l.spots.some(0, 1, l.look)
+			}
+		}
+	})
 	clients.Wait()
 	others.Wait()
+	close(ended)
+	sweeping.Wait()
 	if parks, runs, taken := s.parks.Load(), s.runs.Load(), s.taken.Load(); parks != runs+taken || runs == 0 || taken == 0 {
 		s.t.Errorf("%d parkings, %d runs, %d taken back", parks, runs, taken)
 	}
