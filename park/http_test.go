@@ -60,6 +60,31 @@ func newSite(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, net.Li
 	return s
 }
 
+// A connection that lingers is parked in the end, and not before it has.
+func TestHTTPLinger(t *testing.T) {
+	s := newSite(t, func(s *HTTPServer) { s.Linger = 30 * time.Millisecond }, nil)
+	conn, in := s.visit()
+	for range 3 {
+		for range 20 {
+			s.ask(conn, in)
+		}
+		until(t, "parked", func() bool { return s.Parked() == 1 })
+	}
+	s.HTTPServer.served()[0].lot.evict()
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Fatal(err)
+	}
+
+	busy := newSite(t, func(s *HTTPServer) { s.Linger = time.Hour }, nil)
+	conn, in = busy.visit()
+	for range 200 {
+		busy.ask(conn, in)
+	}
+	if n := busy.HTTPServer.served()[0].lot.Stats().Parks; n != 0 {
+		t.Fatalf("parked %d times", n)
+	}
+}
+
 // A hook may call the server, also while it is closed.
 func TestHTTPHookCallsTheServer(t *testing.T) {
 	var site *HTTPServer

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What an idle connection costs the process of its server: each has had one request, and waits for the next.
@@ -46,6 +48,11 @@ func BenchmarkIdle(b *testing.B) {
 func TestIdleMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own memory would count")
+	}
+	var limit unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	if limit.Cur < idleConns+100 {
+		t.Skipf("%d connections, and %d descriptors at most", idleConns, limit.Cur)
 	}
 	live := func(kind string) float64 {
 		m := measureIdle(t, kind, false)

@@ -58,20 +58,40 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
+	if !l.enter() { // before a byte is read that nobody would get
+		return ErrClosed
+	}
 	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
 	if !plain {
 		c := Wrap(conn)
 		conn = c
 		atOnce = c.holds() || atOnce
 	}
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("park: %w", err)
-	}
 	idle := o.IdleTimeout
 	if idle == 0 {
 		idle = l.config.IdleTimeout
 	}
-	return l.park(&parking{base, raw, conn, f, idle, atOnce})
+	if err = conn.SetReadDeadline(time.Time{}); err == nil {
+		err = l.arm(&parking{base, raw, conn, f, idle, atOnce})
+	}
+	return l.entered(err)
+}
+
+// park is for connections that hold nothing.
+func (l *Lot) park(p *parking) error {
+	if !l.enter() {
+		return ErrClosed
+	}
+	return l.entered(l.arm(p))
+}
+
+// entered ends what enter began, if it came to nothing.
+func (l *Lot) entered(err error) error {
+	if err == nil {
+		return nil
+	}
+	l.leave()
+	return fmt.Errorf("park: %w", err)
 }
 
 // A parking is what is asked of a lot.
@@ -99,10 +119,8 @@ func newArmer(l *Lot) *armer {
 	return a
 }
 
-func (l *Lot) park(p *parking) error {
-	if !l.enter() {
-		return ErrClosed
-	}
+// arm parks.
+func (l *Lot) arm(p *parking) error {
 	a := l.armers.Get().(*armer)
 	a.parking, a.err = *p, nil
 	err := p.raw.Control(a.control)
@@ -111,14 +129,7 @@ func (l *Lot) park(p *parking) error {
 	}
 	a.parking, a.regs[0], a.err = parking{}, socknotify.Registration[*spot]{}, nil
 	l.armers.Put(a)
-	if err != nil {
-		l.leave()
-		if err == ErrClosed {
-			return err
-		}
-		return fmt.Errorf("park: %w", err)
-	}
-	return nil
+	return err
 }
 
 // place parks in the connection's spot, or makes it one. The lot is left by the caller if it fails.

@@ -203,6 +203,27 @@ func TestTLSParkedBeforeHandshake(t *testing.T) {
 	}
 }
 
+// A closed lot takes nothing from a connection that it refuses.
+func TestTLSRefusedWithRecordsAhead(t *testing.T) {
+	l := newLot(t, Config{})
+	server, client, h := tlsPair(t, tls.VersionTLS13)
+	h.on = true
+	send(t, client, "one")
+	send(t, client, "two")
+	if _, err := h.Conn.Write(h.held); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 3)
+	if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "one" {
+		t.Fatal(err, string(buf))
+	}
+	must(t, l.Shutdown(t.Context()))
+	wantErr(t, l.Park(server, func(net.Conn) { t.Error("run") }), ErrClosed)
+	if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "two" {
+		t.Fatal(err, string(buf))
+	}
+}
+
 func TestTLSShutdownSaysGoodbye(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client, _ := tlsPair(t, tls.VersionTLS13)
