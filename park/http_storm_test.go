@@ -74,6 +74,7 @@ func (s *httpStorm) closed() bool {
 
 // season is the life of a server.
 func (s *httpStorm) season(secure bool) {
+	before := descriptors()
 	s.states = make(map[net.Conn][]http.ConnState)
 	site := &HTTPServer{Backend: s.backend, Server: &http.Server{
 		Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
@@ -126,6 +127,7 @@ func (s *httpStorm) season(secure bool) {
 	cancel()
 	clients.Wait()
 	until(s.t, "all closed", s.closed)
+	until(s.t, "every descriptor is closed", func() bool { return descriptors() == before })
 }
 
 // visit sends requests until it has had enough, or the server.

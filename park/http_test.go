@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify"
 )
 
 // A site is one of our servers, and what its hooks were told.
@@ -82,6 +84,47 @@ func TestHTTPLinger(t *testing.T) {
 	}
 	if n := busy.HTTPServer.served()[0].lot.Stats().Parks; n != 0 {
 		t.Fatalf("parked %d times", n)
+	}
+}
+
+// A connection that cannot be registered, here because another port has it, is served without parking.
+func TestHTTPRefusedParking(t *testing.T) {
+	port, err := socknotify.New[int]()
+	must(t, err)
+	defer port.Close()
+	s := newSite(t, func(s *HTTPServer) {
+		s.Server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+			regs := []socknotify.Registration[int]{{Conn: conn.(*net.TCPConn), Op: socknotify.OpEnable,
+				Trigger: socknotify.TriggerEdge}}
+			port.Process(regs, nil, 0)
+			if regs[0].Result != nil {
+				t.Error(regs[0].Result)
+			}
+			return ctx
+		}
+	}, nil)
+	conn, in := s.visit()
+	for range 5 {
+		waits := func() bool {
+			l := s.HTTPServer.served()[0]
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.young) == 1
+		}
+		until(t, "it waits", waits)
+		send(t, conn, hello[:2])
+		send(t, conn, hello[2:])
+		r, err := http.ReadResponse(in, nil)
+		must(t, err)
+		io.Copy(io.Discard, r.Body)
+		until(t, "it waits", waits)
+	}
+	if n := s.Parked(); n != 0 {
+		t.Fatalf("%d parked", n)
+	}
+	must(t, s.Shutdown(t.Context()))
+	if n := s.ends(1); n != 1 {
+		t.Fatal("not closed when Shutdown returned")
 	}
 }
 

@@ -3,6 +3,7 @@ package park
 import (
 	"errors"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -87,6 +88,12 @@ func wantErr(t testing.TB, err, want error) {
 	if !errors.Is(err, want) {
 		t.Fatalf("%v, want %v", err, want)
 	}
+}
+
+// descriptors counts the process's, or is 0 where it cannot.
+func descriptors() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
 }
 
 // get takes a value that must come.

@@ -58,6 +58,7 @@ func TestStorm(t *testing.T) {
 }
 
 func (s *storm) rage(d time.Duration) {
+	before := descriptors()
 	s.lot.Store(newLot(s.t, s.config))
 	var clients, others sync.WaitGroup
 	for i := range s.guests {
@@ -104,6 +105,8 @@ func (s *storm) rage(d time.Duration) {
 	others.Wait()
 	close(ended)
 	sweeping.Wait()
+	must(s.t, s.lot.Load().Shutdown(context.Background()))
+	until(s.t, "every descriptor is closed", func() bool { return descriptors() == before })
 	if parks, runs, taken := s.parks.Load(), s.runs.Load(), s.taken.Load(); parks != runs+taken || runs == 0 || taken == 0 {
 		s.t.Errorf("%d parkings, %d runs, %d taken back", parks, runs, taken)
 	}
