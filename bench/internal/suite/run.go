@@ -1,0 +1,159 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/record"
+)
+
+// Run runs a workload with all its sets, and gives each set's records to done.
+func (e *Env) Run(ctx context.Context, w *Workload, done func([]record.Record)) error {
+	contenders := e.Contenders(ctx, w)
+	for _, set := range w.Sets(e.Quick) {
+		records, err := e.runSet(ctx, w, set, contenders)
+		if err != nil {
+			return fmt.Errorf("%s %v: %w", w.Name, set.Params, err)
+		}
+		done(records)
+	}
+	return nil
+}
+
+// An entry is a contender in a set.
+type entry struct {
+	*Contender
+	samples []record.Sample
+	missing string
+}
+
+// runSet has each contender measured once in each round, the reference before and after it. One that
+// fails is out. It is an error only if the reference does.
+func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) ([]record.Record, error) {
+	p, rounds := set.Params, max(1, int(math.Ceil(float64(e.Rounds)*set.Share)))
+	var entries []*entry
+	for i := range contenders {
+		if c := &contenders[i]; c.Missing != "" || c.Fits(p) {
+			entries = append(entries, &entry{Contender: c, missing: e.without(c, p)})
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	ref := referenceOf(w, entries)
+	if len(w.reference) > 0 && ref == nil {
+		return e.records(w, p, entries, nil), nil
+	}
+	for round := range rounds {
+		if err := e.round(ctx, w, p, ref, entries, round, rounds); err != nil {
+			return nil, err
+		}
+	}
+	return e.records(w, p, entries, ref), nil
+}
+
+// without tells why a contender cannot take part, if so.
+func (e *Env) without(c *Contender, p param.Params) string {
+	if c.Missing != "" {
+		return c.Missing
+	}
+	if need := uint64(max(2*p.Registered, p.Connections) + 100); need > e.Files {
+		return fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
+	}
+	return ""
+}
+
+func referenceOf(w *Workload, entries []*entry) *entry {
+	for _, name := range w.reference {
+		for _, en := range entries {
+			if en.Name == name && en.missing == "" {
+				return en
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry, entries []*entry, round, rounds int) error {
+	sample := func(en *entry, trace bool) (param.Outcome, error) {
+		e.progress("%s %v: round %d of %d, %s", w.Name, p, round+1, rounds, en.Name)
+		return w.sample(ctx, e, en.Contender, p, trace)
+	}
+	var refs []param.Outcome
+	measureRef := func() error {
+		if ref == nil {
+			refs = append(refs, param.Outcome{})
+			return nil
+		}
+		o, err := sample(ref, round == 0 && len(refs) == 0)
+		if err != nil {
+			return fmt.Errorf("the reference: %w", err)
+		}
+		refs = append(refs, o)
+		return nil
+	}
+	if err := measureRef(); err != nil {
+		return err
+	}
+	for _, en := range entries {
+		if en == ref || en.missing != "" {
+			continue
+		}
+		o, err := sample(en, round == 0)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			en.missing, en.samples = "failed: "+err.Error(), nil
+			continue
+		}
+		before := refs[len(refs)-1]
+		if err := measureRef(); err != nil {
+			return err
+		}
+		en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: refs[len(refs)-1]})
+	}
+	if ref != nil {
+		ref.samples = append(ref.samples, ownSamples(refs)...)
+	}
+	return nil
+}
+
+// ownSamples compares the reference with itself, which tells how much is noise.
+func ownSamples(refs []param.Outcome) []record.Sample {
+	if len(refs) < 3 {
+		return []record.Sample{{Before: refs[0], Value: refs[0], After: refs[0]}}
+	}
+	var samples []record.Sample
+	for i := 1; i+1 < len(refs); i++ {
+		samples = append(samples, record.Sample{Before: refs[i-1], Value: refs[i], After: refs[i+1]})
+	}
+	// The first has the system calls.
+	samples[0].Value.Syscalls = refs[0].Syscalls
+	return samples
+}
+
+func (e *Env) records(w *Workload, p param.Params, entries []*entry, ref *entry) []record.Record {
+	var records []record.Record
+	for _, en := range entries {
+		r := record.Record{Workload: w.Name, Params: p, Contender: en.Name, Missing: en.missing}
+		if ref != nil {
+			r.Reference = ref.Name
+		}
+		if len(en.samples) > 0 {
+			r.Fill(en.samples)
+		} else if r.Missing == "" {
+			r.Missing = "there is no reference to compare it with"
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func (e *Env) progress(format string, args ...any) {
+	if e.Progress != nil {
+		fmt.Fprintf(e.Progress, "\r\x1b[K"+format, args...)
+	}
+}

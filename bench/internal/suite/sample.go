@@ -1,0 +1,255 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/proc"
+)
+
+// A sampler measures a contender once. Trace says that its system calls are to be counted too, if that
+// can be done, outside the measured time.
+type sampler func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (param.Outcome, error)
+
+// patience is how long anything may take to get ready, on however busy a machine.
+const patience = time.Minute
+
+// The two parts of the workload idle.
+const (
+	portsPart   = "registration"
+	serversPart = "connection"
+)
+
+// own has a contender measure itself.
+func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
+	p.Millis = int(e.Window.Milliseconds())
+	process, err := e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
+	if err != nil {
+		return o, err
+	}
+	defer process.Stop()
+	line, err := process.Line(ctx, patience)
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal([]byte(line), &o); err != nil {
+		return o, fmt.Errorf("%s: %q: %w", c.Name, line, err)
+	}
+	if o.Ops <= 0 {
+		return o, fmt.Errorf("%s: did nothing", c.Name)
+	}
+	return o, nil
+}
+
+// serve measures a server from outside, under a kind of load.
+func serve(kind string) sampler {
+	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
+		s, err := e.start(ctx, c, p)
+		if err != nil {
+			return o, err
+		}
+		defer s.stop()
+		if err := s.load(ctx, kind, p); err != nil {
+			return o, err
+		}
+		// Every connection has its first requests behind it when the measurement begins.
+		if err := sleep(ctx, e.Warm+time.Duration(p.Connections)*20*time.Microsecond); err != nil {
+			return o, err
+		}
+		if o, err = s.measure(ctx, e.Window); err != nil {
+			return o, err
+		}
+		if trace && e.Tracer.Name != "" {
+			calls, err := e.Tracer.Count(ctx, s.server.Pid(), e.Window, s.countersPath, s.counters.Sum)
+			if err != nil {
+				return o, fmt.Errorf("system calls: %w", err)
+			}
+			o.Syscalls = &calls
+		}
+		return o, s.running()
+	}
+}
+
+// A scene is a server, and the load on it.
+type scene struct {
+	e            *Env
+	server, gen  *proc.Process
+	addr         string
+	counters     *load.Counters
+	countersPath string
+}
+
+func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
+	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters")}
+	var err error
+	if s.counters, err = load.OpenCounters(s.countersPath); err != nil {
+		return nil, err
+	}
+	s.server, err = e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
+	if err == nil {
+		s.addr, err = ready(ctx, s.server)
+	}
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ready waits until a process says that it is ready, and returns what else it says.
+func ready(ctx context.Context, p *proc.Process) (string, error) {
+	line, err := p.Line(ctx, patience)
+	if err != nil {
+		return "", err
+	}
+	what, rest, _ := strings.Cut(line, " ")
+	if what != "ready" {
+		return "", fmt.Errorf("%q instead of ready", line)
+	}
+	return rest, nil
+}
+
+func (s *scene) load(ctx context.Context, kind string, p param.Params) (err error) {
+	if s.gen != nil {
+		s.gen.Stop()
+	}
+	cpus := s.e.loadCPUs(p.Cores)
+	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
+		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
+		"--depth", strconv.Itoa(max(p.Depth, 1)), "--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
+		"--counters", s.countersPath}, cpus)
+	if err != nil {
+		return err
+	}
+	_, err = ready(ctx, s.gen)
+	return s.because(err)
+}
+
+// because prefers the server's failure to one of the load, which follows from it.
+func (s *scene) because(err error) error {
+	if err != nil {
+		if failed := s.server.Running(); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+func (s *scene) running() error {
+	if s.gen != nil {
+		if err := s.gen.Running(); err != nil {
+			return s.because(err)
+		}
+	}
+	return s.server.Running()
+}
+
+// measure reads what the server used over some time, and how many answers it gave.
+func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, err error) {
+	used, err := proc.Read(s.server.Pid())
+	if err != nil {
+		return o, s.because(err)
+	}
+	start, before := time.Now(), s.counters.Sum()
+	if err := sleep(ctx, d); err != nil {
+		return o, err
+	}
+	elapsed, done := time.Since(start), s.counters.Sum()-before
+	now, err := proc.Read(s.server.Pid())
+	if err != nil {
+		return o, s.because(err)
+	}
+	if err := s.running(); err != nil {
+		return o, err
+	}
+	runtime, switches, err := now.Since(used)
+	if err == nil && done == 0 {
+		err = errors.New("no answer during the measurement")
+	}
+	return param.Outcome{Ops: float64(done), CPU: float64(runtime), Elapsed: float64(elapsed), Switches: float64(switches)}, err
+}
+
+func (s *scene) stop() {
+	for _, p := range []*proc.Process{s.gen, s.server} {
+		if p != nil {
+			p.Stop()
+		}
+	}
+	s.counters.Close()
+}
+
+// idle measures the memory of connections that had one request each, or has a contender measure that of
+// registrations.
+func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
+	if p.What == portsPart {
+		return own(ctx, e, c, p, trace)
+	}
+	s, err := e.start(ctx, c, p)
+	if err != nil {
+		return o, err
+	}
+	defer s.stop()
+	// A few connections first, so that what a server takes once is not theirs.
+	few := p
+	few.Connections = min(p.Connections, 64)
+	var before, after float64
+	for _, step := range []struct {
+		params param.Params
+		bytes  *float64
+	}{{few, &before}, {p, &after}} {
+		if err := s.load(ctx, load.Idle, step.params); err != nil {
+			return o, err
+		}
+		if *step.bytes, err = s.settled(ctx, c.settles); err != nil {
+			return o, err
+		}
+	}
+	per := (after - before) / float64(p.Connections-few.Connections)
+	return param.Outcome{Ops: float64(p.Connections), Bytes: &per}, s.running()
+}
+
+// settled is the server's memory once it does not change any more.
+func (s *scene) settled(ctx context.Context, settles bool) (float64, error) {
+	last, same := int64(-1), 0
+	for until := time.Now().Add(patience); same < 4; {
+		if settles && same < 2 {
+			if err := s.server.Signal(syscall.SIGUSR1); err != nil {
+				return 0, err
+			}
+		}
+		if err := sleep(ctx, 25*time.Millisecond); err != nil {
+			return 0, err
+		}
+		now, err := proc.Anonymous(s.server.Pid())
+		if err != nil {
+			return 0, s.because(err)
+		}
+		if now == last {
+			same++
+		} else {
+			last, same = now, 0
+		}
+		if time.Now().After(until) {
+			return 0, fmt.Errorf("its memory still changes after %v", patience)
+		}
+	}
+	return float64(last), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
