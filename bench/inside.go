@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os/signal"
 	"strconv"
 	"time"
 
@@ -23,6 +24,7 @@ func contendCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			signal.Reset() // servers are ended by them
 			c, err := contend.Find(args[0], args[1])
 			if err != nil {
 				return err

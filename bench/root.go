@@ -50,6 +50,7 @@ func rootCommand() *cobra.Command {
 		Long: "Measure socknotify on each of its kernels, the standard library, other event loops and C, with the\n" +
 			"same workloads, each contender in a process of its own and the reference before and after it.\n\n" +
 			workloadList(),
+		Args:          cobra.ArbitraryArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },

@@ -25,9 +25,6 @@ var portModes = []portMode{
 	{name: "edge", trigger: socknotify.TriggerEdge, edge: true},
 }
 
-// lateness is how long a waiter sleeps at the end, when others have all the bytes.
-const lateness = 20 * time.Millisecond
-
 // portCore is the event core of a port, with one waiter or more.
 func portCore(backend string, m portMode) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
@@ -54,58 +51,68 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 		}
 		t.begin()
 
-		var ops atomic.Int64
-		var failed atomic.Pointer[error]
+		counts := make([]count, max(p.Waiters, 1))
+		failed := make(chan error, len(counts))
 		var running sync.WaitGroup
 		w := startWatch()
-		until := time.Now().Add(p.Duration())
-		for range max(p.Waiters, 1) {
-			running.Go(func() {
-				n, err := portWaiter(port, t, m, p.Batch, until)
-				ops.Add(n)
-				if err != nil {
-					failed.Store(&err)
-				}
-			})
+		for i := range counts {
+			running.Go(func() { failed <- portWaiter(port, t, m, p.Batch, &counts[i]) })
 		}
-		running.Wait()
-		o := w.stop(ops.Load())
+		select {
+		case err = <-failed:
+		case <-time.After(p.Duration()):
+		}
+		ops := int64(0)
+		for i := range counts {
+			ops += counts[i].Load()
+		}
+		o := w.stop(ops)
 		o.Base = base
-		if err := failed.Load(); err != nil {
-			return o, *err
+		port.Close() // lets the waiters go
+		running.Wait()
+		for len(failed) > 0 {
+			err = errors.Join(err, <-failed)
 		}
-		return o, nil
+		return o, err
 	}
 }
 
-// portWaiter handles notifications until the time is over. One-shot registrations are enabled in the
+// A count is one waiter's, on a cache line of its own.
+type count struct {
+	atomic.Int64
+	_ [120]byte
+}
+
+// portWaiter handles notifications until the port is closed. One-shot registrations are enabled in the
 // call that dequeues, as the package recommends.
-func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, until time.Time) (ops int64, err error) {
+func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, ops *count) error {
 	var buf [8]byte
 	out := make([]socknotify.Notification[int], batch)
 	regs := make([]socknotify.Registration[int], 0, batch)
-	for turns := 1; ; turns++ {
-		n, err := port.Process(regs, out, lateness)
-		if err != nil && !errors.Is(err, socknotify.ErrTimeout) {
-			return ops, err
+	for {
+		n, err := port.Process(regs, out, -1)
+		if errors.Is(err, socknotify.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		for i := range regs {
 			if regs[i].Result != nil {
-				return ops, regs[i].Result
+				return regs[i].Result
 			}
 		}
 		regs = regs[:0]
+		done := int64(0)
 		for i := range out[:n] {
 			k := out[i].Key
-			ops += t.pass(k, &buf)
+			done += t.pass(k, &buf)
 			if m.oneShot {
 				r := socknotify.Enable(uintptr(t.out[t.at(k)]), k, socknotify.EventIn, m.trigger)
 				r.Drained = m.drained
 				regs = append(regs, r)
 			}
 		}
-		if turns%16 == 0 && time.Now().After(until) {
-			return ops, nil
-		}
+		ops.Store(ops.Load() + done) // nobody else writes it
 	}
 }

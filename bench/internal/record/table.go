@@ -1,8 +1,9 @@
 package record
 
 import (
-	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -80,17 +81,24 @@ func Table(records []Record) table.Writer {
 	return t
 }
 
-// Missing says of each contender that has no result why, once for all parameters where the reason is the
-// same.
+// Missing says why contenders have no result: a line for each reason, with all that it holds for.
 func Missing(records []Record) []string {
-	var said []string
-	seen := map[[2]string]bool{}
+	var reasons []string
+	who := map[string][]string{}
 	for i := range records {
 		r := &records[i]
-		if key := [2]string{r.Contender, r.Missing}; r.Missing != "" && !seen[key] {
-			seen[key] = true
-			said = append(said, fmt.Sprintf("%s: %s", r.Contender, r.Missing))
+		if r.Missing == "" {
+			continue
+		}
+		if who[r.Missing] == nil {
+			reasons = append(reasons, r.Missing)
+		}
+		if !slices.Contains(who[r.Missing], r.Contender) {
+			who[r.Missing] = append(who[r.Missing], r.Contender)
 		}
 	}
-	return said
+	for i, reason := range reasons {
+		reasons[i] = strings.Join(who[reason], ", ") + ": " + reason
+	}
+	return reasons
 }
