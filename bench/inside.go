@@ -77,7 +77,7 @@ func loadCommand() *cobra.Command {
 	return cmd
 }
 
-// windowCommand waits, and prints how many operations were counted meanwhile.
+// windowCommand waits, at least until there was an operation, and prints how many were counted meanwhile.
 func windowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "window counters duration",
@@ -93,8 +93,10 @@ func windowCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			before := c.Sum()
-			time.Sleep(d)
+			before, start := c.Sum(), time.Now()
+			for time.Since(start) < d || c.Sum() == before && time.Since(start) < time.Minute {
+				time.Sleep(min(d, 10*time.Millisecond))
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), c.Sum()-before)
 			return nil
 		},

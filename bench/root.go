@@ -79,7 +79,7 @@ func workloadList() string {
 
 func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 	o := suite.Options{
-		Sources: csources(), External: f.external, Quick: f.quick,
+		Sources: csources(), External: f.external, Quick: f.quick, Warnings: stderr,
 		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 200*time.Millisecond), Warm: 80 * time.Millisecond,
 	}
 	if f.quick {

@@ -73,9 +73,11 @@ func run(ctx context.Context, cfg Config, i int, counters *Counters, stand func(
 	if err != nil {
 		return err
 	}
+	defer ep.close()
 	if cfg.Kind == UDP {
 		return runUDP(ctx, cfg, ep, i, counters, stand)
 	}
 	t := &tcp{cfg: cfg, ep: ep, thread: i, pattern: newPattern(), buf: make([]byte, 2*chunk), count: counters.of(i)}
+	defer t.close()
 	return t.run(ctx, stand)
 }

@@ -26,6 +26,8 @@ func (e *epoll) add(fd, index int) error {
 	return unix.EpollCtl(e.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
 }
 
+func (e *epoll) close() { unix.Close(e.fd) }
+
 // wait returns what is ready, or nothing after some time.
 func (e *epoll) wait() ([]unix.EpollEvent, error) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.fd), uintptr(unsafe.Pointer(&e.events)),

@@ -25,13 +25,16 @@ type tcp struct {
 
 // A conn is a connection and where its stream is.
 type conn struct {
-	fd        int
+	fd        int // -1: none
 	id        int
 	sent, got uint64
 }
 
 func (t *tcp) run(ctx context.Context, stand func()) error {
 	t.conns = make([]conn, share(t.cfg.Connections, t.cfg.Threads, t.thread))
+	for i := range t.conns {
+		t.conns[i].fd = -1
+	}
 	for i := range t.conns {
 		c := &t.conns[i]
 		c.id = i*t.cfg.Threads + t.thread
@@ -65,6 +68,14 @@ func (t *tcp) run(ctx context.Context, stand func()) error {
 	return t.loop(ctx, t.again)
 }
 
+func (t *tcp) close() {
+	for _, c := range t.conns {
+		if c.fd >= 0 {
+			unix.Close(c.fd)
+		}
+	}
+}
+
 // loop has each answer handled until the context is done.
 func (t *tcp) loop(ctx context.Context, answered func(c *conn, index, n int) error) error {
 	for ctx.Err() == nil {
@@ -94,7 +105,7 @@ func (t *tcp) again(c *conn, _, n int) error { return t.request(c, n) }
 // churn resets the connection and makes another.
 func (t *tcp) churn(c *conn, index, _ int) error {
 	unix.Close(c.fd)
-	c.sent, c.got = 0, 0
+	c.fd, c.sent, c.got = -1, 0, 0
 	if err := t.open(c, index); err != nil {
 		return err
 	}

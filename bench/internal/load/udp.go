@@ -42,6 +42,7 @@ func runUDP(ctx context.Context, cfg Config, ep *epoll, thread int, counters *Co
 		if err != nil {
 			return err
 		}
+		defer unix.Close(f.fd)
 		flows[i] = f
 		if err := ep.add(f.fd, i); err != nil {
 			return err
@@ -90,6 +91,7 @@ func newFlow(cfg Config, request []byte) (*flow, error) {
 	}
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
 	if err := unix.Connect(fd, sockaddr(cfg.Addr)); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
 	return &flow{

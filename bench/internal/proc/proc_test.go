@@ -100,4 +100,3 @@ func TestRaiseFiles(t *testing.T) {
 		t.Errorf("= %d, %v", n, err)
 	}
 }
-

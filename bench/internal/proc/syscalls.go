@@ -112,8 +112,10 @@ func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func(
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	before := done()
-	time.Sleep(d)
+	before, start := done(), time.Now()
+	for time.Since(start) < d || done() == before && time.Since(start) < time.Minute {
+		time.Sleep(min(d, 10*time.Millisecond))
+	}
 	ops := done() - before
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait() // by the signal

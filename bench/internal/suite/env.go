@@ -23,6 +23,7 @@ type Options struct {
 	Warm     time.Duration // before it
 	Quick    bool
 	Progress io.Writer // nil: none
+	Warnings io.Writer // of what goes wrong but keeps nothing from going on; nil: none
 }
 
 // An Env is what a run has. Close removes it.

@@ -157,3 +157,9 @@ func (e *Env) progress(format string, args ...any) {
 		fmt.Fprintf(e.Progress, "\r\x1b[K"+format, args...)
 	}
 }
+
+func (e *Env) warn(format string, args ...any) {
+	if e.Warnings != nil {
+		fmt.Fprintf(e.Warnings, format+"\n", args...)
+	}
+}

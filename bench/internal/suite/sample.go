@@ -69,10 +69,11 @@ func serve(kind string) sampler {
 		}
 		if trace && e.Tracer.Name != "" {
 			calls, err := e.Tracer.Count(ctx, s.server.Pid(), e.Window, s.countersPath, s.counters.Sum)
-			if err != nil {
-				return o, fmt.Errorf("system calls: %w", err)
+			if err == nil {
+				o.Syscalls = &calls
+			} else {
+				e.warn("%s: system calls not counted: %v", c.Name, err)
 			}
-			o.Syscalls = &calls
 		}
 		return o, s.running()
 	}
@@ -85,15 +86,16 @@ type scene struct {
 	addr         string
 	counters     *load.Counters
 	countersPath string
+	cpus         []int // the server's
 }
 
 func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
-	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters")}
+	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
 	if s.counters, err = load.OpenCounters(s.countersPath); err != nil {
 		return nil, err
 	}
-	s.server, err = e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
+	s.server, err = e.spawner.Start(c.argv(p), s.cpus)
 	if err == nil {
 		s.addr, err = ready(ctx, s.server)
 	}
@@ -153,31 +155,53 @@ func (s *scene) running() error {
 }
 
 // measure reads what the server used over some time, and how many answers it gave. On a machine that
-// does other things that can take longer, until there is one.
+// does other things that can take longer, until there is something of both.
 func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, err error) {
-	used, err := proc.Read(s.server.Pid())
+	before, err := s.read()
 	if err != nil {
-		return o, s.because(err)
+		return o, err
 	}
-	start, before := time.Now(), s.counters.Sum()
-	for s.counters.Sum() == before || time.Since(start) < d {
-		if err := sleep(ctx, d-min(time.Since(start), d-time.Millisecond)); err != nil {
+	for wait := d; ; wait = d/10 + time.Millisecond {
+		if err := sleep(ctx, wait); err != nil {
 			return o, err
 		}
-		if err := s.running(); err != nil {
+		now, err := s.read()
+		if err != nil {
 			return o, err
 		}
-		if time.Since(start) > patience {
+		runtime, switches, err := now.used.Since(before.used)
+		if err != nil {
+			return o, err
+		}
+		o = param.Outcome{
+			Ops: float64(now.done - before.done), CPU: float64(runtime),
+			Elapsed: float64(now.at.Sub(before.at)), Switches: float64(switches),
+		}
+		if o.Ops > 0 && o.CPU > 0 {
+			return o, nil
+		}
+		if now.at.Sub(before.at) > patience {
 			return o, fmt.Errorf("no answer in %v", patience)
 		}
 	}
-	elapsed, done := time.Since(start), s.counters.Sum()-before
-	now, err := proc.Read(s.server.Pid())
-	if err != nil {
-		return o, s.because(err)
+}
+
+// A reading is of one moment.
+type reading struct {
+	used proc.Usage
+	done uint64
+	at   time.Time
+}
+
+func (s *scene) read() (r reading, err error) {
+	if err := proc.Touch(s.cpus); err != nil {
+		return r, err
 	}
-	runtime, switches, err := now.Since(used)
-	return param.Outcome{Ops: float64(done), CPU: float64(runtime), Elapsed: float64(elapsed), Switches: float64(switches)}, err
+	if r.used, err = proc.Read(s.server.Pid()); err != nil {
+		return r, s.because(err)
+	}
+	r.done, r.at = s.counters.Sum(), time.Now()
+	return r, s.running()
 }
 
 func (s *scene) stop() {
