@@ -99,7 +99,7 @@ func TestEveryContender(t *testing.T) {
 			if measured < 3 {
 				t.Errorf("%d measured:\n%s", measured, stdout)
 			}
-			for _, ext := range []string{".json", ".md", ".svg"} {
+			for _, ext := range []string{".json", ".md", ".png"} {
 				if _, err := os.Stat(filepath.Join(dir, w.Name+ext)); err != nil {
 					t.Error(err)
 				}

@@ -86,7 +86,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	}
 	base := t.base()
 	var ops atomic.Int64
-	var running sync.WaitGroup
+	var running, parking sync.WaitGroup
 	var files []*os.File
 	err = t.each(func(fd, k int) error {
 		f := os.NewFile(uintptr(fd), "")
@@ -95,11 +95,19 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 		if err != nil {
 			return err
 		}
+		parking.Add(1)
 		running.Go(func() {
 			var buf [8]byte
+			parks := sync.OnceFunc(parking.Done)
+			ready := func(uintptr) bool {
+				if k >= 0 && t.take(k, &buf) { // an inactive one has nothing to read before it is closed
+					return true
+				}
+				parks()
+				return false
+			}
 			for {
-				// An inactive one has nothing to read before it is closed.
-				if raw.Read(func(uintptr) bool { return k >= 0 && t.take(k, &buf) }) != nil {
+				if raw.Read(ready) != nil {
 					return
 				}
 				ops.Add(1)
@@ -111,7 +119,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	if err != nil {
 		return param.Outcome{}, err
 	}
-	time.Sleep(20 * time.Millisecond) // until they are parked
+	parking.Wait()
 	t.begin()
 	w, before := startWatch(), ops.Load()
 	time.Sleep(p.Duration())

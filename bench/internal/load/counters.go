@@ -42,6 +42,13 @@ func (c *Counters) of(thread int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&c.mem[thread*apart]))
 }
 
+// Reset makes all counts zero. Nobody may be counting.
+func (c *Counters) Reset() {
+	for i := range maxThreads {
+		c.of(i).Store(0)
+	}
+}
+
 // Sum is that of all threads' counts.
 func (c *Counters) Sum() (n uint64) {
 	for i := range maxThreads {

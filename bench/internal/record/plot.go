@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -13,7 +14,7 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // A measure is what a plot shows.
@@ -48,7 +49,7 @@ const (
 	across    = 2
 )
 
-// Plot writes a workload's records as an SVG picture: bars, a tile for each set of parameters.
+// Plot writes a workload's records as a PNG picture: bars, a tile for each set of parameters.
 func Plot(w io.Writer, records []Record) error {
 	m := measureOf(records)
 	var sets [][]Record
@@ -84,7 +85,7 @@ func Plot(w io.Writer, records []Record) error {
 	}
 	width := tileWidth * vg.Length(cols)
 	height := (barHeight*vg.Length(most) + 2.5*vg.Centimeter) * vg.Length(rows)
-	canvas := vgsvg.New(width, height)
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(96))}
 	dc := draw.New(canvas)
 	tiles := draw.Tiles{Rows: rows, Cols: cols, PadX: vg.Centimeter / 2, PadY: vg.Centimeter / 2,
 		PadTop: vg.Centimeter / 4, PadBottom: vg.Centimeter / 4, PadLeft: vg.Centimeter / 4, PadRight: vg.Centimeter / 4}
@@ -177,7 +178,7 @@ func compare(a, b float64) int {
 // colorOf tells socknotify, the reference and the others apart.
 func colorOf(r *Record) color.Color {
 	switch {
-	case len(r.Contender) > 10 && r.Contender[:11] == "socknotify/":
+	case strings.HasPrefix(r.Contender, "socknotify/"):
 		return color.RGBA{0x1f, 0x77, 0xb4, 0xff}
 	case r.Contender == r.Reference:
 		return color.RGBA{0x55, 0x55, 0x55, 0xff}

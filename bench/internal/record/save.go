@@ -22,7 +22,7 @@ func Save(dir, workload, doc string, facts []string, records []Record) error {
 	}
 	plotted := Plot(&picture, records)
 	if plotted == nil {
-		fmt.Fprintf(&page, "\n![%s](%s.svg)\n", workload, workload)
+		fmt.Fprintf(&page, "\n![%s](%s.png)\n", workload, workload)
 	}
 	fmt.Fprintf(&page, "\n%s\n", Table(records).RenderMarkdown())
 	if missing := Missing(records); len(missing) > 0 {
@@ -34,7 +34,7 @@ func Save(dir, workload, doc string, facts []string, records []Record) error {
 	for _, file := range []struct {
 		ext     string
 		content *bytes.Buffer
-	}{{".json", &lines}, {".md", &page}, {".svg", &picture}} {
+	}{{".json", &lines}, {".md", &page}, {".png", &picture}} {
 		if file.content.Len() == 0 {
 			continue
 		}

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -60,8 +61,7 @@ func serve(kind string) sampler {
 		if err := s.load(ctx, kind, p); err != nil {
 			return o, err
 		}
-		// Every connection has its first requests behind it when the measurement begins.
-		if err := sleep(ctx, e.Warm+time.Duration(p.Connections)*20*time.Microsecond); err != nil {
+		if err := s.warm(ctx, p); err != nil {
 			return o, err
 		}
 		if o, err = s.measure(ctx, e.Window); err != nil {
@@ -123,6 +123,7 @@ func (s *scene) load(ctx context.Context, kind string, p param.Params) (err erro
 	if s.gen != nil {
 		s.gen.Stop()
 	}
+	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
 	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
 		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
@@ -152,6 +153,23 @@ func (s *scene) running() error {
 		}
 	}
 	return s.server.Running()
+}
+
+// warm waits until there were as many answers as there are connections with requests, and longer.
+func (s *scene) warm(ctx context.Context, p param.Params) error {
+	want := uint64(p.Connections)
+	if p.Busy > 0 {
+		want = uint64(p.Busy)
+	}
+	for start := time.Now(); s.counters.Sum() < want; {
+		if err := errors.Join(sleep(ctx, 5*time.Millisecond), s.running()); err != nil {
+			return err
+		}
+		if time.Since(start) > patience {
+			return fmt.Errorf("%d answers on %d connections after %v", s.counters.Sum(), want, patience)
+		}
+	}
+	return sleep(ctx, s.e.Warm)
 }
 
 // measure reads what the server used over some time, and how many answers it gave. On a machine that

@@ -81,8 +81,8 @@ func Workloads() []*Workload {
 			}, quick: func() []Set { return []Set{postSet(1, 0), postSet(4, 4)} }},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
 			sample: own, sets: func() []Set {
-				return []Set{waiterSet(1), waiterSet(2), waiterSet(4), waiterSet(16)}
-			}, quick: func() []Set { return []Set{waiterSet(1), waiterSet(16)} }},
+				return []Set{waiterSet(1, 1), waiterSet(2, .4), waiterSet(4, .4), waiterSet(16, 1)}
+			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
 			sample: serve(load.Accept), sets: func() []Set {
 				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, .5}}
@@ -112,7 +112,7 @@ func echoSets() []Set {
 	for _, conns := range []int{100, 1000, 9000} {
 		for _, size := range []int{64, 1024} {
 			for _, cores := range []int{1, 2} {
-				share := .5
+				share := .4
 				switch {
 				case conns == 9000:
 					share = .3
@@ -124,8 +124,8 @@ func echoSets() []Set {
 		}
 	}
 	return append(sets,
-		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, .5),
-		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, .5))
+		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, .4),
+		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, .4))
 }
 
 func echoSet(p param.Params, share float64) Set {
@@ -145,11 +145,15 @@ func wakeSets() []Set {
 }
 
 func postSet(posters, waiters int) Set {
-	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, .5}
+	share := .4
+	if waiters == 0 {
+		share = 1
+	}
+	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, share}
 }
 
-func waiterSet(waiters int) Set {
-	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, 1}
+func waiterSet(waiters int, share float64) Set {
+	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
 }
 
 func registerSet(n int) Set { return Set{param.Params{Registered: n, Cores: 1}, .5} }
