@@ -139,6 +139,16 @@ func TestExternal(t *testing.T) {
 	}
 }
 
+func TestOnly(t *testing.T) {
+	stdout, stderr, err := bench(t, "post", "-quick", "-window", "1ms", "-only", "posters=1 ", "-json")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	if !strings.Contains(stdout, `"posters":1,`) || strings.Contains(stdout, `"posters":4,`) {
+		t.Errorf("%s", stdout)
+	}
+}
+
 func TestList(t *testing.T) {
 	stdout, _, err := bench(t, "-list", "core")
 	if err != nil || !strings.Contains(stdout, "socknotify/epoll oneshot+drained\n") {

@@ -37,6 +37,7 @@ type flags struct {
 	window      time.Duration
 	external    map[string]string
 	list        bool
+	only        string
 }
 
 // docs is where the results of a full run go.
@@ -58,11 +59,12 @@ func rootCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.quick, "quick", false, "one short round of fewer parameters: shows that it works, not how well")
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each workload, parameters and contender")
-	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick, none)")
+	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick or -only, none)")
 	fl.IntVar(&f.rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
 	fl.DurationVar(&f.window, "window", 0, "time that a sample measures (default 200ms)")
 	fl.StringToStringVar(&f.external, "external", nil,
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
+	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
 	fl.BoolVar(&f.list, "list", false, "list contenders, and why any is missing, and measure nothing")
 	cmd.AddCommand(contendCommand(), loadCommand(), windowCommand())
 	return cmd
@@ -79,12 +81,12 @@ func workloadList() string {
 
 func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 	o := suite.Options{
-		Sources: csources(), External: f.external, Quick: f.quick, Warnings: stderr,
+		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Warnings: stderr,
 		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 200*time.Millisecond), Warm: 80 * time.Millisecond,
 	}
 	if f.quick {
 		o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 1), cmp.Or(f.window, 50*time.Millisecond), 30*time.Millisecond
-	} else {
+	} else if f.only == "" {
 		f.out = cmp.Or(f.out, docs)
 	}
 	if o.Rounds < 1 || o.Window < time.Millisecond {
@@ -154,6 +156,9 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 	fmt.Fprintf(stderr, "%s: %.0f s\n", w.Name, time.Since(start).Seconds())
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return nil // -only
 	}
 	if !f.json {
 		fmt.Fprintf(stdout, "\n%s: %s\n%s\n", w.Name, w.Doc, record.Table(all).Render())

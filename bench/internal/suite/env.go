@@ -22,6 +22,7 @@ type Options struct {
 	Window   time.Duration // of one sample
 	Warm     time.Duration // before it
 	Quick    bool
+	Only     string    // run sets whose parameters contain it
 	Progress io.Writer // nil: none
 	Warnings io.Writer // of what goes wrong but keeps nothing from going on; nil: none
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/record"
@@ -13,6 +14,9 @@ import (
 func (e *Env) Run(ctx context.Context, w *Workload, done func([]record.Record)) error {
 	contenders := e.Contenders(ctx, w)
 	for _, set := range w.Sets(e.Quick) {
+		if !strings.Contains(set.Params.String()+" ", e.Only) {
+			continue
+		}
 		records, err := e.runSet(ctx, w, set, contenders)
 		if err != nil {
 			return fmt.Errorf("%s %v: %w", w.Name, set.Params, err)
