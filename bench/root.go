@@ -61,7 +61,7 @@ func rootCommand() *cobra.Command {
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each workload, parameters and contender")
 	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick or -only, none)")
 	fl.IntVar(&f.rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
-	fl.DurationVar(&f.window, "window", 0, "time that a sample measures (default 200ms)")
+	fl.DurationVar(&f.window, "window", 0, "time that a sample measures (default 150ms)")
 	fl.StringToStringVar(&f.external, "external", nil,
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
@@ -82,7 +82,7 @@ func workloadList() string {
 func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 	o := suite.Options{
 		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Warnings: stderr,
-		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 200*time.Millisecond), Warm: 80 * time.Millisecond,
+		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 150*time.Millisecond), Warm: 80 * time.Millisecond,
 	}
 	if f.quick {
 		o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 1), cmp.Or(f.window, 50*time.Millisecond), 30*time.Millisecond

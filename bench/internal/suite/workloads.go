@@ -64,7 +64,7 @@ func Workloads() []*Workload {
 			sample: own, sets: func() []Set {
 				return []Set{
 					coreSet(100, 100, 1), coreSet(1000, 100, 1), coreSet(9000, 100, 1),
-					coreSet(1000, 2, .5), coreSet(1000, 1000, .5),
+					coreSet(1000, 2, .4), coreSet(1000, 1000, .4),
 				}
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
 		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"c eventfd", "go channel"},
