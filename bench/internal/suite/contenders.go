@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -45,8 +46,9 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 		}
 	}
 	if w.servers {
-		for name, path := range e.External {
-			all = append(all, Contender{Name: name, argv: func(param.Params) []string { return []string{path} }})
+		for _, name := range slices.Sorted(maps.Keys(e.External)) {
+			argv := []string{e.External[name]}
+			all = append(all, Contender{Name: name, argv: func(param.Params) []string { return argv }})
 		}
 		for _, name := range absent {
 			all = append(all, Contender{Name: name, Missing: notServed})
