@@ -105,24 +105,49 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry
 		if en == ref || en.missing != "" {
 			continue
 		}
-		o, err := sample(en, round == 0)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		for retakes := e.retakes(); ; retakes-- {
+			o, err := sample(en, round == 0)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				en.missing, en.samples = "failed: "+err.Error(), nil
+				break
+			}
+			before := refs[len(refs)-1]
+			if err := measureRef(); err != nil {
+				return err
+			}
+			after := refs[len(refs)-1]
+			if retakes == 0 || steady(before, after) {
+				en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: after})
+				break
+			}
 		}
-		if err != nil {
-			en.missing, en.samples = "failed: "+err.Error(), nil
-			continue
-		}
-		before := refs[len(refs)-1]
-		if err := measureRef(); err != nil {
-			return err
-		}
-		en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: refs[len(refs)-1]})
 	}
 	if ref != nil {
 		ref.samples = append(ref.samples, ownSamples(refs)...)
 	}
 	return nil
+}
+
+// retakes is how often a sample is taken again if the machine was not steady.
+func (e *Env) retakes() int {
+	if e.Quick {
+		return 0
+	}
+	return 2
+}
+
+// steady tells whether the reference cost about the same before and after. If not, the machine has
+// become another one between the two (its processors' caches are shared with somebody, say), and what was
+// measured between them belongs to neither.
+func steady(before, after param.Outcome) bool {
+	if before.Ops == 0 || after.Ops == 0 {
+		return true // no reference
+	}
+	a, b := before.PerOp(), after.PerOp()
+	return max(a, b) <= 1.25*min(a, b)
 }
 
 // ownSamples compares the reference with itself, which tells how much is noise.

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +123,37 @@ func TestRounds(t *testing.T) {
 	}
 	if _, ok := got["unfit"]; ok {
 		t.Error("what does not fit has a record")
+	}
+}
+
+// A sample is taken again if the reference shows that the machine changed meanwhile, but not for ever.
+func TestRetakes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		refs  []float64
+		order string
+		ratio float64
+	}{
+		{"steady", []float64{10, 11}, "ref a ref", 42 / 10.5},
+		{"changes once", []float64{10, 20, 22}, "ref a ref a ref", 2},
+		{"changes for ever", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", 2.8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var order []string
+			w := fake(&order, func(name string, nth int) (float64, error) {
+				if name == "ref" {
+					return tt.refs[nth-1], nil
+				}
+				return 42, nil
+			})
+			records, err := env(t).runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
+			if err != nil || strings.Join(order, " ") != tt.order {
+				t.Fatalf("%v, %v; want %s", order, err, tt.order)
+			}
+			if r := *records[1].CPURatio; math.Abs(r-tt.ratio) > 1e-9 {
+				t.Errorf("ratio %v, want %v", r, tt.ratio)
+			}
+		})
 	}
 }
 
