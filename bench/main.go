@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command bench measures socknotify beside the standard library, other event loops and C, one workload
 // after the other, and writes what it found.
 //
