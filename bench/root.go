@@ -133,12 +133,14 @@ func (f *flags) run(cmd *cobra.Command, names []string) error {
 	for _, line := range facts {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
+	var failed error
 	for _, w := range workloads {
-		if err := f.workload(cmd, e, w, facts); err != nil {
-			return err
+		failed = errors.Join(failed, f.workload(cmd, e, w, facts))
+		if cmd.Context().Err() != nil {
+			break
 		}
 	}
-	return nil
+	return failed
 }
 
 // workload runs one and reports it.
@@ -146,21 +148,22 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	var all []record.Record
 	start := time.Now()
-	err := e.Run(cmd.Context(), w, func(records []record.Record) {
+	err := e.Run(cmd.Context(), w, func(set suite.Set, records []record.Record) {
+		if e.Progress != nil {
+			fmt.Fprint(stderr, "\r\x1b[K")
+		}
+		fmt.Fprintf(stderr, "%s %v: %.0f s\n", w.Name, set.Params, time.Since(start).Seconds())
+		start = time.Now()
 		all = append(all, records...)
 		if f.json {
 			record.WriteJSON(stdout, records)
 		}
 	})
-	if e.Progress != nil {
-		fmt.Fprint(stderr, "\r\x1b[K")
-	}
-	fmt.Fprintf(stderr, "%s: %.0f s\n", w.Name, time.Since(start).Seconds())
-	if err != nil {
-		return err
+	if cmd.Context().Err() != nil {
+		return err // half a workload is none
 	}
 	if len(all) == 0 {
-		return nil // -only
+		return err // there may be none of -only
 	}
 	if !f.json {
 		fmt.Fprintf(stdout, "\n%s: %s\n%s\n", w.Name, w.Doc, record.Table(all).Render())
@@ -169,9 +172,9 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 		}
 	}
 	if f.out == "" {
-		return nil
+		return err
 	}
-	return record.Save(f.out, w.Name, w.Doc, facts, all)
+	return errors.Join(err, record.Save(f.out, w.Name, w.Doc, facts, all))
 }
 
 // list prints who takes part.

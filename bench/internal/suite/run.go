@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -10,20 +11,25 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
-// Run runs a workload with all its sets, and gives each set's records to done.
-func (e *Env) Run(ctx context.Context, w *Workload, done func([]record.Record)) error {
+// Run runs a workload with all its sets, and gives each set's records to done. A set whose reference
+// fails has none; the others go on, and the error says which.
+func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Record)) error {
+	var failed error
 	contenders := e.Contenders(ctx, w)
 	for _, set := range w.Sets(e.Quick) {
 		if !strings.Contains(set.Params.String()+" ", e.Only) {
 			continue
 		}
 		records, err := e.runSet(ctx, w, set, contenders)
-		if err != nil {
-			return fmt.Errorf("%s %v: %w", w.Name, set.Params, err)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		done(records)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s %v: %w", w.Name, set.Params, err))
+		}
+		done(set, records)
 	}
-	return nil
+	return failed
 }
 
 // An entry is a contender in a set.

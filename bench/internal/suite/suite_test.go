@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
 func TestChoose(t *testing.T) {
@@ -163,6 +164,30 @@ func TestReferenceFails(t *testing.T) {
 	w := fake(&order, func(string, int) (float64, error) { return 0, reason })
 	if _, err := env(t).runSet(t.Context(), w, Set{Share: 1}, []Contender{{Name: "ref"}, {Name: "a"}}); !errors.Is(err, reason) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The other sets go on.
+func TestReferenceFailsOnce(t *testing.T) {
+	var order []string
+	reason := errors.New("the reason")
+	w := fake(&order, func(_ string, nth int) (float64, error) {
+		if nth == 1 {
+			return 0, reason
+		}
+		return 10, nil
+	})
+	one, two := Set{param.Params{Size: 1}, 1}, Set{param.Params{Size: 2}, 1}
+	w.Name, w.sets = "register", func() []Set { return []Set{one, two} }
+	w.reference = []string{"go-epoll"}
+	var got []Set
+	err := env(t).Run(t.Context(), w, func(s Set, records []record.Record) {
+		if len(records) > 0 {
+			got = append(got, s)
+		}
+	})
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || !slices.Equal(got, []Set{two}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
