@@ -167,7 +167,7 @@ function showStatus(s) {
   const { counts: c, rates: r } = s;
   text($("backend"), s.backend + (s.kernel_edges ? ", edges in the kernel" : ""));
   text($("observed"), s.observed ? "observed for " + span(Date.parse(s.time) - Date.parse(s.observed)) : "");
-  set("registrations", count(c.registrations), several(c.removals, "removal dequeued", "removals dequeued"));
+  set("registrations", count(c.registrations), several(c.removals, "removal", "removals"));
   set("notifications", rate(r.notifications), count(c.notifications) + " in all");
   const enables = r.rearms + r.rearms_saved;
   set("saved", enables ? (100 * r.rearms_saved / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
@@ -183,8 +183,9 @@ function showSpread(s) {
   const parts = s.spread.map((p) => ({ ...p, work: p.notifications + p.removals + p.posts_dequeued }));
   const all = parts.reduce((n, p) => n + p.work, 0);
   text($("waiters"), s.counts.waiting
-    ? `${several(s.counts.waiting, "call is", "calls are")} asleep: one watches the kernel, ${s.counts.waiting - 1} behind it. Each bar is one of the places that calls are counted in.`
-    : "No call is asleep. Each bar is one of the places that calls are counted in.");
+    ? `${several(s.counts.waiting, "call is", "calls are")} asleep: one watches the kernel, ${s.counts.waiting - 1} behind it.`
+    : "No call is asleep.");
+  text($("places"), ` Of the ${parts.length} places that calls are counted in, ${parts.filter((p) => p.work || p.inside).length} are in use.`);
   const list = $("spread");
   while (list.children.length < parts.length) {
     const item = make("li", {}, list);
@@ -195,6 +196,7 @@ function showSpread(s) {
   parts.forEach((p, i) => {
     const item = list.children[i];
     const share = all ? (100 * p.work) / all : 0;
+    item.hidden = !p.work && !p.inside;
     item.children[1].firstChild.style.width = share + "%";
     text(item.children[2], `${share.toFixed(1)} % · ${several(p.inside, "call", "calls")} inside`);
   });
