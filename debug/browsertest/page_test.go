@@ -39,6 +39,7 @@ func TestPage(t *testing.T) {
 	tracing(b)
 	b.set("#range", "60")
 	eval[any](b, "scrollTo(0, 0), null")
+	b.until("rates by registration", column(8)+".slice(1).every(v => v !== '')")
 	b.picture("debug-page")
 	dark(b)
 	paging(b)
