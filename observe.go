@@ -182,14 +182,6 @@ func (v *watch) advance(c *core, o *observer) {
 	v.timer.Reset(next)
 }
 
-// observed begins what a call records of the registration in a slot, if anybody observes.
-func (w *call[K]) observed(index uint32) *seen {
-	if w.observer == nil {
-		return nil
-	}
-	return w.observer.of(index)
-}
-
 // Trace has the port keep what it does about registrations and posts, until the trace is closed or the port
 // is: the latest few thousand entries, for whoever reads them in time. It observes too, as
 // [Port.Observe] does.
