@@ -77,8 +77,13 @@ func (o *observer) finish(index uint32, kind TraceKind) {
 // note records a notification.
 func (o *observer) note(s *seen, index uint32, e Events, kind TraceKind) {
 	s.count.Add(1)
-	s.last.Store(uint64(o.clock.Load())<<8 | uint64(e&0xff))
-	o.trace(kind, index, s.id, e, 0)
+	// Of a busy registration it has mostly been written already, and reading is cheaper.
+	if last := uint64(o.clock.Load())<<8 | uint64(e&0xff); s.last.Load() != last {
+		s.last.Store(last)
+	}
+	if o.ring.Load() != nil {
+		o.trace(kind, index, s.id, e, 0)
+	}
 }
 
 func (o *observer) cell(index uint32) *atomic.Pointer[seen] {

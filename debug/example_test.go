@@ -37,3 +37,21 @@ func Example() {
 	fmt.Printf("%s", body)
 	// Output: {"port":"chat","total":0,"states":{},"matched":0,"offset":0,"rows":[]}
 }
+
+// A page for other machines too, on a listener of its own and under a name. Whoever reaches that listener
+// can look, so put it where only those can who should.
+func ExampleAllowHosts() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	page := debug.New(debug.Port("chat", port), debug.AllowRemote(), debug.AllowHosts("chat.internal"))
+	defer page.Close()
+
+	r := httptest.NewRequest("GET", "http://chat.internal:6060/debug/socknotify/ports", nil)
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output: 200
+}
