@@ -359,6 +359,9 @@ func TestTraceEndsAndIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if f := get[debug.Failure](t, url+"trace", 410); !strings.Contains(f.Error, "closed") {
+		t.Error(f.Error)
+	}
 }
 
 func TestCloseEndsTheObservation(t *testing.T) {

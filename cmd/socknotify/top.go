@@ -101,6 +101,7 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 type wanted struct {
 	port, search, sort, order string
 	offset, rows              int
+	after                     string // the number of the latest sample that is known
 }
 
 // A seen is what one look has fetched.
@@ -132,9 +133,11 @@ func (c *debugClient) look(ctx context.Context, w wanted) (s seen) {
 	if s.err = c.get(ctx, "status", q, &s.status); s.err != nil {
 		return s
 	}
+	q.Set("after", w.after)
 	if s.err = c.get(ctx, "history", q, &s.history); s.err != nil {
 		return s
 	}
+	q.Del("after")
 	q.Set("q", w.search)
 	q.Set("sort", w.sort)
 	q.Set("order", w.order)

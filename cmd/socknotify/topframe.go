@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,13 +22,22 @@ type topModel struct {
 	err    error                // of the latest look
 	before map[uint64]debug.Row // the rows of the look before, by ID
 	since  time.Time            // when that was
+	// samples are the port's latest; a look fetches those that have come since the one before.
+	samples []debug.Sample
 }
+
+// keptSamples is more than a screen is wide.
+const keptSamples = 600
 
 // topHeader is how many lines are not registrations.
 const topHeader = 8
 
 func (m *topModel) want() wanted {
-	return wanted{m.port, m.search, m.sort, m.order, m.offset, m.rows}
+	w := wanted{m.port, m.search, m.sort, m.order, m.offset, m.rows, ""}
+	if n := len(m.samples); n > 0 && m.port == m.now.port {
+		w.after = strconv.FormatUint(m.samples[n-1].Number, 10)
+	}
+	return w
 }
 
 // show takes in what a look has fetched.
@@ -39,6 +49,11 @@ func (m *topModel) show(s seen) {
 		m.port = s.port
 	}
 	m.before, m.since = map[uint64]debug.Row{}, m.now.status.Time
+	if m.now.port != s.port || !m.now.status.Observed.Equal(s.status.Observed) {
+		m.samples = nil // of another port, or another observation, whose samples are numbered anew
+	}
+	m.samples = append(m.samples, s.history.Samples...)
+	m.samples = m.samples[max(len(m.samples)-keptSamples, 0):]
 	if m.now.port == s.port {
 		for _, r := range m.now.list.Rows {
 			m.before[r.ID] = r
@@ -65,7 +80,7 @@ func (m *topModel) frame(width, height int) []string {
 		fmt.Sprintf("queued %-8d asleep %-6d accepted/s %-8s removals/s %-8s posts/s %-9s stale/s %s",
 			c.Queued, c.Waiting, rate(r.Accepted), rate(r.Removals), rate(r.Posts), rate(r.Stale)),
 		"waiters " + m.spread(),
-		"notifications/s " + sparkline(m.now.history.Samples, max(width-len("notifications/s "), 0)),
+		"notifications/s " + sparkline(m.samples, max(width-len("notifications/s "), 0)),
 		"",
 		"",
 	}

@@ -6,7 +6,7 @@ const keptEvents = 500;
 
 const view = {
   port: "", q: "", state: "", sort: "socket", order: "asc", offset: 0, limit: 50, range: 300,
-  paused: false, matched: 0, samples: [], trace: null, seen: new Map(), rows: new Map(), first: true,
+  paused: false, matched: 0, samples: [], observed: null, trace: null, seen: new Map(), rows: new Map(), first: true,
 };
 
 const columns = [
@@ -76,6 +76,13 @@ async function look() {
       ask("history", { port: query.port, after: last }),
     ]);
     if (turn !== asking) return; // somebody has asked for something else meanwhile
+    if (view.observed !== status.observed) {
+      // Another observation, with numbers of its own. What was asked for went by those of the one before.
+      const known = view.observed !== null;
+      view.observed = status.observed;
+      view.samples = [];
+      if (known) return loop();
+    }
     for (const s of history.samples) {
       s.at = Date.parse(s.time);
       view.samples.push(s);
@@ -429,6 +436,7 @@ function begin() {
     stopTrace();
     $("events").replaceChildren();
     view.samples = [];
+    view.observed = null;
     again({ port: e.target.value, offset: 0 });
   });
   let typing = 0;
