@@ -113,17 +113,35 @@ func (w *worker[S]) release(c *Conn[S]) {
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
 			continue
 		}
-		f := filter(word)
-		w.enable(c, s, f)
-		word = c.word.Load()
-		if word&wOwned != 0 || filter(word) == f {
-			return
-		}
-		// Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
-		if c.word.Or(wOwned)&wOwned != 0 {
+		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
 			return
 		}
 	}
+}
+
+// letGo is release for a connection that was kept. What has come up meanwhile is left to a worker that is
+// woken for it, because no handler is to be called here.
+func (w *worker[S]) letGo(c *Conn[S]) {
+	for {
+		s, word := c.socket(), c.word.Load()
+		if !c.word.CompareAndSwap(word, word&^wOwned) {
+			continue
+		}
+		if word&wSpecial != 0 {
+			c.wake()
+			return
+		}
+		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
+			return
+		}
+	}
+}
+
+// ownAgain owns a connection that was let go of and enabled for a filter, if that is no longer what it waits
+// for. Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
+func (c *Conn[S]) ownAgain(f socknotify.Events) bool {
+	word := c.word.Load()
+	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
 }
 
 // enable is for a connection that is not owned.
