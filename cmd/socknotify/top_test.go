@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -380,16 +381,15 @@ func TestServeWithDebugPage(t *testing.T) {
 		done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--debug-addr", "127.0.0.1:0"}, io.Discard, w)
 		w.Close()
 	}()
-	banner := make([]byte, 200)
-	n, err := r.Read(banner)
-	if err != nil {
-		t.Fatal(err)
+	url := ""
+	log := bufio.NewScanner(r)
+	for url == "" && log.Scan() {
+		_, url, _ = strings.Cut(log.Text(), "live page on ")
+	}
+	if url == "" {
+		t.Fatal(log.Err())
 	}
 	go io.Copy(io.Discard, r)
-	_, url, ok := strings.Cut(strings.TrimSpace(string(banner[:n])), "live page on ")
-	if !ok {
-		t.Fatalf("%q", banner[:n])
-	}
 	if status, out, errs := sh(t, "top", url); status != 0 || !strings.Contains(out, "echo at") || !strings.Contains(out, "accepting") {
 		t.Errorf("status %d: %s\n%s", status, errs, out)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/internal/echo"
 	"github.com/socknotify/socknotify/internal/load"
+	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -33,33 +33,37 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{}
-	listening := make(chan netip.AddrPort, 1)
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.echo = l.LocalAddr()
 	mounted := make(chan debug.Option, 1)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		_, err := echo.Run(ctx, echo.Config{
-			Addr: sock.Loopback, Workers: 3,
-			Listening: func(a netip.AddrPort) { listening <- a },
-			Watch:     func(port debug.Option) { mounted <- port },
-		})
-		done <- err
-	}()
+	served := make(chan error, 1)
+	s := &server.Server[struct{}]{
+		Handler: echo{}, Workers: 3,
+		OnStart: func(ports []*socknotify.Port[*server.Conn[struct{}]]) {
+			mounted <- debug.Port("echo", ports[0])
+		},
+	}
+	go func() { served <- s.ServeSocket(l) }()
 	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
+		s.Close()
+		if err := <-served; err != server.ErrServerClosed {
+			t.Error(err)
+		}
+		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	page := debug.New(<-mounted, debug.Port("parked", park(t)))
 	t.Cleanup(page.Close)
-	w.echo = <-listening
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/socknotify/", page)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	w.url = server.URL + "/debug/socknotify/"
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	w.url = web.URL + "/debug/socknotify/"
 
 	loaded := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,6 +81,21 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	return w
+}
+
+// An echo is a handler that sends back what comes.
+type echo struct{}
+
+func (echo) Open(*server.Conn[struct{}]) error   { return nil }
+func (echo) Close(*server.Conn[struct{}], error) {}
+
+func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(buf[:n])
+	return err
 }
 
 // park registers many sockets with a port of their own.
