@@ -398,3 +398,36 @@ func TestServeWithDebugPage(t *testing.T) {
 		t.Errorf("serve: status %d", status)
 	}
 }
+
+// The samples of a server that was started anew replace those of the one before; otherwise only later ones
+// are asked for.
+func TestTopSamples(t *testing.T) {
+	m := &topModel{sort: "key", order: "asc", rows: 10}
+	look := func(observed int64, numbers ...uint64) {
+		s := seen{wanted: wanted{port: "p"}}
+		s.status.Observed = time.Unix(observed, 0)
+		for _, n := range numbers {
+			s.history.Samples = append(s.history.Samples, debug.Sample{Number: n})
+		}
+		m.show(s)
+	}
+	for _, c := range []struct {
+		observed int64
+		numbers  []uint64
+		want     int
+		after    string
+	}{
+		{1, []uint64{0, 1, 2}, 3, "2"},
+		{1, []uint64{3}, 4, "3"},
+		{2, nil, 0, ""}, // asked for what follows 3, and has not come so far
+		{2, []uint64{0, 1}, 2, "1"},
+	} {
+		look(c.observed, c.numbers...)
+		if got := m.want().after; len(m.samples) != c.want || got != c.after {
+			t.Errorf("%+v: %d samples, and then those after %q", c, len(m.samples), got)
+		}
+	}
+	if m.port = "other"; m.want().after != "" {
+		t.Error("another port's samples are numbered on their own")
+	}
+}
