@@ -119,8 +119,38 @@ func (w *worker[S]) release(c *Conn[S]) {
 	}
 }
 
-// letGo is release for a connection that was kept. What has come up meanwhile is left to a worker that is
-// woken for it, because no handler is to be called here.
+// letGoAll is release for connections that were kept, in one call of the port. What has come up meanwhile is
+// left to a worker that is woken for it, because no handler is to be called here.
+func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
+	w.regs = w.regs[:0]
+	for i := range kept {
+		if c := kept[i].Key; c != nil {
+			kept[i].Key = nil
+			w.letGo(c)
+		}
+	}
+	n := len(w.regs)
+	for len(w.regs) > 0 {
+		w.port.Process(w.regs, nil, 0)
+		again := w.regs[:0]
+		for i := range w.regs {
+			r := &w.regs[i]
+			c := r.Key
+			if r.Result != nil {
+				c.refused(r.Sock, r.Result)
+			}
+			if c.ownAgain(r.Filter) {
+				again = append(again, *r)
+			}
+		}
+		for w.regs = w.regs[:0]; len(again) > 0; again = again[1:] {
+			w.letGo(again[0].Key)
+		}
+	}
+	clear(w.regs[:n]) // an idle worker holds on to nobody
+}
+
+// letGo gives up a connection, and has it enabled with the others.
 func (w *worker[S]) letGo(c *Conn[S]) {
 	for {
 		s, word := c.socket(), c.word.Load()
@@ -131,9 +161,8 @@ func (w *worker[S]) letGo(c *Conn[S]) {
 			c.wake()
 			return
 		}
-		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
-			return
-		}
+		w.regs = append(w.regs, socknotify.EnableSock(s, c, filter(word), oneShot))
+		return
 	}
 }
 

@@ -16,6 +16,7 @@ type worker[S any] struct {
 	port   *socknotify.Port[*Conn[S]]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Conn[S]]
+	regs   []socknotify.Registration[*Conn[S]] // of those that it lets go of together
 
 	ready [batch]socknotify.Notification[*Conn[S]]
 	at    uint64 // what cursor is, or was before the rest was taken away
@@ -133,16 +134,6 @@ func (w *worker[S]) some() (done, mine bool) {
 			w.ready[i].Key = c
 		default:
 			w.release(c)
-		}
-	}
-}
-
-// letGoAll lets go of those connections that were kept.
-func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
-	for i := range kept {
-		if c := kept[i].Key; c != nil {
-			kept[i].Key = nil
-			w.letGo(c)
 		}
 	}
 }
