@@ -1,6 +1,7 @@
 package socknotify
 
 import (
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ type call[K comparable] struct {
 	wake   chan struct{} // capacity 1: one token per time it was picked
 	timer  *time.Timer
 	listed bool
-	baton  bool // it was picked, and must look or pass on
+	baton  atomic.Bool // it was picked, and must look or pass on
 	prev   *call[K]
 	after  *call[K]
 	// look dequeues into out and reports whether there was anything, for kernel.Poller.Park.

@@ -20,12 +20,12 @@ import (
 // Queue: a producer queues first and looks for sleepers then; a sleeper is listed first and looks at
 // the queue then. So either the producer finds the sleeper, or the sleeper finds the entry. The
 // producer leaves the sleepers alone if one has been picked that has yet to look (waking): it clears
-// waking before it looks, so an entry queued before a producer saw waking set is seen by that look.
+// waking before it looks (answer), so an entry queued before a producer saw waking set is seen by that look.
 //
 // Kernel: the leader is listed, then opens the kernel's wake-up and looks once more (Park). While
 // anybody sleeps there is a leader, or somebody is awake who is bound to see to it: a leader that
 // leaves picks a successor under the lock (leave), who leads as soon as it finds nothing to do, and a
-// sleeper that is picked but gives up, for its time-out or its context, passes that on (leave again).
+// sleeper that is picked after it has looked, and does not come back, passes that on (leave again).
 // A harvest that filled all the room it had may have left reports behind that wake nobody any more,
 // so it picks a sleeper too.
 //
@@ -71,7 +71,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 			n = p.follow(w, ctx, out, until)
 		}
 		if n == 0 {
-			k.waking.Store(false)
+			k.answer(w)
 			n = p.lastLook(w, out)
 		}
 		if n == 0 && err == nil {
@@ -117,6 +117,7 @@ func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], u
 // follow sleeps on the call's channel.
 func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K], until time.Time) int {
 	if p.queue.any() || p.relook.Load() != 0 {
+		p.parking.answer(w)
 		if n := p.dequeue(w, out); n > 0 {
 			return n
 		}
@@ -192,14 +193,20 @@ func (k *parking[K]) leave(w *call[K], p *Port[K], out bool) {
 	if k.leader == w {
 		k.leader = nil
 	}
-	picked := w.baton
-	if picked {
-		w.baton = false
-		k.waking.Store(false)
-	}
+	picked := k.answer(w)
 	if out && (picked || k.leader == nil && p.core.watching.Load() || p.queue.any()) {
 		k.pick(p.core, nil)
 	}
+}
+
+// answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
+// need not wake another for that (P3).
+func (k *parking[K]) answer(w *call[K]) (picked bool) {
+	if !w.baton.Load() || !w.baton.Swap(false) {
+		return false
+	}
+	k.waking.Store(false)
+	return true
 }
 
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
@@ -234,8 +241,8 @@ func (k *parking[K]) pick(c *core, self *call[K]) {
 	if w == nil || k.closed || k.waking.Load() {
 		return
 	}
-	w.baton = true
 	k.waking.Store(true)
+	w.baton.Store(true) // after waking, which whoever takes it clears
 	k.wakeups.Add(1)
 	k.rouse(w, c)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // A port with strict edges keeps the sentences that its edges could break.
@@ -97,6 +98,14 @@ func TestStrictEdge(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// endBehindData skips a run that must be told of an end of stream while there is data before it.
+func (c *edgeCase) endBehindData() {
+	c.Helper()
+	if wine.HidesEnd.Here() {
+		c.Skip(wine.HidesEnd)
 	}
 }
 
@@ -193,6 +202,7 @@ func strictOutUndrained(c *edgeCase) {
 
 // A hang-up is news even where data was not received.
 func strictHangupUndrained(c *edgeCase) {
+	c.endBehindData()
 	s, peer := c.unix()
 	c.do(c.p, enable(s, "k", in|hangup, c.trigger))
 	c.deliver(peer, s, "x")
@@ -220,6 +230,8 @@ func strictEndUndrained(c *edgeCase) {
 		if !c.strict {
 			c.onWithout(s, in)
 		}
+	} else if !c.strict {
+		c.endBehindData()
 	}
 	c.shut(s, peer)
 	c.hears(in)
@@ -232,6 +244,9 @@ func strictEndUndrained(c *edgeCase) {
 func strictEndAfterShort(c *edgeCase) {
 	if !c.tied {
 		return // only those know what was short
+	}
+	if !c.oneShot() && !c.strict {
+		c.endBehindData()
 	}
 	client, s := c.tcp()
 	c.do(c.p, enable(s, "k", in, c.trigger))
