@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -21,7 +22,8 @@ type listener[S any] struct {
 	sock   *sock.Socket
 	key    Conn[S]
 	tcp    bool
-	failed chan error // its end
+	tls    *tls.Config // nil without
+	failed chan error  // its end
 }
 
 // accepted takes a new connection in, or turns it away.
@@ -44,6 +46,9 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	c := &Conn[S]{listener: l, sock: socket}
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
+	if l.tls != nil {
+		c.secure(l.tls)
+	}
 	if err := s.link(c); err != nil {
 		if err != ErrServerClosed {
 			s.counts.refused.Add(1) // before the peer knows
@@ -55,14 +60,24 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	if l.tcp {
 		socket.SetNoDelay(true) // at worst it is slower
 	}
+	if l.tls != nil {
+		s.wheel.Set(c, s.handshakeTimeout())
+	} else {
+		w.open(c)
+	}
+	w.release(c)
+}
+
+// open makes a connection the handler's.
+func (w *worker[S]) open(c *Conn[S]) {
+	s := w.server
 	if s.IdleTimeout > 0 {
 		s.wheel.Set(c, s.IdleTimeout)
 	}
 	w.current = c
-	err = s.Handler.Open(c)
+	err := s.Handler.Open(c)
 	w.current = nil
 	c.returned(err)
-	w.release(c)
 }
 
 var (

@@ -72,6 +72,10 @@ func (s *Server[S]) expired(c *Conn[S]) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
+	if word&wHandshake != 0 {
+		c.failLocked(ErrHandshake, wAborting)
+		return
+	}
 	var next time.Duration
 	left := func(limit time.Duration, from uint32) bool {
 		waited := uint64(uint32(s.wheel.Now()) - from)

@@ -168,6 +168,10 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 }
 
 func (w *worker[S]) data(c *Conn[S]) {
+	if c.wrapped && c.word.Load()&wHandshake != 0 {
+		w.handshake(c)
+		return
+	}
 	w.current = c
 	err := w.server.Handler.Data(c, w.buf)
 	w.current = nil

@@ -57,7 +57,10 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
 	x := c.more()
 	most := s.writeQueue()
-	k := min(len(b)-n, most-len(x.queue)+x.head)
+	k := len(b) - n
+	if !c.wrapped { // a transport has looked before, since what it sends cannot be refused
+		k = min(k, most-len(x.queue)+x.head)
+	}
 	if k > 0 {
 		if total := s.counts.queued.Add(int64(k)); s.MaxQueued > 0 && total > s.MaxQueued {
 			s.counts.queued.Add(-int64(k))
