@@ -84,6 +84,7 @@ type extra struct {
 	shut   bool          // shut sending when nothing is queued
 	since  uint64        // when the peer last took something, in the wheel's time
 	idle   time.Duration // instead of the server's; negative is never
+	slow   time.Duration // likewise, WriteTimeout
 	cause  error         // of Close
 	failed bool          // cause is settled
 

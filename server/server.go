@@ -79,7 +79,7 @@ type Server[S any] struct {
 	// also Conn.SetIdleTimeout. Time-outs come some 0.1 s late.
 	IdleTimeout time.Duration
 	// WriteTimeout closes a connection whose peer takes none of what is queued for so long; 0 is never.
-	// After Conn.Close it is 5 s if it is not set.
+	// After Conn.Close it is 5 s if it is not set. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
 
 	// TLSConfig is what ServeTLS uses.
