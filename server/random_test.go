@@ -39,7 +39,7 @@ type random struct {
 	h     *handler
 	mu    sync.Mutex
 	next  uint64
-	cut   bool // some connections are closed from outside
+	cut   bool        // some connections are closed from outside
 	count map[int]int // of a kind
 }
 
