@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 
@@ -15,6 +16,14 @@ var (
 	errHijacked = errors.New("server: connection is hijacked")
 	errNoSocket = errors.New("server: a nil socket")
 )
+
+// lost is why a connection has failed whose socket does not say so by itself.
+func (c *Conn[S]) lost(buf []byte) error {
+	if _, err := c.sock.Recv(buf); err != nil && err != sock.ErrWouldBlock && err != io.EOF {
+		return &lostError{err}
+	}
+	return errLost
+}
 
 // A listener is what Serve serves. Its key on the port is a connection without a socket.
 type listener[S any] struct {

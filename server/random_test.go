@@ -40,6 +40,7 @@ type random struct {
 	mu    sync.Mutex
 	next  uint64
 	cut   bool        // some connections are closed from outside
+	piece int         // what the server receives at a time, at most
 	count map[int]int // of a kind
 }
 
@@ -169,6 +170,8 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3), TLSConfig: config, MaxHandshakes: 1 + rng.IntN(10),
 		BufferSize: 1 + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2 + rng.IntN(1<<uint(1+rng.IntN(17)))}
+	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
+	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
 	var to []target
 	for _, l := range []target{{"tcp", "127.0.0.1:0", false}, {"tcp6", "[::1]:0", false}, {"unix", "", false},
 		{"tcp", "127.0.0.1:0", true}, {"tcp6", "[::1]:0", true}, {"unix", "", true}} {
@@ -282,8 +285,8 @@ func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
 	r.count[kind]++
 	r.mu.Unlock()
 	sent := append(binary.BigEndian.AppendUint64(nil, id), byte(kind))
-	sent = append(sent, stream(id, 0, rng.IntN(1<<uint(rng.IntN(19))))...)
-	if kind == kindStuck {
+	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*20_000))...)
+	if kind == kindStuck && r.piece > 500 { // or the server is slower than the client
 		sent = append(sent, stream(id, len(sent)-headLen, 4<<20)...)
 	}
 	if kind == kindTiny {

@@ -149,7 +149,7 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 			return
 		}
 		if e&^socknotify.EventErr == 0 {
-			c.fail(errLost) // or it would be told for ever
+			c.fail(c.lost(w.buf)) // or it would be told for ever
 			return
 		}
 	}
