@@ -90,7 +90,7 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
 func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) {
-	w.observer = p.core.observer.Load()
+	o := p.core.observer.Load()
 	relooks := 0
 	for {
 		ready := w.ready[:min(len(out), len(w.ready))]
@@ -98,7 +98,14 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		more = k == len(ready)
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
-			got, again := p.deliver(w, &ready[i], out[n:len(out)-(k-i-1)])
+			room := out[n : len(out)-(k-i-1)]
+			var got int
+			var again bool
+			if o == nil {
+				got, again = p.deliver(w, &ready[i], room)
+			} else {
+				got, again = p.deliverObserved(w, o, &ready[i], room)
+			}
 			n += got
 			if again {
 				relooks++
@@ -152,14 +159,7 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			if reg == nil || reg.accept == nil {
 				continue // removed in between, or replaced by another
 			}
-			seen := w.observed(index)
-			n, again = p.accept(w, s, reg, index, r.Token, out)
-			if seen != nil {
-				for i := range n {
-					w.observer.note(seen, index, out[i].Events, TraceAccepted)
-				}
-			}
-			return n, again
+			return p.accept(w, s, reg, index, r.Token, out)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -184,7 +184,6 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 		case e != EventNone && was&wStrict != 0:
 			is |= toldBits(r.Mask)
 		}
-		seen := w.observed(index)
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
 			continue
@@ -204,11 +203,26 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			reg.tie.Notified(turn)
 		}
 		out[0] = Notification[K]{Key: reg.key, Events: e}
-		if seen != nil {
-			w.observer.note(seen, index, e, TraceNotified)
-		}
 		return 1, again
 	}
+}
+
+// deliverObserved is deliver that records what it delivers.
+//
+// The record is the registration's: the report was made after its token's epoch had begun, and is delivered
+// only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
+func (p *Port[K]) deliverObserved(w *call[K], o *observer, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+	index := tokenIndex(r.Token)
+	rec := o.of(index)
+	n, again = p.deliver(w, r, out)
+	for i := range n {
+		kind := TraceNotified
+		if out[i].accepted != nil {
+			kind = TraceAccepted
+		}
+		o.note(rec, index, out[i].Events, kind)
+	}
+	return n, again
 }
 
 // wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in

@@ -77,8 +77,13 @@ func (o *observer) finish(index uint32, kind TraceKind) {
 // note records a notification.
 func (o *observer) note(s *seen, index uint32, e Events, kind TraceKind) {
 	s.count.Add(1)
-	s.last.Store(uint64(o.clock.Load())<<8 | uint64(e&0xff))
-	o.trace(kind, index, s.id, e, 0)
+	// Of a busy registration it has mostly been written already, and reading is cheaper.
+	if last := uint64(o.clock.Load())<<8 | uint64(e&0xff); s.last.Load() != last {
+		s.last.Store(last)
+	}
+	if o.ring.Load() != nil {
+		o.trace(kind, index, s.id, e, 0)
+	}
 }
 
 func (o *observer) cell(index uint32) *atomic.Pointer[seen] {
@@ -180,14 +185,6 @@ func (v *watch) advance(c *core, o *observer) {
 		next = fineTick
 	}
 	v.timer.Reset(next)
-}
-
-// observed begins what a call records of the registration in a slot, if anybody observes.
-func (w *call[K]) observed(index uint32) *seen {
-	if w.observer == nil {
-		return nil
-	}
-	return w.observer.of(index)
 }
 
 // Trace has the port keep what it does about registrations and posts, until the trace is closed or the port

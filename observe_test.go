@@ -1,6 +1,7 @@
 package socknotify
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -93,6 +94,25 @@ func TestObserversClockStops(t *testing.T) {
 	if running() || p.core.observer.Load() != nil {
 		t.Error("a clock after Close")
 	}
+}
+
+// An observer that is never stopped keeps no port, and ends with it.
+func TestObservedPortIsDropped(t *testing.T) {
+	c := func() *core {
+		p, err := New[int]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Observe()
+		p.Trace()
+		return p.core
+	}()
+	eventually(t, "the port is cleaned up", func() bool {
+		runtime.GC()
+		c.watch.mu.Lock()
+		defer c.watch.mu.Unlock()
+		return c.watch.over && c.watch.timer == nil
+	})
 }
 
 // Many write, and one reads what is not written over: every entry is whole, and each writer's are in order.

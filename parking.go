@@ -3,6 +3,7 @@ package socknotify
 import (
 	"context"
 	"fmt"
+	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,9 @@ const forever = time.Duration(1) << 62
 // sleep blocks until something can be dequeued, the port is closed, the context is done or the
 // time-out has passed.
 func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (int, error) {
+	if trace.IsEnabled() {
+		defer trace.StartRegion(ctx, regionWait).End()
+	}
 	k := &p.parking
 	var until time.Time
 	if timeout > 0 && timeout < forever {

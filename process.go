@@ -24,6 +24,9 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 		}
 		return 0, callError("Process", "a time-out without entries")
 	}
+	if len(entries) == 0 && len(registrations) == 1 && p.vouchedAlone(&registrations[0]) {
+		return 0, nil
+	}
 	n, err := p.process(context.Background(), registrations, entries, timeout)
 	runtime.KeepAlive(p)
 	return n, err
@@ -129,29 +132,11 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	if w == nil {
 		return 0, ErrClosed
 	}
-	var n int
-	var err error
-	if trace.IsEnabled() {
-		n, err = p.processTraced(w, ctx, regs, out, timeout)
-	} else {
-		p.registerAll(w, regs)
-		if n, err = p.first(w, ctx, out, timeout); n == 0 && err == nil && len(out) > 0 {
-			n, err = p.sleep(w, ctx, out, timeout)
-		}
-	}
-	p.end(w)
-	return n, err
-}
-
-func (p *Port[K]) registerAll(w *call[K], regs []Registration[K]) {
 	for i := range regs {
 		p.register(w, &regs[i])
 	}
 	p.complete(w)
-}
-
-// first dequeues what can be had at once. With neither that nor an error, a call with entries has to sleep.
-func (p *Port[K]) first(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (n int, err error) {
+	n, err := 0, error(nil)
 	switch {
 	case len(out) == 0:
 		p.passOn()
@@ -163,7 +148,13 @@ func (p *Port[K]) first(w *call[K], ctx context.Context, out []Notification[K], 
 			err = ErrTimeout
 		}
 	default:
-		n = p.dequeue(w, out)
+		if n = p.dequeue(w, out); n == 0 {
+			n, err = p.sleep(w, ctx, out, timeout)
+		}
+	}
+	p.end(w)
+	if n > 0 && trace.IsEnabled() {
+		traceBatch(ctx, n, len(out))
 	}
 	return n, err
 }

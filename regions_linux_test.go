@@ -56,9 +56,7 @@ func TestExecutionTrace(t *testing.T) {
 		count       int
 		inTask      bool
 	}{
-		{"RegionBegin", regionRegister, 1, true}, {"RegionEnd", regionRegister, 1, true},
 		{"RegionBegin", regionWait, 1, true}, {"RegionEnd", regionWait, 1, true},
-		{"RegionBegin", regionDequeue, 2, false}, {"RegionEnd", regionDequeue, 2, false},
 		{"RegionBegin", regionHandle, 1, false}, {"RegionEnd", regionHandle, 1, false},
 		{"Log", logBatch, 2, false},
 	} {

@@ -169,6 +169,8 @@ func (c *cell) read(n uint64, e *TraceEntry) cellState {
 }
 
 // tracePosts traces the posts among what was taken from the queue.
+//
+//go:noinline
 func tracePosts[K comparable](o *observer, taken []Notification[K]) {
 	for i := range taken {
 		if taken[i].posted {

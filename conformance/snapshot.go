@@ -21,6 +21,7 @@ var snapshotChecks = []check{
 	both("X7", "Addresses", snapshotAddresses),
 	both("X7", "NumberUsedAgain", snapshotNumberUsedAgain),
 	both("X7", "Trace", traceTells),
+	ofSocks("X7", "AddressesOfConn", snapshotConnAddresses),
 	ofSocks("X7", "Accept", snapshotAccept),
 }
 
@@ -276,6 +277,25 @@ func snapshotAddresses(e *env) {
 	e.wantErr(err, socknotify.ErrNotRegistered)
 	_, err = p.Addresses(&info{Socket: server.Handle()})
 	e.wantErr(err, socknotify.ErrNotRegistered)
+}
+
+// A connection's addresses are had without racing its Close, after which there are none.
+func snapshotConnAddresses(e *env) {
+	p := e.port()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		e.Fatalf("%v", err)
+	}
+	defer c.Close()
+	e.do(p, reg{Conn: c.(*net.UDPConn), Key: "k", Filter: in, Op: socknotify.OpEnable, Trigger: level | oneShot})
+	r := e.sole(p)
+	names, err := p.Addresses(&r)
+	if err != nil || names.Network != "udp" || names.Local != c.LocalAddr().String() {
+		e.Fatalf("%+v, %v", names, err)
+	}
+	c.Close()
+	_, err = p.Addresses(&r)
+	e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
 }
 
 // The names of a socket that has got the number of a closed one are not those of the registration.

@@ -56,6 +56,10 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%q is not one of %s", t.kind, strings.Join(traceKinds(), ", ")))
 		return
 	}
+	if s.status().Closed {
+		fail(w, http.StatusGone, "the port is closed") // which an EventSource takes for a no
+		return
+	}
 	if !h.oneMore() {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d traces are under way", maxTraces))
 		return

@@ -19,7 +19,7 @@ var (
 
 // lost is why a connection has failed whose socket does not say so by itself.
 func (c *Conn[S]) lost(buf []byte) error {
-	if _, err := c.sock.Recv(buf); err != nil && err != sock.ErrWouldBlock && err != io.EOF {
+	if _, err := c.socket().Recv(buf); err != nil && err != sock.ErrWouldBlock && err != io.EOF {
 		return &lostError{err}
 	}
 	return errLost
@@ -52,7 +52,11 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	case socket == nil:
 		return
 	}
-	c := &Conn[S]{listener: l, sock: socket}
+	held, err := socket.Hold()
+	if err != nil {
+		return // nobody else has it, so it is not closed
+	}
+	c := &Conn[S]{listener: l, held: held}
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if l.tls != nil {
@@ -64,6 +68,7 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 			s.log(slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
+		held.Release()
 		return
 	}
 	if l.tcp {
@@ -98,7 +103,7 @@ var (
 func (s *Server[S]) link(c *Conn[S]) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
-		from = c.sock.RemoteAddr().Addr().Unmap()
+		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

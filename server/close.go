@@ -111,7 +111,7 @@ func (w *worker[S]) release(c *Conn[S]) {
 			case w.ends(c, word):
 				return
 			case word&wMore != 0 && word&wNoRead == 0:
-				s := c.sock
+				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
 					continue
 				}
@@ -122,21 +122,39 @@ func (w *worker[S]) release(c *Conn[S]) {
 				return
 			}
 		}
-		s := c.sock // before somebody else owns it
+		s := c.socket() // before somebody else owns it
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
 			continue
 		}
-		f := filter(word)
-		w.enable(c, s, f)
-		word = c.word.Load()
-		if word&wOwned != 0 || filter(word) == f {
-			return
-		}
-		// Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
-		if c.word.Or(wOwned)&wOwned != 0 {
+		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
 			return
 		}
 	}
+}
+
+// letGo is release for a connection that was kept. What has come up meanwhile is left to a worker that is
+// woken for it, because no handler is to be called here.
+func (w *worker[S]) letGo(c *Conn[S]) {
+	for {
+		s, word := c.socket(), c.word.Load()
+		if !c.word.CompareAndSwap(word, word&^wOwned) {
+			continue
+		}
+		if word&wSpecial != 0 {
+			c.wake()
+			return
+		}
+		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
+			return
+		}
+	}
+}
+
+// ownAgain owns a connection that was let go of and enabled for a filter, if that is no longer what it waits
+// for. Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
+func (c *Conn[S]) ownAgain(f socknotify.Events) bool {
+	word := c.word.Load()
+	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
 }
 
 // enable is for a connection that is not owned.
@@ -154,7 +172,7 @@ func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 func (c *Conn[S]) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sock == s && c.word.Load()&wOwned == 0 {
+	if c.socket() == s && c.word.Load()&wOwned == 0 {
 		c.failLocked(err, wAborting)
 	}
 }
@@ -178,7 +196,7 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 func (w *worker[S]) remove(c *Conn[S]) {
 	w.current = nil
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = c.sock, c, 0, socknotify.OpRemove
+	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil
 	if r.Result != nil {
@@ -223,9 +241,12 @@ func (w *worker[S]) free(c *Conn[S]) {
 		x.queue, x.head = nil, 0
 	}
 	if c.word.Load()&wReset != 0 {
-		c.sock.SetLinger(0)
+		c.socket().SetLinger(0)
 	}
-	c.sock.Close()
+	c.socket().Close()
+	if c.word.Load()&wUnheld == 0 {
+		c.held.Release()
+	}
 	c.mu.Unlock()
 	s.unlink(c)
 }

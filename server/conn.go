@@ -22,8 +22,8 @@ type Conn[S any] struct {
 	State S
 
 	listener *listener[S]
-	sock     *sock.Socket // changed by the owner alone, and under mu
-	extra    *extra       // under mu; what few connections need
+	held     sock.Held // from the first to the last; changed by the owner alone, and under mu
+	extra    *extra    // under mu; what few connections need
 	timer    wheel.Timer[*Conn[S]]
 	mu       sync.Mutex // for writing
 	word     atomic.Uint32
@@ -57,6 +57,7 @@ const (
 	wDead                  // Close was called, or is being
 	wHandshake             // the handler does not know of it yet
 	wMore                  // there is more to read that no notification will tell of
+	wUnheld                // the socket was given away
 )
 
 const (
@@ -100,7 +101,8 @@ type transport interface {
 	CloseWrite() error
 }
 
-func (c *Conn[S]) server() *Server[S] { return c.listener.server }
+func (c *Conn[S]) server() *Server[S]   { return c.listener.server }
+func (c *Conn[S]) socket() *sock.Socket { return c.held.Socket() }
 
 // Read receives what has come, without waiting: sock.ErrWouldBlock where there is nothing, io.EOF at the end
 // of the stream, after which the connection can still be written to. After a receive that found everything,
@@ -120,10 +122,16 @@ func (c *Conn[S]) recv(b []byte) (int, error) {
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&wPaused == 0 && c.sock.Tie().Drained(tie.Recv) {
+	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
-	n, err := c.sock.Recv(b)
+	var n int
+	var err error
+	if word&wPaused == 0 {
+		n, err = c.held.Recv(b)
+	} else {
+		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+	}
 	if err != nil && err != sock.ErrWouldBlock {
 		if err == io.EOF {
 			c.word.Or(wEOF)

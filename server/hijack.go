@@ -41,12 +41,13 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	nc, err := sock.Attach(c.sock)
+	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return nil, err
 	}
+	c.held.Release() // it is closed now
 	c.more().hijacked = nc
-	c.word.Or(wHijacked)
+	c.word.Or(wHijacked | wUnheld)
 	if t != nil {
 		t.nc = nc
 		return t.tls, nil
@@ -90,7 +91,10 @@ func (c *Conn[S]) Resume() error {
 		if s.isClosing() {
 			socket.Shutdown(sock.ShutRead)
 		}
-		c.sock = socket
+		if c.held, err = socket.Hold(); err != nil {
+			return err
+		}
+		c.word.And(^uint32(wUnheld))
 		if t != nil {
 			t.nc = nil
 		}

@@ -101,7 +101,7 @@ func (s *Server[S]) Close() error {
 		c.mu.Lock()
 		c.failLocked(ErrServerClosed, wAborting)
 		if c.word.Load()&(wHijacked|wDead) == 0 {
-			c.sock.Shutdown(sock.ShutBoth)
+			c.socket().Shutdown(sock.ShutBoth)
 		}
 		c.mu.Unlock()
 	}
@@ -147,7 +147,7 @@ func (c *Conn[S]) shutRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&wHijacked == 0 {
-		c.sock.Shutdown(sock.ShutRead)
+		c.socket().Shutdown(sock.ShutRead)
 	}
 }
 

@@ -183,7 +183,7 @@ func (s *Server[S]) start() error {
 		s.OnStart(slices.Clone(s.ports))
 	}
 	for i := range workers {
-		s.addWorker(&worker[S]{server: s, port: s.ports[i%ports]})
+		s.addWorker(&worker[S]{server: s, port: s.ports[i%ports], alone: workers == ports})
 	}
 	s.atWork = workers
 	s.started = true

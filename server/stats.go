@@ -66,13 +66,13 @@ func (c *Conn[S]) address(local bool) net.Addr {
 	if !c.listener.tcp {
 		a := &net.UnixAddr{Net: "unix"}
 		if local {
-			a.Name = c.sock.LocalPath()
+			a.Name = c.socket().LocalPath()
 		}
 		return a
 	}
-	a := c.sock.RemoteAddr()
+	a := c.socket().RemoteAddr()
 	if local {
-		a = c.sock.LocalAddr()
+		a = c.socket().LocalAddr()
 	}
 	if !a.IsValid() {
 		return nil

@@ -122,10 +122,10 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
-	if word&wPaused == 0 && c.sock.Tie().Drained(tie.Recv) {
+	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
 		return 0, errAgain
 	}
-	n, err := c.sock.Recv(b)
+	n, err := c.socket().Recv(b) // which may be closed under a handshake
 	if err == sock.ErrWouldBlock {
 		err = errAgain
 	}

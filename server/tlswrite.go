@@ -129,7 +129,7 @@ func (t *tlsConn[S]) farewell() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) > 0 && !t.lost {
-		c.sock.Send(t.out)
+		c.socket().Send(t.out)
 	}
 	t.sent()
 }

@@ -45,17 +45,21 @@ func (s *Server[S]) watch() {
 	s.wheel.Set(s.watcher, 0)
 }
 
-// replace has another worker go on with what one has dequeued and not begun. The one that was replaced
-// leaves when its handler returns. The server's lock is held.
+// replace has another worker go on with what one has dequeued and not begun, and with what it kept. The one
+// that was replaced leaves when its handler returns. The server's lock is held.
 func (s *Server[S]) replace(w *worker[S], cur uint64) {
 	if cur&replaced != 0 || !w.cursor.CompareAndSwap(cur, cur|replaced) {
 		return
 	}
-	n, next := position(cur)
-	other := &worker[S]{server: s, port: w.port}
-	k := copy(other.ready[:], w.ready[next:n])
+	n, next, kept := position(cur)
+	other := &worker[S]{server: s, port: w.port, alone: w.alone}
+	// The one before next is still the other's.
+	before := w.ready[min(kept, max(next-1, 0)):max(next-1, 0)]
+	k := copy(other.ready[:], before)
+	m := k + copy(other.ready[k:], w.ready[next:n])
+	clear(before)
 	clear(w.ready[next:n])
-	other.at = cursor(s.wheel.Now(), k, 0)
+	other.at = cursor(s.wheel.Now(), m, k, 0)
 	other.cursor.Store(other.at)
 	s.addWorker(other)
 }

@@ -19,23 +19,35 @@ type worker[S any] struct {
 
 	ready [batch]socknotify.Notification[*Conn[S]]
 	at    uint64 // what cursor is, or was before the rest was taken away
-	// cursor is how far the worker is in ready, and since when: a tick, how many there are, and which is
-	// next. Who swaps it owns the next one; a worker that does not return has all of the rest taken away.
+	// cursor is how far the worker is in ready, and since when: a tick, how many there are, which is next,
+	// and from which on those before that are kept, to be let go of together. Who swaps it owns the next
+	// one; a worker that does not return has all of the rest taken away, and what it kept.
 	cursor  atomic.Uint64
 	current *Conn[S] // whose handler runs
 	logged  bool     // that the worker is stuck; the watcher's
+	alone   bool     // there is no other on the port, but for one that does not return
 }
 
-// batch is how many notifications a worker dequeues at a time.
-const batch = 64
+const (
+	// batch is how many notifications a worker dequeues at a time.
+	batch = 64
+	// together is how many connections it lets go of at once.
+	together = 16
+)
 
 const (
 	idle     = 1 << 30 // nothing to do
 	replaced = 1 << 31 // another has taken the rest
 )
 
-func cursor(now uint64, n, next int) uint64 { return now<<32 | uint64(n)<<16 | uint64(next) }
-func position(cur uint64) (n, next int)     { return int(cur >> 16 & 0xff), int(cur & 0xff) }
+func cursor(now uint64, n, next, kept int) uint64 {
+	return now<<32 | uint64(n)<<16 | uint64(kept)<<8 | uint64(next)
+}
+
+func position(cur uint64) (n, next, kept int) {
+	return int(cur >> 16 & 0xff), int(cur & 0xff), int(cur >> 8 & 0xff)
+}
+
 func since(cur uint64) (tick uint32)        { return uint32(cur >> 32) }
 func (s *Server[S]) addWorker(w *worker[S]) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 func (w *worker[S]) advance(next uint64) bool {
@@ -64,7 +76,7 @@ func (w *worker[S]) loop() {
 		if err != nil {
 			return
 		}
-		w.at = cursor(s.wheel.Now(), n, 0)
+		w.at = cursor(s.wheel.Now(), n, 0, 0)
 		w.cursor.Store(w.at)
 	}
 }
@@ -88,17 +100,50 @@ func (w *worker[S]) some() (done, mine bool) {
 	}()
 	s := w.server
 	for {
-		n, i := position(w.at)
-		if w.at&(idle|replaced) != 0 || i == n {
+		n, i, kept := position(w.at)
+		if w.at&(idle|replaced) != 0 {
 			return true, true
 		}
+		if !w.alone {
+			kept = i
+		}
 		now := s.wheel.Now()
-		if !w.advance(cursor(now, n, i+1)) {
+		switch {
+		case i-kept == together, i == n && kept < n:
+			if !w.advance(cursor(now, n, i, i)) {
+				w.letGoAll(w.ready[i-1 : i])
+				return true, false
+			}
+			w.letGoAll(w.ready[kept:i])
+			continue
+		case i == n:
+			return true, true
+		case !w.advance(cursor(now, n, i+1, kept)):
+			w.letGoAll(w.ready[max(i-1, kept):i])
 			return true, false
 		}
 		nt := w.ready[i]
 		w.ready[i] = socknotify.Notification[*Conn[S]]{} // an idle worker holds on to nobody
-		w.handle(&nt, uint32(now))
+		c := w.handle(&nt, uint32(now))
+		switch {
+		case c == nil:
+		case w.alone && c.word.Load()&wSpecial == 0:
+			// Nobody else could serve it yet anyway, and letting go of many at once costs a good part less.
+			// It is this worker's until the cursor moves on, and whose that is then.
+			w.ready[i].Key = c
+		default:
+			w.release(c)
+		}
+	}
+}
+
+// letGoAll lets go of those connections that were kept.
+func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
+	for i := range kept {
+		if c := kept[i].Key; c != nil {
+			kept[i].Key = nil
+			w.letGo(c)
+		}
 	}
 }
 
@@ -117,34 +162,34 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 	w.release(c)
 }
 
-// handle is for one notification.
-func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) {
+// handle is for one notification. It returns the connection, if it is to be let go of.
+func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) *Conn[S] {
 	c := nt.Key
 	switch {
 	case nt.Events == socknotify.EventIn && c != &c.listener.key:
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
-		return
+		return nil
 	case nt.Posted():
 		c.word.And(^uint32(wWoken))
 	case c == &c.listener.key:
 		w.accepted(c.listener, nt)
-		return
+		return nil
 	}
 	word := c.word.Or(wOwned)
 	if word&wOwned != 0 {
-		return // the owner will see to it
+		return nil // the owner will see to it
 	}
 	c.touch(now)
 	w.events(c, nt.Events, word)
-	w.release(c)
+	return c
 }
 
 // events calls the handler of a connection that is owned.
 func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 	s := w.server
 	if e&socknotify.EventErr != 0 {
-		if err := c.sock.Err(); err != nil {
+		if err := c.socket().Err(); err != nil {
 			c.fail(&lostError{err})
 			return
 		}

@@ -35,7 +35,7 @@ func (c *Conn[S]) sendLocked(b []byte) (int, error) {
 	n := 0
 	if word&wOut == 0 {
 		for {
-			k, err := c.sock.Send(b[n:])
+			k, err := c.held.Send(b[n:])
 			n += k
 			if n == len(b) && err == nil {
 				return n, nil
@@ -124,7 +124,7 @@ func (c *Conn[S]) flush() (goOn bool) {
 func (c *Conn[S]) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
-		n, err := c.sock.Send(x.queue[x.head:])
+		n, err := c.held.Send(x.queue[x.head:])
 		if n > 0 {
 			x.head += n
 			s.counts.queued.Add(-int64(n))
@@ -181,7 +181,7 @@ func (c *Conn[S]) shut() error {
 }
 
 func (c *Conn[S]) shutLocked() error {
-	err := c.sock.Shutdown(sock.ShutWrite)
+	err := c.socket().Shutdown(sock.ShutWrite)
 	if err != nil {
 		c.failLocked(err, wAborting)
 		return err

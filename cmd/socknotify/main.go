@@ -6,9 +6,11 @@
 //	socknotify demo tcp         many workers and many connections on one port
 //	socknotify serve echo       an echo server; also discard and chargen
 //	socknotify load             a load generator for it, with a latency histogram
+//	socknotify top              a dashboard of a running port, through its debug page
+//	socknotify trace            what a running port notifies, as it happens
 //	socknotify info             backends, limits and versions
 //
-// With --json demo, load and info print one JSON object instead. Errors go to standard error. The exit status is 0
+// With --json demo, load and info print one JSON object instead, and trace prints one per line. Errors go to standard error. The exit status is 0
 // when all is well, 1 when something failed or a verdict is not ok, and 2 for wrong usage.
 package main
 
@@ -46,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(demoCommand(), serveCommand(), loadCommand(), infoCommand())
+	root.AddCommand(demoCommand(), serveCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

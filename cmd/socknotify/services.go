@@ -96,15 +96,15 @@ func (g chargen) Writable(c conn) error {
 
 const (
 	lineLength = 72
-	printable  = 95                           // from space to tilde
-	pattern    = printable * (lineLength + 2) // after so many bytes it repeats
+	letters    = 95                         // from space to tilde
+	pattern    = letters * (lineLength + 2) // after so many bytes it repeats
 )
 
 // characters returns the lines, twice, so that any place in the pattern has a whole one behind it.
 func characters() (b []byte) {
-	for line := range 2 * printable {
+	for line := range 2 * letters {
 		for i := range lineLength {
-			b = append(b, byte(' '+(line+i)%printable))
+			b = append(b, byte(' '+(line+i)%letters))
 		}
 		b = append(b, "\r\n"...)
 	}

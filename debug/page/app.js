@@ -6,7 +6,7 @@ const keptEvents = 500;
 
 const view = {
   port: "", q: "", state: "", sort: "socket", order: "asc", offset: 0, limit: 50, range: 300,
-  paused: false, matched: 0, samples: [], trace: null, seen: new Map(), rows: new Map(), first: true,
+  paused: false, matched: 0, samples: [], observed: null, trace: null, seen: new Map(), rows: new Map(), first: true,
 };
 
 const columns = [
@@ -76,6 +76,13 @@ async function look() {
       ask("history", { port: query.port, after: last }),
     ]);
     if (turn !== asking) return; // somebody has asked for something else meanwhile
+    if (view.observed !== status.observed) {
+      // Another observation, with numbers of its own. What was asked for went by those of the one before.
+      const known = view.observed !== null;
+      view.observed = status.observed;
+      view.samples = [];
+      if (known) return loop();
+    }
     for (const s of history.samples) {
       s.at = Date.parse(s.time);
       view.samples.push(s);
@@ -167,7 +174,7 @@ function showStatus(s) {
   const { counts: c, rates: r } = s;
   text($("backend"), s.backend + (s.kernel_edges ? ", edges in the kernel" : ""));
   text($("observed"), s.observed ? "observed for " + span(Date.parse(s.time) - Date.parse(s.observed)) : "");
-  set("registrations", count(c.registrations), several(c.removals, "removal dequeued", "removals dequeued"));
+  set("registrations", count(c.registrations), several(c.removals, "removal", "removals"));
   set("notifications", rate(r.notifications), count(c.notifications) + " in all");
   const enables = r.rearms + r.rearms_saved;
   set("saved", enables ? (100 * r.rearms_saved / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
@@ -183,8 +190,9 @@ function showSpread(s) {
   const parts = s.spread.map((p) => ({ ...p, work: p.notifications + p.removals + p.posts_dequeued }));
   const all = parts.reduce((n, p) => n + p.work, 0);
   text($("waiters"), s.counts.waiting
-    ? `${several(s.counts.waiting, "call is", "calls are")} asleep: one watches the kernel, ${s.counts.waiting - 1} behind it. Each bar is one of the places that calls are counted in.`
-    : "No call is asleep. Each bar is one of the places that calls are counted in.");
+    ? `${several(s.counts.waiting, "call is", "calls are")} asleep: one watches the kernel, ${s.counts.waiting - 1} behind it.`
+    : "No call is asleep.");
+  text($("places"), ` Of the ${parts.length} places that calls are counted in, ${parts.filter((p) => p.work || p.inside).length} are in use.`);
   const list = $("spread");
   while (list.children.length < parts.length) {
     const item = make("li", {}, list);
@@ -195,6 +203,7 @@ function showSpread(s) {
   parts.forEach((p, i) => {
     const item = list.children[i];
     const share = all ? (100 * p.work) / all : 0;
+    item.hidden = !p.work && !p.inside;
     item.children[1].firstChild.style.width = share + "%";
     text(item.children[2], `${share.toFixed(1)} % · ${several(p.inside, "call", "calls")} inside`);
   });
@@ -427,6 +436,7 @@ function begin() {
     stopTrace();
     $("events").replaceChildren();
     view.samples = [];
+    view.observed = null;
     again({ port: e.target.value, offset: 0 });
   });
   let typing = 0;

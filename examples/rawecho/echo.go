@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -26,8 +25,6 @@ type Config struct {
 	Listening func(netip.AddrPort)
 	// Failed, if not nil, is called with what went wrong beside the connections.
 	Failed func(error)
-	// Watch, if not nil, is called with what shows the port, before it is used.
-	Watch func(debug.Option)
 }
 
 // Totals are what a server did.
@@ -83,9 +80,6 @@ func Run(ctx context.Context, cfg Config) (Totals, error) {
 		return Totals{}, err
 	}
 	defer s.port.Close()
-	if cfg.Watch != nil {
-		cfg.Watch(debug.Port("echo", s.port))
-	}
 	if err := s.listen(); err != nil {
 		return Totals{}, err
 	}

@@ -80,7 +80,7 @@ func (p *Poller) add(c *kernel.Change) (kernel.Status, error) {
 	if err != nil {
 		return kernel.Bad, err
 	}
-	if !p.lull(base) {
+	if !p.lull(func() bool { return p.dying[base] == nil }) {
 		return kernel.Refused, windows.WAIT_TIMEOUT
 	}
 	e, err := p.take()
@@ -100,18 +100,23 @@ func (p *Poller) add(c *kernel.Change) (kernel.Status, error) {
 	return status, err
 }
 
-// set looks again. Where a poll stands, it also has been looking all the time; but it may have completed
-// since, so what it finds is looked at again (old). One that does not ask for enough is made to complete.
+// set looks again. A poll that stands is ended before: it may ask for too little, or have completed already.
 func (p *Poller) set(e *entry, c *kernel.Change) (kernel.Status, error) {
 	token, asked := e.token, e.asked
-	e.token, e.asked, e.want, e.held = c.Token, c.Interest, interest(c.Interest), false
 	if e.ready.out {
-		e.ready.old = true
-		if e.want&^e.ready.mask != 0 {
-			cancel(e.group.ready, &e.ready.iosb)
+		e.mute()
+		cancel(e.group.ready, &e.ready.iosb)
+		over := p.lull(func() bool { return !e.ready.out })
+		if p.entries[c.Handle] != e { // closed meanwhile
+			return kernel.Absent, windows.ERROR_NOT_FOUND
 		}
-		return kernel.Done, nil
+		if !over { // its packet makes the next one
+			e.ready.old = true
+			e.token, e.asked, e.want = c.Token, c.Interest, interest(c.Interest)
+			return kernel.Done, nil
+		}
 	}
+	e.token, e.asked, e.want, e.held = c.Token, c.Interest, interest(c.Interest), false
 	status, err := p.look(e)
 	switch status {
 	case kernel.Bad:

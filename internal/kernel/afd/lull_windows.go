@@ -1,22 +1,29 @@
 package afd
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
-// lull waits until no poll of a socket is under way that was cancelled, be it that the socket was removed
-// and is added again, and tells whether that has come. The packets come at once as a rule. The lock is
-// released meanwhile, for a parked goroutine that has dequeued one; nobody else changes this handle.
-func (p *Poller) lull(base uintptr) bool {
-	const tries, patience = 3000, time.Millisecond
-	for try := 0; p.dying[base] != nil && try < tries; try++ {
+// lull waits until the packets of a socket's cancelled polls have come, which they do at once as a rule, and
+// tells whether they have. The lock is released meanwhile, for a parked goroutine that has dequeued one;
+// nobody else changes this handle.
+func (p *Poller) lull(over func() bool) bool {
+	const tries, quick, patience = 3000, 20, time.Millisecond
+	for try := 0; !over() && try < tries; try++ {
 		if try > 0 {
 			p.mu.Unlock()
-			time.Sleep(patience)
+			if try < quick {
+				runtime.Gosched()
+			} else {
+				time.Sleep(patience)
+			}
 			p.mu.Lock()
 		}
 		p.bury()
 		p.sweep()
 	}
-	return p.dying[base] == nil
+	return over()
 }
 
 // sweep takes what is in the port, and keeps what there is to report for the next harvest.

@@ -1,0 +1,126 @@
+// What the C contenders share: sockets, clocks and how a result is told.
+#ifndef COMMON_H
+#define COMMON_H
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline void fail(const char *what) {
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static inline uint64_t clock_ns(clockid_t id) {
+	struct timespec t;
+	clock_gettime(id, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static inline uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+// Scheduler run time of all threads of the process.
+static inline uint64_t cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+
+static inline void no_delay(int fd) {
+	int one = 1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+// A non-blocking socket on a loopback port; 0 is any port. Sockets that share the port share its load.
+static inline int bound(int type, int port, int share) {
+	int fd = socket(AF_INET, type | SOCK_NONBLOCK, 0), one = 1;
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (fd < 0) fail("socket");
+	if (share) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+	if (bind(fd, (struct sockaddr *)&a, sizeof a)) fail("bind");
+	if (type == SOCK_STREAM && listen(fd, 4096)) fail("listen");
+	return fd;
+}
+
+static inline int port_of(int fd) {
+	struct sockaddr_in a;
+	socklen_t n = sizeof a;
+	if (getsockname(fd, (struct sockaddr *)&a, &n)) fail("getsockname");
+	return ntohs(a.sin_port);
+}
+
+static inline void say_ready(int port) {
+	printf("ready 127.0.0.1:%d\n", port);
+	fflush(stdout);
+}
+
+// n pairs of connected sockets: what is written to in[i] is read from out[i].
+static inline void make_pairs(int n, int *out, int *in) {
+	for (int i = 0; i < n; i++) {
+		int s[2];
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s)) fail("socketpair");
+		out[i] = s[0], in[i] = s[1];
+	}
+}
+
+static inline int take(int fd) {
+	char b[8];
+	return recv(fd, b, sizeof b, 0) > 0;
+}
+
+static inline void give(int fd) {
+	if (send(fd, "x", 1, MSG_NOSIGNAL) != 1) fail("send");
+}
+
+// Of n sockets, active ones in pairs hold active/2 bytes: one that has its byte hands it to its
+// partner. This is the number of the k-th.
+static inline int active_at(int k, int n, int active) { return (int)((long)k * n / active); }
+
+// What taking and giving cost per byte on their own.
+static inline double base_ns(int n, int active, int *out, int *in) {
+	uint64_t t = cpu_ns();
+	int rounds = 40000 / active + 1;
+	for (int r = 0; r < rounds; r++)
+		for (int k = 0; k < active; k++) {
+			int i = active_at(k, n, active);
+			give(in[i]);
+			take(out[i]);
+		}
+	return (cpu_ns() - t) / ((double)rounds * active);
+}
+
+struct outcome {
+	uint64_t ops, cpu, elapsed;
+	double base;
+	long switches;
+};
+
+static inline long switches(void) {
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	return r.ru_nvcsw + r.ru_nivcsw;
+}
+
+static inline void start(struct outcome *o) {
+	o->switches = switches();
+	o->elapsed = now_ns();
+	o->cpu = cpu_ns();
+}
+
+static inline void stop(struct outcome *o) {
+	o->cpu = cpu_ns() - o->cpu;
+	o->elapsed = now_ns() - o->elapsed;
+	o->switches = switches() - o->switches;
+}
+
+static inline void tell(struct outcome *o) {
+	printf("{\"ops\":%llu,\"cpu_ns\":%llu,\"elapsed_ns\":%llu,\"base_ns\":%.1f,\"switches\":%ld}\n",
+		(unsigned long long)o->ops, (unsigned long long)o->cpu, (unsigned long long)o->elapsed,
+		o->base, o->switches);
+}
+#endif

@@ -1,0 +1,144 @@
+// libevent: libevent echo THREADS
+//           libevent core REGISTERED ACTIVE MILLISECONDS
+//           libevent register REGISTERED MILLISECONDS
+#define _GNU_SOURCE
+#include "common.h"
+#include <event2/event.h>
+#include <poll.h>
+#include <pthread.h>
+
+struct peer {
+	int fd;
+	struct event *ev;
+};
+
+static struct event_base *new_base(void) {
+	struct event_base *b = event_base_new();
+	if (!b) fail("event_base_new");
+	return b;
+}
+
+static void echo(evutil_socket_t fd, short what, void *arg) {
+	static __thread char buf[65536];
+	struct peer *p = arg;
+	ssize_t n = recv(fd, buf, sizeof buf, 0), sent = 0;
+	(void)what;
+	while (n > sent) {
+		ssize_t k = send(fd, buf + sent, n - sent, MSG_NOSIGNAL);
+		if (k >= 0) {
+			sent += k;
+		} else if (errno == EAGAIN) {
+			struct pollfd w = {.fd = fd, .events = POLLOUT};
+			poll(&w, 1, -1);
+		} else {
+			n = 0;
+		}
+	}
+	if (n == 0 || (n < 0 && errno != EAGAIN)) {
+		event_free(p->ev);
+		close(p->fd);
+		free(p);
+	}
+}
+
+static void incoming(evutil_socket_t l, short what, void *arg) {
+	int c;
+	(void)what;
+	while ((c = accept4(l, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+		struct peer *p = malloc(sizeof *p);
+		no_delay(c);
+		p->fd = c;
+		p->ev = event_new(arg, c, EV_READ | EV_PERSIST, echo, p);
+		event_add(p->ev, NULL);
+	}
+}
+
+static void *serve(void *arg) {
+	struct event_base *b = new_base();
+	event_add(event_new(b, (int)(long)arg, EV_READ | EV_PERSIST, incoming, b), NULL);
+	event_base_dispatch(b);
+	return NULL;
+}
+
+static int run_echo(int threads) {
+	int port = 0, l[64] = {0};
+	for (int i = 0; i < threads; i++) {
+		l[i] = bound(SOCK_STREAM, port, threads > 1);
+		port = port_of(l[0]);
+	}
+	for (long i = 1; i < threads; i++) {
+		pthread_t t;
+		if (pthread_create(&t, NULL, serve, (void *)(long)l[i])) fail("pthread_create");
+	}
+	say_ready(port);
+	serve((void *)(long)l[0]);
+	return 0;
+}
+
+static int registered, active, *out, *in;
+static uint64_t until, ops;
+static struct event_base *base;
+
+static void hand_on(evutil_socket_t fd, short what, void *arg) {
+	int k = (int)(long)arg;
+	(void)what;
+	if (!take(fd)) return;
+	give(in[active_at(k ^ 1, registered, active)]);
+	if (++ops % 512 == 0 && now_ns() >= until) event_base_loopbreak(base);
+}
+
+static int run_core(long ms) {
+	struct outcome o = {0};
+	out = calloc(registered, sizeof *out), in = calloc(registered, sizeof *in);
+	make_pairs(registered, out, in);
+	o.base = base_ns(registered, active, out, in);
+	base = new_base();
+	for (long i = 0, k = 0; i < registered; i++) {
+		long mine = k < active && active_at(k, registered, active) == i ? k++ : active;
+		event_add(event_new(base, out[i], EV_READ | EV_PERSIST, hand_on, (void *)mine), NULL);
+	}
+	for (int k = 0; k < active; k += 2) give(in[active_at(k, registered, active)]);
+	start(&o);
+	until = now_ns() + ms * 1000000ull;
+	event_base_dispatch(base);
+	stop(&o);
+	o.ops = ops;
+	tell(&o);
+	return 0;
+}
+
+static int run_register(int n, long ms) {
+	struct event **evs = calloc(n, sizeof *evs);
+	struct outcome o = {0};
+	int *fds = calloc(n, sizeof *fds), i;
+	base = new_base();
+	for (i = 0; i < n; i++) {
+		fds[i] = bound(SOCK_DGRAM, 0, 0);
+		evs[i] = event_new(base, fds[i], EV_READ | EV_PERSIST, hand_on, NULL);
+		event_add(evs[i], NULL);
+	}
+	start(&o);
+	until = now_ns() + ms * 1000000ull;
+	do {
+		for (int k = 0; k < 64; k++, i++) {
+			i %= n;
+			event_free(evs[i]);
+			evs[i] = event_new(base, fds[i], EV_READ | EV_PERSIST, hand_on, NULL);
+			event_add(evs[i], NULL);
+		}
+		o.ops += 128;
+	} while (now_ns() < until);
+	stop(&o);
+	tell(&o);
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	if (argc == 3 && !strcmp(argv[1], "echo") && atoi(argv[2]) <= 64) return run_echo(atoi(argv[2]));
+	if (argc == 5 && !strcmp(argv[1], "core")) {
+		registered = atoi(argv[2]), active = atoi(argv[3]);
+		return run_core(atol(argv[4]));
+	}
+	if (argc == 4 && !strcmp(argv[1], "register")) return run_register(atoi(argv[2]), atol(argv[3]));
+	return 2;
+}

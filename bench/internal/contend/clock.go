@@ -1,0 +1,51 @@
+package contend
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/stat"
+)
+
+// cpu is the scheduler run time of all threads of this process.
+func cpu() int64 {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
+	return t.Nano()
+}
+
+func switches() int64 {
+	var r unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &r)
+	return r.Nvcsw + r.Nivcsw
+}
+
+// A watch measures this process.
+type watch struct {
+	start         time.Time
+	cpu, switches int64
+}
+
+func startWatch() watch { return watch{switches: switches(), start: time.Now(), cpu: cpu()} }
+
+func (w watch) stop(ops int64) param.Outcome {
+	used := cpu() - w.cpu
+	return param.Outcome{
+		Ops: float64(ops), CPU: float64(used), Elapsed: float64(time.Since(w.start)),
+		Switches: float64(switches() - w.switches),
+	}
+}
+
+// latencies puts the quantiles into an outcome.
+func latencies(o *param.Outcome, all []time.Duration) {
+	ns := make([]float64, len(all))
+	for i, d := range all {
+		ns[i] = float64(d)
+	}
+	slices.Sort(ns)
+	p50, p99 := stat.Median(ns), stat.Quantile(ns, 0.99)
+	o.P50, o.P99 = &p50, &p99
+}

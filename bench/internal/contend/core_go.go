@@ -1,0 +1,136 @@
+package contend
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// A loop is an epoll descriptor that one goroutine uses by hand.
+type loop struct {
+	fd     int
+	events []unix.EpollEvent
+}
+
+func newLoop(batch int) (*loop, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	return &loop{fd, make([]unix.EpollEvent, batch)}, err
+}
+
+func (l *loop) add(fd, data int) error {
+	return unix.EpollCtl(l.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(data)})
+}
+
+// wait looks without telling Go's scheduler, and blocks a thread only if there is nothing.
+func (l *loop) wait() ([]unix.EpollEvent, error) {
+	events := uintptr(unsafe.Pointer(unsafe.SliceData(l.events)))
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.fd), events, uintptr(len(l.events)), 0, 0, 0)
+	if errno != 0 || n == 0 {
+		n, _, errno = syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.fd), events, uintptr(len(l.events)), ^uintptr(0), 0, 0)
+	}
+	if errno == unix.EINTR {
+		return nil, nil
+	}
+	if errno != 0 {
+		return nil, errno
+	}
+	return l.events[:n], nil
+}
+
+// loopCore is the event core of epoll, level-triggered, by hand in Go.
+func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
+	t, err := newTokens(p)
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	defer t.close()
+	base := t.base()
+	l, err := newLoop(p.Batch)
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	if err := t.each(l.add); err != nil {
+		return param.Outcome{}, err
+	}
+	t.begin()
+	var buf [8]byte
+	var ops int64
+	w := startWatch()
+	until := time.Now().Add(p.Duration())
+	for turns := 1; turns%16 != 0 || time.Now().Before(until); turns++ {
+		events, err := l.wait()
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		for i := range events {
+			ops += t.pass(int(events[i].Fd), &buf)
+		}
+	}
+	o := w.stop(ops)
+	o.Base = base
+	return o, nil
+}
+
+// stdCore is the runtime's poller: a goroutine for each socket.
+func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
+	t, err := newTokens(p)
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	base := t.base()
+	var ops atomic.Int64
+	var running, parking sync.WaitGroup
+	var files []*os.File
+	err = t.each(func(fd, k int) error {
+		f := os.NewFile(uintptr(fd), "")
+		files = append(files, f)
+		raw, err := f.SyscallConn()
+		if err != nil {
+			return err
+		}
+		parking.Add(1)
+		running.Go(func() {
+			var buf [8]byte
+			parks := sync.OnceFunc(parking.Done)
+			ready := func(uintptr) bool {
+				if k >= 0 && t.take(k, &buf) { // an inactive one has nothing to read before it is closed
+					return true
+				}
+				parks()
+				return false
+			}
+			for {
+				if raw.Read(ready) != nil {
+					return
+				}
+				ops.Add(1)
+				t.give(k ^ 1)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	parking.Wait()
+	t.begin()
+	w, before := startWatch(), ops.Load()
+	time.Sleep(p.Duration())
+	o := w.stop(ops.Load() - before)
+	o.Base = base
+	for _, f := range files {
+		f.Close() // and so t.out
+	}
+	running.Wait()
+	for _, fd := range t.in {
+		unix.Close(fd)
+	}
+	return o, nil
+}

@@ -1,0 +1,118 @@
+package contend
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// A portMode is how sockets are registered with a port.
+type portMode struct {
+	name                   string
+	trigger                socknotify.Trigger
+	oneShot, drained, edge bool
+}
+
+var portModes = []portMode{
+	{name: "oneshot+drained", trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot, oneShot: true, drained: true},
+	{name: "oneshot", trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot, oneShot: true},
+	{name: "level", trigger: socknotify.TriggerLevel},
+	{name: "edge", trigger: socknotify.TriggerEdge, edge: true},
+}
+
+// portCore is the event core of a port, with one waiter or more.
+func portCore(backend string, m portMode) func(param.Params, func(string)) (param.Outcome, error) {
+	return func(p param.Params, _ func(string)) (param.Outcome, error) {
+		t, err := newTokens(p)
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer t.close()
+		base := t.base()
+		port, err := socknotify.New[int](socknotify.WithBackend(backend))
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer port.Close()
+		err = t.each(func(fd, k int) error {
+			regs := []socknotify.Registration[int]{
+				socknotify.Enable(uintptr(fd), k, socknotify.EventIn, m.trigger),
+			}
+			_, err := port.Process(regs, nil, 0)
+			return errors.Join(err, regs[0].Result)
+		})
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		t.begin()
+
+		counts := make([]count, max(p.Waiters, 1))
+		failed := make(chan error, len(counts))
+		var running sync.WaitGroup
+		w := startWatch()
+		for i := range counts {
+			running.Go(func() { failed <- portWaiter(port, t, m, p.Batch, &counts[i]) })
+		}
+		select {
+		case err = <-failed:
+		case <-time.After(p.Duration()):
+		}
+		ops := int64(0)
+		for i := range counts {
+			ops += counts[i].Load()
+		}
+		o := w.stop(ops)
+		o.Base = base
+		port.Close() // lets the waiters go
+		running.Wait()
+		for len(failed) > 0 {
+			err = errors.Join(err, <-failed)
+		}
+		return o, err
+	}
+}
+
+// A count is one waiter's, on a cache line of its own.
+type count struct {
+	atomic.Int64
+	_ [120]byte
+}
+
+// portWaiter handles notifications until the port is closed. One-shot registrations are enabled in the
+// call that dequeues, as the package recommends.
+func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, ops *count) error {
+	var buf [8]byte
+	out := make([]socknotify.Notification[int], batch)
+	regs := make([]socknotify.Registration[int], 0, batch)
+	for {
+		n, err := port.Process(regs, out, -1)
+		if errors.Is(err, socknotify.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i := range regs {
+			if regs[i].Result != nil {
+				return regs[i].Result
+			}
+		}
+		regs = regs[:0]
+		done := int64(0)
+		for i := range out[:n] {
+			k := out[i].Key
+			done += t.pass(k, &buf)
+			if m.oneShot {
+				r := socknotify.Enable(uintptr(t.out[t.at(k)]), k, socknotify.EventIn, m.trigger)
+				r.Drained = m.drained
+				regs = append(regs, r)
+			}
+		}
+		ops.Store(ops.Load() + done) // nobody else writes it
+	}
+}

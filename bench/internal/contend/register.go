@@ -1,0 +1,168 @@
+package contend
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// perCall is how many operations a call has.
+const perCall = 64
+
+const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
+
+func sockets(n int) ([]*sock.Socket, error) {
+	all := make([]*sock.Socket, 0, n)
+	for range n {
+		s, err := sock.New(sock.UDP4)
+		if err == nil {
+			err = s.Bind(sock.Loopback) // an unbound one is silent on no kernel
+		}
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func closeAll(all []*sock.Socket) {
+	for _, s := range all {
+		s.Close()
+	}
+}
+
+// portRegister has so many registered, and removes and registers each in turn. An operation is either;
+// a removal's is not over before its EventRemove was dequeued.
+func portRegister(backend string) func(param.Params, func(string)) (param.Outcome, error) {
+	return func(p param.Params, _ func(string)) (param.Outcome, error) {
+		all, err := sockets(p.Registered)
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer closeAll(all)
+		port, err := socknotify.New[int](socknotify.WithBackend(backend))
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer port.Close()
+		out := make([]socknotify.Notification[int], perCall)
+		regs := make([]socknotify.Registration[int], 0, perCall)
+		call := func(out []socknotify.Notification[int]) (int, error) {
+			n, err := port.Process(regs, out, 0)
+			for i := range regs {
+				err = errors.Join(err, regs[i].Result)
+			}
+			regs = regs[:0]
+			return n, err
+		}
+		enable := func(i int) {
+			regs = append(regs, socknotify.Enable(all[i].Handle(), i, socknotify.EventIn|socknotify.EventHangup, oneShot))
+		}
+		for i := range all {
+			enable(i)
+			if len(regs) == perCall || i == len(all)-1 {
+				if _, err := call(nil); err != nil {
+					return param.Outcome{}, err
+				}
+			}
+		}
+		ops, next := int64(0), 0
+		w := startWatch()
+		for until := time.Now().Add(p.Duration()); time.Now().Before(until); {
+			for i := range perCall {
+				regs = append(regs, socknotify.Remove[int](all[(next+i)%len(all)].Handle()))
+			}
+			for left := perCall; left > 0; {
+				n, err := call(out[:left])
+				if err != nil {
+					return param.Outcome{}, err
+				}
+				left -= n
+			}
+			for i := range perCall {
+				enable((next + i) % len(all))
+			}
+			if _, err := call(nil); err != nil {
+				return param.Outcome{}, err
+			}
+			next = (next + perCall) % len(all)
+			ops += 2 * perCall
+		}
+		return w.stop(ops), nil
+	}
+}
+
+// loopRegister does the same with epoll by hand.
+func loopRegister(p param.Params, _ func(string)) (param.Outcome, error) {
+	all, err := sockets(p.Registered)
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	defer closeAll(all)
+	l, err := newLoop(1)
+	if err != nil {
+		return param.Outcome{}, err
+	}
+	for i, s := range all {
+		if err := l.add(int(s.Handle()), i); err != nil {
+			return param.Outcome{}, err
+		}
+	}
+	ops, next := int64(0), 0
+	w := startWatch()
+	for until := time.Now().Add(p.Duration()); time.Now().Before(until); {
+		for range perCall {
+			fd := int(all[next].Handle())
+			if err := errors.Join(unix.EpollCtl(l.fd, unix.EPOLL_CTL_DEL, fd, nil), l.add(fd, next)); err != nil {
+				return param.Outcome{}, err
+			}
+			next = (next + 1) % len(all)
+		}
+		ops += 2 * perCall
+	}
+	return w.stop(ops), nil
+}
+
+// portIdle is the live memory of idle registrations on the port, without what their sockets take.
+func portIdle(backend string) func(param.Params, func(string)) (param.Outcome, error) {
+	return func(p param.Params, _ func(string)) (param.Outcome, error) {
+		all, err := sockets(p.Registered)
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer closeAll(all)
+		port, err := socknotify.New[int](socknotify.WithBackend(backend))
+		if err != nil {
+			return param.Outcome{}, err
+		}
+		defer port.Close()
+		before := live()
+		for i, s := range all {
+			regs := []socknotify.Registration[int]{socknotify.Enable(s.Handle(), i, socknotify.EventIn, oneShot)}
+			if _, err := port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+				return param.Outcome{}, errors.Join(err, regs[0].Result)
+			}
+		}
+		per := (live() - before) / float64(len(all))
+		runtime.KeepAlive(port)
+		return param.Outcome{Ops: float64(len(all)), Bytes: &per}, nil
+	}
+}
+
+// live is the heap that is in use.
+func live() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

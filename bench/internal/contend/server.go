@@ -1,0 +1,34 @@
+package contend
+
+import (
+	snserver "github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// echoed is a handler of package server without state.
+type echoed struct{}
+
+func (echoed) Open(*snserver.Conn[struct{}]) error   { return nil }
+func (echoed) Close(*snserver.Conn[struct{}], error) {}
+
+func (echoed) Data(c *snserver.Conn[struct{}], buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(buf[:n])
+	return err
+}
+
+// serveServer is package server: a worker for each core on one port.
+func serveServer(p param.Params, backend string, ready func(string)) error {
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		return err
+	}
+	ready(l.LocalAddr().String())
+	s := &snserver.Server[struct{}]{Handler: echoed{}, Workers: p.Cores, Backend: backend}
+	return s.ServeSocket(l)
+}

@@ -1,0 +1,99 @@
+package contend
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// tokens are registered sockets of which some are active, in pairs: of two partners one has a byte, and
+// hands it to the other when it is notified.
+type tokens struct {
+	registered, active int
+	out, in            []int // what is written to in[i] is read from out[i]
+}
+
+func newTokens(p param.Params) (*tokens, error) {
+	if p.Active < 2 || p.Active%2 != 0 || p.Active > p.Registered {
+		return nil, fmt.Errorf("%d active of %d: must be even, and not more", p.Active, p.Registered)
+	}
+	t := &tokens{registered: p.Registered, active: p.Active}
+	for range p.Registered {
+		s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("socketpair: %w", err)
+		}
+		t.out, t.in = append(t.out, s[0]), append(t.in, s[1])
+	}
+	return t, nil
+}
+
+func (t *tokens) close() {
+	for i := range t.out {
+		unix.Close(t.out[i])
+		unix.Close(t.in[i])
+	}
+}
+
+// at is the socket of the k-th active one.
+func (t *tokens) at(k int) int { return k * t.registered / t.active }
+
+// each calls f for every socket, with which of the active ones it is, or -1.
+func (t *tokens) each(f func(fd, k int) error) error {
+	k := 0
+	for i, fd := range t.out {
+		mine := -1
+		if k < t.active && t.at(k) == i {
+			mine, k = k, k+1
+		}
+		if err := f(fd, mine); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin gives one of each two partners its byte.
+func (t *tokens) begin() {
+	for k := 0; k < t.active; k += 2 {
+		t.give(k)
+	}
+}
+
+var token = [1]byte{'x'}
+
+func (t *tokens) give(k int) {
+	syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(t.in[t.at(k)]), uintptr(unsafe.Pointer(&token)), 1, unix.MSG_NOSIGNAL, 0, 0)
+}
+
+// take reports whether the k-th had a byte. It has none afterwards.
+func (t *tokens) take(k int, buf *[8]byte) bool {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(t.out[t.at(k)]), uintptr(unsafe.Pointer(buf)), 8, 0, 0, 0)
+	return errno == 0 && n > 0
+}
+
+// pass hands the k-th's byte to its partner, if it has it.
+func (t *tokens) pass(k int, buf *[8]byte) int64 {
+	if !t.take(k, buf) {
+		return 0
+	}
+	t.give(k ^ 1)
+	return 1
+}
+
+// base is what taking and giving cost per byte on their own.
+func (t *tokens) base() float64 {
+	var buf [8]byte
+	start, rounds := cpu(), 40_000/t.active+1
+	for range rounds {
+		for k := range t.active {
+			t.give(k)
+			t.take(k, &buf)
+		}
+	}
+	return float64(cpu()-start) / float64(rounds*t.active)
+}

@@ -1,0 +1,71 @@
+// Package param has what the processes of a run tell each other: the parameters of a workload, and the
+// outcome of one sample.
+package param
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Params are the parameters of a workload. Those that do not apply are zero.
+type Params struct {
+	Connections int    `json:"connections,omitempty"`
+	Busy        int    `json:"busy,omitempty"`  // connections with requests; 0 is all
+	Size        int    `json:"size,omitempty"`  // bytes of a request
+	Depth       int    `json:"depth,omitempty"` // requests in flight per connection
+	Cores       int    `json:"cores,omitempty"` // of the contender
+	Registered  int    `json:"registered,omitempty"`
+	Active      int    `json:"active,omitempty"` // of those registered
+	Waiters     int    `json:"waiters,omitempty"`
+	Posters     int    `json:"posters,omitempty"`
+	Batch       int    `json:"batch,omitempty"` // notifications taken at a time
+	What        string `json:"what,omitempty"`  // a variant of the workload
+	Millis      int    `json:"-"`               // how long to measure
+}
+
+// String names the parameters that apply.
+func (p Params) String() string {
+	var s []string
+	add := func(name string, v int) {
+		if v != 0 {
+			s = append(s, fmt.Sprintf("%s=%d", name, v))
+		}
+	}
+	if p.What != "" {
+		s = append(s, p.What)
+	}
+	add("connections", p.Connections)
+	add("busy", p.Busy)
+	add("size", p.Size)
+	add("depth", p.Depth)
+	add("registered", p.Registered)
+	add("active", p.Active)
+	add("posters", p.Posters)
+	add("waiters", p.Waiters)
+	add("batch", p.Batch)
+	add("cores", p.Cores)
+	return strings.Join(s, " ")
+}
+
+// Duration is how long to measure.
+func (p Params) Duration() time.Duration { return time.Duration(p.Millis) * time.Millisecond }
+
+// An Outcome is what one sample of a contender found. What does not apply is zero, or nil.
+type Outcome struct {
+	Ops      float64  `json:"ops"` // requests, events, packets, wake-ups, posts
+	CPU      float64  `json:"cpu_ns"`
+	Elapsed  float64  `json:"elapsed_ns"`
+	Base     float64  `json:"base_ns,omitempty"` // per operation, to be taken off
+	Switches float64  `json:"switches"`
+	Syscalls *float64 `json:"syscalls,omitempty"` // per operation
+	P50      *float64 `json:"p50_ns,omitempty"`
+	P99      *float64 `json:"p99_ns,omitempty"`
+	Bytes    *float64 `json:"bytes,omitempty"` // per connection or registration
+}
+
+// PerOp is the CPU time of one operation, without its base.
+func (o Outcome) PerOp() float64 { return o.CPU/o.Ops - o.Base }
+
+// Rate is operations per second.
+func (o Outcome) Rate() float64 { return o.Ops / o.Elapsed * 1e9 }

@@ -1,0 +1,168 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Spawner starts processes from one thread of its own, because they are killed by the system when the
+// thread that started them ends, and because they get its processors.
+type Spawner struct {
+	starts chan start
+}
+
+type start struct {
+	cmd  *exec.Cmd
+	cpus []int
+	done chan<- error
+}
+
+// NewSpawner makes a spawner that works until the process ends.
+func NewSpawner() *Spawner {
+	s := &Spawner{make(chan start)}
+	go s.run()
+	return s
+}
+
+func (s *Spawner) run() {
+	runtime.LockOSThread()
+	var all unix.CPUSet
+	known := unix.SchedGetaffinity(0, &all) == nil
+	for st := range s.starts {
+		var set unix.CPUSet
+		for _, cpu := range st.cpus {
+			set.Set(cpu)
+		}
+		if known {
+			if err := unix.SchedSetaffinity(0, &set); err != nil {
+				st.done <- fmt.Errorf("processors %v: %w", st.cpus, err)
+				continue
+			}
+		}
+		st.done <- st.cmd.Start()
+		if known {
+			unix.SchedSetaffinity(0, &all)
+		}
+	}
+}
+
+// A Process is one that was started. Stop ends it.
+type Process struct {
+	cmd    *exec.Cmd
+	lines  chan string
+	stderr lockedBuffer
+	ended  chan struct{}
+	err    error // once ended
+}
+
+// Start starts a command on these processors. Go programs use as many as they get.
+func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
+	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 1), ended: make(chan struct{})}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(len(cpus)))
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error)
+	s.starts <- start{p.cmd, cpus, done}
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	go func() {
+		for in := bufio.NewScanner(stdout); in.Scan(); {
+			p.lines <- in.Text()
+		}
+		close(p.lines)
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// Pid is the process's number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Line waits for the next line that the process prints. It is an error if it ends or takes too long.
+func (p *Process) Line(ctx context.Context, limit time.Duration) (string, error) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			<-p.ended
+			return "", p.failure()
+		}
+		return line, nil
+	case <-late.C:
+		return "", fmt.Errorf("%s: nothing printed after %v", p.name(), limit)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// Running is nil as long as the process runs.
+func (p *Process) Running() error {
+	select {
+	case <-p.ended:
+		return p.failure()
+	default:
+		return nil
+	}
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Stop kills the process and waits for its end.
+func (p *Process) Stop() {
+	p.cmd.Process.Kill()
+	for range p.lines {
+	}
+	<-p.ended
+}
+
+func (p *Process) failure() error {
+	if said := strings.TrimSpace(p.stderr.String()); said != "" {
+		return fmt.Errorf("%s: %s", p.name(), lastLine(said))
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w", p.name(), p.err)
+	}
+	return fmt.Errorf("%s ended without a result", p.name())
+}
+
+func (p *Process) name() string { return strings.Join(p.cmd.Args[1:], " ") }
+
+func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
+
+// A lockedBuffer is written by the process's goroutine while others look.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

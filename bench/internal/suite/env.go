@@ -1,0 +1,104 @@
+package suite
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/native"
+	"github.com/socknotify/socknotify/bench/internal/proc"
+)
+
+// Options say how to run.
+type Options struct {
+	Self     string            // this program, which has the commands contend, load and window
+	Sources  fs.FS             // of the C programs
+	Compiler string            // of C; empty is the system's
+	External map[string]string // further echo servers: names and programs
+	Rounds   int
+	Window   time.Duration // of one sample
+	Warm     time.Duration // before it
+	Quick    bool
+	Only     string    // run sets whose parameters contain it
+	Progress io.Writer // nil: none
+	Warnings io.Writer // of what goes wrong but keeps nothing from going on; nil: none
+}
+
+// An Env is what a run has. Close removes it.
+type Env struct {
+	Options
+	Files  uint64 // the limit of open files
+	Tracer proc.Tracer
+
+	dir     string
+	cpus    []int
+	spawner *proc.Spawner
+	builder *native.Builder
+	built   map[string]build
+}
+
+type build struct {
+	path string
+	err  error
+}
+
+// wantFiles is what the largest sets need: a pair of sockets for each of 9,000, and something else.
+const wantFiles = 20_000
+
+// NewEnv makes what a run needs.
+func NewEnv(ctx context.Context, o Options) (*Env, error) {
+	dir, err := os.MkdirTemp("", "socknotify-bench-")
+	if err != nil {
+		return nil, err
+	}
+	e := &Env{Options: o, dir: dir, spawner: proc.NewSpawner(), built: map[string]build{}}
+	if err := e.prepare(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Env) prepare(ctx context.Context) error {
+	var err error
+	if e.builder, err = native.NewBuilder(e.Sources, filepath.Join(e.dir, "c"), e.Compiler); err != nil {
+		return err
+	}
+	if e.cpus, err = proc.CPUs(); err != nil {
+		return err
+	}
+	if e.Files, err = proc.RaiseFiles(wantFiles); err != nil {
+		return err
+	}
+	e.Tracer = proc.FindTracer(ctx, e.Self, e.dir)
+	return nil
+}
+
+// Close removes the run's files.
+func (e *Env) Close() error { return os.RemoveAll(e.dir) }
+
+// CompilerFacts names the C compiler, or says that there is none.
+func (e *Env) CompilerFacts(ctx context.Context) string { return e.builder.Facts(ctx) }
+
+func (e *Env) build(ctx context.Context, program string, libraries []string) (string, error) {
+	b, ok := e.built[program]
+	if !ok {
+		b.path, b.err = e.builder.Build(ctx, program, libraries...)
+		e.built[program] = b
+	}
+	return b.path, b.err
+}
+
+// serverCPUs are the processors of a contender, and loadCPUs those of the load on it: the others, or all
+// where the contender has them all.
+func (e *Env) serverCPUs(cores int) []int { return e.cpus[:min(max(cores, 1), len(e.cpus))] }
+
+func (e *Env) loadCPUs(cores int) []int {
+	if rest := e.cpus[len(e.serverCPUs(cores)):]; len(rest) > 0 {
+		return rest
+	}
+	return e.cpus
+}

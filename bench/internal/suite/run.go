@@ -1,0 +1,200 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/record"
+)
+
+// Run runs a workload with all its sets, and gives each set's records to done. A set whose reference
+// fails has none; the others go on, and the error says which.
+func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Record)) error {
+	var failed error
+	contenders := e.Contenders(ctx, w)
+	for _, set := range w.Sets(e.Quick) {
+		if !strings.Contains(set.Params.String()+" ", e.Only) {
+			continue
+		}
+		records, err := e.runSet(ctx, w, set, contenders)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s %v: %w", w.Name, set.Params, err))
+		}
+		done(set, records)
+	}
+	return failed
+}
+
+// An entry is a contender in a set.
+type entry struct {
+	*Contender
+	samples []record.Sample
+	missing string
+}
+
+// runSet has each contender measured once in each round, the reference before and after it. One that
+// fails is out. It is an error only if the reference does.
+func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) ([]record.Record, error) {
+	p, rounds := set.Params, max(1, int(math.Ceil(float64(e.Rounds)*set.Share)))
+	var entries []*entry
+	for i := range contenders {
+		if c := &contenders[i]; c.Missing != "" || c.Fits(p) {
+			entries = append(entries, &entry{Contender: c, missing: e.without(c, p)})
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	ref := referenceOf(w, entries)
+	if len(w.reference) > 0 && ref == nil {
+		return e.records(w, p, entries, nil), nil
+	}
+	for round := range rounds {
+		if err := e.round(ctx, w, p, ref, entries, round, rounds); err != nil {
+			return nil, err
+		}
+	}
+	return e.records(w, p, entries, ref), nil
+}
+
+// without tells why a contender cannot take part, if so.
+func (e *Env) without(c *Contender, p param.Params) string {
+	if c.Missing != "" {
+		return c.Missing
+	}
+	if need := uint64(max(2*p.Registered, p.Connections) + 100); need > e.Files {
+		return fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
+	}
+	return ""
+}
+
+func referenceOf(w *Workload, entries []*entry) *entry {
+	for _, name := range w.reference {
+		for _, en := range entries {
+			if en.Name == name && en.missing == "" {
+				return en
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry, entries []*entry, round, rounds int) error {
+	sample := func(en *entry, trace bool) (param.Outcome, error) {
+		e.progress("%s %v: round %d of %d, %s", w.Name, p, round+1, rounds, en.Name)
+		return w.sample(ctx, e, en.Contender, p, trace)
+	}
+	var refs []param.Outcome
+	measureRef := func() error {
+		if ref == nil {
+			refs = append(refs, param.Outcome{})
+			return nil
+		}
+		o, err := sample(ref, round == 0 && len(refs) == 0)
+		if err != nil {
+			return fmt.Errorf("the reference: %w", err)
+		}
+		refs = append(refs, o)
+		return nil
+	}
+	if err := measureRef(); err != nil {
+		return err
+	}
+	for _, en := range entries {
+		if en == ref || en.missing != "" {
+			continue
+		}
+		for retakes := e.retakes(); ; retakes-- {
+			o, err := sample(en, round == 0)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				en.missing, en.samples = "failed: "+err.Error(), nil
+				break
+			}
+			before := refs[len(refs)-1]
+			if err := measureRef(); err != nil {
+				return err
+			}
+			after := refs[len(refs)-1]
+			if retakes == 0 || steady(before, after) {
+				en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: after})
+				break
+			}
+		}
+	}
+	if ref != nil {
+		ref.samples = append(ref.samples, ownSamples(refs)...)
+	}
+	return nil
+}
+
+// retakes is how often a sample is taken again if the machine was not steady.
+func (e *Env) retakes() int {
+	if e.Quick {
+		return 0
+	}
+	return 2
+}
+
+// steady tells whether the reference cost about the same before and after. If not, the machine has
+// become another one between the two (its processors' caches are shared with somebody, say), and what was
+// measured between them belongs to neither.
+func steady(before, after param.Outcome) bool {
+	if before.Ops == 0 || after.Ops == 0 {
+		return true // no reference
+	}
+	a, b := before.PerOp(), after.PerOp()
+	return max(a, b) <= 1.25*min(a, b)
+}
+
+// ownSamples compares the reference with itself, which tells how much is noise.
+func ownSamples(refs []param.Outcome) []record.Sample {
+	if len(refs) < 3 {
+		return []record.Sample{{Before: refs[0], Value: refs[0], After: refs[0]}}
+	}
+	var samples []record.Sample
+	for i := 1; i+1 < len(refs); i++ {
+		samples = append(samples, record.Sample{Before: refs[i-1], Value: refs[i], After: refs[i+1]})
+	}
+	// The first has the system calls.
+	samples[0].Value.Syscalls = refs[0].Syscalls
+	return samples
+}
+
+func (e *Env) records(w *Workload, p param.Params, entries []*entry, ref *entry) []record.Record {
+	var records []record.Record
+	for _, en := range entries {
+		r := record.Record{Workload: w.Name, Params: p, Contender: en.Name, Missing: en.missing}
+		if ref != nil {
+			r.Reference = ref.Name
+		}
+		if len(en.samples) > 0 {
+			r.Fill(en.samples)
+		} else if r.Missing == "" {
+			r.Missing = "there is no reference to compare it with"
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func (e *Env) progress(format string, args ...any) {
+	if e.Progress != nil {
+		fmt.Fprintf(e.Progress, "\r\x1b[K"+format, args...)
+	}
+}
+
+func (e *Env) warn(format string, args ...any) {
+	if e.Warnings != nil {
+		fmt.Fprintf(e.Warnings, format+"\n", args...)
+	}
+}

@@ -1,0 +1,113 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// A sampler measures a contender once. Trace says that its system calls are to be counted too, if that
+// can be done, outside the measured time.
+type sampler func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (param.Outcome, error)
+
+// patience is how long anything may take to get ready, on however busy a machine.
+const patience = time.Minute
+
+// The two parts of the workload idle.
+const (
+	portsPart   = "registration"
+	serversPart = "connection"
+)
+
+// own has a contender measure itself.
+func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
+	p.Millis = int(e.Window.Milliseconds())
+	process, err := e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
+	if err != nil {
+		return o, err
+	}
+	defer process.Stop()
+	line, err := process.Line(ctx, patience)
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal([]byte(line), &o); err != nil {
+		return o, fmt.Errorf("%s: %q: %w", c.Name, line, err)
+	}
+	if o.Ops <= 0 {
+		return o, fmt.Errorf("%s: did nothing", c.Name)
+	}
+	return o, nil
+}
+
+// serve measures a server from outside, under a kind of load.
+func serve(kind string) sampler {
+	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
+		s, err := e.start(ctx, c, p)
+		if err != nil {
+			return o, err
+		}
+		defer s.stop()
+		if err := s.load(ctx, kind, p); err != nil {
+			return o, err
+		}
+		if err := s.warm(ctx, p); err != nil {
+			return o, err
+		}
+		if o, err = s.measure(ctx, e.Window); err != nil {
+			return o, err
+		}
+		if trace && e.Tracer.Name != "" {
+			calls, err := e.Tracer.Count(ctx, s.server.Pid(), e.Window, s.countersPath, s.counters.Sum)
+			if err == nil {
+				o.Syscalls = &calls
+			} else {
+				e.warn("%s: system calls not counted: %v", c.Name, err)
+			}
+		}
+		return o, s.running()
+	}
+}
+
+// idle measures the memory of connections that had one request each, or has a contender measure that of
+// registrations.
+func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
+	if p.What == portsPart {
+		return own(ctx, e, c, p, trace)
+	}
+	s, err := e.start(ctx, c, p)
+	if err != nil {
+		return o, err
+	}
+	defer s.stop()
+	// A few connections first, so that what a server takes once is not theirs.
+	few := p
+	few.Connections = min(p.Connections, 64)
+	var before, after float64
+	for _, step := range []struct {
+		params param.Params
+		bytes  *float64
+	}{{few, &before}, {p, &after}} {
+		if err := s.load(ctx, load.Idle, step.params); err != nil {
+			return o, err
+		}
+		if *step.bytes, err = s.settled(ctx, c.settles); err != nil {
+			return o, err
+		}
+	}
+	per := (after - before) / float64(p.Connections-few.Connections)
+	return param.Outcome{Ops: float64(p.Connections), Bytes: &per}, s.running()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,196 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/proc"
+)
+
+// A scene is a server, and the load on it.
+type scene struct {
+	e            *Env
+	server, gen  *proc.Process
+	addr         string
+	counters     *load.Counters
+	countersPath string
+	cpus         []int // the server's
+}
+
+func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
+	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
+	var err error
+	if s.counters, err = load.OpenCounters(s.countersPath); err != nil {
+		return nil, err
+	}
+	s.server, err = e.spawner.Start(c.argv(p), s.cpus)
+	if err == nil {
+		s.addr, err = ready(ctx, s.server)
+	}
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ready waits until a process says that it is ready, and returns what else it says.
+func ready(ctx context.Context, p *proc.Process) (string, error) {
+	line, err := p.Line(ctx, patience)
+	if err != nil {
+		return "", err
+	}
+	what, rest, _ := strings.Cut(line, " ")
+	if what != "ready" {
+		return "", fmt.Errorf("%q instead of ready", line)
+	}
+	return rest, nil
+}
+
+func (s *scene) load(ctx context.Context, kind string, p param.Params) (err error) {
+	if s.gen != nil {
+		s.gen.Stop()
+	}
+	s.counters.Reset()
+	cpus := s.e.loadCPUs(p.Cores)
+	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
+		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
+		"--depth", strconv.Itoa(max(p.Depth, 1)), "--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
+		"--counters", s.countersPath}, cpus)
+	if err != nil {
+		return err
+	}
+	_, err = ready(ctx, s.gen)
+	return s.because(err)
+}
+
+// because prefers the server's failure to one of the load, which follows from it.
+func (s *scene) because(err error) error {
+	if err != nil {
+		if failed := s.server.Running(); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+func (s *scene) running() error {
+	if s.gen != nil {
+		if err := s.gen.Running(); err != nil {
+			return s.because(err)
+		}
+	}
+	return s.server.Running()
+}
+
+// warm waits until there were as many answers as there are connections with requests, and longer.
+func (s *scene) warm(ctx context.Context, p param.Params) error {
+	want := uint64(p.Connections)
+	if p.Busy > 0 {
+		want = uint64(p.Busy)
+	}
+	for start := time.Now(); s.counters.Sum() < want; {
+		if err := errors.Join(sleep(ctx, 5*time.Millisecond), s.running()); err != nil {
+			return err
+		}
+		if time.Since(start) > patience {
+			return fmt.Errorf("%d answers on %d connections after %v", s.counters.Sum(), want, patience)
+		}
+	}
+	return sleep(ctx, s.e.Warm)
+}
+
+// measure reads what the server used over some time, and how many answers it gave. On a machine that
+// does other things that can take longer, until there is something of both.
+func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, err error) {
+	before, err := s.read()
+	if err != nil {
+		return o, err
+	}
+	for wait := d; ; wait = d/10 + time.Millisecond {
+		if err := sleep(ctx, wait); err != nil {
+			return o, err
+		}
+		now, err := s.read()
+		if err != nil {
+			return o, err
+		}
+		runtime, switches, err := now.used.Since(before.used)
+		if err != nil {
+			return o, err
+		}
+		o = param.Outcome{
+			Ops: float64(now.done - before.done), CPU: float64(runtime),
+			Elapsed: float64(now.at.Sub(before.at)), Switches: float64(switches),
+		}
+		if o.Ops > 0 && o.CPU > 0 {
+			return o, nil
+		}
+		if now.at.Sub(before.at) > patience {
+			return o, fmt.Errorf("no answer in %v", patience)
+		}
+	}
+}
+
+// A reading is of one moment.
+type reading struct {
+	used proc.Usage
+	done uint64
+	at   time.Time
+}
+
+func (s *scene) read() (r reading, err error) {
+	if err := proc.Touch(s.cpus); err != nil {
+		return r, err
+	}
+	if r.used, err = proc.Read(s.server.Pid()); err != nil {
+		return r, s.because(err)
+	}
+	r.done, r.at = s.counters.Sum(), time.Now()
+	return r, s.running()
+}
+
+func (s *scene) stop() {
+	for _, p := range []*proc.Process{s.gen, s.server} {
+		if p != nil {
+			p.Stop()
+		}
+	}
+	s.counters.Close()
+}
+
+// settled is the server's memory once it does not change any more.
+func (s *scene) settled(ctx context.Context, settles bool) (float64, error) {
+	last, same := int64(-1), 0
+	for until := time.Now().Add(patience); same < 4; {
+		if settles && same < 2 {
+			if err := s.server.Signal(syscall.SIGUSR1); err != nil {
+				return 0, err
+			}
+		}
+		if err := sleep(ctx, 25*time.Millisecond); err != nil {
+			return 0, err
+		}
+		now, err := proc.Anonymous(s.server.Pid())
+		if err != nil {
+			return 0, s.because(err)
+		}
+		if now == last {
+			same++
+		} else {
+			last, same = now, 0
+		}
+		if time.Now().After(until) {
+			return 0, fmt.Errorf("its memory still changes after %v", patience)
+		}
+	}
+	return float64(last), nil
+}

@@ -1,0 +1,224 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/record"
+)
+
+func TestChoose(t *testing.T) {
+	all, err := Choose(nil)
+	if err != nil || len(all) != len(Workloads()) {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	some, err := Choose([]string{"udp", "core"})
+	if err != nil || len(some) != 2 || some[0].Name != "core" || some[1].Name != "udp" {
+		t.Errorf("%v, %v", some, err)
+	}
+	if _, err := Choose([]string{"core", "no such"}); err == nil || !strings.Contains(err.Error(), `"no such"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSets(t *testing.T) {
+	for _, w := range Workloads() {
+		for _, quick := range []bool{false, true} {
+			sets := w.Sets(quick)
+			if len(sets) == 0 {
+				t.Errorf("%s, quick %v: no parameters", w.Name, quick)
+			}
+			seen := map[param.Params]bool{}
+			for _, s := range sets {
+				p := s.Params
+				if seen[p] || s.Share <= 0 || s.Share > 1 || p.Cores < 1 || p.Active%2 != 0 || p.Active > p.Registered {
+					t.Errorf("%s: %v, share %v", w.Name, p, s.Share)
+				}
+				seen[p] = true
+			}
+		}
+	}
+}
+
+// env is one without a C compiler.
+func env(t *testing.T) *Env {
+	t.Helper()
+	e, err := NewEnv(t.Context(), Options{Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc", Rounds: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// Without a compiler something else is the reference, first in the list, and what is missing is named.
+func TestContendersWithoutCompiler(t *testing.T) {
+	e := env(t)
+	for _, w := range Workloads() {
+		contenders := e.Contenders(t.Context(), w)
+		if len(w.reference) > 0 && (contenders[0].Missing != "" || !slices.Contains(w.reference, contenders[0].Name)) {
+			t.Errorf("%s: first is %q, %q", w.Name, contenders[0].Name, contenders[0].Missing)
+		}
+		seen := map[string]bool{}
+		for _, c := range contenders {
+			if seen[c.Name] && w.Name != "idle" { // there one is in two parts
+				t.Errorf("%s: %s twice", w.Name, c.Name)
+			}
+			seen[c.Name] = true
+			if strings.HasPrefix(c.Name, "c-epoll") && c.Missing != "no C compiler" {
+				t.Errorf("%s: %s: %q", w.Name, c.Name, c.Missing)
+			}
+		}
+	}
+}
+
+// fake is a workload whose contenders cost what cost says. Order has the samples made.
+func fake(order *[]string, cost func(name string, nth int) (float64, error)) *Workload {
+	nth := map[string]int{}
+	return &Workload{Name: "fake", reference: []string{"none", "ref"},
+		sample: func(_ context.Context, _ *Env, c *Contender, _ param.Params, _ bool) (param.Outcome, error) {
+			*order = append(*order, c.Name)
+			nth[c.Name]++
+			ns, err := cost(c.Name, nth[c.Name])
+			return param.Outcome{Ops: 1, CPU: ns, Elapsed: 1}, err
+		}}
+}
+
+func TestRounds(t *testing.T) {
+	var order []string
+	w := fake(&order, func(name string, nth int) (float64, error) {
+		switch {
+		case name == "fails" && nth == 2:
+			return 0, errors.New("the reason")
+		case name == "ref":
+			return 10, nil
+		}
+		return 20, nil
+	})
+	contenders := []Contender{{Name: "ref"}, {Name: "a"}, {Name: "absent", Missing: "why"}, {Name: "fails"},
+		{Name: "unfit", fits: func(param.Params) bool { return false }}}
+	records, err := env(t).runSet(t.Context(), w, Set{Share: 1}, contenders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Fields("ref a ref fails ref ref a ref fails"); !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+	got := map[string]string{}
+	for _, r := range records {
+		got[r.Contender] = r.Missing
+		if r.Contender == "a" && (r.Rounds != 2 || *r.CPURatio != 2 || r.Reference != "ref") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for name, why := range map[string]string{"ref": "", "a": "", "absent": "why", "fails": "failed: the reason"} {
+		if said, ok := got[name]; !ok || said != why {
+			t.Errorf("%s: %q, %v", name, said, ok)
+		}
+	}
+	if _, ok := got["unfit"]; ok {
+		t.Error("what does not fit has a record")
+	}
+}
+
+// A sample is taken again if the reference shows that the machine changed meanwhile, but not for ever.
+func TestRetakes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		refs  []float64
+		order string
+		ratio float64
+	}{
+		{"steady", []float64{10, 11}, "ref a ref", 42 / 10.5},
+		{"changes once", []float64{10, 20, 22}, "ref a ref a ref", 2},
+		{"changes for ever", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", 2.8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var order []string
+			w := fake(&order, func(name string, nth int) (float64, error) {
+				if name == "ref" {
+					return tt.refs[nth-1], nil
+				}
+				return 42, nil
+			})
+			records, err := env(t).runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
+			if err != nil || strings.Join(order, " ") != tt.order {
+				t.Fatalf("%v, %v; want %s", order, err, tt.order)
+			}
+			if r := *records[1].CPURatio; math.Abs(r-tt.ratio) > 1e-9 {
+				t.Errorf("ratio %v, want %v", r, tt.ratio)
+			}
+		})
+	}
+}
+
+func TestReferenceFails(t *testing.T) {
+	var order []string
+	reason := errors.New("the reason")
+	w := fake(&order, func(string, int) (float64, error) { return 0, reason })
+	if _, err := env(t).runSet(t.Context(), w, Set{Share: 1}, []Contender{{Name: "ref"}, {Name: "a"}}); !errors.Is(err, reason) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The other sets go on.
+func TestReferenceFailsOnce(t *testing.T) {
+	var order []string
+	reason := errors.New("the reason")
+	w := fake(&order, func(_ string, nth int) (float64, error) {
+		if nth == 1 {
+			return 0, reason
+		}
+		return 10, nil
+	})
+	one, two := Set{param.Params{Size: 1}, 1}, Set{param.Params{Size: 2}, 1}
+	w.Name, w.sets = "register", func() []Set { return []Set{one, two} }
+	w.reference = []string{"go-epoll"}
+	var got []Set
+	err := env(t).Run(t.Context(), w, func(s Set, records []record.Record) {
+		if len(records) > 0 {
+			got = append(got, s)
+		}
+	})
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || !slices.Equal(got, []Set{two}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestTooFewFiles(t *testing.T) {
+	e := env(t)
+	e.Files = 1000
+	var order []string
+	w := fake(&order, func(string, int) (float64, error) { return 1, nil })
+	set := Set{Params: param.Params{Connections: 9000}, Share: 1}
+	records, err := e.runSet(t.Context(), w, set, []Contender{{Name: "ref"}})
+	if err != nil || len(order) > 0 || len(records) != 1 || !strings.Contains(records[0].Missing, "the limit is 1000") {
+		t.Errorf("%+v, %v, %v", records, err, order)
+	}
+}
+
+// The processors of a contender and of the load on it are apart where there are enough.
+func TestProcessors(t *testing.T) {
+	for _, tt := range []struct {
+		cpus         []int
+		cores        int
+		server, load []int
+	}{
+		{[]int{0}, 1, []int{0}, []int{0}},
+		{[]int{0, 1}, 1, []int{0}, []int{1}},
+		{[]int{0, 1}, 2, []int{0, 1}, []int{0, 1}},
+		{[]int{2, 3, 5, 7}, 2, []int{2, 3}, []int{5, 7}},
+		{[]int{0, 1}, 16, []int{0, 1}, []int{0, 1}},
+	} {
+		e := &Env{cpus: tt.cpus}
+		if s, l := e.serverCPUs(tt.cores), e.loadCPUs(tt.cores); !slices.Equal(s, tt.server) || !slices.Equal(l, tt.load) {
+			t.Errorf("%v, %d: %v, %v", tt.cpus, tt.cores, s, l)
+		}
+	}
+}

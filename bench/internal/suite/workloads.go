@@ -1,0 +1,188 @@
+// Package suite has the workloads, and runs their contenders one after the other.
+package suite
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/socknotify/socknotify/bench/internal/contend"
+	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// A Set is a set of parameters to run a workload with.
+type Set struct {
+	Params param.Params
+	// Share is of the rounds that were asked for.
+	Share float64
+}
+
+// A Workload is one thing to be good at.
+type Workload struct {
+	Name string
+	Doc  string
+	sets func() []Set
+	// quick has the sets of a quick run.
+	quick func() []Set
+	// reference says whom the others are compared with: the first of these that can run.
+	reference []string
+	sample    sampler
+	// servers tells that the contenders are the echo servers.
+	servers bool
+}
+
+// Sets are the parameters to run it with.
+func (w *Workload) Sets(quick bool) []Set {
+	if quick {
+		return w.quick()
+	}
+	return w.sets()
+}
+
+// The names of the reference, and of what takes its place without a C compiler.
+const (
+	cLevel = "c-epoll level"
+	goLoop = "go-epoll"
+	// One waiter, whatever the number of the others'.
+	oneC  = "c-epoll level, 1 waiter"
+	oneGo = "go-epoll, 1 waiter"
+)
+
+var toC = []string{cLevel, goLoop}
+
+// Workloads lists them all.
+func Workloads() []*Workload {
+	return []*Workload{
+		{Name: "echo", Doc: "TCP echo over connections that stay", sets: echoSets, reference: toC, servers: true,
+			sample: serve(load.Echo), quick: func() []Set {
+				return []Set{
+					echoSet(param.Params{Connections: 100, Size: 64}, 1),
+					echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1),
+				}
+			}},
+		{Name: "core", Doc: "the event core: sockets that hand a byte on, without the cost of the byte", reference: toC,
+			sample: own, sets: func() []Set {
+				return []Set{
+					coreSet(100, 100, 1), coreSet(1000, 100, 1), coreSet(9000, 100, 1),
+					coreSet(1000, 2, .4), coreSet(1000, 1000, .4),
+				}
+			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
+		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"c eventfd", "go channel"},
+			sample: own, sets: wakeSets, quick: wakeSets},
+		{Name: "post", Doc: "own messages to waiters", reference: []string{"go channel"}, sample: own,
+			sets: func() []Set {
+				var sets []Set
+				for _, posters := range []int{1, 4, 16} {
+					for _, waiters := range []int{0, 1, 4, 16} {
+						sets = append(sets, postSet(posters, waiters))
+					}
+				}
+				return sets
+			}, quick: func() []Set { return []Set{postSet(1, 0), postSet(4, 4)} }},
+		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
+			sample: own, sets: func() []Set {
+				return []Set{waiterSet(1, 1), waiterSet(2, .4), waiterSet(4, .4), waiterSet(16, 1)}
+			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
+		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
+			sample: serve(load.Accept), sets: func() []Set {
+				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, .5}}
+			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
+		{Name: "register", Doc: "removing and registering while so many are registered", reference: []string{"c-epoll", goLoop},
+			sample: own, sets: func() []Set { return []Set{registerSet(1000), registerSet(9000)} },
+			quick: func() []Set { return []Set{registerSet(1000)} }},
+		{Name: "idle", Doc: "memory of idle connections, and of idle registrations", servers: true, sample: idle,
+			sets: func() []Set {
+				return []Set{
+					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, .3},
+					{param.Params{What: serversPart, Connections: 9000, Size: 64, Cores: 1}, .3},
+				}
+			}, quick: func() []Set {
+				return []Set{
+					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, 1},
+					{param.Params{What: serversPart, Connections: 1000, Size: 64, Cores: 1}, 1},
+				}
+			}},
+		{Name: "udp", Doc: "UDP echo, a datagram or a batch in a system call", reference: []string{"c-epoll", "std"},
+			sample: serve(load.UDP), sets: udpSets, quick: udpSets},
+	}
+}
+
+func echoSets() []Set {
+	var sets []Set
+	for _, conns := range []int{100, 1000, 9000} {
+		for _, size := range []int{64, 1024} {
+			for _, cores := range []int{1, 2} {
+				share := .4
+				switch {
+				case conns == 9000:
+					share = .3
+				case size == 64 && cores == 1:
+					share = 1
+				}
+				sets = append(sets, echoSet(param.Params{Connections: conns, Size: size, Cores: cores}, share))
+			}
+		}
+	}
+	return append(sets,
+		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, .4),
+		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, .4))
+}
+
+func echoSet(p param.Params, share float64) Set {
+	p.Cores = max(p.Cores, 1)
+	return Set{p, share}
+}
+
+func coreSet(registered, active int, share float64) Set {
+	return Set{param.Params{Registered: registered, Active: active, Batch: 256, Waiters: 1, Cores: 1}, share}
+}
+
+func wakeSets() []Set {
+	return []Set{
+		{param.Params{What: contend.Handoff, Cores: 2}, 1},
+		{param.Params{What: contend.Cross, Cores: 2}, 1},
+	}
+}
+
+func postSet(posters, waiters int) Set {
+	share := .4
+	if waiters == 0 {
+		share = 1
+	}
+	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, share}
+}
+
+func waiterSet(waiters int, share float64) Set {
+	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
+}
+
+func registerSet(n int) Set { return Set{param.Params{Registered: n, Cores: 1}, .5} }
+
+func udpSets() []Set {
+	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, .5}}
+}
+
+// Choose is the workloads of these names, in their own order; all for no names.
+func Choose(names []string) ([]*Workload, error) {
+	all := Workloads()
+	if len(names) == 0 {
+		return all, nil
+	}
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var chosen []*Workload
+	var known []string
+	for _, w := range all {
+		known = append(known, w.Name)
+		if wanted[w.Name] {
+			chosen = append(chosen, w)
+			delete(wanted, w.Name)
+		}
+	}
+	for n := range wanted {
+		return nil, fmt.Errorf("no workload %q: there are %s", n, strings.Join(known, ", "))
+	}
+	return chosen, nil
+}

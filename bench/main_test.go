@@ -1,0 +1,179 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/record"
+	"github.com/socknotify/socknotify/bench/internal/suite"
+)
+
+// The test program is its own contenders and load.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "window"}, os.Args[1]) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestLongFlags(t *testing.T) {
+	got := longFlags([]string{"echo", "-quick", "--json", "-out", "x", "-h", "-", "--", "-quick"})
+	want := []string{"echo", "--quick", "--json", "--out", "x", "-h", "-", "--", "-quick"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func bench(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, diag bytes.Buffer
+	cmd := rootCommand()
+	cmd.SetArgs(longFlags(args))
+	cmd.SetOut(&out)
+	cmd.SetErr(&diag)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), diag.String(), err
+}
+
+func TestBadUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nothing"}, `no workload "nothing"`},
+		{[]string{"-rounds", "-1"}, "-rounds"},
+		{[]string{"-window", "1us"}, "-window"},
+		{[]string{"-external", "x=/nonexistent"}, "/nonexistent"},
+		{[]string{"contend", "echo", "nobody", "{}", "1"}, `no contender "nobody"`},
+		{[]string{"contend", "core", "go-epoll", "{", "1"}, "parameters"},
+		{[]string{"contend", "core", "go-epoll", `{"registered":3,"active":4}`, "1"}, "4 active of 3"},
+	} {
+		if _, _, err := bench(t, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+// allowed are the reasons for which a contender may be missing: that its library is.
+func allowed(r record.Record) bool {
+	return strings.HasPrefix(r.Missing, "go get does not bring it") ||
+		strings.HasPrefix(r.Missing, "no C compiler") ||
+		(r.Contender == "libevent" || r.Contender == "libuv") && !strings.HasPrefix(r.Missing, "failed: ")
+}
+
+// Each contender does each workload for real.
+func TestEveryContender(t *testing.T) {
+	for _, w := range suite.Workloads() {
+		t.Run(w.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			stdout, stderr, err := bench(t, w.Name, "-quick", "-window", "20ms", "-json", "-out", dir)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, stderr)
+			}
+			measured := 0
+			for line := range strings.Lines(stdout) {
+				var r record.Record
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				switch {
+				case r.Missing != "":
+					if !allowed(r) {
+						t.Errorf("%s %v: %s", r.Contender, r.Params, r.Missing)
+					}
+				case w.Name == "idle" && r.Bytes == nil, w.Name != "idle" && (r.NsPerEvent == nil || *r.Rate <= 0):
+					t.Errorf("no figures: %s", line)
+				default:
+					measured++
+				}
+			}
+			if measured < 3 {
+				t.Errorf("%d measured:\n%s", measured, stdout)
+			}
+			for _, ext := range []string{".json", ".md", ".png"} {
+				if _, err := os.Stat(filepath.Join(dir, w.Name+ext)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func external(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "server")
+	script := fmt.Sprintf("#!/bin/sh\nexec %q contend echo std '{}' 0\n", self)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A program of somebody else's takes part; there is a table without -json; and there are no files.
+func TestExternal(t *testing.T) {
+	stdout, stderr, err := bench(t, "accept", "-quick", "-window", "5ms", "-external", "mine="+external(t))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	row := ""
+	for line := range strings.Lines(stdout) {
+		if strings.Contains(line, " mine ") {
+			row = line
+		}
+	}
+	if row == "" || !strings.Contains(stdout, "CPU RATIO") {
+		t.Errorf("no row for it:\n%s", stdout)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	stdout, stderr, err := bench(t, "post", "-quick", "-window", "1ms", "-only", "posters=1 ", "-json")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	if !strings.Contains(stdout, `"posters":1,`) || strings.Contains(stdout, `"posters":4,`) {
+		t.Errorf("%s", stdout)
+	}
+}
+
+func TestList(t *testing.T) {
+	stdout, _, err := bench(t, "-list", "core")
+	if err != nil || !strings.Contains(stdout, "socknotify/epoll oneshot+drained\n") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+}
+
+// A run that is interrupted ends soon, and says so.
+func TestInterrupted(t *testing.T) {
+	cmd := rootCommand()
+	cmd.SetArgs([]string{"core", "--out", t.TempDir(), "--window", "10ms"})
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SetErr(&bytes.Buffer{})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- cmd.ExecuteContext(ctx) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("no error")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/socknotify/socknotify/debug"
+)
+
+type topFlags struct {
+	port     string
+	interval time.Duration
+	once     bool
+}
+
+func topCommand() *cobra.Command {
+	f := &topFlags{}
+	cmd := &cobra.Command{
+		Use:   "top ADDRESS",
+		Short: "Watch a running port in the terminal",
+		Long: "Show a port's rates and its registrations, and keep them current. ADDRESS is the host:port or the\n" +
+			"URL of the program's debug page. Where the output is no terminal, or with --once, it is printed once.\n\n" +
+			topHelp,
+		Example: "  socknotify top 127.0.0.1:6060\n  socknotify top http://127.0.0.1:6060/debug/socknotify/ --port echo --once",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.port, "port", "", "name of the port to begin with, where the page has several")
+	flags.DurationVar(&f.interval, "interval", time.Second, "time between two looks")
+	flags.BoolVar(&f.once, "once", false, "print once, and end")
+	return cmd
+}
+
+const (
+	minInterval, maxInterval = 100 * time.Millisecond, time.Hour
+	// topTimeout is how long one look may take.
+	topTimeout = 5 * time.Second
+	// plainWidth and plainHeight are where there is no window to fill.
+	plainWidth, plainHeight = 132, 40
+)
+
+func (f *topFlags) run(cmd *cobra.Command, where string) error {
+	if f.interval < minInterval || f.interval > maxInterval {
+		return fmt.Errorf("--interval %v: must be from %v to %v", f.interval, minInterval, maxInterval)
+	}
+	c, err := newDebugClient(where)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	m := &topModel{where: c.base.Host, port: f.port, sort: "notifications", order: "desc", rows: plainHeight - topHeader}
+	ctx := cmd.Context()
+	first := c.look(ctx, m.want())
+	if first.err != nil {
+		return unlessDone(ctx.Err(), first.err)
+	}
+	m.show(first)
+	in, out := os.Stdin, cmd.OutOrStdout()
+	file, ok := out.(*os.File)
+	if f.once || !ok || !term.IsTerminal(int(file.Fd())) || !term.IsTerminal(int(in.Fd())) {
+		if _, err := io.WriteString(out, strings.Join(m.frame(plainWidth, plainHeight), "\n")+"\n"); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+	was, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return failure{err}
+	}
+	defer term.Restore(int(in.Fd()), was)
+	io.WriteString(file, "\x1b[?1049h\x1b[?25l") // another screen, and no cursor
+	defer io.WriteString(file, "\x1b[?25h\x1b[?1049l")
+	s := &topScreen{
+		client: c, model: m, interval: f.interval, out: file, in: in,
+		size: func() (int, int) {
+			w, h, err := term.GetSize(int(file.Fd()))
+			if err != nil {
+				return plainWidth, plainHeight
+			}
+			return w, h
+		},
+	}
+	if err := s.loop(ctx); err != nil {
+		return failure{err}
+	}
+	return nil
+}
+
+// A wanted is what one look is to fetch.
+type wanted struct {
+	port, search, sort, order string
+	offset, rows              int
+	after                     string // the number of the latest sample that is known
+}
+
+// A seen is what one look has fetched.
+type seen struct {
+	wanted
+	ports   debug.Ports
+	status  debug.Status
+	list    debug.Registrations
+	history debug.History
+	err     error
+}
+
+// look fetches everything that a frame shows.
+func (c *debugClient) look(ctx context.Context, w wanted) (s seen) {
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
+	defer cancel()
+	s.wanted = w
+	if s.err = c.get(ctx, "ports", nil, &s.ports); s.err != nil {
+		return s
+	}
+	if len(s.ports.Ports) == 0 {
+		s.err = errors.New("the page has no port")
+		return s
+	}
+	if s.port == "" {
+		s.port = s.ports.Ports[0].Name
+	}
+	q := url.Values{"port": {s.port}}
+	if s.err = c.get(ctx, "status", q, &s.status); s.err != nil {
+		return s
+	}
+	q.Set("after", w.after)
+	if s.err = c.get(ctx, "history", q, &s.history); s.err != nil {
+		return s
+	}
+	q.Del("after")
+	q.Set("q", w.search)
+	q.Set("sort", w.sort)
+	q.Set("order", w.order)
+	q.Set("offset", strconv.Itoa(w.offset))
+	q.Set("limit", strconv.Itoa(min(max(w.rows, 1), 1000)))
+	s.err = c.get(ctx, "registrations", q, &s.list)
+	return s
+}
+
+// A topScreen draws a model until its user has had enough.
+type topScreen struct {
+	client   *debugClient
+	model    *topModel
+	interval time.Duration
+	out      io.Writer
+	in       io.Reader // its end is the user's
+	size     func() (width, height int)
+}
+
+func (s *topScreen) loop(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	keys := make(chan []string)
+	go s.readKeys(ctx, keys)
+	looks := make(chan seen, 1)
+	looking, again := false, false
+	look := func() {
+		if again = looking; !looking {
+			looking = true
+			w := s.model.want()
+			go func() { looks <- s.client.look(ctx, w) }()
+		}
+	}
+	clock := time.NewTicker(s.interval)
+	defer clock.Stop()
+	defer func() {
+		cancel()
+		if looking {
+			<-looks
+		}
+	}()
+	for {
+		if err := s.draw(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case pressed, ok := <-keys:
+			if !ok {
+				return nil
+			}
+			for _, k := range pressed {
+				quit, changed := s.model.key(k)
+				if quit {
+					return nil
+				}
+				if changed {
+					look()
+				}
+			}
+		case got := <-looks:
+			looking = false
+			s.model.show(got)
+			if again {
+				look()
+			}
+		case <-clock.C:
+			if !s.model.paused {
+				look()
+			}
+		}
+	}
+}
+
+// draw writes a frame over the one before.
+func (s *topScreen) draw() error {
+	width, height := s.size()
+	s.model.rows = max(height-topHeader-1, 1)
+	lines := s.model.frame(width, height)
+	_, err := io.WriteString(s.out, "\x1b[H\x1b[2K"+strings.Join(lines, "\r\n\x1b[2K")+"\x1b[J")
+	return err
+}
+
+// readKeys sends what is typed, until the input ends or the screen does.
+func (s *topScreen) readKeys(ctx context.Context, keys chan<- []string) {
+	defer close(keys)
+	var buf [64]byte
+	for {
+		n, err := s.in.Read(buf[:])
+		if n > 0 {
+			select {
+			case keys <- decodeKeys(buf[:n]):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

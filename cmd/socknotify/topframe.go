@@ -1,0 +1,220 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/socknotify/socknotify/debug"
+)
+
+// A topModel is what top shows. It knows nothing of the terminal.
+type topModel struct {
+	where                     string
+	port, search, sort, order string
+	offset, rows              int
+	editing, paused           bool
+
+	now    seen
+	err    error                // of the latest look
+	before map[uint64]debug.Row // the rows of the look before, by ID
+	since  time.Time            // when that was
+	// samples are the port's latest; a look fetches those that have come since the one before.
+	samples []debug.Sample
+}
+
+// keptSamples is more than a screen is wide.
+const keptSamples = 600
+
+// topHeader is how many lines are not registrations.
+const topHeader = 8
+
+func (m *topModel) want() wanted {
+	w := wanted{m.port, m.search, m.sort, m.order, m.offset, m.rows, ""}
+	if n := len(m.samples); n > 0 && m.port == m.now.port {
+		w.after = strconv.FormatUint(m.samples[n-1].Number, 10)
+	}
+	return w
+}
+
+// show takes in what a look has fetched.
+func (m *topModel) show(s seen) {
+	if m.err = s.err; s.err != nil {
+		return
+	}
+	if m.port == "" {
+		m.port = s.port
+	}
+	m.before, m.since = map[uint64]debug.Row{}, m.now.status.Time
+	if m.now.port != s.port || !m.now.status.Observed.Equal(s.status.Observed) {
+		m.samples = nil // of another port, or another observation, whose samples are numbered anew
+	}
+	m.samples = append(m.samples, s.history.Samples...)
+	m.samples = m.samples[max(len(m.samples)-keptSamples, 0):]
+	if m.now.port == s.port {
+		for _, r := range m.now.list.Rows {
+			m.before[r.ID] = r
+		}
+	}
+	m.now = s
+	if m.offset >= s.list.Matched {
+		m.offset = 0
+	}
+}
+
+// frame is a screen full of lines, none wider than the screen.
+func (m *topModel) frame(width, height int) []string {
+	st := &m.now.status
+	c, r := &st.Counts, &st.Rates
+	saved := "–"
+	if enables := r.Rearms + r.RearmsSaved; enables > 0 {
+		saved = fmt.Sprintf("%.1f %%", 100*r.RearmsSaved/enables)
+	}
+	lines := []string{
+		fmt.Sprintf("socknotify top  %s at %s  %s  observed %s  %s", printable(m.port), m.where, st.Backend, m.observed(), m.health()),
+		fmt.Sprintf("registrations %-8d notifications/s %-9s enables/s %-9s saved %-8s wake-ups/s %s",
+			c.Registrations, rate(r.Notifications), rate(r.Rearms+r.RearmsSaved), saved, rate(r.Wakeups)),
+		fmt.Sprintf("queued %-8d asleep %-6d accepted/s %-8s removals/s %-8s posts/s %-9s stale/s %s",
+			c.Queued, c.Waiting, rate(r.Accepted), rate(r.Removals), rate(r.Posts), rate(r.Stale)),
+		"waiters " + m.spread(),
+		"notifications/s " + sparkline(m.samples, max(width-len("notifications/s "), 0)),
+		"",
+		"",
+	}
+	columns := fitColumns(width)
+	for i := range columns {
+		lines[topHeader-2] += columns[i].cell(columns[i].title)
+	}
+	for _, row := range m.now.list.Rows {
+		if len(lines) >= height-1 {
+			break
+		}
+		line := ""
+		for i := range columns {
+			line += columns[i].cell(columns[i].text(m, &row))
+		}
+		lines = append(lines, line)
+	}
+	lines = append(lines, m.foot())
+	for i := range lines {
+		lines[i] = cut(strings.TrimRight(lines[i], " "), width)
+	}
+	return lines[max(len(lines)-max(height, 1), 0):]
+}
+
+func (m *topModel) observed() string {
+	st := &m.now.status
+	if st.Observed.IsZero() {
+		return "no"
+	}
+	return brief(st.Time.Sub(st.Observed))
+}
+
+func (m *topModel) health() string {
+	switch {
+	case m.err != nil:
+		return "NO ANSWER: " + printable(m.err.Error())
+	case m.now.status.Closed:
+		return "CLOSED"
+	case m.paused:
+		return "paused"
+	}
+	return "live"
+}
+
+// spread says how much of what was dequeued was counted in each place, where anything was.
+func (m *topModel) spread() string {
+	var total uint64
+	work := func(p debug.Spread) uint64 { return p.Notifications + p.Removals + p.PostsDequeued }
+	for _, p := range m.now.status.Spread {
+		total += work(p)
+	}
+	var parts []string
+	for i, p := range m.now.status.Spread {
+		if w := work(p); w > 0 || p.Inside > 0 {
+			parts = append(parts, fmt.Sprintf("#%d %.1f %% (%d inside)", i+1, 100*float64(w)/float64(max(total, 1)), p.Inside))
+		}
+	}
+	return cmp.Or(strings.Join(parts, "  "), "none")
+}
+
+func (m *topModel) foot() string {
+	list := &m.now.list
+	from := min(list.Offset+1, list.Matched)
+	s := fmt.Sprintf("%d-%d of %d", from, list.Offset+len(list.Rows), list.Matched)
+	if list.Matched != list.Total {
+		s += fmt.Sprintf(" (%d in all)", list.Total)
+	}
+	s += fmt.Sprintf("  by %s, %s", m.sort, map[string]string{"asc": "rising", "desc": "falling"}[m.order])
+	switch {
+	case m.editing:
+		return s + "  search: " + m.search + "_"
+	case m.search != "":
+		s += "  search: " + m.search
+	}
+	return s + "  | q end  / search  s sort  r turn  n p pages  Tab port  space pause"
+}
+
+// sparkline draws a rate over the latest samples.
+func sparkline(samples []debug.Sample, width int) string {
+	if len(samples) > width+1 {
+		samples = samples[len(samples)-width-1:]
+	}
+	var rates []float64
+	top := 0.0
+	for i := 1; i < len(samples); i++ {
+		a, b := &samples[i-1], &samples[i]
+		if d := b.Time.Sub(a.Time).Seconds(); d > 0 {
+			rates = append(rates, float64(b.Notifications-a.Notifications)/d)
+			top = max(top, rates[len(rates)-1])
+		}
+	}
+	const levels = "▁▂▃▄▅▆▇█"
+	steps := []rune(levels)
+	var b strings.Builder
+	for _, r := range rates {
+		i := 0
+		if top > 0 {
+			i = int(r / top * float64(len(steps)-1))
+		}
+		b.WriteRune(steps[i])
+	}
+	return b.String()
+}
+
+func rate(n float64) string {
+	if n > 0 && n < 10 {
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+// brief is a time in one unit.
+func brief(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	}
+	return fmt.Sprintf("%.0f d", d.Hours()/24)
+}
+
+// cut shortens a text to a width.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	if width < 1 {
+		return ""
+	}
+	return string([]rune(s)[:width-1]) + "…"
+}

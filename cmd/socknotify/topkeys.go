@@ -1,0 +1,124 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// topHelp is what can be typed.
+const topHelp = "Keys: q ends; / searches, Enter keeps and Esc drops the search; s sorts by the next column, r turns\n" +
+	"the order; n, p, PgDn, PgUp and the arrows turn pages; Tab goes to the next port; space pauses."
+
+// topSorts are the columns that s goes through.
+var topSorts = [...]string{"notifications", "last", "socket", "key", "local", "remote", "state", "since"}
+
+// decodeKeys names what a terminal sent. A sequence comes in one piece from any terminal there is.
+func decodeKeys(b []byte) (keys []string) {
+	named := []struct{ sequence, name string }{
+		{"\x1b[A", "up"}, {"\x1b[B", "down"}, {"\x1b[C", "right"}, {"\x1b[D", "left"},
+		{"\x1bOA", "up"}, {"\x1bOB", "down"}, {"\x1bOC", "right"}, {"\x1bOD", "left"},
+		{"\x1b[5~", "pgup"}, {"\x1b[6~", "pgdn"},
+		{"\r", "enter"}, {"\n", "enter"}, {"\t", "tab"}, {"\x7f", "back"}, {"\b", "back"}, {"\x03", "ctrl-c"},
+	}
+next:
+	for s := string(b); s != ""; {
+		for _, k := range named {
+			if rest, ok := strings.CutPrefix(s, k.sequence); ok {
+				keys, s = append(keys, k.name), rest
+				continue next
+			}
+		}
+		if s[0] == '\x1b' {
+			if len(s) == 1 {
+				return append(keys, "esc")
+			}
+			return keys // a sequence that means nothing here
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		if r >= ' ' && r != utf8.RuneError {
+			keys = append(keys, string(r))
+		}
+		s = s[n:]
+	}
+	return keys
+}
+
+// key acts on one key. changed says that something else is to be fetched.
+func (m *topModel) key(k string) (quit, changed bool) {
+	if k == "ctrl-c" {
+		return true, false
+	}
+	if m.editing {
+		return false, m.edit(k)
+	}
+	switch k {
+	case "q":
+		return true, false
+	case "/":
+		m.editing = true
+	case "esc":
+		changed = m.search != ""
+		m.search, m.offset = "", 0
+	case "s":
+		m.sort = topSorts[(slices.Index(topSorts[:], m.sort)+1)%len(topSorts)]
+		m.order = "asc"
+		if m.sort == "notifications" || m.sort == "last" {
+			m.order = "desc"
+		}
+		m.offset, changed = 0, true
+	case "r":
+		m.order = map[string]string{"asc": "desc", "desc": "asc"}[m.order]
+		m.offset, changed = 0, true
+	case "n", "pgdn", "right", "down":
+		if m.offset+m.rows < m.now.list.Matched {
+			m.offset, changed = m.offset+m.rows, true
+		}
+	case "p", "pgup", "left", "up":
+		if m.offset > 0 {
+			m.offset, changed = max(m.offset-m.rows, 0), true
+		}
+	case "tab":
+		changed = m.nextPort()
+	case " ":
+		m.paused = !m.paused
+		changed = !m.paused
+	}
+	return false, changed
+}
+
+// edit is a key while the search is typed. What is found follows each.
+func (m *topModel) edit(k string) (changed bool) {
+	was := m.search
+	switch k {
+	case "enter":
+		m.editing = false
+	case "esc":
+		m.editing, m.search = false, ""
+	case "back":
+		if _, n := utf8.DecodeLastRuneInString(m.search); n > 0 {
+			m.search = m.search[:len(m.search)-n]
+		}
+	default:
+		if utf8.RuneCountInString(k) == 1 {
+			m.search += k
+		}
+	}
+	if m.search != was {
+		m.offset = 0
+	}
+	return m.search != was
+}
+
+func (m *topModel) nextPort() (changed bool) {
+	ports := m.now.ports.Ports
+	for i, p := range ports {
+		if p.Name == m.port {
+			next := ports[(i+1)%len(ports)].Name
+			changed = next != m.port
+			m.port, m.offset = next, 0
+			return changed
+		}
+	}
+	return false
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify/debug"
+)
+
+type traceFlags struct {
+	port   string
+	socket uint64
+	kind   string
+	count  int
+	json   bool
+}
+
+func traceCommand() *cobra.Command {
+	f := &traceFlags{}
+	cmd := &cobra.Command{
+		Use:   "trace ADDRESS",
+		Short: "Print what a running port does, as it happens",
+		Long: "Print a port's notifications, accepts, registrations, removals and posts as they happen, until\n" +
+			"interrupted. ADDRESS is the host:port or the URL of the program's debug page.",
+		Example: "  socknotify trace 127.0.0.1:6060\n" +
+			"  socknotify trace 127.0.0.1:6060 --socket 12 --kind notified --json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.port, "port", "", "name of the port, where the page has several")
+	flags.Uint64Var(&f.socket, "socket", 0, "this socket alone")
+	flags.StringVar(&f.kind, "kind", "", "notified, accepted, registered, removed, lost or posted alone")
+	flags.IntVar(&f.count, "count", 0, "end after so many; 0 is never")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per line")
+	return cmd
+}
+
+func (f *traceFlags) run(cmd *cobra.Command, where string) error {
+	if f.count < 0 {
+		return fmt.Errorf("--count %d: must not be negative", f.count)
+	}
+	c, err := newDebugClient(where)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	query := url.Values{}
+	for name, v := range map[string]string{"port": f.port, "kind": f.kind} {
+		if v != "" {
+			query.Set(name, v)
+		}
+	}
+	if f.socket != 0 {
+		query.Set("socket", strconv.FormatUint(f.socket, 10))
+	}
+	ctx := cmd.Context()
+	body, err := c.open(ctx, "trace", query)
+	if err != nil {
+		return unlessDone(ctx.Err(), err)
+	}
+	defer body.Close()
+	lines := bufio.NewScanner(body)
+	for n := 0; lines.Scan(); {
+		if err := f.print(cmd.OutOrStdout(), lines.Bytes()); err != nil {
+			return failure{err}
+		}
+		if n++; n == f.count {
+			return nil
+		}
+	}
+	return unlessDone(ctx.Err(), cmp.Or(lines.Err(), errors.New("the port was closed")))
+}
+
+// unlessDone is a failure, unless the user has had enough.
+func unlessDone(done, err error) error {
+	if done != nil {
+		return nil
+	}
+	return failure{err}
+}
+
+func (f *traceFlags) print(w io.Writer, line []byte) error {
+	var e debug.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("what came is no trace: %w", err)
+	}
+	if f.json {
+		_, err := fmt.Fprintf(w, "%s\n", line)
+		return err
+	}
+	_, err := fmt.Fprintln(w, strings.TrimRight(traceLine(&e), " "))
+	return err
+}
+
+// traceLine is an event for people.
+func traceLine(e *debug.Event) string {
+	at := e.Time.Local().Format("15:04:05.00")
+	switch e.Kind {
+	case "missed":
+		return fmt.Sprintf("%s  %d missed", at, e.Missed)
+	case "posted":
+		return fmt.Sprintf("%s  %-10s  data %d", at, e.Kind, e.Data)
+	}
+	peers := e.Local
+	if e.Remote != "" {
+		peers += " < " + e.Remote
+	}
+	return fmt.Sprintf("%s  %-10s  %6d  %-13s  %s  %s", at, e.Kind, e.Socket, e.Events, peers, printable(e.Key))
+}

@@ -1,0 +1,187 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	// limit is how long something that must come may take, on a machine that is busy with other things.
+	limit = 60 * time.Second
+	// screenshotsEnv names a directory for pictures of the page.
+	screenshotsEnv = "SCREENSHOTS"
+)
+
+// A browser is one tab, and what it complained of and asked for.
+type browser struct {
+	*testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	problems []string
+	urls     []string
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(t.TempDir()),
+		chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(limit),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+	)
+	// Not the test's context: that ends before the clean-ups, which wait for the browser's end.
+	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(func() {
+		chromedp.Cancel(ctx)
+		cancel()
+	})
+	b := &browser{T: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatal(err)
+	}
+	call(b, network.Enable, network.EnableParams{})
+	call(b, log.Enable, cdp.Empty{})
+	call(b, runtime.Enable, cdp.Empty{})
+	return b
+}
+
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.urls = append(b.urls, e.Request.URL)
+	case *log.EventEntryAdded:
+		b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	case *runtime.EventExceptionThrown:
+		b.problems = append(b.problems, e.ExceptionDetails.Text+" in "+e.ExceptionDetails.URL)
+	case *runtime.EventConsoleAPICalled:
+		b.problems = append(b.problems, fmt.Sprintf("console.%s", e.Type))
+	}
+}
+
+// clean checks that the page has complained of nothing and asked nobody else for anything.
+func (b *browser) clean(origin string) {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		b.Errorf("the page complains: %s", p)
+	}
+	for _, u := range b.urls {
+		if !strings.HasPrefix(u, origin) {
+			b.Errorf("the page asks for %s", u)
+		}
+	}
+	if len(b.urls) == 0 {
+		b.Error("no requests were seen at all")
+	}
+}
+
+func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// call is a command of the browser's own.
+func call[P, R any](b *browser, command cdp.Command[P, R], parameters P) {
+	b.Helper()
+	if _, err := chromedp.Call(b.ctx, command, parameters); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// eval is the value of an expression in the page.
+func eval[V any](b *browser, expression string) V {
+	b.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[V](expression))
+	if err != nil {
+		b.Fatalf("%v in %s", err, expression)
+	}
+	return v
+}
+
+// until waits for an expression to be true.
+func (b *browser) until(what, expression string) {
+	b.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		if eval[bool](b, "!!("+expression+")") {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("never: %s\n%s\nrows: %.500s", what, expression, eval[string](b, "document.querySelector('#rows').innerText"))
+		}
+	}
+}
+
+// press sends keys to whatever has the focus.
+func (b *browser) press(keys ...string) {
+	b.Helper()
+	for _, k := range keys {
+		if k < " " || k > "~" {
+			b.do(chromedp.KeyEvent(k))
+			continue
+		}
+		// In one event, so that a page which takes the key keeps it from being typed as well.
+		call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: k, Text: k})
+		call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: k})
+	}
+}
+
+// click clicks by the mouse, in the middle of an element.
+func (b *browser) click(selector string) {
+	b.Helper()
+	b.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+}
+
+// set gives a field a value as a user does who has found it.
+func (b *browser) set(selector, value string) {
+	b.Helper()
+	eval[bool](b, fmt.Sprintf("(e => { e.value = %q; return e.dispatchEvent(new Event('change', {bubbles: true})) })(document.querySelector(%q))", value, selector))
+}
+
+func (b *browser) dark(on bool) {
+	b.Helper()
+	scheme := "light"
+	if on {
+		scheme = "dark"
+	}
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+}
+
+// picture keeps a screenshot of the window's top, if somebody wants it.
+func (b *browser) picture(name string) {
+	b.Helper()
+	dir := os.Getenv(screenshotsEnv)
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,121 @@
+package browsertest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/load"
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	busy   = 40   // connections that are under load
+	parked = 5000 // registrations of a second port, which never hear anything
+)
+
+// A world is an echo server under load and a port with thousands of idle sockets, on one page.
+type world struct {
+	url  string         // of the page
+	echo netip.AddrPort // of the server
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{}
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.echo = l.LocalAddr()
+	mounted := make(chan debug.Option, 1)
+	served := make(chan error, 1)
+	s := &server.Server[struct{}]{
+		Handler: echo{}, Workers: 3,
+		OnStart: func(ports []*socknotify.Port[*server.Conn[struct{}]]) {
+			mounted <- debug.Port("echo", ports[0])
+		},
+	}
+	go func() { served <- s.ServeSocket(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != server.ErrServerClosed {
+			t.Error(err)
+		}
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	page := debug.New(<-mounted, debug.Port("parked", park(t)))
+	t.Cleanup(page.Close)
+
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", page)
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	w.url = web.URL + "/debug/socknotify/"
+
+	loaded := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, err := load.Run(ctx, load.Config{
+			Addr: w.echo.String(), Connections: busy, Rate: 500, Size: 64, Depth: 1, Workers: 1,
+			Duration: time.Hour, Timeout: time.Minute,
+		}, nil)
+		loaded <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-loaded; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// An echo is a handler that sends back what comes.
+type echo struct{}
+
+func (echo) Open(*server.Conn[struct{}]) error   { return nil }
+func (echo) Close(*server.Conn[struct{}], error) {}
+
+func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(buf[:n])
+	return err
+}
+
+// park registers many sockets with a port of their own.
+func park(t *testing.T) *socknotify.Port[int] {
+	t.Helper()
+	p, err := socknotify.New[int]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	for i := range parked {
+		s, err := sock.New(sock.UDP4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		regs := []socknotify.Registration[int]{socknotify.EnableSock(s, 100000+i, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+		if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+			t.Fatal(err, regs[0].Result)
+		}
+	}
+	return p
+}

@@ -1,0 +1,474 @@
+package debug_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon is how long what must come may take.
+const soon = 20 * time.Second
+
+const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
+
+func newPort[K comparable](t testing.TB) *socknotify.Port[K] {
+	t.Helper()
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend for this system")
+	}
+	p, err := socknotify.New[K]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// udp is a socket that can always be sent into.
+func udp(t testing.TB) *sock.Socket {
+	t.Helper()
+	s, err := sock.New(sock.UDP4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Bind(sock.Loopback); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func enable[K comparable](t testing.TB, p *socknotify.Port[K], s *sock.Socket, key K, filter socknotify.Events) {
+	t.Helper()
+	regs := []socknotify.Registration[K]{socknotify.EnableSock(s, key, filter, oneShot)}
+	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+		t.Fatal(err, regs[0].Result)
+	}
+}
+
+// serve mounts a page below a prefix.
+func serve(t testing.TB, options ...debug.Option) (page *debug.Handler, url string) {
+	t.Helper()
+	page = debug.New(options...)
+	t.Cleanup(page.Close)
+	mux := http.NewServeMux()
+	mux.Handle("/some/where/", page)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return page, server.URL + "/some/where/"
+}
+
+// get asks for a view, which must answer with a status.
+func get[V any](t testing.TB, url string, status int) (v V) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != status || resp.Header.Get("Content-Type") != "application/json" {
+		b, _ := io.ReadAll(resp.Body)
+		t.Fatalf("%s: %s, %s; want %d: %s", url, resp.Status, resp.Header.Get("Content-Type"), status, b)
+	}
+	d := json.NewDecoder(resp.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return v
+}
+
+func TestViews(t *testing.T) {
+	p := newPort[string](t)
+	s := udp(t)
+	_, url := serve(t, debug.Port("first", p), debug.Port("second", newPort[int](t)))
+	enable(t, p, s, "able", socknotify.EventOut)
+	if _, err := p.Wait(make([]socknotify.Notification[string], 1), soon); err != nil {
+		t.Fatal(err)
+	}
+
+	ports := get[debug.Ports](t, url+"ports", 200)
+	if len(ports.Ports) != 2 || ports.Ports[0] != (debug.PortName{Name: "first", Backend: p.Backend()}) {
+		t.Errorf("%+v", ports)
+	}
+	st := get[debug.Status](t, url+"status?port=first", 200)
+	if st.Port != "first" || st.Counts.Registrations != 1 || st.Counts.Notifications != 1 || st.Observed.IsZero() || st.Closed || len(st.Spread) == 0 {
+		t.Errorf("%+v", st)
+	}
+	rows := get[debug.Registrations](t, url+"registrations?port=first", 200)
+	if rows.Total != 1 || rows.Matched != 1 || rows.States["fired"] != 1 || len(rows.Rows) != 1 {
+		t.Fatalf("%+v", rows)
+	}
+	r := rows.Rows[0]
+	if r.Socket != uint64(s.Handle()) || r.Key != "able" || r.Network != "udp" || r.Local != s.LocalAddr().String() || r.Remote != "" ||
+		r.Filter != "OUT" || r.Trigger != "level|one-shot" || r.State != "fired" || r.Notifications != 1 || r.Last != "OUT" ||
+		r.LastTime.IsZero() || r.Since.IsZero() || r.ID == 0 || r.Gone != "" {
+		t.Errorf("%+v", r)
+	}
+	h := get[debug.History](t, url+"history?port=first", 200)
+	if len(h.Samples) == 0 || h.Samples[0].Number != 0 || h.Samples[0].Time.IsZero() {
+		t.Errorf("%+v", h)
+	}
+	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
+		if h := get[debug.History](t, url+"history?port=first&after=0", 200); len(h.Samples) > 0 {
+			if h.Samples[0].Number != 1 || h.Samples[0].Notifications != 1 {
+				t.Errorf("%+v", h)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no second sample")
+		}
+	}
+	if st := get[debug.Status](t, url+"status?port=first", 200); st.Rates.Notifications <= 0 || st.Rates.Notifications > 100 {
+		t.Errorf("one notification makes a rate of %v", st.Rates.Notifications)
+	}
+	if s.Close(); len(get[debug.Registrations](t, url+"registrations?port=first", 200).Rows) != 0 {
+		t.Error("a closed socket is registered")
+	}
+	p.Close()
+	if st := get[debug.Status](t, url+"status?port=first", 200); !st.Closed {
+		t.Error("a closed port is not said to be")
+	}
+}
+
+func TestWrongQuestions(t *testing.T) {
+	_, url := serve(t, debug.Port("first", newPort[int](t)), debug.Port("second", newPort[int](t)))
+	for _, c := range []struct {
+		query  string
+		status int
+		want   string
+	}{
+		{"status", 400, "port is missing"},
+		{"status?port=third", 404, `"third"`},
+		{"nothing", 404, "nothing"},
+		{"../where/page", 404, "page"},
+		{"registrations?port=first&sort=colour", 400, "colour"},
+		{"registrations?port=first&order=up", 400, "up"},
+		{"registrations?port=first&offset=-1", 400, "offset"},
+		{"registrations?port=first&limit=0", 400, "limit"},
+		{"registrations?port=first&limit=1001", 400, "limit"},
+		{"history?port=first&after=x", 400, "after"},
+		{"trace?port=first&socket=x", 400, "socket"},
+		{"trace?port=first&kind=x", 400, "kind"},
+	} {
+		if f := get[debug.Failure](t, url+c.query, c.status); !strings.Contains(f.Error, c.want) {
+			t.Errorf("%s: %q", c.query, f.Error)
+		}
+	}
+	resp, err := http.Post(url+"status?port=first", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %s", resp.Status)
+	}
+}
+
+func TestSearchSortAndPages(t *testing.T) {
+	const sockets = 120
+	p := newPort[int](t)
+	_, url := serve(t, debug.Port("p", p, func(k int) string { return fmt.Sprintf("key-%03d", k) }))
+	all := make([]*sock.Socket, sockets)
+	for i := range all {
+		all[i] = udp(t)
+		filter := socknotify.EventIn
+		if i%10 == 0 {
+			filter = socknotify.EventIn | socknotify.EventHangup
+		}
+		enable(t, p, all[i], sockets-i, filter)
+	}
+	ask := func(query string) debug.Registrations {
+		t.Helper()
+		return get[debug.Registrations](t, url+"registrations?"+query, 200)
+	}
+	if r := ask(""); r.Total != sockets || r.Matched != sockets || len(r.Rows) != 50 {
+		t.Errorf("%d, %d, %d rows", r.Total, r.Matched, len(r.Rows))
+	}
+	if r := ask("q=" + all[7].LocalAddr().String()); r.Total != sockets || r.Matched != 1 || r.Rows[0].Key != "key-113" {
+		t.Errorf("by address: %+v", r)
+	}
+	if r := ask("q=HangUp+key"); r.Matched != sockets/10 {
+		t.Errorf("two words: %d", r.Matched)
+	}
+	if r := ask("q=nothing"); r.Matched != 0 || r.Rows == nil {
+		t.Errorf("nothing: %+v", r)
+	}
+	if r := ask("state=enabled"); r.Matched != sockets || r.States["enabled"] != sockets {
+		t.Errorf("by state: %+v", r.States)
+	}
+	if r := ask("state=fired"); r.Matched != 0 {
+		t.Errorf("by state: %d", r.Matched)
+	}
+	if r := ask("sort=key&limit=3"); r.Rows[0].Key != "key-001" || r.Rows[2].Key != "key-003" {
+		t.Errorf("by key: %+v", r.Rows)
+	}
+	if r := ask("sort=key&order=desc&limit=3&offset=119"); len(r.Rows) != 1 || r.Rows[0].Key != "key-001" || r.Offset != 119 {
+		t.Errorf("the last page: %+v", r)
+	}
+	if r := ask("offset=500"); len(r.Rows) != 0 || r.Matched != sockets {
+		t.Errorf("beyond the last: %+v", r)
+	}
+	for _, column := range []string{"socket", "key", "local", "remote", "filter", "trigger", "state", "notifications", "last", "since"} {
+		up, down := ask("limit=1000&sort="+column).Rows, ask("limit=1000&order=desc&sort="+column).Rows
+		if len(up) != sockets || len(down) != sockets {
+			t.Errorf("%s: %d and %d rows", column, len(up), len(down))
+		}
+		seen := map[uint64]bool{}
+		for _, r := range up {
+			seen[r.ID] = true
+		}
+		if len(seen) != sockets {
+			t.Errorf("%s: %d different rows", column, len(seen))
+		}
+	}
+}
+
+func TestKeysAreShownWithoutReadingWhatTheyPointTo(t *testing.T) {
+	type pair struct {
+		Name string
+		N    int
+	}
+	value := struct{ changing int }{}
+	for _, c := range []struct {
+		key  any
+		want string
+	}{
+		{"text", "text"}, {42, "42"}, {uint8(7), "7"}, {1.5, "1.5"}, {true, "true"}, {nil, "nil"},
+		{pair{"x", 1}, "{x 1}"}, {[2]bool{true, false}, "[true false]"},
+		{loud("quiet"), "quiet"}, {(*int)(nil), "nil"},
+		{&value, fmt.Sprintf("*struct { changing int } %p", &value)},
+		{strings.Repeat("ä", 300), strings.Repeat("ä", 100) + "…"},
+	} {
+		p := newPort[any](t)
+		_, url := serve(t, debug.Port("p", p))
+		enable(t, p, udp(t), c.key, socknotify.EventIn)
+		if r := get[debug.Registrations](t, url+"registrations", 200).Rows[0]; r.Key != c.want {
+			t.Errorf("%v is shown as %q; want %q", c.key, r.Key, c.want)
+		}
+	}
+}
+
+// loud has a method that must not be called.
+type loud string
+
+func (loud) String() string { panic("called") }
+
+func TestTrace(t *testing.T) {
+	for _, sse := range []bool{false, true} {
+		p := newPort[string](t)
+		page, url := serve(t, debug.Port("p", p))
+		s := udp(t)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "GET", url+"trace", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := "application/x-ndjson"
+		if sse {
+			kind = "text/event-stream"
+			req.Header.Set("Accept", kind)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind {
+			t.Fatal(resp.Status, resp.Header)
+		}
+		enable(t, p, s, "able", socknotify.EventOut)
+		if _, err := p.Wait(make([]socknotify.Notification[string], 1), soon); err != nil {
+			t.Fatal(err)
+		}
+		var got []debug.Event
+		for lines := bufio.NewScanner(resp.Body); len(got) < 2 && lines.Scan(); {
+			line := lines.Text()
+			if sse {
+				var some []debug.Event
+				if data, ok := strings.CutPrefix(line, "data: "); ok {
+					if err := json.Unmarshal([]byte(data), &some); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got = append(got, some...)
+				continue
+			}
+			var e debug.Event
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e)
+		}
+		if len(got) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		for i, want := range []debug.Event{{Kind: "registered"}, {Kind: "notified", Events: "OUT"}} {
+			g := got[i]
+			if g.Kind != want.Kind || g.Events != want.Events || g.Socket != uint64(s.Handle()) || g.Key != "able" ||
+				g.Local != s.LocalAddr().String() || g.ID == 0 || g.Time.IsZero() {
+				t.Errorf("sse %t: %+v; want %+v", sse, g, want)
+			}
+		}
+		page.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Errorf("the stream does not end well with the page: %v", err)
+		}
+	}
+}
+
+// A trace ends with the port, and no more of them than allowed are under way.
+func TestTraceEndsAndIsBounded(t *testing.T) {
+	p := newPort[int](t)
+	_, url := serve(t, debug.Port("p", p))
+	var open []io.ReadCloser
+	for range 16 {
+		resp, err := http.Get(url + "trace")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Fatal(resp.Status)
+		}
+		open = append(open, resp.Body)
+	}
+	if f := get[debug.Failure](t, url+"trace", 503); !strings.Contains(f.Error, "16") {
+		t.Error(f.Error)
+	}
+	p.Close()
+	for _, body := range open {
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			t.Error(err)
+		}
+	}
+	if f := get[debug.Failure](t, url+"trace", 410); !strings.Contains(f.Error, "closed") {
+		t.Error(f.Error)
+	}
+}
+
+func TestCloseEndsTheObservation(t *testing.T) {
+	p := newPort[int](t)
+	page := debug.New(debug.Port("p", p))
+	if p.Snapshot(0, 0).Observed.IsZero() {
+		t.Error("not observed")
+	}
+	page.Close()
+	page.Close()
+	if !p.Snapshot(0, 0).Observed.IsZero() {
+		t.Error("still observed")
+	}
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, request("GET", "/ports"))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Error(w.Code)
+	}
+}
+
+func TestTwoPortsOfOneName(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	debug.New(debug.Port("p", newPort[int](t)), debug.Port("p", newPort[int](t)))
+}
+
+// request is one from this machine.
+func request(method, path string) *http.Request {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+	return r
+}
+
+func TestFiles(t *testing.T) {
+	page := debug.New(debug.Port("p", newPort[int](t)))
+	defer page.Close()
+	for path, kind := range map[string]string{
+		"/":                     "text/html; charset=utf-8",
+		"/debug/socknotify/":    "text/html; charset=utf-8",
+		"/x/app.js":             "text/javascript; charset=utf-8",
+		"/x/charts.js":          "text/javascript; charset=utf-8",
+		"/x/style.css":          "text/css; charset=utf-8",
+		"/x/icon.svg":           "image/svg+xml",
+		"/debug/socknotify/x/.": "application/json", // no such file
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, request(method, path))
+			if got := w.Header().Get("Content-Type"); got != kind {
+				t.Errorf("%s %s: %d, %s", method, path, w.Code, got)
+			}
+			csp := w.Header().Get("Content-Security-Policy")
+			if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: %v", path, w.Header())
+			}
+			if method == "HEAD" && kind != "application/json" && w.Body.Len() != 0 {
+				t.Errorf("HEAD %s has a body", path)
+			}
+		}
+	}
+}
+
+func TestWhoMayLook(t *testing.T) {
+	closed := debug.New()
+	open := debug.New(debug.AllowRemote(), debug.AllowHosts("ops.example"))
+	defer closed.Close()
+	defer open.Close()
+	for _, c := range []struct {
+		from, host string
+		header     map[string]string
+		may, open  bool
+	}{
+		{"127.0.0.1:9", "127.0.0.1:6060", nil, true, true},
+		{"[::1]:9", "[::1]:6060", nil, true, true},
+		{"[::1]:9", "[::1]", nil, true, true},
+		{"[::ffff:127.0.0.1]:9", "localhost:6060", nil, true, true},
+		{"127.0.0.1:9", "LOCALHOST.", nil, true, true},
+		{"127.0.0.1:9", "app.localhost:80", nil, true, true},
+		{"@", "localhost", nil, true, true}, // a Unix socket
+		{"192.0.2.1:9", "127.0.0.1:6060", nil, false, true},
+		{"[2001:db8::1]:9", "[2001:db8::2]:6060", nil, false, true},
+		{"127.0.0.1:9", "evil.example:6060", nil, false, false},
+		{"127.0.0.1:9", "localhost.evil.example", nil, false, false},
+		{"127.0.0.1:9", "", nil, false, false},
+		{"127.0.0.1:9", "OPS.example:6060", nil, false, true},
+		{"192.0.2.1:9", "ops.example", nil, false, true},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "same-origin"}, true, true},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "none"}, true, true},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "cross-site"}, false, false},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "same-site"}, false, false},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, true, true},
+		{"127.0.0.1:9", "localhost", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false, false},
+	} {
+		for page, may := range map[*debug.Handler]bool{closed: c.may, open: c.open} {
+			r := request("GET", "/ports")
+			r.RemoteAddr, r.Host = c.from, c.host
+			for name, v := range c.header {
+				r.Header.Set(name, v)
+			}
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, r)
+			if w.Code != map[bool]int{true: 200, false: 403}[may] {
+				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+			}
+		}
+	}
+}

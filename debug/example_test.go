@@ -1,0 +1,57 @@
+package debug_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+)
+
+type session struct{ name string }
+
+// A page for one port, whose keys are shown by name, on a server of its own.
+func Example() {
+	port, err := socknotify.New[*session]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+
+	page := debug.New(debug.Port("chat", port, func(s *session) string { return s.name }))
+	defer page.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", page)
+
+	server := httptest.NewServer(mux) // or http.ListenAndServe("127.0.0.1:6060", mux)
+	defer server.Close()
+	resp, err := http.Get(server.URL + "/debug/socknotify/registrations")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	fmt.Printf("%s", body)
+	// Output: {"port":"chat","total":0,"states":{},"matched":0,"offset":0,"rows":[]}
+}
+
+// A page for other machines too, on a listener of its own and under a name. Whoever reaches that listener
+// can look, so put it where only those can who should.
+func ExampleAllowHosts() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	page := debug.New(debug.Port("chat", port), debug.AllowRemote(), debug.AllowHosts("chat.internal"))
+	defer page.Close()
+
+	r := httptest.NewRequest("GET", "http://chat.internal:6060/debug/socknotify/ports", nil)
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output: 200
+}

@@ -1,0 +1,49 @@
+// Package metric is what there is to be measured of a port, for those who export it.
+package metric
+
+import "github.com/socknotify/socknotify"
+
+// A Port is a socknotify.Port, whatever its keys are.
+type Port interface {
+	Stats() socknotify.Stats
+	Backend() string
+}
+
+// A Metric is one number of a port.
+type Metric struct {
+	Name    string // words, joined by underscores
+	Unit    string // what is counted, in the singular
+	Help    string
+	Counter bool // it only rises; otherwise it is a number of now
+	Value   func(*socknotify.Stats) int64
+}
+
+// All are the metrics of a port.
+func All() []Metric {
+	return []Metric{
+		{"registrations", "registration", "Registrations now, including those of sockets that were closed since.", false,
+			func(s *socknotify.Stats) int64 { return s.Registrations }},
+		{"queued", "entry", "Posts and removals that wait to be dequeued.", false,
+			func(s *socknotify.Stats) int64 { return s.Queued }},
+		{"waiting", "call", "Calls that are asleep in the port.", false,
+			func(s *socknotify.Stats) int64 { return int64(s.Waiting) }},
+		{"notifications", "notification", "Socket notifications dequeued, without removals.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Notifications) }},
+		{"accepted", "connection", "Connections delivered by Accept, which are notifications too.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Accepted) }},
+		{"removals", "removal", "Removal notifications dequeued.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Removals) }},
+		{"posts", "post", "Completions posted.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Posts) }},
+		{"posts_dequeued", "post", "Posted completions dequeued.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.PostsDequeued) }},
+		{"wakeups", "wakeup", "Sleeping calls woken for queued work, or to watch the kernel.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Wakeups) }},
+		{"rearms", "enable", "Enables of existing registrations that asked the kernel.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Rearms) }},
+		{"rearms_saved", "enable", "Enables that cost no system call.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.RearmsSaved) }},
+		{"stale_reports", "report", "Kernel reports dropped because their registration was over or changed.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Stale) }},
+	}
+}
