@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -281,4 +282,10 @@ func stream(id uint64, from, n int) []byte {
 		b[i] = byte(x >> (8 * ((from + i) % 8)))
 	}
 	return b
+}
+
+// isReset knows Windows' number, too, which the syscall package calls otherwise.
+func isReset(err error) bool {
+	const reset = syscall.Errno(10054)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, reset)
 }
