@@ -1,7 +1,9 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 
@@ -15,13 +17,22 @@ var (
 	errNoSocket = errors.New("server: a nil socket")
 )
 
+// lost is why a connection has failed whose socket does not say so by itself.
+func (c *Conn[S]) lost(buf []byte) error {
+	if _, err := c.socket().Recv(buf); err != nil && err != sock.ErrWouldBlock && err != io.EOF {
+		return &lostError{err}
+	}
+	return errLost
+}
+
 // A listener is what Serve serves. Its key on the port is a connection without a socket.
 type listener[S any] struct {
 	server *Server[S]
 	sock   *sock.Socket
 	key    Conn[S]
 	tcp    bool
-	failed chan error // its end
+	tls    *tls.Config // nil without
+	failed chan error  // its end
 }
 
 // accepted takes a new connection in, or turns it away.
@@ -48,6 +59,9 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	c := &Conn[S]{listener: l, held: held}
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
+	if l.tls != nil {
+		c.secure(l.tls)
+	}
 	if err := s.link(c); err != nil {
 		if err != ErrServerClosed {
 			s.counts.refused.Add(1) // before the peer knows
@@ -60,14 +74,24 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 	if l.tcp {
 		socket.SetNoDelay(true) // at worst it is slower
 	}
+	if l.tls != nil {
+		s.wheel.Set(c, s.handshakeTimeout())
+	} else {
+		w.open(c)
+	}
+	w.release(c)
+}
+
+// open makes a connection the handler's.
+func (w *worker[S]) open(c *Conn[S]) {
+	s := w.server
 	if s.IdleTimeout > 0 {
 		s.wheel.Set(c, s.IdleTimeout)
 	}
 	w.current = c
-	err = s.Handler.Open(c)
+	err := s.Handler.Open(c)
 	w.current = nil
 	c.returned(err)
-	w.release(c)
 }
 
 var (

@@ -13,6 +13,9 @@ import (
 // Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer's that
 // were not read make the system reset it. The handler's Close follows; a second Close is net.ErrClosed.
 func (c *Conn[S]) Close() error {
+	if t := c.tls(); t != nil {
+		t.closeNotify() // where it fails there is nothing to end
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.end(wClosing)
@@ -40,7 +43,7 @@ func (c *Conn[S]) end(bits uint32) error {
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
 		c.extra.since = s.wheel.Now()
-		s.wheel.Set(c, s.lingerTime())
+		s.wheel.Set(c, c.lingerLimit())
 	}
 	c.set(bits)
 	return nil
@@ -106,6 +109,16 @@ func (w *worker[S]) release(c *Conn[S]) {
 				}
 				return
 			case w.ends(c, word):
+				return
+			case word&wMore != 0 && word&wNoRead == 0:
+				s := c.socket()
+				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
+					continue
+				}
+				if f := filter(word) &^ socknotify.EventIn; f != 0 {
+					w.enable(c, s, f)
+				}
+				c.wake() // others have their turn before
 				return
 			}
 		}
@@ -223,7 +236,8 @@ func (w *worker[S]) remove(c *Conn[S]) {
 // finish is after the last notification.
 func (w *worker[S]) finish(c *Conn[S]) {
 	s := w.server
-	if c.word.Or(wDead|wOwned)&wDead != 0 {
+	word := c.word.Or(wDead | wOwned)
+	if word&wDead != 0 {
 		return
 	}
 	s.wheel.Stop(c)
@@ -233,9 +247,17 @@ func (w *worker[S]) finish(c *Conn[S]) {
 		cause = c.extra.cause
 	}
 	c.mu.Unlock()
+	if word&wHandshake != 0 {
+		s.unshaken(c, cause)
+		w.free(c)
+		return
+	}
 	w.current = c
 	s.Handler.Close(c, cause)
 	w.current = nil
+	if t := c.tls(); t != nil {
+		t.farewell()
+	}
 	w.free(c)
 }
 

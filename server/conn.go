@@ -40,29 +40,31 @@ type Conn[S any] struct {
 // So an enable too many does no harm, and one that comes late, with an older filter, is made good by
 // whoever made it: it looks at the word once more after.
 const (
-	wOwned    = 1 << iota // for good, once the connection ends
-	wOut                  // bytes are queued
-	wFull                 // more than half of what may be
-	wWant                 // Writable is to be called
-	wEOF                  // the end of the stream was received
-	wShut                 // sending was shut
-	wPaused               // Data is not to be called
-	wResumed              // it is to be, whatever has come
-	wClosing              // close when nothing is queued
-	wAborting             // close now
-	wReset                // and tell the peer so
-	wHijacked             // a net.Conn has the socket
-	wAway                 // and the owner has let go
-	wWoken                // a post is under way
-	wDead                 // Close was called, or is being
-	wUnheld               // the socket was given away
+	wOwned     = 1 << iota // for good, once the connection ends
+	wOut                   // bytes are queued
+	wFull                  // more than half of what may be
+	wWant                  // Writable is to be called
+	wEOF                   // the end of the stream was received
+	wShut                  // sending was shut
+	wPaused                // Data is not to be called
+	wResumed               // it is to be, whatever has come
+	wClosing               // close when nothing is queued
+	wAborting              // close now
+	wReset                 // and tell the peer so
+	wHijacked              // a net.Conn has the socket
+	wAway                  // and the owner has let go
+	wWoken                 // a post is under way
+	wDead                  // Close was called, or is being
+	wHandshake             // the handler does not know of it yet
+	wMore                  // there is more to read that no notification will tell of
+	wUnheld                // the socket was given away
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
 	// release looks closer where one of these is set
-	wSpecial = wOver | wShut | wResumed
+	wSpecial = wOver | wShut | wResumed | wMore
 )
 
 // filter is what a connection that is not owned waits for. The end of the stream is EventIn.
@@ -83,6 +85,7 @@ type extra struct {
 	shut   bool          // shut sending when nothing is queued
 	since  uint64        // when the peer last took something, in the wheel's time
 	idle   time.Duration // instead of the server's; negative is never
+	slow   time.Duration // likewise, WriteTimeout
 	cause  error         // of Close
 	failed bool          // cause is settled
 

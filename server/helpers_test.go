@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,8 +172,13 @@ func start(t testing.TB, s *srv) (addr string) {
 
 func serve(t testing.TB, s *srv, l net.Listener) {
 	t.Helper()
+	served(t, s, func() error { return s.Serve(l) })
+}
+
+func served(t testing.TB, s *srv, serve func() error) {
+	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
+	go func() { done <- serve() }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-done; err != server.ErrServerClosed {
@@ -234,7 +240,7 @@ func expect(t testing.TB, c net.Conn, text string) {
 	buf := make([]byte, len(text))
 	for n := 0; n < len(buf); {
 		k, err := c.Read(buf[n:])
-		if n += k; err != nil {
+		if n += k; err != nil && n < len(buf) {
 			t.Fatalf("%q, %v; want %q", buf[:n], err, text)
 		}
 	}
@@ -263,3 +269,23 @@ func descriptors(t testing.TB) int {
 }
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
+
+// stream is a part of what a connection sends: every place of every stream has bytes of its own, so that one
+// that is lost, twice, out of order, or of another connection shows.
+func stream(id uint64, from, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		x := (id<<40 ^ uint64(from+i)/8) * 0x9e3779b97f4a7c15
+		x ^= x >> 29
+		x *= 0xbf58476d1ce4e5b9
+		x ^= x >> 32
+		b[i] = byte(x >> (8 * ((from + i) % 8)))
+	}
+	return b
+}
+
+// isReset knows Windows' number, too, which the syscall package calls otherwise.
+func isReset(err error) bool {
+	const reset = syscall.Errno(10054)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, reset)
+}

@@ -21,6 +21,11 @@ var (
 // Each way costs a dozen system calls. Where the request alone must wait, and not its bytes, Pause is
 // cheaper.
 func (c *Conn[S]) Hijack() (net.Conn, error) {
+	t := c.tls()
+	if t != nil {
+		t.writing.Lock()
+		defer t.writing.Unlock()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -33,7 +38,7 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 		return nil, errNotCalled
 	case word&wOut != 0:
 		return nil, errQueued
-	case c.wrapped:
+	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
 	nc, err := sock.Attach(c.socket())
@@ -43,6 +48,10 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 	c.held.Release() // it is closed now
 	c.more().hijacked = nc
 	c.word.Or(wHijacked | wUnheld)
+	if t != nil {
+		t.nc = nc
+		return t.tls, nil
+	}
 	return &hijacked{nc, c}, nil
 }
 
@@ -62,6 +71,11 @@ func (h *hijacked) NetConn() net.Conn { return h.Conn }
 // has come meanwhile, so that a handler can go on with what it has received before. The net.Conn of Hijack
 // is closed; nobody may be reading from that any more. On any other connection it does nothing.
 func (c *Conn[S]) Resume() error {
+	t := c.tls()
+	if t != nil {
+		t.writing.Lock()
+		defer t.writing.Unlock()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.server()
@@ -81,6 +95,9 @@ func (c *Conn[S]) Resume() error {
 			return err
 		}
 		c.word.And(^uint32(wUnheld))
+		if t != nil {
+			t.nc = nil
+		}
 		c.extra.hijacked = nil
 		c.spare()
 		c.touch(uint32(s.wheel.Now()))

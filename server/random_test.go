@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -14,15 +16,83 @@ import (
 var (
 	seed  = flag.Uint64("server.seed", 0, "the first seed of TestRandom")
 	seeds = flag.Int("server.seeds", 4, "how many seeds TestRandom tries")
+	long  = flag.Duration("server.for", 0, "TestRandom tries seeds for so long instead")
 )
 
-// fickle echoes in every way that there is, by turns that a connection's own random numbers decide.
-func fickle(c conn, buf []byte) error {
-	rng := c.State.extra.(*rand.Rand)
+// A client sends its stream, and something about itself before that, which is a part of what comes back.
+const (
+	kindIdle  = 1 << iota // ends by sending nothing: the server is to close
+	kindStuck             // reads nothing while it sends: the server closes if that is too much
+	kindRude              // closes without reading
+	kindReset             // closes by a reset
+	kindSlow              // reads slowly
+	kindTiny              // sends slowly, in pieces
+	kinds     = iota
+	kindOver  = kindIdle | kindStuck | kindRude | kindReset // may lose something
+	headLen   = 9
+	shortTime = 60 * time.Millisecond
+)
+
+// A random is one seed's run.
+type random struct {
+	t     *testing.T
+	h     *handler
+	mu    sync.Mutex
+	next  uint64
+	cut   bool        // some connections are closed from outside
+	piece int         // what the server receives at a time, at most
+	count map[int]int // of a kind
+}
+
+// A peer is what a connection's handler knows of its client.
+type peer struct {
+	rng  *rand.Rand
+	head []byte
+	pos  int
+}
+
+func (r *random) open(c conn) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next++
+	c.State.extra = &peer{rng: rand.New(rand.NewPCG(r.next, 2))}
+	return nil
+}
+
+// check has the bytes that the server received be those that its client sent.
+func (r *random) check(c conn, b []byte) {
+	p := c.State.extra.(*peer)
+	if k := min(headLen-len(p.head), len(b)); k > 0 {
+		p.head = append(p.head, b[:k]...)
+		b = b[k:]
+		if len(p.head) < headLen {
+			return
+		}
+		switch kind := p.head[8]; {
+		case kind&kindIdle != 0:
+			c.SetIdleTimeout(shortTime)
+		case kind&kindStuck != 0:
+			c.SetWriteTimeout(shortTime)
+		}
+	}
+	if !bytes.Equal(b, stream(binary.BigEndian.Uint64(p.head), p.pos, len(b))) {
+		r.t.Errorf("received byte %d and what follows is wrong", p.pos)
+	}
+	p.pos += len(b)
+}
+
+// data echoes in every way that there is, by turns that a connection's own random numbers decide.
+func (r *random) data(c conn, buf []byte) error {
+	p := c.State.extra.(*peer)
+	rng := p.rng
 	n, err := c.Read(buf[:1+rng.IntN(len(buf))])
 	if err != nil {
+		if rng.IntN(2) == 0 && err.Error() == "EOF" {
+			return c.CloseWrite() // which ends it as well
+		}
 		return err
 	}
+	r.check(c, buf[:n])
 	switch rng.IntN(20) {
 	case 0:
 		b := bytes.Clone(buf[:n])
@@ -36,9 +106,12 @@ func fickle(c conn, buf []byte) error {
 		if _, err := c.Write(buf[:n]); err != nil {
 			return err
 		}
+		if len(p.head) < headLen || p.head[8]&kindStuck != 0 {
+			return nil // a hijacker would wait for it for ever
+		}
 		nc, err := c.Hijack()
 		if err != nil {
-			return nil // something is queued
+			return nil // something is queued, or it was closed from outside
 		}
 		most := rng.IntN(3)
 		go func() {
@@ -47,12 +120,14 @@ func fickle(c conn, buf []byte) error {
 			for range most {
 				n, err := nc.Read(b)
 				if n > 0 {
+					r.check(c, b[:n])
 					nc.Write(b[:n])
 				}
 				if err != nil {
 					break // its end is told again
 				}
 			}
+			nc.SetReadDeadline(time.Time{})
 			c.Resume()
 		}()
 		return nil
@@ -75,129 +150,212 @@ func fickle(c conn, buf []byte) error {
 // Random clients of random servers: every byte comes back, in order, unless somebody cut the connection.
 func TestRandom(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
-		for i := range *seeds {
+		end := time.Now().Add(*long)
+		for i := 0; i < *seeds && *long == 0 || time.Now().Before(end); i++ {
 			s := *seed + uint64(i)
-			t.Run(fmt.Sprint("seed=", s), func(t *testing.T) { random(t, backend, s) })
+			if !t.Run(fmt.Sprint("seed=", s), func(t *testing.T) { randomly(t, backend, s) }) {
+				break
+			}
+			if *long > 0 {
+				t.Log(s)
+			}
 		}
 	})
 }
 
-func random(t *testing.T, backend string, seed uint64) {
+func randomly(t *testing.T, backend string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	h := &handler{t: t, data: fickle}
-	var mu sync.Mutex
-	next := seed
-	h.open = func(c conn) error {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		c.State.extra = rand.New(rand.NewPCG(next, 2))
-		return nil
-	}
-	s := &srv{Handler: h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3),
+	r := &random{t: t, h: &handler{t: t}, count: make(map[int]int), next: seed << 16, cut: rng.IntN(3) == 0}
+	r.h.data, r.h.open = r.data, r.open
+	config, client := certified(t)
+	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3), TLSConfig: config, MaxHandshakes: 1 + rng.IntN(10),
 		BufferSize: 1 + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2 + rng.IntN(1<<uint(1+rng.IntN(17)))}
-	addr := start(t, s)
-	l, err := net.Listen("unix", socketPath(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, s, l)
-	cut := rng.IntN(3) == 0
-	var wg sync.WaitGroup
-	for range 30 {
-		r := rand.New(rand.NewPCG(rng.Uint64(), 3))
-		wg.Go(func() {
-			network, to := "tcp", addr
-			if r.IntN(4) == 0 {
-				network, to = "unix", l.Addr().String()
+	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
+	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
+	var to []target
+	for _, l := range []target{{"tcp", "127.0.0.1:0", false}, {"tcp6", "[::1]:0", false}, {"unix", "", false},
+		{"tcp", "127.0.0.1:0", true}, {"tcp6", "[::1]:0", true}, {"unix", "", true}} {
+		if l.network == "unix" {
+			l.addr = socketPath(t)
+		}
+		ln, err := net.Listen(l.network, l.addr)
+		if err != nil {
+			if l.network != "tcp" {
+				continue // not everywhere
 			}
-			c, err := net.Dial(network, to)
-			if err != nil {
-				if !cut { // so early that it never saw the connection
-					t.Error(err)
-				}
+			t.Fatal(err)
+		}
+		l.addr = ln.Addr().String()
+		if to = append(to, l); l.tls {
+			served(t, s, func() error { return s.ServeTLS(ln, "", "") })
+		} else {
+			serve(t, s, ln)
+		}
+	}
+	const clients = 30
+	var wg sync.WaitGroup
+	var dialed int
+	for i := range uint64(clients) {
+		rng := rand.New(rand.NewPCG(rng.Uint64(), 3))
+		wg.Go(func() {
+			c := r.dial(rng, to[rng.IntN(len(to))], client)
+			if c == nil {
 				return
 			}
+			r.mu.Lock()
+			dialed++
+			r.mu.Unlock()
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(soon))
-			if lost := client(t, r, c); lost != "" && !cut {
-				t.Error(lost)
-			}
+			r.client(rng, seed<<16+i, c)
 		})
 	}
-	if cut { // some are closed from outside
+	if r.cut {
 		for range 5 {
-			c := h.conn(1 + rng.IntN(20))
-			if rng.IntN(2) == 0 {
-				c.Close()
-			} else {
+			r.mu.Lock()
+			k := 1 + rng.IntN(clients)
+			abort := rng.IntN(2) == 0
+			r.mu.Unlock()
+			r.h.mu.Lock()
+			var c conn
+			if k <= len(r.h.conns) {
+				c = r.h.conns[k-1]
+			}
+			r.h.mu.Unlock()
+			switch {
+			case c == nil:
+				time.Sleep(time.Millisecond)
+			case abort:
 				c.Abort()
+			default:
+				c.Close()
 			}
 		}
 	}
 	wg.Wait()
 	wait(t, func() bool { return s.Stats().Conns == 0 })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.opens != 30 || h.closes != 30 {
-		t.Errorf("%d opens, %d closes", h.opens, h.closes)
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	// A client that is soon gone may take its end of the handshake along, which only the server needs.
+	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
+	if r.h.opens != r.h.closes || r.h.opens+int(st.Unshaken) < dialed || r.h.opens > clients {
+		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}
-	if st := s.Stats(); st.Panics+st.Refused+st.Idle+st.Slow+st.Overloads != 0 || st.Queued != 0 {
+	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.Unshaken) > gone ||
+		int(st.Idle) > r.count[kindIdle] || int(st.Slow) > r.count[kindStuck] {
 		t.Errorf("%+v", st)
 	}
 }
 
-// client sends and receives as it likes, and checks that what comes back is what it sent.
-// It returns what was lost of a connection that it did not cut itself.
-func client(t *testing.T, r *rand.Rand, c net.Conn) (lost string) {
-	sent := make([]byte, r.IntN(1<<uint(r.IntN(19))))
-	for i := range sent {
-		sent[i] = byte(r.Uint32())
+// A target is where clients connect to.
+type target struct {
+	network, addr string
+	tls           bool
+}
+
+func (r *random) dial(rng *rand.Rand, to target, config *tls.Config) net.Conn {
+	c, err := net.Dial(to.network, to.addr)
+	if err != nil {
+		if !r.cut { // so early that it never saw the connection
+			r.t.Error(err)
+		}
+		return nil
 	}
-	reset, slow, rude := r.IntN(8) == 0, r.IntN(4) == 0, r.IntN(8) == 0
-	pieces := rand.New(rand.NewPCG(r.Uint64(), 4))
+	c.SetDeadline(time.Now().Add(soon))
+	if !to.tls {
+		return c
+	}
+	config = config.Clone()
+	config.MaxVersion = tls.VersionTLS12 + uint16(rng.IntN(2))
+	tc := tls.Client(c, config)
+	if err := tc.Handshake(); err != nil {
+		c.Close()
+		if !r.cut {
+			r.t.Error(err)
+		}
+		return nil
+	}
+	return tc
+}
+
+// client sends and receives as it likes, and checks that what comes back is what it sent.
+func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
+	kind := 0
+	if rng.IntN(2) == 0 {
+		kind = 1 << rng.IntN(kinds)
+	}
+	r.mu.Lock()
+	r.count[kind]++
+	r.mu.Unlock()
+	sent := append(binary.BigEndian.AppendUint64(nil, id), byte(kind))
+	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*20_000))...)
+	if kind == kindStuck && r.piece > 500 { // or the server is slower than the client
+		sent = append(sent, stream(id, len(sent)-headLen, 4<<20)...)
+	}
+	if kind == kindTiny {
+		sent = sent[:min(len(sent), 500)]
+	}
+	pieces := rand.New(rand.NewPCG(rng.Uint64(), 4))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for rest := sent; len(rest) > 0; {
-			k := min(len(rest), 1+pieces.IntN(1<<uint(pieces.IntN(17))))
-			if _, err := c.Write(rest[:k]); err != nil {
-				return
-			}
-			rest = rest[k:]
-		}
-		switch {
-		case reset:
-			if tc, ok := c.(*net.TCPConn); ok {
-				tc.SetLinger(0)
-			}
-			c.Close()
-		case rude:
-			c.Close()
-		default:
-			c.(interface{ CloseWrite() error }).CloseWrite()
-		}
+		pour(kind, pieces, c, sent)
 	}()
+	if kind == kindStuck {
+		<-done
+	}
 	got, buf := 0, make([]byte, 4096)
 	for {
-		if slow {
-			time.Sleep(time.Duration(r.IntN(200)) * time.Microsecond)
+		if kind == kindSlow {
+			time.Sleep(time.Duration(rng.IntN(200)) * time.Microsecond)
 		}
 		n, err := c.Read(buf)
 		if got+n > len(sent) || !bytes.Equal(buf[:n], sent[got:got+n]) {
-			t.Errorf("byte %d and what follows is wrong", got)
+			r.t.Errorf("client %x: byte %d and what follows is wrong", id, got)
 			break
 		}
 		if got += n; err != nil {
-			if got < len(sent) && !reset && !rude {
-				lost = fmt.Sprintf("%d of %d bytes came back, %v", got, len(sent), err)
+			if got < len(sent) && kind&kindOver == 0 && !r.cut {
+				r.t.Errorf("client %x, kind %d: %d of %d bytes came back, %v", id, kind, got, len(sent), err)
 			}
 			if ne, ok := err.(net.Error); ok && ne.Timeout() {
-				t.Errorf("after %d of %d bytes: %v", got, len(sent), err)
+				r.t.Errorf("client %x, kind %d: after %d of %d bytes: %v", id, kind, got, len(sent), err)
 			}
 			break
 		}
 	}
 	<-done
-	return lost
+}
+
+func pour(kind int, rng *rand.Rand, c net.Conn, sent []byte) {
+	most := 17
+	if kind == kindTiny {
+		most = 6
+	}
+	for rest := sent; len(rest) > 0; {
+		k := min(len(rest), 1+rng.IntN(1<<uint(rng.IntN(most))))
+		if _, err := c.Write(rest[:k]); err != nil {
+			return
+		}
+		rest = rest[k:]
+		if kind == kindTiny {
+			time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+		}
+	}
+	switch kind {
+	case kindIdle:
+		return
+	case kindReset:
+		below := c
+		if tc, ok := c.(*tls.Conn); ok {
+			below = tc.NetConn()
+		}
+		if tc, ok := below.(*net.TCPConn); ok {
+			tc.SetLinger(0)
+		}
+		below.Close()
+	case kindRude:
+		c.Close()
+	default:
+		c.(interface{ CloseWrite() error }).CloseWrite()
+	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 
@@ -36,12 +37,14 @@ func (s *Server[S]) Serve(l net.Listener) error {
 }
 
 // ServeSocket is Serve for a listening socket of package sock.
-func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
+func (s *Server[S]) ServeSocket(socket *sock.Socket) error { return s.serve(socket, nil) }
+
+func (s *Server[S]) serve(socket *sock.Socket, config *tls.Config) error {
 	if socket == nil {
 		return errNoSocket
 	}
 	defer socket.Close()
-	l := &listener[S]{server: s, sock: socket, tcp: socket.LocalAddr().IsValid(), failed: make(chan error, 1)}
+	l := &listener[S]{server: s, sock: socket, tcp: socket.LocalAddr().IsValid(), tls: config, failed: make(chan error, 1)}
 	l.key.listener = l
 	s.mu.Lock()
 	if err := s.start(); err != nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,8 +79,16 @@ type Server[S any] struct {
 	// also Conn.SetIdleTimeout. Time-outs come some 0.1 s late.
 	IdleTimeout time.Duration
 	// WriteTimeout closes a connection whose peer takes none of what is queued for so long; 0 is never.
-	// After Conn.Close it is 5 s if it is not set.
+	// After Conn.Close it is 5 s if it is not set. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
+
+	// TLSConfig is what ServeTLS uses.
+	TLSConfig *tls.Config
+	// HandshakeTimeout closes a connection whose TLS handshake is not over in time; 0 is 10 s.
+	HandshakeTimeout time.Duration
+	// MaxHandshakes is how many of them are under way at most, each with a goroutine from when its first
+	// record has come; 0 is 1024. Others wait.
+	MaxHandshakes int
 
 	// Logger, if not nil, is told of failures, refusals and handlers that do not return.
 	Logger *slog.Logger
@@ -113,6 +122,9 @@ type state[S any] struct {
 	next    atomic.Uint32 // port of the next connection
 	writer  WritableHandler[S]
 	counts  counts
+
+	handshakes handshakes[S]
+	tlsBuffers sync.Pool
 }
 
 var (
@@ -147,7 +159,7 @@ func (s *Server[S]) start() error {
 	case s.Handler == nil:
 		return errors.New("server: no Handler")
 	case s.Workers < 0 || s.Ports < 0 || s.BufferSize < 0 || s.WriteQueue < 0 || s.MaxQueued < 0 ||
-		s.MaxConns < 0 || s.MaxConnsPerAddr < 0 || s.Ports > maxPorts:
+		s.MaxConns < 0 || s.MaxConnsPerAddr < 0 || s.MaxHandshakes < 0 || s.Ports > maxPorts:
 		return errors.New("server: a field is out of range")
 	}
 	workers := s.Workers
@@ -186,6 +198,8 @@ func (s *Server[S]) init() {
 	s.workers = make(map[*worker[S]]struct{})
 	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
+	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
+	s.handshakes.compute = make(chan struct{}, perProcessor*runtime.GOMAXPROCS(0))
 	s.watcher = new(Conn[S])
 	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)
 }

@@ -8,8 +8,8 @@ import (
 
 // counts are a server's counters.
 type counts struct {
-	accepted, refused, panics, stuck, idle, slow, overloads atomic.Uint64
-	queued                                                  atomic.Int64
+	accepted, refused, panics, stuck, idle, slow, overloads, handshakes atomic.Uint64
+	queued                                                              atomic.Int64
 }
 
 // Stats are what a server has done, and what it is doing. Each count is exact; together they are not of
@@ -26,6 +26,7 @@ type Stats struct {
 	Slow      uint64        // connections closed because of WriteTimeout
 	Panics    uint64        // handlers that panicked
 	Stuck     uint64        // handlers that ran for StuckAfter
+	Unshaken  uint64        // connections that ended before their TLS handshake was over
 }
 
 // Stats returns the server's counts. It may be called at any time.
@@ -34,7 +35,7 @@ func (s *Server[S]) Stats() Stats {
 	st := Stats{
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
 		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(),
-		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
+		Panics: k.panics.Load(), Stuck: k.stuck.Load(), Unshaken: k.handshakes.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,6 +76,10 @@ func (s *Server[S]) expired(c *Conn[S]) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
+	if word&wHandshake != 0 {
+		c.failLocked(ErrHandshake, wAborting)
+		return
+	}
 	var next time.Duration
 	left := func(limit time.Duration, from uint32) bool {
 		waited := uint64(uint32(s.wheel.Now()) - from)
@@ -89,9 +93,9 @@ func (s *Server[S]) expired(c *Conn[S]) {
 		return true
 	}
 	if word&wOut != 0 {
-		limit := s.WriteTimeout
+		limit := c.writeLimit()
 		if word&wClosing != 0 {
-			limit = s.lingerTime()
+			limit = c.lingerLimit()
 		}
 		if limit > 0 && !left(limit, uint32(c.extra.since)) {
 			s.counts.slow.Add(1)
@@ -141,9 +145,39 @@ func (c *Conn[S]) SetIdleTimeout(d time.Duration) {
 	c.more().idle = d
 }
 
-func (s *Server[S]) lingerTime() time.Duration {
-	if s.WriteTimeout > 0 {
-		return s.WriteTimeout
+// writeLimit is the connection's, or the server's. The lock is held.
+func (c *Conn[S]) writeLimit() time.Duration {
+	if x := c.extra; x != nil && x.slow != 0 {
+		return x.slow
+	}
+	return c.server().WriteTimeout
+}
+
+// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on; 0 is never.
+func (c *Conn[S]) SetWriteTimeout(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	if word&(wAborting|wDead) != 0 {
+		return
+	}
+	if d <= 0 {
+		d = -1
+	}
+	s, x := c.server(), c.more()
+	x.slow = d
+	if word&wOut != 0 {
+		x.since = s.wheel.Now()
+		if limit := c.lingerLimit(); d > 0 || word&wClosing != 0 {
+			s.wheel.Set(c, limit)
+		}
+	}
+}
+
+// lingerLimit is writeLimit after Close.
+func (c *Conn[S]) lingerLimit() time.Duration {
+	if limit := c.writeLimit(); limit > 0 {
+		return limit
 	}
 	return lingerTime
 }

@@ -185,7 +185,7 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 			return
 		}
 		if e&^socknotify.EventErr == 0 {
-			c.fail(errLost) // or it would be told for ever
+			c.fail(c.lost(w.buf)) // or it would be told for ever
 			return
 		}
 	}
@@ -204,6 +204,10 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 }
 
 func (w *worker[S]) data(c *Conn[S]) {
+	if c.wrapped && c.word.Load()&wHandshake != 0 {
+		w.handshake(c)
+		return
+	}
 	w.current = c
 	err := w.server.Handler.Data(c, w.buf)
 	w.current = nil

@@ -57,7 +57,10 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
 	x := c.more()
 	most := s.writeQueue()
-	k := min(len(b)-n, most-len(x.queue)+x.head)
+	k := len(b) - n
+	if !c.wrapped { // a transport has looked before, since what it sends cannot be refused
+		k = min(k, most-len(x.queue)+x.head)
+	}
 	if k > 0 {
 		if total := s.counts.queued.Add(int64(k)); s.MaxQueued > 0 && total > s.MaxQueued {
 			s.counts.queued.Add(-int64(k))
@@ -79,8 +82,8 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 		was := c.set(bits)
 		if was&wOut == 0 {
 			x.since = s.wheel.Now()
-			if s.WriteTimeout > 0 {
-				s.wheel.Set(c, s.WriteTimeout)
+			if limit := c.writeLimit(); limit > 0 {
+				s.wheel.Set(c, limit)
 			}
 		}
 	}
@@ -201,7 +204,7 @@ const keep = 64 << 10
 // spare gives the extra back if nothing is in it. The lock is held.
 func (c *Conn[S]) spare() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.transport != nil || x.hijacked != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
 		return
 	}
 	c.extra = nil

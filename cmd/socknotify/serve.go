@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -28,6 +31,8 @@ type serveFlags struct {
 	debugAddr string
 	conns     int
 	idle      time.Duration
+	tls       bool
+	cert, key string
 }
 
 func serveCommand() *cobra.Command {
@@ -56,6 +61,9 @@ func serveCommand() *cobra.Command {
 		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address for the live page; none without it")
 		flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
 		flags.IntVar(&f.conns, "max-connections", 0, "turn away connections beyond; 0 is no limit")
+		flags.BoolVar(&f.tls, "tls", false, "with TLS; without --cert the certificate is made up for the time")
+		flags.StringVar(&f.cert, "cert", "", "file of the certificate (PEM)")
+		flags.StringVar(&f.key, "key", "", "file of its key")
 		cmd.AddCommand(c)
 	}
 	return cmd
@@ -79,6 +87,9 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	if f.idle < 0 {
 		return fmt.Errorf("--idle %v: must not be negative", f.idle)
 	}
+	if (f.cert == "") != (f.key == "") || f.cert != "" && !f.tls {
+		return errors.New("--cert, --key: a certificate takes both, and --tls")
+	}
 	addr, err := resolveAddr(f.addr)
 	if err != nil {
 		return err
@@ -86,6 +97,10 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	backend, err := resolve(f.backend)
 	if err != nil {
 		return err
+	}
+	config, err := f.tlsConfig(addr)
+	if err != nil {
+		return failure{err}
 	}
 	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
 	if err != nil {
@@ -99,7 +114,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	var t totals
 	s := &server.Server[tally]{
 		Handler: service.handler(&t), Workers: f.workers, Ports: f.ports, Backend: backend,
-		IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
+		TLSConfig: config, IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 		OnStart: func(ports []*socknotify.Port[*server.Conn[tally]]) {
 			var pages []debug.Option
@@ -109,11 +124,15 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 			page.mount(pages...)
 		},
 	}
+	serve := s.ServeSocket
+	if f.tls {
+		serve = func(l *sock.Socket) error { return s.ServeTLSSocket(l, "", "") }
+	}
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), backend, f.workers)
 	ended := make(chan error, len(group))
 	for _, l := range group {
-		go func() { ended <- s.ServeSocket(l) }()
+		go func() { ended <- serve(l) }()
 	}
 	var failed error
 	left := len(group)
@@ -137,7 +156,24 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	return nil
 }
 
+// tlsConfig has the certificate, or is nil without --tls.
+func (f *serveFlags) tlsConfig(addr netip.AddrPort) (*tls.Config, error) {
+	if !f.tls {
+		return nil, nil
+	}
+	var cert tls.Certificate
+	var err error
+	if f.cert == "" {
+		cert, _, err = selfcert.New(year, "localhost", addr.Addr().String())
+	} else {
+		cert, err = tls.LoadX509KeyPair(f.cert, f.key)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}}, err
+}
+
 const (
+	// year is how long a certificate that is made up is valid.
+	year = 365 * 24 * time.Hour
 	// grace is how long the peers have to take what is still to be sent when the server stops.
 	grace = 2 * time.Second
 	// writeTimeout is how long a peer may take nothing of what is sent to it.

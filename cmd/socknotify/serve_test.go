@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -15,6 +19,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 // TestServeAndLoad has load's requests answered by serve, and both count the same.
@@ -82,6 +87,9 @@ func TestServeUsage(t *testing.T) {
 		{[]string{"serve", "discard", "--ports", "0"}, 2, "--ports 0"},
 		{[]string{"serve", "chargen", "--max-connections", "-1"}, 2, "--max-connections -1"},
 		{[]string{"serve", "chargen", "--idle", "-1s"}, 2, "--idle -1s"},
+		{[]string{"serve", "echo", "--cert", "x"}, 2, "--key"},
+		{[]string{"serve", "echo", "--cert", "x", "--key", "y"}, 2, "--tls"},
+		{[]string{"serve", "echo", "--tls", "--cert", "no-such-file", "--key", "y", "--addr", "127.0.0.1:0"}, 1, "no-such-file"},
 		{[]string{"serve", "nothing"}, 2, "nothing"},
 		{[]string{"serve", "echo", "--addr", "192.0.2.1:9"}, 1, "bind"},
 	} {
@@ -124,6 +132,45 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return conn.(*net.TCPConn), stop
+}
+
+// TestServeTLS has a certificate made up, and another one read.
+func TestServeTLS(t *testing.T) {
+	needBackend(t)
+	cert, trust, err := selfcert.New(24*time.Hour, "example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM, keyPEM, err := selfcert.PEM(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+	if err := errors.Join(os.WriteFile(certFile, certPEM, 0o600), os.WriteFile(keyFile, keyPEM, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range socknotify.Backends() {
+		for _, f := range []struct {
+			flags  []string
+			config *tls.Config
+		}{
+			{nil, &tls.Config{InsecureSkipVerify: true}}, // nobody can know it
+			{[]string{"--cert", certFile, "--key", keyFile}, &tls.Config{RootCAs: trust, ServerName: "example.test"}},
+		} {
+			raw, stop := served(t, append([]string{"echo", "--tls", "--backend", b}, f.flags...)...)
+			c := tls.Client(raw, f.config)
+			go func() {
+				c.Write(make([]byte, 100_000))
+				c.CloseWrite()
+			}()
+			if got, err := io.ReadAll(c); len(got) != 100_000 || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if text := stop(); !strings.Contains(text, "connections 1 ") || !strings.Contains(text, "bytes 100000 ") {
+				t.Errorf("it printed %q", text)
+			}
+		}
+	}
 }
 
 func TestServeDiscard(t *testing.T) {

@@ -1,0 +1,167 @@
+//go:build !race
+
+package server
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// servingTLS is serving with TLS, and returns a client's configuration.
+func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config) {
+	tb.Helper()
+	cert, trust, err := selfcert.New(24*time.Hour, "localhost")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	addr = l.LocalAddr().String()
+	done := make(chan error, 1)
+	go func() { done <- s.ServeTLSSocket(l, "", "") }()
+	tb.Cleanup(func() {
+		s.Close()
+		<-done
+		<-s.stopped
+	})
+	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}
+}
+
+// An idle connection has no goroutine, and no buffer but those of crypto/tls.
+func TestIdleTLSMemory(t *testing.T) {
+	for _, backend := range socknotify.Backends() {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(backend+" "+tls.VersionName(version), func(t *testing.T) {
+				s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
+				addr, config := servingTLS(t, s)
+				config.MaxVersion = version
+				n := 5000
+				if backend == "poll" {
+					n = 500 // as each handshake costs it a look at all
+				}
+				raw := make([]*net.TCPConn, 0, n)
+				defer func() {
+					for _, c := range raw {
+						c.Close()
+					}
+				}()
+				connect := func() { // the client's side of TLS is thrown away: it would be measured
+					c, err := net.Dial("tcp", addr)
+					if err != nil {
+						t.Fatal(err)
+					}
+					raw = append(raw, c.(*net.TCPConn))
+					tc := tls.Client(c, config)
+					buf := make([]byte, 64)
+					if _, err := tc.Write(buf); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadFull(tc, buf); err != nil {
+						t.Fatal(err)
+					}
+				}
+				connect()
+				bare := socketCost(t)
+				before, rss, goroutines := live(), resident(t), runtime.NumGoroutine()
+				for range n {
+					connect()
+				}
+				eventually(t, func() bool { return s.Stats().Conns == n+1 && runtime.NumGoroutine() <= goroutines+2 })
+				each := float64(live()-before)/float64(n) - bare
+				t.Logf("%.0f live bytes per idle connection, with crypto/tls's; both sides' resident memory grew by %.1f KiB each",
+					each, float64(resident(t)-rss)/float64(n)/1024)
+				if each > 20_000 {
+					t.Errorf("%.0f live bytes", each)
+				}
+			})
+		}
+	}
+}
+
+// socketCost is what a *net.TCPConn of the client's takes, which is no part of the server.
+func socketCost(t *testing.T) float64 {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const n = 500
+	conns := make([]net.Conn, 0, 2*n)
+	before := live()
+	for range n {
+		a, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, a, b)
+	}
+	cost := float64(live()-before) / float64(len(conns))
+	for _, c := range conns {
+		c.Close()
+	}
+	return cost
+}
+
+// resident is the process's memory.
+func resident(t *testing.T) int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// A request through TLS costs the server no more allocations than crypto/tls makes by itself.
+func TestTLSRequestCosts(t *testing.T) {
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
+			addr, config := servingTLS(t, s)
+			c, err := tls.Dial("tcp", addr, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			buf := make([]byte, 64)
+			request := func() {
+				if _, err := c.Write(buf); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, buf); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 100 {
+				request()
+			}
+			both := testing.AllocsPerRun(1000, request)
+			t.Logf("%v allocations, of the client and of the server", both)
+			if both > 4 {
+				t.Errorf("%v allocations", both)
+			}
+		})
+	}
+}

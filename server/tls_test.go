@@ -1,0 +1,527 @@
+package server_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// certified makes configurations of a server and of its clients.
+func certified(t testing.TB) (s, c *tls.Config) {
+	t.Helper()
+	cert, trust, err := selfcert.New(24*time.Hour, "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}}, &tls.Config{RootCAs: trust, ServerName: "localhost"}
+}
+
+// startTLS is start with TLS.
+func startTLS(t testing.TB, s *srv) (addr string, client *tls.Config) {
+	t.Helper()
+	config, client := certified(t)
+	if s.TLSConfig == nil {
+		s.TLSConfig = config
+	} else {
+		s.TLSConfig.Certificates = config.Certificates
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served(t, s, func() error { return s.ServeTLS(l, "", "") })
+	return l.Addr().String(), client
+}
+
+func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
+	t.Helper()
+	c := tls.Client(dial(t, addr), config)
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// versions runs a test for each kernel and each version that there are.
+func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
+	each(t, func(t *testing.T, backend string) {
+		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(tls.VersionName(v), func(t *testing.T) { f(t, backend, v) })
+		}
+	})
+}
+
+// Small and large amounts come back, in records of every size, through buffers that fit none of them.
+func TestTLSEcho(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		for _, size := range []int{0, 1, 1000, 20_000} {
+			t.Run(fmt.Sprint("buffer=", size), func(t *testing.T) {
+				h := &handler{t: t}
+				s := &srv{Handler: h, Backend: backend, BufferSize: size, TLSConfig: &tls.Config{MinVersion: version, MaxVersion: version}}
+				addr, config := startTLS(t, s)
+				c := dialTLS(t, addr, config)
+				total := 1 << 20
+				if size == 1 {
+					total = 20_000
+				}
+				sent := stream(1, 0, total)
+				go func() {
+					for rest, k := sent, 1; len(rest) > 0; k = k*3 + 1 {
+						k = min(k, len(rest))
+						c.Write(rest[:k])
+						rest = rest[k:]
+					}
+					c.CloseWrite()
+				}()
+				got, err := io.ReadAll(c)
+				if err != nil || !bytes.Equal(got, sent) {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+				if err := h.cause(1); err != nil {
+					t.Errorf("cause %v", err)
+				}
+			})
+		}
+	})
+}
+
+// What was agreed upon is known in Open, which can write.
+func TestTLSState(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t}
+		h.open = func(c conn) error {
+			st := c.TLS()
+			_, err := fmt.Fprintf(c, "%v %x %s;", st.HandshakeComplete, st.Version, st.NegotiatedProtocol)
+			return err
+		}
+		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{NextProtos: []string{"one", "two"}, MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		config.NextProtos = []string{"two"}
+		c := dialTLS(t, addr, config)
+		expect(t, c, fmt.Sprintf("true %x two;", version))
+		if h.conn(1).RemoteAddr().String() != c.LocalAddr().String() {
+			t.Error("wrong address")
+		}
+		plain := &handler{t: t}
+		dial(t, start(t, &srv{Handler: plain, Backend: backend}))
+		if st := plain.conn(1).TLS(); st != nil {
+			t.Errorf("%+v of a connection without TLS", st)
+		}
+	})
+}
+
+// A session can be resumed, on another listener too.
+func TestTLSResumption(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served(t, s, func() error { return s.ServeTLS(l, "", "") })
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		for i, addr := range []string{addr, addr, l.Addr().String()} {
+			c := dialTLS(t, addr, config)
+			send(t, c, "hello")
+			expect(t, c, "hello") // with it the ticket is received
+			if did := c.ConnectionState().DidResume; did != (i > 0) {
+				t.Errorf("connection %d: resumed %v", i, did)
+			}
+			c.Close()
+		}
+	})
+}
+
+// Every byte of a connection may come by itself, from the first of the ClientHello on.
+func TestTLSInPieces(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := tls.Client(trickle{dial(t, addr)}, config)
+		for range 20 {
+			send(t, c, "hello, world")
+			expect(t, c, "hello, world")
+		}
+		c.CloseWrite()
+		expectEnd(t, c, io.EOF)
+	})
+}
+
+// A trickle writes byte by byte.
+type trickle struct{ net.Conn }
+
+func (c trickle) Write(b []byte) (int, error) {
+	for i := range b {
+		if _, err := c.Conn.Write(b[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(b), nil
+}
+
+// What a record has beyond the handler's buffer, and the records after it, are read without another byte
+// from the peer; and the connection can wait with them, paused.
+func TestTLSNothingStays(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:7])
+			if err != nil {
+				return err
+			}
+			c.Pause()
+			piece := bytes.Clone(buf[:n])
+			go func() {
+				c.Write(piece)
+				c.Resume()
+			}()
+			return nil
+		}}
+		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		inner := &gather{Conn: dial(t, addr)}
+		c := tls.Client(inner, config)
+		send(t, c, "start")
+		expect(t, c, "start")
+		inner.hold()
+		for i := range 30 {
+			send(t, c, fmt.Sprintf("record %3d;", i))
+		}
+		inner.release() // all in one segment
+		for i := range 30 {
+			expect(t, c, fmt.Sprintf("record %3d;", i))
+		}
+		inner.hold()
+		send(t, c, "the last")
+		c.CloseWrite() // in the same one
+		inner.release()
+		expect(t, c, "the last")
+		expectEnd(t, c, io.EOF)
+	})
+}
+
+// A gather can hold back what is written, and write it at once.
+type gather struct {
+	net.Conn
+	held    []byte
+	holding bool
+}
+
+func (c *gather) hold() { c.holding = true }
+
+func (c *gather) release() {
+	c.holding = false
+	c.SetWriteDeadline(time.Time{}) // CloseWrite has left one
+	c.Conn.Write(c.held)
+	c.held = nil
+}
+
+func (c *gather) Write(b []byte) (int, error) {
+	if c.holding {
+		c.held = append(c.held, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// A peer that does not read makes Write refuse, and nothing of what was taken is lost.
+func TestTLSQueue(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, WriteQueue: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := dialTLS(t, addr, config)
+		sc := h.conn(1)
+		total := 0
+		for {
+			n, err := sc.Write(stream(1, total, 70_000))
+			total += n
+			if err == server.ErrQueueFull {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := sc.Write([]byte("x")); n != 0 || err != server.ErrQueueFull {
+			t.Errorf("Write = %d, %v", n, err)
+		}
+		if q := sc.Queued(); q < 50_000 || q > 110_000 {
+			t.Errorf("%d bytes queued", q)
+		}
+		sc.Close()
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, stream(1, 0, total)) {
+			t.Errorf("%d bytes of %d, %v", len(got), total, err)
+		}
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
+		}
+	})
+}
+
+// The end of the stream is said in both directions, by whoever is first.
+func TestTLSEnds(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		for _, end := range []string{"Close", "CloseWrite", "io.EOF", "error", "idle"} {
+			t.Run(end, func(t *testing.T) {
+				failed := errors.New("failed")
+				h := &handler{t: t}
+				h.data = func(c conn, buf []byte) error {
+					_, err := c.Read(buf)
+					if err != nil {
+						return err
+					}
+					switch end {
+					case "Close":
+						return c.Close()
+					case "CloseWrite":
+						return c.CloseWrite()
+					case "io.EOF":
+						return io.EOF
+					case "error":
+						return failed
+					}
+					return nil
+				}
+				s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+				if end == "idle" {
+					s.IdleTimeout = 50 * time.Millisecond
+				}
+				addr, config := startTLS(t, s)
+				raw := &unexpected{TCPConn: dial(t, addr)}
+				c := tls.Client(raw, config)
+				send(t, c, "x")
+				expectEnd(t, c, io.EOF)
+				if raw.eof {
+					t.Error("the stream below ended before close_notify")
+				}
+				c.Close()
+				want := map[string]error{"error": failed, "idle": server.ErrIdle}[end]
+				if err := h.cause(1); err != want {
+					t.Errorf("cause %v", err)
+				}
+			})
+		}
+	})
+}
+
+// An unexpected notes the end of the stream.
+type unexpected struct {
+	*net.TCPConn
+	eof bool
+}
+
+func (c *unexpected) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.eof = c.eof || err == io.EOF
+	return n, err
+}
+
+// What is no TLS, is cut off, or never finishes ends without Open, and hurts nobody.
+func TestTLSNoHandshake(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: 300 * time.Millisecond, MaxHandshakes: 2}
+		addr, config := startTLS(t, s)
+		hello := clientHello(t, config)
+		for _, text := range []string{"", "\x16", "\x16\x03\x01", "GET / HTTP/1.1\r\n\r\n", string(hello[:len(hello)-1]),
+			string(hello), string(hello), string(hello), string(hello)} {
+			send(t, dial(t, addr), text)
+		}
+		bad := dial(t, addr)
+		send(t, bad, string(hello))
+		bad.CloseWrite()
+		dial(t, addr).Close()
+		wait(t, func() bool { return s.Stats().Unshaken == 11 })
+		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
+			t.Error("an unknown certificate is no error")
+		}
+		wait(t, func() bool { return s.Stats().Conns == 0 })
+		c := dialTLS(t, addr, config)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		// With TLS 1.3 the client that refuses is done for the server, before it learns of that.
+		if h.opens > 2 {
+			t.Errorf("%d opens", h.opens)
+		}
+	})
+}
+
+// clientHello is what a client sends first.
+func clientHello(t *testing.T, config *tls.Config) []byte {
+	a, b := net.Pipe()
+	defer a.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tls.Client(b, config).Handshake()
+	}()
+	buf := make([]byte, 1<<14)
+	n, err := a.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	<-done
+	return buf[:n]
+}
+
+// A function of the configuration that panics or waits costs its own connection alone.
+func TestTLSConfigFaults(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		config, client := certified(t)
+		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: 200 * time.Millisecond}
+		s.TLSConfig = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			switch hello.ServerName {
+			case "panic":
+				panic("no such thing")
+			case "wait":
+				<-hello.Context().Done()
+				return nil, hello.Context().Err()
+			}
+			return &config.Certificates[0], nil
+		}}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served(t, s, func() error { return s.ServeTLS(l, "", "") })
+		for _, name := range []string{"panic", "wait"} {
+			bad := client.Clone()
+			bad.ServerName = name
+			for range 20 {
+				if err := tls.Client(dial(t, l.Addr().String()), bad).Handshake(); err == nil {
+					t.Errorf("%s: a handshake", name)
+				}
+			}
+		}
+		c := dialTLS(t, l.Addr().String(), client)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+		if st := s.Stats(); st.Panics != 20 || st.Unshaken != 40 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A connection goes to a goroutine that blocks on a *tls.Conn, and back, with records in between.
+func TestTLSHijack(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if err != nil {
+				return err
+			}
+			if buf[0] != 'h' {
+				_, err = c.Write(buf[:n])
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			go func() {
+				tc := nc.(*tls.Conn)
+				var line [6]byte
+				if _, err := io.ReadFull(tc, line[:]); err != nil {
+					t.Error(err)
+				}
+				tc.SetReadDeadline(time.Now().Add(-1))
+				if _, err := tc.Read(line[:0:0]); err != nil {
+					t.Error(err)
+				}
+				tc.SetReadDeadline(time.Time{})
+				tc.Write([]byte("got " + string(line[:])))
+				if string(line[:]) == "finish" {
+					tc.Close()
+				} else if err := c.Resume(); err != nil {
+					t.Error(err)
+				}
+			}()
+			return nil
+		}}
+		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := dialTLS(t, addr, config)
+		for range 50 {
+			send(t, c, "xh")
+			expect(t, c, "x")
+			send(t, c, "line-1x")
+			expect(t, c, "got line-1x")
+		}
+		for range 50 {
+			send(t, c, "xhline-2yhline-3z") // one record
+			expect(t, c, "xgot line-2ygot line-3z")
+		}
+		send(t, c, "hfinish")
+		expect(t, c, "got finish")
+		expectEnd(t, c, io.EOF)
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
+		}
+	})
+}
+
+// Shutdown ends what is idle, and what has not finished its handshake.
+func TestTLSShutdown(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: time.Hour, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := dialTLS(t, addr, config)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+		send(t, dial(t, addr), "\x16")
+		send(t, dial(t, addr), string(clientHello(t, config)))
+		dial(t, addr)
+		wait(t, func() bool { return s.Stats().Conns == 4 })
+		shutdown(t, s)
+		expectEnd(t, c, io.EOF)
+	})
+}
+
+// The certificate may be in files, and the listener of any kind that is served.
+func TestServeTLS(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		config, client := certified(t)
+		cert, key, err := selfcert.PEM(config.Certificates[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+		os.WriteFile(certFile, cert, 0o600)
+		os.WriteFile(keyFile, key, 0o600)
+		s := &srv{Handler: &handler{t: t}, Backend: backend}
+		if err := s.ListenAndServeTLS("tcp", "127.0.0.1:0", "", ""); err == nil {
+			t.Error("no certificate is no error")
+		}
+		if err := s.ListenAndServeTLS("tcp", "127.0.0.1:0", certFile, certFile); err == nil {
+			t.Error("a wrong file is no error")
+		}
+		if err := s.ListenAndServeTLS("nonsense", "", certFile, keyFile); err == nil {
+			t.Error("a wrong network is no error")
+		}
+		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.LocalAddr().String()
+		served(t, s, func() error { return s.ServeTLSSocket(l, certFile, keyFile) })
+		c := dialTLS(t, addr, client)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+	})
+}

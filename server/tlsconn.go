@@ -1,0 +1,171 @@
+package server
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A tlsConn is TLS between a connection and its handler. Below crypto/tls is a tlsInner, which is the same
+// thing with other methods: it never waits, except in the handshake and for a hijacker.
+//
+// Locks are taken in this order: writing, those of crypto/tls, mu, the connection's.
+type tlsConn[S any] struct {
+	conn  *Conn[S]
+	tls   *tls.Conn
+	shake *handshake // until the handshake is over
+
+	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
+	nc      net.Conn   // of Hijack
+
+	// What was received and crypto/tls has not asked for. It is given record by record, so that crypto/tls
+	// itself has never one more in its buffer, of which nobody would know.
+	feed   []byte
+	buf    *tlsBuffer // that feed lies in, or nil
+	head   [tlsHeader]byte
+	nhead  int // how much of the head of a record was given
+	left   int // how much of its body was not
+	failed error
+
+	mu   sync.Mutex
+	out  []byte // encrypted, and to be sent
+	outs *tlsBuffer
+	lost bool // something of it was not
+
+	// How much of what is queued is not the handler's bytes, but records around them; under the connection's
+	// lock. It is of what was encrypted before the mark and after it; what was before the mark is forgotten
+	// when it was sent.
+	total, mark    int64 // of all that was encrypted
+	before, beyond int
+}
+
+const (
+	tlsHeader = 5
+	tlsBytes  = 32 << 10
+	tlsChunk  = 24 << 10 // which encrypted has room in a buffer
+)
+
+type tlsBuffer [tlsBytes]byte
+
+// secure puts TLS under a connection that nobody knows of yet.
+func (c *Conn[S]) secure(config *tls.Config) {
+	t := &tlsConn[S]{conn: c}
+	t.tls = tls.Server((*tlsInner[S])(t), config)
+	c.more().transport = t
+	c.wrapped = true
+	c.word.Or(wHandshake)
+}
+
+// Read decrypts as much as has come, or b has room for.
+func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
+	c := t.conn
+	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
+		return 0, refusal(word)
+	}
+	err = t.failed
+	for n < len(b) && err == nil {
+		var k int
+		k, err = t.tls.Read(b[n:])
+		n += k
+		if len(t.feed) == 0 || c.word.Load()&(wOver|wFull) != 0 {
+			break
+		}
+	}
+	if t.push(0) != nil {
+		err = net.ErrClosed // what it was for will be told
+	}
+	switch {
+	case err == errAgain:
+		err = nil
+	case err == io.ErrUnexpectedEOF && c.server().isClosing():
+		err = io.EOF // Shutdown has cut a record
+	}
+	if n > 0 {
+		t.failed = err
+		t.more(err != nil || n == len(b) || len(t.feed) > 0)
+		return n, nil
+	}
+	t.more(false)
+	switch err {
+	case nil:
+		return 0, sock.ErrWouldBlock
+	case io.EOF:
+		c.word.Or(wEOF)
+	default:
+		c.fail(err)
+	}
+	return 0, err
+}
+
+// more says whether there is something to be read that no notification will tell of.
+func (t *tlsConn[S]) more(is bool) {
+	w := &t.conn.word
+	switch {
+	case is:
+		w.Or(wMore)
+	case w.Load()&wMore != 0:
+		w.And(^uint32(wMore))
+	}
+}
+
+// receive is for the system's bytes.
+func (t *tlsConn[S]) receive(b []byte) (int, error) {
+	if t.nc != nil {
+		return t.nc.Read(b)
+	}
+	c := t.conn
+	word := c.word.Load()
+	if word&wOver != 0 {
+		return 0, net.ErrClosed
+	}
+	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
+		return 0, errAgain
+	}
+	n, err := c.socket().Recv(b) // which may be closed under a handshake
+	if err == sock.ErrWouldBlock {
+		err = errAgain
+	}
+	return n, err
+}
+
+// give gives crypto/tls what has come of one record.
+func (t *tlsConn[S]) give(p []byte) (int, error) {
+	s := t.conn.server()
+	if len(t.feed) == 0 {
+		buf := s.tlsBuffers.Get().(*tlsBuffer)
+		n, err := t.receive(buf[:])
+		if n == 0 {
+			s.tlsBuffers.Put(buf)
+			return 0, err
+		}
+		t.buf, t.feed = buf, buf[:n]
+	}
+	n := copy(p, t.feed[:t.cut(t.feed[:min(len(p), len(t.feed))])])
+	if t.feed = t.feed[n:]; len(t.feed) == 0 {
+		if t.buf != nil {
+			s.tlsBuffers.Put(t.buf)
+		}
+		t.buf, t.feed = nil, nil
+	}
+	return n, nil
+}
+
+// cut is how much of what comes next is still of the present record.
+func (t *tlsConn[S]) cut(b []byte) (n int) {
+	if t.left == 0 {
+		n = copy(t.head[t.nhead:], b)
+		if t.nhead += n; t.nhead < tlsHeader {
+			return n
+		}
+		t.nhead, t.left = 0, recordLength(t.head[:])
+	}
+	k := min(t.left, len(b)-n)
+	t.left -= k
+	return n + k
+}
+
+func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"net"
+	"time"
+)
+
+// A tlsInner is the net.Conn of crypto/tls.
+type tlsInner[S any] tlsConn[S]
+
+// errAgain says that nothing has come. As it is temporary, crypto/tls goes on after it: what it has of a
+// record, or of a message of the handshake protocol, it keeps.
+var errAgain error = againError{}
+
+type againError struct{}
+
+func (againError) Error() string   { return "server: nothing has come" }
+func (againError) Timeout() bool   { return true }
+func (againError) Temporary() bool { return true }
+
+func (i *tlsInner[S]) Read(p []byte) (int, error) {
+	t := (*tlsConn[S])(i)
+	for {
+		n, err := t.give(p)
+		if err != errAgain || t.shake == nil {
+			return n, err
+		}
+		if err := t.await(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Write keeps what is to be sent until whoever called crypto/tls pushes it.
+func (i *tlsInner[S]) Write(p []byte) (int, error) {
+	t := (*tlsConn[S])(i)
+	if t.nc != nil {
+		return t.nc.Write(p)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out == nil {
+		t.outs = t.conn.server().tlsBuffers.Get().(*tlsBuffer)
+		t.out = t.outs[:0]
+	}
+	t.out = append(t.out, p...)
+	return len(p), nil
+}
+
+// Close is a hijacker's: crypto/tls has sent its close_notify. One of a handshake is because of an end that
+// is known already.
+func (i *tlsInner[S]) Close() error {
+	if i.shake != nil {
+		return nil
+	}
+	return i.conn.Close()
+}
+
+func (i *tlsInner[S]) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner[S]) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
+
+// Deadlines are a hijacker's, too.
+
+func (i *tlsInner[S]) SetDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetDeadline(at)
+}
+
+func (i *tlsInner[S]) SetReadDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetReadDeadline(at)
+}
+
+func (i *tlsInner[S]) SetWriteDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetWriteDeadline(at)
+}

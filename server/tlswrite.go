@@ -1,0 +1,135 @@
+package server
+
+import (
+	"net"
+)
+
+// Write encrypts what there is room for, and sends it. crypto/tls would never forget an error of what is
+// below it, so nothing is given to it that could be refused there.
+func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	for {
+		k, err := t.room(len(b) - n)
+		if err != nil || n == len(b) {
+			return n, err
+		}
+		if k, err = t.tls.Write(b[n : n+k]); err != nil {
+			t.conn.fail(err)
+			return n, err
+		}
+		if err := t.push(k); err != nil {
+			return n, err
+		}
+		n += k
+	}
+}
+
+// room is how much of n bytes can be encrypted now: at least one, if there is no error.
+func (t *tlsConn[S]) room(n int) (int, error) {
+	c := t.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.sendable(); err != nil {
+		return 0, err
+	}
+	queued := len(c.extra.queue) - c.extra.head
+	if t.total-int64(queued) >= t.mark {
+		t.before, t.beyond, t.mark = t.beyond, 0, t.total
+	}
+	if queued == 0 {
+		t.before, t.beyond = 0, 0
+	}
+	k := min(n, tlsChunk, c.server().writeQueue()-max(queued-t.before-t.beyond, 0))
+	if k <= 0 && n > 0 {
+		c.set(wWant)
+		return 0, ErrQueueFull
+	}
+	return k, nil
+}
+
+// sendable is why nothing can be sent in a state. The lock is held.
+func (c *Conn[S]) sendable() error {
+	word := c.word.Load()
+	switch {
+	case word&wHijacked != 0:
+		return errHijacked
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// push sends what was encrypted, of so many bytes of the handler's.
+func (t *tlsConn[S]) push(plain int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) == 0 {
+		return nil
+	}
+	c := t.conn
+	n := len(t.out)
+	_, err := c.send(t.out)
+	t.sent()
+	if err == net.ErrClosed && plain == 0 && c.word.Load()&wOver == 0 {
+		return nil // an answer to the peer's change of keys, after CloseWrite
+	}
+	if err != nil {
+		t.lost = true
+		return err
+	}
+	c.mu.Lock()
+	t.total += int64(n)
+	t.beyond += n - plain
+	c.mu.Unlock()
+	return nil
+}
+
+// sent forgets what was encrypted. The lock is held.
+func (t *tlsConn[S]) sent() {
+	if t.outs != nil {
+		t.conn.server().tlsBuffers.Put(t.outs)
+	}
+	t.out, t.outs = nil, nil
+}
+
+// CloseWrite sends a close_notify, and ends the stream below after it.
+func (t *tlsConn[S]) CloseWrite() error {
+	if err := t.closeNotify(); err != nil {
+		return err
+	}
+	return t.conn.shut()
+}
+
+// closeNotify is before the end of what is sent.
+func (t *tlsConn[S]) closeNotify() error {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	c.mu.Lock()
+	err := c.sendable()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	t.tls.CloseWrite() // what fails has failed before, or there was no handshake
+	return t.push(0)
+}
+
+// farewell is a close_notify for a peer whose connection ends without Close, as far as that is possible. The
+// connection is dead.
+func (t *tlsConn[S]) farewell() {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if c.word.Load()&(wReset|wOut|wShut|wHandshake|wHijacked) != 0 || t.nc != nil {
+		return
+	}
+	t.tls.CloseWrite()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) > 0 && !t.lost {
+		c.socket().Send(t.out)
+	}
+	t.sent()
+}
