@@ -58,6 +58,7 @@ func serveCommand() *cobra.Command {
 		flags.IntVar(&f.conns, "max-connections", 0, "turn away connections beyond; 0 is no limit")
 		cmd.AddCommand(c)
 	}
+	cmd.AddCommand(serveHTTPCommand())
 	return cmd
 }
 
