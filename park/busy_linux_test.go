@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/idling"
 )
 
 // Busy keep-alive connections, through stock net/http and through ours; compare within one run. Each client
@@ -23,12 +25,12 @@ func BenchmarkBusy(b *testing.B) {
 		for _, kind := range []string{"net/http", "park HTTP", "park HTTP at once"} {
 			b.Run(fmt.Sprintf("%d/%s", conns, kind), func(b *testing.B) {
 				for b.Loop() {
-					server := startRole(b, "server", kind)
-					load := startRole(b, "load", server.say(""), strconv.Itoa(conns))
+					server := idling.Start(b, "server", kind)
+					load := idling.Start(b, "load", server.Say(""), strconv.Itoa(conns))
 					var requests, perSecond, p50, p99, cpu float64
-					_, err := fmt.Sscan(load.say(""), &requests, &perSecond, &p50, &p99)
+					_, err := fmt.Sscan(load.Say(""), &requests, &perSecond, &p50, &p99)
 					must(b, err)
-					_, err = fmt.Sscan(server.say("cpu"), &cpu)
+					_, err = fmt.Sscan(server.Say("cpu"), &cpu)
 					must(b, err)
 					b.ReportMetric(perSecond, "requests/s")
 					b.ReportMetric(cpu/1000/requests, "CPU-µs/request")

@@ -36,6 +36,9 @@ type HTTPServer struct {
 	Linger time.Duration
 	// Backend is that of Config.
 	Backend string
+	// OnLot, if not nil, is called by each Serve with the lot that it parks in, before it accepts: for those
+	// who observe it. The lot is the server's.
+	OnLot func(*Lot)
 
 	once        sync.Once
 	connState   func(net.Conn, http.ConnState)
@@ -228,6 +231,9 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	lot, err := New(Config{Backend: s.Backend})
 	if err != nil {
 		return err
+	}
+	if s.OnLot != nil {
+		s.OnLot(lot)
 	}
 	l := newListener(s, in, lot, config)
 	s.mu.Lock()

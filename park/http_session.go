@@ -25,8 +25,10 @@ type session struct {
 	phase phase
 	post  bool
 	until time.Time
-	// start is where net/http's reader has its buffer. It reads to there when it has consumed everything.
-	start *byte
+	// start is where net/http's reader has its buffer. It reads to there when it has consumed everything. A
+	// session that was hijacked has none, or it would keep the buffer.
+	start    *byte
+	hijacked bool
 	// peek holds what was read before net/http had the connection: n bytes, of which the first taken were
 	// read. It is kept until the first request is known to have begun.
 	peek     *peekBuffer
@@ -122,7 +124,7 @@ func (s *session) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return s.link.conn.Read(p)
 	}
-	if s.start == nil {
+	if s.start == nil && !s.hijacked {
 		s.start = &p[0]
 	}
 	if s.taken < s.n {
@@ -188,6 +190,7 @@ func (s *session) changed(state http.ConnState) {
 		s.phase = idle
 	case http.StateHijacked:
 		s.leave()
+		s.start, s.hijacked = nil, true
 		if k.wake != nil {
 			k.in.lot.Unpark(k.conn) // another lot, or port, may want it
 		}

@@ -405,6 +405,9 @@ func TestHTTPHijackedConn(t *testing.T) {
 	if o := get(t, outcomes); o.text != "raw" || o.err != nil {
 		t.Fatalf("%+v", o)
 	}
+	if taken.(inSession).self().start != nil {
+		t.Error("it keeps a buffer")
+	}
 }
 
 // bare is a connection without a descriptor, as limiting listeners make them.

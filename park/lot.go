@@ -66,6 +66,13 @@ func New(config Config) (*Lot, error) {
 	return l, nil
 }
 
+// A Key is what a lot's port knows a connection by. It tells nothing.
+type Key = *spot
+
+// Port is the lot's port, for those who observe it, such as a page of package debug. It is the lot's to use
+// and to close.
+func (l *Lot) Port() *socknotify.Port[Key] { return l.port }
+
 // Shutdown closes the lot: no connection can be parked any more, those that are parked are closed, and their
 // functions run, for which Read fails with net.ErrClosed. It waits until every function has returned, or for
 // the context, whose cause is then the error.

@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -135,24 +136,38 @@ func (l *Lot) arm(p *parking) error {
 // place parks in the connection's spot, or makes it one. The lot is left by the caller if it fails.
 func (a *armer) place(number uintptr) error {
 	place := a.lot.spots.at(number)
-	if done, err := a.reuse(place, number); done {
-		return err
+	s, err := a.reuse(place, number)
+	if s == nil {
+		return a.settle(place, number)
 	}
-	return a.settle(place, number)
+	a.unwatch(place, s, number)
+	return err
 }
 
-// reuse parks in the spot that the connection has from earlier.
-func (a *armer) reuse(place *atomic.Pointer[spot], number uintptr) (done bool, err error) {
+// unwatch ends what watch began for a spot that Unpark had taken before, unless another has replaced it.
+func (a *armer) unwatch(place *atomic.Pointer[spot], s *spot, number uintptr) {
+	if !s.isGone() {
+		return
+	}
+	a.lot.spots.mu.Lock()
+	defer a.lot.spots.mu.Unlock()
+	if place.Load() == nil {
+		a.lot.port.RemoveWait(context.Background(), number)
+	}
+}
+
+// reuse parks in the spot that the connection has from earlier, or returns nil.
+func (a *armer) reuse(place *atomic.Pointer[spot], number uintptr) (*spot, error) {
 	for {
 		s := place.Load()
 		if s == nil || s.base != a.parking.base {
-			return false, nil
+			return nil, nil
 		}
 		switch a.occupy(s) {
 		case vacant:
-			return true, a.watch(s, number)
+			return s, a.watch(s, number)
 		case parked:
-			return true, ErrParked
+			return s, ErrParked
 		}
 		// Gone: Unpark has taken it from the table.
 	}
@@ -164,7 +179,7 @@ func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
 	l := a.lot
 	l.spots.mu.Lock()
 	defer l.spots.mu.Unlock()
-	if done, err := a.reuse(place, number); done {
+	if s, err := a.reuse(place, number); s != nil {
 		return err
 	}
 	old := place.Load()
@@ -224,6 +239,12 @@ func (a *armer) occupy(s *spot) state {
 		l.wheel.Set(s, p.idle)
 	}
 	return vacant
+}
+
+func (s *spot) isGone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == gone
 }
 
 func (s *spot) isOccupied() bool {

@@ -2,12 +2,12 @@ package park
 
 import (
 	"os"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/idling"
 )
 
 // What it costs that a parked connection stays in Go's own poller: a byte arrives on a socket that is in the
@@ -25,14 +25,14 @@ func BenchmarkArrival(b *testing.B) {
 			x, y := end{}, end{}
 			x.fd, y.fd = socketpair(b, also)
 			x.open(b)
-			before := cpu()
+			before := idling.CPU()
 			for b.Loop() {
 				x.port.Process(x.regs, nil, 0)
 				unix.Write(y.fd, x.buf[:1])
 				x.port.Wait(x.ready, -1)
 				unix.Read(x.fd, x.buf)
 			}
-			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(idling.CPU()-before)/float64(b.N), "cpu-ns/op")
 		})
 		b.Run("asleep/"+name, func(b *testing.B) {
 			x, y := end{}, end{}
@@ -45,12 +45,12 @@ func BenchmarkArrival(b *testing.B) {
 				for y.round() {
 				}
 			}()
-			before := cpu()
+			before := idling.CPU()
 			for b.Loop() {
 				unix.Write(x.fd, x.buf[:1])
 				x.round()
 			}
-			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(idling.CPU()-before)/float64(b.N), "cpu-ns/op")
 			unix.Shutdown(x.fd, unix.SHUT_WR)
 			<-done
 		})
@@ -100,10 +100,4 @@ func socketpair(b *testing.B, inPoller bool) (x, y int) {
 		b.Cleanup(func() { f.Close() })
 	}
 	return ends[0], ends[1]
-}
-
-func cpu() int64 {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return u.Utime.Nano() + u.Stime.Nano()
 }

@@ -3,11 +3,12 @@ package park
 import (
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // A table finds spots by the numbers of their descriptors.
 type table struct {
-	mu    sync.Mutex // held to grow
+	mu    sync.Mutex // held to grow, and to settle a connection
 	pages atomic.Pointer[[]*page]
 	used  atomic.Int64
 }
@@ -35,6 +36,20 @@ func (t *table) at(number uintptr) *atomic.Pointer[spot] {
 	}
 	t.pages.Store(&grown)
 	return &grown[i][number%pageSize]
+}
+
+// of finds the spot of a connection in its place. One that is parked for the first time is put there under the
+// lock, when its function may be running already.
+func (t *table) of(place *atomic.Pointer[spot], base syscall.Conn) *spot {
+	if s := place.Load(); s != nil && s.base == base {
+		return s
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := place.Load(); s != nil && s.base == base {
+		return s
+	}
+	return nil
 }
 
 // put puts a spot in the place of another, or of none.

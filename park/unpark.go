@@ -22,7 +22,7 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 	if err == nil {
 		err = raw.Control(func(number uintptr) {
 			place := l.spots.at(number)
-			if s := place.Load(); s != nil && s.base == base {
+			if s := l.spots.of(place, base); s != nil {
 				was = l.remove(s, place, number)
 			}
 			here = true
@@ -75,11 +75,8 @@ func (l *Lot) find(conn net.Conn) (found *spot) {
 		return nil
 	}
 	if raw, err := base.SyscallConn(); err == nil {
-		err = raw.Control(func(number uintptr) { found = l.spots.at(number).Load() })
+		err = raw.Control(func(number uintptr) { found = l.spots.of(l.spots.at(number), base) })
 		if err == nil {
-			if found != nil && found.base != base {
-				return nil
-			}
 			return found
 		}
 	}

@@ -5,6 +5,7 @@
 //	socknotify demo udp         an edge-triggered datagram server
 //	socknotify demo tcp         many workers and many connections on one port
 //	socknotify serve echo       an echo server; also discard and chargen
+//	socknotify serve http       net/http with its idle connections parked, with or without TLS
 //	socknotify load             a load generator for it, with a latency histogram
 //	socknotify top              a dashboard of a running port, through its debug page
 //	socknotify trace            what a running port notifies, as it happens

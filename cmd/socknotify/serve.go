@@ -66,6 +66,7 @@ func serveCommand() *cobra.Command {
 		flags.StringVar(&f.key, "key", "", "file of its key")
 		cmd.AddCommand(c)
 	}
+	cmd.AddCommand(serveHTTPCommand())
 	return cmd
 }
 

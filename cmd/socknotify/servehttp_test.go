@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and what ends it
+// and returns what it printed.
+func servedHTTP(t *testing.T, args ...string) (url, page string, stop func() string) {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, append([]string{"serve", "http", "--addr", "127.0.0.1:0", "--debug-addr", "127.0.0.1:0"}, args...), &out, w)
+		w.Close()
+	}()
+	var text strings.Builder
+	urls := regexp.MustCompile(`https?://\S+/`)
+	var found []string
+	for buf := make([]byte, 256); len(found) < 2; {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, text.String())
+		}
+		text.Write(buf[:n])
+		found = urls.FindAllString(text.String(), -1)
+	}
+	go io.Copy(io.Discard, r)
+	for _, u := range found {
+		if strings.HasSuffix(u, debugPath) {
+			page = u
+		} else {
+			url = u
+		}
+	}
+	return url, page, func() string {
+		interrupt()
+		if status := <-done; status != 0 {
+			t.Errorf("status %d", status)
+		}
+		return out.String()
+	}
+}
+
+// fetch returns the body of an answer that is 200.
+func fetch(t *testing.T, c *http.Client, method, url, body string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s, %v: %s", method, url, answer.Status, err, text)
+	}
+	return string(text)
+}
+
+// newClient makes a client that trusts any certificate, or those of roots, and has connections of its own.
+func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, InsecureSkipVerify: roots == nil}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+func TestServeHTTP(t *testing.T) {
+	needBackend(t)
+	dir := t.TempDir()
+	certFile, keyFile, roots := writeCertificate(t, dir)
+	for _, backend := range socknotify.Backends() {
+		for _, c := range []struct {
+			scheme string
+			roots  *x509.CertPool
+			args   []string
+		}{
+			{"http:", nil, nil},
+			{"https:", nil, []string{"--tls"}},
+			{"https:", roots, []string{"--cert", certFile, "--key", keyFile}},
+		} {
+			t.Run(fmt.Sprint(backend, c.args), func(t *testing.T) {
+				url, page, stop := servedHTTP(t, append(c.args, "--backend", backend, "--linger", "0")...)
+				if !strings.HasPrefix(url, c.scheme) {
+					t.Error(url)
+				}
+				idle, other := newClient(t, c.roots), newClient(t, c.roots)
+				if text := fetch(t, idle, "GET", url, ""); !strings.Contains(text, "/echo") {
+					t.Errorf("the page: %s", text)
+				}
+				if text := fetch(t, idle, "POST", url+"echo", "back"); text != "back" {
+					t.Errorf("echoed %q", text)
+				}
+				for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+					if text := fetch(t, other, "GET", url+"stats", ""); strings.Contains(text, "open 2\nparked 1\n") {
+						break
+					} else if time.Now().After(end) {
+						t.Fatalf("never parked: %s", text)
+					}
+				}
+				if text := fetch(t, http.DefaultClient, "GET", page+"api/registrations?port=http", ""); !strings.Contains(text, `"state"`) {
+					t.Errorf("the live page: %s", text)
+				}
+				http.DefaultClient.CloseIdleConnections()
+				if text := stop(); !strings.HasPrefix(text, "connections 2 ") || !strings.Contains(text, "bytes 4 ") {
+					t.Errorf("it printed %q", text)
+				}
+			})
+		}
+	}
+}
+
+// writeCertificate keeps a certificate in files, as programs do that make them.
+func writeCertificate(t *testing.T, dir string) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	cert, err := selfSigned(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(cert.Leaf)
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile, roots
+}
+
+func TestServeHTTPTooLarge(t *testing.T) {
+	needBackend(t)
+	url, _, stop := servedHTTP(t)
+	c := newClient(t, nil)
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"echo", bytes.NewReader(make([]byte, maxEcho+1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Error(answer.Status)
+	}
+	stop()
+}
+
+func TestServeHTTPUsage(t *testing.T) {
+	needBackend(t)
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--cert", "x"}, 2, "--cert and --key go together"},
+		{[]string{"--key", "x"}, 2, "--cert and --key go together"},
+		{[]string{"--cert", "/nonexistent", "--key", "/nonexistent"}, 1, "certificate"},
+		{[]string{"--linger", "-1s"}, 2, "--linger -1s"},
+		{[]string{"--idle", "-1s"}, 2, "--idle -1s"},
+		{[]string{"--addr", "nonsense"}, 2, "--addr nonsense"},
+		{[]string{"--backend", "nonsense"}, 2, "nonsense"},
+		{[]string{"--debug-addr", "192.0.2.1:0"}, 2, "loopback"},
+		{[]string{"--addr", "192.0.2.1:9"}, 1, "bind"},
+		{[]string{"more"}, 2, "more"},
+	} {
+		status, _, errs := sh(t, append([]string{"serve", "http"}, c.args...)...)
+		if status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: status %d, %s", c.args, status, errs)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+// A hub is everybody who is connected.
+type hub struct {
+	lot     *park.Lot
+	writing sync.WaitGroup
+
+	mu      sync.Mutex
+	members map[*member]struct{}
+	joined  int
+	closing bool
+	empty   chan struct{} // closed when closing and everybody has left
+}
+
+// An event is what is sent to a page, as JSON.
+type event struct {
+	You  string `json:"you,omitempty"`  // the name of who is told
+	From string `json:"from,omitempty"` // who said
+	Text string `json:"text,omitempty"` // what
+	Here int    `json:"here,omitempty"` // how many are connected now
+}
+
+func newHub(ping time.Duration) (*hub, error) {
+	lot, err := park.New(park.Config{IdleTimeout: ping})
+	if err != nil {
+		return nil, err
+	}
+	return &hub{lot: lot, members: make(map[*member]struct{}), empty: make(chan struct{})}, nil
+}
+
+// ServeHTTP upgrades a connection, and gives up its goroutine.
+func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !sameOrigin(r) {
+		http.Error(w, "not for pages of other sites", http.StatusForbidden)
+		return
+	}
+	conn, rw, _, err := ws.UpgradeHTTP(r, w)
+	if err != nil { // it has said so
+		if conn != nil {
+			conn.Close()
+		}
+		return
+	}
+	m := &member{hub: h, conn: park.Wrap(conn)}
+	if !h.join(m) {
+		conn.Close()
+		return
+	}
+	m.receive(rw.Reader) // what came with the request, if anything, and park
+}
+
+// sameOrigin tells whether a browser's page is ours. Others may not speak for the user.
+func sameOrigin(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true // not a browser
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
+// join reports whether the hub is open.
+func (h *hub) join(m *member) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return false
+	}
+	h.joined++
+	m.name = fmt.Sprint("Guest ", h.joined)
+	h.members[m] = struct{}{}
+	m.send(frame(event{You: m.name}))
+	h.tellAll(event{Here: len(h.members)})
+	return true
+}
+
+// leave is called once for each that has joined, by the goroutine that has its connection.
+func (h *hub) leave(m *member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.members, m)
+	h.tellAll(event{Here: len(h.members)})
+	if h.closing && len(h.members) == 0 {
+		close(h.empty)
+	}
+}
+
+func (h *hub) say(m *member, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tellAll(event{From: m.name, Text: text})
+}
+
+// tellAll waits for nobody, under the lock.
+func (h *hub) tellAll(e event) {
+	f := frame(e)
+	for m := range h.members {
+		m.send(f)
+	}
+}
+
+// frame makes a frame for a page.
+func frame(e event) []byte {
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // strings and numbers can be encoded
+	}
+	return ws.MustCompileFrame(ws.NewTextFrame(text))
+}
+
+// close tells everybody that the server goes away, and waits until they are gone.
+func (h *hub) close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	for m := range h.members {
+		m.end(ws.CompiledCloseGoingAway)
+	}
+	if len(h.members) == 0 {
+		close(h.empty)
+	}
+	h.mu.Unlock()
+	select {
+	case <-h.empty:
+	case <-ctx.Done():
+	}
+	if err := h.lot.Shutdown(ctx); err != nil {
+		return err
+	}
+	h.writing.Wait()
+	return nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+
+	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/park"
+)
+
+// What an idle WebSocket connection costs the process of its server: each has had one message echoed, and waits
+// for the next. Two have a goroutine each, of which gobwas/ws buffers nothing, and coder/websocket does.
+func BenchmarkIdle(b *testing.B) {
+	for _, kind := range slices.Sorted(maps.Keys(idleKinds)) {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				idling.Measure(b, kind).Report(b)
+			}
+		})
+	}
+}
+
+// Parked WebSocket connections stay below 1,200 live bytes as others do.
+func TestIdleMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector's own memory would count")
+	}
+	idling.Enough(t)
+	if n := idling.Measure(t, "park").Live(); n > 1200 {
+		t.Errorf("%.0f bytes", n)
+	}
+}
+
+// An echoServer upgrades and serves.
+type echoServer struct {
+	serve   http.HandlerFunc
+	settled func() int
+}
+
+// gobwas upgrades by gobwas/ws.
+func gobwas(serve func(net.Conn)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, _, _, err := ws.UpgradeHTTP(r, w) // nobody sends before the answer
+		if err != nil {
+			log.Fatal(err)
+		}
+		serve(conn)
+	}
+}
+
+var idleKinds = map[string]func() echoServer{
+	"goroutine": func() echoServer {
+		var answered atomic.Int64
+		return echoServer{gobwas(func(conn net.Conn) {
+			go func() { // so that net/http's own is over
+				defer conn.Close()
+				for echo(conn) == nil {
+					answered.Add(1)
+				}
+			}()
+		}), func() int { return int(answered.Load()) }}
+	},
+	"goroutine, coder": func() echoServer {
+		var answered atomic.Int64
+		return echoServer{func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				log.Fatal(err)
+			}
+			go func() {
+				defer conn.CloseNow()
+				for {
+					kind, text, err := conn.Read(context.Background())
+					if err != nil || conn.Write(context.Background(), kind, text) != nil {
+						return
+					}
+					answered.Add(1)
+				}
+			}()
+		}, func() int { return int(answered.Load()) }}
+	},
+	"park": func() echoServer {
+		lot, err := park.New(park.Config{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		var answered atomic.Int64
+		var serve func(net.Conn)
+		serve = func(conn net.Conn) {
+			err := echo(conn)
+			if err == nil {
+				err = lot.Park(conn, serve)
+				answered.Add(1)
+			}
+			if err != nil {
+				conn.Close()
+			}
+		}
+		return echoServer{gobwas(func(conn net.Conn) {
+			if lot.Park(conn, serve) != nil {
+				conn.Close()
+			}
+		}), func() int { return min(int(answered.Load()), lot.Stats().Parked) }}
+	},
+}
+
+// echo is a message and its answer.
+func echo(conn net.Conn) error {
+	text, op, err := wsutil.ReadClientData(conn)
+	if err != nil {
+		return err
+	}
+	return wsutil.WriteServerMessage(conn, op, text)
+}
+
+func playRole() bool {
+	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+}
+
+func playServer(args []string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := idleKinds[args[0]]()
+	server := &http.Server{Handler: s.serve}
+	if args[0] == "park" {
+		ours := park.HTTPServer{Server: server}
+		go ours.Serve(ln)
+	} else {
+		go server.Serve(ln)
+	}
+	idling.Serve(ln, s.settled)
+}
+
+func playClients(args []string) {
+	idling.Connect(func() (net.Conn, error) {
+		conn, in, _, err := ws.Dial(context.Background(), "ws://"+args[0])
+		if err != nil {
+			return nil, err
+		}
+		if in != nil {
+			return nil, fmt.Errorf("%d bytes before a message", in.Buffered())
+		}
+		if err := wsutil.WriteClientText(conn, []byte("x")); err != nil {
+			return nil, err
+		}
+		_, err = io.ReadFull(conn, make([]byte, 3))
+		return conn, err
+	})
+}

@@ -1,0 +1,52 @@
+// Command websocket is a chat for browsers, whose connections are parked while nobody says anything.
+//
+// park.HTTPServer serves the page. A WebSocket's connection is taken from it and parked in a lot of its own.
+// What is said on one of them is sent to all, who said it included.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	ping := flag.Duration("ping", 30*time.Second, "how long a connection may be silent before it is asked whether it is alive")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *addr, *ping); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run serves until the context is done.
+func run(ctx context.Context, addr string, ping time.Duration) error {
+	s, err := newSite(ping)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		s.close(ctx)
+		return err
+	}
+	log.Printf("chat on http://%v/", listener.Addr())
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(listener) }()
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+	}
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if failed := s.close(last); err == nil {
+		err = failed
+	}
+	return err
+}

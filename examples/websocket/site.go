@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"io/fs"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+//go:embed page
+var files embed.FS
+
+// A site is the page, the chat at /chat, and counts at /stats.
+type site struct {
+	hub    *hub
+	server park.HTTPServer
+}
+
+func newSite(ping time.Duration) (*site, error) {
+	h, err := newHub(ping)
+	if err != nil {
+		return nil, err
+	}
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(page))
+	mux.Handle("GET /chat", h)
+	mux.HandleFunc("GET /stats", h.serveStats)
+	s := &site{hub: h}
+	s.server.Server = &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	return s, nil
+}
+
+// guarded lets the page use nothing but what this server has.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *site) serve(l net.Listener) error { return s.server.Serve(l) }
+
+// close says good-bye to everybody. Serve returns first, so that nobody joins meanwhile.
+func (s *site) close(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if failed := s.hub.close(ctx); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// stats is what the page shows of the server.
+type stats struct {
+	Members    int `json:"members"`
+	Parked     int `json:"parked"`
+	Workers    int `json:"workers"`
+	Goroutines int `json:"goroutines"`
+}
+
+func (h *hub) stats() stats {
+	lot := h.lot.Stats()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return stats{len(h.members), lot.Parked, lot.Workers, runtime.NumGoroutine()}
+}
+
+func (h *hub) serveStats(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(h.stats())
+}

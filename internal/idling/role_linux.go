@@ -1,0 +1,75 @@
+package idling
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Roles are what processes of a test program can be, by name. Each has its arguments.
+type Roles map[string]func(args []string)
+
+const roleEnv = "SOCKNOTIFY_TEST_ROLE"
+
+// Play is to be called first by TestMain. It plays the role that the process was started for, and reports
+// false if there is none.
+func (r Roles) Play() bool {
+	name, args, _ := strings.Cut(os.Getenv(roleEnv), "|")
+	play, ok := r[name]
+	if ok {
+		play(strings.Split(args, "|"))
+	}
+	return ok
+}
+
+// A Process plays a role until the test ends.
+type Process struct {
+	t   testing.TB
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// Start starts a process. What it writes to standard error fails the test.
+func Start(t testing.TB, role string, args ...string) *Process {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), roleEnv+"="+role+"|"+strings.Join(args, "|"))
+	var failed bytes.Buffer
+	c.Stderr = &failed
+	in, err := c.StdinPipe()
+	must(t, err)
+	out, err := c.StdoutPipe()
+	must(t, err)
+	must(t, c.Start())
+	t.Cleanup(func() {
+		in.Close() // which ends it
+		c.Wait()
+		if failed.Len() > 0 {
+			t.Errorf("%s: %s", role, failed.String())
+		}
+	})
+	return &Process{t, in, bufio.NewReader(out)}
+}
+
+// Say says something, or nothing, and returns the answer.
+func (p *Process) Say(text string) string {
+	p.t.Helper()
+	if text != "" {
+		fmt.Fprintln(p.in, text)
+	}
+	line, err := p.out.ReadString('\n')
+	must(p.t, err)
+	return strings.TrimSpace(line)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
