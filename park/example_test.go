@@ -87,3 +87,12 @@ func ExampleHTTPServer() {
 	http.DefaultClient.CloseIdleConnections()
 	// Output: hello
 }
+
+func ExampleHTTPServer_tls() {
+	handler := http.FileServer(http.Dir("."))
+
+	server := park.HTTPServer{Server: &http.Server{Handler: handler}}
+	err := server.ListenAndServeTLS("cert.pem", "key.pem")
+
+	log.Fatal(err)
+}

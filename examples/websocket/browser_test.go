@@ -160,7 +160,7 @@ func TestBrowser(t *testing.T) {
 func idle(b *tab, r *running) {
 	b.Helper()
 	n := r.hub.stats().Members
-	until(b, "all are parked", r.parked(n))
+	until(b, "all are parked", func() bool { s := r.hub.lot.Stats(); return s.Parked == n && s.Running == 0 })
 	before := r.hub.lot.Stats().Parks
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s := r.hub.lot.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
