@@ -299,7 +299,7 @@ func drainedBothDirections(e *env) {
 			e.do(p, drained(s, "k", in|out, edge|oneShot))
 		}
 		e.deliver(peer, s, "y")
-		e.wantNow(p, "k", in)
+		e.wantIn(p, "k", s)
 		e.drain(s)
 		e.do(p, drained(s, "k", in|out, edge|oneShot))
 	}

@@ -154,7 +154,7 @@ func reusedInFlight(e *env) {
 // reusedUnderWaiters goes through many lives of one number while waiters dequeue. Each life is either
 // sent to or not; a silent one must never be reported.
 func reusedUnderWaiters(e *env) {
-	const lives = 400
+	const lives = 120
 	type life struct {
 		loud  bool
 		heard atomic.Int32
@@ -167,7 +167,9 @@ func reusedUnderWaiters(e *env) {
 	})
 	var all []*life
 	s, peer := e.unix()
-	number := s.Handle()
+	number := uintptr(e.dup(s))
+	s.Close()
+	reused := 0
 	for i := range lives {
 		l := &life{loud: i%2 == 0}
 		all = append(all, l)
@@ -185,14 +187,21 @@ func reusedUnderWaiters(e *env) {
 		if i%2 == 0 {
 			e.closeFD(fd(number))
 		}
-		e.become(number, a)
+		before := number
+		number = uintptr(e.tryBecome(number, a, 20))
+		if number == before {
+			reused++
+		}
 		a.Close()
 		peer.Close()
 		peer = b
 	}
 	peer.Close()
-	s.Close() // that is, its number
+	e.closeFD(fd(number))
 	stop()
+	if reused < lives/2 {
+		e.Errorf("%d of %d numbers came back", reused, lives)
+	}
 	for i, l := range all {
 		if n := l.heard.Load(); n > 0 && !l.loud {
 			e.Errorf("life %d of the number, which was silent, was reported %d times", i, n)

@@ -207,7 +207,7 @@ func sockOtherDirection(e *env) {
 	e.fill(s)
 	e.deliver(peer, s, "x")
 	e.do(p, enable(s, "k", in|out, level|oneShot))
-	e.wantNow(p, "k", in)
+	e.wantIn(p, "k", s)
 }
 
 // sockStanding has conditions that nothing drains, and filters without a direction.

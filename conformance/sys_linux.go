@@ -103,6 +103,12 @@ func (e *env) become(number uintptr, s handle) fd {
 	return e.ownFD(int(number), unix.Dup3(int(s.Handle()), int(number), unix.O_CLOEXEC))
 }
 
+// tryBecome is become, which does not fail here.
+func (e *env) tryBecome(number uintptr, s handle, _ int) fd {
+	e.Helper()
+	return e.become(number, s)
+}
+
 // sendUrgent sends a byte of urgent data.
 func (e *env) sendUrgent(s handle) {
 	e.Helper()

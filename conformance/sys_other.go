@@ -37,18 +37,19 @@ func (e *env) noHelper() {
 
 func descriptors() []string { return nil }
 
-func settle(e *env, _ handle, _ int16)   { e.noHelper() }
-func threads(e *env) int                 { e.noHelper(); return 0 }
-func processorTime(e *env) time.Duration { e.noHelper(); return 0 }
-func (e *env) closeFD(fd)                { e.noHelper() }
-func (e *env) dup(handle) fd             { e.noHelper(); return 0 }
-func (e *env) become(uintptr, handle) fd { e.noHelper(); return 0 }
-func (e *env) sendUrgent(handle)         { e.noHelper() }
-func (e *env) sendEmpty(handle)          { e.noHelper() }
-func (e *env) shutListener(handle)       { e.noHelper() }
-func (e *env) unixStream() fd            { e.noHelper(); return 0 }
-func (e *env) unixListen(fd) string      { e.noHelper(); return "" }
-func (e *env) unixConnect(fd, string)    { e.noHelper() }
-func (e *env) packets() (a, b fd)        { e.noHelper(); return 0, 0 }
-func (e *env) write(handle, string)      { e.noHelper() }
-func (e *env) noSockets() map[string]fd  { e.noHelper(); return nil }
+func settle(e *env, _ handle, _ int16)           { e.noHelper() }
+func threads(e *env) int                         { e.noHelper(); return 0 }
+func processorTime(e *env) time.Duration         { e.noHelper(); return 0 }
+func (e *env) closeFD(fd)                        { e.noHelper() }
+func (e *env) dup(handle) fd                     { e.noHelper(); return 0 }
+func (e *env) become(uintptr, handle) fd         { e.noHelper(); return 0 }
+func (e *env) tryBecome(uintptr, handle, int) fd { e.noHelper(); return 0 }
+func (e *env) sendUrgent(handle)                 { e.noHelper() }
+func (e *env) sendEmpty(handle)                  { e.noHelper() }
+func (e *env) shutListener(handle)               { e.noHelper() }
+func (e *env) unixStream() fd                    { e.noHelper(); return 0 }
+func (e *env) unixListen(fd) string              { e.noHelper(); return "" }
+func (e *env) unixConnect(fd, string)            { e.noHelper() }
+func (e *env) packets() (a, b fd)                { e.noHelper(); return 0, 0 }
+func (e *env) write(handle, string)              { e.noHelper() }
+func (e *env) noSockets() map[string]fd          { e.noHelper(); return nil }

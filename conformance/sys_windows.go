@@ -161,16 +161,24 @@ var spares = handles.NewSpares()
 func (e *env) become(number uintptr, s handle) fd {
 	e.Helper()
 	const tries = 500
+	f := e.tryBecome(number, s, tries)
+	if f.Handle() != number {
+		e.closeFD(f)
+		e.Skipf("handle %#x does not come back: it is that of a %q", number, handles.Type(number))
+	}
+	return f
+}
+
+// tryBecome is become that makes another handle where the number does not come back: another thread, perhaps
+// the runtime's, has got it for something else.
+func (e *env) tryBecome(number uintptr, s handle, tries int) fd {
+	e.Helper()
 	if isOpen(number) {
 		e.closeFD(fd(number))
 	}
 	h, err := spares.DupAt(s.Handle(), number, tries)
 	if err != nil {
 		e.Fatalf("duplicate: %v", err)
-	}
-	if h != number {
-		e.closeFD(fd(h))
-		e.Skipf("handle %#x does not come back: it is that of a %q", number, handles.Type(number))
 	}
 	return fd(h)
 }
