@@ -55,3 +55,14 @@ func ExampleAllowHosts() {
 	fmt.Println(w.Code)
 	// Output: 200
 }
+
+// The page of a program whose own pages are on the default mux.
+func Example_default() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	page := debug.New(debug.Port("echo", port))
+	http.Handle("/debug/socknotify/", page)
+	log.Fatal(http.ListenAndServe("127.0.0.1:6060", nil))
+}
