@@ -51,6 +51,11 @@
 // writes a net.Conn, and give it back by Resume. If a handler does block, another worker takes over what
 // its worker had dequeued after a tenth of a second; Stats and the log tell of it.
 //
+// # TLS
+//
+// [Server.ServeTLS] puts crypto/tls under each connection; the handler is the same. An idle connection has no
+// goroutine, and no buffer but those of crypto/tls.
+//
 // # Datagrams
 //
 // A [PacketServer] has the same shape for UDP, with batches of datagrams for connections.
