@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	library  = "bcryptprimitives.dll"
+	dll      = "bcryptprimitives.dll"
 	function = "ProcessPrng"
 	target   = "advapi32.SystemFunction036"
 )
@@ -42,13 +42,13 @@ const (
 
 // exportDirectory is IMAGE_EXPORT_DIRECTORY, for one function, with the tables behind it.
 type exportDirectory struct {
-	Characteristics, TimeDateStamp           uint32
-	MajorVersion, MinorVersion               uint16
-	Name, Base, Functions, Names             uint32
-	FunctionTable, NameTable, OrdinalTable   uint32
-	FunctionAddress, NameAddress             uint32
-	Ordinal                                  uint16
-	LibraryName, FunctionName, ForwarderName [32]byte
+	Characteristics, TimeDateStamp         uint32
+	MajorVersion, MinorVersion             uint16
+	Name, Base, Functions, Names           uint32
+	FunctionTable, NameTable, OrdinalTable uint32
+	FunctionAddress, NameAddress           uint32
+	Ordinal                                uint16
+	DLLName, FunctionName, ForwarderName   [32]byte
 }
 
 // Addresses of what lies in the section, relative to the image.
@@ -56,19 +56,19 @@ const (
 	atFunctionTable = page + 40
 	atNameTable     = atFunctionTable + 4
 	atOrdinalTable  = atNameTable + 4
-	atLibraryName   = atOrdinalTable + 2
-	atFunctionName  = atLibraryName + 32
+	atDLLName       = atOrdinalTable + 2
+	atFunctionName  = atDLLName + 32
 	atForwarderName = atFunctionName + 32
 )
 
 // build makes the image. An address that points into the export directory itself is a forwarder's.
 func build() ([]byte, error) {
 	exports := exportDirectory{
-		Name: atLibraryName, Base: 1, Functions: 1, Names: 1,
+		Name: atDLLName, Base: 1, Functions: 1, Names: 1,
 		FunctionTable: atFunctionTable, NameTable: atNameTable, OrdinalTable: atOrdinalTable,
 		FunctionAddress: atForwarderName, NameAddress: atFunctionName,
 	}
-	copy(exports.LibraryName[:], library)
+	copy(exports.DLLName[:], dll)
 	copy(exports.FunctionName[:], function)
 	copy(exports.ForwarderName[:], target)
 	size := uint32(binary.Size(exports))

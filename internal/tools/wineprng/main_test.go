@@ -24,7 +24,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at, want := range map[int]string{atLibraryName: library, atFunctionName: function, atForwarderName: target} {
+	for at, want := range map[int]string{atDLLName: dll, atFunctionName: function, atForwarderName: target} {
 		if got, _, _ := bytes.Cut(data[at-page:], []byte{0}); string(got) != want {
 			t.Errorf("at %#x: %q; want %q", at, got, want)
 		}
