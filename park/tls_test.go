@@ -1,16 +1,13 @@
 package park
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 func certificate(t testing.TB) tls.Certificate {
@@ -20,19 +17,11 @@ func certificate(t testing.TB) tls.Certificate {
 
 // makeCertificate makes a certificate for loopback. It panics without randomness.
 func makeCertificate() tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, _, err := selfcert.New(24*time.Hour, "localhost", "127.0.0.1")
 	if err != nil {
 		panic(err)
 	}
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{{127, 0, 0, 1}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return cert
 }
 
 // hoard is a connection that holds back what is written, for a test to send as it likes.

@@ -23,6 +23,19 @@ func eventually(tb testing.TB, cond func() bool) {
 	}
 }
 
+// requests returns what makes one request of 64 bytes of an echo server, and allocates nothing itself.
+func requests(t *testing.T, c net.Conn) func() {
+	buf := make([]byte, 64)
+	return func() {
+		if _, err := c.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A request allocates nothing, and enabling costs a system call for one in twenty at most.
 func TestRequestCosts(t *testing.T) {
 	for _, backend := range socknotify.Backends() {
@@ -34,26 +47,18 @@ func TestRequestCosts(t *testing.T) {
 			}
 			defer c.Close()
 			c.SetDeadline(time.Now().Add(time.Minute))
-			buf := make([]byte, 64)
-			request := func() {
-				if _, err := c.Write(buf); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, buf); err != nil {
-					t.Fatal(err)
-				}
-			}
+			request := requests(t, c)
 			request()
-			const requests = 1000
-			if n := testing.AllocsPerRun(requests, request); n != 0 {
+			const many = 1000
+			if n := testing.AllocsPerRun(many, request); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 			before := s.ports[0].Stats()
-			for range requests {
+			for range many {
 				request()
 			}
 			after := s.ports[0].Stats()
-			asked := float64(after.Rearms-before.Rearms) / requests
+			asked := float64(after.Rearms-before.Rearms) / many
 			t.Logf("%.3f enables that asked the kernel per request", asked)
 			if s.ports[0].KernelEdges() && asked > 0.05 {
 				t.Errorf("%.3f enables asked the kernel per request", asked)

@@ -145,15 +145,7 @@ func TestTLSRequestCosts(t *testing.T) {
 			}
 			defer c.Close()
 			c.SetDeadline(time.Now().Add(time.Minute))
-			buf := make([]byte, 64)
-			request := func() {
-				if _, err := c.Write(buf); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, buf); err != nil {
-					t.Fatal(err)
-				}
-			}
+			request := requests(t, c)
 			for range 100 {
 				request()
 			}

@@ -1,42 +1,29 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
-	"net"
+	"fmt"
+	"net/netip"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
-// selfSigned makes a certificate for this machine's own names, good for a day. Its key is nowhere but in
-// memory.
-func selfSigned(now time.Time) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// year is how long a certificate that is made up is valid.
+const year = 365 * 24 * time.Hour
+
+// tlsConfig has the certificate of two files, or without them one that is made up for this machine's own names
+// and the address. Its key is nowhere but in memory.
+func tlsConfig(certFile, keyFile string, addr netip.AddrPort) (*tls.Config, error) {
+	var cert tls.Certificate
+	var err error
+	if certFile != "" {
+		cert, err = tls.LoadX509KeyPair(certFile, keyFile)
+	} else {
+		cert, _, err = selfcert.New(year, "localhost", "127.0.0.1", "::1", addr.Addr().String())
+	}
 	if err != nil {
-		return tls.Certificate{}, err
+		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "socknotify"},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(24 * time.Hour),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+	return &tls.Config{Certificates: []tls.Certificate{cert}}, nil
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -99,9 +98,11 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	if err != nil {
 		return err
 	}
-	config, err := f.tlsConfig(addr)
-	if err != nil {
-		return failure{err}
+	var config *tls.Config
+	if f.tls {
+		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
+			return failure{err}
+		}
 	}
 	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
 	if err != nil {
@@ -157,24 +158,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	return nil
 }
 
-// tlsConfig has the certificate, or is nil without --tls.
-func (f *serveFlags) tlsConfig(addr netip.AddrPort) (*tls.Config, error) {
-	if !f.tls {
-		return nil, nil
-	}
-	var cert tls.Certificate
-	var err error
-	if f.cert == "" {
-		cert, _, err = selfcert.New(year, "localhost", addr.Addr().String())
-	} else {
-		cert, err = tls.LoadX509KeyPair(f.cert, f.key)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}}, err
-}
-
 const (
-	// year is how long a certificate that is made up is valid.
-	year = 365 * 24 * time.Hour
 	// grace is how long the peers have to take what is still to be sent when the server stops.
 	grace = 2 * time.Second
 	// writeTimeout is how long a peer may take nothing of what is sent to it.

@@ -5,12 +5,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -19,7 +16,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 // TestServeAndLoad has load's requests answered by serve, and both count the same.
@@ -137,18 +133,7 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 // TestServeTLS has a certificate made up, and another one read.
 func TestServeTLS(t *testing.T) {
 	needBackend(t)
-	cert, trust, err := selfcert.New(24*time.Hour, "example.test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM, keyPEM, err := selfcert.PEM(cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
-	if err := errors.Join(os.WriteFile(certFile, certPEM, 0o600), os.WriteFile(keyFile, keyPEM, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	certFile, keyFile, trust := writeCertificate(t, t.TempDir(), "example.test")
 	for _, b := range socknotify.Backends() {
 		for _, f := range []struct {
 			flags  []string

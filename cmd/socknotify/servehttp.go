@@ -71,9 +71,11 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	config, err := f.tlsConfig()
-	if err != nil {
-		return failure{err}
+	var config *tls.Config
+	if f.tls || f.cert != "" {
+		if config, err = tlsConfig(f.cert, f.key, addr); err != nil {
+			return failure{err}
+		}
 	}
 	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
 	if err != nil {
@@ -114,24 +116,6 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "connections %d  requests %d  bytes %d  seconds %.1f\n",
 		w.connections.Load(), w.requests.Load(), w.bytes.Load(), time.Since(start).Seconds())
 	return nil
-}
-
-// tlsConfig returns nil for no TLS.
-func (f *httpFlags) tlsConfig() (*tls.Config, error) {
-	var cert tls.Certificate
-	var err error
-	switch {
-	case f.cert != "":
-		cert, err = tls.LoadX509KeyPair(f.cert, f.key)
-	case f.tls:
-		cert, err = selfSigned(time.Now())
-	default:
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}}, nil
 }
 
 // A web is what serve http serves.

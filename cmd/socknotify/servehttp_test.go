@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 // servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and what ends it
@@ -88,7 +88,7 @@ func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
 func TestServeHTTP(t *testing.T) {
 	needBackend(t)
 	dir := t.TempDir()
-	certFile, keyFile, roots := writeCertificate(t, dir)
+	certFile, keyFile, roots := writeCertificate(t, dir, "localhost", "127.0.0.1")
 	for _, backend := range socknotify.Backends() {
 		for _, c := range []struct {
 			scheme string
@@ -131,24 +131,19 @@ func TestServeHTTP(t *testing.T) {
 }
 
 // writeCertificate keeps a certificate in files, as programs do that make them.
-func writeCertificate(t *testing.T, dir string) (certFile, keyFile string, roots *x509.CertPool) {
+func writeCertificate(t *testing.T, dir string, hosts ...string) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
-	cert, err := selfSigned(time.Now())
+	cert, roots, err := selfcert.New(24*time.Hour, hosts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	certificate, key, err := selfcert.PEM(cert)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots = x509.NewCertPool()
-	roots.AddCert(cert.Leaf)
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]},
-		keyFile:  {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+	for file, text := range map[string][]byte{certFile: certificate, keyFile: key} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
