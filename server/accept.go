@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -33,6 +34,7 @@ type listener[S any] struct {
 	tcp    bool
 	tls    *tls.Config // nil without
 	failed chan error  // its end
+	warned atomic.Bool // that it cannot set an option
 }
 
 // accepted takes a new connection in, or turns it away.
@@ -72,7 +74,7 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		return
 	}
 	if l.tcp {
-		socket.SetNoDelay(true) // at worst it is slower
+		l.tune(socket)
 	}
 	if l.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())

@@ -60,6 +60,7 @@ func (c *Conn[S]) give(h *hijacked) error {
 	if err != nil {
 		return err
 	}
+	c.server().keepOn(nc)
 	c.held.Release() // it is closed now
 	c.word.Or(wUnheld)
 	h.settle(nc, nil)

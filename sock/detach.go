@@ -97,8 +97,8 @@ func Detach(c any, m Mode) (*Socket, error) {
 	return s, nil
 }
 
-// Attach makes a net.Conn of a connected socket. The Socket is closed, and its registration ended, as by
-// Close; where Attach fails nothing has changed.
+// Attach makes a net.Conn of a connected socket, with package net's own no-delay and keep-alive if it is of
+// TCP. The Socket is closed, and its registration ended, as by Close; where Attach fails nothing has changed.
 func Attach(s *Socket) (net.Conn, error) {
 	return attach(s, net.FileConn, func(d description) bool { return !d.listening })
 }
