@@ -51,7 +51,7 @@ const (
 	wClosing               // close when nothing is queued
 	wAborting              // close now
 	wReset                 // and tell the peer so
-	wHijacked              // a net.Conn has the socket
+	wHijacked              // a net.Conn has the socket, or will when nothing is queued
 	wAway                  // and the owner has let go
 	wWoken                 // a post is under way
 	wDead                  // Close was called, or is being
@@ -90,7 +90,7 @@ type extra struct {
 	failed bool          // cause is settled
 
 	transport transport
-	hijacked  net.Conn
+	hijacked  *hijacked
 }
 
 // A transport is between a connection and its handler, such as encryption. It receives by Conn.recv and

@@ -98,8 +98,8 @@ func (s *PacketServer) ListenAndServe(network, address string) error {
 }
 
 // Serve serves a datagram socket until Shutdown or Close, and then returns ErrServerClosed; or until the
-// socket fails. It is the server's from then on (sock.Detach), and closed in the end. Several may be served
-// at once, each by a Serve of its own.
+// socket fails. It is the server's from then on (sock.Detach), so a Close of its former owner's does nothing;
+// and closed in the end. Several may be served at once, each by a Serve of its own.
 func (s *PacketServer) Serve(c net.PacketConn) error {
 	socket, err := sock.Detach(c, sock.MakeNonblocking)
 	if err != nil {
@@ -108,7 +108,8 @@ func (s *PacketServer) Serve(c net.PacketConn) error {
 	return s.ServeSocket(socket)
 }
 
-// ServeSocket is Serve for a socket of package sock.
+// ServeSocket is Serve for a socket of package sock. If somebody else closes that it ends with an error that
+// is net.ErrClosed, within a second, and other sockets are served on.
 func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if socket == nil {
 		return errNoSocket
@@ -124,9 +125,10 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if err != nil {
 		return err
 	}
+	name := nameOf(socket)
 	var reg [1]socknotify.Registration[*PacketConn]
 	if err = c.enable(&reg); err == nil {
-		err = <-c.failed
+		err = await(c.failed, func() bool { return isClosed(socket) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if s.closing {
 		return ErrServerClosed
 	}
-	return err
+	return fmt.Errorf("server: socket on %s: %w", name, err)
 }
 
 // start makes the port and the workers, once. The server's lock is held.

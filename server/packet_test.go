@@ -3,9 +3,11 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +136,28 @@ func TestPacketServerErrors(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// A socket that somebody else closes ends its Serve, and nothing else.
+func TestPacketSocketClosed(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			c.Send(in)
+		})}
+		good := packets(t, s)
+		l, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.LocalAddr().String()
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeSocket(l) }()
+		wait(t, func() bool { return s.Stats().Sockets == 2 })
+		l.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("ServeSocket = %v", err)
+		}
+		send(t, good, "hello")
+		expect(t, good, "hello")
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -111,7 +112,10 @@ func (r *random) data(c conn, buf []byte) error {
 		}
 		nc, err := c.Hijack()
 		if err != nil {
-			return nil // something is queued, or it was closed from outside
+			if !r.cut || !errors.Is(err, net.ErrClosed) {
+				r.t.Errorf("Hijack = %v", err)
+			}
+			return nil
 		}
 		most := rng.IntN(3)
 		go func() {

@@ -57,11 +57,12 @@ func (c *Conn[S]) RemoteAddr() net.Addr { return c.address(false) }
 func (c *Conn[S]) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.extra; x != nil && x.hijacked != nil {
+	if c.word.Load()&wUnheld != 0 {
+		nc := c.extra.hijacked.nc
 		if local {
-			return x.hijacked.LocalAddr()
+			return nc.LocalAddr()
 		}
-		return x.hijacked.RemoteAddr()
+		return nc.RemoteAddr()
 	}
 	if !c.listener.tcp {
 		a := &net.UnixAddr{Net: "unix"}
