@@ -112,7 +112,7 @@ func (w *worker[S]) release(c *Conn[S]) {
 				return
 			case w.ends(c, word):
 				return
-			case word&wMore != 0 && word&wNoRead == 0:
+			case word&(wMore|wLast) != 0 && word&wNoRead == 0:
 				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
 					continue

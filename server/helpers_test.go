@@ -8,13 +8,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -268,6 +269,23 @@ func descriptors(t testing.TB) int {
 	return len(list)
 }
 
+// noUnix skips what needs Unix sockets.
+func noUnix(t testing.TB) {
+	t.Helper()
+	if wine.HasNoUnix.Here() {
+		t.Skip(wine.HasNoUnix)
+	}
+}
+
+// noHijack skips what needs Hijack, for which a socket goes to package net, and so through os.NewFile, which
+// puts it on a completion port that net.FileConn then takes it off.
+func noHijack(t testing.TB) {
+	t.Helper()
+	if wine.KeepsPort.Here() {
+		t.Skip(wine.KeepsPort)
+	}
+}
+
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 
 // stream is a part of what a connection sends: every place of every stream has bytes of its own, so that one
@@ -284,8 +302,4 @@ func stream(id uint64, from, n int) []byte {
 	return b
 }
 
-// isReset knows Windows' number, too, which the syscall package calls otherwise.
-func isReset(err error) bool {
-	const reset = syscall.Errno(10054)
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, reset)
-}
+func isReset(err error) bool { return errors.Is(err, errno.Reset) }

@@ -148,9 +148,6 @@ func (c *Conn[S]) Resume() error {
 		if err != nil {
 			return err
 		}
-		if s.isClosing() {
-			socket.Shutdown(sock.ShutRead)
-		}
 		if c.held, err = socket.Hold(); err != nil {
 			return err
 		}

@@ -62,6 +62,7 @@ func TestPausedAndClosed(t *testing.T) {
 
 // A connection goes to a goroutine that blocks, and back, again and again.
 func TestHijack(t *testing.T) {
+	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
 		before := descriptors(t)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -126,11 +127,12 @@ func TestHijack(t *testing.T) {
 
 // Close of the server ends hijacked connections too.
 func TestHijackedAndClosed(t *testing.T) {
+	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
-		got := make(chan error, 1)
+		hijacked, got := make(chan error, 1), make(chan error, 1)
 		h := &handler{t: t, open: func(c conn) error {
 			nc, err := c.Hijack()
-			if err != nil {
+			if hijacked <- err; err != nil {
 				return err
 			}
 			go func() {
@@ -144,7 +146,9 @@ func TestHijackedAndClosed(t *testing.T) {
 		}}
 		s := &srv{Handler: h, Backend: backend}
 		c := dial(t, start(t, s))
-		h.conn(1)
+		if err := <-hijacked; err != nil {
+			t.Fatal(err)
+		}
 		s.Close()
 		if err := <-got; !errors.Is(err, net.ErrClosed) && err != io.EOF {
 			t.Errorf("Read = %v", err)

@@ -420,6 +420,7 @@ func TestTLSConfigFaults(t *testing.T) {
 
 // A connection goes to a goroutine that blocks on a *tls.Conn, and back, with records in between.
 func TestTLSHijack(t *testing.T) {
+	noHijack(t)
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
