@@ -4,6 +4,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -180,25 +181,42 @@ func (p *Process) Echo(t *testing.T) {
 		}
 	}
 
-	// More than the sockets between the two hold: the server must stop receiving, and go on later.
-	much := bytes.Repeat([]byte("0123456789abcde\n"), 1<<20)
-	sent := make(chan error, 1)
-	go func() {
-		_, err := conns[0].Write(much)
-		sent <- err
-	}()
-	got := make([]byte, len(much))
-	if _, err := io.ReadFull(conns[0], got); err != nil || !bytes.Equal(got, much) {
-		t.Fatalf("echo of much: %v", err)
-	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
-
+	fill(t, conns[0])
 	for _, c := range conns {
 		c.(*net.TCPConn).CloseWrite()
 		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Fatalf("read %d bytes, %v; want the server to close", n, err)
+		}
+	}
+}
+
+// fill sends and does not read until nothing more is taken: the server must have stopped receiving. What it
+// owes then comes.
+func fill(t *testing.T, c net.Conn) {
+	t.Helper()
+	const line, most = "0123456789abcde\n", 256 << 20
+	lines := bytes.Repeat([]byte(line), 4096)
+	sent := 0
+	for ; sent < most; c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) {
+		n, err := c.Write(lines[sent%len(line):])
+		sent += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent >= most {
+		t.Fatal("the server takes without end")
+	}
+	got := make([]byte, sent)
+	if _, err := io.ReadFull(c, got); err != nil {
+		t.Fatalf("of %d bytes not all came back: %v", sent, err)
+	}
+	for i := range got {
+		if got[i] != line[i%len(line)] {
+			t.Fatalf("byte %d of %d is %q", i, sent, got[i])
 		}
 	}
 }
