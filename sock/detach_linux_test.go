@@ -147,7 +147,7 @@ func TestDetachListener(t *testing.T) {
 
 // A duplicate and what it is of are one socket, of which each can be closed by itself.
 func TestDup(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
 		l, err := net.Listen(network, address)
