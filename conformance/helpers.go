@@ -33,7 +33,7 @@ const (
 
 const (
 	// limit is how long something that must come may take, on a machine that has much else to do.
-	limit = time.Minute
+	limit = 2 * time.Minute
 	// pause is how long a case watches for what must not come.
 	pause = 25 * time.Millisecond
 )
