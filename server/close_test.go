@@ -140,7 +140,7 @@ func TestClose(t *testing.T) {
 // Connections are closed from everywhere while their handlers are busy.
 func TestCloseRaces(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
-		before := descriptors(t)
+		before := descriptors()
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, Workers: 4}
 		addr := start(t, s)
@@ -175,6 +175,6 @@ func TestCloseRaces(t *testing.T) {
 		wait(t, func() bool { return s.Stats().Conns == 0 })
 		s.Close()
 		shutdown(t, s)
-		wait(t, func() bool { return descriptors(t) <= before })
+		wait(t, func() bool { return descriptors() <= before })
 	})
 }

@@ -64,7 +64,7 @@ func TestPausedAndClosed(t *testing.T) {
 func TestHijack(t *testing.T) {
 	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
-		before := descriptors(t)
+		before := descriptors()
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
 			if err != nil {
@@ -121,7 +121,7 @@ func TestHijack(t *testing.T) {
 		c.Close()
 		s.Close()
 		shutdown(t, s)
-		wait(t, func() bool { return descriptors(t) <= before })
+		wait(t, func() bool { return descriptors() <= before })
 	})
 }
 

@@ -296,7 +296,7 @@ func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
 	r.count[kind]++
 	r.mu.Unlock()
 	sent := append(binary.BigEndian.AppendUint64(nil, id), byte(kind))
-	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*20_000))...)
+	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*many(20_000)))...)
 	if kind == kindStuck && r.piece > 500 { // or the server is slower than the client
 		sent = append(sent, stream(id, len(sent)-headLen, 4<<20)...)
 	}
@@ -317,6 +317,7 @@ func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
 		if kind == kindSlow {
 			time.Sleep(time.Duration(rng.IntN(200)) * time.Microsecond)
 		}
+		c.SetReadDeadline(time.Now().Add(soon)) // for what comes next, however much there is
 		n, err := c.Read(buf)
 		if got+n > len(sent) || !bytes.Equal(buf[:n], sent[got:got+n]) {
 			r.t.Errorf("client %x: byte %d and what follows is wrong", id, got)
@@ -342,6 +343,7 @@ func pour(kind int, rng *rand.Rand, c net.Conn, sent []byte) {
 	}
 	for rest := sent; len(rest) > 0; {
 		k := min(len(rest), 1+rng.IntN(1<<uint(rng.IntN(most))))
+		c.SetWriteDeadline(time.Now().Add(soon))
 		if _, err := c.Write(rest[:k]); err != nil {
 			return
 		}
