@@ -111,14 +111,15 @@ func (c *Conn[S]) socket() *sock.Socket { return c.held.Socket() }
 // either (see Server.WriteQueue).
 //
 // A failure, such as a reset of the peer's, ends the connection.
-func (c *Conn[S]) Read(b []byte) (int, error) {
-	if c.wrapped {
+func (c *Conn[S]) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
+
+// recv is Read without a transport.
+func (c *Conn[S]) recv(b []byte) (int, error) { return c.read(b, false) }
+
+func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
+	if wrapped {
 		return c.extra.transport.Read(b)
 	}
-	return c.recv(b)
-}
-
-func (c *Conn[S]) recv(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
