@@ -40,9 +40,10 @@ func (s *Server[S]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)
-	for w := range s.workers {
-		if cur := w.cursor.Load(); cur&idle == 0 {
-			st.Longest = max(st.Longest, time.Duration(uint32(s.wheel.Now())-since(cur))*tick)
+	if st.Workers > 0 {
+		p := patrol{now: uint32(s.wheel.Now())}
+		for w := range s.workers {
+			st.Longest = max(st.Longest, p.waited(w.cursor.Load()))
 		}
 	}
 	return st
