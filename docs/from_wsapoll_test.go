@@ -26,12 +26,13 @@ func pollLoop(port *sn.Port[*client], listener *sock.Socket) error {
 			c := nt.Key
 			switch {
 			case c == nil: // the listener's
-				if s, err := nt.Accepted(); err == nil {
-					c = &client{socket: s}
-					err = do(port, sn.EnableSock(s, c, sn.EventIn, always))
-					if err != nil {
-						c.free()
-					}
+				s, err := nt.Accepted()
+				if err != nil {
+					continue
+				}
+				c = &client{socket: s}
+				if do(port, sn.EnableSock(s, c, sn.EventIn, always)) != nil {
+					c.free()
 				}
 			case nt.Events == sn.EventRemove:
 				c.free()
