@@ -13,6 +13,8 @@ var (
 	flowLink = `(?:-->|-\.->|==>|---)(?:\|"[^"|]+"\|)?`
 	flowLine = regexp.MustCompile(`^` + flowNode + `(?: ` + flowLink + ` ` + flowNode + `)*$`)
 	flowOpen = regexp.MustCompile(`^subgraph \w+(?:\["[^"]*"\])?$`)
+	// Names that the language has for itself, where a node's begins.
+	flowWord = regexp.MustCompile(`(?:^|[>|] )(?:call|class|classDef|click|default|end|graph|href|linkStyle|style|subgraph)\b`)
 	flowSide = regexp.MustCompile(`^direction (?:TB|TD|BT|LR|RL)$`)
 
 	stateEnd  = `(?:\w+|\[\*\])`
@@ -70,6 +72,8 @@ func diagram(head string) func(line string) (step int, fault string) {
 				return -1, ""
 			case flowOpen.MatchString(line):
 				return 1, ""
+			case flowWord.MatchString(line):
+				return 0, "a word of the language is no name"
 			case flowLine.MatchString(line) || flowSide.MatchString(line):
 				return 0, ""
 			}

@@ -66,6 +66,16 @@ func TestPortingNamesSentences(t *testing.T) {
 	}
 }
 
+// The index has every document.
+func TestIndex(t *testing.T) {
+	index := read(t, "README.md")
+	for _, path := range documents(t) {
+		if name, ok := strings.CutPrefix(path, "../docs/"); ok && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("README.md does not link %s", name)
+		}
+	}
+}
+
 // The tests that the documents name exist.
 func TestNamedTests(t *testing.T) {
 	var code strings.Builder

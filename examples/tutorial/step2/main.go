@@ -88,6 +88,7 @@ func main() {
 					log.Println(err)
 					continue
 				}
+				s.SetNoDelay(true) // answers go out at once
 				regs = append(regs, sn.EnableSock(s, &client{socket: s}, sn.EventIn, oneShot))
 			case nt.Events == sn.EventRemove: // the last word about this client
 				nt.Key.socket.Close()

@@ -60,6 +60,7 @@ type server struct {
 func (s *server) newClient(socket *sock.Socket) *client {
 	c := s.clients.Get().(*client)
 	c.socket = socket
+	socket.SetNoDelay(true)
 	s.had.Add(1)
 	return c
 }
