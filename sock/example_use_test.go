@@ -18,18 +18,21 @@ func ExampleSocket() {
 	s, client := connected()
 	defer client.Close()
 	defer s.Close()
-	go io.Copy(client, client.(*net.TCPConn)) // an echo
+	fmt.Fprint(client, "hello")
 
-	n, err := s.Send([]byte("hello"))
-	fmt.Println(n, err)
-	s.Shutdown(sock.ShutWrite)
 	buf := make([]byte, 16)
 	await(s, socknotify.EventIn)
-	n, err = s.Recv(buf)
+	n, err := s.Recv(buf)
 	fmt.Printf("%s %v\n", buf[:n], err)
+	n, err = s.Send([]byte("goodbye"))
+	fmt.Println(n, err)
+	s.Shutdown(sock.ShutWrite)
+	got, err := io.ReadAll(client)
+	fmt.Printf("%s %v\n", got, err)
 	// Output:
-	// 5 <nil>
 	// hello <nil>
+	// 7 <nil>
+	// goodbye <nil>
 }
 
 // What a server may want of its connections.
