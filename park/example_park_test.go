@@ -185,3 +185,22 @@ func ExampleWrap() {
 	// LLO
 	// true
 }
+
+// The half of a connection that is written to can be ended through the wrapper.
+func ExampleConn_CloseWrite() {
+	server, client := linked()
+	defer server.Close()
+	defer client.Close()
+	conn := park.Wrap(server)
+	fmt.Fprint(conn, "goodbye")
+	fmt.Println(conn.CloseWrite())
+	got, err := io.ReadAll(client)
+	fmt.Printf("%s %v\n", got, err)
+	client.Close()
+	_, err = conn.Read(make([]byte, 1))
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// goodbye <nil>
+	// EOF
+}
