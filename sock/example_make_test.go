@@ -223,15 +223,6 @@ func ExampleNetworkOf() {
 	// udp6
 }
 
-func ExampleNamesOf() {
-	s, client := connected()
-	defer client.Close()
-	defer s.Close()
-	names, err := sock.NamesOf(s.Handle())
-	fmt.Println(names.Network, names.Remote == client.LocalAddr().String(), names.Listening, err)
-	// Output: tcp true false <nil>
-}
-
 // A server that is out of descriptors goes on when some are free again.
 func ExampleIsExhausted() {
 	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
