@@ -480,7 +480,7 @@ func (p *Port[K]) await(w *call[K], s *slot[K], ops *operations[K], index uint32
 		p.forget(w.stripe, s, index)
 		p.core.unclaim(index)
 	default:
-		p.askAgain(s, index, wEnabled|wOverlapped)
+		p.later(longWhile, index)
 	}
 }
 

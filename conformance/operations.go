@@ -22,6 +22,7 @@ var operationChecks = []check{
 	ofSocks("O1", "BesideOthers", opBesideOthers),
 	ofSocks("O1", "NotStarted", opNotStarted),
 	ofSocks("O1", "ManyWaiters", opManyWaiters),
+	ofSocks("O1", "StandingCondition", opStanding),
 	ofSocks("O2", "InFlight", opInFlight),
 	ofSocks("O2", "Released", opReleases),
 	ofSocks("O3", "Receives", opReceiveOrder),

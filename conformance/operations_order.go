@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 func opReceiveOrder(e *env) {
@@ -115,13 +116,17 @@ func opDirections(e *env) {
 	e.none(p)
 	e.deliver(peer, s, "in")
 	e.received(p, "r", &recv, b, "in")
-	e.none(p)
-	e.quiet(p)
+	e.quiet(p) // one direction
+	e.recv(p, s, "r", b, &recv)
+	e.quiet(p) // both
 	for e.drain(peer) != "" {
 	}
 	if n := e.moved(p, "blocked", &blocked); n != 6 {
 		e.Fatalf("sent %d", n)
 	}
+	e.quiet(p) // the other one
+	e.deliver(peer, s, "again")
+	e.received(p, "r", &recv, b, "again")
 }
 
 func opBehindConnect(e *env) {
@@ -297,3 +302,23 @@ func (e *env) file(data string) *os.File {
 	return f
 }
 
+
+// opStanding has a receive wait for a socket of which something holds that no receive ends.
+func opStanding(e *env) {
+	p := e.port()
+	s, _ := e.udp()
+	var o op
+	e.must(s.Shutdown(sock.ShutRead))
+	e.recv(p, s, "k", make([]byte, 4), &o)
+	got := e.now(p)
+	if len(got) == 0 { // it is no end on this system
+		e.quiet(p)
+		e.cancel(p, &o)
+		got = e.now(p)
+	}
+	if len(got) != 1 {
+		e.Fatalf("%d completions", len(got))
+	}
+	e.result(got[0], "k", &o)
+	e.none(p)
+}
