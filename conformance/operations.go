@@ -31,6 +31,7 @@ var operationChecks = []check{
 	ofSocks("O3", "Directions", opDirections),
 	ofSocks("O3", "BehindConnect", opBehindConnect),
 	ofSocks("O3", "BehindCanceledConnect", opBehindCanceledConnect),
+	ofSocks("O3", "BehindQueuedConnect", opBehindQueuedConnect),
 	ofSocks("O12", "HappensBefore", opHappensBefore),
 	ofSocks("O12", "Echo", opAllocEcho),
 	ofSocks("O12", "Datagrams", opAllocDatagrams),

@@ -194,6 +194,27 @@ func opBehindCanceledConnect(e *env) {
 	}
 }
 
+// opBehindQueuedConnect has a receive wait for a connect that waits for a send: canceling the connect is all
+// that happens.
+func opBehindQueuedConnect(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var send, connect, recv op
+	b := make([]byte, 16)
+	e.fill(s)
+	e.startSend(p, s, "s", []byte("x"), &send)
+	if err := p.Connect(s.Socket, "c", sock.Loopback, &connect); err != nil {
+		e.Fatalf("Connect: %v", err)
+	}
+	e.recv(p, s, "r", b, &recv)
+	e.deliver(peer, s, "in")
+	e.none(p)
+	e.cancel(p, &connect)
+	e.failed(p, "c", &connect, socknotify.ErrCanceled)
+	e.received(p, "r", &recv, b, "in")
+	e.none(p)
+}
+
 // opHappensBefore lets the race detector look at what goes with an operation.
 func opHappensBefore(e *env) {
 	p := e.port()
@@ -305,20 +326,22 @@ func (e *env) file(data string) *os.File {
 
 // opStanding has a receive wait for a socket of which something holds that no receive ends.
 func opStanding(e *env) {
-	p := e.port()
-	s, _ := e.udp()
-	var o op
-	e.must(s.Shutdown(sock.ShutRead))
-	e.recv(p, s, "k", make([]byte, 4), &o)
-	got := e.now(p)
-	if len(got) == 0 { // it is no end on this system
-		e.quiet(p)
-		e.cancel(p, &o)
-		got = e.now(p)
+	for _, pair := range []func() (*socket, *socket){e.datagrams, e.udp} {
+		p := e.port()
+		s, _ := pair()
+		var o op
+		e.must(s.Shutdown(sock.ShutRead))
+		e.recv(p, s, "k", make([]byte, 4), &o)
+		got := e.now(p)
+		if len(got) == 0 { // not every system takes it for an end
+			e.quiet(p)
+			e.cancel(p, &o)
+			got = e.now(p)
+		}
+		if len(got) != 1 {
+			e.Fatalf("%d completions", len(got))
+		}
+		e.result(got[0], "k", &o)
+		e.none(p)
 	}
-	if len(got) != 1 {
-		e.Fatalf("%d completions", len(got))
-	}
-	e.result(got[0], "k", &o)
-	e.none(p)
 }
