@@ -39,6 +39,7 @@ type Counts struct {
 	Registrations int64  `json:"registrations"`
 	Notifications uint64 `json:"notifications"`
 	Accepted      uint64 `json:"accepted"`
+	Completions   uint64 `json:"completions"`
 	Removals      uint64 `json:"removals"`
 	Posts         uint64 `json:"posts"`
 	PostsDequeued uint64 `json:"posts_dequeued"`
