@@ -2,7 +2,7 @@ package rooms
 
 import "github.com/socknotify/socknotify/internal/kernel/afd"
 
-// List returns the rooms of Windows.
-func List() []Room {
+// sure returns the rooms of Windows.
+func sure() []Room {
 	return []Room{{"afd", afd.New}}
 }

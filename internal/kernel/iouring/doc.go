@@ -1,0 +1,2 @@
+// Package iouring is the room of Linux' io_uring.
+package iouring

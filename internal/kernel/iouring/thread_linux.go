@@ -1,0 +1,118 @@
+package iouring
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A poll belongs to the thread that made it. When its socket becomes ready the kernel has that thread put
+// the completion into the queue, the next time that it is in the kernel: it wakes one that sleeps, and one
+// that runs comes there with the next system call or clock tick. So what has happened may be told a little
+// later, and somebody who is about to say that there is nothing must be sure (Settle).
+//
+// Each such thread has a poll of something that is always ready, its beacon. A thread does what it has to do
+// in order, so when its beacon has been lit again and has completed, all that came before is told.
+type thread struct {
+	id    int32
+	dead  bool
+	lit   bool // its beacon has yet to complete
+	again bool // and is to be lit anew then
+}
+
+// beacon and lighting stand in the place of a generation: for the beacons' completions, and for those of
+// lighting one that failed.
+const (
+	beacon   = 1 << 31
+	lighting = 1<<31 | 1
+)
+
+// pin keeps the goroutine on its thread until unpin, and makes sure that the thread has a beacon.
+func (p *Poller) pin() {
+	if p.pinned {
+		return
+	}
+	p.pinned = true
+	runtime.LockOSThread()
+	id, _, _ := unix.RawSyscall(unix.SYS_GETTID, 0, 0, 0)
+	at := -1
+	for i := range p.threads {
+		t := &p.threads[i]
+		switch {
+		case t.dead:
+			at = i
+		case t.id == int32(id):
+			return
+		}
+	}
+	if at < 0 {
+		at = len(p.threads)
+		p.threads = append(p.threads, thread{})
+	}
+	p.threads[at] = thread{id: int32(id)}
+	p.ring.push(sqe{op: opPollAdd, fd: int32(p.bell.fd), len: pollMulti, events: unix.POLLOUT, data: data(at, beacon) | control})
+}
+
+func (p *Poller) unpin() {
+	if p.pinned {
+		p.pinned = false
+		runtime.UnlockOSThread()
+	}
+}
+
+// answered deals with the completion of a beacon.
+func (t *thread) answered(c *cqe) {
+	t.lit = t.again
+	if c.res < 0 || c.flags&cqeMore == 0 {
+		t.lit, t.dead = false, true
+	}
+}
+
+// unlit deals with a beacon that could not be lit.
+func (t *thread) unlit(res int32) {
+	if unix.Errno(-res) == unix.EALREADY {
+		t.again = true // it was, by an earlier Settle that did not wait
+		return
+	}
+	t.lit, t.dead = false, true
+}
+
+// patience is for threads that do not get to it, because they wait for a disk, say.
+const patience = time.Second
+
+// Settle makes what has happened so far visible to the Polls that follow.
+func (p *Poller) Settle() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.take()
+	for i := range p.threads {
+		p.threads[i].lit = !p.threads[i].dead
+		p.threads[i].again = p.threads[i].lit
+	}
+	for until := time.Now().Add(patience); ; {
+		waiting := p.light()
+		p.ring.enter()
+		p.take()
+		if !waiting || time.Now().After(until) {
+			return
+		}
+		p.ring.await(patience / 10)
+	}
+}
+
+// light lights the beacons that have to be, and tells whether any has yet to complete.
+func (p *Poller) light() (waiting bool) {
+	for i := range p.threads {
+		t := &p.threads[i]
+		if t.again && !t.dead && p.ring.room() > 0 {
+			t.again = false
+			p.ring.push(sqe{
+				op: opPollRemove, flags: flagSkipSuccess, fd: -1, len: pollMulti | pollUpdateEvents,
+				addr: data(i, beacon) | control, events: unix.POLLOUT, data: data(i, lighting) | control,
+			})
+		}
+		waiting = waiting || t.lit && !t.dead
+	}
+	return waiting
+}
