@@ -74,7 +74,7 @@ const roomForChange = 4
 func (p *Poller) add(fd int, c *kernel.Change) {
 	e := p.entry(fd)
 	p.watched++
-	e.token, e.cookie, e.tick = c.Token, p.cookie, p.tick
+	e.token, e.cookie = c.Token, p.cookie
 	e.flags = e.flags&(queued|submitted) | watched
 	p.want(e, c.Interest)
 	p.arm(fd, e)
@@ -82,15 +82,13 @@ func (p *Poller) add(fd int, c *kernel.Change) {
 
 // want sets the interest, and forgets what was ready.
 func (p *Poller) want(e *entry, m kernel.Mask) {
-	e.ready = 0
-	e.flags = e.flags&^interest | uint8(m)&(wantsIn|wantsOut)
+	e.flags = e.flags&^(interest|stirred) | uint8(m)&(wantsIn|wantsOut)
 	if m&kernel.PeerClosed != 0 {
 		e.flags |= wantsEnd
 	}
 }
 
-// events are the conditions of an entry's poll. Urgent is not among them: what wakes a poll is reported as
-// the waker says, and that is always "urgent, too" (see take).
+// events are the conditions of an entry's poll. Urgent is not among them, because it comes with input.
 func (e *entry) events() uint32 {
 	events := uint32(e.flags & (wantsIn | wantsOut))
 	if e.flags&wantsEnd != 0 {
@@ -129,9 +127,8 @@ func (p *Poller) disarm(fd int, e *entry) {
 	if e.flags&armed != 0 {
 		p.cancel(fd, e.gen)
 	}
-	e.ready = 0
 	e.gen++
-	e.flags &^= armed
+	e.flags &^= armed | stirred
 }
 
 // cancel ends a poll, even one whose report is on its way.

@@ -1,12 +1,17 @@
 package iouring
 
-import "github.com/socknotify/socknotify/internal/kernel"
+import (
+	"golang.org/x/sys/unix"
 
-// harvest reports what the kernel has put into its queue, for which it need not be asked. Only if that is
-// nothing, and the kernel has something to do first, there is a system call.
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+)
+
+// harvest reports the sockets whose completions the kernel has put into its queue, for which it need not be
+// asked. Only if there is nothing, and some thread has work to do, is there an io_uring_enter.
 func (p *Poller) harvest(ready []kernel.Ready) int {
-	if p.polls++; p.polls == pollsPerTick {
-		p.tock()
+	if p.harvests++; p.harvests == sweepAfter {
+		p.harvests = 0
 		p.sweep(sweepBusy)
 	}
 	p.take()
@@ -16,9 +21,6 @@ func (p *Poller) harvest(ready []kernel.Ready) int {
 		p.take()
 		n = p.report(ready)
 	}
-	if n == 0 {
-		p.tock()
-	}
 	if len(p.orphans) > 0 || len(p.refused) > 0 || p.ring.filled() > 0 {
 		p.mend()
 		p.submit()
@@ -26,29 +28,56 @@ func (p *Poller) harvest(ready []kernel.Ready) int {
 	return n
 }
 
-// report fills ready from the queue.
+// chunk is how many sockets are looked at by one poll(2).
+const chunk = 64
+
+// report looks at the sockets in the queue and fills ready.
+//
+// A completion says what had woken its poll, however long ago. It may be over by now, it may be half of what
+// there is, and the number may have been closed. So poll(2) is asked what holds, and then the number for its
+// socket: as no two sockets have the same identity, it named this one when poll(2) looked.
 func (p *Poller) report(ready []kernel.Ready) int {
 	n := 0
 	for n < len(ready) && p.queue.length > 0 {
-		fd := int(p.queue.pop())
-		e := p.lookup(fd)
-		e.flags &^= queued
-		if e.ready == 0 {
+		fds := p.fds[:0]
+		for len(fds) < min(chunk, len(ready)-n) && p.queue.length > 0 {
+			fd := p.queue.pop()
+			e := p.lookup(int(fd))
+			if e.flags&stirred != 0 {
+				fds = append(fds, unix.PollFd{Fd: fd, Events: int16(e.events())})
+				if e.flags&wantsIn != 0 {
+					fds[len(fds)-1].Events |= unix.POLLPRI
+				}
+			}
+			e.flags &^= queued | stirred
+		}
+		if len(fds) == 0 || unixsock.PollNow(fds) <= 0 {
 			continue
 		}
-		if e.tick != p.tick {
+		for i := range fds {
+			f := &fds[i]
+			if f.Revents == 0 {
+				continue
+			}
 			if p.ring.room() == 0 {
 				p.ring.enter()
 			}
-			if e, _, _ = p.find(fd); e == nil {
-				continue // it was closed, and the poll kept it open
+			if e, _, _ := p.find(int(f.Fd)); e != nil {
+				ready[n] = kernel.Ready{Token: e.token, Mask: mask(f.Revents)}
+				n++
 			}
 		}
-		ready[n] = kernel.Ready{Token: e.token, Mask: kernel.Mask(e.ready)}
-		e.ready = 0
-		n++
 	}
 	return n
+}
+
+// mask translates conditions, whose low bits are the seam's.
+func mask(events int16) kernel.Mask {
+	m := kernel.Mask(events) & (kernel.In | kernel.Urgent | kernel.Out | kernel.Err | kernel.Dead)
+	if events&unix.POLLRDHUP != 0 {
+		m |= kernel.PeerClosed
+	}
+	return m
 }
 
 // A fifo is a queue of numbers.

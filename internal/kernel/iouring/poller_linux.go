@@ -27,7 +27,7 @@ type Poller struct {
 	pages   []*page
 	watched int // entries
 
-	// queue is where the numbers wait that have something to report, in the order in which it came.
+	// queue has the numbers whose polls have completed, in the order in which they did.
 	queue fifo
 
 	// What take has found besides reports.
@@ -41,10 +41,10 @@ type Poller struct {
 	threads []thread
 	pinned  bool
 
-	tick  uint16 // counts the times at which descriptor numbers may have changed hands unseen
-	polls uint8  // since the last tick
-	swept int    // where the next sweep begins
+	harvests uint8 // since the last sweep
+	swept    int   // where it ended
 
+	fds       [chunk]unix.PollFd
 	cookie    uint64
 	cookieLen uint32
 }

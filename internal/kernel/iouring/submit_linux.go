@@ -2,8 +2,6 @@ package iouring
 
 import (
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/internal/kernel"
 )
 
 // An orphan is a poll that is not as its entry says.
@@ -110,26 +108,11 @@ func (p *Poller) completed(c *cqe) {
 	if c.res < 0 {
 		return
 	}
-	if m := e.mask(uint32(c.res)); m != 0 {
-		e.ready |= uint8(m)
-		if e.flags&queued == 0 {
-			e.flags |= queued
-			p.queue.push(int32(fd))
-		}
+	e.flags |= stirred
+	if e.flags&queued == 0 {
+		e.flags |= queued
+		p.queue.push(int32(fd))
 	}
-}
-
-// mask translates conditions, whose low bits are the seam's, and leaves those of the interest. Every report
-// of input says Urgent too: the kernel hands on what the waker says, and that is the same for both.
-func (e *entry) mask(events uint32) kernel.Mask {
-	m := kernel.Mask(events) & (kernel.Mask(e.flags&(wantsIn|wantsOut)) | kernel.Err | kernel.Dead)
-	if m&kernel.In != 0 {
-		m |= kernel.Urgent
-	}
-	if events&unix.POLLRDHUP != 0 && e.flags&wantsEnd != 0 {
-		m |= kernel.PeerClosed
-	}
-	return m
 }
 
 // controlled deals with the completion of what is no poll of an entry: a beacon's, or a failure.

@@ -2,24 +2,15 @@ package iouring
 
 import "time"
 
-// A poll holds its socket open. So descriptor numbers are looked at, from time to time, whether they still
-// name the sockets that are watched: those that were closed without a Delete are dropped.
-//
-// A number with a report is looked at once per tick. A tick ends when a harvest found nothing, after
-// pollsPerTick harvests otherwise. The others are looked at in turn, a few each tick and more when somebody
-// has been parked for a while.
+// A poll holds its socket open. A number with a report is checked to name its socket still, and so are all
+// others in turn: a few every so many harvests, and more when somebody has been parked for a while. Those
+// that were closed without a Delete are dropped.
 const (
-	pollsPerTick = 64
-	sweepBusy    = 8
-	sweepParked  = 1024
-	sweepEvery   = 250 * time.Millisecond
+	sweepAfter  = 64 // harvests
+	sweepBusy   = 8
+	sweepEvery  = 250 * time.Millisecond
+	sweepParked = 1024
 )
-
-// tock ends a tick.
-func (p *Poller) tock() {
-	p.tick++
-	p.polls = 0
-}
 
 // sweep looks at up to n numbers.
 func (p *Poller) sweep(n int) {

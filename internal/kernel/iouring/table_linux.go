@@ -13,9 +13,7 @@ type entry struct {
 	token  uint64
 	cookie uint64 // the socket's identity
 	gen    uint32 // of the poll: what is told of an earlier one is dropped
-	tick   uint16 // when the number was last seen to name the socket (Poller.tick)
 	flags  uint8
-	ready  uint8 // conditions that nobody was told of yet
 }
 
 // The flags of an entry.
@@ -27,6 +25,7 @@ const (
 	armed     = 1 << 4 // the ring has a poll for it
 	queued    = 1 << 5 // it is in Poller.queue
 	submitted = 1 << 6 // it is in Poller.sent
+	stirred   = 1 << 7 // its poll has completed since the last report
 	interest  = wantsIn | wantsEnd | wantsOut
 )
 
@@ -82,7 +81,6 @@ func (p *Poller) find(fd int) (*entry, kernel.Status, error) {
 	cookie, err := p.identify(fd)
 	switch {
 	case err == nil && e != nil && e.cookie == cookie:
-		e.tick = p.tick
 		return e, kernel.Done, nil
 	case e != nil:
 		p.drop(fd, e)
