@@ -2,6 +2,7 @@ package iouring
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -90,11 +91,8 @@ func (p *Poller) Settle() {
 		p.threads[i].lit = !p.threads[i].dead
 		p.threads[i].again = p.threads[i].lit
 	}
-	for until := time.Now().Add(patience); ; {
-		waiting := p.light()
-		p.ring.enter()
-		p.take()
-		if !waiting || time.Now().After(until) {
+	for until := time.Now().Add(patience); p.light(); p.take() {
+		if time.Now().After(until) {
 			return
 		}
 		p.ring.await(patience / 10)
@@ -102,7 +100,7 @@ func (p *Poller) Settle() {
 }
 
 // light lights the beacons that have to be, and tells whether any has yet to complete.
-func (p *Poller) light() (waiting bool) {
+func (p *Poller) light() bool {
 	for i := range p.threads {
 		t := &p.threads[i]
 		if t.again && !t.dead && p.ring.room() > 0 {
@@ -112,7 +110,8 @@ func (p *Poller) light() (waiting bool) {
 				addr: data(i, beacon) | control, events: unix.POLLOUT, data: data(i, lighting) | control,
 			})
 		}
-		waiting = waiting || t.lit && !t.dead
 	}
-	return waiting
+	p.ring.enter()
+	p.take()
+	return slices.ContainsFunc(p.threads, func(t thread) bool { return t.lit && !t.dead })
 }
