@@ -29,6 +29,15 @@ func (p *Port[K]) lastLook(w *call[K], out []Notification[K]) int {
 	return p.look(w, out)
 }
 
+// settledLook is for a call whose last look found nothing, on a kernel that may not have told all by then.
+func (p *Port[K]) settledLook(w *call[K], out []Notification[K]) int {
+	if p.core.settle == nil {
+		return 0
+	}
+	p.core.settle()
+	return p.lastLook(w, out)
+}
+
 // levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
 // that has taken the report of one, and has yet to put it on the relook list, or has taken that list
 // and has yet to make the kernel look again, hides it from the others meanwhile. So calls dequeue with

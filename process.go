@@ -140,10 +140,8 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		p.passOn()
 		err = context.Cause(ctx)
 	case timeout == 0:
-		n = p.lastLook(w, out)
-		if n == 0 && p.core.settle != nil {
-			p.core.settle()
-			n = p.lastLook(w, out)
+		if n = p.lastLook(w, out); n == 0 {
+			n = p.settledLook(w, out)
 		}
 		if n == 0 {
 			err = ErrTimeout
