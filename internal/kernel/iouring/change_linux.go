@@ -99,7 +99,7 @@ func (e *entry) events() uint32 {
 
 // arm makes a new poll. The kernel looks as it does, and completes if something holds.
 func (p *Poller) arm(fd int, e *entry) {
-	p.pin()
+	e.thread, e.alien = p.pin(), 0
 	e.gen++
 	e.flags |= armed
 	p.track(fd, e)
@@ -121,6 +121,17 @@ func (p *Poller) rearm(fd int, e *entry) {
 		addr: data(fd, e.gen-1), off: data(fd, e.gen), events: e.events(), data: data(fd, e.gen) | control,
 	})
 }
+
+// adopt gives the poll to this thread, after some reports that another one had to be woken for.
+func (p *Poller) adopt(fd int, e *entry) {
+	if e.alien++; e.alien >= adoptAfter && e.flags&armed != 0 && p.ring.room() >= roomForChange {
+		p.cancel(fd, e.gen)
+		e.flags &^= armed
+		p.rearm(fd, e)
+	}
+}
+
+const adoptAfter = 4
 
 // disarm ends the poll, and with it the ring's hold on the socket.
 func (p *Poller) disarm(fd int, e *entry) {

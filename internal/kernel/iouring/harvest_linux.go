@@ -21,7 +21,7 @@ func (p *Poller) harvest(ready []kernel.Ready) int {
 		p.take()
 		n = p.report(ready)
 	}
-	if len(p.orphans) > 0 || len(p.refused) > 0 || p.ring.filled() > 0 {
+	if len(p.orphans) > 0 || len(p.refused) > 0 || p.ring.filled() > 0 || p.pinned {
 		p.mend()
 		p.submit()
 	}
@@ -54,6 +54,7 @@ func (p *Poller) report(ready []kernel.Ready) int {
 		if len(fds) == 0 || unixsock.PollNow(fds) <= 0 {
 			continue
 		}
+		self, known := p.known(gettid())
 		for i := range fds {
 			f := &fds[i]
 			if f.Revents == 0 {
@@ -62,9 +63,16 @@ func (p *Poller) report(ready []kernel.Ready) int {
 			if p.ring.room() == 0 {
 				p.ring.enter()
 			}
-			if e, _, _ := p.find(int(f.Fd)); e != nil {
-				ready[n] = kernel.Ready{Token: e.token, Mask: mask(f.Revents)}
-				n++
+			e, _, _ := p.find(int(f.Fd))
+			if e == nil {
+				continue
+			}
+			ready[n] = kernel.Ready{Token: e.token, Mask: mask(f.Revents)}
+			n++
+			if known && e.thread == self {
+				e.alien = 0
+			} else {
+				p.adopt(int(f.Fd), e)
 			}
 		}
 	}

@@ -40,6 +40,7 @@ type Poller struct {
 
 	threads []thread
 	pinned  bool
+	self    uint16 // the thread that is pinned
 
 	harvests uint8 // since the last sweep
 	swept    int   // where it ended

@@ -14,6 +14,8 @@ type entry struct {
 	cookie uint64 // the socket's identity
 	gen    uint32 // of the poll: what is told of an earlier one is dropped
 	flags  uint8
+	alien  uint8  // how many reports in a row another thread than the poll's has taken
+	thread uint16 // in Poller.threads
 }
 
 // The flags of an entry.

@@ -29,30 +29,44 @@ const (
 	lighting = 1<<31 | 1
 )
 
-// pin keeps the goroutine on its thread until unpin, and makes sure that the thread has a beacon.
-func (p *Poller) pin() {
-	if p.pinned {
-		return
+// pin keeps the goroutine on its thread until unpin, and makes sure that the thread has a beacon. It returns
+// its place among the threads.
+func (p *Poller) pin() uint16 {
+	if !p.pinned {
+		p.pinned = true
+		runtime.LockOSThread()
+		p.self = p.enrol(gettid())
 	}
-	p.pinned = true
-	runtime.LockOSThread()
+	return p.self
+}
+
+func gettid() int32 {
 	id, _, _ := unix.RawSyscall(unix.SYS_GETTID, 0, 0, 0)
-	at := -1
+	return int32(id)
+}
+
+// known returns the place of a thread; ok is false for one that has made no poll.
+func (p *Poller) known(id int32) (at uint16, ok bool) {
 	for i := range p.threads {
-		t := &p.threads[i]
-		switch {
-		case t.dead:
-			at = i
-		case t.id == int32(id):
-			return
+		if t := &p.threads[i]; t.id == id && !t.dead {
+			return uint16(i), true
 		}
 	}
+	return 0, false
+}
+
+func (p *Poller) enrol(id int32) uint16 {
+	if at, ok := p.known(id); ok {
+		return at
+	}
+	at := slices.IndexFunc(p.threads, func(t thread) bool { return t.dead })
 	if at < 0 {
 		at = len(p.threads)
 		p.threads = append(p.threads, thread{})
 	}
-	p.threads[at] = thread{id: int32(id)}
+	p.threads[at] = thread{id: id}
 	p.ring.push(sqe{op: opPollAdd, fd: int32(p.bell.fd), len: pollMulti, events: unix.POLLOUT, data: data(at, beacon) | control})
+	return uint16(at)
 }
 
 func (p *Poller) unpin() {
