@@ -57,8 +57,7 @@ func (p *Poller) change(c *kernel.Change) (kernel.Status, error) {
 	}
 	switch c.Action {
 	case kernel.Set:
-		e.token = c.Token
-		p.want(e, c.Interest)
+		p.want(e, c)
 		p.rearm(fd, e)
 	case kernel.Mute:
 		p.disarm(fd, e)
@@ -73,17 +72,21 @@ const roomForChange = 4
 
 func (p *Poller) add(fd int, c *kernel.Change) {
 	e := p.entry(fd)
-	p.watched++
-	e.token, e.cookie = c.Token, p.cookie
+	e.cookie = p.cookie
 	e.flags = e.flags&(queued|submitted) | watched
-	p.want(e, c.Interest)
+	if p.watched.Add(1) == 1 && p.bell.parked.Load() {
+		p.bell.nudge() // there are rounds to be made from now on
+	}
+	p.want(e, c)
 	p.arm(fd, e)
 }
 
-// want sets the interest, and forgets what was ready.
-func (p *Poller) want(e *entry, m kernel.Mask) {
-	e.flags = e.flags&^(interest|stirred) | uint8(m)&(wantsIn|wantsOut)
-	if m&kernel.PeerClosed != 0 {
+// want takes what a change asks for, and forgets what has happened before.
+func (p *Poller) want(e *entry, c *kernel.Change) {
+	e.token = c.Token
+	e.flags &^= interest | stirred
+	e.flags |= uint8(c.Interest) & (wantsIn | wantsOut)
+	if c.Interest&kernel.PeerClosed != 0 {
 		e.flags |= wantsEnd
 	}
 }
@@ -123,12 +126,14 @@ func (p *Poller) rearm(fd int, e *entry) {
 }
 
 // adopt gives the poll to this thread, after some reports that another one had to be woken for.
-func (p *Poller) adopt(fd int, e *entry) {
-	if e.alien++; e.alien >= adoptAfter && e.flags&armed != 0 && p.ring.room() >= roomForChange {
-		p.cancel(fd, e.gen)
-		e.flags &^= armed
-		p.rearm(fd, e)
+func (p *Poller) adopt(fd int, e *entry) bool {
+	if e.alien++; e.alien < adoptAfter || e.flags&armed == 0 || p.ring.room() < roomForChange {
+		return false
 	}
+	p.cancel(fd, e.gen)
+	e.flags &^= armed
+	p.rearm(fd, e)
+	return true
 }
 
 const adoptAfter = 4
@@ -151,7 +156,7 @@ func (p *Poller) cancel(fd int, gen uint32) {
 func (p *Poller) drop(fd int, e *entry) {
 	p.disarm(fd, e)
 	e.flags &= queued | submitted
-	p.watched--
+	p.watched.Add(-1)
 }
 
 // track notes that something was submitted for a number.

@@ -39,22 +39,10 @@ const chunk = 64
 func (p *Poller) report(ready []kernel.Ready) int {
 	n := 0
 	for n < len(ready) && p.queue.length > 0 {
-		fds := p.fds[:0]
-		for len(fds) < min(chunk, len(ready)-n) && p.queue.length > 0 {
-			fd := p.queue.pop()
-			e := p.lookup(int(fd))
-			if e.flags&stirred != 0 {
-				fds = append(fds, unix.PollFd{Fd: fd, Events: int16(e.events())})
-				if e.flags&wantsIn != 0 {
-					fds[len(fds)-1].Events |= unix.POLLPRI
-				}
-			}
-			e.flags &^= queued | stirred
-		}
+		fds := p.next(min(chunk, len(ready)-n))
 		if len(fds) == 0 || unixsock.PollNow(fds) <= 0 {
 			continue
 		}
-		self, known := p.known(gettid())
 		for i := range fds {
 			f := &fds[i]
 			if f.Revents == 0 {
@@ -63,20 +51,45 @@ func (p *Poller) report(ready []kernel.Ready) int {
 			if p.ring.room() == 0 {
 				p.ring.enter()
 			}
-			e, _, _ := p.find(int(f.Fd))
-			if e == nil {
-				continue
-			}
-			ready[n] = kernel.Ready{Token: e.token, Mask: mask(f.Revents)}
-			n++
-			if known && e.thread == self {
-				e.alien = 0
-			} else {
-				p.adopt(int(f.Fd), e)
+			if e, _, _ := p.find(int(f.Fd)); e != nil {
+				ready[n] = kernel.Ready{Token: e.token, Mask: mask(f.Revents)}
+				n++
 			}
 		}
 	}
 	return n
+}
+
+// next takes up to n sockets from the queue.
+func (p *Poller) next(n int) []unix.PollFd {
+	self, known := p.known(gettid())
+	fds, adopted := p.fds[:0], false
+	for len(fds) < n && p.queue.length > 0 {
+		fd := p.queue.pop()
+		e := p.lookup(int(fd))
+		if e.flags&stirred != 0 {
+			f := unix.PollFd{Fd: fd, Events: int16(e.events())}
+			if e.flags&wantsIn != 0 {
+				f.Events |= unix.POLLPRI
+			}
+			fds = append(fds, f)
+			if known && e.thread == self {
+				e.alien = 0
+			} else if p.adopt(int(fd), e) {
+				adopted = true
+			}
+		}
+		e.flags &^= queued | stirred
+	}
+	if adopted {
+		// The new polls complete if something holds, and that is about to be told.
+		p.ring.enter()
+		p.take()
+		for i := range fds {
+			p.lookup(int(fds[i].Fd)).flags &^= stirred
+		}
+	}
+	return fds
 }
 
 // mask translates conditions, whose low bits are the seam's.

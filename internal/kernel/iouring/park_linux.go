@@ -24,6 +24,8 @@ type bell struct {
 	woken atomic.Bool
 	// stale tells that the deadline may be one that Park did not set for itself.
 	stale atomic.Bool
+	// parked is set before the number of watched sockets is read, and read after that was changed.
+	parked atomic.Bool
 
 	// What follows belongs to the one goroutine in Park.
 	deadline time.Time // the read deadline
@@ -90,9 +92,10 @@ var past = time.Unix(1, 0)
 func (p *Poller) Park(until time.Time, look func() bool) error {
 	b := &p.bell
 	b.look = look
+	b.parked.Store(true)
 	defer b.leave(&p.ring)
 	for {
-		b.wakeUpBy(until)
+		b.wakeUpBy(until, p.watched.Load() > 0)
 		if b.woken.Load() {
 			return nil
 		}
@@ -109,21 +112,31 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 	}
 }
 
-// wakeUpBy sets the read deadline: until, or earlier.
-func (b *bell) wakeUpBy(until time.Time) {
-	now := time.Now()
-	if b.stale.Swap(false) || !b.deadline.After(now) || !until.IsZero() && b.deadline.After(until) {
-		b.deadline = now.Add(sweepEvery)
-		if !until.IsZero() && until.Before(b.deadline) {
-			b.deadline = until
+// wakeUpBy sets the read deadline: until, or earlier where there are rounds to be made.
+func (b *bell) wakeUpBy(until time.Time, rounds bool) {
+	stale := b.stale.Swap(false)
+	if until.IsZero() && !rounds {
+		if stale || !b.deadline.IsZero() {
+			b.deadline = time.Time{}
+			b.file.SetReadDeadline(b.deadline)
 		}
-		b.file.SetReadDeadline(b.deadline)
+		return
 	}
+	now := time.Now()
+	if !stale && b.deadline.After(now) && (until.IsZero() || !b.deadline.After(until)) {
+		return
+	}
+	b.deadline = until
+	if next := now.Add(sweepEvery); rounds && (until.IsZero() || next.Before(until)) {
+		b.deadline = next
+	}
+	b.file.SetReadDeadline(b.deadline)
 }
 
 func (b *bell) leave(r *ring) {
 	r.cqFlags.Store(cqEventfdDisabled)
 	b.look = nil
+	b.parked.Store(false)
 	b.woken.Store(false) // whoever woke us is answered by our return
 }
 
@@ -142,6 +155,11 @@ func (p *Poller) Wake() {
 	if b.woken.Swap(true) {
 		return
 	}
+	b.nudge()
+}
+
+// nudge makes a parked goroutine look around, or the next one.
+func (b *bell) nudge() {
 	b.stale.Store(true)
 	b.file.SetReadDeadline(past)
 }

@@ -2,6 +2,7 @@ package iouring
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +26,7 @@ type Poller struct {
 	turn    sync.Mutex
 	ring    ring
 	pages   []*page
-	watched int // entries
+	watched atomic.Int32 // sockets
 
 	// queue has the numbers whose polls have completed, in the order in which they did.
 	queue fifo

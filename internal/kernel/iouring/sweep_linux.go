@@ -12,17 +12,16 @@ const (
 	sweepParked = 1024
 )
 
-// sweep looks at up to n numbers.
+// sweep looks at the next n places of the table.
 func (p *Poller) sweep(n int) {
-	for range len(p.pages)*pageSize + 1 {
-		if n == 0 || p.watched == 0 || p.ring.room() == 0 {
+	for range min(n, len(p.pages)*pageSize) {
+		if p.ring.room() == 0 {
 			return
 		}
 		if p.swept++; p.swept >= len(p.pages)*pageSize {
 			p.swept = 0
 		}
 		if e := p.lookup(p.swept); e != nil && e.flags&watched != 0 {
-			n--
 			p.find(p.swept)
 		}
 	}

@@ -15,7 +15,7 @@ type entry struct {
 	gen    uint32 // of the poll: what is told of an earlier one is dropped
 	flags  uint8
 	alien  uint8  // how many reports in a row another thread than the poll's has taken
-	thread uint16 // in Poller.threads
+	thread uint16 // its place in Poller.threads
 }
 
 // The flags of an entry.
