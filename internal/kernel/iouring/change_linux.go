@@ -10,6 +10,7 @@ import (
 // apply makes changes: one io_uring_enter for all of them.
 func (p *Poller) apply(changes []kernel.Change) {
 	p.take()
+	p.failed = p.failed[:0]
 	for i := range changes {
 		c := &changes[i]
 		c.Status, c.Err = p.change(c)
@@ -26,7 +27,6 @@ func (p *Poller) apply(changes []kernel.Change) {
 			}
 		}
 	}
-	p.failed = p.failed[:0]
 }
 
 // change fills in what one change needs.

@@ -31,11 +31,12 @@ type bell struct {
 	deadline time.Time // the read deadline
 	passed   func(uintptr) bool
 	listen   func()
+	calls    func() bool
 	look     func() bool
 	opened   bool
 }
 
-func (b *bell) open(r *ring, listen func()) error {
+func (b *bell) open(r *ring) error {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return os.NewSyscallError("eventfd", err)
@@ -57,7 +58,7 @@ func (b *bell) open(r *ring, listen func()) error {
 		b.file.Close()
 		return err
 	}
-	b.passed, b.listen = b.pass, listen
+	b.passed = b.pass
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (b *bell) close() error { return b.file.Close() }
 // pass is RawConn.Read's callback: false means sleep.
 func (b *bell) pass(uintptr) bool {
 	if b.opened {
-		return true // rung
+		return b.calls() // it also rings for what was taken before it was listened to
 	}
 	b.opened = true
 	b.listen()
@@ -84,6 +85,14 @@ func (p *Poller) listen() {
 		p.ring.push(sqe{op: opNop, flags: flagSkipSuccess, data: control})
 	}
 	p.submit()
+}
+
+// calls tells whether there is anything to look at.
+func (p *Poller) calls() bool {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	r := &p.ring
+	return r.cqHead.Load() != r.cqTail.Load() || r.sqFlags.Load()&sqOverflow != 0 || p.queue.length > 0 || len(p.orphans) > 0
 }
 
 var past = time.Unix(1, 0)
@@ -104,7 +113,7 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		b.deadline = time.Time{}
+		b.stale.Store(true)
 		if b.woken.Load() || !until.IsZero() && !time.Now().Before(until) {
 			return nil
 		}

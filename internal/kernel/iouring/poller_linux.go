@@ -59,10 +59,11 @@ func open(completions uint32) (*Poller, error) {
 	if err := p.ring.open(submissions, completions); err != nil {
 		return nil, err
 	}
-	if err := p.bell.open(&p.ring, p.listen); err != nil {
+	if err := p.bell.open(&p.ring); err != nil {
 		p.ring.close()
 		return nil, err
 	}
+	p.bell.listen, p.bell.calls = p.listen, p.calls
 	return p, nil
 }
 

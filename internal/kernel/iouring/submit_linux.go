@@ -39,12 +39,13 @@ func (p *Poller) mend() {
 		p.lookup(int(fd)).flags &^= submitted
 	}
 	p.sent = p.sent[:0]
-	for _, fd := range p.recheck {
-		if e := p.lookup(int(fd)); e.flags&watched != 0 && p.ring.room() > 0 {
-			p.find(int(fd))
+	for len(p.recheck) > 0 && p.ring.room() > 0 {
+		fd := int(p.recheck[len(p.recheck)-1])
+		p.recheck = p.recheck[:len(p.recheck)-1]
+		if p.lookup(fd).flags&watched != 0 {
+			p.find(fd)
 		}
 	}
-	p.recheck = p.recheck[:0]
 	for len(p.refused) > 0 && p.ring.room() >= roomForChange {
 		o := p.refused[len(p.refused)-1]
 		p.refused = p.refused[:len(p.refused)-1]
