@@ -132,7 +132,7 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 	switch r.Op {
 	case OpRemove:
 		key := s.reg.Load().key
-		p.release(w.stripe, s, it.was, it.index)
+		p.release(w.stripe, s, it.was, it.index, TraceRemoved)
 		p.core.unclaim(it.index)
 		if w.taken != nil {
 			*w.taken = key
@@ -153,7 +153,7 @@ func (p *Port[K]) settled(w *call[K], it *item[K]) {
 // in the word already.
 func (p *Port[K]) lose(w *call[K], it *item[K]) {
 	if it.reg.Op == OpRemove {
-		p.release(w.stripe, it.slot, it.was, it.index)
+		p.release(w.stripe, it.slot, it.was, it.index, TraceLost)
 		return
 	}
 	p.forget(w.stripe, it.slot, it.index)

@@ -16,6 +16,8 @@ type call[K comparable] struct {
 	batch  batch[K]
 	ready  [128]kernel.Ready
 	single [1]kernel.Change
+	// observer is the port's, as of the latest look at the kernel.
+	observer *observer
 
 	// turn alternates between the queue and the kernel when only one entry is left to fill (Q2).
 	turn bool

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -58,7 +58,7 @@ func (c chaos) Park(until time.Time, look func() bool) error {
 // Bytes arrive on sockets of every trigger while the kernel misbehaves within the law. All of them
 // must be received, with nothing but notifications to tell when.
 func TestChaos(t *testing.T) {
-	for _, room := range rooms.List() {
+	for _, room := range testrooms.List(t) {
 		for _, workers := range []int{2, 16} {
 			t.Run(room.Name, func(t *testing.T) {
 				k, err := room.Open()

@@ -11,10 +11,14 @@ import (
 // A core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
 // objects and no key. Nothing reachable from it leads back to the port.
 type core struct {
-	kernel  kernel.Poller
-	edges   bool // kernel.Edges()
-	backend string
-	id      uint32 // in claims
+	kernel kernel.Poller
+	edges  bool // kernel.Edges()
+	strict bool // WithStrictEdge
+	// ownEdges tells that edges begin anew by themselves, without the port being told that the socket was
+	// drained (T2): the kernel has them, and they are not strict.
+	ownEdges bool
+	backend  string
+	id       uint32 // in claims
 	// settle is of a kernel that may tell a little later what has happened, or nil.
 	settle func()
 	// probe asks the port's kernel about a number, if the port still exists.
@@ -27,12 +31,19 @@ type core struct {
 	drained func(index uint32, told uint64)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
+	// observer is what is recorded for those who observe; nil while nobody does.
+	observer atomic.Pointer[observer]
+
+	// watching says that a socket has been registered. Until then the kernel has nothing to report, and a
+	// wait is one for the queue alone.
+	watching atomic.Bool
 
 	closed  atomic.Bool
 	stripes [stripes]stripe
 	left    chan struct{} // a call left a closed port
 	once    sync.Once
 	err     error // of closing the kernel
+	watch   watch
 }
 
 // stripes is the number of places that calls are counted in, so that cores do not share them.
@@ -78,6 +89,7 @@ func (s *stripe) leave(c *core) {
 func (c *core) shut() error {
 	c.once.Do(func() {
 		claims.bury(c)
+		c.watch.close(c)
 		for i := range c.stripes {
 			for c.stripes[i].inside.Load() != 0 {
 				<-c.left

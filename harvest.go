@@ -52,7 +52,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		p.lookAgain(w)
 	}
 	n := 0
-	if p.queue.size.Load() > 0 {
+	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
 		if half := len(out) / 2; half > 0 {
@@ -62,15 +62,15 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		}
 	}
 	more := false
-	if n < len(out) {
+	if n < len(out) && p.core.watching.Load() {
 		var k int
 		k, more = p.harvest(w, out[n:])
 		n += k
 	}
-	if n < len(out) && p.queue.size.Load() > 0 {
+	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])
 	}
-	if more || p.queue.size.Load() > 0 {
+	if more || p.queue.any() {
 		p.parking.wakeOne(p.core, w)
 	}
 	return n
@@ -78,7 +78,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 
 // passOn wakes a sleeper for what a call that does not dequeue has queued.
 func (p *Port[K]) passOn() {
-	if p.queue.size.Load() > 0 {
+	if p.queue.any() {
 		p.parking.wakeOne(p.core, nil)
 	}
 }
@@ -87,6 +87,9 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 	n, posts := p.queue.take(out)
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
+		if o := p.core.observer.Load(); o != nil {
+			tracePosts(o, out[:n])
+		}
 	}
 	if n > posts {
 		w.stripe.removals.Add(uint64(n - posts))
@@ -96,6 +99,7 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
 func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) {
+	w.observer = p.core.observer.Load()
 	relooks := 0
 	for {
 		ready := w.ready[:min(len(out), len(w.ready))]
@@ -157,9 +161,19 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			if reg == nil || reg.accept == nil {
 				continue // removed in between, or replaced by another
 			}
-			return p.accept(w, s, reg, index, r.Token, out)
+			seen := w.observed(index)
+			n, again = p.accept(w, s, reg, index, r.Token, out)
+			if seen != nil {
+				for i := range n {
+					w.observer.note(seen, index, out[i].Events, TraceAccepted)
+				}
+			}
+			return n, again
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
+		if was&wStrict != 0 && repeats(e, was) {
+			e = EventNone
+		}
 		tied := reg != nil && reg.tie != nil
 		var turn tie.Notice
 		if e != EventNone && tied {
@@ -176,12 +190,15 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
 			is |= wRelook | toldBits(r.Mask)
+		case e != EventNone && was&wStrict != 0:
+			is |= toldBits(r.Mask)
 		}
+		seen := w.observed(index)
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.word.CompareAndSwap(was, is) {
 			continue
 		}
-		if tied && !p.core.edges && was&wEdge != 0 {
+		if tied && was&wEdge != 0 && !p.core.ownEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
 			reg.tie.Silenced(silenced(r.Mask))
 		}
@@ -196,6 +213,9 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			reg.tie.Notified(turn)
 		}
 		out[0] = Notification[K]{Key: reg.key, Events: e}
+		if seen != nil {
+			w.observer.note(seen, index, e, TraceNotified)
+		}
 		return 1, again
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -64,7 +64,7 @@ func settle(k kernel.Poller) {
 
 // onEach runs a test on every kernel, with a hook to set.
 func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
-	for _, room := range rooms.List() {
+	for _, room := range testrooms.List(t) {
 		t.Run(room.Name, func(t *testing.T) {
 			k, err := room.Open()
 			if err != nil {
@@ -73,6 +73,7 @@ func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
 			h := &hooked{Poller: k}
 			p := newPort[string](h, room.Name)
 			t.Cleanup(func() { p.Close() })
+			p.core.watching.Store(true) // as if it had had sockets
 			f(t, p, h)
 		})
 	}

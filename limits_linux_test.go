@@ -41,6 +41,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
+		p.core.watching.Store(true)
 		before := threads(t)
 		const waiters = 64
 		done := make(chan struct{})
@@ -171,7 +172,7 @@ func TestBadHandles(t *testing.T) {
 	}{
 		{"closed", Socket(closed), syscall.EBADF},
 		{"negative", ^Socket(0), syscall.EBADF},
-		{"beyond int32", 1 << 40, syscall.EBADF},
+		{"beyond int32", 1 << 31, syscall.EBADF},
 		{"beyond the table", maxIndex + 1, syscall.EBADF},
 		{"large", maxIndex - 1, syscall.EBADF},
 		{"file", file.Fd(), syscall.ENOTSOCK},

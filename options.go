@@ -16,14 +16,12 @@ const BackendEnv = "SOCKNOTIFY_BACKEND"
 // An Option changes how [New] makes a port.
 type Option func(*options)
 
-type options struct {
-	backend string
-}
+type options = rooms.Options
 
 // WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
 // name means the default.
 func WithBackend(name string) Option {
-	return func(o *options) { o.backend = name }
+	return func(o *options) { o.Backend = name }
 }
 
 // Backends names the kernels of this system, the default first. It is empty where none is
@@ -37,8 +35,11 @@ func Backends() []string {
 }
 
 // choose finds the room to open.
-func (o *options) choose() (rooms.Room, error) {
-	name, from := o.backend, "WithBackend"
+func choose(o *options) (rooms.Room, error) {
+	if o.Room != nil {
+		return *o.Room, nil
+	}
+	name, from := o.Backend, "WithBackend"
 	if name == "" {
 		name, from = os.Getenv(BackendEnv), BackendEnv
 	}
@@ -49,12 +50,9 @@ func (o *options) choose() (rooms.Room, error) {
 	if name == "" {
 		return first, nil
 	}
-	switch r, ok, err := rooms.Find(name); {
-	case err != nil:
-		return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q does not work here: %w", from, name, err)
-	case ok:
+	if r, ok := rooms.Find(name); ok {
 		return r, nil
 	}
 	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
-		from, name, errors.ErrUnsupported, strings.Join(Backends(), ", "))
+		from, name, rooms.Absent(name), strings.Join(Backends(), ", "))
 }

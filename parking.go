@@ -13,6 +13,9 @@ import (
 //
 // Why no wake-up is lost. Work is either in the queue or in the kernel.
 //
+// A port that has never had a socket has no leader, and nothing but its queue. The first registration says
+// that there is a kernel to watch before it tells the kernel, and picks a sleeper, who leads then.
+//
 // Queue: a producer queues first and looks for sleepers then; a sleeper is listed first and looks at
 // the queue then. So either the producer finds the sleeper, or the sleeper finds the entry. The
 // producer leaves the sleepers alone if one has been picked that has yet to look (waking): it clears
@@ -50,7 +53,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 		until = time.Now().Add(timeout)
 	}
 	for {
-		lead, open := k.enlist(w)
+		lead, open := k.enlist(p.core, w)
 		if !open {
 			return 0, ErrClosed
 		}
@@ -112,7 +115,7 @@ func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], u
 
 // follow sleeps on the call's channel.
 func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K], until time.Time) int {
-	if p.queue.size.Load() > 0 || p.relook.Load() != 0 {
+	if p.queue.any() || p.relook.Load() != 0 {
 		if n := p.dequeue(w, out); n > 0 {
 			return n
 		}
@@ -140,7 +143,7 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 }
 
 // enlist puts a call on the list. open is false where the port is closed.
-func (k *parking[K]) enlist(w *call[K]) (lead, open bool) {
+func (k *parking[K]) enlist(c *core, w *call[K]) (lead, open bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -152,7 +155,7 @@ func (k *parking[K]) enlist(w *call[K]) (lead, open bool) {
 	}
 	k.first = w
 	k.asleep.Add(1)
-	if k.leader == nil {
+	if k.leader == nil && c.watching.Load() {
 		k.leader = w
 	}
 	return k.leader == w, true
@@ -193,8 +196,17 @@ func (k *parking[K]) leave(w *call[K], p *Port[K], out bool) {
 		w.baton = false
 		k.waking.Store(false)
 	}
-	if out && (picked || k.leader == nil || p.queue.size.Load() > 0) {
+	if out && (picked || k.leader == nil && p.core.watching.Load() || p.queue.any()) {
 		k.pick(p.core, nil)
+	}
+}
+
+// appoint sees to a leader among those who went to sleep before the first socket was registered.
+func (k *parking[K]) appoint(c *core) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.leader == nil {
+		k.pick(c, nil)
 	}
 }
 

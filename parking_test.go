@@ -20,13 +20,14 @@ func TestGivingUpPassesOn(t *testing.T) {
 	const rounds = 400
 	for _, quitter := range []string{"leader", "follower"} {
 		for _, how := range []string{"cancel", "timeout"} {
-			for _, what := range []string{"post", "socket"} {
+			for _, what := range []string{"post", "post alone", "socket"} {
 				t.Run(quitter+"/"+how+"/"+what, func(t *testing.T) {
 					onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 						x, y := newPair(t)
+						p.core.watching.Store(what != "post alone")
 						for i := range rounds {
 							giveUp(t, p, quitter == "leader", how == "cancel", func() {
-								if what == "post" {
+								if what != "socket" {
 									p.Post("k", uintptr(i))
 								} else {
 									send(t, y)
@@ -223,6 +224,41 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 					t.Errorf("C4: %d, %v after %v of %v", n, err, took, timeout)
 				}
 			})
+		}
+		wg.Wait()
+	})
+}
+
+// Those who sleep on a port that has never had a socket watch the first one that it gets.
+func TestFirstSocketWhileOthersSleep(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		p.core.watching.Store(false)
+		const sleepers = 3
+		got := make(chan Notification[string], sleepers)
+		var wg sync.WaitGroup
+		for range sleepers {
+			wg.Go(func() {
+				var out [1]Notification[string]
+				if _, err := p.Wait(out[:], -1); err != nil {
+					t.Error(err)
+				}
+				got <- out[0]
+			})
+		}
+		asleep(t, p, sleepers)
+		x, y := newPair(t)
+		for range sleepers {
+			do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+			send(t, y)
+			select {
+			case n := <-got:
+				if n.Key != "k" || n.Events != EventIn {
+					t.Errorf("%+v", n)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("nobody watches the socket")
+			}
+			drain(t, x)
 		}
 		wg.Wait()
 	})

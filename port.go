@@ -44,7 +44,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 			set(&o)
 		}
 	}
-	room, err := o.choose()
+	room, err := choose(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +52,15 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 	if err != nil {
 		return nil, &newError{room.Name, err}
 	}
-	return newPort[K](k, room.Name), nil
+	p := newPort[K](k, room.Name)
+	p.core.setStrict(o.Strict)
+	return p, nil
 }
 
 // newPort makes a port on a kernel's queue, which it owns from here on.
 func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 	p := &Port[K]{
-		core:         &core{kernel: k, edges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
+		core:         &core{kernel: k, edges: k.Edges(), ownEdges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
 		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
 	}
 	if s, ok := k.(kernel.Settler); ok {
@@ -151,8 +153,9 @@ func (p *Port[K]) Close() error {
 func (p *Port[K]) Backend() string { return p.core.backend }
 
 // KernelEdges reports whether the port's kernel has edges of its own. Where it has not, an edge
-// registration of a raw handle must be enabled again, with Drained, after it was drained (T2).
-func (p *Port[K]) KernelEdges() bool { return p.core.edges }
+// registration of a raw handle must be enabled again, with Drained, after it was drained (T2). It is false
+// with [WithStrictEdge], where the same holds.
+func (p *Port[K]) KernelEdges() bool { return p.core.ownEdges }
 
 // Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It
 // never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"runtime/trace"
 	"time"
 )
 
@@ -22,6 +23,9 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 			return 0, ErrClosed
 		}
 		return 0, callError("Process", "a time-out without entries")
+	}
+	if len(entries) == 0 && len(registrations) == 1 && p.vouchedAlone(&registrations[0]) {
+		return 0, nil
 	}
 	n, err := p.process(context.Background(), registrations, entries, timeout)
 	runtime.KeepAlive(p)
@@ -79,7 +83,7 @@ func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 	return func(yield func(Notification[K]) bool) {
 		var one [1]Notification[K]
 		for {
-			if _, err := p.WaitContext(ctx, one[:]); err != nil || !yield(one[0]) {
+			if _, err := p.WaitContext(ctx, one[:]); err != nil || !handled(ctx, yield, one[0]) {
 				return
 			}
 		}
@@ -128,11 +132,29 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	if w == nil {
 		return 0, ErrClosed
 	}
+	var n int
+	var err error
+	if trace.IsEnabled() {
+		n, err = p.processTraced(w, ctx, regs, out, timeout)
+	} else {
+		p.registerAll(w, regs)
+		if n, err = p.first(w, ctx, out, timeout); n == 0 && err == nil && len(out) > 0 {
+			n, err = p.sleep(w, ctx, out, timeout)
+		}
+	}
+	p.end(w)
+	return n, err
+}
+
+func (p *Port[K]) registerAll(w *call[K], regs []Registration[K]) {
 	for i := range regs {
 		p.register(w, &regs[i])
 	}
 	p.complete(w)
-	n, err := 0, error(nil)
+}
+
+// first dequeues what can be had at once. With neither that nor an error, a call with entries has to sleep.
+func (p *Port[K]) first(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (n int, err error) {
 	switch {
 	case len(out) == 0:
 		p.passOn()
@@ -147,10 +169,7 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 			err = ErrTimeout
 		}
 	default:
-		if n = p.dequeue(w, out); n == 0 {
-			n, err = p.sleep(w, ctx, out, timeout)
-		}
+		n = p.dequeue(w, out)
 	}
-	p.end(w)
 	return n, err
 }

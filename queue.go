@@ -5,101 +5,189 @@ import (
 	"sync/atomic"
 )
 
-// A queue holds posts and removals in the order in which they came.
+// A queue holds posts and removals in the order in which they came. Those who queue and those who dequeue
+// have a lock each, so that they do not wait for one another.
 type queue[K comparable] struct {
-	// size is the number of entries, for those who only want to know whether to take the lock.
-	size atomic.Int64
+	in  queueEnd[K]
+	out queueEnd[K]
 
-	mu     sync.Mutex
-	ring   []Notification[K] // its length is a power of two
-	head   int
-	count  int
-	posts  uint64
-	closed bool
-	// peak is the largest count since the ring was last empty, and quiet how many times in a row
-	// it was then a fraction of the ring: the way back from a burst.
-	peak, quiet int
+	free segments[K]
 }
 
-const (
-	smallRing  = 64
-	quietTurns = 64
-)
+// A queueEnd is where entries go in, or out. The two ends are cache lines apart.
+type queueEnd[K comparable] struct {
+	// count is how many entries have passed. It is written under the lock, and an entry is in the segment
+	// before it is counted in.
+	count  atomic.Uint64
+	mu     sync.Mutex
+	at     int // in seg
+	seg    *segment[K]
+	posts  uint64 // going in
+	closed bool   // to what would go in
+	turned bool   // going out: segments came back since the queue was last empty
+	_      [64]byte
+}
+
+const segmentSize = 64
+
+type segment[K comparable] struct {
+	entries [segmentSize]Notification[K]
+	next    *segment[K] // written before anything in it is counted in
+}
+
+// size is the number of entries, at some instant during the call.
+func (q *queue[K]) size() int64 {
+	out := q.out.count.Load() // first, or more could have gone out than in
+	return int64(q.in.count.Load() - out)
+}
+
+// any reports whether there are entries.
+func (q *queue[K]) any() bool { return q.in.count.Load() != q.out.count.Load() }
 
 // push appends an entry; false says that the queue is closed.
 func (q *queue[K]) push(n Notification[K]) bool {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
+	e := &q.in
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
 		return false
 	}
-	if q.count == len(q.ring) {
-		q.resize(max(smallRing, 2*len(q.ring)))
+	if e.at == segmentSize || e.seg == nil {
+		q.extend()
 	}
-	q.ring[(q.head+q.count)&(len(q.ring)-1)] = n
-	q.count++
-	q.peak = max(q.peak, q.count)
+	e.seg.entries[e.at] = n
+	e.at++
 	if n.posted {
-		q.posts++
+		e.posts++
 	}
-	q.size.Store(int64(q.count))
-	q.mu.Unlock()
+	e.count.Store(e.count.Load() + 1)
+	e.mu.Unlock()
 	return true
+}
+
+// extend gives the incoming end another segment. Its lock is held.
+func (q *queue[K]) extend() {
+	s := q.free.get()
+	if q.in.seg == nil {
+		q.out.seg = s // whoever takes looks at the count first
+	} else {
+		q.in.seg.next = s
+	}
+	q.in.seg, q.in.at = s, 0
 }
 
 // take moves the oldest entries to out and returns how many, and how many of them were posts.
 func (q *queue[K]) take(out []Notification[K]) (n, posts int) {
-	q.mu.Lock()
-	n = min(len(out), q.count)
-	for i := range n {
-		e := &q.ring[q.head]
-		out[i] = *e
-		if e.posted {
-			posts++
+	e := &q.out
+	e.mu.Lock()
+	count := e.count.Load()
+	waiting := q.in.count.Load() - count
+	if uint64(len(out)) > waiting {
+		out = out[:waiting]
+	}
+	for n < len(out) {
+		if e.at == segmentSize {
+			old := e.seg
+			e.seg, e.at = old.next, 0
+			old.next = nil
+			q.free.put(old)
+			e.turned = true
 		}
-		*e = Notification[K]{} // the key is the caller's now (G11)
-		q.head = (q.head + 1) & (len(q.ring) - 1)
+		from := e.seg.entries[e.at:min(segmentSize, e.at+len(out)-n)]
+		for i := range from {
+			if from[i].posted {
+				posts++
+			}
+		}
+		n += copy(out[n:], from)
+		e.at += len(from)
+		clear(from) // the keys are the caller's now (G11)
 	}
-	q.count -= n
-	if q.count == 0 && n > 0 {
-		q.settle()
+	if n > 0 {
+		e.count.Store(count + uint64(n))
+		if uint64(n) == waiting && e.turned {
+			e.turned = false
+			q.free.settle()
+		}
 	}
-	q.size.Store(int64(q.count))
-	q.mu.Unlock()
+	e.mu.Unlock()
 	return n, posts
-}
-
-// settle halves a ring that has long been too large for what passes through it.
-func (q *queue[K]) settle() {
-	if len(q.ring) > smallRing && q.peak < len(q.ring)/4 {
-		if q.quiet++; q.quiet == quietTurns {
-			q.resize(len(q.ring) / 2)
-			q.quiet = 0
-		}
-	} else {
-		q.quiet = 0
-	}
-	q.peak = 0
-}
-
-func (q *queue[K]) resize(n int) {
-	ring := make([]Notification[K], n)
-	for i := range q.count {
-		ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
-	}
-	q.ring, q.head = ring, 0
 }
 
 // close drops all entries and refuses new ones.
 func (q *queue[K]) close() {
-	q.mu.Lock()
-	q.closed, q.ring, q.head, q.count = true, nil, 0, 0
-	q.size.Store(0)
-	q.mu.Unlock()
+	q.in.mu.Lock()
+	defer q.in.mu.Unlock()
+	q.out.mu.Lock()
+	defer q.out.mu.Unlock()
+	q.in.closed = true
+	q.in.seg, q.out.seg = nil, nil
+	q.in.at, q.out.at = 0, 0
+	q.out.count.Store(q.in.count.Load())
+	q.free.drop()
 }
 
 func (q *queue[K]) posted() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.posts
+	q.in.mu.Lock()
+	defer q.in.mu.Unlock()
+	return q.in.posts
+}
+
+// segments are those not in use: as many as came back from the largest backlog of late.
+type segments[K comparable] struct {
+	mu    sync.Mutex
+	first *segment[K]
+	count int
+	// used is how many are in use, peak the most since there was last nothing queued, and quiet how many
+	// times in a row that was a fraction of what there is: the way back from a burst.
+	used, peak, quiet int
+}
+
+const quietTurns = 64
+
+func (f *segments[K]) get() *segment[K] {
+	f.mu.Lock()
+	f.used++
+	f.peak = max(f.peak, f.used)
+	s := f.first
+	if s != nil {
+		f.first, s.next = s.next, nil
+		f.count--
+	}
+	f.mu.Unlock()
+	if s == nil {
+		s = new(segment[K])
+	}
+	return s
+}
+
+func (f *segments[K]) put(s *segment[K]) {
+	f.mu.Lock()
+	f.used--
+	f.count++
+	s.next, f.first = f.first, s
+	f.mu.Unlock()
+}
+
+// settle is called when nothing is queued. It drops half of the segments that have long been too many for
+// what passes through.
+func (f *segments[K]) settle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count <= f.peak {
+		f.quiet = 0
+	} else if f.quiet++; f.quiet == quietTurns {
+		f.quiet = 0
+		for drop := (f.count - f.peak + 1) / 2; drop > 0; drop-- {
+			f.first = f.first.next
+			f.count--
+		}
+	}
+	f.peak = f.used
+}
+
+func (f *segments[K]) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first, f.count = nil, 0
 }

@@ -44,7 +44,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	index := uint32(h)
 	if r.Op == OpEnable {
 		s := p.table.lookup(index)
-		if s != nil && r.Drained && p.core.edges && s.rearm(r, r.tie()) {
+		if s != nil && r.Drained && p.core.ownEdges && s.rearm(r, r.tie()) {
 			w.saved++
 			return
 		}
@@ -147,6 +147,9 @@ func (p *Port[K]) armed(r *Registration[K]) uint64 {
 	if word&(wEdge|wOneShot) == 0 && r.accepts == 0 && !p.levels.any.Load() {
 		p.levels.any.Store(true)
 	}
+	if p.core.strict && word&wEdge != 0 {
+		word |= wStrict
+	}
 	return word
 }
 
@@ -183,9 +186,17 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
 	flags := p.armed(r)
+	var held kernel.Mask
+	if flags&wStrict != 0 {
+		held = p.held(r, h, was&wStream != 0)
+		flags |= toldBits(held)
+	}
 	_, is := s.update(func(v uint64) uint64 {
 		return nextEpoch(v, wKind|wRelook, flags)
 	})
+	if held != 0 {
+		r.heed(held)
+	}
 	w.stripe.rearms.Add(1)
 	p.add(w, item[K]{s, r, was, index}, kernel.Change{
 		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
@@ -236,6 +247,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 		return r.fail(h, nil, err)
 	}
 	s.reg.Store(newRecord(r))
+	if o := p.core.observer.Load(); o != nil {
+		o.begin(index)
+	}
 	flags := p.armed(r)
 	if kind == kernel.Stream {
 		flags |= wStream
@@ -246,7 +260,19 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if r.accepts != 0 {
 		flags |= wAccept
 	}
+	var held kernel.Mask
+	if flags&wStrict != 0 {
+		held = p.held(r, h, kind == kernel.Stream)
+		flags |= toldBits(held)
+	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, flags) })
+	if held != 0 {
+		r.heed(held)
+	}
+	if !p.core.watching.Load() {
+		p.core.watching.Store(true)
+		p.parking.appoint(p.core)
+	}
 	c := &w.single[0]
 	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: interest(r.Filter)}
 	p.core.kernel.Poll(w.single[:], nil)
@@ -258,6 +284,9 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if c.Status != kernel.Done {
 		s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
 		s.reg.Store(nil)
+		if o := p.core.observer.Load(); o != nil {
+			o.finish(index, TraceLost)
+		}
 		p.core.claimed(index, false)
 		if c.Status == kernel.Bad {
 			return r.fail(h, ErrBadSocket, c.Err)
@@ -280,7 +309,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 // caller's to give up.
 func (p *Port[K]) forget(st *stripe, s *slot[K], index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
-	p.release(st, s, was, index)
+	p.release(st, s, was, index, TraceLost)
 }
 
 // probe asks the kernel about a number under its slot's lock: what Has does for an answer must not meet
@@ -321,8 +350,11 @@ func (p *Port[K]) displaced(index uint32) {
 }
 
 // release lets go of what an ended registration held.
-func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32) {
+func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32, how TraceKind) {
 	s.reg.Store(nil)
+	if o := p.core.observer.Load(); o != nil {
+		o.finish(index, how)
+	}
 	if was&wConn != 0 {
 		p.conns.release(index)
 	}

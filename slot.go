@@ -50,7 +50,8 @@ const (
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
 	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
-	wTold       = 12      // four bits from here: what a kernel without edges need not repeat
+	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
+	wTold       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
 
 	wKind = wStream | wConn | wAccept // what stays when a registration is enabled again
 

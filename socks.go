@@ -3,6 +3,7 @@ package socknotify
 import (
 	"context"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
@@ -21,7 +22,7 @@ func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notificat
 // registerSock processes an entry that names a socket of package sock.
 func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 	t := r.Sock.Tie()
-	if r.Op == OpEnable && p.core.edges && p.vouched(r, t) {
+	if r.Op == OpEnable && p.core.ownEdges && p.vouched(r, t) {
 		w.saved++
 		return
 	}
@@ -38,6 +39,19 @@ func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 	if w.used = append(w.used, t); len(w.used) == batchSize {
 		p.complete(w)
 	}
+}
+
+// vouchedAlone processes an entry that is a call's only one where that needs nothing but the slot's word. No
+// kernel is touched, so the call need not be counted in.
+func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
+	if r.Op != OpEnable || r.Sock == nil || r.Conn != nil || !p.core.ownEdges || p.keysMayPanic ||
+		p.core.closed.Load() || r.check() != nil || !p.vouched(r, r.Sock.Tie()) {
+		return false
+	}
+	r.Result = nil
+	p.core.stripes[r.Sock.Handle()%stripes].saved.Add(1)
+	runtime.KeepAlive(p)
+	return true
 }
 
 // vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle

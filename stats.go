@@ -23,7 +23,7 @@ type Stats struct {
 func (p *Port[K]) Stats() Stats {
 	s := Stats{
 		Posts:   p.queue.posted(),
-		Queued:  p.queue.size.Load(),
+		Queued:  p.queue.size(),
 		Waiting: int(p.parking.asleep.Load()),
 		Wakeups: p.parking.wakeups.Load(),
 	}

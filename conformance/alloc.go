@@ -52,7 +52,7 @@ func allocPost(e *env) {
 	k := any(&key{"k"})
 	e.allocates(func() {
 		for i := range uintptr(20) {
-			p.Post(k, i<<40)
+			p.Post(k, ^i)
 		}
 		for got := 0; got < 20; {
 			n, _ := p.Wait(buf, 0)

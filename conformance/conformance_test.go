@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -9,26 +8,21 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/conformance"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestConformance runs every sentence on every backend: TestConformance/<backend>-<sentence>/<case>.
+// TestConformance runs every sentence on every room: TestConformance/<backend>-<sentence>/<case>.
 func TestConformance(t *testing.T) {
-	backends := socknotify.Backends()
-	if only := os.Getenv(socknotify.BackendEnv); only != "" {
-		if !slices.Contains(backends, only) {
-			t.Fatalf("%s=%s: this system has %v", socknotify.BackendEnv, only, backends)
-		}
-		backends = []string{only}
-	}
+	backends := testrooms.Names(t)
 	if len(backends) == 0 {
 		t.Skip("no backend for this system")
 	}
 	for _, backend := range backends {
 		factory := func(tb testing.TB) *socknotify.Port[any] {
 			tb.Helper()
-			p, err := socknotify.New[any](socknotify.WithBackend(backend))
+			p, err := socknotify.New[any](testrooms.With(backend))
 			if err != nil {
 				tb.Fatal(err)
 			}
@@ -51,7 +45,7 @@ func TestEverySentence(t *testing.T) {
 		"T1", "T2", "T3", "T4", "T5", "T6", "T7",
 		"E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9",
 		"Q1", "Q2", "Q3", "Q4", "Q5",
-		"X2", "X3", "X5", "X6",
+		"X2", "X3", "X5", "X6", "X7",
 	}
 	if got := conformance.Sentences(); !slices.Equal(got, want) {
 		t.Errorf("sentences with cases: %v; want %v", got, want)

@@ -266,7 +266,7 @@ func (e *env) namesField(p *port, r reg, field string) {
 func opNone(e *env) {
 	p := e.port()
 	s, _ := e.unix()
-	nonsense := reg{Socket: 1 << 60, Key: []int{}, Filter: math.MaxUint32, Trigger: math.MaxUint8, Drained: true}
+	nonsense := reg{Socket: ^uintptr(0) >> 4, Key: []int{}, Filter: math.MaxUint32, Trigger: math.MaxUint8, Drained: true}
 	e.do(p, reg{}, reg{Socket: s.Handle()}, nonsense, reg{Conn: &net.TCPConn{}})
 	e.refused(p, disable(s), socknotify.ErrNotRegistered)
 	e.do(p, enable(s, "k", in, level), reg{Socket: s.Handle()})
@@ -428,7 +428,7 @@ func noSocket(e *env) {
 
 func noHandleAtAll(e *env) {
 	p := e.port()
-	for _, h := range []uintptr{1 << 20, 1<<26 - 1, 1 << 26, math.MaxInt32, 1 << 31, math.MaxUint32, 1 << 32, 1<<63 - 1, ^uintptr(0)} {
+	for _, h := range []uintptr{1 << 20, 1<<26 - 1, 1 << 26, math.MaxInt32, 1 << 31, math.MaxUint32, ^uintptr(0) ^ math.MaxUint32>>1, ^uintptr(0) >> 1, ^uintptr(0)} {
 		f := fd(h)
 		for _, r := range []reg{enable(f, "k", in, level), drained(f, "k", in, level), disable(f), remove(f)} {
 			e.refused(p, r, socknotify.ErrBadSocket, errNotOpen)

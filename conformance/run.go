@@ -40,7 +40,7 @@ var checks = slices.Concat(
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
-	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks,
+	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
 )
 
 // Sentences names the sentences of the contract that have cases, in the contract's order.

@@ -1,16 +1,16 @@
 package conformance
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // What WSAPoll tells. It may be asked for readiness only; the rest always comes.
@@ -33,54 +33,20 @@ const (
 )
 
 var (
-	ntdll       = windows.NewLazySystemDLL("ntdll.dll")
-	queryObject = ntdll.NewProc("NtQueryObject")
-
-	kernel32    = windows.NewLazySystemDLL("kernel32.dll")
-	handleCount = kernel32.NewProc("GetProcessHandleCount")
-
 	ws2     = windows.NewLazySystemDLL("ws2_32.dll")
 	wsaPoll = ws2.NewProc("WSAPoll")
 	wsSend  = ws2.NewProc("send")
 )
 
-// Wine tells its version; Windows has no such function.
-var (
-	wineVersion = ntdll.NewProc("wine_get_version")
-	onWine      = wineVersion.Find() == nil
-)
-
-// inWine are the cases that Wine fails because it is not like Windows.
-var inWine = map[string]string{
-	"E3/HalfCloseWithUnreadData": hidesEnd,
-	"E3/HangupAlone":             hidesEnd,
-	"E8/LevelOutsideTheFilter":   hidesEnd,
-	"E9/NothingOutsideTheFilter": hidesEnd,
-	"T5/Coalesce":                hidesEnd,
-	"T3/OneForEachEnable":        hidesEnd,
-	"T6/LookedAtWhenEnabled":     hidesEnd,
-	"E5/RefusedDatagram":         takesError,
-	"E5/ErrorHidesNothing":       takesError,
-	"E5/ErrorIsNotRead":          takesError,
-}
-
-const (
-	hidesEnd   = "it does not tell the end of a stream before all data is read"
-	takesError = "it clears a socket's error when a poll finds it"
-)
-
 func init() {
-	if !onWine {
-		return
-	}
-	version, _, _ := syscall.SyscallN(wineVersion.Addr())
-	if v := windows.BytePtrToString(*(**byte)(unsafe.Pointer(&version))); strings.HasPrefix(v, "8.") {
+	if wine.ForgetsReset.Here() {
 		errReset = endOfStream // to a receive
 	}
+	cases := wine.Cases()
 	for i := range checks {
 		c := &checks[i]
-		if why := inWine[c.sentence+"/"+c.name]; why != "" {
-			c.run = func(e *env) { e.Skip("Wine: " + why) }
+		if why := cases[c.sentence+"/"+c.name]; why.Here() {
+			c.run = func(e *env) { e.Skip(why) }
 		}
 	}
 }
@@ -93,17 +59,15 @@ func settle(e *env, s handle, states int16) {
 		switch {
 		case got&pollErr != 0:
 			got |= pollHup // of a reset
-		case onWine && got&pollIn != 0 && states&pollHup != 0:
-			// Wine hides the end of a stream behind unread data. Below it is a Linux, whose loopback
-			// delivers before the sender's call returns.
+		case wine.HidesEnd.Here() && got&pollIn != 0 && states&pollHup != 0:
+			// Below Wine is a Linux, whose loopback delivers before the sender's call returns.
 			got |= pollHup
 		case isDatagram(s.Handle()) && got&pollIn != 0:
 			got |= pollErr // which ends a receive, and is no other state
 		}
 		return got&states == states
 	})
-	if onWine {
-		// What was asked earlier is completed by the thread that asked, whenever that is run.
+	if wine.CompletesLate.Here() {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -132,46 +96,8 @@ func isOpen(h uintptr) bool {
 	return err == nil
 }
 
-// descriptors lists the process's handles of sockets, other files and completion ports. The runtime has
-// others, for its threads, which come and go.
-func descriptors() []string {
-	var open uint32
-	syscall.SyscallN(handleCount.Addr(), uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&open)))
-	if open == 0 { // Wine does not count them
-		open = 1 << 16
-	}
-	var list []string
-	const end = 512 // closed ones in a row, where there are not as many as were counted
-	for h, closed := uintptr(4), 0; open > 0 && closed < end; h += 4 {
-		kind := typeOf(h)
-		if kind == "" {
-			closed++
-			continue
-		}
-		open--
-		closed = 0
-		if kind == "File" || kind == "IoCompletion" {
-			list = append(list, fmt.Sprintf("%#x %s", h, kind))
-		}
-	}
-	return list
-}
-
-// typeOf names the type of a handle's object; it is empty for a handle that is not open.
-func typeOf(h uintptr) string {
-	const objectTypeInformation = 2
-	var info struct {
-		name windows.NTUnicodeString
-		_    [1024]byte
-	}
-	var n uint32
-	r, _, _ := syscall.SyscallN(queryObject.Addr(), h, objectTypeInformation,
-		uintptr(unsafe.Pointer(&info)), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&n)))
-	if r != 0 {
-		return ""
-	}
-	return info.name.String()
-}
+// descriptors lists the process's handles of sockets, other files and completion ports.
+func descriptors() []string { return handles.List() }
 
 // threads counts the process's threads.
 func threads(e *env) int {
@@ -221,55 +147,32 @@ func (e *env) closeFD(f fd) {
 // dup makes a second handle of a socket; the case closes it.
 func (e *env) dup(s handle) fd {
 	e.Helper()
-	var info windows.WSAProtocolInfo
-	if err := windows.WSADuplicateSocket(windows.Handle(s.Handle()), windows.GetCurrentProcessId(), &info); err != nil {
-		e.Fatalf("WSADuplicateSocket: %v", err)
-	}
-	const fromInfo = -1
-	h, err := windows.WSASocket(fromInfo, fromInfo, fromInfo, &info, 0, windows.WSA_FLAG_OVERLAPPED|windows.WSA_FLAG_NO_HANDLE_INHERIT)
+	h, err := handles.Dup(s.Handle())
 	if err != nil {
-		e.Fatalf("WSASocket: %v", err)
+		e.Fatalf("duplicate: %v", err)
 	}
 	return fd(h)
 }
 
-// spares are handles of which become closes one for a moment: the lowest, because Wine gives out the
-// lowest number that is free, and other threads take some, too.
-var spares [32]windows.Handle
-
-func init() {
-	for i := range spares {
-		spares[i], _ = windows.CreateEvent(nil, 0, 0, nil)
-	}
-}
+var spares = handles.NewSpares()
 
 // become makes a number name the socket that another names, closing what it named before, if anything.
-// The case closes it. The system cannot be told the number, so duplicates are made until one has it.
+// The case closes it.
 func (e *env) become(number uintptr, s handle) fd {
 	e.Helper()
 	const tries = 500
 	if isOpen(number) {
 		e.closeFD(fd(number))
 	}
-	var others []fd
-	defer func() {
-		for _, f := range others {
-			e.closeFD(f)
-		}
-	}()
-	for range tries {
-		// WSADuplicateSocket first opens the process, and would take the very number each time.
-		slices.Sort(spares[:])
-		windows.CloseHandle(spares[0])
-		f := e.dup(s)
-		spares[0], _ = windows.CreateEvent(nil, 0, 0, nil)
-		if f.Handle() == number {
-			return f
-		}
-		others = append(others, f)
+	h, err := spares.DupAt(s.Handle(), number, tries)
+	if err != nil {
+		e.Fatalf("duplicate: %v", err)
 	}
-	e.Skipf("handle %#x does not come back: it is that of a %q", number, typeOf(number))
-	return 0
+	if h != number {
+		e.closeFD(fd(h))
+		e.Skipf("handle %#x does not come back: it is that of a %q", number, handles.Type(number))
+	}
+	return fd(h)
 }
 
 func (e *env) sendRaw(what string, s handle, data []byte, flags uintptr) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/conformance"
+	"github.com/socknotify/socknotify/internal/facts"
 )
 
 // Every sentence that has a conformance case is in the contract.
@@ -37,6 +38,36 @@ func TestEveryTest(t *testing.T) {
 	}
 }
 
+// The fact sheet that is kept has a row for each that is printed.
+func TestEveryFact(t *testing.T) {
+	text := read(t, "platforms.md")
+	for _, name := range facts.Names() {
+		if !strings.Contains(text, "\n| "+name+" | ") {
+			t.Errorf("platforms.md has no row %q: run go test -run FactSheet -v", name)
+		}
+	}
+}
+
+// Each row about porting names sentences of the contract.
+func TestPortingNamesSentences(t *testing.T) {
+	contract, rows := read(t, "contract.md"), 0
+	for _, line := range strings.Split(read(t, "porting.md"), "\n") {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 5 || strings.HasPrefix(line, "| | ") || strings.HasPrefix(line, "| --- ") {
+			continue
+		}
+		rows++
+		for _, s := range strings.Split(cells[3], ", ") {
+			if !strings.Contains(contract, "**"+s+"**") && !strings.Contains(contract, " "+s+", ") {
+				t.Errorf("%s: the contract has no sentence %q", cells[0], s)
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("only %d rows about porting", rows)
+	}
+}
+
 // The tests that the documents name exist.
 func TestNamedTests(t *testing.T) {
 	var code strings.Builder
@@ -49,7 +80,7 @@ func TestNamedTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range []string{"contract.md", "design.md", "../README.md", "../CONTRIBUTING.md"} {
+	for _, doc := range []string{"contract.md", "design.md", "platforms.md", "porting.md", "../README.md", "../CONTRIBUTING.md"} {
 		for _, name := range regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
 			if !strings.Contains(code.String(), "func "+name[1]+"(") {
 				t.Errorf("%s names %s, which does not exist", doc, name[1])

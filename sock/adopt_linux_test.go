@@ -141,9 +141,10 @@ func TestAdoptFails(t *testing.T) {
 		}
 	}
 	// The system looks at the lower half of a number alone.
-	if x, y := raw(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK); strconv.IntSize == 64 {
-		defer unix.Close(x)
-		defer unix.Close(y)
+	x, y := raw(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK)
+	defer unix.Close(x)
+	defer unix.Close(y)
+	if strconv.IntSize == 64 {
 		high := uint64(1) << 32
 		s, err := sock.Adopt(uintptr(high)|uintptr(x), sock.RefuseBlocking)
 		if failed(t, err, "adopt", uintptr(high)|uintptr(x), unix.EBADF); s != nil {

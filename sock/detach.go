@@ -42,7 +42,10 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	if err != nil {
 		return nil, &Error{"adopt", handle, err}
 	}
-	return adopt(handle, kind.stream, kind.tcp), nil
+	s := adopt(handle, kind.stream, kind.tcp)
+	// Package net's listeners are of MPTCP where they can be; their connections are of TCP if the peer's are.
+	s.mixed = kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid()
+	return s, nil
 }
 
 // Detach takes a net.Conn, net.Listener or net.PacketConn, or anything else that has SyscallConn, away from

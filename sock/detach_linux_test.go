@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -276,4 +277,38 @@ func TestDetachClosing(t *testing.T) {
 	s, err := sock.Detach(o, sock.RefuseBlocking)
 	keep(t, s, err)
 	whole(t, s, client)
+}
+
+// A connection of a listener of package net, which is of MPTCP where the system has that, is known to be of
+// TCP: a short receive drains it.
+func TestDetachedListenersAreTCP(t *testing.T) {
+	noLeak(t)
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(true)
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sock.Detach(l, sock.RefuseBlocking)
+	keep(t, s, err)
+	peer, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	if _, err := peer.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	var c sock.Socket
+	for err := s.AcceptInto(&c); err != nil; err = s.AcceptInto(&c) {
+		if err != sock.ErrWouldBlock {
+			t.Fatal(err)
+		}
+	}
+	defer c.Close()
+	settle(t, &c, in)
+	recv(t, &c, 64, "hello", nil)
+	if !c.Tie().Drained(tie.Recv) {
+		t.Error("a short receive does not tell that it is drained")
+	}
 }

@@ -84,7 +84,7 @@ func ExampleDetach() {
 		log.Fatal(err)
 	}
 
-	s, err := sock.Detach(conn, sock.RefuseBlocking)
+	s, err := sock.Detach(conn, sock.MakeNonblocking)
 	if err != nil {
 		log.Fatal(err)
 	}

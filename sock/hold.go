@@ -4,19 +4,15 @@ package sock
 // that closes its connections itself holds each for as long as it serves it, that is a good part of what a
 // request costs it. The calls are those of [Socket], and may be mixed with them. They go on working after
 // the socket's Close, until Release; none may be made after it.
-type Held struct {
-	socket *Socket
-	handle uintptr
-}
+type Held struct{ socket *Socket }
 
 // Hold begins a use of the socket that Release ends: until then a Close ends the registration, but the
 // system does not close the descriptor. It fails where the socket is closed.
 func (s *Socket) Hold() (Held, error) {
-	h, ok := s.tie.Use()
-	if !ok {
+	if _, ok := s.tie.Use(); !ok {
 		return Held{}, closed("hold")
 	}
-	return Held{s, h}, nil
+	return Held{s}, nil
 }
 
 // Release ends the use. If Close was called meanwhile and this was the last use, the socket is closed now.
@@ -27,10 +23,10 @@ func (h Held) Release() { h.socket.tie.Done() }
 func (h Held) Socket() *Socket { return h.socket }
 
 // Recv is [Socket.Recv].
-func (h Held) Recv(b []byte) (int, error) { return h.socket.recv(h.handle, b) }
+func (h Held) Recv(b []byte) (int, error) { return h.socket.recv(h.socket.tie.Handle(), b) }
 
 // Send is [Socket.Send].
-func (h Held) Send(b []byte) (int, error) { return h.socket.send(h.handle, b) }
+func (h Held) Send(b []byte) (int, error) { return h.socket.send(h.socket.tie.Handle(), b) }
 
 // SendV is [Socket.SendV].
-func (h Held) SendV(bufs [][]byte) (int, error) { return h.socket.sendV(h.handle, bufs) }
+func (h Held) SendV(bufs [][]byte) (int, error) { return h.socket.sendV(h.socket.tie.Handle(), bufs) }

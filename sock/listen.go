@@ -137,6 +137,10 @@ func (s *Socket) AcceptInto(c *Socket) error {
 		return &Error{"accept", h, err}
 	}
 	c.stream, c.tcp = true, s.tcp
+	if s.mixed {
+		kind, err := sysDescribe(fd)
+		c.tcp = err == nil && kind.tcp
+	}
 	if !c.tie.Open(fd) {
 		sysClose(fd)
 		return s.fail("accept", errOpen)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -573,12 +574,11 @@ func TestPortableDetach(t *testing.T) {
 	}
 }
 
-// noAttach skips what failed because of Wine: it cannot take a handle off a completion port, and os.NewFile
-// puts every socket on one.
+// noAttach skips what failed because of Wine: os.NewFile puts every socket on a completion port.
 func noAttach(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(os.Getenv("SystemRoot"), "system32", "winecfg.exe")); err == nil {
-		t.Skip("Wine cannot attach")
+	if wine.KeepsPort.Here() {
+		t.Skip(wine.KeepsPort)
 	}
 }
 

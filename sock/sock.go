@@ -31,6 +31,7 @@ type Socket struct {
 	tie    tie.Tie
 	stream bool // can end
 	tcp    bool // a short receive tells something
+	mixed  bool // a listener whose connections must be asked whether they are TCP
 }
 
 // An Error is a failed call on a socket. errors.Is and errors.As see its cause.

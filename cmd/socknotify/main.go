@@ -4,7 +4,7 @@
 //	socknotify demo poll        one TCP connection, level-triggered, one goroutine
 //	socknotify demo udp         an edge-triggered datagram server
 //	socknotify demo tcp         many workers and many connections on one port
-//	socknotify serve echo       an echo server
+//	socknotify serve echo       an echo server; also discard and chargen
 //	socknotify load             a load generator for it, with a latency histogram
 //	socknotify info             backends, limits and versions
 //

@@ -245,7 +245,7 @@ func TestInfo(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{nil, {"help"}, {"demo", "--help"}, {"--version"}} {
+	for _, args := range [][]string{{}, {"help"}, {"demo", "--help"}, {"--version"}} {
 		if status, out, errs := sh(t, args...); status != 0 || out == "" || errs != "" {
 			t.Errorf("%q: status %d, output %q, errors %q", args, status, out, errs)
 		}

@@ -1,23 +1,33 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/echo"
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
 )
 
 type serveFlags struct {
 	addr      string
 	backend   string
 	workers   int
+	ports     int
 	listeners int
+	debugAddr string
+	conns     int
+	idle      time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -27,33 +37,47 @@ func serveCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	f := &serveFlags{}
-	echoCmd := &cobra.Command{
-		Use:   "echo",
-		Short: "Send back what comes in",
-		Long: "Send back what comes in, over TCP, on one port with many workers and one-shot registrations.\n" +
-			"An interrupt lets the peers have what they are owed and prints totals.",
-		Example: "  socknotify serve echo --addr 127.0.0.1:9000",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	for _, s := range services {
+		f := &serveFlags{}
+		c := &cobra.Command{
+			Use:     s.name,
+			Short:   s.short,
+			Long:    s.long + "\nAn interrupt lets the peers have what they are owed and prints totals.",
+			Example: "  socknotify serve " + s.name + " --addr 127.0.0.1:9000",
+			Args:    cobra.NoArgs,
+			RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+		}
+		flags := c.Flags()
+		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
+		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "goroutines that serve")
+		flags.IntVar(&f.ports, "ports", 1, "ports that they are spread over")
+		flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
+		flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address for the live page; none without it")
+		flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
+		flags.IntVar(&f.conns, "max-connections", 0, "turn away connections beyond; 0 is no limit")
+		cmd.AddCommand(c)
 	}
-	flags := echoCmd.Flags()
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
-	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "goroutines that serve")
-	flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
-	flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-	cmd.AddCommand(echoCmd)
 	return cmd
 }
 
-func (f *serveFlags) run(cmd *cobra.Command) error {
+func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	for _, n := range []struct {
-		flag  string
-		value int
-	}{{"workers", f.workers}, {"listeners", f.listeners}} {
-		if n.value < 1 || n.value > maxWorkers {
-			return fmt.Errorf("--%s %d: must be from 1 to %d", n.flag, n.value, maxWorkers)
+		flag     string
+		value    int
+		min, max int
+	}{
+		{"workers", f.workers, 1, maxWorkers},
+		{"ports", f.ports, 1, maxWorkers},
+		{"listeners", f.listeners, 1, maxWorkers},
+		{"max-connections", f.conns, 0, math.MaxInt},
+	} {
+		if n.value < n.min || n.value > n.max {
+			return fmt.Errorf("--%s %d: must be from %d to %d", n.flag, n.value, n.min, n.max)
 		}
+	}
+	if f.idle < 0 {
+		return fmt.Errorf("--idle %v: must not be negative", f.idle)
 	}
 	addr, err := resolveAddr(f.addr)
 	if err != nil {
@@ -63,20 +87,77 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	totals, err := echo.Run(cmd.Context(), echo.Config{
-		Addr: addr, Workers: f.workers, Listeners: f.listeners, Backend: backend,
-		Listening: func(a netip.AddrPort) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "echo on %v: %s, %d workers\n", a, backend, f.workers)
-		},
-		Failed: func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), err) },
-	})
+	page, err := listenDebug(f.debugAddr, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer page.close()
+	group, err := f.listen(addr)
 	if err != nil {
 		return failure{err}
 	}
+	var t totals
+	s := &server.Server[tally]{
+		Handler: service.handler(&t), Workers: f.workers, Ports: f.ports, Backend: backend,
+		IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
+		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+		OnStart: func(ports []*socknotify.Port[*server.Conn[tally]]) {
+			var pages []debug.Option
+			for i, p := range ports {
+				pages = append(pages, debug.Port(service.name+suffix(i, len(ports)), p))
+			}
+			page.mount(pages...)
+		},
+	}
+	start := time.Now()
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), backend, f.workers)
+	ended := make(chan error, len(group))
+	for _, l := range group {
+		go func() { ended <- s.ServeSocket(l) }()
+	}
+	var failed error
+	left := len(group)
+	select {
+	case <-cmd.Context().Done():
+	case failed = <-ended:
+		left--
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	s.Shutdown(ctx) // when it is over the rest is closed
+	for range left {
+		<-ended
+	}
+	if failed != nil {
+		return failure{failed}
+	}
+	s.Shutdown(context.Background())
 	fmt.Fprintf(cmd.OutOrStdout(), "connections %d  messages %d  bytes %d  seconds %.1f\n",
-		totals.Connections, totals.Messages, totals.Bytes, time.Since(start).Seconds())
+		t.connections.Load(), t.messages.Load(), t.bytes.Load(), time.Since(start).Seconds())
 	return nil
+}
+
+const (
+	// grace is how long the peers have to take what is still to be sent when the server stops.
+	grace = 2 * time.Second
+	// writeTimeout is how long a peer may take nothing of what is sent to it.
+	writeTimeout = time.Minute
+)
+
+// suffix tells one of several ports from the others.
+func suffix(i, n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "-" + strconv.Itoa(i)
+}
+
+func (f *serveFlags) listen(addr netip.AddrPort) ([]*sock.Socket, error) {
+	if f.listeners > 1 {
+		return sock.ListenTCPGroup(addr, sock.ListenOptions{}, f.listeners)
+	}
+	l, err := sock.ListenTCP(addr, sock.ListenOptions{})
+	return []*sock.Socket{l}, err
 }
 
 // resolveAddr turns host:port into one address. No host is every address of the machine.

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify"
 )
@@ -20,8 +25,12 @@ func TestServeAndLoad(t *testing.T) {
 		r, w := io.Pipe()
 		var out bytes.Buffer
 		done := make(chan int, 1)
+		listeners := "2"
+		if runtime.GOOS == "windows" {
+			listeners = "1" // where an address cannot be shared
+		}
 		go func() {
-			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", "2", "--backend", b}, &out, w)
+			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", listeners, "--backend", b}, &out, w)
 			w.Close()
 		}()
 		var banner [128]byte
@@ -70,12 +79,88 @@ func TestServeUsage(t *testing.T) {
 		{[]string{"serve", "echo", "--listeners", "-1"}, 2, "--listeners -1"},
 		{[]string{"serve", "echo", "--addr", "nonsense"}, 2, "--addr nonsense"},
 		{[]string{"serve", "echo", "--backend", "nonsense"}, 2, "nonsense"},
+		{[]string{"serve", "discard", "--ports", "0"}, 2, "--ports 0"},
+		{[]string{"serve", "chargen", "--max-connections", "-1"}, 2, "--max-connections -1"},
+		{[]string{"serve", "chargen", "--idle", "-1s"}, 2, "--idle -1s"},
 		{[]string{"serve", "nothing"}, 2, "nothing"},
 		{[]string{"serve", "echo", "--addr", "192.0.2.1:9"}, 1, "bind"},
 	} {
 		status, _, errs := sh(t, c.args...)
 		if status != c.status || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: status %d, %s", c.args, status, errs)
+		}
+	}
+}
+
+// served starts a service and returns a connection to it, and what ends it and returns what it printed.
+func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- run(ctx, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...), &out, w)
+		w.Close()
+	}()
+	stop = sync.OnceValue(func() string {
+		interrupt()
+		if status := <-done; status != 0 {
+			t.Errorf("status %d", status)
+		}
+		return out.String()
+	})
+	t.Cleanup(func() { stop() })
+	var banner [128]byte
+	n, err := r.Read(banner[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, r)
+	conn, err := net.Dial("tcp", regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(string(banner[:n])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return conn.(*net.TCPConn), stop
+}
+
+func TestServeDiscard(t *testing.T) {
+	needBackend(t)
+	for _, b := range socknotify.Backends() {
+		c, stop := served(t, "discard", "--backend", b)
+		if _, err := c.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		c.CloseWrite()
+		if rest, err := io.ReadAll(c); len(rest) != 0 || err != nil {
+			t.Errorf("%d bytes, %v", len(rest), err)
+		}
+		if text := stop(); !strings.Contains(text, "connections 1 ") || !strings.Contains(text, "bytes 1048576 ") {
+			t.Errorf("it printed %q", text)
+		}
+	}
+}
+
+func TestServeChargen(t *testing.T) {
+	needBackend(t)
+	for _, b := range socknotify.Backends() {
+		c, stop := served(t, "chargen", "--backend", b, "--workers", "1")
+		lines := bufio.NewScanner(c)
+		const want = 100_000
+		for i := range want {
+			if !lines.Scan() {
+				t.Fatal(lines.Err())
+			}
+			line := lines.Text()
+			if len(line) != 72 || line[0] != byte(' '+i%95) || line[71] != byte(' '+(i+71)%95) {
+				t.Fatalf("line %d is %q", i, line)
+			}
+		}
+		c.Close()
+		if text := stop(); !strings.Contains(text, "connections 1 ") {
+			t.Errorf("it printed %q", text)
 		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 type Ready struct {
 	Token uint64
 	Mask  Mask
+	_     uint32 // a 64-bit number has its own alignment on some 32-bit systems; this size is for all
 }
 
 // Action says what a Change does.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 var postsFlag = flag.Int("swarm.posts", 0, "posts of TestPosts; 0 is a million, or less with the race detector")
@@ -22,7 +23,7 @@ func TestPosts(t *testing.T) {
 	if total == 0 {
 		total = defaultPosts
 	}
-	for _, backend := range socknotify.Backends() {
+	for _, backend := range testrooms.Names(t) {
 		for _, waiters := range []int{1, 2, 8, 16} {
 			t.Run(fmt.Sprintf("%s/waiters=%d", backend, waiters), func(t *testing.T) {
 				testPosts(t, backend, waiters, total/posters)
@@ -32,7 +33,7 @@ func TestPosts(t *testing.T) {
 }
 
 func testPosts(t *testing.T, backend string, waiters, each int) {
-	port, err := socknotify.New[int](socknotify.WithBackend(backend))
+	port, err := socknotify.New[int](testrooms.With(backend))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
 var (
@@ -110,7 +111,7 @@ func (s *swarm) post(data uintptr) {
 }
 
 func TestSwarm(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	for _, backend := range testrooms.Names(t) {
 		t.Run(backend, func(t *testing.T) { testSwarm(t, backend) })
 	}
 }
@@ -123,7 +124,7 @@ func testSwarm(t *testing.T, backend string) {
 	raiseLimit(t, *pairsFlag)
 	settleDescriptors(t, backend)
 	before := descriptors(t)
-	port, err := socknotify.New[*context](socknotify.WithBackend(backend))
+	port, err := socknotify.New[*context](testrooms.With(backend))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func raiseLimit(t *testing.T, pairs int) {
 
 // settleDescriptors makes the runtime open what it opens once.
 func settleDescriptors(t *testing.T, backend string) {
-	p, err := socknotify.New[int](socknotify.WithBackend(backend))
+	p, err := socknotify.New[int](testrooms.With(backend))
 	if err != nil {
 		t.Fatal(err)
 	}

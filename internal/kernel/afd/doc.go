@@ -15,7 +15,7 @@
 // first with what the second asked for; trio#52, wepoll#35), but not such that complete on two: several
 // wepoll sets may watch one socket, and their tests insist on it. So witnesses have a port to themselves,
 // and on either port a socket has one poll at a time: a poll is made only when the packet of the one before
-// has been dequeued.
+// has been dequeued, be it cancelled because the socket was removed, or because a Set asks for something else.
 //
 // The witness stands while any duplicate of the socket is open. Where a handle is closed under a duplicate,
 // and used again, the sockets are told apart by their addresses (winsock.Name), if they have any.

@@ -80,6 +80,9 @@ func (p *Poller) add(c *kernel.Change) (kernel.Status, error) {
 	if err != nil {
 		return kernel.Bad, err
 	}
+	if !p.lull(func() bool { return p.dying[base] == nil }) {
+		return kernel.Refused, windows.WAIT_TIMEOUT
+	}
 	e, err := p.take()
 	if err != nil {
 		return kernel.Refused, err
@@ -97,18 +100,23 @@ func (p *Poller) add(c *kernel.Change) (kernel.Status, error) {
 	return status, err
 }
 
-// set looks again. Where a poll stands, it also has been looking all the time; but it may have completed
-// since, so what it finds is looked at again (old). One that does not ask for enough is made to complete.
+// set looks again. A poll that stands is ended before: it may ask for too little, or have completed already.
 func (p *Poller) set(e *entry, c *kernel.Change) (kernel.Status, error) {
 	token, asked := e.token, e.asked
-	e.token, e.asked, e.want, e.held = c.Token, c.Interest, interest(c.Interest), false
 	if e.ready.out {
-		e.ready.old = true
-		if e.want&^e.ready.mask != 0 {
-			cancel(e.group.ready, &e.ready.iosb)
+		e.mute()
+		cancel(e.group.ready, &e.ready.iosb)
+		over := p.lull(func() bool { return !e.ready.out })
+		if p.entries[c.Handle] != e { // closed meanwhile
+			return kernel.Absent, windows.ERROR_NOT_FOUND
 		}
-		return kernel.Done, nil
+		if !over { // its packet makes the next one
+			e.ready.old = true
+			e.token, e.asked, e.want = c.Token, c.Interest, interest(c.Interest)
+			return kernel.Done, nil
+		}
 	}
+	e.token, e.asked, e.want, e.held = c.Token, c.Interest, interest(c.Interest), false
 	status, err := p.look(e)
 	switch status {
 	case kernel.Bad:
@@ -133,12 +141,19 @@ func (p *Poller) drop(e *entry) {
 	if e.witness.out {
 		cancel(e.group.witness, &e.witness.iosb)
 	}
+	p.dying[e.base] = e
 	p.settle(e)
 }
 
 // settle frees an entry that is dead and nobody's any more.
 func (p *Poller) settle(e *entry) {
-	if e.dead && !e.queue && !e.ready.out && !e.witness.out {
+	if !e.dead || e.ready.out || e.witness.out {
+		return
+	}
+	if p.dying[e.base] == e {
+		delete(p.dying, e.base)
+	}
+	if !e.queue {
 		p.free(e)
 	}
 }
@@ -163,9 +178,24 @@ func (p *Poller) completed(b *block) bool {
 	return false
 }
 
+// still makes sure that an entry's handle names its socket, and else drops the entry. A poll's packet may be
+// on its way when the socket is closed, and the witness's is not here at once either; in between, the next
+// poll would be of whatever has the number by then.
+func (p *Poller) still(e *entry) bool {
+	name, err := winsock.NameOf(e.handle)
+	if err == nil && e.name.Stays(name, e.stream) {
+		return true
+	}
+	p.drop(e)
+	return false
+}
+
 // lookAgain makes a poll for readiness that nobody waits for to know of its failure. Without memory for it
 // there is something to report all the same: what is asked for, so that a Set follows, which can fail.
 func (p *Poller) lookAgain(e *entry) (failed bool) {
+	if !p.still(e) {
+		return false
+	}
 	switch status, _ := p.look(e); status {
 	case kernel.Bad:
 		p.drop(e)
@@ -179,6 +209,9 @@ func (p *Poller) lookAgain(e *entry) (failed bool) {
 // have grown; so the socket is looked at once more. Errors are not over: where the system shows them once,
 // that was it.
 func (p *Poller) report(e *entry) (m kernel.Mask, ok bool) {
+	if !p.still(e) {
+		return 0, false
+	}
 	found := e.found&(abort|connectFail) | p.now(e.base, e.want)
 	if found == 0 {
 		if !p.lookAgain(e) {

@@ -76,6 +76,10 @@ func (p *Poller) put(e *entry, r *kernel.Ready) int {
 func (p *Poller) hold(b *block) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.keep(b)
+}
+
+func (p *Poller) keep(b *block) bool {
 	if !p.completed(b) {
 		return false
 	}

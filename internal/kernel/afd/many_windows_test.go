@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // Sockets of several helper handles, of which some go while others stay.
@@ -144,15 +145,29 @@ func TestTurmoil(t *testing.T) {
 	run(func() { p.Wake(); time.Sleep(3 * time.Millisecond) })
 	var churn sync.WaitGroup
 	for i := range 3 {
+		next := func() socket {
+			s, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0)
+			if err == nil {
+				err = windows.Bind(s, &windows.SockaddrInet4{Addr: loopback})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			return s
+		}
+		if wine.DiesOfHalfMade.Here() {
+			var made [40]socket
+			for i := range made {
+				made[i] = next()
+			}
+			left := made[:]
+			next = func() (s socket) { s, left = left[0], left[1:]; return s }
+		}
 		churn.Add(1)
 		go func() {
 			defer churn.Done()
 			for life := range uint64(40) {
-				s, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0)
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				s := next()
 				for step, action := range []kernel.Action{kernel.Add, kernel.Set, kernel.Mute, kernel.Set, kernel.Delete, kernel.Add} {
 					interest := []kernel.Mask{in, kernel.Out, everything}[(int(life)+step)%3]
 					if status, err := change(p, action, s, life, interest); status != kernel.Done {

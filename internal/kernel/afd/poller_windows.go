@@ -22,6 +22,7 @@ type Poller struct {
 
 	mu      sync.Mutex
 	entries map[uintptr]*entry
+	dying   map[uintptr]*entry // by base: dropped, and the kernel's still
 	groups  []*group
 	vacant  []*group // those that have room
 	held    []*entry // found by Park, in order; the first to be harvested
@@ -36,7 +37,7 @@ func New() (kernel.Poller, error) {
 	if err := winsock.Start(); err != nil {
 		return nil, os.NewSyscallError("WSAStartup", err)
 	}
-	p := &Poller{entries: make(map[uintptr]*entry)}
+	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry)}
 	err := p.open()
 	if err != nil {
 		p.shut()
@@ -108,11 +109,6 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 }
 
 func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
-	if c.Action == kernel.Set {
-		if e := p.entries[c.Handle]; e != nil && !e.ready.out {
-			return p.set(e, c) // the poll that it makes tells whether the handle is good
-		}
-	}
 	e, status, err := p.find(c.Handle)
 	switch {
 	case c.Action == kernel.Add && status == kernel.Absent:
@@ -146,11 +142,10 @@ func (p *Poller) find(handle uintptr) (*entry, kernel.Status, error) {
 		return nil, kernel.Bad, err
 	case e == nil:
 		return nil, kernel.Absent, windows.ERROR_NOT_FOUND
-	case e.name.Differs(name, e.stream):
+	case !e.name.Stays(name, e.stream):
 		p.drop(e)
 		return nil, kernel.Absent, windows.ERROR_NOT_FOUND
 	}
-	e.name = name
 	return e, kernel.Done, nil
 }
 

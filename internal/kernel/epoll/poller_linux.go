@@ -24,7 +24,15 @@ type Poller struct {
 	// at a quarter of the throughput of one. Whoever has to wait here sleeps, and leaves the
 	// processor that has its turn to go on with warm caches.
 	turn sync.Mutex
+
+	// How many harvests there were since parks changed. Whoever has the turn has these.
+	harvests int
+	parks    uint32
 }
+
+// busy is how many harvests without a park are enough to take the port out of its gate. Getting back in
+// costs as much as some ten events cost less meanwhile.
+const busy = 64
 
 // New opens an epoll descriptor and its gate: two descriptors.
 func New() (kernel.Poller, error) {
@@ -33,7 +41,7 @@ func New() (kernel.Poller, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	p := &Poller{fd: fd}
-	if err := p.gate.open(fd); err != nil {
+	if err := p.gate.init(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -84,6 +92,11 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	}
 	if len(ready) == 0 {
 		return 0
+	}
+	if parks := p.gate.parks.Load(); parks != p.parks {
+		p.parks, p.harvests = parks, 0
+	} else if p.harvests++; p.harvests == busy {
+		p.gate.detach()
 	}
 	return p.harvest(ready)
 }

@@ -23,7 +23,7 @@ func (identities) of(fd int) (identity, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return identity{}, err
 	}
-	return identity{st.Dev, st.Ino}, nil
+	return identity{uint64(st.Dev), uint64(st.Ino)}, nil
 }
 
 // same reports whether a number names what it did when of returned id.

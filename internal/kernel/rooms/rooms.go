@@ -9,6 +9,16 @@ type Room struct {
 	Open func() (kernel.Poller, error)
 }
 
+// Options are what a port is made with.
+type Options struct {
+	// Backend is the name of a room in List. Empty: the user's choice, or the default.
+	Backend string
+	// Room goes before that, and need not be in List. Only tests have such rooms.
+	Room *Room
+	// Strict is for WithStrictEdge.
+	Strict bool
+}
+
 // A probed room is one that this system may have or not, and never the default. Probing it is left until
 // somebody asks: a sandbox may take the attempt amiss.
 type probed struct {
@@ -35,20 +45,17 @@ func Default() (r Room, ok bool) {
 	return r, false
 }
 
-// Find returns the room of a name. If there is one that does not work here, the error says why.
-func Find(name string) (r Room, ok bool, err error) {
+// Find returns the room of a name, and probes no other.
+func Find(name string) (r Room, ok bool) {
 	for _, r := range sure() {
 		if r.Name == name {
-			return r, true, nil
+			return r, true
 		}
 	}
 	for _, r := range unsure() {
 		if r.Name == name {
-			if err := r.probe(); err != nil {
-				return r.Room, false, err
-			}
-			return r.Room, true, nil
+			return r.Room, r.probe() == nil
 		}
 	}
-	return r, false, nil
+	return r, false
 }

@@ -8,14 +8,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A Name is what sets a socket apart from others that are open at the same time, as far as it has any:
-// where it is bound, and what it is connected to. It tells two sockets apart that had the same handle one
-// after the other, where a duplicate of the first keeps that one open.
-type Name struct {
-	port uint16 // 0: not bound, or of no such family
-	peer netip.AddrPort
-}
-
 // NameOf fails for a handle that is closed, or no socket.
 func NameOf(handle uintptr) (n Name, err error) {
 	local, err := address(getsockname, handle)
@@ -27,15 +19,6 @@ func NameOf(handle uintptr) (n Name, err error) {
 		n.peer, _ = address(getpeername, handle)
 	}
 	return n, nil
-}
-
-// Differs reports whether a socket that had one name can no longer be the one that has the other. A socket
-// may be bound and connected in between; it stays bound, and a stream keeps its peer.
-func (n Name) Differs(now Name, stream bool) bool {
-	if n.port == 0 {
-		return false
-	}
-	return n.port != now.port || stream && n.peer.IsValid() && now.peer.IsValid() && n.peer != now.peer
 }
 
 var (

@@ -32,6 +32,9 @@ func option(s windows.Handle, option int32) (value int32, err error) {
 func Describe(handle uintptr) (kernel.Kind, error) {
 	s := windows.Handle(handle)
 	kind, err := option(s, soType)
+	if err == windows.WSAEOPNOTSUPP { // every socket has a type
+		err = windows.WSAENOTSOCK
+	}
 	if err != nil {
 		return 0, err
 	}

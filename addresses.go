@@ -1,0 +1,109 @@
+package socknotify
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Addresses asks the system what the socket of a registration is called. It takes a few system calls.
+//
+// The error is ErrNotRegistered, with net.ErrClosed where the socket was closed, if the registration is
+// over: the names of another socket that has the number by now are never returned. It is ErrClosed, or the
+// system's, otherwise.
+func (p *Port[K]) Addresses(r *RegistrationInfo[K]) (sock.Names, error) {
+	st := &p.core.stripes[0]
+	if !st.enter(p.core) {
+		return sock.Names{}, ErrClosed
+	}
+	defer st.leave(p.core)
+	var s *slot[K]
+	if r.Socket <= maxIndex {
+		s = p.table.lookup(uint32(r.Socket))
+	}
+	if s == nil || r.record == nil || s.reg.Load() != r.record {
+		return sock.Names{}, over(r.Socket, nil)
+	}
+	names, err := p.names(s, r)
+	if err == nil && s.reg.Load() != r.record {
+		err = over(r.Socket, nil)
+	}
+	if err != nil {
+		return sock.Names{}, err
+	}
+	return names, nil
+}
+
+func over(h Socket, why error) error {
+	return &addressError{h, why}
+}
+
+// An addressError says why a socket has no addresses.
+type addressError struct {
+	socket Socket
+	why    error // or nil
+}
+
+func (e *addressError) Error() string {
+	s := fmt.Sprintf("socknotify: addresses of socket %d: %v", e.socket, ErrNotRegistered)
+	if e.why != nil {
+		s += ": " + e.why.Error()
+	}
+	return s
+}
+
+func (e *addressError) Unwrap() []error {
+	if e.why == nil {
+		return []error{ErrNotRegistered}
+	}
+	return []error{ErrNotRegistered, e.why}
+}
+
+// names asks for the names in a way that no other socket of the same number can answer: a tied socket or a
+// connection cannot be closed meanwhile, and of a raw handle the kernel tells afterwards whether it is still
+// the one that was registered.
+func (p *Port[K]) names(s *slot[K], r *RegistrationInfo[K]) (names sock.Names, err error) {
+	if t := r.record.tie; t != nil {
+		h, ok := t.Use()
+		if !ok {
+			return names, over(r.Socket, net.ErrClosed)
+		}
+		defer t.Done()
+		return sock.NamesOf(h)
+	}
+	if s.word.Load()&wConn != 0 {
+		p.conns.mu.Lock()
+		held := p.conns.byIndex[uint32(r.Socket)]
+		p.conns.mu.Unlock()
+		if held == nil {
+			return names, over(r.Socket, nil)
+		}
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v", r.Socket, v)
+			}
+		}()
+		cerr := held.raw.Control(func(fd uintptr) { names, err = sock.NamesOf(fd) })
+		if errors.Is(cerr, net.ErrClosed) {
+			cerr = over(r.Socket, net.ErrClosed)
+		}
+		return names, errors.Join(cerr, err)
+	}
+	if names, err = sock.NamesOf(r.Socket); err != nil {
+		return names, over(r.Socket, err)
+	}
+	for {
+		has, busy, err := p.probe(uint32(r.Socket))
+		switch {
+		case busy:
+			runtime.Gosched() // somebody is at it, and soon done
+			continue
+		case err != nil || !has:
+			return names, over(r.Socket, net.ErrClosed)
+		}
+		return names, nil
+	}
+}

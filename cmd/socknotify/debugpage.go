@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/socknotify/socknotify/debug"
+)
+
+// debugPath is where the command mounts its live page.
+const debugPath = "/debug/socknotify/"
+
+// A debugPage is the live page of --debug-addr. nil is that nobody asked for one.
+type debugPage struct {
+	listener net.Listener
+	log      io.Writer
+	server   *http.Server
+	page     *debug.Handler
+	served   chan struct{}
+}
+
+// listenDebug takes the address, so that one which cannot be had is known before anything is served.
+func listenDebug(addr string, log io.Writer) (*debugPage, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--debug-addr %s: %w", addr, err)
+	}
+	if ip, ok := netip.AddrFromSlice(a.IP); !ok || !ip.Unmap().IsLoopback() {
+		return nil, fmt.Errorf("--debug-addr %s: must be a loopback address, such as 127.0.0.1:6060", addr)
+	}
+	l, err := net.ListenTCP("tcp", a)
+	if err != nil {
+		return nil, failure{fmt.Errorf("--debug-addr: %w", err)}
+	}
+	return &debugPage{listener: l, log: log, served: make(chan struct{})}, nil
+}
+
+// mount serves a page of ports.
+func (d *debugPage) mount(ports ...debug.Option) {
+	if d == nil {
+		return
+	}
+	d.page = debug.New(ports...)
+	mux := http.NewServeMux()
+	mux.Handle(debugPath, d.page)
+	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	go func() {
+		defer close(d.served)
+		d.server.Serve(d.listener) // until close
+	}()
+	fmt.Fprintf(d.log, "live page on http://%v%s\n", d.listener.Addr(), debugPath)
+}
+
+func (d *debugPage) close() {
+	switch {
+	case d == nil:
+	case d.server == nil:
+		d.listener.Close()
+	default:
+		d.page.Close()
+		d.server.Close()
+		<-d.served
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"io"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/server"
+)
+
+// A tally is what one connection did. Its handler alone counts, so counting costs nothing.
+type tally struct{ messages, bytes int64 }
+
+type conn = *server.Conn[tally]
+
+// totals are what all connections did that are closed.
+type totals struct{ connections, messages, bytes atomic.Int64 }
+
+func (t *totals) Open(c conn) error { return nil }
+
+func (t *totals) Close(c conn, cause error) {
+	t.connections.Add(1)
+	t.messages.Add(c.State.messages)
+	t.bytes.Add(c.State.bytes)
+}
+
+// A service is one that serve offers.
+type service struct {
+	name, short, long string
+	handler           func(*totals) server.Handler[tally]
+}
+
+var services = []service{
+	{"echo", "Send back what comes in", "Send back what comes in (RFC 862); messages are receives.",
+		func(t *totals) server.Handler[tally] { return echo{t} }},
+	{"discard", "Receive and send nothing", "Receive and send nothing (RFC 863); messages are receives.",
+		func(t *totals) server.Handler[tally] { return discard{t} }},
+	{"chargen", "Send characters without end", "Send lines of characters for as long as they are taken (RFC 864); messages are writes.",
+		func(t *totals) server.Handler[tally] { return chargen{t, characters()} }},
+}
+
+type echo struct{ *totals }
+
+func (echo) Data(c conn, buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	// Data is not called while much is queued, so this fits.
+	n, err = c.Write(buf[:n])
+	c.State.messages++
+	c.State.bytes += int64(n)
+	return err
+}
+
+type discard struct{ *totals }
+
+func (discard) Data(c conn, buf []byte) error {
+	n, err := c.Read(buf)
+	if n > 0 {
+		c.State.messages++
+		c.State.bytes += int64(n)
+	}
+	return err
+}
+
+type chargen struct {
+	*totals
+	characters []byte
+}
+
+func (chargen) Open(c conn) error {
+	c.WantWritable()
+	return nil
+}
+
+// Data drops what comes.
+func (chargen) Data(c conn, buf []byte) error {
+	_, err := c.Read(buf)
+	if err == io.EOF {
+		return c.Abort() // or the end would come after all that is queued
+	}
+	return err
+}
+
+// Writable writes once in each turn, so that others have theirs.
+func (g chargen) Writable(c conn) error {
+	n, err := c.Write(g.characters[c.State.bytes%pattern:][:pattern])
+	c.State.messages++
+	c.State.bytes += int64(n)
+	if err == server.ErrQueueFull {
+		return nil // Writable comes by itself
+	}
+	c.WantWritable()
+	return err
+}
+
+const (
+	lineLength = 72
+	printable  = 95                           // from space to tilde
+	pattern    = printable * (lineLength + 2) // after so many bytes it repeats
+)
+
+// characters returns the lines, twice, so that any place in the pattern has a whole one behind it.
+func characters() (b []byte) {
+	for line := range 2 * printable {
+		for i := range lineLength {
+			b = append(b, byte(' '+(line+i)%printable))
+		}
+		b = append(b, "\r\n"...)
+	}
+	return b
+}

@@ -1,0 +1,107 @@
+package debug
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	sampleEvery = time.Second
+	keepSamples = 600
+	// rateSamples is over how many samples a rate is taken.
+	rateSamples = 5
+)
+
+// A history is a port's latest samples.
+type history struct {
+	stop func() // observing
+
+	mu      sync.Mutex
+	ring    [keepSamples]Sample
+	samples uint64 // ever
+}
+
+func newHistory(s source) *history {
+	h := &history{stop: s.observe()}
+	h.sample(s)
+	return h
+}
+
+// sample adds one, and says whether there can be more.
+func (h *history) sample(s source) bool {
+	st := s.status()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ring[h.samples%keepSamples] = Sample{Number: h.samples, Time: st.Time, Counts: st.Counts}
+	h.samples++
+	return !st.Closed
+}
+
+// after are the samples with a number of at least from.
+func (h *history) after(from uint64) []Sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.samples > keepSamples {
+		from = max(from, h.samples-keepSamples)
+	}
+	out := []Sample{}
+	for ; from < h.samples; from++ {
+		out = append(out, h.ring[from%keepSamples])
+	}
+	return out
+}
+
+// rates compares a status with the sample of some seconds ago.
+func (h *history) rates(now *Status) (r Rates) {
+	h.mu.Lock()
+	back := min(h.samples, rateSamples)
+	then := h.ring[(h.samples-back)%keepSamples]
+	h.mu.Unlock()
+	d := now.Time.Sub(then.Time).Seconds()
+	if d < sampleEvery.Seconds()/2 {
+		return r // too short to tell
+	}
+	per := func(now, then uint64) float64 { return float64(now-then) / d }
+	c := &now.Counts
+	return Rates{
+		Notifications: per(c.Notifications, then.Notifications),
+		Accepted:      per(c.Accepted, then.Accepted),
+		Removals:      per(c.Removals, then.Removals),
+		Posts:         per(c.Posts, then.Posts),
+		Wakeups:       per(c.Wakeups, then.Wakeups),
+		Rearms:        per(c.Rearms, then.Rearms),
+		RearmsSaved:   per(c.RearmsSaved, then.RearmsSaved),
+		Stale:         per(c.Stale, then.Stale),
+	}
+}
+
+func (h *Handler) servePorts(w http.ResponseWriter) {
+	out := Ports{Ports: []PortName{}}
+	for _, s := range h.sources {
+		st := s.status()
+		out.Ports = append(out.Ports, PortName{s.name(), st.Backend, st.Closed})
+	}
+	reply(w, out)
+}
+
+func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s source) {
+	st := s.status()
+	st.Rates = h.history[s].rates(&st)
+	reply(w, st)
+}
+
+func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s source) {
+	var from uint64
+	if text := r.URL.Query().Get("after"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("after=%q is not the number of a sample", text))
+			return
+		}
+		from = n + 1
+	}
+	reply(w, History{Port: s.name(), Samples: h.history[s].after(from)})
+}

@@ -1,0 +1,78 @@
+package debug
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// keyText is a key's text where nobody says otherwise: what is in the key itself, and nothing that it
+// points to. No method of the key is called, because it may read what others are writing.
+func keyText[K comparable](key K) string {
+	v := reflect.ValueOf(&key).Elem()
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	var b strings.Builder
+	writeKey(&b, v)
+	return shorten(b.String())
+}
+
+const longestKey = 200
+
+func shorten(s string) string {
+	if len(s) <= longestKey {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longestKey], "") + "…"
+}
+
+func writeKey(b *strings.Builder, v reflect.Value) {
+	if b.Len() > longestKey {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Invalid:
+		b.WriteString("nil")
+	case reflect.Bool:
+		fmt.Fprint(b, v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		fmt.Fprint(b, v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		fmt.Fprint(b, v.Uint())
+	case reflect.Float32, reflect.Float64:
+		fmt.Fprint(b, v.Float())
+	case reflect.Complex64, reflect.Complex128:
+		fmt.Fprint(b, v.Complex())
+	case reflect.String:
+		b.WriteString(v.String())
+	case reflect.Pointer, reflect.Chan, reflect.UnsafePointer:
+		if v.IsNil() {
+			b.WriteString("nil")
+			return
+		}
+		fmt.Fprintf(b, "%s %#x", v.Type(), v.Pointer())
+	case reflect.Interface:
+		writeKey(b, v.Elem())
+	case reflect.Struct:
+		b.WriteByte('{')
+		for i := range v.NumField() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			writeKey(b, v.Field(i))
+		}
+		b.WriteByte('}')
+	case reflect.Array:
+		b.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			writeKey(b, v.Index(i))
+		}
+		b.WriteByte(']')
+	default:
+		b.WriteString(v.Type().String())
+	}
+}

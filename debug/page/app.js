@@ -1,0 +1,461 @@
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const every = 1000; // milliseconds between two looks
+const keptEvents = 500;
+
+const view = {
+  port: "", q: "", state: "", sort: "socket", order: "asc", offset: 0, limit: 50, range: 300,
+  paused: false, matched: 0, samples: [], trace: null, seen: new Map(), rows: new Map(), first: true,
+};
+
+const columns = [
+  { name: "socket", title: "Socket", number: true },
+  { name: "key", title: "Key" },
+  { name: "local", title: "Local" },
+  { name: "remote", title: "Remote" },
+  { name: "filter", title: "Filter" },
+  { name: "trigger", title: "Trigger" },
+  { name: "state", title: "State" },
+  { name: "notifications", title: "Notifications", number: true },
+  { title: "Per second", number: true },
+  { name: "last", title: "Last" },
+  { name: "since", title: "Age", number: true },
+];
+
+const charts = [];
+const cards = {};
+
+// ---- words ----
+
+const grouped = new Intl.NumberFormat("en");
+function count(n) {
+  if (n >= 1e7) return (n / 1e6).toFixed(1) + " M";
+  return grouped.format(Math.round(n));
+}
+function rate(n) {
+  return n > 0 && n < 10 ? n.toFixed(1) : count(n);
+}
+function span(ms) {
+  const s = Math.max(ms, 0) / 1000;
+  if (s < 10) return s.toFixed(1) + " s";
+  if (s < 120) return Math.round(s) + " s";
+  if (s < 7200) return Math.round(s / 60) + " min";
+  if (s < 172800) return Math.round(s / 3600) + " h";
+  return Math.round(s / 86400) + " d";
+}
+function several(n, one, many) {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+const clock = (at) => at.toTimeString().slice(0, 8) + "." + String(at.getMilliseconds()).padStart(3, "0").slice(0, 2);
+
+// ---- asking ----
+
+async function ask(path, parameters) {
+  const answer = await fetch(path + "?" + new URLSearchParams(parameters), { cache: "no-store" });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error || answer.statusText);
+  return body;
+}
+
+function wanted() {
+  const { port, q, state, sort, order, offset, limit } = view;
+  return { port, q, state, sort, order, offset, limit };
+}
+
+let asking = 0;
+async function look() {
+  const turn = ++asking;
+  try {
+    if (!view.port) await listPorts();
+    const query = wanted();
+    const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
+    const [status, registrations, history] = await Promise.all([
+      ask("status", { port: query.port }),
+      ask("registrations", query),
+      ask("history", { port: query.port, after: last }),
+    ]);
+    if (turn !== asking) return; // somebody has asked for something else meanwhile
+    for (const s of history.samples) {
+      s.at = Date.parse(s.time);
+      view.samples.push(s);
+    }
+    view.samples = view.samples.slice(-600);
+    showStatus(status);
+    showRegistrations(registrations, Date.parse(status.time));
+    drawCharts();
+    health(status.closed ? "the port is closed" : "live", status.closed ? "" : "live");
+  } catch (e) {
+    if (turn === asking) health(e instanceof TypeError ? "no answer, trying again" : e.message, "failing");
+  }
+}
+
+async function listPorts() {
+  const { ports } = await ask("ports", {});
+  const select = $("port");
+  select.replaceChildren();
+  for (const p of ports) make("option", { value: p.name, text: p.name }, select);
+  if (!ports.length) throw new Error("no port is mounted");
+  const from = new URLSearchParams(location.hash.slice(1)).get("port");
+  view.port = ports.some((p) => p.name === from) ? from : ports[0].name;
+  select.value = view.port;
+}
+
+let timer = 0;
+async function loop() {
+  clearTimeout(timer);
+  if (!view.paused && !document.hidden) await look();
+  clearTimeout(timer);
+  timer = setTimeout(loop, every);
+}
+
+function health(words, how) {
+  $("health").className = how;
+  text($("health-text"), words);
+}
+
+// again shows another part of the registrations at once.
+function again(change) {
+  Object.assign(view, change);
+  remember();
+  if (view.paused) look();
+  else loop();
+}
+
+function remember() {
+  const kept = new URLSearchParams();
+  for (const name of ["port", "q", "state", "sort", "order", "limit", "range"]) {
+    if (view[name] !== "") kept.set(name, view[name]);
+  }
+  history.replaceState(null, "", "#" + kept);
+  const query = new URLSearchParams(wanted());
+  $("json-registrations").href = "registrations?" + query;
+  for (const name of ["status", "history", "trace"]) {
+    $("json-" + name).href = name + "?" + new URLSearchParams({ port: view.port });
+  }
+}
+
+function recall() {
+  const kept = new URLSearchParams(location.hash.slice(1));
+  for (const name of ["q", "state"]) view[name] = kept.get(name) || "";
+  if (columns.some((c) => c.name && c.name === kept.get("sort"))) view.sort = kept.get("sort");
+  if (kept.get("order") === "desc") view.order = "desc";
+  for (const name of ["limit", "range"]) {
+    const select = $(name);
+    if ([...select.options].some((o) => o.value === kept.get(name))) {
+      view[name] = Number(kept.get(name));
+      select.value = kept.get(name);
+    }
+  }
+  $("search").value = view.q;
+}
+
+// ---- showing ----
+
+function card(name, title) {
+  const box = make("div", {}, $("cards"));
+  make("dt", { text: title }, box);
+  cards[name] = { value: make("dd", { id: "card-" + name }, box), note: make("dd", { class: "note" }, box) };
+}
+
+function set(name, value, note) {
+  text(cards[name].value, value);
+  text(cards[name].note, note);
+}
+
+function showStatus(s) {
+  const { counts: c, rates: r } = s;
+  text($("backend"), s.backend + (s.kernel_edges ? ", edges in the kernel" : ""));
+  text($("observed"), s.observed ? "observed for " + span(Date.parse(s.time) - Date.parse(s.observed)) : "");
+  set("registrations", count(c.registrations), several(c.removals, "removal dequeued", "removals dequeued"));
+  set("notifications", rate(r.notifications), count(c.notifications) + " in all");
+  const enables = r.rearms + r.rearms_saved;
+  set("saved", enables ? (100 * r.rearms_saved / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
+  set("wakeups", rate(r.wakeups), count(c.wakeups) + " in all");
+  set("queued", count(c.queued), rate(r.posts) + " posts/s");
+  set("waiting", count(c.waiting), several(s.spread.reduce((n, p) => n + p.inside, 0), "call inside", "calls inside"));
+  set("accepted", rate(r.accepted), count(c.accepted) + " in all");
+  set("stale", rate(r.stale), count(c.stale) + " in all");
+  showSpread(s);
+}
+
+function showSpread(s) {
+  const parts = s.spread.map((p) => ({ ...p, work: p.notifications + p.removals + p.posts_dequeued }));
+  const all = parts.reduce((n, p) => n + p.work, 0);
+  text($("waiters"), s.counts.waiting
+    ? `${several(s.counts.waiting, "call is", "calls are")} asleep: one watches the kernel, ${s.counts.waiting - 1} behind it. Each bar is one of the places that calls are counted in.`
+    : "No call is asleep. Each bar is one of the places that calls are counted in.");
+  const list = $("spread");
+  while (list.children.length < parts.length) {
+    const item = make("li", {}, list);
+    make("span", { class: "muted", text: String(list.children.length) }, item);
+    make("span", {}, make("span", { class: "track", "aria-hidden": "true" }, item));
+    make("span", {}, item);
+  }
+  parts.forEach((p, i) => {
+    const item = list.children[i];
+    const share = all ? (100 * p.work) / all : 0;
+    item.children[1].firstChild.style.width = share + "%";
+    text(item.children[2], `${share.toFixed(1)} % · ${several(p.inside, "call", "calls")} inside`);
+  });
+}
+
+function showColumns() {
+  const row = $("columns");
+  for (const c of columns) {
+    const th = make("th", { scope: "col" }, row);
+    if (c.number) th.className = "number";
+    const button = make("button", { type: "button", text: c.title }, th);
+    if (!c.name) {
+      button.disabled = true;
+      continue;
+    }
+    button.id = "sort-" + c.name;
+    button.addEventListener("click", () => {
+      const turned = view.sort === c.name && view.order === "asc";
+      const down = ["notifications", "last"].includes(c.name) && view.sort !== c.name;
+      again({ sort: c.name, order: turned || down ? "desc" : "asc", offset: 0 });
+      markSort();
+    });
+  }
+  markSort();
+}
+
+function markSort() {
+  [...$("columns").children].forEach((th, i) => {
+    if (columns[i].name !== view.sort) th.removeAttribute("aria-sort");
+    else th.setAttribute("aria-sort", view.order === "asc" ? "ascending" : "descending");
+  });
+}
+
+function showRegistrations(r, now) {
+  view.matched = r.matched;
+  if (view.offset > 0 && view.offset >= r.matched) { // what was on this page is gone
+    view.offset = Math.max(0, Math.floor((r.matched - 1) / view.limit) * view.limit);
+    look();
+    return;
+  }
+  text($("matched"), r.matched === r.total ? several(r.total, "registration", "registrations") : `${count(r.matched)} of ${count(r.total)}`);
+  showStates(r.states);
+  const body = $("rows");
+  const shown = new Map();
+  const seen = new Map();
+  r.rows.forEach((row, i) => {
+    const before = view.seen.get(row.id);
+    seen.set(row.id, { n: row.notifications, now });
+    const tr = view.rows.get(row.id) || newRow();
+    shown.set(row.id, tr);
+    const per = before && now > before.now ? (row.notifications - before.n) / ((now - before.now) / 1000) : null;
+    fillRow(tr, row, per, now);
+    if (body.children[i] !== tr) body.insertBefore(tr, body.children[i] || null);
+  });
+  for (const [id, tr] of view.rows) if (!shown.has(id)) tr.remove();
+  view.rows = shown;
+  view.seen = seen;
+  const none = body.querySelector(".none");
+  if (none) none.parentNode.remove();
+  if (!r.rows.length) make("td", { class: "none", colspan: columns.length, text: r.total ? "Nothing is found." : "Nothing is registered." }, make("tr", {}, body));
+  const from = r.matched ? r.offset + 1 : 0;
+  text($("page"), `${count(from)}–${count(r.offset + r.rows.length)} of ${count(r.matched)}`);
+  $("first").disabled = $("previous").disabled = r.offset === 0;
+  $("next").disabled = $("last").disabled = r.offset + r.rows.length >= r.matched;
+}
+
+function showStates(states) {
+  const select = $("state");
+  const names = Object.keys(states).sort();
+  if (view.state && !names.includes(view.state)) names.push(view.state);
+  const options = ["", ...names];
+  if ([...select.options].map((o) => o.value).join() !== options.join()) {
+    select.replaceChildren();
+    for (const name of options) make("option", { value: name }, select);
+    select.value = view.state;
+  }
+  for (const o of select.options) text(o, o.value ? `${o.value} (${count(states[o.value] || 0)})` : "any");
+}
+
+function newRow() {
+  const tr = document.createElement("tr");
+  for (const c of columns) make("td", { class: c.number ? "number" : ["key", "local", "remote"].includes(c.name) ? "code" : "" }, tr);
+  const button = make("button", { type: "button", title: "Trace this socket" }, tr.children[0]);
+  button.addEventListener("click", () => {
+    $("trace-socket").value = button.textContent;
+    startTrace();
+    $("trace").scrollIntoView();
+  });
+  return tr;
+}
+
+function fillRow(tr, row, per, now) {
+  const cell = tr.children;
+  text(cell[0].firstChild, String(row.socket));
+  text(cell[1], row.key);
+  cell[1].title = row.key;
+  text(cell[2], row.local || (row.gone ? "–" : row.network === "unix" || row.network === "unixgram" ? row.network : "–"));
+  text(cell[3], row.remote || "");
+  cell[2].title = row.gone || "";
+  text(cell[4], row.filter);
+  text(cell[5], row.trigger.replace("|", ", "));
+  if (!cell[6].firstChild) make("span", {}, cell[6]);
+  cell[6].firstChild.className = "state " + row.state;
+  text(cell[6].firstChild, row.state + (row.pending ? ", pending" : ""));
+  text(cell[7], count(row.notifications));
+  text(cell[8], per === null ? "" : rate(per));
+  const last = row.last_time ? Date.parse(row.last_time) : 0;
+  text(cell[9], last ? `${row.last} ${span(now - last)} ago` : "never");
+  cell[10].title = row.since || "";
+  const since = row.since ? Date.parse(row.since) : 0;
+  text(cell[10], since ? span(now - since) : "");
+  tr.className = since && now - since < 3000 ? "new" : "";
+}
+
+function drawCharts() {
+  for (const c of charts) c.draw(view.samples, view.range);
+}
+
+// ---- tracing ----
+
+function startTrace() {
+  stopTrace();
+  const parameters = new URLSearchParams({ port: view.port, socket: $("trace-socket").value.trim(), kind: $("trace-kind").value });
+  const stream = new EventSource("trace?" + parameters);
+  view.trace = stream;
+  let seen = 0, missed = 0;
+  const say = () => text($("traced"), `${count(seen)} entries` + (missed ? `, ${count(missed)} missed` : ""));
+  stream.onopen = say;
+  stream.onmessage = (message) => {
+    const events = JSON.parse(message.data);
+    for (const e of events) {
+      if (e.kind === "missed") missed += e.missed;
+      else seen++;
+    }
+    say();
+    showEvents(events);
+  };
+  stream.onerror = () => {
+    if (stream.readyState !== EventSource.CLOSED) return; // it tries again by itself
+    if (view.trace === stream) stopTrace();
+    text($("traced"), "The trace was refused, or the port is closed.");
+  };
+  const button = $("trace-toggle");
+  text(button, "Stop");
+  button.setAttribute("aria-pressed", "true");
+}
+
+function stopTrace() {
+  if (view.trace) view.trace.close();
+  view.trace = null;
+  const button = $("trace-toggle");
+  text(button, "Start");
+  button.setAttribute("aria-pressed", "false");
+}
+
+function showEvents(events) {
+  const body = $("events");
+  const rows = document.createDocumentFragment();
+  for (const e of events.slice(-keptEvents).reverse()) {
+    const tr = make("tr", {}, rows);
+    const what = e.kind === "missed" ? `${count(e.missed)} missed` : e.kind;
+    const cells = [clock(new Date(e.time)), what, e.socket ? String(e.socket) : "", e.kind === "posted" ? "data " + (e.data || 0) : e.events || "", e.key || "", e.local || "", e.remote || ""];
+    cells.forEach((words, i) => make("td", { text: words, class: i === 2 ? "number" : i > 3 || i === 0 ? "code" : "" }, tr));
+  }
+  body.prepend(rows);
+  while (body.children.length > keptEvents) body.lastChild.remove();
+}
+
+// ---- the hands ----
+
+function setPaused(on) {
+  view.paused = on;
+  $("pause").setAttribute("aria-pressed", String(on));
+  text($("pause"), on ? "Go on" : "Pause");
+  if (on) health("paused", "");
+  else loop();
+}
+
+function turnPage(by) {
+  const to = view.offset + by * view.limit;
+  if (to < 0 || to >= view.matched) return;
+  again({ offset: to });
+}
+
+function onKey(e) {
+  if (e.ctrlKey || e.metaKey || e.altKey || $("help").open) return;
+  const field = e.target.closest("input, select");
+  if (e.key === "Escape" && field) {
+    if (field === $("search") && field.value) {
+      field.value = "";
+      again({ q: "", offset: 0 });
+    } else field.blur();
+    e.preventDefault();
+    return;
+  }
+  if (field) return;
+  const act = {
+    "/": () => $("search").focus(),
+    n: () => turnPage(1),
+    p: () => turnPage(-1),
+    t: () => (view.trace ? stopTrace() : startTrace()),
+    ".": () => setPaused(!view.paused),
+    "?": () => $("help").showModal(),
+  }[e.key];
+  if (!act) return;
+  e.preventDefault();
+  act();
+}
+
+function begin() {
+  card("registrations", "Registrations");
+  card("notifications", "Notifications/s");
+  card("saved", "Re-arms saved");
+  card("wakeups", "Wake-ups/s");
+  card("queued", "Queued");
+  card("waiting", "Asleep");
+  card("accepted", "Accepted/s");
+  card("stale", "Stale reports/s");
+  const box = $("charts");
+  charts.push(
+    new Chart(box, "Notifications per second", [{ value: perSecond("notifications") }], rate),
+    new Chart(box, "Re-arms per second", [{ name: "saved", value: perSecond("rearms_saved") }, { name: "asked the kernel", value: perSecond("rearms") }], rate),
+    new Chart(box, "Registrations", [{ value: (s) => s.registrations }], count),
+    new Chart(box, "Queue and waiters", [{ name: "queued", value: (s) => s.queued }, { name: "asleep", value: (s) => s.waiting }], count),
+  );
+  recall();
+  showColumns();
+
+  $("port").addEventListener("change", (e) => {
+    stopTrace();
+    $("events").replaceChildren();
+    view.samples = [];
+    again({ port: e.target.value, offset: 0 });
+  });
+  let typing = 0;
+  $("search").addEventListener("input", (e) => {
+    clearTimeout(typing);
+    typing = setTimeout(() => again({ q: e.target.value.trim(), offset: 0 }), 150);
+  });
+  $("state").addEventListener("change", (e) => again({ state: e.target.value, offset: 0 }));
+  $("limit").addEventListener("change", (e) => again({ limit: Number(e.target.value), offset: 0 }));
+  $("range").addEventListener("change", (e) => {
+    view.range = Number(e.target.value);
+    remember();
+    drawCharts();
+  });
+  $("first").addEventListener("click", () => again({ offset: 0 }));
+  $("previous").addEventListener("click", () => turnPage(-1));
+  $("next").addEventListener("click", () => turnPage(1));
+  $("last").addEventListener("click", () => again({ offset: Math.floor((view.matched - 1) / view.limit) * view.limit }));
+  $("pause").addEventListener("click", () => setPaused(!view.paused));
+  $("help-open").addEventListener("click", () => $("help").showModal());
+  $("trace-toggle").addEventListener("click", () => (view.trace ? stopTrace() : startTrace()));
+  $("trace-clear").addEventListener("click", () => $("events").replaceChildren());
+  for (const id of ["trace-socket", "trace-kind"]) {
+    $(id).addEventListener("change", () => view.trace && startTrace());
+  }
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("visibilitychange", () => document.hidden || loop());
+  window.addEventListener("pagehide", stopTrace);
+  loop().then(remember);
+}
+
+begin();

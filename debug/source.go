@@ -1,0 +1,105 @@
+package debug
+
+import (
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A source is a port, whatever its keys are.
+type source interface {
+	name() string
+	observe() (stop func())
+	status() Status
+	query(q *query) *Registrations
+	trace() *socknotify.Trace
+	// describe fills in what is known of a registration; false says that it is over.
+	describe(socket socknotify.Socket, id uint64, e *Event) bool
+}
+
+type portSource[K comparable] struct {
+	title string
+	port  *socknotify.Port[K]
+	text  func(K) string
+
+	mu sync.Mutex // one query at a time
+	// names are addresses by registration, which it takes system calls to ask for.
+	names map[uint64]known
+}
+
+type known struct {
+	names sock.Names
+	gone  string
+	at    time.Time
+}
+
+const (
+	// fresh is how long an address that is shown is good for; for a search any will do.
+	fresh = 10 * time.Second
+	// scanned is how many registrations are copied at a time.
+	scanned = 256
+)
+
+func (s *portSource[K]) name() string             { return s.title }
+func (s *portSource[K]) observe() (stop func())   { return s.port.Observe() }
+func (s *portSource[K]) trace() *socknotify.Trace { return s.port.Trace() }
+
+func (s *portSource[K]) status() Status {
+	p := s.port.Snapshot(0, 0)
+	st := Status{
+		Port: s.title, Time: p.Time, Backend: p.Backend, KernelEdges: p.KernelEdges, Closed: p.Closed,
+		Observed: p.Observed, Counts: Counts(p.Stats), Spread: make([]Spread, len(p.Spread)),
+	}
+	for i, part := range p.Spread {
+		st.Spread[i] = Spread(part)
+	}
+	return st
+}
+
+// all calls f for every registration.
+func (s *portSource[K]) all(f func(*socknotify.RegistrationInfo[K])) {
+	from := socknotify.Socket(0)
+	for more := true; more; {
+		page := s.port.Snapshot(from, scanned)
+		for i := range page.Registrations {
+			f(&page.Registrations[i])
+		}
+		from, more = page.Next, page.More
+	}
+}
+
+// addresses asks for a registration's, unless they were found less than good ago. The lock is held.
+func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], good time.Duration) known {
+	k, ok := s.names[r.ID]
+	if ok && r.ID != 0 && (good < 0 || time.Since(k.at) < good) {
+		return k
+	}
+	k = known{at: time.Now()}
+	names, err := s.port.Addresses(r)
+	if err != nil {
+		k.gone = err.Error()
+	}
+	k.names = names
+	if r.ID != 0 {
+		if s.names == nil {
+			s.names = make(map[uint64]known)
+		}
+		s.names[r.ID] = k
+	}
+	return k
+}
+
+func (s *portSource[K]) describe(socket socknotify.Socket, id uint64, e *Event) bool {
+	page := s.port.Snapshot(socket, 1)
+	if len(page.Registrations) == 0 || page.Registrations[0].ID != id {
+		return false
+	}
+	r := &page.Registrations[0]
+	e.Key = s.text(r.Key)
+	if names, err := s.port.Addresses(r); err == nil {
+		e.Local, e.Remote = names.Local, names.Remote
+	}
+	return true
+}

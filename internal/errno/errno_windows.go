@@ -1,0 +1,12 @@
+// Package errno is for tests: the system's errors that package syscall names differently.
+package errno
+
+import "golang.org/x/sys/windows"
+
+// What a connection, a connect and a bind may fail with. Those that package syscall has of these names are
+// its own, and come from nowhere.
+const (
+	Reset   = windows.WSAECONNRESET
+	Refused = windows.WSAECONNREFUSED
+	InUse   = windows.WSAEADDRINUSE
+)

@@ -1,0 +1,100 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+)
+
+// A seam watches one socket by a room itself, without a port.
+type seam struct {
+	k      kernel.Poller
+	handle uintptr
+	token  uint64
+}
+
+const everything = kernel.In | kernel.Urgent | kernel.Out | kernel.PeerClosed
+
+func openSeam(r rooms.Room) (*seam, error) {
+	k, err := r.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &seam{k: k}, nil
+}
+
+func (s *seam) close() { s.k.Close() }
+
+var statuses = [...]string{"done", "absent", "present", "bad", "refused"}
+
+func (s *seam) change(a kernel.Action, m kernel.Mask) error {
+	s.token++
+	c := []kernel.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m}}
+	s.k.Poll(c, nil)
+	if c[0].Status != kernel.Done {
+		return errors.New(statuses[c[0].Status])
+	}
+	return nil
+}
+
+func (s *seam) start(h uintptr) error {
+	s.handle = h
+	if err := s.change(kernel.Add, everything); err != nil {
+		return fmt.Errorf("add: %w", err)
+	}
+	s.gather(soon)
+	return nil
+}
+
+// gather takes what is reported until there is a silence. A kernel whose reports silence is made to go on
+// with what it has not reported yet.
+func (s *seam) gather(first time.Duration) kernel.Mask {
+	var all kernel.Mask
+	ready := make([]kernel.Ready, 8)
+	for end := time.Now().Add(first); time.Now().Before(end); {
+		n := s.k.Poll(nil, ready)
+		for _, r := range ready[:n] {
+			if r.Token != s.token {
+				continue
+			}
+			all |= r.Mask
+			end = time.Now().Add(soon)
+			if !s.k.Edges() && all&kernel.Err == 0 {
+				s.change(kernel.Set, everything&^all|all&kernel.Dead)
+			}
+		}
+		if n == 0 {
+			s.k.Park(time.Now().Add(time.Millisecond), func() bool { return false })
+		}
+	}
+	return all
+}
+
+func (s *seam) heard(first time.Duration) (string, bool) {
+	m := s.gather(first)
+	return maskNames(m), m != 0
+}
+
+func (s *seam) holds() string {
+	if err := s.change(kernel.Set, everything); err != nil {
+		return err.Error()
+	}
+	return maskNames(s.gather(soon))
+}
+
+func maskNames(m kernel.Mask) string {
+	var list []string
+	for i, name := range []string{"in", "urgent", "out", "err", "dead", "peer-closed"} {
+		if m&(1<<i) != 0 {
+			list = append(list, name)
+		}
+	}
+	if list == nil {
+		return nothing
+	}
+	return strings.Join(list, " ")
+}

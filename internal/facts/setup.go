@@ -1,0 +1,187 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+const (
+	soon    = 60 * time.Millisecond  // a silence, on loopback
+	patient = 300 * time.Millisecond // for what may come
+	limit   = 10 * time.Second       // for what must
+)
+
+// A scope closes what a situation has opened. Its methods panic with a failure, which run returns.
+type scope struct{ opened []io.Closer }
+
+type failure struct{ err error }
+
+func (c *scope) check(what string, err error) {
+	if err != nil {
+		panic(failure{fmt.Errorf("%s: %w", what, err)})
+	}
+}
+
+func run(f func(c *scope) string) (text string, err error) {
+	c := &scope{}
+	defer func() {
+		for _, o := range c.opened {
+			o.Close()
+		}
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.err
+		default:
+			panic(r)
+		}
+	}()
+	return f(c), nil
+}
+
+func (c *scope) keep(s *sock.Socket, err error) *sock.Socket {
+	c.check("socket", err)
+	c.opened = append(c.opened, s)
+	return s
+}
+
+// wait asks again until something has happened.
+func (c *scope) wait(what string, done func() bool) {
+	for end := time.Now().Add(limit); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			c.check(what, errors.New("it does not happen"))
+		}
+	}
+}
+
+func (c *scope) listener() *sock.Socket {
+	return c.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 8}))
+}
+
+func (c *scope) fresh(n sock.Network) *sock.Socket { return c.keep(sock.New(n)) }
+
+func (c *scope) connect(s, to *sock.Socket) {
+	if err := s.Connect(to.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+		c.check("connect", err)
+	}
+}
+
+func (c *scope) accept(l *sock.Socket) *sock.Socket {
+	var s *sock.Socket
+	c.wait("accept", func() (done bool) {
+		a, err := l.Accept()
+		if err == sock.ErrWouldBlock {
+			return false
+		}
+		s = c.keep(a, err)
+		return true
+	})
+	return s
+}
+
+func (c *scope) tcp() (s, peer *sock.Socket) {
+	l := c.listener()
+	peer = c.fresh(sock.TCP4)
+	c.connect(peer, l)
+	return c.accept(l), peer
+}
+
+func (c *scope) udp() (s, peer *sock.Socket) {
+	s, peer = c.fresh(sock.UDP4), c.fresh(sock.UDP4)
+	for _, u := range []*sock.Socket{s, peer} {
+		c.check("bind", u.Bind(sock.Loopback))
+	}
+	c.connect(s, peer)
+	c.connect(peer, s)
+	return s, peer
+}
+
+func (c *scope) unix(datagrams bool) (s, peer *sock.Socket) {
+	s, peer, err := sock.UnixPair(datagrams)
+	c.keep(s, err)
+	return s, c.keep(peer, nil)
+}
+
+func (c *scope) send(s *sock.Socket, data string) {
+	_, err := s.Send([]byte(data))
+	c.check("send", err)
+}
+
+// arrives waits until a socket has something to receive, and leaves it there.
+func (c *scope) arrives(s *sock.Socket) {
+	c.wait("arrival", func() bool { return peek(s.Handle()) })
+}
+
+func (c *scope) deliver(from, to *sock.Socket, data string) {
+	c.send(from, data)
+	c.arrives(to)
+}
+
+func (c *scope) shut(s *sock.Socket, how sock.How) { c.check("shutdown", s.Shutdown(how)) }
+
+func (c *scope) drain(s *sock.Socket) {
+	b := make([]byte, 64<<10)
+	for {
+		if _, err := s.Recv(b); err == sock.ErrWouldBlock {
+			return
+		} else {
+			c.check("receive", err)
+		}
+	}
+}
+
+// fill sends until there is no room, even a while later.
+func (c *scope) fill(s *sock.Socket) {
+	b := make([]byte, 64<<10)
+	for full := 0; full < 5; {
+		_, err := s.Send(b)
+		switch err {
+		case nil:
+			full = 0
+		case sock.ErrWouldBlock:
+			full++
+			time.Sleep(5 * time.Millisecond)
+		default:
+			c.check("send", err)
+		}
+	}
+}
+
+// reset aborts a connection.
+func (c *scope) reset(peer *sock.Socket) {
+	c.check("linger", peer.SetLinger(0))
+	c.check("close", peer.Close())
+}
+
+// takeError reads a socket's error once it has one, or for a while.
+func takeError(s *sock.Socket) {
+	for end := time.Now().Add(4 * time.Second); s.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+}
+
+// A dup is a second handle of a socket.
+type dup uintptr
+
+func (d dup) handle() uintptr { return uintptr(d) }
+
+// handleOf is the handle of a connection or file, which stays open for the situation.
+func handleOf(c *scope, f syscall.Conn) (h uintptr) {
+	raw, err := f.SyscallConn()
+	c.check("SyscallConn", err)
+	c.check("Control", raw.Control(func(fd uintptr) { h = fd }))
+	return h
+}
+
+// refuse has a connect refused: a bound socket that does not listen keeps others from the address.
+func (c *scope) refuse(s *sock.Socket) {
+	nobody := c.fresh(sock.TCP4)
+	c.check("bind", nobody.Bind(sock.Loopback))
+	if err := s.Connect(nobody.LocalAddr()); err == nil {
+		c.check("connect", errors.New("accepted by nobody"))
+	}
+}

@@ -1,0 +1,122 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+)
+
+// A column is one way to ask the system: a room by the seam, a port, or the system's own call.
+type column struct {
+	name string
+	seam func() (*seam, error)
+	open func() (api, error)
+}
+
+// A row is a situation or a question. It is observed by whatever there is for a column.
+type row struct {
+	name string
+	seam func(*seam) (string, error)
+	api  func(open func() (api, error)) (string, error)
+}
+
+// notHere is what a column cannot tell on this system.
+const notHere = "not on this system"
+
+// Sheet observes everything and returns it as a table in Markdown. The errors are of situations that could
+// not be set up, or of which nothing was reported where something must be.
+func Sheet() (table string, errs []error) {
+	columns, rows := columns(), append(situations(), questions...)
+	cells := make([][]string, len(rows))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	turn := make(chan struct{}, 8)
+	for i, r := range rows {
+		cells[i] = make([]string, len(columns))
+		for j, c := range columns {
+			wg.Go(func() {
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				text, err := observe(r, c)
+				if errors.Is(err, errors.ErrUnsupported) {
+					text, err = notHere, nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				cells[i][j] = text
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s, %s: %w", r.name, c.name, err))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	var b strings.Builder
+	head := []string{fmt.Sprintf("%s, %s/%s", version(), runtime.GOOS, runtime.GOARCH)}
+	rule := []string{"---"}
+	for _, c := range columns {
+		head, rule = append(head, c.name), append(rule, "---")
+	}
+	line(&b, head)
+	line(&b, rule)
+	for i, r := range rows {
+		line(&b, append([]string{r.name}, cells[i]...))
+	}
+	return b.String(), errs
+}
+
+// Names are those of the rows.
+func Names() []string {
+	var list []string
+	for _, r := range append(situations(), questions...) {
+		list = append(list, r.name)
+	}
+	return list
+}
+
+func line(b *strings.Builder, cells []string) {
+	for _, c := range cells {
+		b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+	}
+	b.WriteString("|\n")
+}
+
+func columns() []column {
+	var list []column
+	for _, r := range rooms.List() {
+		list = append(list,
+			column{name: r.Name + ", kernel", seam: func() (*seam, error) { return openSeam(r) }},
+			column{name: r.Name + ", port", open: func() (api, error) { return openPort(r.Name) }})
+	}
+	return append(list, column{name: "ProcessSocketNotifications", open: openNative})
+}
+
+func observe(r row, c column) (string, error) {
+	if c.seam == nil {
+		return r.api(c.open)
+	}
+	if r.seam == nil {
+		return "", nil
+	}
+	s, err := c.seam()
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	return r.seam(s)
+}
+
+// names spells a set of conditions without the bar, which would end a table's cell.
+func names(e socknotify.Events) string {
+	if e == 0 {
+		return nothing
+	}
+	return strings.ReplaceAll(e.String(), "|", " ")
+}
+
+const nothing = "–"

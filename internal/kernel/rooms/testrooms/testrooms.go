@@ -1,0 +1,65 @@
+// Package testrooms lists the rooms that tests run on: those of the system, and the fake ones. Only tests
+// import it.
+package testrooms
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+)
+
+// list is made once: the ports of a test must be on one fake system.
+var list = sync.OnceValues(func() ([]rooms.Room, error) {
+	all := append(rooms.List(), fakes()...)
+	only := os.Getenv("SOCKNOTIFY_BACKEND")
+	if only == "" {
+		return all, nil
+	}
+	for _, r := range all {
+		if r.Name == only {
+			return []rooms.Room{r}, nil
+		}
+	}
+	if r, ok := fake(only); ok {
+		return []rooms.Room{r}, nil
+	}
+	return nil, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: there is no such room", only)
+})
+
+// List returns the rooms, or the one that the environment asks for.
+func List(tb testing.TB) []rooms.Room {
+	tb.Helper()
+	all, err := list()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// Names returns the names of the rooms in List.
+func Names(tb testing.TB) []string {
+	tb.Helper()
+	var names []string
+	for _, r := range List(tb) {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// With is an option of socknotify.New, as WithBackend is, for any room in List. No name is the system's
+// default, whatever the environment asks for.
+func With(name string) func(*rooms.Options) {
+	return func(o *rooms.Options) {
+		all, _ := list()
+		for _, r := range append(rooms.List(), all...) {
+			if name == "" || name == r.Name {
+				o.Room = &r
+				return
+			}
+		}
+		o.Backend = name
+	}
+}

@@ -1,0 +1,88 @@
+//go:build linux || windows
+
+package model
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+)
+
+var (
+	waitersFlag = flag.String("model.waiters", "0,2,16", "numbers of goroutines that dequeue beside the sequence, 0 for exact checks")
+	stepsFlag   = flag.Int("model.steps", 80, "the longest sequence, about")
+	roundsFlag  = flag.Int("model.rounds", 3, "how many times rapid is run")
+)
+
+func TestMain(m *testing.M) {
+	// A failure prints its sequence; a file beside the code would be one more.
+	_ = flag.Set("rapid.nofailfile", "true")
+	flag.Parse()
+	// The runtime's own poller opens descriptors once.
+	newWorld("").close()
+	goleak.VerifyTestMain(m)
+}
+
+// TestModel runs random sequences.
+func TestModel(t *testing.T) {
+	for _, backend := range testrooms.Names(t) {
+		t.Run(backend, func(t *testing.T) {
+			for _, field := range strings.Split(*waitersFlag, ",") {
+				n, err := strconv.Atoi(field)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Run(fmt.Sprintf("waiters=%d", n), func(t *testing.T) {
+					defer shrinking.Store(false)
+					before := descriptors()
+					for range *roundsFlag {
+						rapid.Check(t, func(t *rapid.T) {
+							runChecked(t, backend, n, genOps.Draw(t, "ops"))
+						})
+					}
+					closed(t, before)
+				})
+			}
+		})
+	}
+}
+
+type testingT interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// runChecked runs a sequence and reports what was wrong, with the sequence as Go.
+func runChecked(t testingT, backend string, waiting int, ops []Op) {
+	t.Helper()
+	var before int
+	if countEach {
+		before = descriptors()
+	}
+	if why := run(backend, waiting, ops); why != "" {
+		shrinking.Store(true)
+		t.Fatalf("%s, %d waiters: %s\n%s", backend, waiting, why, literal(ops))
+	}
+	if countEach {
+		closed(t, before)
+	}
+}
+
+// closed makes sure that no more is open than before. What Go's poller or a finished goroutine still holds
+// goes at once.
+func closed(t testingT, before int) {
+	t.Helper()
+	for end := time.Now().Add(patience()); descriptors() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors before, %d after", before, descriptors())
+		}
+	}
+}

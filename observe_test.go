@@ -1,0 +1,214 @@
+package socknotify
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A snapshot is taken while a call has slots locked, and while another has reports in its hands.
+func TestSnapshotHoldsNobodyUp(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		defer p.Observe()()
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		taken := 0
+		look := func() {
+			if got := p.Snapshot(0, 5); len(got.Registrations) != 1 || got.Registrations[0].Key != "x" {
+				t.Errorf("%+v", got.Registrations)
+			}
+			taken++
+		}
+		h.before = func(changes []kernel.Change) {
+			if len(changes) > 0 {
+				look()
+			}
+		}
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot)) // its slot is locked during the change
+		h.before = nil
+		send(t, y)
+		h.after = func([]kernel.Ready) { look() }
+		next(t, p)
+		h.after = nil
+		if taken < 2 {
+			t.Fatalf("%d snapshots taken", taken)
+		}
+	})
+}
+
+// A report that is held across the end of a registration and the beginning of another counts for neither.
+func TestReportIsCountedForItsRegistration(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		defer p.Observe()()
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
+		send(t, y)
+		held := false
+		h.after = func([]kernel.Ready) {
+			h.after = nil
+			held = true
+			do(t, p, Remove[string](x.Handle()))
+			do(t, p, Enable(x.Handle(), "new", EventHangup, oneShot))
+		}
+		var out [4]Notification[string]
+		if n, err := p.Wait(out[:], soon); n != 1 || err != nil || out[0].Events != EventRemove {
+			t.Fatal(n, err, out[0])
+		}
+		if got := p.Snapshot(0, 1).Registrations[0]; !held || got.Key != "new" || got.Notifications != 0 || !got.LastTime.IsZero() {
+			t.Fatalf("held %t, %+v", held, got)
+		}
+	})
+}
+
+// The clock stops with the last observer, with the port, and with a port that is dropped.
+func TestObserversClockStops(t *testing.T) {
+	p, err := New[int]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := func() bool {
+		p.core.watch.mu.Lock()
+		defer p.core.watch.mu.Unlock()
+		return p.core.watch.timer != nil
+	}
+	if running() {
+		t.Error("a clock though nobody observes")
+	}
+	stop := p.Observe()
+	tr := p.Trace()
+	o := p.core.observer.Load()
+	for _, what := range []string{"tracing", "observing"} {
+		before := o.clock.Load()
+		eventually(t, "the clock goes on while "+what, func() bool { return o.clock.Load() > before })
+		tr.Close()
+	}
+	stop()
+	if running() || p.core.observer.Load() != nil {
+		t.Error("a clock after the last observer")
+	}
+	p.Observe()
+	p.Close()
+	if running() || p.core.observer.Load() != nil {
+		t.Error("a clock after Close")
+	}
+}
+
+// Many write, and one reads what is not written over: every entry is whole, and each writer's are in order.
+func TestTraceOfManyWriters(t *testing.T) {
+	const writers, each = 4, 3 * ringSize
+	o := &observer{}
+	o.clock.Store(1)
+	r := new(ring)
+	o.ring.Store(r)
+	var wg sync.WaitGroup
+	for w := range uint32(writers) {
+		wg.Go(func() {
+			for i := range uint64(each) {
+				o.trace(TraceNotified, w, i, EventIn, uintptr(i)^uintptr(w))
+			}
+		})
+	}
+	tr := &Trace{ring: r}
+	var last [writers]uint64
+	buf := make([]TraceEntry, 100)
+	read := 0
+	take := func() int {
+		n := tr.Read(buf)
+		for _, e := range buf[:n] {
+			if e.Data != uintptr(e.ID)^e.Socket || e.Kind != TraceNotified || e.Events != EventIn || e.Time.UnixMilli() != 1 {
+				t.Fatalf("torn: %+v", e)
+			}
+			if e.ID < last[e.Socket] {
+				t.Fatalf("writer %d: %d after %d", e.Socket, e.ID, last[e.Socket])
+			}
+			last[e.Socket] = e.ID
+		}
+		read += n
+		return n
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for writing := true; writing; {
+		select {
+		case <-done:
+			writing = false
+		default:
+			take()
+		}
+	}
+	eventually(t, "all is read or lost", func() bool {
+		take()
+		return tr.next == r.head.Load()
+	})
+	if uint64(read)+tr.Lost() != writers*each || read == 0 {
+		t.Errorf("%d read, %d lost, of %d", read, tr.Lost(), writers*each)
+	}
+}
+
+// An entry that its writer gave up does not hold the reader up for ever.
+func TestTraceGivenUp(t *testing.T) {
+	r := new(ring)
+	r.add(1<<16, 1, 1, 0)
+	r.head.Add(1) // begun, and never written
+	r.add(1<<16, 3, 3, 0)
+	tr := &Trace{ring: r}
+	buf := make([]TraceEntry, 4)
+	if n := tr.Read(buf); n != 1 || buf[0].Socket != 1 {
+		t.Fatal(n, buf[0])
+	}
+	tr.stuck = tr.stuck.Add(-givenUp)
+	if n := tr.Read(buf); n != 1 || buf[0].Socket != 3 || tr.Lost() != 1 {
+		t.Fatal(n, buf[0], tr.Lost())
+	}
+	if !tr.stuck.IsZero() || tr.Read(buf) != 0 {
+		t.Fatal("there is more")
+	}
+}
+
+func TestTraceNames(t *testing.T) {
+	for k, want := range map[TraceKind]string{TraceNotified: "notified", TracePosted: "posted", 77: "77"} {
+		if got, err := k.MarshalText(); string(got) != want || err != nil {
+			t.Errorf("%d: %s, %v", k, got, err)
+		}
+	}
+	for s, want := range map[State]string{StateEnabled: "enabled", StateStopped: "stopped", 77: "77"} {
+		if got, err := s.MarshalText(); string(got) != want || err != nil {
+			t.Errorf("%d: %s, %v", s, got, err)
+		}
+	}
+}
+
+// A peer that keeps sending to a fired registration: pending first, muted then.
+func TestSnapshotTellsPendingAndMuted(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		send(t, y)
+		next(t, p)
+		if !p.KernelEdges() {
+			return // the report has silenced the handle
+		}
+		for _, want := range []State{StateFired, StateMuted} {
+			send(t, y)
+			none(t, p)
+			if got := p.Snapshot(0, 1).Registrations[0]; got.State != want || !got.Pending {
+				t.Fatalf("%+v; want %v", got, want)
+			}
+		}
+		do(t, p, Disable[string](x.Handle()))
+		if got := p.Snapshot(0, 1).Registrations[0]; got.State != StateDisabled || got.Pending {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+func TestAcceptorOutOfDescriptorsIsPaused(t *testing.T) {
+	r := &record[int]{accept: &acceptor{}}
+	r.accept.paused.Store(true)
+	r.accept.pause = time.Second
+	if got := r.state(wRegistered | wEnabled | wAccept); got != StatePaused {
+		t.Error(got)
+	}
+}

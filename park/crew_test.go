@@ -1,0 +1,116 @@
+package park
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestMaxRunning(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		const bound, conns = 3, 20
+		l := newLot(t, Config{Backend: backend, MaxRunning: bound})
+		var running, most atomic.Int64
+		var done sync.WaitGroup
+		release := make(chan struct{})
+		for range conns {
+			server, client := pair(t, "tcp")
+			done.Add(1)
+			must(t, l.Park(server, func(net.Conn) {
+				defer done.Done()
+				now := running.Add(1)
+				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+				}
+				<-release
+				running.Add(-1)
+			}))
+			send(t, client, "x")
+		}
+		until(t, "as many run as may", func() bool { return running.Load() == bound })
+		if s := l.Stats(); s.Running != bound || s.Parked != conns-bound || s.Workers != bound {
+			t.Fatalf("%+v", s)
+		}
+		close(release)
+		done.Wait()
+		if m := most.Load(); m != bound {
+			t.Fatalf("%d ran at once, bound %d", m, bound)
+		}
+	})
+}
+
+// Functions that wait for each other get a goroutine each, and those end.
+func TestCrewGrowsAndShrinks(t *testing.T) {
+	l := newLot(t, Config{})
+	const conns = 50
+	var all sync.WaitGroup
+	all.Add(conns)
+	for range conns {
+		server, client := pair(t, "tcp")
+		must(t, l.Park(server, func(net.Conn) {
+			all.Done()
+			all.Wait()
+		}))
+		send(t, client, "x")
+	}
+	all.Wait()
+	until(t, "the crew shrinks", func() bool { return l.Stats().Workers <= runtime.GOMAXPROCS(0) })
+	until(t, "to one", func() bool { return l.Stats().Workers == 1 })
+}
+
+// A function that ends its goroutine costs the lot a worker, and no more.
+func TestGoexit(t *testing.T) {
+	l := newLot(t, Config{MaxRunning: 1})
+	for range 5 {
+		server, client := pair(t, "tcp")
+		must(t, l.Park(server, func(net.Conn) { runtime.Goexit() }))
+		send(t, client, "x")
+		until(t, "it has run", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
+	}
+	server, client := pair(t, "tcp")
+	f, outcomes := reader()
+	must(t, l.Park(server, f))
+	send(t, client, "x")
+	get(t, outcomes)
+}
+
+func TestShutdown(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		busy, client := pair(t, "tcp")
+		release, started := make(chan struct{}), make(chan struct{})
+		must(t, l.Park(busy, func(net.Conn) {
+			close(started)
+			<-release
+		}))
+		send(t, client, "x")
+		get(t, started)
+		f, outcomes := reader()
+		for range 10 {
+			server, _ := pair(t, "tcp")
+			must(t, l.ParkWith(server, Options{IdleTimeout: time.Hour}, f))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- l.Shutdown(ctx) }()
+		for range 10 {
+			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+		}
+		none(t, result)
+		server, _ := pair(t, "tcp")
+		wantErr(t, l.Park(server, f), ErrClosed)
+		wantErr(t, l.Park(server, f), net.ErrClosed)
+		if _, err := server.Write([]byte("still the caller's")); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		wantErr(t, get(t, result), context.Canceled)
+		close(release)
+		must(t, l.Shutdown(t.Context()))
+		wantErr(t, l.Park(server, f), ErrClosed)
+		none(t, outcomes)
+	})
+}

@@ -1,0 +1,138 @@
+package park
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A link is what there is of an HTTP connection whether or not it is parked. It belongs to one goroutine at a
+// time: that of net/http, through a session, or the lot's.
+type link struct {
+	in   *listener
+	conn net.Conn
+	base syscall.Conn // nil where it cannot be parked
+	raw  syscall.RawConn
+	ctx  context.Context // the program's ConnContext, or nil
+	wake func(net.Conn)
+
+	until time.Time // when its idleness ends, or zero
+	head  [minHead - 1]byte
+	n     uint8 // how much of head there is
+	post  bool  // the latest request was a POST
+}
+
+// minHead is how much of a request net/http waits for before it counts as begun, and the time-outs of
+// requests start. Less of it is no reason to leave the lot.
+const minHead = 4
+
+// moment is how long a goroutine of the lot's waits for what it was told of. It may be a part of a TLS
+// record, or nothing.
+const moment = 5 * time.Millisecond
+
+// peeks are buffers for the first bytes of requests, as large as net/http's own.
+var peeks = sync.Pool{New: func() any { return new(peekBuffer) }}
+
+type peekBuffer [4096]byte
+
+func newLink(in *listener, conn net.Conn) *link {
+	l := &link{in: in, conn: conn}
+	if base, _, err := descend(conn); err == nil {
+		if raw, err := base.SyscallConn(); err == nil {
+			l.base, l.raw = base, raw
+		}
+	}
+	if _, secure := conn.(interface{ ConnectionState() tls.ConnectionState }); l.base != nil &&
+		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
+		l.wake = l.ready
+	}
+	return l
+}
+
+// finish closes the connection for good.
+func (l *link) finish() {
+	l.conn.Close()
+	l.in.server.announce(l.conn, http.StateClosed)
+}
+
+// park gives up the connection's goroutine.
+func (l *link) park() {
+	s := l.in.server
+	if !s.alive.Load() {
+		l.finish()
+		return
+	}
+	idle := time.Duration(-1)
+	if !l.until.IsZero() {
+		idle = max(time.Until(l.until), 1)
+	}
+	switch err := l.in.lot.park(&parking{l.base, l.raw, l.conn, l.wake, idle, false}); {
+	case err == nil:
+		if !s.alive.Load() {
+			l.in.lot.evict() // SetKeepAlivesEnabled may have missed it
+		}
+	case errors.Is(err, net.ErrClosed):
+		l.finish()
+	default: // the system refuses
+		l.in.rear(l, l.wait)
+	}
+}
+
+// ready reads what came for a parked connection, and gives it to net/http or parks it again.
+func (l *link) ready(net.Conn) {
+	l.conn.SetReadDeadline(time.Now().Add(moment))
+	if !l.read() {
+		l.park()
+	}
+}
+
+// wait is what parking replaces.
+func (l *link) wait() {
+	defer l.in.grown(l)
+	l.conn.SetReadDeadline(l.until)
+	for !l.read() {
+	}
+}
+
+// read reads once. It reports whether that was the end of idleness.
+func (l *link) read() bool {
+	buf := peeks.Get().(*peekBuffer)
+	n := copy(buf[:], l.head[:l.n])
+	m, err := l.conn.Read(buf[n:])
+	if n += m; n >= minHead {
+		l.n = 0
+		l.resume(buf, n)
+		return true
+	}
+	l.n = uint8(copy(l.head[:], buf[:n]))
+	peeks.Put(buf)
+	if err == nil || isTimeout(err) && (l.until.IsZero() || time.Now().Before(l.until)) {
+		return false
+	}
+	l.finish()
+	return true
+}
+
+// resume gives the connection to net/http, as one that is new to it.
+func (l *link) resume(buf *peekBuffer, n int) {
+	from := 0
+	for l.post && from < minHead && (buf[from] == '\r' || buf[from] == '\n') {
+		from++ // which net/http would forgive
+	}
+	copy(buf[:], buf[from:n])
+	l.conn.SetReadDeadline(time.Time{})
+	l.in.push(arrival{conn: l.newSession(buf, n-from), link: l})
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// evict closes what is parked.
+func (l *Lot) evict() { l.spots.all(func(s *spot) { l.dispatch(s, evicted) }) }

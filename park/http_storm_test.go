@@ -1,0 +1,197 @@
+package park
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Clients that send requests in any pieces, pipelined or not, pause, and go, while the server is shut down and
+// replaced time and again.
+func TestHTTPStorm(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		for _, secure := range []bool{false, true} {
+			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
+				s := &httpStorm{t: t, backend: backend, cert: certificate(t)}
+				for end := time.Now().Add(stormTime(t)); time.Now().Before(end) && !t.Failed(); {
+					s.season(secure)
+				}
+			})
+		}
+	})
+}
+
+type httpStorm struct {
+	t       *testing.T
+	backend string
+	cert    tls.Certificate
+
+	mu     sync.Mutex
+	states map[net.Conn][]http.ConnState
+}
+
+// follows are the states that may follow each.
+var follows = map[http.ConnState][]http.ConnState{
+	http.StateNew:    {http.StateActive, http.StateClosed},
+	http.StateActive: {http.StateIdle, http.StateClosed, http.StateHijacked},
+	http.StateIdle:   {http.StateActive, http.StateClosed},
+}
+
+func (s *httpStorm) changed(conn net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.states[conn]
+	if len(was) == 0 && state != http.StateNew ||
+		len(was) > 0 && !slices.Contains(follows[was[len(was)-1]], state) {
+		s.t.Errorf("%v after %v", state, was)
+	}
+	s.states[conn] = append(was, state)
+}
+
+func (s *httpStorm) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, states := range s.states {
+		if last := states[len(states)-1]; last != http.StateClosed && last != http.StateHijacked {
+			return false
+		}
+	}
+	return true
+}
+
+// season is the life of a server.
+func (s *httpStorm) season(secure bool) {
+	before := descriptors()
+	s.states = make(map[net.Conn][]http.ConnState)
+	site := &HTTPServer{Backend: s.backend, Server: &http.Server{
+		Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
+	}}
+	site.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
+	if rand.IntN(3) == 0 {
+		site.Server.IdleTimeout = time.Duration(5+rand.IntN(100)) * time.Millisecond
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(s.t, err)
+	served := make(chan error, 1)
+	go func() {
+		if secure {
+			served <- site.ServeTLS(ln, "", "")
+		} else {
+			served <- site.Serve(ln)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(300+rand.IntN(500))*time.Millisecond)
+	defer cancel()
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for ctx.Err() == nil && !s.t.Failed() {
+				conn, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					return // it is shut down
+				}
+				conn.(*net.TCPConn).SetLinger(0)
+				if secure {
+					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+				}
+				s.visit(ctx, conn)
+				conn.Close()
+			}
+		})
+	}
+	if rand.IntN(2) == 0 {
+		<-ctx.Done() // else it is shut down under its clients
+	} else {
+		time.Sleep(100 * time.Millisecond)
+	}
+	end, stop := context.WithTimeout(context.Background(), soon)
+	defer stop()
+	if err := site.Shutdown(end); err != nil {
+		s.t.Errorf("Shutdown: %v", err)
+	}
+	wantErr(s.t, get(s.t, served), http.ErrServerClosed)
+	cancel()
+	clients.Wait()
+	until(s.t, "all closed", s.closed)
+	until(s.t, "every descriptor is closed", func() bool { return descriptors() == before })
+}
+
+// visit sends requests until it has had enough, or the server.
+func (s *httpStorm) visit(ctx context.Context, conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for n := rand.IntN(30); n > 0 && ctx.Err() == nil; n-- {
+		conn.SetDeadline(time.Now().Add(2 * soon))
+		var text strings.Builder
+		var want []string
+		for range 1 + rand.IntN(3) {
+			if rand.IntN(2) == 0 {
+				text.WriteString(hello)
+				want = append(want, "hello\n")
+				continue
+			}
+			body := strings.Repeat("x", rand.IntN(6000))
+			fmt.Fprintf(&text, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			want = append(want, fmt.Sprintf("%d <nil> %s map[]\n", len(body), body))
+		}
+		if err := scatter(conn, text.String()); err != nil {
+			return
+		}
+		for _, w := range want {
+			r, err := http.ReadResponse(in, nil)
+			var body []byte
+			if err == nil {
+				body, err = io.ReadAll(r.Body)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				s.t.Errorf("no answer to %d requests", len(want))
+			}
+			if err != nil {
+				return
+			}
+			if string(body) != w {
+				s.t.Errorf("%.40q, want %.40q", body, w)
+				return
+			}
+		}
+		if rand.IntN(3) == 0 {
+			time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
+		}
+	}
+	if rand.IntN(3) == 0 {
+		conn.Write([]byte(hello[:rand.IntN(len(hello))])) // and be gone
+	}
+}
+
+// scatter sends in pieces.
+func scatter(conn net.Conn, text string) error {
+	for len(text) > 0 {
+		n := len(text)
+		switch rand.IntN(4) {
+		case 0:
+			n = min(n, 1+rand.IntN(5))
+		case 1:
+			n = 1 + rand.IntN(n)
+		}
+		if _, err := io.WriteString(conn, text[:n]); err != nil {
+			return err
+		}
+		if text = text[n:]; rand.IntN(2) == 0 {
+			time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
+		}
+	}
+	return nil
+}

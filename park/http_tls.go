@@ -1,0 +1,115 @@
+package park
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// serverTLS is the configuration of ServeTLS.
+type serverTLS struct{ config *tls.Config }
+
+// tlsConfig does what http.Server's ServeTLS does before it listens.
+func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
+	srv := s.Server
+	if srv.TLSConfig == nil {
+		srv.TLSConfig = &tls.Config{}
+	}
+	if _, own := srv.TLSNextProto["h2"]; (srv.Protocols == nil && srv.TLSNextProto == nil ||
+		srv.Protocols != nil && srv.Protocols.HTTP2()) && !own &&
+		!slices.Contains(srv.TLSConfig.NextProtos, "h2") {
+		// Without it Serve would leave HTTP/2 out.
+		srv.TLSConfig.NextProtos = append(slices.Clone(srv.TLSConfig.NextProtos), "h2")
+	}
+	config := srv.TLSConfig.Clone()
+	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
+	if !has || certFile != "" || keyFile != "" {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &serverTLS{config}, nil
+}
+
+// offer sets the protocols, which are known only once the server has been set up.
+func (c *serverTLS) offer(srv *http.Server) {
+	protos := slices.Clone(c.config.NextProtos)
+	want := func(name string, wanted bool) {
+		switch has := slices.Contains(protos, name); {
+		case has && !wanted:
+			protos = slices.DeleteFunc(protos, func(p string) bool { return p == name })
+		case !has && wanted:
+			protos = append(protos, name)
+		}
+	}
+	want("h2", srv.TLSNextProto["h2"] != nil)
+	want("http/1.1", srv.Protocols == nil || srv.Protocols.HTTP1())
+	c.config.NextProtos = protos
+}
+
+// handshake makes a connection ready, before net/http sees it: what it would be given is not a *tls.Conn.
+func (l *link) handshake(conn *tls.Conn) {
+	in := l.in
+	srv := in.server.Server
+	limit := handshakeTimeout(srv)
+	if limit > 0 {
+		conn.SetDeadline(time.Now().Add(limit))
+	}
+	ctx := l.ctx
+	if ctx == nil {
+		ctx = in.ctx
+	}
+	if err := conn.HandshakeContext(ctx); err != nil {
+		reason := err.Error()
+		if e, ok := err.(tls.RecordHeaderError); ok && e.Conn != nil && looksLikeHTTP(e.RecordHeader) {
+			io.WriteString(e.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+			e.Conn.Close()
+			reason = "client sent an HTTP request to an HTTPS server"
+		}
+		logf(srv, "http: TLS handshake error from %s: %v", conn.RemoteAddr(), reason)
+		in.grown(l)
+		l.finish()
+		return
+	}
+	if limit > 0 {
+		conn.SetDeadline(time.Time{})
+	}
+	switch conn.ConnectionState().NegotiatedProtocol {
+	case "", "http/1.1", "http/1.0":
+		in.push(arrival{conn: l.newSession(nil, 0), link: l})
+	default:
+		in.server.native.Store(conn, l)
+		in.push(arrival{conn: conn, link: l})
+	}
+}
+
+// handshakeTimeout is the least of the server's limits that are set.
+func handshakeTimeout(srv *http.Server) (least time.Duration) {
+	for _, d := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}
+
+func looksLikeHTTP(header [5]byte) bool {
+	switch string(header[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
+	}
+	return false
+}
+
+func logf(srv *http.Server, format string, args ...any) {
+	if srv.ErrorLog != nil {
+		srv.ErrorLog.Printf(format, args...)
+	} else {
+		log.Printf(format, args...)
+	}
+}

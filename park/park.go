@@ -1,0 +1,270 @@
+package park
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// ErrParked says that a connection is parked already.
+var ErrParked = errors.New("already parked")
+
+// Options are for one parking.
+type Options struct {
+	// IdleTimeout goes before the lot's: 0 is the lot's, a negative one is none.
+	IdleTimeout time.Duration
+	// Reader is what the function will read the connection through. If it has bytes buffered the function
+	// runs at once.
+	Reader *bufio.Reader
+}
+
+// Park gives up the goroutine of an idle connection: f runs, once, on one of the lot's, when a Read of the
+// connection would not block. That is when it has bytes, the peer has closed it, it has failed, its idle
+// time-out has passed (Read then fails with os.ErrDeadlineExceeded), or it was closed, by [Lot.CloseConn] or
+// by the lot (net.ErrClosed). In rare cases there is nothing, and Read blocks.
+//
+// The caller must not use the connection after Park, because f may be running already; if Park fails it is
+// the caller's still, and f never runs. A read deadline is cleared, a write deadline stays.
+//
+// conn is a connection with a SyscallConn method, such as those of package net, or one around such a
+// connection that has a NetConn method, such as a *tls.Conn. One of package net is what f is given. Any
+// other may hold bytes that it has read already, and f is given a [*Conn] around it, which must be used from
+// then on, because it may hold the first of them; wrap the connection by [Wrap] before, and f is given what
+// was parked. If there are such bytes f runs at once. For the same reason a bufio.Reader must be given to
+// [Lot.ParkWith].
+//
+// Errors are ErrClosed, ErrParked, socknotify.ErrInvalid for a connection without a descriptor, and what the
+// port or the system says, such as net.ErrClosed.
+func (l *Lot) Park(conn net.Conn, f func(net.Conn)) error {
+	return l.ParkWith(conn, Options{}, f)
+}
+
+// ParkWith is Park with options.
+func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
+	if f == nil {
+		return fmt.Errorf("park: %w: a nil function", socknotify.ErrInvalid)
+	}
+	base, plain, err := descend(conn)
+	if err != nil {
+		return err
+	}
+	raw, err := base.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("park: %w", err)
+	}
+	if !l.enter() { // before a byte is read that nobody would get
+		return ErrClosed
+	}
+	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
+	if !plain {
+		c := Wrap(conn)
+		conn = c
+		atOnce = c.holds() || atOnce
+	}
+	idle := o.IdleTimeout
+	if idle == 0 {
+		idle = l.config.IdleTimeout
+	}
+	if err = conn.SetReadDeadline(time.Time{}); err == nil {
+		err = l.arm(&parking{base, raw, conn, f, idle, atOnce})
+	}
+	return l.entered(err)
+}
+
+// park is for connections that hold nothing.
+func (l *Lot) park(p *parking) error {
+	if !l.enter() {
+		return ErrClosed
+	}
+	return l.entered(l.arm(p))
+}
+
+// entered ends what enter began, if it came to nothing.
+func (l *Lot) entered(err error) error {
+	if err == nil {
+		return nil
+	}
+	l.leave()
+	return fmt.Errorf("park: %w", err)
+}
+
+// A parking is what is asked of a lot.
+type parking struct {
+	base   syscall.Conn
+	raw    syscall.RawConn
+	conn   net.Conn
+	f      func(net.Conn)
+	idle   time.Duration // 0 and less: none
+	atOnce bool
+}
+
+// An armer acts on a descriptor inside Control, so that nobody closes it meanwhile.
+type armer struct {
+	lot     *Lot
+	parking parking
+	regs    [1]socknotify.Registration[*spot]
+	err     error
+	control func(uintptr)
+}
+
+func newArmer(l *Lot) *armer {
+	a := &armer{lot: l}
+	a.control = func(number uintptr) { a.err = a.place(number) }
+	return a
+}
+
+// arm parks.
+func (l *Lot) arm(p *parking) error {
+	a := l.armers.Get().(*armer)
+	a.parking, a.err = *p, nil
+	err := p.raw.Control(a.control)
+	if err == nil {
+		err = a.err
+	}
+	a.parking, a.regs[0], a.err = parking{}, socknotify.Registration[*spot]{}, nil
+	l.armers.Put(a)
+	return err
+}
+
+// place parks in the connection's spot, or makes it one. The lot is left by the caller if it fails.
+func (a *armer) place(number uintptr) error {
+	place := a.lot.spots.at(number)
+	if done, err := a.reuse(place, number); done {
+		return err
+	}
+	return a.settle(place, number)
+}
+
+// reuse parks in the spot that the connection has from earlier.
+func (a *armer) reuse(place *atomic.Pointer[spot], number uintptr) (done bool, err error) {
+	for {
+		s := place.Load()
+		if s == nil || s.base != a.parking.base {
+			return false, nil
+		}
+		switch a.occupy(s) {
+		case vacant:
+			return true, a.watch(s, number)
+		case parked:
+			return true, ErrParked
+		}
+		// Gone: Unpark has taken it from the table.
+	}
+}
+
+// settle makes a new spot. The number's last one, if any, is of a connection that is closed, or of another
+// value for the same socket.
+func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
+	l := a.lot
+	l.spots.mu.Lock()
+	defer l.spots.mu.Unlock()
+	if done, err := a.reuse(place, number); done {
+		return err
+	}
+	old := place.Load()
+	s := &spot{base: a.parking.base, raw: a.parking.raw}
+	a.occupy(s)
+	err := a.watch(s, number)
+	if errors.Is(err, socknotify.ErrKeyMismatch) {
+		if old != nil && old.isOccupied() {
+			return ErrParked
+		}
+		// The socket has been parked by another value that stands for it.
+		a.regs[0] = socknotify.Remove[*spot](number)
+		l.port.Process(a.regs[:], nil, 0)
+		a.occupy(s)
+		err = a.watch(s, number)
+	}
+	if err != nil {
+		return err
+	}
+	for !l.spots.put(place, old, s) {
+		old = place.Load() // which the sweeper has given up
+	}
+	if old != nil {
+		l.dispatch(old, readable)
+	}
+	if l.closing.Load() {
+		l.dispatch(s, evicted) // Close may have missed it
+	}
+	l.sweep.begin(l)
+	return nil
+}
+
+// occupy makes a spot parked, or queued, before its descriptor is watched. It returns how it found it: vacant,
+// as it must be, parked, or gone.
+func (a *armer) occupy(s *spot) state {
+	l, p := a.lot, &a.parking
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case vacant:
+	case gone:
+		return gone
+	default:
+		return parked
+	}
+	s.state, s.conn, s.fn = parked, p.conn, p.f
+	l.stats.parked.Add(1)
+	l.stats.parks.Add(1)
+	if p.atOnce {
+		s.state = queued
+		l.stats.atOnce.Add(1)
+		l.port.Post(s, 0)
+		return vacant
+	}
+	if p.idle > 0 {
+		s.due = time.Since(l.start) + p.idle
+		l.wheel.Set(s, p.idle)
+	}
+	return vacant
+}
+
+func (s *spot) isOccupied() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.occupied()
+}
+
+// occupied reports whether something is asked for, under the lock.
+func (s *spot) occupied() bool { return s.state == parked || s.state == queued }
+
+// watch has the port tell when the descriptor of a parked spot is ready.
+func (a *armer) watch(s *spot, number uintptr) error {
+	if a.parking.atOnce {
+		return nil
+	}
+	a.regs[0] = socknotify.Enable(number, s, socknotify.EventIn|socknotify.EventHangup,
+		socknotify.TriggerLevel|socknotify.TriggerOneShot)
+	_, err := a.lot.port.Process(a.regs[:], nil, 0)
+	if err == nil {
+		err = a.regs[0].Result
+	}
+	if err != nil {
+		if a.lot.withdraw(s) {
+			return err
+		}
+		// Its time-out or Close came first, and its function runs.
+	}
+	if a.lot.closing.Load() {
+		a.lot.dispatch(s, evicted)
+	}
+	return nil
+}
+
+// withdraw makes a spot vacant whose function has not begun. It reports whether it was not.
+func (l *Lot) withdraw(s *spot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.occupied() {
+		return false
+	}
+	l.vacate(s)
+	return true
+}

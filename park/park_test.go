@@ -1,0 +1,320 @@
+package park
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+func TestPark(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		for _, network := range []string{"tcp", "unix"} {
+			t.Run(network, func(t *testing.T) {
+				l := newLot(t, Config{Backend: backend})
+				server, client := pair(t, network)
+				f, outcomes := reader()
+				for range 100 {
+					must(t, l.Park(server, f))
+					send(t, client, "hello")
+					o := get(t, outcomes)
+					if o.text != "hello" || o.err != nil || o.conn != server {
+						t.Fatalf("%+v", o)
+					}
+				}
+				send(t, client, "before") // what is there already counts as well
+				must(t, l.Park(server, f))
+				if o := get(t, outcomes); o.text != "before" {
+					t.Fatalf("%+v", o)
+				}
+				until(t, "nothing parked", func() bool { return l.Stats().Running == 0 })
+				if s := l.Stats(); s.Parks != 101 || s.AtOnce != 0 || s.Parked != 0 {
+					t.Fatalf("%+v", s)
+				}
+			})
+		}
+	})
+}
+
+func TestParkAgainInside(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		server, client := pair(t, "tcp")
+		var echo func(net.Conn)
+		failed := make(chan error, 1)
+		echo = func(conn net.Conn) {
+			buf := make([]byte, 8)
+			n, err := conn.Read(buf)
+			if err == nil {
+				_, err = conn.Write(buf[:n])
+			}
+			if err == nil {
+				err = l.Park(conn, echo)
+			}
+			if err != nil {
+				failed <- err
+			}
+		}
+		must(t, l.Park(server, echo))
+		for range 1000 {
+			send(t, client, "x")
+			if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Close()
+		wantErr(t, get(t, failed), io.EOF)
+	})
+}
+
+func TestPeerResets(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		server, client := pair(t, "tcp")
+		f, outcomes := reader()
+		must(t, l.Park(server, f))
+		client.(*net.TCPConn).SetLinger(0)
+		client.Close()
+		if o := get(t, outcomes); o.err == nil || o.err == io.EOF {
+			t.Fatalf("%+v", o)
+		}
+	})
+}
+
+func TestIdleTimeout(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		const idle = 150 * time.Millisecond
+		l := newLot(t, Config{Backend: backend, IdleTimeout: idle})
+		server, client := pair(t, "tcp")
+		f, outcomes := reader()
+		start := time.Now()
+		must(t, l.Park(server, f))
+		o := get(t, outcomes)
+		wantErr(t, o.err, os.ErrDeadlineExceeded)
+		if took := time.Since(start); took < idle {
+			t.Fatalf("early: %v", took)
+		}
+		// The next parking begins afresh.
+		must(t, l.ParkWith(server, Options{IdleTimeout: -1}, f))
+		send(t, client, "late")
+		if o := get(t, outcomes); o.text != "late" || o.err != nil {
+			t.Fatalf("%+v", o)
+		}
+		must(t, l.ParkWith(server, Options{IdleTimeout: time.Hour}, f))
+		send(t, client, "in time")
+		if o := get(t, outcomes); o.text != "in time" || o.err != nil {
+			t.Fatalf("%+v", o)
+		}
+		if s := l.Stats(); s.Expired != 1 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestReadDeadlineIsCleared(t *testing.T) {
+	l := newLot(t, Config{})
+	server, client := pair(t, "tcp")
+	f, outcomes := reader()
+	server.SetReadDeadline(time.Unix(1, 0))
+	must(t, l.Park(server, f))
+	send(t, client, "x")
+	if o := get(t, outcomes); o.text != "x" {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func TestUnpark(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		server, client := pair(t, "tcp")
+		f, outcomes := reader()
+		if l.Unpark(server) {
+			t.Fatal("never parked")
+		}
+		must(t, l.ParkWith(server, Options{IdleTimeout: time.Hour}, f))
+		if !l.Unpark(server) || l.Unpark(server) {
+			t.Fatal("want true, then false")
+		}
+		send(t, client, "mine")
+		buf := make([]byte, 4)
+		if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "mine" {
+			t.Fatal(err, string(buf))
+		}
+		// What must not come is followed by something that must.
+		must(t, l.Park(server, f))
+		send(t, client, "yours")
+		if o := get(t, outcomes); o.text != "yours" {
+			t.Fatalf("%+v", o)
+		}
+		none(t, outcomes)
+
+		must(t, l.Park(server, f))
+		server.Close()
+		if !l.Unpark(server) {
+			t.Fatal("parked, though closed")
+		}
+	})
+}
+
+// A connection may go from one lot to another, if the first is told.
+func TestTwoLots(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		one, two := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
+		server, client := pair(t, "tcp")
+		f, outcomes := reader()
+		from, to := one, two
+		for range 10 {
+			must(t, from.Park(server, f))
+			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
+			send(t, client, "x")
+			if o := get(t, outcomes); o.text != "x" {
+				t.Fatalf("%+v", o)
+			}
+			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
+			if from.Unpark(server) {
+				t.Fatal("not parked")
+			}
+			from, to = to, from
+		}
+		none(t, outcomes)
+	})
+}
+
+func TestCloseConn(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		server, _ := pair(t, "tcp")
+		f, outcomes := reader()
+		must(t, l.Park(server, f))
+		must(t, l.CloseConn(server))
+		wantErr(t, get(t, outcomes).err, net.ErrClosed)
+		wantErr(t, l.Park(server, f), net.ErrClosed)
+		wantErr(t, l.CloseConn(server), net.ErrClosed)
+	})
+}
+
+// A connection whose Close is called while it is parked.
+func TestClosedBehindTheBack(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		t.Parallel() // it waits for the sweep
+		l := newLot(t, Config{Backend: backend})
+		server, _ := pair(t, "tcp")
+		f, outcomes := reader()
+		must(t, l.Park(server, f))
+		server.Close()
+		wantErr(t, get(t, outcomes).err, net.ErrClosed)
+		until(t, "no spot left", func() bool { return l.spots.used.Load() == 0 })
+	})
+}
+
+// The same, and the next connection with its number is parked before the sweeper comes by.
+func TestNumberIsUsedAgain(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend string) {
+		l := newLot(t, Config{Backend: backend})
+		l.sweep.stop()
+		number := func(conn net.Conn) (n uintptr) {
+			raw, err := conn.(*net.TCPConn).SyscallConn()
+			must(t, err)
+			must(t, raw.Control(func(fd uintptr) { n = fd }))
+			return n
+		}
+		for range 20 {
+			old, _ := pair(t, "tcp")
+			f, outcomes := reader()
+			must(t, l.Park(old, f))
+			was := number(old)
+			old.Close()
+			server, client := pair(t, "tcp")
+			if number(server) != was {
+				server, client = client, server
+			}
+			if number(server) != was {
+				continue
+			}
+			g, news := reader()
+			must(t, l.Park(server, g))
+			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+			send(t, client, "new")
+			if o := get(t, news); o.text != "new" {
+				t.Fatalf("%+v", o)
+			}
+			return
+		}
+		t.Fatal("no number came back")
+	})
+}
+
+func TestReaderWithBytes(t *testing.T) {
+	l := newLot(t, Config{})
+	server, client := pair(t, "tcp")
+	r := bufio.NewReader(server)
+	lines := make(chan string, 1)
+	f := func(net.Conn) {
+		line, _ := r.ReadString('\n')
+		lines <- line
+	}
+	send(t, client, "one\ntwo\n")
+	must(t, l.ParkWith(server, Options{Reader: r}, f))
+	for _, want := range []string{"one\n", "two\n"} {
+		if line := get(t, lines); line != want {
+			t.Fatalf("%q, want %q", line, want)
+		}
+		must(t, l.ParkWith(server, Options{Reader: r}, f))
+	}
+	send(t, client, "three\n")
+	if line := get(t, lines); line != "three\n" {
+		t.Fatalf("%q", line)
+	}
+	if s := l.Stats(); s.AtOnce != 1 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	l := newLot(t, Config{})
+	server, client := pair(t, "tcp")
+	in, out := net.Pipe()
+	defer in.Close()
+	defer out.Close()
+	f, outcomes := reader()
+	for name, c := range map[string]struct {
+		conn net.Conn
+		f    func(net.Conn)
+		want error
+	}{
+		"nil":         {nil, f, socknotify.ErrInvalid},
+		"nil TCP":     {(*net.TCPConn)(nil), f, socknotify.ErrInvalid},
+		"a pipe":      {in, f, socknotify.ErrInvalid},
+		"no function": {server, nil, socknotify.ErrInvalid},
+		"a value":     {uncomparable{server.(*net.TCPConn), nil}, f, socknotify.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) { wantErr(t, l.Park(c.conn, c.f), c.want) })
+	}
+	must(t, l.Park(server, f))
+	wantErr(t, l.Park(server, f), ErrParked)
+	wantErr(t, l.Park(sameSocket{server.(*net.TCPConn)}, f), ErrParked)
+	none(t, outcomes)
+	if !l.Unpark(server) {
+		t.Fatal("not parked")
+	}
+	must(t, l.Park(sameSocket{server.(*net.TCPConn)}, f))
+	send(t, client, "x")
+	get(t, outcomes)
+	_, err := New(Config{MaxRunning: -1})
+	wantErr(t, err, socknotify.ErrInvalid)
+	_, err = New(Config{Backend: "none such"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+}
+
+type uncomparable struct {
+	*net.TCPConn
+	_ []int
+}
+
+type sameSocket struct{ *net.TCPConn }

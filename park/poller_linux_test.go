@@ -1,0 +1,109 @@
+package park
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify"
+)
+
+// What it costs that a parked connection stays in Go's own poller: a byte arrives on a socket that is in the
+// port alone, and on one that is in Go's poller beside it. "busy": one goroutine sends, dequeues, receives
+// and enables again, and never waits. "asleep": two goroutines send each other the byte, and each sleeps
+// until it comes. cpu-ns/op is what the whole process spends on a round, threads that wake for nothing
+// included.
+func BenchmarkArrival(b *testing.B) {
+	for _, also := range []bool{false, true} {
+		name := "port"
+		if also {
+			name = "port and Go's poller"
+		}
+		b.Run("busy/"+name, func(b *testing.B) {
+			x, y := end{}, end{}
+			x.fd, y.fd = socketpair(b, also)
+			x.open(b)
+			before := cpu()
+			for b.Loop() {
+				x.port.Process(x.regs, nil, 0)
+				unix.Write(y.fd, x.buf[:1])
+				x.port.Wait(x.ready, -1)
+				unix.Read(x.fd, x.buf)
+			}
+			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
+		})
+		b.Run("asleep/"+name, func(b *testing.B) {
+			x, y := end{}, end{}
+			x.fd, y.fd = socketpair(b, also)
+			x.open(b)
+			y.open(b)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for y.round() {
+				}
+			}()
+			before := cpu()
+			for b.Loop() {
+				unix.Write(x.fd, x.buf[:1])
+				x.round()
+			}
+			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
+			unix.Shutdown(x.fd, unix.SHUT_WR)
+			<-done
+		})
+	}
+}
+
+type end struct {
+	fd    int
+	port  *socknotify.Port[int]
+	regs  []socknotify.Registration[int]
+	ready []socknotify.Notification[int]
+	buf   []byte
+}
+
+func (e *end) open(b *testing.B) {
+	var err error
+	e.port, err = socknotify.New[int]()
+	must(b, err)
+	b.Cleanup(func() { e.port.Close() })
+	e.regs = []socknotify.Registration[int]{socknotify.Enable(uintptr(e.fd), 1,
+		socknotify.EventIn|socknotify.EventHangup, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+	e.ready, e.buf = make([]socknotify.Notification[int], 1), make([]byte, 16)
+}
+
+// round waits for a byte; the other end's goroutine sends it back.
+func (e *end) round() bool {
+	e.port.Process(e.regs, e.ready, -1)
+	n, _ := unix.Read(e.fd, e.buf)
+	if n == 1 && e.buf[0] == 0 {
+		e.buf[0] = 1 // an answer
+		unix.Write(e.fd, e.buf[:1])
+	}
+	e.buf[0] = 0
+	return n == 1
+}
+
+func socketpair(b *testing.B, inPoller bool) (x, y int) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(b, err)
+	for _, fd := range ends {
+		if !inPoller {
+			b.Cleanup(func() { unix.Close(fd) })
+			continue
+		}
+		f := os.NewFile(uintptr(fd), "socket") // non-blocking: the poller watches it
+		must(b, f.SetReadDeadline(longAgo))    // which fails where it does not
+		b.Cleanup(func() { f.Close() })
+	}
+	return ends[0], ends[1]
+}
+
+func cpu() int64 {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package park
+
+func playRole() bool { return false }

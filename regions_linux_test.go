@@ -1,0 +1,81 @@
+package socknotify
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/trace"
+	"strings"
+	"testing"
+)
+
+// An execution trace has the waits, batches and handlers, each within the task of its call's context.
+func TestExecutionTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := New[string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := trace.Start(f); err != nil {
+		t.Fatal(err)
+	}
+	ctx, task := trace.NewTask(t.Context(), "test")
+	x, y := newPair(t)
+	woken := make(chan error, 1)
+	go func() {
+		var out [2]Notification[string]
+		_, err := p.ProcessContext(ctx, []Registration[string]{Enable(x.Handle(), "x", EventIn, oneShot)}, out[:])
+		woken <- err
+	}()
+	eventually(t, "the waiter sleeps", func() bool { return p.Stats().Waiting == 1 })
+	send(t, y)
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
+	p.Post("k", 0)
+	for range p.All(context.Background()) {
+		break
+	}
+	task.End()
+	trace.Stop()
+
+	text, err := exec.Command("go", "tool", "trace", "-d=parsed", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go tool trace: %v: %s", err, text)
+	}
+	for _, want := range []struct {
+		event, name string
+		count       int
+		inTask      bool
+	}{
+		{"RegionBegin", regionRegister, 1, true}, {"RegionEnd", regionRegister, 1, true},
+		{"RegionBegin", regionWait, 1, true}, {"RegionEnd", regionWait, 1, true},
+		{"RegionBegin", regionDequeue, 2, false}, {"RegionEnd", regionDequeue, 2, false},
+		{"RegionBegin", regionHandle, 1, false}, {"RegionEnd", regionHandle, 1, false},
+		{"Log", logBatch, 2, false},
+	} {
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, " "+want.event+" ") && strings.Contains(line, `"`+want.name+`"`) {
+				n++
+				if in := !regexp.MustCompile(`Task=(0|18446744073709551615)\b`).MatchString(line); want.inTask && !in {
+					t.Errorf("outside the task: %s", line)
+				}
+			}
+		}
+		if n != want.count {
+			t.Errorf("%d of %s %s; want %d", n, want.event, want.name, want.count)
+		}
+	}
+	if t.Failed() {
+		t.Log(string(regexp.MustCompile(`(?m)^.*(Region|Log|Task).*$`).Find(text)))
+	}
+}

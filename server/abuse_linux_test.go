@@ -1,0 +1,164 @@
+package server_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Without descriptors, what there is goes on being served, and what waits is accepted when there are some.
+func TestOutOfDescriptors(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend}
+		addr := start(t, s)
+		good := dial(t, addr)
+		send(t, good, "hello")
+		expect(t, good, "hello")
+		to := net.TCPAddr{IP: good.RemoteAddr().(*net.TCPAddr).IP, Port: good.RemoteAddr().(*net.TCPAddr).Port}
+		var waiting []int
+		for range 20 { // their descriptors are there before
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			waiting = append(waiting, fd)
+		}
+		restore := exhaust(t)
+		defer restore()
+		for _, fd := range waiting {
+			if err := unix.Connect(fd, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}); err != nil {
+				t.Fatal(err)
+			}
+			unix.Write(fd, []byte("hello"))
+		}
+		for range 100 {
+			send(t, good, "hello")
+			expect(t, good, "hello")
+		}
+		if n := s.Stats().Accepted; n != 1 {
+			t.Errorf("%d accepted without descriptors", n)
+		}
+		restore()
+		for _, fd := range waiting {
+			buf := make([]byte, 5)
+			if n, err := unix.Read(fd, buf); n != 5 || err != nil {
+				t.Fatalf("%d bytes, %v", n, err)
+			}
+		}
+	})
+}
+
+// exhaust lets the process open no descriptor more.
+func exhaust(t *testing.T) (restore func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0) // the lowest that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(fd), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	return sync.OnceFunc(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
+}
+
+// Peers that send a byte now and then, one that never reads, and a flood past the limit leave the good ones
+// served, every request of theirs answered, and memory bounded.
+func TestAbuse(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		slow := 2000
+		if testing.Short() || backend == "poll" {
+			slow = 200
+		}
+		h := &handler{t: t, data: func(c conn, buf []byte) error { // answers lines of six bytes
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			b := append(c.State.got, buf[:n]...)
+			whole := len(b) - len(b)%6
+			_, err = c.Write(b[:whole])
+			c.State.got = append([]byte(nil), b[whole:]...)
+			return err
+		}}
+		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, WriteQueue: 1 << 16, IdleTimeout: time.Minute}
+		addr := start(t, s)
+		var loris []net.Conn
+		for range slow {
+			loris = append(loris, dial(t, addr))
+		}
+		h.conn(slow)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		background := func(f func()) {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						f()
+					}
+				}
+			})
+		}
+		at := 0
+		background(func() {
+			loris[at%slow].Write([]byte("x"))
+			at++
+			time.Sleep(100 * time.Microsecond)
+		})
+		never := dial(t, addr)
+		b := make([]byte, 1<<16)
+		background(func() {
+			never.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			never.Write(b)
+		})
+		var good []*net.TCPConn
+		for range 10 {
+			c := dial(t, addr)
+			send(t, c, "hello\n")
+			expect(t, c, "hello\n")
+			good = append(good, c)
+		}
+		background(func() {
+			c, err := net.Dial("tcp", addr)
+			if err == nil {
+				c.SetDeadline(time.Now().Add(20 * time.Millisecond)) // it may have been let in
+				io.Copy(io.Discard, c)
+				c.Close()
+			}
+			time.Sleep(time.Millisecond)
+		})
+		for range 30 { // what the limit leaves, and more
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+		for range 300 {
+			for _, c := range good {
+				send(t, c, "hello\n")
+			}
+			for _, c := range good {
+				expect(t, c, "hello\n")
+			}
+		}
+		wait(t, func() bool { return s.Stats().Refused >= 10 })
+		close(stop)
+		wg.Wait()
+		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}

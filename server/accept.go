@@ -1,0 +1,115 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+var (
+	errLost     = errors.New("server: connection: failed for an unknown reason")
+	errHijacked = errors.New("server: connection is hijacked")
+	errNoSocket = errors.New("server: a nil socket")
+)
+
+// A listener is what Serve serves. Its key on the port is a connection without a socket.
+type listener[S any] struct {
+	server *Server[S]
+	sock   *sock.Socket
+	key    Conn[S]
+	tcp    bool
+	failed chan error // its end
+}
+
+// accepted takes a new connection in, or turns it away.
+func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S]]) {
+	s := w.server
+	socket, err := nt.Accepted()
+	switch {
+	case err != nil && sock.IsExhausted(err):
+		s.log(slog.LevelWarn, "cannot accept, trying again", "error", err)
+		return
+	case err != nil:
+		select {
+		case l.failed <- err:
+		default:
+		}
+		return
+	case socket == nil:
+		return
+	}
+	held, err := socket.Hold()
+	if err != nil {
+		return // nobody else has it, so it is not closed
+	}
+	c := &Conn[S]{listener: l, held: held}
+	c.word.Store(wOwned)
+	c.active.Store(uint32(s.wheel.Now()))
+	if err := s.link(c); err != nil {
+		if err != ErrServerClosed {
+			s.counts.refused.Add(1) // before the peer knows
+			s.log(slog.LevelWarn, "connection refused", "error", err)
+		}
+		socket.Close()
+		held.Release()
+		return
+	}
+	if l.tcp {
+		socket.SetNoDelay(true) // at worst it is slower
+	}
+	if s.IdleTimeout > 0 {
+		s.wheel.Set(c, s.IdleTimeout)
+	}
+	w.current = c
+	err = s.Handler.Open(c)
+	w.current = nil
+	c.returned(err)
+	w.release(c)
+}
+
+var (
+	errTooMany     = errors.New("too many connections")
+	errTooManyAddr = errors.New("too many connections from one address")
+)
+
+// link counts a new connection in, if the limits allow it.
+func (s *Server[S]) link(c *Conn[S]) error {
+	var from netip.Addr
+	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
+		from = c.socket().RemoteAddr().Addr().Unmap()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return ErrServerClosed
+	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
+		return errTooMany
+	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
+		return errTooManyAddr
+	}
+	s.counts.accepted.Add(1)
+	if s.table.add(c); s.table.n == 1 {
+		s.wheel.Set(s.watcher, tick)
+	}
+	s.addrs.enter(c.index, from)
+	c.port = uint16(s.next.Add(1) % uint32(len(s.ports)))
+	return nil
+}
+
+// unlink counts a connection out.
+func (s *Server[S]) unlink(c *Conn[S]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table.remove(c)
+	s.addrs.leave(c.index)
+	if s.table.n == 0 {
+		s.wheel.Stop(s.watcher)
+		if s.closing {
+			close(s.drained)
+		}
+	}
+}

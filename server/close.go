@@ -1,0 +1,212 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Close closes the connection when what was written has been sent, or the peer has not taken any of it for
+// Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer's that
+// were not read make the system reset it. The handler's Close follows; a second Close is net.ErrClosed.
+func (c *Conn[S]) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end(wClosing)
+}
+
+// Abort closes the connection now. What is queued is dropped, and a TCP peer sees a reset.
+func (c *Conn[S]) Abort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end(wAborting | wReset)
+}
+
+// end begins to close without a failure. The lock is held.
+func (c *Conn[S]) end(bits uint32) error {
+	word := c.word.Load()
+	if word&bits == bits || word&(wAborting|wDead) != 0 {
+		return net.ErrClosed
+	}
+	if x := c.extra; x != nil && x.hijacked != nil {
+		x.hijacked.Close()
+		bits |= wAborting // the socket is gone
+		c.letGoHijacked(bits)
+		return nil
+	}
+	if word&wOut != 0 && bits&wAborting == 0 {
+		s := c.server()
+		c.extra.since = s.wheel.Now()
+		s.wheel.Set(c, s.lingerTime())
+	}
+	c.set(bits)
+	return nil
+}
+
+// fail closes the connection now, for a cause.
+func (c *Conn[S]) fail(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(cause, wAborting)
+}
+
+// failLocked is fail under the lock. The first cause is the one that Close is told.
+func (c *Conn[S]) failLocked(cause error, bits uint32) {
+	if c.word.Load()&(wAborting|wDead) != 0 {
+		return
+	}
+	x := c.more()
+	if !x.failed {
+		x.cause, x.failed = cause, true
+	}
+	c.end(bits)
+}
+
+// A lostError is a failure of the socket that a notification told of.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// A timeoutError is the type of ErrIdle and ErrSlow.
+type timeoutError struct{ text string }
+
+func (e *timeoutError) Error() string        { return e.text }
+func (e *timeoutError) Timeout() bool        { return true }
+func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
+// A PanicError is the cause of a connection whose handler panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error says what the handler panicked with.
+func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
+
+const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
+
+// release lets go of a connection, so that its next notification is anybody's; or it ends it.
+func (w *worker[S]) release(c *Conn[S]) {
+	for {
+		word := c.word.Load()
+		if word&wSpecial != 0 {
+			switch {
+			case word&wResumed != 0:
+				if c.word.And(^uint32(wResumed)); word&(wOver|wPaused) == 0 {
+					w.data(c)
+				}
+				continue
+			case word&(wHijacked|wDead) == wHijacked:
+				if !c.word.CompareAndSwap(word, word|wAway) {
+					continue
+				}
+				return
+			case w.ends(c, word):
+				return
+			}
+		}
+		s := c.socket() // before somebody else owns it
+		if !c.word.CompareAndSwap(word, word&^wOwned) {
+			continue
+		}
+		f := filter(word)
+		w.enable(c, s, f)
+		word = c.word.Load()
+		if word&wOwned != 0 || filter(word) == f {
+			return
+		}
+		// Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
+		if c.word.Or(wOwned)&wOwned != 0 {
+			return
+		}
+	}
+}
+
+// enable is for a connection that is not owned.
+func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
+	r := &w.reg[0]
+	r.Sock, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
+	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	r.Sock, r.Key = nil, nil // an idle worker holds on to nobody
+	if r.Result != nil {
+		c.refused(s, r.Result)
+	}
+}
+
+// refused is for a socket that could not be enabled, unless it is somebody else's by now.
+func (c *Conn[S]) refused(s *sock.Socket, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.socket() == s && c.word.Load()&wOwned == 0 {
+		c.failLocked(err, wAborting)
+	}
+}
+
+// ends takes a connection that is owned to its end, where its word says so.
+func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
+	switch {
+	case word&wDead != 0:
+		return true
+	case word&wAborting != 0,
+		word&(wClosing|wOut) == wClosing,
+		word&(wShut|wEOF|wOut|wPaused) == wShut|wEOF:
+		w.remove(c)
+		return true
+	}
+	return false
+}
+
+// remove ends the registration. Its EventRemove, which may be another worker's, is the last of the
+// connection; without a registration nothing comes, and this is.
+func (w *worker[S]) remove(c *Conn[S]) {
+	w.current = nil
+	r := &w.reg[0]
+	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
+	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	r.Sock, r.Key = nil, nil
+	if r.Result != nil {
+		w.finish(c)
+	}
+}
+
+// finish is after the last notification.
+func (w *worker[S]) finish(c *Conn[S]) {
+	s := w.server
+	if c.word.Or(wDead|wOwned)&wDead != 0 {
+		return
+	}
+	s.wheel.Stop(c)
+	c.mu.Lock()
+	var cause error
+	if c.extra != nil {
+		cause = c.extra.cause
+	}
+	c.mu.Unlock()
+	w.current = c
+	s.Handler.Close(c, cause)
+	w.current = nil
+	w.free(c)
+}
+
+// free closes the socket and forgets the connection.
+func (w *worker[S]) free(c *Conn[S]) {
+	s := w.server
+	c.mu.Lock()
+	if x := c.extra; x != nil {
+		s.counts.queued.Add(int64(x.head - len(x.queue)))
+		x.queue, x.head = nil, 0
+	}
+	if c.word.Load()&wReset != 0 {
+		c.socket().SetLinger(0)
+	}
+	c.socket().Close()
+	if c.word.Load()&wUnheld == 0 {
+		c.held.Release()
+	}
+	c.mu.Unlock()
+	s.unlink(c)
+}

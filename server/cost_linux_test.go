@@ -1,0 +1,115 @@
+//go:build !race
+
+package server
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify"
+)
+
+func eventually(tb testing.TB, cond func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatal("it never came")
+		}
+	}
+}
+
+// A request allocates nothing, and enabling costs a system call for one in twenty at most.
+func TestRequestCosts(t *testing.T) {
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
+			c, err := net.Dial("tcp", serving(t, s).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
+			buf := make([]byte, 64)
+			request := func() {
+				if _, err := c.Write(buf); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, buf); err != nil {
+					t.Fatal(err)
+				}
+			}
+			request()
+			const requests = 1000
+			if n := testing.AllocsPerRun(requests, request); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			before := s.ports[0].Stats()
+			for range requests {
+				request()
+			}
+			after := s.ports[0].Stats()
+			asked := float64(after.Rearms-before.Rearms) / requests
+			t.Logf("%.3f enables that asked the kernel per request", asked)
+			if s.ports[0].KernelEdges() && asked > 0.05 {
+				t.Errorf("%.3f enables asked the kernel per request", asked)
+			}
+		})
+	}
+}
+
+// An idle connection costs at most 256 live bytes, with everything that there is of it.
+func TestIdleConnMemory(t *testing.T) {
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
+			addr := serving(t, s)
+			const n = 5000
+			clients := make([]int, 0, n) // which are no part of it
+			defer func() {
+				for _, fd := range clients {
+					unix.Close(fd)
+				}
+			}()
+			first, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			eventually(t, func() bool { return s.Stats().Conns == 1 })
+			to := &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+			for len(clients) < n { // all of them first: a port's table is by number
+				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				clients = append(clients, fd)
+			}
+			before := live()
+			for _, fd := range clients {
+				if err := unix.Connect(fd, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, func() bool { return s.Stats().Conns == n+1 })
+			each := float64(live()-before) / n
+			t.Logf("%.1f live bytes per idle connection", each)
+			// The poll backend's own array is beyond the bound.
+			if most := map[bool]float64{true: 256, false: 320}[s.ports[0].KernelEdges()]; each > most {
+				t.Errorf("%.1f live bytes per idle connection; want at most %v", each, most)
+			}
+		})
+	}
+}
+
+func live() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,265 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/server"
+)
+
+func TestMain(m *testing.M) {
+	if r := os.Getenv(roleEnv); r != "" {
+		role(r)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// soon is how long what must come may take.
+const soon = 30 * time.Second
+
+type (
+	conn = *server.Conn[*state]
+	srv  = server.Server[*state]
+)
+
+// A state checks that the handler is called as promised.
+type state struct {
+	mu     sync.Mutex // never waited for: one call at a time
+	opened bool
+	closed bool
+	got    []byte
+	extra  any
+}
+
+// A handler is made of functions, and checks its calls.
+type handler struct {
+	t      testing.TB
+	open   func(c conn) error
+	data   func(c conn, buf []byte) error
+	closed func(c conn, cause error)
+
+	mu     sync.Mutex
+	opens  int
+	closes int
+	causes []error
+	conns  []conn
+}
+
+func (h *handler) enter(c conn) func() {
+	if c.State == nil || !c.State.mu.TryLock() {
+		h.t.Error("two calls at once")
+		return func() {}
+	}
+	if c.State.closed {
+		h.t.Error("a call after Close")
+	}
+	return c.State.mu.Unlock
+}
+
+func (h *handler) Open(c conn) error {
+	c.State = &state{}
+	defer h.enter(c)()
+	c.State.opened = true
+	h.mu.Lock()
+	h.opens++
+	h.conns = append(h.conns, c)
+	h.mu.Unlock()
+	if h.open != nil {
+		return h.open(c)
+	}
+	return nil
+}
+
+func (h *handler) Data(c conn, buf []byte) error {
+	defer h.enter(c)()
+	if !c.State.opened {
+		h.t.Error("Data before Open")
+	}
+	if h.data != nil {
+		return h.data(c, buf)
+	}
+	return echo(c, buf)
+}
+
+func (h *handler) Close(c conn, cause error) {
+	defer h.enter(c)()
+	c.State.closed = true
+	h.mu.Lock()
+	h.closes++
+	h.causes = append(h.causes, cause)
+	h.mu.Unlock()
+	if h.closed != nil {
+		h.closed(c, cause)
+	}
+}
+
+// cause waits for the n-th Close and returns what it was told.
+func (h *handler) cause(n int) error {
+	h.t.Helper()
+	wait(h.t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.causes) >= n })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.causes[n-1]
+}
+
+// conn waits for the n-th connection.
+func (h *handler) conn(n int) conn {
+	h.t.Helper()
+	wait(h.t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.conns) >= n })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.conns[n-1]
+}
+
+// writable is a handler that hears of Writable.
+type writable struct {
+	*handler
+	writable func(c conn) error
+}
+
+func (h *writable) Writable(c conn) error {
+	defer h.enter(c)()
+	return h.writable(c)
+}
+
+func echo(c conn, buf []byte) error {
+	n, err := c.Read(buf)
+	if err == nil {
+		_, err = c.Write(buf[:n])
+	}
+	return err
+}
+
+func wait(t testing.TB, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("it never came\n%s", buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// each runs a test on every kernel.
+func each(t *testing.T, f func(t *testing.T, backend string)) {
+	for _, b := range socknotify.Backends() {
+		t.Run(b, func(t *testing.T) { f(t, b) })
+	}
+}
+
+// start serves on a loopback address until the test ends, and checks then that every connection was closed.
+func start(t testing.TB, s *srv) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, s, l)
+	return l.Addr().String()
+}
+
+func serve(t testing.TB, s *srv, l net.Listener) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != server.ErrServerClosed {
+			t.Errorf("Serve = %v", err)
+		}
+		shutdown(t, s)
+		balanced(t, s.Handler)
+	})
+}
+
+func shutdown(t testing.TB, s *srv) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	if st := s.Stats(); st.Conns != 0 || st.Queued != 0 || st.Workers != 0 {
+		t.Errorf("left: %+v", st)
+	}
+}
+
+func balanced(t testing.TB, any server.Handler[*state]) {
+	h, ok := any.(*handler)
+	if w, is := any.(*writable); is {
+		h, ok = w.handler, true
+	}
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.opens != h.closes {
+		t.Errorf("%d opens, %d closes", h.opens, h.closes)
+	}
+}
+
+func dial(t testing.TB, addr string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(soon))
+	return c.(*net.TCPConn)
+}
+
+func send(t testing.TB, c net.Conn, text string) {
+	t.Helper()
+	if _, err := c.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect reads exactly a text.
+func expect(t testing.TB, c net.Conn, text string) {
+	t.Helper()
+	buf := make([]byte, len(text))
+	for n := 0; n < len(buf); {
+		k, err := c.Read(buf[n:])
+		if n += k; err != nil {
+			t.Fatalf("%q, %v; want %q", buf[:n], err, text)
+		}
+	}
+	if string(buf) != text {
+		t.Fatalf("%q, want %q", buf, text)
+	}
+}
+
+// expectEnd reads an end, for which err is nil, or an error.
+func expectEnd(t testing.TB, c net.Conn, want error) {
+	t.Helper()
+	n, err := c.Read(make([]byte, 1))
+	if n != 0 || !errors.Is(err, want) {
+		t.Fatalf("%d bytes, %v; want %v", n, err, want)
+	}
+}
+
+// descriptors counts the process's, where the system tells.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}
+
+func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }

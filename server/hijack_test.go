@@ -1,0 +1,158 @@
+package server_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A request is handed to a goroutine, and the connection given back.
+func TestPause(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:5])
+			if err != nil {
+				return err
+			}
+			c.Pause()
+			request := string(buf[:n])
+			go func() {
+				c.Write([]byte(strings.ToUpper(request)))
+				c.Resume()
+			}()
+			return nil
+		}}
+		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
+		for range 200 {
+			send(t, c, "helloworld") // two requests
+			expect(t, c, "HELLOWORLD")
+		}
+	})
+}
+
+// While a connection is paused it is not idle, and can be closed.
+func TestPausedAndClosed(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend}
+		addr := start(t, s)
+		c := dial(t, addr)
+		paused := h.conn(1)
+		dial(t, addr)
+		paused.Pause()
+		paused.SetIdleTimeout(50 * time.Millisecond)
+		h.conn(2).SetIdleTimeout(200 * time.Millisecond)
+		if err := h.cause(1); err != server.ErrIdle {
+			t.Errorf("cause %v", err)
+		}
+		wait(t, func() bool { return s.Stats().Conns == 1 }) // it is counted out after Close
+		paused.Close()
+		expectEnd(t, c, io.EOF)
+		if err := h.cause(2); err != nil {
+			t.Errorf("cause %v", err)
+		}
+	})
+}
+
+// A connection goes to a goroutine that blocks, and back, again and again.
+func TestHijack(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		before := descriptors(t)
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if err != nil {
+				return err
+			}
+			if buf[0] != 'h' {
+				_, err = c.Write(buf[:n])
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			if _, err := c.Read(buf); err == nil || err == sock.ErrWouldBlock {
+				t.Errorf("Read of a hijacked connection = %v", err)
+			}
+			if _, err := c.Write(buf[:1]); err == nil {
+				t.Error("Write to a hijacked connection is no error")
+			}
+			if _, err := c.Hijack(); err == nil {
+				t.Error("a second Hijack is no error")
+			}
+			go func() {
+				var line [6]byte
+				if _, err := io.ReadFull(nc, line[:]); err != nil {
+					t.Error(err)
+				}
+				nc.Write([]byte("got " + string(line[:])))
+				if string(line[:]) == "finish" {
+					nc.Close()
+				} else if err := c.Resume(); err != nil {
+					t.Error(err)
+				}
+			}()
+			return nil
+		}}
+		s := &srv{Handler: h, Backend: backend}
+		c := dial(t, start(t, s))
+		for range 50 {
+			send(t, c, "xh")
+			expect(t, c, "x")
+			send(t, c, "line-1x") // the last one is for the server again
+			expect(t, c, "got line-1x")
+		}
+		if _, err := h.conn(1).Hijack(); err == nil {
+			t.Error("Hijack from outside is no error")
+		}
+		send(t, c, "hfinish")
+		expect(t, c, "got finish")
+		expectEnd(t, c, io.EOF)
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
+		}
+		c.Close()
+		s.Close()
+		shutdown(t, s)
+		wait(t, func() bool { return descriptors(t) <= before })
+	})
+}
+
+// Close of the server ends hijacked connections too.
+func TestHijackedAndClosed(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		got := make(chan error, 1)
+		h := &handler{t: t, open: func(c conn) error {
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			go func() {
+				_, err := nc.Read(make([]byte, 1))
+				got <- err
+				if err := c.Resume(); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Resume = %v", err)
+				}
+			}()
+			return nil
+		}}
+		s := &srv{Handler: h, Backend: backend}
+		c := dial(t, start(t, s))
+		h.conn(1)
+		s.Close()
+		if err := <-got; !errors.Is(err, net.ErrClosed) && err != io.EOF {
+			t.Errorf("Read = %v", err)
+		}
+		expectEnd(t, c, io.EOF)
+		if err := h.cause(1); err != server.ErrServerClosed {
+			t.Errorf("cause %v", err)
+		}
+		shutdown(t, s)
+	})
+}

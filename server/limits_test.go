@@ -1,0 +1,145 @@
+package server_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/server"
+)
+
+// flood connects until something of it is turned away, and returns the connections that were served.
+func flood(t *testing.T, addr string, n int) (served []net.Conn) {
+	t.Helper()
+	for range n {
+		c := dial(t, addr)
+		if _, err := c.Write([]byte("hello")); err == nil {
+			if n, _ := io.ReadFull(c, make([]byte, 5)); n == 5 {
+				served = append(served, c)
+				continue
+			}
+		}
+		c.Close()
+	}
+	return served
+}
+
+func TestMaxConns(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, MaxConns: 10}
+		addr := start(t, s)
+		served := flood(t, addr, 50)
+		if st := s.Stats(); len(served) != 10 || st.Refused != 40 || st.Accepted != 10 {
+			t.Errorf("%d served, %+v", len(served), st)
+		}
+		served[0].Close() // makes room
+		wait(t, func() bool { return s.Stats().Conns == 9 })
+		if n := len(flood(t, addr, 3)); n != 1 {
+			t.Errorf("%d served", n)
+		}
+	})
+}
+
+func TestMaxConnsPerAddr(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend, MaxConnsPerAddr: 5}
+		addr := start(t, s)
+		if served := flood(t, addr, 20); len(served) != 5 {
+			t.Errorf("%d served", len(served))
+		}
+		other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: soon}
+		c, err := other.Dial("tcp", addr)
+		if err != nil {
+			t.Skip("this system has one loopback address")
+		}
+		defer c.Close()
+		send(t, c, "hello")
+		expect(t, c, "hello")
+	})
+}
+
+func TestMaxQueued(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
+		c := dial(t, start(t, s))
+		sc := h.conn(1)
+		var err error
+		for b := make([]byte, 1<<16); err == nil; {
+			_, err = sc.Write(b)
+		}
+		if err != server.ErrOverload {
+			t.Errorf("Write = %v", err)
+		}
+		if err := h.cause(1); err != server.ErrOverload {
+			t.Errorf("cause %v", err)
+		}
+		io.Copy(io.Discard, c)
+		wait(t, func() bool { st := s.Stats(); return st.Overloads == 1 && st.Queued == 0 })
+	})
+}
+
+func TestIdleTimeout(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
+		addr := start(t, s)
+		from := time.Now()
+		silent, lively, exempt := dial(t, addr), dial(t, addr), dial(t, addr)
+		h.conn(3)
+		for _, sc := range []conn{h.conn(1), h.conn(2), h.conn(3)} {
+			if sc.RemoteAddr().String() == exempt.LocalAddr().String() {
+				sc.SetIdleTimeout(0)
+			}
+		}
+		ended := make(chan time.Duration, 1)
+		go func() {
+			silent.Read(make([]byte, 1))
+			ended <- time.Since(from)
+		}()
+		for over := false; !over; {
+			send(t, lively, "x")
+			expect(t, lively, "x")
+			select {
+			case d := <-ended:
+				if over = true; d < s.IdleTimeout {
+					t.Errorf("closed after %v", d)
+				}
+			default:
+			}
+		}
+		if err := h.cause(1); err != server.ErrIdle || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("cause %v", err)
+		}
+		send(t, exempt, "x")
+		expect(t, exempt, "x")
+		if n := s.Stats().Idle; n != 1 {
+			t.Errorf("%d were idle", n)
+		}
+		expectEnd(t, lively, io.EOF)
+	})
+}
+
+// A peer that takes nothing of what is queued is given up, before Close and after it.
+func TestWriteTimeout(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for _, closing := range []bool{false, true} {
+			h := &handler{t: t}
+			s := &srv{Handler: h, Backend: backend, WriteTimeout: 100 * time.Millisecond}
+			dial(t, start(t, s))
+			sc := h.conn(1)
+			fill(t, sc)
+			if closing {
+				sc.Close()
+			}
+			if err := h.cause(1); err != server.ErrSlow {
+				t.Errorf("cause %v", err)
+			}
+			wait(t, func() bool { st := s.Stats(); return st.Slow == 1 && st.Queued == 0 && st.Conns == 0 })
+		}
+	})
+}

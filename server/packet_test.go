@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+type packetFunc func(c *server.PacketConn, in []sock.Message)
+
+func (f packetFunc) Datagrams(c *server.PacketConn, in []sock.Message) { f(c, in) }
+
+func packets(t *testing.T, s *server.PacketServer) net.Conn {
+	t.Helper()
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(pc) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != server.ErrServerClosed {
+			t.Errorf("Serve = %v", err)
+		}
+		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err != server.ErrServerClosed {
+			t.Errorf("ListenAndServe = %v", err)
+		}
+		if n := s.Stats().Sockets; n != 0 {
+			t.Errorf("%d sockets are left", n)
+		}
+	})
+	c, err := net.Dial("udp", pc.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(soon))
+	return c
+}
+
+func TestDatagrams(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &server.PacketServer{Backend: backend, Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			c.Send(in)
+		})}
+		c := packets(t, s)
+		buf := make([]byte, 70000)
+		for round := range 100 {
+			const burst = 20
+			for i := range burst { // each as large as it likes
+				if _, err := c.Write(bytes.Repeat([]byte{byte(i)}, i*37)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range burst {
+				n, err := c.Read(buf)
+				if err != nil || !bytes.Equal(buf[:n], bytes.Repeat([]byte{byte(i)}, i*37)) {
+					t.Fatalf("round %d, datagram %d: %d bytes, %v", round, i, n, err)
+				}
+			}
+		}
+		wait(t, func() bool { return s.Stats().Sent == 2000 })
+		if st := s.Stats(); st.Received != 2000 || st.Dropped+st.Panics != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// What a handler does to its worker or its messages hurts no other datagram.
+func TestDatagramHandlerFails(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &server.PacketServer{Backend: backend, MaxSize: 8, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			switch text := string(in[0].Buf); text {
+			case "panic":
+				panic(text)
+			case "exit":
+				runtime.Goexit()
+			default:
+				in[0].Buf = []byte("got " + text)
+				c.Send(append(in, sock.Message{Buf: make([]byte, 100_000), Addr: in[0].Addr})) // the last one is too long
+				in[0].Buf = nil
+			}
+		})}
+		c := packets(t, s)
+		buf := make([]byte, 100)
+		for i, text := range []string{"panic", "exit", "long datagram"} {
+			if _, err := c.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprint("got ok", i)
+			wait(t, func() bool { // it was dequeued, or the following would be of its batch
+				return s.Stats().Received == uint64(2*i+1)
+			})
+			if i == 2 {
+				n, err := c.Read(buf)
+				if err != nil || string(buf[:n]) != "got long dat" {
+					t.Fatalf("%q, %v", buf[:n], err)
+				}
+			}
+			c.Write([]byte(fmt.Sprint("ok", i)))
+			n, err := c.Read(buf)
+			if err != nil || string(buf[:n]) != want {
+				t.Fatalf("%q, %v; want %q", buf[:n], err, want)
+			}
+		}
+		wait(t, func() bool { st := s.Stats(); return st.Panics == 1 && st.Sent == 4 && st.Dropped == 4 })
+	})
+}
+
+func TestPacketServerErrors(t *testing.T) {
+	for _, s := range []*server.PacketServer{
+		{},
+		{Handler: packetFunc(nil), Workers: -1},
+		{Handler: packetFunc(nil), MaxSize: 1 << 20},
+		{Handler: packetFunc(nil), Backend: "abacus"},
+	} {
+		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err == nil {
+			t.Errorf("%+v is no error", s)
+		}
+		if err := s.ServeSocket(nil); err == nil {
+			t.Error("a nil socket is no error")
+		}
+		s.Close()
+	}
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"runtime/debug"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A packetWorker is one of the goroutines that serve.
+type packetWorker struct {
+	server *PacketServer
+	bufs   []byte
+	in     [packets]sock.Message
+	reg    [1]socknotify.Registration[*PacketConn]
+}
+
+// run serves until the port is closed. A worker whose goroutine was cut off by its handler (runtime.Goexit)
+// is replaced.
+func (w *packetWorker) run() {
+	var ready [1]socknotify.Notification[*PacketConn] // the datagrams of a socket may be many
+	var c *PacketConn
+	defer func() {
+		if c != nil {
+			w.server.addWorker()
+			w.again(c)
+		}
+	}()
+	for {
+		if _, err := w.server.port.Process(nil, ready[:], -1); err != nil {
+			return
+		}
+		c = ready[0].Key
+		ready[0] = socknotify.Notification[*PacketConn]{}
+		if err := w.serve(c); err != nil {
+			c.fail(err)
+		} else {
+			w.again(c)
+		}
+		c = nil
+	}
+}
+
+func (w *packetWorker) again(c *PacketConn) {
+	if err := c.enable(&w.reg); err != nil {
+		c.fail(err)
+	}
+}
+
+// serve receives a batch of datagrams and has them handled. What is left notifies again.
+func (w *packetWorker) serve(c *PacketConn) error {
+	s := w.server
+	w.point()
+	n, err := c.sock.RecvBatch(w.in[:])
+	switch {
+	case err == sock.ErrWouldBlock:
+		return nil
+	case errors.Is(err, net.ErrClosed):
+		return err
+	case err != nil:
+		s.log(slog.LevelDebug, "socket error", "error", err) // of a datagram that was sent earlier
+		return nil
+	}
+	s.counts.received.Add(uint64(n))
+	w.call(c, n)
+	return nil
+}
+
+// point gives each message its buffer. Handlers may have changed them.
+func (w *packetWorker) point() {
+	size := w.server.MaxSize
+	if size == 0 {
+		size = maxSize
+	}
+	if w.bufs == nil {
+		w.bufs = make([]byte, packets*size)
+	}
+	for i := range w.in {
+		w.in[i].Buf = w.bufs[i*size : (i+1)*size : (i+1)*size]
+	}
+}
+
+func (w *packetWorker) call(c *PacketConn, n int) {
+	s := w.server
+	defer func() {
+		if v := recover(); v != nil {
+			s.counts.panics.Add(1)
+			s.log(slog.LevelError, "handler panicked", "value", v, "stack", string(debug.Stack()))
+		}
+	}()
+	for i := range w.in[:n] {
+		w.in[i].Buf = w.in[i].Buf[:w.in[i].N]
+	}
+	s.Handler.Datagrams(c, w.in[:n])
+}

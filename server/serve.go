@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"net"
+	"os"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// accepts is how many accepts of a listener are outstanding where the system accepts ahead.
+const accepts = 64
+
+// ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and serves. The
+// path of a Unix socket is removed in the end.
+func (s *Server[S]) ListenAndServe(network, address string) error {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		defer os.Remove(u.Addr().String())
+	}
+	return s.Serve(l)
+}
+
+// Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns
+// ErrServerClosed; or until the listener fails. The listener is the server's from then on (sock.Detach), and
+// closed in the end; nobody else may close it. Several may be served at once, each by a Serve of its own.
+func (s *Server[S]) Serve(l net.Listener) error {
+	socket, err := sock.Detach(l, sock.MakeNonblocking)
+	if err != nil {
+		return err
+	}
+	return s.ServeSocket(socket)
+}
+
+// ServeSocket is Serve for a listening socket of package sock.
+func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
+	if socket == nil {
+		return errNoSocket
+	}
+	defer socket.Close()
+	l := &listener[S]{server: s, sock: socket, tcp: socket.LocalAddr().IsValid(), failed: make(chan error, 1)}
+	l.key.listener = l
+	s.mu.Lock()
+	if err := s.start(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	l.key.port = uint16(len(s.listeners) % len(s.ports))
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+
+	err := s.ports[l.key.port].Accept(socket, &l.key, accepts)
+	if err == nil {
+		err = <-l.failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+	if s.closing {
+		return ErrServerClosed
+	}
+	return err
+}
+
+// Shutdown ends the server gracefully. Listeners are closed, and the receiving side of every connection is
+// shut: its handler is given what has come, and then the end of the stream, as if the peer had ended it. So
+// one that closes when the stream ends, or returns Read's io.EOF, closes idle connections at once and
+// others when they have answered. Shutdown returns when all are closed and no worker is left.
+//
+// When the context is done first, it does what Close does, waits for handlers to return all the same no
+// longer, and returns the context's cause.
+func (s *Server[S]) Shutdown(ctx context.Context) error {
+	list, started := s.stop()
+	if !started {
+		return nil
+	}
+	for _, c := range list {
+		c.shutRead()
+	}
+	select {
+	case <-s.stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	s.Close()
+	return context.Cause(ctx)
+}
+
+// Close ends the server at once. Listeners are closed and connections shut, and what is queued is dropped;
+// the handler's Close is called for each connection, with ErrServerClosed as cause, as soon as no other call
+// of its handler is under way. Close does not wait for that; Shutdown after it does.
+func (s *Server[S]) Close() error {
+	list, _ := s.stop()
+	for _, c := range list {
+		c.mu.Lock()
+		c.failLocked(ErrServerClosed, wAborting)
+		if c.word.Load()&(wHijacked|wDead) == 0 {
+			c.socket().Shutdown(sock.ShutBoth)
+		}
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// stop closes the listeners, and returns the connections that there are. There will be no others.
+func (s *Server[S]) stop() (list []*Conn[S], started bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.closing = true
+		for l := range s.listeners {
+			l.sock.Close()
+			select {
+			case l.failed <- ErrServerClosed:
+			default: // it has failed already
+			}
+		}
+		if s.started {
+			if s.table.n == 0 {
+				close(s.drained)
+			}
+			go s.leave()
+		}
+	}
+	return s.table.all(), s.started
+}
+
+// leave waits for the last connection and ends the workers.
+func (s *Server[S]) leave() {
+	<-s.drained
+	for _, p := range s.ports {
+		p.Close()
+	}
+	s.running.Wait()
+	s.wheel.Close()
+	close(s.stopped)
+}
+
+// shutRead makes what is received end after what has come.
+func (c *Conn[S]) shutRead() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.word.Load()&wHijacked == 0 {
+		c.socket().Shutdown(sock.ShutRead)
+	}
+}
+
+// isClosing reports whether Shutdown or Close was called.
+func (s *Server[S]) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}

@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.
+func TestEcho(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for _, ports := range []int{1, 3} {
+			t.Run(fmt.Sprint("ports=", ports), func(t *testing.T) {
+				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Ports: ports}
+				addr := start(t, s)
+				ul, err := net.Listen("unix", socketPath(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				serve(t, s, ul)
+				const clients, size = 8, 1 << 20
+				var wg sync.WaitGroup
+				for i := range clients {
+					var c interface {
+						net.Conn
+						CloseWrite() error
+					}
+					if i%4 == 0 {
+						u, err := net.Dial("unix", ul.Addr().String())
+						if err != nil {
+							t.Fatal(err)
+						}
+						u.SetDeadline(time.Now().Add(soon))
+						t.Cleanup(func() { u.Close() })
+						c = u.(*net.UnixConn)
+					} else {
+						c = dial(t, addr)
+					}
+					want := make([]byte, size)
+					rng := rand.New(rand.NewPCG(uint64(i), 1))
+					for i := range want {
+						want[i] = byte(rng.Uint32())
+					}
+					wg.Go(func() {
+						if _, err := c.Write(want); err != nil {
+							t.Error(err)
+						}
+						c.CloseWrite()
+					})
+					wg.Go(func() {
+						got, err := io.ReadAll(c)
+						if err != nil || !bytes.Equal(got, want) {
+							t.Errorf("client %d: %d bytes, %v", i, len(got), err)
+						}
+					})
+				}
+				wg.Wait()
+				wait(t, func() bool { return s.Stats().Conns == 0 })
+				if st := s.Stats(); st.Accepted != clients || st.Panics+st.Refused+st.Slow+st.Idle+st.Overloads != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		}
+	})
+}
+
+// A handler that reads a byte at a time is told of the rest again and again.
+func TestLeftUnread(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error { return echo(c, buf[:1]) }}
+		addr := start(t, &srv{Handler: h, Backend: backend})
+		c := dial(t, addr)
+		send(t, c, "hello, world")
+		expect(t, c, "hello, world")
+	})
+}
+
+// A handler that reads until there is nothing costs no more.
+func TestDrainLoop(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			for {
+				if err := echo(c, buf[:3]); err != nil {
+					return err
+				}
+			}
+		}}
+		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
+		for range 100 {
+			send(t, c, "hello, world")
+			expect(t, c, "hello, world")
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// counts are a server's counters.
+type counts struct {
+	accepted, refused, panics, stuck, idle, slow, overloads atomic.Uint64
+	queued                                                  atomic.Int64
+}
+
+// Stats are what a server has done, and what it is doing. Each count is exact; together they are not of
+// one instant.
+type Stats struct {
+	Conns     int           // connections now
+	Workers   int           // goroutines now, those replaced included
+	Queued    int64         // bytes queued now
+	Longest   time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
+	Accepted  uint64        // connections taken in
+	Refused   uint64        // connections beyond a limit
+	Overloads uint64        // connections closed because of MaxQueued
+	Idle      uint64        // connections closed because of IdleTimeout
+	Slow      uint64        // connections closed because of WriteTimeout
+	Panics    uint64        // handlers that panicked
+	Stuck     uint64        // handlers that ran for StuckAfter
+}
+
+// Stats returns the server's counts. It may be called at any time.
+func (s *Server[S]) Stats() Stats {
+	k := &s.counts
+	st := Stats{
+		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
+		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(),
+		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Conns, st.Workers = s.table.n, len(s.workers)
+	for w := range s.workers {
+		if cur := w.cursor.Load(); cur&idle == 0 {
+			st.Longest = max(st.Longest, time.Duration(uint32(s.wheel.Now())-since(cur))*tick)
+		}
+	}
+	return st
+}
+
+// LocalAddr is the address that the connection came to. After a failure it can be nil.
+func (c *Conn[S]) LocalAddr() net.Addr { return c.address(true) }
+
+// RemoteAddr is the peer's address. After a failure it can be nil.
+func (c *Conn[S]) RemoteAddr() net.Addr { return c.address(false) }
+
+func (c *Conn[S]) address(local bool) net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.extra; x != nil && x.hijacked != nil {
+		if local {
+			return x.hijacked.LocalAddr()
+		}
+		return x.hijacked.RemoteAddr()
+	}
+	if !c.listener.tcp {
+		a := &net.UnixAddr{Net: "unix"}
+		if local {
+			a.Name = c.socket().LocalPath()
+		}
+		return a
+	}
+	a := c.socket().RemoteAddr()
+	if local {
+		a = c.socket().LocalAddr()
+	}
+	if !a.IsValid() {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(a)
+}

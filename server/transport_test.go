@@ -1,0 +1,79 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// A rot is a transport that changes every byte on its way.
+type rot struct{ c *Conn[*int] }
+
+func (r rot) Read(b []byte) (int, error) {
+	n, err := r.c.recv(b)
+	for i := range b[:n] {
+		b[i]++
+	}
+	return n, err
+}
+
+func (r rot) Write(b []byte) (int, error) {
+	b = bytes.Clone(b)
+	for i := range b {
+		b[i]++
+	}
+	return r.c.send(b)
+}
+
+func (r rot) CloseWrite() error { return r.c.shut() }
+
+// rotten puts its transport under each connection, and answers one batch with the end of the stream.
+type rotten struct{ counter }
+
+func (rotten) Open(c *Conn[*int]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.more().transport = rot{c}
+	c.wrapped = true
+	return nil
+}
+
+func (r rotten) Data(c *Conn[*int], buf []byte) error {
+	err := r.counter.Data(c, buf)
+	if err == io.EOF {
+		return c.CloseWrite()
+	}
+	return err
+}
+
+// A transport has every byte of its connection in both directions, also those that are queued.
+func TestTransport(t *testing.T) {
+	for _, backend := range socknotify.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(30 * time.Second))
+			sent := bytes.Repeat([]byte("0123456789"), 1<<20)
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Write(sent)
+				c.(*net.TCPConn).CloseWrite()
+				done <- err
+			}()
+			got, err := io.ReadAll(c)
+			if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("23456789:;"), 1<<20)) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package server
+
+import (
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A worker is one of the goroutines that serve.
+type worker[S any] struct {
+	server *Server[S]
+	port   *socknotify.Port[*Conn[S]]
+	buf    []byte
+	reg    [1]socknotify.Registration[*Conn[S]]
+
+	ready [batch]socknotify.Notification[*Conn[S]]
+	at    uint64 // what cursor is, or was before the rest was taken away
+	// cursor is how far the worker is in ready, and since when: a tick, how many there are, and which is
+	// next. Who swaps it owns the next one; a worker that does not return has all of the rest taken away.
+	cursor  atomic.Uint64
+	current *Conn[S] // whose handler runs
+	logged  bool     // that the worker is stuck; the watcher's
+}
+
+// batch is how many notifications a worker dequeues at a time.
+const batch = 64
+
+const (
+	idle     = 1 << 30 // nothing to do
+	replaced = 1 << 31 // another has taken the rest
+)
+
+func cursor(now uint64, n, next int) uint64 { return now<<32 | uint64(n)<<16 | uint64(next) }
+func position(cur uint64) (n, next int)     { return int(cur >> 16 & 0xff), int(cur & 0xff) }
+func since(cur uint64) (tick uint32)        { return uint32(cur >> 32) }
+func (s *Server[S]) addWorker(w *worker[S]) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
+func (w *worker[S]) advance(next uint64) bool {
+	was := w.at
+	w.at = next
+	return w.cursor.CompareAndSwap(was, next)
+}
+
+// run serves until the port is closed, or another worker has taken over.
+func (w *worker[S]) run() {
+	cut := true
+	defer func() { w.leave(cut) }()
+	w.loop()
+	cut = false
+}
+
+func (w *worker[S]) loop() {
+	s := w.server
+	w.buf = make([]byte, s.bufferSize())
+	w.reg[0].Trigger = oneShot
+	for w.serve() {
+		if !w.advance(idle) {
+			return
+		}
+		n, err := w.port.Process(nil, w.ready[:], -1)
+		if err != nil {
+			return
+		}
+		w.at = cursor(s.wheel.Now(), n, 0)
+		w.cursor.Store(w.at)
+	}
+}
+
+// serve handles what was dequeued. It is false where another worker has taken the rest.
+func (w *worker[S]) serve() (mine bool) {
+	for {
+		done, mine := w.some()
+		if done {
+			return mine
+		}
+	}
+}
+
+// some handles notifications until none is left or a handler panics.
+func (w *worker[S]) some() (done, mine bool) {
+	defer func() {
+		if c := w.current; c != nil {
+			w.panicked(c, recover())
+		}
+	}()
+	s := w.server
+	for {
+		n, i := position(w.at)
+		if w.at&(idle|replaced) != 0 || i == n {
+			return true, true
+		}
+		now := s.wheel.Now()
+		if !w.advance(cursor(now, n, i+1)) {
+			return true, false
+		}
+		nt := w.ready[i]
+		w.ready[i] = socknotify.Notification[*Conn[S]]{} // an idle worker holds on to nobody
+		w.handle(&nt, uint32(now))
+	}
+}
+
+// panicked closes the connection of a handler that did not return.
+func (w *worker[S]) panicked(c *Conn[S], value any) {
+	s := w.server
+	w.current = nil
+	s.counts.panics.Add(1)
+	e := &PanicError{value, debug.Stack()}
+	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
+	if c.word.Load()&wDead != 0 {
+		w.free(c)
+		return
+	}
+	c.fail(e)
+	w.release(c)
+}
+
+// handle is for one notification.
+func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) {
+	c := nt.Key
+	switch {
+	case nt.Events == socknotify.EventIn && c != &c.listener.key:
+	case nt.Events&socknotify.EventRemove != 0:
+		w.finish(c)
+		return
+	case nt.Posted():
+		c.word.And(^uint32(wWoken))
+	case c == &c.listener.key:
+		w.accepted(c.listener, nt)
+		return
+	}
+	word := c.word.Or(wOwned)
+	if word&wOwned != 0 {
+		return // the owner will see to it
+	}
+	c.touch(now)
+	w.events(c, nt.Events, word)
+	w.release(c)
+}
+
+// events calls the handler of a connection that is owned.
+func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
+	s := w.server
+	if e&socknotify.EventErr != 0 {
+		if err := c.socket().Err(); err != nil {
+			c.fail(&lostError{err})
+			return
+		}
+		if e&^socknotify.EventErr == 0 {
+			c.fail(errLost) // or it would be told for ever
+			return
+		}
+	}
+	if e&socknotify.EventOut != 0 {
+		if c.flush() && s.writer != nil && c.word.Load()&wOver == 0 {
+			w.current = c
+			err := s.writer.Writable(c)
+			w.current = nil
+			c.returned(err)
+		}
+		word = c.word.Load()
+	}
+	if e&socknotify.EventIn != 0 && word&wNoRead == 0 {
+		w.data(c)
+	}
+}
+
+func (w *worker[S]) data(c *Conn[S]) {
+	w.current = c
+	err := w.server.Handler.Data(c, w.buf)
+	w.current = nil
+	if err != nil {
+		c.returned(err)
+	}
+}
+
+// returned is what a handler's error means.
+func (c *Conn[S]) returned(err error) {
+	switch err {
+	case nil, sock.ErrWouldBlock:
+	case io.EOF:
+		c.Close()
+	default:
+		c.fail(err)
+	}
+}
+
+// leave is a worker's end. One whose goroutine was cut off by its handler (runtime.Goexit) is replaced.
+func (w *worker[S]) leave(cut bool) {
+	s := w.server
+	s.mu.Lock()
+	if cut {
+		s.replace(w, w.cursor.Load())
+	}
+	delete(s.workers, w)
+	s.mu.Unlock()
+	s.running.Done()
+}

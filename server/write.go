@@ -1,0 +1,222 @@
+package server
+
+import (
+	"net"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// Write sends what the system takes at once and queues the rest, so it never blocks. Where the queue would
+// grow beyond Server.WriteQueue it returns ErrQueueFull and how much it took; Writable tells when to go on
+// with the rest. After Close or CloseWrite it is net.ErrClosed.
+func (c *Conn[S]) Write(b []byte) (int, error) {
+	if c.wrapped {
+		return c.extra.transport.Write(b)
+	}
+	return c.send(b)
+}
+
+func (c *Conn[S]) send(b []byte) (int, error) {
+	c.mu.Lock()
+	n, err := c.sendLocked(b)
+	c.mu.Unlock()
+	return n, err
+}
+
+func (c *Conn[S]) sendLocked(b []byte) (int, error) {
+	word := c.word.Load()
+	switch {
+	case word&wHijacked != 0:
+		return 0, errHijacked
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+		return 0, net.ErrClosed
+	}
+	c.touch(uint32(c.server().wheel.Now()))
+	n := 0
+	if word&wOut == 0 {
+		for {
+			k, err := c.held.Send(b[n:])
+			n += k
+			if n == len(b) && err == nil {
+				return n, nil
+			}
+			if err == sock.ErrWouldBlock {
+				break
+			}
+			if err != nil {
+				c.failLocked(err, wAborting)
+				return n, err
+			}
+		}
+	}
+	return c.enqueue(b, n)
+}
+
+// enqueue queues what is behind the first n bytes.
+func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
+	s := c.server()
+	x := c.more()
+	most := s.writeQueue()
+	k := min(len(b)-n, most-len(x.queue)+x.head)
+	if k > 0 {
+		if total := s.counts.queued.Add(int64(k)); s.MaxQueued > 0 && total > s.MaxQueued {
+			s.counts.queued.Add(-int64(k))
+			s.counts.overloads.Add(1)
+			c.failLocked(ErrOverload, wAborting)
+			return n, ErrOverload
+		}
+		x.push(b[n : n+k])
+		n += k
+	}
+	bits := uint32(wOut)
+	if len(x.queue)-x.head > most/2 {
+		bits |= wFull
+	}
+	if n < len(b) {
+		bits |= wWant
+	}
+	if c.word.Load()&bits != bits {
+		was := c.set(bits)
+		if was&wOut == 0 {
+			x.since = s.wheel.Now()
+			if s.WriteTimeout > 0 {
+				s.wheel.Set(c, s.WriteTimeout)
+			}
+		}
+	}
+	if n < len(b) {
+		return n, ErrQueueFull
+	}
+	return n, nil
+}
+
+// WantWritable has Writable called, of a handler that has it, when at most half of what may be queued is:
+// soon, where that is so already. So one that has much to write gives others their turn.
+func (c *Conn[S]) WantWritable() { c.set(wWant) }
+
+func (x *extra) push(b []byte) {
+	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
+		x.queue = x.queue[:copy(x.queue, x.queue[x.head:])]
+		x.head = 0
+	}
+	x.queue = append(x.queue, b...)
+}
+
+// flush sends what is queued, and reports whether a handler that waits for it may go on. Its caller owns
+// the connection.
+func (c *Conn[S]) flush() (goOn bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	if word&wAborting != 0 {
+		return false
+	}
+	if word&wOut != 0 && !c.drain(c.extra) {
+		return false
+	}
+	return c.word.And(^uint32(wWant))&wWant != 0
+}
+
+// drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
+func (c *Conn[S]) drain(x *extra) bool {
+	s := c.server()
+	for x.head < len(x.queue) {
+		n, err := c.held.Send(x.queue[x.head:])
+		if n > 0 {
+			x.head += n
+			s.counts.queued.Add(-int64(n))
+			x.since = s.wheel.Now()
+		}
+		if err == sock.ErrWouldBlock {
+			break
+		}
+		if err != nil {
+			c.failLocked(err, wAborting)
+			return false
+		}
+	}
+	left := len(x.queue) - x.head
+	if left > s.writeQueue()/2 {
+		return false
+	}
+	c.word.And(^uint32(wFull))
+	if left == 0 {
+		c.word.And(^uint32(wOut))
+		x.queue, x.head = x.queue[:0], 0
+		if x.shut {
+			x.shut = false
+			c.shutLocked()
+		}
+		c.spare()
+	}
+	return true
+}
+
+// CloseWrite ends the stream to the peer after what was written so far. Once its end was received as well
+// the connection is closed.
+func (c *Conn[S]) CloseWrite() error {
+	if c.wrapped {
+		return c.extra.transport.CloseWrite()
+	}
+	return c.shut()
+}
+
+func (c *Conn[S]) shut() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	switch {
+	case word&wHijacked != 0:
+		return errHijacked
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+		return net.ErrClosed
+	case word&wOut != 0:
+		c.extra.shut = true
+		return nil
+	}
+	return c.shutLocked()
+}
+
+func (c *Conn[S]) shutLocked() error {
+	err := c.socket().Shutdown(sock.ShutWrite)
+	if err != nil {
+		c.failLocked(err, wAborting)
+		return err
+	}
+	c.set(wShut)
+	return nil
+}
+
+// more is the extra, made where there is none. The lock is held.
+func (c *Conn[S]) more() *extra {
+	if c.extra == nil {
+		c.extra = c.server().extras.Get().(*extra)
+	}
+	return c.extra
+}
+
+// keep is how large a queue may be to be kept for another connection.
+const keep = 64 << 10
+
+// spare gives the extra back if nothing is in it. The lock is held.
+func (c *Conn[S]) spare() {
+	x := c.extra
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.transport != nil || x.hijacked != nil {
+		return
+	}
+	c.extra = nil
+	if cap(x.queue) <= keep {
+		x.since = 0
+		c.server().extras.Put(x)
+	}
+}
+
+// Queued is how many bytes wait for the peer to take what is before them.
+func (c *Conn[S]) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.extra == nil {
+		return 0
+	}
+	return len(c.extra.queue) - c.extra.head
+}

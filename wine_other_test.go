@@ -1,5 +1,0 @@
-//go:build !windows
-
-package socknotify
-
-const onWine = false
