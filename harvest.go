@@ -29,13 +29,19 @@ func (p *Port[K]) lastLook(w *call[K], out []Notification[K]) int {
 	return p.look(w, out)
 }
 
-// settledLook is for a call whose last look found nothing, on a kernel that may not have told all by then.
-func (p *Port[K]) settledLook(w *call[K], out []Notification[K]) int {
-	if p.core.settle == nil {
-		return 0
+// finalLook is lastLook for a call that will have no other. A kernel that tells a little later must have told
+// all by then; nobody else can have it in hand meanwhile, as with the look itself.
+func (p *Port[K]) finalLook(w *call[K], out []Notification[K]) int {
+	if p.levels.any.Load() {
+		p.levels.mu.Lock()
+		defer p.levels.mu.Unlock()
 	}
-	p.core.settle()
-	return p.lastLook(w, out)
+	n := p.look(w, out)
+	if n == 0 && p.core.settle != nil {
+		p.core.settle()
+		n = p.look(w, out)
+	}
+	return n
 }
 
 // levels is for persistent levels, which every call is to find for as long as they hold (T1). A call

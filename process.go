@@ -162,10 +162,7 @@ func (p *Port[K]) first(w *call[K], ctx context.Context, out []Notification[K], 
 		p.passOn()
 		err = context.Cause(ctx)
 	case timeout == 0:
-		if n = p.lastLook(w, out); n == 0 {
-			n = p.settledLook(w, out)
-		}
-		if n == 0 {
+		if n = p.finalLook(w, out); n == 0 {
 			err = ErrTimeout
 		}
 	default:
