@@ -110,8 +110,13 @@ func (p *Poller) arm(fd int, e *entry) {
 }
 
 // rearm gives the poll a new generation and conditions, and has the kernel look again. It stays with the
-// socket that it is for, whatever the number names by now.
+// socket that it is for, whatever the number names by now. Another thread's poll would complete when that
+// thread gets to it, so one is made in its place that completes at once.
 func (p *Poller) rearm(fd int, e *entry) {
+	if e.flags&armed != 0 && e.thread != p.pin() {
+		p.cancel(fd, e.gen)
+		e.flags &^= armed
+	}
 	if e.flags&armed == 0 {
 		p.recheck = append(p.recheck, int32(fd))
 		p.arm(fd, e)
