@@ -40,8 +40,6 @@ func (c chaos) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	return n
 }
 
-func (c chaos) Settle() { settle(c.Poller) }
-
 func (c chaos) Park(until time.Time, look func() bool) error {
 	switch rand.IntN(8) {
 	case 0:

@@ -19,8 +19,6 @@ type core struct {
 	ownEdges bool
 	backend  string
 	id       uint32 // in claims
-	// settle is of a kernel that may tell a little later what has happened, or nil.
-	settle func()
 	// probe asks the port's kernel about a number, if the port still exists.
 	probe func(index uint32) (has, busy bool, err error)
 	// owner is what sockets of package sock tell of themselves.

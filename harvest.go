@@ -29,21 +29,6 @@ func (p *Port[K]) lastLook(w *call[K], out []Notification[K]) int {
 	return p.look(w, out)
 }
 
-// finalLook is lastLook for a call that will have no other. A kernel that tells a little later must have told
-// all by then; nobody else can have it in hand meanwhile, as with the look itself.
-func (p *Port[K]) finalLook(w *call[K], out []Notification[K]) int {
-	if p.levels.any.Load() {
-		p.levels.mu.Lock()
-		defer p.levels.mu.Unlock()
-	}
-	n := p.look(w, out)
-	if n == 0 && p.core.settle != nil {
-		p.core.settle()
-		n = p.look(w, out)
-	}
-	return n
-}
-
 // levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
 // that has taken the report of one, and has yet to put it on the relook list, or has taken that list
 // and has yet to make the kernel look again, hides it from the others meanwhile. So calls dequeue with

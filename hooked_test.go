@@ -53,15 +53,6 @@ func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	return n
 }
 
-func (h *hooked) Settle() { settle(h.Poller) }
-
-// settle is kernel.Settler's, for whoever wraps one.
-func settle(k kernel.Poller) {
-	if s, ok := k.(kernel.Settler); ok {
-		s.Settle()
-	}
-}
-
 // onEach runs a test on every kernel, with a hook to set.
 func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
 	for _, room := range testrooms.List(t) {

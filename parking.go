@@ -84,9 +84,6 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 				err = ErrTimeout
 			}
 		}
-		if err != nil && n == 0 && p.core.settle != nil {
-			n = p.finalLook(w, out)
-		}
 		k.leave(w, p, n > 0 || err != nil)
 		if n > 0 {
 			return n, nil

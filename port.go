@@ -63,9 +63,6 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 		core:         &core{kernel: k, edges: k.Edges(), ownEdges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
 		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
 	}
-	if s, ok := k.(kernel.Settler); ok {
-		p.core.settle = s.Settle
-	}
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.core.displaced = func(index uint32) {

@@ -144,7 +144,7 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		p.passOn()
 		err = context.Cause(ctx)
 	case timeout == 0:
-		if n = p.finalLook(w, out); n == 0 {
+		if n = p.lastLook(w, out); n == 0 {
 			err = ErrTimeout
 		}
 	default:

@@ -116,10 +116,3 @@ type Poller interface {
 	// Close releases the kernel's objects. No other call may be under way or follow.
 	Close() error
 }
-
-// A Settler is a Poller to which what has happened may come a little later: another thread has it in hand.
-type Settler interface {
-	// Settle makes what has happened by now visible to the Polls that follow. It may block for as long as
-	// other threads take to come by. Whoever parks need not have it.
-	Settle()
-}

@@ -2,19 +2,24 @@ package iouring
 
 import (
 	"testing"
-	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/epoll"
 )
 
-func newPoller(t *testing.T, completions uint32) *Poller {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newPoller(t *testing.T, least int) *Poller {
 	t.Helper()
 	if err := Probe(); err != nil {
 		t.Skip(err)
 	}
-	p, err := open(completions)
+	handles.NoneLeft(t, "anon_inode:")
+	p, err := open(least)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +28,16 @@ func newPoller(t *testing.T, completions uint32) *Poller {
 			t.Error(err)
 		}
 	})
+	return p
+}
+
+func newEpoll(t *testing.T) kernel.Poller {
+	t.Helper()
+	p, err := epoll.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
 	return p
 }
 
@@ -36,23 +51,46 @@ func pair(t *testing.T) (a, b int) {
 	return fds[0], fds[1]
 }
 
-func do(t *testing.T, p *Poller, action kernel.Action, fd int, token uint64) {
+// watched returns sockets that a poller watches, and their peers.
+func watched(t *testing.T, p kernel.Poller, n int) (fds, peers []int) {
 	t.Helper()
-	c := [1]kernel.Change{{Handle: uintptr(fd), Token: token, Interest: kernel.In | kernel.PeerClosed, Action: action}}
-	if p.Poll(c[:], nil); c[0].Status != kernel.Done {
-		t.Fatalf("action %d: status %d, %v", action, c[0].Status, c[0].Err)
+	for range n {
+		a, b := pair(t)
+		fds, peers = append(fds, a), append(peers, b)
+	}
+	allDone(t, p, changes(kernel.Add, fds))
+	return fds, peers
+}
+
+// changes makes a change for each descriptor, whose token is its number.
+func changes(action kernel.Action, fds []int) []kernel.Change {
+	list := make([]kernel.Change, len(fds))
+	for i, fd := range fds {
+		list[i] = kernel.Change{Handle: uintptr(fd), Token: uint64(fd), Interest: kernel.In, Action: action}
+	}
+	return list
+}
+
+func allDone(t *testing.T, p kernel.Poller, list []kernel.Change) {
+	t.Helper()
+	p.Poll(list, nil)
+	for i := range list {
+		if c := &list[i]; c.Status != kernel.Done || c.Err != nil {
+			t.Fatalf("change %d of %d: status %d, %v", i, len(list), c.Status, c.Err)
+		}
 	}
 }
 
-// reports takes what there is by now.
-func reports(p *Poller) []kernel.Ready {
-	p.Settle()
-	var all []kernel.Ready
-	var some [8]kernel.Ready
+// reports takes what there is: the tokens, and how often each.
+func reports(p kernel.Poller) map[uint64]int {
+	seen := map[uint64]int{}
+	var some [16]kernel.Ready
 	for n := p.Poll(nil, some[:]); n > 0; n = p.Poll(nil, some[:]) {
-		all = append(all, some[:n]...)
+		for _, r := range some[:n] {
+			seen[r.Token]++
+		}
 	}
-	return all
+	return seen
 }
 
 func send(t *testing.T, fd int) {
@@ -60,29 +98,4 @@ func send(t *testing.T, fd int) {
 	if _, err := unix.Write(fd, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func drain(fd int) {
-	for b := make([]byte, 64); ; {
-		if n, err := unix.Read(fd, b); n <= 0 || err != nil {
-			return
-		}
-	}
-}
-
-// eventually waits for a state that others bring about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// hungUp reports whether a socket's peer has been closed.
-func hungUp(fd int) bool {
-	f := []unix.PollFd{{Fd: int32(fd)}}
-	unix.Poll(f, 0)
-	return f[0].Revents&unix.POLLHUP != 0
 }

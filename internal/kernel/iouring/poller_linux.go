@@ -1,115 +1,136 @@
 package iouring
 
 import (
-	"sync"
-	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/unixsock"
+	"github.com/socknotify/socknotify/internal/kernel/epoll"
 )
 
-// Sizes of the rings. Completions that do not fit end their polls, which are then made anew: it works, but
-// takes its time.
 const (
-	submissions = 128
-	completions = 4096
+	// entries is how many changes are submitted at once at most.
+	entries = 64
+	// worthwhile is how many changes cost less in a ring than by an epoll_ctl each.
+	worthwhile = 16
 )
 
-// Poller implements kernel.Poller on one ring.
+// Poller implements kernel.Poller.
 type Poller struct {
-	bell bell
+	*epoll.Poller
 
-	// turn covers all that follows, across each system call: of two threads that submit one would only wait
-	// for the other in the kernel.
-	turn    sync.Mutex
-	ring    ring
-	pages   []*page
-	watched atomic.Int32 // sockets
+	least int // changes in a batch for which it is submitted
 
-	// queue has the numbers whose polls have completed, in the order in which they did.
-	queue fifo
-
-	// What take has found besides reports.
-	orphans []orphan  // polls that the kernel has ended
-	refused []orphan  // updates that came to nothing
-	failed  []failure // polls that could not be made
-
-	sent    []int32 // numbers for which something was submitted
-	recheck []int32 // those of them for which a poll was made by number, and not by Add
-
-	threads []thread
-	pinned  bool
-	self    uint16 // the thread that is pinned
-
-	harvests uint8 // since the last sweep
-	swept    int   // where it ended
-
-	fds       [chunk]unix.PollFd
-	cookie    uint64
-	cookieLen uint32
+	// What follows belongs to whoever has the epoll descriptor's turn.
+	ring   ring
+	events [entries]unix.EpollEvent // what the submissions point to
+	index  [entries]int             // of their changes
+	named  marks
 }
 
-// New opens a ring and an eventfd: two descriptors.
-func New() (kernel.Poller, error) { return open(completions) }
+// New opens an epoll descriptor, its gate and a ring: three descriptors.
+func New() (kernel.Poller, error) { return NewFrom(worthwhile) }
 
-func open(completions uint32) (*Poller, error) {
-	p := &Poller{}
-	if err := p.ring.open(submissions, completions); err != nil {
+// NewFrom is New for tests: it submits batches of so many changes and more.
+func NewFrom(least int) (kernel.Poller, error) {
+	p, err := open(least)
+	if err != nil {
 		return nil, err
 	}
-	if err := p.bell.open(&p.ring); err != nil {
-		p.ring.close()
-		return nil, err
-	}
-	p.bell.listen, p.bell.calls = p.listen, p.calls
 	return p, nil
 }
 
-// Edges is true: a poll goes on after a report (multishot).
-func (p *Poller) Edges() bool { return true }
-
-// Describe implements kernel.Poller.
-func (p *Poller) Describe(handle uintptr) (kernel.Kind, error) { return unixsock.Describe(handle) }
-
-// Look implements kernel.Poller.
-func (p *Poller) Look(handle uintptr) kernel.Mask { return unixsock.Look(handle) }
-
-// Has implements kernel.Poller.
-func (p *Poller) Has(handle uintptr) (bool, error) {
-	fd, ok := unixsock.FD(handle)
-	if !ok {
-		return false, unix.EBADF
+func open(least int) (*Poller, error) {
+	p := &Poller{least: least}
+	if err := p.ring.open(entries); err != nil {
+		return nil, err
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	e, status, err := p.find(fd)
-	p.submit()
-	if status == kernel.Bad {
-		return false, err
+	var err error
+	if p.Poller, err = epoll.Open(p.batch); err != nil {
+		p.ring.close()
+		return nil, err
 	}
-	return e != nil, nil
+	return p, nil
 }
 
-// Poll implements kernel.Poller.
-func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if len(changes) > 0 {
-		p.apply(changes)
-	}
-	if len(ready) == 0 {
-		return 0
-	}
-	return p.harvest(ready)
-}
-
-// Close implements kernel.Poller. The kernel lets go of the sockets a little later.
+// Close implements kernel.Poller.
 func (p *Poller) Close() error {
-	err := p.bell.close()
+	err := p.Poller.Close()
 	if e := p.ring.close(); e != nil && err == nil {
 		err = e
 	}
 	return err
+}
+
+// batch makes changes by submissions as long as there are enough of them.
+func (p *Poller) batch(epfd int, changes []kernel.Change) (rest []kernel.Change) {
+	for len(changes) >= p.least {
+		made := p.submit(epfd, changes)
+		changes = changes[made:]
+		if made == 0 {
+			break // the kernel takes no submissions now
+		}
+	}
+	return changes
+}
+
+// submit makes changes by one submission each, until one is of a socket that was changed before, and returns
+// for how many of them it did.
+//
+// The kernel makes a change as it takes its submission. Only if the epoll descriptor is in use just then, by
+// somebody who closes a socket or adds one, it leaves the change to a thread of its own. That may be overtaken
+// by the changes behind it, which is why they must be of other sockets. It is waited for, so all that was
+// submitted has been made when submit returns, in the eyes of everybody.
+func (p *Poller) submit(epfd int, changes []kernel.Change) (made int) {
+	clear(p.named[:])
+	filled := 0
+	for made < min(len(changes), entries) {
+		c := &changes[made]
+		if !p.named.add(c.Handle) {
+			break
+		}
+		if op, fd, ev, ok := epoll.Instruction(c); ok {
+			p.events[filled], p.index[filled] = ev, made
+			*p.ring.next() = sqe{
+				op: opEpollCtl, fd: int32(epfd), off: uint64(fd), len: uint32(op), data: uint64(made),
+				addr: uint64(uintptr(unsafe.Pointer(&p.events[filled]))),
+			}
+			filled++
+		}
+		made++
+	}
+	taken := p.ring.submit()
+	if taken < filled {
+		made = p.index[taken]
+	}
+	for taken > 0 {
+		answer, ok := p.ring.take()
+		if !ok {
+			p.ring.await(taken)
+			continue
+		}
+		taken--
+		c := &changes[answer.data]
+		switch e := unix.Errno(max(0, -answer.res)); e {
+		case unix.EAGAIN, unix.ECANCELED:
+			epoll.Apply(epfd, c) // there was no thread to be had; no answer of epoll's own
+		default:
+			epoll.Answer(c, e)
+		}
+	}
+	return made
+}
+
+// marks is a set of handles that may take one for another.
+type marks [16]uint64
+
+// add adds a handle, and reports whether it was certainly not there.
+func (m *marks) add(handle uintptr) bool {
+	word, bit := &m[handle/64%16], uint64(1)<<(handle%64)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	return true
 }

@@ -25,7 +25,7 @@ var Probe = sync.OnceValue(func() error {
 var architectures = []string{"amd64", "arm64", "loong64", "riscv64"}
 
 func try() error {
-	k, err := open(probeCompletions)
+	k, err := open(1)
 	if err != nil {
 		return refusal(reason(err), err)
 	}
@@ -36,17 +36,15 @@ func try() error {
 	return nil
 }
 
-const probeCompletions = 256
-
 // reason explains why a ring could not be made.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return "io_uring is forbidden, by the sysctl kernel.io_uring_disabled or by a seccomp filter"
 	case errors.Is(err, unix.ENOSYS):
-		return "the kernel has no io_uring, or a seccomp filter hides it, or it is older than 5.19"
+		return "the kernel has no io_uring, or a seccomp filter hides it, or it is older than 5.18"
 	case errors.Is(err, unix.EINVAL):
-		return "the kernel is older than 5.19"
+		return "the kernel is older than 5.18"
 	}
 	return "no ring could be made"
 }
@@ -73,7 +71,7 @@ func (r *refused) Unwrap() []error {
 	return []error{errors.ErrUnsupported, r.err}
 }
 
-// works watches a socket, and checks that what happens to it is told.
+// works has a ring make one change after the other, and checks that they are made.
 func (p *Poller) works() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -81,23 +79,23 @@ func (p *Poller) works() error {
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
+	if _, err := unix.Write(fds[1], []byte("x")); err != nil {
+		return err
+	}
 	for token, step := range []struct {
-		action kernel.Action
-		write  bool
-	}{{kernel.Add, true}, {kernel.Set, false}, {kernel.Set, true}} {
+		action  kernel.Action
+		reports int
+	}{{kernel.Add, 1}, {kernel.Set, 1}, {kernel.Mute, 0}, {kernel.Set, 1}, {kernel.Delete, 0}} {
 		c := [1]kernel.Change{{Handle: uintptr(fds[0]), Token: uint64(token), Interest: kernel.In, Action: step.action}}
-		if p.Poll(c[:], nil); c[0].Status != kernel.Done {
+		if p.submit(p.Descriptor(), c[:]) != 1 {
+			return fmt.Errorf("change %d: not taken", token)
+		}
+		if c[0].Status != kernel.Done {
 			return fmt.Errorf("change %d: %w", token, c[0].Err)
 		}
-		if step.write {
-			if _, err := unix.Write(fds[1], []byte("x")); err != nil {
-				return err
-			}
-		}
-		p.Settle()
 		var one [1]kernel.Ready
-		if p.Poll(nil, one[:]) != 1 || one[0].Token != uint64(token) || one[0].Mask&kernel.In == 0 {
-			return fmt.Errorf("no report after change %d", token)
+		if n := p.Poll(nil, one[:]); n != step.reports || n == 1 && (one[0].Token != uint64(token) || one[0].Mask&kernel.In == 0) {
+			return fmt.Errorf("change %d: %d reports", token, n)
 		}
 	}
 	return nil

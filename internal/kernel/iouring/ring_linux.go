@@ -3,39 +3,37 @@ package iouring
 import (
 	"os"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// A ring is the pair of queues that is shared with the kernel. One goroutine uses it at a time.
+// A ring is the pair of queues that is shared with the kernel. One goroutine uses it at a time, on whatever
+// thread. The kernel reads and writes the queues only while somebody submits, or something is under way.
 type ring struct {
 	fd int
 
 	queues, entries []byte // the mappings
 
-	sqHead, sqTail, sqFlags *atomic.Uint32
-	sqes                    []sqe
-	tail                    uint32 // entries up to here are filled in
+	sqHead, sqTail *atomic.Uint32
+	sqes           []sqe
+	tail           uint32 // entries up to here are filled in
 
-	cqHead, cqTail, cqFlags *atomic.Uint32
-	cqes                    []cqe
+	cqHead, cqTail *atomic.Uint32
+	cqes           []cqe
 
-	// What await hands over by address, and must not lie on a stack.
-	arg   enterArg
-	limit unix.Timespec
+	awaits int // how often await has blocked, for tests
 }
 
-// open makes a ring of so many entries for submission and for completion, both powers of two.
-func (r *ring) open(submissions, completions uint32) error {
-	p := params{cqEntries: completions, flags: setupCQSize | setupSubmitAll | setupCoopTaskrun | setupTaskrunFlag}
+// open makes a ring with room for so many submissions, a power of two, and twice as many completions.
+func (r *ring) open(submissions uint32) error {
+	p := params{flags: setupSubmitAll}
 	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(submissions), uintptr(unsafe.Pointer(&p)), 0)
 	if e != 0 {
 		return os.NewSyscallError("io_uring_setup", e)
 	}
 	r.fd = int(fd)
-	const features = featSingleMmap | featNoDrop | featExtArg | featCQESkip
+	const features = featSingleMmap | featNoDrop
 	if p.features&features != features {
 		unix.Close(r.fd)
 		return os.NewSyscallError("io_uring_setup", unix.ENOSYS)
@@ -50,8 +48,7 @@ func (r *ring) open(submissions, completions uint32) error {
 		return os.NewSyscallError("mmap", err)
 	}
 	word := func(offset uint32) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.queues[offset])) }
-	r.sqHead, r.sqTail, r.sqFlags = word(p.sq.head), word(p.sq.tail), word(p.sq.flags)
-	r.cqHead, r.cqTail, r.cqFlags = word(p.cq.head), word(p.cq.tail), word(p.cq.flags)
+	r.sqHead, r.sqTail, r.cqHead, r.cqTail = word(p.sq.head), word(p.sq.tail), word(p.cq.head), word(p.cq.tail)
 	r.sqes = unsafe.Slice((*sqe)(unsafe.Pointer(&r.entries[0])), p.sqEntries)
 	r.cqes = unsafe.Slice((*cqe)(unsafe.Pointer(&r.queues[p.cq.cqes])), p.cqEntries)
 	array := unsafe.Slice((*uint32)(unsafe.Pointer(&r.queues[p.sq.array])), p.sqEntries)
@@ -80,37 +77,37 @@ func (r *ring) close() error {
 	return err
 }
 
-// filled is how many entries wait to be submitted.
-func (r *ring) filled() uint32 { return r.tail - r.sqHead.Load() }
-
-// room tells how many more entries can be filled in.
-func (r *ring) room() int { return len(r.sqes) - int(r.filled()) }
-
-// push fills in one entry; there must be room.
-func (r *ring) push(e sqe) {
-	r.sqes[r.tail&uint32(len(r.sqes)-1)] = e
+// next is the place of the next submission, to be filled in; there must be room.
+func (r *ring) next() *sqe {
+	e := &r.sqes[r.tail&uint32(len(r.sqes)-1)]
 	r.tail++
+	return e
+}
+
+// submit has the kernel take the entries that were filled in, and returns how many it took: the first ones.
+// The others are as if they had not been filled in.
+func (r *ring) submit() int {
+	head := r.sqHead.Load()
 	r.sqTail.Store(r.tail)
+	unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)
+	r.tail = r.sqHead.Load()
+	r.sqTail.Store(r.tail)
+	return int(r.tail - head)
 }
 
-// enter submits what has been filled in. On the way back the kernel does what the calling thread has to do
-// for its polls, so the completions of what was submitted are in the queue. Entries that the kernel has no
-// memory for are left to a later call.
-func (r *ring) enter() {
-	for n := r.filled(); ; {
-		_, _, e := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(n), 0, enterGetEvents, 0, 0)
-		left := r.filled()
-		if left == 0 && e != unix.EINTR || left == n && e != unix.EINTR {
-			return
-		}
-		n = left
+// await blocks until so many completions lie in the queue, but may return without cause.
+func (r *ring) await(n int) {
+	r.awaits++
+	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 0, uintptr(n), enterGetEvents, 0, 0)
+}
+
+// take takes a completion; ok is false where there is none.
+func (r *ring) take() (c cqe, ok bool) {
+	head := r.cqHead.Load()
+	if head == r.cqTail.Load() {
+		return c, false
 	}
-}
-
-// await submits, and blocks until there is a completion or a while has passed.
-func (r *ring) await(d time.Duration) {
-	r.limit = unix.NsecToTimespec(int64(d))
-	r.arg.timeout = uint64(uintptr(unsafe.Pointer(&r.limit)))
-	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.filled()), 1, enterGetEvents|enterExtArg,
-		uintptr(unsafe.Pointer(&r.arg)), unsafe.Sizeof(r.arg))
+	c = r.cqes[head&uint32(len(r.cqes)-1)]
+	r.cqHead.Store(head + 1)
+	return c, true
 }

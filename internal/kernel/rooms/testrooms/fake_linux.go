@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/iouring"
 	"github.com/socknotify/socknotify/internal/kernel/psn"
 	"github.com/socknotify/socknotify/internal/kernel/psn/fakepsn"
 	"github.com/socknotify/socknotify/internal/kernel/rooms"
@@ -12,9 +13,14 @@ import (
 
 const psnFake = "psn-fake"
 
-// fakes returns the room of ProcessSocketNotifications on the plainest fake of it.
+// fakes returns the room of ProcessSocketNotifications on the plainest fake of it, and the room of io_uring
+// with every change a submission, because the batches of most tests are too small to be worth one.
 func fakes() []rooms.Room {
-	return []rooms.Room{on(psnFake, fakepsn.Quirks{})}
+	list := []rooms.Room{on(psnFake, fakepsn.Quirks{})}
+	if iouring.Probe() == nil {
+		list = append(list, rooms.Room{Name: "iouring-each", Open: func() (kernel.Poller, error) { return iouring.NewFrom(1) }})
+	}
+	return list
 }
 
 // fake returns the room on a fake with other choices of what the reference leaves open: psn-fake-1 and so on.
