@@ -13,18 +13,21 @@ import (
 
 const psnFake = "psn-fake"
 
-// fakes returns the room of ProcessSocketNotifications on the plainest fake of it, and the room of io_uring
-// with every change a submission, because the batches of most tests are too small to be worth one.
+// fakes returns the room of ProcessSocketNotifications on the plainest fake of it.
 func fakes() []rooms.Room {
-	list := []rooms.Room{on(psnFake, fakepsn.Quirks{})}
-	if iouring.Probe() == nil {
-		list = append(list, rooms.Room{Name: "iouring-each", Open: func() (kernel.Poller, error) { return iouring.NewFrom(1) }})
-	}
-	return list
+	return []rooms.Room{on(psnFake, fakepsn.Quirks{})}
 }
 
-// fake returns the room on a fake with other choices of what the reference leaves open: psn-fake-1 and so on.
+// iouringEach is the room of io_uring with every change a submission, because the batches of most tests are too
+// small to be worth one.
+var iouringEach = rooms.Room{Name: "iouring-each", Open: func() (kernel.Poller, error) { return iouring.NewFrom(1) }}
+
+// fake returns a room that is there only for who asks for it by name: iouring-each; or psn-fake-1 and so on, on a
+// fake with other choices of what the reference leaves open.
 func fake(name string) (rooms.Room, bool) {
+	if name == iouringEach.Name {
+		return iouringEach, true
+	}
 	seed, err := strconv.ParseUint(strings.TrimPrefix(name, psnFake+"-"), 10, 64)
 	return on(name, fakepsn.Seeded(seed)), err == nil
 }
