@@ -124,7 +124,11 @@ func acceptBackpressure(e *env) {
 	}
 	before := len(handles.List())
 	var one [1]note
-	if k, err := p.Wait(one[:], 0); k != 1 || err != nil {
+	k, err := p.Wait(one[:], 0)
+	if k == 0 && tellsLate {
+		k, err = p.Wait(one[:], limit)
+	}
+	if k != 1 || err != nil {
 		e.Fatalf("Wait = %d, %v", k, err)
 	}
 	e.accepted(one[0], "l")

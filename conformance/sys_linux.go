@@ -17,6 +17,9 @@ const (
 	stateUrgent     = unix.POLLPRI
 )
 
+// tellsLate is false: the system tells a port while it changes the socket.
+const tellsLate = false
+
 // settle waits until all of these states hold of a socket, so that a port must know of them.
 func settle(e *env, s handle, states int16) {
 	e.Helper()

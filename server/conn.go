@@ -51,7 +51,7 @@ const (
 	wClosing               // close when nothing is queued
 	wAborting              // close now
 	wReset                 // and tell the peer so
-	wHijacked              // a net.Conn has the socket
+	wHijacked              // a net.Conn has the socket, or will when nothing is queued
 	wAway                  // and the owner has let go
 	wWoken                 // a post is under way
 	wDead                  // Close was called, or is being
@@ -91,7 +91,7 @@ type extra struct {
 	failed bool          // cause is settled
 
 	transport transport
-	hijacked  net.Conn
+	hijacked  *hijacked
 }
 
 // A transport is between a connection and its handler, such as encryption. It receives by Conn.recv and
@@ -111,14 +111,15 @@ func (c *Conn[S]) socket() *sock.Socket { return c.held.Socket() }
 // either (see Server.WriteQueue).
 //
 // A failure, such as a reset of the peer's, ends the connection.
-func (c *Conn[S]) Read(b []byte) (int, error) {
-	if c.wrapped {
+func (c *Conn[S]) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
+
+// recv is Read without a transport.
+func (c *Conn[S]) recv(b []byte) (int, error) { return c.read(b, false) }
+
+func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
+	if wrapped {
 		return c.extra.transport.Read(b)
 	}
-	return c.recv(b)
-}
-
-func (c *Conn[S]) recv(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)

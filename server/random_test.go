@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/server"
 )
 
 var (
@@ -38,6 +40,8 @@ const (
 // A random is one seed's run.
 type random struct {
 	t     *testing.T
+	w     *watch
+	fleet fleet
 	h     *handler
 	mu    sync.Mutex
 	next  uint64
@@ -116,7 +120,10 @@ func (r *random) data(c conn, buf []byte) error {
 		}
 		nc, err := c.Hijack()
 		if err != nil {
-			return nil // something is queued, or it was closed from outside
+			if !r.cut || !errors.Is(err, net.ErrClosed) {
+				r.t.Errorf("Hijack = %v", err)
+			}
+			return nil
 		}
 		most := rng.IntN(3)
 		go func() {
@@ -178,6 +185,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 		HandshakeTimeout: soon}
 	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
+	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
 	var to []target
 	for _, l := range []target{{"tcp", "127.0.0.1:0", false}, {"tcp6", "[::1]:0", false}, {"unix", "", false},
 		{"tcp", "127.0.0.1:0", true}, {"tcp6", "[::1]:0", true}, {"unix", "", true}} {
@@ -204,15 +212,17 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	for i := range uint64(clients) {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 3))
 		wg.Go(func() {
-			c := r.dial(rng, to[rng.IntN(len(to))], client)
+			id := seed<<16 + i
+			m, c := r.dial(rng, id, to[rng.IntN(len(to))], client)
 			if c == nil {
 				return
 			}
 			r.mu.Lock()
 			dialed++
 			r.mu.Unlock()
+			defer m.at(over)
 			defer c.Close()
-			r.client(rng, seed<<16+i, c)
+			r.client(rng, id, m, c)
 		})
 	}
 	if r.cut {
@@ -238,7 +248,8 @@ func randomly(t *testing.T, backend string, seed uint64) {
 		}
 	}
 	wg.Wait()
-	wait(t, func() bool { return s.Stats().Conns == 0 })
+	r.w.until(func() bool { return s.Stats().Conns == 0 })
+	r.w.stop()
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
@@ -258,33 +269,36 @@ type target struct {
 	tls           bool
 }
 
-func (r *random) dial(rng *rand.Rand, to target, config *tls.Config) net.Conn {
-	c, err := net.Dial(to.network, to.addr)
+// dial connects, and returns the connection twice: below TLS, or whatever there is, and above.
+func (r *random) dial(rng *rand.Rand, id uint64, to target, config *tls.Config) (*moving, net.Conn) {
+	m, err := r.w.dial(id, to)
 	if err != nil {
 		if !r.cut { // so early that it never saw the connection
 			r.t.Error(err)
 		}
-		return nil
+		return nil, nil
 	}
-	c.SetDeadline(time.Now().Add(soon))
+	r.fleet.add(m)
 	if !to.tls {
-		return c
+		return m, m
 	}
+	m.at("handshake")
 	config = config.Clone()
 	config.MaxVersion = tls.VersionTLS12 + uint16(rng.IntN(2))
-	tc := tls.Client(c, config)
+	tc := tls.Client(m, config)
 	if err := tc.Handshake(); err != nil {
-		c.Close()
+		m.Close()
+		m.at(over)
 		if !r.cut {
 			r.t.Error(err)
 		}
-		return nil
+		return nil, nil
 	}
-	return tc
+	return m, tc
 }
 
 // client sends and receives as it likes, and checks that what comes back is what it sent.
-func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
+func (r *random) client(rng *rand.Rand, id uint64, m *moving, c net.Conn) {
 	kind := 0
 	if rng.IntN(2) == 0 {
 		kind = 1 << rng.IntN(kinds)
@@ -306,6 +320,7 @@ func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
 		defer close(done)
 		pour(kind, pieces, c, sent)
 	}()
+	m.at(fmt.Sprintf("kind %d, %d bytes", kind, len(sent)))
 	if kind == kindStuck {
 		<-done
 	}
@@ -323,9 +338,6 @@ func (r *random) client(rng *rand.Rand, id uint64, c net.Conn) {
 		if got += n; err != nil {
 			if got < len(sent) && kind&kindOver == 0 && !r.cut {
 				r.t.Errorf("client %x, kind %d: %d of %d bytes came back, %v", id, kind, got, len(sent), err)
-			}
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
-				r.t.Errorf("client %x, kind %d: after %d of %d bytes: %v", id, kind, got, len(sent), err)
 			}
 			break
 		}
@@ -357,7 +369,7 @@ func pour(kind int, rng *rand.Rand, c net.Conn, sent []byte) {
 		if tc, ok := c.(*tls.Conn); ok {
 			below = tc.NetConn()
 		}
-		if tc, ok := below.(*net.TCPConn); ok {
+		if tc, ok := below.(*moving).Conn.(*net.TCPConn); ok {
 			tc.SetLinger(0)
 		}
 		below.Close()

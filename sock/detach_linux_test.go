@@ -145,6 +145,46 @@ func TestDetachListener(t *testing.T) {
 	}
 }
 
+// A duplicate and what it is of are one socket, of which each can be closed by itself.
+func TestDup(t *testing.T) {
+	handles.NoneLeft(t, "")
+	path := filepath.Join(t.TempDir(), "s")
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sock.Dup(l, sock.RefuseBlocking)
+		keep(t, s, err)
+		for _, by := range []string{"the duplicate", "the duplicate", "the listener"} {
+			client, err := net.Dial(network, l.Addr().String())
+			if err != nil {
+				t.Fatalf("%s: %v", network, err)
+			}
+			defer client.Close()
+			if by == "the listener" {
+				s.Close()
+				server, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.Close()
+			} else {
+				whole(t, accept(t, s), client)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if d, err := sock.Dup(l, sock.RefuseBlocking); d != nil || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Dup of a closed listener = %v", err)
+		}
+	}
+	if d, err := sock.Dup(path, sock.RefuseBlocking); d != nil || err == nil {
+		t.Error("Dup of a string is no error")
+	}
+}
+
 // Whoever is blocked on the connection hears that it is closed, and takes none of what comes then.
 func TestDetachUnderRead(t *testing.T) {
 	handles.NoneLeft(t, "")
