@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -323,3 +324,8 @@ func stream(id uint64, from, n int) []byte {
 }
 
 func isReset(err error) bool { return errors.Is(err, errno.Reset) }
+
+// isLost is for whoever may send.
+func isLost(err error) bool {
+	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
+}
