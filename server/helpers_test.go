@@ -258,6 +258,7 @@ func fewer() int {
 
 func send(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetWriteDeadline(time.Now().Add(soon))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -266,6 +267,7 @@ func send(t testing.TB, c net.Conn, text string) {
 // expect reads exactly a text.
 func expect(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	buf := make([]byte, len(text))
 	for n := 0; n < len(buf); {
 		k, err := c.Read(buf[n:])
@@ -281,6 +283,7 @@ func expect(t testing.TB, c net.Conn, text string) {
 // expectEnd reads an end, for which err is nil, or an error.
 func expectEnd(t testing.TB, c net.Conn, want error) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	n, err := c.Read(make([]byte, 1))
 	if n != 0 || !errors.Is(err, want) {
 		t.Fatalf("%d bytes, %v; want %v", n, err, want)
