@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -29,26 +28,6 @@ func settle(e *env, s handle, states int16) {
 		_, err := unix.Poll(f, 0)
 		return err == nil && f[0].Revents&states == states
 	})
-}
-
-// descriptors lists the process's open descriptors.
-func descriptors() []string {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var list []string
-	for _, n := range names {
-		if n != fmt.Sprint(dir.Fd()) {
-			// One that is gone by now belonged to a dropped port of an earlier case.
-			if to, err := os.Readlink("/proc/self/fd/" + n); err == nil {
-				list = append(list, n+" "+to)
-			}
-		}
-	}
-	return list
 }
 
 // threads counts the process's threads.

@@ -37,8 +37,6 @@ func (e *env) noHelper() {
 
 const tellsLate = false
 
-func descriptors() []string { return nil }
-
 func settle(e *env, _ handle, _ int16)           { e.noHelper() }
 func threads(e *env) int                         { e.noHelper(); return 0 }
 func processorTime(e *env) time.Duration         { e.noHelper(); return 0 }

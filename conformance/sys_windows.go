@@ -97,9 +97,6 @@ func isOpen(h uintptr) bool {
 	return err == nil
 }
 
-// descriptors lists the process's handles of sockets, other files and completion ports.
-func descriptors() []string { return handles.List() }
-
 // threads counts the process's threads.
 func threads(e *env) int {
 	e.Helper()
