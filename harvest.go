@@ -96,6 +96,10 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		ready := w.ready[:min(len(out), len(w.ready))]
 		k := p.core.kernel.Poll(nil, ready)
 		more = k == len(ready)
+		var at int64 // for the observer
+		if o != nil && k > 0 {
+			at = millis()
+		}
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
 			room := out[n : len(out)-(k-i-1)]
@@ -104,7 +108,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 			if o == nil {
 				got, again = p.deliver(w, &ready[i], room)
 			} else {
-				got, again = p.deliverObserved(w, o, &ready[i], room)
+				got, again = p.deliverObserved(w, o, at, &ready[i], room)
 			}
 			n += got
 			if again {
@@ -211,7 +215,7 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *Port[K]) deliverObserved(w *call[K], o *observer, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *Port[K]) deliverObserved(w *call[K], o *observer, at int64, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
@@ -220,7 +224,7 @@ func (p *Port[K]) deliverObserved(w *call[K], o *observer, r *kernel.Ready, out 
 		if out[i].accepted != nil {
 			kind = TraceAccepted
 		}
-		o.note(rec, index, out[i].Events, kind)
+		o.note(rec, at, index, out[i].Events, kind)
 	}
 	return n, again
 }

@@ -51,7 +51,7 @@ type RegistrationInfo[K comparable] struct {
 	ID            uint64
 	Notifications uint64
 	Last          Events    // the latest notification's
-	LastTime      time.Time // to a tenth of a second; zero: there was none
+	LastTime      time.Time // to the millisecond; zero: there was none
 	Since         time.Time // when it was made; zero: before anybody observed
 
 	record *record[K]

@@ -14,6 +14,13 @@ type PortName struct {
 	Closed  bool   `json:"closed"`
 }
 
+// Look is all that the page shows of a port, in one answer.
+type Look struct {
+	Status        Status        `json:"status"`
+	Registrations Registrations `json:"registrations"`
+	History       History       `json:"history"`
+}
+
 // Status is how a port stands.
 type Status struct {
 	Port        string    `json:"port"`

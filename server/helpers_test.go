@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -227,6 +229,32 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// A patient is a connection whose deadline is for what comes next, however much there is.
+type patient struct{ net.Conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	p.SetReadDeadline(time.Now().Add(soon))
+	return p.Conn.Read(b)
+}
+
+func (p patient) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var k int
+		p.SetWriteDeadline(time.Now().Add(soon))
+		k, err = p.Conn.Write(b[n:min(n+16<<10, len(b))])
+		n += k
+	}
+	return n, err
+}
+
+// many is a number of steps for a test to take, fewer where each takes long.
+func many(n int) int {
+	if wine.AsksServer.Here() {
+		return n / 20
+	}
+	return n
+}
+
 func send(t testing.TB, c net.Conn, text string) {
 	t.Helper()
 	if _, err := c.Write([]byte(text)); err != nil {
@@ -259,13 +287,23 @@ func expectEnd(t testing.TB, c net.Conn, want error) {
 }
 
 // descriptors counts the process's, where the system tells.
-func descriptors(t testing.TB) int {
+func descriptors() int { return len(handles.List()) }
+
+// noUnix skips what needs Unix sockets.
+func noUnix(t testing.TB) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
+	if wine.HasNoUnix.Here() {
+		t.Skip(wine.HasNoUnix)
 	}
-	return len(list)
+}
+
+// noHijack skips what needs Hijack, for which a socket goes to package net, and so through os.NewFile, which
+// puts it on a completion port that net.FileConn then takes it off.
+func noHijack(t testing.TB) {
+	t.Helper()
+	if wine.KeepsPort.Here() {
+		t.Skip(wine.KeepsPort)
+	}
 }
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
@@ -284,8 +322,4 @@ func stream(id uint64, from, n int) []byte {
 	return b
 }
 
-// isReset knows Windows' number, too, which the syscall package calls otherwise.
-func isReset(err error) bool {
-	const reset = syscall.Errno(10054)
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, reset)
-}
+func isReset(err error) bool { return errors.Is(err, errno.Reset) }

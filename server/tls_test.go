@@ -70,10 +70,11 @@ func TestTLSEcho(t *testing.T) {
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend, BufferSize: size, TLSConfig: &tls.Config{MinVersion: version, MaxVersion: version}}
 				addr, config := startTLS(t, s)
-				c := dialTLS(t, addr, config)
+				tc := dialTLS(t, addr, config)
+				c := patient{tc}
 				total := 1 << 20
 				if size == 1 {
-					total = 20_000
+					total = many(20_000)
 				}
 				sent := stream(1, 0, total)
 				go func() {
@@ -82,7 +83,7 @@ func TestTLSEcho(t *testing.T) {
 						c.Write(rest[:k])
 						rest = rest[k:]
 					}
-					c.CloseWrite()
+					tc.CloseWrite()
 				}()
 				got, err := io.ReadAll(c)
 				if err != nil || !bytes.Equal(got, sent) {
@@ -420,6 +421,7 @@ func TestTLSConfigFaults(t *testing.T) {
 
 // A connection goes to a goroutine that blocks on a *tls.Conn, and back, with records in between.
 func TestTLSHijack(t *testing.T) {
+	noHijack(t)
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])

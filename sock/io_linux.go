@@ -3,6 +3,7 @@ package sock
 import (
 	"net/netip"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -33,13 +34,30 @@ func sysRecv(h uintptr, b []byte) (int, error) {
 }
 
 func sysSend(h uintptr, b []byte) (int, error) {
-	kernelReads(b)
-	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
-		if e != unix.EINTR {
-			return int(n), blockedOr(e)
-		}
+	n, e := sendOnce(h, b)
+	if e != 0 {
+		return sendAgain(h, b, e)
 	}
+	return int(n), nil
+}
+
+// sendOnce is small enough to be inlined (see Socket.send).
+func sendOnce(h uintptr, b []byte) (n uintptr, e sendError) {
+	kernelReads(b)
+	n, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	return
+}
+
+type sendError = unix.Errno
+
+func sendFailed(e sendError) bool { return e != 0 }
+
+// sendAgain is for one that failed.
+func sendAgain(h uintptr, b []byte, e sendError) (int, error) {
+	if e == unix.EINTR {
+		return sysSend(h, b)
+	}
+	return 0, blockedOr(e)
 }
 
 // maxVec is how many buffers one SendV takes.
