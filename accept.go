@@ -54,19 +54,13 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 // Accepted returns the connection of a completion of [Port.Accept], which is the caller's, or why there is
 // none. Both are nil for any other notification.
 func (n Notification[K]) Accepted() (*sock.Socket, error) {
-	switch a := n.accepted; {
-	case a == nil:
-		return nil, nil
-	case a.err != nil:
-		return nil, a.err
-	default:
-		return &a.socket, nil
+	switch a := n.accepted.(type) {
+	case *sock.Socket:
+		return a, nil
+	case error:
+		return nil, a
 	}
-}
-
-type accepted struct {
-	socket sock.Socket
-	err    error
+	return nil, nil
 }
 
 // An acceptor is what a listener's record has for Accept.
@@ -106,22 +100,21 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 	}
 	for n < len(out) && n < a.atOnce {
 		if w.spare == nil {
-			w.spare = new(accepted)
+			w.spare = new(sock.Socket)
 		}
-		next := w.spare
-		err := a.listener.AcceptInto(&next.socket)
+		err := a.listener.AcceptInto(w.spare)
 		if err == sock.ErrWouldBlock {
 			if p.core.edges {
 				return n, false // the next one is a new edge
 			}
 			break
 		}
-		w.spare = nil
 		switch {
 		case err == nil:
 			a.pause = 0
 			w.stripe.accepted.Add(1)
-			out[n] = Notification[K]{Key: reg.key, accepted: next}
+			out[n] = Notification[K]{Key: reg.key, accepted: w.spare}
+			w.spare = nil
 			n++
 			continue
 		case errors.Is(err, net.ErrClosed):
@@ -138,8 +131,7 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 		default:
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
-		next.err = err
-		out[n] = Notification[K]{Key: reg.key, Events: EventErr, accepted: next}
+		out[n] = Notification[K]{Key: reg.key, Events: EventErr, accepted: err}
 		return n + 1, false
 	}
 	return n, p.markRelook(s, index, token)

@@ -13,7 +13,7 @@ type Notification[K comparable] struct {
 	Events Events
 
 	posted   bool
-	accepted *accepted
+	accepted any // the *sock.Socket of Accept, or an error
 }
 
 // Posted reports whether the notification came from [Port.Post] rather than a socket (Q4).
