@@ -39,6 +39,10 @@ func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	kind, rest, _ := strings.Cut(name, "/")
+	if kind == "abused" {
+		abused(ctx, rest)
+		return
+	}
 	workers := 1
 	if rest == "2" {
 		workers = 2
