@@ -29,6 +29,7 @@
 // Below the place of the page, all for GET; port may be left out where there is one:
 //
 //	ports                    [Ports]
+//	look?port=&after=&q=…    [Look]: the three that follow at once, with the parameters of each
 //	status?port=             [Status]
 //	history?port=&after=     [History]
 //	registrations?port=&q=&state=&sort=&order=desc&offset=&limit=

@@ -14,6 +14,13 @@ type PortName struct {
 	Closed  bool   `json:"closed"`
 }
 
+// Look is all that the page shows of a port, in one answer.
+type Look struct {
+	Status        Status        `json:"status"`
+	Registrations Registrations `json:"registrations"`
+	History       History       `json:"history"`
+}
+
 // Status is how a port stands.
 type Status struct {
 	Port        string    `json:"port"`
@@ -32,6 +39,7 @@ type Counts struct {
 	Registrations int64  `json:"registrations"`
 	Notifications uint64 `json:"notifications"`
 	Accepted      uint64 `json:"accepted"`
+	Completions   uint64 `json:"completions"`
 	Removals      uint64 `json:"removals"`
 	Posts         uint64 `json:"posts"`
 	PostsDequeued uint64 `json:"posts_dequeued"`

@@ -58,13 +58,14 @@ const (
 	wHandshake             // the handler does not know of it yet
 	wMore                  // there is more to read that no notification will tell of
 	wUnheld                // the socket was given away
+	wLast                  // the stream ends with what has come
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
 	// release looks closer where one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore
+	wSpecial = wOver | wShut | wResumed | wMore | wLast
 )
 
 // filter is what a connection that is not owned waits for. The end of the stream is EventIn.
@@ -110,19 +111,20 @@ func (c *Conn[S]) socket() *sock.Socket { return c.held.Socket() }
 // either (see Server.WriteQueue).
 //
 // A failure, such as a reset of the peer's, ends the connection.
-func (c *Conn[S]) Read(b []byte) (int, error) {
-	if c.wrapped {
+func (c *Conn[S]) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
+
+// recv is Read without a transport.
+func (c *Conn[S]) recv(b []byte) (int, error) { return c.read(b, false) }
+
+func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
+	if wrapped {
 		return c.extra.transport.Read(b)
 	}
-	return c.recv(b)
-}
-
-func (c *Conn[S]) recv(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
+	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
 	var n int
@@ -131,6 +133,9 @@ func (c *Conn[S]) recv(b []byte) (int, error) {
 		n, err = c.held.Recv(b)
 	} else {
 		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+	}
+	if err == sock.ErrWouldBlock && word&wLast != 0 {
+		err = io.EOF
 	}
 	if err != nil && err != sock.ErrWouldBlock {
 		if err == io.EOF {

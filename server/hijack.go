@@ -134,9 +134,6 @@ func (c *Conn[S]) Resume() error {
 		return net.ErrClosed
 	case word&(wHijacked|wUnheld) == wHijacked:
 		c.takeBack(net.ErrClosed)
-		if s.isClosing() {
-			c.socket().Shutdown(sock.ShutRead)
-		}
 		if t != nil {
 			t.nc = nil
 		}
@@ -147,9 +144,6 @@ func (c *Conn[S]) Resume() error {
 		socket, err := sock.Detach(c.extra.hijacked.nc, sock.MakeNonblocking)
 		if err != nil {
 			return err
-		}
-		if s.isClosing() {
-			socket.Shutdown(sock.ShutRead)
 		}
 		if c.held, err = socket.Hold(); err != nil {
 			return err

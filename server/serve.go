@@ -84,10 +84,10 @@ func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Conf
 	return fmt.Errorf("server: listener on %s: %w", name, err)
 }
 
-// Shutdown ends the server gracefully. Listeners are closed, and the receiving side of every connection is
-// shut: its handler is given what has come, and then the end of the stream, as if the peer had ended it. So
-// one that closes when the stream ends, or returns Read's io.EOF, closes idle connections at once and
-// others when they have answered. Shutdown returns when all are closed and no worker is left.
+// Shutdown ends the server gracefully. Listeners are closed, and the handler of every connection is given
+// what has come, and then the end of the stream, as if the peer had ended it. So one that closes when the
+// stream ends, or returns Read's io.EOF, closes idle connections at once and others when they have answered.
+// Shutdown returns when all are closed and no worker is left.
 //
 // When the context is done first, it does what Close does, waits for handlers to return all the same no
 // longer, and returns the context's cause.
@@ -97,7 +97,7 @@ func (s *Server[S]) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range list {
-		c.shutRead()
+		c.set(wLast | wResumed)
 	}
 	select {
 	case <-s.stopped:
@@ -156,15 +156,6 @@ func (s *Server[S]) leave() {
 	s.running.Wait()
 	s.wheel.Close()
 	close(s.stopped)
-}
-
-// shutRead makes what is received end after what has come.
-func (c *Conn[S]) shutRead() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.word.Load()&wHijacked == 0 {
-		c.socket().Shutdown(sock.ShutRead)
-	}
 }
 
 // isClosing reports whether Shutdown or Close was called.

@@ -8,10 +8,10 @@ import (
 	"net"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -56,8 +56,47 @@ func TestShutdown(t *testing.T) {
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); err != server.ErrServerClosed {
 			t.Errorf("ListenAndServe = %v", err)
 		}
-		if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := net.Dial("tcp", addr); !errors.Is(err, errno.Refused) {
 			t.Errorf("dial = %v", err)
+		}
+	})
+}
+
+// Shutdown lets a handler have what has come, however little it takes at a time.
+func TestShutdownAfterData(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		const size = 10_000 // one segment on every loopback: all has come when some has
+		asked, release := make(chan struct{}), make(chan struct{})
+		h := &handler{t: t}
+		h.data = func(c conn, buf []byte) error {
+			if len(c.State.got) == 0 {
+				close(asked)
+				<-release
+			}
+			n, err := c.Read(buf[:500])
+			c.State.got = append(c.State.got, buf[:n]...)
+			if err != nil {
+				return err
+			}
+			_, err = c.Write(buf[:n])
+			return err
+		}
+		s := &srv{Handler: h, Backend: backend, WriteQueue: 1000}
+		c := dial(t, start(t, s))
+		sent := stream(1, 0, size)
+		send(t, c, string(sent))
+		<-asked
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		wait(t, func() bool { return s.ListenAndServe("tcp", "127.0.0.1:0") == server.ErrServerClosed })
+		close(release)
+		expect(t, c, string(sent))
+		expectEnd(t, c, io.EOF)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
 		}
 	})
 }
@@ -88,6 +127,7 @@ func TestShutdownExpires(t *testing.T) {
 }
 
 func TestListenAndServe(t *testing.T) {
+	noUnix(t)
 	s := &srv{Handler: &handler{t: t}}
 	path := socketPath(t)
 	done := make(chan error, 1)

@@ -16,7 +16,8 @@ type worker[S any] struct {
 	port   *socknotify.Port[*Conn[S]]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   []socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	regs   [together]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	nregs  int
 
 	ready [batch]socknotify.Notification[*Conn[S]]
 	at    uint64 // what cursor is, or was before the rest was taken away
@@ -69,6 +70,9 @@ func (w *worker[S]) loop() {
 	s := w.server
 	w.buf = make([]byte, s.bufferSize())
 	w.reg[0].Trigger = oneShot
+	for i := range w.regs {
+		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
+	}
 	for w.serve() {
 		if !w.advance(idle) {
 			return
@@ -123,9 +127,15 @@ func (w *worker[S]) some() (done, mine bool) {
 			w.letGoAll(w.ready[max(i-1, kept):i])
 			return true, false
 		}
-		nt := w.ready[i]
-		w.ready[i] = socknotify.Notification[*Conn[S]]{} // an idle worker holds on to nobody
-		c := w.handle(&nt, uint32(now))
+		c, read := w.handle(&w.ready[i], uint32(now))
+		if read { // as in data, but within one frame less (see Conn.write)
+			w.current = c
+			err := s.Handler.Data(c, w.buf)
+			w.current = nil
+			if err != nil {
+				c.returned(err)
+			}
+		}
 		switch {
 		case c == nil:
 		case w.alone && c.word.Load()&wSpecial == 0:
@@ -153,40 +163,43 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 	w.release(c)
 }
 
-// handle is for one notification. It returns the connection, if it is to be let go of.
-func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) *Conn[S] {
+// handle is for one notification. It returns the connection, if it is to be let go of, and whether Data is
+// to be called before.
+func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_ *Conn[S], read bool) {
 	c := nt.Key
+	nt.Key = nil // an idle worker holds on to nobody
 	switch {
 	case nt.Events == socknotify.EventIn && c != &c.listener.key:
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
-		return nil
+		return nil, false
 	case nt.Posted():
 		c.word.And(^uint32(wWoken))
 	case c == &c.listener.key:
-		w.accepted(c.listener, nt)
-		return nil
+		a := *nt
+		*nt = socknotify.Notification[*Conn[S]]{}
+		w.accepted(c.listener, &a)
+		return nil, false
 	}
 	word := c.word.Or(wOwned)
 	if word&wOwned != 0 {
-		return nil // the owner will see to it
+		return nil, false // the owner will see to it
 	}
 	c.touch(now)
-	w.events(c, nt.Events, word)
-	return c
+	return c, w.events(c, nt.Events, word)
 }
 
-// events calls the handler of a connection that is owned.
-func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
+// events sees to all but Data for a connection that is owned, and reports whether that is to be called.
+func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read bool) {
 	s := w.server
 	if e&socknotify.EventErr != 0 {
 		if err := c.socket().Err(); err != nil {
 			c.fail(&lostError{err})
-			return
+			return false
 		}
 		if e&^socknotify.EventErr == 0 {
 			c.fail(c.lost(w.buf)) // or it would be told for ever
-			return
+			return false
 		}
 	}
 	if e&socknotify.EventOut != 0 {
@@ -198,9 +211,14 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) {
 		}
 		word = c.word.Load()
 	}
-	if e&socknotify.EventIn != 0 && word&wNoRead == 0 {
-		w.data(c)
+	if e&socknotify.EventIn == 0 || word&wNoRead != 0 {
+		return false
 	}
+	if word&wHandshake != 0 {
+		w.handshake(c)
+		return false
+	}
+	return true
 }
 
 func (w *worker[S]) data(c *Conn[S]) {

@@ -9,45 +9,53 @@ import (
 // Write sends what the system takes at once and queues the rest, so it never blocks. Where the queue would
 // grow beyond Server.WriteQueue it returns ErrQueueFull and how much it took; Writable tells when to go on
 // with the rest. After Close or CloseWrite it is net.ErrClosed.
-func (c *Conn[S]) Write(b []byte) (int, error) {
-	if c.wrapped {
+func (c *Conn[S]) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
+
+// send is Write without a transport.
+func (c *Conn[S]) send(b []byte) (int, error) { return c.write(b, false) }
+
+// write is Write, which is small enough to be inlined. What is usual is all here, because each frame between
+// a handler's caller and the system's send costs a return that is mispredicted (see package sock).
+func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
+	if wrapped {
 		return c.extra.transport.Write(b)
 	}
-	return c.send(b)
-}
-
-func (c *Conn[S]) send(b []byte) (int, error) {
+	n, err := 0, error(nil)
 	c.mu.Lock()
-	n, err := c.sendLocked(b)
+	// Where sending is to be shut after what is queued, something is.
+	if c.word.Load()&(wOver|wShut|wOut) == 0 {
+		c.touch(uint32(c.server().wheel.Now()))
+		if n, err = c.held.Send(b); n == len(b) && err == nil {
+			c.mu.Unlock()
+			return n, nil
+		}
+	}
+	n, err = c.writeOn(b, n, err)
 	c.mu.Unlock()
 	return n, err
 }
 
-func (c *Conn[S]) sendLocked(b []byte) (int, error) {
+// writeOn goes on after n bytes were sent, and a failure perhaps. The lock is held.
+func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
-		return 0, errHijacked
+		return n, errHijacked
 	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
-		return 0, net.ErrClosed
+		return n, net.ErrClosed
 	}
 	c.touch(uint32(c.server().wheel.Now()))
-	n := 0
-	if word&wOut == 0 {
-		for {
-			k, err := c.held.Send(b[n:])
-			n += k
-			if n == len(b) && err == nil {
-				return n, nil
-			}
-			if err == sock.ErrWouldBlock {
-				break
-			}
-			if err != nil {
-				c.failLocked(err, wAborting)
-				return n, err
-			}
+	for word&wOut == 0 && err != sock.ErrWouldBlock {
+		if err != nil {
+			c.failLocked(err, wAborting)
+			return n, err
 		}
+		if n == len(b) {
+			return n, nil
+		}
+		var k int
+		k, err = c.held.Send(b[n:])
+		n += k
 	}
 	return c.enqueue(b, n)
 }

@@ -23,10 +23,10 @@ func (h Held) Release() { h.socket.tie.Done() }
 func (h Held) Socket() *Socket { return h.socket }
 
 // Recv is [Socket.Recv].
-func (h Held) Recv(b []byte) (int, error) { return h.socket.recv(h.socket.tie.Handle(), b) }
+func (h Held) Recv(b []byte) (int, error) { return h.socket.recv(b) }
 
 // Send is [Socket.Send].
-func (h Held) Send(b []byte) (int, error) { return h.socket.send(h.socket.tie.Handle(), b) }
+func (h Held) Send(b []byte) (int, error) { return h.socket.send(b) }
 
 // SendV is [Socket.SendV].
 func (h Held) SendV(bufs [][]byte) (int, error) { return h.socket.sendV(h.socket.tie.Handle(), bufs) }

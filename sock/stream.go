@@ -19,27 +19,40 @@ const (
 // Recv receives into b: io.EOF at end of stream, ErrWouldBlock where there is nothing yet. It moves up
 // to 256 KiB.
 func (s *Socket) Recv(b []byte) (int, error) {
-	h, ok := s.tie.Use()
-	if !ok {
+	if _, ok := s.tie.Use(); !ok {
 		return 0, closed("recv")
 	}
-	n, err := s.recv(h, b)
+	n, err := s.recv(b)
 	s.tie.Done()
 	return n, err
 }
 
-func (s *Socket) recv(h uintptr, b []byte) (int, error) {
+// recv is Recv for a socket in use.
+func (s *Socket) recv(b []byte) (int, error) {
 	b = b[:min(len(b), maxIO)]
 	if len(b) == 0 {
 		return 0, nil
 	}
+	h := s.tie.Handle()
 	turn := s.tie.Turn()
-	n, err := sysRecv(h, b)
+	n, e := recvOnce(h, b)
+	if n == 0 || ioFailed(e) {
+		return s.unreceived(h, b, turn, e)
+	}
+	if int(n) < len(b) && s.tcp && tie.ShortBlocks(turn) {
+		s.tie.Blocked(dirRecv, turn)
+	}
+	return int(n), nil
+}
+
+// unreceived goes on where the first attempt brought nothing.
+func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
+	n, err := 0, error(nil)
+	if ioFailed(e) {
+		n, err = recvAgain(h, b, e)
+	}
 	switch {
 	case err == nil && n > 0:
-		if n < len(b) && s.tcp && tie.ShortBlocks(turn) {
-			s.tie.Blocked(dirRecv, turn)
-		}
 		return n, nil
 	case err == ErrWouldBlock && s.tcp && !tie.ShortBlocks(turn):
 		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
@@ -58,28 +71,37 @@ func (s *Socket) recv(h uintptr, b []byte) (int, error) {
 // Send sends from b and returns how much the system took, up to 256 KiB of a stream. Less than all of b
 // is no error; ErrWouldBlock is for nothing at all.
 func (s *Socket) Send(b []byte) (int, error) {
-	h, ok := s.tie.Use()
-	if !ok {
+	if _, ok := s.tie.Use(); !ok {
 		return 0, closed("send")
 	}
-	n, err := s.send(h, b)
+	n, err := s.send(b)
 	s.tie.Done()
 	return n, err
 }
 
-func (s *Socket) send(h uintptr, b []byte) (int, error) {
+// send is Send for a socket in use. A send goes deep into the system, delivers to the peer perhaps, and
+// spoils the processor's memory of who called whom: each return after it is mispredicted. So what is
+// between the call and whoever sends in a loop is worth being few frames.
+func (s *Socket) send(b []byte) (int, error) {
 	if s.stream {
 		b = b[:min(len(b), maxIO)]
 		if len(b) == 0 {
 			return 0, nil
 		}
 	}
+	h := s.tie.Handle()
 	turn := s.tie.Turn()
-	n, err := sysSend(h, b)
-	if err != nil {
-		return s.sent("send", h, turn, n, err)
+	n, e := sendOnce(h, b)
+	if ioFailed(e) {
+		return s.unsent(h, b, turn, e)
 	}
-	return n, nil
+	return int(n), nil
+}
+
+// unsent goes on where the first attempt failed.
+func (s *Socket) unsent(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
+	n, err := sendAgain(h, b, e)
+	return s.sent("send", h, turn, n, err)
 }
 
 // SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream

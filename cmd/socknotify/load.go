@@ -36,9 +36,10 @@ func loadCommand() *cobra.Command {
 			"the timer may add a millisecond to, else from when its first byte was sent. An interrupt\n" +
 			"ends the sending early.\n\n" +
 			"A connection that fails is an error, and is not made again.",
-		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000\n" +
+			"  socknotify load --addr 127.0.0.1:9000 --size 1024 --depth 16 --duration 1m --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Addr, "addr", "", "host:port of the server")

@@ -108,7 +108,7 @@ func TestDebugClientUsage(t *testing.T) {
 		{[]string{"trace", "://"}, 2, "debug page"},
 		{[]string{"trace", w.addr, "--count", "-1"}, 2, "--count -1"},
 		{[]string{"trace", w.addr}, 1, "port is missing"},
-		{[]string{"trace", w.addr, "--port", "first", "--kind", "odd"}, 1, "odd"},
+		{[]string{"trace", w.addr, "--port", "first", "--kind", "odd"}, 2, "--kind odd"},
 		{[]string{"trace", other.URL}, 1, "is it a socknotify debug page?"},
 		{[]string{"serve", "echo", "--debug-addr", "nonsense"}, 2, "--debug-addr nonsense"},
 		{[]string{"serve", "echo", "--debug-addr", "0.0.0.0:0"}, 2, "loopback"},

@@ -70,11 +70,7 @@ async function look() {
     if (!view.port) await listPorts();
     const query = wanted();
     const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
-    const [status, registrations, history] = await Promise.all([
-      ask("status", { port: query.port }),
-      ask("registrations", query),
-      ask("history", { port: query.port, after: last }),
-    ]);
+    const { status, registrations, history } = await ask("look", { ...query, after: last });
     if (turn !== asking) return; // somebody has asked for something else meanwhile
     if (view.observed !== status.observed) {
       // Another observation, with numbers of its own. What was asked for went by those of the one before.

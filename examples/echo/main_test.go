@@ -38,9 +38,6 @@ func TestReadme(t *testing.T) {
 }
 
 func TestEcho(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
 	for _, b := range socknotify.Backends() {
 		t.Run(b, func(t *testing.T) { echo(t, b) })
 	}

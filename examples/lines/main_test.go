@@ -17,9 +17,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLines(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
 	for _, backend := range socknotify.Backends() {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
