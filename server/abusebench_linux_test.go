@@ -17,71 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/load"
-	"github.com/socknotify/socknotify/server"
 )
-
-const (
-	request  = 64   // bytes of one; a peer that sends fewer waits for ever
-	lorises  = 5000 // send a byte now and then
-	greedy   = 10   // send as much as they can, and never read
-	goodOnes = 100  // send requests as fast as they are answered
-	late     = 100  // stay, those that are let in
-)
-
-// A framed answers whole requests.
-type framed struct{}
-
-type frame = server.Conn[[]byte]
-
-func (framed) Open(*frame) error         { return nil }
-func (framed) Close(c *frame, err error) {}
-func (framed) Data(c *frame, buf []byte) error {
-	n, err := c.Read(buf)
-	if err != nil {
-		return err
-	}
-	b := buf[:n]
-	if len(c.State) > 0 {
-		b = append(c.State, b...)
-	}
-	whole := len(b) - len(b)%request
-	if c.State = nil; whole < len(b) {
-		c.State = append(c.State, b[whole:]...)
-	}
-	if whole > 0 {
-		_, err = c.Write(b[:whole])
-	}
-	return err
-}
-
-// abused is the process that is abused: it turns away connections beyond a limit, or has no descriptors for
-// them. When it is interrupted it tells how its Shutdown went.
-func abused(ctx context.Context, limit string) {
-	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, WriteQueue: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
-	most := lorises + greedy + goodOnes + late/2
-	if limit == "EMFILE" {
-		var r unix.Rlimit
-		unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
-		r.Cur = uint64(most)
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-			panic(err)
-		}
-	} else {
-		s.MaxConns = most
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(l.Addr())
-	go s.Serve(l)
-	<-ctx.Done()
-	st, start := s.Stats(), time.Now()
-	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	err = s.Shutdown(limited)
-	fmt.Println(st.Refused, st.Queued, time.Since(start).Milliseconds(), err)
-}
 
 // BenchmarkAbuse is what good requests cost a server, in a process of its own, that is abused meanwhile, as a
 // multiple of what they cost it before, and how long they took. Compare within one run.
@@ -114,6 +50,11 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 		b.Fatal(err)
 	}
 	addr = strings.TrimSpace(addr)
+	if limit == "EMFILE" {
+		if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
 	good := func(progress func()) (res load.Result, each time.Duration) {
 		before := cpuOf(b, cmd.Process.Pid)
 		res, err := load.Run(b.Context(), load.Config{Addr: addr, Connections: goodOnes, Size: request, Depth: 1,
