@@ -77,3 +77,19 @@ func ExampleDetach_listener() {
 	fmt.Println(err, s.LocalAddr().String() == listener.Addr().String())
 	// Output: sock: operation would block true
 }
+
+func ExampleDup() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := sock.Dup(listener, sock.MakeNonblocking)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Close())
+	fmt.Println(listener.Close(), "is the owner's, and was open still")
+	// Output:
+	// <nil>
+	// <nil> is the owner's, and was open still
+}
