@@ -251,7 +251,7 @@ func (p patient) Write(b []byte) (n int, err error) {
 // fewer is by how much a test takes fewer steps than it would, where each takes long.
 func fewer() int {
 	if wine.AsksServer.Here() {
-		return 20
+		return 100
 	}
 	return 1
 }

@@ -29,7 +29,7 @@ func TestPause(t *testing.T) {
 			return nil
 		}}
 		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
-		for range 200 {
+		for range 200 / min(fewer(), 10) {
 			send(t, c, "helloworld") // two requests
 			expect(t, c, "HELLOWORLD")
 		}

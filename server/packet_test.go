@@ -205,11 +205,12 @@ func TestPacketHandlerStuck(t *testing.T) {
 			send(t, good, "hello")
 			expect(t, good, "hello")
 		}
-		wait(t, func() bool { st := s.Stats(); return st.Stuck == 4 && st.Longest >= s.StuckAfter && st.Workers >= 5 })
+		// On a busy machine others are late, too, and count as well.
+		wait(t, func() bool { st := s.Stats(); return st.Stuck >= 4 && st.Longest >= s.StuckAfter && st.Workers >= 5 })
 		wait(t, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return strings.Count(log.String(), "does not return") == 4
+			return strings.Count(log.String(), "does not return") >= 4
 		})
 		close(release)
 		for _, c := range stuck[:3] {
@@ -220,7 +221,7 @@ func TestPacketHandlerStuck(t *testing.T) {
 			expect(t, c, "hello")
 		}
 		wait(t, func() bool { st := s.Stats(); return st.Workers == 2 && st.Longest < s.StuckAfter })
-		if st := s.Stats(); st.Stuck != 4 || st.Panics != 0 || started != 1 {
+		if st := s.Stats(); st.Stuck < 4 || st.Panics != 0 || started != 1 {
 			t.Errorf("%+v, started %d times", st, started)
 		}
 	})
