@@ -12,7 +12,7 @@
 // # What it costs, and why not less
 //
 // Where 100 of 1,000 sockets are active, a port on it costs 0.98 to 1.02 of the CPU per event that it costs on
-// epoll, whatever the trigger: nothing that could be told from noise. A change alone costs 0.93 to 1.0 of an
+// epoll, a send and a receive included, whatever the trigger: nothing that could be told from noise. A change alone costs 0.93 to 1.0 of an
 // epoll_ctl. More than half of either is finding the files behind the two numbers, which a ring does not spare,
 // and on a processor with cheap system calls little else is left.
 //
