@@ -7,35 +7,39 @@
 //
 // The kernel makes a change (IORING_OP_EPOLL_CTL) as it takes the submission, but for one that meets somebody
 // else in the epoll descriptor: that one it leaves to a thread of its own, and it is waited for. A batch of fewer
-// than 16 changes costs less by epoll_ctl, and goes that way.
+// than 16 changes goes by epoll_ctl, which is no dearer then.
 //
-// # What it saves, and why not more
+// # What it costs, and why not less
 //
-// Where 100 of 1,000 sockets are active, one-shot registrations that are enabled without Drained cost 0.95 to 0.99
-// of the CPU that they cost on epoll, persistent levels 0.97 to 1.0, and what needs no changes is the same. Half
-// of a change is finding the file behind each of the two numbers, which a ring does not save.
+// Where 100 of 1,000 sockets are active, a port on it costs 0.98 to 1.02 of the CPU per event that it costs on
+// epoll, a send and a receive included, whatever the trigger: nothing that could be told from noise. A change alone costs 0.93 to 1.0 of an
+// epoll_ctl. More than half of either is finding the files behind the two numbers, which a ring does not spare,
+// and on a processor with cheap system calls little else is left.
 //
-// Polls in the ring itself (IORING_OP_POLL_ADD, multishot) could save more, and do in a loop that never leaves
-// its thread. Goroutines do leave theirs. These are C loops with 100 of 1,000 Unix sockets active, on Linux 6.18;
-// nanoseconds per event without the event's own send and receive, each ±15:
+// Polls in the ring itself (IORING_OP_POLL_ADD, multishot) cost less in a loop that never leaves its thread.
+// Goroutines do leave theirs. These are loops in C with 100 of 1,000 Unix sockets active, in a process of two
+// threads on Linux 6.18; nanoseconds per event without the event's own send and receive, each ±15:
 //
-//	                                        only harvested    and looked at again
-//	epoll, edges                                 125                 270
-//	epoll, changed through a ring                125                 245
-//	multishot polls of one thread                 95                 120
-//	multishot polls of any thread                200                 275
-//	one-shot polls of one thread                                     185
-//	one-shot polls of any thread                                     350
+//	                                           only harvested    and looked at again
+//	epoll, edges; changed together                  140                 265
+//	the same, changed through a ring                140                 260
+//	multishot polls of one thread                   110                 140
+//	the same, checked by one poll(2) a harvest      145
+//	multishot polls of any thread                   215                 240
+//	the same, checked by one poll(2) a harvest      265
+//	one-shot polls of one thread                                        195
+//	one-shot polls of any thread                                        255
 //
-// The cheap ones are of rings with DEFER_TASKRUN, which only the thread that made the ring may enter. In any other
-// ring, what a socket's waker leaves to be done is done by the thread that armed the poll, when it comes by the
-// kernel the next time; it is woken for it if it sleeps. That is dearer than epoll's ready list. It also comes
+// Those of one thread are of a ring with DEFER_TASKRUN, which nobody but the thread that made it may enter. In any
+// other ring, what a socket's waker leaves to be done is done by the thread that armed the poll, when it comes by
+// the kernel the next time; it is woken for it if it sleeps. That is dearer than epoll's ready list. It also comes
 // late: somebody else who looks meanwhile finds nothing. A thread just for the ring would have to be switched to
-// and back for each harvest, which is more than a harvest costs, and some 30 µs where it is on another processor.
+// and back for each harvest, which is several times what a small harvest costs.
 //
-// A poll also costs what epoll does on the side. It tells what its waker said, not what holds. It holds the
-// socket open after a close, so that the peer hears nothing. And it does not tell whether a number still names
-// its socket (G12), for which a system call is needed that costs half of an epoll_ctl.
+// And a poll lacks what epoll does on the side. It tells what its waker said, not what holds, hence the poll(2). It
+// holds a closed socket open, so that the peer hears nothing. It does not tell whether a number still names its
+// socket (G12): that takes another system call for each change, half as dear as epoll_ctl, which tells anyway. A
+// room made of such polls, with all that, cost a port twice what epoll costs.
 //
 // To harvest in the same io_uring_enter (IORING_OP_EPOLL_WAIT, Linux 6.15) costs as much as an epoll_pwait of its
 // own: where nothing is ready it arms a poll, which must be cancelled with the same call.

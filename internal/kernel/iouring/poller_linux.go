@@ -105,19 +105,25 @@ func (p *Poller) submit(epfd int, changes []kernel.Change) (made int) {
 		made = p.index[taken]
 	}
 	for taken > 0 {
-		answer, ok := p.ring.take()
-		if !ok {
+		head, n := p.ring.completed()
+		if n == 0 {
 			p.ring.await(taken)
 			continue
 		}
-		taken--
-		c := &changes[answer.data]
-		switch e := unix.Errno(max(0, -answer.res)); e {
-		case unix.EAGAIN, unix.ECANCELED:
-			epoll.Apply(epfd, c) // there was no thread to be had; no answer of epoll's own
-		default:
-			epoll.Answer(c, e)
+		for at := head; at != head+uint32(n); at++ {
+			answer := p.ring.completion(at)
+			c := &changes[answer.data]
+			switch answer.res {
+			case 0:
+				c.Status, c.Err = kernel.Done, nil
+			case -int32(unix.EAGAIN), -int32(unix.ECANCELED):
+				epoll.Apply(epfd, c) // there was no thread to be had; no answer of epoll's own
+			default:
+				epoll.Answer(c, unix.Errno(-answer.res))
+			}
 		}
+		p.ring.release(head, n)
+		taken -= n
 	}
 	return made
 }

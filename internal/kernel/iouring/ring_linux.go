@@ -101,13 +101,13 @@ func (r *ring) await(n int) {
 	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 0, uintptr(n), enterGetEvents, 0, 0)
 }
 
-// take takes a completion; ok is false where there is none.
-func (r *ring) take() (c cqe, ok bool) {
-	head := r.cqHead.Load()
-	if head == r.cqTail.Load() {
-		return c, false
-	}
-	c = r.cqes[head&uint32(len(r.cqes)-1)]
-	r.cqHead.Store(head + 1)
-	return c, true
+// completed is how many completions lie in the queue, from head on.
+func (r *ring) completed() (head uint32, n int) {
+	head = r.cqHead.Load()
+	return head, int(r.cqTail.Load() - head)
 }
+
+// completion is one of them; release gives the kernel back the places of so many.
+func (r *ring) completion(at uint32) *cqe { return &r.cqes[at&uint32(len(r.cqes)-1)] }
+
+func (r *ring) release(head uint32, n int) { r.cqHead.Store(head + uint32(n)) }
