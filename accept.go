@@ -56,20 +56,13 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 // Accepted returns the connection of a completion of [Port.Accept], which is the caller's, or why there is
 // none. Both are nil for any other notification.
 func (n Notification[K]) Accepted() (*sock.Socket, error) {
-	if n.kind != connection {
-		return nil, nil
+	switch n.kind {
+	case connection:
+		return (*sock.Socket)(n.of), nil
+	case noConnection:
+		return nil, *(*error)(n.of)
 	}
-	switch a := (*accepted)(n.of); {
-	case a.err != nil:
-		return nil, a.err
-	default:
-		return &a.socket, nil
-	}
-}
-
-type accepted struct {
-	socket sock.Socket
-	err    error
+	return nil, nil
 }
 
 // An acceptor is what a listener's record has for Accept.
@@ -94,22 +87,21 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 	}
 	for n < len(out) && n < a.atOnce {
 		if w.spare == nil {
-			w.spare = new(accepted)
+			w.spare = new(sock.Socket)
 		}
-		next := w.spare
-		err := reg.work.socket.AcceptInto(&next.socket)
+		err := reg.work.socket.AcceptInto(w.spare)
 		if err == sock.ErrWouldBlock {
 			if p.core.edges {
 				return n, false // the next one is a new edge
 			}
 			break
 		}
-		w.spare = nil
 		switch {
 		case err == nil:
 			a.pause = 0
 			w.stripe.accepted.Add(1)
-			out[n] = Notification[K]{Key: reg.key, kind: connection, of: unsafe.Pointer(next)}
+			out[n] = Notification[K]{Key: reg.key, kind: connection, of: unsafe.Pointer(w.spare)}
+			w.spare = nil
 			n++
 			continue
 		case errors.Is(err, net.ErrClosed):
@@ -125,8 +117,8 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 		default:
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
-		next.err = err
-		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: connection, of: unsafe.Pointer(next)}
+		failure := err // or err would be on the heap for each connection
+		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: noConnection, of: unsafe.Pointer(&failure)}
 		return n + 1, false
 	}
 	return n, true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A call is what one call inside the port works with. Calls are pooled, so that the steady state
@@ -45,7 +46,7 @@ type call[K comparable] struct {
 	// saved counts the entries that cost no system call, until complete.
 	saved uint64
 	// spare is for the next connection that is accepted.
-	spare *accepted
+	spare *sock.Socket
 	// taken receives the key of a removal that is not to be queued (RemoveWait).
 	taken *K
 }

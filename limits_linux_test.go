@@ -95,7 +95,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// An idle registration costs at most 128 live bytes.
+// An idle registration costs at most 96 live bytes.
 func TestIdleRegistrationMemory(t *testing.T) {
 	onEachName(t, func(t *testing.T, backend string) {
 		const n = 5000
@@ -119,8 +119,8 @@ func TestIdleRegistrationMemory(t *testing.T) {
 		}
 		each := float64(liveBytes()-before) / n
 		t.Logf("%.1f live bytes per idle registration", each)
-		if each > 128 {
-			t.Errorf("%.1f live bytes per idle registration; want at most 128", each)
+		if each > 96 {
+			t.Errorf("%.1f live bytes per idle registration; want at most 96", each)
 		}
 		runtime.KeepAlive(contexts)
 	})

@@ -24,8 +24,9 @@ type noteKind uint8
 const (
 	fromSocket noteKind = iota // events, or a removal
 	posted
-	connection // of is an *accepted
-	completion // of is an *Overlapped
+	connection   // of is a *sock.Socket
+	noConnection // of is an *error
+	completion   // of is an *Overlapped
 )
 
 // Posted reports whether the notification came from [Port.Post] rather than a socket (Q4).

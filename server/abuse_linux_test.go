@@ -76,9 +76,9 @@ func exhaust(t *testing.T) (restore func()) {
 // served, every request of theirs answered, and memory bounded.
 func TestAbuse(t *testing.T) {
 	each(t, func(t *testing.T, backend string) {
-		slow := 2000
-		if testing.Short() || backend == "poll" {
-			slow = 200
+		slow := 5000
+		if testing.Short() || backend == "poll" { // which looks at all of them for each request
+			slow = 500
 		}
 		h := &handler{t: t, data: func(c conn, buf []byte) error { // answers lines of six bytes
 			n, err := c.Read(buf)
@@ -160,6 +160,11 @@ func TestAbuse(t *testing.T) {
 		wg.Wait()
 		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
 			t.Errorf("%+v", st)
+		}
+		never.Close() // or Shutdown would wait for it as long as it may
+		shutdown(t, s)
+		for _, c := range append(good, loris[0].(*net.TCPConn), loris[slow-1].(*net.TCPConn)) {
+			expectEnd(t, c, io.EOF)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,14 @@ func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	kind, rest, _ := strings.Cut(name, "/")
+	switch kind {
+	case "abused":
+		abused(ctx, rest)
+		return
+	case "uneven":
+		uneven(ctx, rest)
+		return
+	}
 	workers := 1
 	if rest == "2" {
 		workers = 2
@@ -53,13 +62,7 @@ func role(name string) {
 	if kind == "ports" {
 		s.Ports = workers
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	os.Stdout.WriteString(l.Addr().String() + "\n")
-	go s.Serve(l)
-	<-ctx.Done()
+	until(ctx, s.Serve)
 	s.Close()
 	s.Shutdown(context.Background())
 }
@@ -70,14 +73,73 @@ func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "ports/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
-				cpu, requests := benchEcho(b, r, 2*time.Second)
-				b.ReportMetric(float64(cpu.Nanoseconds())/float64(requests), "cpu-ns/request")
+				res, cpu := benchServer(b, r, 0, 2*time.Second)
+				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
 	}
 }
 
-func benchEcho(tb testing.TB, r string, d time.Duration) (cpu time.Duration, requests int64) {
+// BenchmarkUneven is how a server does for one of whose hundred connections the handler waits at each request,
+// for half of the time: with one port that both workers share, and with one for each, where half of the others
+// have the port of that one. Compare within one run.
+func BenchmarkUneven(b *testing.B) {
+	for _, ports := range []string{"1", "2"} {
+		b.Run("ports="+ports, func(b *testing.B) {
+			for b.Loop() {
+				res, _ := benchServer(b, "uneven/"+ports, 5000, 2*time.Second)
+				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
+				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
+			}
+		})
+	}
+}
+
+// A busy is a handler that is slow for one connection.
+type busy struct{ n atomic.Int64 }
+
+func (*busy) Close(c *server.Conn[bool], cause error) {}
+
+func (h *busy) Open(c *server.Conn[bool]) error {
+	c.State = h.n.Add(1) == 50
+	return nil
+}
+
+func (*busy) Data(c *server.Conn[bool], buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	if c.State {
+		time.Sleep(10 * time.Millisecond)
+	}
+	_, err = c.Write(buf[:n])
+	return err
+}
+
+func uneven(ctx context.Context, ports string) {
+	s := &server.Server[bool]{Handler: &busy{}, Workers: 2}
+	if ports == "2" {
+		s.Ports = 2
+	}
+	until(ctx, s.Serve)
+	s.Close()
+	s.Shutdown(context.Background())
+}
+
+// until tells where it serves, and does until it is interrupted.
+func until(ctx context.Context, serve func(net.Listener) error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout.WriteString(l.Addr().String() + "\n")
+	go serve(l)
+	<-ctx.Done()
+}
+
+// benchServer loads the server that a role is, and tells how much it ran for that.
+func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)
 	out, err := cmd.StdoutPipe()
@@ -89,15 +151,13 @@ func benchEcho(tb testing.TB, r string, d time.Duration) (cpu time.Duration, req
 	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err == nil {
-		var res load.Result
 		res, err = load.Run(tb.Context(), load.Config{Addr: strings.TrimSpace(addr), Connections: 100, Size: 64,
-			Depth: 1, Duration: d, Timeout: soon, Workers: 1}, nil)
-		requests = res.Requests
+			Depth: 1, Rate: rate, Duration: d, Timeout: soon, Workers: 1}, nil)
 	}
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), requests
+	return res, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }

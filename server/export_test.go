@@ -12,7 +12,7 @@ var names = []struct {
 }{
 	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWant, "want"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
-	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"},
+	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"}, {wLast, "last"},
 }
 
 // describe is a connection's state, for a test that has failed.

@@ -44,7 +44,9 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	}
 	s := adopt(handle, kind.stream, kind.tcp)
 	// Package net's listeners are of MPTCP where they can be; their connections are of TCP if the peer's are.
-	s.mixed = kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid()
+	if kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid() {
+		s.tie.SetKind(s.tie.Kind() | kindMixed)
+	}
 	return s, nil
 }
 

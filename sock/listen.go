@@ -136,11 +136,12 @@ func (s *Socket) AcceptInto(c *Socket) error {
 	case err != nil:
 		return &Error{"accept", h, err}
 	}
-	c.stream, c.tcp = true, s.tcp
-	if s.mixed {
+	tcp := s.is(kindTCP)
+	if s.is(kindMixed) {
 		kind, err := sysDescribe(fd)
-		c.tcp = err == nil && kind.tcp
+		tcp = err == nil && kind.tcp
 	}
+	c.tie.SetKind(kindOf(true, tcp))
 	if !c.tie.Open(fd) {
 		sysClose(fd)
 		return s.fail("accept", errOpen)

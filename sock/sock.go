@@ -28,10 +28,26 @@ var ErrWouldBlock = errors.New("sock: operation would block")
 // A Socket is one non-blocking socket. The zero value is closed; [Socket.AcceptInto] can open it. A Socket
 // must not be copied.
 type Socket struct {
-	tie    tie.Tie
-	stream bool // can end
-	tcp    bool // a short receive tells something
-	mixed  bool // a listener whose connections must be asked whether they are TCP
+	tie tie.Tie
+}
+
+// What is known of a socket, in its tie's Kind.
+const (
+	kindStream = 1 << iota // can end
+	kindTCP                // a short receive tells something
+	kindMixed              // a listener whose connections must be asked whether they are TCP
+)
+
+func (s *Socket) is(kind uint32) bool { return s.tie.Kind()&kind != 0 }
+
+func kindOf(stream, tcp bool) (kind uint32) {
+	if stream {
+		kind |= kindStream
+	}
+	if tcp {
+		kind |= kindTCP
+	}
+	return kind
 }
 
 // An Error is a failed call on a socket. errors.Is and errors.As see its cause.
@@ -82,7 +98,8 @@ func (s *Socket) Close() error {
 
 // adopt takes a handle that is the caller's alone into a new socket.
 func adopt(h uintptr, stream, tcp bool) *Socket {
-	s := &Socket{stream: stream, tcp: tcp}
+	s := new(Socket)
+	s.tie.SetKind(kindOf(stream, tcp))
 	s.tie.Open(h)
 	return s
 }

@@ -39,7 +39,7 @@ func (s *Socket) recv(b []byte) (int, error) {
 	if n == 0 || ioFailed(e) {
 		return s.unreceived(h, b, turn, e)
 	}
-	if int(n) < len(b) && s.tcp && tie.ShortBlocks(turn) {
+	if int(n) < len(b) && s.is(kindTCP) && tie.ShortBlocks(turn) {
 		s.tie.Blocked(dirRecv, turn)
 	}
 	return int(n), nil
@@ -54,7 +54,7 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 	switch {
 	case err == nil && n > 0:
 		return n, nil
-	case err == ErrWouldBlock && s.tcp && !tie.ShortBlocks(turn):
+	case err == ErrWouldBlock && s.is(kindTCP) && !tie.ShortBlocks(turn):
 		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
 		return 0, err
 	case err == ErrWouldBlock:
@@ -62,7 +62,7 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recv", h, err}
-	case s.stream:
+	case s.is(kindStream):
 		return 0, io.EOF
 	}
 	return 0, nil
@@ -83,7 +83,7 @@ func (s *Socket) Send(b []byte) (int, error) {
 // spoils the processor's memory of who called whom: each return after it is mispredicted. So what is
 // between the call and whoever sends in a loop is worth being few frames.
 func (s *Socket) send(b []byte) (int, error) {
-	if s.stream {
+	if s.is(kindStream) {
 		b = b[:min(len(b), maxIO)]
 		if len(b) == 0 {
 			return 0, nil
@@ -117,7 +117,7 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 
 func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 	turn := s.tie.Turn()
-	n, err := sysSendV(h, bufs, s.stream)
+	n, err := sysSendV(h, bufs, s.is(kindStream))
 	return s.sent("sendmsg", h, turn, n, err)
 }
 

@@ -17,7 +17,8 @@ type Tie struct {
 	num  atomic.Uintptr // handle + 1; 0: closed
 	refs atomic.Int32   // calls under way, plus one of the following
 
-	// silent has the directions whose would-block the port waits for (see Blocked).
+	// silent has the directions whose would-block the port waits for (see Blocked), and above them the
+	// socket's own bits (see Kind).
 	silent atomic.Uint32
 
 	// turn is which of the port's notifications was the last, and what it said about receiving short
@@ -49,7 +50,16 @@ type Dir uint32
 const (
 	Recv Dir = 1 << iota
 	Send
+
+	both      = uint32(Recv | Send)
+	kindShift = 2
 )
+
+// Kind is what SetKind was given: bits of the socket's, which are here because there is room.
+func (t *Tie) Kind() uint32 { return t.silent.Load() >> kindShift }
+
+// SetKind is for who alone knows of the tie.
+func (t *Tie) SetKind(kind uint32) { t.silent.Store(kind << kindShift) }
 
 // Open gives a closed tie a handle. It fails where the tie is open, or calls from before its Close are
 // still under way.
@@ -61,7 +71,7 @@ func (t *Tie) Open(handle uintptr) bool {
 	case refs >= 0: // it has never been open
 	case refs >= over:
 		// Until the last of these, it is closed to everybody else.
-		t.silent.Store(0)
+		t.silent.And(^both)
 		t.turn.Store(0)
 		t.blocked[0].Store(0)
 		t.blocked[1].Store(0)

@@ -15,7 +15,7 @@ func (p *Poller) find(fd int) (at int, status kernel.Status, err error) {
 	if fd < len(p.index) {
 		at = int(p.index[fd])
 	}
-	same, err := p.ids.same(fd, p.entries[at].id)
+	same, err := p.known.same(fd, p.ids[at])
 	switch {
 	case err != nil:
 		return at, kernel.Bad, err
@@ -54,14 +54,14 @@ func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
 	if at == 0 && len(p.fds) >= maxEntries {
 		return kernel.Refused, unix.EMFILE
 	}
-	id, err := p.ids.of(fd)
+	id, err := p.known.of(fd)
 	if err != nil {
 		return kernel.Bad, err
 	}
 	if at == 0 {
 		at = p.append(fd)
 	}
-	p.entries[at].id = id
+	p.ids[at] = id
 	p.set(at, fd, c)
 	return kernel.Done, nil
 }
@@ -72,26 +72,27 @@ func (p *Poller) append(fd int) int {
 	}
 	at := len(p.fds)
 	p.fds = append(p.fds, unix.PollFd{})
-	p.entries = append(p.entries, entry{})
+	p.tokens = append(p.tokens, 0)
+	p.ids = append(p.ids, identity{})
+	p.states = append(p.states, 0)
 	p.index[fd] = int32(at)
 	return at
 }
 
 func (p *Poller) set(at, fd int, c *kernel.Change) {
 	p.setFresh(at, false)
-	e := &p.entries[at]
-	e.token, e.interest, e.told = c.Token, c.Interest&^kernel.Dead, c.Interest&kernel.Dead != 0
+	p.tokens[at], p.states[at] = c.Token, stateOf(c.Interest)
 	p.fds[at] = unixsock.Poll(fd, c.Interest)
 }
 
-func (p *Poller) setFresh(at int, fresh bool) {
-	if p.entries[at].fresh == fresh {
-		return
-	}
-	p.entries[at].fresh = fresh
-	if fresh {
+func (p *Poller) setFresh(at int, is bool) {
+	switch st := &p.states[at]; {
+	case *st&isFresh != 0 == is:
+	case is:
+		*st |= isFresh
 		p.fresh++
-	} else {
+	default:
+		*st &^= isFresh
 		p.fresh--
 	}
 }
@@ -106,16 +107,16 @@ func (p *Poller) silence(at int) {
 // drop takes an entry out and moves the last one into its place.
 func (p *Poller) drop(at, fd int) {
 	p.setFresh(at, false)
-	p.ids.drop(fd)
+	p.known.drop(fd)
 	p.index[fd] = 0
 	last := len(p.fds) - 1
 	if at != last {
-		p.fds[at], p.entries[at] = p.fds[last], p.entries[last]
+		p.fds[at], p.tokens[at], p.ids[at], p.states[at] = p.fds[last], p.tokens[last], p.ids[last], p.states[last]
 		moved := p.fds[at].Fd
 		if moved < 0 {
 			moved = ^moved
 		}
 		p.index[moved] = int32(at)
 	}
-	p.fds, p.entries = p.fds[:last], p.entries[:last]
+	p.fds, p.tokens, p.ids, p.states = p.fds[:last], p.tokens[:last], p.ids[:last], p.states[:last]
 }

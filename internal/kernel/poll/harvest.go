@@ -44,7 +44,7 @@ func (p *Poller) scan(ready []kernel.Ready, again bool) int {
 			continue
 		}
 		if m, ok := p.report(p.next); ok {
-			ready[n] = kernel.Ready{Token: p.entries[p.next].token, Mask: m}
+			ready[n] = kernel.Ready{Token: p.tokens[p.next], Mask: m}
 			n++
 		}
 	}
@@ -56,8 +56,8 @@ const inputVague = unixsock.Vague&kernel.In != 0
 
 // noticeStarted takes sockets back into the blocking poll that have lost what was to nobody's use.
 func (p *Poller) noticeStarted() {
-	for at := range p.entries {
-		if p.entries[at].fresh && unixsock.Mask(&p.fds[at])&(kernel.Dead|unixsock.Vague&kernel.In) == 0 {
+	for at, st := range p.states {
+		if st&isFresh != 0 && unixsock.Mask(&p.fds[at])&(kernel.Dead|unixsock.Vague&kernel.In) == 0 {
 			p.setFresh(at, false)
 			p.kick()
 		}
@@ -66,25 +66,26 @@ func (p *Poller) noticeStarted() {
 
 // report turns what poll(2) said of an entry into a report, or into nothing.
 func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
-	f, e := &p.fds[at], &p.entries[at]
+	f, st := &p.fds[at], p.states[at]
+	interest := st.interest()
 	m = unixsock.Mask(f)
 	if m&unixsock.Vague != 0 {
 		m = unixsock.Look(uintptr(f.Fd))
 		if inputVague && m&(kernel.In|kernel.Err) == kernel.In {
-			m |= p.ids.behind(int(f.Fd))
+			m |= p.known.behind(int(f.Fd))
 		}
-		m &= e.interest | kernel.Err | kernel.Dead | kernel.PeerClosed
+		m &= interest | kernel.Err | kernel.Dead | kernel.PeerClosed
 	}
 	// No socket's identity is used twice in a row, so a number that names the remembered socket now did
 	// so when poll(2) looked.
-	if same, err := p.ids.same(int(f.Fd), e.id); err != nil || !same || f.Revents&unix.POLLNVAL != 0 {
+	if same, err := p.known.same(int(f.Fd), p.ids[at]); err != nil || !same || f.Revents&unix.POLLNVAL != 0 {
 		p.silence(at)
 		return 0, false
 	}
 	switch {
-	case inputVague && m&(e.interest|kernel.Err|kernel.Dead) == 0,
+	case inputVague && m&(interest|kernel.Err|kernel.Dead) == 0,
 		m&(kernel.Dead|kernel.PeerClosed) == kernel.Dead,
-		e.told && m&kernel.Dead != 0 && m&(e.interest|kernel.Err) == 0:
+		st&wasTold != 0 && m&kernel.Dead != 0 && m&(interest|kernel.Err) == 0:
 		p.setFresh(at, true)
 		return 0, false
 	case m == 0:

@@ -3,6 +3,8 @@
 package poll
 
 import (
+	"math/bits"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
@@ -11,8 +13,8 @@ import (
 // identities tell sockets apart by what fstat(2) says.
 type identities struct{}
 
-// An identity is a file's number on its device.
-type identity struct{ dev, ino uint64 }
+// An identity is a file's number and that of its device, in one: on Linux each has 32 bits, of a socket.
+type identity struct{ file uint64 }
 
 func (identities) open() error  { return nil }
 func (identities) close() error { return nil }
@@ -23,7 +25,7 @@ func (identities) of(fd int) (identity, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return identity{}, err
 	}
-	return identity{uint64(st.Dev), uint64(st.Ino)}, nil
+	return identity{bits.RotateLeft64(uint64(st.Dev), 32) ^ uint64(st.Ino)}, nil
 }
 
 // same reports whether a number names what it did when of returned id.

@@ -79,8 +79,8 @@ func (p *Poller) copyFDs() (fresh bool) {
 	if p.fresh == 0 {
 		return false
 	}
-	for at := range p.entries {
-		if f := &p.blocking[at]; p.entries[at].fresh && f.Fd >= 0 {
+	for at, st := range p.states {
+		if f := &p.blocking[at]; st&isFresh != 0 && f.Fd >= 0 {
 			f.Fd = ^f.Fd
 		}
 	}

@@ -34,33 +34,47 @@ import (
 type Poller struct {
 	bell  unixsock.Bell // entry 0 of the array
 	woken atomic.Bool
-	ids   identities
+	known identities
 
 	mu sync.Mutex
 	// fds is what poll(2) reads. A silent entry has its number complemented, which poll skips.
-	fds     []unix.PollFd
-	entries []entry // beside fds
-	index   []int32 // handle -> position in fds; 0 is none
-	next    int     // the entry that was seen last; the next scan goes on from it, so that none starves
-	unseen  int     // entries whose results of the last poll(2) have not been seen
-	parked  bool    // somebody blocks on a copy of fds
-	kicked  bool    // and has been told to take a new copy
-	fresh   int     // entries in the state of entry.fresh
+	fds []unix.PollFd
+	// Beside fds, an array for each part of an entry, because together they would be padded.
+	tokens []uint64
+	ids    []identity
+	states []state
+	index  []int32 // handle -> position in fds; 0 is none
+	next   int     // the entry that was seen last; the next scan goes on from it, so that none starves
+	unseen int     // entries whose results of the last poll(2) have not been seen
+	parked bool    // somebody blocks on a copy of fds
+	kicked bool    // and has been told to take a new copy
+	fresh  int     // entries that are
 
 	// blocking is the copy that the one goroutine in Park hands to the system.
 	blocking []unix.PollFd
 }
 
-type entry struct {
-	token    uint64
-	id       identity
-	interest kernel.Mask
-	// fresh marks a socket of which poll(2) reports what is to nobody's use, for as long as it stands: a
+// A state is the interest that an entry has, and what else there is to know of it.
+type state uint8
+
+const (
+	interested = state(kernel.In | kernel.Urgent | kernel.Out | kernel.PeerClosed)
+	// isFresh marks a socket of which poll(2) reports what is to nobody's use, for as long as it stands: a
 	// stream that was never started, or one whose end has been told. The blocking poll leaves it out and
 	// comes back to it from time to time.
-	fresh bool
-	told  bool // its end has been told
+	isFresh state = 1 << 6
+	wasTold state = 1 << 7 // its end has been told
+)
+
+func stateOf(interest kernel.Mask) state {
+	st := state(interest) & interested
+	if interest&kernel.Dead != 0 {
+		st |= wasTold
+	}
+	return st
 }
+
+func (st state) interest() kernel.Mask { return kernel.Mask(st & interested) }
 
 // New opens a bell for wake-ups, and what tells sockets apart.
 func New() (kernel.Poller, error) {
@@ -68,8 +82,9 @@ func New() (kernel.Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{bell: bell, fds: []unix.PollFd{bell.Entry()}, entries: make([]entry, 1)}
-	if err := p.ids.open(); err != nil {
+	p := &Poller{bell: bell, fds: []unix.PollFd{bell.Entry()},
+		tokens: make([]uint64, 1), ids: make([]identity, 1), states: make([]state, 1)}
+	if err := p.known.open(); err != nil {
 		bell.Close()
 		return nil, err
 	}
@@ -119,7 +134,7 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
-	err := p.ids.close()
+	err := p.known.close()
 	if e := p.bell.Close(); e != nil {
 		err = e
 	}

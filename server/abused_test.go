@@ -1,0 +1,60 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/socknotify/socknotify/server"
+)
+
+const (
+	request  = 64   // bytes of one; a peer that sends fewer waits for ever
+	lorises  = 5000 // send a byte now and then
+	greedy   = 10   // send as much as they can, and never read
+	goodOnes = 100  // send requests as fast as they are answered
+	late     = 100  // stay, those that are let in
+
+	most = lorises + greedy + goodOnes + late/2 // that are let in
+)
+
+// A framed answers whole requests.
+type framed struct{}
+
+type frame = server.Conn[[]byte]
+
+func (framed) Open(*frame) error         { return nil }
+func (framed) Close(c *frame, err error) {}
+func (framed) Data(c *frame, buf []byte) error {
+	n, err := c.Read(buf)
+	if err != nil {
+		return err
+	}
+	b := buf[:n]
+	if len(c.State) > 0 {
+		b = append(c.State, b...)
+	}
+	whole := len(b) - len(b)%request
+	if c.State = nil; whole < len(b) {
+		c.State = append(c.State, b[whole:]...)
+	}
+	if whole > 0 {
+		_, err = c.Write(b[:whole])
+	}
+	return err
+}
+
+// abused is the process that is abused: it turns away connections beyond a limit, or will have no descriptors
+// for them. When it is interrupted it tells how its Shutdown went.
+func abused(ctx context.Context, limit string) {
+	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, WriteQueue: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
+	if limit == "MaxConns" {
+		s.MaxConns = most
+	}
+	until(ctx, s.Serve)
+	st, start := s.Stats(), time.Now()
+	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := s.Shutdown(limited)
+	fmt.Println(st.Refused, st.Queued, time.Since(start).Milliseconds(), err)
+}
