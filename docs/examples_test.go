@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -153,7 +154,7 @@ func (p *publicPackage) uses(t *testing.T, byName bool) map[string]bool {
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	// What is declared in other files of the tests is missed, and does no harm.
-	config := types.Config{Importer: exported(t, p.fset, p.dir), Error: func(error) {}}
+	config := types.Config{Importer: exported(t, p.fset, p.dir, p.exampleSrc), Error: func(error) {}}
 	config.Check("examples", p.fset, p.exampleSrc, info)
 	for _, o := range info.Uses {
 		fn, ok := o.(*types.Func)
@@ -173,10 +174,18 @@ func (p *publicPackage) uses(t *testing.T, byName bool) map[string]bool {
 	return used
 }
 
-// exported imports what the go command has compiled of a package, its tests, and what they depend on.
-func exported(t *testing.T, fset *token.FileSet, dir string) types.Importer {
+// exported imports what the go command has compiled of the packages that files import.
+func exported(t *testing.T, fset *token.FileSet, dir string, files []*ast.File) types.Importer {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-test", "-json=ImportPath,Export", ".")
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}
+	for _, f := range files {
+		for _, i := range f.Imports {
+			if path, err := strconv.Unquote(i.Path.Value); err == nil && !slices.Contains(args, path) {
+				args = append(args, path)
+			}
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
 	var failed bytes.Buffer
 	cmd.Stderr = &failed
@@ -184,7 +193,7 @@ func exported(t *testing.T, fset *token.FileSet, dir string) types.Importer {
 	if err != nil {
 		t.Fatalf("%v: %s", err, failed.String())
 	}
-	files := map[string]string{}
+	compiled := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var of struct{ ImportPath, Export string }
 		if err := d.Decode(&of); err == io.EOF {
@@ -192,12 +201,12 @@ func exported(t *testing.T, fset *token.FileSet, dir string) types.Importer {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		files[of.ImportPath] = of.Export
+		compiled[of.ImportPath] = of.Export
 	}
 	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		if files[path] == "" {
+		if compiled[path] == "" {
 			return nil, errors.New("not among the dependencies")
 		}
-		return os.Open(files[path])
+		return os.Open(compiled[path])
 	})
 }

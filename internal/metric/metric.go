@@ -21,9 +21,9 @@ type Metric struct {
 // All are the metrics of a port.
 func All() []Metric {
 	return []Metric{
-		{"registrations", "registration", "Registrations now, including those of sockets that were closed since.", false,
+		{"registrations", "registration", "Registrations now, including those of sockets that were closed since, and sockets that operations wait for.", false,
 			func(s *socknotify.Stats) int64 { return s.Registrations }},
-		{"queued", "entry", "Posts and removals that wait to be dequeued.", false,
+		{"queued", "entry", "Posts, removals and completions that wait to be dequeued.", false,
 			func(s *socknotify.Stats) int64 { return s.Queued }},
 		{"waiting", "call", "Calls that are asleep in the port.", false,
 			func(s *socknotify.Stats) int64 { return int64(s.Waiting) }},
