@@ -75,7 +75,7 @@ func (p *Port[K]) passOn() {
 }
 
 func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
-	n, posts := p.queue.take(out)
+	n, posts, completions := p.queue.take(out)
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 		if o := p.core.observer.Load(); o != nil {
@@ -83,7 +83,13 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 		}
 	}
 	if n > posts {
-		w.stripe.removals.Add(uint64(n - posts))
+		if completions > 0 {
+			w.stripe.notifications.Add(uint64(completions))
+			w.stripe.completions.Add(uint64(completions))
+		}
+		if removals := n - posts - completions; removals > 0 {
+			w.stripe.removals.Add(uint64(removals))
+		}
 	}
 	return n
 }
@@ -131,7 +137,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 }
 
 // deliver turns one report into a notification, if there is one in it, or into several where it is of a
-// listener whose connections the port accepts. again says that it put the slot on the relook list.
+// socket that the port works on. again says that it put the slot on the relook list.
 //
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
@@ -156,14 +162,14 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			continue
 		}
 		reg := s.reg.Load()
-		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
-			r.Mask |= p.wholeTruth(index)
-		}
-		if was&wAccept != 0 {
-			if reg == nil || reg.accept == nil {
+		if was&wWorked != 0 {
+			if reg == nil || reg.work == nil {
 				continue // removed in between, or replaced by another
 			}
-			return p.accept(w, s, reg, index, r.Token, out)
+			return p.work(w, s, reg, r, out)
+		}
+		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
+			r.Mask |= p.wholeTruth(index)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -221,7 +227,10 @@ func (p *Port[K]) deliverObserved(w *call[K], o *observer, at int64, r *kernel.R
 	n, again = p.deliver(w, r, out)
 	for i := range n {
 		kind := TraceNotified
-		if out[i].accepted != nil {
+		switch {
+		case out[i].kind == completion:
+			continue // noted where it was completed
+		case out[i].kind == connection:
 			kind = TraceAccepted
 		}
 		o.note(rec, at, index, out[i].Events, kind)
@@ -289,7 +298,7 @@ func (p *Port[K]) lookAgain(w *call[K]) {
 			continue
 		}
 		p.add(w, item[K]{slot: s, was: is, index: index}, kernel.Change{
-			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: untold(is),
+			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is),
 		})
 	}
 	p.flush(w)

@@ -242,9 +242,8 @@ func TestSnapshotTellsPendingAndMuted(t *testing.T) {
 }
 
 func TestAcceptorOutOfDescriptorsIsPaused(t *testing.T) {
-	r := &record[int]{accept: &acceptor{}}
-	r.accept.paused.Store(true)
-	r.accept.pause = time.Second
+	r := &record[int]{work: &work[int]{accept: &acceptor{pause: time.Second}}}
+	r.work.accept.paused.Store(true)
 	if got := r.state(wRegistered | wEnabled | wAccept); got != StatePaused {
 		t.Error(got)
 	}

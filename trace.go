@@ -23,11 +23,13 @@ const (
 	TraceLost
 	// TracePosted is a post that a call dequeued.
 	TracePosted
+	// TraceCompleted is a completion of an overlapped operation on a socket.
+	TraceCompleted
 )
 
 // String names the kind.
 func (k TraceKind) String() string {
-	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted"}
+	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -177,7 +179,7 @@ func tracePosts[K comparable](o *observer, taken []Notification[K]) {
 	}
 	at := millis()
 	for i := range taken {
-		if taken[i].posted {
+		if taken[i].kind == posted {
 			o.trace(at, TracePosted, 0, 0, EventNone, taken[i].Data)
 		}
 	}

@@ -41,6 +41,7 @@ var checks = slices.Concat(
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
+	operationChecks, operationEndChecks, fileChecks,
 	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
 )
 
@@ -53,7 +54,7 @@ func Sentences() []string {
 		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int {
-		const order = "PCGTEQX"
+		const order = "PCGTEQOX"
 		if d := strings.Index(order, a[:1]) - strings.Index(order, b[:1]); d != 0 {
 			return d
 		}

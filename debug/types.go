@@ -4,7 +4,8 @@ import "time"
 
 // Ports is what there is to be seen.
 type Ports struct {
-	Ports []PortName `json:"ports"`
+	Ports  []PortName `json:"ports"`
+	Remote bool       `json:"remote"` // other machines may look too (AllowRemote)
 }
 
 // A PortName is one port of a page.
@@ -39,6 +40,7 @@ type Counts struct {
 	Registrations int64  `json:"registrations"`
 	Notifications uint64 `json:"notifications"`
 	Accepted      uint64 `json:"accepted"`
+	Completions   uint64 `json:"completions"`
 	Removals      uint64 `json:"removals"`
 	Posts         uint64 `json:"posts"`
 	PostsDequeued uint64 `json:"posts_dequeued"`

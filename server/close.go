@@ -137,32 +137,28 @@ func (w *worker[S]) release(c *Conn[S]) {
 // letGoAll is release for connections that were kept, in one call of the port. What has come up meanwhile is
 // left to a worker that is woken for it, because no handler is to be called here.
 func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
-	w.regs = w.regs[:0]
 	for i := range kept {
 		if c := kept[i].Key; c != nil {
 			kept[i].Key = nil
 			w.letGo(c)
 		}
 	}
-	n := len(w.regs)
-	for len(w.regs) > 0 {
-		w.port.Process(w.regs, nil, 0)
-		again := w.regs[:0]
-		for i := range w.regs {
-			r := &w.regs[i]
-			c := r.Key
+	for w.nregs > 0 {
+		regs := w.regs[:w.nregs]
+		w.nregs = 0
+		w.port.Process(regs, nil, 0)
+		for i := range regs {
+			r := &regs[i]
+			c, s, f := r.Key, r.Sock, r.Filter
+			r.Key, r.Sock = nil, nil // an idle worker holds on to nobody
 			if r.Result != nil {
-				c.refused(r.Sock, r.Result)
+				c.refused(s, r.Result)
 			}
-			if c.ownAgain(r.Filter) {
-				again = append(again, *r)
+			if c.ownAgain(f) {
+				w.letGo(c) // in the place of this one, or of one before
 			}
-		}
-		for w.regs = w.regs[:0]; len(again) > 0; again = again[1:] {
-			w.letGo(again[0].Key)
 		}
 	}
-	clear(w.regs[:n]) // an idle worker holds on to nobody
 }
 
 // letGo gives up a connection, and has it enabled with the others.
@@ -176,7 +172,9 @@ func (w *worker[S]) letGo(c *Conn[S]) {
 			c.wake()
 			return
 		}
-		w.regs = append(w.regs, socknotify.EnableSock(s, c, filter(word), oneShot))
+		r := &w.regs[w.nregs]
+		w.nregs++
+		r.Sock, r.Key, r.Filter = s, c, filter(word)
 		return
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // soon is how long what must come may take.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 type (
 	conn = *server.Conn[*state]
@@ -247,16 +248,17 @@ func (p patient) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// many is a number of steps for a test to take, fewer where each takes long.
-func many(n int) int {
+// fewer is by how much a test takes fewer steps than it would, where each takes long.
+func fewer() int {
 	if wine.AsksServer.Here() {
-		return n / 20
+		return 20
 	}
-	return n
+	return 1
 }
 
 func send(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetWriteDeadline(time.Now().Add(soon))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +267,7 @@ func send(t testing.TB, c net.Conn, text string) {
 // expect reads exactly a text.
 func expect(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	buf := make([]byte, len(text))
 	for n := 0; n < len(buf); {
 		k, err := c.Read(buf[n:])
@@ -280,6 +283,7 @@ func expect(t testing.TB, c net.Conn, text string) {
 // expectEnd reads an end, for which err is nil, or an error.
 func expectEnd(t testing.TB, c net.Conn, want error) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	n, err := c.Read(make([]byte, 1))
 	if n != 0 || !errors.Is(err, want) {
 		t.Fatalf("%d bytes, %v; want %v", n, err, want)
@@ -323,3 +327,8 @@ func stream(id uint64, from, n int) []byte {
 }
 
 func isReset(err error) bool { return errors.Is(err, errno.Reset) }
+
+// isLost is for whoever may send.
+func isLost(err error) bool {
+	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
+}

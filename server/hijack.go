@@ -134,9 +134,6 @@ func (c *Conn[S]) Resume() error {
 		return net.ErrClosed
 	case word&(wHijacked|wUnheld) == wHijacked:
 		c.takeBack(net.ErrClosed)
-		if s.isClosing() {
-			c.socket().Shutdown(sock.ShutRead)
-		}
 		if t != nil {
 			t.nc = nil
 		}

@@ -181,7 +181,8 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r.h.data, r.h.open = r.data, r.open
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3), TLSConfig: config, MaxHandshakes: 1 + rng.IntN(10),
-		BufferSize: 1 + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2 + rng.IntN(1<<uint(1+rng.IntN(17)))}
+		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))),
+		HandshakeTimeout: soon}
 	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
 	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
@@ -306,7 +307,7 @@ func (r *random) client(rng *rand.Rand, id uint64, m *moving, c net.Conn) {
 	r.count[kind]++
 	r.mu.Unlock()
 	sent := append(binary.BigEndian.AppendUint64(nil, id), byte(kind))
-	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*many(20_000)))...)
+	sent = append(sent, stream(id, 0, min(rng.IntN(1<<uint(rng.IntN(19))), r.piece*20_000/fewer()))...)
 	if kind == kindStuck && r.piece > 500 { // or the server is slower than the client
 		sent = append(sent, stream(id, len(sent)-headLen, 4<<20)...)
 	}

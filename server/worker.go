@@ -16,7 +16,8 @@ type worker[S any] struct {
 	port   *socknotify.Port[*Conn[S]]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   []socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	regs   [together]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	nregs  int
 
 	ready [batch]socknotify.Notification[*Conn[S]]
 	at    uint64 // what cursor is, or was before the rest was taken away
@@ -69,6 +70,9 @@ func (w *worker[S]) loop() {
 	s := w.server
 	w.buf = make([]byte, s.bufferSize())
 	w.reg[0].Trigger = oneShot
+	for i := range w.regs {
+		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
+	}
 	for w.serve() {
 		if !w.advance(idle) {
 			return
@@ -123,9 +127,7 @@ func (w *worker[S]) some() (done, mine bool) {
 			w.letGoAll(w.ready[max(i-1, kept):i])
 			return true, false
 		}
-		nt := w.ready[i]
-		w.ready[i] = socknotify.Notification[*Conn[S]]{} // an idle worker holds on to nobody
-		c, read := w.handle(&nt, uint32(now))
+		c, read := w.handle(&w.ready[i], uint32(now))
 		if read { // as in data, but within one frame less (see Conn.write)
 			w.current = c
 			err := s.Handler.Data(c, w.buf)
@@ -165,6 +167,7 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 // to be called before.
 func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_ *Conn[S], read bool) {
 	c := nt.Key
+	nt.Key = nil // an idle worker holds on to nobody
 	switch {
 	case nt.Events == socknotify.EventIn && c != &c.listener.key:
 	case nt.Events&socknotify.EventRemove != 0:
@@ -173,7 +176,9 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 	case nt.Posted():
 		c.word.And(^uint32(wWoken))
 	case c == &c.listener.key:
-		w.accepted(c.listener, nt)
+		a := *nt
+		*nt = socknotify.Notification[*Conn[S]]{}
+		w.accepted(c.listener, &a)
 		return nil, false
 	}
 	word := c.word.Or(wOwned)

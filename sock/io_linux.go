@@ -24,13 +24,11 @@ func blockedOr(e unix.Errno) error {
 }
 
 func sysRecv(h uintptr, b []byte) (int, error) {
-	kernelWrites(b)
-	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
-		if e != unix.EINTR {
-			return int(n), blockedOr(e)
-		}
+	n, e := recvOnce(h, b)
+	if e != 0 {
+		return recvAgain(h, b, e)
 	}
+	return int(n), nil
 }
 
 func sysSend(h uintptr, b []byte) (int, error) {
@@ -41,19 +39,32 @@ func sysSend(h uintptr, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// sendOnce is small enough to be inlined (see Socket.send).
-func sendOnce(h uintptr, b []byte) (n uintptr, e sendError) {
+// recvOnce and sendOnce are small enough to be inlined (see Socket.send).
+func recvOnce(h uintptr, b []byte) (n uintptr, e ioError) {
+	kernelWrites(b)
+	n, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	return
+}
+
+func sendOnce(h uintptr, b []byte) (n uintptr, e ioError) {
 	kernelReads(b)
 	n, _, e = syscall.RawSyscall6(unix.SYS_SENDTO, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 	return
 }
 
-type sendError = unix.Errno
+type ioError = unix.Errno
 
-func sendFailed(e sendError) bool { return e != 0 }
+func ioFailed(e ioError) bool { return e != 0 }
 
-// sendAgain is for one that failed.
-func sendAgain(h uintptr, b []byte, e sendError) (int, error) {
+// recvAgain and sendAgain are for those that failed.
+func recvAgain(h uintptr, b []byte, e ioError) (int, error) {
+	if e == unix.EINTR {
+		return sysRecv(h, b)
+	}
+	return 0, blockedOr(e)
+}
+
+func sendAgain(h uintptr, b []byte, e ioError) (int, error) {
 	if e == unix.EINTR {
 		return sysSend(h, b)
 	}

@@ -2,8 +2,10 @@
 
 package sock
 
-type sendError = error
+type ioError = error
 
-func sendOnce(h uintptr, b []byte) (int, sendError)           { return sysSend(h, b) }
-func sendFailed(e sendError) bool                             { return e != nil }
-func sendAgain(_ uintptr, _ []byte, e sendError) (int, error) { return 0, e }
+func recvOnce(h uintptr, b []byte) (int, ioError)           { return sysRecv(h, b) }
+func sendOnce(h uintptr, b []byte) (int, ioError)           { return sysSend(h, b) }
+func ioFailed(e ioError) bool                               { return e != nil }
+func recvAgain(_ uintptr, _ []byte, e ioError) (int, error) { return 0, e }
+func sendAgain(_ uintptr, _ []byte, e ioError) (int, error) { return 0, e }

@@ -35,12 +35,24 @@ func (s *Socket) recv(b []byte) (int, error) {
 	}
 	h := s.tie.Handle()
 	turn := s.tie.Turn()
-	n, err := sysRecv(h, b)
+	n, e := recvOnce(h, b)
+	if n == 0 || ioFailed(e) {
+		return s.unreceived(h, b, turn, e)
+	}
+	if int(n) < len(b) && s.tcp && tie.ShortBlocks(turn) {
+		s.tie.Blocked(dirRecv, turn)
+	}
+	return int(n), nil
+}
+
+// unreceived goes on where the first attempt brought nothing.
+func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
+	n, err := 0, error(nil)
+	if ioFailed(e) {
+		n, err = recvAgain(h, b, e)
+	}
 	switch {
 	case err == nil && n > 0:
-		if n < len(b) && s.tcp && tie.ShortBlocks(turn) {
-			s.tie.Blocked(dirRecv, turn)
-		}
 		return n, nil
 	case err == ErrWouldBlock && s.tcp && !tie.ShortBlocks(turn):
 		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
@@ -80,14 +92,14 @@ func (s *Socket) send(b []byte) (int, error) {
 	h := s.tie.Handle()
 	turn := s.tie.Turn()
 	n, e := sendOnce(h, b)
-	if sendFailed(e) {
+	if ioFailed(e) {
 		return s.unsent(h, b, turn, e)
 	}
 	return int(n), nil
 }
 
 // unsent goes on where the first attempt failed.
-func (s *Socket) unsent(h uintptr, b []byte, turn uint64, e sendError) (int, error) {
+func (s *Socket) unsent(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
 	n, err := sendAgain(h, b, e)
 	return s.sent("send", h, turn, n, err)
 }

@@ -10,10 +10,10 @@ import (
 // echoed is a handler of package server without state.
 type echoed struct{}
 
-func (echoed) Open(*snserver.Conn[struct{}]) error   { return nil }
-func (echoed) Close(*snserver.Conn[struct{}], error) {}
+func (*echoed) Open(*snserver.Conn[struct{}]) error   { return nil }
+func (*echoed) Close(*snserver.Conn[struct{}], error) {}
 
-func (echoed) Data(c *snserver.Conn[struct{}], buf []byte) error {
+func (*echoed) Data(c *snserver.Conn[struct{}], buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err
@@ -29,6 +29,6 @@ func serveServer(p param.Params, backend string, ready func(string)) error {
 		return err
 	}
 	ready(l.LocalAddr().String())
-	s := &snserver.Server[struct{}]{Handler: echoed{}, Workers: p.Cores, Backend: backend}
+	s := &snserver.Server[struct{}]{Handler: new(echoed), Workers: p.Cores, Backend: backend}
 	return s.ServeSocket(l)
 }
