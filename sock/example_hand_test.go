@@ -77,3 +77,19 @@ func ExampleDetach_listener() {
 	fmt.Println(err, s.LocalAddr().String() == listener.Addr().String())
 	// Output: sock: operation would block true
 }
+
+// The connection stays package net's, and its descriptor is shared.
+func ExampleDup() {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	s, err := sock.Dup(conn, sock.MakeNonblocking)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	fmt.Println(s.LocalAddr().String() == conn.LocalAddr().String())
+	// Output: true
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
@@ -23,7 +24,7 @@ func certified(t *testing.T, version uint16) (server, client *tls.Config) {
 }
 
 func versions(t *testing.T, test func(t *testing.T, backend string, version uint16)) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(v), func(t *testing.T) { test(t, backend, v) })
 		}
@@ -85,7 +86,7 @@ func echoTLS(c *tls.Conn, told func(n int)) error {
 
 // Handshakes that fail, or never end, are errors like connects.
 func TestTLSHandshakeFails(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		server, client := certified(t, 0)
 		for name, c := range map[string]struct {
 			set    func(*load.Config)
@@ -120,7 +121,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 
 // A run that is stopped in its handshakes is no error.
 func TestTLSStopped(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		_, client := certified(t, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {
