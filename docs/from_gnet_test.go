@@ -83,7 +83,7 @@ func serving[S any](t *testing.T, h server.Handler[S], backend string) net.Conn 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(time.Minute))
+	c.SetDeadline(time.Now().Add(5 * time.Minute))
 	t.Cleanup(func() {
 		c.Close()
 		if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {

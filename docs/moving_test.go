@@ -86,7 +86,7 @@ func echoed(t *testing.T, addr string) {
 				return
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(time.Minute))
+			c.SetDeadline(time.Now().Add(5 * time.Minute))
 			for _, text := range []string{"one", "two", "three"} {
 				got := make([]byte, len(text))
 				if _, err := io.WriteString(c, text); err != nil {

@@ -24,7 +24,7 @@ import (
 const variable = "SOCKNOTIFY_TEST_MAIN"
 
 // patience is for what must come.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // Main is a TestMain that is the program itself in the processes of Start.
 func Main(m *testing.M, main func()) {
