@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -31,7 +32,6 @@ var (
 // The listener is removed like any registration, and its EventRemove is the last that comes for the key;
 // OpDisable pauses, Accept goes on. The error is an *[OpError] or ErrClosed.
 func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
-	r := Registration[K]{Sock: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent, accepts: n}
 	switch {
 	case p.core.closed.Load():
 		return ErrClosed
@@ -44,6 +44,8 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	if w == nil {
 		return ErrClosed
 	}
+	r := Registration[K]{Sock: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent}
+	r.work = &work[K]{socket: listener, accept: &acceptor{atOnce: n}}
 	p.register(w, &r)
 	p.complete(w)
 	p.end(w)
@@ -54,21 +56,20 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 // Accepted returns the connection of a completion of [Port.Accept], which is the caller's, or why there is
 // none. Both are nil for any other notification.
 func (n Notification[K]) Accepted() (*sock.Socket, error) {
-	switch a := n.accepted.(type) {
-	case *sock.Socket:
-		return a, nil
-	case error:
-		return nil, a
+	switch n.kind {
+	case connection:
+		return (*sock.Socket)(n.of), nil
+	case noConnection:
+		return nil, *(*error)(n.of)
 	}
 	return nil, nil
 }
 
 // An acceptor is what a listener's record has for Accept.
 type acceptor struct {
-	listener *sock.Socket
-	atOnce   int
-	paused   atomic.Bool
-	pause    time.Duration // the latest, 0 after a success; under the slot's lock
+	atOnce int
+	paused atomic.Bool
+	pause  time.Duration // the latest, 0 after a success; under the slot's lock
 }
 
 const (
@@ -76,25 +77,11 @@ const (
 	longestPause = time.Second
 )
 
-// accept takes connections of a listener that the kernel has reported. again says that it put the slot on
-// the relook list.
-//
-// The slot's lock is held meanwhile: a removal waits until what was accepted is somebody's, so that none is
-// lost. Whoever finds it locked leaves word for a look after that.
-func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, token uint64, out []Notification[K]) (n int, again bool) {
-	a := reg.accept
-	if _, ok := reg.tie.Use(); !ok {
-		return 0, false // closed: its registration is about to end
-	}
-	defer reg.tie.Done() // after the unlock: it may be the one that closes
-	if !s.mu.TryLock() {
-		return 0, p.markRelook(s, index, token)
-	}
-	defer s.mu.Unlock()
-	if was := s.word.Load(); !sameEpoch(was, token) || was&wEnabled == 0 || s.reg.Load() != reg {
-		w.stripe.stale.Add(1)
-		return 0, false
-	}
+// takeAccepted takes connections of a listener that the kernel has reported. more says that it did not come to the
+// end of them. The slot is locked: a removal waits until what was accepted is somebody's, so that none is
+// lost.
+func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uint32, out []Notification[K]) (n int, more bool) {
+	a := reg.work.accept
 	if a.paused.Load() {
 		return 0, false
 	}
@@ -102,7 +89,7 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 		if w.spare == nil {
 			w.spare = new(sock.Socket)
 		}
-		err := a.listener.AcceptInto(w.spare)
+		err := reg.work.socket.AcceptInto(w.spare)
 		if err == sock.ErrWouldBlock {
 			if p.core.edges {
 				return n, false // the next one is a new edge
@@ -113,7 +100,7 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 		case err == nil:
 			a.pause = 0
 			w.stripe.accepted.Add(1)
-			out[n] = Notification[K]{Key: reg.key, accepted: w.spare}
+			out[n] = Notification[K]{Key: reg.key, kind: connection, of: unsafe.Pointer(w.spare)}
 			w.spare = nil
 			n++
 			continue
@@ -123,47 +110,16 @@ func (p *Port[K]) accept(w *call[K], s *slot[K], reg *record[K], index uint32, t
 			known := a.pause != 0
 			a.pause = min(max(2*a.pause, firstPause), longestPause)
 			a.paused.Store(true)
-			c := p.core // and not the port, which may be dropped
-			time.AfterFunc(a.pause, func() { c.resume(index) })
+			p.later(a.pause, index)
 			if known {
 				return n, false
 			}
 		default:
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
-		out[n] = Notification[K]{Key: reg.key, Events: EventErr, accepted: err}
+		why := err // on the heap, where an error is rare
+		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: noConnection, of: unsafe.Pointer(&why)}
 		return n + 1, false
 	}
-	return n, p.markRelook(s, index, token)
-}
-
-// markRelook puts a registration on the relook list, if it is still that of a token and enabled.
-func (p *Port[K]) markRelook(s *slot[K], index uint32, token uint64) bool {
-	for {
-		was := s.word.Load()
-		if !sameEpoch(was, token) || was&wEnabled == 0 {
-			return false
-		}
-		if was&wRelook != 0 {
-			return true
-		}
-		if s.word.CompareAndSwap(was, was|wRelook) {
-			p.pushRelook(s, index)
-			return true
-		}
-	}
-}
-
-// resume tries a listener again after a pause.
-func (p *Port[K]) resume(index uint32) {
-	st := &p.core.stripes[0]
-	if !st.enter(p.core) {
-		return
-	}
-	defer st.leave(p.core)
-	s := p.table.lookup(index)
-	if reg := s.reg.Load(); reg != nil && reg.accept != nil {
-		reg.accept.paused.Store(false)
-		p.askAgain(s, index, wEnabled|wAccept)
-	}
+	return n, true
 }

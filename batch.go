@@ -92,9 +92,12 @@ func (p *Port[K]) commit(w *call[K]) {
 func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 	s, r := it.slot, it.reg
 	if r == nil {
-		if c.Status == kernel.Absent || c.Status == kernel.Bad {
+		switch {
+		case c.Status == kernel.Absent, c.Status == kernel.Bad:
 			p.forget(w.stripe, s, it.index)
 			p.core.unclaim(it.index)
+		case c.Status == kernel.Refused && it.was&wWorked != 0:
+			p.later(longWhile, it.index)
 		}
 		return
 	}

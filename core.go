@@ -23,7 +23,7 @@ type core struct {
 	probe func(index uint32) (has, busy bool, err error)
 	// owner is what sockets of package sock tell of themselves.
 	owner tie.Owner
-	// resume tells the port, if it still exists, that a listener may be tried again.
+	// resume tells the port, if it still exists, that a socket it works on may be tried again.
 	resume func(index uint32)
 	// drained tells the port, if it still exists, to go on with an edge.
 	drained func(index uint32, told uint64)
@@ -37,6 +37,8 @@ type core struct {
 	watching atomic.Bool
 
 	closed  atomic.Bool
+	down    atomic.Bool  // closed, and nobody is inside
+	jobs    atomic.Int64 // operations on files that have been given to a goroutine
 	stripes [stripes]stripe
 	left    chan struct{} // a call left a closed port
 	once    sync.Once
@@ -59,7 +61,8 @@ type stripe struct {
 	rearms        atomic.Uint64
 	saved         atomic.Uint64
 	accepted      atomic.Uint64
-	_             [128 - 9*8]byte
+	completions   atomic.Uint64
+	_             [128 - 10*8]byte
 }
 
 // enter counts a call in; false says that the port is closed, and nothing of it may be touched.
@@ -93,6 +96,7 @@ func (c *core) shut() error {
 				<-c.left
 			}
 		}
+		c.down.Store(true)
 		c.err = c.kernel.Close()
 	})
 	return c.err

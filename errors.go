@@ -1,6 +1,7 @@
 package socknotify
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +22,12 @@ type closedError struct{}
 func (closedError) Error() string        { return "socknotify: port is closed" }
 func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
+// canceledError is the type of ErrCanceled.
+type canceledError struct{}
+
+func (canceledError) Error() string        { return "canceled" }
+func (canceledError) Is(target error) bool { return target == context.Canceled }
+
 var (
 	// ErrTimeout says that nothing could be dequeued within the time-out (WAIT_TIMEOUT, C4). The
 	// registrations of the call were processed. It is os.ErrDeadlineExceeded to errors.Is, and a
@@ -29,6 +36,12 @@ var (
 	// ErrClosed says that the port is closed, or was closed during the call (P4). It is
 	// net.ErrClosed to errors.Is.
 	ErrClosed error = closedError{}
+
+	// ErrCanceled is the result of an operation that Cancel ended (ERROR_OPERATION_ABORTED). It is
+	// context.Canceled to errors.Is.
+	ErrCanceled error = canceledError{}
+	// ErrNotInFlight says that Cancel found nothing to cancel (ERROR_NOT_FOUND).
+	ErrNotInFlight = errors.New("socknotify: no such operation is in flight")
 
 	// ErrInvalid says that an argument makes no sense; the error around it names the field.
 	// Nothing was changed.
@@ -84,13 +97,48 @@ func (e *OpError) Error() string {
 }
 
 // Unwrap gives errors.Is and errors.As the kind and the cause.
-func (e *OpError) Unwrap() []error {
-	errs := make([]error, 0, 2)
+func (e *OpError) Unwrap() []error { return both(e.Kind, e.Err) }
+
+// An OverlappedError says why an operation was not started, or how it ended. errors.Is and errors.As see both
+// Kind and Err.
+type OverlappedError struct {
+	// Op is the operation: recv, recvfrom, send, sendto, connect, read or write.
+	Op string
+	// Socket is the handle it was for. It is all ones for a file, and where the socket no longer has one.
+	Socket Socket
+	// Kind is the package's error: ErrCanceled, ErrBadSocket and so on. It is nil where the system has a
+	// reason of its own.
+	Kind error
+	// Err is the cause: the system's error, or what was wrong. It may be nil.
+	Err error
+}
+
+// Error says operation, socket, kind and cause.
+func (e *OverlappedError) Error() string {
+	s := "socknotify: " + e.Op
+	if e.Socket != noSocket {
+		s += fmt.Sprintf(" socket %d", int(e.Socket))
+	}
 	if e.Kind != nil {
-		errs = append(errs, e.Kind)
+		s += ": " + e.Kind.Error()
 	}
 	if e.Err != nil {
-		errs = append(errs, e.Err)
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives errors.Is and errors.As the kind and the cause.
+func (e *OverlappedError) Unwrap() []error { return both(e.Kind, e.Err) }
+
+// both is those that are not nil.
+func both(kind, cause error) []error {
+	errs := make([]error, 0, 2)
+	if kind != nil {
+		errs = append(errs, kind)
+	}
+	if cause != nil {
+		errs = append(errs, cause)
 	}
 	return errs
 }

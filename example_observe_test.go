@@ -60,7 +60,10 @@ func ExamplePort_Trace() {
 	for _, e := range entries[:trace.Read(entries)] {
 		fmt.Println(e.Kind, e.Data)
 	}
-	// Output: posted 42
+	fmt.Println(trace.Lost(), "lost")
+	// Output:
+	// posted 42
+	// 0 lost
 }
 
 // The addresses of a registered listener.

@@ -75,7 +75,7 @@ func (p *Port[K]) passOn() {
 }
 
 func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
-	n, posts := p.queue.take(out)
+	n, posts, completions := p.queue.take(out)
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 		if o := p.core.observer.Load(); o != nil {
@@ -83,7 +83,13 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 		}
 	}
 	if n > posts {
-		w.stripe.removals.Add(uint64(n - posts))
+		if completions > 0 {
+			w.stripe.notifications.Add(uint64(completions))
+			w.stripe.completions.Add(uint64(completions))
+		}
+		if removals := n - posts - completions; removals > 0 {
+			w.stripe.removals.Add(uint64(removals))
+		}
 	}
 	return n
 }
@@ -96,6 +102,10 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		ready := w.ready[:min(len(out), len(w.ready))]
 		k := p.core.kernel.Poll(nil, ready)
 		more = k == len(ready)
+		var at int64 // for the observer
+		if o != nil && k > 0 {
+			at = millis()
+		}
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
 			room := out[n : len(out)-(k-i-1)]
@@ -104,7 +114,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 			if o == nil {
 				got, again = p.deliver(w, &ready[i], room)
 			} else {
-				got, again = p.deliverObserved(w, o, &ready[i], room)
+				got, again = p.deliverObserved(w, o, at, &ready[i], room)
 			}
 			n += got
 			if again {
@@ -127,7 +137,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 }
 
 // deliver turns one report into a notification, if there is one in it, or into several where it is of a
-// listener whose connections the port accepts. again says that it put the slot on the relook list.
+// socket that the port works on. again says that it put the slot on the relook list.
 //
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
@@ -152,14 +162,14 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			continue
 		}
 		reg := s.reg.Load()
-		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
-			r.Mask |= p.wholeTruth(index)
-		}
-		if was&wAccept != 0 {
-			if reg == nil || reg.accept == nil {
+		if was&wWorked != 0 {
+			if reg == nil || reg.work == nil {
 				continue // removed in between, or replaced by another
 			}
-			return p.accept(w, s, reg, index, r.Token, out)
+			return p.work(w, s, reg, r, out)
+		}
+		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
+			r.Mask |= p.wholeTruth(index)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -211,16 +221,19 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *Port[K]) deliverObserved(w *call[K], o *observer, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *Port[K]) deliverObserved(w *call[K], o *observer, at int64, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
 	for i := range n {
 		kind := TraceNotified
-		if out[i].accepted != nil {
+		switch {
+		case out[i].kind == completion:
+			continue // noted where it was completed
+		case out[i].kind == connection, out[i].kind == noConnection:
 			kind = TraceAccepted
 		}
-		o.note(rec, index, out[i].Events, kind)
+		o.note(rec, at, index, out[i].Events, kind)
 	}
 	return n, again
 }
@@ -285,7 +298,7 @@ func (p *Port[K]) lookAgain(w *call[K]) {
 			continue
 		}
 		p.add(w, item[K]{slot: s, was: is, index: index}, kernel.Change{
-			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: untold(is),
+			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is),
 		})
 	}
 	p.flush(w)

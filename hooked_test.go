@@ -54,7 +54,10 @@ func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 }
 
 // onEach runs a test on every kernel, with a hook to set.
-func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
+func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) { onEachOf(t, f) }
+
+// onEachOf is onEach with another type of keys.
+func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *hooked)) {
 	for _, room := range testrooms.List(t) {
 		t.Run(room.Name, func(t *testing.T) {
 			k, err := room.Open()
@@ -62,7 +65,7 @@ func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) {
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[string](h, room.Name)
+			p := newPort[K](h, room.Name)
 			t.Cleanup(func() { p.Close() })
 			p.core.watching.Store(true) // as if it had had sockets
 			f(t, p, h)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,17 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
 
 func threads(t *testing.T) int {
 	t.Helper()
@@ -223,7 +216,7 @@ func TestNewOutOfDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		warm.Close()
-		before := descriptors(t)
+		before := handles.List()
 		var old unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 			t.Fatal(err)
@@ -254,8 +247,8 @@ func TestNewOutOfDescriptors(t *testing.T) {
 				t.Fatalf("room for %d: %v", room, err)
 			}
 		}
-		if after := descriptors(t); after != before {
-			t.Fatalf("%d descriptors before, %d after", before, after)
+		if after := handles.List(); !slices.Equal(after, before) {
+			t.Fatalf("open before: %q\nand after: %q", before, after)
 		}
 	})
 }

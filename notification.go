@@ -1,20 +1,33 @@
 package socknotify
 
+import "unsafe"
+
 // A Notification is one dequeued packet (OVERLAPPED_ENTRY): a socket's notification, a
-// registration's removal, a completion posted by [Port.Post], or a
-// connection accepted for [Port.Accept].
+// registration's removal, a completion posted by [Port.Post], a connection accepted for [Port.Accept], or
+// the completion of an overlapped operation such as [Port.Recv].
 type Notification[K comparable] struct {
-	// Key is the registration's, or the one given to Post.
+	// Key is the registration's, or the one given to Post or to the operation.
 	Key K
-	// Data is what Post was given; 0 otherwise.
+	// Data is what Post was given, or how many bytes an operation moved; 0 otherwise.
 	Data uintptr
 	// Events is what the socket reported (SocketNotificationRetrieveEvents): bits of the
-	// registration's filter and EventErr, or EventRemove alone; 0 for a post.
+	// registration's filter and EventErr, or EventRemove alone; 0 for a post or a completion.
 	Events Events
 
-	posted   bool
-	accepted any // the *sock.Socket of Accept, or an error
+	kind noteKind
+	of   unsafe.Pointer // what the kind says: one word, because notifications are copied a lot
 }
 
+// A noteKind says what a notification is.
+type noteKind uint8
+
+const (
+	fromSocket noteKind = iota // events, or a removal
+	posted
+	connection   // of is a *sock.Socket
+	noConnection // of is an *error, of accepting
+	completion   // of is an *Overlapped
+)
+
 // Posted reports whether the notification came from [Port.Post] rather than a socket (Q4).
-func (n Notification[K]) Posted() bool { return n.posted }
+func (n Notification[K]) Posted() bool { return n.kind == posted }

@@ -8,8 +8,8 @@ import (
 )
 
 // Observe has the port record, until stop is called or the port is closed, what each registration is
-// notified of: how often, of what last, and when. [Port.Snapshot] tells. Times are those of a clock that
-// is advanced ten times a second, so that a notification costs no reading of one.
+// notified of: how often, of what last, and when. [Port.Snapshot] tells. The clock is read once for all that
+// one look at the kernel brings.
 //
 // Several may observe at once; counts begin with the first and end with the last. A port that nobody
 // observes records nothing, and its hot path pays one load of a pointer for each look at the kernel. What
@@ -20,15 +20,8 @@ func (p *Port[K]) Observe() (stop func()) {
 	return sync.OnceFunc(func() { c.watch.end(c, false) })
 }
 
-const (
-	// tick is how often the observer's clock is advanced, and fineTick how often while somebody traces.
-	tick     = 100 * time.Millisecond
-	fineTick = 10 * time.Millisecond
-)
-
 // An observer is what a port records while somebody observes. It has no key and leads to no port.
 type observer struct {
-	clock atomic.Int64 // the coarse time, Unix milliseconds
 	since time.Time
 	ids   *atomic.Uint64
 	pages atomic.Pointer[[]*seenPage]
@@ -62,29 +55,30 @@ func (o *observer) of(index uint32) *seen {
 
 // begin is for a registration that is about to begin.
 func (o *observer) begin(index uint32) {
-	s := &seen{id: o.ids.Add(1), since: o.clock.Load()}
+	s := &seen{id: o.ids.Add(1), since: millis()}
 	o.cell(index).Store(s)
-	o.trace(TraceRegistered, index, s.id, 0, 0)
+	o.trace(s.since, TraceRegistered, index, s.id, 0, 0)
 }
 
 // finish is for one that has ended.
 func (o *observer) finish(index uint32, kind TraceKind) {
 	if s := o.cell(index).Swap(nil); s != nil {
-		o.trace(kind, index, s.id, 0, 0)
+		o.trace(millis(), kind, index, s.id, 0, 0)
 	}
 }
 
 // note records a notification.
-func (o *observer) note(s *seen, index uint32, e Events, kind TraceKind) {
+func (o *observer) note(s *seen, at int64, index uint32, e Events, kind TraceKind) {
 	s.count.Add(1)
-	// Of a busy registration it has mostly been written already, and reading is cheaper.
-	if last := uint64(o.clock.Load())<<8 | uint64(e&0xff); s.last.Load() != last {
-		s.last.Store(last)
-	}
+	s.last.Store(uint64(at)<<8 | uint64(e&0xff))
 	if o.ring.Load() != nil {
-		o.trace(kind, index, s.id, e, 0)
+		o.trace(at, kind, index, s.id, e, 0)
 	}
 }
+
+// millis is the time in Unix milliseconds. A clock that a timer advances would be cheaper to read, but its timer
+// wakes threads, some ten system calls each time.
+func millis() int64 { return time.Now().UnixMilli() }
 
 func (o *observer) cell(index uint32) *atomic.Pointer[seen] {
 	at := int(index / pageSize)
@@ -106,13 +100,12 @@ func (o *observer) cell(index uint32) *atomic.Pointer[seen] {
 	return &grown[at][index%pageSize]
 }
 
-// A watch counts who observes a port, and advances the clock meanwhile, by a timer that leads to no port.
+// A watch counts who observes a port.
 type watch struct {
 	mu       sync.Mutex
 	watchers int
 	tracers  int
 	ids      atomic.Uint64
-	timer    *time.Timer
 	over     bool // the port is closed
 }
 
@@ -124,17 +117,12 @@ func (v *watch) begin(c *core, tracing bool) *ring {
 		return nil
 	}
 	if v.watchers++; v.watchers == 1 {
-		o := &observer{since: time.Now(), ids: &v.ids}
-		o.clock.Store(o.since.UnixMilli())
-		c.observer.Store(o)
-		v.timer = time.AfterFunc(tick, func() { v.advance(c, o) })
+		c.observer.Store(&observer{since: time.Now(), ids: &v.ids})
 	}
 	o := c.observer.Load()
 	if tracing {
 		if v.tracers++; v.tracers == 1 {
 			o.ring.Store(new(ring))
-			o.clock.Store(time.Now().UnixMilli())
-			v.timer.Reset(fineTick)
 		}
 	}
 	return o.ring.Load()
@@ -152,7 +140,7 @@ func (v *watch) end(c *core, tracing bool) {
 		}
 	}
 	if v.watchers--; v.watchers == 0 {
-		v.stop(c)
+		c.observer.Store(nil)
 	}
 }
 
@@ -161,30 +149,7 @@ func (v *watch) close(c *core) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.over = true
-	v.stop(c)
-}
-
-func (v *watch) stop(c *core) {
 	c.observer.Store(nil)
-	if v.timer != nil {
-		v.timer.Stop()
-		v.timer = nil
-	}
-}
-
-// advance sets an observer's clock and the timer for the next time, unless it has been stopped.
-func (v *watch) advance(c *core, o *observer) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if c.observer.Load() != o {
-		return
-	}
-	o.clock.Store(time.Now().UnixMilli())
-	next := tick
-	if v.tracers > 0 {
-		next = fineTick
-	}
-	v.timer.Reset(next)
 }
 
 // Trace has the port keep what it does about registrations and posts, until the trace is closed or the port

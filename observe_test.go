@@ -63,37 +63,55 @@ func TestReportIsCountedForItsRegistration(t *testing.T) {
 	})
 }
 
-// The clock stops with the last observer, with the port, and with a port that is dropped.
-func TestObserversClockStops(t *testing.T) {
+// What is recorded ends with the last observer, and with the port.
+func TestObserverEnds(t *testing.T) {
 	p, err := New[int]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := func() bool {
-		p.core.watch.mu.Lock()
-		defer p.core.watch.mu.Unlock()
-		return p.core.watch.timer != nil
-	}
-	if running() {
-		t.Error("a clock though nobody observes")
+	observed := func() bool { return p.core.observer.Load() != nil }
+	if observed() {
+		t.Error("observed though nobody does")
 	}
 	stop := p.Observe()
 	tr := p.Trace()
-	o := p.core.observer.Load()
-	for _, what := range []string{"tracing", "observing"} {
-		before := o.clock.Load()
-		eventually(t, "the clock goes on while "+what, func() bool { return o.clock.Load() > before })
-		tr.Close()
+	tr.Close()
+	if !observed() {
+		t.Error("the end of a trace ends the observation of another")
 	}
-	stop()
-	if running() || p.core.observer.Load() != nil {
-		t.Error("a clock after the last observer")
+	if stop(); observed() {
+		t.Error("observed after the last observer")
 	}
 	p.Observe()
-	p.Close()
-	if running() || p.core.observer.Load() != nil {
-		t.Error("a clock after Close")
+	if p.Close(); observed() {
+		t.Error("observed after Close")
 	}
+}
+
+// A notification is at the time at which it was dequeued, to the millisecond.
+func TestNotificationsTime(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		defer p.Observe()()
+		tr := p.Trace()
+		defer tr.Close()
+		x, y := newPair(t)
+		send(t, y)
+		before := time.Now().Truncate(time.Millisecond)
+		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		next(t, p)
+		after := time.Now()
+		var entries [4]TraceEntry
+		n := tr.Read(entries[:])
+		if n != 2 {
+			t.Fatalf("%d entries", n)
+		}
+		r := p.Snapshot(0, 1).Registrations[0]
+		for what, at := range map[string]time.Time{"since": r.Since, "last": r.LastTime, "registered": entries[0].Time, "notified": entries[1].Time} {
+			if at.Before(before) || at.After(after) {
+				t.Errorf("%s %v; want from %v to %v", what, at, before, after)
+			}
+		}
+	})
 }
 
 // An observer that is never stopped keeps no port, and ends with it.
@@ -111,7 +129,7 @@ func TestObservedPortIsDropped(t *testing.T) {
 		runtime.GC()
 		c.watch.mu.Lock()
 		defer c.watch.mu.Unlock()
-		return c.watch.over && c.watch.timer == nil
+		return c.watch.over
 	})
 }
 
@@ -119,14 +137,13 @@ func TestObservedPortIsDropped(t *testing.T) {
 func TestTraceOfManyWriters(t *testing.T) {
 	const writers, each = 4, 3 * ringSize
 	o := &observer{}
-	o.clock.Store(1)
 	r := new(ring)
 	o.ring.Store(r)
 	var wg sync.WaitGroup
 	for w := range uint32(writers) {
 		wg.Go(func() {
 			for i := range uint64(each) {
-				o.trace(TraceNotified, w, i, EventIn, uintptr(i)^uintptr(w))
+				o.trace(1, TraceNotified, w, i, EventIn, uintptr(i)^uintptr(w))
 			}
 		})
 	}
@@ -225,9 +242,8 @@ func TestSnapshotTellsPendingAndMuted(t *testing.T) {
 }
 
 func TestAcceptorOutOfDescriptorsIsPaused(t *testing.T) {
-	r := &record[int]{accept: &acceptor{}}
-	r.accept.paused.Store(true)
-	r.accept.pause = time.Second
+	r := &record[int]{work: &work[int]{accept: &acceptor{pause: time.Second}}}
+	r.work.accept.paused.Store(true)
 	if got := r.state(wRegistered | wEnabled | wAccept); got != StatePaused {
 		t.Error(got)
 	}

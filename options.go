@@ -43,17 +43,15 @@ func choose(o *options) (rooms.Room, error) {
 	if name == "" {
 		name, from = os.Getenv(BackendEnv), BackendEnv
 	}
-	list := rooms.List()
-	if len(list) == 0 {
+	first, ok := rooms.Default()
+	if !ok {
 		return rooms.Room{}, fmt.Errorf("socknotify: no backend for this system yet: %w", errors.ErrUnsupported)
 	}
 	if name == "" {
-		return list[0], nil
+		return first, nil
 	}
-	for _, r := range list {
-		if r.Name == name {
-			return r, nil
-		}
+	if r, ok := rooms.Find(name); ok {
+		return r, nil
 	}
 	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
 		from, name, rooms.Absent(name), strings.Join(Backends(), ", "))

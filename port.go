@@ -31,6 +31,7 @@ type Port[K comparable] struct {
 	// of a slot, whose next links to the following.
 	relook atomic.Uint32
 	levels levels
+	files  *files[K]
 	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
 	keysMayPanic bool
 }
@@ -65,6 +66,7 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 	}
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
+	p.files = newFiles(self, p.core)
 	p.core.displaced = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.displaced(index)
@@ -72,7 +74,7 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 	}
 	p.core.probe = func(index uint32) (has, busy bool, err error) {
 		if p := self.Value(); p != nil {
-			return p.probe(index)
+			return p.contested(index)
 		}
 		return false, false, nil
 	}
@@ -139,6 +141,7 @@ func (p *Port[K]) Close() error {
 	p.core.closed.Store(true)
 	p.queue.close()
 	p.parking.close(p.core)
+	p.files.close()
 	err := p.core.shut()
 	p.table.drop()
 	p.conns.drop()
@@ -158,7 +161,7 @@ func (p *Port[K]) KernelEdges() bool { return p.core.ownEdges }
 // never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before
 // Post happens before the return of the call that dequeues it (C8). The error is nil or ErrClosed.
 func (p *Port[K]) Post(key K, data uintptr) error {
-	if !p.queue.push(Notification[K]{Key: key, Data: data, posted: true}) {
+	if !p.queue.push(Notification[K]{Key: key, Data: data, kind: posted}) {
 		return ErrClosed
 	}
 	p.parking.wakeOne(p.core, nil)

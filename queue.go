@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// A queue holds posts and removals in the order in which they came. Those who queue and those who dequeue
+// A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
 // have a lock each, so that they do not wait for one another.
 type queue[K comparable] struct {
 	in  queueEnd[K]
@@ -57,7 +57,7 @@ func (q *queue[K]) push(n Notification[K]) bool {
 	}
 	e.seg.entries[e.at] = n
 	e.at++
-	if n.posted {
+	if n.kind == posted {
 		e.posts++
 	}
 	e.count.Store(e.count.Load() + 1)
@@ -76,8 +76,9 @@ func (q *queue[K]) extend() {
 	q.in.seg, q.in.at = s, 0
 }
 
-// take moves the oldest entries to out and returns how many, and how many of them were posts.
-func (q *queue[K]) take(out []Notification[K]) (n, posts int) {
+// take moves the oldest entries to out and returns how many, and how many of them were posts and completions
+// of operations, which have ended by that.
+func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
 	e.mu.Lock()
 	count := e.count.Load()
@@ -95,8 +96,12 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts int) {
 		}
 		from := e.seg.entries[e.at:min(segmentSize, e.at+len(out)-n)]
 		for i := range from {
-			if from[i].posted {
+			switch from[i].kind {
+			case posted:
 				posts++
+			case completion:
+				from[i].Completed().end()
+				completions++
 			}
 		}
 		n += copy(out[n:], from)
@@ -111,7 +116,7 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts int) {
 		}
 	}
 	e.mu.Unlock()
-	return n, posts
+	return n, posts, completions
 }
 
 // close drops all entries and refuses new ones.

@@ -3,6 +3,7 @@ package socknotify
 import (
 	"sync"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 )
@@ -14,17 +15,26 @@ func TestQueueIsAList(t *testing.T) {
 		var list []Notification[int]
 		closed := false
 		next, posts := 0, uint64(0)
+		var here core
 		out := make([]Notification[int], 300)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3*segmentSize).Draw(t, "n") {
-					n := Notification[int]{Key: next, posted: next%3 != 0}
+					n := Notification[int]{Key: next, kind: posted}
+					switch next % 4 {
+					case 0:
+						n.kind = fromSocket
+					case 1:
+						o := new(Overlapped[int])
+						o.claim(&here)
+						n.kind, n.of = completion, unsafe.Pointer(o)
+					}
 					if next++; q.push(n) == closed {
 						t.Fatal("closed is open, or open closed")
 					}
 					if !closed {
 						list = append(list, n)
-						if n.posted {
+						if n.kind == posted {
 							posts++
 						}
 					}
@@ -32,7 +42,7 @@ func TestQueueIsAList(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				room := rapid.IntRange(0, len(out)).Draw(t, "room")
-				n, posted := q.take(out[:room])
+				n, posts, completed := q.take(out[:room])
 				if n != min(room, len(list)) {
 					t.Fatalf("%d of %d into %d", n, len(list), room)
 				}
@@ -40,12 +50,18 @@ func TestQueueIsAList(t *testing.T) {
 					if out[i] != list[i] {
 						t.Fatalf("%v instead of %v", out[i], list[i])
 					}
-					if list[i].posted {
-						posted--
+					if list[i].kind == posted {
+						posts--
+					}
+					if o := list[i].Completed(); o != nil {
+						completed--
+						if o.core.Load() != nil {
+							t.Fatal("an operation is in flight that was dequeued")
+						}
 					}
 				}
-				if posted != 0 {
-					t.Fatalf("%d posts too many", posted)
+				if posts != 0 || completed != 0 {
+					t.Fatalf("%d posts and %d completions too many", posts, completed)
 				}
 				list = list[n:]
 			},
@@ -75,7 +91,7 @@ func TestQueueOfMany(t *testing.T) {
 	for p := range producers {
 		in.Go(func() {
 			for i := range each {
-				q.push(Notification[int]{Key: p, Data: uintptr(i), posted: true})
+				q.push(Notification[int]{Key: p, Data: uintptr(i), kind: posted})
 			}
 		})
 	}
@@ -84,7 +100,7 @@ func TestQueueOfMany(t *testing.T) {
 			buf := make([]Notification[int], 1+50*i)
 			last := make(map[int]int)
 			for {
-				n, _ := q.take(buf)
+				n, _, _ := q.take(buf)
 				for _, e := range buf[:n] {
 					if at, ok := last[e.Key]; ok && int(e.Data) <= at {
 						t.Errorf("%d of %d after %d", e.Data, e.Key, at)
@@ -122,7 +138,7 @@ func TestQueueMemory(t *testing.T) {
 	var q queue[*int]
 	burst := func(n int) {
 		for range n {
-			q.push(Notification[*int]{Key: new(int), posted: true})
+			q.push(Notification[*int]{Key: new(int), kind: posted})
 		}
 		out := make([]Notification[*int], 100)
 		for q.any() {

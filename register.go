@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"errors"
+	"net"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
@@ -67,7 +68,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	}
 	p.acquire(w, s)
 	word := s.word.Load()
-	if word&wRegistered == 0 {
+	if word&wRegistered == 0 || word&wOverlapped != 0 {
 		s.mu.Unlock()
 		p.missing(r, h)
 		return
@@ -89,11 +90,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 
 // newRecord is what a registration holds that an entry makes, or makes anew.
 func newRecord[K comparable](r *Registration[K]) *record[K] {
-	reg := &record[K]{key: r.Key, tie: r.tie()}
-	if r.accepts != 0 {
-		reg.accept = &acceptor{listener: r.Sock, atOnce: r.accepts}
-	}
-	return reg
+	return &record[K]{key: r.Key, tie: r.tie(), work: r.work}
 }
 
 // missing is the Result of an operation on a handle without registration.
@@ -121,7 +118,7 @@ func comparesSafely[K comparable](key K) (ok bool) {
 func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
 	for {
 		was := s.word.Load()
-		if was&(wRegistered|wPending|wMuted|wAccept) != wRegistered || wordFilter(was) != r.Filter {
+		if was&(wRegistered|wPending|wMuted|wWorked) != wRegistered || wordFilter(was) != r.Filter {
 			return false
 		}
 		if r.Conn != nil && was&wConn == 0 {
@@ -144,7 +141,7 @@ func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
 // armed is armed, for a registration that goes to the kernel.
 func (p *Port[K]) armed(r *Registration[K]) uint64 {
 	word := armed(r.Filter, r.Trigger)
-	if word&(wEdge|wOneShot) == 0 && r.accepts == 0 && !p.levels.any.Load() {
+	if word&(wEdge|wOneShot) == 0 && r.work == nil && !p.levels.any.Load() {
 		p.levels.any.Store(true)
 	}
 	if p.core.strict && word&wEdge != 0 {
@@ -171,16 +168,25 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	}
 	reg := s.reg.Load()
 	switch {
+	case was&wOverlapped != 0 && reg.work.idle():
+		p.dissociate(w, s, index)
+		r.Result = p.create(w, s, r, h)
+		s.mu.Unlock()
+		return
+	case was&wOverlapped != 0:
+		r.Result = p.mismatch(w, s, r, h, ErrInvalid, errOperating)
+		s.mu.Unlock()
+		return
 	case reg.key != r.Key:
 		r.Result = p.mismatch(w, s, r, h, ErrKeyMismatch, nil)
 		s.mu.Unlock()
 		return
-	case (reg.accept != nil) != (r.accepts != 0):
+	case !reg.work.like(r.work):
 		r.Result = p.mismatch(w, s, r, h, ErrInvalid, errAccepting)
 		s.mu.Unlock()
 		return
 	}
-	if t := r.tie(); t != nil && reg.tie != t || r.accepts != 0 && reg.accept.atOnce != r.accepts {
+	if t := r.tie(); t != nil && reg.tie != t || r.work != nil && reg.work.accept.atOnce != r.work.accept.atOnce {
 		s.reg.Store(newRecord(r))
 	}
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
@@ -209,7 +215,7 @@ func (s *slot[K]) differs(r *Registration[K]) bool {
 		return true
 	}
 	reg := s.reg.Load()
-	return reg.key != r.Key || (reg.accept != nil) != (r.accepts != 0)
+	return !reg.work.like(r.work) || reg.key != r.Key
 }
 
 // mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
@@ -236,7 +242,8 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if err != nil {
 		return r.fail(h, ErrBadSocket, err)
 	}
-	if r.accepts != 0 && kind != kernel.Listener {
+	accepts := r.work != nil && r.work.accept != nil
+	if accepts && kind != kernel.Listener {
 		return r.fail(h, ErrInvalid, errNoListener)
 	}
 	loser, err := p.core.claim(index, h)
@@ -257,8 +264,11 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if r.Conn != nil {
 		flags |= wConn
 	}
-	if r.accepts != 0 {
+	switch {
+	case accepts:
 		flags |= wAccept
+	case r.work != nil:
+		flags |= wOverlapped
 	}
 	var held kernel.Mask
 	if flags&wStrict != 0 {
@@ -269,12 +279,16 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if held != 0 {
 		r.heed(held)
 	}
+	watched := interest(r.Filter)
+	if flags&wOverlapped != 0 {
+		watched = p.core.interest(is)
+	}
 	if !p.core.watching.Load() {
 		p.core.watching.Store(true)
 		p.parking.appoint(p.core)
 	}
 	c := &w.single[0]
-	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: interest(r.Filter)}
+	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: watched}
 	p.core.kernel.Poll(w.single[:], nil)
 	if c.Status == kernel.Present {
 		// The kernel kept the item of an earlier registration, which a duplicate kept alive.
@@ -351,7 +365,9 @@ func (p *Port[K]) displaced(index uint32) {
 
 // release lets go of what an ended registration held.
 func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32, how TraceKind) {
-	s.reg.Store(nil)
+	if reg := s.reg.Swap(nil); reg != nil && reg.work != nil {
+		p.abortAll(reg.work, index, net.ErrClosed)
+	}
 	if o := p.core.observer.Load(); o != nil {
 		o.finish(index, how)
 	}

@@ -47,7 +47,7 @@ type Registration[K comparable] struct {
 	// it and never reads it (C3, C5).
 	Result error
 
-	accepts int // at once, from a listener: Port.Accept's
+	work *work[K] // Port.Accept's, or that of a socket with operations
 }
 
 // Enable returns an OpEnable registration.

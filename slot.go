@@ -27,9 +27,9 @@ type slot[K comparable] struct {
 
 // A record is what a registration holds beside the word. It is never changed, only replaced.
 type record[K comparable] struct {
-	key    K
-	tie    *tie.Tie  // of a socket of package sock, or nil
-	accept *acceptor // of a listener that Accept was called for, or nil
+	key  K
+	tie  *tie.Tie // of a socket of package sock, or nil
+	work *work[K] // where reports are not delivered but worked on, or nil
 }
 
 // The state word: flags below, the epoch above.
@@ -51,9 +51,12 @@ const (
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
 	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
+	wOverlapped = 1 << 18 // no registration of the program's: operations wait for it, or have (X4)
 	wTold       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
 
-	wKind = wStream | wConn | wAccept // what stays when a registration is enabled again
+	wWorked = wAccept | wOverlapped // reports are worked on (see work)
+
+	wKind = wStream | wConn | wWorked // what stays when a registration is enabled again
 
 	epochShift = 26
 	epochOne   = 1 << epochShift

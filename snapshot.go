@@ -51,7 +51,7 @@ type RegistrationInfo[K comparable] struct {
 	ID            uint64
 	Notifications uint64
 	Last          Events    // the latest notification's
-	LastTime      time.Time // to a tenth of a second; zero: there was none
+	LastTime      time.Time // to the millisecond; zero: there was none
 	Since         time.Time // when it was made; zero: before anybody observed
 
 	record *record[K]
@@ -77,9 +77,12 @@ const (
 	StatePaused
 	// StateStopped is such a listener whose accepting was disabled, or has failed.
 	StateStopped
+	// StateOverlapped is no registration, but a socket that operations wait for, or have waited for
+	// (Port.Recv). It has no key, and its filter is what the kernel watches for them.
+	StateOverlapped
 )
 
-var stateNames = [...]string{"enabled", "fired", "muted", "disabled", "accepting", "paused", "stopped"}
+var stateNames = [...]string{"enabled", "fired", "muted", "disabled", "accepting", "paused", "stopped", "overlapped"}
 
 // String names the state.
 func (s State) String() string {
@@ -166,7 +169,7 @@ func (s *slot[K]) info(o *observer, index uint32) (r RegistrationInfo[K], ok boo
 			rec = o.of(index)
 		}
 		reg := s.reg.Load()
-		if is := s.word.Load(); reg == nil || !sameEpoch(was, is) || (reg.accept != nil) != (was&wAccept != 0) {
+		if is := s.word.Load(); reg == nil || !sameEpoch(was, is) || (reg.work != nil) != (was&wWorked != 0) {
 			continue
 		}
 		r = RegistrationInfo[K]{
@@ -201,11 +204,13 @@ func wordTrigger(word uint64) Trigger {
 func (r *record[K]) state(word uint64) State {
 	enabled := word&wEnabled != 0
 	switch {
-	case r.accept != nil && !enabled:
+	case word&wOverlapped != 0:
+		return StateOverlapped
+	case r.work != nil && !enabled:
 		return StateStopped
-	case r.accept != nil && r.accept.paused.Load():
+	case r.work != nil && r.work.accept.paused.Load():
 		return StatePaused
-	case r.accept != nil:
+	case r.work != nil:
 		return StateAccepting
 	case enabled:
 		return StateEnabled

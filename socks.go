@@ -158,13 +158,18 @@ func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
 	if s == nil {
 		return
 	}
-	m := p.core.kernel.Look(handle)
-	if m&kernel.Err != 0 || s.word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0 {
+	if p.stands(handle, s) {
 		c := p.core // and not the port, which may be dropped
 		time.AfterFunc(longWhile, func() { c.drained(index, told) })
 		return
 	}
 	p.drained(index, told)
+}
+
+// stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
+func (p *Port[K]) stands(handle uintptr, s *slot[K]) bool {
+	m := p.core.kernel.Look(handle)
+	return m&kernel.Err != 0 || s.word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0
 }
 
 // longWhile is how much later.

@@ -5,13 +5,14 @@ import "runtime"
 // Stats are a port's counts since it was made, but for those that say now (X6). Each is exact on its
 // own; together they are not of one instant.
 type Stats struct {
-	Registrations int64  // registrations now, including those of sockets that were closed since
+	Registrations int64  // registrations now, including those of sockets that were closed since, and sockets that operations wait for
 	Notifications uint64 // socket notifications dequeued, without removals
 	Accepted      uint64 // of these, connections that Accept delivered
+	Completions   uint64 // of these, completions of overlapped operations
 	Removals      uint64 // EventRemove notifications dequeued
 	Posts         uint64 // completions posted
 	PostsDequeued uint64 // posted completions dequeued
-	Queued        int64  // posts and removals waiting now
+	Queued        int64  // posts, removals and completions waiting now
 	Waiting       int    // calls asleep now
 	Wakeups       uint64 // sleepers woken for queued work, or to watch the kernel
 	Rearms        uint64 // enables of existing registrations that asked the kernel
@@ -32,6 +33,7 @@ func (p *Port[K]) Stats() Stats {
 		s.Registrations += t.registrations.Load()
 		s.Notifications += t.notifications.Load()
 		s.Accepted += t.accepted.Load()
+		s.Completions += t.completions.Load()
 		s.Removals += t.removals.Load()
 		s.PostsDequeued += t.dequeuedPosts.Load()
 		s.Rearms += t.rearms.Load()

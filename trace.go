@@ -23,11 +23,13 @@ const (
 	TraceLost
 	// TracePosted is a post that a call dequeued.
 	TracePosted
+	// TraceCompleted is a completion of an overlapped operation on a socket.
+	TraceCompleted
 )
 
 // String names the kind.
 func (k TraceKind) String() string {
-	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted"}
+	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -39,7 +41,7 @@ func (k TraceKind) MarshalText() ([]byte, error) { return []byte(k.String()), ni
 
 // A TraceEntry is one thing that a port did.
 type TraceEntry struct {
-	Time   time.Time // to some ten milliseconds
+	Time   time.Time // to the millisecond
 	Kind   TraceKind
 	Socket Socket  // 0 for a post
 	ID     uint64  // of the registration, as in RegistrationInfo; 0 for a post
@@ -99,9 +101,9 @@ func (t *Trace) Lost() uint64 { return t.lost }
 const givenUp = time.Second
 
 // trace adds an entry to the ring, if somebody traces.
-func (o *observer) trace(kind TraceKind, index uint32, id uint64, e Events, data uintptr) {
+func (o *observer) trace(at int64, kind TraceKind, index uint32, id uint64, e Events, data uintptr) {
 	if r := o.ring.Load(); r != nil {
-		r.add(uint64(o.clock.Load())<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
+		r.add(uint64(at)<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
 	}
 }
 
@@ -172,9 +174,13 @@ func (c *cell) read(n uint64, e *TraceEntry) cellState {
 //
 //go:noinline
 func tracePosts[K comparable](o *observer, taken []Notification[K]) {
+	if o.ring.Load() == nil {
+		return
+	}
+	at := millis()
 	for i := range taken {
-		if taken[i].posted {
-			o.trace(TracePosted, 0, 0, EventNone, taken[i].Data)
+		if taken[i].kind == posted {
+			o.trace(at, TracePosted, 0, 0, EventNone, taken[i].Data)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // The test program is its own contenders and load.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "window"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "look", "window"}, os.Args[1]) {
 		main()
 		return
 	}

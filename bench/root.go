@@ -68,7 +68,7 @@ func rootCommand() *cobra.Command {
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
 	fl.BoolVar(&f.list, "list", false, "list contenders, and why any is missing, and measure nothing")
-	cmd.AddCommand(contendCommand(), loadCommand(), windowCommand())
+	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), lookCommand(), windowCommand())
 	return cmd
 }
 

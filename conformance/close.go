@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
 )
 
 // P4: Close, and ports that nobody closes.
@@ -67,9 +68,9 @@ func (c *slowConn) Control(f func(uintptr)) error {
 }
 
 func closeWaitsForCalls(e *env) {
-	before := descriptors()
+	before := handles.List()
 	p := e.port()
-	own := without(descriptors(), before)
+	own := without(handles.List(), before)
 	s, _ := e.unix()
 	c := &slowConn{s, make(chan struct{}), make(chan struct{})}
 	call := async(func() error {
@@ -85,13 +86,13 @@ func closeWaitsForCalls(e *env) {
 		e.Errorf("Close returned while a call was inside the port")
 	case <-time.After(pause):
 	}
-	if lost := without(own, descriptors()); len(lost) != 0 {
+	if lost := without(own, handles.List()); len(lost) != 0 {
 		e.Errorf("the kernel's objects were closed under a call: %v", lost)
 	}
 	close(c.leave)
 	e.end(call, "the call inside the port")
 	e.end(closing, "Close")
-	now := descriptors()
+	now := handles.List()
 	if left := without(own, without(own, now)); len(left) != 0 {
 		e.Errorf("left open by Close: %v", left)
 	}
@@ -287,12 +288,12 @@ func dropPorts(e *env, count int, use func(p *port, k *key)) []weak.Pointer[key]
 
 func (e *env) dropped(count int, use func(p *port, k *key)) {
 	e.Helper()
-	before := len(descriptors())
+	before := len(handles.List())
 	keys := dropPorts(e, count, use)
-	if len(descriptors()) <= before {
+	if len(handles.List()) <= before {
 		e.Fatalf("ports that hold no descriptors show no leak")
 	}
-	e.collected("every descriptor of dropped ports", func() bool { return len(descriptors()) == before })
+	e.collected("every descriptor of dropped ports", func() bool { return len(handles.List()) == before })
 	e.released("a key of a dropped port", keys)
 }
 

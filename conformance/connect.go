@@ -292,13 +292,15 @@ func edgeNotForEver(e *env) {
 		for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 			s, peer := pair()
 			e.do(p, enable(s, "k", filter, edge))
-			for _, step := range e.lasting(s, peer) {
+			const each = 8
+			steps := e.lasting(s, peer)
+			for _, step := range steps {
 				step()
-				for range 8 {
+				for range each {
 					e.now(p) // one for each new event of the kernel
 				}
 			}
-			e.quiet(p)
+			e.quietSoon(p, each*len(steps))
 		}
 	}
 }

@@ -119,7 +119,7 @@ func onlyRegisters(e *env) {
 	if n != 0 || err != nil {
 		e.Fatalf("ProcessContext without entries = %d, %v", n, err)
 	}
-	if got := e.now(p); len(got) != 2 {
+	if got := e.come(p, 2); len(got) != 2 {
 		e.Errorf("%d notifications left; want 2: %v", len(got), got)
 	}
 }

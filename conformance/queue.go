@@ -182,7 +182,7 @@ func waitReturnsEverything(e *env) {
 	e.do(p, enable(s, "socket", in, level), enable(r, "removed", in, level), remove(r))
 	p.Post("post", 1)
 	want := map[any]events{"socket": in, "removed": gone, "post": 0}
-	got := e.now(p)
+	got := e.come(p, len(want))
 	if len(got) != len(want) {
 		e.Fatalf("notifications %v", got)
 	}
@@ -216,7 +216,7 @@ func posted(e *env) {
 // now2 is now for a known number of notifications.
 func (e *env) now2(p *port, count int, look func(note)) {
 	e.Helper()
-	got := e.now(p)
+	got := e.come(p, count)
 	if len(got) != count {
 		e.Fatalf("%d notifications %v; want %d", len(got), got, count)
 	}

@@ -525,7 +525,7 @@ func removeThenEnable(e *env) {
 	s, peer := e.unix()
 	e.deliver(peer, s, "x")
 	e.do(p, enable(s, "a", in, level|oneShot), remove(s), enable(s, "b", in, level|oneShot))
-	got := e.now(p)
+	got := e.come(p, 2)
 	if len(got) != 2 {
 		e.Fatalf("notifications %v; want the old key's removal and the new key's event", got)
 	}

@@ -383,10 +383,7 @@ func dupNeverSpins(e *env) {
 		e.send(peer, "x")
 		peer.Close()
 		settle(e, alive, statePeerClosed)
-		for range 10 {
-			e.now(p) // spurious ones may come, but not for ever
-		}
-		e.quiet(p)
+		e.quietSoon(p, 10) // spurious ones may come, but not for ever
 		if n := p.Stats().Stale; n > 100 {
 			e.Errorf("%d stale reports", n)
 		}
@@ -401,7 +398,7 @@ func sameSocketTwice(e *env) {
 	second := e.dup(s)
 	e.do(p, enable(s, "first", in, level|oneShot), enable(second, "second", in, level|oneShot))
 	e.deliver(peer, s, "x")
-	if got := e.now(p); len(got) != 2 || got[0].Key == got[1].Key {
+	if got := e.come(p, 2); len(got) != 2 || got[0].Key == got[1].Key {
 		e.Fatalf("notifications %v; want one for each number", got)
 	}
 	e.do(p, remove(s))

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
 )
 
 // A Factory makes one port. The suite closes it.
@@ -40,6 +41,7 @@ var checks = slices.Concat(
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
+	operationChecks, operationEndChecks, fileChecks,
 	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
 )
 
@@ -52,7 +54,7 @@ func Sentences() []string {
 		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int {
-		const order = "PCGTEQX"
+		const order = "PCGTEQOX"
 		if d := strings.Index(order, a[:1]) - strings.Index(order, b[:1]); d != 0 {
 			return d
 		}
@@ -107,7 +109,7 @@ func (c check) in(t *testing.T, factory Factory) {
 func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 	t.Run(name, func(t *testing.T) {
 		goroutines := goleak.IgnoreCurrent()
-		before := descriptors()
+		before := handles.List()
 		// Registered first, so run last.
 		t.Cleanup(func() {
 			if t.Failed() || t.Skipped() {
@@ -126,7 +128,7 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 func checkDescriptors(t *testing.T, sentence string, before []string) {
 	var after []string
 	for range 200 {
-		if after = descriptors(); len(after) <= len(before) {
+		if after = handles.List(); len(after) <= len(before) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -223,7 +223,7 @@ func snapshotReleases(e *env) {
 		s, peer := e.unix()
 		e.do(p, enable(s, k, in, level|oneShot))
 		e.deliver(peer, s, "x")
-		if got := e.now(p); len(got) != 1 || got[0].Key != k {
+		if got := e.come(p, 1); len(got) != 1 || got[0].Key != k {
 			e.Fatalf("%v", got)
 		}
 		if e.sole(p).Key != k {

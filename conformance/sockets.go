@@ -168,7 +168,7 @@ func (e *env) fill(s *socket) {
 // it had sent was acknowledged later: then OUT must be true.
 func (e *env) wantIn(p *port, k any, s *socket) {
 	e.Helper()
-	got := e.now(p)
+	got := e.come(p, 1)
 	if len(got) == 1 && got[0].Events == in|out {
 		if _, err := s.Send([]byte("x")); err != nil {
 			e.Fatalf("OUT of a full stream: %v", err)

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -18,6 +17,9 @@ const (
 	stateUrgent     = unix.POLLPRI
 )
 
+// tellsLate is false: the system tells a port while it changes the socket.
+const tellsLate = false
+
 // settle waits until all of these states hold of a socket, so that a port must know of them.
 func settle(e *env, s handle, states int16) {
 	e.Helper()
@@ -26,26 +28,6 @@ func settle(e *env, s handle, states int16) {
 		_, err := unix.Poll(f, 0)
 		return err == nil && f[0].Revents&states == states
 	})
-}
-
-// descriptors lists the process's open descriptors.
-func descriptors() []string {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var list []string
-	for _, n := range names {
-		if n != fmt.Sprint(dir.Fd()) {
-			// One that is gone by now belonged to a dropped port of an earlier case.
-			if to, err := os.Readlink("/proc/self/fd/" + n); err == nil {
-				list = append(list, n+" "+to)
-			}
-		}
-	}
-	return list
 }
 
 // threads counts the process's threads.

@@ -38,6 +38,9 @@ var (
 	wsSend  = ws2.NewProc("send")
 )
 
+// tellsLate says that a port need not have been told yet of what settle has waited for.
+var tellsLate = wine.CompletesLate.Here()
+
 func init() {
 	if wine.ForgetsReset.Here() {
 		errReset = endOfStream // to a receive
@@ -51,7 +54,8 @@ func init() {
 	}
 }
 
-// settle waits until all of these states hold of a socket, so that a port must know of them.
+// settle waits until all of these states hold of a socket, so that a port must know of them, or is about to be
+// told (tellsLate).
 func settle(e *env, s handle, states int16) {
 	e.Helper()
 	e.until("the socket's state has arrived", func() bool {
@@ -67,9 +71,6 @@ func settle(e *env, s handle, states int16) {
 		}
 		return got&states == states
 	})
-	if wine.CompletesLate.Here() {
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 func polled(h uintptr) int16 {
@@ -95,9 +96,6 @@ func isOpen(h uintptr) bool {
 	_, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType)
 	return err == nil
 }
-
-// descriptors lists the process's handles of sockets, other files and completion ports.
-func descriptors() []string { return handles.List() }
 
 // threads counts the process's threads.
 func threads(e *env) int {

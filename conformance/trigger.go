@@ -292,7 +292,7 @@ func oneSocketOneEntry(e *env) {
 	for range 10 {
 		e.deliver(peer, s, "x")
 	}
-	if got := e.now(p); len(got) != 1 {
+	if got := e.come(p, 1); len(got) != 1 {
 		e.Errorf("%d notifications queued at once", len(got))
 	}
 }

@@ -1,6 +1,7 @@
 package debug_test
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"testing"
 
@@ -29,4 +30,60 @@ func BenchmarkRegistrations(b *testing.B) {
 			}
 		})
 	}
+}
+
+// What the page asks for once a second, of a hundred registrations.
+func BenchmarkLook(b *testing.B) {
+	p := newPort[int](b)
+	for i := range 100 {
+		enable(b, p, udp(b), i, socknotify.EventIn)
+	}
+	page := debug.New(debug.Port("p", p))
+	defer page.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, request("GET", "/look?sort=socket&order=asc&offset=0&limit=50"))
+		if w.Code != 200 {
+			b.Fatal(w.Body)
+		}
+	}
+}
+
+// What a notification costs with a page that there has never been, that is closed, and that is mounted: a call
+// enables ready sockets and dequeues their notifications, one or sixteen.
+func BenchmarkMounted(b *testing.B) {
+	for _, batch := range []int{1, 16} {
+		for _, how := range []string{"never", "closed", "mounted"} {
+			b.Run(fmt.Sprintf("batch=%d/%s", batch, how), func(b *testing.B) { benchmarkMounted(b, batch, how) })
+		}
+	}
+}
+
+func benchmarkMounted(b *testing.B, batch int, how string) {
+	p := newPort[int](b)
+	if how != "never" {
+		page := debug.New(debug.Port("p", p))
+		defer page.Close()
+		if how == "closed" {
+			page.Close()
+		}
+	}
+	var regs []socknotify.Registration[int]
+	for i := range batch {
+		regs = append(regs, socknotify.EnableSock(udp(b), i, socknotify.EventOut, oneShot))
+	}
+	out := make([]socknotify.Notification[int], batch)
+	b.ReportAllocs()
+	for b.Loop() {
+		if n, err := p.Process(regs, out, -1); n != batch || err != nil {
+			b.Fatal(n, err)
+		}
+	}
+	for i := range regs {
+		if regs[i].Result != nil {
+			b.Fatal(regs[i].Result)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N*batch), "ns/notification")
 }

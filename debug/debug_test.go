@@ -103,6 +103,9 @@ func TestViews(t *testing.T) {
 	}
 
 	ports := get[debug.Ports](t, url+"ports", 200)
+	if ports.Remote {
+		t.Error("others may look")
+	}
 	if len(ports.Ports) != 2 || ports.Ports[0] != (debug.PortName{Name: "first", Backend: p.Backend()}) {
 		t.Errorf("%+v", ports)
 	}
@@ -138,6 +141,11 @@ func TestViews(t *testing.T) {
 	if st := get[debug.Status](t, url+"status?port=first", 200); st.Rates.Notifications <= 0 || st.Rates.Notifications > 100 {
 		t.Errorf("one notification makes a rate of %v", st.Rates.Notifications)
 	}
+	all := get[debug.Look](t, url+"look?port=first&after=0&sort=key", 200)
+	if all.Status.Port != "first" || all.Status.Counts.Notifications != 1 || len(all.Registrations.Rows) != 1 ||
+		all.Registrations.Rows[0].Key != "able" || len(all.History.Samples) == 0 || all.History.Samples[0].Number != 1 {
+		t.Errorf("%+v", all)
+	}
 	if s.Close(); len(get[debug.Registrations](t, url+"registrations?port=first", 200).Rows) != 0 {
 		t.Error("a closed socket is registered")
 	}
@@ -159,6 +167,9 @@ func TestWrongQuestions(t *testing.T) {
 		{"nothing", 404, "nothing"},
 		{"../where/page", 404, "page"},
 		{"registrations?port=first&sort=colour", 400, "colour"},
+		{"look?port=first&sort=colour", 400, "colour"},
+		{"look?port=first&after=x", 400, "after"},
+		{"look", 400, "port is missing"},
 		{"registrations?port=first&order=up", 400, "up"},
 		{"registrations?port=first&offset=-1", 400, "offset"},
 		{"registrations?port=first&limit=0", 400, "limit"},

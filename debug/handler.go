@@ -140,6 +140,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch name {
 	case "ports":
 		h.servePorts(w)
+	case "look":
+		h.with(w, r, h.serveLook)
 	case "status":
 		h.with(w, r, h.serveStatus)
 	case "history":

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -79,7 +80,7 @@ func (h *history) rates(now *Status) (r Rates) {
 }
 
 func (h *Handler) servePorts(w http.ResponseWriter) {
-	out := Ports{Ports: []PortName{}}
+	out := Ports{Ports: []PortName{}, Remote: h.guard.remote}
 	for _, s := range h.sources {
 		st := s.status()
 		out.Ports = append(out.Ports, PortName{s.name(), st.Backend, st.Closed})
@@ -88,20 +89,47 @@ func (h *Handler) servePorts(w http.ResponseWriter) {
 }
 
 func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s source) {
+	reply(w, h.status(s))
+}
+
+func (h *Handler) status(s source) Status {
 	st := s.status()
 	st.Rates = h.history[s].rates(&st)
-	reply(w, st)
+	return st
 }
 
 func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s source) {
-	var from uint64
-	if text := r.URL.Query().Get("after"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("after=%q is not the number of a sample", text))
-			return
-		}
-		from = n + 1
+	from, why := parseAfter(r)
+	if why != "" {
+		fail(w, http.StatusBadRequest, why)
+		return
 	}
 	reply(w, History{Port: s.name(), Samples: h.history[s].after(from)})
+}
+
+// parseAfter is the number of the first sample that is asked for.
+func parseAfter(r *http.Request) (from uint64, why string) {
+	text := r.URL.Query().Get("after")
+	if text == "" {
+		return 0, ""
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Sprintf("after=%q is not the number of a sample", text)
+	}
+	return n + 1, ""
+}
+
+// serveLook has all that the page shows in one answer: a request costs the program more system calls than
+// what it is about.
+func (h *Handler) serveLook(w http.ResponseWriter, r *http.Request, s source) {
+	q, why := parseQuery(r)
+	from, whyNot := parseAfter(r)
+	if why = cmp.Or(why, whyNot); why != "" {
+		fail(w, http.StatusBadRequest, why)
+		return
+	}
+	reply(w, Look{
+		Status: h.status(s), Registrations: *s.query(q), History: History{Port: s.name(), Samples: h.history[s].after(from)},
+	})
 }

@@ -100,7 +100,7 @@ func (s *portSource[K]) query(q *query) *Registrations {
 			c.key = s.text(r.Key)
 		}
 		if addresses {
-			k := s.addresses(r, -1)
+			k := s.addresses(r, true)
 			c.local, c.remote = k.names.Local, k.names.Remote
 		}
 		if c.matches(q.words) {
@@ -172,7 +172,7 @@ func compare[K comparable](by string, a, b *candidate[K]) int {
 }
 
 func (s *portSource[K]) row(r *socknotify.RegistrationInfo[K]) Row {
-	k := s.addresses(r, fresh)
+	k := s.addresses(r, false)
 	row := Row{
 		ID: r.ID, Socket: uint64(r.Socket), Key: s.text(r.Key),
 		Network: k.names.Network, Local: k.names.Local, Remote: k.names.Remote, Gone: k.gone,

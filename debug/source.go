@@ -36,11 +36,20 @@ type known struct {
 }
 
 const (
-	// fresh is how long an address that is shown is good for; for a search any will do.
-	fresh = 10 * time.Second
+	// fresh is how long addresses that are shown are good for; for a search any will do. Those of a stream that
+	// is connected stay, and only whether it was closed without a word is asked again.
+	fresh     = 10 * time.Second
+	freshPair = time.Minute
 	// scanned is how many registrations are copied at a time.
 	scanned = 256
 )
+
+func (k *known) good() time.Duration {
+	if k.names.Network == "tcp" && k.names.Remote != "" {
+		return freshPair
+	}
+	return fresh
+}
 
 func (s *portSource[K]) name() string             { return s.title }
 func (s *portSource[K]) observe() (stop func())   { return s.port.Observe() }
@@ -70,10 +79,10 @@ func (s *portSource[K]) all(f func(*socknotify.RegistrationInfo[K])) {
 	}
 }
 
-// addresses asks for a registration's, unless they were found less than good ago. The lock is held.
-func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], good time.Duration) known {
+// addresses asks for a registration's, unless they were found before: ever, or not long ago. The lock is held.
+func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], ever bool) known {
 	k, ok := s.names[r.ID]
-	if ok && r.ID != 0 && (good < 0 || time.Since(k.at) < good) {
+	if ok && r.ID != 0 && (ever || time.Since(k.at) < k.good()) {
 		return k
 	}
 	k = known{at: time.Now()}

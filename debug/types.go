@@ -4,7 +4,8 @@ import "time"
 
 // Ports is what there is to be seen.
 type Ports struct {
-	Ports []PortName `json:"ports"`
+	Ports  []PortName `json:"ports"`
+	Remote bool       `json:"remote"` // other machines may look too (AllowRemote)
 }
 
 // A PortName is one port of a page.
@@ -12,6 +13,13 @@ type PortName struct {
 	Name    string `json:"name"`
 	Backend string `json:"backend"`
 	Closed  bool   `json:"closed"`
+}
+
+// Look is all that the page shows of a port, in one answer.
+type Look struct {
+	Status        Status        `json:"status"`
+	Registrations Registrations `json:"registrations"`
+	History       History       `json:"history"`
 }
 
 // Status is how a port stands.
@@ -32,6 +40,7 @@ type Counts struct {
 	Registrations int64  `json:"registrations"`
 	Notifications uint64 `json:"notifications"`
 	Accepted      uint64 `json:"accepted"`
+	Completions   uint64 `json:"completions"`
 	Removals      uint64 `json:"removals"`
 	Posts         uint64 `json:"posts"`
 	PostsDequeued uint64 `json:"posts_dequeued"`

@@ -2,12 +2,8 @@
 package docs_test
 
 import (
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -70,92 +66,28 @@ func TestPortingNamesSentences(t *testing.T) {
 	}
 }
 
+// The index has every document.
+func TestIndex(t *testing.T) {
+	index := read(t, "README.md")
+	for _, path := range documents(t) {
+		if name, ok := strings.CutPrefix(path, "../docs/"); ok && name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("README.md does not link %s", name)
+		}
+	}
+}
+
 // The tests that the documents name exist.
 func TestNamedTests(t *testing.T) {
 	var code strings.Builder
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			code.WriteString(read(t, path))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range files(t, "_test.go") {
+		code.WriteString(read(t, path))
 	}
-	for _, doc := range []string{"contract.md", "design.md", "platforms.md", "porting.md", "park.md", "../README.md", "../CONTRIBUTING.md"} {
+	for _, doc := range documents(t) {
 		for _, name := range regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
 			if !strings.Contains(code.String(), "func "+name[1]+"(") {
 				t.Errorf("%s names %s, which does not exist", doc, name[1])
 			}
 		}
-	}
-}
-
-// The Go code of the documents is compiled: as a program, or as a part of the tests and examples, where it is word
-// for word.
-func TestCode(t *testing.T) {
-	var sources []string
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".go") {
-			sources = append(sources, "\n"+unindented(read(t, path)))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := 0
-	for _, doc := range documents(t) {
-		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(read(t, doc), -1) {
-			blocks++
-			if strings.HasPrefix(block[1], "package ") {
-				compile(t, doc, block[1])
-				continue
-			}
-			text := "\n" + unindented(block[1])
-			if !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, text) }) {
-				t.Errorf("%s: no source has\n%s", doc, block[1])
-			}
-		}
-	}
-	if blocks < 7 {
-		t.Errorf("only %d blocks of code", blocks)
-	}
-}
-
-// documents are all of the project's.
-func documents(t *testing.T) (found []string) {
-	t.Helper()
-	for _, pattern := range []string{"*.md", "../*.md"} {
-		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, paths...)
-	}
-	return found
-}
-
-// unindented is a text without indentations and empty lines.
-func unindented(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
-}
-
-// compile checks a program.
-func compile(t *testing.T, doc, program string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", doc, err, out)
 	}
 }
 

@@ -15,8 +15,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // Clients that send requests in any pieces, pipelined or not, pause, and go, while the server is shut down and
@@ -86,6 +89,7 @@ func (s *httpStorm) season(secure bool) {
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(s.t, err)
+	ln = acceptor{ln}
 	served := make(chan error, 1)
 	go func() {
 		if secure {
@@ -128,6 +132,19 @@ func (s *httpStorm) season(secure bool) {
 	clients.Wait()
 	until(s.t, "all closed", s.closed)
 	until(s.t, "every descriptor is closed", func() bool { return descriptors() == before })
+}
+
+// An acceptor goes on where Wine has an accept fail for the connection's sake.
+type acceptor struct{ net.Listener }
+
+func (a acceptor) Accept() (net.Conn, error) {
+	const notConnected = syscall.Errno(10057)
+	for {
+		c, err := a.Listener.Accept()
+		if !errors.Is(err, notConnected) || !wine.FailsAccept.Here() {
+			return c, err
+		}
+	}
 }
 
 // visit sends requests until it has had enough, or the server.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify"
 )
 
 // request is a request without a body.
@@ -168,7 +170,9 @@ func TestHTTPExchanges(t *testing.T) {
 			rigs := map[string]*rig{
 				"parks at once": newRig(t, secure, true, "", -1, nil),
 				"lingers":       newRig(t, secure, true, "", time.Millisecond, nil),
-				"poll":          newRig(t, secure, true, "poll", -1, nil),
+			}
+			for _, b := range socknotify.Backends()[1:] { // the first is the default
+				rigs[b] = newRig(t, secure, true, b, -1, nil)
 			}
 			if len(exchanges()) < 60 {
 				t.Fatal("the table is too short")

@@ -164,6 +164,13 @@ func (s *site) only() (states []http.ConnState) {
 	return slices.Clone(states)
 }
 
+// came is how many connections there have been.
+func (s *site) came() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.states)
+}
+
 func (s *site) ends(n int) (closed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -636,7 +643,8 @@ func TestHTTPManyClients(t *testing.T) {
 				})
 			}
 			all.Wait()
-			until(t, "all closed", func() bool { return s.ends(20) == 20 })
+			// There may be more than twenty: a client gives a connection up whose request was long in writing.
+			until(t, "all closed", func() bool { return s.ends(20) == s.came() })
 		})
 	}
 }

@@ -3,13 +3,13 @@ package park
 import (
 	"errors"
 	"net"
-	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
 )
 
 func TestMain(m *testing.M) {
@@ -91,10 +91,7 @@ func wantErr(t testing.TB, err, want error) {
 }
 
 // descriptors counts the process's, or is 0 where it cannot.
-func descriptors() int {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	return len(entries)
-}
+func descriptors() int { return len(handles.List()) }
 
 // get takes a value that must come.
 func get[T any](t testing.TB, c <-chan T) T {

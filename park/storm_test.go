@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // stormTime is how long a storm lasts: PARK_STORM, such as 5m, or a moment.
@@ -116,7 +118,7 @@ func (s *storm) rage(d time.Duration) {
 // visit is the life of one connection, from the client's side.
 func (s *storm) visit(i, n int) {
 	network := "unix"
-	if i%4 == 0 {
+	if i%4 == 0 || wine.HasNoUnix.Here() {
 		network = "tcp"
 	}
 	server, client := s.pair(network)

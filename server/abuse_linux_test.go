@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -159,6 +160,23 @@ func TestAbuse(t *testing.T) {
 		wg.Wait()
 		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
 			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// Where there is no descriptor for the net.Conn when all that was queued is sent, the hijacker is told.
+func TestHijackWithoutDescriptors(t *testing.T) {
+	hijackQueued(t, func(t *testing.T, q *queued) {
+		nc, total := q.hijack(t)
+		defer exhaust(t)()
+		if _, err := io.CopyN(io.Discard, q.peer, int64(total)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("Read = %v", err)
+		}
+		if err := q.h.cause(1); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("cause %v", err)
 		}
 	})
 }

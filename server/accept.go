@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -25,16 +24,6 @@ func (c *Conn[S]) lost(buf []byte) error {
 	return errLost
 }
 
-// A listener is what Serve serves. Its key on the port is a connection without a socket.
-type listener[S any] struct {
-	server *Server[S]
-	sock   *sock.Socket
-	key    Conn[S]
-	tcp    bool
-	tls    *tls.Config // nil without
-	failed chan error  // its end
-}
-
 // accepted takes a new connection in, or turns it away.
 func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S]]) {
 	s := w.server
@@ -44,12 +33,13 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		s.log(slog.LevelWarn, "cannot accept, trying again", "error", err)
 		return
 	case err != nil:
-		select {
-		case l.failed <- err:
-		default:
-		}
+		l.fail(err)
 		return
 	case socket == nil:
+		return
+	case l.of != nil && l.gone(): // it came after
+		socket.Close()
+		l.fail(errGone)
 		return
 	}
 	held, err := socket.Hold()
@@ -72,7 +62,7 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		return
 	}
 	if l.tcp {
-		socket.SetNoDelay(true) // at worst it is slower
+		l.tune(socket)
 	}
 	if l.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())

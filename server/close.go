@@ -34,11 +34,8 @@ func (c *Conn[S]) end(bits uint32) error {
 	if word&bits == bits || word&(wAborting|wDead) != 0 {
 		return net.ErrClosed
 	}
-	if x := c.extra; x != nil && x.hijacked != nil {
-		x.hijacked.Close()
-		bits |= wAborting // the socket is gone
-		c.letGoHijacked(bits)
-		return nil
+	if word&wHijacked != 0 {
+		return c.endHijacked(bits)
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
@@ -103,6 +100,11 @@ func (w *worker[S]) release(c *Conn[S]) {
 					w.data(c)
 				}
 				continue
+			case word&(wHijacked|wUnheld|wOut|wDead) == wHijacked:
+				c.handOver()
+				continue
+			case word&(wHijacked|wUnheld|wDead) == wHijacked:
+				// It is the hijacker's when nothing is queued.
 			case word&(wHijacked|wDead) == wHijacked:
 				if !c.word.CompareAndSwap(word, word|wAway) {
 					continue
@@ -110,7 +112,7 @@ func (w *worker[S]) release(c *Conn[S]) {
 				return
 			case w.ends(c, word):
 				return
-			case word&wMore != 0 && word&wNoRead == 0:
+			case word&(wMore|wLast) != 0 && word&wNoRead == 0:
 				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
 					continue

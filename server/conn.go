@@ -51,20 +51,21 @@ const (
 	wClosing               // close when nothing is queued
 	wAborting              // close now
 	wReset                 // and tell the peer so
-	wHijacked              // a net.Conn has the socket
+	wHijacked              // a net.Conn has the socket, or will when nothing is queued
 	wAway                  // and the owner has let go
 	wWoken                 // a post is under way
 	wDead                  // Close was called, or is being
 	wHandshake             // the handler does not know of it yet
 	wMore                  // there is more to read that no notification will tell of
 	wUnheld                // the socket was given away
+	wLast                  // the stream ends with what has come
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
 	// release looks closer where one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore
+	wSpecial = wOver | wShut | wResumed | wMore | wLast
 )
 
 // filter is what a connection that is not owned waits for. The end of the stream is EventIn.
@@ -90,7 +91,7 @@ type extra struct {
 	failed bool          // cause is settled
 
 	transport transport
-	hijacked  net.Conn
+	hijacked  *hijacked
 }
 
 // A transport is between a connection and its handler, such as encryption. It receives by Conn.recv and
@@ -123,7 +124,7 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
+	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
 	var n int
@@ -132,6 +133,9 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 		n, err = c.held.Recv(b)
 	} else {
 		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+	}
+	if err == sock.ErrWouldBlock && word&wLast != 0 {
+		err = io.EOF
 	}
 	if err != nil && err != sock.ErrWouldBlock {
 		if err == io.EOF {

@@ -15,6 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // soon is how long what must come may take.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 type (
 	conn = *server.Conn[*state]
@@ -227,8 +230,35 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// A patient is a connection whose deadline is for what comes next, however much there is.
+type patient struct{ net.Conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	p.SetReadDeadline(time.Now().Add(soon))
+	return p.Conn.Read(b)
+}
+
+func (p patient) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var k int
+		p.SetWriteDeadline(time.Now().Add(soon))
+		k, err = p.Conn.Write(b[n:min(n+16<<10, len(b))])
+		n += k
+	}
+	return n, err
+}
+
+// fewer is by how much a test takes fewer steps than it would, where each takes long.
+func fewer() int {
+	if wine.AsksServer.Here() {
+		return 20
+	}
+	return 1
+}
+
 func send(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetWriteDeadline(time.Now().Add(soon))
 	if _, err := c.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +267,7 @@ func send(t testing.TB, c net.Conn, text string) {
 // expect reads exactly a text.
 func expect(t testing.TB, c net.Conn, text string) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	buf := make([]byte, len(text))
 	for n := 0; n < len(buf); {
 		k, err := c.Read(buf[n:])
@@ -252,6 +283,7 @@ func expect(t testing.TB, c net.Conn, text string) {
 // expectEnd reads an end, for which err is nil, or an error.
 func expectEnd(t testing.TB, c net.Conn, want error) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(soon))
 	n, err := c.Read(make([]byte, 1))
 	if n != 0 || !errors.Is(err, want) {
 		t.Fatalf("%d bytes, %v; want %v", n, err, want)
@@ -259,13 +291,23 @@ func expectEnd(t testing.TB, c net.Conn, want error) {
 }
 
 // descriptors counts the process's, where the system tells.
-func descriptors(t testing.TB) int {
+func descriptors() int { return len(handles.List()) }
+
+// noUnix skips what needs Unix sockets.
+func noUnix(t testing.TB) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
+	if wine.HasNoUnix.Here() {
+		t.Skip(wine.HasNoUnix)
 	}
-	return len(list)
+}
+
+// noHijack skips what needs Hijack, for which a socket goes to package net, and so through os.NewFile, which
+// puts it on a completion port that net.FileConn then takes it off.
+func noHijack(t testing.TB) {
+	t.Helper()
+	if wine.KeepsPort.Here() {
+		t.Skip(wine.KeepsPort)
+	}
 }
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
@@ -284,8 +326,9 @@ func stream(id uint64, from, n int) []byte {
 	return b
 }
 
-// isReset knows Windows' number, too, which the syscall package calls otherwise.
-func isReset(err error) bool {
-	const reset = syscall.Errno(10054)
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, reset)
+func isReset(err error) bool { return errors.Is(err, errno.Reset) }
+
+// isLost is for whoever may send.
+func isLost(err error) bool {
+	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-var (
-	errNotCalled = errors.New("server: Hijack is for the handler's calls")
-	errQueued    = errors.New("server: Hijack with bytes queued")
-)
+var errNotCalled = errors.New("server: Hijack is for the handler's calls")
 
 // Hijack gives the connection to a goroutine that must block: the net.Conn's calls wait as usual. It is for
 // the handler's calls of this connection, none of which comes after it until [Conn.Resume] gives the
-// connection back; Close comes when the net.Conn, or the Conn, is closed. Bytes that are queued make it
-// fail.
+// connection back; Close comes when the net.Conn, or the Conn, is closed.
+//
+// What was written before reaches the peer first. While some of it is queued the server sends it, with
+// Server.WriteTimeout, and the net.Conn's calls wait for that, as they would wait for the write itself; so
+// do Read and its deadline. If it cannot be sent the calls fail.
 //
 // Each way costs a dozen system calls. Where the request alone must wait, and not its bytes, Pause is
 // cheaper.
@@ -36,40 +36,89 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 		return nil, net.ErrClosed
 	case word&wOwned == 0:
 		return nil, errNotCalled
-	case word&wOut != 0:
-		return nil, errQueued
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	nc, err := sock.Attach(c.socket())
-	if err != nil {
-		return nil, err
+	h := &hijacked{conn: c, given: make(chan struct{})}
+	if word&wOut == 0 {
+		if err := c.give(h); err != nil {
+			return nil, err
+		}
 	}
-	c.held.Release() // it is closed now
-	c.more().hijacked = nc
-	c.word.Or(wHijacked | wUnheld)
+	c.more().hijacked = h
+	c.word.Or(wHijacked)
 	if t != nil {
-		t.nc = nc
+		t.nc = h
 		return t.tls, nil
 	}
-	return &hijacked{nc, c}, nil
+	return h, nil
 }
 
-// A hijacked is the connection of Hijack, whose closing the server must know of.
-type hijacked struct {
-	net.Conn
-	conn interface{ Close() error }
+// give makes a net.Conn of the socket. The lock is held.
+func (c *Conn[S]) give(h *hijacked) error {
+	nc, err := sock.Attach(c.socket())
+	if err != nil {
+		return err
+	}
+	c.server().keepOn(nc)
+	c.held.Release() // it is closed now
+	c.word.Or(wUnheld)
+	h.settle(nc, nil)
+	return nil
 }
 
-func (h *hijacked) Close() error { return h.conn.Close() }
+// handOver gives the socket to a hijacker who waits for it, when nothing is queued any more. The caller owns
+// the connection.
+func (c *Conn[S]) handOver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.word.Load()&(wHijacked|wUnheld|wOut|wAborting|wDead) != wHijacked {
+		return
+	}
+	if err := c.give(c.extra.hijacked); err != nil {
+		c.failLocked(err, wAborting)
+	}
+}
 
-// NetConn is the connection of package net, such as a *net.TCPConn. It is to be closed by the one that it
-// is in.
-func (h *hijacked) NetConn() net.Conn { return h.Conn }
+// closeHijacked is Close for a hijacker. Once the connection was given back it is not the hijacker's to close.
+func (c *Conn[S]) closeHijacked(h *hijacked) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.extra == nil || c.extra.hijacked != h {
+		return net.ErrClosed
+	}
+	return c.end(wClosing)
+}
+
+// endHijacked begins to close a connection that is hijacked. The lock is held.
+func (c *Conn[S]) endHijacked(bits uint32) error {
+	x := c.extra
+	if c.word.Load()&wUnheld == 0 { // what is queued is sent as without a hijacker
+		err := error(net.ErrClosed)
+		if x.failed {
+			err = x.cause
+		}
+		c.takeBack(err)
+		c.word.And(^uint32(wHijacked))
+		return c.end(bits)
+	}
+	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
+		l.SetLinger(0)
+	}
+	x.hijacked.nc.Close()
+	c.letGoHijacked(bits | wAborting) // the socket is gone
+	return nil
+}
+
+// takeBack ends the waiting for a socket that the server has still. The lock is held.
+func (c *Conn[S]) takeBack(why error) {
+	c.extra.hijacked.settle(nil, why)
+	c.extra.hijacked = nil
+}
 
 // Resume gives a connection back to the server after Pause or Hijack. Data is called then, even if nothing
 // has come meanwhile, so that a handler can go on with what it has received before. The net.Conn of Hijack
-// is closed; nobody may be reading from that any more. On any other connection it does nothing.
+// is closed; nobody may be using that any more. On any other connection it does nothing.
 func (c *Conn[S]) Resume() error {
 	t := c.tls()
 	if t != nil {
@@ -83,13 +132,18 @@ func (c *Conn[S]) Resume() error {
 	switch {
 	case word&(wClosing|wAborting|wDead) != 0:
 		return net.ErrClosed
+	case word&(wHijacked|wUnheld) == wHijacked:
+		c.takeBack(net.ErrClosed)
+		if t != nil {
+			t.nc = nil
+		}
+		c.touch(uint32(s.wheel.Now()))
+		c.word.And(^uint32(wHijacked | wPaused))
+		c.set(wResumed)
 	case word&wHijacked != 0:
-		socket, err := sock.Detach(c.extra.hijacked, sock.MakeNonblocking)
+		socket, err := sock.Detach(c.extra.hijacked.nc, sock.MakeNonblocking)
 		if err != nil {
 			return err
-		}
-		if s.isClosing() {
-			socket.Shutdown(sock.ShutRead)
 		}
 		if c.held, err = socket.Hold(); err != nil {
 			return err

@@ -62,8 +62,9 @@ func TestPausedAndClosed(t *testing.T) {
 
 // A connection goes to a goroutine that blocks, and back, again and again.
 func TestHijack(t *testing.T) {
+	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
-		before := descriptors(t)
+		before := descriptors()
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
 			if err != nil {
@@ -120,17 +121,18 @@ func TestHijack(t *testing.T) {
 		c.Close()
 		s.Close()
 		shutdown(t, s)
-		wait(t, func() bool { return descriptors(t) <= before })
+		wait(t, func() bool { return descriptors() <= before })
 	})
 }
 
 // Close of the server ends hijacked connections too.
 func TestHijackedAndClosed(t *testing.T) {
+	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
-		got := make(chan error, 1)
+		hijacked, got := make(chan error, 1), make(chan error, 1)
 		h := &handler{t: t, open: func(c conn) error {
 			nc, err := c.Hijack()
-			if err != nil {
+			if hijacked <- err; err != nil {
 				return err
 			}
 			go func() {
@@ -144,7 +146,9 @@ func TestHijackedAndClosed(t *testing.T) {
 		}}
 		s := &srv{Handler: h, Backend: backend}
 		c := dial(t, start(t, s))
-		h.conn(1)
+		if err := <-hijacked; err != nil {
+			t.Fatal(err)
+		}
 		s.Close()
 		if err := <-got; !errors.Is(err, net.ErrClosed) && err != io.EOF {
 			t.Errorf("Read = %v", err)

@@ -9,8 +9,10 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -25,20 +27,34 @@ type PacketHandler interface {
 // A PacketServer serves datagram sockets with workers that share a port. A socket is one worker's at a time,
 // so to use several processors it takes several sockets, on one address by sock.ListenOptions.ReusePort.
 //
+// A handler that does not return keeps its socket, whose datagrams wait. After a tenth of a second another
+// worker takes the place of the one that it keeps, so the other sockets are served.
+//
 // The fields are set before the first Serve and left alone after. A PacketServer must not be copied.
 type PacketServer struct {
 	Handler PacketHandler
-	Workers int          // goroutines that serve; 0 is 1
-	Backend string       // the port's kernel; "" is the default
-	MaxSize int          // of a datagram, in bytes; 0 is 65,535. What is longer is cut.
-	Logger  *slog.Logger // told of failures, if not nil
+	Workers int    // goroutines that serve; 0 is 1
+	Backend string // the port's kernel; "" is the default
+	MaxSize int    // of a datagram, in bytes; 0 is 65,535. What is longer is cut.
+
+	// Logger, if not nil, is told of failures and of handlers that do not return.
+	Logger *slog.Logger
+	// OnStart, if not nil, is called once, with the port, before anything is served: for those who observe
+	// it, such as package debug. It must not call the server.
+	OnStart func(port *socknotify.Port[*PacketConn])
+	// StuckAfter is how long a handler may run before that is logged and counted; 0 is 10 s.
+	StuckAfter time.Duration
 
 	mu      sync.Mutex
 	closing bool
 	port    *socknotify.Port[*PacketConn]
 	conns   map[*PacketConn]struct{}
+	workers map[*packetWorker]struct{}
 	running sync.WaitGroup
-	counts  struct{ received, sent, dropped, panics atomic.Uint64 }
+	counts  struct{ received, sent, dropped, panics, stuck atomic.Uint64 }
+
+	wheel   *wheel.Wheel[*packetWatcher]
+	watcher packetWatcher // in the wheel while there is something to be watched
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
@@ -50,11 +66,14 @@ type PacketConn struct {
 
 // PacketStats are what a PacketServer has done.
 type PacketStats struct {
-	Sockets  int    // served now
-	Received uint64 // datagrams
-	Sent     uint64 // datagrams that the system took
-	Dropped  uint64 // datagrams that it did not take
-	Panics   uint64 // of handlers
+	Sockets  int           // served now
+	Workers  int           // goroutines now, those replaced included
+	Longest  time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
+	Received uint64        // datagrams
+	Sent     uint64        // datagrams that the system took
+	Dropped  uint64        // datagrams that it did not take
+	Panics   uint64        // of handlers
+	Stuck    uint64        // handlers that ran for StuckAfter
 }
 
 // packets is how many datagrams a worker receives at a time, and maxSize how long they can be.
@@ -98,8 +117,8 @@ func (s *PacketServer) ListenAndServe(network, address string) error {
 }
 
 // Serve serves a datagram socket until Shutdown or Close, and then returns ErrServerClosed; or until the
-// socket fails. It is the server's from then on (sock.Detach), and closed in the end. Several may be served
-// at once, each by a Serve of its own.
+// socket fails. It is the server's from then on (sock.Detach), so a Close of its former owner's does nothing;
+// and closed in the end. Several may be served at once, each by a Serve of its own.
 func (s *PacketServer) Serve(c net.PacketConn) error {
 	socket, err := sock.Detach(c, sock.MakeNonblocking)
 	if err != nil {
@@ -108,7 +127,8 @@ func (s *PacketServer) Serve(c net.PacketConn) error {
 	return s.ServeSocket(socket)
 }
 
-// ServeSocket is Serve for a socket of package sock.
+// ServeSocket is Serve for a socket of package sock. If somebody else closes that it ends with an error that
+// is net.ErrClosed, within a second, and other sockets are served on.
 func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if socket == nil {
 		return errNoSocket
@@ -119,14 +139,16 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	err := s.start()
 	if err == nil {
 		s.conns[c] = struct{}{}
+		s.wheel.Set(&s.watcher, 0)
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	name := nameOf(socket)
 	var reg [1]socknotify.Registration[*PacketConn]
 	if err = c.enable(&reg); err == nil {
-		err = <-c.failed
+		err = await(c.failed, func() bool { return isClosed(socket) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +156,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if s.closing {
 		return ErrServerClosed
 	}
-	return err
+	return fmt.Errorf("server: socket on %s: %w", name, err)
 }
 
 // start makes the port and the workers, once. The server's lock is held.
@@ -153,16 +175,16 @@ func (s *PacketServer) start() error {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	s.port, s.conns = port, make(map[*PacketConn]struct{})
+	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
+	s.wheel = wheel.New(tick, func(p *packetWatcher) *wheel.Timer[*packetWatcher] { return &p.timer },
+		func(*packetWatcher) { s.watch() })
+	if s.OnStart != nil {
+		s.OnStart(port)
+	}
 	for range max(s.Workers, 1) {
 		s.addWorker()
 	}
 	return nil
-}
-
-func (s *PacketServer) addWorker() {
-	w := &packetWorker{server: s}
-	s.running.Go(w.run)
 }
 
 func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error {
@@ -210,16 +232,6 @@ func (s *PacketServer) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// Stats returns the server's counts. It may be called at any time.
-func (s *PacketServer) Stats() PacketStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := &s.counts
-	return PacketStats{
-		Sockets: len(s.conns), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(), Panics: k.panics.Load(),
 	}
 }
 

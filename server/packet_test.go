@@ -3,12 +3,17 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -134,4 +139,89 @@ func TestPacketServerErrors(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// A socket that somebody else closes ends its Serve, and nothing else.
+func TestPacketSocketClosed(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			c.Send(in)
+		})}
+		good := packets(t, s)
+		l, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.LocalAddr().String()
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeSocket(l) }()
+		wait(t, func() bool { return s.Stats().Sockets == 2 })
+		l.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("ServeSocket = %v", err)
+		}
+		send(t, good, "hello")
+		expect(t, good, "hello")
+	})
+}
+
+// Handlers that do not return, more of them than there are workers, can be seen, and the other sockets are
+// served; those that do not are when they have returned.
+func TestPacketHandlerStuck(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		var mu sync.Mutex
+		var log bytes.Buffer
+		release := make(chan struct{})
+		started := 0
+		s := &server.PacketServer{Backend: backend, Workers: 2, StuckAfter: 200 * time.Millisecond,
+			Logger:  slog.New(slog.NewTextHandler(locked{&mu, &log}, nil)),
+			OnStart: func(*socknotify.Port[*server.PacketConn]) { started++ },
+			Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+				for i := range in {
+					switch string(in[i].Buf) {
+					case "stuck":
+						<-release
+					case "cut":
+						<-release
+						runtime.Goexit()
+					}
+				}
+				c.Send(in)
+			})}
+		var all []net.Conn
+		for range 5 {
+			all = append(all, packets(t, s))
+		}
+		stuck, good := all[:4], all[4]
+		for i, c := range stuck {
+			if i == 3 {
+				send(t, c, "cut")
+			} else {
+				send(t, c, "stuck")
+			}
+		}
+		wait(t, func() bool { return s.Stats().Received == 4 })
+		for range 20 {
+			send(t, good, "hello")
+			expect(t, good, "hello")
+		}
+		wait(t, func() bool { st := s.Stats(); return st.Stuck == 4 && st.Longest >= s.StuckAfter && st.Workers >= 5 })
+		wait(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Count(log.String(), "does not return") == 4
+		})
+		close(release)
+		for _, c := range stuck[:3] {
+			expect(t, c, "stuck")
+		}
+		for _, c := range all {
+			send(t, c, "hello")
+			expect(t, c, "hello")
+		}
+		wait(t, func() bool { st := s.Stats(); return st.Workers == 2 && st.Longest < s.StuckAfter })
+		if st := s.Stats(); st.Stuck != 4 || st.Panics != 0 || started != 1 {
+			t.Errorf("%+v, started %d times", st, started)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -16,31 +17,45 @@ type packetWorker struct {
 	bufs   []byte
 	in     [packets]sock.Message
 	reg    [1]socknotify.Registration[*PacketConn]
+
+	cursor atomic.Uint64 // as a worker's, for the watcher: since when it is at a socket
+	logged bool          // that it is stuck; the watcher's
 }
 
-// run serves until the port is closed. A worker whose goroutine was cut off by its handler (runtime.Goexit)
-// is replaced.
+// run serves until the port is closed, or another worker has taken its place. A worker whose goroutine was cut
+// off by its handler (runtime.Goexit) is replaced.
 func (w *packetWorker) run() {
 	var ready [1]socknotify.Notification[*PacketConn] // the datagrams of a socket may be many
 	var c *PacketConn
+	s := w.server
 	defer func() {
 		if c != nil {
-			w.server.addWorker()
 			w.again(c)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.workers, w)
+		if c != nil && w.cursor.Load()&replaced == 0 {
+			s.addWorker()
 		}
 	}()
 	for {
-		if _, err := w.server.port.Process(nil, ready[:], -1); err != nil {
+		if _, err := s.port.Process(nil, ready[:], -1); err != nil {
 			return
 		}
 		c = ready[0].Key
 		ready[0] = socknotify.Notification[*PacketConn]{}
+		at := cursor(s.wheel.Now(), 1, 1, 0)
+		w.cursor.Store(at)
 		if err := w.serve(c); err != nil {
 			c.fail(err)
 		} else {
 			w.again(c)
 		}
 		c = nil
+		if !w.cursor.CompareAndSwap(at, idle) {
+			return
+		}
 	}
 }
 

@@ -3,8 +3,9 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
-	"os"
+	"syscall"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -19,33 +20,47 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 	if err != nil {
 		return err
 	}
-	if u, ok := l.(*net.UnixListener); ok {
-		defer os.Remove(u.Addr().String())
-	}
 	return s.Serve(l)
 }
 
 // Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns
-// ErrServerClosed; or until the listener fails. The listener is the server's from then on (sock.Detach), and
-// closed in the end; nobody else may close it. Several may be served at once, each by a Serve of its own.
-func (s *Server[S]) Serve(l net.Listener) error {
-	socket, err := sock.Detach(l, sock.MakeNonblocking)
+// ErrServerClosed; or until the listener fails. It closes the listener in the end. If somebody else does, it
+// ends with an error that is net.ErrClosed, within a second, and the connections that there are, and other
+// listeners, are served on. Several listeners may be served at once, each by a Serve of its own.
+//
+// Meanwhile nobody else may accept of it.
+func (s *Server[S]) Serve(l net.Listener) error { return s.serveListener(l, nil) }
+
+// ServeSocket is Serve for a listening socket of package sock.
+func (s *Server[S]) ServeSocket(socket *sock.Socket) error { return s.serve(socket, nil, nil) }
+
+// serveListener serves by a duplicate, since a listener that is left open tells when its owner closes it.
+func (s *Server[S]) serveListener(l net.Listener, config *tls.Config) error {
+	if l == nil {
+		return errNoSocket
+	}
+	defer l.Close()
+	socket, err := sock.Dup(l, sock.MakeNonblocking)
 	if err != nil {
 		return err
 	}
-	return s.ServeSocket(socket)
+	return s.serve(socket, l, config)
 }
 
-// ServeSocket is Serve for a listening socket of package sock.
-func (s *Server[S]) ServeSocket(socket *sock.Socket) error { return s.serve(socket, nil) }
-
-func (s *Server[S]) serve(socket *sock.Socket, config *tls.Config) error {
+// serve serves a socket, which is perhaps a duplicate of a listener's.
+func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Config) error {
 	if socket == nil {
 		return errNoSocket
 	}
 	defer socket.Close()
-	l := &listener[S]{server: s, sock: socket, tcp: socket.LocalAddr().IsValid(), tls: config, failed: make(chan error, 1)}
+	l := &listener[S]{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: config, failed: make(chan error, 1)}
 	l.key.listener = l
+	if of != nil {
+		var err error
+		if l.raw, err = of.(syscall.Conn).SyscallConn(); err != nil { // Dup has asked it, too
+			return err
+		}
+	}
 	s.mu.Lock()
 	if err := s.start(); err != nil {
 		s.mu.Unlock()
@@ -55,9 +70,10 @@ func (s *Server[S]) serve(socket *sock.Socket, config *tls.Config) error {
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
 
+	name := nameOf(socket)
 	err := s.ports[l.key.port].Accept(socket, &l.key, accepts)
 	if err == nil {
-		err = <-l.failed
+		err = await(l.failed, l.gone)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,13 +81,13 @@ func (s *Server[S]) serve(socket *sock.Socket, config *tls.Config) error {
 	if s.closing {
 		return ErrServerClosed
 	}
-	return err
+	return fmt.Errorf("server: listener on %s: %w", name, err)
 }
 
-// Shutdown ends the server gracefully. Listeners are closed, and the receiving side of every connection is
-// shut: its handler is given what has come, and then the end of the stream, as if the peer had ended it. So
-// one that closes when the stream ends, or returns Read's io.EOF, closes idle connections at once and
-// others when they have answered. Shutdown returns when all are closed and no worker is left.
+// Shutdown ends the server gracefully. Listeners are closed, and the handler of every connection is given
+// what has come, and then the end of the stream, as if the peer had ended it. So one that closes when the
+// stream ends, or returns Read's io.EOF, closes idle connections at once and others when they have answered.
+// Shutdown returns when all are closed and no worker is left.
 //
 // When the context is done first, it does what Close does, waits for handlers to return all the same no
 // longer, and returns the context's cause.
@@ -81,7 +97,7 @@ func (s *Server[S]) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range list {
-		c.shutRead()
+		c.set(wLast | wResumed)
 	}
 	select {
 	case <-s.stopped:
@@ -116,10 +132,10 @@ func (s *Server[S]) stop() (list []*Conn[S], started bool) {
 		s.closing = true
 		for l := range s.listeners {
 			l.sock.Close()
-			select {
-			case l.failed <- ErrServerClosed:
-			default: // it has failed already
+			if l.of != nil {
+				l.of.Close()
 			}
+			l.fail(ErrServerClosed)
 		}
 		if s.started {
 			if s.table.n == 0 {
@@ -140,15 +156,6 @@ func (s *Server[S]) leave() {
 	s.running.Wait()
 	s.wheel.Close()
 	close(s.stopped)
-}
-
-// shutRead makes what is received end after what has come.
-func (c *Conn[S]) shutRead() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.word.Load()&wHijacked == 0 {
-		c.socket().Shutdown(sock.ShutRead)
-	}
 }
 
 // isClosing reports whether Shutdown or Close was called.

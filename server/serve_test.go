@@ -2,14 +2,16 @@ package server_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -54,8 +56,47 @@ func TestShutdown(t *testing.T) {
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); err != server.ErrServerClosed {
 			t.Errorf("ListenAndServe = %v", err)
 		}
-		if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := net.Dial("tcp", addr); !errors.Is(err, errno.Refused) {
 			t.Errorf("dial = %v", err)
+		}
+	})
+}
+
+// Shutdown lets a handler have what has come, however little it takes at a time.
+func TestShutdownAfterData(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		const size = 10_000 // one segment on every loopback: all has come when some has
+		asked, release := make(chan struct{}), make(chan struct{})
+		h := &handler{t: t}
+		h.data = func(c conn, buf []byte) error {
+			if len(c.State.got) == 0 {
+				close(asked)
+				<-release
+			}
+			n, err := c.Read(buf[:500])
+			c.State.got = append(c.State.got, buf[:n]...)
+			if err != nil {
+				return err
+			}
+			_, err = c.Write(buf[:n])
+			return err
+		}
+		s := &srv{Handler: h, Backend: backend, WriteQueue: 1000}
+		c := dial(t, start(t, s))
+		sent := stream(1, 0, size)
+		send(t, c, string(sent))
+		<-asked
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		wait(t, func() bool { return s.ListenAndServe("tcp", "127.0.0.1:0") == server.ErrServerClosed })
+		close(release)
+		expect(t, c, string(sent))
+		expectEnd(t, c, io.EOF)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
 		}
 	})
 }
@@ -86,6 +127,7 @@ func TestShutdownExpires(t *testing.T) {
 }
 
 func TestListenAndServe(t *testing.T) {
+	noUnix(t)
 	s := &srv{Handler: &handler{t: t}}
 	path := socketPath(t)
 	done := make(chan error, 1)
@@ -129,6 +171,9 @@ func TestServeErrors(t *testing.T) {
 	if err := (&srv{Handler: &handler{t: t}}).ServeSocket(nil); err == nil {
 		t.Error("a nil socket is no error")
 	}
+	if err := (&srv{Handler: &handler{t: t}}).Serve(nil); err == nil {
+		t.Error("a nil listener is no error")
+	}
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -143,6 +188,90 @@ func TestServeErrors(t *testing.T) {
 	}
 	s.Close()
 	shutdown(t, s)
+}
+
+// A listener that somebody else closes ends its Serve, and nothing else.
+func TestListenerClosed(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for _, kind := range []string{"tcp", "unix", "sock", "tls"} {
+			t.Run(kind, func(t *testing.T) {
+				config, client := certified(t)
+				h := &handler{t: t}
+				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config}
+				other := start(t, s)
+				var (
+					l     interface{ Close() error }
+					addr  string
+					serve func() error
+				)
+				if kind == "sock" {
+					so, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					l, addr, serve = so, so.LocalAddr().String(), func() error { return s.ServeSocket(so) }
+				} else {
+					network, where := "tcp", "127.0.0.1:0"
+					if kind == "unix" {
+						network, where = "unix", socketPath(t)
+					}
+					nl, err := net.Listen(network, where)
+					if err != nil {
+						t.Fatal(err)
+					}
+					l, addr, serve = nl, nl.Addr().String(), func() error { return s.Serve(nl) }
+					if kind == "tls" {
+						serve = func() error { return s.ServeTLS(nl, "", "") }
+					}
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- serve() }()
+				network := "tcp"
+				if kind == "unix" {
+					network = "unix"
+				}
+				c, err := net.Dial(network, addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				c.SetDeadline(time.Now().Add(soon))
+				if kind == "tls" {
+					c = tls.Client(c, client)
+				}
+				send(t, c, "hello")
+				expect(t, c, "hello")
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+				if late, err := net.Dial(network, addr); err == nil { // the system's, but nobody's
+					late.SetDeadline(time.Now().Add(soon))
+					if n, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("%d bytes, %v", n, err)
+					}
+					late.Close()
+				}
+				if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), addr) {
+					t.Errorf("Serve = %v", err)
+				}
+				wait(t, func() bool { // the poll backend holds a socket until its waiter has looked
+					late, err := net.Dial(network, addr)
+					if err == nil {
+						late.Close()
+					}
+					return err != nil
+				})
+				send(t, c, "hello")
+				expect(t, c, "hello")
+				good := dial(t, other)
+				send(t, good, "hello")
+				expect(t, good, "hello")
+				if n := s.Stats().Accepted; n != 2 {
+					t.Errorf("%d accepted", n)
+				}
+			})
+		}
+	})
 }
 
 type notSocket struct{ net.Conn }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -81,6 +82,12 @@ type Server[S any] struct {
 	// WriteTimeout closes a connection whose peer takes none of what is queued for so long; 0 is never.
 	// After Conn.Close it is 5 s if it is not set. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
+
+	// KeepAlive and KeepAliveConfig are what net.ListenConfig has by these names: TCP connections have
+	// keep-alive probes, every 15 s where both are zero, and none where KeepAlive is negative and the other's
+	// Enable is false. What a system cannot be told stays as it is there.
+	KeepAlive       time.Duration
+	KeepAliveConfig net.KeepAliveConfig
 
 	// TLSConfig is what ServeTLS uses.
 	TLSConfig *tls.Config

@@ -40,9 +40,10 @@ func (s *Server[S]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)
-	for w := range s.workers {
-		if cur := w.cursor.Load(); cur&idle == 0 {
-			st.Longest = max(st.Longest, time.Duration(uint32(s.wheel.Now())-since(cur))*tick)
+	if st.Workers > 0 {
+		p := patrol{now: uint32(s.wheel.Now())}
+		for w := range s.workers {
+			st.Longest = max(st.Longest, p.waited(w.cursor.Load()))
 		}
 	}
 	return st
@@ -57,11 +58,12 @@ func (c *Conn[S]) RemoteAddr() net.Addr { return c.address(false) }
 func (c *Conn[S]) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.extra; x != nil && x.hijacked != nil {
+	if c.word.Load()&wUnheld != 0 {
+		nc := c.extra.hijacked.nc
 		if local {
-			return x.hijacked.LocalAddr()
+			return nc.LocalAddr()
 		}
-		return x.hijacked.RemoteAddr()
+		return nc.RemoteAddr()
 	}
 	if !c.listener.tcp {
 		a := &net.UnixAddr{Net: "unix"}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"os"
 	"time"
 
 	"github.com/socknotify/socknotify/sock"
@@ -27,10 +26,6 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 	if err != nil {
 		return err
 	}
-	defer l.Close() // where it was not served
-	if u, ok := l.(*net.UnixListener); ok {
-		defer os.Remove(u.Addr().String())
-	}
 	return s.ServeTLS(l, certFile, keyFile)
 }
 
@@ -47,22 +42,24 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
+		if l != nil {
+			l.Close()
+		}
 		return err
 	}
-	socket, err := sock.Detach(l, sock.MakeNonblocking)
-	if err != nil {
-		return err
-	}
-	return s.serve(socket, config)
+	return s.serveListener(l, config)
 }
 
 // ServeTLSSocket is ServeTLS for a listening socket of package sock.
 func (s *Server[S]) ServeTLSSocket(socket *sock.Socket, certFile, keyFile string) error {
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
+		if socket != nil {
+			socket.Close()
+		}
 		return err
 	}
-	return s.serve(socket, config)
+	return s.serve(socket, nil, config)
 }
 
 // tlsConfig is TLSConfig, or one with the certificate of files. TLSConfig is not copied without need, so that

@@ -122,12 +122,14 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
-	if word&wPaused == 0 && c.socket().Tie().Drained(tie.Recv) {
+	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
 		return 0, errAgain
 	}
 	n, err := c.socket().Recv(b) // which may be closed under a handshake
 	if err == sock.ErrWouldBlock {
-		err = errAgain
+		if err = errAgain; word&wLast != 0 {
+			err = io.EOF
+		}
 	}
 	return n, err
 }

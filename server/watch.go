@@ -1,26 +1,11 @@
 package server
 
-import (
-	"log/slog"
-	"time"
-)
-
-const (
-	// patience is how many ticks a handler may run until another worker takes its place.
-	patience = 2
-	// maxStuck is how many workers there are at most beyond those asked for.
-	maxStuck = 512
-)
+import "time"
 
 // watch looks at the workers with every tick while there are connections.
 func (s *Server[S]) watch() {
-	now := uint32(s.wheel.Now())
-	var stuck []time.Duration
-	defer func() {
-		for _, d := range stuck { // without the lock
-			s.log(slog.LevelWarn, "handler does not return", "for", d)
-		}
-	}()
+	p := patrol{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
+	defer p.tell(s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table.n == 0 {
@@ -28,20 +13,11 @@ func (s *Server[S]) watch() {
 	}
 	for w := range s.workers {
 		cur := w.cursor.Load()
-		waited := now - since(cur)
-		if cur&idle != 0 || waited < patience {
-			w.logged = false
-			continue
-		}
-		if cur&replaced == 0 && len(s.workers) < s.atWork+maxStuck {
+		if p.sees(cur, &w.logged) && len(s.workers) < s.atWork+maxStuck {
 			s.replace(w, cur)
 		}
-		if d := time.Duration(waited) * tick; d >= s.stuckAfter() && !w.logged {
-			w.logged = true
-			s.counts.stuck.Add(1)
-			stuck = append(stuck, d)
-		}
 	}
+	s.counts.stuck.Add(uint64(len(p.found)))
 	s.wheel.Set(s.watcher, 0)
 }
 
@@ -180,11 +156,4 @@ func (c *Conn[S]) lingerLimit() time.Duration {
 		return limit
 	}
 	return lingerTime
-}
-
-func (s *Server[S]) stuckAfter() time.Duration {
-	if s.StuckAfter > 0 {
-		return s.StuckAfter
-	}
-	return defaultStuck
 }

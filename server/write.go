@@ -122,7 +122,7 @@ func (c *Conn[S]) flush() (goOn bool) {
 	if word&wAborting != 0 {
 		return false
 	}
-	if word&wOut != 0 && !c.drain(c.extra) {
+	if word&wOut != 0 && !c.drain(c.extra) || word&wHijacked != 0 {
 		return false
 	}
 	return c.word.And(^uint32(wWant))&wWant != 0

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -24,7 +25,7 @@ func raw(t *testing.T, typ int) (a, b int) {
 }
 
 func TestAdopt(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	for _, c := range []struct {
 		name string
 		typ  int
@@ -110,7 +111,7 @@ func TestAdoptKinds(t *testing.T) {
 }
 
 func TestAdoptFails(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	file := fileOf(t, "data")
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
 func TestAttach(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	onStreams(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		send(t, a, "unread")
@@ -67,7 +68,7 @@ func TestAttach(t *testing.T) {
 
 // There and back again.
 func TestAttachDetach(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	onStreams(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		peer, err := sock.Attach(a)
@@ -88,7 +89,7 @@ func TestAttachDetach(t *testing.T) {
 }
 
 func TestAttachPacketConn(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		at := b.LocalAddr()
 		c, err := sock.AttachPacketConn(b)
@@ -137,7 +138,7 @@ func TestAttachPacketConn(t *testing.T) {
 }
 
 func TestAttachListener(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	unixListener, err := sock.ListenUnix(path, sock.ListenOptions{})
 	for network, s := range map[string]*sock.Socket{"tcp": listen(t, sock.Loopback), "unix": keep(t, unixListener, err)} {
@@ -171,7 +172,7 @@ func TestAttachListener(t *testing.T) {
 
 // Where Attach fails, for the kind of the socket or for want of descriptors, the socket is what it was.
 func TestAttachFails(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	attach := map[string]func(s *sock.Socket) (any, error){
 		"conn":     func(s *sock.Socket) (any, error) { return sock.Attach(s) },
 		"listener": func(s *sock.Socket) (any, error) { return sock.AttachListener(s) },
@@ -225,7 +226,7 @@ func TestAttachFails(t *testing.T) {
 
 // Of Attach and Close at once, one has the socket.
 func TestAttachOrClose(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	for i := range 200 {
 		_, b := unixPair(t, false)
 		closed := make(chan error)

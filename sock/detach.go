@@ -58,33 +58,11 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 // A connection with bytes in a buffer of the program's, such as a tls.Conn or a bufio.Reader, must be
 // emptied first: Detach takes the socket alone.
 func Detach(c any, m Mode) (*Socket, error) {
-	sc, ok := c.(syscall.Conn)
 	cl, closes := c.(interface{ Close() error })
-	if !ok || !closes {
+	if !closes {
 		return nil, &Error{"detach", ^uintptr(0), errNoHandle}
 	}
-	rc, err := sc.SyscallConn()
-	if err != nil {
-		return nil, &Error{"detach", ^uintptr(0), err}
-	}
-	var s *Socket
-	var dupErr error
-	err = rc.Control(func(h uintptr) {
-		var dup uintptr
-		if dup, dupErr = sysDup(h); dupErr != nil {
-			dupErr = &Error{"detach", h, dupErr}
-			return
-		}
-		if s, dupErr = Adopt(dup, m); dupErr != nil {
-			sysClose(dup)
-			dupErr = &Error{"detach", h, errors.Unwrap(dupErr)}
-		}
-	})
-	if err == nil {
-		err = dupErr
-	} else {
-		err = &Error{"detach", ^uintptr(0), err}
-	}
+	s, err := duplicate("detach", c, m)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +77,42 @@ func Detach(c any, m Mode) (*Socket, error) {
 	return s, nil
 }
 
-// Attach makes a net.Conn of a connected socket. The Socket is closed, and its registration ended, as by
-// Close; where Attach fails nothing has changed.
+// Dup makes a Socket of a duplicate of the handle that a net.Conn, net.Listener or net.PacketConn has, or
+// anything else with SyscallConn. That stays its owner's, and open; the two are one socket of the system's,
+// which ends when both are closed, and a change of one's mode or options is one of the other's. Go's poller
+// goes on watching it, too, at some cost for each thing that happens to it; Detach spares that.
+func Dup(c any, m Mode) (*Socket, error) { return duplicate("dup", c, m) }
+
+func duplicate(op string, c any, m Mode) (*Socket, error) {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return nil, &Error{op, ^uintptr(0), errNoHandle}
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return nil, &Error{op, ^uintptr(0), err}
+	}
+	var s *Socket
+	var dupErr error
+	err = rc.Control(func(h uintptr) {
+		var dup uintptr
+		if dup, dupErr = sysDup(h); dupErr != nil {
+			dupErr = &Error{op, h, dupErr}
+			return
+		}
+		if s, dupErr = Adopt(dup, m); dupErr != nil {
+			sysClose(dup)
+			dupErr = &Error{op, h, errors.Unwrap(dupErr)}
+		}
+	})
+	if err == nil {
+		return s, dupErr
+	}
+	return nil, &Error{op, ^uintptr(0), err}
+}
+
+// Attach makes a net.Conn of a connected socket, with package net's own no-delay and keep-alive if it is of
+// TCP. The Socket is closed, and its registration ended, as by Close; where Attach fails nothing has changed.
 func Attach(s *Socket) (net.Conn, error) {
 	return attach(s, net.FileConn, func(d description) bool { return !d.listening })
 }

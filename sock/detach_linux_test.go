@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -53,7 +54,7 @@ func whole(t *testing.T, s *sock.Socket, peer net.Conn) {
 }
 
 func TestDetachConn(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		client, server := dialled(t, network, address)
 		if _, err := client.Write([]byte("unread")); err != nil {
@@ -82,7 +83,7 @@ func TestDetachConn(t *testing.T) {
 }
 
 func TestDetachPacketConn(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	for network, address := range map[string]string{"udp4": "127.0.0.1:0", "unixgram": filepath.Join(t.TempDir(), "s")} {
 		c, err := net.ListenPacket(network, address)
 		if err != nil {
@@ -111,7 +112,7 @@ func TestDetachPacketConn(t *testing.T) {
 }
 
 func TestDetachListener(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
 		l, err := net.Listen(network, address)
@@ -144,9 +145,49 @@ func TestDetachListener(t *testing.T) {
 	}
 }
 
+// A duplicate and what it is of are one socket, of which each can be closed by itself.
+func TestDup(t *testing.T) {
+	handles.NoneLeft(t, "")
+	path := filepath.Join(t.TempDir(), "s")
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": path} {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sock.Dup(l, sock.RefuseBlocking)
+		keep(t, s, err)
+		for _, by := range []string{"the duplicate", "the duplicate", "the listener"} {
+			client, err := net.Dial(network, l.Addr().String())
+			if err != nil {
+				t.Fatalf("%s: %v", network, err)
+			}
+			defer client.Close()
+			if by == "the listener" {
+				s.Close()
+				server, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.Close()
+			} else {
+				whole(t, accept(t, s), client)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if d, err := sock.Dup(l, sock.RefuseBlocking); d != nil || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Dup of a closed listener = %v", err)
+		}
+	}
+	if d, err := sock.Dup(path, sock.RefuseBlocking); d != nil || err == nil {
+		t.Error("Dup of a string is no error")
+	}
+}
+
 // Whoever is blocked on the connection hears that it is closed, and takes none of what comes then.
 func TestDetachUnderRead(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	client, server := dialled(t, "tcp4", "127.0.0.1:0")
 	reading, ended := make(chan struct{}), make(chan error)
 	go func() {
@@ -167,7 +208,7 @@ func TestDetachUnderRead(t *testing.T) {
 }
 
 func TestDetachBlocking(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	client, server := dialled(t, "tcp4", "127.0.0.1:0")
 	f, err := server.(*net.TCPConn).File()
 	if err != nil {
@@ -219,7 +260,7 @@ func (o *odd) Close() error {
 
 // Where Detach fails the connection is its owner's still.
 func TestDetachFails(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	errOdd := errors.New("odd")
 	client, server := dialled(t, "tcp4", "127.0.0.1:0")
 	tcp := server.(*net.TCPConn)
@@ -267,7 +308,7 @@ func TestDetachFails(t *testing.T) {
 
 // One that others close meanwhile stays closed; any other failure to close is the owner's concern.
 func TestDetachClosing(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	client, server := dialled(t, "tcp4", "127.0.0.1:0")
 	o := &odd{TCPConn: server.(*net.TCPConn), closed: net.ErrClosed}
 	if s, err := sock.Detach(o, sock.RefuseBlocking); s != nil || !errors.Is(err, net.ErrClosed) || !o.wasAsked {
@@ -282,7 +323,7 @@ func TestDetachClosing(t *testing.T) {
 // A connection of a listener of package net, which is of MPTCP where the system has that, is known to be of
 // TCP: a short receive drains it.
 func TestDetachedListenersAreTCP(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(true)
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -3,11 +3,10 @@ package sock_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -23,38 +23,14 @@ func TestMain(m *testing.M) {
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		l.Close()
 	}
-	before := descriptors()
+	before := handles.List()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if after := descriptors(); code == 0 && !maps.Equal(before, after) {
+		if after := handles.List(); code == 0 && !slices.Equal(before, after) {
 			fmt.Fprintf(os.Stderr, "descriptors before: %v\nand after: %v\n", before, after)
 			code = 1
 		}
 		os.Exit(code)
 	}))
-}
-
-// descriptors are those that the process has, and what they are for.
-func descriptors() map[string]string {
-	all := map[string]string{}
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		// The directory itself is closed by now.
-		if to, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name())); err == nil {
-			all[e.Name()] = to
-		}
-	}
-	return all
-}
-
-// noLeak checks at the end of a test, after its other clean-ups, that it has left no descriptor.
-func noLeak(t *testing.T) {
-	t.Helper()
-	before := descriptors()
-	t.Cleanup(func() {
-		if after := descriptors(); !maps.Equal(before, after) {
-			t.Errorf("descriptors before: %v\nand after: %v", before, after)
-		}
-	})
 }
 
 // exhaust lets no descriptor be opened, but for some spare ones, until restore is called.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -60,7 +61,7 @@ func TestListenBacklog(t *testing.T) {
 
 func TestListenTCP(t *testing.T) {
 	needV6(t)
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	taken := listen(t, sock.Loopback).LocalAddr()
 	for _, c := range []struct {
 		name  string
@@ -134,7 +135,7 @@ func TestListenReusePort(t *testing.T) {
 }
 
 func TestListenTCPGroup(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	const size, connections = 3, 150
 	group, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{Backlog: connections}, size)
 	if err != nil || len(group) != size {
@@ -185,15 +186,15 @@ func TestListenTCPGroup(t *testing.T) {
 
 // A group that cannot be made as a whole is not made at all.
 func TestListenTCPGroupFails(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	taken := listen(t, sock.Loopback).LocalAddr()
 	if group, err := sock.ListenTCPGroup(taken, sock.ListenOptions{}, 2); group != nil || !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("%v, %v", group, err)
 	}
 	restore := exhaust(t, 3)
-	before := len(descriptors())
+	before := len(handles.List())
 	group, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, 4)
-	after := len(descriptors())
+	after := len(handles.List())
 	restore()
 	if group != nil || !sock.IsExhausted(err) || after != before {
 		t.Errorf("%v, %v, descriptors %d before and %d after", group, err, before, after)
@@ -201,7 +202,7 @@ func TestListenTCPGroupFails(t *testing.T) {
 }
 
 func TestListenUnix(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	for _, name := range []string{path, abstract("listen")} {
 		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 2})

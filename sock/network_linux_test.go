@@ -12,11 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
 func TestNew(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	for _, c := range []struct {
 		network     sock.Network
 		name        string
@@ -76,7 +77,7 @@ func TestUnixPair(t *testing.T) {
 
 // Where descriptors run out, each call that makes one says so, and leaves nothing behind.
 func TestExhausted(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	l := listen(t, sock.Loopback)
 	connect(t, l.LocalAddr())
 	settle(t, l, in)

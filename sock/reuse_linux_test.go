@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -159,7 +160,7 @@ func (l *life) live() {
 // No call meets another socket that was given the number of one that is closed under it, nothing but the
 // end comes out of any, and no descriptor is left.
 func TestClosedUnderUse(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	// More threads than processors, so that the system takes turns among them anywhere.
 	was := runtime.GOMAXPROCS(8)
 	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
@@ -227,7 +228,7 @@ func connectTo(l *sock.Socket) (a, b *sock.Socket, err error) {
 
 // Calls that find a Socket closed harm no connection that is accepted into it meanwhile.
 func TestAcceptIntoUnderUse(t *testing.T) {
-	noLeak(t)
+	handles.NoneLeft(t, "")
 	l := listen(t, sock.Loopback)
 	var s sock.Socket
 	var stop atomic.Bool

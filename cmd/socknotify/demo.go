@@ -41,8 +41,9 @@ func demoCommand() *cobra.Command {
 		Short: "Run the three samples over real loopback sockets",
 		Long: "Run the samples over real loopback sockets and check what arrived:\n" +
 			"every byte, and exactly one removal for each registration.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, scenarios...) },
+		Example: "  socknotify demo\n  socknotify demo --backend poll --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, scenarios...) },
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
@@ -53,10 +54,11 @@ func demoCommand() *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	for _, s := range scenarios {
 		cmd.AddCommand(&cobra.Command{
-			Use:   s.name,
-			Short: s.short,
-			Args:  cobra.NoArgs,
-			RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+			Use:     s.name,
+			Short:   s.short,
+			Example: "  socknotify demo " + s.name + " --messages 1000",
+			Args:    cobra.NoArgs,
+			RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 		})
 	}
 	return cmd

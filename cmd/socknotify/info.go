@@ -42,9 +42,10 @@ type backend struct {
 func infoCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "info",
-		Short: "Print backends, limits and versions",
-		Args:  cobra.NoArgs,
+		Use:     "info",
+		Short:   "Print backends, limits and versions",
+		Example: "  socknotify info\n  socknotify info --json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := find()
 			if err != nil {

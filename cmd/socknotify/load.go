@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -18,22 +20,26 @@ import (
 
 type loadFlags struct {
 	load.Config
-	json bool
+	json     bool
+	tls      bool
+	ca       string
+	insecure bool
 }
 
 func loadCommand() *cobra.Command {
 	f := &loadFlags{}
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Put load on a TCP echo server and measure its answers",
+		Short: "Put load on a TCP echo server and measure its answers, with or without TLS",
 		Long: "Send requests to a TCP echo server over many connections, check that every answer is the\n" +
 			"request, and measure how long it took: with --rate from when the request was due, which\n" +
 			"the timer may add a millisecond to, else from when its first byte was sent. An interrupt\n" +
 			"ends the sending early.\n\n" +
 			"A connection that fails is an error, and is not made again.",
-		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000\n" +
+			"  socknotify load --addr 127.0.0.1:9000 --size 1024 --depth 16 --duration 1m --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Addr, "addr", "", "host:port of the server")
@@ -43,9 +49,12 @@ func loadCommand() *cobra.Command {
 	flags.IntVar(&f.Depth, "depth", 1, "requests in flight per connection")
 	flags.DurationVar(&f.Think, "think", 0, "wait between an answer and the next request on a connection")
 	flags.DurationVar(&f.Duration, "duration", 10*time.Second, "send requests for this time")
-	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "give up connecting after this time")
+	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "give up connecting, and handshakes, after this time")
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines that share the connections")
 	flags.StringVar(&f.Backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+	flags.BoolVar(&f.tls, "tls", false, "with TLS; the certificate must be for the host of --addr")
+	flags.StringVar(&f.ca, "ca", "", "file of the certificates to trust (PEM), instead of the system's")
+	flags.BoolVar(&f.insecure, "insecure", false, "take any certificate, such as one that serve made up")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	return cmd
 }
@@ -85,7 +94,32 @@ func (f *loadFlags) check() error {
 			return fmt.Errorf("--%s %v: must be positive and at most %v", d.flag, d.value, load.MaxTime)
 		}
 	}
+	if (f.ca != "" || f.insecure) && !f.tls {
+		return errors.New("--ca, --insecure: are for --tls")
+	}
+	if f.ca != "" && f.insecure {
+		return errors.New("--ca, --insecure: one of the two")
+	}
 	return nil
+}
+
+// trust makes the configuration of TLS, or nil without.
+func (f *loadFlags) trust() (*tls.Config, error) {
+	if !f.tls {
+		return nil, nil
+	}
+	config := &tls.Config{InsecureSkipVerify: f.insecure}
+	if f.ca != "" {
+		text, err := os.ReadFile(f.ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: no certificate in it (PEM)", f.ca)
+		}
+	}
+	return config, nil
 }
 
 func (f *loadFlags) run(cmd *cobra.Command) error {
@@ -97,6 +131,9 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	f.Backend = backend
+	if f.TLS, err = f.trust(); err != nil {
+		return failure{err}
+	}
 	progress, clear := f.progress(cmd.ErrOrStderr())
 	res, err := load.Run(cmd.Context(), f.Config, progress)
 	clear()

@@ -5,11 +5,15 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
 // shLoad runs load in this process.
@@ -165,6 +169,9 @@ func TestLoadWrongUsage(t *testing.T) {
 		{"--addr :1 --duration 2562047h", "--duration 2562047h"},
 		{"--addr :1 --timeout 0s", "--timeout 0s"},
 		{"--addr :1 --backend abacus", `"abacus"`},
+		{"--addr :1 --insecure", "--tls"},
+		{"--addr :1 --ca x", "--tls"},
+		{"--addr :1 --tls --ca x --insecure", "one of the two"},
 		{"--addr :1 extra", `"extra"`},
 		{"--addr :1 --abacus", "--abacus"},
 	} {
@@ -172,5 +179,49 @@ func TestLoadWrongUsage(t *testing.T) {
 		if status != 2 || out != "" || !strings.Contains(errs, c.says) {
 			t.Errorf("%s: status %d, output %q, errors %q", c.args, status, out, errs)
 		}
+	}
+}
+
+// With TLS it loads what serve --tls serves, and believes no certificate that it was not told of.
+func TestLoadTLS(t *testing.T) {
+	needBackend(t)
+	cert, _, err := selfcert.New(24*time.Hour, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certText, keyText, err := selfcert.PEM(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	os.WriteFile(certFile, certText, 0o600)
+	os.WriteFile(keyFile, keyText, 0o600)
+	for _, b := range socknotify.Backends() {
+		c, stop := served(t, "echo", "--tls", "--cert", certFile, "--key", keyFile, "--backend", b)
+		addr := c.RemoteAddr().String()
+		for _, c := range []struct {
+			flags  []string
+			status int
+			says   string
+		}{
+			{[]string{"--ca", certFile}, 0, ""},
+			{[]string{"--insecure"}, 0, ""},
+			{nil, 1, "certificate"},
+			{[]string{"--ca", keyFile}, 1, keyFile},
+			{[]string{"--ca", "no-such-file"}, 1, "no-such-file"},
+		} {
+			status, out, errs := shLoad(t.Context(), append([]string{"--addr", addr, "--backend", b, "--tls", "--json",
+				"--connections", "10", "--depth", "2", "--duration", "100ms"}, c.flags...)...)
+			if status != c.status || !strings.Contains(errs, c.says) {
+				t.Errorf("%v: status %d: %s", c.flags, status, errs)
+			}
+			if status == 0 {
+				if o := decodeLoad(t, out); *o.Requests < 20 || *o.Errors != 0 {
+					t.Errorf("%v: %s", c.flags, out)
+				}
+			}
+		}
+		c.Close()
+		stop()
 	}
 }

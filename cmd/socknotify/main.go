@@ -10,9 +10,12 @@
 //	socknotify top              a dashboard of a running port, through its debug page
 //	socknotify trace            what a running port notifies, as it happens
 //	socknotify info             backends, limits and versions
+//	socknotify completion       completion for bash, zsh, fish and PowerShell
 //
-// With --json demo, load and info print one JSON object instead, and trace prints one per line. Errors go to standard error. The exit status is 0
-// when all is well, 1 when something failed or a verdict is not ok, and 2 for wrong usage.
+// With --json demo, load and info print one JSON object instead, and trace prints one per line. Errors go to
+// standard error. The exit status is 0 when all is well, 1 when something failed or a verdict is not ok, and 2 for
+// wrong usage. An interrupt is a good end of what would go on: serve lets its peers have what they are owed, load
+// waits for the answers under way, and both print their totals; top and trace just end. It is a failure of demo.
 package main
 
 import (
@@ -22,12 +25,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -40,19 +44,32 @@ func (f failure) Unwrap() error { return f.error }
 // run executes a command line and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
-		Use:               "socknotify",
-		Short:             "Socket state notifications at work",
-		Version:           moduleVersion(),
-		Args:              cobra.NoArgs,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "socknotify",
+		Short: "Socket state notifications at work",
+		Long: "Socket state notifications at work: servers, load on them, and what their ports do.\n\n" +
+			"The exit status is 0 when all is well, also after an interrupt of what would go on for ever; 1 when\n" +
+			"something failed; and 2 for wrong usage.",
+		Example: "  socknotify demo\n" +
+			"  socknotify serve echo --addr 127.0.0.1:9000 --debug-addr 127.0.0.1:6060\n" +
+			"  socknotify load --addr 127.0.0.1:9000\n" +
+			"  socknotify top 127.0.0.1:6060",
+		Version:       moduleVersion(),
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(demoCommand(), serveCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.InitDefaultCompletionCmd(args...)
+	complete(root)
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // and takes no other shell
+		c.Example = "  source <(socknotify completion bash)"
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

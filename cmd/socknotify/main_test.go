@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,7 +16,15 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asCommand is the environment variable with which the test program is the command.
+const asCommand = "SOCKNOTIFY_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // sh runs a command line in this process.
 func sh(t *testing.T, args ...string) (status int, stdout, stderr string) {

@@ -38,18 +38,21 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve over TCP until interrupted",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  socknotify serve echo --addr 127.0.0.1:9000 --debug-addr 127.0.0.1:6060\n" +
+			"  socknotify serve http --tls",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, s := range services {
 		f := &serveFlags{}
 		c := &cobra.Command{
-			Use:     s.name,
-			Short:   s.short,
-			Long:    s.long + "\nAn interrupt lets the peers have what they are owed and prints totals.",
-			Example: "  socknotify serve " + s.name + " --addr 127.0.0.1:9000",
-			Args:    cobra.NoArgs,
-			RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+			Use:   s.name,
+			Short: s.short,
+			Long:  s.long + "\nAn interrupt lets the peers have what they are owed and prints totals.",
+			Example: "  socknotify serve " + s.name + " --addr 127.0.0.1:9000\n" +
+				"  socknotify serve " + s.name + " --tls --workers 4 --debug-addr 127.0.0.1:6060",
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 		}
 		flags := c.Flags()
 		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")

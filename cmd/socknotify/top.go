@@ -129,21 +129,12 @@ func (c *debugClient) look(ctx context.Context, w wanted) (s seen) {
 	if s.port == "" {
 		s.port = s.ports.Ports[0].Name
 	}
-	q := url.Values{"port": {s.port}}
-	if s.err = c.get(ctx, "status", q, &s.status); s.err != nil {
-		return s
-	}
-	q.Set("after", w.after)
-	if s.err = c.get(ctx, "history", q, &s.history); s.err != nil {
-		return s
-	}
-	q.Del("after")
-	q.Set("q", w.search)
-	q.Set("sort", w.sort)
-	q.Set("order", w.order)
-	q.Set("offset", strconv.Itoa(w.offset))
-	q.Set("limit", strconv.Itoa(min(max(w.rows, 1), 1000)))
-	s.err = c.get(ctx, "registrations", q, &s.list)
+	var all debug.Look
+	s.err = c.get(ctx, "look", url.Values{
+		"port": {s.port}, "after": {w.after}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
+		"offset": {strconv.Itoa(w.offset)}, "limit": {strconv.Itoa(min(max(w.rows, 1), 1000))},
+	}, &all)
+	s.status, s.list, s.history = all.Status, all.Registrations, all.History
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +49,9 @@ func traceCommand() *cobra.Command {
 func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 	if f.count < 0 {
 		return fmt.Errorf("--count %d: must not be negative", f.count)
+	}
+	if f.kind != "" && !slices.Contains(traceKinds(), f.kind) {
+		return fmt.Errorf("--kind %s: must be one of %s", f.kind, strings.Join(traceKinds(), ", "))
 	}
 	c, err := newDebugClient(where)
 	if err != nil {

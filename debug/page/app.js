@@ -70,11 +70,7 @@ async function look() {
     if (!view.port) await listPorts();
     const query = wanted();
     const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
-    const [status, registrations, history] = await Promise.all([
-      ask("status", { port: query.port }),
-      ask("registrations", query),
-      ask("history", { port: query.port, after: last }),
-    ]);
+    const { status, registrations, history } = await ask("look", { ...query, after: last });
     if (turn !== asking) return; // somebody has asked for something else meanwhile
     if (view.observed !== status.observed) {
       // Another observation, with numbers of its own. What was asked for went by those of the one before.
@@ -98,7 +94,10 @@ async function look() {
 }
 
 async function listPorts() {
-  const { ports } = await ask("ports", {});
+  const { ports, remote } = await ask("ports", {});
+  text($("guard"), remote
+    ? "Other machines may look too: keep this behind what asks for a password, or on a listener that only those reach who should."
+    : "Only this machine may look. Others may with debug.AllowRemote, behind what asks for a password.");
   const select = $("port");
   select.replaceChildren();
   for (const p of ports) make("option", { value: p.name, text: p.name }, select);
@@ -136,7 +135,7 @@ function remember() {
   }
   history.replaceState(null, "", "#" + kept);
   const query = new URLSearchParams(wanted());
-  $("json-registrations").href = "registrations?" + query;
+  for (const name of ["look", "registrations"]) $("json-" + name).href = name + "?" + query;
   for (const name of ["status", "history", "trace"]) {
     $("json-" + name).href = name + "?" + new URLSearchParams({ port: view.port });
   }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,39 +14,19 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// each runs a test on every kernel of this system.
+// each runs a test on every kernel of this system, and it must leave nothing behind.
 func each(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) {
-			before := sockets()
-			t.Cleanup(func() { // after the test's own
-				if after := sockets(); after != before {
-					t.Errorf("%d sockets open, %d before", after, before)
-				}
-			})
-			test(t, b)
-		})
-	}
-}
-
-// sockets counts the sockets that are open, where the system tells.
-func sockets() (n int) {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	for _, e := range entries {
-		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n
+	backends.Each(t, func(t *testing.T, backend string) {
+		handles.NoneLeft(t, "socket:") // after the test's own
+		test(t, backend)
+	})
 }
 
 // start runs a server on a socket until the end of the test.
@@ -83,7 +62,7 @@ func dial(t *testing.T, server string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(30 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return c
 }
 
@@ -274,7 +253,7 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		for id := range queries {
 			if _, err := c.Write(query(uint16(id))); err != nil {
 				t.Fatal(err)

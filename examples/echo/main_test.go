@@ -38,9 +38,6 @@ func TestReadme(t *testing.T) {
 }
 
 func TestEcho(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
 	for _, b := range socknotify.Backends() {
 		t.Run(b, func(t *testing.T) { echo(t, b) })
 	}
@@ -81,7 +78,7 @@ func echo(t *testing.T, backend string) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		conns = append(conns, c)
 	}
 	for _, text := range []string{"first", "second", "third"} {

@@ -17,9 +17,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLines(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
 	for _, backend := range socknotify.Backends() {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -45,7 +42,7 @@ func TestLines(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer conn.Close()
-					conn.SetDeadline(time.Now().Add(20 * time.Second))
+					conn.SetDeadline(time.Now().Add(2 * time.Minute))
 					size := len(c.send)/pieces + 1
 					for rest := c.send; rest != ""; {
 						k := min(size, len(rest))

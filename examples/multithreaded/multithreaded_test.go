@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -16,18 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// each runs a test on every kernel of this system.
-func each(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
-
 func TestRun(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, cfg := range []Config{
 			{Workers: 1, Clients: 1, Messages: 1},
 			{Workers: 1, Clients: 20, Messages: 50},
@@ -55,7 +46,7 @@ func TestRun(t *testing.T) {
 
 // A context that is done ends the workers and the clients, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := Run(ctx, Config{Backend: backend, Workers: 4, Clients: 10, Messages: 10})
@@ -105,7 +96,7 @@ func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
 	}
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		s, c, peer := newServer(t, backend)
 		regs := []socknotify.Registration[key]{enableConnection(c)}
 		if _, err := s.port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
@@ -127,7 +118,7 @@ func TestReset(t *testing.T) {
 // A connection whose registration fails belongs to the worker that tried: it is freed, once, and
 // the workers are told to exit.
 func TestFailedRegistration(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		s, c, _ := newServer(t, backend)
 		r := enableConnection(c)
 		r.Filter = socknotify.EventErr // always on, and invalid here
@@ -150,7 +141,7 @@ func TestFailedRegistration(t *testing.T) {
 
 // A connection whose registration cannot be renewed is removed, and freed on its EventRemove.
 func TestFailedRenewal(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		s, c, _ := newServer(t, backend)
 		good, bad := enableConnection(c), enableConnection(c)
 		bad.Filter = socknotify.EventErr

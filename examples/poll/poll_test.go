@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -16,18 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// each runs a test on every kernel of this system.
-func each(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
-
 func TestRun(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, messages := range []int{1, 10, 1000} {
 			res, err := Run(t.Context(), Config{Backend: backend, Messages: messages})
 			if err != nil {
@@ -46,7 +37,7 @@ func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
 	}
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		port, err := socknotify.New[key](socknotify.WithBackend(backend))
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +73,7 @@ func TestReset(t *testing.T) {
 
 // A context that is done ends both sides, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stop)

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/examples/rawecho"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -52,12 +52,6 @@ func serve(t *testing.T, cfg rawecho.Config) (addr string, stop func() rawecho.T
 	return a.String(), stop
 }
 
-func each(t *testing.T, f func(t *testing.T, backend string)) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) { f(t, backend) })
-	}
-}
-
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -65,12 +59,12 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return c.(*net.TCPConn)
 }
 
 func TestEcho(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		listeners := 2
 		if runtime.GOOS == "windows" {
 			listeners = 1 // where an address cannot be shared
@@ -107,7 +101,7 @@ func TestEcho(t *testing.T) {
 
 // A server that stops ends every connection.
 func TestStop(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		addr, stop := serve(t, rawecho.Config{Backend: backend, Workers: 2})
 		idle, busy := dial(t, addr), dial(t, addr)
 		for _, c := range []*net.TCPConn{idle, busy} {

@@ -18,9 +18,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTLSEcho(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
 	cert, trust, err := selfcert.New(24*time.Hour, "localhost")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +37,7 @@ func TestTLSEcho(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				raw.SetDeadline(time.Now().Add(20 * time.Second))
+				raw.SetDeadline(time.Now().Add(2 * time.Minute))
 				config := &tls.Config{RootCAs: trust, ServerName: "localhost"}
 				if protocol != "" {
 					config.NextProtos = []string{protocol}

@@ -7,24 +7,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/examples/internal/client"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// each runs a test on every kernel of this system.
-func each(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
-
 func TestRun(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, datagrams := range []int{1, client.Window, 1000} {
 			res, err := Run(t.Context(), Config{Backend: backend, Datagrams: datagrams})
 			if err != nil {
@@ -42,7 +32,7 @@ func TestRun(t *testing.T) {
 
 // A context that is done ends both sides, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stop)

@@ -1,3 +1,3 @@
-// Package handles is for tests on Windows: which handles the process has, and how a handle's number is
-// used again, which the system cannot be told to do.
+// Package handles is for tests: which descriptors or handles the process has open, and, on Windows, how a
+// handle's number is used again, which the system cannot be told to do.
 package handles

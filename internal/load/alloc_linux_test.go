@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/load"
 )
 
 // A request allocates nothing, where pools keep what they are given (the race detector's do not).
 // The whole run is measured, with what it takes to begin and to end.
 func TestAllocations(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for name, set := range map[string]func(*load.Config){
 			"closed": func(*load.Config) {},
 			"rate":   func(c *load.Config) { c.Rate = 1e6 },

@@ -20,6 +20,7 @@ var (
 // A conn is one connection. Its worker alone uses it.
 type conn struct {
 	sock  *sock.Socket // nil before it is made and after it has failed
+	tls   *secure      // nil without
 	index int64
 	phase int64 // in the pattern
 	turn  int64 // in the schedule
@@ -52,7 +53,7 @@ func (w *worker) wants(c *conn) socknotify.Events {
 	switch {
 	case !c.connected:
 		return socknotify.EventOut
-	case c.sent < c.issued*w.size:
+	case c.sent < c.issued*w.size, c.tls != nil && len(c.tls.out) > 0:
 		return socknotify.EventIn | socknotify.EventOut
 	}
 	return socknotify.EventIn
@@ -86,9 +87,24 @@ func (w *worker) handle(c *conn, events socknotify.Events) {
 	w.pump(c, now)
 }
 
-// receive takes one chunk of answers and returns when. If there is more, the level notifies again.
+// receive takes answers and returns when: one chunk, for if there is more the level notifies again; with TLS,
+// of which crypto/tls may have more, all that there is.
 func (w *worker) receive(c *conn, events socknotify.Events) (now int64, err error) {
-	n, err := c.sock.Recv(w.buf)
+	if c.tls == nil {
+		n, err := c.sock.Recv(w.buf)
+		return w.received(c, events, n, err)
+	}
+	for full := true; full && err == nil; {
+		var n int
+		n, err = c.tls.recv(w.buf)
+		full = n == len(w.buf) || c.tls.failed != nil
+		now, err = w.received(c, events, n, err)
+	}
+	return now, err
+}
+
+// received is for what a receive has taken.
+func (w *worker) received(c *conn, events socknotify.Events, n int, err error) (now int64, _ error) {
 	now = w.now()
 	switch {
 	case err == sock.ErrWouldBlock:
@@ -159,13 +175,20 @@ const sendsAtOnce = 4
 // send sends what is issued, in as few calls as possible. It stops where the system took less than
 // all: EventOut tells when to go on.
 func (w *worker) send(c *conn, now int64) error {
+	send := c.sock.Send
+	if c.tls != nil {
+		send = c.tls.send
+		if err := c.tls.flush(); err != nil && err != sock.ErrWouldBlock {
+			return err
+		}
+	}
 	all := c.issued * w.size
 	for i := 0; c.sent < all && i < sendsAtOnce; i++ {
 		if i > 0 {
 			now = w.now()
 		}
 		b := w.table.at(c.phase, c.sent, int(min(all-c.sent, chunk)))
-		n, err := c.sock.Send(b)
+		n, err := send(b)
 		if err == sock.ErrWouldBlock {
 			return nil
 		}

@@ -13,12 +13,13 @@ const connectsAtOnce = 64
 // connect makes the worker's connections, or counts them as errors.
 func (w *worker) connect() {
 	until, next := w.now()+int64(w.Timeout), 0
+	w.connectUntil = until
 	for w.broken == nil {
 		for ; next < len(w.conns) && w.connecting < connectsAtOnce; next++ {
 			w.dial(&w.conns[next], nil)
 		}
 		if w.connecting == 0 && next == len(w.conns) {
-			return
+			return // so no handshake is under way
 		}
 		if w.now() >= until || w.stopped.Load() {
 			break
@@ -35,7 +36,10 @@ func (w *worker) connect() {
 			c.filter = 0
 			w.succeed(c)
 		}
+		w.endShakes()
 	}
+	w.shaking.Wait() // they end with the time, or the run
+	w.endShakes()
 	for i := range w.conns {
 		c := &w.conns[i]
 		switch {
@@ -83,6 +87,10 @@ func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
 }
 
 func (w *worker) succeed(c *conn) {
+	if w.TLS != nil {
+		w.shake(c)
+		return
+	}
 	c.connected = true
 	w.live++
 }

@@ -11,6 +11,7 @@ package load
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -52,9 +53,11 @@ type Config struct {
 	Think time.Duration // from an answer to the request that takes its place
 	// Duration is how long requests are sent.
 	Duration time.Duration
-	Timeout  time.Duration // for connecting
+	Timeout  time.Duration // for connecting, and the handshakes of TLS
 	Workers  int           // 0: GOMAXPROCS
 	Backend  string        // empty: the default
+	// TLS, if not nil, is what connections are encrypted with. Without a ServerName it is that of Addr.
+	TLS *tls.Config
 }
 
 // Totals are what was counted so far.
@@ -81,6 +84,7 @@ type Result struct {
 // A job is what the workers share.
 type job struct {
 	Config
+	ctx      context.Context
 	addrs    []netip.AddrPort
 	table    pattern
 	epoch    time.Time // of every time in nanoseconds
@@ -104,7 +108,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	if err != nil {
 		return Result{}, err
 	}
-	j := &job{Config: cfg, addrs: addrs, table: newPattern(), epoch: time.Now()}
+	j := &job{Config: cfg, ctx: ctx, addrs: addrs, table: newPattern(), epoch: time.Now()}
 	j.Workers = min(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), cfg.Connections)
 	defer j.close()
 	for i := range j.Workers {
@@ -215,8 +219,12 @@ func (j *job) close() {
 	for _, w := range j.workers {
 		w.port.Close()
 		for i := range w.conns {
-			if s := w.conns[i].sock; s != nil {
-				s.Close()
+			c := &w.conns[i]
+			if c.tls != nil {
+				c.tls.close()
+			}
+			if c.sock != nil {
+				c.sock.Close()
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,15 @@ type worker struct {
 	rearm []*conn // for the next regs
 	due   dues
 
-	connecting int  // connects under way
+	connecting int  // connects and handshakes under way
 	live       int  // connections that were made and have not failed
 	draining   bool // no new requests
 	waiting    int  // connections that are busy; counted when draining
+
+	connectUntil int64
+	shaking      sync.WaitGroup
+	mu           sync.Mutex
+	shaken       []handshake // under mu
 
 	latency  *hdrhistogram.Histogram
 	longest  int64
@@ -217,7 +223,7 @@ func (w *worker) drop(c *conn) {
 	remove := []socknotify.Registration[*conn]{socknotify.RemoveSock[*conn](c.sock)}
 	w.port.Process(remove, nil, 0) // it may have no registration
 	c.sock.Close()
-	c.sock = nil
+	c.sock, c.tls = nil, nil
 }
 
 // record counts an answer that was complete now.

@@ -31,6 +31,8 @@ func All() []Metric {
 			func(s *socknotify.Stats) int64 { return int64(s.Notifications) }},
 		{"accepted", "connection", "Connections delivered by Accept, which are notifications too.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Accepted) }},
+		{"completions", "completion", "Completions of overlapped operations, which are notifications too.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.Completions) }},
 		{"removals", "removal", "Removal notifications dequeued.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Removals) }},
 		{"posts", "post", "Completions posted.", true,

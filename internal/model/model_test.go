@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
@@ -42,7 +43,7 @@ func TestModel(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("waiters=%d", n), func(t *testing.T) {
 					defer shrinking.Store(false)
-					before := descriptors()
+					before := len(handles.List())
 					for range *roundsFlag {
 						rapid.Check(t, func(t *rapid.T) {
 							runChecked(t, backend, n, genOps.Draw(t, "ops"))
@@ -65,7 +66,7 @@ func runChecked(t testingT, backend string, waiting int, ops []Op) {
 	t.Helper()
 	var before int
 	if countEach {
-		before = descriptors()
+		before = len(handles.List())
 	}
 	if why := run(backend, waiting, ops); why != "" {
 		shrinking.Store(true)
@@ -80,9 +81,9 @@ func runChecked(t testingT, backend string, waiting int, ops []Op) {
 // goes at once.
 func closed(t testingT, before int) {
 	t.Helper()
-	for end := time.Now().Add(patience()); descriptors() > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience()); len(handles.List()) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d descriptors before, %d after", before, descriptors())
+			t.Fatalf("%d descriptors before, %d after", before, len(handles.List()))
 		}
 	}
 }

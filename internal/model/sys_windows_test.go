@@ -95,6 +95,3 @@ func occupy(num int) (letGo func()) {
 }
 
 const countEach = false
-
-// descriptors counts the sockets, other files and ports that the process has open.
-func descriptors() int { return len(handles.List()) }

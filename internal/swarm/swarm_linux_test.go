@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 )
 
@@ -123,7 +123,7 @@ func testSwarm(t *testing.T, backend string) {
 	}
 	raiseLimit(t, *pairsFlag)
 	settleDescriptors(t, backend)
-	before := descriptors(t)
+	before := len(handles.List())
 	port, err := socknotify.New[*context](testrooms.With(backend))
 	if err != nil {
 		t.Fatal(err)
@@ -151,9 +151,9 @@ func testSwarm(t *testing.T, backend string) {
 	if s.why != "" {
 		t.Fatalf("seed %d: %s", seed, s.why)
 	}
-	for end := time.Now().Add(patience); descriptors(t) != before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); len(handles.List()) != before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("seed %d: %d descriptors before, %d after", seed, before, descriptors(t))
+			t.Fatalf("seed %d: %d descriptors before, %d after", seed, before, len(handles.List()))
 		}
 	}
 }
@@ -248,12 +248,4 @@ func settleDescriptors(t *testing.T, backend string) {
 	var out [1]socknotify.Notification[int]
 	_, _ = p.Wait(out[:], time.Millisecond)
 	p.Close()
-}
-
-func descriptors(t *testing.T) int {
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(d)
 }

@@ -2,8 +2,6 @@ package otel_test
 
 import (
 	"context"
-	"fmt"
-	"log"
 	"strings"
 	"testing"
 
@@ -83,21 +81,4 @@ func TestObserve(t *testing.T) {
 		t.Errorf("%+v after the first has been ended", got)
 	}
 	second.Unregister()
-}
-
-func ExampleObserve() {
-	port, err := socknotify.New[int]()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())) // or any exporter's
-	defer provider.Shutdown(context.Background())
-
-	registration, err := otel.Observe(provider.Meter("example"), "echo", port)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(registration.Unregister())
-	// Output: <nil>
 }

@@ -2,7 +2,6 @@ package prometheus_test
 
 import (
 	"fmt"
-	"log"
 	"strings"
 	"testing"
 
@@ -65,23 +64,4 @@ func TestNamesAndHelp(t *testing.T) {
 	if err := client.NewPedanticRegistry().Register(&c); err != nil {
 		t.Error(err)
 	}
-}
-
-func Example() {
-	port, err := socknotify.New[int]()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	var ports prometheus.Collector
-	ports.Add("echo", port)
-
-	registry := client.NewRegistry() // or the default one
-	registry.MustRegister(&ports)
-	families, err := registry.Gather()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(families[0].GetName(), families[0].GetHelp())
-	// Output: socknotify_accepted_total Connections delivered by Accept, which are notifications too.
 }

@@ -35,6 +35,7 @@ const (
 	Register = "register"
 	Idle     = "idle" // the port's part
 	UDP      = "udp"
+	Watched  = "watched"
 )
 
 // Socknotify starts the name of each contender that is socknotify; the kernel follows.
@@ -68,6 +69,7 @@ func ofSocknotify(backend string) []Contender {
 	all := []Contender{
 		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error { return servePort(p, backend, ready) })},
 		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error { return serveServer(p, backend, ready) })},
+		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
 		{Workload: Post, Run: portPost(backend)},
 		{Workload: Wake, Name: " post", Run: wake(newPostBell(backend)), Fits: twoCores},
 		{Workload: Wake, Name: " socket", Run: wake(newSocketBell(backend)), Fits: twoCores},

@@ -28,6 +28,9 @@ type Config struct {
 	Size        int // bytes of a request
 	Depth       int // requests in flight per connection
 	Threads     int
+	// Rate is requests per second over all connections, of the kind Echo, one in flight on each; 0 is as many as
+	// are answered.
+	Rate float64
 }
 
 // Run puts load on the address until the context is done, or something is wrong. Ready is called when

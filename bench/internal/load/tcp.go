@@ -21,6 +21,7 @@ type tcp struct {
 	buf     []byte
 	count   *atomic.Uint64
 	done    uint64 // answers
+	pace    *pace  // nil: the next request follows the answer
 }
 
 // A conn is a connection and where its stream is.
@@ -58,6 +59,13 @@ func (t *tcp) run(ctx context.Context, stand func()) error {
 		return t.loop(ctx, t.churn)
 	}
 	stand()
+	if t.cfg.Rate > 0 {
+		var err error
+		if t.pace, err = newPace(t.ep, t.cfg.Rate/float64(t.cfg.Threads)); err != nil {
+			return err
+		}
+		return t.loop(ctx, func(*conn, int, int) error { return nil })
+	}
 	for i := range t.conns {
 		if c := &t.conns[i]; t.cfg.Busy == 0 || c.id < t.cfg.Busy {
 			if err := t.request(c, t.cfg.Depth); err != nil {
@@ -69,6 +77,9 @@ func (t *tcp) run(ctx context.Context, stand func()) error {
 }
 
 func (t *tcp) close() {
+	if t.pace != nil {
+		t.pace.close()
+	}
 	for _, c := range t.conns {
 		if c.fd >= 0 {
 			unix.Close(c.fd)
@@ -85,6 +96,12 @@ func (t *tcp) loop(ctx context.Context, answered func(c *conn, index, n int) err
 		}
 		for i := range events {
 			index := int(events[i].Fd)
+			if index == onTime {
+				if err := t.sendDue(); err != nil {
+					return err
+				}
+				continue
+			}
 			c := &t.conns[index]
 			n, err := t.receive(c)
 			if err == nil && n > 0 {

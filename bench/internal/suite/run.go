@@ -17,7 +17,7 @@ func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Reco
 	var failed error
 	contenders := e.Contenders(ctx, w)
 	for _, set := range w.Sets(e.Quick) {
-		if !strings.Contains(set.Params.String()+" ", e.Only) {
+		if !e.Wants(set.Params) {
 			continue
 		}
 		records, err := e.runSet(ctx, w, set, contenders)
@@ -31,6 +31,9 @@ func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Reco
 	}
 	return failed
 }
+
+// Wants tells whether parameters are among those that were asked for.
+func (e *Env) Wants(p param.Params) bool { return strings.Contains(p.String()+" ", e.Only) }
 
 // An entry is a contender in a set.
 type entry struct {

@@ -40,11 +40,12 @@ func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	return e
 }
 
-func (p *Poller) apply(c *kernel.Change) {
-	fd, ok := unixsock.FD(c.Handle)
-	if !ok {
+// Instruction translates a change into what epoll_ctl takes. For a handle that cannot be a descriptor ok is
+// false, and the change has its outcome.
+func Instruction(c *kernel.Change) (op, fd int, ev unix.EpollEvent, ok bool) {
+	if fd, ok = unixsock.FD(c.Handle); !ok {
 		c.Status, c.Err = kernel.Bad, unix.EBADF
-		return
+		return 0, 0, ev, false
 	}
 	op, events := unix.EPOLL_CTL_ADD, interest(c.Interest)
 	switch c.Action {
@@ -55,12 +56,23 @@ func (p *Poller) apply(c *kernel.Change) {
 	case kernel.Delete:
 		op = unix.EPOLL_CTL_DEL
 	}
-	ev := event(events, c.Token)
-	if e := ctl(p.fd, op, fd, &ev); e != 0 {
+	return op, fd, event(events, c.Token), true
+}
+
+// Answer gives a change the outcome that epoll_ctl has told.
+func Answer(c *kernel.Change, e unix.Errno) {
+	if e != 0 {
 		c.Status, c.Err = status(e), e
 		return
 	}
 	c.Status, c.Err = kernel.Done, nil
+}
+
+// Apply makes one change to an epoll descriptor.
+func Apply(epfd int, c *kernel.Change) {
+	if op, fd, ev, ok := Instruction(c); ok {
+		Answer(c, ctl(epfd, op, fd, &ev))
+	}
 }
 
 func status(e unix.Errno) kernel.Status {

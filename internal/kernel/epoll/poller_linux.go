@@ -15,8 +15,9 @@ import (
 
 // Poller implements kernel.Poller on one epoll descriptor.
 type Poller struct {
-	fd   int
-	gate gate
+	fd    int
+	gate  gate
+	batch Batch // or nil
 
 	// turn is held across the changes and the harvest of one Poll. The kernel has a mutex of its own
 	// around each of them, for which a second processor spins, and takes it over with every cache
@@ -34,19 +35,35 @@ type Poller struct {
 // costs as much as some ten events cost less meanwhile.
 const busy = 64
 
+// A Batch makes as many of a batch's changes to an epoll descriptor as it likes, from the first on, gives them
+// their outcomes, and returns the others. It is called by one goroutine at a time, and must not wait for long.
+type Batch func(epfd int, changes []kernel.Change) (rest []kernel.Change)
+
 // New opens an epoll descriptor and its gate: two descriptors.
 func New() (kernel.Poller, error) {
+	p, err := Open(nil)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Open is New for a room that makes changes in its own way. What it leaves is made by an epoll_ctl each.
+func Open(batch Batch) (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	p := &Poller{fd: fd}
+	p := &Poller{fd: fd, batch: batch}
 	if err := p.gate.init(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
 	return p, nil
 }
+
+// Descriptor is the epoll descriptor.
+func (p *Poller) Descriptor() int { return p.fd }
 
 // Edges is true: a handle stays on the interest list with EPOLLET.
 func (p *Poller) Edges() bool { return true }
@@ -61,13 +78,13 @@ func (p *Poller) Look(handle uintptr) kernel.Mask { return unixsock.Look(handle)
 // it is not. (A MOD would answer too, but change what it finds.)
 func (p *Poller) Has(handle uintptr) (bool, error) {
 	c := kernel.Change{Handle: handle, Token: nobody, Action: kernel.Add}
-	p.apply(&c)
+	Apply(p.fd, &c)
 	switch c.Status {
 	case kernel.Present:
 		return true, nil
 	case kernel.Done:
 		c.Action = kernel.Delete
-		p.apply(&c)
+		Apply(p.fd, &c)
 		return false, nil
 	}
 	return false, c.Err
@@ -79,7 +96,7 @@ const nobody = ^uint64(0)
 // Poll implements kernel.Poller: an epoll_ctl per change and one epoll_pwait that never blocks.
 func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	for len(changes) > 0 && changes[0].Action == kernel.Add {
-		p.apply(&changes[0]) // may block, so nobody is kept waiting for it
+		Apply(p.fd, &changes[0]) // may block, so nobody is kept waiting for it
 		changes = changes[1:]
 	}
 	if len(changes) == 0 && len(ready) == 0 {
@@ -87,8 +104,11 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	}
 	p.turn.Lock()
 	defer p.turn.Unlock()
+	if p.batch != nil {
+		changes = p.batch(p.fd, changes)
+	}
 	for i := range changes {
-		p.apply(&changes[i])
+		Apply(p.fd, &changes[i])
 	}
 	if len(ready) == 0 {
 		return 0

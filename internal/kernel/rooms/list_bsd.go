@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel/poll"
 )
 
-// List returns the rooms of macOS and the BSDs.
-func List() []Room {
+// sure returns the rooms of macOS and the BSDs.
+func sure() []Room {
 	return []Room{{"kqueue", kqueue.New}, {"poll", poll.New}}
 }

@@ -4,7 +4,7 @@ package rooms
 
 import "github.com/socknotify/socknotify/internal/kernel/poll"
 
-// List returns the room of the other Unix systems.
-func List() []Room {
+// sure returns the room of the other Unix systems.
+func sure() []Room {
 	return []Room{{"poll", poll.New}}
 }

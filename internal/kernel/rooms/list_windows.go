@@ -7,8 +7,8 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel/psn"
 )
 
-// List returns the rooms of Windows: its own function first, where it has it.
-func List() []Room {
+// sure returns the rooms of Windows: its own function first, where it has it.
+func sure() []Room {
 	list := []Room{{"psn", psn.New}, {"afd", afd.New}}
 	if psn.Supported() != nil {
 		return list[1:]

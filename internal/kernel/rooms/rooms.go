@@ -18,3 +18,44 @@ type Options struct {
 	// Strict is for WithStrictEdge.
 	Strict bool
 }
+
+// A probed room is one that this system may have or not, and never the default. Probing it is left until
+// somebody asks: a sandbox may take the attempt amiss.
+type probed struct {
+	Room
+	probe func() error
+}
+
+// List returns the rooms of this system.
+func List() []Room {
+	list := sure()
+	for _, r := range unsure() {
+		if r.probe() == nil {
+			list = append(list, r.Room)
+		}
+	}
+	return list
+}
+
+// Default returns the first room; ok is false where there is none.
+func Default() (r Room, ok bool) {
+	if list := sure(); len(list) > 0 {
+		return list[0], true
+	}
+	return r, false
+}
+
+// Find returns the room of a name, and probes no other.
+func Find(name string) (r Room, ok bool) {
+	for _, r := range sure() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	for _, r := range unsure() {
+		if r.Name == name {
+			return r.Room, r.probe() == nil
+		}
+	}
+	return r, false
+}

@@ -1,0 +1,65 @@
+package contend
+
+import (
+	"net"
+	"net/http"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/metrics/prometheus"
+	snserver "github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// Where a watched server is looked at.
+const (
+	MountPath   = "/mount"   // has the debug page made
+	UnmountPath = "/unmount" // and closed
+	PagePath    = "/debug/socknotify/"
+	ScrapePath  = "/metrics"
+)
+
+// serveWatched is package server, with a debug page that comes and goes, and metrics. It is ready with two
+// addresses, the second one that of the HTTP server, which costs nothing until it is asked.
+func serveWatched(p param.Params, backend string, ready func(string)) error {
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		return err
+	}
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	var ports prometheus.Collector
+	registry := client.NewRegistry()
+	registry.MustRegister(&ports)
+	s := &snserver.Server[struct{}]{
+		Handler: new(echoed), Workers: p.Cores, Backend: backend,
+		OnStart: func(all []*socknotify.Port[*snserver.Conn[struct{}]]) {
+			ports.Add("echo", all[0])
+			go http.Serve(web, watchedMux(all[0], promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+		},
+	}
+	ready(l.LocalAddr().String() + " " + web.Addr().String())
+	return s.ServeSocket(l)
+}
+
+func watchedMux(port *socknotify.Port[*snserver.Conn[struct{}]], metrics http.Handler) *http.ServeMux {
+	var page *debug.Handler // for whoever mounts, one at a time
+	mux := http.NewServeMux()
+	mux.Handle(ScrapePath, metrics)
+	mux.HandleFunc(MountPath, func(http.ResponseWriter, *http.Request) {
+		page = debug.New(debug.Port("echo", port))
+	})
+	mux.HandleFunc(UnmountPath, func(http.ResponseWriter, *http.Request) {
+		page.Close()
+		page = nil
+	})
+	mux.HandleFunc(PagePath, func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(w, r) })
+	return mux
+}

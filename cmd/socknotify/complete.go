@@ -1,0 +1,65 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+)
+
+// complete says what a shell is to offer for the flags of a command and of those below it: the values of those
+// that have a fixed set, the ports of a page that is running, and files for certificates.
+func complete(cmd *cobra.Command) {
+	for flag, offer := range map[string]cobra.CompletionFunc{
+		"backend": cobra.FixedCompletions(socknotify.Backends(), cobra.ShellCompDirectiveNoFileComp),
+		"kind":    cobra.FixedCompletions(traceKinds(), cobra.ShellCompDirectiveNoFileComp),
+		"port":    portNames,
+		"cert":    files,
+		"key":     files,
+	} {
+		if cmd.LocalFlags().Lookup(flag) != nil {
+			// It fails for a flag that has one already, which is one of a command above.
+			_ = cmd.RegisterFlagCompletionFunc(flag, offer)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		complete(c)
+	}
+}
+
+func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// traceKinds are the names of what is traced.
+func traceKinds() (names []string) {
+	for k := socknotify.TraceNotified; k <= socknotify.TracePosted; k++ {
+		names = append(names, k.String())
+	}
+	return names
+}
+
+// portNames are those of the page that is the command's argument, if it answers.
+func portNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const nothing = cobra.ShellCompDirectiveNoFileComp
+	if len(args) != 1 {
+		return nil, nothing
+	}
+	c, err := newDebugClient(args[0])
+	if err != nil {
+		return nil, nothing
+	}
+	defer c.close()
+	var ports debug.Ports
+	if err := c.get(cmd.Context(), "ports", nil, &ports); err != nil {
+		return nil, nothing
+	}
+	var names []cobra.Completion
+	for _, p := range ports.Ports {
+		names = append(names, cobra.CompletionWithDesc(printable(p.Name), printable(p.Backend)))
+	}
+	slices.Sort(names)
+	return names, nothing
+}

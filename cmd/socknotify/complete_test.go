@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/socknotify/socknotify"
+)
+
+// offered is what a shell is told to offer after a command line, and whether files are offered besides.
+func offered(t *testing.T, line string) (words []string, files bool) {
+	t.Helper()
+	status, out, _ := sh(t, append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	directive := lines[len(lines)-1]
+	if status != 0 || directive != ":0" && directive != ":4" {
+		t.Fatalf("%s: status %d: %s", line, status, out)
+	}
+	return lines[:len(lines)-1], directive == ":0"
+}
+
+func TestCompletion(t *testing.T) {
+	kinds := strings.Fields("notified accepted registered removed lost posted")
+	for _, c := range []struct {
+		line  string
+		want  []string
+		files bool
+	}{
+		{"", strings.Fields("completion demo help info load serve top trace"), false},
+		{"serve ", strings.Fields("chargen discard echo http"), false},
+		{"demo ", strings.Fields("poll tcp udp"), false},
+		{"completion ", strings.Fields("bash fish powershell zsh"), false},
+		{"load --bac", []string{"--backend"}, false},
+		{"load --backend ", socknotify.Backends(), false},
+		{"demo --backend ", socknotify.Backends(), false},
+		{"demo tcp --backend ", socknotify.Backends(), false},
+		{"serve echo --backend ", socknotify.Backends(), false},
+		{"serve http --backend ", socknotify.Backends(), false},
+		{"trace 127.0.0.1:1 --kind ", kinds, false},
+		{"serve echo --cert ", nil, true},
+		{"serve http --key ", nil, true},
+		{"load --addr ", nil, false},
+		{"serve echo --workers ", nil, false},
+		{"top ", nil, false},
+		{"top --port ", nil, false},             // of which page?
+		{"top 127.0.0.1:1 --port ", nil, false}, // nobody is there
+		{"info ", nil, false},
+	} {
+		got, files := offered(t, c.line)
+		if !slices.Equal(got, c.want) && len(got)+len(c.want) > 0 || files != c.files {
+			t.Errorf("%q: %q, files %t; want %q, files %t", c.line, got, files, c.want, c.files)
+		}
+	}
+}
+
+// The names of ports are those of the page that runs.
+func TestCompletionAsksThePage(t *testing.T) {
+	needBackend(t)
+	w := watch(t, 3)
+	for _, command := range []string{"top", "trace"} {
+		if got, _ := offered(t, command+" "+w.url+" --port "); !slices.Equal(got, []string{"first", "second"}) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range strings.Fields("bash zsh fish powershell") {
+		status, out, errs := sh(t, "completion", shell)
+		if status != 0 || errs != "" || !strings.Contains(out, "socknotify") {
+			t.Errorf("%s: status %d: %s", shell, status, errs)
+		}
+	}
+	if status, _, errs := sh(t, "completion", "abacus"); status != 2 || !strings.Contains(errs, "abacus") {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+// Every command's help has examples, and each of them is a command line that is understood.
+func TestExamples(t *testing.T) {
+	var help bytes.Buffer
+	if status := run(t.Context(), []string{"--help"}, &help, &help); status != 0 {
+		t.Fatal(help.String())
+	}
+	for _, said := range []string{"exit status is 0", "1 when", "2 for wrong usage"} {
+		if !strings.Contains(help.String(), said) {
+			t.Errorf("the help says nothing of %q", said)
+		}
+	}
+	for _, name := range commands(t, "") {
+		_, out, _ := sh(t, append(strings.Fields(name), "--help")...)
+		_, rest, found := strings.Cut(out, "\nExamples:\n")
+		if !found {
+			t.Errorf("%q has no examples", name)
+			continue
+		}
+		text, _, _ := strings.Cut(rest, "\n\n")
+		for line := range strings.Lines(text) {
+			words, ok := strings.CutPrefix(strings.TrimSpace(line), "socknotify ")
+			if !ok {
+				t.Errorf("%q: the example %q is not of this command", name, line)
+				continue
+			}
+			// With --help all flags are read, and nothing is done.
+			if status, _, errs := sh(t, append(strings.Fields(words), "--help")...); status != 0 || !strings.HasPrefix(words, strings.TrimSpace(name)) {
+				t.Errorf("%q: the example %q: status %d: %s", name, line, status, errs)
+			}
+		}
+	}
+}
+
+// commands are all that the help names below one, itself included.
+func commands(t *testing.T, name string) []string {
+	t.Helper()
+	all := []string{name}
+	below, _ := offered(t, strings.TrimLeft(name+" ", " "))
+	for _, c := range below {
+		if c != "help" && c != "completion" { // cobra's own
+			all = append(all, commands(t, strings.TrimSpace(name+" "+c))...)
+		}
+	}
+	return all
+}

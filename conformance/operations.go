@@ -1,0 +1,314 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+type op = socknotify.Overlapped[any]
+
+// O1 to O3: operations on sockets as such.
+var operationChecks = []check{
+	ofSocks("O1", "AtOnce", opAtOnce),
+	ofSocks("O1", "Later", opLater),
+	ofSocks("O1", "WakesOne", opWakes),
+	ofSocks("O1", "BesideOthers", opBesideOthers),
+	ofSocks("O1", "NotStarted", opNotStarted),
+	ofSocks("O1", "ManyWaiters", opManyWaiters),
+	ofSocks("O1", "StandingCondition", opStanding),
+	ofSocks("O2", "InFlight", opInFlight),
+	ofSocks("O2", "Released", opReleases),
+	ofSocks("O3", "Receives", opReceiveOrder),
+	ofSocks("O3", "ReceivesAtOnceAndLater", opMixedOrder),
+	ofSocks("O3", "Sends", opSendOrder),
+	ofSocks("O3", "Directions", opDirections),
+	ofSocks("O3", "BehindConnect", opBehindConnect),
+	ofSocks("O3", "BehindCanceledConnect", opBehindCanceledConnect),
+	ofSocks("O3", "BehindQueuedConnect", opBehindQueuedConnect),
+	ofSocks("O12", "HappensBefore", opHappensBefore),
+	ofSocks("O12", "Echo", opAllocEcho),
+	ofSocks("O12", "Datagrams", opAllocDatagrams),
+	ofSocks("O12", "Files", opAllocFiles),
+}
+
+func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
+	e.Helper()
+	if err := p.Recv(s.Socket, k, b, o); err != nil {
+		e.Fatalf("Recv: %v", err)
+	}
+}
+
+func (e *env) startSend(p *port, s *socket, k any, b []byte, o *op) {
+	e.Helper()
+	if err := p.Send(s.Socket, k, b, o); err != nil {
+		e.Fatalf("Send: %v", err)
+	}
+}
+
+// result takes an operation's result out of its completion.
+func (e *env) result(got note, k any, o *op) (int, error) {
+	e.Helper()
+	if got.Key != k || got.Completed() != o || got.Events != socknotify.EventNone || got.Posted() {
+		e.Fatalf("notification of %v: %v, posted %t, completed %p; want a completion of %v, %p",
+			got.Key, got.Events, got.Posted(), got.Completed(), k, o)
+	}
+	n, err := o.Result()
+	if uintptr(n) != got.Data {
+		e.Fatalf("%d bytes, and Data %d", n, got.Data)
+	}
+	return n, err
+}
+
+// moved waits for a completion without error.
+func (e *env) moved(p *port, k any, o *op) int {
+	e.Helper()
+	n, err := e.result(e.next(p), k, o)
+	if err != nil {
+		e.Fatalf("completed with %d, %v", n, err)
+	}
+	return n
+}
+
+// failed waits for a completion with an error, which is all of these.
+func (e *env) failed(p *port, k any, o *op, want ...error) int {
+	e.Helper()
+	n, err := e.result(e.next(p), k, o)
+	e.wantErr(err, want...)
+	var of *socknotify.OverlappedError
+	if err != io.EOF && !errors.As(err, &of) {
+		e.Fatalf("completed with a %T: %v", err, err)
+	}
+	return n
+}
+
+// received waits for a completed receive and checks what came.
+func (e *env) received(p *port, k any, o *op, b []byte, want string) {
+	e.Helper()
+	if n := e.moved(p, k, o); string(b[:n]) != want {
+		e.Fatalf("received %q; want %q", b[:n], want)
+	}
+}
+
+func opAtOnce(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var recv, send op
+	b := make([]byte, 16)
+	for range 3 {
+		e.deliver(peer, s, "hello")
+		e.recv(p, s, "r", b, &recv)
+		e.received(p, "r", &recv, b, "hello")
+		e.startSend(p, s, "s", []byte("back"), &send)
+		if n := e.moved(p, "s", &send); n != 4 || e.drain(peer) != "back" {
+			e.Fatalf("sent %d", n)
+		}
+		e.none(p)
+	}
+	if n := p.Stats().Completions; n != 6 {
+		e.Errorf("Stats: %d completions", n)
+	}
+}
+
+func opLater(e *env) {
+	p := e.port()
+	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp, e.datagrams} {
+		s, peer := pair()
+		var recv op
+		b := make([]byte, 16)
+		for range 3 {
+			e.recv(p, s, "r", b, &recv)
+			e.none(p)
+			e.deliver(peer, s, "hello")
+			e.received(p, "r", &recv, b, "hello")
+		}
+		e.none(p)
+	}
+}
+
+func opWakes(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var recv op
+	b := make([]byte, 16)
+	for i := range 6 {
+		w := []<-chan result{e.wait(p, 2, -1), e.wait(p, 2, -1)}
+		e.parked(p, 2)
+		if i%2 == 0 {
+			e.recv(p, s, "r", b, &recv)
+			e.deliver(peer, s, "x")
+		} else {
+			e.deliver(peer, s, "x")
+			e.recv(p, s, "r", b, &recv)
+		}
+		var first result
+		other := w[1]
+		select {
+		case first = <-w[0]:
+		case first = <-w[1]:
+			other = w[0]
+		}
+		if len(first.notes) != 1 {
+			e.Fatalf("woken with %v, %v", first.notes, first.err)
+		}
+		if n, err := e.result(first.notes[0], "r", &recv); n != 1 || err != nil {
+			e.Fatalf("completed with %d, %v", n, err)
+		}
+		e.still(other)
+		p.Post("end", 0)
+		e.get(other)
+	}
+}
+
+func opBesideOthers(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	other, otherPeer := e.unix()
+	e.do(p, enable(other, "n", in, level|oneShot))
+	var recv op
+	b := make([]byte, 16)
+	e.recv(p, s, "r", b, &recv)
+	e.deliver(otherPeer, other, "x")
+	e.want(p, "n", in)
+	p.Post("post", 7)
+	if got := e.next(p); !got.Posted() || got.Completed() != nil {
+		e.Fatalf("%v; want the post", got)
+	}
+	e.deliver(peer, s, "x")
+	e.received(p, "r", &recv, b, "x")
+	e.do(p, remove(other))
+	e.wantNow(p, "n", gone)
+}
+
+func opNotStarted(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var o op
+	b := make([]byte, 4)
+	e.wantErr(p.Recv(nil, "k", b, &o), socknotify.ErrInvalid)
+	e.wantErr(p.Send(s.Socket, "k", b, nil), socknotify.ErrInvalid)
+	e.wantErr(p.ReadAt(nil, "k", b, 0, &o), socknotify.ErrInvalid)
+	e.wantErr(p.Cancel(nil), socknotify.ErrInvalid)
+	closed, _ := e.unix()
+	closed.Close()
+	e.wantErr(p.Recv(closed.Socket, "k", b, &o), socknotify.ErrBadSocket)
+	q := e.port()
+	q.Close()
+	e.wantErr(q.Recv(s.Socket, "k", b, &o), socknotify.ErrClosed)
+	e.wantErr(q.Cancel(&o), socknotify.ErrClosed)
+	e.none(p)
+	e.deliver(peer, s, "x")
+	e.recv(p, s, "k", b, &o)
+	e.received(p, "k", &o, b, "x")
+}
+
+// An echoConn is the state of a connection that opManyWaiters serves.
+type echoConn struct {
+	s          *socket
+	buf        []byte
+	recv, send op
+}
+
+// opManyWaiters echoes on many connections with many waiters, each operation's completion starting the next.
+func opManyWaiters(e *env) {
+	p := e.port()
+	const conns, rounds = 16, 50
+	var ended atomic.Int32
+	stop := e.workers(p, 4, 3, func(got note) {
+		c := got.Key.(*echoConn)
+		n, err := got.Completed().Result()
+		switch {
+		case got.Completed() == &c.send:
+			if err == nil {
+				err = p.Recv(c.s.Socket, c, c.buf, &c.recv)
+			}
+		case err == nil:
+			err = p.Send(c.s.Socket, c, c.buf[:n], &c.send)
+		}
+		if err == io.EOF {
+			ended.Add(1)
+		} else if err != nil {
+			e.Errorf("%v", err)
+		}
+	})
+	var clients []<-chan error
+	for range conns {
+		s, peer := e.tcp()
+		c := &echoConn{s: s, buf: make([]byte, 64)}
+		e.recv(p, s, c, c.buf, &c.recv)
+		clients = append(clients, async(func() error { return echoed(peer.Socket, rounds) }))
+	}
+	for _, c := range clients {
+		e.end(c, "a client")
+	}
+	e.until("every stream has ended", func() bool { return ended.Load() == conns })
+	stop()
+}
+
+// echoed sends messages and waits for each to come back, and shuts the stream.
+func echoed(s *sock.Socket, rounds int) error {
+	b := make([]byte, 64)
+	for i := range rounds {
+		msg := strings.Repeat(string(rune('a'+i%26)), 1+i%40)
+		if _, err := s.Send([]byte(msg)); err != nil {
+			return err
+		}
+		for got := ""; got != msg; {
+			n, err := s.Recv(b)
+			if err == nil {
+				got += string(b[:n])
+			} else if err != sock.ErrWouldBlock {
+				return err
+			} else {
+				time.Sleep(50 * time.Microsecond)
+			}
+		}
+	}
+	return s.Shutdown(sock.ShutWrite)
+}
+
+func opInFlight(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var o, other op
+	b := make([]byte, 16)
+	e.recv(p, s, "k", b, &o)
+	e.wantErr(p.Recv(s.Socket, "other", b, &o), socknotify.ErrInvalid)
+	e.wantErr(p.Send(s.Socket, "other", b, &o), socknotify.ErrInvalid)
+	q := e.port()
+	e.wantErr(q.Recv(peer.Socket, "other", b, &o), socknotify.ErrInvalid)
+	e.deliver(peer, s, "x")
+	e.received(p, "k", &o, b, "x")
+	// Completed, but not dequeued yet.
+	e.startSend(p, s, "s", []byte("y"), &other)
+	e.wantErr(p.Send(s.Socket, "other", []byte("z"), &other), socknotify.ErrInvalid)
+	if n := e.moved(p, "s", &other); n != 1 || e.drain(peer) != "y" {
+		e.Fatalf("sent %d", n)
+	}
+	e.none(p)
+}
+
+func opReleases(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	var o op
+	var buffer weak.Pointer[[64]byte]
+	keys := weakKeys(1, func(_ int, k *key) {
+		b := new([64]byte)
+		buffer = weak.Make(b)
+		e.recv(p, s, k, b[:], &o)
+		e.deliver(peer, s, "x")
+		e.received(p, k, &o, b[:], "x")
+	})
+	e.released("a completed operation's key", keys)
+	e.collected("a completed operation's buffer", func() bool { return buffer.Value() == nil })
+	if n, err := o.Result(); n != 1 || err != nil {
+		e.Errorf("Result = %d, %v", n, err)
+	}
+}

@@ -1,0 +1,80 @@
+package debug_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
+)
+
+// A page lives as long as what it shows is to be recorded.
+func ExampleNew() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	page := debug.New(debug.Port("echo", port))
+	fmt.Println(port.Snapshot(0, 0).Observed.IsZero())
+	page.Close()
+	fmt.Println(port.Snapshot(0, 0).Observed.IsZero())
+	// Output:
+	// false
+	// true
+}
+
+// Several ports, of which one has keys with names.
+func ExamplePort() {
+	sessions, err := socknotify.New[*session]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sessions.Close()
+	jobs, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer jobs.Close()
+	page := debug.New(
+		debug.Port("sessions", sessions, func(s *session) string { return s.name }),
+		debug.Port("jobs", jobs),
+	)
+	defer page.Close()
+	fmt.Println(ask(page, "http://localhost:6060/debug/socknotify/status?port=jobs"))
+	// Output: 200
+}
+
+// Other machines may look, and so it is behind a password.
+func ExampleAllowRemote() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	page := debug.New(debug.Port("echo", port), debug.AllowRemote())
+	defer page.Close()
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "ops" || password != "secret" {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+	fmt.Println(ask(guarded, "http://192.0.2.1:6060/debug/socknotify/"))
+	// Output: 401
+}
+
+// ask is the status of an answer to another machine, or to this one where the URL says so.
+func ask(h http.Handler, url string) int {
+	r := httptest.NewRequest("GET", url, nil)
+	if r.Host == "localhost:6060" {
+		r.RemoteAddr = "127.0.0.1:40000"
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}

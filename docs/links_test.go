@@ -1,0 +1,96 @@
+package docs_test
+
+import (
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	inlineCode = regexp.MustCompile("(?s)``.+?``|`[^`]+`")
+	// A link's target is in one of these, in the first group that has matched.
+	targets = regexp.MustCompile(`\]\(\s*([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"]*")?\s*\)|(?:src|href|srcset)="([^"]*)"|(?m:^\[[^\]]+\]:\s*(\S+))|<((?:https?|mailto):[^>]*)>|[^("<\w](https?://\S+)`)
+	// What looks like a reference to a definition has one.
+	reference = regexp.MustCompile(`\[[^\]]+\]\[([^\]]*)\]`)
+	host      = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$`)
+)
+
+// checkLinks finds links that lead nowhere. Those to other sites are not followed.
+func checkLinks(t *testing.T, p *page) {
+	prose := blank(p.prose, inlineCode)
+	for _, m := range targets.FindAllStringSubmatchIndex(prose, -1) {
+		for g := 2; g < len(m); g += 2 {
+			if m[g] >= 0 {
+				target := prose[m[g]:m[g+1]]
+				if g == 10 { // in running text, where punctuation may follow
+					target = strings.TrimRight(target, ".,;:!?)")
+				}
+				if fault := checkTarget(t, p, target); fault != "" {
+					p.faultAt(m[g], "the link to %q: %s", target, fault)
+				}
+			}
+		}
+	}
+	for _, m := range reference.FindAllStringSubmatchIndex(prose, -1) {
+		if name := prose[m[2]:m[3]]; !strings.Contains(strings.ToLower(prose), "\n["+strings.ToLower(name)+"]:") {
+			p.faultAt(m[0], "nothing defines the link [%s]", name)
+		}
+	}
+}
+
+// checkTarget says what is wrong with the target of a link.
+func checkTarget(t *testing.T, p *page, target string) string {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return err.Error()
+	case target == "":
+		return "it is empty"
+	case u.Scheme == "https" && !host.MatchString(u.Host):
+		return "no such host can be"
+	case u.Scheme == "https":
+		return ""
+	case u.Scheme != "":
+		return "not https"
+	case u.Host != "" || strings.HasPrefix(u.Path, "/"):
+		return "not relative"
+	}
+	to, on := p.path, p
+	if u.Path != "" {
+		to = path.Join(path.Dir(p.path), u.Path)
+		if strings.HasPrefix(to, "../..") {
+			return "outside the project"
+		}
+		if _, err := os.Stat(filepath.FromSlash(to)); err != nil {
+			return "no such file"
+		}
+		if strings.HasSuffix(to, ".md") {
+			on = parse(to, read(t, to))
+		}
+	}
+	switch {
+	case u.Fragment == "":
+	case !strings.HasSuffix(to, ".md"):
+		return "only documents have names for their parts"
+	case !on.anchors()[u.Fragment]:
+		return "no such heading"
+	}
+	return ""
+}
+
+// blank is a text with spaces in the place of all matches, so that offsets stay.
+func blank(text string, what *regexp.Regexp) string {
+	b := []byte(text)
+	for _, m := range what.FindAllStringIndex(text, -1) {
+		for i := m[0]; i < m[1]; i++ {
+			if b[i] != '\n' {
+				b[i] = ' '
+			}
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,222 @@
+// Package program runs a sample's main in a process of its own, for its tests.
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify"
+)
+
+const variable = "SOCKNOTIFY_TEST_MAIN"
+
+// patience is for what must come.
+const patience = time.Minute
+
+// Main is a TestMain that is the program itself in the processes of Start.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(variable) != "" {
+		os.Unsetenv(variable)
+		main()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// Each runs a test on every kernel of this system.
+func Each(t *testing.T, test func(t *testing.T, backend string)) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend on this system")
+	}
+	for _, b := range socknotify.Backends() {
+		t.Run(b, func(t *testing.T) { test(t, b) })
+	}
+}
+
+// A Process is a program that runs.
+type Process struct {
+	Addr string // that it listens on, as it has logged
+
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	read   sync.WaitGroup // of what it logs
+	mu     sync.Mutex
+	log    strings.Builder
+}
+
+// Start starts the program and waits until it listens. It is killed when the test is over.
+func Start(t *testing.T, backend string, args ...string) *Process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{cmd: exec.Command(self, args...)}
+	p.cmd.Env = append(os.Environ(), variable+"=1", socknotify.BackendEnv+"="+backend)
+	p.cmd.Stdout = &p.stdout
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	addr := make(chan string, 1)
+	p.read.Go(func() {
+		defer close(addr)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.mu.Lock()
+			p.log.WriteString(lines.Text() + "\n")
+			p.mu.Unlock()
+			if _, at, ok := strings.Cut(lines.Text(), "listening on "); ok {
+				select {
+				case addr <- at:
+				default:
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.read.Wait()
+		p.cmd.Wait()
+	})
+	select {
+	case p.Addr = <-addr:
+	case <-time.After(patience):
+	}
+	if p.Addr == "" {
+		t.Fatalf("does not listen: %s", p.Log())
+	}
+	return p
+}
+
+// Log is what the program has logged.
+func (p *Process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// Find waits until the program has logged what matches an expression, and returns its first group.
+func (p *Process) Find(t *testing.T, expression string) string {
+	t.Helper()
+	re := regexp.MustCompile(expression)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if found := re.FindStringSubmatch(p.Log()); found != nil {
+			return found[1]
+		}
+	}
+	t.Fatalf("it has not logged %s: %s", expression, p.Log())
+	return ""
+}
+
+// Dial connects to the program.
+func (p *Process) Dial(t *testing.T) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(patience))
+	return c
+}
+
+// Wait waits for the program to end by itself, and returns what it has printed.
+func (p *Process) Wait(t *testing.T) string {
+	t.Helper()
+	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
+	defer timer.Stop()
+	p.read.Wait()
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, p.Log())
+	}
+	return p.stdout.String()
+}
+
+// Interrupt ends the program as a terminal does. Windows has no such way to another process.
+func (p *Process) Interrupt(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		return
+	}
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait(t)
+}
+
+// Echo checks an echo server: many connections at once, one whose peer is slow to read, and the end of each.
+func (p *Process) Echo(t *testing.T) {
+	t.Helper()
+	var conns []net.Conn
+	for range 20 {
+		conns = append(conns, p.Dial(t))
+	}
+	for _, text := range []string{"first", "second", "third"} {
+		for _, c := range conns {
+			if _, err := io.WriteString(c, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range conns {
+			got := make([]byte, len(text))
+			if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
+				t.Fatalf("echo %q, %v", got, err)
+			}
+		}
+	}
+
+	fill(t, conns[0])
+	for _, c := range conns {
+		c.(*net.TCPConn).CloseWrite()
+		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatalf("read %d bytes, %v; want the server to close", n, err)
+		}
+	}
+}
+
+// fill sends and does not read until nothing more is taken: the server must have stopped receiving. What it
+// owes then comes.
+func fill(t *testing.T, c net.Conn) {
+	t.Helper()
+	const line, most = "0123456789abcde\n", 256 << 20
+	lines := bytes.Repeat([]byte(line), 4096)
+	sent := 0
+	for ; sent < most; c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)) {
+		n, err := c.Write(lines[sent%len(line):])
+		sent += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent >= most {
+		t.Fatal("the server takes without end")
+	}
+	got := make([]byte, sent)
+	if _, err := io.ReadFull(c, got); err != nil {
+		t.Fatalf("of %d bytes not all came back: %v", sent, err)
+	}
+	for i := range got {
+		if got[i] != line[i%len(line)] {
+			t.Fatalf("byte %d of %d is %q", i, sent, got[i])
+		}
+	}
+}

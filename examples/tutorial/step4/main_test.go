@@ -1,0 +1,17 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify/examples/internal/program"
+)
+
+func TestMain(m *testing.M) { program.Main(m, main) }
+
+func TestEcho(t *testing.T) {
+	program.Each(t, func(t *testing.T, backend string) {
+		p := program.Start(t, backend, "-addr", "127.0.0.1:0")
+		p.Echo(t)
+		p.Interrupt(t)
+	})
+}

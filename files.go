@@ -1,0 +1,159 @@
+package socknotify
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// files are a port's operations on files, which no system tells the readiness of: a few goroutines carry them
+// out, and end when there are none left. They do not keep the port.
+type files[K comparable] struct {
+	port weak.Pointer[Port[K]]
+	core *core
+	work func() // made once, so that a goroutine starts without an allocation
+
+	mu      sync.Mutex
+	waiting opList[K]
+	workers int
+	left    sync.Cond // the last worker has ended
+	closed  bool
+}
+
+// maxWorkers is how many files are read or written at once: enough to keep a disk busy, while each of them
+// may hold a thread.
+const maxWorkers = 8
+
+func newFiles[K comparable](p weak.Pointer[Port[K]], c *core) *files[K] {
+	f := &files[K]{port: p, core: c}
+	f.left.L = &f.mu
+	f.work = func() {
+		for o := f.next(); o != nil; o = f.next() {
+			o.transfer()
+			f.done(o)
+		}
+	}
+	return f
+}
+
+// startFile begins an operation on a file.
+func (p *Port[K]) startFile(kind opKind, file *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
+	if file == nil && !p.core.closed.Load() {
+		return callError(kind.call(), "a nil file")
+	}
+	if err := p.claim(kind, key, b, o); err != nil {
+		return err
+	}
+	o.file, o.off = file, off
+	if !p.files.submit(o) {
+		o.forget()
+		o.end()
+		return ErrClosed
+	}
+	runtime.KeepAlive(p)
+	return nil
+}
+
+// submit queues an operation; false says that the port is closed.
+func (f *files[K]) submit(o *Overlapped[K]) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.core.jobs.Add(1)
+	o.at.Store(atFile)
+	f.waiting.push(o)
+	if f.workers < maxWorkers {
+		f.workers++
+		go f.work()
+	}
+	return true
+}
+
+// next takes the next operation, which cannot be canceled any more. With nil the worker ends.
+func (f *files[K]) next() *Overlapped[K] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.port.Value() == nil {
+		f.drop()
+	}
+	o := f.waiting.first
+	if o == nil {
+		if f.workers--; f.workers == 0 {
+			f.left.Broadcast()
+		}
+		return nil
+	}
+	f.waiting.remove(o)
+	o.at.Store(0)
+	return o
+}
+
+// transfer is the operation.
+func (o *Overlapped[K]) transfer() {
+	var err error
+	if o.kind == opRead {
+		o.n, err = o.file.ReadAt(o.buf, o.off)
+	} else {
+		o.n, err = o.file.WriteAt(o.buf, o.off)
+	}
+	o.err = o.cause(noSocket, err)
+}
+
+// done completes an operation, if its port still exists.
+func (f *files[K]) done(o *Overlapped[K]) {
+	p := f.port.Value()
+	if p == nil || !f.core.stripes[0].enter(f.core) {
+		f.abandon(o)
+		return
+	}
+	to := outlet[K]{p: p}
+	to.complete(o)
+	p.parking.wakeOne(p.core, nil)
+	f.core.stripes[0].leave(f.core)
+	f.core.jobs.Add(-1)
+}
+
+// abandon gives an operation back that never completes (O10).
+func (f *files[K]) abandon(o *Overlapped[K]) {
+	o.forget()
+	o.at.Store(0)
+	o.end()
+	f.core.jobs.Add(-1)
+}
+
+// cancel completes an operation that nobody has begun. false says that it is queued no longer.
+func (f *files[K]) cancel(p *Port[K], o *Overlapped[K]) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o.at.Load() != atFile || o.core.Load() != f.core {
+		return false
+	}
+	f.waiting.remove(o)
+	o.n, o.err = 0, &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
+	to := outlet[K]{p: p}
+	to.complete(o)
+	p.parking.wakeOne(p.core, nil)
+	f.core.jobs.Add(-1)
+	return true
+}
+
+// close drops what nobody has begun, and waits for what somebody has.
+func (f *files[K]) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.drop()
+	for f.workers > 0 {
+		f.left.Wait()
+	}
+}
+
+func (f *files[K]) drop() {
+	for o := f.waiting.first; o != nil; o = f.waiting.first {
+		f.waiting.remove(o)
+		f.abandon(o)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux && !windows
+
+package handles
+
+// List is nil: the system does not tell.
+func List() []string { return nil }

@@ -1,0 +1,101 @@
+package iouring
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/epoll"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newPoller(t *testing.T, least int) *Poller {
+	t.Helper()
+	if err := Probe(); err != nil {
+		t.Skip(err)
+	}
+	handles.NoneLeft(t, "anon_inode:")
+	p, err := open(least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func newEpoll(t *testing.T) kernel.Poller {
+	t.Helper()
+	p, err := epoll.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	return fds[0], fds[1]
+}
+
+// watched returns sockets that a poller watches, and their peers.
+func watched(t *testing.T, p kernel.Poller, n int) (fds, peers []int) {
+	t.Helper()
+	for range n {
+		a, b := pair(t)
+		fds, peers = append(fds, a), append(peers, b)
+	}
+	allDone(t, p, changes(kernel.Add, fds))
+	return fds, peers
+}
+
+// changes makes a change for each descriptor, whose token is its number.
+func changes(action kernel.Action, fds []int) []kernel.Change {
+	list := make([]kernel.Change, len(fds))
+	for i, fd := range fds {
+		list[i] = kernel.Change{Handle: uintptr(fd), Token: uint64(fd), Interest: kernel.In, Action: action}
+	}
+	return list
+}
+
+func allDone(t *testing.T, p kernel.Poller, list []kernel.Change) {
+	t.Helper()
+	p.Poll(list, nil)
+	for i := range list {
+		if c := &list[i]; c.Status != kernel.Done || c.Err != nil {
+			t.Fatalf("change %d of %d: status %d, %v", i, len(list), c.Status, c.Err)
+		}
+	}
+}
+
+// reports takes what there is: the tokens, and how often each.
+func reports(p kernel.Poller) map[uint64]int {
+	seen := map[uint64]int{}
+	var some [16]kernel.Ready
+	for n := p.Poll(nil, some[:]); n > 0; n = p.Poll(nil, some[:]) {
+		for _, r := range some[:n] {
+			seen[r.Token]++
+		}
+	}
+	return seen
+}
+
+func send(t *testing.T, fd int) {
+	t.Helper()
+	if _, err := unix.Write(fd, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}

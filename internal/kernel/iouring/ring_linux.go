@@ -1,0 +1,113 @@
+package iouring
+
+import (
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A ring is the pair of queues that is shared with the kernel. One goroutine uses it at a time, on whatever
+// thread. The kernel reads and writes the queues only while somebody submits, or something is under way.
+type ring struct {
+	fd int
+
+	queues, entries []byte // the mappings
+
+	sqHead, sqTail *atomic.Uint32
+	sqes           []sqe
+	tail           uint32 // entries up to here are filled in
+
+	cqHead, cqTail *atomic.Uint32
+	cqes           []cqe
+
+	awaits int // how often await has blocked, for tests
+}
+
+// open makes a ring with room for so many submissions, a power of two, and twice as many completions.
+func (r *ring) open(submissions uint32) error {
+	p := params{flags: setupSubmitAll}
+	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(submissions), uintptr(unsafe.Pointer(&p)), 0)
+	if e != 0 {
+		return os.NewSyscallError("io_uring_setup", e)
+	}
+	r.fd = int(fd)
+	const features = featSingleMmap | featNoDrop
+	if p.features&features != features {
+		unix.Close(r.fd)
+		return os.NewSyscallError("io_uring_setup", unix.ENOSYS)
+	}
+	size := max(int(p.sq.array+p.sqEntries*4), int(p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(cqe{}))))
+	var err error
+	if r.queues, err = r.mmap(0, size); err == nil {
+		r.entries, err = r.mmap(offSQEs, int(p.sqEntries)*int(unsafe.Sizeof(sqe{})))
+	}
+	if err != nil {
+		r.close()
+		return os.NewSyscallError("mmap", err)
+	}
+	word := func(offset uint32) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.queues[offset])) }
+	r.sqHead, r.sqTail, r.cqHead, r.cqTail = word(p.sq.head), word(p.sq.tail), word(p.cq.head), word(p.cq.tail)
+	r.sqes = unsafe.Slice((*sqe)(unsafe.Pointer(&r.entries[0])), p.sqEntries)
+	r.cqes = unsafe.Slice((*cqe)(unsafe.Pointer(&r.queues[p.cq.cqes])), p.cqEntries)
+	array := unsafe.Slice((*uint32)(unsafe.Pointer(&r.queues[p.sq.array])), p.sqEntries)
+	for i := range array {
+		array[i] = uint32(i)
+	}
+	return nil
+}
+
+func (r *ring) mmap(offset int64, size int) ([]byte, error) {
+	return unix.Mmap(r.fd, offset, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+}
+
+func (r *ring) close() error {
+	var err error
+	if e := unix.Close(r.fd); e != nil {
+		err = os.NewSyscallError("close", e)
+	}
+	for _, m := range [][]byte{r.queues, r.entries} {
+		if m != nil {
+			if e := unix.Munmap(m); e != nil && err == nil {
+				err = os.NewSyscallError("munmap", e)
+			}
+		}
+	}
+	return err
+}
+
+// next is the place of the next submission, to be filled in; there must be room.
+func (r *ring) next() *sqe {
+	e := &r.sqes[r.tail&uint32(len(r.sqes)-1)]
+	r.tail++
+	return e
+}
+
+// submit has the kernel take the entries that were filled in, and returns how many it took: the first ones.
+// The others are as if they had not been filled in.
+func (r *ring) submit() int {
+	head := r.sqHead.Load()
+	r.sqTail.Store(r.tail)
+	unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)
+	r.tail = r.sqHead.Load()
+	r.sqTail.Store(r.tail)
+	return int(r.tail - head)
+}
+
+// await blocks until so many completions lie in the queue, but may return without cause.
+func (r *ring) await(n int) {
+	r.awaits++
+	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 0, uintptr(n), enterGetEvents, 0, 0)
+}
+
+// take takes a completion; ok is false where there is none.
+func (r *ring) take() (c cqe, ok bool) {
+	head := r.cqHead.Load()
+	if head == r.cqTail.Load() {
+		return c, false
+	}
+	c = r.cqes[head&uint32(len(r.cqes)-1)]
+	r.cqHead.Store(head + 1)
+	return c, true
+}

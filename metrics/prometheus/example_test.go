@@ -1,0 +1,53 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"log"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/metrics/prometheus"
+)
+
+func Example() {
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	var ports prometheus.Collector
+	ports.Add("echo", port)
+
+	registry := client.NewRegistry() // or the default one
+	registry.MustRegister(&ports)
+	families, err := registry.Gather()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(families[0].GetName(), families[0].GetHelp())
+	// Output: socknotify_accepted_total Connections delivered by Accept, which are notifications too.
+}
+
+// A port that comes and goes.
+func ExampleCollector_Remove() {
+	var ports prometheus.Collector
+	registry := client.NewRegistry()
+	registry.MustRegister(&ports)
+
+	port, err := socknotify.New[int]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ports.Add("echo", port)
+	families, err := registry.Gather()
+	fmt.Println(len(families), err)
+
+	port.Close()
+	ports.Remove("echo")
+	families, err = registry.Gather()
+	fmt.Println(len(families), err)
+	// Output:
+	// 12 <nil>
+	// 0 <nil>
+}

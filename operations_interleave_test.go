@@ -1,0 +1,235 @@
+package socknotify
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"weak"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// In the tests below a harvester has taken a report from the kernel, and others act on the socket's
+// operations before it does.
+
+// completes waits for a completion and checks it.
+func completes[K comparable](t *testing.T, p *Port[K], o *Overlapped[K], bytes int, want error) {
+	t.Helper()
+	nt := next(t, p)
+	if nt.Completed() != o {
+		t.Fatalf("%+v; want the completion of %p", nt, o)
+	}
+	if n, err := o.Result(); n != bytes || !errors.Is(err, want) {
+		t.Fatalf("completed with %d, %v; want %d, %v", n, err, bytes, want)
+	}
+}
+
+func recv(t *testing.T, p *Port[string], s *sock.Socket, b []byte, o *Overlapped[string]) {
+	t.Helper()
+	if err := p.Recv(s, "k", b, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReportHeldAcrossStart(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var first, second Overlapped[string]
+		var b [2]byte
+		recv(t, p, x, b[:1], &first)
+		none(t, p)
+		send(t, y)
+		send(t, y)
+		h.during(func() { recv(t, p, x, b[1:], &second) })
+		completes(t, p, &first, 1, nil)
+		completes(t, p, &second, 1, nil)
+		none(t, p)
+	})
+}
+
+// The report is for nobody, but the next receive must not rely on what was so before it.
+func TestReportHeldAcrossCancel(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var o Overlapped[string]
+		b := make([]byte, 1)
+		recv(t, p, x, b, &o)
+		none(t, p)
+		send(t, y)
+		h.during(func() {
+			if err := p.Cancel(&o); err != nil {
+				t.Error(err)
+			}
+		})
+		completes(t, p, &o, 0, ErrCanceled)
+		none(t, p)
+		recv(t, p, x, b, &o)
+		completes(t, p, &o, 1, nil)
+	})
+}
+
+func TestReportHeldAcrossSockClose(t *testing.T) {
+	nextHasNumber(t)
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var o, other Overlapped[string]
+		b := make([]byte, 2)
+		recv(t, p, x, b[:1], &o)
+		none(t, p)
+		send(t, y)
+		var z *sock.Socket
+		h.during(func() {
+			number := x.Handle()
+			x.Close()
+			a, peer := newPair(t)
+			if z = peer; a.Handle() != number {
+				t.Fatalf("number %d was not reused: %d", number, a.Handle())
+			}
+			recv(t, p, a, b[1:], &other)
+		})
+		completes(t, p, &o, 0, net.ErrClosed)
+		none(t, p)
+		send(t, z)
+		completes(t, p, &other, 1, nil)
+	})
+}
+
+// Whoever finds the slot locked has the kernel look again.
+func TestReportMeetsLockedSlot(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var o Overlapped[string]
+		recv(t, p, x, make([]byte, 1), &o)
+		none(t, p)
+		send(t, y)
+		done := make(chan struct{})
+		h.during(func() {
+			s := p.table.lookup(uint32(x.Handle()))
+			s.mu.Lock()
+			go func() {
+				defer close(done)
+				eventually(t, "it is left for later", func() bool { return s.word.Load()&wRelook != 0 })
+				s.mu.Unlock()
+			}()
+		})
+		completes(t, p, &o, 1, nil)
+		<-done
+	})
+}
+
+// What has waited for a connect that is canceled goes on, though the report said nothing of it.
+func TestReportHeldAcrossCanceledConnect(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		c, err := sock.New(sock.TCP4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var connect, o Overlapped[string]
+		if err := p.Connect(c, "k", l.LocalAddr(), &connect); err != nil {
+			t.Fatal(err)
+		}
+		recv(t, p, c, make([]byte, 1), &o)
+		var s *sock.Socket
+		eventually(t, "the connection", func() bool { s, err = l.Accept(); return err == nil })
+		defer s.Close()
+		send(t, s)
+		h.during(func() {
+			if err := p.Cancel(&connect); err != nil {
+				t.Error(err)
+			}
+		})
+		completes(t, p, &connect, 0, ErrCanceled)
+		completes(t, p, &o, 1, nil)
+	})
+}
+
+// What the kernel refuses harms no operation: it is not started, or goes on waiting.
+func TestRefusedOperations(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var o, out Overlapped[string]
+		b := make([]byte, 1)
+		h.refuse = refuseAll
+		if err := p.Recv(x, "k", b, &o); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("start: %v", err)
+		}
+		none(t, p)
+		h.refuse = nil
+		recv(t, p, x, b, &o)
+		none(t, p)
+		full := make([]byte, 64<<10)
+		for {
+			if _, err := x.Send(full); err != nil {
+				break
+			}
+		}
+		h.refuse = refuseAll
+		if err := p.Send(x, "k", b, &out); err != nil {
+			t.Fatal(err)
+		}
+		none(t, p)
+		h.refuse = nil
+		drain(t, y)
+		completes(t, p, &out, 1, nil)
+		send(t, y)
+		completes(t, p, &o, 1, nil)
+	})
+}
+
+// A port whose reads are under way can be collected, and whoever has started them can use what is his.
+func TestFilesKeepNoPort(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var ops [50]Overlapped[string]
+	var bufs [50][1 << 10]byte
+	var dropped weak.Pointer[Port[string]]
+	start := func(p *Port[string]) {
+		for i := range ops {
+			if err := p.ReadAt(f, "k", bufs[i][:], 0, &ops[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	func() {
+		p, err := New[string]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped = weak.Make(p)
+		start(p)
+	}()
+	eventually(t, "the port is collected", func() bool { runtime.GC(); return dropped.Value() == nil })
+	p, err := New[string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	eventually(t, "the operations are over", func() bool {
+		runtime.GC()
+		for i := range ops {
+			if c := ops[i].core.Load(); c != nil && !c.over() {
+				return false
+			}
+		}
+		return true
+	})
+	start(p)
+	for range ops {
+		if _, err := next(t, p).Completed().Result(); err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package socknotify
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A modelOp is an operation and what the model knows of it.
+type modelOp struct {
+	o        Overlapped[*modelOp]
+	b        []byte
+	send     bool
+	inFlight bool
+	canceled bool
+}
+
+// An operationsModel is one socket with operations, its peer, and what must become of them.
+type operationsModel struct {
+	p       *Port[*modelOp]
+	s, peer *sock.Socket
+	ops     [10]modelOp
+	recvs   []*modelOp // in flight, in the order of their starts
+	sends   []*modelOp
+	sent    []byte // by the peer, and not received yet
+	ended   bool   // the peer has shut its direction
+	closed  bool
+	expect  []byte // by completed sends and parts of canceled ones, and has not arrived yet
+	arrived []byte // and belongs to sends that have not completed yet
+	next    byte
+}
+
+func (m *operationsModel) bytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = m.next
+		m.next++
+	}
+	return b
+}
+
+// start starts one that is not in flight, or one that is.
+func (m *operationsModel) start(t *rapid.T) {
+	op := &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
+	send := rapid.Bool().Draw(t, "send")
+	var err error
+	b := op.b
+	if send {
+		n := rapid.SampledFrom([]int{0, 1, 10, 300_000}).Draw(t, "length")
+		if !op.inFlight && !m.closed {
+			b = m.bytes(n)
+		}
+		err = m.p.Send(m.s, op, b, &op.o)
+	} else {
+		if !op.inFlight {
+			b = make([]byte, rapid.IntRange(0, 4).Draw(t, "length"))
+		}
+		err = m.p.Recv(m.s, op, b, &op.o)
+	}
+	switch {
+	case op.inFlight:
+		if !errors.Is(err, ErrInvalid) {
+			t.Fatalf("started while in flight: %v", err)
+		}
+		return
+	case m.closed:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("started on a closed socket: %v", err)
+		}
+		return
+	case err != nil:
+		t.Fatalf("not started: %v", err)
+	}
+	op.b, op.send, op.inFlight, op.canceled = b, send, true, false
+	if send {
+		m.sends = append(m.sends, op)
+	} else {
+		m.recvs = append(m.recvs, op)
+	}
+}
+
+// completed checks one completion.
+func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
+	op := nt.Key
+	if op == nil || nt.Completed() != &op.o || !op.inFlight {
+		t.Fatalf("%+v is no completion of what is in flight", nt)
+	}
+	op.inFlight = false
+	n, err := op.o.Result()
+	list := &m.recvs
+	if op.send {
+		list = &m.sends
+	}
+	dead := errors.Is(err, ErrCanceled) && op.canceled || errors.Is(err, net.ErrClosed) && m.closed
+	at := 0
+	for (*list)[at] != op {
+		// Those before it may be completed later only if this one was ended from outside.
+		if !dead && !(*list)[at].canceled {
+			t.Fatalf("completed before one that was started earlier: %d, %v", n, err)
+		}
+		at++
+	}
+	*list = append((*list)[:at:at], (*list)[at+1:]...)
+	if op.send {
+		if !dead && (err != nil || n != len(op.b)) {
+			t.Fatalf("sent %d of %d, %v", n, len(op.b), err)
+		}
+		m.expect = append(m.expect, op.b[:n]...)
+		return
+	}
+	switch {
+	case dead && n == 0:
+	case err == io.EOF && n == 0 && m.ended && len(m.sent) == 0:
+	case err != nil || n > len(op.b) || n > len(m.sent) || n == 0 && len(op.b) > 0:
+		t.Fatalf("received %d of %d, %v; %d are under way", n, len(op.b), err, len(m.sent))
+	case !bytes.Equal(op.b[:n], m.sent[:n]):
+		t.Fatalf("received %x; want %x", op.b[:n], m.sent[:n])
+	default:
+		m.sent = m.sent[n:]
+	}
+}
+
+// take dequeues once, and tells how many came.
+func (m *operationsModel) take(t *rapid.T, entries int, timeout time.Duration) int {
+	out := make([]Notification[*modelOp], entries)
+	n, err := m.p.Wait(out, timeout)
+	if err != nil && err != ErrTimeout {
+		t.Fatal(err)
+	}
+	for _, nt := range out[:n] {
+		m.completed(t, nt)
+	}
+	return n
+}
+
+func (m *operationsModel) wait(t *rapid.T) {
+	m.take(t, rapid.IntRange(1, 4).Draw(t, "entries"), 0)
+}
+
+// waitAll dequeues until nothing comes, when what waits must have a reason.
+func (m *operationsModel) waitAll(t *rapid.T) {
+	for m.take(t, 3, 0) > 0 {
+	}
+	if len(m.recvs) > 0 && (len(m.sent) > 0 || m.ended || m.closed) {
+		t.Fatalf("%d receives wait; %d bytes, ended %t, closed %t", len(m.recvs), len(m.sent), m.ended, m.closed)
+	}
+	if len(m.sends) > 0 && m.closed {
+		t.Fatalf("%d sends wait on a closed socket", len(m.sends))
+	}
+}
+
+func (m *operationsModel) cancel(t *rapid.T) {
+	op := &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
+	err := m.p.Cancel(&op.o)
+	if op.inFlight != (err == nil) || err != nil && err != ErrNotInFlight {
+		t.Fatalf("Cancel, in flight %t: %v", op.inFlight, err)
+	}
+	op.canceled = op.inFlight
+}
+
+func (m *operationsModel) peerSends(t *rapid.T) {
+	if !m.ended && !m.closed {
+		b := m.bytes(rapid.IntRange(1, 9).Draw(t, "bytes"))
+		if _, err := m.peer.Send(b); err != nil {
+			t.Fatal(err)
+		}
+		m.sent = append(m.sent, b...)
+	}
+}
+
+// peerReceives takes all there is. What it belongs to completes by and by.
+func (m *operationsModel) peerReceives(t *rapid.T) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := m.peer.Recv(b)
+		if err != nil {
+			break
+		}
+		m.arrived = append(m.arrived, b[:n]...)
+	}
+	m.match(t)
+}
+
+// match compares what has arrived with what was sent.
+func (m *operationsModel) match(t *rapid.T) {
+	n := min(len(m.arrived), len(m.expect))
+	if !bytes.Equal(m.arrived[:n], m.expect[:n]) {
+		t.Fatal("something else has arrived than was sent, or in another order")
+	}
+	m.arrived, m.expect = m.arrived[n:], m.expect[n:]
+}
+
+// peerReceivesAll lets every send complete.
+func (m *operationsModel) peerReceivesAll(t *rapid.T) {
+	for i := 0; len(m.sends) > 0; i++ {
+		m.peerReceives(t)
+		m.take(t, 2, 0)
+		if i > 10_000 {
+			t.Fatalf("%d sends do not complete", len(m.sends))
+		}
+	}
+	m.peerReceives(t)
+	if m.match(t); !m.closed && len(m.arrived) > 0 {
+		t.Fatalf("%d bytes too many have arrived", len(m.arrived))
+	}
+}
+
+// register tries to make a registration, which only a socket without operations can have.
+func (m *operationsModel) register(t *rapid.T) {
+	regs := []Registration[*modelOp]{EnableSock(m.s, &m.ops[0], EventIn, oneShot), RemoveSock[*modelOp](m.s)}
+	m.waitAll(t)
+	m.p.Process(regs, nil, 0)
+	switch err := regs[0].Result; {
+	case m.closed:
+	case len(m.recvs)+len(m.sends) > 0:
+		if !errors.Is(err, ErrInvalid) {
+			t.Fatalf("registered with operations in flight: %v", err)
+		}
+	case err != nil || regs[1].Result != nil:
+		t.Fatalf("registered and removed: %v, %v", err, regs[1].Result)
+	default:
+		var out [1]Notification[*modelOp]
+		if n, _ := m.p.Wait(out[:], soon); n != 1 || out[0].Events != EventRemove || out[0].Key != &m.ops[0] {
+			t.Fatalf("%+v; want REMOVE", out)
+		}
+	}
+}
+
+// Random sequences of operations against a model of O1 to O5, O8, O9 and O11.
+func TestOperationsModel(t *testing.T) {
+	onEachOf(t, func(t *testing.T, p *Port[*modelOp], _ *hooked) {
+		rapid.Check(t, func(t *rapid.T) {
+			s, peer, err := SockPair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer peer.Close()
+			defer s.Close()
+			m := &operationsModel{p: p, s: s, peer: peer}
+			t.Repeat(map[string]func(*rapid.T){
+				"start":     m.start,
+				"and":       m.start,
+				"wait":      m.wait,
+				"wait all":  m.waitAll,
+				"cancel":    m.cancel,
+				"peer send": m.peerSends,
+				"peer recv": m.peerReceives,
+				"all":       m.peerReceivesAll,
+				"register":  m.register,
+				"end": func(t *rapid.T) {
+					if rapid.IntRange(0, 4).Draw(t, "really") == 0 {
+						m.ended = true
+						peer.Shutdown(sock.ShutWrite)
+					}
+				},
+				"close": func(t *rapid.T) {
+					if rapid.IntRange(0, 9).Draw(t, "really") == 0 {
+						m.closed = true
+						s.Close()
+					}
+				},
+			})
+			m.peerReceivesAll(t)
+			m.closed = true
+			s.Close()
+			m.waitAll(t)
+			if n := len(m.recvs) + len(m.sends); n != 0 {
+				t.Fatalf("%d operations have never completed", n)
+			}
+		})
+	})
+}

@@ -1,0 +1,178 @@
+package socknotify
+
+import (
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// An Overlapped is one operation that completes on a port (OVERLAPPED): a receive, a send, a connect, or a
+// read or write of a file. The caller has one for each operation that is to be in flight at once, such as one
+// for receiving and one for sending beside a connection's buffers, and uses it again and again. The zero value
+// is ready. It must not be copied.
+//
+// From the call that starts an operation until its completion was dequeued, the Overlapped and the buffer are
+// the port's (O2). Starting it again meanwhile is ErrInvalid.
+type Overlapped[K comparable] struct {
+	// core is of the port that the operation is in flight on, or nil.
+	core atomic.Pointer[core]
+	// at is where it waits: a slot's index + 1, or atFile. It is written under the lock of that place.
+	at   atomic.Uint32
+	kind opKind
+	// begun tells that a connect has been told to the system.
+	begun bool
+
+	n   int
+	err error
+
+	key  K
+	buf  []byte
+	next *Overlapped[K] // of its direction, or of the files' queue
+	addr netip.AddrPort // to connect to or send to, or the sender of what was received
+	file *os.File
+	off  int64
+}
+
+type opKind uint8
+
+const (
+	opRecv opKind = iota
+	opRecvFrom
+	opSend
+	opSendTo
+	opConnect
+	opRead
+	opWrite
+)
+
+var opNames = [...]string{"recv", "recvfrom", "send", "sendto", "connect", "read", "write"}
+
+var callNames = [...]string{"Recv", "RecvFrom", "Send", "SendTo", "Connect", "ReadAt", "WriteAt"}
+
+func (k opKind) String() string { return opNames[k] }
+func (k opKind) call() string   { return callNames[k] }
+func (k opKind) sends() bool    { return k == opSend || k == opSendTo || k == opConnect }
+
+// atFile stands for the files' queue.
+const atFile = ^uint32(0)
+
+// Result tells how the operation ended: how many bytes were moved, and why no more, nil if that was all that
+// there was to do. It may be called once the completion has been dequeued, until the Overlapped is used again.
+//
+// The error is io.EOF at the end of a stream or file, and an *[OverlappedError] otherwise.
+func (o *Overlapped[K]) Result() (n int, err error) { return o.n, o.err }
+
+// Addr is the sender of the datagram that a completed RecvFrom has received.
+func (o *Overlapped[K]) Addr() netip.AddrPort { return o.addr }
+
+// Completed returns the operation that the notification is the completion of, or nil. Key and Data, the
+// number of bytes, are the operation's; Events is 0.
+func (n Notification[K]) Completed() *Overlapped[K] {
+	if n.kind != completion {
+		return nil
+	}
+	return (*Overlapped[K])(n.of)
+}
+
+// claim makes the operation one that is in flight on a port. false says that it is in flight already; what
+// was in flight on a port that is no more never completes (O10).
+func (o *Overlapped[K]) claim(c *core) bool {
+	was := o.core.Load()
+	return (was == nil || was.over()) && o.core.CompareAndSwap(was, c)
+}
+
+// end makes the operation the caller's again.
+func (o *Overlapped[K]) end() { o.core.Store(nil) }
+
+// over tells that nothing on the port completes any more, and nobody uses a buffer of it.
+func (c *core) over() bool { return c.down.Load() && c.jobs.Load() == 0 }
+
+// forget lets go of the arguments.
+func (o *Overlapped[K]) forget() {
+	var none K
+	o.key, o.buf, o.next, o.file = none, nil, nil, nil
+}
+
+// Recv starts to receive into b (WSARecv). The completion comes with the first bytes, up to 256 KiB of a
+// stream or one datagram; at the end of a stream with none and io.EOF. Without room in b it comes as soon as
+// there is something to receive, be it the end or an error, and nothing is received: a receive that waits
+// so needs no buffer (O4).
+//
+// Receives from one socket are carried out, and complete, in the order in which they were started (O3). An
+// error says that nothing was started (O1): an *[OverlappedError], ErrInvalid for an argument that makes no
+// sense, or ErrClosed.
+func (p *Port[K]) Recv(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
+	return p.start(opRecv, s, key, b, netip.AddrPort{}, o)
+}
+
+// RecvFrom is Recv of one datagram, whose sender Addr of the Overlapped tells.
+func (p *Port[K]) RecvFrom(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
+	return p.start(opRecvFrom, s, key, b, netip.AddrPort{}, o)
+}
+
+// Send starts to send b (WSASend). The completion comes when all of it has been handed to the system, or with
+// the error that prevented that and how much was handed over before (O5). Sends on one socket keep their order,
+// as receives do. The error is that of [Port.Recv].
+func (p *Port[K]) Send(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
+	return p.start(opSend, s, key, b, netip.AddrPort{}, o)
+}
+
+// SendTo is Send of one datagram to an address.
+func (p *Port[K]) SendTo(s *sock.Socket, key K, b []byte, to netip.AddrPort, o *Overlapped[K]) error {
+	return p.start(opSendTo, s, key, b, to, o)
+}
+
+// Connect starts to connect (ConnectEx). The completion tells how that went (O6). What is started while a
+// connect is in flight waits for it. The error is that of [Port.Recv].
+func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlapped[K]) error {
+	return p.start(opConnect, s, key, nil, to, o)
+}
+
+// ReadAt starts to read len(b) bytes of a file, from an offset (ReadFile). The completion has what
+// [os.File.ReadAt] returned: all of them, or an error, such as io.EOF (O7). Where the system cannot read
+// beside the program, one of a few goroutines does, which exist only while there is work. The error is that
+// of [Port.Recv].
+func (p *Port[K]) ReadAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
+	return p.startFile(opRead, f, key, b, off, o)
+}
+
+// WriteAt starts to write b to a file, at an offset (WriteFile), as ReadAt reads.
+func (p *Port[K]) WriteAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
+	return p.startFile(opWrite, f, key, b, off, o)
+}
+
+// Cancel ends an operation that is in flight (CancelIoEx). Its completion comes all the same, with ErrCanceled,
+// or with the result if that was quicker (O8); what was moved before is counted either way. The error is
+// ErrNotInFlight where no completion is to come from this port, or ErrClosed.
+func (p *Port[K]) Cancel(o *Overlapped[K]) error {
+	if p.core.closed.Load() {
+		return ErrClosed
+	}
+	if o == nil {
+		return callError("Cancel", "a nil Overlapped")
+	}
+	w := p.begin()
+	if w == nil {
+		return ErrClosed
+	}
+	defer p.end(w)
+	for {
+		if o.core.Load() != p.core {
+			return ErrNotInFlight
+		}
+		switch at := o.at.Load(); at {
+		case 0:
+			return nil // it has been completed
+		case atFile:
+			if p.files.cancel(p, o) {
+				return nil
+			}
+		default:
+			if p.cancelAt(o, at) {
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package park_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/park"
+)
+
+// The whole of a program, with a page that shows its parked connections.
+func ExampleHTTPServer_ListenAndServe() {
+	server := park.HTTPServer{
+		Server: &http.Server{Handler: http.FileServer(http.Dir("."))},
+		OnLot: func(lot *park.Lot) {
+			http.Handle("/debug/socknotify/", debug.New(debug.Port("http", lot.Port())))
+			go http.ListenAndServe("127.0.0.1:6060", nil)
+		},
+	}
+	log.Fatal(server.ListenAndServe())
+}
+
+// With TLS. A server of the world has its certificate from an authority, mostly in files.
+func ExampleHTTPServer_ServeTLS() {
+	cert, trusted, err := selfcert.New(24*time.Hour, "127.0.0.1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := park.HTTPServer{
+		Server: &http.Server{
+			Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }),
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+		},
+		Linger: -1, // parks at once
+	}
+	served := make(chan error)
+	go func() { served <- server.ServeTLS(ln, "", "") }()
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	r, err := client.Get("https://" + ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	fmt.Printf("%s %v\n", body, err)
+	for server.Parked() != 1 { // soon
+		time.Sleep(time.Millisecond)
+	}
+	server.SetKeepAlivesEnabled(false) // closes what is parked
+	for server.Parked() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+
+	server.Shutdown(context.Background())
+	fmt.Println(<-served, server.Close())
+	client.CloseIdleConnections()
+	// Output:
+	// hello <nil>
+	// http: Server closed <nil>
+}

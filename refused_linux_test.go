@@ -1,0 +1,75 @@
+package socknotify
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where io_uring is forbidden it is not listed, asking for it says why, and everything else works. A
+// process of its own forbids it to itself.
+func TestForbiddenBackend(t *testing.T) {
+	const role = "SOCKNOTIFY_TEST_FORBIDDEN"
+	if errno, ok := os.LookupEnv(role); ok {
+		forbidden(t, map[string]unix.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}[errno])
+		return
+	}
+	for _, errno := range []string{"EPERM", "ENOSYS"} {
+		t.Run(errno, func(t *testing.T) {
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestForbiddenBackend$", "-test.count=1")
+			child.Env = append(os.Environ(), role+"="+errno, BackendEnv+"=")
+			if out, err := child.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func forbidden(t *testing.T, errno unix.Errno) {
+	forbid(t, unix.SYS_IO_URING_SETUP, errno)
+	if slices.Contains(Backends(), "iouring") {
+		t.Errorf("backends %v", Backends())
+	}
+	_, err := New[int](WithBackend("iouring"))
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "seccomp") {
+		t.Errorf("New: %v", err)
+	}
+	p, err := New[int]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+}
+
+// forbid makes a system call fail, for the whole process and for good.
+func forbid(t *testing.T, number uint32, errno unix.Errno) {
+	const (
+		setModeFilter = 1
+		allThreads    = 1
+		retErrno      = 0x00050000
+		retAllow      = 0x7fff0000
+	)
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: number},
+		{Code: unix.BPF_RET | unix.BPF_K, K: retErrno | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: retAllow},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, allThreads, uintptr(unsafe.Pointer(&program))); e != 0 {
+		t.Fatal(e)
+	}
+	runtime.KeepAlive(filter)
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+)
+
+// names are those of a connection's word.
+var names = []struct {
+	bit  uint32
+	name string
+}{
+	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWant, "want"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
+	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
+	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"},
+}
+
+// describe is a connection's state, for a test that has failed.
+func (c *Conn[S]) describe() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	var b strings.Builder
+	fmt.Fprintf(&b, "port %d, active at %d:", c.port, c.active.Load())
+	for _, n := range names {
+		if word&n.bit != 0 {
+			fmt.Fprintf(&b, " %s", n.name)
+		}
+	}
+	if word&(wUnheld|wDead) == 0 {
+		fmt.Fprintf(&b, "; socket %d from %v", c.socket().Handle(), c.socket().RemoteAddr())
+	}
+	if x := c.extra; x != nil {
+		fmt.Fprintf(&b, "; %d queued, cause %v", len(x.queue)-x.head, x.cause)
+	}
+	return b.String()
+}
+
+// Describe is the state of a server's connections and ports, for a test that has failed.
+func Describe[S any](s *Server[S]) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v\n", s.Stats())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
+	for i, p := range s.ports {
+		view := p.Snapshot(0, 1000)
+		fmt.Fprintf(&b, "port %d: %+v\n", i, view.Stats)
+		for _, r := range view.Registrations {
+			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)
+		}
+	}
+	for _, c := range s.table.all() {
+		fmt.Fprintf(&b, "connection %d: %s\n", c.index, c.describe())
+	}
+	return b.String()
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// A hijacked is the net.Conn of Hijack. While bytes are queued the server has the socket still, and the calls
+// wait until it has sent them.
+type hijacked struct {
+	conn  hijackable
+	given chan struct{} // closed when it is settled whether there is a socket
+	nc    net.Conn      // it, or
+	err   error         // why there is none
+
+	mu               sync.Mutex
+	reading, writing deadline
+}
+
+// A hijackable is the Conn that was hijacked.
+type hijackable interface {
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	closeHijacked(*hijacked) error
+}
+
+// A deadline is one that nobody else has yet.
+type deadline struct {
+	at    time.Time
+	moved chan struct{} // closed when it changes; nil where nobody waits
+}
+
+func (d *deadline) set(at time.Time) {
+	d.at = at
+	if d.moved != nil {
+		close(d.moved)
+		d.moved = nil
+	}
+}
+
+// settle ends the waiting, once.
+func (h *hijacked) settle(nc net.Conn, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if nc != nil {
+		nc.SetReadDeadline(h.reading.at)
+		nc.SetWriteDeadline(h.writing.at)
+	}
+	h.nc, h.err = nc, err
+	close(h.given)
+}
+
+// wait is for the socket.
+func (h *hijacked) wait(op string, d *deadline) error {
+	for {
+		select {
+		case <-h.given:
+			return h.fail(op, h.err)
+		default:
+		}
+		h.mu.Lock()
+		at := d.at
+		if d.moved == nil {
+			d.moved = make(chan struct{})
+		}
+		moved := d.moved
+		h.mu.Unlock()
+		var over <-chan time.Time
+		if !at.IsZero() {
+			left := time.Until(at)
+			if left <= 0 {
+				return h.fail(op, os.ErrDeadlineExceeded)
+			}
+			over = time.After(left)
+		}
+		select {
+		case <-h.given:
+		case <-moved:
+		case <-over:
+		}
+	}
+}
+
+// fail is an error as package net's connections have them.
+func (h *hijacked) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &net.OpError{Op: op, Source: h.conn.LocalAddr(), Addr: h.conn.RemoteAddr(), Err: err}
+	if e.Source != nil {
+		e.Net = e.Source.Network()
+	}
+	return e
+}
+
+func (h *hijacked) Read(b []byte) (int, error) {
+	if err := h.wait("read", &h.reading); err != nil {
+		return 0, err
+	}
+	return h.nc.Read(b)
+}
+
+func (h *hijacked) Write(b []byte) (int, error) {
+	if err := h.wait("write", &h.writing); err != nil {
+		return 0, err
+	}
+	return h.nc.Write(b)
+}
+
+// Close has the server know of it, too.
+func (h *hijacked) Close() error { return h.conn.closeHijacked(h) }
+
+// NetConn is the connection of package net, such as a *net.TCPConn; it waits for it. It is to be closed by
+// the one that it is in. It is nil where the connection has ended before.
+func (h *hijacked) NetConn() net.Conn {
+	<-h.given
+	return h.nc
+}
+
+func (h *hijacked) LocalAddr() net.Addr  { return h.conn.LocalAddr() }
+func (h *hijacked) RemoteAddr() net.Addr { return h.conn.RemoteAddr() }
+
+func (h *hijacked) SetDeadline(at time.Time) error {
+	err := h.SetReadDeadline(at)
+	if e := h.SetWriteDeadline(at); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (h *hijacked) SetReadDeadline(at time.Time) error {
+	return h.setDeadline(&h.reading, at, net.Conn.SetReadDeadline)
+}
+
+func (h *hijacked) SetWriteDeadline(at time.Time) error {
+	return h.setDeadline(&h.writing, at, net.Conn.SetWriteDeadline)
+}
+
+func (h *hijacked) setDeadline(d *deadline, at time.Time, set func(net.Conn, time.Time) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.nc != nil:
+		return set(h.nc, at)
+	case h.err != nil:
+		return h.fail("set", h.err)
+	}
+	d.set(at)
+	return nil
+}

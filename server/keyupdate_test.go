@@ -1,0 +1,304 @@
+package server_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/server"
+)
+
+// updating starts a server and dials it.
+func updating(t *testing.T, backend string, h *handler, queue int) *rawTLS {
+	t.Helper()
+	addr, config := startTLS(t, &srv{Handler: h, Backend: backend, WriteQueue: queue})
+	return dialRawTLS(t, addr, config)
+}
+
+// text receives as much data as a text has, and compares.
+func (r *rawTLS) text(want string) {
+	r.t.Helper()
+	var got []byte
+	for len(got) < len(want) {
+		data, err := r.receive()
+		if err != nil {
+			r.t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+		got = append(got, data...)
+	}
+	if string(got) != want {
+		r.t.Fatalf("%q; want %q", got, want)
+	}
+}
+
+// answer receives a change of the server's keys, and no data before it.
+func (r *rawTLS) answer() {
+	r.t.Helper()
+	before := r.updates
+	if data, err := r.receive(); err != nil || len(data) > 0 || r.updates != before+1 {
+		r.t.Fatalf("%q, %v; want a change of keys", data, err)
+	}
+}
+
+// A peer may change its keys, and ask for a change of the server's, which is answered even while nothing else
+// is written.
+func TestTLSKeyUpdate(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		r := updating(t, backend, &handler{t: t}, 0)
+		for range 20 {
+			send(t, r, r.record(typeData, "before"))
+			r.text("before")
+			send(t, r, r.keyUpdate(0))
+			send(t, r, r.record(typeData, "after"))
+			r.text("after")
+		}
+		if r.updates != 0 || r.tickets == 0 {
+			t.Errorf("%d updates that nobody asked for, %d tickets", r.updates, r.tickets)
+		}
+		for range 5 {
+			for range 10 { // crypto/tls allows 16 without data
+				send(t, r, r.keyUpdate(1))
+				r.answer()
+			}
+			send(t, r, r.record(typeData, "hello"))
+			r.text("hello")
+		}
+	})
+}
+
+// Changes of keys come in any pieces, alone or between data, a message in one record or in several.
+func TestTLSKeyUpdateInPieces(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		r := updating(t, backend, &handler{t: t}, 0)
+		for i, c := range []byte(r.record(typeData, "0") + r.keyUpdate(1) + r.record(typeData, "1") + r.keyUpdate(0) + r.record(typeData, "2")) {
+			if i%7 == 0 {
+				time.Sleep(time.Millisecond) // so that some are received by themselves; it holds if they are not
+			}
+			send(t, r, string([]byte{c}))
+		}
+		r.text("012")
+		var all, want strings.Builder
+		for range 30 {
+			all.WriteString(r.record(typeData, "some") + r.keyUpdate(1) + r.record(typeData, "thing"))
+			want.WriteString("something")
+		}
+		send(t, r, all.String()) // at once
+		r.text(want.String())
+		if r.updates != 31 {
+			t.Errorf("%d changes of keys", r.updates)
+		}
+		send(t, r, r.record(typeHandshake, "\x18\x00"))
+		time.Sleep(5 * time.Millisecond) // likewise
+		send(t, r, r.record(typeHandshake, "\x00\x01\x01"))
+		r.write.update()
+		r.answer()
+		send(t, r, r.record(typeData, "hello"))
+		r.text("hello")
+	})
+}
+
+// Answers are in their place among what other goroutines write, and among what is queued.
+func TestTLSKeyUpdateAmongWrites(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			_, err := c.Read(buf)
+			return err
+		}}
+		r := updating(t, backend, h, 1<<20)
+		const total = 4 << 20
+		sc := h.conn(1)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for at := 0; at < total; {
+				n, err := sc.Write(stream(1, at, min(5000, total-at)))
+				if at += n; err == server.ErrQueueFull {
+					time.Sleep(time.Millisecond)
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		const asked = 200
+		wg.Go(func() {
+			for range asked {
+				if _, err := r.Conn.Write([]byte(r.keyUpdate(1) + r.record(typeData, "x"))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		for at := 0; at < total; {
+			data, err := r.receive()
+			if err != nil || !bytes.Equal(data, stream(1, at, len(data))) {
+				t.Fatalf("%d bytes at %d, or others: %v", len(data), at, err)
+			}
+			at += len(data)
+		}
+		wg.Wait()
+		for r.updates < asked {
+			r.answer()
+		}
+	})
+}
+
+// While nothing may be queued for the peer, its request waits with all else that it sends.
+func TestTLSKeyUpdateQueueFull(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t}
+		r := updating(t, backend, h, 100_000)
+		sc, total := h.conn(1), 0
+		for {
+			n, err := sc.Write(stream(1, total, 70_000))
+			if total += n; err == server.ErrQueueFull {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(t, r, r.keyUpdate(1))
+		send(t, r, r.record(typeData, "hello"))
+		r.text(string(stream(1, 0, total)))
+		r.text("hello")
+		if r.updates != 1 {
+			t.Errorf("%d changes of keys", r.updates)
+		}
+	})
+}
+
+// A hijacker's connection, and a paused one, change keys as any.
+func TestTLSKeyUpdateAway(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			switch text := string(buf[:n]); text {
+			case "hijack":
+				nc, err := c.Hijack()
+				if err != nil {
+					return err
+				}
+				nc.Write([]byte("hijacked"))
+				go func() {
+					b := make([]byte, 100)
+					n, err := nc.(*tls.Conn).Read(b)
+					if err != nil {
+						t.Error(err)
+					}
+					nc.Write(b[:n])
+					c.Resume()
+				}()
+				return nil
+			case "pause":
+				c.Pause()
+				go func() {
+					c.Write([]byte("paused"))
+					c.Resume()
+				}()
+				return nil
+			default:
+				_, err = c.Write(buf[:n])
+				return err
+			}
+		}}
+		r := updating(t, backend, h, 0)
+		for range 20 {
+			send(t, r, r.record(typeData, "hijack"))
+			r.text("hijacked")
+			send(t, r, r.keyUpdate(1))
+			r.answer()
+			send(t, r, r.record(typeData, "in between"))
+			r.text("in between")
+			send(t, r, r.record(typeData, "pause")+r.keyUpdate(1))
+			r.text("paused")
+			send(t, r, r.record(typeData, "after"))
+			r.text("after")
+		}
+		if r.updates != 40 {
+			t.Errorf("%d changes of keys", r.updates)
+		}
+	})
+}
+
+// After CloseWrite there is no answer any more, but what the peer sends is received still.
+func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		got := make(chan string, 1)
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf)
+			switch c.State.got = append(c.State.got, buf[:n]...); {
+			case string(buf[:n]) == "end":
+				return c.CloseWrite()
+			case err == io.EOF:
+				got <- string(c.State.got)
+			}
+			return err
+		}}
+		r := updating(t, backend, h, 0)
+		send(t, r, r.record(typeData, "end"))
+		if data, err := r.receive(); err != nil || len(data) > 0 || !r.alerted || r.alert != 0 {
+			t.Fatalf("%q, %v, alert %d; want close_notify", data, err, r.alert)
+		}
+		if _, err := r.receive(); err != io.EOF {
+			t.Errorf("%v; want the end", err)
+		}
+		for range 3 {
+			send(t, r, r.keyUpdate(1))
+			send(t, r, r.record(typeData, " more"))
+		}
+		send(t, r, r.record(typeAlert, "\x01\x00"))
+		if text := <-got; text != "end more more more" {
+			t.Errorf("received %q", text)
+		}
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
+		}
+	})
+}
+
+// Requests without end, and what is none, end their connection with an alert, and hurt nobody.
+func TestTLSKeyUpdateAbuse(t *testing.T) {
+	each(t, func(t *testing.T, backend string) {
+		for name, bad := range map[string]func(r *rawTLS) string{
+			"flood": func(r *rawTLS) (all string) {
+				for range 100 {
+					all += r.keyUpdate(1)
+				}
+				return all
+			},
+			"neither yes nor no": func(r *rawTLS) string { return r.keyUpdate(7) },
+			"no such message":    func(r *rawTLS) string { return r.record(typeHandshake, "\x63\x00\x00\x01\x00") },
+			"old keys": func(r *rawTLS) string {
+				stays := *r.write
+				first := r.keyUpdate(0)
+				r.write = &stays
+				return first + r.record(typeData, "x")
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := &handler{t: t}
+				r := updating(t, backend, h, 0)
+				r.Conn.Write([]byte(bad(r)))
+				for !r.alerted {
+					if _, err := r.receive(); err != nil {
+						t.Fatalf("%v, and no alert", err)
+					}
+				}
+				if r.alert == 0 {
+					t.Error("close_notify")
+				}
+				if err := h.cause(1); err == nil || errors.Is(err, net.ErrClosed) {
+					t.Errorf("cause %v", err)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A listener is what Serve serves. Its key on the port is a connection without a socket.
+type listener[S any] struct {
+	server *Server[S]
+	sock   *sock.Socket
+	of     net.Listener // that sock is a duplicate of, or nil
+	raw    syscall.RawConn
+	key    Conn[S]
+	tcp    bool
+	tls    *tls.Config // nil without
+	failed chan error  // its end
+	warned atomic.Bool // that it cannot set an option
+}
+
+func (l *listener[S]) fail(err error) {
+	select {
+	case l.failed <- err:
+	default: // it has failed already
+	}
+}
+
+// gone reports whether somebody has closed the listener.
+func (l *listener[S]) gone() bool {
+	if l.of == nil {
+		return isClosed(l.sock)
+	}
+	return l.raw.Control(func(uintptr) {}) != nil
+}
+
+func isClosed(s *sock.Socket) bool {
+	held, err := s.Hold()
+	if err == nil {
+		held.Release()
+	}
+	return err != nil
+}
+
+// errGone is why serving a socket ends that somebody else has closed.
+var errGone = fmt.Errorf("somebody has closed it: %w", net.ErrClosed)
+
+// lookAgain is how often a socket that is served is looked at, since one that is closed tells nobody.
+const lookAgain = 250 * time.Millisecond
+
+// await waits for a failure of what is served, or for its end.
+func await(failed <-chan error, gone func() bool) error {
+	clock := time.NewTicker(lookAgain)
+	defer clock.Stop()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-clock.C:
+			if gone() {
+				return errGone
+			}
+		}
+	}
+}
+
+// nameOf is for errors.
+func nameOf(s *sock.Socket) string {
+	if a := s.LocalAddr(); a.IsValid() {
+		return a.String()
+	}
+	return s.LocalPath()
+}

@@ -1,0 +1,183 @@
+package sock_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A connection is used, shut in one direction, and heard to its end.
+func ExampleSocket() {
+	s, client := connected()
+	defer client.Close()
+	defer s.Close()
+	fmt.Fprint(client, "hello")
+
+	buf := make([]byte, 16)
+	await(s, socknotify.EventIn)
+	n, err := s.Recv(buf)
+	fmt.Printf("%s %v\n", buf[:n], err)
+	n, err = s.Send([]byte("goodbye"))
+	fmt.Println(n, err)
+	s.Shutdown(sock.ShutWrite)
+	got, err := io.ReadAll(client)
+	fmt.Printf("%s %v\n", got, err)
+	// Output:
+	// hello <nil>
+	// 7 <nil>
+	// goodbye <nil>
+}
+
+// What a server may want of its connections.
+func ExampleSocket_SetNoDelay() {
+	s, client := connected()
+	defer client.Close()
+	defer s.Close()
+	err := errors.Join(
+		s.SetNoDelay(true),
+		s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}),
+		s.SetReadBuffer(64<<10),
+		s.SetWriteBuffer(64<<10),
+		s.SetLinger(0), // Close resets
+	)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = nil // an option that this system has not
+	}
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A socket for both protocols, whose address others may have too. Both must be said before it is bound.
+func ExampleSocket_SetDualStack() {
+	s, err := sock.New(sock.UDP6)
+	if err != nil {
+		fmt.Println("<nil>") // a machine without IPv6
+		return
+	}
+	defer s.Close()
+	if err := s.SetReusePort(true); errors.Is(err, errors.ErrUnsupported) {
+		fmt.Println("<nil>") // a system that does not share
+		return
+	}
+	fmt.Println(s.SetDualStack(true))
+	// Output: <nil>
+}
+
+// A header and a body go out in one system call.
+func ExampleSocket_SendV() {
+	s, client := connected()
+	defer client.Close()
+	n, err := s.SendV([][]byte{[]byte("5\n"), []byte("hello")})
+	s.Close()
+	got, _ := io.ReadAll(client)
+	fmt.Printf("%d %v %q\n", n, err, got)
+	// Output: 7 <nil> "5\nhello"
+}
+
+// A part of a file goes out without a copy through the program, where the system can do that.
+func ExampleSocket_SendFile() {
+	f, err := os.CreateTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	f.WriteString("hello, world")
+
+	s, client := connected()
+	defer client.Close()
+	n, err := s.SendFile(f, 7, 100)
+	fmt.Println(n, err)
+	_, err = s.SendFile(f, 12, 100)
+	fmt.Println(err)
+	s.Close()
+	got, _ := io.ReadAll(client)
+	fmt.Printf("%s\n", got)
+	// Output:
+	// 5 <nil>
+	// EOF
+	// world
+}
+
+// Several datagrams in a system call, where there is one for that.
+func ExampleSocket_RecvBatch() {
+	server, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := sock.New(sock.UDP4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	out := []sock.Message{
+		{Buf: []byte("one"), Addr: server.LocalAddr()},
+		{Buf: []byte("two"), Addr: server.LocalAddr()},
+	}
+	n, err := client.SendBatch(out)
+	fmt.Println(n, err)
+
+	in := make([]sock.Message, sock.MaxBatch)
+	for i := range in {
+		in[i].Buf = make([]byte, 1500)
+	}
+	for got := 0; got < 2; {
+		await(server, socknotify.EventIn)
+		n, err := server.RecvBatch(in)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, m := range in[:n] {
+			fmt.Printf("%s\n", m.Buf[:m.N])
+		}
+		got += n
+	}
+	// Output:
+	// 2 <nil>
+	// one
+	// two
+}
+
+// A connection that is held for as long as it is served: each call is cheaper, and a Close meanwhile waits for
+// the Release.
+func ExampleSocket_Hold() {
+	s, client := connected()
+	defer client.Close()
+	held, err := s.Hold()
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Close()
+	client.Write([]byte("hello"))
+
+	buf := make([]byte, 16)
+	for {
+		n, err := held.Recv(buf)
+		if err == sock.ErrWouldBlock {
+			time.Sleep(time.Millisecond) // it cannot be registered any more
+			continue
+		}
+		fmt.Printf("%s %v\n", buf[:n], err)
+		break
+	}
+	fmt.Println(held.Send([]byte("good")))
+	fmt.Println(held.SendV([][]byte{[]byte("b"), []byte("ye")}))
+	fmt.Println(held.Socket() == s)
+	held.Release()
+	got, _ := io.ReadAll(client)
+	fmt.Printf("%s\n", got)
+	// Output:
+	// hello <nil>
+	// 4 <nil>
+	// 3 <nil>
+	// true
+	// goodbye
+}
