@@ -117,8 +117,8 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 		default:
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
-		failure := err // or err would be on the heap for each connection
-		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: noConnection, of: unsafe.Pointer(&failure)}
+		why := err // on the heap, where an error is rare
+		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: noConnection, of: unsafe.Pointer(&why)}
 		return n + 1, false
 	}
 	return n, true

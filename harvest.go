@@ -230,7 +230,7 @@ func (p *Port[K]) deliverObserved(w *call[K], o *observer, at int64, r *kernel.R
 		switch {
 		case out[i].kind == completion:
 			continue // noted where it was completed
-		case out[i].kind == connection:
+		case out[i].kind == connection, out[i].kind == noConnection:
 			kind = TraceAccepted
 		}
 		o.note(rec, at, index, out[i].Events, kind)

@@ -25,7 +25,7 @@ const (
 	fromSocket noteKind = iota // events, or a removal
 	posted
 	connection   // of is a *sock.Socket
-	noConnection // of is an *error
+	noConnection // of is an *error, of accepting
 	completion   // of is an *Overlapped
 )
 
