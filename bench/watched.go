@@ -29,11 +29,14 @@ func watchedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 9), cmp.Or(f.window, 5*time.Second), time.Second
+			if !f.quick {
+				o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 9), cmp.Or(f.window, 5*time.Second), time.Second
+			}
 			return f.watched(cmd, o, backend)
 		},
 	}
 	fl := cmd.Flags()
+	fl.BoolVar(&f.quick, "quick", false, "one short round: shows that it works, not what it costs")
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each way of looking")
 	fl.IntVar(&f.rounds, "rounds", 0, "windows of each way of looking (default 9)")
 	fl.DurationVar(&f.window, "window", 0, "time that a window lasts, at least as long as from one look to the next (default 5s)")

@@ -103,6 +103,9 @@ func TestViews(t *testing.T) {
 	}
 
 	ports := get[debug.Ports](t, url+"ports", 200)
+	if ports.Remote {
+		t.Error("others may look")
+	}
 	if len(ports.Ports) != 2 || ports.Ports[0] != (debug.PortName{Name: "first", Backend: p.Backend()}) {
 		t.Errorf("%+v", ports)
 	}

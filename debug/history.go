@@ -80,7 +80,7 @@ func (h *history) rates(now *Status) (r Rates) {
 }
 
 func (h *Handler) servePorts(w http.ResponseWriter) {
-	out := Ports{Ports: []PortName{}}
+	out := Ports{Ports: []PortName{}, Remote: h.guard.remote}
 	for _, s := range h.sources {
 		st := s.status()
 		out.Ports = append(out.Ports, PortName{s.name(), st.Backend, st.Closed})

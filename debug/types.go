@@ -4,7 +4,8 @@ import "time"
 
 // Ports is what there is to be seen.
 type Ports struct {
-	Ports []PortName `json:"ports"`
+	Ports  []PortName `json:"ports"`
+	Remote bool       `json:"remote"` // other machines may look too (AllowRemote)
 }
 
 // A PortName is one port of a page.

@@ -47,8 +47,31 @@ func sysConnect(h uintptr, a netip.AddrPort) error {
 	return nil
 }
 
-func sysLocalAddr(h uintptr) netip.AddrPort  { return name(procGetsockname, h) }
 func sysRemoteAddr(h uintptr) netip.AddrPort { return name(procGetpeername, h) }
+
+func sysLocalAddr(h uintptr) netip.AddrPort {
+	if a := name(procGetsockname, h); a.IsValid() {
+		return a
+	}
+	return unbound(h)
+}
+
+// unbound is what other systems tell of a socket that is not bound, for which this one has an error.
+func unbound(h uintptr) netip.AddrPort {
+	const soProtocolInfo = 0x2005
+	var info windows.WSAProtocolInfo
+	size := int32(unsafe.Sizeof(info))
+	if windows.Getsockopt(windows.Handle(h), windows.SOL_SOCKET, soProtocolInfo, (*byte)(unsafe.Pointer(&info)), &size) != nil {
+		return netip.AddrPort{}
+	}
+	switch info.AddressFamily {
+	case windows.AF_INET:
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	case windows.AF_INET6:
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.AddrPort{}
+}
 
 func name(get *windows.LazyProc, h uintptr) netip.AddrPort {
 	var sa rawAny

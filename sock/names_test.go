@@ -26,6 +26,8 @@ func TestNamesOf(t *testing.T) {
 	}{
 		{l, Names{"tcp", l.LocalAddr().String(), "", true}},
 		{u, Names{"udp", u.LocalAddr().String(), "", false}},
+		{keep(New(TCP4)), Names{"tcp", "0.0.0.0:0", "", false}},
+		{keep(New(UDP4)), Names{"udp", "0.0.0.0:0", "", false}},
 	}
 	if x, y, err := UnixPair(false); err == nil {
 		keep(x, nil)

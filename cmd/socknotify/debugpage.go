@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -64,7 +65,10 @@ func (d *debugPage) close() {
 	case d.server == nil:
 		d.listener.Close()
 	default:
-		d.page.Close()
+		d.page.Close() // and the traces, so that those who follow them see an end
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		d.server.Shutdown(ctx)
 		d.server.Close()
 		<-d.served
 	}

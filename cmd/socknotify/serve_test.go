@@ -126,7 +126,7 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return conn.(*net.TCPConn), stop
 }
 

@@ -82,7 +82,7 @@ func fetch(t *testing.T, c *http.Client, method, url, body string) string {
 func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, InsecureSkipVerify: roots == nil}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 }
 
 func TestServeHTTP(t *testing.T) {
@@ -111,7 +111,7 @@ func TestServeHTTP(t *testing.T) {
 				if text := fetch(t, idle, "POST", url+"echo", "back"); text != "back" {
 					t.Errorf("echoed %q", text)
 				}
-				for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+				for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 					if text := fetch(t, other, "GET", url+"stats", ""); strings.Contains(text, "open 2\nparked 1\n") {
 						break
 					} else if time.Now().After(end) {

@@ -82,7 +82,7 @@ func TestServeDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		request := bytes.Repeat([]byte("x"), 1000)
 		if _, err := conn.Write(request); err != nil {
 			t.Fatal(err)

@@ -113,7 +113,7 @@ func TestDebugClientUsage(t *testing.T) {
 		{[]string{"serve", "echo", "--debug-addr", "nonsense"}, 2, "--debug-addr nonsense"},
 		{[]string{"serve", "echo", "--debug-addr", "0.0.0.0:0"}, 2, "loopback"},
 		{[]string{"serve", "echo", "--debug-addr", ":0"}, 2, "loopback"},
-		{[]string{"serve", "echo", "--debug-addr", w.addr}, 1, "in use"},
+		{[]string{"serve", "echo", "--debug-addr", w.addr}, 1, "bind"},
 	} {
 		status, _, errs := sh(t, c.args...)
 		if status != c.status || !strings.Contains(errs, c.want) {
@@ -294,7 +294,7 @@ func (s *screen) Write(b []byte) (int, error) {
 // until waits for a frame to have, or not to have, a text.
 func (s *screen) until(t *testing.T, text string, has bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		s.mu.Lock()
 		last := s.last
 		s.mu.Unlock()

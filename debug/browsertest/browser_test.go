@@ -95,6 +95,22 @@ func (b *browser) clean(origin string) {
 	}
 }
 
+// once checks that the page keeps itself current by one request at a time.
+func (b *browser) once() {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asked := map[string]int{}
+	for _, u := range b.urls {
+		path, _, _ := strings.Cut(u, "?")
+		asked[path[strings.LastIndexByte(path, '/')+1:]]++
+	}
+	// The test itself has asked for each of the others once.
+	if asked["look"] < 10 || asked["status"] > 1 || asked["registrations"] > 1 || asked["history"] > 1 {
+		b.Errorf("the page has asked for %v", asked)
+	}
+}
+
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
@@ -110,10 +126,10 @@ func call[P, R any](b *browser, command cdp.Command[P, R], parameters P) {
 	}
 }
 
-// eval is the value of an expression in the page.
+// eval is the value of an expression in the page, or what it promises.
 func eval[V any](b *browser, expression string) V {
 	b.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[V](expression))
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[V](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.Fatalf("%v in %s", err, expression)
 	}

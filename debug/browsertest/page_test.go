@@ -3,12 +3,15 @@ package browsertest
 import (
 	"fmt"
 	"net"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/socknotify/socknotify/debug"
 )
 
 const rowCount = "document.querySelectorAll('#rows tr:not(:has(.none))').length"
@@ -33,6 +36,7 @@ func TestPage(t *testing.T) {
 	b.until("all are in the table", rowCount+fmt.Sprintf(" === %d", busy+1))
 	b.until("the charts have lines", "[...document.querySelectorAll('#charts .line0')].every(l => l.getAttribute('d').includes('L'))")
 
+	views(b, w)
 	search(b)
 	sorting(b)
 	life(b, w)
@@ -47,6 +51,46 @@ func TestPage(t *testing.T) {
 	narrow(b)
 
 	b.clean(strings.TrimSuffix(w.url, "/debug/socknotify/"))
+	b.once()
+}
+
+// A page that others may look at says what that takes.
+func TestPageForOthers(t *testing.T) {
+	page := debug.New(debug.Port("parked", park(t)), debug.AllowRemote())
+	t.Cleanup(page.Close)
+	web := httptest.NewServer(page)
+	t.Cleanup(web.Close)
+	b := newBrowser(t)
+	b.do(chromedp.Navigate(web.URL + "/"))
+	b.until("it says that others may look", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
+	b.clean(web.URL)
+}
+
+// views has every number of the port in its place, and its JSON behind it.
+func views(b *browser, w *world) {
+	b.until("rates and counts", number("saved")+" > 0 && "+number("wakeups")+" >= 0 && "+
+		"['queued', 'waiting', 'accepted', 'stale', 'wakeups'].every(c => /^[0-9]/.test(document.querySelector('#card-' + c).textContent))")
+	b.until("the waiters", "/asleep/.test(document.querySelector('#waiters').textContent)")
+	b.until("how the work spreads", "(s => s.length > 0 && Math.abs(s.reduce((a, v) => a + v, 0) - 100) < 1)"+
+		"([...document.querySelectorAll('#spread li:not([hidden])')].map(li => parseFloat(li.children[2].textContent)))")
+	want := []string{"Socket", "Key", "Local", "Remote", "Filter", "Trigger", "State", "Notifications", "Per second", "Last", "Age"}
+	if got := eval[[]string](b, "[...document.querySelectorAll('#columns th')].map(h => h.textContent)"); !slices.Equal(got, want) {
+		b.Errorf("columns %q; want %q", got, want)
+	}
+	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1].includes('Conn') && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
+		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|muted)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
+		"/^IN .* ago$/.test(c[9]) && /^[0-9.]+ (s|min)$/.test(c[10]))", w.echo)
+	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
+		".every(r => "+row+"([...r.children].map(c => c.textContent)))")
+	b.until("it says who may look, and how others may", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
+	for _, view := range []string{"look", "status", "registrations", "history"} {
+		if !eval[bool](b, fmt.Sprintf("fetch(document.querySelector('#json-%s').href).then(r => r.ok ? r.json() : {}).then(v => (v.port || v.status.port) === 'echo')", view)) {
+			b.Errorf("no JSON behind %s", view)
+		}
+	}
+	if !eval[bool](b, "fetch('ports').then(r => r.json()).then(v => v.ports.length === 2)") {
+		b.Error("no JSON behind ports")
+	}
 }
 
 // search filters by words, and by state.
@@ -145,6 +189,11 @@ func paging(b *browser) {
 	b.press(kb.Escape)
 	b.until("all again", rowCount+" === 50")
 	b.press(kb.Escape)
+	// How quick that is, for who reads it: nothing hangs on it.
+	for _, query := range []string{"", "q=1043", "sort=key&order=desc", "sort=local&q=127.0.0.1"} {
+		b.Logf("%d registrations, %q: %.0f ms", parked, query, eval[float64](b, fmt.Sprintf(
+			"(async t => { await (await fetch('look?port=parked&after=0&' + %q)).json(); return performance.now() - t })(performance.now())", query)))
+	}
 }
 
 // keyboard does without a mouse.

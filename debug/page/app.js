@@ -94,7 +94,10 @@ async function look() {
 }
 
 async function listPorts() {
-  const { ports } = await ask("ports", {});
+  const { ports, remote } = await ask("ports", {});
+  text($("guard"), remote
+    ? "Other machines may look too: keep this behind what asks for a password, or on a listener that only those reach who should."
+    : "Only this machine may look. Others may with debug.AllowRemote, behind what asks for a password.");
   const select = $("port");
   select.replaceChildren();
   for (const p of ports) make("option", { value: p.name, text: p.name }, select);
@@ -132,7 +135,7 @@ function remember() {
   }
   history.replaceState(null, "", "#" + kept);
   const query = new URLSearchParams(wanted());
-  $("json-registrations").href = "registrations?" + query;
+  for (const name of ["look", "registrations"]) $("json-" + name).href = name + "?" + query;
   for (const name of ["status", "history", "trace"]) {
     $("json-" + name).href = name + "?" + new URLSearchParams({ port: view.port });
   }

@@ -57,7 +57,7 @@ func join(t *testing.T, server string, n int) []*net.TCPConn {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		c.(*net.TCPConn).SetReadBuffer(64 << 10)
 		clients = append(clients, c.(*net.TCPConn))
 		expect(t, c, []byte("welcome\n"))

@@ -62,7 +62,7 @@ func dial(t *testing.T, server string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(30 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return c
 }
 
@@ -253,7 +253,7 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		for id := range queries {
 			if _, err := c.Write(query(uint16(id))); err != nil {
 				t.Fatal(err)

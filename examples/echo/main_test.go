@@ -78,7 +78,7 @@ func echo(t *testing.T, backend string) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		conns = append(conns, c)
 	}
 	for _, text := range []string{"first", "second", "third"} {

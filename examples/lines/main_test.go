@@ -42,7 +42,7 @@ func TestLines(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer conn.Close()
-					conn.SetDeadline(time.Now().Add(20 * time.Second))
+					conn.SetDeadline(time.Now().Add(2 * time.Minute))
 					size := len(c.send)/pieces + 1
 					for rest := c.send; rest != ""; {
 						k := min(size, len(rest))

@@ -77,7 +77,7 @@ func (b *bench) pair() (client, target *net.TCPConn) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		conns[i] = c.(*net.TCPConn)
 	}
 	return conns[0], conns[1]
@@ -243,7 +243,7 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.SetDeadline(time.Now().Add(30 * time.Second))
+			c.SetDeadline(time.Now().Add(2 * time.Minute))
 			b.expectReset(c)
 			c.Close()
 		}

@@ -37,7 +37,7 @@ func TestTLSEcho(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				raw.SetDeadline(time.Now().Add(20 * time.Second))
+				raw.SetDeadline(time.Now().Add(2 * time.Minute))
 				config := &tls.Config{RootCAs: trust, ServerName: "localhost"}
 				if protocol != "" {
 					config.NextProtos = []string{protocol}

@@ -39,7 +39,7 @@ func serveWatched(p param.Params, backend string, ready func(string)) error {
 	registry := client.NewRegistry()
 	registry.MustRegister(&ports)
 	s := &snserver.Server[struct{}]{
-		Handler: echoed{}, Workers: p.Cores, Backend: backend,
+		Handler: new(echoed), Workers: p.Cores, Backend: backend,
 		OnStart: func(all []*socknotify.Port[*snserver.Conn[struct{}]]) {
 			ports.Add("echo", all[0])
 			go http.Serve(web, watchedMux(all[0], promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))

@@ -22,14 +22,18 @@ type way struct {
 }
 
 // ways are those that are measured. A page that is open asks as app.js does.
-func ways() []way {
+func (e *Env) ways() []way {
 	page := contend.PagePath + "look?port=echo&q=&state=&sort=socket&order=asc&offset=0&limit=50&after=0"
-	return []way{
+	all := []way{
 		{name: "debug page mounted", mounted: true},
 		{name: "debug page open", mounted: true, ask: page, every: time.Second},
 		{name: "scrape every second", ask: contend.ScrapePath, every: time.Second},
 		{name: "scrape every 15 s", ask: contend.ScrapePath, every: 15 * time.Second},
 	}
+	if e.Quick {
+		return all[:3]
+	}
+	return all
 }
 
 // Watched are the parameters: as fast as answers come; at a leisurely pace, where a system call that is not a
@@ -112,7 +116,7 @@ func (e *Env) RunWatched(ctx context.Context, p param.Params, backend string) ([
 		return nil, err
 	}
 	for round := range e.Rounds {
-		for _, w := range ways() {
+		for _, w := range e.ways() {
 			e.progress("watched %v: round %d of %d, %s", p, round+1, e.Rounds, w.name)
 			got := seen[w.name]
 			if err := s.seen(ctx, web, w, &got); err != nil {
@@ -124,10 +128,10 @@ func (e *Env) RunWatched(ctx context.Context, p param.Params, backend string) ([
 			}
 		}
 	}
-	return watchedRecords(p, backend, plain, seen, before), nil
+	return e.watchedRecords(p, backend, plain, seen, before), nil
 }
 
-func watchedRecords(p param.Params, backend string, plain []sight, seen map[string][]sight, before map[string][]int) []WatchedRecord {
+func (e *Env) watchedRecords(p param.Params, backend string, plain []sight, seen map[string][]sight, before map[string][]int) []WatchedRecord {
 	syscalls := func(s sight) float64 { return s.syscalls }
 	cpu := func(s sight) float64 { return s.cpu }
 	rate := func(s sight) float64 { return s.rate }
@@ -169,7 +173,7 @@ func watchedRecords(p param.Params, backend string, plain []sight, seen map[stri
 	}
 	own.Rounds, own.Syscalls, own.CPU = len(calls), shareOf(calls), shareOf(times)
 	all := []WatchedRecord{own}
-	for _, w := range ways() {
+	for _, w := range e.ways() {
 		all = append(all, record(w.name, seen[w.name], before[w.name]))
 	}
 	return all

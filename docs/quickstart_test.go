@@ -1,0 +1,139 @@
+package docs_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// The commands that README.md begins with do what it says, but for the first, which gets the project. The server
+// is on other ports, and the load is shorter.
+func TestQuickStart(t *testing.T) {
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("no backend for this system")
+	}
+	commands := quickStart(t)
+	program := filepath.Join(t.TempDir(), "socknotify")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/socknotify").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	addresses := strings.NewReplacer("127.0.0.1:9000", unused(t), "127.0.0.1:6060", unused(t))
+	run := func(line string, more ...string) *exec.Cmd {
+		args, ok := strings.CutPrefix(line, "go run ./cmd/socknotify ")
+		if !ok {
+			t.Fatalf("%q is not the command's", line)
+		}
+		cmd := exec.Command(program, append(strings.Fields(addresses.Replace(args)), more...)...)
+		cmd.Env = append(os.Environ(), socknotify.BackendEnv+"=")
+		return cmd
+	}
+	output := func(cmd *exec.Cmd) string {
+		t.Helper()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+		return string(out)
+	}
+
+	if out := output(run(commands[1])); strings.Count(out, "  ok") != 3 {
+		t.Errorf("the demo says:\n%s", out)
+	}
+	serve := run(commands[2])
+	said := started(t, serve)
+	want := regexp.MustCompile("```\n(echo on [^`]*)```").FindStringSubmatch(read(t, "../README.md"))
+	if want == nil {
+		t.Fatal("README.md does not say what the server does")
+	}
+	plain := func(s string) string { // the machine's own part
+		return regexp.MustCompile(`: \w+, \d+ workers`).ReplaceAllString(s, ": …")
+	}
+	if got := said(2); plain(got) != plain(addresses.Replace(want[1])) {
+		t.Errorf("the server says\n%sand README.md\n%s", got, want[1])
+	}
+	if out := output(run(commands[3], "--duration", "300ms")); !regexp.MustCompile(`(?m)^requests +[1-9]`).MatchString(out) ||
+		!regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
+		t.Errorf("the load says:\n%s", out)
+	}
+	if out := output(run(commands[4])); !strings.Contains(out, "echo at ") || !strings.Contains(out, "registrations ") {
+		t.Errorf("top says:\n%s", out)
+	}
+}
+
+// quickStart is the first block of README.md: five lines.
+func quickStart(t *testing.T) []string {
+	t.Helper()
+	block := regexp.MustCompile("(?s)\n```\n(.*?)```\n").FindStringSubmatch(read(t, "../README.md"))
+	if block == nil {
+		t.Fatal("README.md has no block of commands")
+	}
+	lines := strings.Split(strings.TrimSpace(block[1]), "\n")
+	if len(lines) != 5 || !strings.HasPrefix(lines[0], "git clone https://github.com/socknotify/socknotify && ") {
+		t.Fatalf("README.md begins with\n%s", block[1])
+	}
+	return lines
+}
+
+// unused is an address that nobody listened on a moment ago.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// started starts a server, which ends with the test, and returns what reads lines of its standard error.
+func started(t *testing.T, cmd *exec.Cmd) (lines func(n int) string) {
+	t.Helper()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	t.Cleanup(func() {
+		late.Stop()
+		if runtime.GOOS == "windows" {
+			cmd.Process.Kill() // where a process cannot be interrupted
+			cmd.Wait()
+			return
+		}
+		cmd.Process.Signal(os.Interrupt)
+		io.Copy(io.Discard, stderr)
+		if err := cmd.Wait(); err != nil || !strings.HasPrefix(stdout.String(), "connections ") {
+			t.Errorf("the server's end: %v, %q", err, stdout.String())
+		}
+	})
+	in := bufio.NewReader(stderr)
+	return func(n int) (text string) {
+		for range n {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += line
+		}
+		return text
+	}
+}
