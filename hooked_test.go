@@ -18,7 +18,7 @@ const (
 	oneShot    = TriggerLevel | TriggerOneShot
 	persistent = TriggerLevel | TriggerPersistent
 	// soon is how long a test waits for what must come before it gives up.
-	soon = 20 * time.Second
+	soon = time.Minute
 )
 
 // hooked is a real kernel that lets a test stand between the layer and it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // shLoad runs load in this process.
@@ -185,6 +186,9 @@ func TestLoadWrongUsage(t *testing.T) {
 // With TLS it loads what serve --tls serves, and believes no certificate that it was not told of.
 func TestLoadTLS(t *testing.T) {
 	needBackend(t)
+	if wine.KeepsPort.Here() {
+		t.Skip(wine.KeepsPort)
+	}
 	cert, _, err := selfcert.New(24*time.Hour, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
