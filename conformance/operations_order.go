@@ -323,7 +323,6 @@ func (e *env) file(data string) *os.File {
 	return f
 }
 
-
 // opStanding has a receive wait for a socket of which something holds that no receive ends.
 func opStanding(e *env) {
 	for _, pair := range []func() (*socket, *socket){e.datagrams, e.udp} {
