@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -481,5 +482,30 @@ func TestWhoMayLook(t *testing.T) {
 				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// Every kind of a port's can be asked for, and chosen on the page.
+func TestEveryKind(t *testing.T) {
+	_, url := serve(t, debug.Port("p", newPort[int](t)))
+	said := get[debug.Failure](t, url+"trace?kind=x", 400).Error
+	page, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, err := io.ReadAll(page.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := 0
+	for k := socknotify.TraceKind(0); k.String() != strconv.Itoa(int(k)); k++ {
+		if !strings.Contains(said, k.String()) || !strings.Contains(string(text), "<option>"+k.String()+"</option>") {
+			t.Errorf("no kind %v in %q, or on the page", k, said)
+		}
+		kinds++
+	}
+	if kinds < 7 {
+		t.Errorf("only %d kinds", kinds)
 	}
 }

@@ -70,6 +70,7 @@ func (h *history) rates(now *Status) (r Rates) {
 	return Rates{
 		Notifications: per(c.Notifications, then.Notifications),
 		Accepted:      per(c.Accepted, then.Accepted),
+		Completions:   per(c.Completions, then.Completions),
 		Removals:      per(c.Removals, then.Removals),
 		Posts:         per(c.Posts, then.Posts),
 		Wakeups:       per(c.Wakeups, then.Wakeups),

@@ -24,7 +24,7 @@ const (
 
 // traceKinds are the kinds' names.
 func traceKinds() (names []string) {
-	for k := socknotify.TraceNotified; k <= socknotify.TracePosted; k++ {
+	for k := socknotify.TraceNotified; k <= socknotify.TraceCompleted; k++ {
 		names = append(names, k.String())
 	}
 	return names

@@ -56,6 +56,7 @@ type Counts struct {
 type Rates struct {
 	Notifications float64 `json:"notifications"`
 	Accepted      float64 `json:"accepted"`
+	Completions   float64 `json:"completions"`
 	Removals      float64 `json:"removals"`
 	Posts         float64 `json:"posts"`
 	Wakeups       float64 `json:"wakeups"`

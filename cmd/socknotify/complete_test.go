@@ -24,7 +24,7 @@ func offered(t *testing.T, line string) (words []string, files bool) {
 }
 
 func TestCompletion(t *testing.T) {
-	kinds := strings.Fields("notified accepted registered removed lost posted")
+	kinds := strings.Fields("notified accepted registered removed lost posted completed")
 	for _, c := range []struct {
 		line  string
 		want  []string

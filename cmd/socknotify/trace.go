@@ -30,8 +30,8 @@ func traceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace ADDRESS",
 		Short: "Print what a running port does, as it happens",
-		Long: "Print a port's notifications, accepts, registrations, removals and posts as they happen, until\n" +
-			"interrupted. ADDRESS is the host:port or the URL of the program's debug page.",
+		Long: "Print a port's notifications, accepts, registrations, removals, posts and completions as they\n" +
+			"happen, until interrupted. ADDRESS is the host:port or the URL of the program's debug page.",
 		Example: "  socknotify trace 127.0.0.1:6060\n" +
 			"  socknotify trace 127.0.0.1:6060 --socket 12 --kind notified --json",
 		Args: cobra.ExactArgs(1),
@@ -40,7 +40,7 @@ func traceCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.port, "port", "", "name of the port, where the page has several")
 	flags.Uint64Var(&f.socket, "socket", 0, "this socket alone")
-	flags.StringVar(&f.kind, "kind", "", "notified, accepted, registered, removed, lost or posted alone")
+	flags.StringVar(&f.kind, "kind", "", "notified, accepted, registered, removed, lost, posted or completed alone")
 	flags.IntVar(&f.count, "count", 0, "end after so many; 0 is never")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object per line")
 	return cmd

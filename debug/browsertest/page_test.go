@@ -69,7 +69,7 @@ func TestPageForOthers(t *testing.T) {
 // views has every number of the port in its place, and its JSON behind it.
 func views(b *browser, w *world) {
 	b.until("rates and counts", number("saved")+" > 0 && "+number("wakeups")+" >= 0 && "+
-		"['queued', 'waiting', 'accepted', 'stale', 'wakeups'].every(c => /^[0-9]/.test(document.querySelector('#card-' + c).textContent))")
+		"['queued', 'waiting', 'accepted', 'completed', 'stale', 'wakeups'].every(c => /^[0-9]/.test(document.querySelector('#card-' + c).textContent))")
 	b.until("the waiters", "/asleep/.test(document.querySelector('#waiters').textContent)")
 	b.until("how the work spreads", "(s => s.length > 0 && Math.abs(s.reduce((a, v) => a + v, 0) - 100) < 1)"+
 		"([...document.querySelectorAll('#spread li:not([hidden])')].map(li => parseFloat(li.children[2].textContent)))")

@@ -181,6 +181,7 @@ function showStatus(s) {
   set("queued", count(c.queued), rate(r.posts) + " posts/s");
   set("waiting", count(c.waiting), several(s.spread.reduce((n, p) => n + p.inside, 0), "call inside", "calls inside"));
   set("accepted", rate(r.accepted), count(c.accepted) + " in all");
+  set("completed", rate(r.completions), count(c.completions) + " in all");
   set("stale", rate(r.stale), count(c.stale) + " in all");
   showSpread(s);
 }
@@ -420,6 +421,7 @@ function begin() {
   card("queued", "Queued");
   card("waiting", "Asleep");
   card("accepted", "Accepted/s");
+  card("completed", "Completed/s");
   card("stale", "Stale reports/s");
   const box = $("charts");
   charts.push(
