@@ -56,7 +56,7 @@ func TestObserve(t *testing.T) {
 	p.Post("k", 1)
 	p.Post("k", 2)
 	got := collect(t, reader)
-	if len(got) != 12 {
+	if len(got) != 13 {
 		t.Errorf("%d instruments", len(got))
 	}
 	for name, m := range got {

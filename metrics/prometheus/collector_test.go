@@ -47,7 +47,7 @@ socknotify_queued{backend=%q,port="second"} 0
 	}
 	c.Remove("second")
 	first.Close() // its counts can be read for as long as it is kept
-	if n := testutil.CollectAndCount(&c); n != 12 {
+	if n := testutil.CollectAndCount(&c); n != 13 {
 		t.Errorf("%d metrics of one port", n)
 	}
 }
