@@ -133,8 +133,9 @@ func comparisonMayPanic(t reflect.Type) bool {
 
 // Close closes the port (CloseHandle). It wakes every waiter, whose calls return ErrClosed, waits
 // until no call is inside the port any more, and then closes its kernel objects. Sockets stay open;
-// keys are released; posts and removals not yet dequeued are dropped; every later call returns
-// ErrClosed (P4). Closing again returns the same result. Close must not be called from within a call
+// keys are released; posts, removals and completions not yet dequeued are dropped; every later call returns
+// ErrClosed (P4). The buffers of operations in flight are the callers' when it returns, and these never
+// complete; it waits for reads and writes of files that have begun (O10). Closing again returns the same result. Close must not be called from within a call
 // on the same port, such as from a method of a [Registration.Conn].
 func (p *Port[K]) Close() error {
 	p.cleanup.Stop()

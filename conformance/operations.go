@@ -142,7 +142,7 @@ func opWakes(e *env) {
 		e.parked(p, 2)
 		if i%2 == 0 {
 			e.recv(p, s, "r", b, &recv)
-			e.deliver(peer, s, "x")
+			e.send(peer, "x") // which a waiter may have received at once
 		} else {
 			e.deliver(peer, s, "x")
 			e.recv(p, s, "r", b, &recv)
