@@ -174,6 +174,7 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 
 // A hijacker's connection, and a paused one, change keys as any.
 func TestTLSKeyUpdateAway(t *testing.T) {
+	noHijack(t)
 	each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
