@@ -59,7 +59,7 @@ func TestTransport(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(30 * time.Second))
+			c.SetDeadline(time.Now().Add(5 * time.Minute)) // 10 MiB, on a machine that may be busy
 			sent := bytes.Repeat([]byte("0123456789"), 1<<20)
 			done := make(chan error, 1)
 			go func() {
