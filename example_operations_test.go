@@ -17,7 +17,7 @@ type echoer struct {
 }
 
 // Receives and sends that complete on the port: each completion starts the connection's next operation.
-func ExamplePort_Recv() {
+func ExamplePort_Recv_echo() {
 	port, err := sn.New[*echoer]()
 	if err != nil {
 		log.Fatal(err)
