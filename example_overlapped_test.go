@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,10 +14,16 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A connection whose operations complete on the port: a receive, the answer, and the next receive, until the
-// peer has ended the stream. No readiness is asked for.
+// An echoer is what a server has for each connection: its buffer, and an Overlapped for each direction.
+type echoer struct {
+	socket     *sock.Socket
+	buf        []byte
+	recv, send socknotify.Overlapped[*echoer]
+}
+
+// Receives and sends that complete on the port: each completion starts the connection's next operation.
 func ExamplePort_Recv() {
-	port, err := socknotify.New[*sock.Socket]()
+	port, err := socknotify.New[*echoer]()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -26,53 +33,84 @@ func ExamplePort_Recv() {
 		log.Fatal(err)
 	}
 	defer listener.Close()
-	client, err := sock.New(sock.TCP4)
+	client, err := net.Dial("tcp", listener.LocalAddr().String())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
-
-	var op, next socknotify.Overlapped[*sock.Socket]
-	wait := func() (n int, err error) {
-		var ready [1]socknotify.Notification[*sock.Socket]
-		if _, err := port.Wait(ready[:], -1); err != nil {
-			log.Fatal(err)
-		}
-		return ready[0].Completed().Result()
-	}
-	if err := port.Connect(client, client, listener.LocalAddr(), &op); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := wait(); err != nil {
-		log.Fatal(err)
-	}
-	server, err := listener.Accept()
+	socket, err := listener.Accept()
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
+	defer socket.Close()
+	c := &echoer{socket: socket, buf: make([]byte, 64)}
+	err = port.Recv(c.socket, c, c.buf, &c.recv) // completes with key c; c.recv is an Overlapped
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Fprint(client, "hello")
 
-	buffer := make([]byte, 4096)
-	if err := port.Recv(server, server, buffer, &op); err != nil {
-		log.Fatal(err)
+	for open := true; open; {
+		var one [1]socknotify.Notification[*echoer]
+		if _, err := port.Wait(one[:], -1); err != nil {
+			log.Fatal(err)
+		}
+		c := one[0].Key
+		n, err := one[0].Completed().Result()
+		switch {
+		case err == io.EOF:
+			fmt.Println("the client is done")
+			open = false
+			continue
+		case err != nil:
+			log.Fatal(err)
+		case one[0].Completed() == &c.recv:
+			fmt.Printf("received %q\n", c.buf[:n])
+			err = port.Send(c.socket, c, c.buf[:n], &c.send)
+		default:
+			fmt.Println("sent", n)
+			io.ReadFull(client, make([]byte, n)) // or closing would reset
+			client.Close()
+			err = port.Recv(c.socket, c, c.buf, &c.recv)
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
 	}
-	if err := port.Send(client, client, []byte("hello"), &next); err != nil {
-		log.Fatal(err)
-	}
-	wait() // for the one
-	wait() // and the other, in whatever order
-	n, err := op.Result()
-	fmt.Printf("%q %v\n", buffer[:n], err)
-
-	client.Shutdown(sock.ShutWrite)
-	if err := port.Recv(server, server, buffer, &op); err != nil {
-		log.Fatal(err)
-	}
-	n, err = wait()
-	fmt.Println(n, err == io.EOF)
 	// Output:
-	// "hello" <nil>
-	// 0 true
+	// received "hello"
+	// sent 5
+	// the client is done
+}
+
+// A connect that completes on the port.
+func ExamplePort_Connect() {
+	port, err := socknotify.New[string]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+	s, err := sock.New(sock.TCP4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	var op socknotify.Overlapped[string]
+	if err := port.Connect(s, "client", listener.LocalAddr(), &op); err != nil {
+		log.Fatal(err)
+	}
+	var ready [1]socknotify.Notification[string]
+	if _, err := port.Wait(ready[:], -1); err != nil {
+		log.Fatal(err)
+	}
+	_, err = ready[0].Completed().Result()
+	fmt.Println(ready[0].Key, err, s.RemoteAddr() == listener.LocalAddr())
+	// Output: client <nil> true
 }
 
 // Datagrams, each with its sender's address.
