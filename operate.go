@@ -1,0 +1,190 @@
+package socknotify
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// maxTurn is after how many bytes a socket's operations let others have their turn.
+const maxTurn = 1 << 20
+
+// operateOn carries out operations that a report says something for. more says that the kernel has to look
+// again. The slot is locked.
+func (p *Port[K]) operateOn(w *call[K], s *slot[K], reg *record[K], held sock.Held, m kernel.Mask, out []Notification[K]) (n int, more bool) {
+	t := reg.tie
+	t.Notified(notify(t, m)) // what would have blocked before the report was taken need not any more
+	to := outlet[K]{p: p, out: out}
+	h := t.Handle()
+	d := moved(m)
+	more = p.operate(&reg.work.operations, s, t, held, h, d, &to)
+	w.stripe.completions.Add(uint64(to.n))
+	f := reg.work.awaited()
+	watched := wordFilter(s.word.Load())
+	switch {
+	case f == EventNone:
+	case p.core.edges && f&^watched == 0:
+	case p.core.edges:
+		s.update(func(v uint64) uint64 { return v | uint64(f) })
+		more = true
+	default:
+		// The kernel is silent now, and has to be told what is still waited for.
+		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
+		if d&waiting(f) != 0 && p.stands(h, s) {
+			p.later(longWhile, uint32(h))
+			return to.n, false
+		}
+		more = true
+	}
+	return to.n, more
+}
+
+// moved are the directions that a report says something for.
+func moved(m kernel.Mask) tie.Dir {
+	var d tie.Dir
+	if m&(kernel.In|kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0 {
+		d |= tie.Recv
+	}
+	if m&(kernel.Out|kernel.Dead|kernel.Err) != 0 {
+		d |= tie.Send
+	}
+	return d
+}
+
+func waiting(f Events) tie.Dir {
+	var d tie.Dir
+	if f&EventIn != 0 {
+		d |= tie.Recv
+	}
+	if f&EventOut != 0 {
+		d |= tie.Send
+	}
+	return d
+}
+
+// operate carries out what is first in these directions, and then what follows, as far as that goes without
+// blocking. more says that it stopped before that, for the others' sake.
+func (p *Port[K]) operate(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K]) (more bool) {
+	if d&tie.Send != 0 {
+		connecting := ops.connects > 0
+		more = p.operateIn(ops, s, t, held, h, tie.Send, to)
+		if connecting && ops.connects == 0 {
+			d |= tie.Recv // they have waited for that
+		}
+	}
+	if d&tie.Recv != 0 && ops.connects == 0 {
+		more = p.operateIn(ops, s, t, held, h, tie.Recv, to) || more
+	}
+	return more
+}
+
+func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K]) (more bool) {
+	l := ops.list(d)
+	for room := maxTurn; l.first != nil; {
+		o := l.first
+		if o.kind != opConnect && t.Drained(d) {
+			return false // and if anything has come since, the kernel reports it
+		}
+		had := o.n
+		done := p.attempt(o, s, held, h)
+		room -= o.n - had
+		switch {
+		case done:
+			l.remove(o)
+			if o.kind == opConnect {
+				ops.connects--
+			}
+			to.complete(o)
+		case room > 0:
+			return false
+		}
+		if room <= 0 {
+			return l.first != nil
+		}
+	}
+	return false
+}
+
+// attempt makes an operation's system call, and tells whether that was the end of it. It is not where the
+// call would have blocked, or there is more to be sent.
+func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket) (done bool) {
+	var n int
+	var err error
+	switch o.kind {
+	case opRecv, opRecvFrom:
+		if len(o.buf) == 0 {
+			stream := s.word.Load()&wStream != 0
+			return meaning(p.core.kernel.Look(h), EventIn|EventHangup, stream) != EventNone
+		}
+		if o.kind == opRecv {
+			n, err = held.Recv(o.buf)
+		} else {
+			n, o.addr, err = held.Socket().RecvFrom(o.buf)
+		}
+	case opSend:
+		for room := maxTurn; ; {
+			n, err = held.Send(o.buf[o.n:])
+			if err != nil || n == len(o.buf)-o.n {
+				break
+			}
+			o.n += n
+			if room -= n; room <= 0 {
+				return false
+			}
+		}
+	case opSendTo:
+		if err = held.Socket().SendTo(o.buf, o.addr); err == nil {
+			n = len(o.buf)
+		}
+	case opConnect:
+		err = o.connect(held.Socket())
+	}
+	if err == sock.ErrWouldBlock {
+		return false
+	}
+	o.n += n
+	o.err = o.cause(h, err)
+	return true
+}
+
+// connect begins to connect, or finds out what has come of it. A report alone says nothing: it may be from
+// before.
+func (o *Overlapped[K]) connect(s *sock.Socket) error {
+	if !o.begun {
+		o.begun = true
+		return s.Connect(o.addr)
+	}
+	if err := s.Err(); err != nil || s.RemoteAddr().IsValid() {
+		return err
+	}
+	return sock.ErrWouldBlock
+}
+
+// notStarted is the error of a start that create or mismatch has refused.
+func (o *Overlapped[K]) notStarted(h Socket, err error) error {
+	var of *OpError
+	if !errors.As(err, &of) {
+		return err
+	}
+	return &OverlappedError{Op: o.kind.String(), Socket: h, Kind: of.Kind, Err: of.Err}
+}
+
+// cause is the error of an operation's result.
+func (o *Overlapped[K]) cause(h Socket, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	var of *sock.Error
+	if errors.As(err, &of) {
+		err = of.Err // which socket and call is said once
+	}
+	e := &OverlappedError{Op: o.kind.String(), Socket: h, Err: err}
+	if errors.Is(err, net.ErrClosed) {
+		e.Kind = ErrBadSocket
+	}
+	return e
+}
