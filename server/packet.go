@@ -211,6 +211,7 @@ func (s *PacketServer) Close() error {
 		c.sock.Close()
 		c.fail(ErrServerClosed)
 	}
+	clear(s.conns) // none is served from now on, wherever its Serve is
 	port := s.port
 	s.mu.Unlock()
 	if port != nil {
