@@ -64,7 +64,7 @@ func (m *topModel) show(s seen) {
 
 // fit is how many registrations a screen has room for.
 func (m *topModel) fit(width, height int) int {
-	return max(height-len(m.header(width))-2, 1) // the headings, and the foot
+	return max(height-len(m.header(width, height))-2, 1) // the headings, and the foot
 }
 
 // frame is a screen full of lines, none wider than the screen.
@@ -76,7 +76,7 @@ func (m *topModel) frame(width, height int) []string {
 		}
 		return s
 	}
-	lines := append(m.header(width), line(func(c *topColumn) string { return c.title }))
+	lines := append(m.header(width, height), line(func(c *topColumn) string { return c.title }))
 	rows := m.now.list.Rows
 	rows = rows[:min(len(rows), max(height-1-len(lines), 0))]
 	for _, row := range rows {
@@ -89,8 +89,9 @@ func (m *topModel) frame(width, height int) []string {
 	return lines[max(len(lines)-max(height, 1), 0):]
 }
 
-// header is what is above the registrations.
-func (m *topModel) header(width int) []string {
+// header is what is above the registrations. Of the counts a low window has the first alone, so as to have room for
+// those.
+func (m *topModel) header(width, height int) []string {
 	st := &m.now.status
 	c, r := &st.Counts, &st.Rates
 	saved := "–"
@@ -99,7 +100,7 @@ func (m *topModel) header(width int) []string {
 	}
 	lines := []string{fmt.Sprintf("socknotify top  %s at %s  %s  observed %s  %s",
 		printable(m.port), m.where, st.Backend, m.observed(), m.health())}
-	lines = append(lines, flow(width, []string{
+	counts := flow(width, []string{
 		fmt.Sprintf("registrations %-8d", c.Registrations),
 		fmt.Sprintf("notifications/s %-8s", rate(r.Notifications)),
 		fmt.Sprintf("enables/s %-8s", rate(r.Rearms+r.RearmsSaved)),
@@ -112,7 +113,8 @@ func (m *topModel) header(width int) []string {
 		fmt.Sprintf("removals/s %-8s", rate(r.Removals)),
 		fmt.Sprintf("posts/s %-8s", rate(r.Posts)),
 		fmt.Sprintf("stale/s %-8s", rate(r.Stale)),
-	})...)
+	})
+	lines = append(lines, counts[:min(len(counts), max(height/4, 2))]...)
 	return append(lines,
 		"waiters "+m.spread(),
 		"notifications/s "+sparkline(m.samples, max(width-len("notifications/s "), 0)),
@@ -170,8 +172,8 @@ func (m *topModel) spread() string {
 
 func (m *topModel) foot(shown int) string {
 	list := &m.now.list
-	from := min(list.Offset+1, list.Matched)
-	s := fmt.Sprintf("%d-%d of %d", from, list.Offset+shown, list.Matched)
+	to := list.Offset + shown
+	s := fmt.Sprintf("%d-%d of %d", min(list.Offset+1, to), to, list.Matched)
 	if list.Matched != list.Total {
 		s += fmt.Sprintf(" (%d in all)", list.Total)
 	}
