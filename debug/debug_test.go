@@ -510,3 +510,10 @@ func TestEveryKind(t *testing.T) {
 		t.Errorf("only %d kinds", kinds)
 	}
 }
+
+// The first sample may come before anything else is done with a page.
+func TestSampleComesFirst(t *testing.T) {
+	page := debug.New(debug.Port("p", newPort[int](t)))
+	time.Sleep(1200 * time.Millisecond) // anything but waiting could hide a data race
+	page.Close()
+}
