@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -56,7 +57,7 @@ func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 
 // versions runs a test for each kernel and each version that there are.
 func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(v), func(t *testing.T) { f(t, backend, v) })
 		}
@@ -334,7 +335,7 @@ func (c *unexpected) Read(b []byte) (int, error) {
 
 // What is no TLS, is cut off, or never finishes ends without Open, and hurts nobody.
 func TestTLSNoHandshake(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: 2 * time.Second, MaxHandshakes: 2}
 		addr, config := startTLS(t, s)
@@ -385,7 +386,7 @@ func clientHello(t *testing.T, config *tls.Config) []byte {
 
 // A function of the configuration that panics or waits costs its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		config, client := certified(t)
 		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: 2 * time.Second}
 		s.TLSConfig = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -504,7 +505,7 @@ func TestTLSShutdown(t *testing.T) {
 
 // The certificate may be in files, and the listener of any kind that is served.
 func TestServeTLS(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		config, client := certified(t)
 		cert, key, err := selfcert.PEM(config.Certificates[0])
 		if err != nil {
