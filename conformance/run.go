@@ -118,20 +118,8 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 			if err := goleak.Find(goroutines); err != nil {
 				t.Errorf("%s: goroutines left behind: %v", c.sentence, err)
 			}
-			checkDescriptors(t, c.sentence, before)
+			handles.Settle(t, before, limit)
 		})
 		c.run(&env{T: t, sentence: c.sentence, factory: factory, tied: tied})
 	})
-}
-
-// checkDescriptors compares the open descriptors with an earlier list.
-func checkDescriptors(t *testing.T, sentence string, before []string) {
-	var after []string
-	for range 200 {
-		if after = handles.List(); len(after) <= len(before) {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("%s: %d descriptors before, %d after; new ones: %v", sentence, len(before), len(after), without(after, before))
 }

@@ -5,16 +5,17 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // A port with strict edges keeps the sentences that its edges could break.
 func TestStrictEdgeKeepsTheContract(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, sentence := range []string{"T2", "T3", "E3", "E5", "E7", "X5"} {
 			t.Run(backend+"-"+sentence, func(t *testing.T) { RunSentence(t, edgePort(backend, true), sentence) })
 		}
-	}
+	})
 }
 
 func edgePort(backend string, strict bool) Factory {
@@ -80,7 +81,7 @@ func TestStrictEdge(t *testing.T) {
 		{"ArrivalBeforeEnable", strictArrival}, {"RoomBeforeEnable", strictRoom}, {"OtherBit", strictOtherBit},
 		{"Connect", strictConnect}, {"Listener", strictListener}, {"Datagrams", strictDatagrams},
 	}
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, program := range programs {
 			for _, tied := range []bool{false, true} {
 				for _, trigger := range []socknotify.Trigger{edge, edge | oneShot} {
@@ -98,7 +99,7 @@ func TestStrictEdge(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }
 
 // endBehindData skips a run that must be told of an end of stream while there is data before it.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -29,9 +30,7 @@ const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
 func newPort[K comparable](t testing.TB) *socknotify.Port[K] {
 	t.Helper()
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend for this system")
-	}
+	backends.Need(t)
 	p, err := socknotify.New[K]()
 	if err != nil {
 		t.Fatal(err)

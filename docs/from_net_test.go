@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 )
@@ -85,7 +86,7 @@ func TestFromNet(t *testing.T) {
 }
 
 func TestFromNetParked(t *testing.T) {
-	eachKernel(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		lot, err := park.New(park.Config{Backend: backend})
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +100,7 @@ func TestFromNetParked(t *testing.T) {
 }
 
 func TestFromNetServer(t *testing.T) {
-	eachKernel(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		c := serving(t, echo{}, backend)
 		echoed(t, c.RemoteAddr().String())
 	})

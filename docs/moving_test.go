@@ -48,16 +48,6 @@ func do(port *sn.Port[*client], reg sn.Registration[*client]) error {
 	return regs[0].Result
 }
 
-// eachKernel runs a test on every kernel of this system.
-func eachKernel(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(sn.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range sn.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
-
 // open makes a port and a listener.
 func open(t *testing.T, options ...sn.Option) (*sn.Port[*client], *sock.Socket) {
 	t.Helper()

@@ -19,13 +19,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // Clients that send requests in any pieces, pipelined or not, pause, and go, while the server is shut down and
 // replaced time and again.
 func TestHTTPStorm(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
 				s := &httpStorm{t: t, backend: backend, cert: certificate(t)}
@@ -77,7 +79,7 @@ func (s *httpStorm) closed() bool {
 
 // season is the life of a server.
 func (s *httpStorm) season(secure bool) {
-	before := descriptors()
+	before := handles.List()
 	s.states = make(map[net.Conn][]http.ConnState)
 	site := &HTTPServer{Backend: s.backend, Server: &http.Server{
 		Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
@@ -131,7 +133,7 @@ func (s *httpStorm) season(secure bool) {
 	cancel()
 	clients.Wait()
 	until(s.t, "all closed", s.closed)
-	until(s.t, "every descriptor is closed", func() bool { return descriptors() <= before })
+	handles.Settle(s.t, before, soon)
 }
 
 // An acceptor goes on where Wine has an accept fail for the connection's sake.

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/handles"
 )
 
 func TestMain(m *testing.M) {
@@ -20,12 +17,6 @@ func TestMain(m *testing.M) {
 
 // soon is long enough for what must happen.
 const soon = time.Minute
-
-func eachBackend(t *testing.T, test func(t *testing.T, backend string)) {
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
 
 // newLot makes a lot that ends with the test, and must end cleanly.
 func newLot(t testing.TB, config Config) *Lot {
@@ -89,9 +80,6 @@ func wantErr(t testing.TB, err, want error) {
 		t.Fatalf("%v, want %v", err, want)
 	}
 }
-
-// descriptors counts the process's, or is 0 where it cannot.
-func descriptors() int { return len(handles.List()) }
 
 // get takes a value that must come.
 func get[T any](t testing.TB, c <-chan T) T {

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 func TestPark(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(network, func(t *testing.T) {
 				if network == "unix" && wine.HasNoUnix.Here() {
@@ -45,7 +46,7 @@ func TestPark(t *testing.T) {
 }
 
 func TestParkAgainInside(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		var echo func(net.Conn)
@@ -76,7 +77,7 @@ func TestParkAgainInside(t *testing.T) {
 }
 
 func TestPeerResets(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -90,7 +91,7 @@ func TestPeerResets(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		const idle = 150 * time.Millisecond
 		l := newLot(t, Config{Backend: backend, IdleTimeout: idle})
 		server, client := pair(t, "tcp")
@@ -132,7 +133,7 @@ func TestReadDeadlineIsCleared(t *testing.T) {
 }
 
 func TestUnpark(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -166,7 +167,7 @@ func TestUnpark(t *testing.T) {
 
 // A connection may go from one lot to another, if the first is told.
 func TestTwoLots(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		one, two := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -189,7 +190,7 @@ func TestTwoLots(t *testing.T) {
 }
 
 func TestCloseConn(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
 		f, outcomes := reader()
@@ -203,7 +204,7 @@ func TestCloseConn(t *testing.T) {
 
 // A connection whose Close is called while it is parked.
 func TestClosedBehindTheBack(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for the sweep
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
@@ -217,7 +218,7 @@ func TestClosedBehindTheBack(t *testing.T) {
 
 // The same, and the next connection with its number is parked before the sweeper comes by.
 func TestNumberIsUsedAgain(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		l.sweep.stop()
 		number := func(conn net.Conn) (n uintptr) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -49,7 +51,7 @@ type guest struct {
 }
 
 func TestStorm(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, bound := range []int{0, 4} {
 			t.Run(fmt.Sprint("bound ", bound), func(t *testing.T) {
 				s := &storm{t: t, config: Config{Backend: backend, MaxRunning: bound}, cert: certificate(t)}
@@ -60,7 +62,7 @@ func TestStorm(t *testing.T) {
 }
 
 func (s *storm) rage(d time.Duration) {
-	before := descriptors()
+	before := handles.List()
 	s.lot.Store(newLot(s.t, s.config))
 	var clients, others sync.WaitGroup
 	for i := range s.guests {
@@ -108,7 +110,7 @@ func (s *storm) rage(d time.Duration) {
 	close(ended)
 	sweeping.Wait()
 	must(s.t, s.lot.Load().Shutdown(context.Background()))
-	until(s.t, "every descriptor is closed", func() bool { return descriptors() <= before })
+	handles.Settle(s.t, before, soon)
 	if parks, runs, taken := s.parks.Load(), s.runs.Load(), s.taken.Load(); parks != runs+taken || runs == 0 || taken == 0 {
 		s.t.Errorf("%d parkings, %d runs, %d taken back", parks, runs, taken)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 func eventually(tb testing.TB, cond func() bool) {
@@ -38,77 +38,73 @@ func requests(t *testing.T, c net.Conn) func() {
 
 // A request allocates nothing, and enabling costs a system call for one in twenty at most.
 func TestRequestCosts(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
-			c, err := net.Dial("tcp", serving(t, s).String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(time.Minute))
-			request := requests(t, c)
+	backends.Each(t, func(t *testing.T, backend string) {
+		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
+		c, err := net.Dial("tcp", serving(t, s).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(time.Minute))
+		request := requests(t, c)
+		request()
+		const many = 1000
+		if n := testing.AllocsPerRun(many, request); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		before := s.ports[0].Stats()
+		for range many {
 			request()
-			const many = 1000
-			if n := testing.AllocsPerRun(many, request); n != 0 {
-				t.Errorf("%v allocations", n)
-			}
-			before := s.ports[0].Stats()
-			for range many {
-				request()
-			}
-			after := s.ports[0].Stats()
-			asked := float64(after.Rearms-before.Rearms) / many
-			t.Logf("%.3f enables that asked the kernel per request", asked)
-			if s.ports[0].KernelEdges() && asked > 0.05 {
-				t.Errorf("%.3f enables asked the kernel per request", asked)
-			}
-		})
-	}
+		}
+		after := s.ports[0].Stats()
+		asked := float64(after.Rearms-before.Rearms) / many
+		t.Logf("%.3f enables that asked the kernel per request", asked)
+		if s.ports[0].KernelEdges() && asked > 0.05 {
+			t.Errorf("%.3f enables asked the kernel per request", asked)
+		}
+	})
 }
 
 // An idle connection costs at most 256 live bytes, with everything that there is of it.
 func TestIdleConnMemory(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
-			addr := serving(t, s)
-			const n = 5000
-			clients := make([]int, 0, n) // which are no part of it
-			defer func() {
-				for _, fd := range clients {
-					unix.Close(fd)
-				}
-			}()
-			first, err := net.Dial("tcp", addr.String())
+	backends.Each(t, func(t *testing.T, backend string) {
+		s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
+		addr := serving(t, s)
+		const n = 5000
+		clients := make([]int, 0, n) // which are no part of it
+		defer func() {
+			for _, fd := range clients {
+				unix.Close(fd)
+			}
+		}()
+		first, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		eventually(t, func() bool { return s.Stats().Conns == 1 })
+		to := &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+		for len(clients) < n { // all of them first: a port's table is by number
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer first.Close()
-			eventually(t, func() bool { return s.Stats().Conns == 1 })
-			to := &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
-			for len(clients) < n { // all of them first: a port's table is by number
-				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				clients = append(clients, fd)
+			clients = append(clients, fd)
+		}
+		before, rss := live(), resident(t)
+		for _, fd := range clients {
+			if err := unix.Connect(fd, to); err != nil {
+				t.Fatal(err)
 			}
-			before, rss := live(), resident(t)
-			for _, fd := range clients {
-				if err := unix.Connect(fd, to); err != nil {
-					t.Fatal(err)
-				}
-			}
-			eventually(t, func() bool { return s.Stats().Conns == n+1 })
-			each := float64(live()-before) / n
-			t.Logf("%.1f live bytes per idle connection; the process's resident memory grew by %.1f KiB each", each,
-				float64(resident(t)-rss)/n/1024)
-			if each > 256 {
-				t.Errorf("%.1f live bytes per idle connection; want at most 256", each)
-			}
-		})
-	}
+		}
+		eventually(t, func() bool { return s.Stats().Conns == n+1 })
+		each := float64(live()-before) / n
+		t.Logf("%.1f live bytes per idle connection; the process's resident memory grew by %.1f KiB each", each,
+			float64(resident(t)-rss)/n/1024)
+		if each > 256 {
+			t.Errorf("%.1f live bytes per idle connection; want at most 256", each)
+		}
+	})
 }
 
 func live() int64 {

@@ -14,9 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/errno"
-	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -160,13 +158,6 @@ func wait(t testing.TB, cond func() bool) {
 	}
 }
 
-// each runs a test on every kernel.
-func each(t *testing.T, f func(t *testing.T, backend string)) {
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { f(t, b) })
-	}
-}
-
 // start serves on a loopback address until the test ends, and checks then that every connection was closed.
 func start(t testing.TB, s *srv) (addr string) {
 	t.Helper()
@@ -294,9 +285,6 @@ func expectEnd(t testing.TB, c net.Conn, want error) {
 		t.Fatalf("%d bytes, %v; want %v", n, err, want)
 	}
 }
-
-// descriptors counts the process's, where the system tells.
-func descriptors() int { return len(handles.List()) }
 
 // noUnix skips what needs Unix sockets.
 func noUnix(t testing.TB) {

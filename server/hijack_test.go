@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // A request is handed to a goroutine, and the connection given back.
 func TestPause(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:5])
 			if err != nil {
@@ -38,7 +40,7 @@ func TestPause(t *testing.T) {
 
 // While a connection is paused it is not idle, and can be closed.
 func TestPausedAndClosed(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend}
 		addr := start(t, s)
@@ -63,8 +65,8 @@ func TestPausedAndClosed(t *testing.T) {
 // A connection goes to a goroutine that blocks, and back, again and again.
 func TestHijack(t *testing.T) {
 	noHijack(t)
-	each(t, func(t *testing.T, backend string) {
-		before := descriptors()
+	backends.Each(t, func(t *testing.T, backend string) {
+		before := handles.List()
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
 			if err != nil {
@@ -121,14 +123,14 @@ func TestHijack(t *testing.T) {
 		c.Close()
 		s.Close()
 		shutdown(t, s)
-		wait(t, func() bool { return descriptors() <= before })
+		handles.Settle(t, before, soon)
 	})
 }
 
 // Close of the server ends hijacked connections too.
 func TestHijackedAndClosed(t *testing.T) {
 	noHijack(t)
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		hijacked, got := make(chan error, 1), make(chan error, 1)
 		h := &handler{t: t, open: func(c conn) error {
 			nc, err := c.Hijack()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -28,7 +29,7 @@ func flood(t *testing.T, addr string, n int) (served []net.Conn) {
 }
 
 func TestMaxConns(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, MaxConns: 10}
 		addr := start(t, s)
@@ -45,7 +46,7 @@ func TestMaxConns(t *testing.T) {
 }
 
 func TestMaxConnsPerAddr(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, MaxConnsPerAddr: 5}
 		addr := start(t, s)
 		if served := flood(t, addr, 20); len(served) != 5 {
@@ -63,7 +64,7 @@ func TestMaxConnsPerAddr(t *testing.T) {
 }
 
 func TestMaxQueued(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
 		c := dial(t, start(t, s))
@@ -84,7 +85,7 @@ func TestMaxQueued(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
 		addr := start(t, s)
@@ -145,7 +146,7 @@ func echoes(c net.Conn) bool {
 
 // A peer that takes nothing of what is queued is given up, before Close and after it.
 func TestWriteTimeout(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, closing := range []bool{false, true} {
 			h := &handler{t: t}
 			s := &srv{Handler: h, Backend: backend, WriteTimeout: 100 * time.Millisecond}

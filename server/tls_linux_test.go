@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -43,9 +43,9 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 
 // An idle connection has no goroutine, and no buffer but those of crypto/tls.
 func TestIdleTLSMemory(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-			t.Run(backend+" "+tls.VersionName(version), func(t *testing.T) {
+			t.Run(tls.VersionName(version), func(t *testing.T) {
 				s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
 				addr, config := servingTLS(t, s)
 				config.MaxVersion = version
@@ -89,7 +89,7 @@ func TestIdleTLSMemory(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // socketCost is what a *net.TCPConn of the client's takes, which is no part of the server.
@@ -135,25 +135,23 @@ func resident(t *testing.T) int64 {
 
 // A request through TLS costs the server no more allocations than crypto/tls makes by itself.
 func TestTLSRequestCosts(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
-			addr, config := servingTLS(t, s)
-			c, err := tls.Dial("tcp", addr, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(time.Minute))
-			request := requests(t, c)
-			for range 100 {
-				request()
-			}
-			both := testing.AllocsPerRun(1000, request)
-			t.Logf("%v allocations, of the client and of the server", both)
-			if both > 4 {
-				t.Errorf("%v allocations", both)
-			}
-		})
-	}
+	backends.Each(t, func(t *testing.T, backend string) {
+		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
+		addr, config := servingTLS(t, s)
+		c, err := tls.Dial("tcp", addr, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(time.Minute))
+		request := requests(t, c)
+		for range 100 {
+			request()
+		}
+		both := testing.AllocsPerRun(1000, request)
+		t.Logf("%v allocations, of the client and of the server", both)
+		if both > 4 {
+			t.Errorf("%v allocations", both)
+		}
+	})
 }

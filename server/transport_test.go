@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 // A rot is a transport that changes every byte on its way.
@@ -52,28 +52,26 @@ func (r rotten) Data(c *Conn[*int], buf []byte) error {
 
 // A transport has every byte of its connection in both directions, also those that are queued.
 func TestTransport(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(5 * time.Minute)) // 10 MiB, on a machine that may be busy
-			sent := bytes.Repeat([]byte("0123456789"), 1<<20)
-			done := make(chan error, 1)
-			go func() {
-				_, err := c.Write(sent)
-				c.(*net.TCPConn).CloseWrite()
-				done <- err
-			}()
-			got, err := io.ReadAll(c)
-			if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("23456789:;"), 1<<20)) {
-				t.Errorf("%d bytes, %v", len(got), err)
-			}
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	backends.Each(t, func(t *testing.T, backend string) {
+		c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(5 * time.Minute)) // 10 MiB, on a machine that may be busy
+		sent := bytes.Repeat([]byte("0123456789"), 1<<20)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Write(sent)
+			c.(*net.TCPConn).CloseWrite()
+			done <- err
+		}()
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, bytes.Repeat([]byte("23456789:;"), 1<<20)) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

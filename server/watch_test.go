@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/server"
 )
 
 // A panic closes its connection, is told once with its stack, and hurts nothing else.
 func TestPanic(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, where := range []string{"open", "data", "close", "exit"} {
 			t.Run(where, func(t *testing.T) {
 				var mu sync.Mutex
@@ -95,7 +96,7 @@ func (l locked) Write(b []byte) (int, error) {
 
 // Handlers that do not return, more of them than there are workers, can be seen, and the rest is served.
 func TestStuck(t *testing.T) {
-	each(t, func(t *testing.T, backend string) {
+	backends.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
 		var log bytes.Buffer
 		release := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -254,7 +255,7 @@ func TestAttachOrClose(t *testing.T) {
 
 // Its registration ends, as by Close (G9).
 func TestAttachRegistered(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		p, err := socknotify.New[netip.AddrPort](socknotify.WithBackend(backend))
 		if err != nil {
 			t.Fatal(err)
@@ -282,5 +283,5 @@ func TestAttachRegistered(t *testing.T) {
 		if n, err := c.Read(make([]byte, 8)); n != 4 || err != nil {
 			t.Errorf("%s: %d, %v", backend, n, err)
 		}
-	}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -25,16 +26,14 @@ type port struct {
 
 // onPorts runs a test with a port on each backend.
 func onPorts(t *testing.T, f func(t *testing.T, p port)) {
-	for _, backend := range socknotify.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			p, err := socknotify.New[string](socknotify.WithBackend(backend))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { p.Close() })
-			f(t, port{p, t})
-		})
-	}
+	backends.Each(t, func(t *testing.T, backend string) {
+		p, err := socknotify.New[string](socknotify.WithBackend(backend))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		f(t, port{p, t})
+	})
 }
 
 // enable enables a socket and reports whether that cost no system call.

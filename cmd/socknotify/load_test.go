@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -75,8 +75,7 @@ func decodeLoad(t *testing.T, text string) (o loadObject) {
 }
 
 func TestLoadJSON(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--backend", b, "--json",
 			"--connections", "20", "--depth", "3", "--size", "100", "--duration", "100ms", "--workers", "3")
 		if status != 0 || errs != "" {
@@ -89,11 +88,11 @@ func TestLoadJSON(t *testing.T) {
 		if !(0 < *o.P50 && *o.P50 <= *o.P99 && *o.P99 <= *o.Max) || *o.Max > *o.Seconds*1e6 {
 			t.Error(out)
 		}
-	}
+	})
 }
 
 func TestLoadTable(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--duration", "20ms", "--rate", "1000", "--think", "1ms")
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
@@ -110,7 +109,7 @@ func TestLoadTable(t *testing.T) {
 
 // What fails is in the totals as well, and in the exit status.
 func TestLoadFails(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, func(c net.Conn) {
 		io.ReadFull(c, make([]byte, 64))
 	}), "--json", "--connections", "3")
@@ -135,7 +134,7 @@ func TestLoadFails(t *testing.T) {
 
 // An interrupt is a good end, with totals.
 func TestLoadInterrupted(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	status, out, errs := shLoad(ctx, "--addr", echoServer(t, func(c net.Conn) {
@@ -151,7 +150,7 @@ func TestLoadInterrupted(t *testing.T) {
 }
 
 func TestLoadWrongUsage(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	for _, c := range []struct{ args, says string }{
 		{"", "--addr is missing"},
 		{"--addr localhost", `--addr "localhost"`},
@@ -189,7 +188,7 @@ func TestLoadWrongUsage(t *testing.T) {
 
 // With TLS it loads what serve --tls serves, and believes no certificate that it was not told of.
 func TestLoadTLS(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	if wine.KeepsPort.Here() {
 		t.Skip(wine.KeepsPort)
 	}
@@ -204,7 +203,7 @@ func TestLoadTLS(t *testing.T) {
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	os.WriteFile(certFile, certText, 0o600)
 	os.WriteFile(keyFile, keyText, 0o600)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "echo", "--tls", "--cert", certFile, "--key", keyFile, "--backend", b)
 		addr := c.RemoteAddr().String()
 		for _, c := range []struct {
@@ -231,5 +230,5 @@ func TestLoadTLS(t *testing.T) {
 		}
 		c.Close()
 		stop()
-	}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 // asCommand is the environment variable with which the test program is the command.
@@ -34,12 +35,6 @@ func sh(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), err.String()
 }
 
-func needBackend(t *testing.T) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-}
-
 // decode reads one JSON object with no fields but those of v.
 func decode(t *testing.T, text string, v any) {
 	t.Helper()
@@ -54,8 +49,7 @@ func decode(t *testing.T, text string, v any) {
 }
 
 func TestDemoJSON(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		status, out, errs := sh(t, "demo", "--json", "--backend", b, "--clients", "5", "--messages", "7", "--workers", "3")
 		if status != 0 || errs != "" {
 			t.Fatalf("status %d: %s", status, errs)
@@ -102,11 +96,11 @@ func TestDemoJSON(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-	}
+	})
 }
 
 func TestDemoTable(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	status, out, errs := sh(t, "demo", "--clients", "4", "--workers", "2", "--messages", "3")
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
@@ -130,7 +124,7 @@ func TestDemoTable(t *testing.T) {
 }
 
 func TestDemoOne(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	for _, name := range []string{"poll", "udp", "tcp"} {
 		status, out, errs := sh(t, "demo", name, "--json", "--messages", "2")
 		if status != 0 || errs != "" {
@@ -146,7 +140,7 @@ func TestDemoOne(t *testing.T) {
 
 // What fails is in the output as well, and in the exit status.
 func TestDemoFails(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
@@ -188,7 +182,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	for _, c := range []struct{ args, says string }{
 		{"demo --clients 0", "--clients 0"},
 		{"demo --clients -1", "--clients -1"},
@@ -215,8 +209,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestBackendVariable(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		t.Setenv(socknotify.BackendEnv, b)
 		status, out, errs := sh(t, "demo", "poll", "--json")
 		var r report
@@ -224,7 +217,7 @@ func TestBackendVariable(t *testing.T) {
 		if status != 0 || r.Backend != b {
 			t.Errorf("%s: status %d, backend %s: %s", b, status, r.Backend, errs)
 		}
-	}
+	})
 	t.Setenv(socknotify.BackendEnv, "abacus")
 	for _, command := range []string{"demo", "info"} {
 		if status, _, errs := sh(t, command); status != 2 || !strings.Contains(errs, socknotify.BackendEnv) {

@@ -15,13 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 // TestServeAndLoad has load's requests answered by serve, and both count the same.
 func TestServeAndLoad(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		r, w := io.Pipe()
 		var out bytes.Buffer
@@ -66,11 +65,11 @@ func TestServeAndLoad(t *testing.T) {
 		if want := "connections 20 "; !strings.HasPrefix(out.String(), want) || !strings.Contains(out.String(), fmt.Sprintf("bytes %d ", got.Bytes)) {
 			t.Errorf("serve printed %q; load got %d bytes", out.String(), got.Bytes)
 		}
-	}
+	})
 }
 
 func TestServeUsage(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -132,9 +131,9 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 
 // TestServeTLS has a certificate made up, and another one read.
 func TestServeTLS(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	certFile, keyFile, trust := writeCertificate(t, t.TempDir(), "example.test")
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		for _, f := range []struct {
 			flags  []string
 			config *tls.Config
@@ -155,12 +154,11 @@ func TestServeTLS(t *testing.T) {
 				t.Errorf("it printed %q", text)
 			}
 		}
-	}
+	})
 }
 
 func TestServeDiscard(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "discard", "--backend", b)
 		if _, err := c.Write(make([]byte, 1<<20)); err != nil {
 			t.Fatal(err)
@@ -172,12 +170,11 @@ func TestServeDiscard(t *testing.T) {
 		if text := stop(); !strings.Contains(text, "connections 1 ") || !strings.Contains(text, "bytes 1048576 ") {
 			t.Errorf("it printed %q", text)
 		}
-	}
+	})
 }
 
 func TestServeChargen(t *testing.T) {
-	needBackend(t)
-	for _, b := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "chargen", "--backend", b, "--workers", "1")
 		lines := bufio.NewScanner(c)
 		const want = 100_000
@@ -194,5 +191,5 @@ func TestServeChargen(t *testing.T) {
 		if text := stop(); !strings.Contains(text, "connections 1 ") {
 			t.Errorf("it printed %q", text)
 		}
-	}
+	})
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
@@ -86,10 +86,10 @@ func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
 }
 
 func TestServeHTTP(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	dir := t.TempDir()
 	certFile, keyFile, roots := writeCertificate(t, dir, "localhost", "127.0.0.1")
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		for _, c := range []struct {
 			scheme string
 			roots  *x509.CertPool
@@ -99,7 +99,7 @@ func TestServeHTTP(t *testing.T) {
 			{"https:", nil, []string{"--tls"}},
 			{"https:", roots, []string{"--cert", certFile, "--key", keyFile}},
 		} {
-			t.Run(fmt.Sprint(backend, c.args), func(t *testing.T) {
+			t.Run(fmt.Sprint(c.args), func(t *testing.T) {
 				url, page, stop := servedHTTP(t, append(c.args, "--backend", backend, "--linger", "0")...)
 				if !strings.HasPrefix(url, c.scheme) {
 					t.Error(url)
@@ -127,7 +127,7 @@ func TestServeHTTP(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // writeCertificate keeps a certificate in files, as programs do that make them.
@@ -151,7 +151,7 @@ func writeCertificate(t *testing.T, dir string, hosts ...string) (certFile, keyF
 }
 
 func TestServeHTTPTooLarge(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	url, _, stop := servedHTTP(t)
 	c := newClient(t, nil)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"echo", bytes.NewReader(make([]byte, maxEcho+1)))
@@ -170,7 +170,7 @@ func TestServeHTTPTooLarge(t *testing.T) {
 }
 
 func TestServeHTTPUsage(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	for _, c := range []struct {
 		args   []string
 		status int

@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -30,7 +31,7 @@ type watched struct {
 // watch registers so many sockets with a port, and mounts it beside an empty one.
 func watch(t *testing.T, sockets int) *watched {
 	t.Helper()
-	needBackend(t)
+	backends.Need(t)
 	open := func() *socknotify.Port[int] {
 		p, err := socknotify.New[int]()
 		if err != nil {
@@ -392,7 +393,7 @@ func TestTopWithoutAnswer(t *testing.T) {
 }
 
 func TestServeWithDebugPage(t *testing.T) {
-	needBackend(t)
+	backends.Need(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	done := make(chan int, 1)

@@ -11,13 +11,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLines(t *testing.T) {
-	for _, backend := range socknotify.Backends() {
+	backends.Each(t, func(t *testing.T, backend string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestLines(t *testing.T) {
 			{"end of the stream", "SET e 5\nWAIT 1ms\nGET e\nhalf a line", "OK\nOK\n5\n"},
 		} {
 			for _, pieces := range []int{1, 3, len(c.send)} {
-				t.Run(fmt.Sprint(backend, " ", c.name, " in ", pieces), func(t *testing.T) {
+				t.Run(fmt.Sprint(c.name, " in ", pieces), func(t *testing.T) {
 					conn, err := net.Dial("tcp", l.Addr().String())
 					if err != nil {
 						t.Fatal(err)
@@ -72,5 +72,5 @@ func TestLines(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}
+	})
 }

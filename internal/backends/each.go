@@ -1,4 +1,4 @@
-// Package backends is for tests that run on every kernel of this system.
+// Package backends is for tests that run on every kernel of this system, or that need one.
 package backends
 
 import (
@@ -10,11 +10,16 @@ import (
 // Each runs a test on every kernel, by the name that socknotify.WithBackend wants.
 func Each(t *testing.T, test func(t *testing.T, backend string)) {
 	t.Helper()
-	all := socknotify.Backends()
-	if len(all) == 0 {
-		t.Skip("socknotify has no kernel on this system")
-	}
-	for _, b := range all {
+	Need(t)
+	for _, b := range socknotify.Backends() {
 		t.Run(b, func(t *testing.T) { test(t, b) })
+	}
+}
+
+// Need skips a test where there is no kernel.
+func Need(t testing.TB) {
+	t.Helper()
+	if len(socknotify.Backends()) == 0 {
+		t.Skip("socknotify has no kernel on this system")
 	}
 }

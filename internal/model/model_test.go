@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -43,13 +42,13 @@ func TestModel(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("waiters=%d", n), func(t *testing.T) {
 					defer shrinking.Store(false)
-					before := len(handles.List())
+					before := handles.List()
 					for range *roundsFlag {
 						rapid.Check(t, func(t *rapid.T) {
 							runChecked(t, backend, n, genOps.Draw(t, "ops"))
 						})
 					}
-					closed(t, before)
+					handles.Settle(t, before, patience())
 				})
 			}
 		})
@@ -64,26 +63,15 @@ type testingT interface {
 // runChecked runs a sequence and reports what was wrong, with the sequence as Go.
 func runChecked(t testingT, backend string, waiting int, ops []Op) {
 	t.Helper()
-	var before int
+	var before []string
 	if countEach {
-		before = len(handles.List())
+		before = handles.List()
 	}
 	if why := run(backend, waiting, ops); why != "" {
 		shrinking.Store(true)
 		t.Fatalf("%s, %d waiters: %s\n%s", backend, waiting, why, literal(ops))
 	}
 	if countEach {
-		closed(t, before)
-	}
-}
-
-// closed makes sure that no more is open than before. What Go's poller or a finished goroutine still holds
-// goes at once.
-func closed(t testingT, before int) {
-	t.Helper()
-	for end := time.Now().Add(patience()); len(handles.List()) > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors before, %d after", before, len(handles.List()))
-		}
+		handles.Settle(t, before, patience())
 	}
 }

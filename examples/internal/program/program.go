@@ -36,16 +36,6 @@ func Main(m *testing.M, main func()) {
 	goleak.VerifyTestMain(m)
 }
 
-// Each runs a test on every kernel of this system.
-func Each(t *testing.T, test func(t *testing.T, backend string)) {
-	if len(socknotify.Backends()) == 0 {
-		t.Skip("no backend on this system")
-	}
-	for _, b := range socknotify.Backends() {
-		t.Run(b, func(t *testing.T) { test(t, b) })
-	}
-}
-
 // A Process is a program that runs.
 type Process struct {
 	Addr string // that it listens on, as it has logged

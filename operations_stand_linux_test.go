@@ -1,0 +1,57 @@
+package socknotify
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// An error queue that nobody reads stands, and no receive takes it. A kernel without edges reports it whenever
+// it is asked, so it is asked a while later, and the port does not spin meanwhile (E8). But it is asked.
+func TestOperationUnderStandingError(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		var socks [2]*sock.Socket
+		for i := range socks {
+			s, err := sock.New(sock.UDP4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Bind(sock.Loopback); err != nil {
+				t.Fatal(err)
+			}
+			socks[i] = s
+		}
+		s, peer := socks[0], socks[1]
+		if err := unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_IP, unix.IP_RECVERR, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SendTo(make([]byte, 0xffff-10), peer.LocalAddr()); err == nil {
+			t.Fatal("a datagram with more than there is room for is sent")
+		}
+		if m := h.Look(s.Handle()); m&kernel.Err == 0 {
+			t.Fatalf("it does not stand: %#x", m)
+		}
+		var o Overlapped[string]
+		b := make([]byte, 1)
+		recv(t, p, s, b, &o)
+		reports := 0
+		h.after = func([]kernel.Ready) { reports++ }
+		const calls = 2000
+		for range calls {
+			none(t, p)
+		}
+		h.after = nil
+		// A while is 250 ms, of which no machine needs many for a call.
+		if reports == 0 || reports > calls/10 {
+			t.Errorf("%d calls had %d reports of what stands", calls, reports)
+		}
+		if err := peer.SendTo([]byte("x"), s.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		completes(t, p, &o, 1, nil)
+	})
+}
