@@ -73,7 +73,7 @@ func rootCommand() *cobra.Command {
 	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m: fewer rounds in the side sets of parameters where it is short")
 	fl.StringVar(&f.summary, "summary", "", "measure nothing: say what the results in this folder hold of what is promised")
 	fl.BoolVar(&f.list, "list", false, "list contenders, and why any is missing, and measure nothing")
-	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), lookCommand(), windowCommand())
+	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), windowCommand())
 	return cmd
 }
 

@@ -38,21 +38,32 @@ func serveOverlapped(p param.Params, backend string, ready func(string)) error {
 	return <-failed
 }
 
+// overlappedWorker starts what comes next in the call that dequeues.
 func overlappedWorker(port *socknotify.Port[*opConn]) error {
-	out := make([]socknotify.Notification[*opConn], 128)
+	out := make([]socknotify.Notification[*opConn], 256)
+	ops, of := make([]socknotify.Operation[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
 	for {
-		n, err := port.Wait(out, -1)
+		n, err := port.ProcessOperations(ops, out, -1)
+		for i := range ops {
+			if ops[i].Result != nil {
+				of[i].sock.Close()
+			}
+		}
 		if err != nil {
 			return err
 		}
+		ops, of = ops[:0], of[:0]
 		for i := range out[:n] {
 			c, err := opened(&out[i])
 			if err != nil {
 				return err
 			}
-			if c.step(port) != nil {
+			got, err := c.op.Result()
+			if err != nil {
 				c.sock.Close()
+				continue
 			}
+			ops, of = append(ops, c.next(got)), append(of, c)
 		}
 	}
 }
@@ -70,15 +81,11 @@ func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
 	return &opConn{sock: s, sending: true}, nil
 }
 
-// step starts what comes after the operation that has completed. An error ends the connection.
-func (c *opConn) step(port *socknotify.Port[*opConn]) error {
-	n, err := c.op.Result()
-	if err != nil {
-		return err
-	}
+// next is the operation that comes after one that has moved so many bytes.
+func (c *opConn) next(got int) socknotify.Operation[*opConn] {
 	c.sending = !c.sending
 	if c.sending {
-		return port.Send(c.sock, c, c.buf[:n], &c.op)
+		return socknotify.SendOp(c.sock, c, c.buf[:got], &c.op)
 	}
-	return port.Recv(c.sock, c, c.buf[:], &c.op)
+	return socknotify.RecvOp(c.sock, c, c.buf[:], &c.op)
 }

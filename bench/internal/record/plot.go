@@ -111,6 +111,9 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 	p.Title.TextStyle.Font = font.From(plot.DefaultFont, 10)
 	p.X.Label.Text = m.label
 	p.X.Min, p.X.Max = 0, m.scale(records)
+	if err := m.drawLine(p, len(records)); err != nil {
+		return nil, err
+	}
 	var names []string
 	labels := plotter.XYLabels{}
 	for i := range records {
@@ -131,14 +134,6 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 		labels.XYs = append(labels.XYs, plotter.XY{X: max(0, min(v, p.X.Max*0.8)), Y: float64(i)})
 		labels.Labels = append(labels.Labels, text)
 	}
-	if m.line > 0 {
-		line, err := plotter.NewLine(plotter.XYs{{X: m.line, Y: -0.5}, {X: m.line, Y: float64(len(records)) - 0.5}})
-		if err != nil {
-			return nil, err
-		}
-		line.Dashes = []vg.Length{2, 2}
-		p.Add(line)
-	}
 	values, err := plotter.NewLabels(labels)
 	if err != nil {
 		return nil, err
@@ -153,6 +148,20 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 	p.X.Tick.Label.Font = font.From(plot.DefaultFont, 8)
 	p.X.Label.TextStyle.Font = font.From(plot.DefaultFont, 8)
 	return p, nil
+}
+
+// drawLine draws that of the reference, behind the bars and their figures.
+func (m measure) drawLine(p *plot.Plot, bars int) error {
+	if m.line == 0 {
+		return nil
+	}
+	line, err := plotter.NewLine(plotter.XYs{{X: m.line, Y: -0.5}, {X: m.line, Y: float64(bars) - 0.5}})
+	if err != nil {
+		return err
+	}
+	line.Dashes, line.Color = []vg.Length{2, 2}, color.Gray{0xc0}
+	p.Add(line)
+	return nil
 }
 
 // scale ends where the longest bar does that is not cut off.

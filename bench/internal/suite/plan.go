@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"time"
-
 )
 
 // A plan is what a run is still to do, and how long that takes. Nil plans nothing.
@@ -165,4 +164,3 @@ func (p *plan) left() time.Duration {
 
 // Left is how long the planned run still takes.
 func (e *Env) Left() time.Duration { return e.plan.left() }
-
