@@ -9,10 +9,9 @@ import (
 
 // An opConn is a connection with one operation in flight: a receive, or the send of what came.
 type opConn struct {
-	sock    *sock.Socket
-	op      socknotify.Overlapped[*opConn]
-	sending bool
-	buf     [4096]byte
+	sock *sock.Socket
+	op   socknotify.Overlapped[*opConn]
+	buf  []byte // what is being sent
 }
 
 // serveOverlapped is overlapped operations: a worker for each core on one port.
@@ -31,15 +30,15 @@ func serveOverlapped(p param.Params, backend string, ready func(string)) error {
 		return err
 	}
 	ready(l.LocalAddr().String())
-	failed := make(chan error)
+	failed, pool := make(chan error), socknotify.NewBuffers(4096)
 	for range max(p.Cores, 1) {
-		go func() { failed <- overlappedWorker(port) }()
+		go func() { failed <- overlappedWorker(port, pool) }()
 	}
 	return <-failed
 }
 
-// overlappedWorker starts what comes next in the call that dequeues.
-func overlappedWorker(port *socknotify.Port[*opConn]) error {
+// overlappedWorker starts what comes next in the call that dequeues. Receives that wait have no buffer.
+func overlappedWorker(port *socknotify.Port[*opConn], pool *socknotify.Buffers) error {
 	out := make([]socknotify.Notification[*opConn], 256)
 	ops, of := make([]socknotify.Operation[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
 	for {
@@ -58,12 +57,11 @@ func overlappedWorker(port *socknotify.Port[*opConn]) error {
 			if err != nil {
 				return err
 			}
-			got, err := c.op.Result()
-			if err != nil {
+			if _, err := c.op.Result(); err != nil {
 				c.sock.Close()
 				continue
 			}
-			ops, of = append(ops, c.next(got)), append(of, c)
+			ops, of = append(ops, c.next(pool)), append(of, c)
 		}
 	}
 }
@@ -78,14 +76,16 @@ func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
 		return nil, err
 	}
 	s.SetNoDelay(true)
-	return &opConn{sock: s, sending: true}, nil
+	return &opConn{sock: s}, nil
 }
 
-// next is the operation that comes after one that has moved so many bytes.
-func (c *opConn) next(got int) socknotify.Operation[*opConn] {
-	c.sending = !c.sending
-	if c.sending {
-		return socknotify.SendOp(c.sock, c, c.buf[:got], &c.op)
+// next is the operation that comes after the one that has completed: a new connection's is a receive.
+func (c *opConn) next(pool *socknotify.Buffers) socknotify.Operation[*opConn] {
+	if got := c.op.Buffer(); c.buf == nil && got != nil {
+		c.buf = got
+		return socknotify.SendOp(c.sock, c, c.buf, &c.op)
 	}
-	return socknotify.RecvOp(c.sock, c, c.buf[:], &c.op)
+	pool.Put(c.buf)
+	c.buf = nil
+	return socknotify.RecvPooledOp(c.sock, c, pool, &c.op)
 }

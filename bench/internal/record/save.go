@@ -8,8 +8,8 @@ import (
 )
 
 // Legend explains the plots.
-const Legend = "Blue is socknotify, dark grey the reference, which the dashed line is at, and light grey all others; ± is half the\n" +
-	"distance between the quartiles. A bar that reaches the right edge is cut off."
+const Legend = "Blue is socknotify, dark grey the reference, light grey all others; the dashed line is at 1, and ± is half the distance\n" +
+	"between the quartiles. A bar that reaches the right edge is cut off."
 
 // Save writes a workload's records into a folder: as JSON, as a table and as a plot.
 func Save(dir, workload, doc string, facts []string, records []Record) error {

@@ -65,15 +65,15 @@ func TestWithin(t *testing.T) {
 		want   [3]int
 		late   bool
 	}{{time.Hour, [3]int{9, 3, 1}, false}, {time.Second, [3]int{9, 1, 1}, true}} {
-		e, w := planned(t, tt.within)
-		if e.plan.late() != tt.late {
-			t.Errorf("late within %v: %v", tt.within, !tt.late)
-		}
-		for i, set := range w.sets() {
-			if n := e.begin(w, set); n != tt.want[i] {
-				t.Errorf("within %v: %d rounds of %v, want %d", tt.within, n, set, tt.want[i])
+		for i, want := range tt.want {
+			e, w := planned(t, tt.within)
+			if e.plan.late() != tt.late {
+				t.Errorf("late within %v: %v", tt.within, !tt.late)
 			}
-			e.plan.end()
+			set := w.sets()[i]
+			if n := e.begin(w, set); n != want {
+				t.Errorf("within %v: %d rounds of %v, want %d", tt.within, n, set, want)
+			}
 		}
 	}
 }
