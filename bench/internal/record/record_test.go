@@ -44,7 +44,7 @@ func TestFill(t *testing.T) {
 	near(t, "Spread", r.Spread, 2) // of 2, 2 and 6
 	near(t, "Switches", r.Switches, .5)
 	near(t, "Syscalls", r.Syscalls, 2.5)
-	if want := (record.Figures{CPURatio: 6, Ns: 90, RateRatio: 1. / 90 / ((1./10 + 1./20) / 2)}); len(r.Samples) != 3 || r.Samples[2].CPURatio != want.CPURatio ||
+	if want := (record.Figures{CPURatio: 6, Ns: 90, RateRatio: 6}); len(r.Samples) != 3 || r.Samples[2].CPURatio != want.CPURatio ||
 		r.Samples[2].Ns != want.Ns || math.Abs(r.Samples[2].RateRatio-want.RateRatio) > 1e-9 || r.Samples[2].LatencyRatio != 0 {
 		t.Errorf("samples %+v, the last of which is to be %+v", r.Samples, want)
 	}
