@@ -149,7 +149,7 @@ func wakeSets() []Set {
 
 func postSet(posters, waiters int) Set {
 	share := side
-	if waiters == 0 {
+	if waiters == 0 || waiters == posters {
 		share = 1
 	}
 	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, share}
