@@ -20,10 +20,10 @@ var (
 // dequeued as notifications with its key, whose [Notification.Accepted] has the connected socket. Calling it
 // again changes n.
 //
-// n is how many accepts are outstanding. Where the system accepts ahead, it accepts so many before anybody
-// dequeues, and no more. Elsewhere nothing is accepted that nobody dequeues: a call takes up to n
-// connections, and no more than its entries hold, before it lets others have their turn; the rest wait in
-// the listener's backlog.
+// n is how many accepts are outstanding. Where a kernel accepts ahead, and none does so far (docs/design.md),
+// it accepts so many before anybody dequeues, and no more. Elsewhere nothing is accepted that nobody dequeues
+// (X3): a call takes up to n connections, and no more than its entries hold, before it lets others have their
+// turn; the rest wait in the listener's backlog.
 //
 // Where descriptors or memory run out, one notification says so (EventErr, and the error from Accepted), and
 // accepting pauses, to be tried again after a time that grows to a second; it goes on by itself. Any other

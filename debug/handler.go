@@ -74,6 +74,8 @@ func New(opts ...Option) *Handler {
 	for _, s := range h.sources {
 		h.history[s] = newHistory(s)
 	}
+	h.mu.Lock() // sample may come first, however far away it is
+	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(sampleEvery, h.sample)
 	return h
 }

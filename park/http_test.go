@@ -300,7 +300,7 @@ func TestHTTPKeepAlivesOff(t *testing.T) {
 
 // Time-outs end connections in the state, and with the bytes, that stock net/http ends them with.
 func TestHTTPTimeouts(t *testing.T) {
-	const short = 150 * time.Millisecond
+	const short = time.Second // nothing that a client does meanwhile takes as long
 	for _, c := range []struct {
 		name  string
 		set   func(*http.Server)
@@ -323,6 +323,7 @@ func TestHTTPTimeouts(t *testing.T) {
 				func(*talk) { time.Sleep(2 * short) }, sends(hello), answers("GET", 1), rest}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // it waits
 			stock := newRig(t, false, false, "", 0, c.set)
 			want, wantStates := stock.talk(t, c.steps)
 			for name, linger := range map[string]time.Duration{"at once": -1, "lingers": time.Millisecond} {

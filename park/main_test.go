@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // soon is long enough for what must happen.
-const soon = 20 * time.Second
+const soon = time.Minute
 
 func eachBackend(t *testing.T, test func(t *testing.T, backend string)) {
 	for _, b := range socknotify.Backends() {

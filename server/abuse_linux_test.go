@@ -91,7 +91,7 @@ func TestAbuse(t *testing.T) {
 			c.State.got = append([]byte(nil), b[whole:]...)
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, WriteQueue: 1 << 16, IdleTimeout: time.Minute}
+		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, WriteQueue: 1 << 16, IdleTimeout: time.Hour}
 		addr := start(t, s)
 		var loris []net.Conn
 		for range slow {

@@ -16,7 +16,7 @@ import (
 
 func eventually(tb testing.TB, cond func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			tb.Fatal("it never came")
 		}

@@ -108,13 +108,18 @@ func (h *handler) Close(c conn, cause error) {
 	}
 }
 
+// told is the causes of all that are closed.
+func (h *handler) told() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.causes
+}
+
 // cause waits for the n-th Close and returns what it was told.
 func (h *handler) cause(n int) error {
 	h.t.Helper()
-	wait(h.t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.causes) >= n })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.causes[n-1]
+	wait(h.t, func() bool { return len(h.told()) >= n })
+	return h.told()[n-1]
 }
 
 // conn waits for the n-th connection.

@@ -61,7 +61,7 @@ func exhaust(t *testing.T, spare int) (restore func()) {
 }
 
 // soon is how long a test waits for what must come before it gives up.
-const soon = 20 * time.Second
+const soon = time.Minute
 
 // settle waits until poll(2) reports one of some conditions of a socket.
 func settle(t testing.TB, s *sock.Socket, events int16) {

@@ -22,7 +22,7 @@ import (
 // again calls until something else than ErrWouldBlock comes.
 func again(t *testing.T, f func() error) error {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if err := f(); err != sock.ErrWouldBlock {
 			return err
 		}

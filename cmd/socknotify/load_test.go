@@ -15,6 +15,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // shLoad runs load in this process.
@@ -117,12 +118,15 @@ func TestLoadFails(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
 
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	bound, err := sock.New(sock.TCP4) // so that nobody else listens there
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	defer bound.Close()
+	if err := bound.Bind(sock.Loopback); err != nil {
+		t.Fatal(err)
+	}
+	addr := bound.LocalAddr().String()
 	status, out, errs = shLoad(t.Context(), "--addr", addr, "--json", "--connections", "3")
 	if o := decodeLoad(t, out); status != 1 || *o.Errors != 3 || *o.Requests != 0 || !strings.Contains(errs, "no connection to "+addr) {
 		t.Errorf("status %d: %s%s", status, out, errs)

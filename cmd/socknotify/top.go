@@ -59,7 +59,8 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 		return err
 	}
 	defer c.close()
-	m := &topModel{where: c.base.Host, port: f.port, sort: "notifications", order: "desc", rows: plainHeight - topHeader}
+	m := &topModel{where: c.base.Host, port: f.port, sort: "notifications", order: "desc"}
+	m.rows = m.fit(plainWidth, plainHeight)
 	ctx := cmd.Context()
 	first := c.look(ctx, m.want())
 	if first.err != nil {
@@ -207,7 +208,7 @@ func (s *topScreen) loop(ctx context.Context) error {
 // draw writes a frame over the one before.
 func (s *topScreen) draw() error {
 	width, height := s.size()
-	s.model.rows = max(height-topHeader-1, 1)
+	s.model.rows = s.model.fit(width, height)
 	lines := s.model.frame(width, height)
 	_, err := io.WriteString(s.out, "\x1b[H\x1b[2K"+strings.Join(lines, "\r\n\x1b[2K")+"\x1b[J")
 	return err

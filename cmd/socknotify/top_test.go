@@ -269,6 +269,25 @@ func TestTopFits(t *testing.T) {
 			}
 		}
 	}
+	// A narrow window has more lines of counts, and each of them whole.
+	m.now.status.Rates.Completions = 12345
+	for _, width := range []int{24, 40, 80, 132, 400} {
+		text := strings.Join(m.frame(width, 60), "\n")
+		for _, count := range []string{"registrations 30", "notifications/s 0", "enables/s 0", "saved –", "wake-ups/s ", "queued 0",
+			"asleep 0", "accepted/s 0", "completed/s 12345", "removals/s 0", "posts/s 0", "stale/s 0"} {
+			if !strings.Contains(text, count) {
+				t.Errorf("%d wide: no %q in:\n%s", width, count, text)
+			}
+		}
+		// What fits is what is shown, and said to be; in a low window some registrations, too.
+		for _, height := range []int{10, 12, 24, 36} {
+			lines, fit := m.frame(width, height), m.fit(width, height)
+			shown := len(lines) - len(m.header(width, height)) - 2
+			if want := fmt.Sprintf("1-%d of 30", fit); shown != fit || !strings.HasPrefix(lines[len(lines)-1], want) {
+				t.Errorf("%dx%d: %d registrations fit, %d are shown, and it ends in %q", width, height, fit, shown, lines[len(lines)-1])
+			}
+		}
+	}
 	if text := strings.Join(m.frame(200, 60), "\n"); !strings.Contains(text, "trigger") || !strings.Contains(text, "level one-shot") {
 		t.Errorf("a wide window has no room for the trigger:\n%s", text)
 	}
@@ -320,7 +339,7 @@ func TestTopScreen(t *testing.T) {
 	defer in.Close()
 	out := &screen{keys: keys}
 	m := &topModel{where: w.addr, sort: "key", order: "asc", rows: 10}
-	s := &topScreen{client: c, model: m, interval: 20 * time.Millisecond, out: out, in: in, size: func() (int, int) { return 120, topHeader + 11 }}
+	s := &topScreen{client: c, model: m, interval: 20 * time.Millisecond, out: out, in: in, size: func() (int, int) { return 120, len(m.header(120, 40)) + 12 }}
 	done := make(chan error, 1)
 	go func() { done <- s.loop(t.Context()) }()
 

@@ -29,9 +29,6 @@ type topModel struct {
 // keptSamples is more than a screen is wide.
 const keptSamples = 600
 
-// topHeader is how many lines are not registrations.
-const topHeader = 8
-
 func (m *topModel) want() wanted {
 	w := wanted{m.port, m.search, m.sort, m.order, m.offset, m.rows, ""}
 	if n := len(m.samples); n > 0 && m.port == m.now.port {
@@ -65,44 +62,76 @@ func (m *topModel) show(s seen) {
 	}
 }
 
+// fit is how many registrations a screen has room for.
+func (m *topModel) fit(width, height int) int {
+	return max(height-len(m.header(width, height))-2, 1) // the headings, and the foot
+}
+
 // frame is a screen full of lines, none wider than the screen.
 func (m *topModel) frame(width, height int) []string {
+	columns := fitColumns(width)
+	line := func(text func(*topColumn) string) (s string) {
+		for i := range columns {
+			s += columns[i].cell(text(&columns[i]))
+		}
+		return s
+	}
+	lines := append(m.header(width, height), line(func(c *topColumn) string { return c.title }))
+	rows := m.now.list.Rows
+	rows = rows[:min(len(rows), max(height-1-len(lines), 0))]
+	for _, row := range rows {
+		lines = append(lines, line(func(c *topColumn) string { return c.text(m, &row) }))
+	}
+	lines = append(lines, m.foot(len(rows)))
+	for i := range lines {
+		lines[i] = cut(strings.TrimRight(lines[i], " "), width)
+	}
+	return lines[max(len(lines)-max(height, 1), 0):]
+}
+
+// header is what is above the registrations. Of the counts a low window has the first alone, so as to have room for
+// those.
+func (m *topModel) header(width, height int) []string {
 	st := &m.now.status
 	c, r := &st.Counts, &st.Rates
 	saved := "–"
 	if enables := r.Rearms + r.RearmsSaved; enables > 0 {
 		saved = fmt.Sprintf("%.1f %%", 100*r.RearmsSaved/enables)
 	}
-	lines := []string{
-		fmt.Sprintf("socknotify top  %s at %s  %s  observed %s  %s", printable(m.port), m.where, st.Backend, m.observed(), m.health()),
-		fmt.Sprintf("registrations %-8d notifications/s %-9s enables/s %-9s saved %-8s wake-ups/s %s",
-			c.Registrations, rate(r.Notifications), rate(r.Rearms+r.RearmsSaved), saved, rate(r.Wakeups)),
-		fmt.Sprintf("queued %-8d asleep %-6d accepted/s %-8s removals/s %-8s posts/s %-9s stale/s %s",
-			c.Queued, c.Waiting, rate(r.Accepted), rate(r.Removals), rate(r.Posts), rate(r.Stale)),
-		"waiters " + m.spread(),
-		"notifications/s " + sparkline(m.samples, max(width-len("notifications/s "), 0)),
-		"",
-		"",
-	}
-	columns := fitColumns(width)
-	for i := range columns {
-		lines[topHeader-2] += columns[i].cell(columns[i].title)
-	}
-	for _, row := range m.now.list.Rows {
-		if len(lines) >= height-1 {
-			break
+	lines := []string{fmt.Sprintf("socknotify top  %s at %s  %s  observed %s  %s",
+		printable(m.port), m.where, st.Backend, m.observed(), m.health())}
+	counts := flow(width, []string{
+		fmt.Sprintf("registrations %-8d", c.Registrations),
+		fmt.Sprintf("notifications/s %-8s", rate(r.Notifications)),
+		fmt.Sprintf("enables/s %-8s", rate(r.Rearms+r.RearmsSaved)),
+		fmt.Sprintf("saved %-8s", saved),
+		fmt.Sprintf("wake-ups/s %-8s", rate(r.Wakeups)),
+		fmt.Sprintf("queued %-8d", c.Queued),
+		fmt.Sprintf("asleep %-6d", c.Waiting),
+		fmt.Sprintf("accepted/s %-8s", rate(r.Accepted)),
+		fmt.Sprintf("completed/s %-8s", rate(r.Completions)),
+		fmt.Sprintf("removals/s %-8s", rate(r.Removals)),
+		fmt.Sprintf("posts/s %-8s", rate(r.Posts)),
+		fmt.Sprintf("stale/s %-8s", rate(r.Stale)),
+	})
+	lines = append(lines, counts[:min(len(counts), max(height/4, 2))]...)
+	return append(lines,
+		"waiters "+m.spread(),
+		"notifications/s "+sparkline(m.samples, max(width-len("notifications/s "), 0)),
+		"")
+}
+
+// flow puts parts into as few lines of a width as it can, in their order. A part that is wider has a line of its own.
+func flow(width int, parts []string) (lines []string) {
+	line := parts[0]
+	for _, p := range parts[1:] {
+		if longer := line + " " + p; utf8.RuneCountInString(strings.TrimRight(longer, " ")) <= width {
+			line = longer
+			continue
 		}
-		line := ""
-		for i := range columns {
-			line += columns[i].cell(columns[i].text(m, &row))
-		}
-		lines = append(lines, line)
+		lines, line = append(lines, line), p
 	}
-	lines = append(lines, m.foot())
-	for i := range lines {
-		lines[i] = cut(strings.TrimRight(lines[i], " "), width)
-	}
-	return lines[max(len(lines)-max(height, 1), 0):]
+	return append(lines, line)
 }
 
 func (m *topModel) observed() string {
@@ -141,10 +170,10 @@ func (m *topModel) spread() string {
 	return cmp.Or(strings.Join(parts, "  "), "none")
 }
 
-func (m *topModel) foot() string {
+func (m *topModel) foot(shown int) string {
 	list := &m.now.list
-	from := min(list.Offset+1, list.Matched)
-	s := fmt.Sprintf("%d-%d of %d", from, list.Offset+len(list.Rows), list.Matched)
+	to := list.Offset + shown
+	s := fmt.Sprintf("%d-%d of %d", min(list.Offset+1, to), to, list.Matched)
 	if list.Matched != list.Total {
 		s += fmt.Sprintf(" (%d in all)", list.Total)
 	}

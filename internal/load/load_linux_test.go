@@ -18,6 +18,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/load"
+	"github.com/socknotify/socknotify/sock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -407,12 +408,15 @@ func TestEnds(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		bound, err := sock.New(sock.TCP4) // so that nobody else listens there
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := l.Addr().String()
-		l.Close()
+		defer bound.Close()
+		if err := bound.Bind(sock.Loopback); err != nil {
+			t.Fatal(err)
+		}
+		addr := bound.LocalAddr().String()
 		cfg := config(backend, addr)
 		cfg.Connections = 100
 		res, err := load.Run(t.Context(), cfg, nil)

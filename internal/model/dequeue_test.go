@@ -27,7 +27,7 @@ func patience() time.Duration {
 	if shrinking.Load() {
 		return 200 * time.Millisecond
 	}
-	return 20 * time.Second
+	return time.Minute
 }
 
 var shrinking atomic.Bool

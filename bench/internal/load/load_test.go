@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/sock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -192,13 +193,15 @@ func TestInvalid(t *testing.T) {
 
 // Nobody listens.
 func TestRefused(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	bound, err := sock.New(sock.TCP4) // so that nobody else listens there
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().(*net.TCPAddr).AddrPort()
-	l.Close()
-	cfg := load.Config{Kind: load.Echo, Addr: addr, Connections: 3, Size: 64, Depth: 1, Threads: 2}
+	defer bound.Close()
+	if err := bound.Bind(sock.Loopback); err != nil {
+		t.Fatal(err)
+	}
+	cfg := load.Config{Kind: load.Echo, Addr: bound.LocalAddr(), Connections: 3, Size: 64, Depth: 1, Threads: 2}
 	ready := false
 	if err := load.Run(t.Context(), cfg, counters(t), func() { ready = true }); err == nil || ready {
 		t.Errorf("%v, ready %v", err, ready)

@@ -74,7 +74,7 @@ func park(t *testing.T, k kernel.Poller, until time.Time, look func() bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		k.Wake()
 		t.Fatal("Park slept through what should have ended it")
 	}
