@@ -1,6 +1,7 @@
 package iouring
 
 import (
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -35,17 +36,14 @@ func (t *transfers) take() *ring {
 		return r
 	default:
 	}
-	if t.made.Load() >= maxRings { // counts up once for each attempt, so it cannot overflow
-		return nil
+	if t.made.Add(1) <= maxRings {
+		r := new(ring)
+		if r.open(maxTransfers) == nil {
+			return r
+		}
 	}
-	if t.made.Add(1) > maxRings {
-		return nil
-	}
-	r := new(ring)
-	if r.open(maxTransfers) != nil {
-		return nil // and for good: descriptors or memory were short
-	}
-	return r
+	t.made.Add(-1)
+	return nil
 }
 
 func (t *transfers) close() error {
@@ -96,6 +94,7 @@ func (r *ring) transfer(calls []kernel.Transfer) bool {
 		}
 	}
 	taken := r.submitThrough()
+	runtime.KeepAlive(calls) // the submissions point to their buffers
 	for left := taken; left > 0; {
 		head, n := r.completed()
 		if n == 0 {
