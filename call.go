@@ -45,6 +45,8 @@ type call[K comparable] struct {
 	used []*tie.Tie
 	// saved counts the entries that cost no system call, until complete.
 	saved uint64
+	// joint is what this call has the kernel do together; nil until then.
+	joint *joint[K]
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
 	// taken receives the key of a removal that is not to be queued (RemoveWait).

@@ -12,6 +12,10 @@ import (
 // objects and no key. Nothing reachable from it leads back to the port.
 type core struct {
 	kernel kernel.Poller
+	// batcher is the kernel, if it is one; and least what it says.
+	batcher kernel.Batcher
+	least   int
+
 	edges  bool // kernel.Edges()
 	strict bool // WithStrictEdge
 	// ownEdges tells that edges begin anew by themselves, without the port being told that the socket was

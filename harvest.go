@@ -106,12 +106,15 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		if o != nil && k > 0 {
 			at = millis()
 		}
+		j := p.gatherReports(w, ready[:k])
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
 			room := out[n : len(out)-(k-i-1)]
 			var got int
 			var again bool
-			if o == nil {
+			if j != nil && j.sockets[i].slot != nil {
+				got, again = p.workOn(w, &j.sockets[i], &ready[i], room)
+			} else if o == nil {
 				got, again = p.deliver(w, &ready[i], room)
 			} else {
 				got, again = p.deliverObserved(w, o, at, &ready[i], room)
@@ -121,6 +124,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 				relooks++
 			}
 		}
+		j.end()
 		if n > 0 || !more {
 			break
 		}

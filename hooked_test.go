@@ -30,6 +30,9 @@ type hooked struct {
 	after  func(ready []kernel.Ready)
 	// refuse, if not nil, fails a change with the error it returns.
 	refuse func(c *kernel.Change) error
+	// among chooses the calls that a kernel.Batcher is to make, and made runs after it has. Either may be nil.
+	among func(calls []kernel.Transfer) []kernel.Transfer
+	made  func(calls []kernel.Transfer)
 }
 
 func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
@@ -53,6 +56,33 @@ func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	return n
 }
 
+// A hookedBatcher is hooked, of a kernel that makes calls together.
+type hookedBatcher struct {
+	*hooked
+	kernel.Batcher
+}
+
+// Transfer makes the calls that the test lets it make.
+func (h hookedBatcher) Transfer(calls []kernel.Transfer) {
+	if h.among != nil {
+		calls = h.among(calls)
+	}
+	h.Batcher.Transfer(calls)
+	if h.made != nil {
+		h.made(calls)
+	}
+}
+
+// Least has even one call made so.
+func (h hookedBatcher) Least() int { return 1 }
+
+func (h *hooked) whole() kernel.Poller {
+	if b, ok := h.Poller.(kernel.Batcher); ok {
+		return hookedBatcher{h, b}
+	}
+	return h
+}
+
 // onEach runs a test on every kernel, with a hook to set.
 func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) { onEachOf(t, f) }
 
@@ -65,7 +95,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[K](h, room.Name)
+			p := newPort[K](h.whole(), room.Name)
 			t.Cleanup(func() { p.Close() })
 			p.core.watching.Store(true) // as if it had had sockets
 			f(t, p, h)

@@ -13,15 +13,18 @@ import (
 // maxTurn is after how many bytes a socket's operations let others have their turn.
 const maxTurn = 1 << 20
 
+// heed begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
+// not any more. The slot is locked.
+func (r *record[K]) heed(m kernel.Mask) { r.tie.Notified(notify(r.tie, m)) }
+
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.
-func (p *Port[K]) operateOn(w *call[K], s *slot[K], reg *record[K], held sock.Held, m kernel.Mask, out []Notification[K]) (n int, more bool) {
+func (p *Port[K]) operateOn(w *call[K], s *slot[K], reg *record[K], held sock.Held, m kernel.Mask, out []Notification[K], a *ahead[K]) (n int, more bool) {
 	t := reg.tie
-	t.Notified(notify(t, m)) // what would have blocked before the report was taken need not any more
 	to := outlet[K]{p: p, out: out}
 	h := t.Handle()
 	d := moved(m)
-	more = p.operate(&reg.work.operations, s, t, held, h, d, &to)
+	more = p.operate(&reg.work.operations, s, t, held, h, d, &to, a)
 	w.stripe.completions.Add(uint64(to.n))
 	f := reg.work.awaited()
 	watched := wordFilter(s.word.Load())
@@ -67,30 +70,31 @@ func waiting(f Events) tie.Dir {
 }
 
 // operate carries out what is first in these directions, and then what follows, as far as that goes without
-// blocking. more says that it stopped before that, for the others' sake.
-func (p *Port[K]) operate(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K]) (more bool) {
+// blocking. more says that it stopped before that, for the others' sake. The first calls may have been made ahead.
+func (p *Port[K]) operate(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K], a *ahead[K]) (more bool) {
 	if d&tie.Send != 0 {
 		connecting := ops.connects > 0
-		more = p.operateIn(ops, s, t, held, h, tie.Send, to)
+		more = p.operateIn(ops, s, t, held, h, tie.Send, to, a.call(tie.Send))
 		if connecting && ops.connects == 0 {
 			d |= tie.Recv // they have waited for that
 		}
 	}
 	if d&tie.Recv != 0 && ops.connects == 0 {
-		more = p.operateIn(ops, s, t, held, h, tie.Recv, to) || more
+		more = p.operateIn(ops, s, t, held, h, tie.Recv, to, a.call(tie.Recv)) || more
 	}
 	return more
 }
 
-func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K]) (more bool) {
+func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K], e *early) (more bool) {
 	l := ops.list(d)
 	for room := maxTurn; l.first != nil; {
 		o := l.first
-		if o.kind != opConnect && t.Drained(d) {
+		if o.kind != opConnect && e == nil && t.Drained(d) {
 			return false // and if anything has come since, the kernel reports it
 		}
 		had := o.n
-		done := p.attempt(o, s, held, h)
+		done := p.attempt(o, s, held, h, e)
+		e = nil
 		room -= o.n - had
 		switch {
 		case done:
@@ -109,25 +113,28 @@ func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held soc
 	return false
 }
 
-// attempt makes an operation's system call, and tells whether that was the end of it. It is not where the
+// attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It is not where the
 // call would have blocked, or there is more to be sent.
-func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket) (done bool) {
+func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket, e *early) (done bool) {
 	var n int
 	var err error
 	switch o.kind {
-	case opRecv, opRecvFrom:
-		if len(o.buf) == 0 {
+	case opRecv, opRecvFrom, opRecvPooled:
+		if len(o.buf) == 0 && o.pool == nil {
 			stream := s.word.Load()&wStream != 0
 			return meaning(p.core.kernel.Look(h), EventIn|EventHangup, stream) != EventNone
 		}
-		if o.kind == opRecv {
-			n, err = held.Recv(o.buf)
-		} else {
+		if o.kind == opRecvFrom {
 			n, o.addr, err = held.Socket().RecvFrom(o.buf)
+		} else {
+			o.equip()
+			n, err = e.recv(held, o.buf)
+			o.unequip(n)
 		}
 	case opSend:
 		for room := maxTurn; ; {
-			n, err = held.Send(o.buf[o.n:])
+			n, err = e.send(held, o.buf[o.n:])
+			e = nil
 			if err != nil || n == len(o.buf)-o.n {
 				break
 			}

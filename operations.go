@@ -12,6 +12,11 @@ type operations[K comparable] struct {
 // idle reports whether there are none.
 func (ops *operations[K]) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
 
+// pending reports whether there are any in some directions.
+func (ops *operations[K]) pending(d tie.Dir) bool {
+	return d&tie.Recv != 0 && ops.recvs.first != nil || d&tie.Send != 0 && ops.sends.first != nil
+}
+
 func (ops *operations[K]) list(d tie.Dir) *opList[K] {
 	if d == tie.Send {
 		return &ops.sends

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // A modelOp is an operation and what the model knows of it.
 type modelOp struct {
 	o        Overlapped[*modelOp]
+	pool     *Buffers
 	b        []byte
 	send     bool
 	inFlight bool
@@ -36,6 +38,7 @@ type operationsModel struct {
 	expect  []byte // by completed sends and parts of canceled ones, and has not arrived yet
 	arrived []byte // and belongs to sends that have not completed yet
 	next    byte
+	pools   [5]*Buffers // by size
 }
 
 func (m *operationsModel) bytes(n int) []byte {
@@ -47,24 +50,74 @@ func (m *operationsModel) bytes(n int) []byte {
 	return b
 }
 
-// start starts one that is not in flight, or one that is.
-func (m *operationsModel) start(t *rapid.T) {
-	op := &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
-	send := rapid.Bool().Draw(t, "send")
-	var err error
+// draw draws an operation to start: one that is not in flight, or one that is.
+func (m *operationsModel) draw(t *rapid.T) (op *modelOp, send bool, entry Operation[*modelOp]) {
+	op = &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
+	send = rapid.Bool().Draw(t, "send")
 	b := op.b
 	if send {
 		n := rapid.SampledFrom([]int{0, 1, 10, 300_000}).Draw(t, "length")
 		if !op.inFlight && !m.closed {
 			b = m.bytes(n)
 		}
-		err = m.p.Send(m.s, op, b, &op.o)
-	} else {
-		if !op.inFlight {
-			b = make([]byte, rapid.IntRange(0, 4).Draw(t, "length"))
-		}
-		err = m.p.Recv(m.s, op, b, &op.o)
+		return op, send, SendOp(m.s, op, b, &op.o)
 	}
+	pool := op.pool
+	if size := rapid.IntRange(0, 4).Draw(t, "length"); !op.inFlight {
+		b, pool = make([]byte, size), nil
+		if size > 0 && rapid.Bool().Draw(t, "pooled") {
+			b, pool = nil, m.pools[size]
+		}
+	}
+	if pool != nil {
+		return op, send, RecvPooledOp(m.s, op, pool, &op.o)
+	}
+	return op, send, RecvOp(m.s, op, b, &op.o)
+}
+
+// start starts one by itself.
+func (m *operationsModel) start(t *rapid.T) {
+	op, send, entry := m.draw(t)
+	var err error
+	switch {
+	case send:
+		err = m.p.Send(m.s, op, entry.buf, &op.o)
+	case entry.pool != nil:
+		err = m.p.RecvPooled(m.s, op, entry.pool, &op.o)
+	default:
+		err = m.p.Recv(m.s, op, entry.buf, &op.o)
+	}
+	m.started(t, op, send, &entry, err)
+}
+
+// batch starts several, and may dequeue in the same call.
+func (m *operationsModel) batch(t *rapid.T) {
+	var entries []Operation[*modelOp]
+	var ops []*modelOp
+	var sends []bool
+	for range rapid.IntRange(1, 6).Draw(t, "entries") {
+		op, send, entry := m.draw(t)
+		if slices.Contains(ops, op) {
+			continue // whether it is in flight by then is the port's to say
+		}
+		entry.Result = io.ErrNoProgress
+		ops, sends, entries = append(ops, op), append(sends, send), append(entries, entry)
+	}
+	out := make([]Notification[*modelOp], rapid.IntRange(0, 3).Draw(t, "room"))
+	n, err := m.p.ProcessOperations(entries, out, 0)
+	if err != nil && (err != ErrTimeout || len(out) == 0) {
+		t.Fatal(err)
+	}
+	for i, op := range ops {
+		m.started(t, op, sends[i], &entries[i], entries[i].Result)
+	}
+	for _, nt := range out[:n] {
+		m.completed(t, nt)
+	}
+}
+
+// started checks what has come of a start.
+func (m *operationsModel) started(t *rapid.T, op *modelOp, send bool, entry *Operation[*modelOp], err error) {
 	switch {
 	case op.inFlight:
 		if !errors.Is(err, ErrInvalid) {
@@ -79,7 +132,7 @@ func (m *operationsModel) start(t *rapid.T) {
 	case err != nil:
 		t.Fatalf("not started: %v", err)
 	}
-	op.b, op.send, op.inFlight, op.canceled = b, send, true, false
+	op.b, op.pool, op.send, op.inFlight, op.canceled = entry.buf, entry.pool, send, true, false
 	if send {
 		m.sends = append(m.sends, op)
 	} else {
@@ -109,6 +162,12 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 		at++
 	}
 	*list = append((*list)[:at:at], (*list)[at+1:]...)
+	if !op.send && op.pool != nil {
+		if op.b = op.o.Buffer(); len(op.b) != n || (op.b == nil) != (n == 0) {
+			t.Fatalf("received %d, %v; a buffer of %d", n, err, len(op.b))
+		}
+		defer op.pool.Put(op.b)
+	}
 	if op.send {
 		if !dead && (err != nil || n != len(op.b)) {
 			t.Fatalf("sent %d of %d, %v", n, len(op.b), err)
@@ -119,7 +178,7 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 	switch {
 	case dead && n == 0:
 	case err == io.EOF && n == 0 && m.ended && len(m.sent) == 0:
-	case err != nil || n > len(op.b) || n > len(m.sent) || n == 0 && len(op.b) > 0:
+	case err != nil || n > len(op.b) || n > len(m.sent) || n == 0 && (len(op.b) > 0 || op.pool != nil):
 		t.Fatalf("received %d of %d, %v; %d are under way", n, len(op.b), err, len(m.sent))
 	case !bytes.Equal(op.b[:n], m.sent[:n]):
 		t.Fatalf("received %x; want %x", op.b[:n], m.sent[:n])
@@ -240,7 +299,7 @@ func (m *operationsModel) register(t *rapid.T) {
 	}
 }
 
-// Random sequences of operations against a model of O1 to O5, O8, O9 and O11.
+// Random sequences of operations against a model of O1 to O5, O8, O9, O11, O13 and O14.
 func TestOperationsModel(t *testing.T) {
 	onEachOf(t, func(t *testing.T, p *Port[*modelOp], _ *hooked) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -251,9 +310,13 @@ func TestOperationsModel(t *testing.T) {
 			defer peer.Close()
 			defer s.Close()
 			m := &operationsModel{p: p, s: s, peer: peer}
+			for size := range m.pools {
+				m.pools[size] = NewBuffers(size)
+			}
 			t.Repeat(map[string]func(*rapid.T){
 				"start":     m.start,
 				"and":       m.start,
+				"batch":     m.batch,
 				"wait":      m.wait,
 				"wait all":  m.waitAll,
 				"cancel":    m.cancel,

@@ -33,6 +33,7 @@ type Overlapped[K comparable] struct {
 	addr netip.AddrPort // to connect to or send to, or the sender of what was received
 	file *os.File
 	off  int64
+	pool *Buffers // that buf is from, while there is one; or nil
 }
 
 type opKind uint8
@@ -40,6 +41,7 @@ type opKind uint8
 const (
 	opRecv opKind = iota
 	opRecvFrom
+	opRecvPooled
 	opSend
 	opSendTo
 	opConnect
@@ -47,9 +49,9 @@ const (
 	opWrite
 )
 
-var opNames = [...]string{"recv", "recvfrom", "send", "sendto", "connect", "read", "write"}
+var opNames = [...]string{"recv", "recvfrom", "recv", "send", "sendto", "connect", "read", "write"}
 
-var callNames = [...]string{"Recv", "RecvFrom", "Send", "SendTo", "Connect", "ReadAt", "WriteAt"}
+var callNames = [...]string{"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt"}
 
 func (k opKind) String() string { return opNames[k] }
 func (k opKind) call() string   { return callNames[k] }
@@ -92,7 +94,10 @@ func (c *core) over() bool { return c.down.Load() && c.jobs.Load() == 0 }
 // forget lets go of the arguments.
 func (o *Overlapped[K]) forget() {
 	var none K
-	o.key, o.buf, o.next, o.file = none, nil, nil, nil
+	o.key, o.next, o.file = none, nil, nil
+	if o.pool == nil {
+		o.buf = nil
+	}
 }
 
 // Recv starts to receive into b (WSARecv). The completion comes with the first bytes, up to 256 KiB of a
@@ -104,30 +109,35 @@ func (o *Overlapped[K]) forget() {
 // error says that nothing was started (O1): an *[OverlappedError], ErrInvalid for an argument that makes no
 // sense, or ErrClosed.
 func (p *Port[K]) Recv(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
-	return p.start(opRecv, s, key, b, netip.AddrPort{}, o)
+	op := RecvOp(s, key, b, o)
+	return p.start(&op)
 }
 
 // RecvFrom is Recv of one datagram, whose sender Addr of the Overlapped tells.
 func (p *Port[K]) RecvFrom(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
-	return p.start(opRecvFrom, s, key, b, netip.AddrPort{}, o)
+	op := RecvFromOp(s, key, b, o)
+	return p.start(&op)
 }
 
 // Send starts to send b (WSASend). The completion comes when all of it has been handed to the system, or with
 // the error that prevented that and how much was handed over before (O5). Sends on one socket keep their order,
 // as receives do. The error is that of [Port.Recv].
 func (p *Port[K]) Send(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
-	return p.start(opSend, s, key, b, netip.AddrPort{}, o)
+	op := SendOp(s, key, b, o)
+	return p.start(&op)
 }
 
 // SendTo is Send of one datagram to an address.
 func (p *Port[K]) SendTo(s *sock.Socket, key K, b []byte, to netip.AddrPort, o *Overlapped[K]) error {
-	return p.start(opSendTo, s, key, b, to, o)
+	op := SendToOp(s, key, b, to, o)
+	return p.start(&op)
 }
 
 // Connect starts to connect (ConnectEx). The completion tells how that went (O6). What is started while a
 // connect is in flight waits for it. The error is that of [Port.Recv].
 func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlapped[K]) error {
-	return p.start(opConnect, s, key, nil, to, o)
+	op := ConnectOp(s, key, to, o)
+	return p.start(&op)
 }
 
 // ReadAt starts to read len(b) bytes of a file, from an offset (ReadFile). The completion has what

@@ -64,6 +64,9 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 		core:         &core{kernel: k, edges: k.Edges(), ownEdges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
 		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
 	}
+	if b, ok := k.(kernel.Batcher); ok {
+		p.core.batcher, p.core.least = b, b.Least()
+	}
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.files = newFiles(self, p.core)

@@ -136,7 +136,14 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		p.register(w, &regs[i])
 	}
 	p.complete(w)
-	n, err := 0, error(nil)
+	n, err := p.dequeueIn(w, ctx, out, timeout)
+	p.end(w)
+	traced(ctx, n, out)
+	return n, err
+}
+
+// dequeueIn is the second half of a call, whose first has processed its entries.
+func (p *Port[K]) dequeueIn(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (n int, err error) {
 	switch {
 	case len(out) == 0:
 		p.passOn()
@@ -152,9 +159,11 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 			n, err = p.sleep(w, ctx, out, timeout)
 		}
 	}
-	p.end(w)
+	return n, err
+}
+
+func traced[K comparable](ctx context.Context, n int, out []Notification[K]) {
 	if n > 0 && trace.IsEnabled() {
 		traceBatch(ctx, n, len(out))
 	}
-	return n, err
 }

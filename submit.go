@@ -2,7 +2,6 @@ package socknotify
 
 import (
 	"errors"
-	"net/netip"
 	"runtime"
 
 	"github.com/socknotify/socknotify/internal/kernel"
@@ -26,78 +25,116 @@ func (p *Port[K]) claim(kind opKind, key K, b []byte, o *Overlapped[K]) error {
 		return callError(kind.call(), "the Overlapped is in flight")
 	}
 	o.kind, o.begun, o.n, o.err = kind, false, 0, nil
-	o.key, o.buf = key, b
+	o.key, o.buf, o.pool = key, b, nil
 	return nil
 }
 
 // start begins an operation on a socket.
-func (p *Port[K]) start(kind opKind, s *sock.Socket, key K, b []byte, to netip.AddrPort, o *Overlapped[K]) error {
-	if s == nil && !p.core.closed.Load() {
-		return callError(kind.call(), "a nil socket")
+func (p *Port[K]) start(op *Operation[K]) error {
+	w := p.begin()
+	if w == nil {
+		return ErrClosed
 	}
-	if err := p.claim(kind, key, b, o); err != nil {
-		return err
-	}
-	o.addr = to
-	err := p.submit(s, o)
-	if err != nil {
-		o.forget()
-		o.end()
+	queued, err := p.admit(w, op, false)
+	p.end(w)
+	if queued {
+		p.parking.wakeOne(p.core, nil)
 	}
 	runtime.KeepAlive(p)
 	return err
 }
 
-// submit gives an operation to its socket, which is in use meanwhile.
-func (p *Port[K]) submit(s *sock.Socket, o *Overlapped[K]) error {
+// admit begins an operation, and makes its system call at once, or leaves that to carryOut.
+func (p *Port[K]) admit(w *call[K], op *Operation[K], later bool) (queued bool, err error) {
+	o := op.o
+	switch {
+	case op.socket == nil:
+		return false, callError(op.kind.call(), "a nil socket")
+	case op.kind == opRecvPooled && (op.pool == nil || op.pool.size < 1):
+		return false, callError(op.kind.call(), "no pool of buffers, or one of buffers without room")
+	}
+	if err := p.claim(op.kind, op.key, op.buf, o); err != nil {
+		return false, err
+	}
+	o.addr, o.pool = op.addr, op.pool
+	if later {
+		err = p.gatherStart(w, op.socket, o)
+	} else {
+		queued, err = p.submit(w, op.socket, o)
+	}
+	if err != nil {
+		o.forget()
+		o.end()
+	}
+	return queued, err
+}
+
+// submit gives an operation to its socket, which is in use meanwhile. queued says that completions were queued.
+func (p *Port[K]) submit(w *call[K], s *sock.Socket, o *Overlapped[K]) (queued bool, err error) {
 	held, err := s.Hold()
 	if err != nil {
-		return o.cause(noSocket, err)
+		return false, o.cause(noSocket, err)
 	}
 	defer held.Release() // after the unlock: it may be the one that closes
-	w := p.begin()
-	if w == nil {
-		return ErrClosed
+	sl, err := p.slotFor(s, o)
+	if err != nil {
+		return false, err
 	}
-	defer p.end(w)
-	h := s.Handle()
-	if h > maxIndex {
-		return &OverlappedError{Op: o.kind.String(), Socket: h, Kind: ErrBadSocket}
-	}
-	index := uint32(h)
-	sl := p.table.at(index)
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
-	d := o.kind.direction()
-	reg := sl.reg.Load()
-	if sl.word.Load()&wOverlapped == 0 || reg.tie != s.Tie() {
-		if err := p.associate(w, sl, s, h, d); err != nil {
-			return o.notStarted(h, err)
-		}
-		reg = sl.reg.Load()
+	first, err := p.place(w, sl, s, o)
+	if !first || err != nil {
+		return false, err
 	}
-	ops := &reg.work.operations
+	return p.proceed(w, sl, held, s.Handle(), o.kind.direction(), nil), nil
+}
+
+// slotFor is the slot of an operation's socket.
+func (p *Port[K]) slotFor(s *sock.Socket, o *Overlapped[K]) (*slot[K], error) {
+	h := s.Handle()
+	if h > maxIndex {
+		return nil, &OverlappedError{Op: o.kind.String(), Socket: h, Kind: ErrBadSocket}
+	}
+	return p.table.at(uint32(h)), nil
+}
+
+// associated tells that the port watches a socket for operations. The slot is locked.
+func (sl *slot[K]) associated(s *sock.Socket) bool {
+	return sl.word.Load()&wOverlapped != 0 && sl.reg.Load().tie == s.Tie()
+}
+
+// place puts an operation on its socket's list. If it is not the first there, what it waits for is waited for
+// already. The slot is locked.
+func (p *Port[K]) place(w *call[K], sl *slot[K], s *sock.Socket, o *Overlapped[K]) (first bool, err error) {
+	h, d := s.Handle(), o.kind.direction()
+	if !sl.associated(s) {
+		if err := p.associate(w, sl, s, h, d); err != nil {
+			return false, o.notStarted(h, err)
+		}
+	}
+	ops := &sl.reg.Load().work.operations
 	l := ops.list(d)
 	l.push(o)
-	o.at.Store(index + 1)
+	o.at.Store(uint32(h) + 1)
 	if o.kind == opConnect {
 		ops.connects++
 	}
-	if l.first != o {
-		return nil // what it waits for is waited for already
-	}
+	return l.first == o, nil
+}
+
+// proceed carries out the first operations of some directions, which have just been started. The slot is locked.
+func (p *Port[K]) proceed(w *call[K], sl *slot[K], held sock.Held, h Socket, d tie.Dir, a *ahead[K]) (queued bool) {
+	reg := sl.reg.Load()
+	ops := &reg.work.operations
 	to := outlet[K]{p: p}
-	more := p.operate(ops, sl, s.Tie(), held, h, d, &to)
-	if l.first != nil {
-		p.await(w, sl, ops, index)
+	more := p.operate(ops, sl, reg.tie, held, h, d, &to, a)
+	if ops.pending(d) {
+		p.await(w, sl, ops, uint32(h))
 	}
 	if more {
-		p.askAgain(sl, index, wEnabled|wOverlapped)
+		p.askAgain(sl, uint32(h), wEnabled|wOverlapped)
 	}
-	if to.queued {
-		p.parking.wakeOne(p.core, nil)
-	}
-	return nil
+	return to.queued
 }
 
 // associate makes the port watch a socket for operations. The slot is locked.

@@ -48,7 +48,8 @@ func (p *Port[K]) work(w *call[K], s *slot[K], reg *record[K], r *kernel.Ready, 
 	if was&wAccept != 0 {
 		n, more = p.takeAccepted(w, s, reg, index, out)
 	} else {
-		n, more = p.operateOn(w, s, reg, held, r.Mask, out)
+		reg.heed(r.Mask)
+		n, more = p.operateOn(w, s, reg, held, r.Mask, out, nil)
 	}
 	return n, more && p.markRelook(s, index, r.Token)
 }

@@ -5,12 +5,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
 	"os/signal"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,45 +76,9 @@ func loadCommand() *cobra.Command {
 	f.IntVar(&cfg.Depth, "depth", 1, "")
 	f.IntVar(&cfg.Threads, "threads", 1, "")
 	f.Float64Var(&cfg.Rate, "rate", 0, "")
+	f.IntVar(&cfg.Burst, "burst", 1, "")
 	f.StringVar(&counters, "counters", "", "")
 	return cmd
-}
-
-// lookCommand asks for something by HTTP again and again, so long after each answer, as a page does whose
-// timer it is. It says when it has been answered first, and goes on until it is ended.
-func lookCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "look url every",
-		Hidden: true,
-		Args:   cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			every, err := time.ParseDuration(args[1])
-			if err != nil {
-				return err
-			}
-			said := func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") }
-			first := sync.OnceFunc(said)
-			for {
-				answer, err := http.Get(args[0])
-				if err != nil {
-					return err
-				}
-				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-					return err
-				}
-				answer.Body.Close()
-				if answer.StatusCode != http.StatusOK {
-					return fmt.Errorf("%s: %s", args[0], answer.Status)
-				}
-				first()
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-time.After(every):
-				}
-			}
-		},
-	}
 }
 
 // windowCommand waits, at least until there was an operation, and prints how many were counted meanwhile.

@@ -20,7 +20,7 @@ import (
 
 // The test program is its own contenders and load.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "look", "window"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "window"}, os.Args[1]) {
 		main()
 		return
 	}
@@ -101,8 +101,8 @@ func TestEveryContender(t *testing.T) {
 			if measured < 3 {
 				t.Errorf("%d measured:\n%s", measured, stdout)
 			}
-			for _, ext := range []string{".json", ".md", ".png"} {
-				if _, err := os.Stat(filepath.Join(dir, w.Name+ext)); err != nil {
+			for _, name := range []string{w.Name + ".json", w.Name + ".md", w.Name + ".png", "README.md"} {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -156,6 +156,72 @@ func TestList(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "socknotify/epoll oneshot+drained\n") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
+}
+
+// A run leaves what others have found where it is, and the index and the summary have both.
+func TestIndex(t *testing.T) {
+	dir := t.TempDir()
+	for _, w := range []string{"idle", "post"} {
+		if _, stderr, err := bench(t, w, "-quick", "-window", "1ms", "-only", map[string]string{"idle": "registration"}[w], "-out", dir); err != nil {
+			t.Fatalf("%v\n%s", err, stderr)
+		}
+	}
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"[idle](idle.md)", "[post](post.md)", "| an idle registration: live bytes of the port |", "| not measured |"} {
+		if !strings.Contains(string(index), want) {
+			t.Errorf("no %q in\n%s", want, index)
+		}
+	}
+	stdout, _, err := bench(t, "-summary", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(stdout) {
+		if strings.Contains(line, "post, 1 posters") == strings.Contains(line, "not measured") && strings.Contains(line, "post, 1 ") {
+			t.Errorf("%s", line)
+		}
+	}
+	if _, _, err := bench(t, "-summary", t.TempDir()); err == nil {
+		t.Error("a summary of nothing")
+	}
+}
+
+// What was measured before an interruption is kept, and says how much it is of.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	cmd := rootCommand()
+	cmd.SetArgs([]string{"post", "--out", dir, "--window", "1ms", "--rounds", "1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SetErr(writer(func(b []byte) {
+		if bytes.Contains(b, []byte("post posters=4 batch")) { // which is over
+			cancel()
+		}
+	}))
+	if err := cmd.ExecuteContext(ctx); err == nil {
+		t.Error("no error")
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "post.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "5 of 12 sets of parameters so far") || !strings.Contains(string(page), "posters=4 batch") {
+		t.Errorf("%s", page)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "README.md")); err != nil {
+		t.Error(err)
+	}
+}
+
+type writer func(b []byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
 }
 
 // A run that is interrupted ends soon, and says so.

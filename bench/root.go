@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ type flags struct {
 	external    map[string]string
 	list        bool
 	only        string
+	within      time.Duration
+	summary     string
 }
 
 // docs is where the results of a full run go.
@@ -67,8 +70,10 @@ func rootCommand() *cobra.Command {
 	fl.StringToStringVar(&f.external, "external", nil,
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
+	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m: fewer rounds in the side sets of parameters where it is short")
+	fl.StringVar(&f.summary, "summary", "", "measure nothing: say what the results in this folder hold of what is promised")
 	fl.BoolVar(&f.list, "list", false, "list contenders, and why any is missing, and measure nothing")
-	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), lookCommand(), windowCommand())
+	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), windowCommand())
 	return cmd
 }
 
@@ -83,7 +88,7 @@ func workloadList() string {
 
 func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 	o := suite.Options{
-		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Warnings: stderr,
+		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Within: f.within, Warnings: stderr,
 		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 150*time.Millisecond), Warm: 80 * time.Millisecond,
 	}
 	if f.quick {
@@ -99,9 +104,8 @@ func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 			return o, fmt.Errorf("-external %s: %w", name, err)
 		}
 	}
-	if file, ok := stderr.(*os.File); ok && isTerminal(file) {
-		o.Progress = stderr
-	}
+	file, ok := stderr.(*os.File)
+	o.Progress = suite.Progress{W: stderr, Terminal: ok && isTerminal(file)}
 	var err error
 	o.Self, err = os.Executable()
 	return o, err
@@ -113,6 +117,9 @@ func isTerminal(f *os.File) bool {
 }
 
 func (f *flags) run(cmd *cobra.Command, names []string) error {
+	if f.summary != "" {
+		return summarize(cmd.OutOrStdout(), f.summary)
+	}
 	workloads, err := suite.Choose(names)
 	if err != nil {
 		return err
@@ -133,6 +140,8 @@ func (f *flags) run(cmd *cobra.Command, names []string) error {
 	for _, line := range facts {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
+	e.Plan(cmd.Context(), workloads)
+	fmt.Fprintf(cmd.ErrOrStderr(), "about %s\n", suite.Rough(e.Left()))
 	var failed error
 	for _, w := range workloads {
 		failed = errors.Join(failed, f.workload(cmd, e, w, facts))
@@ -143,25 +152,30 @@ func (f *flags) run(cmd *cobra.Command, names []string) error {
 	return failed
 }
 
-// workload runs one and reports it.
+// workload runs one and reports it. What there is so far is saved after each set of parameters.
 func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, facts []string) error {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	var all []record.Record
-	start := time.Now()
+	var unsaved error
+	sets, done, start := e.Sets(w), 0, time.Now()
 	err := e.Run(cmd.Context(), w, func(set suite.Set, records []record.Record) {
-		if e.Progress != nil {
-			fmt.Fprint(stderr, "\r\x1b[K")
-		}
-		fmt.Fprintf(stderr, "%s %v: %.0f s\n", w.Name, set.Params, time.Since(start).Seconds())
+		done++
+		e.Progress.Clear()
+		fmt.Fprintf(stderr, "%s %v: %.0f s; about %s left\n", w.Name, set.Params, time.Since(start).Seconds(), suite.Rough(e.Left()))
 		start = time.Now()
 		all = append(all, records...)
 		if f.json {
 			record.WriteJSON(stdout, records)
 		}
+		if f.out == "" || len(all) == 0 {
+			return
+		}
+		said := facts
+		if done < len(sets) {
+			said = append(slices.Clip(said), fmt.Sprintf("%d of %d sets of parameters so far", done, len(sets)))
+		}
+		unsaved = record.Save(f.out, w.Name, w.Doc, said, all)
 	})
-	if cmd.Context().Err() != nil {
-		return err // half a workload is none
-	}
 	if len(all) == 0 {
 		return err // there may be none of -only
 	}
@@ -174,7 +188,7 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 	if f.out == "" {
 		return err
 	}
-	return errors.Join(err, record.Save(f.out, w.Name, w.Doc, facts, all))
+	return errors.Join(err, unsaved, writeIndex(f.out))
 }
 
 // list prints who takes part.

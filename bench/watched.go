@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 
+	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/suite"
 )
 
@@ -30,7 +32,7 @@ func watchedCommand() *cobra.Command {
 				return err
 			}
 			if !f.quick {
-				o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 9), cmp.Or(f.window, 5*time.Second), time.Second
+				o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 35), cmp.Or(f.window, time.Second), time.Second
 			}
 			return f.watched(cmd, o, backend)
 		},
@@ -38,8 +40,8 @@ func watchedCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.quick, "quick", false, "one short round: shows that it works, not what it costs")
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each way of looking")
-	fl.IntVar(&f.rounds, "rounds", 0, "windows of each way of looking (default 9)")
-	fl.DurationVar(&f.window, "window", 0, "time that a window lasts, at least as long as from one look to the next (default 5s)")
+	fl.IntVar(&f.rounds, "rounds", 0, "windows of each way of looking (default 35)")
+	fl.DurationVar(&f.window, "window", 0, "time that a window lasts, which has one look (default 1s)")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"rate=2000 cores=1\"")
 	fl.StringVar(&backend, "backend", socknotify.Backends()[0], "kernel of the server's port")
 	return cmd
@@ -54,21 +56,19 @@ func (f *flags) watched(cmd *cobra.Command, o suite.Options, backend string) err
 	for _, line := range e.Facts(cmd.Context()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	}
+	sets := slices.DeleteFunc(suite.Watched(), func(p param.Params) bool { return !e.Wants(p) })
+	each := e.WatchedTakes()
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d sets of parameters, about %s each\n", len(sets), suite.Rough(each))
 	enc := json.NewEncoder(cmd.OutOrStdout())
-	for _, p := range suite.Watched() {
-		if !e.Wants(p) {
-			continue
-		}
+	for _, p := range sets {
 		records, err := e.RunWatched(cmd.Context(), p, backend)
+		e.Progress.Clear()
+		if len(records) > 0 && !f.json {
+			fmt.Fprintln(cmd.OutOrStdout(), watchedTable(records))
+			records = nil
+		}
 		if err != nil {
 			return fmt.Errorf("watched %v: %w", p, err)
-		}
-		if e.Progress != nil {
-			fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
-		}
-		if !f.json {
-			fmt.Fprintln(cmd.OutOrStdout(), watchedTable(records))
-			continue
 		}
 		for i := range records {
 			if err := enc.Encode(&records[i]); err != nil {

@@ -41,7 +41,7 @@ var checks = slices.Concat(
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
-	operationChecks, operationEndChecks, fileChecks,
+	operationChecks, operationEndChecks, operationBatchChecks, operationPoolChecks, fileChecks,
 	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
 )
 

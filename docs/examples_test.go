@@ -28,6 +28,8 @@ var plain = []string{"Error", "Unwrap", "Is", "String", "MarshalText"}
 // spared are those that are for others than programs.
 var spared = map[string]string{
 	"sock.Socket.Tie":               "for package socknotify",
+	"sock.Held.Ahead":               "for package socknotify",
+	"sock.Held.Made":                "for package socknotify",
 	"prometheus.Collector.Describe": "the registry's",
 	"prometheus.Collector.Collect":  "the registry's",
 }

@@ -52,7 +52,16 @@ func sendOnce(h uintptr, b []byte) (n uintptr, e ioError) {
 	return
 }
 
-type ioError = unix.Errno
+type (
+	ioCount = uintptr
+	ioError = unix.Errno
+)
+
+// ioErrorOf is the error of a call that was made elsewhere.
+func ioErrorOf(err error) ioError {
+	e, _ := err.(unix.Errno)
+	return e
+}
 
 func ioFailed(e ioError) bool { return e != 0 }
 

@@ -2,7 +2,12 @@
 
 package sock
 
-type ioError = error
+type (
+	ioCount = int
+	ioError = error
+)
+
+func ioErrorOf(err error) ioError { return err }
 
 func recvOnce(h uintptr, b []byte) (int, ioError)           { return sysRecv(h, b) }
 func sendOnce(h uintptr, b []byte) (int, ioError)           { return sysSend(h, b) }

@@ -36,6 +36,11 @@ func (s *Socket) recv(b []byte) (int, error) {
 	h := s.tie.Handle()
 	turn := s.tie.Turn()
 	n, e := recvOnce(h, b)
+	return s.received(h, b, turn, n, e)
+}
+
+// received is what has come of a receive.
+func (s *Socket) received(h uintptr, b []byte, turn uint64, n ioCount, e ioError) (int, error) {
 	if n == 0 || ioFailed(e) {
 		return s.unreceived(h, b, turn, e)
 	}

@@ -116,3 +116,23 @@ type Poller interface {
 	// Close releases the kernel's objects. No other call may be under way or follow.
 	Close() error
 }
+
+// A Batcher is a Poller that makes many non-blocking receives and sends by one system call.
+type Batcher interface {
+	// Least is how many of them are worth it. Fewer cost less by a call each.
+	Least() int
+	// Transfer makes calls, and none that blocks. Any number of goroutines may do so at once. In which
+	// order is open, and so is how many are made: the others are as if they had not been asked for. None is
+	// under way when it returns.
+	Transfer(calls []Transfer)
+}
+
+// A Transfer is a receive or a send of a socket, with its outcome.
+type Transfer struct {
+	Handle uintptr
+	Buf    []byte // not empty, and no stack's
+	N      int    // how many bytes were moved
+	Err    error  // the system's error number, where it failed
+	Send   bool
+	Made   bool // the call was made
+}

@@ -31,6 +31,8 @@ type Config struct {
 	// Rate is requests per second over all connections, of the kind Echo, one in flight on each; 0 is as many as
 	// are answered.
 	Rate float64
+	// Burst is how many of them are due at once; 0 is one.
+	Burst int
 }
 
 // Run puts load on the address until the context is done, or something is wrong. Ready is called when

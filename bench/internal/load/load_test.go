@@ -90,6 +90,8 @@ func TestLoads(t *testing.T) {
 		{"pipelined", load.Config{Kind: load.Echo, Connections: 5, Size: 100, Depth: 16, Threads: 1}, 500},
 		{"large", load.Config{Kind: load.Echo, Connections: 2, Size: 60_000, Depth: 1, Threads: 1}, 50},
 		{"busy", load.Config{Kind: load.Echo, Connections: 20, Busy: 3, Size: 64, Depth: 1, Threads: 2}, 100},
+		{"paced", load.Config{Kind: load.Echo, Connections: 20, Size: 64, Depth: 1, Threads: 2, Rate: 2000}, 50},
+		{"bursts", load.Config{Kind: load.Echo, Connections: 20, Size: 64, Depth: 1, Threads: 2, Rate: 2000, Burst: 10}, 50},
 		{"accept", load.Config{Kind: load.Accept, Connections: 4, Size: 64, Depth: 1, Threads: 2}, 100},
 		{"idle", load.Config{Kind: load.Idle, Connections: 40, Size: 64, Depth: 1, Threads: 1}, 40},
 	} {

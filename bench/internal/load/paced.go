@@ -11,20 +11,21 @@ import (
 // onTime is in place of a connection's index: the time has come for a request.
 const onTime = -1
 
-// A pace is when requests are due, evenly spread.
+// A pace is when requests are due: so many at once, and those evenly spread.
 type pace struct {
 	timer int // a timerfd
+	burst int
 	turn  int // the connection that is next
 }
 
-// newPace has a timer expire so many times a second, and the epoll descriptor watch it.
-func newPace(ep *epoll, rate float64) (*pace, error) {
-	every := unix.NsecToTimespec(int64(float64(time.Second) / rate))
+// newPace has a timer expire as often as makes so many requests a second, and the epoll descriptor watch it.
+func newPace(ep *epoll, rate float64, burst int) (*pace, error) {
+	every := unix.NsecToTimespec(int64(float64(time.Second) / rate * float64(burst)))
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("timerfd: %w", err)
 	}
-	p := &pace{timer: fd}
+	p := &pace{timer: fd, burst: burst}
 	err = unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Interval: every, Value: every}, nil)
 	if err == nil {
 		err = ep.add(fd, onTime)
@@ -44,7 +45,7 @@ func (p *pace) due() int {
 	if n, err := unix.Read(p.timer, b[:]); n != len(b) || err != nil {
 		return 0
 	}
-	return int(binary.NativeEndian.Uint64(b[:]))
+	return p.burst * int(binary.NativeEndian.Uint64(b[:]))
 }
 
 // sendDue sends what is due, each request on the connection whose turn it is. One that still waits for its

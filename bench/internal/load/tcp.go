@@ -61,7 +61,7 @@ func (t *tcp) run(ctx context.Context, stand func()) error {
 	stand()
 	if t.cfg.Rate > 0 {
 		var err error
-		if t.pace, err = newPace(t.ep, t.cfg.Rate/float64(t.cfg.Threads)); err != nil {
+		if t.pace, err = newPace(t.ep, t.cfg.Rate/float64(t.cfg.Threads), max(t.cfg.Burst, 1)); err != nil {
 			return err
 		}
 		return t.loop(ctx, func(*conn, int, int) error { return nil })

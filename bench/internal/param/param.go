@@ -14,6 +14,7 @@ type Params struct {
 	Busy        int    `json:"busy,omitempty"`  // connections with requests; 0 is all
 	Size        int    `json:"size,omitempty"`  // bytes of a request
 	Depth       int    `json:"depth,omitempty"` // requests in flight per connection
+	Burst       int    `json:"burst,omitempty"` // requests sent at once, at a rate; 0 is one
 	Rate        int    `json:"rate,omitempty"`  // requests per second; 0 is as many as are answered
 	Cores       int    `json:"cores,omitempty"` // of the contender
 	Registered  int    `json:"registered,omitempty"`
@@ -40,6 +41,7 @@ func (p Params) String() string {
 	add("busy", p.Busy)
 	add("size", p.Size)
 	add("depth", p.Depth)
+	add("burst", p.Burst)
 	add("rate", p.Rate)
 	add("registered", p.Registered)
 	add("active", p.Active)

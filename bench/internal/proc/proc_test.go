@@ -100,3 +100,39 @@ func TestRaiseFiles(t *testing.T) {
 		t.Errorf("= %d, %v", n, err)
 	}
 }
+
+// The system calls of a process are counted as it makes them.
+func TestCalls(t *testing.T) {
+	cpus, err := proc.CPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.NewSpawner().Start([]string{"/bin/sh", "-c", "echo ready; while :; do sleep 0.01; done"}, cpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	if _, err := p.Line(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	c, err := proc.CountCalls(p.Pid())
+	if err != nil {
+		t.Skip(err) // it is not allowed here
+	}
+	defer c.Close()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		n, err := c.Sum()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n >= 20 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d calls in a minute", n)
+		}
+	}
+	if _, err := proc.CountCalls(1 << 30); err == nil {
+		t.Error("the calls of no process can be counted")
+	}
+}

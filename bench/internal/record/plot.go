@@ -77,7 +77,7 @@ func Plot(w io.Writer, records []Record) error {
 		plots[i] = make([]*plot.Plot, cols)
 	}
 	for i, s := range sets {
-		p, err := bars(s, m)
+		p, err := bars(s, m, most)
 		if err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ func Plot(w io.Writer, records []Record) error {
 	return err
 }
 
-// bars is the tile of one set of parameters, the smallest value on top.
-func bars(records []Record, m measure) (*plot.Plot, error) {
+// bars is the tile of one set of parameters, the smallest value on top, with room for so many.
+func bars(records []Record, m measure, room int) (*plot.Plot, error) {
 	records = slices.SortedStableFunc(slices.Values(records), func(a, b Record) int {
 		return -compare(*m.of(&a), *m.of(&b))
 	})
@@ -111,6 +111,9 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 	p.Title.TextStyle.Font = font.From(plot.DefaultFont, 10)
 	p.X.Label.Text = m.label
 	p.X.Min, p.X.Max = 0, m.scale(records)
+	if err := m.drawLine(p, len(records)); err != nil {
+		return nil, err
+	}
 	var names []string
 	labels := plotter.XYLabels{}
 	for i := range records {
@@ -128,16 +131,8 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 		if r.Spread != nil && m.line == 1 {
 			text += " ±" + fixed(2)(*r.Spread/2)
 		}
-		labels.XYs = append(labels.XYs, plotter.XY{X: max(0, min(v, p.X.Max*0.8)), Y: float64(i)})
-		labels.Labels = append(labels.Labels, text)
-	}
-	if m.line > 0 {
-		line, err := plotter.NewLine(plotter.XYs{{X: m.line, Y: -0.5}, {X: m.line, Y: float64(len(records)) - 0.5}})
-		if err != nil {
-			return nil, err
-		}
-		line.Dashes = []vg.Length{2, 2}
-		p.Add(line)
+		labels.XYs = append(labels.XYs, plotter.XY{X: max(0, min(v, p.X.Max)), Y: float64(i)})
+		labels.Labels = append(labels.Labels, text+" ")
 	}
 	values, err := plotter.NewLabels(labels)
 	if err != nil {
@@ -146,13 +141,34 @@ func bars(records []Record, m measure) (*plot.Plot, error) {
 	for i := range values.TextStyle {
 		values.TextStyle[i].Font = font.From(plot.DefaultFont, 8)
 		values.TextStyle[i].YAlign = text.YCenter
+		if labels.XYs[i].X > p.X.Max*0.8 { // within the bar
+			values.TextStyle[i].XAlign = text.XRight
+			if values.TextStyle[i].Color = color.Color(color.White); colorOf(&records[i]) == otherColor {
+				values.TextStyle[i].Color = color.Black
+			}
+		}
 	}
 	p.Add(values)
 	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = float64(len(records)-room)-0.5, float64(len(records))-0.5
 	p.Y.Tick.Label.Font = font.From(plot.DefaultFont, 9)
 	p.X.Tick.Label.Font = font.From(plot.DefaultFont, 8)
 	p.X.Label.TextStyle.Font = font.From(plot.DefaultFont, 8)
 	return p, nil
+}
+
+// drawLine draws that of the reference, behind the bars and their figures.
+func (m measure) drawLine(p *plot.Plot, bars int) error {
+	if m.line == 0 {
+		return nil
+	}
+	line, err := plotter.NewLine(plotter.XYs{{X: m.line, Y: -0.5}, {X: m.line, Y: float64(bars) - 0.5}})
+	if err != nil {
+		return err
+	}
+	line.Dashes, line.Color = []vg.Length{2, 2}, color.Gray{0xc0}
+	p.Add(line)
+	return nil
 }
 
 // scale ends where the longest bar does that is not cut off.
@@ -175,6 +191,8 @@ func compare(a, b float64) int {
 	return 0
 }
 
+var otherColor = color.RGBA{0xbb, 0xbb, 0xbb, 0xff}
+
 // colorOf tells socknotify, the reference and the others apart.
 func colorOf(r *Record) color.Color {
 	switch {
@@ -183,5 +201,5 @@ func colorOf(r *Record) color.Color {
 	case r.Contender == r.Reference:
 		return color.RGBA{0x55, 0x55, 0x55, 0xff}
 	}
-	return color.RGBA{0xbb, 0xbb, 0xbb, 0xff}
+	return otherColor
 }

@@ -32,8 +32,19 @@ type Record struct {
 	P99          *float64 `json:"p99_ns,omitempty"`
 	LatencyRatio *float64 `json:"latency_ratio,omitempty"` // of the medians
 
+	// Samples are what the ratios are medians of, in the order of the rounds.
+	Samples []Figures `json:"samples,omitempty"`
+
 	// Missing tells why there is no result.
 	Missing string `json:"missing,omitempty"`
+}
+
+// Figures are those of one sample. What does not apply is 0.
+type Figures struct {
+	CPURatio     float64 `json:"cpu_ratio,omitempty"`
+	Ns           float64 `json:"ns,omitempty"`
+	RateRatio    float64 `json:"rate_ratio,omitempty"`
+	LatencyRatio float64 `json:"latency_ratio,omitempty"`
 }
 
 // A Sample is one of a contender's, between two of the reference's.
@@ -44,6 +55,9 @@ type Sample struct {
 // Fill sets the figures from the samples, which are not empty.
 func (r *Record) Fill(samples []Sample) {
 	r.Rounds = len(samples)
+	for _, s := range samples {
+		r.Samples = append(r.Samples, s.figures())
+	}
 	if samples[0].Value.CPU > 0 {
 		r.NsPerEvent = median(samples, param.Outcome.PerOp)
 		r.CPURatio, r.Spread = ratio(samples, param.Outcome.PerOp)
@@ -66,6 +80,20 @@ func (r *Record) Fill(samples []Sample) {
 			r.Syscalls = s.Value.Syscalls
 		}
 	}
+}
+
+func (s Sample) figures() (f Figures) {
+	of := func(value func(param.Outcome) float64) float64 {
+		r, _ := stat.Pair{Before: value(s.Before), Value: value(s.Value), After: value(s.After)}.Ratio()
+		return r
+	}
+	if s.Value.CPU > 0 {
+		f = Figures{CPURatio: of(param.Outcome.PerOp), Ns: s.Value.PerOp(), RateRatio: of(param.Outcome.Rate)}
+	}
+	if s.Value.P50 != nil && s.Before.P50 != nil && s.After.P50 != nil {
+		f.LatencyRatio = of(func(o param.Outcome) float64 { return *o.P50 })
+	}
+	return f
 }
 
 func each(samples []Sample, f func(param.Outcome) float64) []float64 {
@@ -92,6 +120,21 @@ func ratio(samples []Sample, f func(param.Outcome) float64) (m, spread *float64)
 	}
 	r := stat.Median(rs)
 	return &r, stat.Spread(rs)
+}
+
+// Read reads what WriteJSON has written.
+func Read(r io.Reader) ([]Record, error) {
+	var all []Record
+	for d := json.NewDecoder(r); ; {
+		var one Record
+		switch err := d.Decode(&one); {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, one)
+	}
 }
 
 // WriteJSON writes a line for each record.

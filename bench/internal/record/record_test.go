@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,10 @@ func TestFill(t *testing.T) {
 	near(t, "Spread", r.Spread, 2) // of 2, 2 and 6
 	near(t, "Switches", r.Switches, .5)
 	near(t, "Syscalls", r.Syscalls, 2.5)
+	if want := (record.Figures{CPURatio: 6, Ns: 90, RateRatio: 6}); len(r.Samples) != 3 || r.Samples[2].CPURatio != want.CPURatio ||
+		r.Samples[2].Ns != want.Ns || math.Abs(r.Samples[2].RateRatio-want.RateRatio) > 1e-9 || r.Samples[2].LatencyRatio != 0 {
+		t.Errorf("samples %+v, the last of which is to be %+v", r.Samples, want)
+	}
 	if r.Rounds != 3 || r.Bytes != nil || r.P50 != nil || r.LatencyRatio != nil {
 		t.Errorf("%+v", r)
 	}
@@ -69,6 +74,7 @@ func TestFillLatency(t *testing.T) {
 	near(t, "P50", r.P50, 300)
 	near(t, "P99", r.P99, 900)
 	near(t, "LatencyRatio", r.LatencyRatio, 2)
+	near(t, "a sample's", &r.Samples[0].LatencyRatio, 2)
 }
 
 func some() []record.Record {
@@ -110,6 +116,21 @@ func TestJSON(t *testing.T) {
 		if fields["contender"] == "libuv" && fields["cpu_ratio"] != nil {
 			t.Errorf("a ratio of nothing: %s", line)
 		}
+	}
+}
+
+// What is written is read again.
+func TestRead(t *testing.T) {
+	var b bytes.Buffer
+	if err := record.WriteJSON(&b, some()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := record.Read(&b)
+	if err != nil || !reflect.DeepEqual(got, some()) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := record.Read(strings.NewReader("{")); err == nil {
+		t.Error("half a record is no error")
 	}
 }
 

@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 )
 
+// Legend explains the plots.
+const Legend = "Blue is socknotify, dark grey the reference, light grey all others; the dashed line is at 1, and ± is half the distance\n" +
+	"between the quartiles. A bar that reaches the right edge is cut off."
+
 // Save writes a workload's records into a folder: as JSON, as a table and as a plot.
 func Save(dir, workload, doc string, facts []string, records []Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -22,7 +26,7 @@ func Save(dir, workload, doc string, facts []string, records []Record) error {
 	}
 	plotted := Plot(&picture, records)
 	if plotted == nil {
-		fmt.Fprintf(&page, "\n![%s](%s.png)\n", workload, workload)
+		fmt.Fprintf(&page, "\n![%s](%s.png)\n\n%s\n", workload, workload, Legend)
 	}
 	fmt.Fprintf(&page, "\n%s\n", Table(records).RenderMarkdown())
 	if missing := Missing(records); len(missing) > 0 {

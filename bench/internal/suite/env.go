@@ -22,8 +22,10 @@ type Options struct {
 	Window   time.Duration // of one sample
 	Warm     time.Duration // before it
 	Quick    bool
-	Only     string    // run sets whose parameters contain it
-	Progress io.Writer // nil: none
+	Only     string // run sets whose parameters contain it
+	Progress Progress
+	// Within, if not 0, is the time for a planned run: sets with a share have fewer rounds where it is short.
+	Within   time.Duration
 	Warnings io.Writer // of what goes wrong but keeps nothing from going on; nil: none
 }
 
@@ -36,6 +38,7 @@ type Env struct {
 	dir     string
 	cpus    []int
 	spawner *proc.Spawner
+	plan    *plan
 	builder *native.Builder
 	built   map[string]build
 }

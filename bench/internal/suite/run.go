@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
@@ -16,10 +16,7 @@ import (
 func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Record)) error {
 	var failed error
 	contenders := e.Contenders(ctx, w)
-	for _, set := range w.Sets(e.Quick) {
-		if !e.Wants(set.Params) {
-			continue
-		}
+	for _, set := range e.Sets(w) {
 		records, err := e.runSet(ctx, w, set, contenders)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -30,6 +27,11 @@ func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Reco
 		done(set, records)
 	}
 	return failed
+}
+
+// Sets are those of a workload that were asked for.
+func (e *Env) Sets(w *Workload) []Set {
+	return slices.DeleteFunc(w.Sets(e.Quick), func(s Set) bool { return !e.Wants(s.Params) })
 }
 
 // Wants tells whether parameters are among those that were asked for.
@@ -45,13 +47,8 @@ type entry struct {
 // runSet has each contender measured once in each round, the reference before and after it. One that
 // fails is out. It is an error only if the reference does.
 func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) ([]record.Record, error) {
-	p, rounds := set.Params, max(1, int(math.Ceil(float64(e.Rounds)*set.Share)))
-	var entries []*entry
-	for i := range contenders {
-		if c := &contenders[i]; c.Missing != "" || c.Fits(p) {
-			entries = append(entries, &entry{Contender: c, missing: e.without(c, p)})
-		}
-	}
+	p := set.Params
+	entries := e.entries(p, contenders)
 	if len(entries) == 0 {
 		return nil, nil
 	}
@@ -59,12 +56,25 @@ func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Con
 	if len(w.reference) > 0 && ref == nil {
 		return e.records(w, p, entries, nil), nil
 	}
+	rounds := e.begin(w, set)
+	defer e.plan.end()
 	for round := range rounds {
 		if err := e.round(ctx, w, p, ref, entries, round, rounds); err != nil {
 			return nil, err
 		}
 	}
 	return e.records(w, p, entries, ref), nil
+}
+
+// entries are the contenders that parameters are for, with why they cannot take part.
+func (e *Env) entries(p param.Params, contenders []Contender) []*entry {
+	var all []*entry
+	for i := range contenders {
+		if c := &contenders[i]; c.Missing != "" || c.Fits(p) {
+			all = append(all, &entry{Contender: c, missing: e.without(c, p)})
+		}
+	}
+	return all
 }
 
 // without tells why a contender cannot take part, if so.
@@ -92,6 +102,7 @@ func referenceOf(w *Workload, entries []*entry) *entry {
 func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry, entries []*entry, round, rounds int) error {
 	sample := func(en *entry, trace bool) (param.Outcome, error) {
 		e.progress("%s %v: round %d of %d, %s", w.Name, p, round+1, rounds, en.Name)
+		defer e.plan.sampled()
 		return w.sample(ctx, e, en.Contender, p, trace)
 	}
 	var refs []param.Outcome
@@ -142,7 +153,7 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry
 
 // retakes is how often a sample is taken again if the machine was not steady.
 func (e *Env) retakes() int {
-	if e.Quick {
+	if e.Quick || e.plan.late() {
 		return 0
 	}
 	return 2
@@ -188,16 +199,4 @@ func (e *Env) records(w *Workload, p param.Params, entries []*entry, ref *entry)
 		records = append(records, r)
 	}
 	return records
-}
-
-func (e *Env) progress(format string, args ...any) {
-	if e.Progress != nil {
-		fmt.Fprintf(e.Progress, "\r\x1b[K"+format, args...)
-	}
-}
-
-func (e *Env) warn(format string, args ...any) {
-	if e.Warnings != nil {
-		fmt.Fprintf(e.Warnings, format+"\n", args...)
-	}
 }

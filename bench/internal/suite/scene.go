@@ -63,7 +63,8 @@ func (s *scene) load(ctx context.Context, kind string, p param.Params) (err erro
 	cpus := s.e.loadCPUs(p.Cores)
 	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
 		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
-		"--depth", strconv.Itoa(max(p.Depth, 1)), "--rate", strconv.Itoa(p.Rate), "--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
+		"--depth", strconv.Itoa(max(p.Depth, 1)), "--rate", strconv.Itoa(p.Rate), "--burst", strconv.Itoa(max(p.Burst, 1)),
+		"--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
 		"--counters", s.countersPath}, cpus)
 	if err != nil {
 		return err

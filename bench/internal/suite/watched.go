@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,47 +11,42 @@ import (
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/bench/internal/proc"
 	"github.com/socknotify/socknotify/bench/internal/stat"
 )
 
 // A way is one of looking at a server.
 type way struct {
 	name    string
-	mounted bool          // there is a debug page
-	ask     string        // path; "" is nothing
-	every   time.Duration // from an answer to the next question
+	mounted bool   // there is a debug page
+	ask     string // path, asked for once in a window; "" is nothing
 }
 
 // ways are those that are measured. A page that is open asks as app.js does.
-func (e *Env) ways() []way {
-	page := contend.PagePath + "look?port=echo&q=&state=&sort=socket&order=asc&offset=0&limit=50&after=0"
-	all := []way{
+func ways() []way {
+	return []way{
 		{name: "debug page mounted", mounted: true},
-		{name: "debug page open", mounted: true, ask: page, every: time.Second},
-		{name: "scrape every second", ask: contend.ScrapePath, every: time.Second},
-		{name: "scrape every 15 s", ask: contend.ScrapePath, every: 15 * time.Second},
+		{name: "debug page open", mounted: true,
+			ask: contend.PagePath + "look?port=echo&q=&state=&sort=socket&order=asc&offset=0&limit=50&after=0"},
+		{name: "scraped", ask: contend.ScrapePath},
 	}
-	if e.Quick {
-		return all[:3]
-	}
-	return all
 }
 
 // Watched are the parameters: as fast as answers come; at a leisurely pace, where a system call that is not a
 // request's counts for more; and with next to nothing to do, where each look wakes the server from its sleep
-// and nothing hides what that costs.
+// and nothing hides what that costs. Requests at a pace are sent twenty at a time: how often a server wakes
+// for single ones differs from second to second, and that is more than looking adds.
 func Watched() []param.Params {
 	return []param.Params{
 		{Connections: 100, Size: 64, Cores: 1},
-		{Connections: 100, Size: 64, Rate: 2000, Cores: 1},
-		{Connections: 100, Size: 64, Rate: 2000, Cores: 2},
+		{Connections: 100, Size: 64, Burst: 20, Rate: 2000, Cores: 1},
+		{Connections: 100, Size: 64, Burst: 20, Rate: 2000, Cores: 2},
 		{Connections: 100, Size: 64, Rate: 50, Cores: 2},
 	}
 }
 
 // A Share is what a figure becomes when the server is looked at, to what it is without: the median of all
-// rounds, the quartiles, and how many rounds there were. Without tells the same of the server that nobody looks
-// at to itself, a window later, which is what the machine adds.
+// rounds, and the quartiles.
 type Share struct {
 	Median, Lower, Upper float64
 }
@@ -86,11 +82,9 @@ type sight struct{ syscalls, cpu, rate float64 }
 
 // RunWatched measures what looking at an echo server costs it. It is one server and one load throughout: a
 // window in which nobody looks comes before and after each in which somebody does, and is what that is
-// compared with.
+// compared with. Windows are short, and in turns, because the machine changes meanwhile. What there is when the
+// context is done is returned with the error.
 func (e *Env) RunWatched(ctx context.Context, p param.Params, backend string) ([]WatchedRecord, error) {
-	if e.Tracer.Name != "perf" {
-		return nil, fmt.Errorf("system calls cannot be counted in passing: %s", e.Tracer.Why)
-	}
 	g, err := contend.Find(contend.Watched, contend.Socknotify+backend)
 	if err != nil {
 		return nil, err
@@ -101,34 +95,65 @@ func (e *Env) RunWatched(ctx context.Context, p param.Params, backend string) ([
 		return nil, err
 	}
 	defer s.stop()
-	addr, web, _ := strings.Cut(s.addr, " ")
-	s.addr, web = addr, "http://"+web
+	var web string
+	s.addr, web, _ = strings.Cut(s.addr, " ")
+	v := &viewing{scene: s, web: "http://" + web, seen: map[string][]sight{}, before: map[string][]int{}}
+	if v.calls, err = proc.CountCalls(s.server.Pid()); err != nil {
+		return nil, fmt.Errorf("system calls cannot be counted: %w", err)
+	}
+	defer v.calls.Close()
 	if err := s.load(ctx, contend.Echo, p); err != nil {
 		return nil, err
 	}
 	if err := s.warm(ctx, p); err != nil {
 		return nil, err
 	}
-	var plain []sight
-	seen := map[string][]sight{}
-	before := map[string][]int{} // the window of plain that came before
-	if err := s.see(ctx, e.Window, &plain); err != nil {
+	err = v.rounds(ctx, p)
+	if len(v.seen) < len(ways()) {
 		return nil, err
 	}
-	for round := range e.Rounds {
-		for _, w := range e.ways() {
-			e.progress("watched %v: round %d of %d, %s", p, round+1, e.Rounds, w.name)
-			got := seen[w.name]
-			if err := s.seen(ctx, web, w, &got); err != nil {
-				return nil, fmt.Errorf("%s: %w", w.name, err)
+	return e.watchedRecords(p, backend, v.plain, v.seen, v.before), err
+}
+
+// WatchedTakes is how long RunWatched takes.
+func (e *Env) WatchedTakes() time.Duration {
+	return e.Warm + time.Duration(e.Rounds*len(ways()))*(2*e.Window+settling)
+}
+
+// settling is for what mounting and unmounting has set off.
+const settling = 50 * time.Millisecond
+
+// A viewing is of one server.
+type viewing struct {
+	*scene
+	web   string
+	calls *proc.Calls
+	plain []sight
+	seen  map[string][]sight
+	// before has, for each of seen, the window of plain that came before.
+	before map[string][]int
+}
+
+func (v *viewing) rounds(ctx context.Context, p param.Params) error {
+	if err := v.see(ctx, "", &v.plain); err != nil {
+		return err
+	}
+	start, total := time.Now(), v.e.WatchedTakes()
+	for round := range v.e.Rounds {
+		for _, w := range ways() {
+			v.e.Progress.say(fmt.Sprintf("watched %v: round %d of %d, %s", p, round+1, v.e.Rounds, w.name), max(time.Second, total-time.Since(start)))
+			got := v.seen[w.name]
+			if err := v.look(ctx, w, &got); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
 			}
-			seen[w.name], before[w.name] = got, append(before[w.name], len(plain)-1)
-			if err := s.see(ctx, e.Window, &plain); err != nil {
-				return nil, err
+			n := len(v.plain) - 1
+			if err := v.see(ctx, "", &v.plain); err != nil {
+				return err
 			}
+			v.seen[w.name], v.before[w.name] = got, append(v.before[w.name], n)
 		}
 	}
-	return e.watchedRecords(p, backend, plain, seen, before), nil
+	return nil
 }
 
 func (e *Env) watchedRecords(p param.Params, backend string, plain []sight, seen map[string][]sight, before map[string][]int) []WatchedRecord {
@@ -173,61 +198,62 @@ func (e *Env) watchedRecords(p param.Params, backend string, plain []sight, seen
 	}
 	own.Rounds, own.Syscalls, own.CPU = len(calls), shareOf(calls), shareOf(times)
 	all := []WatchedRecord{own}
-	for _, w := range e.ways() {
+	for _, w := range ways() {
 		all = append(all, record(w.name, seen[w.name], before[w.name]))
 	}
 	return all
 }
 
-// seen measures a window in which somebody looks: at least one look, from beginning to end.
-func (s *scene) seen(ctx context.Context, web string, w way, into *[]sight) (err error) {
+// look measures a window in which somebody looks.
+func (v *viewing) look(ctx context.Context, w way, into *[]sight) (err error) {
 	if w.mounted {
-		if err := get(ctx, web+contend.MountPath); err != nil {
+		if err := get(ctx, v.web+contend.MountPath); err != nil {
 			return err
 		}
 		defer func() {
-			if gone := get(ctx, web+contend.UnmountPath); err == nil {
+			if gone := get(ctx, v.web+contend.UnmountPath); err == nil {
 				err = gone
+			}
+			if err == nil {
+				err = sleep(ctx, settling/2)
 			}
 		}()
 	}
-	if w.ask != "" {
-		looker, err := s.e.spawner.Start([]string{s.e.Self, "look", web + w.ask, w.every.String()}, s.e.loadCPUs(len(s.cpus)))
-		if err != nil {
-			return err
-		}
-		defer looker.Stop()
-		if _, err := ready(ctx, looker); err != nil {
+	if w.ask != "" { // the first time costs more, which is not what goes on
+		if err := get(ctx, v.web+w.ask); err != nil {
 			return err
 		}
 	}
-	if err := sleep(ctx, s.e.Warm); err != nil {
+	if err := sleep(ctx, settling/2); err != nil {
 		return err
 	}
-	return s.see(ctx, max(s.e.Window, w.every), into)
+	return v.see(ctx, w.ask, into)
 }
 
-// see measures one window.
-func (s *scene) see(ctx context.Context, d time.Duration, into *[]sight) error {
-	type counted struct {
-		calls float64
-		err   error
-	}
-	calls := make(chan counted, 1)
-	go func() {
-		n, err := s.e.Tracer.Count(ctx, s.server.Pid(), d, s.countersPath, s.counters.Sum)
-		calls <- counted{n, err}
-	}()
-	o, err := s.measure(ctx, d)
-	got := <-calls
+// see measures one window, in the middle of which something is asked for.
+func (v *viewing) see(ctx context.Context, ask string, into *[]sight) error {
+	before, err := v.calls.Sum()
 	if err != nil {
 		return err
 	}
-	if got.err != nil {
-		return got.err
+	asked := make(chan error, 1)
+	go func() {
+		err := sleep(ctx, v.e.Window/2)
+		if err == nil && ask != "" {
+			err = get(ctx, v.web+ask)
+		}
+		asked <- err
+	}()
+	o, err := v.measure(ctx, v.e.Window)
+	if err := errors.Join(err, <-asked); err != nil {
+		return err
 	}
-	*into = append(*into, sight{syscalls: got.calls, cpu: o.PerOp(), rate: o.Rate()})
-	return s.running()
+	after, err := v.calls.Sum()
+	if err != nil {
+		return err
+	}
+	*into = append(*into, sight{syscalls: float64(after-before) / o.Ops, cpu: o.PerOp(), rate: o.Rate()})
+	return nil
 }
 
 // get asks for something that has no answer.

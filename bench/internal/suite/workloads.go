@@ -31,6 +31,12 @@ type Workload struct {
 	servers bool
 }
 
+// Shares: three rounds of nine where a set is not one of those that matter most, and one.
+const (
+	side = 1. / 3
+	once = 1. / 9
+)
+
 // Sets are the parameters to run it with.
 func (w *Workload) Sets(quick bool) []Set {
 	if quick {
@@ -64,7 +70,7 @@ func Workloads() []*Workload {
 			sample: own, sets: func() []Set {
 				return []Set{
 					coreSet(100, 100, 1), coreSet(1000, 100, 1), coreSet(9000, 100, 1),
-					coreSet(1000, 2, .4), coreSet(1000, 1000, .4),
+					coreSet(1000, 2, side), coreSet(1000, 1000, side),
 				}
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
 		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"c eventfd", "go channel"},
@@ -81,11 +87,11 @@ func Workloads() []*Workload {
 			}, quick: func() []Set { return []Set{postSet(1, 0), postSet(4, 4)} }},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
 			sample: own, sets: func() []Set {
-				return []Set{waiterSet(1, 1), waiterSet(2, .4), waiterSet(4, .4), waiterSet(16, 1)}
+				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
 			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
 			sample: serve(load.Accept), sets: func() []Set {
-				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, .5}}
+				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, side}}
 			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
 		{Name: "register", Doc: "removing and registering while so many are registered", reference: []string{"c-epoll", goLoop},
 			sample: own, sets: func() []Set { return []Set{registerSet(1000), registerSet(9000)} },
@@ -93,8 +99,8 @@ func Workloads() []*Workload {
 		{Name: "idle", Doc: "memory of idle connections, and of idle registrations", servers: true, sample: idle,
 			sets: func() []Set {
 				return []Set{
-					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, .3},
-					{param.Params{What: serversPart, Connections: 9000, Size: 64, Cores: 1}, .3},
+					{param.Params{What: portsPart, Registered: 5000, Cores: 1}, once},
+					{param.Params{What: serversPart, Connections: 9000, Size: 64, Cores: 1}, once},
 				}
 			}, quick: func() []Set {
 				return []Set{
@@ -112,11 +118,8 @@ func echoSets() []Set {
 	for _, conns := range []int{100, 1000, 9000} {
 		for _, size := range []int{64, 1024} {
 			for _, cores := range []int{1, 2} {
-				share := .4
-				switch {
-				case conns == 9000:
-					share = .3
-				case size == 64 && cores == 1:
+				share := side
+				if size == 64 && cores == 1 && conns < 9000 {
 					share = 1
 				}
 				sets = append(sets, echoSet(param.Params{Connections: conns, Size: size, Cores: cores}, share))
@@ -124,8 +127,8 @@ func echoSets() []Set {
 		}
 	}
 	return append(sets,
-		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, .4),
-		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, .4))
+		echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, side),
+		echoSet(param.Params{Connections: 1000, Busy: 8, Size: 64}, side))
 }
 
 func echoSet(p param.Params, share float64) Set {
@@ -145,8 +148,8 @@ func wakeSets() []Set {
 }
 
 func postSet(posters, waiters int) Set {
-	share := .4
-	if waiters == 0 {
+	share := side
+	if waiters == 0 || waiters == posters {
 		share = 1
 	}
 	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, share}
@@ -156,10 +159,10 @@ func waiterSet(waiters int, share float64) Set {
 	return Set{param.Params{Registered: 128, Active: 128, Batch: 8, Waiters: waiters, Cores: 2}, share}
 }
 
-func registerSet(n int) Set { return Set{param.Params{Registered: n, Cores: 1}, .5} }
+func registerSet(n int) Set { return Set{param.Params{Registered: n, Cores: 1}, side} }
 
 func udpSets() []Set {
-	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, .5}}
+	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, side}}
 }
 
 // Choose is the workloads of these names, in their own order; all for no names.

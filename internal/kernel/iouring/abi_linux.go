@@ -11,21 +11,23 @@ const (
 
 	enterGetEvents = 1 << 0
 
+	opSend     = 26
+	opRecv     = 27
 	opEpollCtl = 29
 )
 
-// An sqe is one submission.
+// An sqe is one submission: a change, or a receive or send.
 type sqe struct {
-	op     uint8
-	flags  uint8
-	ioprio uint16
-	fd     int32  // the epoll descriptor
-	off    uint64 // the descriptor that is watched
-	addr   uint64 // of the event
-	len    uint32 // what epoll_ctl is to do
-	_      uint32
-	data   uint64
-	_      [3]uint64
+	op      uint8
+	flags   uint8
+	ioprio  uint16
+	fd      int32  // the epoll descriptor, or the socket
+	off     uint64 // the descriptor that is watched
+	addr    uint64 // of the event, or the buffer
+	len     uint32 // what epoll_ctl is to do, or how many bytes
+	opFlags uint32 // of a receive or send
+	data    uint64
+	_       [3]uint64
 }
 
 // A cqe is one completion.

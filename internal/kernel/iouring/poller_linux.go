@@ -27,12 +27,15 @@ type Poller struct {
 	events [entries]unix.EpollEvent // what the submissions point to
 	index  [entries]int             // of their changes
 	named  marks
+
+	transfers transfers
 }
 
 // New opens an epoll descriptor, its gate and a ring: three descriptors.
+// More of them come with receives and sends.
 func New() (kernel.Poller, error) { return NewFrom(worthwhile) }
 
-// NewFrom is New for tests: it submits batches of so many changes and more.
+// NewFrom is New for tests: it submits batches of so many changes, receives and sends, and more.
 func NewFrom(least int) (kernel.Poller, error) {
 	p, err := open(least)
 	if err != nil {
@@ -43,6 +46,7 @@ func NewFrom(least int) (kernel.Poller, error) {
 
 func open(least int) (*Poller, error) {
 	p := &Poller{least: least}
+	p.transfers.init(min(least, leastTransfers))
 	if err := p.ring.open(entries); err != nil {
 		return nil, err
 	}
@@ -57,8 +61,10 @@ func open(least int) (*Poller, error) {
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
 	err := p.Poller.Close()
-	if e := p.ring.close(); e != nil && err == nil {
-		err = e
+	for _, e := range []error{p.ring.close(), p.transfers.close()} {
+		if e != nil && err == nil {
+			err = e
+		}
 	}
 	return err
 }

@@ -90,6 +90,18 @@ func (r *ring) submit() int {
 	head := r.sqHead.Load()
 	r.sqTail.Store(r.tail)
 	unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)
+	return r.submitted(head)
+}
+
+// submitThrough is submit through Go's scheduler, for what takes long when it is much.
+func (r *ring) submitThrough() int {
+	head := r.sqHead.Load()
+	r.sqTail.Store(r.tail)
+	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)
+	return r.submitted(head)
+}
+
+func (r *ring) submitted(head uint32) int {
 	r.tail = r.sqHead.Load()
 	r.sqTail.Store(r.tail)
 	return int(r.tail - head)

@@ -1,0 +1,240 @@
+package socknotify
+
+import (
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A joint is the system calls that one call inside the port has a kernel.Batcher make together: those of the
+// first operations of many sockets. It holds the locks of their slots meanwhile. Nobody who has a lock waits for
+// another one, so it waits for none: whoever is found locked is left out, or what there is is ended before.
+type joint[K comparable] struct {
+	n       int // calls
+	k       int // sockets
+	calls   [maxJoint]kernel.Transfer
+	sockets [maxJoint]ahead[K]
+}
+
+// maxJoint is how many reports a call takes at once.
+const maxJoint = 128
+
+// An ahead is a socket whose calls are made ahead of the rest of what is done for it. Without slot there is
+// nothing to do but release it.
+type ahead[K comparable] struct {
+	slot *slot[K]
+	reg  *record[K]
+	held sock.Held
+	dirs tie.Dir
+	made [2]early // by direction
+}
+
+// An early is a call that is made ahead, of a direction's first operation.
+type early struct {
+	call *kernel.Transfer // nil: there is none
+	turn uint64           // of the socket, before it
+}
+
+func (a *ahead[K]) call(d tie.Dir) *early {
+	if a == nil || a.made[d>>1].call == nil {
+		return nil
+	}
+	return &a.made[d>>1]
+}
+
+// recv is the outcome of the call, or of one that is made now.
+func (e *early) recv(held sock.Held, b []byte) (int, error) {
+	if e == nil {
+		return held.Recv(b)
+	}
+	return held.Made(tie.Recv, e.call.Buf, e.turn, e.call.N, e.call.Err)
+}
+
+func (e *early) send(held sock.Held, b []byte) (int, error) {
+	if e == nil {
+		return held.Send(b)
+	}
+	return held.Made(tie.Send, e.call.Buf, e.turn, e.call.N, e.call.Err)
+}
+
+// add adds the call of a direction's first operation, if it is one that can be made together with others.
+func (j *joint[K]) add(a *ahead[K], d tie.Dir) {
+	ops := &a.reg.work.operations
+	o := ops.list(d).first
+	if o == nil || ops.connects > 0 || j.n == len(j.calls) || a.reg.tie.Drained(d) {
+		return
+	}
+	switch o.kind {
+	case opRecv, opRecvPooled, opSend:
+		o.equip()
+	default:
+		return
+	}
+	if o.n == len(o.buf) {
+		return
+	}
+	c := &j.calls[j.n]
+	j.n++
+	b, turn := a.held.Ahead(d, o.buf[o.n:])
+	*c = kernel.Transfer{Handle: a.reg.tie.Handle(), Buf: b, Send: d == tie.Send}
+	a.made[d>>1] = early{c, turn}
+}
+
+// make has the kernel make the calls, if they are worth it. Those that it has not made are made one by one, when
+// their sockets' turn comes.
+func (j *joint[K]) make(c *core) {
+	if j.n >= c.least {
+		c.batcher.Transfer(j.calls[:j.n])
+	}
+	for i := range j.sockets[:j.k] {
+		a := &j.sockets[i]
+		for d := range a.made {
+			if e := &a.made[d]; e.call != nil && !e.call.Made {
+				e.call = nil
+				a.reg.work.list(tie.Dir(1 + d)).first.unequip(0)
+			}
+		}
+	}
+}
+
+// end releases the sockets, when no slot is locked any more: whichever use was the last of a closed socket closes
+// it, for which the port must lock its slot. A nil joint has none.
+func (j *joint[K]) end() {
+	if j == nil {
+		return
+	}
+	for i := range j.sockets[:j.k] {
+		a := &j.sockets[i]
+		held := a.held
+		if *a = (ahead[K]{}); held != (sock.Held{}) {
+			held.Release()
+		}
+	}
+	clear(j.calls[:j.n])
+	j.n, j.k = 0, 0
+}
+
+// together is the call's joint.
+func (w *call[K]) together() *joint[K] {
+	if w.joint == nil {
+		w.joint = new(joint[K])
+	}
+	return w.joint
+}
+
+// gatherReports makes the calls of the first operations that reports say something for. nil says that there is
+// nothing to be made together.
+func (p *Port[K]) gatherReports(w *call[K], ready []kernel.Ready) *joint[K] {
+	if p.core.batcher == nil || len(ready) < p.core.least {
+		return nil
+	}
+	j := w.together()
+	j.k = len(ready)
+	for i := range ready {
+		p.gatherReport(j, &j.sockets[i], &ready[i])
+	}
+	j.make(p.core)
+	return j
+}
+
+// gatherReport locks the slot that a report is for, if it is one of a socket with operations. Whatever is in the
+// way is seen to when the report is delivered.
+func (p *Port[K]) gatherReport(j *joint[K], a *ahead[K], r *kernel.Ready) {
+	s := p.table.lookup(tokenIndex(r.Token))
+	const all = wRegistered | wEnabled | wOverlapped
+	if s == nil || s.word.Load()&all != all || !s.mu.TryLock() {
+		return
+	}
+	if was := s.word.Load(); sameEpoch(was, r.Token) && was&all == all {
+		reg := s.reg.Load()
+		if held, err := reg.work.socket.Hold(); err == nil {
+			*a = ahead[K]{slot: s, reg: reg, held: held, dirs: moved(r.Mask)}
+			reg.heed(r.Mask)
+			j.addAll(a)
+			return
+		}
+	}
+	s.mu.Unlock()
+}
+
+func (j *joint[K]) addAll(a *ahead[K]) {
+	for _, d := range [...]tie.Dir{tie.Recv, tie.Send} {
+		if a.dirs&d != 0 {
+			j.add(a, d)
+		}
+	}
+}
+
+// workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
+func (p *Port[K]) workOn(w *call[K], a *ahead[K], r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
+	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
+	a.slot.mu.Unlock()
+	return n, again
+}
+
+// gatherStart begins an operation whose call is made by carryOut, if it can be, and now otherwise.
+func (p *Port[K]) gatherStart(w *call[K], s *sock.Socket, o *Overlapped[K]) error {
+	if o.kind == opConnect {
+		p.carryOut(w) // calls that have been added are not for a socket that is connecting
+		_, err := p.submit(w, s, o)
+		return err
+	}
+	held, err := s.Hold()
+	if err != nil {
+		return o.cause(noSocket, err)
+	}
+	sl, err := p.slotFor(s, o)
+	if err != nil {
+		held.Release()
+		return err
+	}
+	j := w.together()
+	d := o.kind.direction()
+	if j.k > 0 && j.sockets[j.k-1].slot == sl && sl.associated(s) {
+		held.Release() // which is not the last
+		a := &j.sockets[j.k-1]
+		if first, _ := p.place(w, sl, s, o); first {
+			a.dirs |= d
+			j.add(a, d)
+		}
+		return nil
+	}
+	if j.k == maxJoint || j.n == maxJoint || !sl.mu.TryLock() {
+		p.carryOut(w)
+		sl.mu.Lock()
+	}
+	if j.k > 0 && !sl.associated(s) {
+		sl.mu.Unlock()
+		p.carryOut(w) // it may have to wait for another port
+		sl.mu.Lock()
+	}
+	first, err := p.place(w, sl, s, o)
+	a := &j.sockets[j.k]
+	j.k++
+	a.held = held
+	if !first || err != nil {
+		sl.mu.Unlock()
+		return err
+	}
+	a.slot, a.reg, a.dirs = sl, sl.reg.Load(), d
+	j.add(a, d)
+	return nil
+}
+
+// carryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
+// locked.
+func (p *Port[K]) carryOut(w *call[K]) {
+	j := w.joint
+	if j == nil || j.k == 0 {
+		return
+	}
+	j.make(p.core)
+	for i := range j.sockets[:j.k] {
+		if a := &j.sockets[i]; a.slot != nil {
+			p.proceed(w, a.slot, a.held, a.reg.tie.Handle(), a.dirs, a)
+			a.slot.mu.Unlock()
+		}
+	}
+	j.end()
+}

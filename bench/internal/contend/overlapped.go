@@ -1,0 +1,91 @@
+package contend
+
+import (
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+
+	"github.com/socknotify/socknotify/bench/internal/param"
+)
+
+// An opConn is a connection with one operation in flight: a receive, or the send of what came.
+type opConn struct {
+	sock *sock.Socket
+	op   socknotify.Overlapped[*opConn]
+	buf  []byte // what is being sent
+}
+
+// serveOverlapped is overlapped operations: a worker for each core on one port.
+func serveOverlapped(p param.Params, backend string, ready func(string)) error {
+	port, err := socknotify.New[*opConn](socknotify.WithBackend(backend))
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := port.Accept(l, nil, 64); err != nil {
+		return err
+	}
+	ready(l.LocalAddr().String())
+	failed, pool := make(chan error), socknotify.NewBuffers(4096)
+	for range max(p.Cores, 1) {
+		go func() { failed <- overlappedWorker(port, pool) }()
+	}
+	return <-failed
+}
+
+// overlappedWorker starts what comes next in the call that dequeues. Receives that wait have no buffer.
+func overlappedWorker(port *socknotify.Port[*opConn], pool *socknotify.Buffers) error {
+	out := make([]socknotify.Notification[*opConn], 256)
+	ops, of := make([]socknotify.Operation[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
+	for {
+		n, err := port.ProcessOperations(ops, out, -1)
+		for i := range ops {
+			if ops[i].Result != nil {
+				of[i].sock.Close()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		ops, of = ops[:0], of[:0]
+		for i := range out[:n] {
+			c, err := opened(&out[i])
+			if err != nil {
+				return err
+			}
+			if _, err := c.op.Result(); err != nil {
+				c.sock.Close()
+				continue
+			}
+			ops, of = append(ops, c.next(pool)), append(of, c)
+		}
+	}
+}
+
+// opened is the connection of a completion, a new one where that is an accept's.
+func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
+	if nt.Key != nil {
+		return nt.Key, nil
+	}
+	s, err := nt.Accepted()
+	if err != nil {
+		return nil, err
+	}
+	s.SetNoDelay(true)
+	return &opConn{sock: s}, nil
+}
+
+// next is the operation that comes after the one that has completed: a new connection's is a receive.
+func (c *opConn) next(pool *socknotify.Buffers) socknotify.Operation[*opConn] {
+	if got := c.op.Buffer(); c.buf == nil && got != nil {
+		c.buf = got
+		return socknotify.SendOp(c.sock, c, c.buf, &c.op)
+	}
+	pool.Put(c.buf)
+	c.buf = nil
+	return socknotify.RecvPooledOp(c.sock, c, pool, &c.op)
+}

@@ -1,0 +1,215 @@
+package iouring
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+func transfer(fd int, b []byte, send bool) kernel.Transfer {
+	return kernel.Transfer{Handle: uintptr(fd), Buf: b, Send: send}
+}
+
+// fill sends until there is no room.
+func fill(t *testing.T, fd int) {
+	t.Helper()
+	b := make([]byte, 4096)
+	for {
+		if _, err := unix.Write(fd, b); err == unix.EAGAIN {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Every call has the outcome that the system call has, be there data, none, the end, no room, no peer or no socket,
+// and is made when Transfer returns; what would block is not waited for.
+func TestTransferOutcomes(t *testing.T) {
+	p := newPoller(t, 1)
+	ready, peer := pair(t)
+	send(t, peer)
+	empty, _ := pair(t)
+	ended, endedPeer := pair(t)
+	unix.Shutdown(endedPeer, unix.SHUT_WR)
+	full, _ := pair(t)
+	fill(t, full)
+	broken, brokenPeer := pair(t)
+	unix.Shutdown(brokenPeer, unix.SHUT_RD)
+	open, openPeer := pair(t)
+	file, err := unix.Open("/dev/zero", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(file) })
+	lone, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(lone) })
+	blocking, _ := pair(t)
+	if err := unix.SetNonblock(blocking, false); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 8)
+	for name, c := range map[string]struct {
+		call kernel.Transfer
+		n    int
+		err  error
+	}{
+		"data":            {transfer(ready, b, false), 1, nil},
+		"none":            {transfer(empty, b, false), 0, unix.EAGAIN},
+		"end":             {transfer(ended, b, false), 0, nil},
+		"room":            {transfer(open, []byte("hello"), true), 5, nil},
+		"no room":         {transfer(full, b, true), 0, unix.EAGAIN},
+		"no peer":         {transfer(broken, b, true), 0, unix.EPIPE},
+		"no socket":       {transfer(file, b, false), 0, unix.ENOTSOCK},
+		"no descriptor":   {transfer(1<<20, b, false), 0, unix.EBADF},
+		"not connected":   {transfer(lone, b, false), 0, unix.ENOTCONN},
+		"blocking socket": {transfer(blocking, b, false), 0, unix.EAGAIN},
+	} {
+		calls := []kernel.Transfer{c.call}
+		p.Transfer(calls)
+		if got := calls[0]; !got.Made || got.N != c.n || !errors.Is(got.Err, c.err) || (got.Err == nil) != (c.err == nil) {
+			t.Errorf("%s: made %t, %d, %v; want %d, %v", name, got.Made, got.N, got.Err, c.n, c.err)
+		}
+	}
+	if n, err := unix.Read(openPeer, b); n != 5 || err != nil || string(b[:5]) != "hello" {
+		t.Errorf("the peer has received %q, %v", b[:max(n, 0)], err)
+	}
+	r := <-p.transfers.free
+	if r.awaits != 0 {
+		t.Errorf("waited %d times for calls that do not block", r.awaits)
+	}
+	p.transfers.free <- r
+}
+
+// One call of more than a ring holds moves every byte to where it belongs.
+func TestTransfersOfMany(t *testing.T) {
+	p := newPoller(t, 1)
+	const many = 2*maxTransfers + 7
+	var a, b [many]int
+	var sends, recvs []kernel.Transfer
+	for i := range many {
+		a[i], b[i] = pair(t)
+		sends = append(sends, transfer(b[i], []byte{byte(i), byte(i >> 8)}, true))
+		recvs = append(recvs, transfer(a[i], make([]byte, 4), false))
+	}
+	p.Transfer(sends)
+	p.Transfer(recvs)
+	for i := range many {
+		if s, r := sends[i], recvs[i]; !s.Made || s.N != 2 || !r.Made || r.N != 2 || !bytes.Equal(r.Buf[:2], s.Buf) {
+			t.Fatalf("%d: sent %+v, received %+v", i, s, r)
+		}
+	}
+}
+
+// What the kernel takes no submission for is not made, and what it takes is; nothing is left behind.
+func TestKernelTakesFewerTransfers(t *testing.T) {
+	p := newPoller(t, 1)
+	a, b := pair(t)
+	for _, takes := range []uint32{0, 1, 5} {
+		for range 8 {
+			send(t, b)
+		}
+		p.Transfer([]kernel.Transfer{transfer(b, []byte("x"), true)}) // which makes a ring, if there is none
+		r := <-p.transfers.free
+		own := r.sqTail
+		own.Store(r.tail + takes)
+		r.sqTail = new(atomic.Uint32)
+		p.transfers.free <- r
+		var calls []kernel.Transfer
+		for range 8 {
+			calls = append(calls, transfer(a, make([]byte, 1), false))
+		}
+		p.Transfer(calls)
+		for i, c := range calls {
+			if c.Made != (i < int(takes)) || c.Made && c.N != 1 {
+				t.Errorf("of %d taken, call %d: %+v", takes, i, c)
+			}
+		}
+		r = <-p.transfers.free
+		r.sqTail = own
+		r.sqTail.Store(r.tail)
+		p.transfers.free <- r
+		for left := make([]byte, 16); ; {
+			if n, _ := unix.Read(a, left); n <= 0 {
+				break
+			}
+		}
+	}
+}
+
+// Where no ring can be made, no call is.
+func TestNoRingToBeHad(t *testing.T) {
+	p := newPoller(t, 1)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	a, b := pair(t)
+	send(t, b)
+	calls := []kernel.Transfer{transfer(a, make([]byte, 1), false)}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	p.Transfer(calls)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if calls[0].Made {
+		t.Fatal("made without a ring")
+	}
+	if p.Transfer(calls); !calls[0].Made || calls[0].N != 1 {
+		t.Errorf("%+v, when there are descriptors again", calls[0])
+	}
+}
+
+// Goroutines that make transfers at once have a ring each, up to a limit, and whoever has none is told so.
+func TestTransfersAtOnce(t *testing.T) {
+	p := newPoller(t, 1)
+	var all sync.WaitGroup
+	var missed atomic.Int32
+	for range 2 * maxRings {
+		a, b := pair(t)
+		all.Go(func() {
+			for i := range 500 {
+				x := []byte{byte(i), byte(rand.IntN(256))}
+				calls := []kernel.Transfer{transfer(b, x, true)}
+				if p.Transfer(calls); !calls[0].Made {
+					missed.Add(1)
+					continue
+				}
+				calls = []kernel.Transfer{transfer(a, make([]byte, 4), false)}
+				for p.Transfer(calls); !calls[0].Made; p.Transfer(calls) {
+					missed.Add(1)
+				}
+				if calls[0].N != 2 || !bytes.Equal(calls[0].Buf[:2], x) {
+					t.Errorf("%+v; want %v", calls[0], x)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := p.transfers.made.Load(); n < 1 || int(n) != len(p.transfers.free) || n > maxRings {
+		t.Errorf("%d rings, %d of them free", n, len(p.transfers.free))
+	}
+	t.Logf("%d rings; %d calls found none", p.transfers.made.Load(), missed.Load())
+}
+
+func TestTransfersAllocateNothing(t *testing.T) {
+	p := newPoller(t, 1)
+	a, b := pair(t)
+	calls := []kernel.Transfer{transfer(b, []byte("x"), true), transfer(a, make([]byte, 4), false)}
+	if n := testing.AllocsPerRun(200, func() { p.Transfer(calls) }); n != 0 {
+		t.Errorf("%v allocations each time", n)
+	}
+}

@@ -1,0 +1,31 @@
+package sock
+
+import "github.com/socknotify/socknotify/internal/tie"
+
+// Ahead is for package socknotify: what a receive into b, or a send of it, is to be given that is made together
+// with other sockets' and not by Recv or Send. Its outcome goes to Made.
+func (h Held) Ahead(d tie.Dir, b []byte) (of []byte, turn uint64) {
+	s := h.socket
+	if d == dirRecv || s.is(kindStream) {
+		b = b[:min(len(b), maxIO)]
+	}
+	if d == dirRecv {
+		kernelWrites(b)
+	} else {
+		kernelReads(b)
+	}
+	return b, s.tie.Turn()
+}
+
+// Made is for package socknotify: what Recv, or Send, would have returned if it had made the call.
+func (h Held) Made(d tie.Dir, of []byte, turn uint64, n int, err error) (int, error) {
+	s := h.socket
+	e := ioErrorOf(err)
+	if d == dirRecv {
+		return s.received(s.tie.Handle(), of, turn, ioCount(n), e)
+	}
+	if ioFailed(e) {
+		return s.unsent(s.tie.Handle(), of, turn, e)
+	}
+	return n, nil
+}
