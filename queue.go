@@ -35,12 +35,12 @@ type segment[K comparable] struct {
 
 // size is the number of entries, at some instant during the call.
 func (q *queue[K]) size() int64 {
-	out := q.out.passed() // first, or more could have gone out than in
-	return int64(q.in.passed() - out)
+	out := q.out.count() // first, or more could have gone out than in
+	return int64(q.in.count() - out)
 }
 
 // any reports whether there are entries.
-func (q *queue[K]) any() bool { return q.in.passed() != q.out.passed() }
+func (q *queue[K]) any() bool { return q.in.count() != q.out.count() }
 
 // push appends an entry; false says that the queue is closed.
 func (q *queue[K]) push(n Notification[K]) bool {
@@ -78,7 +78,7 @@ func (q *queue[K]) extend() {
 func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
 	e.enter()
-	waiting := q.in.passed() - e.passed()
+	waiting := q.in.count() - e.count()
 	if uint64(len(out)) > waiting {
 		out = out[:waiting]
 	}
@@ -108,7 +108,7 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 		e.turned = false
 		q.free.settle()
 	}
-	e.leave(uint64(n))
+	e.leave(n)
 	return n, posts, completions
 }
 
@@ -121,7 +121,7 @@ func (q *queue[K]) close() {
 	q.in.seg, q.out.seg = nil, nil
 	q.in.at, q.out.at = 0, 0
 	q.free.drop()
-	q.out.leave(q.in.passed() - q.out.passed())
+	q.out.leave(int(q.in.count() - q.out.count()))
 }
 
 func (q *queue[K]) posted() uint64 {

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// A turnstile is a lock that counts what has passed it. The zero value is free, and nothing has passed.
+// A turnstile is a lock with a count. The zero value is free and counts nothing.
 //
-// It is for what takes no longer than a few stores, and differs from a sync.Mutex with a counter in two ways.
-// Whoever leaves counts by the same instruction that frees the lock: most of what a short critical section
-// costs is its locked instructions. And whoever finds the lock held looks again a few times before it sleeps.
+// It is for what takes no longer than a few stores, and differs from a sync.Mutex beside an atomic counter in two
+// ways. Whoever leaves changes the count by the same instruction that frees the lock: most of what a short critical
+// section costs is its locked instructions. And whoever finds the lock held looks again a few times before it sleeps.
 // With more goroutines than processors a sync.Mutex does not, and once some sleep, each that leaves wakes
 // one that will find the lock held again; so that they cost many times what they came for.
 //
 // Why no sleeper is left behind. It sets crowd in a state that says held, and sleeps, under mu. So whoever holds
 // the lock finds crowd when it leaves, and wakes all that sleep, under mu. Crowd is cleared there alone.
 type turnstile struct {
-	state atomic.Uint64 // how many have passed, above the flags
+	state atomic.Uint64 // the count, above the flags
 	mu    sync.Mutex
 	cond  sync.Cond // of those who sleep; its L is mu
 }
@@ -32,8 +32,8 @@ const (
 	turnstilePause = 200 // turns of an empty loop
 )
 
-// passed is how many have passed: those who have left, not one who is inside.
-func (t *turnstile) passed() uint64 { return t.state.Load() >> turnstileShift }
+// count is what those have made of it who have left.
+func (t *turnstile) count() uint64 { return t.state.Load() >> turnstileShift }
 
 func (t *turnstile) enter() {
 	if s := t.state.Load(); s&turnstileHeld != 0 || !t.state.CompareAndSwap(s, s|turnstileHeld) {
@@ -41,9 +41,9 @@ func (t *turnstile) enter() {
 	}
 }
 
-// leave lets the next one in, and counts n more.
-func (t *turnstile) leave(n uint64) {
-	if t.state.Add(n<<turnstileShift-turnstileHeld)&turnstileCrowd != 0 {
+// leave lets the next one in, and changes the count.
+func (t *turnstile) leave(by int) {
+	if t.state.Add(uint64(by)<<turnstileShift-turnstileHeld)&turnstileCrowd != 0 {
 		t.wake()
 	}
 }
