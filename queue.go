@@ -92,17 +92,19 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 		}
 		from := e.seg.entries[e.at:min(segmentSize, e.at+len(out)-n)]
 		for i := range from {
-			switch from[i].kind {
+			entry := &from[i]
+			switch entry.kind {
 			case posted:
 				posts++
 			case completion:
-				from[i].Completed().end()
+				(*Overlapped[K])(entry.of).end()
 				completions++
 			}
+			out[n] = *entry
+			*entry = Notification[K]{} // the key is the caller's now (G11)
+			n++
 		}
-		n += copy(out[n:], from)
 		e.at += len(from)
-		clear(from) // the keys are the caller's now (G11)
 	}
 	if n > 0 && uint64(n) == waiting && e.turned {
 		e.turned = false
