@@ -64,7 +64,8 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])
 	}
-	if more || p.queue.any() {
+	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
+	if (more || p.queue.any()) && (n == 0 || p.parking.leader.Load() != w) {
 		p.parking.wakeOne(p.core, w)
 	}
 	return n
