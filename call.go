@@ -1,7 +1,6 @@
 package socknotify
 
 import (
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,10 +22,10 @@ type call[K comparable] struct {
 	turn bool
 
 	// Sleeping (see parking).
-	wake   chan struct{} // capacity 1: one token per time it was picked
+	wake   chan struct{} // capacity 1: a token for each time that another has taken it off the list
+	woken  bool          // it has taken that token
 	timer  *time.Timer
 	listed bool
-	baton  atomic.Bool // it was picked, and must look or pass on
 	prev   *call[K]
 	after  *call[K]
 	// look dequeues into out and reports whether there was anything, for kernel.Poller.Park.

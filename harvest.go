@@ -42,6 +42,9 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 	if p.relook.Load() != 0 {
 		p.lookAgain(w)
 	}
+	if !p.core.watching.Load() {
+		return p.lookAtQueue(w, out)
+	}
 	n := 0
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
@@ -53,7 +56,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		}
 	}
 	more := false
-	if n < len(out) && p.core.watching.Load() {
+	if n < len(out) {
 		var k int
 		k, more = p.harvest(w, out[n:])
 		n += k
@@ -61,7 +64,20 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])
 	}
-	if more || p.queue.any() {
+	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
+	if (more || p.queue.any()) && (n == 0 || p.parking.leader.Load() != w) {
+		p.parking.wakeOne(p.core, w)
+	}
+	return n
+}
+
+// lookAtQueue is look on a port that has never had a socket.
+func (p *Port[K]) lookAtQueue(w *call[K], out []Notification[K]) int {
+	n := 0
+	if p.queue.any() {
+		n = p.take(w, out)
+	}
+	if n == len(out) && p.queue.any() { // with room left, the queue was seen empty
 		p.parking.wakeOne(p.core, w)
 	}
 	return n
@@ -133,7 +149,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
-	if relooks > 0 && (n == 0 || p.parking.asleep.Load() > 0) {
+	if relooks > 0 && (n == 0 || p.parking.count() > 0) {
 		// A level still holds for whoever waits (T1), and nobody else would look.
 		p.lookAgain(w)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/trace"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,22 +23,22 @@ import (
 //
 // Kernel: the leader is listed, then opens the kernel's wake-up and looks once more (Park). While
 // anybody sleeps there is a leader, or somebody is awake who is bound to see to it: a leader that
-// leaves picks a successor under the lock (leave), who leads as soon as it finds nothing to do, and a
-// sleeper that is picked after it has looked, and does not come back, passes that on (leave again).
+// leaves picks a successor under the lock (depart), who leads as soon as it finds nothing to do, and a
+// sleeper that is picked after it has looked, and does not come back, passes that on (depart again).
 // A harvest that filled all the room it had may have left reports behind that wake nobody any more,
 // so it picks a sleeper too.
 //
-// Each picked sleeper is off the list, so a token in its channel is the only one; nobody blocks on
-// sending one.
+// A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
+// the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
 type parking[K comparable] struct {
-	asleep  atomic.Int32 // length of the list, for producers who would rather not take the lock
-	waking  atomic.Bool  // somebody was picked and has not looked yet
-	wakeups atomic.Uint64
+	// turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
+	turnstile
+	waking atomic.Pointer[call[K]] // who was picked and has not looked yet: set under the lock, cleared by itself
+	leader atomic.Pointer[call[K]] // on the list; written under the lock
 
-	mu     sync.Mutex
-	first  *call[K] // the latest sleeper
-	leader *call[K] // on the list
-	closed bool
+	first   *call[K] // the latest sleeper
+	wakeups uint64
+	closed  bool
 }
 
 // forever is a time-out that does not fit into deadlines; it is longer than a century.
@@ -84,7 +83,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 				err = ErrTimeout
 			}
 		}
-		k.leave(w, p, n > 0 || err != nil)
+		k.depart(w, p, n > 0 || err != nil)
 		if n > 0 {
 			return n, nil
 		}
@@ -100,9 +99,9 @@ func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], u
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
 			k := &p.parking
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if k.leader == w {
+			k.enter()
+			defer k.leave(0)
+			if k.leader.Load() == w {
 				p.core.kernel.Wake()
 			}
 		})
@@ -124,8 +123,14 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 	}
 	done := ctx.Done()
 	if until.IsZero() {
+		if done == nil { // a select costs twice as much
+			<-w.wake
+			w.woken = true
+			return 0
+		}
 		select {
 		case <-w.wake:
+			w.woken = true
 		case <-done:
 		}
 		return 0
@@ -137,6 +142,7 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 	}
 	select {
 	case <-w.wake:
+		w.woken = true
 	case <-w.timer.C:
 	case <-done:
 	}
@@ -146,24 +152,25 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 
 // enlist puts a call on the list. open is false where the port is closed.
 func (k *parking[K]) enlist(c *core, w *call[K]) (lead, open bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.enter()
 	if k.closed {
+		k.leave(0)
 		return false, false
 	}
-	w.listed, w.prev, w.after = true, nil, k.first
+	w.listed, w.woken, w.prev, w.after = true, false, nil, k.first
 	if k.first != nil {
 		k.first.prev = w
 	}
 	k.first = w
-	k.asleep.Add(1)
-	if k.leader == nil && c.watching.Load() {
-		k.leader = w
+	if k.leader.Load() == nil && c.watching.Load() {
+		k.leader.Store(w)
+		lead = true
 	}
-	return k.leader == w, true
+	k.leave(+1)
+	return lead, true
 }
 
-// unlist takes a call off the list. The lock is held.
+// unlist takes a call off the list. The lock is held, and has yet to count it.
 func (k *parking[K]) unlist(w *call[K]) {
 	if w.prev != nil {
 		w.prev.after = w.after
@@ -174,100 +181,134 @@ func (k *parking[K]) unlist(w *call[K]) {
 		w.after.prev = w.prev
 	}
 	w.listed, w.prev, w.after = false, nil, nil
-	k.asleep.Add(-1)
 }
 
-// leave takes a call off the list that is awake. If it is on its way out, the others must not be left
+// depart takes a call off the list that is awake. If it is on its way out, the others must not be left
 // without a leader, nor what it was picked for without anybody to see to it.
-func (k *parking[K]) leave(w *call[K], p *Port[K], out bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (k *parking[K]) depart(w *call[K], p *Port[K], out bool) {
+	if w.woken && !(out && k.needed(p)) {
+		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
+	}
+	k.enter()
+	asleep := 0
+	owed := false
 	if w.listed {
 		k.unlist(w)
+		asleep--
 	} else {
-		select {
-		case <-w.wake: // picked after it had woken for another reason
-		default:
-		}
+		owed = !w.woken // picked after it had woken for another reason
 	}
-	if k.leader == w {
-		k.leader = nil
+	if k.leader.Load() == w {
+		k.leader.Store(nil)
 	}
-	picked := k.answer(w)
-	if out && (picked || k.leader == nil && p.core.watching.Load() || p.queue.any()) {
-		k.pick(p.core, nil)
+	var next *call[K]
+	if picked := k.answer(w); out && (picked || k.needed(p)) {
+		next = k.pick(p.core, nil)
 	}
+	k.part(next, asleep)
+	if owed {
+		<-w.wake
+	}
+}
+
+// needed reports whether somebody else must wake up when a call goes. It need not hold the lock: a leader that is
+// there now sees to its succession itself when it goes.
+func (k *parking[K]) needed(p *Port[K]) bool {
+	return k.leader.Load() == nil && p.core.watching.Load() || p.queue.any()
 }
 
 // answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
 // need not wake another for that (P3).
 func (k *parking[K]) answer(w *call[K]) (picked bool) {
-	if !w.baton.Load() || !w.baton.Swap(false) {
+	if k.waking.Load() != w {
 		return false
 	}
-	k.waking.Store(false)
+	k.waking.Store(nil)
 	return true
 }
 
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
 func (k *parking[K]) appoint(c *core) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.leader == nil {
-		k.pick(c, nil)
+	k.enter()
+	var next *call[K]
+	if k.leader.Load() == nil {
+		next = k.pick(c, nil)
 	}
+	k.part(next, 0)
 }
 
 // wakeOne wakes one sleeper other than self, if there is one and none is on its way already.
 func (k *parking[K]) wakeOne(c *core, self *call[K]) {
-	if k.asleep.Load() == 0 || k.waking.Load() {
+	if k.count() == 0 || k.waking.Load() != nil {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.pick(c, self)
+	k.enter()
+	k.part(k.pick(c, self), 0)
 }
 
 // pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
-// call that is on the list but awake. The lock is held.
-func (k *parking[K]) pick(c *core, self *call[K]) {
+// call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
+// one, and its kernel open.
+func (k *parking[K]) pick(c *core, self *call[K]) *call[K] {
+	if k.closed || k.waking.Load() != nil {
+		return nil
+	}
+	leader := k.leader.Load()
 	w := k.first
-	for w != nil && (w == self || w == k.leader) {
+	for w != nil && (w == self || w == leader) {
 		w = w.after
 	}
-	if w == nil && k.leader != self {
-		w = k.leader
+	if w == nil && leader != self {
+		w = leader
 	}
-	if w == nil || k.closed || k.waking.Load() {
-		return
+	if w == nil {
+		return nil
 	}
-	k.waking.Store(true)
-	w.baton.Store(true) // after waking, which whoever takes it clears
-	k.wakeups.Add(1)
-	k.rouse(w, c)
-}
-
-// rouse ends a sleep. The lock is held, so the leader is still one, and its kernel open.
-func (k *parking[K]) rouse(w *call[K], c *core) {
-	if w == k.leader {
+	k.waking.Store(w)
+	k.wakeups++
+	if w == leader {
 		c.kernel.Wake()
-		return
+		return nil
 	}
 	k.unlist(w)
-	w.wake <- struct{}{}
+	return w
+}
+
+// part leaves the lock, and then wakes a follower that was picked. asleep is what else changes the count.
+func (k *parking[K]) part(picked *call[K], asleep int) {
+	if picked == nil {
+		k.leave(asleep)
+		return
+	}
+	k.leave(asleep - 1)
+	picked.wake <- struct{}{}
+}
+
+// woken is how many were picked.
+func (k *parking[K]) woken() uint64 {
+	k.enter()
+	defer k.leave(0)
+	return k.wakeups
 }
 
 // close wakes everybody and lets nobody sleep any more.
 func (k *parking[K]) close(c *core) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return
+	k.enter()
+	asleep := 0
+	if !k.closed {
+		k.closed = true
+		leader := k.leader.Load()
+		for w := k.first; w != nil; {
+			after := w.after
+			if w == leader {
+				c.kernel.Wake()
+			} else {
+				k.unlist(w)
+				asleep--
+				w.wake <- struct{}{}
+			}
+			w = after
+		}
 	}
-	k.closed = true
-	for w := k.first; w != nil; {
-		after := w.after
-		k.rouse(w, c)
-		w = after
-	}
+	k.leave(asleep)
 }

@@ -175,6 +175,146 @@ func TestWorkLeftBehindWakesTheNext(t *testing.T) {
 	})
 }
 
+// Whoever leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
+// each notification.
+func TestOneHandOverPerPark(t *testing.T) {
+	const waiters, rounds = 16, 200
+	for _, what := range []string{"socket", "post"} {
+		t.Run(what, func(t *testing.T) {
+			onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+				socket := what == "socket"
+				p.core.watching.Store(socket)
+				var wg sync.WaitGroup
+				turn := make(chan struct{})
+				for range waiters {
+					wg.Go(func() {
+						var out [1]Notification[string]
+						for {
+							if _, err := p.Wait(out[:], -1); err != nil {
+								return
+							}
+							turn <- struct{}{}
+						}
+					})
+				}
+				x, y := newPair(t)
+				for round := range rounds {
+					eventually(t, "all asleep", func() bool {
+						k := &p.parking
+						return k.count() == waiters && k.waking.Load() == nil && (k.leader.Load() != nil) == socket
+					})
+					before := p.Stats().Wakeups
+					if socket {
+						do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+						send(t, y)
+					} else {
+						p.Post("k", 0)
+					}
+					<-turn
+					eventually(t, "asleep again", func() bool { return p.parking.count() == waiters && p.parking.waking.Load() == nil })
+					if n := p.Stats().Wakeups - before; n != 1 {
+						t.Fatalf("round %d: %d wake-ups", round, n)
+					}
+					if socket {
+						drain(t, x)
+					}
+				}
+				p.Close()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// A leader that finds as much as it has room for wakes one other when it leaves, and none before that, who would
+// find that there is a leader, and sleep again.
+func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		w := p.begin()
+		if lead, _ := p.parking.enlist(p.core, w); !lead {
+			t.Fatal("the first to sleep does not lead")
+		}
+		left := make(chan error)
+		go func() {
+			var out [1]Notification[string]
+			_, err := p.Wait(out[:], -1)
+			left <- err
+		}()
+		asleep(t, p, 2)
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		send(t, y)
+		var out [1]Notification[string]
+		eventually(t, "the notification", func() bool { return p.look(w, out[:]) == 1 })
+		if n := p.Stats().Wakeups; n != 0 {
+			t.Errorf("%d wake-ups by the leader's look", n)
+		}
+		p.parking.depart(w, p, true)
+		p.end(w)
+		if n := p.Stats().Wakeups; n != 1 {
+			t.Errorf("%d wake-ups by a leader", n)
+		}
+		p.Close()
+		if err := <-left; err != ErrClosed {
+			t.Error(err)
+		}
+	})
+}
+
+// No call returns without anything before its time-out, however many others are woken, and compete with it.
+func TestNobodyReturnsEmptyEarly(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		const waiters, rounds = 16, 60
+		x, y := newPair(t)
+		send(t, y)
+		var wg, posting sync.WaitGroup
+		for i := range waiters {
+			wg.Go(func() {
+				timeout := time.Duration(1+i%4) * time.Millisecond
+				if i%4 == 3 {
+					timeout = -1
+				}
+				out := make([]Notification[string], 1+i%3)
+				for {
+					start := time.Now()
+					n, err := p.Wait(out, timeout)
+					took := time.Since(start)
+					switch {
+					case err == ErrClosed:
+						return
+					case n > 0 && err == nil:
+						for _, nt := range out[:n] {
+							if nt.Posted() {
+								continue
+							}
+							again := []Registration[string]{Enable(x.Handle(), "k", EventIn, oneShot)}
+							if _, err := p.Process(again, nil, 0); err == nil && again[0].Result != nil {
+								t.Error(again[0].Result)
+							}
+						}
+					case timeout < 0 || err != ErrTimeout || n != 0 || took < timeout:
+						t.Errorf("C4: %d, %v after %v of %v", n, err, took, timeout)
+					}
+				}
+			})
+		}
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		for range 2 {
+			posting.Go(func() {
+				for i := range rounds {
+					for range i % 5 {
+						p.Post("p", 0)
+					}
+					time.Sleep(time.Duration(i%7) * 100 * time.Microsecond)
+				}
+			})
+		}
+		posting.Wait()
+		p.Close()
+		wg.Wait()
+	})
+}
+
 // Close wakes leader and followers, however they wait, and returns after them.
 func TestCloseWakesEverybody(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {

@@ -1,31 +1,29 @@
 package socknotify
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
 // have a lock each, so that they do not wait for one another.
 type queue[K comparable] struct {
+	_   [128]byte // what is beside a queue is read by all, and not to move with those who queue
 	in  queueEnd[K]
 	out queueEnd[K]
 
 	free segments[K]
 }
 
-// A queueEnd is where entries go in, or out. The two ends are cache lines apart.
+// A queueEnd is where entries go in, or out. The two ends are two cache lines apart, because processors fetch
+// them in pairs.
 type queueEnd[K comparable] struct {
-	// count is how many entries have passed. It is written under the lock, and an entry is in the segment
-	// before it is counted in.
-	count  atomic.Uint64
-	mu     sync.Mutex
+	// turnstile is the lock of what follows. It counts the entries that have passed; one is in the segment before it
+	// is counted in.
+	turnstile
 	at     int // in seg
 	seg    *segment[K]
 	posts  uint64 // going in
 	closed bool   // to what would go in
 	turned bool   // going out: segments came back since the queue was last empty
-	_      [64]byte
+	_      [128]byte
 }
 
 const segmentSize = 64
@@ -37,19 +35,19 @@ type segment[K comparable] struct {
 
 // size is the number of entries, at some instant during the call.
 func (q *queue[K]) size() int64 {
-	out := q.out.count.Load() // first, or more could have gone out than in
-	return int64(q.in.count.Load() - out)
+	out := q.out.count() // first, or more could have gone out than in
+	return int64(q.in.count() - out)
 }
 
 // any reports whether there are entries.
-func (q *queue[K]) any() bool { return q.in.count.Load() != q.out.count.Load() }
+func (q *queue[K]) any() bool { return q.in.count() != q.out.count() }
 
 // push appends an entry; false says that the queue is closed.
 func (q *queue[K]) push(n Notification[K]) bool {
 	e := &q.in
-	e.mu.Lock()
+	e.enter()
 	if e.closed {
-		e.mu.Unlock()
+		e.leave(0)
 		return false
 	}
 	if e.at == segmentSize || e.seg == nil {
@@ -60,8 +58,7 @@ func (q *queue[K]) push(n Notification[K]) bool {
 	if n.kind == posted {
 		e.posts++
 	}
-	e.count.Store(e.count.Load() + 1)
-	e.mu.Unlock()
+	e.leave(1)
 	return true
 }
 
@@ -80,9 +77,8 @@ func (q *queue[K]) extend() {
 // of operations, which have ended by that.
 func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
-	e.mu.Lock()
-	count := e.count.Load()
-	waiting := q.in.count.Load() - count
+	e.enter()
+	waiting := q.in.count() - e.count()
 	if uint64(len(out)) > waiting {
 		out = out[:waiting]
 	}
@@ -96,45 +92,43 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 		}
 		from := e.seg.entries[e.at:min(segmentSize, e.at+len(out)-n)]
 		for i := range from {
-			switch from[i].kind {
+			entry := &from[i]
+			switch entry.kind {
 			case posted:
 				posts++
 			case completion:
-				from[i].Completed().end()
+				(*Overlapped[K])(entry.of).end()
 				completions++
 			}
+			out[n] = *entry
+			*entry = Notification[K]{} // the key is the caller's now (G11)
+			n++
 		}
-		n += copy(out[n:], from)
 		e.at += len(from)
-		clear(from) // the keys are the caller's now (G11)
 	}
-	if n > 0 {
-		e.count.Store(count + uint64(n))
-		if uint64(n) == waiting && e.turned {
-			e.turned = false
-			q.free.settle()
-		}
+	if n > 0 && uint64(n) == waiting && e.turned {
+		e.turned = false
+		q.free.settle()
 	}
-	e.mu.Unlock()
+	e.leave(n)
 	return n, posts, completions
 }
 
 // close drops all entries and refuses new ones.
 func (q *queue[K]) close() {
-	q.in.mu.Lock()
-	defer q.in.mu.Unlock()
-	q.out.mu.Lock()
-	defer q.out.mu.Unlock()
+	q.in.enter()
+	defer q.in.leave(0)
+	q.out.enter()
 	q.in.closed = true
 	q.in.seg, q.out.seg = nil, nil
 	q.in.at, q.out.at = 0, 0
-	q.out.count.Store(q.in.count.Load())
 	q.free.drop()
+	q.out.leave(int(q.in.count() - q.out.count()))
 }
 
 func (q *queue[K]) posted() uint64 {
-	q.in.mu.Lock()
-	defer q.in.mu.Unlock()
+	q.in.enter()
+	defer q.in.leave(0)
 	return q.in.posts
 }
 

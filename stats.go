@@ -25,8 +25,8 @@ func (p *Port[K]) Stats() Stats {
 	s := Stats{
 		Posts:   p.queue.posted(),
 		Queued:  p.queue.size(),
-		Waiting: int(p.parking.asleep.Load()),
-		Wakeups: p.parking.wakeups.Load(),
+		Waiting: int(p.parking.count()),
+		Wakeups: p.parking.woken(),
 	}
 	for i := range p.core.stripes {
 		t := &p.core.stripes[i]

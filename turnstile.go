@@ -1,0 +1,80 @@
+package socknotify
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A turnstile is a lock with a count. The zero value is free and counts nothing.
+//
+// It is for what takes no longer than a few stores, and differs from a sync.Mutex beside an atomic counter in two
+// ways. Whoever leaves changes the count by the same instruction that frees the lock: most of what a short critical
+// section costs is its locked instructions. And whoever finds the lock held looks again a few times before it sleeps.
+// With more goroutines than processors a sync.Mutex does not, and once some sleep, each that leaves wakes
+// one that will find the lock held again; so that they cost many times what they came for.
+//
+// Why no sleeper is left behind. It sets crowd in a state that says held, and sleeps, under mu. So whoever holds
+// the lock finds crowd when it leaves, and wakes all that sleep, under mu. Crowd is cleared there alone.
+type turnstile struct {
+	state atomic.Uint64 // the count, above the flags
+	mu    sync.Mutex
+	cond  sync.Cond // of those who sleep; its L is mu
+}
+
+const (
+	turnstileHeld  = 1
+	turnstileCrowd = 2
+	turnstileShift = 2
+
+	// How often a held turnstile is looked at before one sleeps, and how long it is left alone before each look:
+	// a look takes the cache line from whoever holds it.
+	turnstileLooks = 16
+	turnstilePause = 200 // turns of an empty loop
+)
+
+// count is what those have made of it who have left.
+func (t *turnstile) count() uint64 { return t.state.Load() >> turnstileShift }
+
+func (t *turnstile) enter() {
+	if s := t.state.Load(); s&turnstileHeld != 0 || !t.state.CompareAndSwap(s, s|turnstileHeld) {
+		t.wait()
+	}
+}
+
+// leave lets the next one in, and changes the count.
+func (t *turnstile) leave(by int) {
+	if t.state.Add(uint64(by)<<turnstileShift-turnstileHeld)&turnstileCrowd != 0 {
+		t.wake()
+	}
+}
+
+func (t *turnstile) wait() {
+	for range turnstileLooks {
+		for range turnstilePause {
+		}
+		if s := t.state.Load(); s&turnstileHeld == 0 && t.state.CompareAndSwap(s, s|turnstileHeld) {
+			return
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cond.L = &t.mu
+	for {
+		s := t.state.Load()
+		switch {
+		case s&turnstileHeld == 0:
+			if t.state.CompareAndSwap(s, s|turnstileHeld) {
+				return
+			}
+		case s&turnstileCrowd != 0 || t.state.CompareAndSwap(s, s|turnstileCrowd):
+			t.cond.Wait()
+		}
+	}
+}
+
+func (t *turnstile) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state.And(^uint64(turnstileCrowd))
+	t.cond.Broadcast()
+}
