@@ -44,8 +44,15 @@
 // To harvest in the same io_uring_enter (IORING_OP_EPOLL_WAIT, Linux 6.15) costs as much as an epoll_pwait of its
 // own: where nothing is ready it arms a poll, which must be cancelled with the same call.
 //
-// # What else a ring is for
+// # Receives and sends
 //
-// Receives and sends that complete by themselves can share this ring. Its descriptor can be watched by the epoll
-// descriptor, so that completions end a Park as readiness does.
+// The receives and sends of many sockets are made by one io_uring_enter (kernel.Batcher). Each has MSG_DONTWAIT: the
+// kernel makes the call as it takes the submission, and one that would block completes with EAGAIN there and then. No
+// poll is armed and no buffer is the kernel's after the call, so there is nothing to cancel, and a socket can be
+// closed at any time. From four calls on that is cheaper than a system call each: an overlapped echo of 100 busy
+// connections costs 0.88 of the CPU that it costs on epoll with the same program.
+//
+// Goroutines do not wait for each other's ring: each takes one of its own from a list for the time of a call. Rings are
+// made when they are needed, up to eight, and closed with the room. Whoever finds none makes its calls one by one.
+// That enter goes through Go's scheduler, because a hundred sends take long.
 package iouring
