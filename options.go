@@ -20,12 +20,15 @@ type options = rooms.Options
 
 // WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
 // name means the default.
+//
+// New's error for another name is [errors.ErrUnsupported], and says why. Of io_uring where it is missing or
+// forbidden it is the system's error as well, such as EPERM.
 func WithBackend(name string) Option {
 	return func(o *options) { o.Backend = name }
 }
 
-// Backends names the kernels of this system, the default first. It is empty where none is
-// supported.
+// Backends names the kernels of this system that work, the default first. It is empty where none is supported.
+// Why one is not among them is in the error of [New] with [WithBackend].
 func Backends() []string {
 	var names []string
 	for _, r := range rooms.List() {

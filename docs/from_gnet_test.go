@@ -16,13 +16,13 @@ import (
 
 type frames struct{}
 
-func (frames) Open(c *server.Conn[peer]) error         { return nil }
-func (frames) Close(c *server.Conn[peer], cause error) {}
+func (*frames) Open(c *server.Conn[peer]) error         { return nil }
+func (*frames) Close(c *server.Conn[peer], cause error) {}
 
 // A peer is what a connection has of a message that is not complete.
 type peer struct{ rest []byte }
 
-func (frames) Data(c *server.Conn[peer], buf []byte) error {
+func (*frames) Data(c *server.Conn[peer], buf []byte) error {
 	n, err := c.Read(buf)
 	in := append(c.State.rest, buf[:n]...)
 	for len(in) >= 2 {
@@ -49,7 +49,7 @@ func answer(text []byte) []byte {
 
 type slow struct{ frames }
 
-func (slow) Data(c *server.Conn[peer], buf []byte) error {
+func (*slow) Data(c *server.Conn[peer], buf []byte) error {
 	n, err := c.Read(buf)
 	if n == 0 {
 		return err
@@ -107,7 +107,7 @@ func expect(t *testing.T, c net.Conn, want string) {
 
 func TestFromGnet(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {
-		c := serving(t, frames{}, backend)
+		c := serving(t, &frames{}, backend)
 		for _, part := range []string{"\x00\x03abc\x00\x02d", "e", "\x00", "\x01f\x00\x00"} {
 			if _, err := io.WriteString(c, part); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestFromGnet(t *testing.T) {
 
 func TestFromGnetSlow(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {
-		c := serving(t, slow{}, backend)
+		c := serving(t, &slow{}, backend)
 		for range 3 {
 			io.WriteString(c, "question")
 			expect(t, c, "QUESTION")

@@ -47,9 +47,9 @@ func (p *parked) serve(conn net.Conn) {
 
 type echo struct{}
 
-func (echo) Open(c *server.Conn[struct{}]) error         { return nil }
-func (echo) Close(c *server.Conn[struct{}], cause error) {}
-func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
+func (*echo) Open(c *server.Conn[struct{}]) error         { return nil }
+func (*echo) Close(c *server.Conn[struct{}], cause error) {}
+func (*echo) Data(c *server.Conn[struct{}], buf []byte) error {
 	n, err := c.Read(buf)
 	if err == nil {
 		_, err = c.Write(buf[:n])
@@ -101,7 +101,7 @@ func TestFromNetParked(t *testing.T) {
 
 func TestFromNetServer(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {
-		c := serving(t, echo{}, backend)
+		c := serving(t, &echo{}, backend)
 		echoed(t, c.RemoteAddr().String())
 	})
 }

@@ -31,16 +31,16 @@ type service struct {
 
 var services = []service{
 	{"echo", "Send back what comes in", "Send back what comes in (RFC 862); messages are receives.",
-		func(t *totals) server.Handler[tally] { return echo{t} }},
+		func(t *totals) server.Handler[tally] { return &echo{t} }},
 	{"discard", "Receive and send nothing", "Receive and send nothing (RFC 863); messages are receives.",
-		func(t *totals) server.Handler[tally] { return discard{t} }},
+		func(t *totals) server.Handler[tally] { return &discard{t} }},
 	{"chargen", "Send characters without end", "Send lines of characters for as long as they are taken (RFC 864); messages are writes.",
-		func(t *totals) server.Handler[tally] { return chargen{t, characters()} }},
+		func(t *totals) server.Handler[tally] { return &chargen{t, characters()} }},
 }
 
 type echo struct{ *totals }
 
-func (echo) Data(c conn, buf []byte) error {
+func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (echo) Data(c conn, buf []byte) error {
 
 type discard struct{ *totals }
 
-func (discard) Data(c conn, buf []byte) error {
+func (*discard) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if n > 0 {
 		c.State.messages++
@@ -68,13 +68,13 @@ type chargen struct {
 	characters []byte
 }
 
-func (chargen) Open(c conn) error {
+func (*chargen) Open(c conn) error {
 	c.WantWritable()
 	return nil
 }
 
 // Data drops what comes.
-func (chargen) Data(c conn, buf []byte) error {
+func (*chargen) Data(c conn, buf []byte) error {
 	_, err := c.Read(buf)
 	if err == io.EOF {
 		return c.Abort() // or the end would come after all that is queued
@@ -83,7 +83,7 @@ func (chargen) Data(c conn, buf []byte) error {
 }
 
 // Writable writes once in each turn, so that others have theirs.
-func (g chargen) Writable(c conn) error {
+func (g *chargen) Writable(c conn) error {
 	n, err := c.Write(g.characters[c.State.bytes%pattern:][:pattern])
 	c.State.messages++
 	c.State.bytes += int64(n)

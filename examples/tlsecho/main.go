@@ -29,12 +29,12 @@ type conn = *server.Conn[client]
 type echo struct{}
 
 // Open comes when the handshake is over.
-func (echo) Open(c conn) error {
+func (*echo) Open(c conn) error {
 	c.State.shouts = c.TLS().NegotiatedProtocol == "shout"
 	return nil
 }
 
-func (echo) Data(c conn, buf []byte) error {
+func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err // the end of the stream closes, with a close_notify; nothing there waits for more
@@ -47,7 +47,7 @@ func (echo) Data(c conn, buf []byte) error {
 	return err
 }
 
-func (echo) Close(c conn, cause error) {
+func (*echo) Close(c conn, cause error) {
 	if cause != nil {
 		log.Println(c.RemoteAddr(), cause)
 	}
@@ -73,7 +73,7 @@ func main() {
 // serve serves until the context is done, and then lets the clients have their answers.
 func serve(ctx context.Context, l net.Listener, cert tls.Certificate, backend string) error {
 	s := &server.Server[client]{
-		Handler: echo{}, Backend: backend, IdleTimeout: 5 * time.Minute,
+		Handler: &echo{}, Backend: backend, IdleTimeout: 5 * time.Minute,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"echo", "shout"}},
 	}
 	stopped := make(chan error, 1)

@@ -5,9 +5,11 @@ package errno
 
 import "syscall"
 
-// What a connection, a connect and a bind may fail with.
+// What a connection, a connect, a bind and a family of addresses may fail with.
 const (
 	Reset   = syscall.ECONNRESET
 	Refused = syscall.ECONNREFUSED
 	InUse   = syscall.EADDRINUSE
+	NoAddr  = syscall.EADDRNOTAVAIL
+	NoV6    = syscall.EAFNOSUPPORT
 )

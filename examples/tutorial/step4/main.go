@@ -20,9 +20,9 @@ type conn = *server.Conn[client]
 
 type echo struct{}
 
-func (echo) Open(c conn) error { return nil }
+func (*echo) Open(c conn) error { return nil }
 
-func (echo) Data(c conn, buf []byte) error {
+func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err // the end of the stream closes; that there is nothing is no error
@@ -32,7 +32,7 @@ func (echo) Data(c conn, buf []byte) error {
 	return err
 }
 
-func (echo) Close(c conn, cause error) {
+func (*echo) Close(c conn, cause error) {
 	if cause != nil && cause != server.ErrServerClosed {
 		log.Printf("%v: %v after %d bytes", c.RemoteAddr(), cause, c.State.bytes)
 	}
@@ -41,7 +41,7 @@ func (echo) Close(c conn, cause error) {
 func main() {
 	addr := flag.String("addr", "127.0.0.1:9000", "address to listen on")
 	flag.Parse()
-	s := &server.Server[client]{Handler: echo{}, IdleTimeout: 5 * time.Minute}
+	s := &server.Server[client]{Handler: &echo{}, IdleTimeout: 5 * time.Minute}
 
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

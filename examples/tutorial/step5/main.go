@@ -22,9 +22,9 @@ type conn = *server.Conn[client]
 
 type echo struct{}
 
-func (echo) Open(c conn) error { return nil }
+func (*echo) Open(c conn) error { return nil }
 
-func (echo) Data(c conn, buf []byte) error {
+func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (echo) Data(c conn, buf []byte) error {
 	return err
 }
 
-func (echo) Close(c conn, cause error) {}
+func (*echo) Close(c conn, cause error) {}
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:9000", "address to listen on")
@@ -46,7 +46,7 @@ func main() {
 		log.Fatal(err)
 	}
 	s := &server.Server[client]{
-		Handler:     echo{},
+		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
 		OnStart: func(ports []*sn.Port[conn]) {

@@ -3,38 +3,77 @@
 package poll
 
 import (
-	"math/bits"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 )
 
-// identities tell sockets apart by what fstat(2) says.
-type identities struct{}
+// identities tell sockets apart by what fstat(2) says: a file's number and that of its device.
+type identities struct {
+	devices []uint64          // that sockets have been of: few
+	far     map[int][2]uint64 // device and file by descriptor, where an identity has no room for them
+}
 
-// An identity is a file's number and that of its device, in one: on Linux each has 32 bits, of a socket.
-type identity struct{ file uint64 }
+// An identity is both numbers: the place of the device in devices, from 1, above the bits of the file. Zero is
+// none.
+type identity struct{ both uint64 }
 
-func (identities) open() error  { return nil }
-func (identities) close() error { return nil }
+const (
+	fileBits = 48
+	isFar    = ^uint64(0)
+)
+
+func (*identities) open() error  { return nil }
+func (*identities) close() error { return nil }
 
 // of returns the identity of what a number names now; the error is that of a closed one.
-func (identities) of(fd int) (identity, error) {
+func (ids *identities) of(fd int) (identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return identity{}, err
 	}
-	return identity{bits.RotateLeft64(uint64(st.Dev), 32) ^ uint64(st.Ino)}, nil
+	return ids.keep(fd, uint64(st.Dev), uint64(st.Ino)), nil
 }
 
 // same reports whether a number names what it did when of returned id.
-func (ids identities) same(fd int, id identity) (bool, error) {
-	now, err := ids.of(fd)
-	return err == nil && now == id, err
+func (ids *identities) same(fd int, id identity) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	return ids.is(fd, id, uint64(st.Dev), uint64(st.Ino)), nil
 }
 
-func (identities) drop(int) {}
+func (ids *identities) keep(fd int, device, file uint64) identity {
+	at := slices.Index(ids.devices, device) + 1
+	if at == 0 && len(ids.devices) < 1<<(64-fileBits)-2 {
+		ids.devices = append(ids.devices, device)
+		at = len(ids.devices)
+	}
+	if at == 0 || file>>fileBits != 0 {
+		if ids.far == nil {
+			ids.far = make(map[int][2]uint64)
+		}
+		ids.far[fd] = [2]uint64{device, file}
+		return identity{isFar}
+	}
+	delete(ids.far, fd)
+	return identity{uint64(at)<<fileBits | file}
+}
+
+func (ids *identities) is(fd int, id identity, device, file uint64) bool {
+	switch id.both {
+	case 0:
+		return false
+	case isFar:
+		return ids.far[fd] == [2]uint64{device, file}
+	}
+	return ids.devices[id.both>>fileBits-1] == device && id.both&(1<<fileBits-1) == file
+}
+
+func (ids *identities) drop(fd int) { delete(ids.far, fd) }
 
 // behind would tell what unread data hides.
-func (identities) behind(int) kernel.Mask { return 0 }
+func (*identities) behind(int) kernel.Mask { return 0 }

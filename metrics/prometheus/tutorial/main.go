@@ -26,9 +26,9 @@ type conn = *server.Conn[state]
 
 type echo struct{}
 
-func (echo) Open(c conn) error { return nil }
+func (*echo) Open(c conn) error { return nil }
 
-func (echo) Data(c conn, buf []byte) error {
+func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (echo) Data(c conn, buf []byte) error {
 	return err
 }
 
-func (echo) Close(c conn, cause error) {}
+func (*echo) Close(c conn, cause error) {}
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:9000", "address to listen on")
@@ -50,7 +50,7 @@ func main() {
 		log.Fatal(err)
 	}
 	s := &server.Server[state]{
-		Handler:     echo{},
+		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
 		OnStart: func(ports []*sn.Port[conn]) {
