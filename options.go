@@ -27,8 +27,8 @@ func WithBackend(name string) Option {
 	return func(o *options) { o.Backend = name }
 }
 
-// Backends names the kernels of this system that work, the default first. It is empty where none is supported.
-// Why one is not among them is in the error of [New] with [WithBackend].
+// Backends names the kernels of this system, the default first. It is empty where none is supported. One that
+// a system may forbid, such as iouring, is left out where it does: New, asked for it by WithBackend, says why.
 func Backends() []string {
 	var names []string
 	for _, r := range rooms.List() {

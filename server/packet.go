@@ -30,6 +30,9 @@ type PacketHandler interface {
 // A handler that does not return keeps its socket, whose datagrams wait. After a tenth of a second another
 // worker takes the place of the one that it keeps, so the other sockets are served.
 //
+// It is for UDP. A Unix datagram socket is received from as well, but those who send to it have no address in a
+// sock.Message, so they cannot be answered.
+//
 // The fields are set before the first Serve and left alone after. A PacketServer must not be copied.
 type PacketServer struct {
 	Handler PacketHandler

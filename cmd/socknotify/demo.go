@@ -104,7 +104,11 @@ func resolve(flag string) (string, error) {
 	case name == "":
 		return backends[0], nil
 	case !slices.Contains(backends, name):
-		return "", fmt.Errorf("%s: unknown backend %q; this system has %s", from, name, strings.Join(backends, ", "))
+		p, err := socknotify.New[int](socknotify.WithBackend(name)) // which knows why
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", from, err)
+		}
+		p.Close() // it has come to be meanwhile
 	}
 	return name, nil
 }

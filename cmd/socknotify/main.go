@@ -70,6 +70,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // and takes no other shell
 		c.Example = "  source <(socknotify completion bash)"
 	}
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil {
+		c.Run = nil
+		c.RunE = func(_ *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("no help for %q", rest[0]) // where cobra itself says so and ends well
+			}
+			if err != nil {
+				return err
+			}
+			return of.Help()
+		}
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -6,6 +6,7 @@
 package prometheus
 
 import (
+	"strings"
 	"sync"
 
 	client "github.com/prometheus/client_golang/prometheus"
@@ -29,8 +30,10 @@ type Collector struct {
 
 var _ client.Collector = (*Collector)(nil)
 
-// Add collects from a port under a name, its label. It replaces a port that has the name already.
+// Add collects from a port under a name, its label. It replaces a port that has the name already. What is not
+// UTF-8 in a name, which no label may have, is replaced.
 func (c *Collector) Add(name string, p Port) {
+	name = label(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ports == nil {
@@ -43,8 +46,11 @@ func (c *Collector) Add(name string, p Port) {
 func (c *Collector) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ports, name)
+	delete(c.ports, label(name))
 }
+
+// label makes a name one that the client library takes; it panics at others.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Describe implements client.Collector.
 func (c *Collector) Describe(ch chan<- *client.Desc) {

@@ -66,3 +66,19 @@ func TestNamesAndHelp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A label must be UTF-8, or the client library panics.
+func TestNameOfBytes(t *testing.T) {
+	var c prometheus.Collector
+	p := newPort[int](t)
+	c.Add("p\xff", p)
+	want := fmt.Sprintf("# HELP socknotify_waiting Calls that are asleep in the port.\n# TYPE socknotify_waiting gauge\n"+
+		"socknotify_waiting{backend=%q,port=\"p\uFFFD\"} 0\n", p.Backend())
+	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_waiting"); err != nil {
+		t.Error(err)
+	}
+	c.Remove("p\xff")
+	if n := testutil.CollectAndCount(&c); n != 0 {
+		t.Errorf("%d metrics of a port that was removed", n)
+	}
+}

@@ -1,0 +1,181 @@
+//go:build !race
+
+package server_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The counts that are taken, by the names of the kernel's trace points.
+const (
+	allCalls = "raw_syscalls:sys_enter"
+	enables  = "syscalls:sys_enter_epoll_ctl"
+)
+
+// byTheClock are calls that the runtime makes for its timer and for preemption, however many requests there are.
+var byTheClock = []string{"syscalls:sys_enter_nanosleep", "syscalls:sys_enter_tgkill", "syscalls:sys_enter_getpid", "syscalls:sys_enter_rt_sigreturn"}
+
+// A request of 64 bytes costs at most 2.2 system calls where a hundred connections are busy (a receive, a send, and a
+// share in a wait), and one enable in twenty asks the kernel. The server is stopped while the hundred send, so that it
+// is as busy as that whatever else the machine does. What it does to start, to accept and to end is taken off, and that
+// it goes to sleep after each round, which a busy one does not: that is what rounds of a single request are for. It is
+// perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
+func TestSystemCalls(t *testing.T) {
+	if out, err := exec.Command("perf", perfStat(os.DevNull, "true")...).CombinedOutput(); err != nil {
+		t.Skipf("perf: %v: %s", err, out)
+	}
+	const conns, rounds = 100, 100
+	idle, single, busy := callsOf(t, conns, 0, 0), callsOf(t, conns, 1, rounds), callsOf(t, conns, conns, rounds)
+	calls := (busy.all - single.all) / ((conns - 1) * rounds)
+	asks := (busy.enables - idle.enables) / (conns * rounds)
+	t.Logf("%.4f system calls per request, and %.4f to enable, of idle %+v, single %+v, busy %+v", calls, asks, idle, single, busy)
+	if calls > 2.2 {
+		t.Errorf("%.4f system calls per request; want at most 2.2", calls)
+	}
+	if calls < 1.8 { // a receive and a send, give or take what the runtime did in one run and not in the other
+		t.Errorf("%.4f system calls per request: they have not been counted", calls)
+	}
+	if asks > 0.05 {
+		t.Errorf("%.4f epoll_ctl per request; want at most 0.05", asks)
+	}
+}
+
+// systemCalls are how many were made, but for those by the clock, and of these how many to enable.
+type systemCalls struct{ all, enables float64 }
+
+// perfStat are arguments that make perf count for a command.
+func perfStat(report, command string) []string {
+	return []string{"stat", "-x", ",", "-e", strings.Join(append(slices.Clone(byTheClock), allCalls, enables), ","), "-o", report, command}
+}
+
+// callsOf is what a server with one worker calls for so many connections, of which so many send a request in each round.
+func callsOf(t *testing.T, conns, active, rounds int) systemCalls {
+	report := filepath.Join(t.TempDir(), "calls")
+	cmd := exec.Command("perf", perfStat(report, os.Args[0])...)
+	cmd.Env = append(os.Environ(), roleEnv+"=server/1")
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	addr, err := bufio.NewReader(pipe).ReadString('\n')
+	if err != nil {
+		t.Fatal(err, cmd.Wait())
+	}
+	server := childOf(t, cmd.Process.Pid)
+	t.Cleanup(func() { server.Kill() }) // where something has failed
+	all := make([]net.Conn, conns)
+	b := make([]byte, request)
+	for i := range all { // which has been served once
+		all[i] = dial(t, strings.TrimSpace(addr))
+		exchange(t, all[i:i+1], b, func() error { return nil })
+	}
+	for range rounds {
+		stop(t, server)
+		exchange(t, all[:active], b, func() error { return server.Signal(unix.SIGCONT) })
+	}
+	if err := server.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(line, ","); len(f) > 2 {
+			if counts[f[2]], err = strconv.ParseFloat(f[0], 64); err != nil {
+				t.Fatalf("perf: %s", line)
+			}
+		}
+	}
+	if len(counts) != len(byTheClock)+2 {
+		t.Fatalf("perf: %s", text)
+	}
+	calls := systemCalls{counts[allCalls], counts[enables]}
+	for _, what := range byTheClock {
+		calls.all -= counts[what]
+	}
+	return calls
+}
+
+// exchange sends a request by each connection, lets the server go on, and takes the answers.
+func exchange(t *testing.T, conns []net.Conn, b []byte, resume func() error) {
+	t.Helper()
+	for _, c := range conns {
+		c.SetDeadline(time.Now().Add(soon))
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range conns {
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// childOf is the only child of a process.
+func childOf(t *testing.T, parent int) *os.Process {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatalf("the children of %d are %q", parent, text)
+	}
+	p, err := os.FindProcess(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// stop stops every thread of a process.
+func stop(t *testing.T, p *os.Process) {
+	if err := p.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Microsecond) {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
+		if err != nil || len(tasks) == 0 {
+			t.Fatal("no threads", err)
+		}
+		if !slices.ContainsFunc(tasks, runs) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the server does not stop")
+		}
+	}
+}
+
+// runs tells whether a thread that there is is not stopped.
+func runs(stat string) bool {
+	text, err := os.ReadFile(stat)
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(state, "T")
+}
