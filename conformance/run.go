@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // A Factory makes one port. The suite closes it.
@@ -115,7 +116,7 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 			if t.Failed() || t.Skipped() {
 				return
 			}
-			if err := goleak.Find(goroutines); err != nil {
+			if err := leaks.Find(goroutines); err != nil {
 				t.Errorf("%s: goroutines left behind: %v", c.sentence, err)
 			}
 			checkDescriptors(t, c.sentence, before)
@@ -127,11 +128,10 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 // checkDescriptors compares the open descriptors with an earlier list.
 func checkDescriptors(t *testing.T, sentence string, before []string) {
 	var after []string
-	for range 200 {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if after = handles.List(); len(after) <= len(before) {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Errorf("%s: %d descriptors before, %d after; new ones: %v", sentence, len(before), len(after), without(after, before))
 }

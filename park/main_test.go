@@ -6,15 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if !playRole() {
-		goleak.VerifyTestMain(m)
+		leaks.Main(m)
 	}
 }
 

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 		role(r)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // soon is how long what must come may take.

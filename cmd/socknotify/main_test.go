@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // asCommand is the environment variable with which the test program is the command.
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // sh runs a command line in this process.

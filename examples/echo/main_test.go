@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // TestMain runs the program itself in the process that TestEcho starts.
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("ECHO_MAIN") != "" {
 		main()
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func TestReadme(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 var (
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The runtime's own poller opens descriptors once.
 	newWorld("").close()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // TestModel runs random sequences.
