@@ -5,14 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const (
 	oneShot    = TriggerLevel | TriggerOneShot

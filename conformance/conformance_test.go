@@ -4,14 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/conformance"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestConformance runs every sentence on every room: TestConformance/<backend>-<sentence>/<case>.
 func TestConformance(t *testing.T) {

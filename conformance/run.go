@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // A Factory makes one port. The suite closes it.
@@ -115,7 +116,7 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 			if t.Failed() || t.Skipped() {
 				return
 			}
-			if err := goleak.Find(goroutines); err != nil {
+			if err := leaks.Find(goroutines); err != nil {
 				t.Errorf("%s: goroutines left behind: %v", c.sentence, err)
 			}
 			handles.Settle(t, before, limit)

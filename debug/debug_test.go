@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // soon is how long what must come may take.
 const soon = time.Minute

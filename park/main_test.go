@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if !playRole() {
-		goleak.VerifyTestMain(m)
+		leaks.Main(m)
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		role(r)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // soon is how long what must come may take.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,17 +91,20 @@ func TestMaxQueued(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {
-		h := &handler{t: t}
+		var exempted atomic.Bool
+		h := &handler{t: t, open: func(c conn) error {
+			if !exempted.Load() { // the first
+				c.SetIdleTimeout(0)
+				exempted.Store(true)
+			}
+			return nil
+		}}
 		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
 		addr := start(t, s)
+		exempt := dial(t, addr)
+		wait(t, exempted.Load)
 		from := time.Now()
-		silent, lively, exempt := dial(t, addr), dial(t, addr), dial(t, addr)
-		h.conn(3)
-		for _, sc := range []conn{h.conn(1), h.conn(2), h.conn(3)} {
-			if sc.RemoteAddr().String() == exempt.LocalAddr().String() {
-				sc.SetIdleTimeout(0)
-			}
-		}
+		silent, lively := dial(t, addr), dial(t, addr)
 		ended := make(chan time.Duration, 1)
 		go func() {
 			silent.Read(make([]byte, 1))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		l.Close()
 	}
 	before := handles.List()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	leaks.Main(m, goleak.Cleanup(func(code int) {
 		if after := handles.List(); code == 0 && !slices.Equal(before, after) {
 			fmt.Fprintf(os.Stderr, "descriptors before: %v\nand after: %v\n", before, after)
 			code = 1

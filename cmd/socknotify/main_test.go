@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // asCommand is the environment variable with which the test program is the command.
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // sh runs a command line in this process.

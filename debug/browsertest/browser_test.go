@@ -39,7 +39,7 @@ type browser struct {
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(profile(t)),
 		chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(limit),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
@@ -60,6 +60,25 @@ func newBrowser(t *testing.T) *browser {
 	call(b, log.Enable, cdp.Empty{})
 	call(b, runtime.Enable, cdp.Empty{})
 	return b
+}
+
+// profile makes a directory for a browser, whose processes do not all end with the first.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+			if err := os.RemoveAll(dir); err == nil {
+				return
+			} else if time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
+	})
+	return dir
 }
 
 func (b *browser) listen(event any) {

@@ -14,16 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // each runs a test on every kernel of this system, with a server that must end and leave nothing behind.
 func each(t *testing.T, test func(t *testing.T, server string)) {

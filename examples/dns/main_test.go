@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // each runs a test on every kernel of this system, and it must leave nothing behind.
 func each(t *testing.T, test func(t *testing.T, backend string)) {

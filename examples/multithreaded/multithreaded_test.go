@@ -6,16 +6,15 @@ import (
 	"net"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRun(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {

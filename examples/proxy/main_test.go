@@ -13,16 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // A bench is a proxy, and the listener that it connects to.
 type bench struct {

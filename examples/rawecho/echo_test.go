@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/examples/rawecho"
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // serve starts a server; stop ends it and returns what it did.
 func serve(t *testing.T, cfg rawecho.Config) (addr string, stop func() rawecho.Totals) {

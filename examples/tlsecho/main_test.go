@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestTLSEcho(t *testing.T) {
 	cert, trust, err := selfcert.New(24*time.Hour, "localhost")

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify/examples/internal/client"
 	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRun(t *testing.T) {
 	backends.Each(t, func(t *testing.T, backend string) {

@@ -28,7 +28,7 @@ type tab struct {
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(profile(t)),
 		chromedp.WindowSize(800, 800), chromedp.WSURLReadTimeout(soon),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
@@ -49,6 +49,23 @@ func newTab(t *testing.T) *tab {
 	}))
 	call(b, runtime.Enable, cdp.Empty{})
 	return b
+}
+
+// profile makes a directory for a browser, whose processes do not all end with the first.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "browser")
+	must(t, err)
+	t.Cleanup(func() {
+		for end := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
+			if err := os.RemoveAll(dir); err == nil {
+				return
+			} else if time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
+	})
+	return dir
 }
 
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {

@@ -14,7 +14,6 @@ import (
 var (
 	errEnd     = errors.New("end of stream")
 	errSurplus = errors.New("more came back than was sent")
-	errSilent  = fmt.Errorf("no answer %v after the last request", drainTime)
 )
 
 // A conn is one connection. Its worker alone uses it.

@@ -38,9 +38,6 @@ const (
 	MaxTime        = 10_000 * time.Hour // of every duration
 )
 
-// drainTime is how long answers are waited for when no more requests are sent.
-const drainTime = 2 * time.Second
-
 // Config says what to send where.
 type Config struct {
 	Addr        string // host:port
@@ -54,8 +51,10 @@ type Config struct {
 	// Duration is how long requests are sent.
 	Duration time.Duration
 	Timeout  time.Duration // for connecting, and the handshakes of TLS
-	Workers  int           // 0: GOMAXPROCS
-	Backend  string        // empty: the default
+	// Drain is how long answers are waited for when no more requests are sent; 0 is two seconds.
+	Drain   time.Duration
+	Workers int    // 0: GOMAXPROCS
+	Backend string // empty: the default
 	// TLS, if not nil, is what connections are encrypted with. Without a ServerName it is that of Addr.
 	TLS *tls.Config
 }

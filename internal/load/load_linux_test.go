@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/sock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // serve calls handle for every connection, with its number, and closes it afterwards.
 func serve(t *testing.T, handle func(c *net.TCPConn, i int)) (addr string) {
@@ -89,7 +89,7 @@ func config(backend, addr string) load.Config {
 	return load.Config{
 		Backend: backend, Addr: addr,
 		Connections: 1, Size: 64, Depth: 1, Workers: 2,
-		Duration: time.Minute, Timeout: time.Minute,
+		Duration: time.Minute, Timeout: time.Minute, Drain: time.Minute,
 	}
 }
 
@@ -480,7 +480,7 @@ func TestNoAnswer(t *testing.T) {
 				}
 				io.Copy(io.Discard, c)
 			}))
-			cfg.Connections = 3
+			cfg.Connections, cfg.Drain = 3, 2*time.Second
 			if !cancelled {
 				cfg.Duration = 100 * time.Millisecond
 			}

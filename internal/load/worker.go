@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (w *worker) run() {
 		now := w.now()
 		if !w.draining && (now >= until || w.stopped.Load()) {
 			w.drain()
-			w.end, until = max(w.end, now), now+int64(drainTime)
+			w.end, until = max(w.end, now), now+int64(w.drainTime())
 		}
 		if w.live == 0 || w.draining && (w.waiting == 0 || now >= until) {
 			break
@@ -186,11 +187,13 @@ func (w *worker) drain() {
 	}
 }
 
+func (w *worker) drainTime() time.Duration { return cmp.Or(w.Drain, 2*time.Second) }
+
 // giveUp counts the connections that nothing came back on any more. One that is slow has not failed.
 func (w *worker) giveUp() {
 	for i := range w.conns {
 		if c := &w.conns[i]; c.sock != nil && c.busy() && c.got == c.before {
-			w.fail(c, errSilent)
+			w.fail(c, fmt.Errorf("no answer %v after the last request", w.drainTime()))
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 var (
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The runtime's own poller opens descriptors once.
 	newWorld("").close()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // TestModel runs random sequences.

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 var (
@@ -29,7 +29,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // A swarm is one run.

@@ -3,7 +3,7 @@ package tie
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

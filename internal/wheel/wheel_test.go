@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 type thing struct {
 	timer Timer[*thing]

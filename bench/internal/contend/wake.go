@@ -60,7 +60,7 @@ func handoff(there, back bell, d time.Duration) (param.Outcome, error) {
 	})
 	var all []time.Duration
 	w := startWatch()
-	for start := w.start; time.Since(w.start) < d; start = time.Now() {
+	for start := w.start; len(all) == 0 || time.Since(w.start) < d; start = time.Now() {
 		there.ring()
 		if err := back.hear(); err != nil {
 			return param.Outcome{}, err
@@ -86,7 +86,7 @@ func cross(there bell, d time.Duration) (param.Outcome, error) {
 	})
 	var all []time.Duration
 	w := startWatch()
-	for time.Since(w.start) < d {
+	for len(all) == 0 || time.Since(w.start) < d {
 		spin(func() bool { return false }, sleepy)
 		heard.Store(0)
 		rang := time.Since(epoch)

@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 const variable = "SOCKNOTIFY_TEST_MAIN"
@@ -33,7 +32,7 @@ func Main(m *testing.M, main func()) {
 		main()
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // A Process is a program that runs.

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // A subject is a poller that watches an eventfd.
 type subject struct {

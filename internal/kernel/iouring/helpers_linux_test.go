@@ -3,15 +3,15 @@ package iouring
 import (
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/kernel/epoll"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func newPoller(t *testing.T, least int) *Poller {
 	t.Helper()

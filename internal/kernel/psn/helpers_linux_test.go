@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/kernel/psn"
 	"github.com/socknotify/socknotify/internal/kernel/psn/fakepsn"
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // seeds is how many choices of what the reference leaves open the tests run with, beside the plain one.
 const seeds = 16
