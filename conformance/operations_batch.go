@@ -136,7 +136,8 @@ func batchWholeCall(e *env) {
 	ops[0].Result = mine
 	_, err := p.ProcessOperations(ops, nil, time.Second)
 	e.wantErr(err, socknotify.ErrInvalid)
-	_, err = p.ProcessOperationsContext(nil, ops, make([]note, 1)) //nolint:staticcheck // that is the case
+	var noContext context.Context
+	_, err = p.ProcessOperationsContext(noContext, ops, make([]note, 1))
 	e.wantErr(err, socknotify.ErrInvalid)
 	q := e.port()
 	q.Close()

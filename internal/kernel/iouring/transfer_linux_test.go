@@ -3,10 +3,12 @@ package iouring
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -211,5 +213,48 @@ func TestTransfersAllocateNothing(t *testing.T) {
 	calls := []kernel.Transfer{transfer(b, []byte("x"), true), transfer(a, make([]byte, 4), false)}
 	if n := testing.AllocsPerRun(200, func() { p.Transfer(calls) }); n != 0 {
 		t.Errorf("%v allocations each time", n)
+	}
+}
+
+// A send and a receive on each of so many sockets.
+func BenchmarkTransfer(b *testing.B) {
+	for _, n := range []int{2, 4, 8, 32, 100} {
+		for _, together := range []bool{true, false} {
+			b.Run(fmt.Sprintf("together=%t/%d", together, n), func(b *testing.B) {
+				if err := Probe(); err != nil {
+					b.Skip(err)
+				}
+				p, err := open(1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer p.Close()
+				var sends, recvs []kernel.Transfer
+				for range n {
+					s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer unix.Close(s[0])
+					defer unix.Close(s[1])
+					sends = append(sends, transfer(s[0], make([]byte, 64), true))
+					recvs = append(recvs, transfer(s[1], make([]byte, 512), false))
+				}
+				for b.Loop() {
+					if together {
+						p.Transfer(sends)
+						p.Transfer(recvs)
+						continue
+					}
+					for _, c := range sends {
+						unix.RawSyscall6(unix.SYS_SENDTO, c.Handle, uintptr(unsafe.Pointer(unsafe.SliceData(c.Buf))), uintptr(len(c.Buf)), unix.MSG_DONTWAIT, 0, 0)
+					}
+					for _, c := range recvs {
+						unix.RawSyscall6(unix.SYS_RECVFROM, c.Handle, uintptr(unsafe.Pointer(unsafe.SliceData(c.Buf))), uintptr(len(c.Buf)), unix.MSG_DONTWAIT, 0, 0)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*n), "ns/call")
+			})
+		}
 	}
 }
