@@ -26,7 +26,7 @@ import (
 // leaves picks a successor under the lock (depart), who leads as soon as it finds nothing to do, and a
 // sleeper that is picked after it has looked, and does not come back, passes that on (depart again).
 // A harvest that filled all the room it had may have left reports behind that wake nobody any more,
-// so it picks a sleeper too.
+// so it picks a sleeper too; the leader's leaves that to the leader's departure.
 //
 // A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
 // the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
