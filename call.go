@@ -47,6 +47,10 @@ type call[K comparable] struct {
 	saved uint64
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
+	// The operation that the kernel is given (see transfers.go).
+	transfer *Overlapped[K]
+	begun    bool // it took it
+	onFile   func(uintptr)
 	// taken receives the key of a removal that is not to be queued (RemoveWait).
 	taken *K
 }

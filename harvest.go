@@ -43,6 +43,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		p.lookAgain(w)
 	}
 	n := 0
+	p.transfers.gather(w)
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
@@ -57,6 +58,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		var k int
 		k, more = p.harvest(w, out[n:])
 		n += k
+		p.transfers.gather(w) // the kernel may have told that there is something
 	}
 	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])

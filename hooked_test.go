@@ -32,6 +32,17 @@ type hooked struct {
 	refuse func(c *kernel.Change) error
 }
 
+// whole has what else the kernel offers.
+func (h *hooked) whole() kernel.Poller {
+	if f, ok := h.Poller.(kernel.Files); ok {
+		return struct {
+			*hooked
+			kernel.Files
+		}{h, f}
+	}
+	return h
+}
+
 func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	if h.before != nil {
 		h.before(changes)
@@ -65,7 +76,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[K](h, room.Name)
+			p := newPort[K](h.whole(), room.Name)
 			t.Cleanup(func() { p.Close() })
 			p.core.watching.Store(true) // as if it had had sockets
 			f(t, p, h)

@@ -18,11 +18,14 @@ import (
 type Overlapped[K comparable] struct {
 	// core is of the port that the operation is in flight on, or nil.
 	core atomic.Pointer[core]
-	// at is where it waits: a slot's index + 1, or atFile. It is written under the lock of that place.
+	// at is where it waits: a slot's index + 1, atFile or atKernel. It is written under the lock of that place.
 	at   atomic.Uint32
 	kind opKind
-	// begun tells that a connect has been told to the system.
+	// begun tells that a connect has been told to the system, or that it has failed at a read or write.
 	begun bool
+	// canceled tells that the kernel was asked to give it up, and token what that knows it by.
+	canceled bool
+	token    uint8
 
 	n   int
 	err error
@@ -57,6 +60,9 @@ func (k opKind) sends() bool    { return k == opSend || k == opSendTo || k == op
 
 // atFile stands for the files' queue.
 const atFile = ^uint32(0)
+
+// atKernel stands for the kernel, and is above every slot.
+const atKernel = atFile - 1
 
 // Result tells how the operation ended: how many bytes were moved, and why no more, nil if that was all that
 // there was to do. It may be called once the completion has been dequeued, until the Overlapped is used again.
@@ -167,6 +173,10 @@ func (p *Port[K]) Cancel(o *Overlapped[K]) error {
 			return nil // it has been completed
 		case atFile:
 			if p.files.cancel(p, o) {
+				return nil
+			}
+		case atKernel:
+			if p.transfers.cancel(w, o) {
 				return nil
 			}
 		default:

@@ -27,6 +27,8 @@ type Poller struct {
 	events [entries]unix.EpollEvent // what the submissions point to
 	index  [entries]int             // of their changes
 	named  marks
+
+	files files
 }
 
 // New opens an epoll descriptor, its gate and a ring: three descriptors.
@@ -56,7 +58,10 @@ func open(least int) (*Poller, error) {
 
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
-	err := p.Poller.Close()
+	err := p.files.close()
+	if e := p.Poller.Close(); e != nil && err == nil {
+		err = e
+	}
 	if e := p.ring.close(); e != nil && err == nil {
 		err = e
 	}

@@ -1,0 +1,118 @@
+package iouring
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// files are the reads and writes of files that the kernel carries out (kernel.Files), by a ring that is made
+// when there is a file to read or write.
+type files struct {
+	mu   sync.Mutex // to make it
+	ring atomic.Pointer[fileRing]
+}
+
+// fileToken is the token of the ring itself among the reports of the epoll descriptor.
+const fileToken uint64 = 1<<64 - 2
+
+// Suits implements kernel.Files: regular files, and no writes where they go to the end of it (O_APPEND).
+func (p *Poller) Suits(file uintptr) (reads, writes bool) {
+	var st unix.Stat_t
+	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return false, false
+	}
+	flags, err := unix.FcntlInt(file, unix.F_GETFL, 0)
+	if err != nil || p.fileRing() == nil {
+		return false, false
+	}
+	return true, flags&unix.O_APPEND == 0
+}
+
+// fileRing returns the ring, or nil if there is none to be had.
+func (p *Poller) fileRing() *fileRing {
+	if f := p.files.ring.Load(); f != nil {
+		return f
+	}
+	p.files.mu.Lock()
+	defer p.files.mu.Unlock()
+	if f := p.files.ring.Load(); f != nil {
+		return f
+	}
+	f, err := openFileRing(p.Descriptor())
+	if err != nil {
+		return nil // the caller has other means
+	}
+	p.files.ring.Store(f)
+	return f
+}
+
+// Transfer implements kernel.Files.
+func (p *Poller) Transfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
+	f := p.fileRing()
+	return f != nil && f.start(int32(file), token, write, b, off)
+}
+
+// CancelTransfer implements kernel.Files.
+func (p *Poller) CancelTransfer(token uint32) {
+	if f := p.files.ring.Load(); f != nil {
+		f.cancel(token)
+	}
+}
+
+// Due implements kernel.Files.
+func (p *Poller) Due() bool {
+	f := p.files.ring.Load()
+	return f != nil && f.due()
+}
+
+// Transferred implements kernel.Files.
+func (p *Poller) Transferred(ended []kernel.Transferred) int {
+	f := p.files.ring.Load()
+	if f == nil {
+		return 0
+	}
+	return f.take(ended)
+}
+
+// Transferring implements kernel.Files.
+func (p *Poller) Transferring() bool {
+	f := p.files.ring.Load()
+	return f != nil && f.outstanding.Load() > 0
+}
+
+// Poll implements kernel.Poller. Among the reports can be one that the ring of files has something (Due).
+func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	n := p.Poller.Poll(changes, ready)
+	if f := p.files.ring.Load(); f != nil && n > 0 {
+		return p.withoutFiles(f, ready, n)
+	}
+	return n
+}
+
+// withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place.
+func (p *Poller) withoutFiles(f *fileRing, ready []kernel.Ready, n int) int {
+	for i := range ready[:n] {
+		if ready[i].Token != fileToken {
+			continue
+		}
+		f.armed.Store(false)
+		copy(ready[i:], ready[i+1:n])
+		if n--; n == len(ready)-1 {
+			n += p.Poller.Poll(nil, ready[n:])
+			return p.withoutFiles(f, ready, n)
+		}
+		break
+	}
+	return n
+}
+
+func (s *files) close() error {
+	if f := s.ring.Load(); f != nil {
+		return f.close()
+	}
+	return nil
+}
