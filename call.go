@@ -49,6 +49,8 @@ type call[K comparable] struct {
 	spare *sock.Socket
 	// The operation that the kernel is given (see transfers.go).
 	transfer *Overlapped[K]
+	use      kernel.FileUse
+	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)
 	// taken receives the key of a removal that is not to be queued (RemoveWait).

@@ -26,12 +26,15 @@ type transfers[K comparable] struct {
 	ended  [16]kernel.Transferred
 }
 
+// maxNow is up to how many bytes are copied in the time of whoever starts a read.
+const maxNow = 64 << 10
+
 // A fileConn is what the port knows of a file. The garbage collector takes it sooner or later when nothing is being
 // started on the file, and the port does not keep the file.
 type fileConn struct {
-	file          *os.File
-	raw           syscall.RawConn
-	reads, writes bool
+	file *os.File
+	raw  syscall.RawConn
+	use  kernel.FileUse
 }
 
 // newTransfers returns nil for a kernel that cannot.
@@ -43,7 +46,8 @@ func newTransfers[K comparable](k kernel.Poller) *transfers[K] {
 	return &transfers[K]{room: room}
 }
 
-// start gives an operation to the kernel. If it returns false nothing has happened.
+// start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
+// it has done neither.
 func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
 	if t == nil || len(o.buf) == 0 || o.off < 0 {
 		return false
@@ -67,36 +71,52 @@ func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
 
 // begin is start, or another one for the rest.
 func (t *transfers[K]) begin(w *call[K], o *Overlapped[K]) bool {
-	write := o.kind == opWrite
 	c := t.conn(w, o.file)
-	if c == nil || write && !c.writes || !write && !c.reads || !t.list(o) {
+	if c == nil {
 		return false
 	}
-	w.transfer, w.begun = o, false
-	err := c.raw.Control(w.onFile)
+	w.transfer, w.use, w.begun = o, c.use, false
+	c.raw.Control(w.onFile)
 	w.transfer = nil
-	if err != nil || !w.begun {
+	return w.begun // and then it may be over already, and in use for something else
+}
+
+// onFile is called while the file cannot be closed.
+func (t *transfers[K]) onFile(w *call[K]) {
+	o := w.transfer
+	b, off := o.buf[o.n:], o.off+int64(o.n)
+	if o.kind == opRead && w.use.ReadNow {
+		n, ok := t.room.ReadNow(w.fd, b[:min(len(b), maxNow)], off)
+		switch o.n += n; {
+		case ok && n == 0:
+			o.err = io.EOF
+			fallthrough
+		case n == len(b):
+			to := outlet[K]{p: w.port}
+			to.complete(o)
+			w.begun = true
+			return
+		case n == maxNow:
+			return // so is the rest, probably, and it would keep the caller
+		}
+		b, off = b[n:], off+int64(n)
+	}
+	write := o.kind == opWrite
+	if write && !w.use.Write || !write && !w.use.Read || !t.list(o) {
+		return
+	}
+	if w.begun = t.room.Transfer(w.fd, uint32(o.token), write, b, off); !w.begun {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.unlist(uint32(o.token))
 		o.at.Store(0)
-		return false
-	}
-	return true // and it may be over already, and in use for something else
-}
-
-// onFile gives the call's operation to the kernel while the file cannot be closed.
-func (t *transfers[K]) onFile(w *call[K]) func(uintptr) {
-	return func(fd uintptr) {
-		o := w.transfer
-		w.begun = t.room.Transfer(fd, uint32(o.token), o.kind == opWrite, o.buf[o.n:], o.off+int64(o.n))
 	}
 }
 
 // conn looks a file up. It is nil for a file that is closed.
 func (t *transfers[K]) conn(w *call[K], f *os.File) *fileConn {
 	if w.onFile == nil {
-		w.onFile = t.onFile(w)
+		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
 	}
 	at := uintptr(unsafe.Pointer(f))
 	t.mu.Lock()
@@ -110,7 +130,7 @@ func (t *transfers[K]) conn(w *call[K], f *os.File) *fileConn {
 		return nil
 	}
 	c = &fileConn{file: f, raw: raw}
-	if raw.Control(func(fd uintptr) { c.reads, c.writes = t.room.Suits(fd) }) != nil {
+	if raw.Control(func(fd uintptr) { c.use = t.room.Suits(fd) }) != nil {
 		return nil
 	}
 	t.mu.Lock()

@@ -3,11 +3,14 @@ package kernel
 // Files is what a Poller offers besides whose kernel reads and writes files while the program goes on. Its
 // methods may be called by any number of goroutines at once, those with a token not for the same one.
 type Files interface {
-	// Suits reports whether Transfer can read and write an open file as pread and pwrite would. It is asked once
-	// for each file.
-	Suits(file uintptr) (reads, writes bool)
+	// Suits tells what of the below serves for an open file. It is asked once for each file.
+	Suits(file uintptr) FileUse
 
-	// Transfer begins to read or write at an offset, and does not wait for it. The token is below
+	// ReadNow is a pread that takes only what is at hand, and does not wait: ok is false where nothing is. Less
+	// than asked for is nothing unusual; it is none at the end of the file.
+	ReadNow(file uintptr, b []byte, off int64) (n int, ok bool)
+
+	// Transfer begins to read or write at an offset, as pread and pwrite do, and does not wait for it. The token is below
 	// MaxTransfers, and of no transfer that is under way; b is not empty, and the kernel's until Transferred has
 	// given the token back. The file may be closed after the call. False says that the kernel does not take it
 	// now, and nothing was begun.
@@ -27,6 +30,9 @@ type Files interface {
 	// Transferring reports whether there are any, which Close of the Poller waits for.
 	Transferring() bool
 }
+
+// FileUse is what a file can be used with.
+type FileUse struct{ ReadNow, Read, Write bool }
 
 // MaxTransfers is how many transfers can be under way at once.
 const MaxTransfers = 128

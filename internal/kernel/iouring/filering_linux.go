@@ -17,10 +17,6 @@ const (
 	opRead        = 22
 	opWrite       = 23
 
-	sqeAsync = 1 << 4 // by a thread of the kernel's from the first
-
-	// atOnce is up to how many bytes the kernel may move in the caller's time, if they are at hand.
-	atOnce = 64 << 10
 	// maxTransfer is how many bytes are asked for at once; the kernel moves up to 4 KiB less than 2 GiB.
 	maxTransfer = 1 << 30
 )
@@ -105,9 +101,6 @@ func (f *fileRing) start(fd int32, token uint32, write bool, b []byte, off int64
 		len: uint32(min(len(b), maxTransfer)), data: t.name}
 	if write {
 		e.op = opWrite
-	}
-	if len(b) > atOnce {
-		e.flags = sqeAsync
 	}
 	if !f.submit() {
 		*t = transfer{}

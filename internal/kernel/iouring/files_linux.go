@@ -3,6 +3,7 @@ package iouring
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // files are the reads and writes of files that the kernel carries out (kernel.Files), by a ring that is made
-// when there is a file to read or write.
+// when there is something that cannot be done at once.
 type files struct {
 	mu   sync.Mutex // to make it
 	ring atomic.Pointer[fileRing]
@@ -19,17 +20,46 @@ type files struct {
 // fileToken is the token of the ring itself among the reports of the epoll descriptor.
 const fileToken uint64 = 1<<64 - 2
 
-// Suits implements kernel.Files: regular files, and no writes where they go to the end of it (O_APPEND).
-func (p *Poller) Suits(file uintptr) (reads, writes bool) {
+// Suits implements kernel.Files. It is for regular files, and reads on file systems that can tell what is at
+// hand. Where they cannot, and with writes that go to the page cache, the kernel would have a thread make what
+// amounts to the system call, which is dearer than a goroutine. Direct ones it carries out as they are.
+func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
 	var st unix.Stat_t
 	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return false, false
+		return use
 	}
 	flags, err := unix.FcntlInt(file, unix.F_GETFL, 0)
-	if err != nil || p.fileRing() == nil {
-		return false, false
+	if err != nil {
+		return use
 	}
-	return true, flags&unix.O_APPEND == 0
+	appends := flags&unix.O_APPEND != 0
+	if p.least < worthwhile { // as a test wants it
+		return kernel.FileUse{Read: true, Write: !appends}
+	}
+	direct := flags&unix.O_DIRECT != 0
+	var one [1]byte
+	_, e := readNow(file, one[:], 0)
+	use.Read = direct || e != unix.EOPNOTSUPP
+	use.ReadNow = use.Read && !direct
+	use.Write = direct && !appends
+	return use
+}
+
+// ReadNow implements kernel.Files.
+func (p *Poller) ReadNow(file uintptr, b []byte, off int64) (n int, ok bool) {
+	n, e := readNow(file, b, off)
+	if e != 0 {
+		return 0, false
+	}
+	return n, true
+}
+
+// readNow goes around Go's scheduler, since it does not wait.
+func readNow(file uintptr, b []byte, off int64) (int, unix.Errno) {
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	n, _, e := unix.RawSyscall6(unix.SYS_PREADV2, file, uintptr(unsafe.Pointer(&v)), 1, uintptr(off), 0, unix.RWF_NOWAIT)
+	return int(n), e
 }
 
 // fileRing returns the ring, or nil if there is none to be had.

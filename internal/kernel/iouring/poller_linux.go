@@ -34,7 +34,8 @@ type Poller struct {
 // New opens an epoll descriptor, its gate and a ring: three descriptors.
 func New() (kernel.Poller, error) { return NewFrom(worthwhile) }
 
-// NewFrom is New for tests: it submits batches of so many changes and more.
+// NewFrom is New for tests: it submits batches of so many changes and more, and of less than usual also every
+// read and write of a file.
 func NewFrom(least int) (kernel.Poller, error) {
 	p, err := open(least)
 	if err != nil {
