@@ -7,8 +7,9 @@ import (
 	"weak"
 )
 
-// files are a port's operations on files, which no system tells the readiness of: a few goroutines carry them
-// out, and end when there are none left. They do not keep the port.
+// files are a port's operations on files that the kernel does not carry out by itself (transfers). No system tells
+// the readiness of a file: a few goroutines carry them out, and end when there are none left. They do not keep
+// the port.
 type files[K comparable] struct {
 	port weak.Pointer[Port[K]]
 	core *core
