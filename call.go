@@ -48,6 +48,12 @@ type call[K comparable] struct {
 	joint *joint[K]
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
+	// The operation that the kernel is given (see transfers.go).
+	transfer *Overlapped[K]
+	use      kernel.FileUse
+	fd       uintptr
+	begun    bool // it took it
+	onFile   func(uintptr)
 	// taken receives the key of a removal that is not to be queued (RemoveWait).
 	taken *K
 }

@@ -41,7 +41,7 @@ type core struct {
 	watching atomic.Bool
 
 	closed  atomic.Bool
-	down    atomic.Bool  // closed, and nobody is inside
+	down    atomic.Bool  // closed, nobody is inside, and the kernel has no buffer
 	jobs    atomic.Int64 // operations on files that have been given to a goroutine
 	stripes [stripes]stripe
 	left    chan struct{} // a call left a closed port
@@ -100,8 +100,8 @@ func (c *core) shut() error {
 				<-c.left
 			}
 		}
-		c.down.Store(true)
 		c.err = c.kernel.Close()
+		c.down.Store(true)
 	})
 	return c.err
 }
@@ -109,5 +109,9 @@ func (c *core) shut() error {
 // abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
 func (c *core) abandon() {
 	c.closed.Store(true)
+	if f, ok := c.kernel.(kernel.Files); ok && f.Transferring() {
+		go c.shut() // which waits for the kernel
+		return
+	}
 	c.shut()
 }

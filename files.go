@@ -7,8 +7,9 @@ import (
 	"weak"
 )
 
-// files are a port's operations on files, which no system tells the readiness of: a few goroutines carry them
-// out, and end when there are none left. They do not keep the port.
+// files are a port's operations on files that the kernel does not carry out by itself (transfers). No system tells
+// the readiness of a file: a few goroutines carry them out, and end when there are none left. They do not keep
+// the port.
 type files[K comparable] struct {
 	port weak.Pointer[Port[K]]
 	core *core
@@ -46,7 +47,7 @@ func (p *Port[K]) startFile(kind opKind, file *os.File, key K, b []byte, off int
 		return err
 	}
 	o.file, o.off = file, off
-	if !p.files.submit(o) {
+	if !p.transfers.start(p, o) && !p.files.submit(o) {
 		o.forget()
 		o.end()
 		return ErrClosed
@@ -91,14 +92,16 @@ func (f *files[K]) next() *Overlapped[K] {
 	return o
 }
 
-// transfer is the operation.
+// transfer is the operation, or what the kernel has left of it.
 func (o *Overlapped[K]) transfer() {
+	var n int
 	var err error
 	if o.kind == opRead {
-		o.n, err = o.file.ReadAt(o.buf, o.off)
+		n, err = o.file.ReadAt(o.buf[o.n:], o.off+int64(o.n))
 	} else {
-		o.n, err = o.file.WriteAt(o.buf, o.off)
+		n, err = o.file.WriteAt(o.buf[o.n:], o.off+int64(o.n))
 	}
+	o.n += n
 	o.err = o.cause(noSocket, err)
 }
 
@@ -132,7 +135,7 @@ func (f *files[K]) cancel(p *Port[K], o *Overlapped[K]) bool {
 		return false
 	}
 	f.waiting.remove(o)
-	o.n, o.err = 0, &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
+	o.err = &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
 	to := outlet[K]{p: p}
 	to.complete(o)
 	p.parking.wakeOne(p.core, nil)

@@ -46,6 +46,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		return p.lookAtQueue(w, out)
 	}
 	n := 0
+	p.transfers.gather(w)
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
@@ -60,6 +61,7 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 		var k int
 		k, more = p.harvest(w, out[n:])
 		n += k
+		p.transfers.gather(w) // the kernel may have told that there is something
 	}
 	if n < len(out) && p.queue.any() {
 		n += p.take(w, out[n:])

@@ -75,9 +75,23 @@ func (h hookedBatcher) Transfer(calls []kernel.Transfer) {
 // Least has even one call made so.
 func (h hookedBatcher) Least() int { return 1 }
 
+// whole has what else the kernel offers.
 func (h *hooked) whole() kernel.Poller {
-	if b, ok := h.Poller.(kernel.Batcher); ok {
+	b, batches := h.Poller.(kernel.Batcher)
+	f, reads := h.Poller.(kernel.Files)
+	switch {
+	case batches && reads:
+		return struct {
+			hookedBatcher
+			kernel.Files
+		}{hookedBatcher{h, b}, f}
+	case batches:
 		return hookedBatcher{h, b}
+	case reads:
+		return struct {
+			*hooked
+			kernel.Files
+		}{h, f}
 	}
 	return h
 }

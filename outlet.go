@@ -29,7 +29,7 @@ func (t *outlet[K]) complete(o *Overlapped[K]) {
 
 // observe records a completion, where somebody observes.
 func (t *outlet[K]) observe(at uint32) {
-	if ob := t.p.core.observer.Load(); ob != nil && at != 0 && at != atFile {
+	if ob := t.p.core.observer.Load(); ob != nil && at != 0 && at < atKernel {
 		ob.note(ob.of(at-1), millis(), at-1, EventNone, TraceCompleted)
 	}
 }

@@ -18,11 +18,14 @@ import (
 type Overlapped[K comparable] struct {
 	// core is of the port that the operation is in flight on, or nil.
 	core atomic.Pointer[core]
-	// at is where it waits: a slot's index + 1, or atFile. It is written under the lock of that place.
+	// at is where it waits: a slot's index + 1, atFile or atKernel. It is written under the lock of that place.
 	at   atomic.Uint32
 	kind opKind
-	// begun tells that a connect has been told to the system.
+	// begun tells that a connect has been told to the system, or that it has failed at a read or write.
 	begun bool
+	// canceled tells that the kernel was asked to give it up, and token what that knows it by.
+	canceled bool
+	token    uint8
 
 	n   int
 	err error
@@ -59,6 +62,9 @@ func (k opKind) sends() bool    { return k == opSend || k == opSendTo || k == op
 
 // atFile stands for the files' queue.
 const atFile = ^uint32(0)
+
+// atKernel stands for the kernel, and is above every slot.
+const atKernel = atFile - 1
 
 // Result tells how the operation ended: how many bytes were moved, and why no more, nil if that was all that
 // there was to do. It may be called once the completion has been dequeued, until the Overlapped is used again.
@@ -142,8 +148,9 @@ func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlappe
 
 // ReadAt starts to read len(b) bytes of a file, from an offset (ReadFile). The completion has what
 // [os.File.ReadAt] returned: all of them, or an error, such as io.EOF (O7). Where the system cannot read
-// beside the program, one of a few goroutines does, which exist only while there is work. The error is that
-// of [Port.Recv].
+// beside the program, one of a few goroutines does, which exist only while there is work; where it can, as on
+// iouring, what is in memory already is read before ReadAt returns, up to 64 KiB. The error is that of
+// [Port.Recv].
 func (p *Port[K]) ReadAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
 	return p.startFile(opRead, f, key, b, off, o)
 }
@@ -177,6 +184,10 @@ func (p *Port[K]) Cancel(o *Overlapped[K]) error {
 			return nil // it has been completed
 		case atFile:
 			if p.files.cancel(p, o) {
+				return nil
+			}
+		case atKernel:
+			if p.transfers.cancel(w, o) {
 				return nil
 			}
 		default:

@@ -29,9 +29,10 @@ type Port[K comparable] struct {
 	cleanup runtime.Cleanup
 	// relook is the head of a list of slots whose level the kernel must be asked again: index + 1
 	// of a slot, whose next links to the following.
-	relook atomic.Uint32
-	levels levels
-	files  *files[K]
+	relook    atomic.Uint32
+	levels    levels
+	files     *files[K]
+	transfers *transfers[K] // nil where the kernel cannot
 	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
 	keysMayPanic bool
 }
@@ -70,6 +71,7 @@ func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.files = newFiles(self, p.core)
+	p.transfers = newTransfers[K](k)
 	p.core.displaced = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.displaced(index)
@@ -147,6 +149,7 @@ func (p *Port[K]) Close() error {
 	p.parking.close(p.core)
 	p.files.close()
 	err := p.core.shut()
+	p.transfers.drop()
 	p.table.drop()
 	p.conns.drop()
 	runtime.KeepAlive(p)

@@ -29,13 +29,15 @@ type Poller struct {
 	named  marks
 
 	transfers transfers
+	files     files
 }
 
 // New opens an epoll descriptor, its gate and a ring: three descriptors.
 // More of them come with receives and sends.
 func New() (kernel.Poller, error) { return NewFrom(worthwhile) }
 
-// NewFrom is New for tests: it submits batches of so many changes, receives and sends, and more.
+// NewFrom is New for tests: it submits batches of so many changes, receives and sends, and more, and of less than
+// usual also every read and write of a file.
 func NewFrom(least int) (kernel.Poller, error) {
 	p, err := open(least)
 	if err != nil {
@@ -60,8 +62,8 @@ func open(least int) (*Poller, error) {
 
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
-	err := p.Poller.Close()
-	for _, e := range []error{p.ring.close(), p.transfers.close()} {
+	err := p.files.close()
+	for _, e := range []error{p.Poller.Close(), p.ring.close(), p.transfers.close()} {
 		if e != nil && err == nil {
 			err = e
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel"
 )
 
-func transfer(fd int, b []byte, send bool) kernel.Transfer {
+func callOf(fd int, b []byte, send bool) kernel.Transfer {
 	return kernel.Transfer{Handle: uintptr(fd), Buf: b, Send: send}
 }
 
@@ -66,16 +66,16 @@ func TestTransferOutcomes(t *testing.T) {
 		n    int
 		err  error
 	}{
-		"data":            {transfer(ready, b, false), 1, nil},
-		"none":            {transfer(empty, b, false), 0, unix.EAGAIN},
-		"end":             {transfer(ended, b, false), 0, nil},
-		"room":            {transfer(open, []byte("hello"), true), 5, nil},
-		"no room":         {transfer(full, b, true), 0, unix.EAGAIN},
-		"no peer":         {transfer(broken, b, true), 0, unix.EPIPE},
-		"no socket":       {transfer(file, b, false), 0, unix.ENOTSOCK},
-		"no descriptor":   {transfer(1<<20, b, false), 0, unix.EBADF},
-		"not connected":   {transfer(lone, b, false), 0, unix.ENOTCONN},
-		"blocking socket": {transfer(blocking, b, false), 0, unix.EAGAIN},
+		"data":            {callOf(ready, b, false), 1, nil},
+		"none":            {callOf(empty, b, false), 0, unix.EAGAIN},
+		"end":             {callOf(ended, b, false), 0, nil},
+		"room":            {callOf(open, []byte("hello"), true), 5, nil},
+		"no room":         {callOf(full, b, true), 0, unix.EAGAIN},
+		"no peer":         {callOf(broken, b, true), 0, unix.EPIPE},
+		"no socket":       {callOf(file, b, false), 0, unix.ENOTSOCK},
+		"no descriptor":   {callOf(1<<20, b, false), 0, unix.EBADF},
+		"not connected":   {callOf(lone, b, false), 0, unix.ENOTCONN},
+		"blocking socket": {callOf(blocking, b, false), 0, unix.EAGAIN},
 	} {
 		calls := []kernel.Transfer{c.call}
 		p.Transfer(calls)
@@ -101,8 +101,8 @@ func TestTransfersOfMany(t *testing.T) {
 	var sends, recvs []kernel.Transfer
 	for i := range many {
 		a[i], b[i] = pair(t)
-		sends = append(sends, transfer(b[i], []byte{byte(i), byte(i >> 8)}, true))
-		recvs = append(recvs, transfer(a[i], make([]byte, 4), false))
+		sends = append(sends, callOf(b[i], []byte{byte(i), byte(i >> 8)}, true))
+		recvs = append(recvs, callOf(a[i], make([]byte, 4), false))
 	}
 	p.Transfer(sends)
 	p.Transfer(recvs)
@@ -121,7 +121,7 @@ func TestKernelTakesFewerTransfers(t *testing.T) {
 		for range 8 {
 			send(t, b)
 		}
-		p.Transfer([]kernel.Transfer{transfer(b, []byte("x"), true)}) // which makes a ring, if there is none
+		p.Transfer([]kernel.Transfer{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
 		r := <-p.transfers.free
 		own := r.sqTail
 		own.Store(r.tail + takes)
@@ -129,7 +129,7 @@ func TestKernelTakesFewerTransfers(t *testing.T) {
 		p.transfers.free <- r
 		var calls []kernel.Transfer
 		for range 8 {
-			calls = append(calls, transfer(a, make([]byte, 1), false))
+			calls = append(calls, callOf(a, make([]byte, 1), false))
 		}
 		p.Transfer(calls)
 		for i, c := range calls {
@@ -158,7 +158,7 @@ func TestNoRingToBeHad(t *testing.T) {
 	}
 	a, b := pair(t)
 	send(t, b)
-	calls := []kernel.Transfer{transfer(a, make([]byte, 1), false)}
+	calls := []kernel.Transfer{callOf(a, make([]byte, 1), false)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,12 +184,12 @@ func TestTransfersAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 500 {
 				x := []byte{byte(i), byte(rand.IntN(256))}
-				calls := []kernel.Transfer{transfer(b, x, true)}
+				calls := []kernel.Transfer{callOf(b, x, true)}
 				if p.Transfer(calls); !calls[0].Made {
 					missed.Add(1)
 					continue
 				}
-				calls = []kernel.Transfer{transfer(a, make([]byte, 4), false)}
+				calls = []kernel.Transfer{callOf(a, make([]byte, 4), false)}
 				for p.Transfer(calls); !calls[0].Made; p.Transfer(calls) {
 					missed.Add(1)
 				}
@@ -210,7 +210,7 @@ func TestTransfersAtOnce(t *testing.T) {
 func TestTransfersAllocateNothing(t *testing.T) {
 	p := newPoller(t, 1)
 	a, b := pair(t)
-	calls := []kernel.Transfer{transfer(b, []byte("x"), true), transfer(a, make([]byte, 4), false)}
+	calls := []kernel.Transfer{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
 	if n := testing.AllocsPerRun(200, func() { p.Transfer(calls) }); n != 0 {
 		t.Errorf("%v allocations each time", n)
 	}
@@ -237,8 +237,8 @@ func BenchmarkTransfer(b *testing.B) {
 					}
 					defer unix.Close(s[0])
 					defer unix.Close(s[1])
-					sends = append(sends, transfer(s[0], make([]byte, 64), true))
-					recvs = append(recvs, transfer(s[1], make([]byte, 512), false))
+					sends = append(sends, callOf(s[0], make([]byte, 64), true))
+					recvs = append(recvs, callOf(s[1], make([]byte, 512), false))
 				}
 				for b.Loop() {
 					if together {

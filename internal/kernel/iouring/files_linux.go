@@ -1,0 +1,148 @@
+package iouring
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// files are the reads and writes of files that the kernel carries out (kernel.Files), by a ring that is made
+// when there is something that cannot be done at once.
+type files struct {
+	mu   sync.Mutex // to make it
+	ring atomic.Pointer[fileRing]
+}
+
+// fileToken is the token of the ring itself among the reports of the epoll descriptor.
+const fileToken uint64 = 1<<64 - 2
+
+// Suits implements kernel.Files. It is for regular files, and reads on file systems that can tell what is at
+// hand. Where they cannot, and with writes that go to the page cache, the kernel would have a thread make what
+// amounts to the system call, which is dearer than a goroutine. Direct ones it carries out as they are.
+func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
+	var st unix.Stat_t
+	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return use
+	}
+	flags, err := unix.FcntlInt(file, unix.F_GETFL, 0)
+	if err != nil {
+		return use
+	}
+	appends := flags&unix.O_APPEND != 0
+	if p.least < worthwhile { // as a test wants it
+		return kernel.FileUse{Read: true, Write: !appends}
+	}
+	direct := flags&unix.O_DIRECT != 0
+	var one [1]byte
+	_, e := readNow(file, one[:], 0)
+	use.Read = direct || e != unix.EOPNOTSUPP
+	use.ReadNow = use.Read && !direct
+	use.Write = direct && !appends
+	return use
+}
+
+// ReadNow implements kernel.Files.
+func (p *Poller) ReadNow(file uintptr, b []byte, off int64) (n int, ok bool) {
+	n, e := readNow(file, b, off)
+	if e != 0 {
+		return 0, false
+	}
+	return n, true
+}
+
+// readNow goes around Go's scheduler, since it does not wait.
+func readNow(file uintptr, b []byte, off int64) (int, unix.Errno) {
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	n, _, e := unix.RawSyscall6(unix.SYS_PREADV2, file, uintptr(unsafe.Pointer(&v)), 1, uintptr(off), 0, unix.RWF_NOWAIT)
+	return int(n), e
+}
+
+// fileRing returns the ring, or nil if there is none to be had.
+func (p *Poller) fileRing() *fileRing {
+	if f := p.files.ring.Load(); f != nil {
+		return f
+	}
+	p.files.mu.Lock()
+	defer p.files.mu.Unlock()
+	if f := p.files.ring.Load(); f != nil {
+		return f
+	}
+	f, err := openFileRing(p.Descriptor())
+	if err != nil {
+		return nil // the caller has other means
+	}
+	p.files.ring.Store(f)
+	return f
+}
+
+// StartTransfer implements kernel.Files.
+func (p *Poller) StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
+	f := p.fileRing()
+	return f != nil && f.start(int32(file), token, write, b, off)
+}
+
+// CancelTransfer implements kernel.Files.
+func (p *Poller) CancelTransfer(token uint32) {
+	if f := p.files.ring.Load(); f != nil {
+		f.cancel(token)
+	}
+}
+
+// Due implements kernel.Files.
+func (p *Poller) Due() bool {
+	f := p.files.ring.Load()
+	return f != nil && f.due()
+}
+
+// Transferred implements kernel.Files.
+func (p *Poller) Transferred(ended []kernel.Transferred) int {
+	f := p.files.ring.Load()
+	if f == nil {
+		return 0
+	}
+	return f.take(ended)
+}
+
+// Transferring implements kernel.Files.
+func (p *Poller) Transferring() bool {
+	f := p.files.ring.Load()
+	return f != nil && f.outstanding.Load() > 0
+}
+
+// Poll implements kernel.Poller. Among the reports can be one that the ring of files has something (Due).
+func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	n := p.Poller.Poll(changes, ready)
+	if f := p.files.ring.Load(); f != nil && n > 0 {
+		return p.withoutFiles(f, ready, n)
+	}
+	return n
+}
+
+// withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place.
+func (p *Poller) withoutFiles(f *fileRing, ready []kernel.Ready, n int) int {
+	for i := range ready[:n] {
+		if ready[i].Token != fileToken {
+			continue
+		}
+		f.armed.Store(false)
+		copy(ready[i:], ready[i+1:n])
+		if n--; n == len(ready)-1 {
+			n += p.Poller.Poll(nil, ready[n:])
+			return p.withoutFiles(f, ready, n)
+		}
+		break
+	}
+	return n
+}
+
+func (s *files) close() error {
+	if f := s.ring.Load(); f != nil {
+		return f.close()
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package socknotify
+
+import (
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"unsafe"
+	"weak"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// transfers are a port's operations on files that the kernel carries out by itself, where it can. What it does
+// not take, or fails at, goes to the goroutines (files), which find the error that belongs to it.
+//
+// The operations belong to the port: the kernel's room knows them by a number, and keeps their buffers.
+type transfers[K comparable] struct {
+	room kernel.Files
+
+	mu     sync.Mutex
+	free   []uint8 // tokens
+	flight []*Overlapped[K]
+	conns  map[uintptr]weak.Pointer[fileConn] // by the address of the file
+	limit  int                                // of conns
+	ended  [16]kernel.Transferred
+}
+
+// maxNow is up to how many bytes are copied in the time of whoever starts a read.
+const maxNow = 64 << 10
+
+// A fileConn is what the port knows of a file. The garbage collector takes it sooner or later when nothing is being
+// started on the file, and the port does not keep the file.
+type fileConn struct {
+	file *os.File
+	raw  syscall.RawConn
+	use  kernel.FileUse
+}
+
+// newTransfers returns nil for a kernel that cannot.
+func newTransfers[K comparable](k kernel.Poller) *transfers[K] {
+	room, ok := k.(kernel.Files)
+	if !ok {
+		return nil
+	}
+	return &transfers[K]{room: room}
+}
+
+// start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
+// it has done neither.
+func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
+	if t == nil || len(o.buf) == 0 || o.off < 0 {
+		return false
+	}
+	w := p.begin()
+	if w == nil {
+		return false
+	}
+	defer p.end(w)
+	if !t.begin(w, o) {
+		return false
+	}
+	t.gather(w) // it may be done
+	p.passOn()
+	if t.room.Transferring() && !p.core.watching.Load() {
+		p.core.watching.Store(true)
+		p.parking.appoint(p.core)
+	}
+	return true
+}
+
+// begin is start, or another one for the rest.
+func (t *transfers[K]) begin(w *call[K], o *Overlapped[K]) bool {
+	c := t.conn(w, o.file)
+	if c == nil {
+		return false
+	}
+	w.transfer, w.use, w.begun = o, c.use, false
+	c.raw.Control(w.onFile)
+	w.transfer = nil
+	return w.begun // and then it may be over already, and in use for something else
+}
+
+// onFile is called while the file cannot be closed.
+func (t *transfers[K]) onFile(w *call[K]) {
+	o := w.transfer
+	b, off := o.buf[o.n:], o.off+int64(o.n)
+	if o.kind == opRead && w.use.ReadNow {
+		n, ok := t.room.ReadNow(w.fd, b[:min(len(b), maxNow)], off)
+		switch o.n += n; {
+		case ok && n == 0:
+			o.err = io.EOF
+			fallthrough
+		case n == len(b):
+			to := outlet[K]{p: w.port}
+			to.complete(o)
+			w.begun = true
+			return
+		case n == maxNow:
+			return // so is the rest, probably, and it would keep the caller
+		}
+		b, off = b[n:], off+int64(n)
+	}
+	write := o.kind == opWrite
+	if write && !w.use.Write || !write && !w.use.Read || !t.list(o) {
+		return
+	}
+	if w.begun = t.room.StartTransfer(w.fd, uint32(o.token), write, b, off); !w.begun {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.unlist(uint32(o.token))
+		o.at.Store(0)
+	}
+}
+
+// conn looks a file up. It is nil for a file that is closed.
+func (t *transfers[K]) conn(w *call[K], f *os.File) *fileConn {
+	if w.onFile == nil {
+		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
+	}
+	at := uintptr(unsafe.Pointer(f))
+	t.mu.Lock()
+	c := t.conns[at].Value()
+	t.mu.Unlock()
+	if c != nil {
+		return c // it keeps the file, so the address is still that one's
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	c = &fileConn{file: f, raw: raw}
+	if raw.Control(func(fd uintptr) { c.use = t.room.Suits(fd) }) != nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.conns) >= t.limit {
+		t.sweep()
+	}
+	t.conns[at] = weak.Make(c)
+	return c
+}
+
+// sweep takes the files out that are no more. The lock is held.
+func (t *transfers[K]) sweep() {
+	if t.conns == nil {
+		t.conns = make(map[uintptr]weak.Pointer[fileConn])
+	}
+	for at, c := range t.conns {
+		if c.Value() == nil {
+			delete(t.conns, at)
+		}
+	}
+	t.limit = 2*len(t.conns) + 16
+}
+
+// list gives an operation a token, if there is one left.
+func (t *transfers[K]) list(o *Overlapped[K]) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flight == nil {
+		t.flight = make([]*Overlapped[K], kernel.MaxTransfers)
+		t.free = make([]uint8, kernel.MaxTransfers)
+		for i := range t.free {
+			t.free[i] = uint8(i)
+		}
+	}
+	last := len(t.free) - 1
+	if last < 0 {
+		return false
+	}
+	o.token, t.free = t.free[last], t.free[:last]
+	o.canceled = false
+	t.flight[o.token] = o
+	o.at.Store(atKernel)
+	return true
+}
+
+// unlist takes an operation out. The lock is held.
+func (t *transfers[K]) unlist(token uint32) *Overlapped[K] {
+	o := t.flight[token]
+	t.flight[token] = nil
+	t.free = append(t.free, uint8(token))
+	return o
+}
+
+// gather queues the completions of transfers that have ended, and goes on with those that have moved a part.
+func (t *transfers[K]) gather(w *call[K]) {
+	if t != nil && t.room.Due() {
+		t.gatherDue(w)
+	}
+}
+
+func (t *transfers[K]) gatherDue(w *call[K]) {
+	for t.room.Due() {
+		var rest opList[K]
+		t.collect(w.port, &rest)
+		for o := rest.first; o != nil; o = rest.first {
+			rest.remove(o)
+			if !o.begun && t.begin(w, o) {
+				continue
+			}
+			if !w.port.files.submit(o) {
+				o.forget()
+				o.end()
+			}
+		}
+	}
+}
+
+// collect takes what has ended. What has not ended by that, for the operation, is put on a list.
+func (t *transfers[K]) collect(p *Port[K], rest *opList[K]) {
+	to := outlet[K]{p: p}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.ended[:t.room.Transferred(t.ended[:])] {
+		e := &t.ended[i]
+		o := t.unlist(e.Token)
+		o.n += e.N
+		switch {
+		case o.n == len(o.buf):
+		case e.Status == kernel.Moved && e.N == 0 && o.kind == opRead:
+			o.err = io.EOF
+		case o.canceled:
+			o.err = &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
+		default:
+			// The kernel is asked once more for what it has not moved or has given up; the goroutines know
+			// what to make of the rest.
+			o.begun = e.Status == kernel.Failed || e.Status == kernel.Moved && e.N == 0
+			o.at.Store(0)
+			rest.push(o)
+			continue
+		}
+		to.complete(o)
+	}
+}
+
+// cancel has the kernel asked to give an operation up, which completes then. false says that it has not got it.
+func (t *transfers[K]) cancel(w *call[K], o *Overlapped[K]) bool {
+	t.mu.Lock()
+	if o.at.Load() != atKernel || o.core.Load() != w.port.core {
+		t.mu.Unlock()
+		return false
+	}
+	o.canceled = true
+	t.room.CancelTransfer(uint32(o.token))
+	t.mu.Unlock()
+	t.gather(w)
+	w.port.passOn()
+	return true
+}
+
+// drop gives back what the kernel had when the port was closed.
+func (t *transfers[K]) drop() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, o := range t.flight {
+		if o != nil {
+			t.unlist(uint32(i))
+			o.forget()
+			o.at.Store(0)
+			o.end()
+		}
+	}
+}

@@ -1,0 +1,404 @@
+package socknotify
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"weak"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+)
+
+// A transferring kernel is given every operation on a file, be it on a pipe, so that a test decides when a read
+// comes to an end.
+type transferring struct {
+	kernel.Poller
+	kernel.Files
+	taken  atomic.Int32
+	refuse atomic.Bool
+	// ended changes what the kernel has told.
+	ended func(e *kernel.Transferred)
+}
+
+func (k *transferring) Suits(uintptr) kernel.FileUse { return kernel.FileUse{Read: true, Write: true} }
+
+func (k *transferring) StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
+	if k.refuse.Load() || !k.Files.StartTransfer(file, token, write, b, off) {
+		return false
+	}
+	k.taken.Add(1)
+	return true
+}
+
+func (k *transferring) Transferred(ended []kernel.Transferred) int {
+	n := k.Files.Transferred(ended)
+	for i := range ended[:n] {
+		if k.ended != nil {
+			k.ended(&ended[i])
+		}
+	}
+	return n
+}
+
+// transferringPort is a port whose kernel reads and writes files.
+func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
+	t.Helper()
+	at := slices.IndexFunc(rooms.List(), func(r rooms.Room) bool { return r.Name == "iouring" })
+	if at < 0 {
+		t.Skip("this system has no io_uring")
+	}
+	room, err := rooms.List()[at].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &transferring{Poller: room, Files: room.(kernel.Files)}
+	p := newPort[K](k, "iouring")
+	t.Cleanup(func() { p.Close() })
+	return p, k
+}
+
+// slow returns the ends of a pipe, whose reads block.
+func slow(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	r, w = os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func write(t testing.TB, w *os.File, s string) {
+	t.Helper()
+	if _, err := w.WriteString(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAt[K comparable](t testing.TB, p *Port[K], f *os.File, key K, b []byte, o *Overlapped[K]) {
+	t.Helper()
+	if err := p.ReadAt(f, key, b, 0, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The kernel may move a part at a time (O7), and tells a waiter who sleeps of the last one.
+func TestTransferOfParts(t *testing.T) {
+	p, k := transferringPort[string](t)
+	r, w := slow(t)
+	var o Overlapped[string]
+	b := make([]byte, 6)
+	readAt(t, p, r, "k", b, &o)
+	none(t, p)
+	for i, part := range []string{"ab", "c", "def"} {
+		if n := k.taken.Load(); n != int32(i+1) {
+			t.Fatalf("the kernel was given %d", n)
+		}
+		write(t, w, part)
+		if i < 2 {
+			eventually(t, "the rest is under way", func() bool { none(t, p); return k.taken.Load() == int32(i+2) })
+		}
+	}
+	completes(t, p, &o, 6, nil)
+	if string(b) != "abcdef" {
+		t.Errorf("read %q", b)
+	}
+	// Parked: by the time of the second read nothing of the first is left that could wake.
+	woken := make(chan Notification[string])
+	go func() { woken <- next(t, p) }()
+	asleep(t, p, 1)
+	readAt(t, p, r, "k", b[:2], &o)
+	write(t, w, "xy")
+	if nt := <-woken; nt.Completed() != &o || nt.Data != 2 || string(b[:2]) != "xy" {
+		t.Fatalf("%+v, %q", nt, b)
+	}
+	readAt(t, p, r, "k", b, &o)
+	write(t, w, "xyz")
+	w.Close()
+	completes(t, p, &o, 3, io.EOF)
+	none(t, p)
+}
+
+// Waiters who went to sleep on a port without sockets are told too.
+func TestTransferWakesEarlierSleepers(t *testing.T) {
+	for _, waiters := range []int{1, 3} {
+		p, _ := transferringPort[string](t)
+		r, w := slow(t)
+		woken := make(chan Notification[string])
+		for range waiters {
+			go func() { woken <- next(t, p) }()
+		}
+		asleep(t, p, waiters)
+		ops, bufs := make([]Overlapped[string], waiters), make([][1]byte, waiters)
+		for i := range ops {
+			readAt(t, p, r, "k", bufs[i][:], &ops[i])
+		}
+		for range ops {
+			write(t, w, "x")
+			if nt := <-woken; nt.Completed() == nil || nt.Data != 1 {
+				t.Fatalf("%+v", nt)
+			}
+		}
+	}
+}
+
+func TestTransferCanceled(t *testing.T) {
+	p, k := transferringPort[string](t)
+	r, w := slow(t)
+	var o, other Overlapped[string]
+	b, c := make([]byte, 4), make([]byte, 1)
+	readAt(t, p, r, "k", b, &o)
+	write(t, w, "a")
+	eventually(t, "the rest is under way", func() bool { none(t, p); return k.taken.Load() == 2 })
+	readAt(t, p, r, "other", c, &other)
+	if err := p.Cancel(&o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 1, ErrCanceled)
+	none(t, p)
+	if err := p.Cancel(&o); err != ErrNotInFlight {
+		t.Error(err)
+	}
+	write(t, w, "b")
+	completes(t, p, &other, 1, nil)
+	if string(b[:1])+string(c) != "ab" {
+		t.Errorf("read %q and %q", b[:1], c)
+	}
+}
+
+// A file that is closed meanwhile does the operation no harm here, and its number none to another file.
+func TestTransferOutlivesFile(t *testing.T) {
+	p, _ := transferringPort[string](t)
+	r, w := slow(t)
+	var o Overlapped[string]
+	b := make([]byte, 1)
+	readAt(t, p, r, "k", b, &o)
+	r.Close()
+	other, _ := slow(t) // has the number now
+	write(t, w, "x")
+	completes(t, p, &o, 1, nil)
+	readAt(t, p, r, "k", b, &o)
+	completes(t, p, &o, 0, os.ErrClosed)
+	runtime.KeepAlive(other)
+}
+
+// What the kernel does not take, or fails at, is done all the same, with the error that package os gives.
+func TestTransferFallsBack(t *testing.T) {
+	p, k := transferringPort[string](t)
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var o Overlapped[string]
+	b := make([]byte, 10)
+	same := func(t *testing.T, f *os.File, taken bool) {
+		t.Helper()
+		before := k.taken.Load()
+		want := make([]byte, len(b))
+		n, err := f.ReadAt(want, 3)
+		clear(b)
+		if err := p.ReadAt(f, "k", b, 3, &o); err != nil {
+			t.Fatal(err)
+		}
+		nt := next(t, p)
+		got, cause := nt.Completed().Result()
+		if got != n || string(b) != string(want) {
+			t.Errorf("read %d, %q; want %d, %q", got, b, n, want)
+		}
+		var of *OverlappedError
+		if errors.As(cause, &of) {
+			cause = of.Err
+		}
+		if cause != err && (cause == nil || err == nil || cause.Error() != err.Error()) {
+			t.Errorf("error %v; want %v", cause, err)
+		}
+		if k.taken.Load() > before != taken {
+			t.Errorf("the kernel was given %d", k.taken.Load()-before)
+		}
+	}
+	if err := p.WriteAt(f, "k", []byte("0123456789abcdef"), 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 16, nil)
+	same(t, f, true)
+
+	k.refuse.Store(true)
+	same(t, f, false)
+	k.refuse.Store(false)
+
+	fail := func(e *kernel.Transferred) { e.Status, e.N = kernel.Failed, 0 }
+	part := func(e *kernel.Transferred) { e.N, k.ended = min(e.N, 4), fail }
+	k.ended = fail
+	same(t, f, true)
+	k.ended = part
+	same(t, f, true)
+	k.ended = func(e *kernel.Transferred) {
+		*e, k.ended = kernel.Transferred{Token: e.Token, Status: kernel.Abandoned}, nil
+	}
+	same(t, f, true)
+	same(t, f, true)
+
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	same(t, dir, true)
+	writeOnly, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writeOnly.Close()
+	same(t, writeOnly, true)
+	writeOnly.Close()
+	same(t, writeOnly, false)
+}
+
+// More than the kernel can be given: nothing is lost.
+func TestTransfersBeyondMax(t *testing.T) {
+	p, k := transferringPort[int](t)
+	r, w := slow(t)
+	const more = 20
+	ops, bufs := make([]Overlapped[int], kernel.MaxTransfers), make([][1]byte, kernel.MaxTransfers)
+	for i := range ops {
+		readAt(t, p, r, i, bufs[i][:], &ops[i])
+	}
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var others [more]Overlapped[int]
+	for i := range others {
+		readAt(t, p, f, -i-1, make([]byte, 1), &others[i])
+	}
+	for range others {
+		if nt := next(t, p); nt.Key >= 0 {
+			t.Fatalf("%+v", nt)
+		}
+	}
+	if n := k.taken.Load(); n != kernel.MaxTransfers {
+		t.Errorf("the kernel was given %d", n)
+	}
+	write(t, w, string(make([]byte, kernel.MaxTransfers)))
+	for range ops {
+		if nt := next(t, p); nt.Key < 0 || nt.Data != 1 {
+			t.Fatalf("%+v", nt)
+		}
+	}
+	none(t, p)
+}
+
+// Close has the buffers back from the kernel (O10).
+func TestCloseWithTransfers(t *testing.T) {
+	p, _ := transferringPort[int](t)
+	q, _ := transferringPort[int](t)
+	r, w := slow(t)
+	var ops [30]Overlapped[int]
+	var bufs [30][2]byte
+	for i := range ops {
+		readAt(t, p, r, i, bufs[i][:], &ops[i])
+	}
+	p.Cancel(&ops[3])
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range ops {
+		if ops[i].key != 0 || ops[i].buf != nil || ops[i].file != nil {
+			t.Fatal("the port has kept what was its")
+		}
+		readAt(t, q, r, i, bufs[i][:], &ops[i])
+	}
+	write(t, w, string(make([]byte, 2*len(ops))))
+	for range ops {
+		if nt := next(t, q); nt.Data != 2 {
+			t.Fatalf("%+v", nt)
+		}
+	}
+}
+
+// A port that is dropped goes when the kernel is done, although the buffer is in one object with a pointer to the
+// port, and until then the kernel has it.
+func TestDroppedWithTransfers(t *testing.T) {
+	type user struct {
+		p   *Port[*user]
+		o   Overlapped[*user]
+		buf [8]byte
+	}
+	r, w := slow(t)
+	var dropped weak.Pointer[Port[*user]]
+	var object weak.Pointer[user]
+	func() {
+		at := slices.IndexFunc(rooms.List(), func(r rooms.Room) bool { return r.Name == "iouring" })
+		if at < 0 {
+			t.Skip("this system has no io_uring")
+		}
+		room, err := rooms.List()[at].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &user{p: newPort[*user](&transferring{Poller: room, Files: room.(kernel.Files)}, "iouring")}
+		dropped, object = weak.Make(u.p), weak.Make(u)
+		readAt(t, u.p, r, u, u.buf[:], &u.o)
+	}()
+	for range 5 {
+		runtime.GC()
+		if object.Value() == nil {
+			t.Fatal("the buffer was collected while the kernel has it")
+		}
+	}
+	write(t, w, "x")
+	eventually(t, "the port is collected", func() bool {
+		runtime.GC()
+		return dropped.Value() == nil && object.Value() == nil
+	})
+}
+
+// An operation does not end with the thread that started it.
+func TestTransferOutlivesThread(t *testing.T) {
+	p, k := transferringPort[string](t)
+	r, w := slow(t)
+	var o Overlapped[string]
+	b := make([]byte, 1)
+	var started sync.WaitGroup
+	started.Go(func() {
+		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		readAt(t, p, r, "k", b, &o)
+	})
+	started.Wait()
+	none(t, p)
+	write(t, w, "x")
+	completes(t, p, &o, 1, nil)
+	t.Logf("the kernel was given it %d times", k.taken.Load())
+}
+
+// Starting, carrying out and dequeuing allocate nothing (O12).
+func TestTransfersAllocateNothing(t *testing.T) {
+	p, _ := transferringPort[int](t)
+	r, w := slow(t)
+	var o Overlapped[int]
+	b, x := make([]byte, 1), []byte("x")
+	var out [1]Notification[int]
+	once := func() {
+		p.ReadAt(r, 1, b, 0, &o)
+		w.Write(x)
+		if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	once()
+	if n := testing.AllocsPerRun(200, once); n != 0 {
+		t.Errorf("%v allocations each time", n)
+	}
+}
