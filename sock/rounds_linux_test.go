@@ -63,9 +63,12 @@ func sendRagged(t *testing.T, s *sock.Socket, size int, received, stop *atomic.I
 	random := rand.New(rand.NewPCG(1, 2))
 	data := keystream(5, 0, size)
 	mark := -1
-	for at, end := 0, time.Now().Add(soon); at < size && stop.Load() == 0; {
-		if time.Now().After(end) {
-			t.Error("nobody receives")
+	had, end := int64(-1), time.Time{}
+	for at := 0; at < size && stop.Load() == 0; {
+		if now := received.Load(); now != had {
+			had, end = now, time.Now().Add(soon)
+		} else if time.Now().After(end) {
+			t.Errorf("nobody receives more than %d of %d bytes", had, at)
 			return
 		}
 		n, err := s.Send(data[at:min(size, at+1+random.IntN(2000))])
