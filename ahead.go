@@ -12,7 +12,7 @@ import (
 type joint[K comparable] struct {
 	n       int // calls
 	k       int // sockets
-	calls   [maxJoint]kernel.Transfer
+	calls   [maxJoint]kernel.Exchange
 	sockets [maxJoint]ahead[K]
 }
 
@@ -31,7 +31,7 @@ type ahead[K comparable] struct {
 
 // An early is a call that is made ahead, of a direction's first operation.
 type early struct {
-	call *kernel.Transfer // nil: there is none
+	call *kernel.Exchange // nil: there is none
 	turn uint64           // of the socket, before it
 }
 
@@ -76,7 +76,7 @@ func (j *joint[K]) add(a *ahead[K], d tie.Dir) {
 	c := &j.calls[j.n]
 	j.n++
 	b, turn := a.held.Ahead(d, o.buf[o.n:])
-	*c = kernel.Transfer{Handle: a.reg.tie.Handle(), Buf: b, Send: d == tie.Send}
+	*c = kernel.Exchange{Handle: a.reg.tie.Handle(), Buf: b, Send: d == tie.Send}
 	a.made[d>>1] = early{c, turn}
 }
 
@@ -84,7 +84,7 @@ func (j *joint[K]) add(a *ahead[K], d tie.Dir) {
 // their sockets' turn comes.
 func (j *joint[K]) make(c *core) {
 	if j.n >= c.least {
-		c.batcher.Transfer(j.calls[:j.n])
+		c.batcher.Exchange(j.calls[:j.n])
 	}
 	for i := range j.sockets[:j.k] {
 		a := &j.sockets[i]

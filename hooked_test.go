@@ -30,8 +30,8 @@ type hooked struct {
 	// refuse, if not nil, fails a change with the error it returns.
 	refuse func(c *kernel.Change) error
 	// among chooses the calls that a kernel.Batcher is to make, and made runs after it has. Either may be nil.
-	among func(calls []kernel.Transfer) []kernel.Transfer
-	made  func(calls []kernel.Transfer)
+	among func(calls []kernel.Exchange) []kernel.Exchange
+	made  func(calls []kernel.Exchange)
 }
 
 func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
@@ -61,12 +61,12 @@ type hookedBatcher struct {
 	kernel.Batcher
 }
 
-// Transfer makes the calls that the test lets it make.
-func (h hookedBatcher) Transfer(calls []kernel.Transfer) {
+// Exchange makes the calls that the test lets it make.
+func (h hookedBatcher) Exchange(calls []kernel.Exchange) {
 	if h.among != nil {
 		calls = h.among(calls)
 	}
-	h.Batcher.Transfer(calls)
+	h.Batcher.Exchange(calls)
 	if h.made != nil {
 		h.made(calls)
 	}

@@ -82,21 +82,21 @@ func TestKernelMakesFewer(t *testing.T) {
 		const many = 40
 		conns := batchConns(t, many)
 		calls, made := 0, 0
-		for name, among := range map[string]func([]kernel.Transfer) []kernel.Transfer{
+		for name, among := range map[string]func([]kernel.Exchange) []kernel.Exchange{
 			"all":   nil,
-			"none":  func([]kernel.Transfer) []kernel.Transfer { return nil },
-			"first": func(c []kernel.Transfer) []kernel.Transfer { return c[:rand.IntN(len(c)+1)] },
-			"last":  func(c []kernel.Transfer) []kernel.Transfer { return c[rand.IntN(len(c)+1):] },
+			"none":  func([]kernel.Exchange) []kernel.Exchange { return nil },
+			"first": func(c []kernel.Exchange) []kernel.Exchange { return c[:rand.IntN(len(c)+1)] },
+			"last":  func(c []kernel.Exchange) []kernel.Exchange { return c[rand.IntN(len(c)+1):] },
 		} {
 			before := made
-			h.among = func(c []kernel.Transfer) []kernel.Transfer {
+			h.among = func(c []kernel.Exchange) []kernel.Exchange {
 				calls += len(c)
 				if among != nil {
 					c = among(c)
 				}
 				return c
 			}
-			h.made = func(c []kernel.Transfer) {
+			h.made = func(c []kernel.Exchange) {
 				for i := range c {
 					if c[i].Made {
 						made++
@@ -146,7 +146,7 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 			}
 			closed, canceled := conns[round%many], conns[(round+1)%many]
 			done := make(chan struct{})
-			h.made = func([]kernel.Transfer) {
+			h.made = func([]kernel.Exchange) {
 				h.made = nil
 				go func() { // both wait for the slots' locks
 					defer close(done)

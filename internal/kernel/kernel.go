@@ -121,14 +121,14 @@ type Poller interface {
 type Batcher interface {
 	// Least is how many of them are worth it. Fewer cost less by a call each.
 	Least() int
-	// Transfer makes calls, and none that blocks. Any number of goroutines may do so at once. In which
+	// Exchange makes calls, and none that blocks. Any number of goroutines may do so at once. In which
 	// order is open, and so is how many are made: the others are as if they had not been asked for. None is
 	// under way when it returns.
-	Transfer(calls []Transfer)
+	Exchange(calls []Exchange)
 }
 
-// A Transfer is a receive or a send of a socket, with its outcome.
-type Transfer struct {
+// An Exchange is a receive or a send of a socket, with its outcome.
+type Exchange struct {
 	Handle uintptr
 	Buf    []byte // not empty, and no stack's
 	N      int    // how many bytes were moved

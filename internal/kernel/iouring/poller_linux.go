@@ -28,7 +28,7 @@ type Poller struct {
 	index  [entries]int             // of their changes
 	named  marks
 
-	transfers transfers
+	exchanges exchanges
 	files     files
 }
 
@@ -48,7 +48,7 @@ func NewFrom(least int) (kernel.Poller, error) {
 
 func open(least int) (*Poller, error) {
 	p := &Poller{least: least}
-	p.transfers.init(min(least, leastTransfers))
+	p.exchanges.init(min(least, leastExchanges))
 	if err := p.ring.open(entries); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func open(least int) (*Poller, error) {
 // Close implements kernel.Poller.
 func (p *Poller) Close() error {
 	err := p.files.close()
-	for _, e := range []error{p.Poller.Close(), p.ring.close(), p.transfers.close()} {
+	for _, e := range []error{p.Poller.Close(), p.ring.close(), p.exchanges.close()} {
 		if e != nil && err == nil {
 			err = e
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel"
 )
 
-func callOf(fd int, b []byte, send bool) kernel.Transfer {
-	return kernel.Transfer{Handle: uintptr(fd), Buf: b, Send: send}
+func callOf(fd int, b []byte, send bool) kernel.Exchange {
+	return kernel.Exchange{Handle: uintptr(fd), Buf: b, Send: send}
 }
 
 // fill sends until there is no room.
@@ -33,8 +33,8 @@ func fill(t *testing.T, fd int) {
 }
 
 // Every call has the outcome that the system call has, be there data, none, the end, no room, no peer or no socket,
-// and is made when Transfer returns; what would block is not waited for.
-func TestTransferOutcomes(t *testing.T) {
+// and is made when Exchange returns; what would block is not waited for.
+func TestExchangeOutcomes(t *testing.T) {
 	p := newPoller(t, 1)
 	ready, peer := pair(t)
 	send(t, peer)
@@ -62,7 +62,7 @@ func TestTransferOutcomes(t *testing.T) {
 	}
 	b := make([]byte, 8)
 	for name, c := range map[string]struct {
-		call kernel.Transfer
+		call kernel.Exchange
 		n    int
 		err  error
 	}{
@@ -77,8 +77,8 @@ func TestTransferOutcomes(t *testing.T) {
 		"not connected":   {callOf(lone, b, false), 0, unix.ENOTCONN},
 		"blocking socket": {callOf(blocking, b, false), 0, unix.EAGAIN},
 	} {
-		calls := []kernel.Transfer{c.call}
-		p.Transfer(calls)
+		calls := []kernel.Exchange{c.call}
+		p.Exchange(calls)
 		if got := calls[0]; !got.Made || got.N != c.n || !errors.Is(got.Err, c.err) || (got.Err == nil) != (c.err == nil) {
 			t.Errorf("%s: made %t, %d, %v; want %d, %v", name, got.Made, got.N, got.Err, c.n, c.err)
 		}
@@ -86,26 +86,26 @@ func TestTransferOutcomes(t *testing.T) {
 	if n, err := unix.Read(openPeer, b); n != 5 || err != nil || string(b[:5]) != "hello" {
 		t.Errorf("the peer has received %q, %v", b[:max(n, 0)], err)
 	}
-	r := <-p.transfers.free
+	r := <-p.exchanges.free
 	if r.awaits != 0 {
 		t.Errorf("waited %d times for calls that do not block", r.awaits)
 	}
-	p.transfers.free <- r
+	p.exchanges.free <- r
 }
 
 // One call of more than a ring holds moves every byte to where it belongs.
-func TestTransfersOfMany(t *testing.T) {
+func TestExchangesOfMany(t *testing.T) {
 	p := newPoller(t, 1)
-	const many = 2*maxTransfers + 7
+	const many = 2*maxExchanges + 7
 	var a, b [many]int
-	var sends, recvs []kernel.Transfer
+	var sends, recvs []kernel.Exchange
 	for i := range many {
 		a[i], b[i] = pair(t)
 		sends = append(sends, callOf(b[i], []byte{byte(i), byte(i >> 8)}, true))
 		recvs = append(recvs, callOf(a[i], make([]byte, 4), false))
 	}
-	p.Transfer(sends)
-	p.Transfer(recvs)
+	p.Exchange(sends)
+	p.Exchange(recvs)
 	for i := range many {
 		if s, r := sends[i], recvs[i]; !s.Made || s.N != 2 || !r.Made || r.N != 2 || !bytes.Equal(r.Buf[:2], s.Buf) {
 			t.Fatalf("%d: sent %+v, received %+v", i, s, r)
@@ -114,33 +114,33 @@ func TestTransfersOfMany(t *testing.T) {
 }
 
 // What the kernel takes no submission for is not made, and what it takes is; nothing is left behind.
-func TestKernelTakesFewerTransfers(t *testing.T) {
+func TestKernelTakesFewerExchanges(t *testing.T) {
 	p := newPoller(t, 1)
 	a, b := pair(t)
 	for _, takes := range []uint32{0, 1, 5} {
 		for range 8 {
 			send(t, b)
 		}
-		p.Transfer([]kernel.Transfer{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
-		r := <-p.transfers.free
+		p.Exchange([]kernel.Exchange{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
+		r := <-p.exchanges.free
 		own := r.sqTail
 		own.Store(r.tail + takes)
 		r.sqTail = new(atomic.Uint32)
-		p.transfers.free <- r
-		var calls []kernel.Transfer
+		p.exchanges.free <- r
+		var calls []kernel.Exchange
 		for range 8 {
 			calls = append(calls, callOf(a, make([]byte, 1), false))
 		}
-		p.Transfer(calls)
+		p.Exchange(calls)
 		for i, c := range calls {
 			if c.Made != (i < int(takes)) || c.Made && c.N != 1 {
 				t.Errorf("of %d taken, call %d: %+v", takes, i, c)
 			}
 		}
-		r = <-p.transfers.free
+		r = <-p.exchanges.free
 		r.sqTail = own
 		r.sqTail.Store(r.tail)
-		p.transfers.free <- r
+		p.exchanges.free <- r
 		for left := make([]byte, 16); ; {
 			if n, _ := unix.Read(a, left); n <= 0 {
 				break
@@ -158,24 +158,24 @@ func TestNoRingToBeHad(t *testing.T) {
 	}
 	a, b := pair(t)
 	send(t, b)
-	calls := []kernel.Transfer{callOf(a, make([]byte, 1), false)}
+	calls := []kernel.Exchange{callOf(a, make([]byte, 1), false)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	p.Transfer(calls)
+	p.Exchange(calls)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
 	if calls[0].Made {
 		t.Fatal("made without a ring")
 	}
-	if p.Transfer(calls); !calls[0].Made || calls[0].N != 1 {
+	if p.Exchange(calls); !calls[0].Made || calls[0].N != 1 {
 		t.Errorf("%+v, when there are descriptors again", calls[0])
 	}
 }
 
-// Goroutines that make transfers at once have a ring each, up to a limit, and whoever has none is told so.
-func TestTransfersAtOnce(t *testing.T) {
+// Goroutines that make exchanges at once have a ring each, up to a limit, and whoever has none is told so.
+func TestExchangesAtOnce(t *testing.T) {
 	p := newPoller(t, 1)
 	var all sync.WaitGroup
 	var missed atomic.Int32
@@ -184,13 +184,13 @@ func TestTransfersAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 500 {
 				x := []byte{byte(i), byte(rand.IntN(256))}
-				calls := []kernel.Transfer{callOf(b, x, true)}
-				if p.Transfer(calls); !calls[0].Made {
+				calls := []kernel.Exchange{callOf(b, x, true)}
+				if p.Exchange(calls); !calls[0].Made {
 					missed.Add(1)
 					continue
 				}
-				calls = []kernel.Transfer{callOf(a, make([]byte, 4), false)}
-				for p.Transfer(calls); !calls[0].Made; p.Transfer(calls) {
+				calls = []kernel.Exchange{callOf(a, make([]byte, 4), false)}
+				for p.Exchange(calls); !calls[0].Made; p.Exchange(calls) {
 					missed.Add(1)
 				}
 				if calls[0].N != 2 || !bytes.Equal(calls[0].Buf[:2], x) {
@@ -201,23 +201,23 @@ func TestTransfersAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := p.transfers.made.Load(); n < 1 || int(n) != len(p.transfers.free) || n > maxRings {
-		t.Errorf("%d rings, %d of them free", n, len(p.transfers.free))
+	if n := p.exchanges.made.Load(); n < 1 || int(n) != len(p.exchanges.free) || n > maxRings {
+		t.Errorf("%d rings, %d of them free", n, len(p.exchanges.free))
 	}
-	t.Logf("%d rings; %d calls found none", p.transfers.made.Load(), missed.Load())
+	t.Logf("%d rings; %d calls found none", p.exchanges.made.Load(), missed.Load())
 }
 
-func TestTransfersAllocateNothing(t *testing.T) {
+func TestExchangesAllocateNothing(t *testing.T) {
 	p := newPoller(t, 1)
 	a, b := pair(t)
-	calls := []kernel.Transfer{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
-	if n := testing.AllocsPerRun(200, func() { p.Transfer(calls) }); n != 0 {
+	calls := []kernel.Exchange{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
+	if n := testing.AllocsPerRun(200, func() { p.Exchange(calls) }); n != 0 {
 		t.Errorf("%v allocations each time", n)
 	}
 }
 
 // A send and a receive on each of so many sockets.
-func BenchmarkTransfer(b *testing.B) {
+func BenchmarkExchange(b *testing.B) {
 	for _, n := range []int{2, 4, 8, 32, 100} {
 		for _, together := range []bool{true, false} {
 			b.Run(fmt.Sprintf("together=%t/%d", together, n), func(b *testing.B) {
@@ -229,7 +229,7 @@ func BenchmarkTransfer(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer p.Close()
-				var sends, recvs []kernel.Transfer
+				var sends, recvs []kernel.Exchange
 				for range n {
 					s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 					if err != nil {
@@ -242,8 +242,8 @@ func BenchmarkTransfer(b *testing.B) {
 				}
 				for b.Loop() {
 					if together {
-						p.Transfer(sends)
-						p.Transfer(recvs)
+						p.Exchange(sends)
+						p.Exchange(recvs)
 						continue
 					}
 					for _, c := range sends {

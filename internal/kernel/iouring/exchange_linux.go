@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// leastTransfers is how many receives and sends cost less in a ring than by a system call each.
-	leastTransfers = 4
-	// maxTransfers is how many are submitted at once at most.
-	maxTransfers = 128
-	// maxRings is how many goroutines can make transfers at once. Others make their calls themselves.
+	// leastExchanges is how many receives and sends cost less in a ring than by a system call each.
+	leastExchanges = 4
+	// maxExchanges is how many are submitted at once at most.
+	maxExchanges = 128
+	// maxRings is how many goroutines can make exchanges at once. Others make their calls themselves.
 	maxRings = 8
 )
 
-// transfers are rings for receives and sends, each of which one goroutine has at a time. They are made when they
+// exchanges are rings for receives and sends, each of which one goroutine has at a time. They are made when they
 // are needed.
-type transfers struct {
+type exchanges struct {
 	least int
 	made  atomic.Int32
-	free  chan *ring // none but these exist outside a Transfer
+	free  chan *ring // none but these exist outside an Exchange
 }
 
-func (t *transfers) init(least int) { t.least, t.free = least, make(chan *ring, maxRings) }
+func (t *exchanges) init(least int) { t.least, t.free = least, make(chan *ring, maxRings) }
 
 // take returns a ring, or nil where there is none to be had.
-func (t *transfers) take() *ring {
+func (t *exchanges) take() *ring {
 	select {
 	case r := <-t.free:
 		return r
@@ -38,7 +38,7 @@ func (t *transfers) take() *ring {
 	}
 	if t.made.Add(1) <= maxRings {
 		r := new(ring)
-		if r.open(maxTransfers) == nil {
+		if r.open(maxExchanges) == nil {
 			return r
 		}
 	}
@@ -46,7 +46,7 @@ func (t *transfers) take() *ring {
 	return nil
 }
 
-func (t *transfers) close() error {
+func (t *exchanges) close() error {
 	var err error
 	for {
 		select {
@@ -61,27 +61,27 @@ func (t *transfers) close() error {
 }
 
 // Least implements kernel.Batcher.
-func (p *Poller) Least() int { return p.transfers.least }
+func (p *Poller) Least() int { return p.exchanges.least }
 
-// Transfer implements kernel.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
+// Exchange implements kernel.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
 // completes it there and then, be it with EAGAIN: it arms no poll and leaves nothing to a thread.
-func (p *Poller) Transfer(calls []kernel.Transfer) {
-	r := p.transfers.take()
+func (p *Poller) Exchange(calls []kernel.Exchange) {
+	r := p.exchanges.take()
 	if r == nil {
 		return
 	}
 	for len(calls) > 0 {
-		n := min(len(calls), maxTransfers)
-		if !r.transfer(calls[:n]) {
+		n := min(len(calls), maxExchanges)
+		if !r.exchange(calls[:n]) {
 			break // the kernel takes no submissions now
 		}
 		calls = calls[n:]
 	}
-	p.transfers.free <- r
+	p.exchanges.free <- r
 }
 
-// transfer makes as many calls as the kernel takes, and tells whether it took all.
-func (r *ring) transfer(calls []kernel.Transfer) bool {
+// exchange makes as many calls as the kernel takes, and tells whether it took all.
+func (r *ring) exchange(calls []kernel.Exchange) bool {
 	for i := range calls {
 		c := &calls[i]
 		e := r.next()
