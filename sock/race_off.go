@@ -1,4 +1,4 @@
-//go:build !race && (unix || windows)
+//go:build !race
 
 package sock
 
