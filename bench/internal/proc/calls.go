@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,12 +17,27 @@ import (
 // Calls counts the system calls of a running process, without a tool and without a pause.
 type Calls struct{ fds []int }
 
-// CountCalls counts from now on. The process should rest: one that makes threads at this moment is an error.
+// CountCalls counts from now on. A process that makes threads at this moment is asked again, for a while: of such a
+// thread nobody knows whether it is counted with the one that made it.
 func CountCalls(pid int) (*Calls, error) {
 	id, err := tracepointID()
 	if err != nil {
 		return nil, err
 	}
+	const attempts = 100
+	for range attempts {
+		var c *Calls
+		if c, err = countCalls(pid, id); !errors.Is(err, errThreads) {
+			return c, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, err
+}
+
+var errThreads = errors.New("it makes threads all the time")
+
+func countCalls(pid int, id uint64) (*Calls, error) {
 	before, err := threads(pid)
 	if err != nil {
 		return nil, err
@@ -39,7 +55,7 @@ func CountCalls(pid int) (*Calls, error) {
 	}
 	after, err := threads(pid)
 	if err == nil && !slices.Equal(before, after) {
-		err = errors.New("it has made threads meanwhile")
+		err = errThreads
 	}
 	if err != nil {
 		c.Close()
