@@ -13,11 +13,11 @@ type joint[K comparable] struct {
 	n       int // calls
 	k       int // sockets
 	calls   [maxJoint]kernel.Exchange
-	sockets [maxJoint]ahead[K]
+	sockets [maxJoint]ahead[K] // of a harvest, by its reports
 }
 
-// maxJoint is how many reports a call takes at once.
-const maxJoint = 128
+// maxJoint is how many sockets and calls a joint has: as many as a harvest has reports.
+const maxJoint = maxReports
 
 // An ahead is a socket whose calls are made ahead of the rest of what is done for it. Without slot there is
 // nothing to do but release it.

@@ -9,13 +9,16 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
+// maxReports is how many reports a harvest takes from the kernel at once.
+const maxReports = 128
+
 // A call is what one call inside the port works with. Calls are pooled, so that the steady state
 // allocates nothing (C7).
 type call[K comparable] struct {
 	port   *Port[K]
 	stripe *stripe
 	batch  batch[K]
-	ready  [128]kernel.Ready
+	ready  [maxReports]kernel.Ready
 	single [1]kernel.Change
 
 	// turn alternates between the queue and the kernel when only one entry is left to fill (Q2).

@@ -113,8 +113,8 @@ func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held soc
 	return false
 }
 
-// attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It is not where the
-// call would have blocked, or there is more to be sent.
+// attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It
+// is not where the call would have blocked, or there is more to be sent.
 func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket, e *early) (done bool) {
 	var n int
 	var err error

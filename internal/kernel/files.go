@@ -10,9 +10,9 @@ type Files interface {
 	// than asked for is nothing unusual; it is none at the end of the file.
 	ReadNow(file uintptr, b []byte, off int64) (n int, ok bool)
 
-	// StartTransfer begins to read or write at an offset, as pread and pwrite do, and does not wait for it. The token is below
-	// MaxTransfers, and of no transfer that is under way; b is not empty, and the kernel's until Transferred has
-	// given the token back. The file may be closed after the call. False says that the kernel does not take it
+	// StartTransfer begins to read or write at an offset, as pread and pwrite do, and does not wait for it. The
+	// token is below MaxTransfers, and of no transfer that is under way; b is not empty, and the kernel's until
+	// Transferred has given the token back. The file may be closed after the call. False says that the kernel does not take it
 	// now, and nothing was begun.
 	StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool
 

@@ -32,8 +32,8 @@ type Poller struct {
 	files     files
 }
 
-// New opens an epoll descriptor, its gate and a ring: three descriptors.
-// More of them come with receives and sends.
+// New opens an epoll descriptor, its gate and a ring: three descriptors. Rings for receives and sends, and one for
+// files, come with the first of them.
 func New() (kernel.Poller, error) { return NewFrom(worthwhile) }
 
 // NewFrom is New for tests: it submits batches of so many changes, receives and sends, and more, and of less than
