@@ -11,9 +11,9 @@ import (
 var claims claimTable
 
 type claimTable struct {
-	pages atomic.Pointer[[]*claimPage]
+	pages pages[claimPage]
 
-	mu    sync.Mutex // held to grow, and over what follows
+	mu    sync.Mutex // over what follows
 	ports map[uint32]*core
 	last  uint32
 }
@@ -28,22 +28,11 @@ const inTransit = 1
 
 func (t *claimTable) at(index uint32) *atomic.Uint32 {
 	page, offset := int(index/claimPageSize), index%claimPageSize
-	if pages := t.pages.Load(); pages != nil && page < len(*pages) && (*pages)[page] != nil {
-		return &(*pages)[page][offset]
+	pg := t.pages.lookup(page)
+	if pg == nil {
+		pg = t.pages.make(page)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var old []*claimPage
-	if pages := t.pages.Load(); pages != nil {
-		old = *pages
-	}
-	grown := make([]*claimPage, max(len(old), page+1))
-	copy(grown, old)
-	if grown[page] == nil {
-		grown[page] = new(claimPage)
-	}
-	t.pages.Store(&grown)
-	return &grown[page][offset]
+	return &pg[offset]
 }
 
 // enrol gives a port its id.

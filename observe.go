@@ -24,8 +24,7 @@ func (p *Port[K]) Observe() (stop func()) {
 type observer struct {
 	since time.Time
 	ids   *atomic.Uint64
-	pages atomic.Pointer[[]*seenPage]
-	mu    sync.Mutex // held to grow
+	pages pages[seenPage]
 	ring  atomic.Pointer[ring]
 }
 
@@ -82,22 +81,11 @@ func millis() int64 { return time.Now().UnixMilli() }
 
 func (o *observer) cell(index uint32) *atomic.Pointer[seen] {
 	at := int(index / pageSize)
-	if pages := o.pages.Load(); pages != nil && at < len(*pages) && (*pages)[at] != nil {
-		return &(*pages)[at][index%pageSize]
+	pg := o.pages.lookup(at)
+	if pg == nil {
+		pg = o.pages.make(at)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var old []*seenPage
-	if pages := o.pages.Load(); pages != nil {
-		old = *pages
-	}
-	grown := make([]*seenPage, max(len(old), at+1))
-	copy(grown, old)
-	if grown[at] == nil {
-		grown[at] = new(seenPage)
-		o.pages.Store(&grown)
-	}
-	return &grown[at][index%pageSize]
+	return &pg[index%pageSize]
 }
 
 // A watch counts who observes a port.

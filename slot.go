@@ -148,11 +148,8 @@ func untold(word uint64) kernel.Mask {
 	return m
 }
 
-// A table holds the slots by index, in pages that never move.
-type table[K comparable] struct {
-	pages atomic.Pointer[[]*page[K]]
-	mu    sync.Mutex // held to grow
-}
+// A table holds the slots by index.
+type table[K comparable] struct{ pages[page[K]] }
 
 const pageSize = 64
 
@@ -160,11 +157,7 @@ type page[K comparable] [pageSize]slot[K]
 
 // lookup returns the slot of an index, or nil where no page holds it.
 func (t *table[K]) lookup(index uint32) *slot[K] {
-	pages := t.pages.Load()
-	if pages == nil || int(index/pageSize) >= len(*pages) {
-		return nil
-	}
-	pg := (*pages)[index/pageSize]
+	pg := t.pages.lookup(int(index / pageSize))
 	if pg == nil {
 		return nil
 	}
@@ -176,22 +169,5 @@ func (t *table[K]) at(index uint32) *slot[K] {
 	if s := t.lookup(index); s != nil {
 		return s
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s := t.lookup(index); s != nil {
-		return s
-	}
-	var old []*page[K]
-	if pages := t.pages.Load(); pages != nil {
-		old = *pages
-	}
-	at := int(index / pageSize)
-	grown := make([]*page[K], max(len(old), at+1))
-	copy(grown, old)
-	grown[at] = new(page[K])
-	t.pages.Store(&grown)
-	return &grown[at][index%pageSize]
+	return &t.pages.make(int(index / pageSize))[index%pageSize]
 }
-
-// drop lets go of every slot. Nobody may be using the table.
-func (t *table[K]) drop() { t.pages.Store(nil) }

@@ -3,6 +3,7 @@ package socknotify
 import (
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -127,17 +128,17 @@ func (p *Port[K]) Snapshot(from Socket, limit int) Snapshot[K] {
 	if o != nil {
 		s.Observed = o.since
 	}
-	if pages := p.table.pages.Load(); pages != nil && limit > 0 {
-		s.list(*pages, o, limit)
+	if limit > 0 {
+		s.list(p.table.all(), o, limit)
 	}
 	runtime.KeepAlive(p)
 	return s
 }
 
 // list adds registrations from s.Next on.
-func (s *Snapshot[K]) list(pages []*page[K], o *observer, limit int) {
+func (s *Snapshot[K]) list(pages []atomic.Pointer[page[K]], o *observer, limit int) {
 	for at := s.Next; at/pageSize < Socket(len(pages)); {
-		pg := pages[at/pageSize]
+		pg := pages[at/pageSize].Load()
 		if pg == nil {
 			at = (at/pageSize + 1) * pageSize
 			continue
