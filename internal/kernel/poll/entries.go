@@ -68,15 +68,24 @@ func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
 
 func (p *Poller) append(fd int) int {
 	for fd >= len(p.index) {
-		p.index = append(p.index, make([]int32, max(64, len(p.index)))...)
+		p.index = roomier(p.index)
+		p.index = p.index[:cap(p.index)]
 	}
 	at := len(p.fds)
+	if at == cap(p.fds) {
+		p.fds, p.tokens, p.ids, p.states = roomier(p.fds), roomier(p.tokens), roomier(p.ids), roomier(p.states)
+	}
 	p.fds = append(p.fds, unix.PollFd{})
 	p.tokens = append(p.tokens, 0)
 	p.ids = append(p.ids, identity{})
 	p.states = append(p.states, 0)
 	p.index[fd] = int32(at)
 	return at
+}
+
+// roomier makes room for a sixteenth more. append would make more than all else that an idle entry takes here.
+func roomier[T any](s []T) []T {
+	return append(make([]T, 0, len(s)+len(s)/16+64), s...)
 }
 
 func (p *Poller) set(at, fd int, c *kernel.Change) {

@@ -16,14 +16,12 @@ type identities struct {
 	far     map[int][2]uint64 // device and file by descriptor, where an identity has no room for them
 }
 
-// An identity is both numbers: the place of the device in devices, from 1, above the bits of the file. Zero is
-// none.
-type identity struct{ both uint64 }
+// An identity is both numbers: the place of the device in devices, from 1, and the two halves of the file's, which is
+// of 32 bits on Linux. It is three small numbers, because the two in one would take eight bytes. Zero is none.
+type identity struct{ device, high, low uint16 }
 
-const (
-	fileBits = 48
-	isFar    = ^uint64(0)
-)
+// isFar is in the place of the device of one that is in far.
+const isFar = 1<<16 - 1
 
 func (*identities) open() error  { return nil }
 func (*identities) close() error { return nil }
@@ -48,29 +46,29 @@ func (ids *identities) same(fd int, id identity) (bool, error) {
 
 func (ids *identities) keep(fd int, device, file uint64) identity {
 	at := slices.Index(ids.devices, device) + 1
-	if at == 0 && len(ids.devices) < 1<<(64-fileBits)-2 {
+	if at == 0 && len(ids.devices) < isFar-1 {
 		ids.devices = append(ids.devices, device)
 		at = len(ids.devices)
 	}
-	if at == 0 || file>>fileBits != 0 {
+	if at == 0 || file>>32 != 0 {
 		if ids.far == nil {
 			ids.far = make(map[int][2]uint64)
 		}
 		ids.far[fd] = [2]uint64{device, file}
-		return identity{isFar}
+		return identity{device: isFar}
 	}
 	delete(ids.far, fd)
-	return identity{uint64(at)<<fileBits | file}
+	return identity{uint16(at), uint16(file >> 16), uint16(file)}
 }
 
 func (ids *identities) is(fd int, id identity, device, file uint64) bool {
-	switch id.both {
+	switch id.device {
 	case 0:
 		return false
 	case isFar:
 		return ids.far[fd] == [2]uint64{device, file}
 	}
-	return ids.devices[id.both>>fileBits-1] == device && id.both&(1<<fileBits-1) == file
+	return ids.devices[id.device-1] == device && uint64(id.high)<<16|uint64(id.low) == file
 }
 
 func (ids *identities) drop(fd int) { delete(ids.far, fd) }
