@@ -69,7 +69,10 @@ type Outcome struct {
 }
 
 // PerOp is the CPU time of one operation, without its base.
-func (o Outcome) PerOp() float64 { return o.CPU/o.Ops - o.Base }
+func (o Outcome) PerOp() float64 { return o.Total() - o.Base }
+
+// Total is the CPU time of one operation, with its base.
+func (o Outcome) Total() float64 { return o.CPU / o.Ops }
 
 // Rate is operations per second.
 func (o Outcome) Rate() float64 { return o.Ops / o.Elapsed * 1e9 }
