@@ -61,7 +61,7 @@ static inline void say_ready(int port) {
 
 struct outcome {
 	uint64_t ops, cpu, elapsed;
-	double base;
+	double base, base_after; // base_after is 0 where it was not measured
 	long switches;
 };
 
@@ -84,8 +84,8 @@ static inline void stop(struct outcome *o) {
 }
 
 static inline void tell(struct outcome *o) {
-	printf("{\"ops\":%llu,\"cpu_ns\":%llu,\"elapsed_ns\":%llu,\"base_ns\":%.1f,\"switches\":%ld}\n",
+	printf("{\"ops\":%llu,\"cpu_ns\":%llu,\"elapsed_ns\":%llu,\"base_ns\":%.1f,\"base_after_ns\":%.1f,\"switches\":%ld}\n",
 		(unsigned long long)o->ops, (unsigned long long)o->cpu, (unsigned long long)o->elapsed,
-		o->base, o->switches);
+		o->base, o->base_after, o->switches);
 }
 #endif

@@ -3,10 +3,12 @@
 #include "tokens.h"
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/time.h>
 
 static uint32_t flags;
-static int batch, ep;
+static int batch, ep, bell;
+static atomic_bool over;
 static struct tokens tokens;
 
 // Each waiter's count has a cache line of its own.
@@ -20,6 +22,7 @@ static void *loop(void *arg) {
 	for (;;) {
 		int n = epoll_wait(ep, ev, batch, -1);
 		unsigned long done = 0;
+		if (atomic_load_explicit(&over, memory_order_relaxed)) break;
 		for (int j = 0; j < n; j++) {
 			int k = ev[j].data.u32;
 			done += pass(&tokens, k);
@@ -30,20 +33,21 @@ static void *loop(void *arg) {
 		}
 		atomic_store_explicit(ops, atomic_load_explicit(ops, memory_order_relaxed) + done, memory_order_relaxed);
 	}
+	free(ev);
 	return NULL;
 }
 
 static struct outcome o;
 static int waiters;
 
-// Tells what was done so far, and ends the process whatever the waiters are about.
+// Counts what was done so far, and ends the waiters: to each the bell is ready.
 static void finish(int sig) {
+	uint64_t one = 1;
 	(void)sig;
 	for (int i = 0; i < waiters; i++) o.ops += counts[i].ops;
 	stop(&o);
-	tell(&o);
-	fflush(stdout);
-	_exit(0);
+	over = 1;
+	if (write(bell, &one, sizeof one) < 0) _exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -62,15 +66,21 @@ int main(int argc, char **argv) {
 		struct epoll_event e = {.events = EPOLLIN | flags, .data.u32 = mine};
 		if (epoll_ctl(ep, EPOLL_CTL_ADD, tokens.out[i], &e)) fail("epoll_ctl");
 	}
+	struct epoll_event e = {.events = EPOLLIN};
+	if ((bell = eventfd(0, EFD_NONBLOCK)) < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, bell, &e)) fail("eventfd");
+	pthread_t others[64];
 	begin(&tokens);
 	start(&o);
 	// A process of one thread has cheaper system calls, so the time is told by a signal, and by no thread.
 	struct itimerval t = {.it_value = {ms / 1000, ms % 1000 * 1000}};
 	signal(SIGALRM, finish);
 	if (setitimer(ITIMER_REAL, &t, NULL)) fail("setitimer");
-	for (int i = 1; i < waiters; i++) {
-		pthread_t thread;
-		if (pthread_create(&thread, NULL, loop, &counts[i].ops)) fail("pthread_create");
-	}
+	for (int i = 1; i < waiters; i++)
+		if (pthread_create(&others[i], NULL, loop, &counts[i].ops)) fail("pthread_create");
 	loop(&counts[0].ops);
+	for (int i = 1; i < waiters; i++) pthread_join(others[i], NULL);
+	close(ep);
+	drain(&tokens);
+	o.base_after = base_ns(&tokens, waiters, batch);
+	tell(&o);
 }

@@ -46,6 +46,13 @@ static inline void begin(struct tokens *t) {
 	for (int k = 0; k < t->active; k += 2) give(t, k);
 }
 
+// Takes all bytes, and tells how many there were.
+static inline int drain(struct tokens *t) {
+	int taken = 0;
+	for (int k = 0; k < t->active; k++) taken += take(t, k);
+	return taken;
+}
+
 // The bytes of some pairs, which one thread at a time hands on. All are on the same side.
 struct group {
 	_Alignas(128) atomic_flag taken;
@@ -86,7 +93,7 @@ static inline void *pass_on(void *arg) {
 // CPU time of handing a byte on, without an event core, by as many threads as handle events and in batches of
 // theirs. The sockets travel between processors as they do there. No byte is left.
 static inline double base_ns(struct tokens *t, int threads, int batch) {
-	int pairs = t->active / 2, n = (pairs + batch - 1) / batch, left = 0;
+	int pairs = t->active / 2, n = (pairs + batch - 1) / batch;
 	struct passing p = {.tokens = t, .n = n, .threads = threads};
 	pthread_t others[64];
 	if (!(p.groups = aligned_alloc(_Alignof(struct group), n * sizeof *p.groups))) fail("aligned_alloc");
@@ -100,8 +107,7 @@ static inline double base_ns(struct tokens *t, int threads, int batch) {
 	for (int i = 1; i < threads; i++) pthread_join(others[i], NULL);
 	used = cpu_ns() - used;
 	free(p.groups);
-	for (int k = 0; k < t->active; k++) left += take(t, k);
-	if (left != pairs) fail("bytes were lost");
+	if (drain(t) != pairs) fail("bytes were lost");
 	return used / (double)atomic_load(&p.passed);
 }
 #endif

@@ -68,9 +68,10 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 			ops += counts[i].Load()
 		}
 		o := w.stop(ops)
-		o.Base = base
 		port.Close() // lets the waiters go
 		running.Wait()
+		t.drain()
+		o.Base, o.BaseAfter = base, t.base(waiters, p.Batch)
 		for len(failed) > 0 {
 			err = errors.Join(err, <-failed)
 		}
