@@ -59,6 +59,7 @@ struct group {
 	int side, first, last;
 };
 
+// What the threads of a run share: n groups.
 struct passing {
 	struct tokens *tokens;
 	struct group *groups;
@@ -85,9 +86,11 @@ static inline long pass_some(struct passing *p, unsigned *seed) {
 static inline void *pass_on(void *arg) {
 	struct passing *p = arg;
 	unsigned seed = atomic_fetch_add(&p->seed, 1);
-	for (long n; n = pass_some(p, &seed), atomic_fetch_add(&p->passed, n) + n < 40000;)
+	for (;;) {
+		long n = pass_some(p, &seed);
+		if (atomic_fetch_add(&p->passed, n) + n >= 40000) return NULL;
 		if (p->threads > 1) sched_yield();
-	return NULL;
+	}
 }
 
 // CPU time of handing a byte on, without an event core, by as many threads as handle events and in batches of
