@@ -72,6 +72,9 @@ func allowed(r record.Record) bool {
 		(r.Contender == "libevent" || r.Contender == "libuv") && !strings.HasPrefix(r.Missing, "failed: ")
 }
 
+// takenOff are the workloads from whose CPU time the byte's is taken off.
+var takenOff = map[string]bool{"core": true, "waiters": true}
+
 // Each contender does each workload for real.
 func TestEveryContender(t *testing.T) {
 	for _, w := range suite.Workloads() {
@@ -94,6 +97,8 @@ func TestEveryContender(t *testing.T) {
 					}
 				case w.Name == "idle" && r.Bytes == nil, w.Name != "idle" && (r.NsPerEvent == nil || *r.Rate <= 0):
 					t.Errorf("no figures: %s", line)
+				case takenOff[w.Name] && (r.TotalNs == nil || *r.TotalNs <= *r.NsPerEvent):
+					t.Errorf("the byte's cost is not taken off: %s", line)
 				default:
 					measured++
 				}

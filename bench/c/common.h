@@ -59,44 +59,9 @@ static inline void say_ready(int port) {
 	fflush(stdout);
 }
 
-// n pairs of connected sockets: what is written to in[i] is read from out[i].
-static inline void make_pairs(int n, int *out, int *in) {
-	for (int i = 0; i < n; i++) {
-		int s[2];
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s)) fail("socketpair");
-		out[i] = s[0], in[i] = s[1];
-	}
-}
-
-static inline int take(int fd) {
-	char b[8];
-	return recv(fd, b, sizeof b, 0) > 0;
-}
-
-static inline void give(int fd) {
-	if (send(fd, "x", 1, MSG_NOSIGNAL) != 1) fail("send");
-}
-
-// Of n sockets, active ones in pairs hold active/2 bytes: one that has its byte hands it to its
-// partner. This is the number of the k-th.
-static inline int active_at(int k, int n, int active) { return (int)((long)k * n / active); }
-
-// What taking and giving cost per byte on their own.
-static inline double base_ns(int n, int active, int *out, int *in) {
-	uint64_t t = cpu_ns();
-	int rounds = 40000 / active + 1;
-	for (int r = 0; r < rounds; r++)
-		for (int k = 0; k < active; k++) {
-			int i = active_at(k, n, active);
-			give(in[i]);
-			take(out[i]);
-		}
-	return (cpu_ns() - t) / ((double)rounds * active);
-}
-
 struct outcome {
 	uint64_t ops, cpu, elapsed;
-	double base;
+	double base, base_after; // base_after is 0 where it was not measured
 	long switches;
 };
 
@@ -119,8 +84,8 @@ static inline void stop(struct outcome *o) {
 }
 
 static inline void tell(struct outcome *o) {
-	printf("{\"ops\":%llu,\"cpu_ns\":%llu,\"elapsed_ns\":%llu,\"base_ns\":%.1f,\"switches\":%ld}\n",
+	printf("{\"ops\":%llu,\"cpu_ns\":%llu,\"elapsed_ns\":%llu,\"base_ns\":%.1f,\"base_after_ns\":%.1f,\"switches\":%ld}\n",
 		(unsigned long long)o->ops, (unsigned long long)o->cpu, (unsigned long long)o->elapsed,
-		o->base, o->switches);
+		o->base, o->base_after, o->switches);
 }
 #endif

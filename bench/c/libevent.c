@@ -2,10 +2,9 @@
 //           libevent core REGISTERED ACTIVE MILLISECONDS
 //           libevent register REGISTERED MILLISECONDS
 #define _GNU_SOURCE
-#include "common.h"
+#include "tokens.h"
 #include <event2/event.h>
 #include <poll.h>
-#include <pthread.h>
 
 struct peer {
 	int fd;
@@ -75,29 +74,27 @@ static int run_echo(int threads) {
 	return 0;
 }
 
-static int registered, active, *out, *in;
+static struct tokens tokens;
 static uint64_t until, ops;
 static struct event_base *base;
 
 static void hand_on(evutil_socket_t fd, short what, void *arg) {
 	int k = (int)(long)arg;
-	(void)what;
-	if (!take(fd)) return;
-	give(in[active_at(k ^ 1, registered, active)]);
+	(void)fd, (void)what;
+	if (!pass(&tokens, k)) return;
 	if (++ops % 512 == 0 && now_ns() >= until) event_base_loopbreak(base);
 }
 
-static int run_core(long ms) {
+static int run_core(int registered, int active, long ms) {
 	struct outcome o = {0};
-	out = calloc(registered, sizeof *out), in = calloc(registered, sizeof *in);
-	make_pairs(registered, out, in);
-	o.base = base_ns(registered, active, out, in);
+	make_tokens(&tokens, registered, active);
+	o.base = base_ns(&tokens, 1, active);
 	base = new_base();
 	for (long i = 0, k = 0; i < registered; i++) {
-		long mine = k < active && active_at(k, registered, active) == i ? k++ : active;
-		event_add(event_new(base, out[i], EV_READ | EV_PERSIST, hand_on, (void *)mine), NULL);
+		long mine = k < active && active_at(&tokens, k) == i ? k++ : active;
+		event_add(event_new(base, tokens.out[i], EV_READ | EV_PERSIST, hand_on, (void *)mine), NULL);
 	}
-	for (int k = 0; k < active; k += 2) give(in[active_at(k, registered, active)]);
+	begin(&tokens);
 	start(&o);
 	until = now_ns() + ms * 1000000ull;
 	event_base_dispatch(base);
@@ -135,10 +132,7 @@ static int run_register(int n, long ms) {
 
 int main(int argc, char **argv) {
 	if (argc == 3 && !strcmp(argv[1], "echo") && atoi(argv[2]) <= 64) return run_echo(atoi(argv[2]));
-	if (argc == 5 && !strcmp(argv[1], "core")) {
-		registered = atoi(argv[2]), active = atoi(argv[3]);
-		return run_core(atol(argv[4]));
-	}
+	if (argc == 5 && !strcmp(argv[1], "core")) return run_core(atoi(argv[2]), atoi(argv[3]), atol(argv[4]));
 	if (argc == 4 && !strcmp(argv[1], "register")) return run_register(atoi(argv[2]), atol(argv[3]));
 	return 2;
 }

@@ -1,7 +1,7 @@
 // libuv: libuv echo THREADS
 //        libuv core REGISTERED ACTIVE MILLISECONDS
 //        libuv register REGISTERED MILLISECONDS
-#include "common.h"
+#include "tokens.h"
 #include <uv.h>
 
 static void check(int err, const char *what) {
@@ -86,14 +86,13 @@ static int run_echo(int threads) {
 	return 0;
 }
 
-static int registered, active, *out, *in;
+static struct tokens tokens;
 static uint64_t until, ops;
 
 static void hand_on(uv_poll_t *p, int status, int events) {
 	int k = (int)(long)p->data;
 	(void)status, (void)events;
-	if (!take(out[active_at(k, registered, active)])) return;
-	give(in[active_at(k ^ 1, registered, active)]);
+	if (!pass(&tokens, k)) return;
 	if (++ops % 512 == 0 && now_ns() >= until) uv_stop(p->loop);
 }
 
@@ -103,18 +102,17 @@ static void watch(uv_poll_t *p, int fd, long mine) {
 	check(uv_poll_start(p, UV_READABLE, hand_on), "uv_poll_start");
 }
 
-static int run_core(long ms) {
+static int run_core(int registered, int active, long ms) {
 	struct outcome o = {0};
 	uv_poll_t *polls = calloc(registered, sizeof *polls);
-	out = calloc(registered, sizeof *out), in = calloc(registered, sizeof *in);
-	make_pairs(registered, out, in);
-	o.base = base_ns(registered, active, out, in);
+	make_tokens(&tokens, registered, active);
+	o.base = base_ns(&tokens, 1, active);
 	for (long i = 0, k = 0; i < registered; i++) {
-		long mine = k < active && active_at(k, registered, active) == i ? k++ : active;
-		watch(&polls[i], out[i], mine);
+		long mine = k < active && active_at(&tokens, k) == i ? k++ : active;
+		watch(&polls[i], tokens.out[i], mine);
 	}
 	uv_run(uv_default_loop(), UV_RUN_NOWAIT); // libuv registers at the next turn
-	for (int k = 0; k < active; k += 2) give(in[active_at(k, registered, active)]);
+	begin(&tokens);
 	start(&o);
 	until = now_ns() + ms * 1000000ull;
 	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
@@ -153,10 +151,7 @@ static int run_register(int n, long ms) {
 
 int main(int argc, char **argv) {
 	if (argc == 3 && !strcmp(argv[1], "echo") && atoi(argv[2]) <= 64) return run_echo(atoi(argv[2]));
-	if (argc == 5 && !strcmp(argv[1], "core")) {
-		registered = atoi(argv[2]), active = atoi(argv[3]);
-		return run_core(atol(argv[4]));
-	}
+	if (argc == 5 && !strcmp(argv[1], "core")) return run_core(atoi(argv[2]), atoi(argv[3]), atol(argv[4]));
 	if (argc == 4 && !strcmp(argv[1], "register")) return run_register(atoi(argv[2]), atol(argv[3]));
 	return 2;
 }

@@ -19,8 +19,8 @@ import (
 // A Claim is a figure and its limit.
 type Claim struct {
 	What  string
-	Limit float64
-	Least bool // the limit is the least; else the most
+	Limit float64 // 0: none; the figure is told beside another's
+	Least bool    // the limit is the least; else the most
 	// figure is the values of the rounds.
 	figure func(rs results) []float64
 }
@@ -113,6 +113,9 @@ func (v *Verdict) row() table.Row {
 	if v.Least {
 		limit = "at least " + number(v.Limit)
 	}
+	if v.Limit == 0 {
+		limit = "–"
+	}
 	if v.Rounds == 0 {
 		return table.Row{v.What, "–", "–", limit, 0, "not measured"}
 	}
@@ -120,7 +123,10 @@ func (v *Verdict) row() table.Row {
 	if v.Spread != nil {
 		spread = number(*v.Spread)
 	}
-	if v.Holds {
+	switch {
+	case v.Limit == 0:
+		holds = "–"
+	case v.Holds:
 		holds = "yes"
 	}
 	return table.Row{v.What, number(v.Median), spread, limit, v.Rounds, holds}

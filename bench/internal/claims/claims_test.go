@@ -17,7 +17,7 @@ func rec(workload string, p param.Params, contender string, f ...record.Figures)
 
 func cpu(ratios ...float64) (all []record.Figures) {
 	for _, r := range ratios {
-		all = append(all, record.Figures{CPURatio: r, Ns: 100 * r, RateRatio: 1 / r, LatencyRatio: r})
+		all = append(all, record.Figures{CPURatio: r, TotalRatio: (r + 1) / 2, Ns: 100 * r, RateRatio: 1 / r, LatencyRatio: r})
 	}
 	return all
 }
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		rec("core", core(100), drained("epoll"), cpu(1, 1, 1)...),
 		rec("core", core(9000), drained("epoll"), cpu(1.4, 1.3, 1.5)...),
 		rec("waiters", waiters(1), drained("epoll"), cpu(1, 2, 4)...),
-		rec("waiters", waiters(16), drained("epoll"), cpu(1, 2, 4)...),
+		rec("waiters", waiters(16), drained("epoll"), cpu(1.1, 2, 4.4)...),
 	})
 	for _, tt := range []struct {
 		what   string
@@ -61,7 +61,9 @@ func TestJudge(t *testing.T) {
 		{"echo, 64 B, 100 connections, one core, package server: CPU to the C", 1.1, 3, true},
 		{"echo, 64 B, 100 connections, one core, package server: CPU to the best", .8, 3, true},
 		{"event core, one-shot and drained, 100 active of 9000", 1.4, 3, false},
-		{"16 waiters: throughput", 1, 3, true},
+		{"16 waiters: throughput", 1 / 1.1, 3, true},
+		{"16 waiters: the event core's CPU", 1.1, 3, true},
+		{"16 waiters: that with the byte's", 1.05, 3, false},
 		{"overlapped echo", .4, 1, true},
 		{"event core, 100 active: cost", 1.4, 3, false},
 		{"event core, 100 active of 1000, one-shot and drained: iouring", 0, 0, false},
@@ -73,7 +75,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	table := Table(all).RenderMarkdown()
-	for _, want := range []string{"| 1.10 | 0.10 | at most 1.10 | 3 | yes |", "| at least 0.90 |", "not measured"} {
+	for _, want := range []string{"| 1.10 | 0.10 | at most 1.10 | 3 | yes |", "| at least 0.90 |", "| 1.05 | 0.04 | – | 3 | – |", "not measured"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}

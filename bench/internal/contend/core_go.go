@@ -51,7 +51,7 @@ func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
 		return param.Outcome{}, err
 	}
 	defer t.close()
-	base := t.base()
+	base := t.base(1, p.Batch)
 	l, err := newLoop(p.Batch)
 	if err != nil {
 		return param.Outcome{}, err
@@ -84,7 +84,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	if err != nil {
 		return param.Outcome{}, err
 	}
-	base := t.base()
+	base := t.base(1, p.Batch)
 	var ops atomic.Int64
 	var running, parking sync.WaitGroup
 	var files []*os.File

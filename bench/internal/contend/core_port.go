@@ -33,7 +33,8 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 			return param.Outcome{}, err
 		}
 		defer t.close()
-		base := t.base()
+		waiters := max(p.Waiters, 1)
+		base := t.base(waiters, p.Batch)
 		port, err := socknotify.New[int](socknotify.WithBackend(backend))
 		if err != nil {
 			return param.Outcome{}, err
@@ -51,7 +52,7 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 		}
 		t.begin()
 
-		counts := make([]count, max(p.Waiters, 1))
+		counts := make([]count, waiters)
 		failed := make(chan error, len(counts))
 		var running sync.WaitGroup
 		w := startWatch()
@@ -67,9 +68,10 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 			ops += counts[i].Load()
 		}
 		o := w.stop(ops)
-		o.Base = base
 		port.Close() // lets the waiters go
 		running.Wait()
+		t.drain()
+		o.Base, o.BaseAfter = base, t.base(waiters, p.Batch)
 		for len(failed) > 0 {
 			err = errors.Join(err, <-failed)
 		}

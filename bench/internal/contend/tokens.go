@@ -21,6 +21,9 @@ func newTokens(p param.Params) (*tokens, error) {
 	if p.Active < 2 || p.Active%2 != 0 || p.Active > p.Registered {
 		return nil, fmt.Errorf("%d active of %d: must be even, and not more", p.Active, p.Registered)
 	}
+	if p.Batch < 1 {
+		return nil, fmt.Errorf("a batch of %d", p.Batch)
+	}
 	t := &tokens{registered: p.Registered, active: p.Active}
 	for range p.Registered {
 		s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -83,17 +86,4 @@ func (t *tokens) pass(k int, buf *[8]byte) int64 {
 	}
 	t.give(k ^ 1)
 	return 1
-}
-
-// base is what taking and giving cost per byte on their own.
-func (t *tokens) base() float64 {
-	var buf [8]byte
-	start, rounds := cpu(), 40_000/t.active+1
-	for range rounds {
-		for k := range t.active {
-			t.give(k)
-			t.take(k, &buf)
-		}
-	}
-	return float64(cpu()-start) / float64(rounds*t.active)
 }

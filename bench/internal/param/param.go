@@ -57,19 +57,30 @@ func (p Params) Duration() time.Duration { return time.Duration(p.Millis) * time
 
 // An Outcome is what one sample of a contender found. What does not apply is zero, or nil.
 type Outcome struct {
-	Ops      float64  `json:"ops"` // requests, events, packets, wake-ups, posts
-	CPU      float64  `json:"cpu_ns"`
-	Elapsed  float64  `json:"elapsed_ns"`
-	Base     float64  `json:"base_ns,omitempty"` // per operation, to be taken off
-	Switches float64  `json:"switches"`
-	Syscalls *float64 `json:"syscalls,omitempty"` // per operation
-	P50      *float64 `json:"p50_ns,omitempty"`
-	P99      *float64 `json:"p99_ns,omitempty"`
-	Bytes    *float64 `json:"bytes,omitempty"` // per connection or registration
+	Ops     float64 `json:"ops"` // requests, events, packets, wake-ups, posts
+	CPU     float64 `json:"cpu_ns"`
+	Elapsed float64 `json:"elapsed_ns"`
+	Base    float64 `json:"base_ns,omitempty"` // per operation, to be taken off
+	// BaseAfter is the same after the workload, 0 where it was not measured.
+	BaseAfter float64  `json:"base_after_ns,omitempty"`
+	Switches  float64  `json:"switches"`
+	Syscalls  *float64 `json:"syscalls,omitempty"` // per operation
+	P50       *float64 `json:"p50_ns,omitempty"`
+	P99       *float64 `json:"p99_ns,omitempty"`
+	Bytes     *float64 `json:"bytes,omitempty"` // per connection or registration
 }
 
 // PerOp is the CPU time of one operation, without its base.
-func (o Outcome) PerOp() float64 { return o.CPU/o.Ops - o.Base }
+func (o Outcome) PerOp() float64 {
+	base := o.Base
+	if o.BaseAfter > 0 {
+		base = (base + o.BaseAfter) / 2
+	}
+	return o.Total() - base
+}
+
+// Total is the CPU time of one operation, with its base.
+func (o Outcome) Total() float64 { return o.CPU / o.Ops }
 
 // Rate is operations per second.
 func (o Outcome) Rate() float64 { return o.Ops / o.Elapsed * 1e9 }

@@ -19,8 +19,9 @@ type Record struct {
 	Reference string `json:"reference,omitempty"`
 	Rounds    int    `json:"rounds"` // samples
 
-	CPURatio   *float64 `json:"cpu_ratio"`    // CPU time per request or event, to the reference's
-	NsPerEvent *float64 `json:"ns_per_event"` // CPU time
+	CPURatio   *float64 `json:"cpu_ratio"`                    // CPU time per request or event, to the reference's
+	NsPerEvent *float64 `json:"ns_per_event"`                 // CPU time
+	TotalNs    *float64 `json:"total_ns_per_event,omitempty"` // with the byte's, where that is taken off elsewhere
 	Bytes      *float64 `json:"bytes_per_conn"`
 	Syscalls   *float64 `json:"syscalls_per_req"`
 	Switches   *float64 `json:"switches_per_req"` // of context
@@ -42,6 +43,7 @@ type Record struct {
 // Figures are those of one sample. What does not apply is 0.
 type Figures struct {
 	CPURatio     float64 `json:"cpu_ratio,omitempty"`
+	TotalRatio   float64 `json:"total_ratio,omitempty"` // of the CPU time with the byte's
 	Ns           float64 `json:"ns,omitempty"`
 	RateRatio    float64 `json:"rate_ratio,omitempty"`
 	LatencyRatio float64 `json:"latency_ratio,omitempty"`
@@ -64,6 +66,9 @@ func (r *Record) Fill(samples []Sample) {
 		r.Switches = median(samples, func(o param.Outcome) float64 { return o.Switches / o.Ops })
 		r.Rate = median(samples, param.Outcome.Rate)
 		r.RateRatio, _ = ratio(samples, param.Outcome.Rate)
+	}
+	if samples[0].Value.Base > 0 {
+		r.TotalNs = median(samples, param.Outcome.Total)
 	}
 	if samples[0].Value.P50 != nil {
 		p50 := func(o param.Outcome) float64 { return *o.P50 }
@@ -89,6 +94,9 @@ func (s Sample) figures() (f Figures) {
 	}
 	if s.Value.CPU > 0 {
 		f = Figures{CPURatio: of(param.Outcome.PerOp), Ns: s.Value.PerOp(), RateRatio: of(param.Outcome.Rate)}
+	}
+	if s.Value.Base > 0 {
+		f.TotalRatio = of(param.Outcome.Total)
 	}
 	if s.Value.P50 != nil && s.Before.P50 != nil && s.After.P50 != nil {
 		f.LatencyRatio = of(func(o param.Outcome) float64 { return *o.P50 })

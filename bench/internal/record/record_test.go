@@ -48,8 +48,26 @@ func TestFill(t *testing.T) {
 		r.Samples[2].Ns != want.Ns || math.Abs(r.Samples[2].RateRatio-want.RateRatio) > 1e-9 || r.Samples[2].LatencyRatio != 0 {
 		t.Errorf("samples %+v, the last of which is to be %+v", r.Samples, want)
 	}
-	if r.Rounds != 3 || r.Bytes != nil || r.P50 != nil || r.LatencyRatio != nil {
+	if r.Rounds != 3 || r.Bytes != nil || r.P50 != nil || r.LatencyRatio != nil || r.TotalNs != nil || r.Samples[0].TotalRatio != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// What the byte costs is taken off, and told.
+func TestFillTotal(t *testing.T) {
+	at := func(total, base float64) param.Outcome {
+		o := cpu(total)
+		o.Base = base
+		return o
+	}
+	var r record.Record
+	r.Fill([]record.Sample{{Before: at(600, 500), Value: at(900, 700), After: at(600, 500)}})
+	near(t, "NsPerEvent", r.NsPerEvent, 200)
+	near(t, "CPURatio", r.CPURatio, 2)
+	near(t, "TotalNs", r.TotalNs, 900)
+	near(t, "a sample's", &r.Samples[0].TotalRatio, 1.5)
+	if table := record.Table([]record.Record{r}).RenderMarkdown(); !strings.Contains(table, "with the byte") {
+		t.Errorf("not in\n%s", table)
 	}
 }
 
@@ -141,7 +159,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, table)
 		}
 	}
-	for _, not := range []string{"libuv", "bytes", "p99"} {
+	for _, not := range []string{"libuv", "bytes", "p99", "with the byte"} {
 		if strings.Contains(table, not) {
 			t.Errorf("%q in\n%s", not, table)
 		}

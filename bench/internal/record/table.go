@@ -20,6 +20,7 @@ var columns = []column{
 	{"CPU ratio", func(r *Record) *float64 { return r.CPURatio }, fixed(2)},
 	{"spread", func(r *Record) *float64 { return r.Spread }, fixed(2)},
 	{"CPU ns", func(r *Record) *float64 { return r.NsPerEvent }, fixed(0)},
+	{"with the byte", func(r *Record) *float64 { return r.TotalNs }, fixed(0)},
 	{"system calls", func(r *Record) *float64 { return r.Syscalls }, fixed(2)},
 	{"switches", func(r *Record) *float64 { return r.Switches }, fixed(3)},
 	{"per second", func(r *Record) *float64 { return r.Rate }, fixed(0)},

@@ -56,6 +56,9 @@ func (e *Env) job(w *Workload, set Set, samples int) job {
 	p := set.Params
 	j := job{workload: w.Name, set: set, samples: samples}
 	j.each = e.Window + 30*time.Millisecond + time.Duration(p.Registered)*25*time.Microsecond
+	if p.Active > 0 {
+		j.each += 20 * time.Millisecond // what the byte costs, once more at the end
+	}
 	if p.What != portsPart && (w.servers || w.Name == "udp") {
 		j.each += e.Warm + time.Duration(p.Connections)*70*time.Microsecond
 		j.once = time.Duration((samples+1)/2) * (e.Window + 60*time.Millisecond)

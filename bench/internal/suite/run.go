@@ -139,7 +139,7 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry
 				return err
 			}
 			after := refs[len(refs)-1]
-			if retakes == 0 || steady(before, after) {
+			if retakes == 0 || steady(before, after) && steadyBase(o) {
 				en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: after})
 				break
 			}
@@ -166,9 +166,14 @@ func steady(before, after param.Outcome) bool {
 	if before.Ops == 0 || after.Ops == 0 {
 		return true // no reference
 	}
-	a, b := before.PerOp(), after.PerOp()
-	return max(a, b) <= 1.25*min(a, b)
+	return alike(before.PerOp(), after.PerOp())
 }
+
+// steadyBase tells whether what is taken off was about the same before and after the workload. With several
+// threads it is not where the machine has moved its processors to others, nearer to each other or farther.
+func steadyBase(o param.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
+
+func alike(a, b float64) bool { return max(a, b) <= 1.25*min(a, b) }
 
 // ownSamples compares the reference with itself, which tells how much is noise.
 func ownSamples(refs []param.Outcome) []record.Sample {

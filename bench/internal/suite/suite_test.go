@@ -158,6 +158,27 @@ func TestRetakes(t *testing.T) {
 	}
 }
 
+// So is one whose own base changed between the start and the end.
+func TestRetakesOfBase(t *testing.T) {
+	samples := 0
+	w := &Workload{Name: "fake", reference: []string{"ref"},
+		sample: func(_ context.Context, _ *Env, c *Contender, _ param.Params, _ bool) (param.Outcome, error) {
+			o := param.Outcome{Ops: 1, CPU: 30, Elapsed: 1, Base: 10}
+			if c.Name == "a" {
+				samples++
+				o.BaseAfter = []float64{20, 12, 99}[samples-1]
+			}
+			return o, nil
+		}}
+	records, err := env(t).runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
+	if err != nil || samples != 2 {
+		t.Fatalf("%v, %d samples", err, samples)
+	}
+	if r := *records[1].CPURatio; math.Abs(r-19./20) > 1e-9 {
+		t.Errorf("ratio %v", r)
+	}
+}
+
 func TestReferenceFails(t *testing.T) {
 	var order []string
 	reason := errors.New("the reason")
