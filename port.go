@@ -19,10 +19,10 @@ import (
 // (P1). A Port must not be copied. One that is dropped without [Port.Close] is cleaned up by the
 // garbage collector (P4).
 type Port[K comparable] struct {
+	parking parking[K] // these two are first, for their places in cache lines
+	queue   queue[K]
 	core    *core
 	table   table[K]
-	queue   queue[K]
-	parking parking[K]
 	conns   connTable
 	pool    sync.Pool // of *call[K]
 	calls   atomic.Uint32

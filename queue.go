@@ -5,15 +5,15 @@ import "sync"
 // A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
 // have a lock each, so that they do not wait for one another.
 type queue[K comparable] struct {
-	_   [128]byte // what is beside a queue is read by all, and not to move with those who queue
+	_   [136]byte // what is beside a queue is read by all, and not to move with those who queue
 	in  queueEnd[K]
 	out queueEnd[K]
 
 	free segments[K]
 }
 
-// A queueEnd is where entries go in, or out. The two ends are two cache lines apart, because processors fetch
-// them in pairs.
+// A queueEnd is where entries go in, or out. What changes with each is in one cache line, so that a processor whose
+// turn it is fetches one. The two ends are two lines apart, because processors fetch them in pairs.
 type queueEnd[K comparable] struct {
 	// turnstile is the lock of what follows. It counts the entries that have passed; one is in the segment before it
 	// is counted in.
@@ -23,7 +23,7 @@ type queueEnd[K comparable] struct {
 	posts  uint64 // going in
 	closed bool   // to what would go in
 	turned bool   // going out: segments came back since the queue was last empty
-	_      [128]byte
+	_      [150]byte
 }
 
 const segmentSize = 64

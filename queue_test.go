@@ -169,3 +169,24 @@ func TestQueueMemory(t *testing.T) {
 		}
 	}
 }
+
+// Whoever queues, dequeues or parks touches one cache line of the port for that. The port may begin eight bytes into a
+// line, which is what an allocation's header takes.
+func TestLocksLieInOneLine(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("the layout is for 64 bits")
+	}
+	const line = 64
+	var p Port[string]
+	for name, at := range map[string][2]uintptr{
+		"in":      {unsafe.Offsetof(p.queue) + unsafe.Offsetof(p.queue.in), unsafe.Offsetof(p.queue.in.turned)},
+		"out":     {unsafe.Offsetof(p.queue) + unsafe.Offsetof(p.queue.out), unsafe.Offsetof(p.queue.out.turned)},
+		"parking": {unsafe.Offsetof(p.parking), unsafe.Offsetof(p.parking.closed)},
+	} {
+		for _, header := range []uintptr{0, 8} {
+			if first := at[0] + header; first/line != (first+at[1])/line {
+				t.Errorf("%s: bytes %d to %d", name, first, first+at[1])
+			}
+		}
+	}
+}

@@ -16,9 +16,14 @@ import (
 // Why no sleeper is left behind. It sets crowd in a state that says held, and sleeps, under mu. So whoever holds
 // the lock finds crowd when it leaves, and wakes all that sleep, under mu. Crowd is cleared there alone.
 type turnstile struct {
-	state atomic.Uint64 // the count, above the flags
-	mu    sync.Mutex
-	cond  sync.Cond // of those who sleep; its L is mu
+	state atomic.Uint64         // the count, above the flags
+	crowd atomic.Pointer[crowd] // of the first that had to sleep. It is apart, so that what is guarded can be beside state
+}
+
+// A crowd is where those sleep who want to enter.
+type crowd struct {
+	mu   sync.Mutex
+	cond sync.Cond // its L is mu
 }
 
 const (
@@ -56,9 +61,16 @@ func (t *turnstile) wait() {
 			return
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cond.L = &t.mu
+	c := t.crowd.Load()
+	if c == nil {
+		c = new(crowd)
+		c.cond.L = &c.mu
+		if !t.crowd.CompareAndSwap(nil, c) {
+			c = t.crowd.Load()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
 		s := t.state.Load()
 		switch {
@@ -67,14 +79,15 @@ func (t *turnstile) wait() {
 				return
 			}
 		case s&turnstileCrowd != 0 || t.state.CompareAndSwap(s, s|turnstileCrowd):
-			t.cond.Wait()
+			c.cond.Wait()
 		}
 	}
 }
 
 func (t *turnstile) wake() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c := t.crowd.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	t.state.And(^uint64(turnstileCrowd))
-	t.cond.Broadcast()
+	c.cond.Broadcast()
 }
