@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"weak"
 
 	"golang.org/x/sys/unix"
@@ -381,4 +382,35 @@ func TestTransferOutlivesThread(t *testing.T) {
 	write(t, w, "x")
 	completes(t, p, &o, 1, nil)
 	t.Logf("the kernel was given it %d times", k.taken.Load())
+}
+
+// What the kernel had is nobody else's until the closed port has let go of it (O2).
+func TestCloseLetsGoOfTransfersFirst(t *testing.T) {
+	p, _ := transferringPort[string](t)
+	q, _ := transferringPort[string](t)
+	r, w := slow(t)
+	var o Overlapped[string]
+	b := make([]byte, 1)
+	readAt(t, p, r, "p", b, &o)
+	p.transfers.mu.Lock()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close() }()
+	eventually(t, "the kernel is closed", func() bool { return !p.transfers.room.Transferring() })
+	err := error(ErrInvalid)
+	for end := time.Now().Add(50 * time.Millisecond); errors.Is(err, ErrInvalid) && time.Now().Before(end); {
+		err = q.ReadAt(r, "q", b, 0, &o)
+	}
+	p.transfers.mu.Unlock()
+	if e := <-closed; e != nil {
+		t.Fatal(e)
+	}
+	if err == nil {
+		t.Error("started while its port was being closed")
+	} else if err = q.ReadAt(r, "q", b, 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, "x")
+	if nt := next(t, q); nt.Key != "q" || nt.Completed() != &o || nt.Data != 1 {
+		t.Errorf("%+v", nt)
+	}
 }
