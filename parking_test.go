@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
 )
 
 // asleep waits until n calls sleep.
@@ -366,6 +368,31 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	})
+}
+
+// Whoever was picked for a look that nobody else has been told of, and gives up for another reason, passes that on.
+func TestPickedForALookPassesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		send(t, y)
+		var lost [1]kernel.Ready
+		eventually(t, "a report, which is dropped", func() bool { return p.core.kernel.Poll(nil, lost[:]) == 1 })
+		got := make(chan Notification[string], 1)
+		go func() { got <- next(t, p) }()
+		asleep(t, p, 1)
+		w := p.begin()
+		p.parking.enlist(p.core, w)
+		p.askAgain(p.table.lookup(uint32(x.Handle())), uint32(x.Handle()), wEnabled)
+		if p.parking.waking.Load() != w {
+			t.Fatal("the leader was picked, and not the follower")
+		}
+		p.parking.depart(w, p, true)
+		p.end(w)
+		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
+			t.Errorf("%+v", nt)
+		}
 	})
 }
 
