@@ -177,6 +177,26 @@ func TestWorkLeftBehindWakesTheNext(t *testing.T) {
 	})
 }
 
+// What a call that does not sleep leaves in the queue wakes a sleeper, who wakes the next.
+func TestQueueLeftBehindWakesTheNext(t *testing.T) {
+	for _, sockets := range []bool{false, true} {
+		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+			p.core.watching.Store(sockets)
+			const sleepers = 3
+			var wg sync.WaitGroup
+			for range sleepers {
+				wg.Go(func() { next(t, p) })
+			}
+			asleep(t, p, sleepers)
+			for range 1 + sleepers {
+				p.queue.push(Notification[string]{kind: posted}) // and nobody is woken
+			}
+			next(t, p)
+			wg.Wait()
+		})
+	}
+}
+
 // Whoever leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
 // each notification.
 func TestOneHandOverPerPark(t *testing.T) {
