@@ -197,6 +197,32 @@ func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 	}
 }
 
+// A call that queues a removal and does not dequeue wakes a sleeper for it.
+func TestRemovalWakes(t *testing.T) {
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, entries := range []int{0, 1} {
+		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+			x, _ := newPair(t)
+			do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+			got := make(chan Notification[string], 1)
+			go func() { got <- next(t, p) }()
+			asleep(t, p, 1)
+			ctx := t.Context()
+			if entries > 0 {
+				ctx = done
+			}
+			regs, out := []Registration[string]{Remove[string](x.Handle())}, make([]Notification[string], entries)
+			if n, err := p.ProcessContext(ctx, regs, out); n != 0 || err != ctx.Err() || regs[0].Result != nil {
+				t.Fatalf("%d, %v; %v", n, err, regs[0].Result)
+			}
+			if nt := <-got; nt.Events != EventRemove {
+				t.Errorf("%+v", nt)
+			}
+		})
+	}
+}
+
 // Whoever leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
 // each notification.
 func TestOneHandOverPerPark(t *testing.T) {
