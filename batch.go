@@ -96,7 +96,7 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 		case c.Status == kernel.Absent, c.Status == kernel.Bad:
 			p.forget(w.stripe, s, it.index)
 			p.core.unclaim(it.index)
-		case c.Status == kernel.Refused && it.was&wWorked != 0:
+		case c.Status == kernel.Refused:
 			p.later(longWhile, it.index)
 		}
 		return
@@ -120,11 +120,12 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 		r.Result = r.fail(c.Handle, ErrBadSocket, c.Err)
 	default:
 		// The kernel still has the old token. Put the word back, and have the kernel asked again:
-		// what it reported meanwhile was dropped as stale.
+		// what it reported meanwhile was dropped as stale, whoever it woke.
 		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | wRelook })
 		if v&wRelook == 0 {
 			p.pushRelook(s, it.index)
 		}
+		p.parking.wakeOne(p.core, nil)
 		r.Result = r.fail(c.Handle, nil, c.Err)
 	}
 }

@@ -90,8 +90,9 @@ func (s *stripe) leave(c *core) {
 }
 
 // shut closes the kernel's objects once nobody is inside. closed must be set, and whoever waits
-// inside must have been woken. Later callers wait for the first.
-func (c *core) shut() error {
+// inside must have been woken. Later callers wait for the first, whose drop lets go of what the kernel had: before
+// the core is down, because another port may take it from then on.
+func (c *core) shut(drop func()) error {
 	c.once.Do(func() {
 		claims.bury(c)
 		c.watch.close(c)
@@ -101,6 +102,7 @@ func (c *core) shut() error {
 			}
 		}
 		c.err = c.kernel.Close()
+		drop()
 		c.down.Store(true)
 	})
 	return c.err
@@ -110,8 +112,11 @@ func (c *core) shut() error {
 func (c *core) abandon() {
 	c.closed.Store(true)
 	if f, ok := c.kernel.(kernel.Files); ok && f.Transferring() {
-		go c.shut() // which waits for the kernel
+		go c.shut(nothing) // which waits for the kernel
 		return
 	}
-	c.shut()
+	c.shut(nothing)
 }
+
+// nothing is what a port that was dropped has to let go of.
+func nothing() {}

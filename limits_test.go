@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"errors"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -46,3 +47,47 @@ func TestRefusedChange(t *testing.T) {
 }
 
 func refuseAll(*kernel.Change) error { return syscall.ENOSPC }
+
+// A look that the kernel has refused is made up for: the level still holds (T1).
+func TestRefusedLook(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, persistent))
+		send(t, y)
+		next(t, p)
+		h.refuse = refuseAll
+		none(t, p)
+		h.refuse = nil
+		next(t, p)
+	})
+}
+
+// A sleeper is told what came while a change was under way that the kernel then refused.
+func TestRefusedChangeWakes(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		var refuse atomic.Bool
+		h.refuse = func(c *kernel.Change) error {
+			if !refuse.Swap(false) {
+				return nil
+			}
+			send(t, y)
+			if p.KernelEdges() {
+				eventually(t, "the report is dropped", func() bool { return p.Stats().Stale > 0 })
+			}
+			return refuseAll(c)
+		}
+		got := make(chan Notification[string], 1)
+		go func() { got <- next(t, p) }()
+		asleep(t, p, 1)
+		refuse.Store(true)
+		regs := []Registration[string]{Enable(x.Handle(), "k", EventIn|EventOut, oneShot)}
+		if p.Process(regs, nil, 0); regs[0].Result == nil {
+			t.Fatal("not refused")
+		}
+		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
+			t.Errorf("%+v", nt)
+		}
+	})
+}

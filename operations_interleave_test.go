@@ -185,6 +185,39 @@ func TestRefusedOperations(t *testing.T) {
 	})
 }
 
+// Canceling a read that nobody has begun wakes a sleeper for its completion.
+func TestCanceledReadWakes(t *testing.T) {
+	p, err := New[string](WithBackend("poll")) // which does not read files by itself
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	workers := func(n int) { p.files.mu.Lock(); p.files.workers += n; p.files.mu.Unlock() }
+	workers(maxWorkers) // all busy
+	defer workers(-maxWorkers)
+	var o Overlapped[string]
+	if err := p.ReadAt(f, "k", make([]byte, 1), 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan Notification[string], 1)
+	go func() { woken <- next(t, p) }()
+	asleep(t, p, 1)
+	if err := p.Cancel(&o); err != nil {
+		t.Fatal(err)
+	}
+	if nt := <-woken; nt.Completed() != &o {
+		t.Fatalf("%+v", nt)
+	}
+	if _, err := o.Result(); !errors.Is(err, ErrCanceled) {
+		t.Error(err)
+	}
+}
+
 // A port whose reads are under way can be collected, and whoever has started them can use what is his.
 func TestFilesKeepNoPort(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")

@@ -88,7 +88,15 @@ func (n Notification[K]) Completed() *Overlapped[K] {
 // was in flight on a port that is no more never completes (O10).
 func (o *Overlapped[K]) claim(c *core) bool {
 	was := o.core.Load()
-	return (was == nil || was.over()) && o.core.CompareAndSwap(was, c)
+	if was != nil && !was.over() || !o.core.CompareAndSwap(was, c) {
+		return false
+	}
+	if was != nil {
+		// The port was closed as it was: on a list that is no more, with others that are not to be carried out.
+		o.next = nil
+		o.at.Store(0)
+	}
+	return true
 }
 
 // end makes the operation the caller's again.

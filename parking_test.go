@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
 )
 
 // asleep waits until n calls sleep.
@@ -173,6 +175,52 @@ func TestWorkLeftBehindWakesTheNext(t *testing.T) {
 		}
 		wg.Wait()
 	})
+}
+
+// What a call that does not sleep leaves in the queue wakes a sleeper, who wakes the next.
+func TestQueueLeftBehindWakesTheNext(t *testing.T) {
+	for _, sockets := range []bool{false, true} {
+		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+			p.core.watching.Store(sockets)
+			const sleepers = 3
+			var wg sync.WaitGroup
+			for range sleepers {
+				wg.Go(func() { next(t, p) })
+			}
+			asleep(t, p, sleepers)
+			for range 1 + sleepers {
+				p.queue.push(Notification[string]{kind: posted}) // and nobody is woken
+			}
+			next(t, p)
+			wg.Wait()
+		})
+	}
+}
+
+// A call that queues a removal and does not dequeue wakes a sleeper for it.
+func TestRemovalWakes(t *testing.T) {
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, entries := range []int{0, 1} {
+		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+			x, _ := newPair(t)
+			do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+			got := make(chan Notification[string], 1)
+			go func() { got <- next(t, p) }()
+			asleep(t, p, 1)
+			ctx := t.Context()
+			if entries > 0 {
+				ctx = done
+			}
+			regs, out := []Registration[string]{Remove[string](x.Handle())}, make([]Notification[string], entries)
+			if n, err := p.ProcessContext(ctx, regs, out); n != 0 || err != ctx.Err() || regs[0].Result != nil {
+				t.Fatalf("%d, %v; %v", n, err, regs[0].Result)
+			}
+			if nt := <-got; nt.Events != EventRemove {
+				t.Errorf("%+v", nt)
+			}
+		})
+	}
 }
 
 // Whoever leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
@@ -366,6 +414,31 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	})
+}
+
+// Whoever was picked for a look that nobody else has been told of, and gives up for another reason, passes that on.
+func TestPickedForALookPassesOn(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		send(t, y)
+		var lost [1]kernel.Ready
+		eventually(t, "a report, which is dropped", func() bool { return p.core.kernel.Poll(nil, lost[:]) == 1 })
+		got := make(chan Notification[string], 1)
+		go func() { got <- next(t, p) }()
+		asleep(t, p, 1)
+		w := p.begin()
+		p.parking.enlist(p.core, w)
+		p.askAgain(p.table.lookup(uint32(x.Handle())), uint32(x.Handle()), wEnabled)
+		if p.parking.waking.Load() != w {
+			t.Fatal("the leader was picked, and not the follower")
+		}
+		p.parking.depart(w, p, true)
+		p.end(w)
+		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
+			t.Errorf("%+v", nt)
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"weak"
 
 	"golang.org/x/sys/unix"
@@ -49,8 +50,7 @@ func (k *transferring) Transferred(ended []kernel.Transferred) int {
 	return n
 }
 
-// transferringPort is a port whose kernel reads and writes files.
-func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
+func transferringKernel(t testing.TB) *transferring {
 	t.Helper()
 	at := slices.IndexFunc(rooms.List(), func(r rooms.Room) bool { return r.Name == "iouring" })
 	if at < 0 {
@@ -60,7 +60,13 @@ func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &transferring{Poller: room, Files: room.(kernel.Files)}
+	return &transferring{Poller: room, Files: room.(kernel.Files)}
+}
+
+// transferringPort is a port whose kernel reads and writes files.
+func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
+	t.Helper()
+	k := transferringKernel(t)
 	p := newPort[K](k, "iouring")
 	t.Cleanup(func() { p.Close() })
 	return p, k
@@ -127,6 +133,38 @@ func TestTransferOfParts(t *testing.T) {
 	w.Close()
 	completes(t, p, &o, 3, io.EOF)
 	none(t, p)
+}
+
+// A polled kernel lets a test act just before it is asked for reports.
+type polled struct {
+	*transferring
+	before func()
+}
+
+func (k *polled) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	if len(ready) > 0 && k.before != nil {
+		k.before()
+	}
+	return k.transferring.Poll(changes, ready)
+}
+
+// A read ends while a leader looks for the last time, and the look takes the report that was to end its sleep.
+func TestTransferEndsInTheLastLook(t *testing.T) {
+	k := &polled{transferring: transferringKernel(t)}
+	p := newPort[string](k, "iouring")
+	t.Cleanup(func() { p.Close() })
+	r, w := slow(t)
+	var o Overlapped[string]
+	readAt(t, p, r, "k", make([]byte, 1), &o)
+	looks := 0
+	k.before = func() {
+		if looks++; looks == 2 { // the first is before it goes to sleep
+			k.before = nil
+			write(t, w, "x")
+			eventually(t, "the read has ended", k.Due)
+		}
+	}
+	completes(t, p, &o, 1, nil)
 }
 
 // Waiters who went to sleep on a port without sockets are told too.
@@ -381,4 +419,35 @@ func TestTransferOutlivesThread(t *testing.T) {
 	write(t, w, "x")
 	completes(t, p, &o, 1, nil)
 	t.Logf("the kernel was given it %d times", k.taken.Load())
+}
+
+// What the kernel had is nobody else's until the closed port has let go of it (O2).
+func TestCloseLetsGoOfTransfersFirst(t *testing.T) {
+	p, _ := transferringPort[string](t)
+	q, _ := transferringPort[string](t)
+	r, w := slow(t)
+	var o Overlapped[string]
+	b := make([]byte, 1)
+	readAt(t, p, r, "p", b, &o)
+	p.transfers.mu.Lock()
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close() }()
+	eventually(t, "the kernel is closed", func() bool { return !p.transfers.room.Transferring() })
+	err := error(ErrInvalid)
+	for end := time.Now().Add(50 * time.Millisecond); errors.Is(err, ErrInvalid) && time.Now().Before(end); {
+		err = q.ReadAt(r, "q", b, 0, &o)
+	}
+	p.transfers.mu.Unlock()
+	if e := <-closed; e != nil {
+		t.Fatal(e)
+	}
+	if err == nil {
+		t.Error("started while its port was being closed")
+	} else if err = q.ReadAt(r, "q", b, 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w, "x")
+	if nt := next(t, q); nt.Key != "q" || nt.Completed() != &o || nt.Data != 1 {
+		t.Errorf("%+v", nt)
+	}
 }

@@ -85,14 +85,8 @@ func (p *Port[K]) resume(index uint32) {
 	}
 	defer st.leave(p.core)
 	s := p.table.lookup(index)
-	reg := s.reg.Load()
-	if reg == nil || reg.work == nil {
-		return
+	if reg := s.reg.Load(); reg != nil && reg.work != nil && reg.work.accept != nil {
+		reg.work.accept.paused.Store(false)
 	}
-	if a := reg.work.accept; a != nil {
-		a.paused.Store(false)
-		p.askAgain(s, index, wEnabled|wAccept)
-		return
-	}
-	p.askAgain(s, index, wEnabled|wOverlapped)
+	p.askAgain(s, index, wEnabled)
 }

@@ -28,6 +28,7 @@ var operationEndChecks = []check{
 	ofSocks("O6", "Refused", connectRefused),
 	ofSocks("O6", "Datagram", connectDatagram),
 	ofSocks("O8", "Cancel", cancels),
+	ofSocks("O8", "Wakes", cancelWakes),
 	ofSocks("O8", "CompletedAlready", cancelsLate),
 	ofSocks("O8", "PartOfASend", cancelsPart),
 	ofSocks("O8", "NotInFlight", cancelsNothing),
@@ -332,6 +333,42 @@ func cancels(e *env) {
 	for e.drain(peer) != "" {
 	}
 	e.none(p)
+}
+
+func cancelWakes(e *env) {
+	p := e.port()
+	s, _ := e.unix()
+	var o op
+	b := make([]byte, 8)
+	for waiters := range 3 {
+		e.recv(p, s, "k", b, &o)
+		var waits []<-chan result
+		for range 1 + waiters {
+			waits = append(waits, e.wait(p, 1, -1))
+		}
+		e.parked(p, len(waits))
+		e.cancel(p, &o)
+		e.until("one waiter has the completion", func() bool { return p.Stats().Waiting == waiters })
+		for range waiters {
+			if err := p.Post("p", 0); err != nil {
+				e.Fatalf("Post: %v", err)
+			}
+		}
+		completed := 0
+		for _, w := range waits {
+			for _, got := range e.get(w).notes {
+				if got.Posted() {
+					continue
+				}
+				completed++
+				_, err := e.result(got, "k", &o)
+				e.wantErr(err, socknotify.ErrCanceled)
+			}
+		}
+		if completed != 1 {
+			e.Errorf("%d completions", completed)
+		}
+	}
 }
 
 func cancelsLate(e *env) {

@@ -1,6 +1,7 @@
 package iouring
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -123,19 +124,26 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	return n
 }
 
-// withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place.
+// withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place:
+// not one more of a handle that has been reported, since what one Poll reports of it is one report (T1).
 func (p *Poller) withoutFiles(f *fileRing, ready []kernel.Ready, n int) int {
-	for i := range ready[:n] {
-		if ready[i].Token != fileToken {
-			continue
+	at := slices.IndexFunc(ready[:n], func(r kernel.Ready) bool { return r.Token == fileToken })
+	if at < 0 {
+		return n
+	}
+	f.armed.Store(false)
+	copy(ready[at:], ready[at+1:n])
+	for n--; n == len(ready)-1 && p.Poller.Poll(nil, ready[n:]) > 0; {
+		again := ready[n]
+		same := slices.IndexFunc(ready[:n], func(r kernel.Ready) bool { return r.Token == again.Token })
+		switch {
+		case again.Token == fileToken:
+			f.armed.Store(false)
+		case same >= 0:
+			ready[same].Mask |= again.Mask
+		default:
+			n++
 		}
-		f.armed.Store(false)
-		copy(ready[i:], ready[i+1:n])
-		if n--; n == len(ready)-1 {
-			n += p.Poller.Poll(nil, ready[n:])
-			return p.withoutFiles(f, ready, n)
-		}
-		break
 	}
 	return n
 }

@@ -175,6 +175,37 @@ func TestReportsBesideTransfers(t *testing.T) {
 	}
 }
 
+// In the place of the ring's own report there may be another, but not one more of a handle that is reported already.
+func TestReportsInPlaceOfTransfers(t *testing.T) {
+	p := newPoller(t, worthwhile)
+	_, peers := watched(t, p, 2)
+	r, w := pipe(t)
+	begin(t, p, r, 0, make([]byte, 1))
+	reports(p)
+	send(t, peers[0])
+	send(t, w)
+	var ready [2]kernel.Ready
+	var n int
+	for end := time.Now().Add(time.Minute); n < 2; n = p.Poller.Poll(nil, ready[:]) {
+		if time.Now().After(end) {
+			t.Fatal("the transfer does not end")
+		}
+		if n == 1 { // the socket's alone
+			send(t, peers[0])
+		}
+	}
+	send(t, peers[0])
+	send(t, peers[1])
+	n = p.withoutFiles(p.files.ring.Load(), ready[:], n)
+	if n != 2 || ready[0].Token == ready[1].Token {
+		t.Errorf("%d: %v", n, ready)
+	}
+	if left := reports(p); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	transferred(t, p, 1)
+}
+
 // What the kernel takes no submission for was not begun.
 func TestTransferNotTaken(t *testing.T) {
 	p := newPoller(t, worthwhile)

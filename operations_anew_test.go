@@ -1,0 +1,31 @@
+package socknotify
+
+import "testing"
+
+// Two receives of a socket are in flight as their port is closed. Another port, which one of them is given to,
+// knows nothing of the other (O10).
+func TestStartedAnewWithoutTheOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var first, second Overlapped[string]
+		var b [2]byte
+		recv(t, p, x, b[:1], &first)
+		recv(t, p, x, b[1:], &second)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		q, err := New[string]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		recv(t, q, x, b[:1], &first)
+		send(t, y)
+		completes(t, q, &first, 1, nil)
+		send(t, y)
+		none(t, q)
+		if b[1] != 0 {
+			t.Error("received into a buffer of a port that is closed")
+		}
+	})
+}
