@@ -89,9 +89,9 @@ func (s *stripe) leave(c *core) {
 	}
 }
 
-// shut closes the kernel's objects once nobody is inside. closed must be set, and whoever waits
-// inside must have been woken. Later callers wait for the first.
-func (c *core) shut() error {
+// shut closes the kernel's objects once nobody is inside, and then has what the kernel had given back, if anybody is
+// there for that. closed must be set, and whoever waits inside must have been woken. Later callers wait for the first.
+func (c *core) shut(giveBack func()) error {
 	c.once.Do(func() {
 		claims.bury(c)
 		c.watch.close(c)
@@ -101,7 +101,10 @@ func (c *core) shut() error {
 			}
 		}
 		c.err = c.kernel.Close()
-		c.down.Store(true)
+		if giveBack != nil {
+			giveBack()
+		}
+		c.down.Store(true) // by now: an operation of a port that is down is anybody's
 	})
 	return c.err
 }
@@ -110,8 +113,8 @@ func (c *core) shut() error {
 func (c *core) abandon() {
 	c.closed.Store(true)
 	if f, ok := c.kernel.(kernel.Files); ok && f.Transferring() {
-		go c.shut() // which waits for the kernel
+		go c.shut(nil) // which waits for the kernel
 		return
 	}
-	c.shut()
+	c.shut(nil)
 }

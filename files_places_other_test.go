@@ -1,0 +1,12 @@
+//go:build !linux
+
+package socknotify
+
+import "testing"
+
+const directFlag = 0
+
+func filePlaces(t *testing.T) []filePlace {
+	t.Helper()
+	return []filePlace{{dir: t.TempDir()}}
+}
