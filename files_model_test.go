@@ -101,13 +101,18 @@ func (m *filesModel) offset(t *rapid.T, f *modelFile, write bool) int64 {
 	return int64(rapid.IntRange(0, min(end, 2<<20)).Draw(t, "offset"))
 }
 
-// fill makes bytes that no other write has in that place, but by chance.
+// fill makes bytes that no other write has in that place, but by chance. They come again after a prime number of
+// them, to be quick.
 func (m *filesModel) fill(b []byte) {
 	m.serial += 0x9e3779b9
 	x := m.serial
-	for i := range b {
+	first := b[:min(len(b), 4093)]
+	for i := range first {
 		x = x*1664525 + 1013904223
-		b[i] = byte(x>>24) | 1
+		first[i] = byte(x>>24) | 1
+	}
+	for n := len(first); n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

@@ -7,28 +7,14 @@ import (
 	"os"
 	"slices"
 	"syscall"
-	"unsafe"
 
 	"pgregory.net/rapid"
 )
 
-const (
-	// guard is how many bytes before and behind a buffer nobody may write to.
-	guard    = 64
-	sentinel = 0xc5
-	// alignment is that of all that a direct read or write needs aligned.
-	alignment = 4096
-	// maxFileOp is the longest buffer.
-	maxFileOp = 1<<20 + 3*alignment
-)
-
-var sentinels = bytes.Repeat([]byte{sentinel}, maxFileOp+2*guard)
-
 // A fileOp is an operation on a file and what the model knows of it.
 type fileOp struct {
 	modelOp
-	memory []byte // that buffers are cut from, with the guards
-	around []byte // the buffer and its guards, of the latest start
+	guardedBuffer
 	f      *modelFile
 	write  *modelWrite // nil for a read
 	modelView
@@ -38,38 +24,22 @@ type fileOp struct {
 	started bool
 }
 
-// buffer cuts one. An aligned one can be read into, and written from, directly.
-func (op *fileOp) buffer(n int, aligned bool) []byte {
-	if op.memory == nil {
-		op.memory = make([]byte, maxFileOp+2*guard+2*alignment)
-	}
-	at := guard
-	if aligned {
-		first := uintptr(unsafe.Pointer(&op.memory[guard]))
-		at += int((alignment - first%alignment) % alignment)
-	}
-	op.around = op.memory[at-guard : at+n+guard]
-	copy(op.around, sentinels)
-	return op.around[guard : guard+n : guard+n]
-}
-
 // untouched fails if anybody has written to the buffer, or beside it, since it was the caller's again (O2).
 func (op *fileOp) untouched(t *rapid.T) {
-	if !bytes.Equal(op.around, sentinels[:len(op.around)]) {
+	if !op.intact() {
 		t.Fatal("a buffer was written to that is not the port's")
 	}
 }
 
 // ours makes the buffer one that nobody else may write to.
 func (op *fileOp) ours(t *rapid.T) {
-	n := len(op.around) - guard
-	if !bytes.Equal(op.around[:guard], sentinels[:guard]) || !bytes.Equal(op.around[n:], sentinels[:guard]) {
+	if !op.inside() {
 		t.Fatal("written beside the buffer")
 	}
 	if op.write != nil && !bytes.Equal(op.b, op.write.data) {
 		t.Fatal("a write has changed its buffer")
 	}
-	copy(op.around, sentinels)
+	op.clear()
 }
 
 // asks has package os do the same to the twin. How much matters little to it, where there are offsets for it.

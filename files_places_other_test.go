@@ -10,3 +10,5 @@ func filePlaces(t *testing.T) []filePlace {
 	t.Helper()
 	return []filePlace{{dir: t.TempDir()}}
 }
+
+func kernelThreads(*testing.T) int { return 0 }
