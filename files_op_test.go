@@ -15,8 +15,8 @@ import (
 type fileOp struct {
 	modelOp
 	guardedBuffer
-	f      *modelFile
-	write  *modelWrite // nil for a read
+	f     *modelFile
+	write *modelWrite // nil for a read
 	modelView
 	aligned bool
 	refusal error // of package os, for the same on the twin
