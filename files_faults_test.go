@@ -2,6 +2,8 @@ package socknotify
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -16,16 +18,18 @@ type faultyFiles struct {
 	reads *[kernel.MaxTransfers]atomic.Bool
 }
 
-// onFileKernels runs a test on every kernel, and again with faults where it reads and writes files.
+// onFileKernels runs a test on every kernel, and again with faults where it reads and writes files. What the process
+// has once it has used a port, a file and a socket, it has by then.
 func onFileKernels(t *testing.T, f func(t *testing.T, open func() (kernel.Poller, error))) {
 	for _, room := range testrooms.Files(t) {
-		t.Run(room.Name, func(t *testing.T) { f(t, room.Open) })
 		k, err := room.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, reads := k.(kernel.Files)
-		if k.Close(); !reads {
+		useOnce(t, newPort[int](k, room.Name))
+		t.Run(room.Name, func(t *testing.T) { f(t, room.Open) })
+		if !reads {
 			continue
 		}
 		t.Run(room.Name+" with faults", func(t *testing.T) {
@@ -49,6 +53,26 @@ func onFileKernels(t *testing.T, f func(t *testing.T, open func() (kernel.Poller
 			})
 		})
 	}
+}
+
+func useOnce(t *testing.T, p *Port[int]) {
+	t.Helper()
+	defer p.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var o Overlapped[int]
+	if err := p.WriteAt(f, 1, []byte("x"), 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 1, nil)
+	x, _ := newPair(t)
+	if err := p.Send(x, 1, []byte("x"), &o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 1, nil)
 }
 
 func seldom() bool { return rand.IntN(6) == 0 }
