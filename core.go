@@ -89,10 +89,9 @@ func (s *stripe) leave(c *core) {
 	}
 }
 
-// shut closes the kernel's objects once nobody is inside. closed must be set, and whoever waits
-// inside must have been woken. Later callers wait for the first, whose drop lets go of what the kernel had: before
-// the core is down, because another port may take it from then on.
-func (c *core) shut(drop func()) error {
+// shut closes the kernel's objects once nobody is inside, and then has what the kernel had given back, if anybody is
+// there for that. closed must be set, and whoever waits inside must have been woken. Later callers wait for the first.
+func (c *core) shut(giveBack func()) error {
 	c.once.Do(func() {
 		claims.bury(c)
 		c.watch.close(c)
@@ -102,8 +101,10 @@ func (c *core) shut(drop func()) error {
 			}
 		}
 		c.err = c.kernel.Close()
-		drop()
-		c.down.Store(true)
+		if giveBack != nil {
+			giveBack()
+		}
+		c.down.Store(true) // not before: an operation of a port that is down is another port's to take
 	})
 	return c.err
 }
@@ -112,11 +113,8 @@ func (c *core) shut(drop func()) error {
 func (c *core) abandon() {
 	c.closed.Store(true)
 	if f, ok := c.kernel.(kernel.Files); ok && f.Transferring() {
-		go c.shut(nothing) // which waits for the kernel
+		go c.shut(nil) // which waits for the kernel
 		return
 	}
-	c.shut(nothing)
+	c.shut(nil)
 }
-
-// nothing is what a port that was dropped has to let go of.
-func nothing() {}

@@ -23,6 +23,7 @@ type modelOp struct {
 	send     bool
 	inFlight bool
 	canceled bool
+	file     *fileOp // that it is part of, if it is not for the socket (files_model_test.go)
 }
 
 // An operationsModel is one socket with operations, its peer, and what must become of them.
@@ -39,6 +40,14 @@ type operationsModel struct {
 	arrived []byte // and belongs to sends that have not completed yet
 	next    byte
 	pools   [5]*Buffers // by size
+}
+
+func newOperationsModel(p *Port[*modelOp], s, peer *sock.Socket) *operationsModel {
+	m := &operationsModel{p: p, s: s, peer: peer}
+	for size := range m.pools {
+		m.pools[size] = NewBuffers(size)
+	}
+	return m
 }
 
 func (m *operationsModel) bytes(n int) []byte {
@@ -148,6 +157,13 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 	}
 	op.inFlight = false
 	n, err := op.o.Result()
+	if nt.Events != 0 || nt.Data != uintptr(n) {
+		t.Fatalf("%+v; want %d bytes", nt, n)
+	}
+	if op.file != nil {
+		op.file.completed(t, n, err)
+		return
+	}
 	list := &m.recvs
 	if op.send {
 		list = &m.sends
@@ -223,7 +239,10 @@ func (m *operationsModel) waitAll(t *rapid.T) {
 }
 
 func (m *operationsModel) cancel(t *rapid.T) {
-	op := &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
+	m.cancelOp(t, &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")])
+}
+
+func (m *operationsModel) cancelOp(t *rapid.T, op *modelOp) {
 	err := m.p.Cancel(&op.o)
 	if op.inFlight != (err == nil) || err != nil && err != ErrNotInFlight {
 		t.Fatalf("Cancel, in flight %t: %v", op.inFlight, err)
@@ -309,10 +328,7 @@ func TestOperationsModel(t *testing.T) {
 			}
 			defer peer.Close()
 			defer s.Close()
-			m := &operationsModel{p: p, s: s, peer: peer}
-			for size := range m.pools {
-				m.pools[size] = NewBuffers(size)
-			}
+			m := newOperationsModel(p, s, peer)
 			t.Repeat(map[string]func(*rapid.T){
 				"start":     m.start,
 				"and":       m.start,

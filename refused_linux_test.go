@@ -19,17 +19,24 @@ import (
 func TestForbiddenBackend(t *testing.T) {
 	const role = "SOCKNOTIFY_TEST_FORBIDDEN"
 	if errno, ok := os.LookupEnv(role); ok {
-		forbidden(t, map[string]unix.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}[errno])
+		forbidden(t, refusals[errno])
 		return
 	}
-	for _, errno := range []string{"EPERM", "ENOSYS"} {
-		t.Run(errno, func(t *testing.T) {
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestForbiddenBackend$", "-test.count=1")
-			child.Env = append(os.Environ(), role+"="+errno, BackendEnv+"=")
-			if out, err := child.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-		})
+	for errno := range refusals {
+		t.Run(errno, func(t *testing.T) { alone(t, "TestForbiddenBackend", role, errno) })
+	}
+}
+
+// refusals are the answers of those who forbid io_uring: the sysctl and filters, and filters that hide it.
+var refusals = map[string]unix.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}
+
+// alone runs one test again, in a process of its own with a value in its environment.
+func alone(t *testing.T, test, name, value string) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
+	child.Env = append(os.Environ(), name+"="+value, BackendEnv+"=")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
@@ -46,11 +53,14 @@ func forbidden(t *testing.T, errno unix.Errno) {
 	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, why) || !strings.Contains(err.Error(), reason) {
 		t.Errorf("New: %v", err)
 	}
-	p, err := New[int]()
+	p, err := New[string]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Close()
+	defer p.Close()
+	for _, at := range filePlaces(t) {
+		sameFile(t, p, at)
+	}
 }
 
 // forbid makes a system call fail, for the whole process and for good.

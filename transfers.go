@@ -49,8 +49,8 @@ func newTransfers[K comparable](k kernel.Poller) *transfers[K] {
 // start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
 // it has done neither.
 func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
-	if t == nil || len(o.buf) == 0 || o.off < 0 {
-		return false
+	if t == nil || len(o.buf) == 0 || o.off < 0 || o.off+int64(len(o.buf)) < 0 {
+		return false // package os knows what that is
 	}
 	w := p.begin()
 	if w == nil {

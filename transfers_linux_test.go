@@ -3,6 +3,7 @@ package socknotify
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,6 +27,7 @@ type transferring struct {
 	kernel.Files
 	taken  atomic.Int32
 	refuse atomic.Bool
+	closed atomic.Bool
 	// ended changes what the kernel has told.
 	ended func(e *kernel.Transferred)
 }
@@ -38,6 +40,11 @@ func (k *transferring) StartTransfer(file uintptr, token uint32, write bool, b [
 	}
 	k.taken.Add(1)
 	return true
+}
+
+func (k *transferring) Close() error {
+	defer k.closed.Store(true)
+	return k.Poller.Close()
 }
 
 func (k *transferring) Transferred(ended []kernel.Transferred) int {
@@ -303,6 +310,41 @@ func TestTransferFallsBack(t *testing.T) {
 	same(t, writeOnly, false)
 }
 
+// What would end behind the last offset that there is, is no read at the end of the file (O7), whatever part of it
+// is asked for first.
+func TestReadPastOffsets(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 3*maxNow)
+	off := int64(math.MaxInt64 - 2*maxNow)
+	_, want := f.ReadAt(b, off)
+	if want == nil || want == io.EOF {
+		t.Fatalf("package os says %v", want)
+	}
+	onFileKernels(t, func(t *testing.T, open func() (kernel.Poller, error)) {
+		k, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPort[int](k, "")
+		defer p.Close()
+		for range 20 {
+			var o Overlapped[int]
+			if err := p.ReadAt(f, 1, b, off, &o); err != nil {
+				t.Fatal(err)
+			}
+			var cause *os.PathError
+			n, err := next(t, p).Completed().Result()
+			if n != 0 || !errors.As(err, &cause) || cause.Error() != want.Error() {
+				t.Fatalf("read %d, %v; want %v", n, err, want)
+			}
+		}
+	})
+}
+
 // More than the kernel can be given: nothing is lost.
 func TestTransfersBeyondMax(t *testing.T) {
 	p, k := transferringPort[int](t)
@@ -364,6 +406,37 @@ func TestCloseWithTransfers(t *testing.T) {
 			t.Fatalf("%+v", nt)
 		}
 	}
+}
+
+// As long as Close has not given an operation back, no other port takes it (O2).
+func TestStartMeetsClose(t *testing.T) {
+	p, k := transferringPort[int](t)
+	q, _ := transferringPort[int](t)
+	r, w := slow(t)
+	var o Overlapped[int]
+	b := make([]byte, 1)
+	readAt(t, p, r, 1, b, &o)
+	p.transfers.mu.Lock() // so that it has been closed in the kernel, and nothing was given back
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	eventually(t, "the kernel is closed", k.closed.Load)
+	for range 1000 {
+		runtime.Gosched()
+		if err := q.ReadAt(r, 2, b, 0, &o); !errors.Is(err, ErrInvalid) {
+			t.Errorf("started on another port: %v", err)
+			break
+		}
+	}
+	p.transfers.mu.Unlock()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if t.Failed() {
+		return
+	}
+	readAt(t, q, r, 2, b, &o)
+	write(t, w, "x")
+	completes(t, q, &o, 1, nil)
 }
 
 // A port that is dropped goes when the kernel is done, although the buffer is in one object with a pointer to the

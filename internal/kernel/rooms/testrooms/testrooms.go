@@ -5,6 +5,7 @@ package testrooms
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -35,6 +36,19 @@ func List(tb testing.TB) []rooms.Room {
 	all, err := list()
 	if err != nil {
 		tb.Fatal(err)
+	}
+	return all
+}
+
+// Files returns the rooms for tests of files: those in List, and one whose kernel is given every read and write,
+// where io_uring is among them.
+func Files(tb testing.TB) []rooms.Room {
+	tb.Helper()
+	all := slices.Clone(List(tb))
+	if slices.ContainsFunc(all, func(r rooms.Room) bool { return r.Name == "iouring" }) {
+		if r, ok := fake("iouring-each"); ok {
+			all = append(all, r)
+		}
 	}
 	return all
 }

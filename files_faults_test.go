@@ -1,0 +1,113 @@
+package socknotify
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+)
+
+// faultyFiles is a real kernel that does whatever kernel.Files allows and real ones seldom do: it has less at hand
+// than there is, does not take transfers, moves a part of them, and gives up reads or fails at them.
+type faultyFiles struct {
+	kernel.Files
+	reads *[kernel.MaxTransfers]atomic.Bool
+}
+
+// onFileKernels runs a test on every kernel, and again with faults where it reads and writes files. What the process
+// has once it has used a port, a file and a socket, it has by then.
+func onFileKernels(t *testing.T, f func(t *testing.T, open func() (kernel.Poller, error))) {
+	for _, room := range testrooms.Files(t) {
+		k, err := room.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, reads := k.(kernel.Files)
+		useOnce(t, newPort[int](k, room.Name))
+		t.Run(room.Name, func(t *testing.T) { f(t, room.Open) })
+		if !reads {
+			continue
+		}
+		t.Run(room.Name+" with faults", func(t *testing.T) {
+			f(t, func() (kernel.Poller, error) {
+				k, err := room.Open()
+				if err != nil {
+					return nil, err
+				}
+				files := faultyFiles{k.(kernel.Files), new([kernel.MaxTransfers]atomic.Bool)}
+				if b, ok := k.(kernel.Batcher); ok {
+					return struct {
+						kernel.Poller
+						kernel.Batcher
+						faultyFiles
+					}{k, b, files}, nil
+				}
+				return struct {
+					kernel.Poller
+					faultyFiles
+				}{k, files}, nil
+			})
+		})
+	}
+}
+
+func useOnce(t *testing.T, p *Port[int]) {
+	t.Helper()
+	defer p.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var o Overlapped[int]
+	if err := p.WriteAt(f, 1, []byte("x"), 0, &o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 1, nil)
+	x, _ := newPair(t)
+	if err := p.Send(x, 1, []byte("x"), &o); err != nil {
+		t.Fatal(err)
+	}
+	completes(t, p, &o, 1, nil)
+}
+
+func seldom() bool { return rand.IntN(6) == 0 }
+
+func some(b []byte) []byte { return b[:1+rand.IntN(len(b))] }
+
+func (f faultyFiles) ReadNow(file uintptr, b []byte, off int64) (int, bool) {
+	if seldom() {
+		return 0, false
+	}
+	if seldom() {
+		b = some(b)
+	}
+	return f.Files.ReadNow(file, b, off)
+}
+
+func (f faultyFiles) StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
+	if seldom() {
+		return false
+	}
+	if seldom() {
+		b = some(b)
+	}
+	f.reads[token].Store(!write)
+	return f.Files.StartTransfer(file, token, write, b, off)
+}
+
+// Transferred lies of reads alone: what a write has moved is to be told.
+func (f faultyFiles) Transferred(ended []kernel.Transferred) int {
+	n := f.Files.Transferred(ended)
+	for i := range ended[:n] {
+		e := &ended[i]
+		if f.reads[e.Token].Load() && seldom() {
+			e.N, e.Status = 0, []kernel.TransferStatus{kernel.Abandoned, kernel.Failed}[rand.IntN(2)]
+		}
+	}
+	return n
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package socknotify
+
+import "testing"
+
+const directFlag = 0
+
+func filePlaces(t *testing.T) []filePlace {
+	t.Helper()
+	return []filePlace{{dir: t.TempDir()}}
+}
+
+func kernelThreads(*testing.T) int { return 0 }
