@@ -64,7 +64,9 @@ const (
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
-	// release looks closer where one of these is set
+	// read looks closer where one of these is set
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast
+	// and release where one of these is
 	wSpecial = wOver | wShut | wResumed | wMore | wLast
 )
 
@@ -116,24 +118,50 @@ func (c *Conn[S]) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 // recv is Read without a transport.
 func (c *Conn[S]) recv(b []byte) (int, error) { return c.read(b, false) }
 
+// read is Read, which is small enough to be inlined. What is usual is all here, as in write.
 func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
+	word := c.word.Load()
+	if wrapped || !direct || word&wReadsOtherwise != 0 || len(b) == 0 {
+		return c.readOtherwise(b, wrapped, word)
+	}
+	t := c.socket().Tie()
+	if t.Drained(tie.Recv) {
+		return 0, sock.ErrWouldBlock // what has come since will make a notification
+	}
+	of, turn := c.held.Ahead(tie.Recv, b)
+	k, e := directRecv(t.Handle(), of)
+	n := int(k)
+	if n > 0 {
+		c.held.Took(of, turn, n)
+		return n, nil
+	}
+	n, err := c.held.Made(tie.Recv, of, turn, n, e)
+	return c.received(word, n, err)
+}
+
+// readOtherwise is for what is not usual.
+func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		return c.extra.transport.Read(b)
 	}
-	word := c.word.Load()
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
-		return 0, sock.ErrWouldBlock // what has come since will make a notification
-	}
 	var n int
 	var err error
-	if word&wPaused == 0 {
-		n, err = c.held.Recv(b)
-	} else {
+	switch {
+	case word&wPaused != 0:
 		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+	case word&wLast == 0 && c.socket().Tie().Drained(tie.Recv):
+		err = sock.ErrWouldBlock
+	default:
+		n, err = c.held.Recv(b)
 	}
+	return c.received(word, n, err)
+}
+
+// received is what has come of a receive that began with a word.
+func (c *Conn[S]) received(word uint32, n int, err error) (int, error) {
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF
 	}
