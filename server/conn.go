@@ -21,16 +21,17 @@ type Conn[S any] struct {
 	// State is the handler's.
 	State S
 
+	// What a request touches comes first, and together.
 	listener *listener[S]
-	held     sock.Held // from the first to the last; changed by the owner alone, and under mu
-	extra    *extra    // under mu; what few connections need
-	timer    wheel.Timer[*Conn[S]]
+	held     sock.Held  // from the first to the last; changed by the owner alone, and under mu
 	mu       sync.Mutex // for writing
 	word     atomic.Uint32
 	active   atomic.Uint32 // the wheel's time of the latest notification
-	index    uint32        // in the table
+	wrapped  bool          // extra has a transport, for life
 	port     uint16
-	wrapped  bool // extra has a transport, for life
+	index    uint32 // in the table
+	extra    *extra // under mu; what few connections need
+	timer    wheel.Timer[*Conn[S]]
 }
 
 // The word of a connection. Whoever sets wOwned owns the connection: its handler runs, nothing else may run
