@@ -16,7 +16,7 @@ type worker[S any] struct {
 	port   *socknotify.Port[*Conn[S]]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   [together]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	regs   [batch]socknotify.Registration[*Conn[S]] // of those that it lets go of together
 	nregs  int
 
 	ready [batch]socknotify.Notification[*Conn[S]]
@@ -30,12 +30,8 @@ type worker[S any] struct {
 	alone   bool     // there is no other on the port, but for one that does not return
 }
 
-const (
-	// batch is how many notifications a worker dequeues at a time.
-	batch = 64
-	// together is how many connections it lets go of at once.
-	together = 16
-)
+// batch is how many notifications a worker dequeues at a time.
+const batch = 64
 
 const (
 	idle     = 1 << 30 // nothing to do
@@ -114,7 +110,7 @@ func (w *worker[S]) some() (done, mine bool) {
 		}
 		now := s.wheel.Now()
 		switch {
-		case i-kept == together, i == n && kept < n:
+		case i == n && kept < n:
 			if !w.advance(cursor(now, n, i, i)) {
 				w.letGoAll(w.ready[i-1 : i])
 				return true, false
