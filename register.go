@@ -11,9 +11,11 @@ import (
 // register processes one entry.
 func (p *Port[K]) register(w *call[K], r *Registration[K]) {
 	r.Result = nil
-	if err := r.check(); err != nil {
-		r.Result = r.fail(r.Socket, ErrInvalid, err)
-		return
+	if !r.enables() {
+		if err := r.check(); err != nil {
+			r.Result = r.fail(r.Socket, ErrInvalid, err)
+			return
+		}
 	}
 	if r.Op == OpEnable && p.keysMayPanic && !comparesSafely(r.Key) {
 		r.Result = r.fail(r.Socket, ErrInvalid, invalid("Key", "its comparison panics", nil))

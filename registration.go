@@ -93,6 +93,16 @@ const (
 	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
 )
 
+// The triggers that make sense: level or edge, and at most one of one-shot and persistent.
+const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
+	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
+	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
+
+// enables reports whether it is an OpEnable that check has nothing against.
+func (r *Registration[K]) enables() bool {
+	return r.Op == OpEnable && r.Filter&^EventsAll == 0 && 1<<r.Trigger&soundTriggers != 0
+}
+
 // check reports the first field that does not make sense, before any look-up (G6, G7).
 func (r *Registration[K]) check() error {
 	switch r.Op {
@@ -113,13 +123,14 @@ func (r *Registration[K]) check() error {
 	}
 	t := r.Trigger
 	switch {
+	case 1<<t&soundTriggers != 0:
 	case t&^knownTriggers != 0:
 		return invalid("Trigger", "unknown bits", t)
 	case t&(TriggerLevel|TriggerEdge) == 0:
 		return invalid("Trigger", "neither level nor edge", t)
 	case t&(TriggerLevel|TriggerEdge) == TriggerLevel|TriggerEdge:
 		return invalid("Trigger", "both level and edge", t)
-	case t&(TriggerOneShot|TriggerPersistent) == TriggerOneShot|TriggerPersistent:
+	default:
 		return invalid("Trigger", "both one-shot and persistent", t)
 	}
 	return nil

@@ -45,7 +45,7 @@ func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 // kernel is touched, so the call need not be counted in.
 func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
 	if r.Op != OpEnable || r.Sock == nil || r.Conn != nil || !p.core.ownEdges || p.keysMayPanic ||
-		p.core.closed.Load() || r.check() != nil || !p.vouched(r, r.Sock.Tie()) {
+		p.core.closed.Load() || !r.enables() || !p.vouched(r, r.Sock.Tie()) {
 		return false
 	}
 	r.Result = nil
@@ -57,8 +57,8 @@ func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
 // vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
 // is counted: the registration is known by the tie.
 func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
-	d := directions(r.Filter)
-	if !r.Drained && !t.Drained(d) {
+	turn := t.Turn()
+	if !r.Drained && !t.Drained(directions(r.Filter)) {
 		return false
 	}
 	index := t.Handle()
@@ -69,8 +69,8 @@ func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
 	if s == nil || !s.rearm(r, t) {
 		return false
 	}
-	if !r.Drained && !t.Drained(d) {
-		// Between the two looks somebody else enabled it and was notified, and the word is what it was
+	if !r.Drained && t.Turn() != turn {
+		// Meanwhile somebody else enabled it and was notified, and the word is what it was
 		// before. What he was notified of may hold still.
 		p.askAgain(s, uint32(index), wEnabled)
 	}

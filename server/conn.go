@@ -21,16 +21,17 @@ type Conn[S any] struct {
 	// State is the handler's.
 	State S
 
+	// What a request touches comes first, and together.
 	listener *listener[S]
-	held     sock.Held // from the first to the last; changed by the owner alone, and under mu
-	extra    *extra    // under mu; what few connections need
-	timer    wheel.Timer[*Conn[S]]
+	held     sock.Held  // from the first to the last; changed by the owner alone, and under mu
 	mu       sync.Mutex // for writing
 	word     atomic.Uint32
 	active   atomic.Uint32 // the wheel's time of the latest notification
-	index    uint32        // in the table
+	wrapped  bool          // extra has a transport, for life
 	port     uint16
-	wrapped  bool // extra has a transport, for life
+	index    uint32 // in the table
+	extra    *extra // under mu; what few connections need
+	timer    wheel.Timer[*Conn[S]]
 }
 
 // The word of a connection. Whoever sets wOwned owns the connection: its handler runs, nothing else may run
@@ -64,7 +65,9 @@ const (
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
-	// release looks closer where one of these is set
+	// read looks closer where one of these is set
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast
+	// and release where one of these is
 	wSpecial = wOver | wShut | wResumed | wMore | wLast
 )
 
@@ -116,24 +119,50 @@ func (c *Conn[S]) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 // recv is Read without a transport.
 func (c *Conn[S]) recv(b []byte) (int, error) { return c.read(b, false) }
 
+// read is Read, which is small enough to be inlined. What is usual is all here, as in write.
 func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
+	word := c.word.Load()
+	if wrapped || !direct || word&wReadsOtherwise != 0 || len(b) == 0 {
+		return c.readOtherwise(b, wrapped, word)
+	}
+	t := c.socket().Tie()
+	if t.Drained(tie.Recv) {
+		return 0, sock.ErrWouldBlock // what has come since will make a notification
+	}
+	of, turn := c.held.Ahead(tie.Recv, b)
+	k, e := directRecv(t.Handle(), of)
+	n := int(k)
+	if n > 0 {
+		c.held.Took(of, turn, n)
+		return n, nil
+	}
+	n, err := c.held.Made(tie.Recv, of, turn, n, e)
+	return c.received(word, n, err)
+}
+
+// readOtherwise is for what is not usual.
+func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		return c.extra.transport.Read(b)
 	}
-	word := c.word.Load()
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
-		return 0, sock.ErrWouldBlock // what has come since will make a notification
-	}
 	var n int
 	var err error
-	if word&wPaused == 0 {
-		n, err = c.held.Recv(b)
-	} else {
+	switch {
+	case word&wPaused != 0:
 		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+	case word&wLast == 0 && c.socket().Tie().Drained(tie.Recv):
+		err = sock.ErrWouldBlock
+	default:
+		n, err = c.held.Recv(b)
 	}
+	return c.received(word, n, err)
+}
+
+// received is what has come of a receive that began with a word.
+func (c *Conn[S]) received(word uint32, n int, err error) (int, error) {
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF
 	}

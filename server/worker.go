@@ -16,7 +16,7 @@ type worker[S any] struct {
 	port   *socknotify.Port[*Conn[S]]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   [together]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	regs   [batch]socknotify.Registration[*Conn[S]] // of those that it lets go of together
 	nregs  int
 
 	ready [batch]socknotify.Notification[*Conn[S]]
@@ -30,12 +30,8 @@ type worker[S any] struct {
 	alone   bool     // there is no other on the port, but for one that does not return
 }
 
-const (
-	// batch is how many notifications a worker dequeues at a time.
-	batch = 64
-	// together is how many connections it lets go of at once.
-	together = 16
-)
+// batch is how many notifications a worker dequeues at a time.
+const batch = 64
 
 const (
 	idle     = 1 << 30 // nothing to do
@@ -114,7 +110,7 @@ func (w *worker[S]) some() (done, mine bool) {
 		}
 		now := s.wheel.Now()
 		switch {
-		case i-kept == together, i == n && kept < n:
+		case i == n && kept < n:
 			if !w.advance(cursor(now, n, i, i)) {
 				w.letGoAll(w.ready[i-1 : i])
 				return true, false
@@ -127,8 +123,22 @@ func (w *worker[S]) some() (done, mine bool) {
 			w.letGoAll(w.ready[max(i-1, kept):i])
 			return true, false
 		}
-		c, read := w.handle(&w.ready[i], uint32(now))
-		if read { // as in data, but within one frame less (see Conn.write)
+		nt := &w.ready[i]
+		c, read := nt.Key, true
+		if nt.Events == socknotify.EventIn { // a connection's, and nearly always just that
+			word := c.word.Or(wOwned)
+			if word&wOwned != 0 {
+				nt.Key = nil // the owner will see to it
+				continue
+			}
+			c.touch(uint32(now))
+			if word&(wNoRead|wHandshake) != 0 {
+				read = w.events(c, socknotify.EventIn, word)
+			}
+		} else if c, read = w.handle(nt, uint32(now)); c == nil {
+			continue
+		}
+		if read { // as in data, but within one frame less (see direct)
 			w.current = c
 			err := s.Handler.Data(c, w.buf)
 			w.current = nil
@@ -136,15 +146,13 @@ func (w *worker[S]) some() (done, mine bool) {
 				c.returned(err)
 			}
 		}
-		switch {
-		case c == nil:
-		case w.alone && c.word.Load()&wSpecial == 0:
+		if w.alone && c.word.Load()&wSpecial == 0 {
 			// Nobody else could serve it yet anyway, and letting go of many at once costs a good part less.
 			// It is this worker's until the cursor moves on, and whose that is then.
-			w.ready[i].Key = c
-		default:
-			w.release(c)
+			continue
 		}
+		nt.Key = nil // an idle worker holds on to nobody
+		w.release(c)
 	}
 }
 
@@ -152,6 +160,8 @@ func (w *worker[S]) some() (done, mine bool) {
 func (w *worker[S]) panicked(c *Conn[S], value any) {
 	s := w.server
 	w.current = nil
+	_, i, _ := position(w.at)
+	w.ready[i-1].Key = nil // not to be let go of with those that were kept
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
 	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
@@ -163,13 +173,12 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 	w.release(c)
 }
 
-// handle is for one notification. It returns the connection, if it is to be let go of, and whether Data is
-// to be called before.
+// handle is for a notification of more than EventIn, or of something else. It returns the connection, which stays its
+// key, if that is to be let go of, and whether Data is to be called before.
 func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_ *Conn[S], read bool) {
 	c := nt.Key
 	nt.Key = nil // an idle worker holds on to nobody
 	switch {
-	case nt.Events == socknotify.EventIn && c != &c.listener.key:
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
 		return nil, false
@@ -185,6 +194,7 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 	if word&wOwned != 0 {
 		return nil, false // the owner will see to it
 	}
+	nt.Key = c
 	c.touch(now)
 	return c, w.events(c, nt.Events, word)
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 
+	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -15,7 +16,7 @@ func (c *Conn[S]) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 func (c *Conn[S]) send(b []byte) (int, error) { return c.write(b, false) }
 
 // write is Write, which is small enough to be inlined. What is usual is all here, because each frame between
-// a handler's caller and the system's send costs a return that is mispredicted (see package sock).
+// a handler's caller and the system's send costs a return that is mispredicted (see direct).
 func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	if wrapped {
 		return c.extra.transport.Write(b)
@@ -23,9 +24,17 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// Where sending is to be shut after what is queued, something is.
-	if c.word.Load()&(wOver|wShut|wOut) == 0 {
+	if c.word.Load()&(wOver|wShut|wOut) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
-		if n, err = c.held.Send(b); n == len(b) && err == nil {
+		if direct {
+			of, turn := c.held.Ahead(tie.Send, b)
+			k, e := directSend(c.socket().Handle(), of)
+			if n = int(k); n == len(b) {
+				c.mu.Unlock()
+				return n, nil
+			}
+			n, err = c.held.Made(tie.Send, of, turn, n, e)
+		} else if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
 		}

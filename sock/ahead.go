@@ -2,8 +2,8 @@ package sock
 
 import "github.com/socknotify/socknotify/internal/tie"
 
-// Ahead is for package socknotify: what a receive into b, or a send of it, is to be given that is made together
-// with other sockets' and not by Recv or Send. Its outcome goes to Made.
+// Ahead is for packages socknotify and server: what a receive into b, or a send of it, is to be given that is made
+// elsewhere and not by Recv or Send. Its outcome goes to Made, or that of a receive that brought something to Took.
 func (h Held) Ahead(d tie.Dir, b []byte) (of []byte, turn uint64) {
 	s := h.socket
 	if d == dirRecv || s.is(kindStream) {
@@ -17,7 +17,10 @@ func (h Held) Ahead(d tie.Dir, b []byte) (of []byte, turn uint64) {
 	return b, s.tie.Turn()
 }
 
-// Made is for package socknotify: what Recv, or Send, would have returned if it had made the call.
+// Took is Made for a receive of n bytes, of which there is one at least: that is what Recv would have returned.
+func (h Held) Took(of []byte, turn uint64, n int) { h.socket.took(of, turn, n) }
+
+// Made is for packages socknotify and server: what Recv, or Send, would have returned if it had made the call.
 func (h Held) Made(d tie.Dir, of []byte, turn uint64, n int, err error) (int, error) {
 	s := h.socket
 	e := ioErrorOf(err)

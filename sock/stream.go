@@ -44,10 +44,16 @@ func (s *Socket) received(h uintptr, b []byte, turn uint64, n ioCount, e ioError
 	if n == 0 || ioFailed(e) {
 		return s.unreceived(h, b, turn, e)
 	}
-	if int(n) < len(b) && s.is(kindTCP) && tie.ShortBlocks(turn) {
+	s.took(b, turn, int(n))
+	return int(n), nil
+}
+
+// took is what follows from a receive into b that brought n bytes: short of the buffer, it may have drained the
+// socket.
+func (s *Socket) took(b []byte, turn uint64, n int) {
+	if n < len(b) && s.is(kindTCP) && tie.ShortBlocks(turn) {
 		s.tie.Blocked(dirRecv, turn)
 	}
-	return int(n), nil
 }
 
 // unreceived goes on where the first attempt brought nothing.
