@@ -28,14 +28,16 @@ type modelWrite struct {
 
 func (w *modelWrite) end() int64 { return w.off + int64(len(w.data)) }
 
-// newModelDisk makes a file without contents, in the place of one of that name.
-func newModelDisk(t *rapid.T, dir string, direct bool) *modelDisk {
-	d := &modelDisk{name: filepath.Join(dir, "file"), twin: filepath.Join(dir, "twin"), direct: direct}
+// newModelDisk makes a file in the place of an earlier one.
+func newModelDisk(t *rapid.T, at filePlace) *modelDisk {
+	d := &modelDisk{name: filepath.Join(at.dir, "file"), twin: filepath.Join(at.dir, "twin"), direct: at.direct}
+	d.data = make([]byte, rapid.SampledFrom([]int{0, 10, 50 * alignment}).Draw(t, "size"))
+	contents(d.data, 0)
 	for _, name := range []string{d.name, d.twin} {
 		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
+		if err := os.WriteFile(name, d.data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

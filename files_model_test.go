@@ -238,7 +238,7 @@ func runFilesModel(t *rapid.T, p *Port[*modelOp], ops []fileOp, places []filePla
 	defer s.Close()
 	m := &filesModel{operationsModel: newOperationsModel(p, s, peer), ops: ops}
 	for _, at := range places {
-		d := newModelDisk(t, at.dir, at.direct)
+		d := newModelDisk(t, at)
 		defer d.closeAll()
 		m.disks = append(m.disks, d)
 		for _, mode := range fileModes[1:] {
