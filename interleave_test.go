@@ -295,3 +295,37 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 		})
 	})
 }
+
+// The first persistent level of a port may be hidden from a poll by a call that was looking before; but not from a
+// wait (T1).
+func TestFirstLevelInAnotherCallsHands(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		idle, _ := newPair(t)
+		do(t, p, Enable(idle.Handle(), "idle", EventIn, oneShot))
+		x, y := newPair(t)
+		send(t, y)
+		waited := make(chan error, 1)
+		h.before = func(changes []kernel.Change) {
+			if len(changes) > 0 {
+				return
+			}
+			h.before = nil
+			do(t, p, Enable(x.Handle(), "x", EventIn, persistent))
+			h.during(func() {
+				var out [1]Notification[string]
+				if _, err := p.Wait(out[:], 0); err != nil && err != ErrTimeout {
+					t.Error(err)
+				}
+				go func() {
+					_, err := p.Wait(out[:], soon)
+					waited <- err
+				}()
+				asleep(t, p, 1)
+			})
+		}
+		next(t, p)
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+	})
+}

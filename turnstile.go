@@ -31,10 +31,12 @@ const (
 	turnstileCrowd = 2
 	turnstileShift = 2
 
-	// How often a held turnstile is looked at before one sleeps, and how long it is left alone before each look:
-	// a look takes the cache line from whoever holds it.
-	turnstileLooks = 16
-	turnstilePause = 200 // turns of an empty loop
+	// How often a held turnstile is looked at before one sleeps, and how long it is left alone before each look, about a
+	// microsecond. A look takes the cache line from whoever holds it. With short pauses the line changes processors
+	// with each who enters, and that takes longer than what they do there; with long ones a processor goes through
+	// some fifty times meanwhile.
+	turnstileLooks = 8
+	turnstilePause = 3000 // turns of an empty loop
 )
 
 // count is what those have made of it who have left.

@@ -44,7 +44,7 @@ func claims() []Claim {
 	for _, what := range []string{"handoff", "cross"} {
 		p := param.Params{What: what, Cores: 2}
 		all = append(all, Claim{What: "a parked waiter is woken by a post, " + what + ": latency to a channel's", Limit: 1,
-			figure: quotient("wake", p, "socknotify/epoll post", p, "go channel", latencyRatio)})
+			figure: one("wake", p, "socknotify/epoll post", latencyRatio)})
 	}
 	busy := param.Params{Connections: 100, Size: 64, Cores: 1}
 	return append(all,

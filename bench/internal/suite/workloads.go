@@ -73,7 +73,7 @@ func Workloads() []*Workload {
 					coreSet(1000, 2, side), coreSet(1000, 1000, side),
 				}
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
-		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"c eventfd", "go channel"},
+		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"go channel"},
 			sample: own, sets: wakeSets, quick: wakeSets},
 		{Name: "post", Doc: "own messages to waiters", reference: []string{"go channel"}, sample: own,
 			sets: func() []Set {
