@@ -67,13 +67,14 @@ func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
 }
 
 func (p *Poller) append(fd int) int {
-	for fd >= len(p.index) {
-		p.index = roomier(p.index)
+	if fd >= len(p.index) {
+		p.index = roomier(p.index, fd+1)
 		p.index = p.index[:cap(p.index)]
 	}
 	at := len(p.fds)
 	if at == cap(p.fds) {
-		p.fds, p.tokens, p.ids, p.states = roomier(p.fds), roomier(p.tokens), roomier(p.ids), roomier(p.states)
+		p.fds, p.tokens = roomier(p.fds, at+1), roomier(p.tokens, at+1)
+		p.ids, p.states = roomier(p.ids, at+1), roomier(p.states, at+1)
 	}
 	p.fds = append(p.fds, unix.PollFd{})
 	p.tokens = append(p.tokens, 0)
@@ -83,9 +84,14 @@ func (p *Poller) append(fd int) int {
 	return at
 }
 
-// roomier makes room for a sixteenth more. append would make more than all else that an idle entry takes here.
-func roomier[T any](s []T) []T {
-	return append(make([]T, 0, len(s)+len(s)/16+64), s...)
+// roomier makes room for n and a sixteenth more, or what fills the pages of memory that a large array takes. append
+// would make more than all else that an idle entry takes here.
+func roomier[T any](s []T, n int) []T {
+	n += max(64, n/16)
+	if n > 1024 {
+		n = (n + 1023) &^ 1023
+	}
+	return append(make([]T, 0, n), s...)
 }
 
 func (p *Poller) set(at, fd int, c *kernel.Change) {
