@@ -30,6 +30,7 @@ var spared = map[string]string{
 	"sock.Socket.Tie":               "for package socknotify",
 	"sock.Held.Ahead":               "for package socknotify",
 	"sock.Held.Made":                "for package socknotify",
+	"sock.Held.Took":                "for package server",
 	"prometheus.Collector.Describe": "the registry's",
 	"prometheus.Collector.Collect":  "the registry's",
 }
