@@ -13,8 +13,9 @@ import (
 // With more goroutines than processors a sync.Mutex does not, and once some sleep, each that leaves wakes
 // one that will find the lock held again; so that they cost many times what they came for.
 //
-// Why no sleeper is left behind. It sets crowd in a state that says held, and sleeps, under mu. So whoever holds
-// the lock finds crowd when it leaves, and wakes all that sleep, under mu. Crowd is cleared there alone.
+// Why no sleeper is left behind. It sets turnstileCrowd in a state that says held, and sleeps, under the crowd's mu.
+// So whoever holds the lock finds the flag when it leaves, and wakes all that sleep, under mu. It is cleared there
+// alone.
 type turnstile struct {
 	state atomic.Uint64         // the count, above the flags
 	crowd atomic.Pointer[crowd] // of the first that had to sleep. It is apart, so that what is guarded can be beside state

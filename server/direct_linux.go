@@ -12,8 +12,9 @@ import (
 //
 // A send goes deep into the system, delivers to the peer perhaps, and spoils the processor's memory of who called
 // whom: each return after it is mispredicted. And what the system ran meanwhile has taken the place of the program's
-// code in the nearest cache. So each frame around such a call has its price. What follows from the outcome is
-// package sock's all the same (sock.Held's Took and Made).
+// code in the nearest cache. So each frame around such a call has its price. They are here because package sock's own
+// would not be inlined: Conn is generic, and what another package has stays a call in its methods. What is sent or
+// received, and what follows from the outcome, is package sock's all the same (sock.Held's Ahead, Took and Made).
 
 // direct tells whether this system has them.
 const direct = true
