@@ -77,7 +77,14 @@ func useOnce(t *testing.T, p *Port[int]) {
 
 func seldom() bool { return rand.IntN(6) == 0 }
 
-func some(b []byte) []byte { return b[:1+rand.IntN(len(b))] }
+// some is a part, of whole blocks where b is of blocks: of a direct write that is not, the system may carry out what
+// lies in one extent before it refuses the rest.
+func some(b []byte) []byte {
+	if blocks := len(b) / alignment; blocks*alignment == len(b) {
+		return b[:alignment*(1+rand.IntN(blocks))]
+	}
+	return b[:1+rand.IntN(len(b))]
+}
 
 func (f faultyFiles) ReadNow(file uintptr, b []byte, off int64) (int, bool) {
 	if seldom() {
