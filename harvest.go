@@ -315,12 +315,14 @@ func (p *Port[K]) lookAgain(w *call[K]) {
 		p.acquire(w, s)
 		link = s.next // from here on the slot may be linked again
 		_, is := s.update(func(v uint64) uint64 { return v &^ wRelook })
-		if is&wRegistered == 0 || is&wEnabled == 0 {
+		// A level that the kernel has reported and goes on watching as the word says.
+		same := p.core.edges && is&(wWorked|wOneShot|wEdge|wPending|wMuted) == 0
+		if is&wRegistered == 0 || is&wEnabled == 0 || same && s.vouchedFor(is) {
 			s.mu.Unlock()
 			continue
 		}
 		p.add(w, item[K]{slot: s, was: is, index: index}, kernel.Change{
-			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is),
+			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is), Same: same,
 		})
 	}
 	p.flush(w)

@@ -77,6 +77,13 @@ func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
 	return true
 }
 
+// vouchedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
+// kernel has yet to report. The slot is locked.
+func (s *slot[K]) vouchedFor(word uint64) bool {
+	reg := s.reg.Load()
+	return reg != nil && reg.tie != nil && reg.tie.Drained(directions(wordFilter(word)))
+}
+
 // directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
 // leaves behind is received, so a filter of neither direction needs that one.
 func directions(filter Events) tie.Dir {

@@ -75,6 +75,7 @@ type Change struct {
 	Interest Mask
 	Action   Action
 	Status   Status
+	Same     bool  // a Set whose token and interest are the latest's: nothing need be done where nothing holds
 	Err      error // the system's error where Status is not Done
 }
 

@@ -40,9 +40,12 @@ func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	return e
 }
 
-// Instruction translates a change into what epoll_ctl takes. For a handle that cannot be a descriptor ok is
-// false, and the change has its outcome.
+// Instruction translates a change into what epoll_ctl takes. Where there is nothing for it to do, because nothing
+// holds or the handle cannot be a descriptor, ok is false, and the change has its outcome.
 func Instruction(c *kernel.Change) (op, fd int, ev unix.EpollEvent, ok bool) {
+	if c.Same {
+		return 0, 0, ev, false
+	}
 	if fd, ok = unixsock.FD(c.Handle); !ok {
 		c.Status, c.Err = kernel.Bad, unix.EBADF
 		return 0, 0, ev, false

@@ -99,6 +99,7 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 		Apply(p.fd, &changes[0]) // may block, so nobody is kept waiting for it
 		changes = changes[1:]
 	}
+	changes = glance(changes) // before anybody is kept waiting
 	if len(changes) == 0 && len(ready) == 0 {
 		return 0
 	}

@@ -108,6 +108,9 @@ func (p *Poller) submit(epfd int, changes []kernel.Change) (made int) {
 		}
 		made++
 	}
+	if filled == 0 {
+		return made
+	}
 	taken := p.ring.submit()
 	if taken < filled {
 		made = p.index[taken]

@@ -32,7 +32,7 @@ func Mask(f *unix.PollFd) kernel.Mask {
 const Vague = kernel.Err | kernel.Dead
 
 // PollNow is poll(2) that does not block. A long array takes too long to keep the scheduler waiting
-// for. It returns how many entries have results; a failure has none.
+// for. It returns how many entries have results, or a negative number where the system refused.
 func PollNow(fds []unix.PollFd) int {
 	var now unix.Timespec
 	var r uintptr
@@ -46,7 +46,7 @@ func PollNow(fds []unix.PollFd) int {
 		return PollNow(fds) // a caller that is about to park relies on this look
 	}
 	if e != 0 {
-		return 0
+		return -1
 	}
 	return int(r)
 }

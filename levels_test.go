@@ -1,0 +1,68 @@
+package socknotify
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A level whose socket was drained needs no look: what comes later is a report of its own (X5). One that was not
+// drained is looked at with every dequeue, and notified (T1).
+func TestDrainedLevelAsksNobody(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Registration[string]{Sock: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
+		looks := 0
+		h.before = func(changes []kernel.Change) { looks += len(changes) }
+		for range 3 {
+			send(t, y)
+			for range 3 {
+				if nt := next(t, p); nt.Events != EventIn {
+					t.Fatalf("got %v", nt.Events)
+				}
+			}
+			if looks == 0 {
+				t.Fatal("what was not drained was not looked at again")
+			}
+			drain(t, x)
+			looks = 0
+			none(t, p)
+			if p.KernelEdges() && looks > 0 {
+				t.Fatalf("the kernel was asked %d times about a drained socket", looks)
+			}
+		}
+	})
+}
+
+// An enable that fails leaves the level as it was, also where the kernel told of it meanwhile: that report was of no
+// registration any more, or not yet, and the socket that vouches knows nothing of it.
+func TestRefusedEnableOfDrainedLevel(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		level := Registration[string]{Sock: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent}
+		do(t, p, level)
+		send(t, y)
+		next(t, p)
+		drain(t, x)
+		none(t, p)
+		var refuse atomic.Bool
+		h.refuse = func(c *kernel.Change) error {
+			if !refuse.Swap(false) {
+				return nil
+			}
+			send(t, y)
+			none(t, p) // the report is dropped
+			return refuseAll(c)
+		}
+		refuse.Store(true)
+		regs := []Registration[string]{level}
+		regs[0].Filter |= EventHangup
+		if p.Process(regs, nil, 0); regs[0].Result == nil {
+			t.Fatal("not refused")
+		}
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("got %v", nt.Events)
+		}
+	})
+}
