@@ -75,6 +75,10 @@ type acceptor struct {
 const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
+
+	// asked is how many times the listener is asked before an accept whether there is more. So often that costs
+	// less than the one accept in vain.
+	asked = 8
 )
 
 // takeAccepted takes connections of a listener that the kernel has reported. more says that it did not come to the
@@ -86,6 +90,9 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 		return 0, false
 	}
 	for n < len(out) && n < a.atOnce {
+		if n > 0 && n <= asked && !reg.work.socket.Acceptable() {
+			return n, !p.core.edges
+		}
 		if w.spare == nil {
 			w.spare = new(sock.Socket)
 		}

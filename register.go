@@ -240,9 +240,12 @@ func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket,
 // with the batch, because of the claim: whoever holds one in transit must not wait for others.
 func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) error {
 	index := uint32(h)
-	kind, err := p.core.kernel.Describe(h)
-	if err != nil {
-		return r.fail(h, ErrBadSocket, err)
+	kind := kernel.Stream
+	if t := r.tie(); t == nil || t.Kind()&tie.Accepted == 0 {
+		var err error
+		if kind, err = p.core.kernel.Describe(h); err != nil {
+			return r.fail(h, ErrBadSocket, err)
+		}
 	}
 	accepts := r.work != nil && r.work.accept != nil
 	if accepts && kind != kernel.Listener {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -16,8 +17,33 @@ func (s *Server[S]) keepAlive() net.KeepAliveConfig {
 	return s.KeepAliveConfig
 }
 
-// tune sets the options of a new TCP connection. What fails makes it slower at worst, or found dead later.
+// bequeath sets a listener's options to those that its connections want, which begin with them on Linux (of MPTCP, not
+// with all of them). What was connected before does not. So TCP_NODELAY comes last: a connection that begins with it
+// has the others.
+func (l *listener[S]) bequeath() {
+	config := l.server.keepAlive()
+	held, err := l.sock.Hold()
+	if err != nil {
+		return
+	}
+	defer held.Release()
+	if runtime.GOOS != "linux" || !held.TCP() || !config.Enable {
+		return
+	}
+	if on, err := l.sock.NoDelay(); on || err != nil || l.sock.SetKeepAlive(config) != nil {
+		return // somebody else has set it, perhaps with other options
+	}
+	l.bequeaths = l.sock.SetNoDelay(true) == nil
+}
+
+// tune sets the options of a new TCP connection, if it has not begun with them. What fails makes it slower at worst, or
+// found dead later.
 func (l *listener[S]) tune(socket *sock.Socket) {
+	if l.bequeaths {
+		if on, err := socket.NoDelay(); on && err == nil {
+			return
+		}
+	}
 	socket.SetNoDelay(true)
 	config := l.server.keepAlive()
 	if !config.Enable {

@@ -22,6 +22,8 @@ type listener[S any] struct {
 	tls    *tls.Config // nil without
 	failed chan error  // its end
 	warned atomic.Bool // that it cannot set an option
+
+	bequeaths bool // connections begin with the listener's options
 }
 
 func (l *listener[S]) fail(err error) {

@@ -44,8 +44,17 @@ func TestAccept(t *testing.T) {
 			if s, err := l.Accept(); s != nil || err != sock.ErrWouldBlock {
 				t.Fatalf("before anybody connects: %v, %v", s, err)
 			}
+			if l.Acceptable() {
+				t.Error("acceptable before anybody connects")
+			}
 			c := dial()
+			if !l.Acceptable() {
+				t.Error("not acceptable with a connection")
+			}
 			s := accept(t, l)
+			if l.Acceptable() {
+				t.Error("acceptable when all are accepted")
+			}
 			wellMade(t, s)
 			if s.LocalAddr() != l.LocalAddr() || s.RemoteAddr() != c.LocalAddr() || s.LocalPath() != l.LocalPath() {
 				t.Errorf("between %v, %q and %v", s.LocalAddr(), s.LocalPath(), s.RemoteAddr())

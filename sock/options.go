@@ -8,6 +8,15 @@ func (s *Socket) SetNoDelay(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysNoDelay(h, on) })
 }
 
+// NoDelay reports whether small sends go out at once.
+func (s *Socket) NoDelay() (on bool, err error) {
+	err = s.do("getsockopt", func(h uintptr) (err error) {
+		on, err = sysHasNoDelay(h)
+		return err
+	})
+	return on, err
+}
+
 // SetKeepAlive configures keep-alive probes of a TCP connection. Fields of 0 are as for
 // net.TCPConn.SetKeepAliveConfig, negative ones leave the system's value. errors.ErrUnsupported
 // where the system has not all of them.

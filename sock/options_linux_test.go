@@ -34,6 +34,12 @@ func TestFlags(t *testing.T) {
 			if err := c.set(s, on); err != nil || (option(t, s, c.level, c.option) != 0) != (on != c.inverted) {
 				t.Errorf("%s %v: %v, %d", c.name, on, err, option(t, s, c.level, c.option))
 			}
+			if c.option != unix.TCP_NODELAY || c.level != unix.IPPROTO_TCP {
+				continue
+			}
+			if got, err := s.NoDelay(); got != on || err != nil {
+				t.Errorf("NoDelay = %v, %v; want %v", got, err, on)
+			}
 		}
 	}
 }

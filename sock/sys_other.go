@@ -43,6 +43,7 @@ func sysSendBatch(uintptr, []Message) (int, error)                   { return 0,
 func sysShutdown(uintptr, How) error                                 { return errSystem }
 func sysErr(uintptr) error                                           { return errSystem }
 func sysNoDelay(uintptr, bool) error                                 { return errSystem }
+func sysHasNoDelay(uintptr) (bool, error)                            { return false, errSystem }
 func sysKeepAlive(uintptr, net.KeepAliveConfig) error                { return errSystem }
 func sysBuffer(uintptr, tie.Dir, int) error                          { return errSystem }
 func sysLinger(uintptr, bool) error                                  { return errSystem }
@@ -51,4 +52,5 @@ func sysReusePort(uintptr, bool) error                               { return er
 func sysDescribe(uintptr) (description, error)                       { return description{}, errSystem }
 func sysNonblock(uintptr) error                                      { return errSystem }
 func sysDup(uintptr) (uintptr, error)                                { return 0, errSystem }
+func sysIsTCP(uintptr) bool                                          { return false }
 func sysExhausted(error) bool                                        { return false }

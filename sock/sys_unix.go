@@ -81,6 +81,11 @@ func sysNonblock(h uintptr) error           { return unix.SetNonblock(int(h), tr
 func sysNoDelay(h uintptr, on bool) error   { return set(h, unix.IPPROTO_TCP, unix.TCP_NODELAY, on) }
 func sysDualStack(h uintptr, on bool) error { return set(h, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, !on) }
 
+func sysHasNoDelay(h uintptr) (bool, error) {
+	v, err := unix.GetsockoptInt(int(h), unix.IPPROTO_TCP, unix.TCP_NODELAY)
+	return v != 0, err
+}
+
 func set(h uintptr, level, option int, on bool) error {
 	v := 0
 	if on {
@@ -152,6 +157,8 @@ func sysDescribe(h uintptr) (d description, err error) {
 	d.blocking = flags&unix.O_NONBLOCK == 0
 	return d, nil
 }
+
+func sysIsTCP(h uintptr) bool { return isTCP(int(h)) }
 
 func sysExhausted(err error) bool {
 	for _, e := range [...]error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {

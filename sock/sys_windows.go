@@ -160,6 +160,14 @@ func sysNoDelay(h uintptr, on bool) error {
 	return set(h, windows.IPPROTO_TCP, windows.TCP_NODELAY, flag(on))
 }
 
+func sysHasNoDelay(h uintptr) (bool, error) {
+	v, err := windows.GetsockoptInt(windows.Handle(h), windows.IPPROTO_TCP, windows.TCP_NODELAY)
+	return v != 0, err
+}
+
+// sysIsTCP is of connections whose listener is not of TCP: there are none.
+func sysIsTCP(uintptr) bool { return false }
+
 func sysDualStack(h uintptr, on bool) error {
 	return set(h, windows.IPPROTO_IPV6, windows.IPV6_V6ONLY, flag(!on))
 }

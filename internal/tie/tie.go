@@ -55,6 +55,9 @@ const (
 	kindShift = 2
 )
 
+// Accepted is a kind that all know: a stream that was accepted, and stays what it is.
+const Accepted = 1 << 8
+
 // Kind is what SetKind was given: bits of the socket's, which are here because there is room.
 func (t *Tie) Kind() uint32 { return t.silent.Load() >> kindShift }
 

@@ -1,0 +1,52 @@
+package socknotify
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/socknotify/socknotify/sock"
+)
+
+// However many connections come at once, one call takes all that its entries hold, and what comes after that is
+// notified as well.
+func TestAcceptBursts(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		if err := p.Accept(l, "l", 64); err != nil {
+			t.Fatal(err)
+		}
+		var out [64]Notification[string]
+		for _, n := range []int{1, 2, asked, asked + 1, asked + 2, 40, 1} {
+			for range n {
+				c, err := sock.New(sock.TCP4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, fmt.Sprint(n, " connections accepted"), func() bool {
+				k, err := p.Wait(out[:], soon)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, nt := range out[:k] {
+					s, err := nt.Accepted()
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.Close()
+				}
+				n -= k
+				return n == 0
+			})
+			none(t, p)
+		}
+	})
+}

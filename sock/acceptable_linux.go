@@ -1,0 +1,15 @@
+package sock
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysAcceptable asks poll(2). Whatever else it says is for accept to tell.
+func sysAcceptable(h uintptr) bool {
+	f := unix.PollFd{Fd: int32(h), Events: unix.POLLIN}
+	var now unix.Timespec
+	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return n != 0 || e != 0
+}

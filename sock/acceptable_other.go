@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sock
+
+func sysAcceptable(uintptr) bool { return true }
