@@ -31,6 +31,7 @@ var spared = map[string]string{
 	"sock.Held.Ahead":               "for package socknotify",
 	"sock.Held.Made":                "for package socknotify",
 	"sock.Held.Took":                "for package server",
+	"sock.Held.TCP":                 "for package server",
 	"prometheus.Collector.Describe": "the registry's",
 	"prometheus.Collector.Collect":  "the registry's",
 }

@@ -31,6 +31,7 @@ var calls = map[string]struct {
 	"Err":            {"getsockopt", (*sock.Socket).Err},
 	"Hold":           {"hold", func(s *sock.Socket) error { return second(s.Hold()) }},
 	"Listen":         {"listen", func(s *sock.Socket) error { return s.Listen(0) }},
+	"NoDelay":        {"getsockopt", func(s *sock.Socket) error { return second(s.NoDelay()) }},
 	"Recv":           {"recv", func(s *sock.Socket) error { return second(s.Recv(make([]byte, 8))) }},
 	"RecvBatch":      {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(room(2, 8))) }},
 	"RecvFrom":       {"recvfrom", func(s *sock.Socket) error { _, _, err := s.RecvFrom(make([]byte, 8)); return err }},
@@ -78,6 +79,9 @@ func TestClosed(t *testing.T) {
 			for _, c := range calls {
 				failed(t, c.call(s), c.op, none, net.ErrClosed)
 			}
+			if s.Acceptable() {
+				t.Error("acceptable")
+			}
 			if s.Handle() != none || s.LocalAddr() != (netip.AddrPort{}) || s.RemoteAddr() != (netip.AddrPort{}) || s.LocalPath() != "" {
 				t.Errorf("%d at %v, %v, %q", s.Handle(), s.LocalAddr(), s.RemoteAddr(), s.LocalPath())
 			}
@@ -87,7 +91,7 @@ func TestClosed(t *testing.T) {
 
 // No method is left out.
 func TestClosedIsAll(t *testing.T) {
-	harmless := map[string]bool{"Handle": true, "Tie": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true}
+	harmless := map[string]bool{"Handle": true, "Tie": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
 	of := reflect.TypeFor[*sock.Socket]()
 	for i := range of.NumMethod() {
 		name := of.Method(i).Name

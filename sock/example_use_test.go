@@ -50,8 +50,34 @@ func ExampleSocket_SetNoDelay() {
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = nil // an option that this system has not
 	}
-	fmt.Println(err)
-	// Output: <nil>
+	now, _ := s.NoDelay()
+	fmt.Println(now, err)
+	// Output: true <nil>
+}
+
+// Taking all connections that wait, without an Accept in vain in the end.
+func ExampleSocket_Acceptable() {
+	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.LocalAddr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	accepted := 0
+	for listener.Acceptable() {
+		s, err := listener.Accept()
+		if err != nil {
+			break // sock.ErrWouldBlock, where the system cannot tell
+		}
+		accepted++
+		s.Close()
+	}
+	fmt.Println(accepted)
+	// Output: 1
 }
 
 // A socket for both protocols, whose address others may have too. Both must be said before it is bound.

@@ -150,7 +150,7 @@ func (s *Socket) AcceptInto(c *Socket) error {
 	return nil
 }
 
-// Acceptable reports whether there may be a connection to accept. On Linux that is certain, and costs an eighth of an
+// Acceptable reports whether there may be a connection to accept. On Linux that is certain, and costs a ninth of an
 // Accept in vain; elsewhere it is always true.
 func (s *Socket) Acceptable() bool {
 	h, ok := s.tie.Use()
