@@ -62,7 +62,7 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		return
 	}
 	if l.tcp {
-		l.tune(socket)
+		l.tune(held)
 	}
 	if l.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())

@@ -85,7 +85,8 @@ func TestOptionsOfEveryConnection(t *testing.T) {
 	}
 }
 
-// A connection costs no setting of options where the listener has them: it begins with those of the listener.
+// Where a listener's connections begin with its options nothing is set; where they do not, everything is, and from then
+// on nobody expects it any more.
 func TestListenerBequeaths(t *testing.T) {
 	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -93,26 +94,57 @@ func TestListenerBequeaths(t *testing.T) {
 	}
 	defer s.Close()
 	l := &listener[*int]{server: &Server[*int]{}, sock: s, tcp: true}
-	if l.bequeath(); !l.bequeaths {
+	if l.bequeath(); !l.bequeaths.Load() {
 		t.Fatal("the listener's options were not set")
 	}
-	peer, err := net.Dial("tcp", s.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
+	accepted := func() sock.Held {
+		peer, err := net.Dial("tcp", s.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { peer.Close() })
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			c, err := s.Accept()
+			if err == nil {
+				t.Cleanup(func() { c.Close() })
+				held, _ := c.Hold()
+				t.Cleanup(held.Release)
+				return held
+			}
+			if err != sock.ErrWouldBlock || time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
 	}
-	defer peer.Close()
-	var c *sock.Socket
-	for end := time.Now().Add(time.Minute); c == nil; time.Sleep(time.Millisecond) {
-		if c, err = s.Accept(); err != nil && (err != sock.ErrWouldBlock || time.Now().After(end)) {
+	count := func(c sock.Held, n int) {
+		t.Helper()
+		if err := unix.SetsockoptInt(int(c.Socket().Handle()), unix.IPPROTO_TCP, unix.TCP_KEEPCNT, n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer c.Close()
-	// Another value tells whether tune sets it.
-	if err := unix.SetsockoptInt(int(c.Handle()), unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 5); err != nil {
-		t.Fatal(err)
+	has := func(c sock.Held, want probes) {
+		t.Helper()
+		on, err := c.Socket().NoDelay()
+		if got := probesOf(t, int(c.Socket().Handle())); got != want || !on || err != nil {
+			t.Errorf("probes %v, no delay %v, %v; want %v", got, on, err, want)
+		}
 	}
-	if l.tune(c); probesOf(t, int(c.Handle())) != (probes{1, 15, 15, 5}) {
-		t.Errorf("probes %v; want the listener's, and a count that was left alone", probesOf(t, int(c.Handle())))
+	first, second := accepted(), accepted()
+	l.tune(first)
+	has(first, probes{1, 15, 15, 9})
+	count(second, 5)
+	l.tune(second)
+	has(second, probes{1, 15, 15, 5}) // nobody has set it again
+
+	l.proved.Store(false)
+	third, fourth := accepted(), accepted()
+	count(third, 5)
+	l.tune(third)
+	has(third, probes{1, 15, 15, 9})
+	count(fourth, 5)
+	l.tune(fourth)
+	has(fourth, probes{1, 15, 15, 9})
+	if l.bequeaths.Load() {
+		t.Error("still believed to bequeath")
 	}
 }

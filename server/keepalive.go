@@ -17,33 +17,49 @@ func (s *Server[S]) keepAlive() net.KeepAliveConfig {
 	return s.KeepAliveConfig
 }
 
-// bequeath sets a listener's options to those that its connections want, which begin with them on Linux (of MPTCP, not
-// with all of them). What was connected before does not. So TCP_NODELAY comes last: a connection that begins with it
-// has the others.
+// bequeath sets a listener's options to those that its connections of TCP want, which begin with them on Linux. What
+// was connected before does not. So TCP_NODELAY comes last: a connection that begins with it has the others, unless
+// that is not so at all (see inherits).
 func (l *listener[S]) bequeath() {
 	config := l.server.keepAlive()
-	held, err := l.sock.Hold()
-	if err != nil {
-		return
-	}
-	defer held.Release()
-	if runtime.GOOS != "linux" || !held.TCP() || !config.Enable {
+	if runtime.GOOS != "linux" || !config.Enable {
 		return
 	}
 	if on, err := l.sock.NoDelay(); on || err != nil || l.sock.SetKeepAlive(config) != nil {
 		return // somebody else has set it, perhaps with other options
 	}
-	l.bequeaths = l.sock.SetNoDelay(true) == nil
+	l.bequeaths.Store(l.sock.SetNoDelay(true) == nil)
+}
+
+// inherits reports whether a connection has begun with the listener's options. The first that seems to is asked for
+// all of them: the listener may be of MPTCP, and these change from one version of the system to the next.
+func (l *listener[S]) inherits(c sock.Held) bool {
+	if !l.bequeaths.Load() || !c.TCP() {
+		return false
+	}
+	if on, err := c.Socket().NoDelay(); !on || err != nil {
+		return false
+	}
+	if l.proved.Load() {
+		return true
+	}
+	want, err1 := l.sock.KeepAlive()
+	got, err2 := c.Socket().KeepAlive()
+	if got != want || err1 != nil || err2 != nil {
+		l.bequeaths.Store(false)
+		return false
+	}
+	l.proved.Store(true)
+	return true
 }
 
 // tune sets the options of a new TCP connection, if it has not begun with them. What fails makes it slower at worst, or
 // found dead later.
-func (l *listener[S]) tune(socket *sock.Socket) {
-	if l.bequeaths {
-		if on, err := socket.NoDelay(); on && err == nil {
-			return
-		}
+func (l *listener[S]) tune(c sock.Held) {
+	if l.inherits(c) {
+		return
 	}
+	socket := c.Socket()
 	socket.SetNoDelay(true)
 	config := l.server.keepAlive()
 	if !config.Enable {

@@ -23,7 +23,8 @@ type listener[S any] struct {
 	failed chan error  // its end
 	warned atomic.Bool // that it cannot set an option
 
-	bequeaths bool // connections begin with the listener's options
+	bequeaths atomic.Bool // connections begin with the listener's options
+	proved    atomic.Bool // one was seen that did
 }
 
 func (l *listener[S]) fail(err error) {

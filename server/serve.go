@@ -28,8 +28,8 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 // ends with an error that is net.ErrClosed, within a second, and the connections that there are, and other
 // listeners, are served on. Several listeners may be served at once, each by a Serve of its own.
 //
-// Meanwhile nobody else may accept of it. On Linux a listener of TCP alone, which one of package net's is where MPTCP is
-// off, is given the options that its connections are to begin with (TCP_NODELAY, KeepAlive).
+// Meanwhile nobody else may accept of it. On Linux a TCP listener is given the options that its
+// connections are to begin with (TCP_NODELAY, KeepAlive).
 func (s *Server[S]) Serve(l net.Listener) error { return s.serveListener(l, nil) }
 
 // ServeSocket is Serve for a listening socket of package sock.

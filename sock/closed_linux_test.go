@@ -30,6 +30,7 @@ var calls = map[string]struct {
 	"ConnectUnix":    {"connect", func(s *sock.Socket) error { return s.ConnectUnix("@x") }},
 	"Err":            {"getsockopt", (*sock.Socket).Err},
 	"Hold":           {"hold", func(s *sock.Socket) error { return second(s.Hold()) }},
+	"KeepAlive":      {"getsockopt", func(s *sock.Socket) error { return second(s.KeepAlive()) }},
 	"Listen":         {"listen", func(s *sock.Socket) error { return s.Listen(0) }},
 	"NoDelay":        {"getsockopt", func(s *sock.Socket) error { return second(s.NoDelay()) }},
 	"Recv":           {"recv", func(s *sock.Socket) error { return second(s.Recv(make([]byte, 8))) }},

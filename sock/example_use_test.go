@@ -51,8 +51,9 @@ func ExampleSocket_SetNoDelay() {
 		err = nil // an option that this system has not
 	}
 	now, _ := s.NoDelay()
-	fmt.Println(now, err)
-	// Output: true <nil>
+	probes, _ := s.KeepAlive()
+	fmt.Println(now, probes.Enable, err)
+	// Output: true true <nil>
 }
 
 // Taking all connections that wait, without an Accept in vain in the end.

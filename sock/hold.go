@@ -15,7 +15,7 @@ func (s *Socket) Hold() (Held, error) {
 	return Held{s}, nil
 }
 
-// TCP reports whether the socket is of TCP; of a listener, whether all its connections are.
+// TCP reports whether the socket is of TCP; of a listener, whether all its connections are. It asks nobody.
 func (h Held) TCP() bool { return h.socket.is(kindTCP) }
 
 // Release ends the use. If Close was called meanwhile and this was the last use, the socket is closed now.

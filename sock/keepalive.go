@@ -36,6 +36,23 @@ func sysKeepAlive(h uintptr, c net.KeepAliveConfig) error {
 	return nil
 }
 
+func sysGetKeepAlive(h uintptr) (c net.KeepAliveConfig, err error) {
+	if c.Enable, err = hasKeepAlive(h); err != nil {
+		return c, err
+	}
+	var values [3]int
+	for i, option := range [...]int{keepIdle, keepInterval, keepCount} {
+		if option == 0 {
+			continue
+		}
+		if values[i], err = getTCP(h, option); err != nil && err != errors.ErrUnsupported {
+			return c, err
+		}
+	}
+	c.Idle, c.Interval, c.Count = time.Duration(values[0])*time.Second, time.Duration(values[1])*time.Second, values[2]
+	return c, nil
+}
+
 // seconds rounds up.
 func seconds(d time.Duration) int {
 	if d < 0 {

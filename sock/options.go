@@ -24,6 +24,16 @@ func (s *Socket) SetKeepAlive(c net.KeepAliveConfig) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysKeepAlive(h, c) })
 }
 
+// KeepAlive returns the probes of a TCP connection, or what those of a listener's connections begin with. 0 is what the
+// system does not tell.
+func (s *Socket) KeepAlive() (c net.KeepAliveConfig, err error) {
+	err = s.do("getsockopt", func(h uintptr) (err error) {
+		c, err = sysGetKeepAlive(h)
+		return err
+	})
+	return c, err
+}
+
 // SetReadBuffer asks for a size of the system's receive buffer, in bytes.
 func (s *Socket) SetReadBuffer(n int) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirRecv, n) })

@@ -101,6 +101,13 @@ func TestKeepAlive(t *testing.T) {
 				t.Errorf("%+v: %d is %d, want %d", c.config, i, got, want)
 			}
 		}
+		want := net.KeepAliveConfig{
+			Enable: c.config.Enable, Idle: time.Duration(c.idle) * time.Second,
+			Interval: time.Duration(c.interval) * time.Second, Count: c.many,
+		}
+		if got, err := s.KeepAlive(); got != want || err != nil {
+			t.Errorf("%+v: KeepAlive = %+v, %v; want %+v", c.config, got, err, want)
+		}
 		if got := option(t, s, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0; got != c.config.Enable {
 			t.Errorf("%+v: on is %v", c.config, got)
 		}

@@ -44,6 +44,7 @@ func sysShutdown(uintptr, How) error                                 { return er
 func sysErr(uintptr) error                                           { return errSystem }
 func sysNoDelay(uintptr, bool) error                                 { return errSystem }
 func sysHasNoDelay(uintptr) (bool, error)                            { return false, errSystem }
+func sysGetKeepAlive(uintptr) (c net.KeepAliveConfig, e error)       { return c, errSystem }
 func sysKeepAlive(uintptr, net.KeepAliveConfig) error                { return errSystem }
 func sysBuffer(uintptr, tie.Dir, int) error                          { return errSystem }
 func sysLinger(uintptr, bool) error                                  { return errSystem }

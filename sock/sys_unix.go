@@ -81,9 +81,20 @@ func sysNonblock(h uintptr) error           { return unix.SetNonblock(int(h), tr
 func sysNoDelay(h uintptr, on bool) error   { return set(h, unix.IPPROTO_TCP, unix.TCP_NODELAY, on) }
 func sysDualStack(h uintptr, on bool) error { return set(h, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, !on) }
 
-func sysHasNoDelay(h uintptr) (bool, error) {
-	v, err := unix.GetsockoptInt(int(h), unix.IPPROTO_TCP, unix.TCP_NODELAY)
+func sysHasNoDelay(h uintptr) (bool, error) { return has(h, unix.IPPROTO_TCP, unix.TCP_NODELAY) }
+func hasKeepAlive(h uintptr) (bool, error)  { return has(h, unix.SOL_SOCKET, unix.SO_KEEPALIVE) }
+
+func has(h uintptr, level, option int) (bool, error) {
+	v, err := unix.GetsockoptInt(int(h), level, option)
 	return v != 0, err
+}
+
+func getTCP(h uintptr, option int) (int, error) {
+	v, err := unix.GetsockoptInt(int(h), unix.IPPROTO_TCP, option)
+	if err == unix.ENOPROTOOPT {
+		return 0, errors.ErrUnsupported
+	}
+	return v, err
 }
 
 func set(h uintptr, level, option int, on bool) error {

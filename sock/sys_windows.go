@@ -160,9 +160,20 @@ func sysNoDelay(h uintptr, on bool) error {
 	return set(h, windows.IPPROTO_TCP, windows.TCP_NODELAY, flag(on))
 }
 
-func sysHasNoDelay(h uintptr) (bool, error) {
-	v, err := windows.GetsockoptInt(windows.Handle(h), windows.IPPROTO_TCP, windows.TCP_NODELAY)
+func sysHasNoDelay(h uintptr) (bool, error) { return has(h, windows.IPPROTO_TCP, windows.TCP_NODELAY) }
+func hasKeepAlive(h uintptr) (bool, error)  { return has(h, windows.SOL_SOCKET, windows.SO_KEEPALIVE) }
+
+func has(h uintptr, level, option int) (bool, error) {
+	v, err := windows.GetsockoptInt(windows.Handle(h), level, option)
 	return v != 0, err
+}
+
+func getTCP(h uintptr, option int) (int, error) {
+	v, err := windows.GetsockoptInt(windows.Handle(h), windows.IPPROTO_TCP, option)
+	if err == windows.WSAENOPROTOOPT {
+		return 0, errors.ErrUnsupported
+	}
+	return v, err
 }
 
 // sysIsTCP is of connections whose listener is not of TCP: there are none.
