@@ -40,7 +40,7 @@ func (c *Conn[S]) end(bits uint32) error {
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
 		c.extra.since = s.wheel.Now()
-		s.wheel.Set(c, c.lingerLimit())
+		s.wheel.Hasten(c, c.lingerLimit())
 	}
 	c.set(bits)
 	return nil

@@ -116,7 +116,7 @@ func (c *Conn[S]) SetIdleTimeout(d time.Duration) {
 	if d <= 0 {
 		d = -1
 	} else {
-		s.wheel.Set(c, d) // if it is for something else, that is looked at then
+		s.wheel.Hasten(c, d) // if it is for something else, that is looked at then
 	}
 	c.more().idle = d
 }
@@ -145,7 +145,7 @@ func (c *Conn[S]) SetWriteTimeout(d time.Duration) {
 	if word&wOut != 0 {
 		x.since = s.wheel.Now()
 		if limit := c.lingerLimit(); d > 0 || word&wClosing != 0 {
-			s.wheel.Set(c, limit)
+			s.wheel.Hasten(c, limit)
 		}
 	}
 }
