@@ -240,8 +240,8 @@ func (w *worker[S]) finish(c *Conn[S]) {
 	if word&wDead != 0 {
 		return
 	}
-	s.wheel.Stop(c)
 	c.mu.Lock()
+	s.wheel.Stop(c) // under the lock, as who sets it has seen that the connection lives
 	var cause error
 	if c.extra != nil {
 		cause = c.extra.cause

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -41,4 +43,37 @@ func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
 		<-s.stopped
 	})
 	return addr
+}
+
+// Who sets a time-out of a connection that is just ending does not leave its timer behind.
+func TestNoTimerStays(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}, Workers: 1}
+	peer, err := net.Dial("tcp", serving(t, s).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	until := func(cond func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it never came")
+			}
+		}
+	}
+	until(func() bool { return s.Stats().Conns == 1 })
+	s.mu.Lock()
+	c := s.table.all()[0]
+	s.mu.Unlock()
+
+	c.mu.Lock() // as SetIdleTimeout does
+	c.end(wAborting)
+	until(func() bool { return c.word.Load()&wDead != 0 })
+	time.Sleep(10 * time.Millisecond) // the worker goes on to where it needs the lock
+	s.wheel.Set(c, time.Hour)
+	c.mu.Unlock()
+	until(func() bool { return s.Stats().Conns == 0 })
+	if s.wheel.Stop(c) {
+		t.Error("the timer of a connection that is gone is armed")
+	}
 }
