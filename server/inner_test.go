@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"testing"
@@ -75,5 +76,20 @@ func TestNoTimerStays(t *testing.T) {
 	until(func() bool { return s.Stats().Conns == 0 })
 	if s.wheel.Stop(c) {
 		t.Error("the timer of a connection that is gone is armed")
+	}
+}
+
+// The longest of the time-outs can be had beside others.
+func TestLongestTimeout(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}, WriteTimeout: time.Second}
+	s.init()
+	defer s.wheel.Close()
+	c := &Conn[*int]{listener: &listener[*int]{server: s}}
+	c.word.Store(wOut)
+	c.more().since = s.wheel.Now()
+	c.extra.idle = math.MaxInt64
+	s.expired(c)
+	if !s.wheel.Stop(c) {
+		t.Error("WriteTimeout is forgotten for an IdleTimeout of 292 years")
 	}
 }

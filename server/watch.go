@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // watch looks at the workers with every tick while there are connections.
 func (s *Server[S]) watch() {
@@ -63,7 +66,7 @@ func (s *Server[S]) expired(c *Conn[S]) {
 		if waited >= ticks {
 			return false
 		}
-		if d := time.Duration(ticks-waited) * tick; next == 0 || d < next {
+		if d := time.Duration(min(ticks-waited, math.MaxInt64/uint64(tick))) * tick; next == 0 || d < next {
 			next = d
 		}
 		return true
