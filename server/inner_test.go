@@ -93,3 +93,10 @@ func TestLongestTimeout(t *testing.T) {
 		t.Error("WriteTimeout is forgotten for an IdleTimeout of 292 years")
 	}
 }
+
+// Stats reads the clock before it looks at the workers, which may have begun something since.
+func TestBegunSince(t *testing.T) {
+	if d := (&patrol{now: 5}).waited(cursor(6, 1, 1, 0)); d != 0 {
+		t.Errorf("a handler that began just now has run for %v", d)
+	}
+}
