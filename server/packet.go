@@ -123,8 +123,12 @@ func (s *PacketServer) ListenAndServe(network, address string) error {
 // socket fails. It is the server's from then on (sock.Detach), so a Close of its former owner's does nothing;
 // and closed in the end. Several may be served at once, each by a Serve of its own.
 func (s *PacketServer) Serve(c net.PacketConn) error {
+	if c == nil {
+		return errNoSocket
+	}
 	socket, err := sock.Detach(c, sock.MakeNonblocking)
 	if err != nil {
+		c.Close()
 		return err
 	}
 	return s.ServeSocket(socket)

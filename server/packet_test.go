@@ -227,3 +227,22 @@ func TestPacketHandlerStuck(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be served is closed all the same: it was given to the server, and ListenAndServe has it from nobody.
+func TestPacketServeFails(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	s := &server.PacketServer{Handler: packetFunc(nil)}
+	if err := s.Serve(struct{ net.PacketConn }{pc}); err == nil || errors.Is(err, server.ErrServerClosed) {
+		t.Errorf("Serve = %v", err)
+	}
+	if err := s.Serve(nil); err == nil {
+		t.Error("none at all is no error")
+	}
+	if err := pc.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it is open: %v", err)
+	}
+}
