@@ -246,3 +246,25 @@ func TestPacketServeFails(t *testing.T) {
 		t.Errorf("it is open: %v", err)
 	}
 }
+
+// A socket of a stream has no datagrams, but an end, or connections, that would be told again and again.
+func TestPacketServerOfStreams(t *testing.T) {
+	backends.Each(t, func(t *testing.T, backend string) {
+		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.LocalAddr()
+		dial(t, addr.String())
+		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			t.Error("called")
+		})}
+		defer s.Close()
+		if err := s.ServeSocket(l); !errors.Is(err, socknotify.ErrInvalid) || !strings.Contains(err.Error(), addr.String()) {
+			t.Errorf("ServeSocket = %v", err)
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("it is open: %v", err)
+		}
+	})
+}
