@@ -36,8 +36,8 @@ type known struct {
 }
 
 const (
-	// fresh is how long addresses that are shown are good for; for a search any will do. Those of a stream that
-	// is connected stay, and only whether it was closed without a word is asked again.
+	// fresh is how long addresses are good for that may be others by now. Those of a stream that is connected
+	// stay, and only whether it was closed without a word is asked again, for what is shown.
 	fresh     = 10 * time.Second
 	freshPair = time.Minute
 	// scanned is how many registrations are copied at a time.
@@ -49,6 +49,12 @@ func (k *known) good() time.Duration {
 		return freshPair
 	}
 	return fresh
+}
+
+// found tells whether addresses are good for a search: old ones are, but for those of a socket that may have
+// connected since.
+func (k *known) found() bool {
+	return k.names.Remote != "" || k.names.Network != "tcp" && k.names.Network != "udp"
 }
 
 func (s *portSource[K]) name() string             { return s.title }
@@ -79,10 +85,10 @@ func (s *portSource[K]) all(f func(*socknotify.RegistrationInfo[K])) {
 	}
 }
 
-// addresses asks for a registration's, unless they were found before: ever, or not long ago. The lock is held.
-func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], ever bool) known {
+// addresses asks for a registration's, unless they were found before. The lock is held.
+func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], search bool) known {
 	k, ok := s.names[r.ID]
-	if ok && r.ID != 0 && (ever || time.Since(k.at) < k.good()) {
+	if ok && r.ID != 0 && (search && k.found() || time.Since(k.at) < k.good()) {
 		return k
 	}
 	k = known{at: time.Now()}

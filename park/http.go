@@ -50,6 +50,8 @@ type HTTPServer struct {
 	listeners map[*listener]struct{}
 }
 
+var errNoServer = fmt.Errorf("park: serve: %w: no Server", socknotify.ErrInvalid)
+
 const defaultLinger = 500 * time.Millisecond
 
 // Serve is http.Server's. A listener of tls.NewListener is served as such.
@@ -60,6 +62,9 @@ func (s *HTTPServer) ListenAndServe() error { return s.listen(":http", s.Serve) 
 
 // ServeTLS is http.Server's.
 func (s *HTTPServer) ServeTLS(l net.Listener, certFile, keyFile string) error {
+	if s.Server == nil {
+		return errNoServer
+	}
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
 		return err
@@ -76,6 +81,9 @@ func (s *HTTPServer) ListenAndServeTLS(certFile, keyFile string) error {
 }
 
 func (s *HTTPServer) listen(address string, serve func(net.Listener) error) error {
+	if s.Server == nil {
+		return errNoServer
+	}
 	if s.Server.Addr != "" {
 		address = s.Server.Addr
 	}
@@ -88,6 +96,9 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 
 // Shutdown is http.Server's. Parked connections are closed first, and it waits for their last ConnState.
 func (s *HTTPServer) Shutdown(ctx context.Context) error {
+	if s.Server == nil {
+		return nil
+	}
 	served := s.served() // before they end
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
@@ -99,10 +110,18 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 }
 
 // Close is http.Server's. Parked connections are closed as well.
-func (s *HTTPServer) Close() error { return s.Server.Close() }
+func (s *HTTPServer) Close() error {
+	if s.Server == nil {
+		return nil
+	}
+	return s.Server.Close()
+}
 
 // SetKeepAlivesEnabled is http.Server's. Without keep-alives the parked connections are closed.
 func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
+	if s.Server == nil {
+		return // there are no connections
+	}
 	s.install()
 	s.alive.Store(v)
 	s.Server.SetKeepAlivesEnabled(v)
@@ -225,11 +244,13 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	if s.Server == nil {
-		return fmt.Errorf("park: serve: %w: no Server", socknotify.ErrInvalid)
+		in.Close() // as net/http does, whatever it is that cannot be served
+		return errNoServer
 	}
 	s.install()
 	lot, err := New(Config{Backend: s.Backend})
 	if err != nil {
+		in.Close()
 		return err
 	}
 	if s.OnLot != nil {

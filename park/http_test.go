@@ -649,3 +649,44 @@ func TestHTTPManyClients(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be served is told, and leaves no listener behind, as with net/http.
+func TestHTTPCannotServe(t *testing.T) {
+	listen := func() net.Listener {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		return ln
+	}
+	for name, serve := range map[string]func(*HTTPServer, net.Listener) error{
+		"Serve":    (*HTTPServer).Serve,
+		"ServeTLS": func(s *HTTPServer, ln net.Listener) error { return s.ServeTLS(ln, "", "") },
+		"ListenAndServe": func(s *HTTPServer, ln net.Listener) error {
+			ln.Close()
+			return s.ListenAndServe()
+		},
+		"ListenAndServeTLS": func(s *HTTPServer, ln net.Listener) error {
+			ln.Close()
+			return s.ListenAndServeTLS("", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln := listen()
+			s := &HTTPServer{}
+			wantErr(t, serve(s, ln), socknotify.ErrInvalid)
+			s.SetKeepAlivesEnabled(false)
+			must(t, s.Shutdown(t.Context()))
+			must(t, s.Close())
+			ln.Close()
+
+			ln = listen()
+			config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+			s = &HTTPServer{Backend: "none such", Server: &http.Server{Addr: ln.Addr().String(), TLSConfig: config}}
+			if err := serve(s, ln); err == nil || !strings.Contains(err.Error(), "none such") {
+				t.Fatalf("got %v", err)
+			}
+			ln, err := net.Listen("tcp", s.Server.Addr)
+			must(t, err)
+			ln.Close()
+		})
+	}
+}

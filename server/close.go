@@ -40,7 +40,7 @@ func (c *Conn[S]) end(bits uint32) error {
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
 		c.extra.since = s.wheel.Now()
-		s.wheel.Set(c, c.lingerLimit())
+		s.wheel.Hasten(c, c.lingerLimit())
 	}
 	c.set(bits)
 	return nil
@@ -240,8 +240,8 @@ func (w *worker[S]) finish(c *Conn[S]) {
 	if word&wDead != 0 {
 		return
 	}
-	s.wheel.Stop(c)
 	c.mu.Lock()
+	s.wheel.Stop(c) // under the lock, as who sets it has seen that the connection lives
 	var cause error
 	if c.extra != nil {
 		cause = c.extra.cause

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"math"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -41,4 +44,59 @@ func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
 		<-s.stopped
 	})
 	return addr
+}
+
+// Who sets a time-out of a connection that is just ending does not leave its timer behind.
+func TestNoTimerStays(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}, Workers: 1}
+	peer, err := net.Dial("tcp", serving(t, s).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	until := func(cond func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it never came")
+			}
+		}
+	}
+	until(func() bool { return s.Stats().Conns == 1 })
+	s.mu.Lock()
+	c := s.table.all()[0]
+	s.mu.Unlock()
+
+	c.mu.Lock() // as SetIdleTimeout does
+	c.end(wAborting)
+	until(func() bool { return c.word.Load()&wDead != 0 })
+	time.Sleep(10 * time.Millisecond) // the worker goes on to where it needs the lock
+	s.wheel.Set(c, time.Hour)
+	c.mu.Unlock()
+	until(func() bool { return s.Stats().Conns == 0 })
+	if s.wheel.Stop(c) {
+		t.Error("the timer of a connection that is gone is armed")
+	}
+}
+
+// The longest of the time-outs can be had beside others.
+func TestLongestTimeout(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}, WriteTimeout: time.Second}
+	s.init()
+	defer s.wheel.Close()
+	c := &Conn[*int]{listener: &listener[*int]{server: s}}
+	c.word.Store(wOut)
+	c.more().since = s.wheel.Now()
+	c.extra.idle = math.MaxInt64
+	s.expired(c)
+	if !s.wheel.Stop(c) {
+		t.Error("WriteTimeout is forgotten for an IdleTimeout of 292 years")
+	}
+}
+
+// Stats reads the clock before it looks at the workers, which may have begun something since.
+func TestBegunSince(t *testing.T) {
+	if d := (&patrol{now: 5}).waited(cursor(6, 1, 1, 0)); d != 0 {
+		t.Errorf("a handler that began just now has run for %v", d)
+	}
 }

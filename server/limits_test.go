@@ -173,3 +173,45 @@ func TestWriteTimeout(t *testing.T) {
 		}
 	})
 }
+
+// A connection has one timer for both of its time-outs, and each is kept whatever the other one is set to.
+func TestTimeoutsTogether(t *testing.T) {
+	backends.Each(t, func(t *testing.T, backend string) {
+		fill := func(sc conn) {
+			for b := make([]byte, 1<<16); sc.Queued() == 0; {
+				if _, err := sc.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for name, c := range map[string]struct {
+			idle, write time.Duration
+			set         func(t *testing.T, sc conn, peer net.Conn)
+			want        error
+		}{
+			"idle after a queue": {time.Second, time.Hour, func(t *testing.T, sc conn, peer net.Conn) {
+				fill(sc)
+				go io.Copy(io.Discard, peer)
+			}, server.ErrIdle},
+			"idle after SetWriteTimeout": {time.Second, 0, func(t *testing.T, sc conn, peer net.Conn) {
+				fill(sc)
+				sc.SetWriteTimeout(time.Hour)
+				go io.Copy(io.Discard, peer)
+			}, server.ErrIdle},
+			"slow beside SetIdleTimeout": {0, time.Second, func(t *testing.T, sc conn, peer net.Conn) {
+				fill(sc)
+				sc.SetIdleTimeout(time.Hour)
+			}, server.ErrSlow},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := &handler{t: t}
+				s := &srv{Handler: h, Backend: backend, IdleTimeout: c.idle, WriteTimeout: c.write}
+				peer := dial(t, start(t, s))
+				c.set(t, h.conn(1), peer)
+				if err := h.cause(1); err != c.want {
+					t.Errorf("cause %v", err)
+				}
+			})
+		}
+	})
+}

@@ -123,8 +123,12 @@ func (s *PacketServer) ListenAndServe(network, address string) error {
 // socket fails. It is the server's from then on (sock.Detach), so a Close of its former owner's does nothing;
 // and closed in the end. Several may be served at once, each by a Serve of its own.
 func (s *PacketServer) Serve(c net.PacketConn) error {
+	if c == nil {
+		return errNoSocket
+	}
 	socket, err := sock.Detach(c, sock.MakeNonblocking)
 	if err != nil {
+		c.Close()
 		return err
 	}
 	return s.ServeSocket(socket)
@@ -137,6 +141,9 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 		return errNoSocket
 	}
 	defer socket.Close()
+	if err := datagrams(socket); err != nil {
+		return fmt.Errorf("server: socket on %s: %w", nameOf(socket), err)
+	}
 	c := &PacketConn{server: s, sock: socket, failed: make(chan error, 1)}
 	s.mu.Lock()
 	err := s.start()
@@ -160,6 +167,22 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 		return ErrServerClosed
 	}
 	return fmt.Errorf("server: socket on %s: %w", name, err)
+}
+
+// datagrams is an error for a stream: its end, or its connections, would be told for ever.
+func datagrams(socket *sock.Socket) error {
+	held, err := socket.Hold()
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	switch names, err := sock.NamesOf(socket.Handle()); {
+	case err != nil:
+		return err
+	case names.Network == "tcp" || names.Network == "unix":
+		return fmt.Errorf("%w: it is a stream's", socknotify.ErrInvalid)
+	}
+	return nil
 }
 
 // start makes the port and the workers, once. The server's lock is held.

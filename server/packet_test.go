@@ -227,3 +227,44 @@ func TestPacketHandlerStuck(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be served is closed all the same: it was given to the server, and ListenAndServe has it from nobody.
+func TestPacketServeFails(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	s := &server.PacketServer{Handler: packetFunc(nil)}
+	if err := s.Serve(struct{ net.PacketConn }{pc}); err == nil || errors.Is(err, server.ErrServerClosed) {
+		t.Errorf("Serve = %v", err)
+	}
+	if err := s.Serve(nil); err == nil {
+		t.Error("none at all is no error")
+	}
+	if err := pc.SetDeadline(time.Time{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it is open: %v", err)
+	}
+}
+
+// A socket of a stream has no datagrams, but an end, or connections, that would be told again and again.
+func TestPacketServerOfStreams(t *testing.T) {
+	backends.Each(t, func(t *testing.T, backend string) {
+		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.LocalAddr()
+		dial(t, addr.String())
+		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+			t.Error("called")
+		})}
+		defer s.Close()
+		if err := s.ServeSocket(l); !errors.Is(err, socknotify.ErrInvalid) || !strings.Contains(err.Error(), addr.String()) {
+			t.Errorf("ServeSocket = %v", err)
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("it is open: %v", err)
+		}
+	})
+}

@@ -22,7 +22,7 @@ type patrol struct {
 
 // sees reports whether another worker is to take one's place, and notes whether that one is stuck.
 func (p *patrol) sees(cur uint64, logged *bool) (late bool) {
-	if cur&idle != 0 || p.now-since(cur) < patience {
+	if cur&idle != 0 || p.ticks(cur) < patience {
 		*logged = false
 		return false
 	}
@@ -38,8 +38,11 @@ func (p *patrol) waited(cur uint64) time.Duration {
 	if cur&idle != 0 {
 		return 0
 	}
-	return time.Duration(p.now-since(cur)) * tick
+	return time.Duration(p.ticks(cur)) * tick
 }
+
+// ticks is how long ago a cursor was set: not at all where that was after the patrol had read the clock.
+func (p *patrol) ticks(cur uint64) uint32 { return uint32(max(int32(p.now-since(cur)), 0)) }
 
 // tell is to be called without a lock.
 func (p *patrol) tell(log func(level slog.Level, msg string, args ...any)) {

@@ -542,3 +542,28 @@ func TestServeTLS(t *testing.T) {
 		expect(t, c, "hello")
 	})
 }
+
+// A receive without room for anything changes nothing: what crypto/tls has, and the socket no longer, is still told.
+func TestTLSReadNothing(t *testing.T) {
+	versions(t, func(t *testing.T, backend string, version uint16) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if err != nil {
+				return err
+			}
+			if n, err := c.Read(nil); n != 0 || err != nil {
+				t.Errorf("Read(nil) = %d, %v", n, err)
+			}
+			_, err = c.Write(buf[:n])
+			return err
+		}}
+		s := &srv{Handler: h, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
+		addr, config := startTLS(t, s)
+		c := dialTLS(t, addr, config)
+		send(t, c, "hello")
+		send(t, c, "world")
+		expect(t, c, "helloworld")
+		c.CloseWrite()
+		expectEnd(t, c, io.EOF)
+	})
+}

@@ -66,6 +66,9 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
+	if len(b) == 0 {
+		return 0, nil // what there is to read stays to be told of
+	}
 	err = t.failed
 	for n < len(b) && err == nil {
 		var k int

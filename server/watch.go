@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // watch looks at the workers with every tick while there are connections.
 func (s *Server[S]) watch() {
@@ -63,7 +66,7 @@ func (s *Server[S]) expired(c *Conn[S]) {
 		if waited >= ticks {
 			return false
 		}
-		if d := time.Duration(ticks-waited) * tick; next == 0 || d < next {
+		if d := time.Duration(min(ticks-waited, math.MaxInt64/uint64(tick))) * tick; next == 0 || d < next {
 			next = d
 		}
 		return true
@@ -116,7 +119,7 @@ func (c *Conn[S]) SetIdleTimeout(d time.Duration) {
 	if d <= 0 {
 		d = -1
 	} else {
-		s.wheel.Set(c, d) // if it is for something else, that is looked at then
+		s.wheel.Hasten(c, d) // if it is for something else, that is looked at then
 	}
 	c.more().idle = d
 }
@@ -145,7 +148,7 @@ func (c *Conn[S]) SetWriteTimeout(d time.Duration) {
 	if word&wOut != 0 {
 		x.since = s.wheel.Now()
 		if limit := c.lingerLimit(); d > 0 || word&wClosing != 0 {
-			s.wheel.Set(c, limit)
+			s.wheel.Hasten(c, limit)
 		}
 	}
 }

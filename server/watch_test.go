@@ -146,3 +146,59 @@ func TestStuck(t *testing.T) {
 		wait(t, func() bool { st := s.Stats(); return st.Workers == 2 && st.Longest < s.StuckAfter })
 	})
 }
+
+// A handler whose connection is not what its Close expects fails twice: in the call that was to make it so, and in
+// Close. That is one connection's end, and not the program's, also where the connection has no registration, as
+// before Open has returned and after Hijack, so that nothing is waited for between the two.
+func TestPanicTwice(t *testing.T) {
+	backends.Each(t, func(t *testing.T, backend string) {
+		for name, boom := range map[string]func(){"panic": func() { panic("boom") }, "exit": runtime.Goexit} {
+			for _, where := range []string{"open", "hijacked"} {
+				t.Run(name+" "+where, func(t *testing.T) {
+					h := &handler{t: t}
+					h.open = func(c conn) error {
+						if where == "open" && len(h.conns) > 1 {
+							boom()
+						}
+						return nil
+					}
+					h.data = func(c conn, buf []byte) error {
+						n, err := c.Read(buf)
+						if err != nil {
+							return err
+						}
+						if string(buf[:n]) == "boom" {
+							if _, err := c.Hijack(); err != nil {
+								t.Error(err)
+							}
+							boom()
+						}
+						_, err = c.Write(buf[:n])
+						return err
+					}
+					h.closed = func(c conn, cause error) {
+						if _, ok := cause.(*server.PanicError); ok {
+							boom()
+						}
+					}
+					s := &srv{Handler: h, Backend: backend, Workers: 1}
+					addr := start(t, s)
+					good := dial(t, addr)
+					send(t, good, "hello")
+					expect(t, good, "hello")
+					bad := dial(t, addr)
+					bad.Write([]byte("boom"))
+					if n, err := bad.Read(make([]byte, 10)); err == nil {
+						t.Errorf("%d bytes", n)
+					}
+					wait(t, func() bool { return s.Stats().Conns == 1 })
+					if st := s.Stats(); st.Panics != 2 {
+						t.Errorf("%+v", st)
+					}
+					send(t, good, "hello")
+					expect(t, good, "hello")
+				})
+			}
+		}
+	})
+}

@@ -170,7 +170,9 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 		return
 	}
 	c.fail(e)
-	w.release(c)
+	// Its end may call Close, which may panic as well, and nobody would recover from that here.
+	c.word.And(^uint32(wOwned))
+	c.wake()
 }
 
 // handle is for a notification of more than EventIn, or of something else. It returns the connection, which stays its

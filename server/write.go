@@ -100,7 +100,7 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 		if was&wOut == 0 {
 			x.since = s.wheel.Now()
 			if limit := c.writeLimit(); limit > 0 {
-				s.wheel.Set(c, limit)
+				s.wheel.Hasten(c, limit)
 			}
 		}
 	}

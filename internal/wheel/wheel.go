@@ -63,7 +63,13 @@ func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 //
 // A deadline that moves with every request is best left alone: note [Wheel.Now] with each request, and set
 // the timer again, from fire, for what is left.
-func (w *Wheel[P]) Set(p P, d time.Duration) (was bool) {
+func (w *Wheel[P]) Set(p P, d time.Duration) (was bool) { return w.set(p, d, true) }
+
+// Hasten is Set, but leaves a timer alone that is to fire before. It is for a timer with several deadlines, where
+// fire looks which of them has come.
+func (w *Wheel[P]) Hasten(p P, d time.Duration) (was bool) { return w.set(p, d, false) }
+
+func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
 	ticks := w.Ticks(d) + 1 // the present tick is partly over
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +77,7 @@ func (w *Wheel[P]) Set(p P, d time.Duration) (was bool) {
 	t := w.timer(p)
 	was = t.due != 0
 	switch {
-	case t.due == due || w.isClosed():
+	case t.due == due, was && t.due < due && !later, w.isClosed():
 		return was
 	case was:
 		w.unlink(t)

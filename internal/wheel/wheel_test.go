@@ -56,6 +56,17 @@ func TestModel(t *testing.T) {
 				}
 				due[x.id] = deadline(d)
 			},
+			"hasten": func(t *rapid.T) {
+				x := rapid.SampledFrom(things).Draw(t, "thing")
+				d := time.Duration(wait.Draw(t, "seconds")) * time.Second
+				at, want := due[x.id]
+				if w.Hasten(x, d) != want {
+					t.Fatalf("Hasten says that it was armed: %v", !want)
+				}
+				if due[x.id] = deadline(d); want {
+					due[x.id] = min(at, deadline(d))
+				}
+			},
 			"stop": func(t *rapid.T) {
 				x := rapid.SampledFrom(things).Draw(t, "thing")
 				_, want := due[x.id]

@@ -1,0 +1,71 @@
+package debug
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// What a socket is found by is not for ever what it was when somebody first searched: it may have connected since.
+func TestSearchFindsWhoConnectedSince(t *testing.T) {
+	p, err := socknotify.New[string]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	s := &portSource[string]{title: "p", port: p, text: keyText[string]}
+	c, err := sock.New(sock.UDP4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	peer, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { peer.Close() })
+	regs := []socknotify.Registration[string]{socknotify.EnableSock(c, "key", socknotify.EventIn, socknotify.TriggerLevel)}
+	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
+		t.Fatal(err, regs[0].Result)
+	}
+	t.Cleanup(p.Observe())
+	q, why := parseQuery(httptest.NewRequest("GET", "/?q="+url.QueryEscape(peer.LocalAddr().String()), nil))
+	if why != "" {
+		t.Fatal(why)
+	}
+	if n := s.query(q).Matched; n != 0 {
+		t.Fatalf("%d are found", n)
+	}
+	if err := c.Connect(peer.LocalAddr()); err != nil {
+		t.Fatal(err)
+	}
+	for id, k := range s.names { // time passes
+		k.at = k.at.Add(-2 * fresh)
+		s.names[id] = k
+	}
+	if n := s.query(q).Matched; n != 1 {
+		t.Errorf("%d are found by the address that it has now", n)
+	}
+	asked := time.Now()
+	for id, k := range s.names {
+		k.at = k.at.Add(-2 * freshPair)
+		s.names[id] = k
+	}
+	s.addresses(&socknotify.RegistrationInfo[string]{ID: firstID(s)}, true)
+	for _, k := range s.names {
+		if k.at.After(asked) {
+			t.Error("one that is connected is asked again for a search")
+		}
+	}
+}
+
+func firstID(s *portSource[string]) (id uint64) {
+	for id = range s.names {
+		break
+	}
+	return id
+}
