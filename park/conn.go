@@ -105,6 +105,8 @@ func complete(conn net.Conn) bool {
 // ahead.
 func descend(conn net.Conn) (base syscall.Conn, plain bool, err error) {
 	switch c := conn.(type) {
+	case nil:
+		return nil, false, notNil(false)
 	case *net.TCPConn:
 		return c, true, notNil(c != nil)
 	case *net.UnixConn:

@@ -27,7 +27,7 @@ import (
 // HTTP/2 connections are net/http's own, and are not parked; nor are unencrypted ones where the server's
 // Protocols allow HTTP/2 on them, nor connections without a descriptor.
 type HTTPServer struct {
-	// Server is served. Its Handler, ConnState, ConnContext and BaseContext are replaced when it is first
+	// Server is served; without one Serve and its kin are socknotify.ErrInvalid. Its Handler, ConnState, ConnContext and BaseContext are replaced when it is first
 	// served, by functions that call them, and must not be changed from then on. Its own Shutdown and Close
 	// may be called as well as ours.
 	Server *http.Server
@@ -49,6 +49,8 @@ type HTTPServer struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 }
+
+var errNoServer = fmt.Errorf("park: serve: %w: no Server", socknotify.ErrInvalid)
 
 const defaultLinger = 500 * time.Millisecond
 
@@ -76,6 +78,9 @@ func (s *HTTPServer) ListenAndServeTLS(certFile, keyFile string) error {
 }
 
 func (s *HTTPServer) listen(address string, serve func(net.Listener) error) error {
+	if s.Server == nil {
+		return errNoServer
+	}
 	if s.Server.Addr != "" {
 		address = s.Server.Addr
 	}
@@ -225,7 +230,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	if s.Server == nil {
-		return fmt.Errorf("park: serve: %w: no Server", socknotify.ErrInvalid)
+		return errNoServer
 	}
 	s.install()
 	lot, err := New(Config{Backend: s.Backend})

@@ -15,6 +15,9 @@ type serverTLS struct{ config *tls.Config }
 // tlsConfig does what http.Server's ServeTLS does before it listens.
 func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
 	srv := s.Server
+	if srv == nil {
+		return nil, errNoServer
+	}
 	if srv.TLSConfig == nil {
 		srv.TLSConfig = &tls.Config{}
 	}

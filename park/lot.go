@@ -75,8 +75,11 @@ func (l *Lot) Port() *socknotify.Port[Key] { return l.port }
 
 // Shutdown closes the lot: no connection can be parked any more, those that are parked are closed, and their
 // functions run, for which Read fails with net.ErrClosed. It waits until every function has returned, or for
-// the context, whose cause is then the error.
+// the context, whose cause is then the error. A nil context is socknotify.ErrInvalid, and nothing is done.
 func (l *Lot) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("park: shutdown: %w: a nil context", socknotify.ErrInvalid)
+	}
 	l.Close()
 	select {
 	case <-l.ended:
