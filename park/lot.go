@@ -49,7 +49,8 @@ type Lot struct {
 // tick is the resolution of idle time-outs.
 const tick = 100 * time.Millisecond
 
-// New makes a lot. It must be closed, by Close or Shutdown.
+// New makes a lot. It must be closed, by Close or Shutdown. The error is socknotify.ErrInvalid for a limit below
+// 0, or that of socknotify.New.
 func New(config Config) (*Lot, error) {
 	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
 		return nil, fmt.Errorf("park: new: %w: a negative limit", socknotify.ErrInvalid)

@@ -42,6 +42,7 @@ type Handler[S any] interface {
 // [Conn.WantWritable] was called: at most half of what may be queued is.
 type WritableHandler[S any] interface {
 	Handler[S]
+	// Writable is called as Data is, by one goroutine at a time with the handler's other calls.
 	Writable(c *Conn[S]) error
 }
 
