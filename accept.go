@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -30,7 +31,8 @@ var (
 // failure is reported the same way and ends it: remove the listener.
 //
 // The listener is removed like any registration, and its EventRemove is the last that comes for the key;
-// OpDisable pauses, Accept goes on. The error is an *[OpError] or ErrClosed.
+// OpDisable pauses, Accept goes on. The error is an *[OpError], ErrInvalid for a nil listener or an n below
+// 1, or ErrClosed.
 func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	switch {
 	case p.core.closed.Load():
@@ -38,7 +40,7 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	case listener == nil:
 		return callError("Accept", "a nil listener")
 	case n < 1:
-		return callError("Accept", "fewer than one accept outstanding")
+		return callError("Accept", fmt.Sprintf("n: fewer than one accept outstanding (%d)", n))
 	}
 	w := p.begin()
 	if w == nil {

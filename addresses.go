@@ -12,14 +12,17 @@ import (
 // Addresses asks the system what the socket of a registration is called. It takes a few system calls.
 //
 // The error is ErrNotRegistered, with net.ErrClosed where the socket was closed, if the registration is
-// over: the names of another socket that has the number by now are never returned. It is ErrClosed, or the
-// system's, otherwise.
+// over: the names of another socket that has the number by now are never returned. It is ErrInvalid for a nil
+// RegistrationInfo, and ErrClosed, or the system's, otherwise.
 func (p *Port[K]) Addresses(r *RegistrationInfo[K]) (sock.Names, error) {
 	st := &p.core.stripes[0]
 	if !st.enter(p.core) {
 		return sock.Names{}, ErrClosed
 	}
 	defer st.leave(p.core)
+	if r == nil {
+		return sock.Names{}, callError("Addresses", "a nil RegistrationInfo")
+	}
 	var s *slot[K]
 	if r.Socket <= maxIndex {
 		s = p.table.lookup(uint32(r.Socket))

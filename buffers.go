@@ -17,7 +17,8 @@ type Buffers struct {
 	made atomic.Int64 // how many there have been, for tests
 }
 
-// NewBuffers returns a pool of buffers of so many bytes. A receive moves up to 256 KiB.
+// NewBuffers returns a pool of buffers of so many bytes. A receive moves up to 256 KiB. With a pool of buffers
+// without room, of size 0 or less, RecvPooled is ErrInvalid.
 func NewBuffers(size int) *Buffers { return &Buffers{size: size} }
 
 // Put gives back a buffer that [Overlapped.Buffer] has returned, or the beginning of it, once: it is another

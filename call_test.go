@@ -3,6 +3,7 @@ package socknotify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -34,6 +35,21 @@ func TestWholeCallErrors(t *testing.T) {
 		for _, c := range cases {
 			if n, err := c.call(); n != 0 || !errors.Is(err, c.want) {
 				t.Errorf("%s: %d, %v; want %v", c.name, n, err, c.want)
+			}
+		}
+		for _, call := range []func() error{
+			func() error {
+				_, err := p.ProcessContext(noContext, nil, one[:])
+				return fmt.Errorf("ProcessContext: %w", err)
+			},
+			func() error { _, err := p.WaitContext(noContext, one[:]); return fmt.Errorf("WaitContext: %w", err) },
+			func() error { return fmt.Errorf("Accept: %w", p.Accept(nil, "", 1)) },
+			func() error { _, err := p.Addresses(nil); return fmt.Errorf("Addresses: %w", err) },
+		} {
+			err := call()
+			name, rest, _ := strings.Cut(err.Error(), ": ")
+			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(rest, "socknotify: "+name+": ") {
+				t.Errorf("%v; want ErrInvalid, and the name of the call", err)
 			}
 		}
 		if regs[0].Result != nil {

@@ -63,7 +63,7 @@ var (
 // An OpError is the Result of a registration that failed. errors.Is and errors.As see both Kind and
 // Err.
 type OpError struct {
-	// Op is the operation that failed.
+	// Op is the operation that failed: OpEnable for that of Port.Accept.
 	Op Op
 	// Socket is the handle it was for. It is all ones where the connection, or the socket of package
 	// sock, no longer has one.
@@ -76,11 +76,16 @@ type OpError struct {
 	Kind error
 	// Err is the cause: the system's error, or which field was wrong. It may be nil.
 	Err error
+
+	accept bool // Port.Accept's
 }
 
 // Error says operation, socket, kind and cause.
 func (e *OpError) Error() string {
 	s := "socknotify: " + e.Op.String()
+	if e.accept {
+		s = "socknotify: accept"
+	}
 	switch {
 	case e.Conn && e.Socket == noSocket:
 		s += " connection"

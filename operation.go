@@ -14,7 +14,7 @@ import (
 // may be used again, once its Overlapped is the caller's.
 type Operation[K comparable] struct {
 	// Result is how starting it fared: nil, or the error that the call of the same name, such as
-	// [Port.Recv], would have returned; then the operation was not started, and nothing comes of it.
+	// Port.Recv, would have returned; then the operation was not started, and nothing comes of it.
 	// ProcessOperations overwrites it and never reads it (O13).
 	Result error
 

@@ -16,8 +16,8 @@ import (
 // pointer to a context, an interface that several context types implement, or a number.
 //
 // All methods may be called by any number of goroutines at once; none needs a lock of the caller's
-// (P1). A Port must not be copied. One that is dropped without [Port.Close] is cleaned up by the
-// garbage collector (P4).
+// (P1). A Port is made by [New], its zero value is none, and it must not be copied. One that is dropped
+// without [Port.Close] is cleaned up by the garbage collector (P4).
 type Port[K comparable] struct {
 	parking parking[K] // these two are first, for their places in cache lines
 	queue   queue[K]

@@ -36,11 +36,15 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 // cause; registrations stay processed (C9). A context that is done already dequeues nothing. A nil
 // context is ErrInvalid. Without entries it only registers.
 func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
+	return p.processContext("ProcessContext", ctx, registrations, entries)
+}
+
+func (p *Port[K]) processContext(call string, ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
 	if ctx == nil {
 		if p.core.closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, callError("ProcessContext", "a nil context")
+		return 0, callError(call, "a nil context")
 	}
 	timeout := time.Duration(-1)
 	if len(entries) == 0 {
@@ -62,12 +66,13 @@ func (p *Port[K]) Wait(entries []Notification[K], timeout time.Duration) (int, e
 	return n, err
 }
 
-// WaitContext is Wait that waits until the context is done, and then returns the context's cause.
+// WaitContext is Wait that waits until the context is done, and then returns the context's cause. A
+// context that is done already dequeues nothing. No entries, and a nil context, are ErrInvalid.
 func (p *Port[K]) WaitContext(ctx context.Context, entries []Notification[K]) (int, error) {
 	if len(entries) == 0 {
 		return 0, p.noEntries("WaitContext")
 	}
-	return p.ProcessContext(ctx, nil, entries)
+	return p.processContext("WaitContext", ctx, nil, entries)
 }
 
 func (p *Port[K]) noEntries(call string) error {
@@ -78,7 +83,7 @@ func (p *Port[K]) noEntries(call string) error {
 }
 
 // All returns an iterator that dequeues one notification at a time, so that leaving the loop loses
-// none, until the context is done or the port is closed.
+// none, until the context is done or the port is closed. With a nil context it ends at once.
 func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 	return func(yield func(Notification[K]) bool) {
 		var one [1]Notification[K]
@@ -93,8 +98,9 @@ func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 // RemoveWait removes a socket's registration and returns its EventRemove notification, which no
 // waiter sees; other waiters go on being served, and nothing of any other socket is dropped (Q5).
 // It is the page's DeregisterAndWait, safe with any number of sockets. The error is the Result that
-// OpRemove would have had, ErrClosed, or the cause of a context that is done already; then there is
-// no EventRemove.
+// OpRemove would have had, ErrClosed, ErrInvalid for a nil context, or the cause of one that is done
+// already; then there is no EventRemove. It does not wait for the context: what it removes is returned
+// at once.
 func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K], error) {
 	r := Remove[K](socket)
 	return p.removeWait(ctx, &r)

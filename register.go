@@ -34,7 +34,8 @@ func (p *Port[K]) register(w *call[K], r *Registration[K]) {
 
 // fail makes the Result of an entry.
 func (r *Registration[K]) fail(h Socket, kind, err error) error {
-	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil || r.Sock != nil, Kind: kind, Err: err}
+	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil || r.Sock != nil, Kind: kind, Err: err,
+		accept: r.work != nil && r.work.accept != nil}
 }
 
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.

@@ -14,16 +14,17 @@ type Socket = uintptr
 // A Registration is one entry of a [Port.Process] call: an operation on one socket
 // (SOCK_NOTIFY_REGISTRATION).
 type Registration[K comparable] struct {
-	// Socket is the handle to act on. It is not read when Conn or Sock is set.
+	// Socket is the handle to act on. It is not read when Conn or Sock is set. Where neither is, 0 is a
+	// handle as any other: on Unix the standard input.
 	Socket Socket
 	// Conn is an alternative to Socket for the standard library's connections and listeners
 	// (X2). Its descriptor is used inside Control alone, so a concurrent Close cannot be raced,
 	// and the port keeps the connection reachable while it is registered. Its dynamic type must
 	// be comparable (pointers are); ErrInvalid otherwise.
 	Conn syscall.Conn
-	// Sock is an alternative to Socket for the sockets of package sock. One that is closed meanwhile
-	// cannot be mistaken for another socket, its Close ends the registration (G9), and it vouches for
-	// itself: where it has been drained, enabling costs no system call (X5), and on a kernel without
+	// Sock is an alternative to Socket for the sockets of package sock. It is not read when Conn is set. One
+	// that is closed meanwhile cannot be mistaken for another socket, its Close ends the registration (G9), and
+	// it vouches for itself: where it has been drained, enabling costs no system call (X5), and on a kernel without
 	// edges an edge registration needs no enabling again (T2).
 	Sock *sock.Socket
 	// Key comes back in every notification of this registration (completionKey). It is set when
@@ -65,19 +66,20 @@ func Remove[K comparable](socket Socket) Registration[K] {
 	return Registration[K]{Socket: socket, Op: OpRemove}
 }
 
-// EnableSock returns an OpEnable registration of a socket of package sock.
+// EnableSock returns an OpEnable registration of a socket of package sock. Of a nil one the Result is
+// ErrBadSocket, as of a closed one.
 func EnableSock[K comparable](s *sock.Socket, key K, filter Events, trigger Trigger) Registration[K] {
-	return Registration[K]{Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
+	return Registration[K]{Socket: noSocket, Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
 }
 
-// DisableSock returns an OpDisable registration of a socket of package sock.
+// DisableSock returns an OpDisable registration of a socket of package sock, as EnableSock does.
 func DisableSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Sock: s, Op: OpDisable}
+	return Registration[K]{Socket: noSocket, Sock: s, Op: OpDisable}
 }
 
-// RemoveSock returns an OpRemove registration of a socket of package sock.
+// RemoveSock returns an OpRemove registration of a socket of package sock, as EnableSock does.
 func RemoveSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Sock: s, Op: OpRemove}
+	return Registration[K]{Socket: noSocket, Sock: s, Op: OpRemove}
 }
 
 // tie is the tie of the socket of package sock that the entry names, or nil.

@@ -1,6 +1,9 @@
 package socknotify
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // An entry is sound exactly where nothing is wrong with it.
 func TestEnables(t *testing.T) {
@@ -22,4 +25,22 @@ func TestEnables(t *testing.T) {
 	if want := 6 * 3; sound != want { // level or edge, with one-shot, persistent or neither; three filters
 		t.Errorf("%d entries are sound; want %d", sound, want)
 	}
+}
+
+// A nil socket of package sock is none: not that of handle 0.
+func TestNilSock(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		regs := []Registration[string]{
+			EnableSock(nil, "key", EventIn, TriggerLevel), DisableSock[string](nil), RemoveSock[string](nil),
+		}
+		if _, err := p.Process(regs, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range regs {
+			var e *OpError
+			if !errors.As(r.Result, &e) || e.Op != r.Op || e.Socket != noSocket || e.Kind != ErrBadSocket {
+				t.Errorf("%v of a nil socket: %v", r.Op, r.Result)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package socknotify
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -139,7 +140,9 @@ func TestAcceptOfNoListener(t *testing.T) {
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		do(t, p, RemoveSock[string](x))
 		next(t, p)
-		if err := p.Accept(x, "x", 1); !errors.Is(err, ErrInvalid) {
+		var e *OpError
+		if err := p.Accept(x, "x", 1); !errors.As(err, &e) || e.Op != OpEnable || e.Kind != ErrInvalid ||
+			err.Error() != fmt.Sprintf("socknotify: accept socket %d: invalid argument: the socket does not listen", x.Handle()) {
 			t.Fatal(err)
 		}
 		if reg := p.table.lookup(uint32(x.Handle())).reg.Load(); reg != nil {

@@ -13,7 +13,7 @@ type TraceKind uint8
 const (
 	// TraceNotified is a notification that a call dequeued.
 	TraceNotified TraceKind = iota
-	// TraceAccepted is a connection, or a failure, that [Port.Accept] delivered.
+	// TraceAccepted is a connection, or a failure, that Port.Accept delivered.
 	TraceAccepted
 	// TraceRegistered is the beginning of a registration.
 	TraceRegistered

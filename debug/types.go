@@ -29,7 +29,7 @@ type Status struct {
 	Backend     string    `json:"backend"`
 	KernelEdges bool      `json:"kernel_edges"`
 	Closed      bool      `json:"closed"`
-	Observed    time.Time `json:"observed,omitzero"` // since when registrations are counted by
+	Observed    time.Time `json:"observed,omitzero"` // since when notifications are counted by registration
 	Counts      Counts    `json:"counts"`
 	Rates       Rates     `json:"rates"`
 	Spread      []Spread  `json:"spread"`

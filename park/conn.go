@@ -42,7 +42,8 @@ func (c *Conn) CloseWrite() error {
 	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
 }
 
-// Read reads.
+// Read reads from the connection inside, but for the byte, or the error, that parking has read ahead: that is
+// what the first Read returns, alone.
 func (c *Conn) Read(p []byte) (int, error) {
 	if !c.has || len(p) == 0 {
 		return c.Conn.Read(p)
@@ -105,6 +106,8 @@ func complete(conn net.Conn) bool {
 // ahead.
 func descend(conn net.Conn) (base syscall.Conn, plain bool, err error) {
 	switch c := conn.(type) {
+	case nil:
+		return nil, false, notNil(false)
 	case *net.TCPConn:
 		return c, true, notNil(c != nil)
 	case *net.UnixConn:

@@ -27,9 +27,9 @@ import (
 // HTTP/2 connections are net/http's own, and are not parked; nor are unencrypted ones where the server's
 // Protocols allow HTTP/2 on them, nor connections without a descriptor.
 type HTTPServer struct {
-	// Server is served. Its Handler, ConnState, ConnContext and BaseContext are replaced when it is first
-	// served, by functions that call them, and must not be changed from then on. Its own Shutdown and Close
-	// may be called as well as ours.
+	// Server is served; without one Serve and its kin are socknotify.ErrInvalid. Its Handler, ConnState,
+	// ConnContext and BaseContext are replaced when it is first served, by functions that call them, and must not
+	// be changed from then on. Its own Shutdown and Close may be called as well as ours.
 	Server *http.Server
 	// Linger is how long an idle connection keeps its goroutine, so that busy ones need not be parked between
 	// requests. 0 is half a second; a negative one parks at once.

@@ -470,8 +470,11 @@ func TestHTTPAcceptErrors(t *testing.T) {
 	must(t, err)
 	ln.Close()
 	wantErr(t, broken.Serve(ln), net.ErrClosed)
-	if err := (&HTTPServer{}).Serve(ln); err == nil {
-		t.Fatal("no error without a Server")
+	for _, err := range []error{
+		(&HTTPServer{}).Serve(ln), (&HTTPServer{}).ServeTLS(ln, "", ""),
+		(&HTTPServer{}).ListenAndServe(), (&HTTPServer{}).ListenAndServeTLS("", ""),
+	} {
+		wantErr(t, err, socknotify.ErrInvalid) // no Server
 	}
 }
 

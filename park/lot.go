@@ -49,7 +49,8 @@ type Lot struct {
 // tick is the resolution of idle time-outs.
 const tick = 100 * time.Millisecond
 
-// New makes a lot. It must be closed, by Close or Shutdown.
+// New makes a lot. It must be closed, by Close or Shutdown. The error is socknotify.ErrInvalid for a limit below
+// 0, or that of socknotify.New.
 func New(config Config) (*Lot, error) {
 	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
 		return nil, fmt.Errorf("park: new: %w: a negative limit", socknotify.ErrInvalid)
@@ -75,8 +76,11 @@ func (l *Lot) Port() *socknotify.Port[Key] { return l.port }
 
 // Shutdown closes the lot: no connection can be parked any more, those that are parked are closed, and their
 // functions run, for which Read fails with net.ErrClosed. It waits until every function has returned, or for
-// the context, whose cause is then the error.
+// the context, whose cause is then the error. A nil context is socknotify.ErrInvalid, and nothing is done.
 func (l *Lot) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("park: shutdown: %w: a nil context", socknotify.ErrInvalid)
+	}
 	l.Close()
 	select {
 	case <-l.ended:

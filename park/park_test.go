@@ -2,6 +2,7 @@ package park
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -309,6 +310,10 @@ func TestBadInput(t *testing.T) {
 	must(t, l.Park(sameSocket{server.(*net.TCPConn)}, f))
 	send(t, client, "x")
 	get(t, outcomes)
+	wantErr(t, l.CloseConn(nil), socknotify.ErrInvalid)
+	var noContext context.Context
+	wantErr(t, l.Shutdown(noContext), socknotify.ErrInvalid) // and the lot is open:
+	must(t, l.Park(server, f))
 	_, err := New(Config{MaxRunning: -1})
 	wantErr(t, err, socknotify.ErrInvalid)
 	_, err = New(Config{Backend: "none such"})

@@ -60,6 +60,9 @@ func (l *Lot) remove(s *spot, place *atomic.Pointer[spot], number uintptr) bool 
 // CloseConn closes a connection. If it is parked its function runs at once, for which Read fails with
 // net.ErrClosed. A parked connection whose Close method is called instead is found within ten seconds.
 func (l *Lot) CloseConn(conn net.Conn) error {
+	if conn == nil {
+		return notNil(false)
+	}
 	s := l.find(conn)
 	err := conn.Close()
 	if s != nil {

@@ -11,9 +11,10 @@ import (
 )
 
 var (
-	errLost     = errors.New("server: connection: failed for an unknown reason")
-	errHijacked = errors.New("server: connection is hijacked")
-	errNoSocket = errors.New("server: a nil socket")
+	errLost      = errors.New("server: connection: failed for an unknown reason")
+	errHijacked  = errors.New("server: connection is hijacked")
+	errNoSocket  = wrong("a nil listener or socket")
+	errNoContext = wrong("a nil context")
 )
 
 // lost is why a connection has failed whose socket does not say so by itself.

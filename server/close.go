@@ -80,8 +80,8 @@ func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineEx
 
 // A PanicError is the cause of a connection whose handler panicked.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // what it panicked with
+	Stack []byte // of its goroutine then, as debug.Stack formats it
 }
 
 // Error says what the handler panicked with.

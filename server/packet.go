@@ -193,9 +193,10 @@ func (s *PacketServer) start() error {
 	case s.port != nil:
 		return nil
 	case s.Handler == nil:
-		return errors.New("server: no Handler")
-	case s.Workers < 0 || s.MaxSize < 0 || s.MaxSize > maxSize:
-		return errors.New("server: a field is out of range")
+		return wrong("no Handler")
+	}
+	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"MaxSize", int64(s.MaxSize), maxSize}); err != nil {
+		return err
 	}
 	port, err := socknotify.New[*PacketConn](socknotify.WithBackend(s.Backend))
 	if err != nil {
@@ -246,8 +247,12 @@ func (s *PacketServer) Close() error {
 	return nil
 }
 
-// Shutdown is Close that waits for the handlers to return, or for the context, whose cause it returns then.
+// Shutdown is Close that waits for the handlers to return, or for the context, whose cause it returns then. A nil
+// context is socknotify.ErrInvalid, and nothing is done.
 func (s *PacketServer) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	s.Close()
 	gone := make(chan struct{})
 	go func() {

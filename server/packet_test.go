@@ -126,14 +126,19 @@ func TestDatagramHandlerFails(t *testing.T) {
 }
 
 func TestPacketServerErrors(t *testing.T) {
-	for _, s := range []*server.PacketServer{
-		{},
-		{Handler: packetFunc(nil), Workers: -1},
-		{Handler: packetFunc(nil), MaxSize: 1 << 20},
-		{Handler: packetFunc(nil), Backend: "abacus"},
+	for _, c := range []struct {
+		s    *server.PacketServer
+		is   error
+		says string
+	}{
+		{&server.PacketServer{}, socknotify.ErrInvalid, "Handler"},
+		{&server.PacketServer{Handler: packetFunc(nil), Workers: -1}, socknotify.ErrInvalid, "Workers: negative (-1)"},
+		{&server.PacketServer{Handler: packetFunc(nil), MaxSize: 1 << 20}, socknotify.ErrInvalid, "MaxSize: more than 65535 (1048576)"},
+		{&server.PacketServer{Handler: packetFunc(nil), Backend: "abacus"}, errors.ErrUnsupported, "abacus"},
 	} {
-		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err == nil {
-			t.Errorf("%+v is no error", s)
+		s := c.s
+		if err := s.ListenAndServe("udp", "127.0.0.1:0"); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v; want %v, and %q", err, c.is, c.says)
 		}
 		if err := s.ServeSocket(nil); err == nil {
 			t.Error("a nil socket is no error")

@@ -41,6 +41,9 @@ func (s *Server[S]) serveListener(l net.Listener, config *tls.Config) error {
 		return errNoSocket
 	}
 	defer l.Close()
+	if _, ok := l.(syscall.Conn); !ok {
+		return wrong("%T has no SyscallConn: Serve and ServeTLS take listeners of package net itself", l)
+	}
 	socket, err := sock.Dup(l, sock.MakeNonblocking)
 	if err != nil {
 		return err
@@ -94,8 +97,11 @@ func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Conf
 // Shutdown returns when all are closed and no worker is left.
 //
 // When the context is done first, it does what Close does, waits for handlers to return all the same no
-// longer, and returns the context's cause.
+// longer, and returns the context's cause. A nil context is socknotify.ErrInvalid, and nothing is done.
 func (s *Server[S]) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	list, started := s.stop()
 	if !started {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backends"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
@@ -163,8 +164,21 @@ func TestServeErrors(t *testing.T) {
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener is open: %v", err)
 	}
-	if err := (&srv{Handler: &handler{t: t}, Workers: -1}).ListenAndServe("tcp", "127.0.0.1:0"); err == nil {
-		t.Error("-1 workers is no error")
+	for says, s := range map[string]*srv{
+		"Workers: negative (-1)":         {Workers: -1},
+		"Ports: negative (-1)":           {Ports: -1},
+		"Ports: more than 65536 (65537)": {Ports: 1<<16 + 1},
+		"BufferSize: negative (-1)":      {BufferSize: -1},
+		"WriteQueue: negative (-1)":      {WriteQueue: -1},
+		"MaxQueued: negative (-1)":       {MaxQueued: -1},
+		"MaxConns: negative (-1)":        {MaxConns: -1},
+		"MaxConnsPerAddr: negative (-1)": {MaxConnsPerAddr: -1},
+		"MaxHandshakes: negative (-1)":   {MaxHandshakes: -1},
+	} {
+		s.Handler = &handler{t: t}
+		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, socknotify.ErrInvalid) || !strings.HasSuffix(err.Error(), says) {
+			t.Errorf("%v; want %s", err, says)
+		}
 	}
 	if err := (&srv{Handler: &handler{t: t}, Backend: "abacus"}).ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v", err)
@@ -180,6 +194,10 @@ func TestServeErrors(t *testing.T) {
 	defer b.Close()
 	if err := (&srv{Handler: &handler{t: t}}).Serve(notSocket{a}); err == nil {
 		t.Error("a listener without a socket is no error")
+	}
+	var noContext context.Context
+	if err := new(srv).Shutdown(noContext); !errors.Is(err, socknotify.ErrInvalid) {
+		t.Errorf("Shutdown with a nil context: %v", err)
 	}
 	s := &srv{Handler: &handler{t: t}}
 	if u, err := sock.New(sock.TCP4); err != nil {

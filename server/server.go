@@ -42,13 +42,15 @@ type Handler[S any] interface {
 // [Conn.WantWritable] was called: at most half of what may be queued is.
 type WritableHandler[S any] interface {
 	Handler[S]
+	// Writable is called as Data is, by one goroutine at a time with the handler's other calls.
 	Writable(c *Conn[S]) error
 }
 
 // A Server serves connections with workers that share a port. S is the type of the state that each
 // connection has for its handler.
 //
-// The fields are set before the first Serve and left alone after. A Server must not be copied.
+// The fields are set before the first Serve and left alone after; one that makes no sense is
+// socknotify.ErrInvalid there. A Server must not be copied.
 type Server[S any] struct {
 	Handler Handler[S]
 
@@ -164,10 +166,14 @@ func (s *Server[S]) start() error {
 	case s.started:
 		return nil
 	case s.Handler == nil:
-		return errors.New("server: no Handler")
-	case s.Workers < 0 || s.Ports < 0 || s.BufferSize < 0 || s.WriteQueue < 0 || s.MaxQueued < 0 ||
-		s.MaxConns < 0 || s.MaxConnsPerAddr < 0 || s.MaxHandshakes < 0 || s.Ports > maxPorts:
-		return errors.New("server: a field is out of range")
+		return wrong("no Handler")
+	}
+	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Ports", int64(s.Ports), maxPorts},
+		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
+		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
+		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
+	); err != nil {
+		return err
 	}
 	workers := s.Workers
 	if workers == 0 {

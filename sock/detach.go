@@ -2,13 +2,16 @@ package sock
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"syscall"
 )
 
 var (
-	errInvalid  = errors.New("invalid argument")
+	errLinger   = fmt.Errorf("%w: Close would block for it", os.ErrInvalid)
+	errNoConn   = fmt.Errorf("%w: a nil connection", os.ErrInvalid)
 	errOpen     = errors.New("the Socket to accept into is open, or calls on it are under way")
 	errNoHandle = errors.New("it has no SyscallConn")
 	errKind     = errors.New("it is a socket of another kind")
@@ -87,6 +90,9 @@ func duplicate(op string, c any, m Mode) (*Socket, error) {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return nil, &Error{op, ^uintptr(0), errNoHandle}
+	}
+	if v := reflect.ValueOf(c); v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, &Error{op, ^uintptr(0), errNoConn}
 	}
 	rc, err := sc.SyscallConn()
 	if err != nil {

@@ -280,6 +280,7 @@ func TestDetachFails(t *testing.T) {
 	}{
 		{"nothing", nil, nil, "no SyscallConn"},
 		{"a number", 7, nil, "no SyscallConn"},
+		{"a nil connection", (*net.TCPConn)(nil), os.ErrInvalid, "a nil connection"},
 		{"a TLS connection", tls.Client(server, &tls.Config{}), nil, "no SyscallConn"},
 		{"nothing to close", struct{ syscall.Conn }{tcp}, nil, "no SyscallConn"},
 		{"nothing to ask", struct{ io.Closer }{tcp}, nil, "no SyscallConn"},

@@ -45,8 +45,8 @@ func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// ListenTCPGroup makes n sockets that listen on one address and share its connections, by ReusePort; 0 is
-// one for each processor that Go may use. Where the address leaves the port to the system, they share the
+// ListenTCPGroup makes n sockets that listen on one address and share its connections, by ReusePort; 0 or
+// less is one for each processor that Go may use. Where the address leaves the port to the system, they share the
 // first one's.
 func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error) {
 	if n <= 0 {

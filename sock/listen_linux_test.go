@@ -81,7 +81,7 @@ func TestListenTCP(t *testing.T) {
 			l, err := sock.ListenTCP(c.on, c.o)
 			if c.cause != nil {
 				var e *sock.Error
-				if l != nil || !errors.As(err, &e) || e.Op != c.op || !errors.Is(err, c.cause) {
+				if l != nil || !errors.As(err, &e) || e.Op != c.op || !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.on.String()) {
 					t.Errorf("%v, %v", l, err)
 				}
 				return

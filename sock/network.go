@@ -1,6 +1,10 @@
 package sock
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"os"
+)
 
 // Network names the sockets that can be made.
 type Network int
@@ -45,7 +49,7 @@ var (
 // in too.
 func New(n Network) (*Socket, error) {
 	if n < TCP4 || n > UnixDatagram {
-		return nil, &Error{"socket of network " + n.String(), ^uintptr(0), errInvalid}
+		return nil, &Error{"socket", ^uintptr(0), fmt.Errorf("%w: Network(%d)", os.ErrInvalid, int(n))}
 	}
 	h, err := sysSocket(n)
 	if err != nil {
@@ -56,24 +60,32 @@ func New(n Network) (*Socket, error) {
 
 // Bind gives the socket a local address.
 func (s *Socket) Bind(a netip.AddrPort) error {
-	return s.do("bind", func(h uintptr) error { return sysBind(h, a) })
+	return called(s.do("bind", func(h uintptr) error { return sysBind(h, a) }), a)
 }
 
 // BindUnix gives a Unix socket a path, or on Linux an abstract name, which begins with @.
 func (s *Socket) BindUnix(path string) error {
-	return s.do("bind", func(h uintptr) error { return sysBindUnix(h, path) })
+	return called(s.do("bind", func(h uintptr) error { return sysBindUnix(h, path) }), path)
 }
 
 // Connect starts to connect. nil says that it has connected, ErrWouldBlock that it is under way:
 // EventOut will say when it is done, EventErr that it has failed. On a datagram socket it sets the peer.
 func (s *Socket) Connect(a netip.AddrPort) error {
-	return s.do("connect", func(h uintptr) error { return sysConnect(h, a) })
+	return called(s.do("connect", func(h uintptr) error { return sysConnect(h, a) }), a)
 }
 
 // ConnectUnix connects a Unix socket. ErrWouldBlock says that the listener's backlog is full; the system
 // does not tell when it no longer is, so try again later.
 func (s *Socket) ConnectUnix(path string) error {
-	return s.do("connect", func(h uintptr) error { return sysConnectUnix(h, path) })
+	return called(s.do("connect", func(h uintptr) error { return sysConnectUnix(h, path) }), path)
+}
+
+// called puts the address of a call that failed into its error.
+func called[A any](err error, addr A) error {
+	if e, ok := err.(*Error); ok && e.Handle != ^uintptr(0) {
+		e.Err = fmt.Errorf("%v: %w", addr, e.Err)
+	}
+	return err
 }
 
 // LocalAddr is the bound address of a TCP or UDP socket, or the zero AddrPort.

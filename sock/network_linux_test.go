@@ -45,7 +45,7 @@ func TestNew(t *testing.T) {
 		if s != nil || n.String() != "invalid" {
 			t.Errorf("New(%d) = %v, %s", int(n), s, n)
 		}
-		failed(t, err, "socket of network invalid", none, nil)
+		failed(t, err, "socket", none, os.ErrInvalid)
 	}
 }
 

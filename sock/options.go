@@ -50,7 +50,7 @@ func (s *Socket) SetWriteBuffer(n int) error {
 func (s *Socket) SetLinger(seconds int) error {
 	return s.do("setsockopt", func(h uintptr) error {
 		if seconds > 0 {
-			return errInvalid
+			return errLinger
 		}
 		return sysLinger(h, seconds == 0)
 	})

@@ -3,6 +3,7 @@ package sock_test
 import (
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestOptionsOfOthers(t *testing.T) {
 		{"keep alive of a Unix socket", sock.Unix, func(s *sock.Socket) error {
 			return s.SetKeepAlive(net.KeepAliveConfig{Enable: true})
 		}, nil},
-		{"a linger that blocks", sock.TCP4, func(s *sock.Socket) error { return s.SetLinger(5) }, nil},
+		{"a linger that blocks", sock.TCP4, func(s *sock.Socket) error { return s.SetLinger(5) }, os.ErrInvalid},
 		{"keep alive out of range", sock.TCP4, func(s *sock.Socket) error {
 			return s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: 1 << 20 * time.Second})
 		}, unix.EINVAL},

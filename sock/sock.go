@@ -54,7 +54,7 @@ func kindOf(stream, tcp bool) (kind uint32) {
 type Error struct {
 	Op     string  // the system call, or what was tried
 	Handle uintptr // the socket; all ones where there was none
-	Err    error   // the system's error, or net.ErrClosed
+	Err    error   // the system's error, net.ErrClosed, or os.ErrInvalid; around it the address, or what was wrong
 }
 
 // Error says operation, socket and cause.

@@ -17,7 +17,8 @@ const (
 )
 
 // Recv receives into b: io.EOF at end of stream, ErrWouldBlock where there is nothing yet. It moves up
-// to 256 KiB.
+// to 256 KiB, or one datagram, which may be empty and of which what does not fit into b is lost. Without room
+// in b it returns 0 and nil, whatever there is.
 func (s *Socket) Recv(b []byte) (int, error) {
 	if _, ok := s.tie.Use(); !ok {
 		return 0, closed("recv")
@@ -134,7 +135,7 @@ func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 
 // SendFile sends up to n bytes of a file from an offset, 1 MiB at most, without a copy through the program where the
 // system can. The file's own position stays. It returns how much the system took: io.EOF where the file
-// ends at the offset or before. Reading the file may block.
+// ends at the offset or before. With n of 0 or less it returns 0 and nil. Reading the file may block.
 func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	h, ok := s.tie.Use()
 	if !ok {
