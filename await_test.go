@@ -32,20 +32,7 @@ func TestAwaitRefused(t *testing.T) {
 		if !refused {
 			t.Fatal("the kernel was not asked")
 		}
-		received := make(chan error, 1)
-		go func() {
-			n, some := 0, make([]byte, 1<<16)
-			for n < len(b) {
-				m, err := y.Recv(some)
-				if n += m; err == sock.ErrWouldBlock {
-					time.Sleep(time.Millisecond)
-				} else if err != nil {
-					received <- err
-					return
-				}
-			}
-			received <- nil
-		}()
+		received := receiveAll(y, len(b))
 		completes(t, p, &out, len(b), nil)
 		if err := <-received; err != nil {
 			t.Fatal(err)
@@ -53,4 +40,45 @@ func TestAwaitRefused(t *testing.T) {
 		send(t, y)
 		completes(t, p, &in, 1, nil)
 	})
+}
+
+// A send that stops for the others' sake goes on, though the socket has been writable all along and the kernel has
+// nothing to report (O5).
+func TestSendGoesOnAfterItsTurn(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newTCP(t)
+		var o Overlapped[string]
+		b := make([]byte, 4*maxTurn)
+		if err := p.Send(x, "k", b[:1], &o); err != nil {
+			t.Fatal(err)
+		}
+		completes(t, p, &o, 1, nil)
+		none(t, p) // what the kernel had to report it has
+		if err := p.Send(x, "k", b, &o); err != nil {
+			t.Fatal(err)
+		}
+		received := receiveAll(y, len(b)+1)
+		completes(t, p, &o, len(b), nil)
+		if err := <-received; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// receiveAll has so many bytes received.
+func receiveAll(s *sock.Socket, n int) <-chan error {
+	received := make(chan error, 1)
+	go func() {
+		for some := make([]byte, 1<<16); n > 0; {
+			m, err := s.Recv(some)
+			if n -= m; err == sock.ErrWouldBlock {
+				time.Sleep(time.Millisecond)
+			} else if err != nil {
+				received <- err
+				return
+			}
+		}
+		received <- nil
+	}()
+	return received
 }
