@@ -231,7 +231,8 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 		if e == EventNone {
 			return 0, again
 		}
-		if tied {
+		if tied && was&wOneShot != 0 {
+			// Of any other registration a later report may have been delivered before this one.
 			reg.tie.Notified(turn)
 		}
 		out[0] = Notification[K]{Key: reg.key, Events: e}

@@ -14,8 +14,9 @@ import (
 const maxTurn = 1 << 20
 
 // heed begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
-// not any more. The slot is locked.
-func (r *record[K]) heed(m kernel.Mask) { r.tie.Notified(notify(r.tie, m)) }
+// not any more. What a turn before it said of short receives and of what stands is kept, because that may have been
+// the turn of a later report.
+func (r *record[K]) heed(m kernel.Mask) { notify(r.tie, m) }
 
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.

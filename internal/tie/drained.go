@@ -52,7 +52,8 @@ func (t *Tie) Drained(d Dir) bool {
 
 // Notify begins a turn, for a notification that the port is about to deliver. Whether it does is settled
 // only after: the port may find that others were quicker, and the notification in whose turn the socket is
-// theirs. So what that one said about short receives is kept, until Notified.
+// theirs. So what that one said about short receives is kept, until Notified. Where a report may be delivered after a
+// later one, as those of a registration that goes on being enabled, it is kept for good.
 func (t *Tie) Notify(mayKeepOn, stands bool) (begun Notice) {
 	var flags uint64
 	if mayKeepOn {

@@ -1,0 +1,84 @@
+package socknotify
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+var errRefusedOnce = errors.New("refused once")
+
+// A kernel that refuses for now to watch for what an operation waits for is asked again.
+func TestAwaitRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		var in, out Overlapped[string]
+		recv(t, p, x, make([]byte, 1), &in) // what is watched for is receiving
+		refused := false
+		h.refuse = func(c *kernel.Change) error {
+			if c.Action != kernel.Set || refused {
+				return nil
+			}
+			refused = true
+			return errRefusedOnce
+		}
+		b := make([]byte, 1<<20)
+		if err := p.Send(x, "k", b, &out); err != nil {
+			t.Fatal(err)
+		}
+		if !refused {
+			t.Fatal("the kernel was not asked")
+		}
+		received := receiveAll(y, len(b))
+		completes(t, p, &out, len(b), nil)
+		if err := <-received; err != nil {
+			t.Fatal(err)
+		}
+		send(t, y)
+		completes(t, p, &in, 1, nil)
+	})
+}
+
+// A send that stops for the others' sake goes on, though the socket has been writable all along and the kernel has
+// nothing to report (O5).
+func TestSendGoesOnAfterItsTurn(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newTCP(t)
+		var o Overlapped[string]
+		b := make([]byte, 4*maxTurn)
+		if err := p.Send(x, "k", b[:1], &o); err != nil {
+			t.Fatal(err)
+		}
+		completes(t, p, &o, 1, nil)
+		none(t, p) // what the kernel had to report it has
+		if err := p.Send(x, "k", b, &o); err != nil {
+			t.Fatal(err)
+		}
+		received := receiveAll(y, len(b)+1)
+		completes(t, p, &o, len(b), nil)
+		if err := <-received; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// receiveAll has so many bytes received.
+func receiveAll(s *sock.Socket, n int) <-chan error {
+	received := make(chan error, 1)
+	go func() {
+		for some := make([]byte, 1<<16); n > 0; {
+			m, err := s.Recv(some)
+			if n -= m; err == sock.ErrWouldBlock {
+				time.Sleep(time.Millisecond)
+			} else if err != nil {
+				received <- err
+				return
+			}
+		}
+		received <- nil
+	}()
+	return received
+}

@@ -1,0 +1,100 @@
+package socknotify
+
+import (
+	"io"
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// In the tests below a harvester has taken a report from the kernel, and before it delivers that another one takes a
+// later report, and delivers it. So what stands now was told by the one before the latest, and the latest knows nothing
+// of it: a receive that is short must not be taken for one that has drained the socket.
+
+// newTCP makes a connection whose short receives tell.
+func newTCP(t *testing.T) (x, y *sock.Socket) {
+	t.Helper()
+	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if y, err = sock.New(sock.TCP4); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { y.Close() })
+	if err := y.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
+		t.Fatal(err)
+	}
+	eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
+	t.Cleanup(func() { x.Close() })
+	return x, y
+}
+
+// overtake has the end of a stream come, and be delivered, before a report that has been taken by then. got is
+// what was delivered.
+func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *Notification[string]) {
+	h.during(func() {
+		if err := y.Shutdown(sock.ShutWrite); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the end of the stream", func() bool {
+			return p.core.kernel.Look(x.Handle())&kernel.PeerClosed != 0
+		})
+		if !p.KernelEdges() {
+			return // it is silent
+		}
+		w := p.begin()
+		defer p.end(w)
+		var out [1]Notification[string]
+		eventually(t, "its delivery", func() bool { return p.dequeue(w, out[:]) == 1 })
+		*got = out[0]
+	})
+}
+
+func TestLevelOvertaken(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newTCP(t)
+		do(t, p, EnableSock(x, "x", EventIn, persistent))
+		send(t, y)
+		var got Notification[string]
+		overtake(t, p, h, x, y, &got)
+		next(t, p)
+		var b [64]byte
+		if n, err := x.Recv(b[:]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("T1: got %v; want the end of the stream", nt.Events)
+		}
+		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		if nt := next(t, p); nt.Events != EventIn {
+			t.Fatalf("T4: got %v; want the end of the stream", nt.Events)
+		}
+	})
+}
+
+func TestOperationsOvertaken(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newTCP(t)
+		var o Overlapped[string]
+		b := make([]byte, 64)
+		recv(t, p, x, b[:1], &o)
+		none(t, p)
+		if _, err := y.Send([]byte("xyz")); err != nil {
+			t.Fatal(err)
+		}
+		var got Notification[string]
+		overtake(t, p, h, x, y, &got)
+		if !p.KernelEdges() {
+			completes(t, p, &o, 1, nil)
+		} else if none(t, p); got.Completed() != &o {
+			t.Fatalf("got %+v", got)
+		}
+		recv(t, p, x, b, &o)
+		completes(t, p, &o, 2, nil)
+		recv(t, p, x, b, &o)
+		completes(t, p, &o, 0, io.EOF)
+	})
+}

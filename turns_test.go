@@ -1,0 +1,27 @@
+package socknotify
+
+import "testing"
+
+// A call that polls finds what is queued whoever's turn it is, the queue's or the kernel's (Q1, C4): where the other
+// has nothing, the entries are for the one that has, all of them.
+func TestPollFindsEitherInAnyTurn(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+		x, y := newPair(t)
+		send(t, y)
+		for _, room := range []int{1, 2, 5} {
+			out := make([]Notification[string], room)
+			for range 4 {
+				for range room {
+					p.Post("p", 0)
+				}
+				if n, err := p.Wait(out, 0); n != room || err != nil {
+					t.Fatalf("room for %d: Wait = %d, %v; want all that were posted", room, n, err)
+				}
+				do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+				if n, err := p.Wait(out, 0); n != 1 || err != nil || out[0].Key != "x" {
+					t.Fatalf("room for %d: Wait = %d, %v; want the socket", room, n, err)
+				}
+			}
+		}
+	})
+}
