@@ -22,14 +22,7 @@ func TestAcceptBursts(t *testing.T) {
 		var out [64]Notification[string]
 		for _, n := range []int{1, 2, asked, asked + 1, asked + 2, 40, 1} {
 			for range n {
-				c, err := sock.New(sock.TCP4)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { c.Close() })
-				if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
-					t.Fatal(err)
-				}
+				newClient(t, l)
 			}
 			eventually(t, fmt.Sprint(n, " connections accepted"), func() bool {
 				k, err := p.Wait(out[:], soon)

@@ -20,13 +20,7 @@ func newTCP(t *testing.T) (x, y *sock.Socket) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if y, err = sock.New(sock.TCP4); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { y.Close() })
-	if err := y.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
-		t.Fatal(err)
-	}
+	y = newClient(t, l)
 	eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
 	t.Cleanup(func() { x.Close() })
 	return x, y

@@ -66,14 +66,7 @@ func TestAcceptGoesOnAfterItWouldBlock(t *testing.T) {
 		}
 		const clients = 5
 		for range clients {
-			c, err := sock.New(sock.TCP4)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
-				t.Fatal(err)
-			}
+			c := newClient(t, l)
 			eventually(t, "a connection", func() bool { return c.RemoteAddr().IsValid() })
 		}
 		for range clients {

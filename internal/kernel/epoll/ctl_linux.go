@@ -43,7 +43,7 @@ func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 // Instruction translates a change into what epoll_ctl takes. Where there is nothing for it to do, because nothing
 // holds or the handle cannot be a descriptor, ok is false, and the change has its outcome.
 func Instruction(c *kernel.Change) (op, fd int, ev unix.EpollEvent, ok bool) {
-	if c.Same {
+	if c.Same { // still, after glance
 		return 0, 0, ev, false
 	}
 	if fd, ok = unixsock.FD(c.Handle); !ok {
