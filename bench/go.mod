@@ -2,16 +2,12 @@ module github.com/socknotify/socknotify/bench
 
 go 1.26.0
 
-replace github.com/socknotify/socknotify => ../
-
-replace github.com/socknotify/socknotify/metrics/prometheus => ../metrics/prometheus
-
 require (
 	github.com/cloudwego/netpoll v0.7.2
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/socknotify/socknotify v0.0.0
-	github.com/socknotify/socknotify/metrics/prometheus v0.0.0-00010101000000-000000000000
+	github.com/socknotify/socknotify/metrics/prometheus v0.0.0
 	github.com/spf13/cobra v1.10.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0

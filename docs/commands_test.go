@@ -38,9 +38,7 @@ func commandChecker(t *testing.T) checker {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/socknotify").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	build(t, program)
 	known := map[string]*usage{}
 	help := func(command string) *usage {
 		if known[command] == nil {
@@ -72,6 +70,16 @@ func commandChecker(t *testing.T) checker {
 				p.faultAt(m[0], "%v", err)
 			}
 		}
+	}
+}
+
+// build builds the command, which is a module of its own and therefore needs go.work.
+func build(t *testing.T, program string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/socknotify")
+	cmd.Env = append(os.Environ(), "GOWORK=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

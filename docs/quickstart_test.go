@@ -26,11 +26,18 @@ func TestQuickStart(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/socknotify").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	build(t, program)
 	const served, live = "127.0.0.1:9000", "127.0.0.1:6060"
 	addresses := strings.NewReplacer(served, "127.0.0.1:0", live, "127.0.0.1:0")
+	output := func(cmd *exec.Cmd) string {
+		t.Helper()
+		cmd.Env = append(os.Environ(), socknotify.BackendEnv+"=")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+		return string(out)
+	}
 	run := func(line string, more ...string) *exec.Cmd {
 		args, ok := strings.CutPrefix(line, "go run ./cmd/socknotify ")
 		if !ok {
@@ -40,16 +47,10 @@ func TestQuickStart(t *testing.T) {
 		cmd.Env = append(os.Environ(), socknotify.BackendEnv+"=")
 		return cmd
 	}
-	output := func(cmd *exec.Cmd) string {
-		t.Helper()
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-		}
-		return string(out)
-	}
 
-	if out := output(run(commands[1])); strings.Count(out, "  ok") != 3 {
+	demo := exec.Command("go", strings.Fields(strings.TrimPrefix(commands[1], "go "))...)
+	demo.Dir = ".."
+	if out := output(demo); strings.Count(out, "  ok") != 3 {
 		t.Errorf("the demo says:\n%s", out)
 	}
 	serve := run(commands[2])

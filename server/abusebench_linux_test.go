@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/internal/load"
 )
 
 // BenchmarkAbuse is what good requests cost a server, in a process of its own, that is abused meanwhile, as a
@@ -55,14 +53,13 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 			b.Fatal(err)
 		}
 	}
-	good := func(progress func()) (res load.Result, each time.Duration) {
+	good := func(begun func()) (res answers, each time.Duration) {
 		before := cpuOf(b, cmd.Process.Pid)
-		res, err := load.Run(b.Context(), load.Config{Addr: addr, Connections: goodOnes, Size: request, Depth: 1,
-			Duration: d, Timeout: soon, Workers: 1}, func(load.Totals) { progress() })
-		if err != nil || res.Errors > 0 {
-			b.Fatalf("%d errors: %v, %v", res.Errors, res.First, err)
+		res, err := clients{addr: addr, conns: goodOnes, size: request, last: d, begun: begun}.run(b.Context())
+		if err != nil {
+			b.Fatal(err)
 		}
-		return res, (cpuOf(b, cmd.Process.Pid) - before) / time.Duration(res.Requests)
+		return res, (cpuOf(b, cmd.Process.Pid) - before) / time.Duration(res.requests)
 	}
 	good(func() {})
 	quiet, before := good(func() {})
@@ -72,11 +69,11 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 	defer bad.Wait()
 	defer cancel()
 	crowd(b, ctx, &bad, addr)
-	rude, during := good(sync.OnceFunc(func() { flood500(b, ctx, &bad, addr) })) // when the good ones are in
+	rude, during := good(func() { flood500(b, ctx, &bad, addr) }) // when the good ones are in
 	b.ReportMetric(float64(before), "quiet-ns/request")
 	b.ReportMetric(float64(during)/float64(before), "cpu-ratio")
-	b.ReportMetric(float64(quiet.P99)/1e6, "quiet-p99-ms")
-	b.ReportMetric(float64(rude.P99)/1e6, "p99-ms")
+	b.ReportMetric(float64(quiet.p99)/1e6, "quiet-p99-ms")
+	b.ReportMetric(float64(rude.p99)/1e6, "p99-ms")
 	b.ReportMetric(float64(peakOf(b, cmd.Process.Pid))/(1<<20), "peak-MiB")
 	cmd.Process.Signal(os.Interrupt)
 	line, err := out.ReadString('\n')

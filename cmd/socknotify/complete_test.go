@@ -31,14 +31,11 @@ func TestCompletion(t *testing.T) {
 		want  []string
 		files bool
 	}{
-		{"", strings.Fields("completion demo help info load serve top trace"), false},
+		{"", strings.Fields("completion help info load serve top trace"), false},
 		{"serve ", strings.Fields("chargen discard echo http"), false},
-		{"demo ", strings.Fields("poll tcp udp"), false},
 		{"completion ", strings.Fields("bash fish powershell zsh"), false},
 		{"load --bac", []string{"--backend"}, false},
 		{"load --backend ", socknotify.Backends(), false},
-		{"demo --backend ", socknotify.Backends(), false},
-		{"demo tcp --backend ", socknotify.Backends(), false},
 		{"serve echo --backend ", socknotify.Backends(), false},
 		{"serve http --backend ", socknotify.Backends(), false},
 		{"trace 127.0.0.1:1 --kind ", kinds, false},

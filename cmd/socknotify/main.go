@@ -1,9 +1,5 @@
 // Command socknotify shows package socknotify at work.
 //
-//	socknotify demo             run the three samples over loopback sockets
-//	socknotify demo poll        one TCP connection, level-triggered, one goroutine
-//	socknotify demo udp         an edge-triggered datagram server
-//	socknotify demo tcp         many workers and many connections on one port
 //	socknotify serve echo       an echo server; also discard and chargen
 //	socknotify serve http       net/http with its idle connections parked, with or without TLS
 //	socknotify load             a load generator for it, with a latency histogram
@@ -12,10 +8,10 @@
 //	socknotify info             backends, limits and versions
 //	socknotify completion       completion for bash, zsh, fish and PowerShell
 //
-// With --json demo, load and info print one JSON object instead, and trace prints one per line. Errors go to
+// With --json load and info print one JSON object instead, and trace prints one per line. Errors go to
 // standard error. The exit status is 0 when all is well, 1 when something failed or a verdict is not ok, and 2 for
 // wrong usage. An interrupt is a good end of what would go on: serve lets its peers have what they are owed, load
-// waits for the answers under way, and both print their totals; top and trace just end. It is a failure of demo.
+// waits for the answers under way, and both print their totals; top and trace just end.
 package main
 
 import (
@@ -49,8 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Long: "Socket state notifications at work: servers, load on them, and what their ports do.\n\n" +
 			"The exit status is 0 when all is well, also after an interrupt of what would go on for ever; 1 when\n" +
 			"something failed; and 2 for wrong usage.",
-		Example: "  socknotify demo\n" +
-			"  socknotify serve echo --addr 127.0.0.1:9000 --debug-addr 127.0.0.1:6060\n" +
+		Example: "  socknotify serve echo --addr 127.0.0.1:9000 --debug-addr 127.0.0.1:6060\n" +
 			"  socknotify load --addr 127.0.0.1:9000\n" +
 			"  socknotify top 127.0.0.1:6060",
 		Version:       moduleVersion(),
@@ -59,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(demoCommand(), serveCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
+	root.AddCommand(serveCommand(), loadCommand(), topCommand(), traceCommand(), infoCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -2,9 +2,12 @@ package browsertest
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +15,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -65,22 +67,40 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(web.Close)
 	w.url = web.URL + "/debug/socknotify/"
 
-	loaded := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, err := load.Run(ctx, load.Config{
-			Addr: w.echo.String(), Connections: busy, Rate: 500, Size: 64, Depth: 1, Workers: 1,
-			Duration: time.Hour, Timeout: time.Minute,
-		}, nil)
-		loaded <- err
-	}()
+	var loading sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
-		if err := <-loaded; err != nil {
-			t.Error(err)
-		}
+		loading.Wait()
 	})
+	for range busy {
+		conn, err := net.Dial("tcp", w.echo.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		loading.Go(func() { converse(t, ctx, conn) })
+	}
 	return w
+}
+
+// converse sends a request every 80 ms and reads the answer, until the context is done.
+func converse(t *testing.T, ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	request, answer := make([]byte, 64), make([]byte, 64)
+	for ctx.Err() == nil {
+		_, err := conn.Write(request)
+		if err == nil {
+			_, err = io.ReadFull(conn, answer)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(80 * time.Millisecond):
+		}
+	}
 }
 
 // An echo is a handler that sends back what comes.

@@ -2,8 +2,6 @@ module github.com/socknotify/socknotify/examples/websocket
 
 go 1.26.0
 
-replace github.com/socknotify/socknotify => ../..
-
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
