@@ -174,6 +174,22 @@ func onEachName2(t *testing.T, f func(t *testing.T, p *Port[any])) {
 	}
 }
 
+// The error for the backend that has been removed names the page that says why.
+func TestRemovedBackend(t *testing.T) {
+	for from, opts := range map[string][]Option{"WithBackend": {WithBackend("iouring")}, BackendEnv: nil} {
+		t.Setenv(BackendEnv, "iouring")
+		_, err := New[int](opts...)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Fatalf("%s: %v", from, err)
+		}
+		for _, want := range []string{from, "docs/decisions/io_uring.md", "WithRing"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q does not name %s", err, want)
+			}
+		}
+	}
+}
+
 func TestChoiceOfBackend(t *testing.T) {
 	for _, name := range Backends() {
 		t.Setenv(BackendEnv, name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"slices"
 	"time"
 
@@ -60,6 +61,32 @@ func ExampleWithBackend() {
 	// Output:
 	// true
 	// true
+}
+
+// A file is read by io_uring where the system allows it, and by a goroutine of the port elsewhere.
+func ExampleWithRing() {
+	port, err := socknotify.New[string](socknotify.WithRing())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	file, err := os.Open("LICENSE")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	var read socknotify.Overlapped[string]
+	buf := make([]byte, 11)
+	if err := port.ReadAt(file, "license", buf, 0, &read); err != nil {
+		log.Fatal(err)
+	}
+	var one [1]socknotify.Notification[string]
+	if _, err := port.Wait(one[:], -1); err != nil {
+		log.Fatal(err)
+	}
+	n, err := one[0].Completed().Result()
+	fmt.Println(one[0].Key, string(buf[:n]), err)
+	// Output: license MIT License <nil>
 }
 
 // A test that finds a program that relies on an edge which Windows would not report: what was there already as

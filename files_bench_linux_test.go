@@ -8,8 +8,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
 )
 
 // Reads and writes by the kernel and by the goroutines: of what is in the page cache, of what is not (cold), and past it (direct).
@@ -130,18 +128,7 @@ func processTime(b *testing.B) time.Duration {
 }
 
 func ringPort(b *testing.B) *Port[int] {
-	for _, r := range rooms.List() {
-		if r.Name != "iouring" {
-			continue
-		}
-		k, err := r.Open()
-		if err != nil {
-			b.Fatal(err)
-		}
-		p := newPort[int](k, r.Name)
-		b.Cleanup(func() { p.Close() })
-		return p
-	}
-	b.Skip("no io_uring")
-	return nil
+	p := newPort[int](ringKernel(b), "ring")
+	b.Cleanup(func() { p.Close() })
+	return p
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
 // sameFile writes and reads a file, in one piece, in parts and at its end.
@@ -56,8 +58,8 @@ func sameFile(t *testing.T, p *Port[string], at filePlace) {
 // A process may be forbidden io_uring when it has ports on it, with and without a ring for files. All goes on by
 // other means then, what the kernel has begun is told of when it ends, and only canceling does nothing to that.
 func TestForbiddenInMidLife(t *testing.T) {
-	if !slices.Contains(Backends(), "iouring") {
-		t.Skip("this system has no io_uring")
+	if err := iouring.Probe(); err != nil {
+		t.Skip(err)
 	}
 	const role = "SOCKNOTIFY_TEST_FORBIDDEN_LATER"
 	if errno, ok := os.LookupEnv(role); ok {
@@ -71,7 +73,7 @@ func TestForbiddenInMidLife(t *testing.T) {
 
 func forbiddenLater(t *testing.T, errno unix.Errno) {
 	places := filePlaces(t)
-	fresh, err := New[string](WithBackend("iouring"))
+	fresh, err := New[string](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func forbiddenLater(t *testing.T, errno unix.Errno) {
 	b := make([]byte, 2)
 	readAt(t, used, r, "first", b[:1], &first)
 	readAt(t, used, r, "second", b[1:], &second)
-	batches, err := New[*batchConn](WithBackend("iouring"))
+	batches, err := New[*batchConn](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}

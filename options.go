@@ -21,14 +21,19 @@ type options = rooms.Options
 // WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
 // name means the default.
 //
-// New's error for another name is [errors.ErrUnsupported], and says why. Of io_uring where it is missing or
-// forbidden it is the system's error as well, such as EPERM.
+// New's error for another name is [errors.ErrUnsupported], and says why.
 func WithBackend(name string) Option {
 	return func(o *options) { o.Backend = name }
 }
 
-// Backends names the kernels of this system, the default first. It is empty where none is supported. One that
-// a system may forbid, such as iouring, is left out where it does: New, asked for it by WithBackend, says why.
+// WithRing lets io_uring carry out overlapped operations: many receives and sends by one system call, and reads and
+// writes of files. It needs Linux 5.18 and the epoll backend. Where the system lacks or forbids io_uring the port uses
+// ordinary system calls, as it does without this option. Both keep the same contract.
+func WithRing() Option {
+	return func(o *options) { o.Ring = true }
+}
+
+// Backends returns the names of this system's backends, the default first. It is empty where none is supported.
 func Backends() []string {
 	var names []string
 	for _, r := range rooms.List() {
@@ -42,16 +47,25 @@ func choose(o *options) (rooms.Room, error) {
 	if o.Room != nil {
 		return *o.Room, nil
 	}
+	r, err := named(o)
+	if err == nil && o.Ring {
+		r = rooms.WithRing(r)
+	}
+	return r, err
+}
+
+// named finds the backend that an option or the environment names, or else the default.
+func named(o *options) (rooms.Room, error) {
 	name, from := o.Backend, "WithBackend"
 	if name == "" {
 		name, from = os.Getenv(BackendEnv), BackendEnv
 	}
-	first, ok := rooms.Default()
-	if !ok {
+	list := rooms.List()
+	if len(list) == 0 {
 		return rooms.Room{}, fmt.Errorf("socknotify: no backend for this system yet: %w", errors.ErrUnsupported)
 	}
 	if name == "" {
-		return first, nil
+		return list[0], nil
 	}
 	if r, ok := rooms.Find(name); ok {
 		return r, nil

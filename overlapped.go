@@ -157,7 +157,7 @@ func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlappe
 // ReadAt starts to read len(b) bytes of a file, from an offset (ReadFile). The completion has what
 // [os.File.ReadAt] returned: all of them, or an error, such as io.EOF (O7). Where the system cannot read
 // beside the program, one of a few goroutines does, which exist only while there is work; where it can, as on
-// iouring, what is in memory already is read before ReadAt returns, up to 64 KiB. The error is that of
+// a port made with [WithRing], what is in memory already is read before ReadAt returns, up to 64 KiB. The error is that of
 // [Port.Recv].
 func (p *Port[K]) ReadAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
 	return p.startFile(opRead, f, key, b, off, o)

@@ -5,25 +5,26 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
-// Where io_uring is forbidden it is not listed, asking for it says why, and everything else works. A
-// process of its own forbids it to itself.
-func TestForbiddenBackend(t *testing.T) {
+// Where io_uring is forbidden, its probe says why, and a port made with WithRing uses ordinary system calls. The test
+// runs in a process of its own, which forbids io_uring to itself.
+func TestForbiddenRing(t *testing.T) {
 	const role = "SOCKNOTIFY_TEST_FORBIDDEN"
 	if errno, ok := os.LookupEnv(role); ok {
 		forbidden(t, refusals[errno])
 		return
 	}
 	for errno := range refusals {
-		t.Run(errno, func(t *testing.T) { alone(t, "TestForbiddenBackend", role, errno) })
+		t.Run(errno, func(t *testing.T) { alone(t, "TestForbiddenRing", role, errno) })
 	}
 }
 
@@ -42,18 +43,15 @@ func alone(t *testing.T, test, name, value string) {
 
 func forbidden(t *testing.T, errno unix.Errno) {
 	forbid(t, unix.SYS_IO_URING_SETUP, errno)
-	if slices.Contains(Backends(), "iouring") {
-		t.Errorf("backends %v", Backends())
-	}
-	_, err := New[int](WithBackend("iouring"))
+	err := iouring.Probe()
 	why, reason := error(errno), "seccomp"
 	if strconv.IntSize == 32 { // where it is not tried
 		why, reason = errors.ErrUnsupported, runtime.GOARCH
 	}
 	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, why) || !strings.Contains(err.Error(), reason) {
-		t.Errorf("New: %v", err)
+		t.Errorf("Probe: %v", err)
 	}
-	p, err := New[string]()
+	p, err := New[string](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
 // A transferring kernel is given every operation on a file, be it on a pipe, so that a test decides when a read
@@ -59,22 +58,28 @@ func (k *transferring) Transferred(ended []kernel.Transferred) int {
 
 func transferringKernel(t testing.TB) *transferring {
 	t.Helper()
-	at := slices.IndexFunc(rooms.List(), func(r rooms.Room) bool { return r.Name == "iouring" })
-	if at < 0 {
-		t.Skip("this system has no io_uring")
+	k := ringKernel(t)
+	return &transferring{Poller: k, Files: k.(kernel.Files)}
+}
+
+// ringKernel is the epoll backend with io_uring for operations.
+func ringKernel(t testing.TB) kernel.Poller {
+	t.Helper()
+	if err := iouring.Probe(); err != nil {
+		t.Skip(err)
 	}
-	room, err := rooms.List()[at].Open()
+	k, err := iouring.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &transferring{Poller: room, Files: room.(kernel.Files)}
+	return k
 }
 
 // transferringPort is a port whose kernel reads and writes files.
 func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
 	t.Helper()
 	k := transferringKernel(t)
-	p := newPort[K](k, "iouring")
+	p := newPort[K](k, "ring")
 	t.Cleanup(func() { p.Close() })
 	return p, k
 }
@@ -158,7 +163,7 @@ func (k *polled) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 // A read ends while a leader looks for the last time, and the look takes the report that was to end its sleep.
 func TestTransferEndsInTheLastLook(t *testing.T) {
 	k := &polled{transferring: transferringKernel(t)}
-	p := newPort[string](k, "iouring")
+	p := newPort[string](k, "ring")
 	t.Cleanup(func() { p.Close() })
 	r, w := slow(t)
 	var o Overlapped[string]
@@ -451,15 +456,7 @@ func TestDroppedWithTransfers(t *testing.T) {
 	var dropped weak.Pointer[Port[*user]]
 	var object weak.Pointer[user]
 	func() {
-		at := slices.IndexFunc(rooms.List(), func(r rooms.Room) bool { return r.Name == "iouring" })
-		if at < 0 {
-			t.Skip("this system has no io_uring")
-		}
-		room, err := rooms.List()[at].Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &user{p: newPort[*user](&transferring{Poller: room, Files: room.(kernel.Files)}, "iouring")}
+		u := &user{p: newPort[*user](transferringKernel(t), "ring")}
 		dropped, object = weak.Make(u.p), weak.Make(u)
 		readAt(t, u.p, r, u, u.buf[:], &u.o)
 	}()

@@ -36,9 +36,9 @@ func verdict(t *testing.T, all []Verdict, what string) Verdict {
 func TestJudge(t *testing.T) {
 	p := param.Params{Connections: 100, Size: 64, Cores: 1}
 	calls := .4
-	overlapped := rec("echo", p, "socknotify/iouring overlapped", cpu(1)...)
+	overlapped := rec("echo", p, "socknotify/epoll overlapped, ring", cpu(1)...)
 	overlapped.Syscalls = &calls
-	failed := rec("core", core(1000), drained("iouring"), cpu(1)...)
+	failed := rec("post", posts(1, 0), "socknotify/epoll", cpu(1)...)
 	failed.Missing = "failed"
 	all := Judge([]record.Record{
 		rec("echo", p, "socknotify/epoll server", cpu(1.2, 1, 1.1)...),
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 		{"16 waiters: the event core's part", 1.1, 3, false},
 		{"overlapped echo", .4, 1, true},
 		{"event core, 100 active: cost", 1.4, 3, false},
-		{"event core, 100 active of 1000, one-shot and drained: iouring", 0, 0, false},
+		{"post, 1 posters", 0, 0, false},
 		{"an idle registration", 0, 0, false},
 	} {
 		v := verdict(t, all, tt.what)

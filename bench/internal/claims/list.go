@@ -48,11 +48,9 @@ func claims() []Claim {
 	}
 	busy := param.Params{Connections: 100, Size: 64, Cores: 1}
 	return append(all,
-		Claim{What: "event core, 100 active of 1000, one-shot and drained: iouring's CPU to epoll's", Limit: 1,
-			figure: quotient("core", core(1000), drained("iouring"), core(1000), drained("epoll"), cpuRatio)},
-		Claim{What: "overlapped echo on iouring, 100 busy connections: system calls for each request", Limit: 0.5,
+		Claim{What: "overlapped echo with a ring, 100 busy connections: system calls for each request", Limit: 0.5,
 			figure: func(rs results) []float64 {
-				return single(rs.of("echo", busy, "socknotify/iouring overlapped"), func(r *record.Record) *float64 { return r.Syscalls })
+				return single(rs.of("echo", busy, "socknotify/epoll overlapped, ring"), func(r *record.Record) *float64 { return r.Syscalls })
 			}},
 		Claim{What: "an idle registration: live bytes of the port", Limit: 96, figure: func(rs results) []float64 {
 			p := param.Params{What: "registration", Registered: 5000, Cores: 1}

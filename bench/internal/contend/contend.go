@@ -61,6 +61,10 @@ func All() []Contender {
 	for _, backend := range socknotify.Backends() {
 		all = append(all, ofSocknotify(backend)...)
 	}
+	all = append(all, Contender{Workload: Echo, Name: Socknotify + "epoll overlapped, ring",
+		Run: server(func(p param.Params, ready func(string)) error {
+			return serveOverlapped(p, ready, socknotify.WithBackend("epoll"), socknotify.WithRing())
+		})})
 	return all
 }
 
@@ -69,7 +73,7 @@ func ofSocknotify(backend string) []Contender {
 	all := []Contender{
 		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error { return servePort(p, backend, ready) })},
 		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error { return serveServer(p, backend, ready) })},
-		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error { return serveOverlapped(p, backend, ready) })},
+		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error { return serveOverlapped(p, ready, socknotify.WithBackend(backend)) })},
 		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
 		{Workload: Post, Run: portPost(backend)},
 		{Workload: Wake, Name: " post", Run: wake(newPostBell(backend)), Fits: twoCores},

@@ -15,8 +15,8 @@ type opConn struct {
 }
 
 // serveOverlapped is overlapped operations: a worker for each core on one port.
-func serveOverlapped(p param.Params, backend string, ready func(string)) error {
-	port, err := socknotify.New[*opConn](socknotify.WithBackend(backend))
+func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Option) error {
+	port, err := socknotify.New[*opConn](opts...)
 	if err != nil {
 		return err
 	}

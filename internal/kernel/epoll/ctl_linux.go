@@ -40,15 +40,15 @@ func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	return e
 }
 
-// Instruction translates a change into what epoll_ctl takes. Where there is nothing for it to do, because nothing
-// holds or the handle cannot be a descriptor, ok is false, and the change has its outcome.
-func Instruction(c *kernel.Change) (op, fd int, ev unix.EpollEvent, ok bool) {
-	if c.Same { // still, after glance
-		return 0, 0, ev, false
+// apply makes one change to an epoll descriptor.
+func apply(epfd int, c *kernel.Change) {
+	if c.Same {
+		return // glance has found that nothing holds
 	}
-	if fd, ok = unixsock.FD(c.Handle); !ok {
+	fd, ok := unixsock.FD(c.Handle)
+	if !ok {
 		c.Status, c.Err = kernel.Bad, unix.EBADF
-		return 0, 0, ev, false
+		return
 	}
 	op, events := unix.EPOLL_CTL_ADD, interest(c.Interest)
 	switch c.Action {
@@ -59,23 +59,12 @@ func Instruction(c *kernel.Change) (op, fd int, ev unix.EpollEvent, ok bool) {
 	case kernel.Delete:
 		op = unix.EPOLL_CTL_DEL
 	}
-	return op, fd, event(events, c.Token), true
-}
-
-// Answer gives a change the outcome that epoll_ctl has told.
-func Answer(c *kernel.Change, e unix.Errno) {
-	if e != 0 {
+	ev := event(events, c.Token)
+	if e := ctl(epfd, op, fd, &ev); e != 0 {
 		c.Status, c.Err = status(e), e
 		return
 	}
 	c.Status, c.Err = kernel.Done, nil
-}
-
-// Apply makes one change to an epoll descriptor.
-func Apply(epfd int, c *kernel.Change) {
-	if op, fd, ev, ok := Instruction(c); ok {
-		Answer(c, ctl(epfd, op, fd, &ev))
-	}
 }
 
 func status(e unix.Errno) kernel.Status {

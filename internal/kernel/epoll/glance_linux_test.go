@@ -43,7 +43,7 @@ func TestGlanceRefused(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	for name, same := range map[string]bool{"poll": true, "epoll_ctl": false} {
 		b.Run(name, func(b *testing.B) {
-			p, err := Open(nil)
+			p, err := Open()
 			if err != nil {
 				b.Fatal(err)
 			}

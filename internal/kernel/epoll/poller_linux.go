@@ -15,10 +15,8 @@ import (
 
 // Poller implements kernel.Poller on one epoll descriptor.
 type Poller struct {
-	fd    int
-	gate  gate
-	batch Batch // or nil
-
+	fd   int
+	gate gate
 	// turn is held across the changes and the harvest of one Poll. The kernel has a mutex of its own
 	// around each of them, for which a second processor spins, and takes it over with every cache
 	// line that it guards, once per system call: two goroutines that only enable and dequeue settled
@@ -35,26 +33,22 @@ type Poller struct {
 // costs as much as some ten events cost less meanwhile.
 const busy = 64
 
-// A Batch makes as many of a batch's changes to an epoll descriptor as it likes, from the first on, gives them
-// their outcomes, and returns the others. It is called by one goroutine at a time, and must not wait for long.
-type Batch func(epfd int, changes []kernel.Change) (rest []kernel.Change)
-
 // New opens an epoll descriptor and its gate: two descriptors.
 func New() (kernel.Poller, error) {
-	p, err := Open(nil)
+	p, err := Open()
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// Open is New for a room that makes changes in its own way. What it leaves is made by an epoll_ctl each.
-func Open(batch Batch) (*Poller, error) {
+// Open is New for package ring, which embeds the Poller.
+func Open() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	p := &Poller{fd: fd, batch: batch}
+	p := &Poller{fd: fd}
 	if err := p.gate.init(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -78,13 +72,13 @@ func (p *Poller) Look(handle uintptr) kernel.Mask { return unixsock.Look(handle)
 // it is not. (A MOD would answer too, but change what it finds.)
 func (p *Poller) Has(handle uintptr) (bool, error) {
 	c := kernel.Change{Handle: handle, Token: nobody, Action: kernel.Add}
-	Apply(p.fd, &c)
+	apply(p.fd, &c)
 	switch c.Status {
 	case kernel.Present:
 		return true, nil
 	case kernel.Done:
 		c.Action = kernel.Delete
-		Apply(p.fd, &c)
+		apply(p.fd, &c)
 		return false, nil
 	}
 	return false, c.Err
@@ -96,7 +90,7 @@ const nobody = ^uint64(0)
 // Poll implements kernel.Poller: an epoll_ctl per change and one epoll_pwait that never blocks.
 func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	for len(changes) > 0 && changes[0].Action == kernel.Add {
-		Apply(p.fd, &changes[0]) // may block, so nobody is kept waiting for it
+		apply(p.fd, &changes[0]) // may block, so nobody is kept waiting for it
 		changes = changes[1:]
 	}
 	changes = glance(changes) // before anybody is kept waiting
@@ -105,11 +99,8 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	}
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if p.batch != nil {
-		changes = p.batch(p.fd, changes)
-	}
 	for i := range changes {
-		Apply(p.fd, &changes[i])
+		apply(p.fd, &changes[i])
 	}
 	if len(ready) == 0 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel/poll"
 )
 
-// sure returns the rooms of macOS and the BSDs.
-func sure() []Room {
+// List returns the backends of macOS and the BSDs.
+func List() []Room {
 	return []Room{{"kqueue", kqueue.New}, {"poll", poll.New}}
 }

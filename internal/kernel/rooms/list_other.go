@@ -2,5 +2,5 @@
 
 package rooms
 
-// sure is empty: no kernel of this system has a room yet.
-func sure() []Room { return nil }
+// List is empty: this system has no backend yet.
+func List() []Room { return nil }

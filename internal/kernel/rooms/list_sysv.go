@@ -4,7 +4,7 @@ package rooms
 
 import "github.com/socknotify/socknotify/internal/kernel/poll"
 
-// sure returns the room of the other Unix systems.
-func sure() []Room {
+// List returns the backend of the other Unix systems.
+func List() []Room {
 	return []Room{{"poll", poll.New}}
 }

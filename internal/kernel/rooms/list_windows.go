@@ -1,14 +1,12 @@
 package rooms
 
 import (
-	"errors"
-
 	"github.com/socknotify/socknotify/internal/kernel/afd"
 	"github.com/socknotify/socknotify/internal/kernel/psn"
 )
 
-// sure returns the rooms of Windows: its own function first, where it has it.
-func sure() []Room {
+// List returns the backends of Windows: its own function first, where the system has it.
+func List() []Room {
 	list := []Room{{"psn", psn.New}, {"afd", afd.New}}
 	if psn.Supported() != nil {
 		return list[1:]
@@ -16,10 +14,9 @@ func sure() []Room {
 	return list
 }
 
-// Absent tells why a room is not in List. The error is errors.ErrUnsupported.
-func Absent(name string) error {
-	if err := psn.Supported(); name == "psn" && err != nil {
-		return err
+func absent(name string) error {
+	if name == "psn" {
+		return psn.Supported()
 	}
-	return errors.ErrUnsupported
+	return nil
 }

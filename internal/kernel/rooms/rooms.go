@@ -1,9 +1,13 @@
-// Package rooms lists the kernels that this system has, the default first.
+// Package rooms lists the backends that this system has, the default first.
 package rooms
 
-import "github.com/socknotify/socknotify/internal/kernel"
+import (
+	"errors"
 
-// A Room is one kernel: its name, and how to open a queue of it.
+	"github.com/socknotify/socknotify/internal/kernel"
+)
+
+// A Room is one backend: its name, and how to open it.
 type Room struct {
 	Name string
 	Open func() (kernel.Poller, error)
@@ -11,51 +15,44 @@ type Room struct {
 
 // Options are what a port is made with.
 type Options struct {
-	// Backend is the name of a room in List. Empty: the user's choice, or the default.
+	// Backend is the name of a Room in List. Empty: the user's choice, or the default.
 	Backend string
-	// Room goes before that, and need not be in List. Only tests have such rooms.
+	// Room goes before Backend, and need not be in List. Only tests set it.
 	Room *Room
 	// Strict is for WithStrictEdge.
 	Strict bool
+	// Ring is for WithRing.
+	Ring bool
 }
 
-// A probed room is one that this system may have or not, and never the default. Probing it is left until
-// somebody asks: a sandbox may take the attempt amiss.
-type probed struct {
-	Room
-	probe func() error
-}
-
-// List returns the rooms of this system.
-func List() []Room {
-	list := sure()
-	for _, r := range unsure() {
-		if r.probe() == nil {
-			list = append(list, r.Room)
-		}
-	}
-	return list
-}
-
-// Default returns the first room; ok is false where there is none.
-func Default() (r Room, ok bool) {
-	if list := sure(); len(list) > 0 {
-		return list[0], true
-	}
-	return r, false
-}
-
-// Find returns the room of a name, and probes no other.
+// Find returns the backend of a name.
 func Find(name string) (r Room, ok bool) {
-	for _, r := range sure() {
+	for _, r := range List() {
 		if r.Name == name {
 			return r, true
 		}
 	}
-	for _, r := range unsure() {
-		if r.Name == name {
-			return r.Room, r.probe() == nil
-		}
-	}
 	return r, false
 }
+
+// Absent returns why a backend is not in List. The error is errors.ErrUnsupported.
+func Absent(name string) error {
+	if name == "iouring" {
+		return errNotReadiness
+	}
+	if err := absent(name); err != nil {
+		return err
+	}
+	return errors.ErrUnsupported
+}
+
+// errNotReadiness is for programs and scripts that chose the backend of earlier versions.
+var errNotReadiness error = &notReadiness{}
+
+type notReadiness struct{}
+
+func (*notReadiness) Error() string {
+	return "io_uring is no backend for readiness, see docs/decisions/io_uring.md; WithRing uses it for overlapped operations"
+}
+
+func (*notReadiness) Unwrap() error { return errors.ErrUnsupported }

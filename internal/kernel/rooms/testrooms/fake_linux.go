@@ -5,28 +5,28 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/iouring"
 	"github.com/socknotify/socknotify/internal/kernel/psn"
 	"github.com/socknotify/socknotify/internal/kernel/psn/fakepsn"
 	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/ring"
 )
 
 const psnFake = "psn-fake"
 
-// fakes returns the room of ProcessSocketNotifications on the plainest fake of it.
+// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring.
 func fakes() []rooms.Room {
-	return []rooms.Room{on(psnFake, fakepsn.Quirks{})}
+	list := []rooms.Room{on(psnFake, fakepsn.Quirks{})}
+	if ring.Probe() == nil {
+		list = append(list, rooms.Room{Name: Ring, Open: ring.New})
+	}
+	return list
 }
 
-// iouringEach is the room of io_uring with every change a submission, because the batches of most tests are too
-// small to be worth one.
-var iouringEach = rooms.Room{Name: "iouring-each", Open: func() (kernel.Poller, error) { return iouring.NewFrom(1) }}
-
-// fake returns a room that is there only for who asks for it by name: iouring-each; or psn-fake-1 and so on, on a
+// fake returns a room that is there only when a test asks for it by name: RingAlways; or psn-fake-1 and so on, on a
 // fake with other choices of what the reference leaves open.
 func fake(name string) (rooms.Room, bool) {
-	if name == iouringEach.Name {
-		return iouringEach, true
+	if name == RingAlways {
+		return rooms.Room{Name: RingAlways, Open: ring.NewAlways}, ring.Probe() == nil
 	}
 	seed, err := strconv.ParseUint(strings.TrimPrefix(name, psnFake+"-"), 10, 64)
 	return on(name, fakepsn.Seeded(seed)), err == nil

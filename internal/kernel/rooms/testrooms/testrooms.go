@@ -12,6 +12,13 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel/rooms"
 )
 
+// Ring is the epoll backend with io_uring for operations, and RingAlways the same where the ring is used for every
+// operation. List has Ring where the system allows io_uring, and RingAlways only when the environment asks for it.
+const (
+	Ring       = "epoll-ring"
+	RingAlways = "epoll-ring-always"
+)
+
 // list is made once: the ports of a test must be on one fake system.
 var list = sync.OnceValues(func() ([]rooms.Room, error) {
 	all := append(rooms.List(), fakes()...)
@@ -41,12 +48,12 @@ func List(tb testing.TB) []rooms.Room {
 }
 
 // Files returns the rooms for tests of files: those in List, and one whose kernel is given every read and write,
-// where io_uring is among them.
+// where the system has io_uring.
 func Files(tb testing.TB) []rooms.Room {
 	tb.Helper()
 	all := slices.Clone(List(tb))
-	if slices.ContainsFunc(all, func(r rooms.Room) bool { return r.Name == "iouring" }) {
-		if r, ok := fake("iouring-each"); ok {
+	if slices.ContainsFunc(all, func(r rooms.Room) bool { return r.Name == Ring }) {
+		if r, ok := fake(RingAlways); ok {
 			all = append(all, r)
 		}
 	}

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"os"
@@ -84,17 +84,9 @@ func (r *ring) next() *sqe {
 	return e
 }
 
-// submit has the kernel take the entries that were filled in, and returns how many it took: the first ones.
-// The others are as if they had not been filled in.
+// submit has the kernel take the entries that were filled in, and returns how many it took: the first ones. The others
+// are as if they had not been filled in. The call goes through Go's scheduler, because many sends take long.
 func (r *ring) submit() int {
-	head := r.sqHead.Load()
-	r.sqTail.Store(r.tail)
-	unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)
-	return r.submitted(head)
-}
-
-// submitThrough is submit through Go's scheduler, for what takes long when it is much.
-func (r *ring) submitThrough() int {
 	head := r.sqHead.Load()
 	r.sqTail.Store(r.tail)
 	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-head), 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"slices"
@@ -34,7 +34,7 @@ func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
 		return use
 	}
 	appends := flags&unix.O_APPEND != 0
-	if p.least < worthwhile { // as a test wants it
+	if p.always {
 		return kernel.FileUse{Read: true, Write: !appends}
 	}
 	direct := flags&unix.O_DIRECT != 0

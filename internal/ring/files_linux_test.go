@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ func transferred(t *testing.T, p *Poller, n int) map[uint32]kernel.Transferred {
 }
 
 func TestTransferEndsPark(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	r, w := pipe(t)
 	b := make([]byte, 4)
 	for range 100 {
@@ -80,7 +80,7 @@ func TestTransferEndsPark(t *testing.T) {
 // All that can be under way at once, each of them ending once, one way or the other; and no thread is in the
 // kernel for any of them.
 func TestTransfersAndCancels(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	threads := func() int {
 		list, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -125,7 +125,7 @@ func TestCloseEndsTransfers(t *testing.T) {
 	if err := Probe(); err != nil {
 		t.Skip(err)
 	}
-	p, err := open(worthwhile)
+	p, err := open(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCloseEndsTransfers(t *testing.T) {
 
 // The ring's own report takes nobody's place.
 func TestReportsBesideTransfers(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	fds, peers := watched(t, p, 4)
 	r, w := pipe(t)
 	var b [1]byte
@@ -177,7 +177,7 @@ func TestReportsBesideTransfers(t *testing.T) {
 
 // In the place of the ring's own report there may be another, but not one more of a handle that is reported already.
 func TestReportsInPlaceOfTransfers(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	_, peers := watched(t, p, 2)
 	r, w := pipe(t)
 	begin(t, p, r, 0, make([]byte, 1))
@@ -208,7 +208,7 @@ func TestReportsInPlaceOfTransfers(t *testing.T) {
 
 // What the kernel takes no submission for was not begun.
 func TestTransferNotTaken(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	r, w := pipe(t)
 	var b [1]byte
 	begin(t, p, r, 0, b[:])
@@ -231,7 +231,7 @@ func TestTransferNotTaken(t *testing.T) {
 }
 
 func TestTransferFails(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	var b [1]byte
 	for _, fd := range []int{-1, 1 << 20} {
 		begin(t, p, fd, 0, b[:])
@@ -243,7 +243,7 @@ func TestTransferFails(t *testing.T) {
 
 // The ring keeps a buffer while the kernel has it, and not until somebody takes the completion.
 func TestBufferIsKeptAndLetGo(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	r, w := pipe(t)
 	type object struct {
 		buf  [4]byte
@@ -274,7 +274,7 @@ func TestBufferIsKeptAndLetGo(t *testing.T) {
 }
 
 func TestSuits(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func openFile(t *testing.T, name string, flags int) int {
 
 // Offsets and both directions, on a file.
 func TestTransferOffsets(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	fd := openFile(t, filepath.Join(t.TempDir(), "file"), unix.O_RDWR|unix.O_CREAT)
 	at := int64(5) << 30 // a hole before it
 	data := []byte("hello")
@@ -360,7 +360,7 @@ func TestTransferOffsets(t *testing.T) {
 }
 
 func TestTransferAllocatesNothing(t *testing.T) {
-	p := newPoller(t, worthwhile)
+	p := newPoller(t, false)
 	r, w := pipe(t)
 	b, x := make([]byte, 4), []byte("x")
 	var some [4]kernel.Transferred

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"testing"
@@ -13,13 +13,13 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-func newPoller(t *testing.T, least int) *Poller {
+func newPoller(t *testing.T, always bool) *Poller {
 	t.Helper()
 	if err := Probe(); err != nil {
 		t.Skip(err)
 	}
 	handles.NoneLeft(t, "anon_inode:")
-	p, err := open(least)
+	p, err := open(always)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"runtime"
@@ -22,12 +22,9 @@ const (
 // exchanges are rings for receives and sends, each of which one goroutine has at a time. They are made when they
 // are needed.
 type exchanges struct {
-	least int
-	made  atomic.Int32
-	free  chan *ring // none but these exist outside an Exchange
+	made atomic.Int32
+	free chan *ring // none but these exist outside an Exchange
 }
-
-func (t *exchanges) init(least int) { t.least, t.free = least, make(chan *ring, maxRings) }
 
 // take returns a ring, or nil where there is none to be had.
 func (t *exchanges) take() *ring {
@@ -61,7 +58,12 @@ func (t *exchanges) close() error {
 }
 
 // Least implements kernel.Batcher.
-func (p *Poller) Least() int { return p.exchanges.least }
+func (p *Poller) Least() int {
+	if p.always {
+		return 1
+	}
+	return leastExchanges
+}
 
 // Exchange implements kernel.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
 // completes it there and then, be it with EAGAIN: it arms no poll and leaves nothing to a thread.
@@ -93,7 +95,7 @@ func (r *ring) exchange(calls []kernel.Exchange) bool {
 			e.op, e.opFlags = opSend, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL
 		}
 	}
-	taken := r.submitThrough()
+	taken := r.submit()
 	runtime.KeepAlive(calls) // the submissions point to their buffers
 	for left := taken; left > 0; {
 		head, n := r.completed()

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"runtime"

@@ -1,6 +1,6 @@
-package iouring
+package ring
 
-// The part of the kernel's interface that this room uses (include/uapi/linux/io_uring.h), which x/sys does
+// The part of the kernel's interface that this package uses (include/uapi/linux/io_uring.h), which x/sys does
 // not have.
 const (
 	setupSubmitAll = 1 << 7 // go on after an entry that fails
@@ -11,20 +11,19 @@ const (
 
 	enterGetEvents = 1 << 0
 
-	opSend     = 26
-	opRecv     = 27
-	opEpollCtl = 29
+	opSend = 26
+	opRecv = 27
 )
 
-// An sqe is one submission: a change, or a receive or send.
+// An sqe is one submission.
 type sqe struct {
 	op      uint8
 	flags   uint8
 	ioprio  uint16
-	fd      int32  // the epoll descriptor, or the socket
-	off     uint64 // the descriptor that is watched
-	addr    uint64 // of the event, or the buffer
-	len     uint32 // what epoll_ctl is to do, or how many bytes
+	fd      int32  // the socket or file
+	off     uint64 // in a file
+	addr    uint64 // of the buffer
+	len     uint32 // bytes
 	opFlags uint32 // of a receive or send
 	data    uint64
 	_       [3]uint64

@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"errors"
@@ -12,7 +12,8 @@ import (
 	"github.com/socknotify/socknotify/internal/kernel"
 )
 
-// Probe tells why this system has no io_uring that serves, or nil. It tries once per process.
+// Probe returns nil if this system has an io_uring that package ring can use, and otherwise the reason why not. It
+// tries once per process.
 var Probe = sync.OnceValue(func() error {
 	if !slices.Contains(architectures, runtime.GOARCH) {
 		return refusal("not on "+runtime.GOARCH, nil)
@@ -25,12 +26,12 @@ var Probe = sync.OnceValue(func() error {
 var architectures = []string{"amd64", "arm64", "loong64", "riscv64"}
 
 func try() error {
-	k, err := open(1)
-	if err != nil {
+	var r ring
+	if err := r.open(1); err != nil {
 		return refusal(reason(err), err)
 	}
-	defer k.Close()
-	if err := k.works(); err != nil {
+	r.close()
+	if err := works(); err != nil {
 		return refusal("it does not do what is asked of it", err)
 	}
 	return nil
@@ -71,31 +72,35 @@ func (r *refused) Unwrap() []error {
 	return []error{errors.ErrUnsupported, r.err}
 }
 
-// works has a ring make one change after the other, and checks that they are made.
-func (p *Poller) works() error {
+// works reports an error unless a ring makes a send and a receive.
+func works() error {
+	var r ring
+	if err := r.open(2); err != nil {
+		return err
+	}
+	defer r.close()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	if _, err := unix.Write(fds[1], []byte("x")); err != nil {
-		return err
-	}
-	for token, step := range []struct {
-		action  kernel.Action
-		reports int
-	}{{kernel.Add, 1}, {kernel.Set, 1}, {kernel.Mute, 0}, {kernel.Set, 1}, {kernel.Delete, 0}} {
-		c := [1]kernel.Change{{Handle: uintptr(fds[0]), Token: uint64(token), Interest: kernel.In, Action: step.action}}
-		if p.submit(p.Descriptor(), c[:]) != 1 {
-			return fmt.Errorf("change %d: not taken", token)
+	buf := make([]byte, 2)
+	for i, step := range []struct {
+		call kernel.Exchange
+		n    int
+		err  error
+	}{
+		{kernel.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 0, unix.EAGAIN},
+		{kernel.Exchange{Handle: uintptr(fds[1]), Buf: []byte("x"), Send: true}, 1, nil},
+		{kernel.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 1, nil},
+	} {
+		call := []kernel.Exchange{step.call}
+		if !r.exchange(call) || !call[0].Made {
+			return fmt.Errorf("call %d: not taken", i)
 		}
-		if c[0].Status != kernel.Done {
-			return fmt.Errorf("change %d: %w", token, c[0].Err)
-		}
-		var one [1]kernel.Ready
-		if n := p.Poll(nil, one[:]); n != step.reports || n == 1 && (one[0].Token != uint64(token) || one[0].Mask&kernel.In == 0) {
-			return fmt.Errorf("change %d: %d reports", token, n)
+		if call[0].N != step.n || call[0].Err != step.err {
+			return fmt.Errorf("call %d: %d bytes, error %v", i, call[0].N, call[0].Err)
 		}
 	}
 	return nil

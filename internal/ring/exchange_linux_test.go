@@ -1,4 +1,4 @@
-package iouring
+package ring
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func fill(t *testing.T, fd int) {
 // Every call has the outcome that the system call has, be there data, none, the end, no room, no peer or no socket,
 // and is made when Exchange returns; what would block is not waited for.
 func TestExchangeOutcomes(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	ready, peer := pair(t)
 	send(t, peer)
 	empty, _ := pair(t)
@@ -95,7 +95,7 @@ func TestExchangeOutcomes(t *testing.T) {
 
 // One call of more than a ring holds moves every byte to where it belongs.
 func TestExchangesOfMany(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	const many = 2*maxExchanges + 7
 	var a, b [many]int
 	var sends, recvs []kernel.Exchange
@@ -115,7 +115,7 @@ func TestExchangesOfMany(t *testing.T) {
 
 // What the kernel takes no submission for is not made, and what it takes is; nothing is left behind.
 func TestKernelTakesFewerExchanges(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	a, b := pair(t)
 	for _, takes := range []uint32{0, 1, 5} {
 		for range 8 {
@@ -151,7 +151,7 @@ func TestKernelTakesFewerExchanges(t *testing.T) {
 
 // Where no ring can be made, no call is.
 func TestNoRingToBeHad(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestNoRingToBeHad(t *testing.T) {
 
 // Goroutines that make exchanges at once have a ring each, up to a limit, and whoever has none is told so.
 func TestExchangesAtOnce(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	var all sync.WaitGroup
 	var missed atomic.Int32
 	for range 2 * maxRings {
@@ -208,7 +208,7 @@ func TestExchangesAtOnce(t *testing.T) {
 }
 
 func TestExchangesAllocateNothing(t *testing.T) {
-	p := newPoller(t, 1)
+	p := newPoller(t, true)
 	a, b := pair(t)
 	calls := []kernel.Exchange{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
 	if n := testing.AllocsPerRun(200, func() { p.Exchange(calls) }); n != 0 {
@@ -224,7 +224,7 @@ func BenchmarkExchange(b *testing.B) {
 				if err := Probe(); err != nil {
 					b.Skip(err)
 				}
-				p, err := open(1)
+				p, err := open(true)
 				if err != nil {
 					b.Fatal(err)
 				}

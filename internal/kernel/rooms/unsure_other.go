@@ -1,5 +1,0 @@
-//go:build !linux
-
-package rooms
-
-func unsure() []probed { return nil }

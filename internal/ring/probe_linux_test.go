@@ -1,0 +1,19 @@
+package ring
+
+import (
+	"errors"
+	"testing"
+)
+
+// Where the probe finds a ring that works, a Poller can be opened; elsewhere the error says why.
+func TestProbe(t *testing.T) {
+	if err := Probe(); err != nil {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%v is not ErrUnsupported", err)
+		}
+		t.Skip(err)
+	}
+	if p := newPoller(t, false); p.Least() != leastExchanges || p.Transferring() {
+		t.Errorf("Least %d, Transferring %t", p.Least(), p.Transferring())
+	}
+}
