@@ -47,8 +47,9 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 		return ErrClosed
 	}
 	r := Registration[K]{Sock: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent}
-	r.work = &work[K]{socket: listener, accept: &acceptor{atOnce: n}}
-	p.register(w, &r)
+	e := r.entry()
+	e.work = &work{socket: listener, accept: &acceptor{atOnce: n}}
+	p.register(w, &e)
 	p.complete(w)
 	p.end(w)
 	runtime.KeepAlive(p)
@@ -86,12 +87,12 @@ const (
 // takeAccepted takes connections of a listener that the kernel has reported. more says that it did not come to the
 // end of them. The slot is locked: a removal waits until what was accepted is somebody's, so that none is
 // lost.
-func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uint32, out []Notification[K]) (n int, more bool) {
+func (p *port) takeAccepted(w *call, s *slot, reg *record, index uint32, out entries) (n int, more bool) {
 	a := reg.work.accept
 	if a.paused.Load() {
 		return 0, false
 	}
-	for n < len(out) && n < a.atOnce {
+	for n < out.len() && n < a.atOnce {
 		if n > 0 && n <= asked && !reg.work.socket.Acceptable() {
 			return n, !p.core.edges
 		}
@@ -109,7 +110,7 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 		case err == nil:
 			a.pause = 0
 			w.stripe.accepted.Add(1)
-			out[n] = Notification[K]{Key: reg.key, kind: connection, of: unsafe.Pointer(w.spare)}
+			p.typed.put(out, n, packet{rec: reg, kind: connection, of: unsafe.Pointer(w.spare)})
 			w.spare = nil
 			n++
 			continue
@@ -127,7 +128,7 @@ func (p *Port[K]) takeAccepted(w *call[K], s *slot[K], reg *record[K], index uin
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
 		why := err // on the heap, where an error is rare
-		out[n] = Notification[K]{Key: reg.key, Events: EventErr, kind: noConnection, of: unsafe.Pointer(&why)}
+		p.typed.put(out, n, packet{rec: reg, events: EventErr, kind: noConnection, of: unsafe.Pointer(&why)})
 		return n + 1, false
 	}
 	return n, true

@@ -23,14 +23,14 @@ func (p *Port[K]) Addresses(r *RegistrationInfo[K]) (sock.Names, error) {
 	if r == nil {
 		return sock.Names{}, callError("Addresses", "a nil RegistrationInfo")
 	}
-	var s *slot[K]
+	var s *slot
 	if r.Socket <= maxIndex {
 		s = p.table.lookup(uint32(r.Socket))
 	}
 	if s == nil || r.record == nil || s.reg.Load() != r.record {
 		return sock.Names{}, over(r.Socket, nil)
 	}
-	names, err := p.names(s, r)
+	names, err := p.names(s, r.record, r.Socket)
 	if err == nil && s.reg.Load() != r.record {
 		err = over(r.Socket, nil)
 	}
@@ -68,44 +68,44 @@ func (e *addressError) Unwrap() []error {
 // names asks for the names in a way that no other socket of the same number can answer: a tied socket or a
 // connection cannot be closed meanwhile, and of a raw handle the kernel tells afterwards whether it is still
 // the one that was registered.
-func (p *Port[K]) names(s *slot[K], r *RegistrationInfo[K]) (names sock.Names, err error) {
-	if t := r.record.tie; t != nil {
-		h, ok := t.Use()
+func (p *port) names(s *slot, rec *record, h Socket) (names sock.Names, err error) {
+	if t := rec.tie; t != nil {
+		own, ok := t.Use()
 		if !ok {
-			return names, over(r.Socket, net.ErrClosed)
+			return names, over(h, net.ErrClosed)
 		}
 		defer t.Done()
-		return sock.NamesOf(h)
+		return sock.NamesOf(own)
 	}
 	if s.word.Load()&wConn != 0 {
 		p.conns.mu.Lock()
-		held := p.conns.byIndex[uint32(r.Socket)]
+		held := p.conns.byIndex[uint32(h)]
 		p.conns.mu.Unlock()
 		if held == nil {
-			return names, over(r.Socket, nil)
+			return names, over(h, nil)
 		}
 		defer func() {
 			if v := recover(); v != nil {
-				err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v", r.Socket, v)
+				err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v", h, v)
 			}
 		}()
 		cerr := held.raw.Control(func(fd uintptr) { names, err = sock.NamesOf(fd) })
 		if errors.Is(cerr, net.ErrClosed) {
-			cerr = over(r.Socket, net.ErrClosed)
+			cerr = over(h, net.ErrClosed)
 		}
 		return names, errors.Join(cerr, err)
 	}
-	if names, err = sock.NamesOf(r.Socket); err != nil {
-		return names, over(r.Socket, err)
+	if names, err = sock.NamesOf(h); err != nil {
+		return names, over(h, err)
 	}
 	for {
-		has, busy, err := p.probe(uint32(r.Socket))
+		has, busy, err := p.probe(uint32(h))
 		switch {
 		case busy:
 			runtime.Gosched() // somebody is at it, and soon done
 			continue
 		case err != nil || !has:
-			return names, over(r.Socket, net.ErrClosed)
+			return names, over(h, net.ErrClosed)
 		}
 		return names, nil
 	}

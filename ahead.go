@@ -9,11 +9,11 @@ import (
 // A joint is the system calls that one call inside the port has a kernel.Batcher make together: those of the
 // first operations of many sockets. It holds the locks of their slots meanwhile. Nobody who has a lock waits for
 // another one, so it waits for none: whoever is found locked is left out, or what there is is ended before.
-type joint[K comparable] struct {
+type joint struct {
 	n       int // calls
 	k       int // sockets
 	calls   [maxJoint]kernel.Exchange
-	sockets [maxJoint]ahead[K] // of a harvest, by its reports
+	sockets [maxJoint]ahead // of a harvest, by its reports
 }
 
 // maxJoint is how many sockets and calls a joint has: as many as a harvest has reports.
@@ -21,9 +21,9 @@ const maxJoint = maxReports
 
 // An ahead is a socket whose calls are made ahead of the rest of what is done for it. Without slot there is
 // nothing to do but release it.
-type ahead[K comparable] struct {
-	slot *slot[K]
-	reg  *record[K]
+type ahead struct {
+	slot *slot
+	reg  *record
 	held sock.Held
 	dirs tie.Dir
 	made [2]early // by direction
@@ -35,7 +35,7 @@ type early struct {
 	turn uint64           // of the socket, before it
 }
 
-func (a *ahead[K]) call(d tie.Dir) *early {
+func (a *ahead) call(d tie.Dir) *early {
 	if a == nil || a.made[d>>1].call == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (e *early) send(held sock.Held, b []byte) (int, error) {
 }
 
 // add adds the call of a direction's first operation, if it is one that can be made together with others.
-func (j *joint[K]) add(a *ahead[K], d tie.Dir) {
+func (j *joint) add(a *ahead, d tie.Dir) {
 	ops := &a.reg.work.operations
 	o := ops.list(d).first
 	if o == nil || ops.connects > 0 || j.n == len(j.calls) || a.reg.tie.Drained(d) {
@@ -82,7 +82,7 @@ func (j *joint[K]) add(a *ahead[K], d tie.Dir) {
 
 // make has the kernel make the calls, if they are worth it. Those that it has not made are made one by one, when
 // their sockets' turn comes.
-func (j *joint[K]) make(c *core) {
+func (j *joint) make(c *core) {
 	if j.n >= c.least {
 		c.batcher.Exchange(j.calls[:j.n])
 	}
@@ -99,14 +99,14 @@ func (j *joint[K]) make(c *core) {
 
 // end releases the sockets, when no slot is locked any more: whichever use was the last of a closed socket closes
 // it, for which the port must lock its slot. A nil joint has none.
-func (j *joint[K]) end() {
+func (j *joint) end() {
 	if j == nil {
 		return
 	}
 	for i := range j.sockets[:j.k] {
 		a := &j.sockets[i]
 		held := a.held
-		if *a = (ahead[K]{}); held != (sock.Held{}) {
+		if *a = (ahead{}); held != (sock.Held{}) {
 			held.Release()
 		}
 	}
@@ -115,16 +115,16 @@ func (j *joint[K]) end() {
 }
 
 // together is the call's joint.
-func (w *call[K]) together() *joint[K] {
+func (w *call) together() *joint {
 	if w.joint == nil {
-		w.joint = new(joint[K])
+		w.joint = new(joint)
 	}
 	return w.joint
 }
 
 // gatherReports makes the calls of the first operations that reports say something for. nil says that there is
 // nothing to be made together.
-func (p *Port[K]) gatherReports(w *call[K], ready []kernel.Ready) *joint[K] {
+func (p *port) gatherReports(w *call, ready []kernel.Ready) *joint {
 	if p.core.batcher == nil || len(ready) < p.core.least {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (p *Port[K]) gatherReports(w *call[K], ready []kernel.Ready) *joint[K] {
 
 // gatherReport locks the slot that a report is for, if it is one of a socket with operations. Whatever is in the
 // way is seen to when the report is delivered.
-func (p *Port[K]) gatherReport(j *joint[K], a *ahead[K], r *kernel.Ready) {
+func (p *port) gatherReport(j *joint, a *ahead, r *kernel.Ready) {
 	s := p.table.lookup(tokenIndex(r.Token))
 	const all = wRegistered | wEnabled | wOverlapped
 	if s == nil || s.word.Load()&all != all || !s.mu.TryLock() {
@@ -148,7 +148,7 @@ func (p *Port[K]) gatherReport(j *joint[K], a *ahead[K], r *kernel.Ready) {
 	if was := s.word.Load(); sameEpoch(was, r.Token) && was&all == all {
 		reg := s.reg.Load()
 		if held, err := reg.work.socket.Hold(); err == nil {
-			*a = ahead[K]{slot: s, reg: reg, held: held, dirs: moved(r.Mask)}
+			*a = ahead{slot: s, reg: reg, held: held, dirs: moved(r.Mask)}
 			reg.heed(r.Mask)
 			j.addAll(a)
 			return
@@ -157,7 +157,7 @@ func (p *Port[K]) gatherReport(j *joint[K], a *ahead[K], r *kernel.Ready) {
 	s.mu.Unlock()
 }
 
-func (j *joint[K]) addAll(a *ahead[K]) {
+func (j *joint) addAll(a *ahead) {
 	for _, d := range [...]tie.Dir{tie.Recv, tie.Send} {
 		if a.dirs&d != 0 {
 			j.add(a, d)
@@ -166,7 +166,7 @@ func (j *joint[K]) addAll(a *ahead[K]) {
 }
 
 // workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
-func (p *Port[K]) workOn(w *call[K], a *ahead[K], r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *port) workOn(w *call, a *ahead, r *kernel.Ready, out entries) (n int, again bool) {
 	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
 	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
 	a.slot.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Port[K]) workOn(w *call[K], a *ahead[K], r *kernel.Ready, out []Notific
 }
 
 // gatherStart begins an operation whose call is made by carryOut, if it can be, and now otherwise.
-func (p *Port[K]) gatherStart(w *call[K], s *sock.Socket, o *Overlapped[K]) error {
+func (p *port) gatherStart(w *call, s *sock.Socket, o *overlapped) error {
 	if o.kind == opConnect {
 		p.carryOut(w) // calls that have been added are not for a socket that is connecting
 		_, err := p.submit(w, s, o)
@@ -224,7 +224,7 @@ func (p *Port[K]) gatherStart(w *call[K], s *sock.Socket, o *Overlapped[K]) erro
 
 // carryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
 // locked.
-func (p *Port[K]) carryOut(w *call[K]) {
+func (p *port) carryOut(w *call) {
 	j := w.joint
 	if j == nil || j.k == 0 {
 		return

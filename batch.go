@@ -5,24 +5,24 @@ import "github.com/socknotify/socknotify/internal/kernel"
 // A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
 // every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
 // slot's lock before having flushed (see acquire).
-type batch[K comparable] struct {
+type batch struct {
 	n       int
 	changes [batchSize]kernel.Change
-	items   [batchSize]item[K]
+	items   [batchSize]item
 }
 
 const batchSize = 32
 
 // An item is what is to be done with a change's outcome.
-type item[K comparable] struct {
-	slot  *slot[K]
-	reg   *Registration[K] // nil: a level being looked at again
-	was   uint64           // the word before
+type item struct {
+	entry
+	slot  *slot
+	was   uint64 // the word before
 	index uint32
 }
 
 // acquire locks a slot.
-func (p *Port[K]) acquire(w *call[K], s *slot[K]) {
+func (p *port) acquire(w *call, s *slot) {
 	if !s.mu.TryLock() {
 		p.flush(w)
 		s.mu.Lock()
@@ -30,7 +30,7 @@ func (p *Port[K]) acquire(w *call[K], s *slot[K]) {
 }
 
 // add puts a change and the lock of its slot into the batch.
-func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
+func (p *port) add(w *call, it item, c kernel.Change) {
 	b := &w.batch
 	b.changes[b.n], b.items[b.n] = c, it
 	if b.n++; b.n == batchSize {
@@ -39,20 +39,20 @@ func (p *Port[K]) add(w *call[K], it item[K], c kernel.Change) {
 }
 
 // flush makes the batch's changes and settles each with its outcome, in order. Afterwards no slot is locked.
-func (p *Port[K]) flush(w *call[K]) {
+func (p *port) flush(w *call) {
 	p.commit(w)
 	for n := len(w.redo); n > 0; n = len(w.redo) {
 		again := w.redo[n-1]
-		w.redo[n-1] = redo[K]{}
+		w.redo[n-1] = redo{}
 		w.redo = w.redo[:n-1]
-		p.apply(w, again.reg, again.handle)
+		p.apply(w, &again.entry, again.at)
 		p.commit(w)
 	}
 }
 
 // complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
 // a closed socket closes it, for which the port must lock its slot (sockClosing).
-func (p *Port[K]) complete(w *call[K]) {
+func (p *port) complete(w *call) {
 	p.flush(w)
 	if w.saved > 0 {
 		w.stripe.saved.Add(w.saved)
@@ -67,12 +67,12 @@ func (p *Port[K]) complete(w *call[K]) {
 
 // A redo is an entry whose registration turned out to have ended. It is processed anew once the batch's
 // slots are free, because it may have to wait for another port.
-type redo[K comparable] struct {
-	reg    *Registration[K]
-	handle Socket
+type redo struct {
+	entry
+	at Socket
 }
 
-func (p *Port[K]) commit(w *call[K]) {
+func (p *port) commit(w *call) {
 	b := &w.batch
 	if b.n == 0 {
 		return
@@ -84,14 +84,14 @@ func (p *Port[K]) commit(w *call[K]) {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
 		it.slot.mu.Unlock()
-		*it = item[K]{} // it points into the caller's slice
+		*it = item{} // it points into the caller's slice
 	}
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
-func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
-	s, r := it.slot, it.reg
-	if r == nil {
+func (p *port) settle(w *call, it *item, c *kernel.Change) {
+	s, r := it.slot, &it.entry
+	if r.result == nil {
 		switch {
 		case c.Status == kernel.Absent, c.Status == kernel.Bad:
 			p.forget(w.stripe, s, it.index)
@@ -108,16 +108,16 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 	case kernel.Absent:
 		// The number names another socket: the old registration has ended.
 		p.lose(w, it)
-		if r.Op == OpEnable {
-			w.redo = append(w.redo, redo[K]{r, c.Handle})
+		if r.op == OpEnable {
+			w.redo = append(w.redo, redo{*r, c.Handle})
 			return
 		}
 		p.core.unclaim(it.index)
-		r.Result = r.fail(c.Handle, ErrNotRegistered, c.Err)
+		*r.result = r.fail(c.Handle, ErrNotRegistered, c.Err)
 	case kernel.Bad:
 		p.lose(w, it)
 		p.core.unclaim(it.index)
-		r.Result = r.fail(c.Handle, ErrBadSocket, c.Err)
+		*r.result = r.fail(c.Handle, ErrBadSocket, c.Err)
 	default:
 		// The kernel still has the old token. Put the word back, and have the kernel asked again:
 		// what it reported meanwhile was dropped as stale, whoever it woke.
@@ -126,37 +126,37 @@ func (p *Port[K]) settle(w *call[K], it *item[K], c *kernel.Change) {
 			p.pushRelook(s, it.index)
 		}
 		p.parking.wakeOne(p.core, nil)
-		r.Result = r.fail(c.Handle, nil, c.Err)
+		*r.result = r.fail(c.Handle, nil, c.Err)
 	}
 }
 
 // settled does what follows from a change that the kernel has made.
-func (p *Port[K]) settled(w *call[K], it *item[K]) {
-	s, r := it.slot, it.reg
-	switch r.Op {
+func (p *port) settled(w *call, it *item) {
+	s, r := it.slot, &it.entry
+	switch r.op {
 	case OpRemove:
-		key := s.reg.Load().key
+		rec := s.reg.Load()
 		p.release(w.stripe, s, it.was, it.index, TraceRemoved)
 		p.core.unclaim(it.index)
-		if w.taken != nil {
-			*w.taken = key
+		if w.takes {
+			w.taken = rec
 			w.stripe.removals.Add(1)
 		} else {
-			p.queue.push(Notification[K]{Key: key, Events: EventRemove})
+			p.typed.enqueue(packet{rec: rec, events: EventRemove})
 		}
 	case OpEnable:
 		p.own(r)
-		if r.Conn != nil && (it.was&wConn == 0 || !w.held) {
+		if r.conn != nil && (it.was&wConn == 0 || !w.held) {
 			s.update(func(v uint64) uint64 { return v | wConn })
-			p.conns.hold(r.Conn, w.raw, it.index)
+			p.conns.hold(r.conn, w.raw, it.index)
 		}
 	}
 }
 
 // lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
 // in the word already.
-func (p *Port[K]) lose(w *call[K], it *item[K]) {
-	if it.reg.Op == OpRemove {
+func (p *port) lose(w *call, it *item) {
+	if it.op == OpRemove {
 		p.release(w.stripe, it.slot, it.was, it.index, TraceLost)
 		return
 	}

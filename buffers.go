@@ -43,7 +43,7 @@ func (p *Buffers) get() []byte {
 // came. A datagram that does not fit is cut off (O14).
 func (p *Port[K]) RecvPooled(s *sock.Socket, key K, pool *Buffers, o *Overlapped[K]) error {
 	op := RecvPooledOp(s, key, pool, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // RecvPooledOp returns the operation that [Port.RecvPooled] starts.
@@ -61,14 +61,14 @@ func (o *Overlapped[K]) Buffer() []byte {
 }
 
 // equip gives a receive from a pool its buffer, for as long as it takes to find out that there is nothing.
-func (o *Overlapped[K]) equip() {
+func (o *overlapped) equip() {
 	if o.pool != nil && o.buf == nil {
 		o.buf = o.pool.get()
 	}
 }
 
 // unequip takes from it what has not been filled.
-func (o *Overlapped[K]) unequip(n int) {
+func (o *overlapped) unequip(n int) {
 	if o.pool == nil {
 		return
 	}

@@ -14,10 +14,10 @@ const maxReports = 128
 
 // A call is what one call inside the port works with. Calls are pooled, so that the steady state
 // allocates nothing (C7).
-type call[K comparable] struct {
-	port   *Port[K]
+type call struct {
+	port   *port
 	stripe *stripe
-	batch  batch[K]
+	batch  batch
 	ready  [maxReports]kernel.Ready
 	single [1]kernel.Change
 
@@ -29,40 +29,41 @@ type call[K comparable] struct {
 	woken  bool          // it has taken that token
 	timer  *time.Timer
 	listed bool
-	prev   *call[K]
-	after  *call[K]
+	prev   *call
+	after  *call
 	// look dequeues into out and reports whether there was anything, for kernel.Poller.Park.
 	look  func() bool
-	out   []Notification[K]
+	out   entries
 	found int
 
 	// The connection that is being acted on (see conn.go).
-	reg     *Registration[K]
+	reg     entry
 	raw     syscall.RawConn
 	held    bool // the port holds it already
 	inside  bool
 	control func(uintptr)
-	redo    []redo[K]
+	redo    []redo
 	// used are the sockets of package sock that the entries are for, until complete.
 	used []*tie.Tie
 	// saved counts the entries that cost no system call, until complete.
 	saved uint64
 	// joint is what this call has the kernel do together; nil until then.
-	joint *joint[K]
+	joint *joint
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
 	// The operation that the kernel is given (see transfers.go).
-	transfer *Overlapped[K]
+	transfer *overlapped
 	use      kernel.FileUse
 	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)
-	// taken receives the key of a removal that is not to be queued (RemoveWait).
-	taken *K
+	// takes says that the EventRemove of a removal is not queued, and taken is then that removal's record (RemoveWait).
+	takes bool
+	taken *record
 }
 
-func newCall[K comparable](p *Port[K]) *call[K] {
-	w := &call[K]{
+func newCall(p *port) *call {
+	w := &call{
 		port:   p,
 		stripe: &p.core.stripes[p.calls.Add(1)%stripes],
 		wake:   make(chan struct{}, 1),
@@ -73,15 +74,15 @@ func newCall[K comparable](p *Port[K]) *call[K] {
 	}
 	w.control = func(fd uintptr) {
 		w.inside = true
-		w.port.apply(w, w.reg, fd)
+		w.port.apply(w, &w.reg, fd)
 		w.port.flush(w)
 	}
 	return w
 }
 
 // begin counts a call in; nil says that the port is closed.
-func (p *Port[K]) begin() *call[K] {
-	w := p.pool.Get().(*call[K])
+func (p *port) begin() *call {
+	w := p.pool.Get().(*call)
 	if !w.stripe.enter(p.core) {
 		p.pool.Put(w)
 		return nil
@@ -89,7 +90,7 @@ func (p *Port[K]) begin() *call[K] {
 	return w
 }
 
-func (p *Port[K]) end(w *call[K]) {
+func (p *port) end(w *call) {
 	w.stripe.leave(p.core)
 	p.pool.Put(w)
 }

@@ -1,7 +1,6 @@
 package socknotify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -68,28 +67,20 @@ func (t *connTable) drop() {
 	t.byConn, t.byIndex = nil, nil
 }
 
-// RemoveWaitConn is [Port.RemoveWait] for a connection.
-func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
-	if conn == nil && !p.core.closed.Load() {
-		return Notification[K]{}, callError("RemoveWaitConn", "a nil connection")
-	}
-	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
-}
-
 // registerConn processes an entry that names a connection. The operation runs to its end inside
 // Control, which keeps the descriptor from being closed, and so reused, meanwhile.
-func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
+func (p *port) registerConn(w *call, r *entry) {
 	// Pointers, which they nearly always are, need no look inside, which would allocate.
-	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
-		r.Result = r.fail(noSocket, ErrInvalid, invalid("Conn", "its type is not comparable", nil))
+	if reflect.TypeOf(r.conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.conn).Comparable() {
+		*r.result = r.fail(noSocket, ErrInvalid, invalid("Conn", "its type is not comparable", nil))
 		return
 	}
 	p.flush(w)
-	held, isHeld := p.conns.lookup(r.Conn)
-	w.reg, w.raw, w.held, w.inside = r, held.raw, isHeld, false
+	held, isHeld := p.conns.lookup(r.conn)
+	w.reg, w.raw, w.held, w.inside = *r, held.raw, isHeld, false
 	err := w.runControl()
 	inside := w.inside
-	w.reg, w.raw, w.inside = nil, nil, false
+	w.reg, w.raw, w.inside = entry{}, nil, false
 	if inside {
 		return // the entry has its Result
 	}
@@ -101,22 +92,22 @@ func (p *Port[K]) registerConn(w *call[K], r *Registration[K]) {
 		if isHeld {
 			p.letGo(w, held)
 		}
-		if r.Op != OpEnable {
+		if r.op != OpEnable {
 			kind = ErrNotRegistered
 		}
 	}
-	r.Result = r.fail(noSocket, kind, err)
+	*r.result = r.fail(noSocket, kind, err)
 }
 
 // runControl calls the connection's methods, which are the caller's code and may panic.
-func (w *call[K]) runControl() (err error) {
+func (w *call) runControl() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("connection panicked: %v", v)
 		}
 	}()
 	if w.raw == nil {
-		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
+		if w.raw, err = w.reg.conn.SyscallConn(); err != nil {
 			return err
 		}
 	}
@@ -125,7 +116,7 @@ func (w *call[K]) runControl() (err error) {
 
 // letGo ends the registration of a connection that is closed, unless its number has been registered
 // again since.
-func (p *Port[K]) letGo(w *call[K], held heldConn) {
+func (p *port) letGo(w *call, held heldConn) {
 	s := p.table.lookup(held.index)
 	s.mu.Lock()
 	defer s.mu.Unlock()

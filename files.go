@@ -10,13 +10,13 @@ import (
 // files are a port's operations on files that the kernel does not carry out by itself (transfers). No system tells
 // the readiness of a file: a few goroutines carry them out, and end when there are none left. They do not keep
 // the port.
-type files[K comparable] struct {
-	port weak.Pointer[Port[K]]
+type files struct {
+	port weak.Pointer[port]
 	core *core
 	work func() // made once, so that a goroutine starts without an allocation
 
 	mu      sync.Mutex
-	waiting opList[K]
+	waiting opList
 	workers int
 	left    sync.Cond // the last worker has ended
 	closed  bool
@@ -26,8 +26,8 @@ type files[K comparable] struct {
 // may hold a thread.
 const maxWorkers = 8
 
-func newFiles[K comparable](p weak.Pointer[Port[K]], c *core) *files[K] {
-	f := &files[K]{port: p, core: c}
+func newFiles(p weak.Pointer[port], c *core) *files {
+	f := &files{port: p, core: c}
 	f.left.L = &f.mu
 	f.work = func() {
 		for o := f.next(); o != nil; o = f.next() {
@@ -38,14 +38,8 @@ func newFiles[K comparable](p weak.Pointer[Port[K]], c *core) *files[K] {
 	return f
 }
 
-// startFile begins an operation on a file.
-func (p *Port[K]) startFile(kind opKind, file *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
-	if file == nil && !p.core.closed.Load() {
-		return callError(kind.call(), "a nil file")
-	}
-	if err := p.claim(kind, key, b, o); err != nil {
-		return err
-	}
+// startFile begins an operation on a file that has been claimed.
+func (p *port) startFile(file *os.File, off int64, o *overlapped) error {
 	o.file, o.off = file, off
 	if !p.transfers.start(p, o) && !p.files.submit(o) {
 		o.forget()
@@ -57,7 +51,7 @@ func (p *Port[K]) startFile(kind opKind, file *os.File, key K, b []byte, off int
 }
 
 // submit queues an operation; false says that the port is closed.
-func (f *files[K]) submit(o *Overlapped[K]) bool {
+func (f *files) submit(o *overlapped) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -74,7 +68,7 @@ func (f *files[K]) submit(o *Overlapped[K]) bool {
 }
 
 // next takes the next operation, which cannot be canceled any more. With nil the worker ends.
-func (f *files[K]) next() *Overlapped[K] {
+func (f *files) next() *overlapped {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.port.Value() == nil {
@@ -93,7 +87,7 @@ func (f *files[K]) next() *Overlapped[K] {
 }
 
 // transfer is the operation, or what the kernel has left of it.
-func (o *Overlapped[K]) transfer() {
+func (o *overlapped) transfer() {
 	var n int
 	var err error
 	if o.kind == opRead {
@@ -106,13 +100,13 @@ func (o *Overlapped[K]) transfer() {
 }
 
 // done completes an operation, if its port still exists.
-func (f *files[K]) done(o *Overlapped[K]) {
+func (f *files) done(o *overlapped) {
 	p := f.port.Value()
 	if p == nil || !f.core.stripes[0].enter(f.core) {
 		f.abandon(o)
 		return
 	}
-	to := outlet[K]{p: p}
+	to := outlet{p: p}
 	to.complete(o)
 	p.parking.wakeOne(p.core, nil)
 	f.core.stripes[0].leave(f.core)
@@ -120,7 +114,7 @@ func (f *files[K]) done(o *Overlapped[K]) {
 }
 
 // abandon gives an operation back that never completes (O10).
-func (f *files[K]) abandon(o *Overlapped[K]) {
+func (f *files) abandon(o *overlapped) {
 	o.forget()
 	o.at.Store(0)
 	o.end()
@@ -128,7 +122,7 @@ func (f *files[K]) abandon(o *Overlapped[K]) {
 }
 
 // cancel completes an operation that nobody has begun. false says that it is queued no longer.
-func (f *files[K]) cancel(p *Port[K], o *Overlapped[K]) bool {
+func (f *files) cancel(p *port, o *overlapped) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o.at.Load() != atFile || o.core.Load() != f.core {
@@ -136,7 +130,7 @@ func (f *files[K]) cancel(p *Port[K], o *Overlapped[K]) bool {
 	}
 	f.waiting.remove(o)
 	o.err = &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
-	to := outlet[K]{p: p}
+	to := outlet{p: p}
 	to.complete(o)
 	p.parking.wakeOne(p.core, nil)
 	f.core.jobs.Add(-1)
@@ -144,7 +138,7 @@ func (f *files[K]) cancel(p *Port[K], o *Overlapped[K]) bool {
 }
 
 // close drops what nobody has begun, and waits for what somebody has.
-func (f *files[K]) close() {
+func (f *files) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -154,7 +148,7 @@ func (f *files[K]) close() {
 	}
 }
 
-func (f *files[K]) drop() {
+func (f *files) drop() {
 	for o := f.waiting.first; o != nil; o = f.waiting.first {
 		f.waiting.remove(o)
 		f.abandon(o)

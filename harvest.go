@@ -10,7 +10,7 @@ import (
 
 // dequeue fills out with what can be had without blocking and returns how many entries it filled. If
 // it leaves work behind it wakes a sleeper for it.
-func (p *Port[K]) dequeue(w *call[K], out []Notification[K]) int {
+func (p *port) dequeue(w *call, out entries) int {
 	if !p.levels.any.Load() {
 		return p.look(w, out)
 	}
@@ -20,7 +20,7 @@ func (p *Port[K]) dequeue(w *call[K], out []Notification[K]) int {
 }
 
 // lastLook is dequeue for a call that gives up if there is nothing.
-func (p *Port[K]) lastLook(w *call[K], out []Notification[K]) int {
+func (p *port) lastLook(w *call, out entries) int {
 	if !p.levels.any.Load() {
 		return p.look(w, out)
 	}
@@ -38,7 +38,7 @@ type levels struct {
 	mu  sync.RWMutex
 }
 
-func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
+func (p *port) look(w *call, out entries) int {
 	if p.relook.Load() != 0 {
 		p.lookAgain(w)
 	}
@@ -50,21 +50,21 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
-		if half := len(out) / 2; half > 0 {
-			n = p.take(w, out[:half])
+		if half := out.len() / 2; half > 0 {
+			n = p.take(w, out.first(half))
 		} else if w.turn {
 			n = p.take(w, out)
 		}
 	}
 	more := false
-	if n < len(out) {
+	if n < out.len() {
 		var k int
-		k, more = p.harvest(w, out[n:])
+		k, more = p.harvest(w, out.from(n))
 		n += k
 		p.transfers.gather(w) // the kernel may have told that there is something
 	}
-	if n < len(out) && p.queue.any() {
-		n += p.take(w, out[n:])
+	if n < out.len() && p.queue.any() {
+		n += p.take(w, out.from(n))
 	}
 	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
 	if (more || p.queue.any()) && (n == 0 || p.parking.leader.Load() != w) {
@@ -74,31 +74,28 @@ func (p *Port[K]) look(w *call[K], out []Notification[K]) int {
 }
 
 // lookAtQueue is look on a port that has never had a socket.
-func (p *Port[K]) lookAtQueue(w *call[K], out []Notification[K]) int {
+func (p *port) lookAtQueue(w *call, out entries) int {
 	n := 0
 	if p.queue.any() {
 		n = p.take(w, out)
 	}
-	if n == len(out) && p.queue.any() { // with room left, the queue was seen empty
+	if n == out.len() && p.queue.any() { // with room left, the queue was seen empty
 		p.parking.wakeOne(p.core, w)
 	}
 	return n
 }
 
 // passOn wakes a sleeper for what a call that does not dequeue has queued.
-func (p *Port[K]) passOn() {
+func (p *port) passOn() {
 	if p.queue.any() {
 		p.parking.wakeOne(p.core, nil)
 	}
 }
 
-func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
-	n, posts, completions := p.queue.take(out)
+func (p *port) take(w *call, out entries) int {
+	n, posts, completions := p.typed.takeQueued(out, p.core.observer.Load())
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
-		if o := p.core.observer.Load(); o != nil {
-			tracePosts(o, out[:n])
-		}
 	}
 	if n > posts {
 		if completions > 0 {
@@ -113,11 +110,11 @@ func (p *Port[K]) take(w *call[K], out []Notification[K]) int {
 }
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
-func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) {
+func (p *port) harvest(w *call, out entries) (n int, more bool) {
 	o := p.core.observer.Load()
 	relooks := 0
 	for {
-		ready := w.ready[:min(len(out), len(w.ready))]
+		ready := w.ready[:min(out.len(), len(w.ready))]
 		k := p.core.kernel.Poll(nil, ready)
 		more = k == len(ready)
 		var at int64 // for the observer
@@ -127,7 +124,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 		j := p.gatherReports(w, ready[:k])
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
-			room := out[n : len(out)-(k-i-1)]
+			room := out.first(out.len() - (k - i - 1)).from(n)
 			var got int
 			var again bool
 			if j != nil && j.sockets[i].slot != nil {
@@ -164,7 +161,7 @@ func (p *Port[K]) harvest(w *call[K], out []Notification[K]) (n int, more bool) 
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
 // after a removal has swapped it (G4).
-func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *port) deliver(w *call, r *kernel.Ready, out entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.table.lookup(index)
 	if s == nil {
@@ -235,7 +232,7 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 			// Of any other registration a later report may have been delivered before this one.
 			reg.tie.Notified(turn)
 		}
-		out[0] = Notification[K]{Key: reg.key, Events: e}
+		p.typed.put(out, 0, packet{rec: reg, events: e})
 		return 1, again
 	}
 }
@@ -244,26 +241,27 @@ func (p *Port[K]) deliver(w *call[K], r *kernel.Ready, out []Notification[K]) (n
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *Port[K]) deliverObserved(w *call[K], o *observer, at int64, r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *port) deliverObserved(w *call, o *observer, at int64, r *kernel.Ready, out entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
 	for i := range n {
+		was, events := p.typed.get(out, i)
 		kind := TraceNotified
-		switch {
-		case out[i].kind == completion:
+		switch was {
+		case completion:
 			continue // noted where it was completed
-		case out[i].kind == connection, out[i].kind == noConnection:
+		case connection, noConnection:
 			kind = TraceAccepted
 		}
-		o.note(rec, at, index, out[i].Events, kind)
+		o.note(rec, at, index, events, kind)
 	}
 	return n, again
 }
 
 // wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in
 // its error queue, or the report caught it between its error and its end (E5, E7).
-func (p *Port[K]) wholeTruth(index uint32) kernel.Mask {
+func (p *port) wholeTruth(index uint32) kernel.Mask {
 	m := p.core.kernel.Look(Socket(index))
 	if m&kernel.Dead == 0 {
 		return 0
@@ -277,7 +275,7 @@ func (p *Port[K]) wholeTruth(index uint32) kernel.Mask {
 // note remembers a report that came while the registration is disabled: enabling must ask the kernel.
 // A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
 // kernel. It returns false where the word changed under it.
-func (p *Port[K]) note(w *call[K], s *slot[K], was uint64, index uint32) bool {
+func (p *port) note(w *call, s *slot, was uint64, index uint32) bool {
 	if was&wMuted != 0 || !p.core.edges {
 		return true
 	}
@@ -297,7 +295,7 @@ func (p *Port[K]) note(w *call[K], s *slot[K], was uint64, index uint32) bool {
 }
 
 // pushRelook links a slot whose word has just got wRelook.
-func (p *Port[K]) pushRelook(s *slot[K], index uint32) {
+func (p *port) pushRelook(s *slot, index uint32) {
 	for {
 		head := p.relook.Load()
 		s.next = head
@@ -309,7 +307,7 @@ func (p *Port[K]) pushRelook(s *slot[K], index uint32) {
 
 // lookAgain asks the kernel again about every slot on the relook list: persistent levels that were
 // notified of, and on kernels without edges whatever a report has silenced.
-func (p *Port[K]) lookAgain(w *call[K]) {
+func (p *port) lookAgain(w *call) {
 	for link := p.relook.Swap(0); link != 0; {
 		index := link - 1
 		s := p.table.lookup(index)
@@ -322,7 +320,7 @@ func (p *Port[K]) lookAgain(w *call[K]) {
 			s.mu.Unlock()
 			continue
 		}
-		p.add(w, item[K]{slot: s, was: is, index: index}, kernel.Change{
+		p.add(w, item{slot: s, was: is, index: index}, kernel.Change{
 			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is), Same: same,
 		})
 	}

@@ -242,7 +242,7 @@ func TestSnapshotTellsPendingAndMuted(t *testing.T) {
 }
 
 func TestAcceptorOutOfDescriptorsIsPaused(t *testing.T) {
-	r := &record[int]{work: &work[int]{accept: &acceptor{pause: time.Second}}}
+	r := &record{work: &work{accept: &acceptor{pause: time.Second}}}
 	r.work.accept.paused.Store(true)
 	if got := r.state(wRegistered | wEnabled | wAccept); got != StatePaused {
 		t.Error(got)

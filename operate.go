@@ -16,13 +16,13 @@ const maxTurn = 1 << 20
 // heed begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
 // not any more. What a turn before it said of short receives and of what stands is kept, because that may have been
 // the turn of a later report.
-func (r *record[K]) heed(m kernel.Mask) { notify(r.tie, m) }
+func (r *record) heed(m kernel.Mask) { notify(r.tie, m) }
 
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.
-func (p *Port[K]) operateOn(w *call[K], s *slot[K], reg *record[K], held sock.Held, m kernel.Mask, out []Notification[K], a *ahead[K]) (n int, more bool) {
+func (p *port) operateOn(w *call, s *slot, reg *record, held sock.Held, m kernel.Mask, out entries, a *ahead) (n int, more bool) {
 	t := reg.tie
-	to := outlet[K]{p: p, out: out}
+	to := outlet{p: p, out: out}
 	h := t.Handle()
 	d := moved(m)
 	more = p.operate(&reg.work.operations, s, t, held, h, d, &to, a)
@@ -72,7 +72,7 @@ func waiting(f Events) tie.Dir {
 
 // operate carries out what is first in these directions, and then what follows, as far as that goes without
 // blocking. more says that it stopped before that, for the others' sake. The first calls may have been made ahead.
-func (p *Port[K]) operate(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K], a *ahead[K]) (more bool) {
+func (p *port) operate(ops *operations, s *slot, t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet, a *ahead) (more bool) {
 	if d&tie.Send != 0 {
 		connecting := ops.connects > 0
 		more = p.operateIn(ops, s, t, held, h, tie.Send, to, a.call(tie.Send))
@@ -86,7 +86,7 @@ func (p *Port[K]) operate(ops *operations[K], s *slot[K], t *tie.Tie, held sock.
 	return more
 }
 
-func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet[K], e *early) (more bool) {
+func (p *port) operateIn(ops *operations, s *slot, t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet, e *early) (more bool) {
 	l := ops.list(d)
 	for room := maxTurn; l.first != nil; {
 		o := l.first
@@ -116,7 +116,7 @@ func (p *Port[K]) operateIn(ops *operations[K], s *slot[K], t *tie.Tie, held soc
 
 // attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It
 // is not where the call would have blocked, or there is more to be sent.
-func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket, e *early) (done bool) {
+func (p *port) attempt(o *overlapped, s *slot, held sock.Held, h Socket, e *early) (done bool) {
 	var n int
 	var err error
 	switch o.kind {
@@ -161,7 +161,7 @@ func (p *Port[K]) attempt(o *Overlapped[K], s *slot[K], held sock.Held, h Socket
 
 // connect begins to connect, or finds out what has come of it. A report alone says nothing: it may be from
 // before.
-func (o *Overlapped[K]) connect(s *sock.Socket) error {
+func (o *overlapped) connect(s *sock.Socket) error {
 	if !o.begun {
 		o.begun = true
 		return s.Connect(o.addr)
@@ -173,7 +173,7 @@ func (o *Overlapped[K]) connect(s *sock.Socket) error {
 }
 
 // notStarted is the error of a start that create or mismatch has refused.
-func (o *Overlapped[K]) notStarted(h Socket, err error) error {
+func (o *overlapped) notStarted(h Socket, err error) error {
 	var of *OpError
 	if !errors.As(err, &of) {
 		return err
@@ -182,7 +182,7 @@ func (o *Overlapped[K]) notStarted(h Socket, err error) error {
 }
 
 // cause is the error of an operation's result.
-func (o *Overlapped[K]) cause(h Socket, err error) error {
+func (o *overlapped) cause(h Socket, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}

@@ -96,11 +96,14 @@ func (p *Port[K]) processOperations(ctx context.Context, ops []Operation[K], out
 		return 0, ErrClosed
 	}
 	for i := range ops {
-		_, ops[i].Result = p.admit(w, &ops[i], p.core.batcher != nil)
+		op := &ops[i]
+		if op.Result = p.claimOp(op); op.Result == nil {
+			_, op.Result = p.admit(w, op.socket, &op.o.overlapped, p.core.batcher != nil)
+		}
 	}
 	p.carryOut(w)
-	n, err := p.dequeueIn(w, ctx, out, timeout)
+	n, err := p.dequeueIn(w, ctx, entriesOf(out), timeout)
 	p.end(w)
-	traced(ctx, n, out)
+	traced(ctx, n, len(out))
 	return n, err
 }

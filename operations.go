@@ -4,20 +4,20 @@ import "github.com/socknotify/socknotify/internal/tie"
 
 // operations are those in flight on one socket, under its slot's lock. The first of a direction is the one
 // that is being carried out.
-type operations[K comparable] struct {
-	recvs, sends opList[K]
+type operations struct {
+	recvs, sends opList
 	connects     int // among the sends
 }
 
 // idle reports whether there are none.
-func (ops *operations[K]) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
+func (ops *operations) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
 
 // pending reports whether there are any in some directions.
-func (ops *operations[K]) pending(d tie.Dir) bool {
+func (ops *operations) pending(d tie.Dir) bool {
 	return d&tie.Recv != 0 && ops.recvs.first != nil || d&tie.Send != 0 && ops.sends.first != nil
 }
 
-func (ops *operations[K]) list(d tie.Dir) *opList[K] {
+func (ops *operations) list(d tie.Dir) *opList {
 	if d == tie.Send {
 		return &ops.sends
 	}
@@ -25,7 +25,7 @@ func (ops *operations[K]) list(d tie.Dir) *opList[K] {
 }
 
 // awaited is what has to happen for the first operations to go on.
-func (ops *operations[K]) awaited() Events {
+func (ops *operations) awaited() Events {
 	var f Events
 	if ops.recvs.first != nil && ops.connects == 0 {
 		f |= EventIn
@@ -36,9 +36,9 @@ func (ops *operations[K]) awaited() Events {
 	return f
 }
 
-type opList[K comparable] struct{ first, last *Overlapped[K] }
+type opList struct{ first, last *overlapped }
 
-func (l *opList[K]) push(o *Overlapped[K]) {
+func (l *opList) push(o *overlapped) {
 	if l.last == nil {
 		l.first = o
 	} else {
@@ -48,8 +48,8 @@ func (l *opList[K]) push(o *Overlapped[K]) {
 }
 
 // remove takes an operation out, mostly the first.
-func (l *opList[K]) remove(o *Overlapped[K]) {
-	var before *Overlapped[K]
+func (l *opList) remove(o *overlapped) {
+	var before *overlapped
 	for at := l.first; at != o; at = at.next {
 		before = at
 	}
@@ -73,9 +73,9 @@ func (k opKind) direction() tie.Dir {
 }
 
 // abortAll completes all operations on a socket with an error. The slot is locked.
-func (p *Port[K]) abortAll(ops *work[K], index uint32, why error) {
-	to := outlet[K]{p: p}
-	for _, l := range [...]*opList[K]{&ops.sends, &ops.recvs} {
+func (p *port) abortAll(ops *work, index uint32, why error) {
+	to := outlet{p: p}
+	for _, l := range [...]*opList{&ops.sends, &ops.recvs} {
 		for l.first != nil {
 			o := l.first
 			l.remove(o)
@@ -90,7 +90,7 @@ func (p *Port[K]) abortAll(ops *work[K], index uint32, why error) {
 }
 
 // cancelAt ends an operation that waits for a socket. false says that it is there no longer.
-func (p *Port[K]) cancelAt(o *Overlapped[K], at uint32) bool {
+func (p *port) cancelAt(o *overlapped, at uint32) bool {
 	index := at - 1
 	s := p.table.lookup(index)
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (p *Port[K]) cancelAt(o *Overlapped[K], at uint32) bool {
 		ops.connects--
 	}
 	o.err = &OverlappedError{Op: o.kind.String(), Socket: Socket(index), Kind: ErrCanceled}
-	to := outlet[K]{p: p}
+	to := outlet{p: p}
 	to.complete(o)
 	p.parking.wakeOne(p.core, nil)
 	if f := ops.awaited(); connect && f != EventNone {
@@ -114,4 +114,34 @@ func (p *Port[K]) cancelAt(o *Overlapped[K], at uint32) bool {
 		p.askAgain(s, index, wEnabled|wOverlapped)
 	}
 	return true
+}
+
+// cancel ends an operation that is in flight on the port.
+func (p *port) cancel(o *overlapped) error {
+	w := p.begin()
+	if w == nil {
+		return ErrClosed
+	}
+	defer p.end(w)
+	for {
+		if o.core.Load() != p.core {
+			return ErrNotInFlight
+		}
+		switch at := o.at.Load(); at {
+		case 0:
+			return nil // it has been completed
+		case atFile:
+			if p.files.cancel(p, o) {
+				return nil
+			}
+		case atKernel:
+			if p.transfers.cancel(w, o) {
+				return nil
+			}
+		default:
+			if p.cancelAt(o, at) {
+				return nil
+			}
+		}
+	}
 }

@@ -3,7 +3,9 @@ package socknotify
 import (
 	"net/netip"
 	"os"
+	"runtime"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -16,6 +18,12 @@ import (
 // From the call that starts an operation until its completion was dequeued, the Overlapped and the buffer are
 // the port's (O2). Starting it again meanwhile is ErrInvalid.
 type Overlapped[K comparable] struct {
+	overlapped // first, so that a pointer to it is one to the whole
+	key        K
+}
+
+// An overlapped is an operation without its key.
+type overlapped struct {
 	// core is of the port that the operation is in flight on, or nil.
 	core atomic.Pointer[core]
 	// at is where it waits: a slot's index + 1, atFile or atKernel. It is written under the lock of that place.
@@ -30,13 +38,13 @@ type Overlapped[K comparable] struct {
 	n   int
 	err error
 
-	key  K
-	buf  []byte
-	next *Overlapped[K] // of its direction, or of the files' queue
-	addr netip.AddrPort // to connect to or send to, or the sender of what was received
-	file *os.File
-	off  int64
-	pool *Buffers // that buf is from, while there is one; or nil
+	buf   []byte
+	next  *overlapped    // of its direction, or of the files' queue
+	addr  netip.AddrPort // to connect to or send to, or the sender of what was received
+	file  *os.File
+	off   int64
+	pool  *Buffers          // that buf is from, while there is one; or nil
+	letGo func(*overlapped) // clears the key
 }
 
 type opKind uint8
@@ -86,7 +94,7 @@ func (n Notification[K]) Completed() *Overlapped[K] {
 
 // claim makes the operation one that is in flight on a port. false says that it is in flight already; what
 // was in flight on a port that is no more never completes (O10).
-func (o *Overlapped[K]) claim(c *core) bool {
+func (o *overlapped) claim(c *core) bool {
 	was := o.core.Load()
 	if was != nil && !was.over() || !o.core.CompareAndSwap(was, c) {
 		return false
@@ -100,15 +108,17 @@ func (o *Overlapped[K]) claim(c *core) bool {
 }
 
 // end makes the operation the caller's again.
-func (o *Overlapped[K]) end() { o.core.Store(nil) }
+func (o *overlapped) end() { o.core.Store(nil) }
 
 // over tells that nothing on the port completes any more, and nobody uses a buffer of it.
 func (c *core) over() bool { return c.down.Load() && c.jobs.Load() == 0 }
 
 // forget lets go of the arguments.
-func (o *Overlapped[K]) forget() {
-	var none K
-	o.key, o.next, o.file = none, nil, nil
+func (o *overlapped) forget() {
+	if o.letGo != nil {
+		o.letGo(o)
+	}
+	o.next, o.file = nil, nil
 	if o.pool == nil {
 		o.buf = nil
 	}
@@ -124,13 +134,13 @@ func (o *Overlapped[K]) forget() {
 // sense, or ErrClosed.
 func (p *Port[K]) Recv(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
 	op := RecvOp(s, key, b, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // RecvFrom is Recv of one datagram, whose sender Addr of the Overlapped tells.
 func (p *Port[K]) RecvFrom(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
 	op := RecvFromOp(s, key, b, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // Send starts to send b (WSASend). The completion comes when all of it has been handed to the system, or with
@@ -138,20 +148,20 @@ func (p *Port[K]) RecvFrom(s *sock.Socket, key K, b []byte, o *Overlapped[K]) er
 // as receives do. The error is that of [Port.Recv].
 func (p *Port[K]) Send(s *sock.Socket, key K, b []byte, o *Overlapped[K]) error {
 	op := SendOp(s, key, b, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // SendTo is Send of one datagram to an address.
 func (p *Port[K]) SendTo(s *sock.Socket, key K, b []byte, to netip.AddrPort, o *Overlapped[K]) error {
 	op := SendToOp(s, key, b, to, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // Connect starts to connect (ConnectEx). The completion tells how that went (O6). What is started while a
 // connect is in flight waits for it. The error is that of [Port.Recv].
 func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlapped[K]) error {
 	op := ConnectOp(s, key, to, o)
-	return p.start(&op)
+	return p.startOp(&op)
 }
 
 // ReadAt starts to read len(b) bytes of a file, from an offset (ReadFile). The completion has what
@@ -160,12 +170,12 @@ func (p *Port[K]) Connect(s *sock.Socket, key K, to netip.AddrPort, o *Overlappe
 // a port made with [WithRing], what is in memory already is read before ReadAt returns, up to 64 KiB. The error is that of
 // [Port.Recv].
 func (p *Port[K]) ReadAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
-	return p.startFile(opRead, f, key, b, off, o)
+	return p.transfer(opRead, f, key, b, off, o)
 }
 
 // WriteAt starts to write b to a file, at an offset (WriteFile), as ReadAt reads.
 func (p *Port[K]) WriteAt(f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
-	return p.startFile(opWrite, f, key, b, off, o)
+	return p.transfer(opWrite, f, key, b, off, o)
 }
 
 // Cancel ends an operation that is in flight (CancelIoEx). Its completion comes all the same, with ErrCanceled,
@@ -178,30 +188,69 @@ func (p *Port[K]) Cancel(o *Overlapped[K]) error {
 	if o == nil {
 		return callError("Cancel", "a nil Overlapped")
 	}
+	err := p.cancel(&o.overlapped)
+	runtime.KeepAlive(p)
+	return err
+}
+
+// transfer begins an operation on a file.
+func (p *Port[K]) transfer(kind opKind, f *os.File, key K, b []byte, off int64, o *Overlapped[K]) error {
+	if f == nil && !p.core.closed.Load() {
+		return callError(kind.call(), "a nil file")
+	}
+	if err := p.claim(kind, b, untyped(o)); err != nil {
+		return err
+	}
+	p.hand(key, o)
+	return p.startFile(f, off, &o.overlapped)
+}
+
+// startOp begins an operation on a socket.
+func (p *Port[K]) startOp(op *Operation[K]) error {
 	w := p.begin()
 	if w == nil {
 		return ErrClosed
 	}
-	defer p.end(w)
-	for {
-		if o.core.Load() != p.core {
-			return ErrNotInFlight
-		}
-		switch at := o.at.Load(); at {
-		case 0:
-			return nil // it has been completed
-		case atFile:
-			if p.files.cancel(p, o) {
-				return nil
-			}
-		case atKernel:
-			if p.transfers.cancel(w, o) {
-				return nil
-			}
-		default:
-			if p.cancelAt(o, at) {
-				return nil
-			}
-		}
+	queued := false
+	err := p.claimOp(op)
+	if err == nil {
+		queued, err = p.admit(w, op.socket, &op.o.overlapped, false)
 	}
+	p.end(w)
+	if queued {
+		p.parking.wakeOne(p.core, nil)
+	}
+	runtime.KeepAlive(p)
+	return err
+}
+
+// claimOp makes an operation on a socket one that is being started, unless an argument makes no sense.
+func (p *Port[K]) claimOp(op *Operation[K]) error {
+	switch {
+	case op.socket == nil:
+		return callError(op.kind.call(), "a nil socket")
+	case op.kind == opRecvPooled && (op.pool == nil || op.pool.size < 1):
+		return callError(op.kind.call(), "no pool of buffers, or one of buffers without room")
+	}
+	if err := p.claim(op.kind, op.buf, untyped(op.o)); err != nil {
+		return err
+	}
+	p.hand(op.key, op.o)
+	op.o.addr, op.o.pool = op.addr, op.pool
+	return nil
+}
+
+// hand gives an operation that has been claimed its key.
+func (p *Port[K]) hand(key K, o *Overlapped[K]) { o.key, o.letGo = key, p.letGo }
+
+func untyped[K comparable](o *Overlapped[K]) *overlapped {
+	if o == nil {
+		return nil
+	}
+	return &o.overlapped
+}
+
+func letGo[K comparable](o *overlapped) {
+	var none K
+	(*Overlapped[K])(unsafe.Pointer(o)).key = none
 }

@@ -42,7 +42,7 @@ func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *
 		w := p.begin()
 		defer p.end(w)
 		var out [1]Notification[string]
-		eventually(t, "its delivery", func() bool { return p.dequeue(w, out[:]) == 1 })
+		eventually(t, "its delivery", func() bool { return p.dequeue(w, entriesOf(out[:])) == 1 })
 		*got = out[0]
 	})
 }

@@ -30,13 +30,13 @@ import (
 //
 // A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
 // the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
-type parking[K comparable] struct {
+type parking struct {
 	// turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
 	turnstile
-	waking atomic.Pointer[call[K]] // who was picked and has not looked yet: set under the lock, cleared by itself
-	leader atomic.Pointer[call[K]] // on the list; written under the lock
+	waking atomic.Pointer[call] // who was picked and has not looked yet: set under the lock, cleared by itself
+	leader atomic.Pointer[call] // on the list; written under the lock
 
-	first   *call[K] // the latest sleeper
+	first   *call // the latest sleeper
 	wakeups uint64
 	closed  bool
 }
@@ -46,7 +46,7 @@ const forever = time.Duration(1) << 62
 
 // sleep blocks until something can be dequeued, the port is closed, the context is done or the
 // time-out has passed.
-func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (int, error) {
+func (p *port) sleep(w *call, ctx context.Context, out entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, regionWait).End()
 	}
@@ -94,7 +94,7 @@ func (p *Port[K]) sleep(w *call[K], ctx context.Context, out []Notification[K], 
 }
 
 // lead parks in the kernel, which harvests once more before it sleeps.
-func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], until time.Time) (int, error) {
+func (p *port) lead(w *call, ctx context.Context, out entries, until time.Time) (int, error) {
 	if ctx.Done() != nil {
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
@@ -109,12 +109,12 @@ func (p *Port[K]) lead(w *call[K], ctx context.Context, out []Notification[K], u
 	}
 	w.out, w.found = out, 0
 	err := p.core.kernel.Park(until, w.look)
-	w.out = nil
+	w.out = entries{}
 	return w.found, err
 }
 
 // follow sleeps on the call's channel.
-func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K], until time.Time) int {
+func (p *port) follow(w *call, ctx context.Context, out entries, until time.Time) int {
 	if p.queue.any() || p.relook.Load() != 0 {
 		p.parking.answer(w)
 		if n := p.dequeue(w, out); n > 0 {
@@ -151,7 +151,7 @@ func (p *Port[K]) follow(w *call[K], ctx context.Context, out []Notification[K],
 }
 
 // enlist puts a call on the list. open is false where the port is closed.
-func (k *parking[K]) enlist(c *core, w *call[K]) (lead, open bool) {
+func (k *parking) enlist(c *core, w *call) (lead, open bool) {
 	k.enter()
 	if k.closed {
 		k.leave(0)
@@ -171,7 +171,7 @@ func (k *parking[K]) enlist(c *core, w *call[K]) (lead, open bool) {
 }
 
 // unlist takes a call off the list. The lock is held, and has yet to count it.
-func (k *parking[K]) unlist(w *call[K]) {
+func (k *parking) unlist(w *call) {
 	if w.prev != nil {
 		w.prev.after = w.after
 	} else {
@@ -185,7 +185,7 @@ func (k *parking[K]) unlist(w *call[K]) {
 
 // depart takes a call off the list that is awake. If it is on its way out, the others must not be left
 // without a leader, nor what it was picked for without anybody to see to it.
-func (k *parking[K]) depart(w *call[K], p *Port[K], out bool) {
+func (k *parking) depart(w *call, p *port, out bool) {
 	if w.woken && !(out && k.needed(p)) {
 		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
 	}
@@ -201,7 +201,7 @@ func (k *parking[K]) depart(w *call[K], p *Port[K], out bool) {
 	if k.leader.Load() == w {
 		k.leader.Store(nil)
 	}
-	var next *call[K]
+	var next *call
 	if picked := k.answer(w); out && (picked || k.needed(p)) {
 		next = k.pick(p.core, nil)
 	}
@@ -213,13 +213,13 @@ func (k *parking[K]) depart(w *call[K], p *Port[K], out bool) {
 
 // needed reports whether somebody else must wake up when a call goes. It need not hold the lock: a leader that is
 // there now sees to its succession itself when it goes.
-func (k *parking[K]) needed(p *Port[K]) bool {
+func (k *parking) needed(p *port) bool {
 	return k.leader.Load() == nil && p.core.watching.Load() || p.queue.any()
 }
 
 // answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
 // need not wake another for that (P3).
-func (k *parking[K]) answer(w *call[K]) (picked bool) {
+func (k *parking) answer(w *call) (picked bool) {
 	if k.waking.Load() != w {
 		return false
 	}
@@ -228,9 +228,9 @@ func (k *parking[K]) answer(w *call[K]) (picked bool) {
 }
 
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
-func (k *parking[K]) appoint(c *core) {
+func (k *parking) appoint(c *core) {
 	k.enter()
-	var next *call[K]
+	var next *call
 	if k.leader.Load() == nil {
 		next = k.pick(c, nil)
 	}
@@ -238,7 +238,7 @@ func (k *parking[K]) appoint(c *core) {
 }
 
 // wakeOne wakes one sleeper other than self, if there is one and none is on its way already.
-func (k *parking[K]) wakeOne(c *core, self *call[K]) {
+func (k *parking) wakeOne(c *core, self *call) {
 	if k.count() == 0 || k.waking.Load() != nil {
 		return
 	}
@@ -249,7 +249,7 @@ func (k *parking[K]) wakeOne(c *core, self *call[K]) {
 // pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
 // call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
 // one, and its kernel open.
-func (k *parking[K]) pick(c *core, self *call[K]) *call[K] {
+func (k *parking) pick(c *core, self *call) *call {
 	if k.closed || k.waking.Load() != nil {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (k *parking[K]) pick(c *core, self *call[K]) *call[K] {
 }
 
 // part leaves the lock, and then wakes a follower that was picked. asleep is what else changes the count.
-func (k *parking[K]) part(picked *call[K], asleep int) {
+func (k *parking) part(picked *call, asleep int) {
 	if picked == nil {
 		k.leave(asleep)
 		return
@@ -285,14 +285,14 @@ func (k *parking[K]) part(picked *call[K], asleep int) {
 }
 
 // woken is how many were picked.
-func (k *parking[K]) woken() uint64 {
+func (k *parking) woken() uint64 {
 	k.enter()
 	defer k.leave(0)
 	return k.wakeups
 }
 
 // close wakes everybody and lets nobody sleep any more.
-func (k *parking[K]) close(c *core) {
+func (k *parking) close(c *core) {
 	k.enter()
 	asleep := 0
 	if !k.closed {

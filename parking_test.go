@@ -293,11 +293,11 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var out [1]Notification[string]
-		eventually(t, "the notification", func() bool { return p.look(w, out[:]) == 1 })
+		eventually(t, "the notification", func() bool { return p.look(w, entriesOf(out[:])) == 1 })
 		if n := p.Stats().Wakeups; n != 0 {
 			t.Errorf("%d wake-ups by the leader's look", n)
 		}
-		p.parking.depart(w, p, true)
+		p.parking.depart(w, &p.port, true)
 		p.end(w)
 		if n := p.Stats().Wakeups; n != 1 {
 			t.Errorf("%d wake-ups by a leader", n)
@@ -434,7 +434,7 @@ func TestPickedForALookPassesOn(t *testing.T) {
 		if p.parking.waking.Load() != w {
 			t.Fatal("the leader was picked, and not the follower")
 		}
-		p.parking.depart(w, p, true)
+		p.parking.depart(w, &p.port, true)
 		p.end(w)
 		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
 			t.Errorf("%+v", nt)

@@ -3,12 +3,8 @@ package socknotify
 import (
 	"reflect"
 	"runtime"
-	"sync"
-	"sync/atomic"
-	"weak"
 
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
 )
 
 // A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
@@ -19,22 +15,12 @@ import (
 // (P1). A Port is made by [New], its zero value is none, and it must not be copied. One that is dropped
 // without [Port.Close] is cleaned up by the garbage collector (P4).
 type Port[K comparable] struct {
-	parking parking[K] // these two are first, for their places in cache lines
+	port
 	queue   queue[K]
-	core    *core
-	table   table[K]
-	conns   connTable
-	pool    sync.Pool // of *call[K]
-	calls   atomic.Uint32
 	cleanup runtime.Cleanup
-	// relook is the head of a list of slots whose level the kernel must be asked again: index + 1
-	// of a slot, whose next links to the following.
-	relook    atomic.Uint32
-	levels    levels
-	files     *files[K]
-	transfers *transfers[K] // nil where the kernel cannot
 	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
 	keysMayPanic bool
+	letGo        func(*overlapped) // letGo[K], made once
 }
 
 // New makes a port (CreateIoCompletionPort). It fails with errors.ErrUnsupported for a backend that
@@ -61,51 +47,8 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 
 // newPort makes a port on a kernel's queue, which it owns from here on.
 func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
-	p := &Port[K]{
-		core:         &core{kernel: k, edges: k.Edges(), ownEdges: k.Edges(), backend: backend, left: make(chan struct{}, 1)},
-		keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()),
-	}
-	if b, ok := k.(kernel.Batcher); ok {
-		p.core.batcher, p.core.least = b, b.Least()
-	}
-	p.pool.New = func() any { return newCall(p) }
-	self := weak.Make(p)
-	p.files = newFiles(self, p.core)
-	p.transfers = newTransfers[K](k)
-	p.core.displaced = func(index uint32) {
-		if p := self.Value(); p != nil {
-			p.displaced(index)
-		}
-	}
-	p.core.probe = func(index uint32) (has, busy bool, err error) {
-		if p := self.Value(); p != nil {
-			return p.contested(index)
-		}
-		return false, false, nil
-	}
-	p.core.owner = tie.Owner{
-		Closing: func(t *tie.Tie, handle uintptr) {
-			if p := self.Value(); p != nil {
-				p.sockClosing(t, handle)
-			}
-		},
-		Blocked: func(handle uintptr, d tie.Dir) {
-			if p := self.Value(); p != nil {
-				p.sockBlocked(handle, d)
-			}
-		},
-	}
-	p.core.drained = func(index uint32, told uint64) {
-		if p := self.Value(); p != nil {
-			p.drained(index, told)
-		}
-	}
-	p.core.resume = func(index uint32) {
-		if p := self.Value(); p != nil {
-			p.resume(index)
-		}
-	}
-	claims.enrol(p.core)
+	p := &Port[K]{keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()), letGo: letGo[K]}
+	p.port.init(k, backend, p, queueEnds{&p.queue.in.turnstile, &p.queue.out.turnstile}, p.keysMayPanic)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
 	return p
 }
@@ -146,11 +89,7 @@ func (p *Port[K]) Close() error {
 	p.cleanup.Stop()
 	p.core.closed.Store(true)
 	p.queue.close()
-	p.parking.close(p.core)
-	p.files.close()
-	err := p.core.shut(p.transfers.drop)
-	p.table.drop()
-	p.conns.drop()
+	err := p.close()
 	runtime.KeepAlive(p)
 	return err
 }

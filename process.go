@@ -4,8 +4,10 @@ import (
 	"context"
 	"iter"
 	"runtime"
-	"runtime/trace"
+	"syscall"
 	"time"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // Process applies registrations in order, then dequeues up to len(entries) notifications
@@ -106,30 +108,31 @@ func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K
 	return p.removeWait(ctx, &r)
 }
 
+// RemoveWaitConn is [Port.RemoveWait] for a connection.
+func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
+	if conn == nil && !p.core.closed.Load() {
+		return Notification[K]{}, callError("RemoveWaitConn", "a nil connection")
+	}
+	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
+}
+
+// RemoveWaitSock is [Port.RemoveWait] for a socket of package sock.
+func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notification[K], error) {
+	if s == nil && !p.core.closed.Load() {
+		return Notification[K]{}, callError("RemoveWaitSock", "a nil socket")
+	}
+	return p.removeWait(ctx, &Registration[K]{Sock: s, Op: OpRemove})
+}
+
 func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notification[K], error) {
 	var last Notification[K]
-	w := p.begin()
-	if w == nil {
-		return last, ErrClosed
-	}
-	if ctx == nil {
-		p.end(w)
-		return last, callError("RemoveWait", "a nil context")
-	}
-	if ctx.Err() != nil {
-		p.end(w)
-		return last, context.Cause(ctx)
-	}
-	w.taken = &last.Key
-	p.register(w, r)
-	p.complete(w)
-	w.taken = nil
-	p.end(w)
-	if r.Result == nil {
-		last.Events = EventRemove
+	e := r.entry()
+	rec, err := p.removeNow(ctx, &e)
+	if err == nil {
+		last.Key, last.Events = keyOf[K](rec), EventRemove
 	}
 	runtime.KeepAlive(p)
-	return last, r.Result
+	return last, err
 }
 
 // process is the one way in. Where the time-out counts, the context is one that is never done.
@@ -139,37 +142,21 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		return 0, ErrClosed
 	}
 	for i := range regs {
-		p.register(w, &regs[i])
+		e := regs[i].entry()
+		p.register(w, &e)
 	}
 	p.complete(w)
-	n, err := p.dequeueIn(w, ctx, out, timeout)
+	n, err := p.dequeueIn(w, ctx, entriesOf(out), timeout)
 	p.end(w)
-	traced(ctx, n, out)
+	traced(ctx, n, len(out))
 	return n, err
 }
 
-// dequeueIn is the second half of a call, whose first has processed its entries.
-func (p *Port[K]) dequeueIn(w *call[K], ctx context.Context, out []Notification[K], timeout time.Duration) (n int, err error) {
-	switch {
-	case len(out) == 0:
-		p.passOn()
-	case ctx.Err() != nil:
-		p.passOn()
-		err = context.Cause(ctx)
-	case timeout == 0:
-		if n = p.lastLook(w, out); n == 0 {
-			err = ErrTimeout
-		}
-	default:
-		if n = p.dequeue(w, out); n == 0 {
-			n, err = p.sleep(w, ctx, out, timeout)
-		}
+// vouchedAlone processes a registration that is a call's only one where that needs nothing but the slot's word.
+func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
+	if r.Sock == nil || r.Conn != nil {
+		return false
 	}
-	return n, err
-}
-
-func traced[K comparable](ctx context.Context, n int, out []Notification[K]) {
-	if n > 0 && trace.IsEnabled() {
-		traceBatch(ctx, n, len(out))
-	}
+	e := r.entry()
+	return p.port.vouchedAlone(&e)
 }

@@ -5,7 +5,7 @@ import "sync"
 // A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
 // have a lock each, so that they do not wait for one another.
 type queue[K comparable] struct {
-	_   [136]byte // what is beside a queue is read by all, and not to move with those who queue
+	_   [144]byte // what is beside a queue is read by all, and not to move with those who queue
 	in  queueEnd[K]
 	out queueEnd[K]
 

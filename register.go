@@ -9,53 +9,55 @@ import (
 )
 
 // register processes one entry.
-func (p *Port[K]) register(w *call[K], r *Registration[K]) {
-	r.Result = nil
+func (p *port) register(w *call, r *entry) {
+	*r.result = nil
 	if !r.enables() {
 		if err := r.check(); err != nil {
-			r.Result = r.fail(r.Socket, ErrInvalid, err)
+			*r.result = r.fail(r.handle, ErrInvalid, err)
 			return
 		}
 	}
-	if r.Op == OpEnable && p.keysMayPanic && !comparesSafely(r.Key) {
-		r.Result = r.fail(r.Socket, ErrInvalid, invalid("Key", "its comparison panics", nil))
-		return
+	if r.op == OpEnable && p.checksKeys {
+		if err := p.typed.checkKey(r.key); err != nil {
+			*r.result = r.fail(r.handle, ErrInvalid, err)
+			return
+		}
 	}
 	switch {
-	case r.Op == OpNone:
-	case r.Conn != nil:
+	case r.op == OpNone:
+	case r.conn != nil:
 		p.registerConn(w, r)
-	case r.Sock != nil:
+	case r.tie != nil:
 		p.registerSock(w, r)
 	default:
-		p.apply(w, r, r.Socket)
+		p.apply(w, r, r.handle)
 	}
 }
 
 // fail makes the Result of an entry.
-func (r *Registration[K]) fail(h Socket, kind, err error) error {
-	return &OpError{Op: r.Op, Socket: h, Conn: r.Conn != nil || r.Sock != nil, Kind: kind, Err: err,
+func (r *entry) fail(h Socket, kind, err error) error {
+	return &OpError{Op: r.op, Socket: h, Conn: r.conn != nil || r.tie != nil, Kind: kind, Err: err,
 		accept: r.work != nil && r.work.accept != nil}
 }
 
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.
-func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
+func (p *port) apply(w *call, r *entry, h Socket) {
 	if h > maxIndex {
 		_, err := p.core.kernel.Describe(h)
-		r.Result = r.fail(h, ErrBadSocket, err)
+		*r.result = r.fail(h, ErrBadSocket, err)
 		return
 	}
 	index := uint32(h)
-	if r.Op == OpEnable {
+	if r.op == OpEnable {
 		s := p.table.lookup(index)
-		if s != nil && r.Drained && p.core.ownEdges && s.rearm(r, r.tie()) {
+		if s != nil && r.drained && p.core.ownEdges && p.rearm(s, r) {
 			w.saved++
 			return
 		}
 		if s == nil {
 			// No page for what is no socket: its number may be anything.
 			if _, err := p.core.kernel.Describe(h); err != nil {
-				r.Result = r.fail(h, ErrBadSocket, err)
+				*r.result = r.fail(h, ErrBadSocket, err)
 				return
 			}
 			s = p.table.at(index)
@@ -78,7 +80,7 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 	}
 	c := kernel.Change{Handle: h, Action: kernel.Mute}
 	var is uint64
-	if r.Op == OpRemove {
+	if r.op == OpRemove {
 		// From here on nothing is dequeued for it (G4); what is in flight is dropped (G5).
 		c.Action = kernel.Delete
 		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
@@ -88,28 +90,23 @@ func (p *Port[K]) apply(w *call[K], r *Registration[K], h Socket) {
 		})
 	}
 	c.Token = token(is, index)
-	p.add(w, item[K]{s, r, word, index}, c)
+	p.add(w, item{*r, s, word, index}, c)
 }
 
-// newRecord is what a registration holds that an entry makes, or makes anew.
-func newRecord[K comparable](r *Registration[K]) *record[K] {
-	return &record[K]{key: r.Key, tie: r.tie(), work: r.work}
+// newRecord returns the record of the registration that an entry makes.
+func (p *port) newRecord(r *entry) *record {
+	rec := p.typed.newRecord(r.key)
+	rec.tie, rec.work = r.tie, r.work
+	return rec
 }
 
 // missing is the Result of an operation on a handle without registration.
-func (p *Port[K]) missing(r *Registration[K], h Socket) {
+func (p *port) missing(r *entry, h Socket) {
 	if _, err := p.core.kernel.Describe(h); err != nil {
-		r.Result = r.fail(h, ErrBadSocket, err)
+		*r.result = r.fail(h, ErrBadSocket, err)
 		return
 	}
-	r.Result = r.fail(h, ErrNotRegistered, nil)
-}
-
-// comparesSafely compares a key with itself and tells whether that panicked.
-func comparesSafely[K comparable](key K) (ok bool) {
-	defer func() { ok = recover() == nil }()
-	_ = key == key
-	return
+	*r.result = r.fail(h, ErrNotRegistered, nil)
 }
 
 // rearm enables without the kernel, for a caller that vouches (X5): the kernel has had nothing to
@@ -118,20 +115,20 @@ func comparesSafely[K comparable](key K) (ok bool) {
 // harvested before has left wPending, one that is harvested later finds the registration enabled.
 //
 // The caller is either the program, or a socket that must be the one that is registered.
-func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
+func (p *port) rearm(s *slot, r *entry) bool {
 	for {
 		was := s.word.Load()
-		if was&(wRegistered|wPending|wMuted|wWorked) != wRegistered || wordFilter(was) != r.Filter {
+		if was&(wRegistered|wPending|wMuted|wWorked) != wRegistered || wordFilter(was) != r.filter {
 			return false
 		}
-		if r.Conn != nil && was&wConn == 0 {
+		if r.conn != nil && was&wConn == 0 {
 			return false // the port has yet to take hold of the connection
 		}
 		reg := s.reg.Load()
-		if reg == nil || reg.key != r.Key || t != nil && reg.tie != t {
+		if reg == nil || r.tie != nil && reg.tie != r.tie || !p.typed.sameKey(reg, r.key) {
 			return false
 		}
-		is := was&^(wOneShot|wEdge) | armed(r.Filter, r.Trigger)
+		is := was&^(wOneShot|wEdge) | armed(r.filter, r.trigger)
 		if is&(wEdge|wOneShot) == 0 {
 			return false // persistent level: the kernel must look
 		}
@@ -142,8 +139,8 @@ func (s *slot[K]) rearm(r *Registration[K], t *tie.Tie) bool {
 }
 
 // armed is armed, for a registration that goes to the kernel.
-func (p *Port[K]) armed(r *Registration[K]) uint64 {
-	word := armed(r.Filter, r.Trigger)
+func (p *port) armed(r *entry) uint64 {
+	word := armed(r.filter, r.trigger)
 	if word&(wEdge|wOneShot) == 0 && r.work == nil && !p.levels.any.Load() {
 		p.levels.any.Store(true)
 	}
@@ -154,9 +151,9 @@ func (p *Port[K]) armed(r *Registration[K]) uint64 {
 }
 
 // enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
-func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
+func (p *port) enable(w *call, s *slot, r *entry, h Socket) {
 	index := uint32(h)
-	if w.batch.n > 0 && s.differs(r) {
+	if w.batch.n > 0 && p.differs(s, r) {
 		// It may have to be created, and wait for another port's answer meanwhile; and a call of that port
 		// for a slot in the batch.
 		s.mu.Unlock()
@@ -165,7 +162,7 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	}
 	was := s.word.Load()
 	if was&wRegistered == 0 {
-		r.Result = p.create(w, s, r, h)
+		*r.result = p.create(w, s, r, h)
 		s.mu.Unlock()
 		return
 	}
@@ -173,24 +170,24 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 	switch {
 	case was&wOverlapped != 0 && reg.work.idle():
 		p.dissociate(w, s, index)
-		r.Result = p.create(w, s, r, h)
+		*r.result = p.create(w, s, r, h)
 		s.mu.Unlock()
 		return
 	case was&wOverlapped != 0:
-		r.Result = p.mismatch(w, s, r, h, ErrInvalid, errOperating)
+		*r.result = p.mismatch(w, s, r, h, ErrInvalid, errOperating)
 		s.mu.Unlock()
 		return
-	case reg.key != r.Key:
-		r.Result = p.mismatch(w, s, r, h, ErrKeyMismatch, nil)
+	case !p.typed.sameKey(reg, r.key):
+		*r.result = p.mismatch(w, s, r, h, ErrKeyMismatch, nil)
 		s.mu.Unlock()
 		return
 	case !reg.work.like(r.work):
-		r.Result = p.mismatch(w, s, r, h, ErrInvalid, errAccepting)
+		*r.result = p.mismatch(w, s, r, h, ErrInvalid, errAccepting)
 		s.mu.Unlock()
 		return
 	}
-	if t := r.tie(); t != nil && reg.tie != t || r.work != nil && reg.work.accept.atOnce != r.work.accept.atOnce {
-		s.reg.Store(newRecord(r))
+	if t := r.tie; t != nil && reg.tie != t || r.work != nil && reg.work.accept.atOnce != r.work.accept.atOnce {
+		s.reg.Store(p.newRecord(r))
 	}
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
@@ -207,23 +204,23 @@ func (p *Port[K]) enable(w *call[K], s *slot[K], r *Registration[K], h Socket) {
 		r.heed(held)
 	}
 	w.stripe.rearms.Add(1)
-	p.add(w, item[K]{s, r, was, index}, kernel.Change{
-		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
+	p.add(w, item{*r, s, was, index}, kernel.Change{
+		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.filter),
 	})
 }
 
 // differs tells whether an entry is for another registration than there is.
-func (s *slot[K]) differs(r *Registration[K]) bool {
+func (p *port) differs(s *slot, r *entry) bool {
 	if s.word.Load()&wRegistered == 0 {
 		return true
 	}
 	reg := s.reg.Load()
-	return !reg.work.like(r.work) || reg.key != r.Key
+	return !reg.work.like(r.work) || !p.typed.sameKey(reg, r.key)
 }
 
 // mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
 // socket that is no more (G12).
-func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket, kind, why error) error {
+func (p *port) mismatch(w *call, s *slot, r *entry, h Socket, kind, why error) error {
 	has, err := p.core.kernel.Has(h)
 	switch {
 	case has:
@@ -239,10 +236,10 @@ func (p *Port[K]) mismatch(w *call[K], s *slot[K], r *Registration[K], h Socket,
 
 // create makes a registration in an unregistered slot, under its lock. The kernel is told at once, not
 // with the batch, because of the claim: whoever holds one in transit must not wait for others.
-func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) error {
+func (p *port) create(w *call, s *slot, r *entry, h Socket) error {
 	index := uint32(h)
 	kind := kernel.Stream
-	if t := r.tie(); t == nil || t.Kind()&tie.Accepted == 0 {
+	if t := r.tie; t == nil || t.Kind()&tie.Accepted == 0 {
 		var err error
 		if kind, err = p.core.kernel.Describe(h); err != nil {
 			return r.fail(h, ErrBadSocket, err)
@@ -259,7 +256,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	case err != nil:
 		return r.fail(h, nil, err)
 	}
-	s.reg.Store(newRecord(r))
+	s.reg.Store(p.newRecord(r))
 	if o := p.core.observer.Load(); o != nil {
 		o.begin(index)
 	}
@@ -267,7 +264,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if kind == kernel.Stream {
 		flags |= wStream
 	}
-	if r.Conn != nil {
+	if r.conn != nil {
 		flags |= wConn
 	}
 	switch {
@@ -285,7 +282,7 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	if held != 0 {
 		r.heed(held)
 	}
-	watched := interest(r.Filter)
+	watched := interest(r.filter)
 	if flags&wOverlapped != 0 {
 		watched = p.core.interest(is)
 	}
@@ -319,22 +316,22 @@ func (p *Port[K]) create(w *call[K], s *slot[K], r *Registration[K], h Socket) e
 	}
 	w.stripe.registrations.Add(1)
 	p.own(r)
-	if r.Conn != nil {
-		p.conns.hold(r.Conn, w.raw, index)
+	if r.conn != nil {
+		p.conns.hold(r.conn, w.raw, index)
 	}
 	return nil
 }
 
 // forget ends a registration whose socket is gone: no EventRemove comes (G9). Its claim is the
 // caller's to give up.
-func (p *Port[K]) forget(st *stripe, s *slot[K], index uint32) {
+func (p *port) forget(st *stripe, s *slot, index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRelook, 0) })
 	p.release(st, s, was, index, TraceLost)
 }
 
 // probe asks the kernel about a number under its slot's lock: what Has does for an answer must not meet
 // a change of the same number.
-func (p *Port[K]) probe(index uint32) (has, busy bool, err error) {
+func (p *port) probe(index uint32) (has, busy bool, err error) {
 	s := p.table.lookup(index)
 	if s == nil {
 		return false, false, nil
@@ -350,7 +347,7 @@ func (p *Port[K]) probe(index uint32) (has, busy bool, err error) {
 // displaced ends the registration of a closed socket whose number another port has registered. Where the
 // slot is locked, its own port is at it, and finds out; waiting for the lock could be waiting for each
 // other, because the caller holds that of its own slot.
-func (p *Port[K]) displaced(index uint32) {
+func (p *port) displaced(index uint32) {
 	st := &p.core.stripes[0]
 	if !st.enter(p.core) {
 		return
@@ -370,7 +367,7 @@ func (p *Port[K]) displaced(index uint32) {
 }
 
 // release lets go of what an ended registration held.
-func (p *Port[K]) release(st *stripe, s *slot[K], was uint64, index uint32, how TraceKind) {
+func (p *port) release(st *stripe, s *slot, was uint64, index uint32, how TraceKind) {
 	if reg := s.reg.Swap(nil); reg != nil && reg.work != nil {
 		p.abortAll(reg.work, index, net.ErrClosed)
 	}

@@ -3,7 +3,6 @@ package socknotify
 import (
 	"syscall"
 
-	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -47,8 +46,6 @@ type Registration[K comparable] struct {
 	// Result is how this entry fared (registrationResult): nil or an *OpError. Process overwrites
 	// it and never reads it (C3, C5).
 	Result error
-
-	work *work[K] // Port.Accept's, or that of a socket with operations
 }
 
 // Enable returns an OpEnable registration.
@@ -82,14 +79,6 @@ func RemoveSock[K comparable](s *sock.Socket) Registration[K] {
 	return Registration[K]{Socket: noSocket, Sock: s, Op: OpRemove}
 }
 
-// tie is the tie of the socket of package sock that the entry names, or nil.
-func (r *Registration[K]) tie() *tie.Tie {
-	if r.Conn != nil || r.Sock == nil {
-		return nil
-	}
-	return r.Sock.Tie()
-}
-
 const (
 	knownOps      = OpEnable | OpDisable | OpRemove
 	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
@@ -101,29 +90,29 @@ const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
 	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
 
 // enables reports whether it is an OpEnable that check has nothing against.
-func (r *Registration[K]) enables() bool {
-	return r.Op == OpEnable && r.Filter&^EventsAll == 0 && 1<<r.Trigger&soundTriggers != 0
+func (r *entry) enables() bool {
+	return r.op == OpEnable && r.filter&^EventsAll == 0 && 1<<r.trigger&soundTriggers != 0
 }
 
 // check reports the first field that does not make sense, before any look-up (G6, G7).
-func (r *Registration[K]) check() error {
-	switch r.Op {
+func (r *entry) check() error {
+	switch r.op {
 	case OpNone, OpDisable, OpRemove:
 		return nil
 	case OpEnable:
 	default:
-		if r.Op&^knownOps != 0 {
-			return invalid("Op", "unknown bits", r.Op)
+		if r.op&^knownOps != 0 {
+			return invalid("Op", "unknown bits", r.op)
 		}
-		return invalid("Op", "more than one operation", r.Op)
+		return invalid("Op", "more than one operation", r.op)
 	}
-	if r.Filter&^EventsAll != 0 {
-		if r.Filter&(EventErr|EventRemove) != 0 {
-			return invalid("Filter", "ERR and REMOVE are always on", r.Filter)
+	if r.filter&^EventsAll != 0 {
+		if r.filter&(EventErr|EventRemove) != 0 {
+			return invalid("Filter", "ERR and REMOVE are always on", r.filter)
 		}
-		return invalid("Filter", "unknown bits", r.Filter)
+		return invalid("Filter", "unknown bits", r.filter)
 	}
-	t := r.Trigger
+	t := r.trigger
 	switch {
 	case 1<<t&soundTriggers != 0:
 	case t&^knownTriggers != 0:

@@ -12,7 +12,8 @@ func TestEnables(t *testing.T) {
 		for trigger := range 256 {
 			for _, filter := range []Events{EventNone, EventIn, EventsAll, EventErr, EventIn | EventRemove, 1 << 31} {
 				r := Registration[int]{Op: op, Trigger: Trigger(trigger), Filter: filter}
-				got, err := r.enables(), r.check()
+				e := r.entry()
+				got, err := e.enables(), e.check()
 				if want := op == OpEnable && err == nil; got != want {
 					t.Errorf("%v %v %v: sound %v, and %v", op, Trigger(trigger), filter, got, err)
 				}

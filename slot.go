@@ -14,22 +14,21 @@ import (
 // Its truth is the state word, which harvesting reads and swaps without a lock. Everything that
 // changes the kernel's view of the handle is done under mu, which is held across the kernel's
 // change, so that a change of the word and its system call are not overtaken by another's.
-type slot[K comparable] struct {
+type slot struct {
 	word atomic.Uint64
 	// reg is of the registration that word tells of. It is stored before the word says registered
 	// and cleared after it says otherwise, so whoever finds the same epoch in the word before and
 	// after reading it has the right one.
-	reg atomic.Pointer[record[K]]
+	reg atomic.Pointer[record]
 	mu  sync.Mutex
 	// next links the slot into the port's relook list while the word has wRelook: index + 1.
 	next uint32
 }
 
-// A record is what a registration holds beside the word. It is never changed, only replaced.
-type record[K comparable] struct {
-	key  K
+// A record is what a registration holds beside the word and the key (see keyed). It is never changed, only replaced.
+type record struct {
 	tie  *tie.Tie // of a socket of package sock, or nil
-	work *work[K] // where reports are not delivered but worked on, or nil
+	work *work    // where reports are not delivered but worked on, or nil
 }
 
 // The state word: flags below, the epoch above.
@@ -87,7 +86,7 @@ func armed(filter Events, t Trigger) uint64 {
 }
 
 // update swaps the word for what change makes of it, however often others get in between.
-func (s *slot[K]) update(change func(uint64) uint64) (was, is uint64) {
+func (s *slot) update(change func(uint64) uint64) (was, is uint64) {
 	for {
 		was = s.word.Load()
 		is = change(was)
@@ -149,14 +148,14 @@ func untold(word uint64) kernel.Mask {
 }
 
 // A table holds the slots by index.
-type table[K comparable] struct{ pages[page[K]] }
+type table struct{ pages[page] }
 
 const pageSize = 64
 
-type page[K comparable] [pageSize]slot[K]
+type page [pageSize]slot
 
 // lookup returns the slot of an index, or nil where no page holds it.
-func (t *table[K]) lookup(index uint32) *slot[K] {
+func (t *table) lookup(index uint32) *slot {
 	pg := t.pages.lookup(int(index / pageSize))
 	if pg == nil {
 		return nil
@@ -165,7 +164,7 @@ func (t *table[K]) lookup(index uint32) *slot[K] {
 }
 
 // at returns the slot of an index and makes its page if there is none.
-func (t *table[K]) at(index uint32) *slot[K] {
+func (t *table) at(index uint32) *slot {
 	if s := t.lookup(index); s != nil {
 		return s
 	}

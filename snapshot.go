@@ -55,7 +55,7 @@ type RegistrationInfo[K comparable] struct {
 	LastTime      time.Time // to the millisecond; zero: there was none
 	Since         time.Time // when it was made; zero: before anybody observed
 
-	record *record[K]
+	record *record
 }
 
 // State is how a registration stands.
@@ -136,14 +136,14 @@ func (p *Port[K]) Snapshot(from Socket, limit int) Snapshot[K] {
 }
 
 // list adds registrations from s.Next on.
-func (s *Snapshot[K]) list(pages []atomic.Pointer[page[K]], o *observer, limit int) {
+func (s *Snapshot[K]) list(pages []atomic.Pointer[page], o *observer, limit int) {
 	for at := s.Next; at/pageSize < Socket(len(pages)); {
 		pg := pages[at/pageSize].Load()
 		if pg == nil {
 			at = (at/pageSize + 1) * pageSize
 			continue
 		}
-		info, ok := pg[at%pageSize].info(o, uint32(at))
+		info, ok := infoOf[K](&pg[at%pageSize], o, uint32(at))
 		at++
 		if !ok {
 			continue
@@ -157,9 +157,9 @@ func (s *Snapshot[K]) list(pages []atomic.Pointer[page[K]], o *observer, limit i
 	}
 }
 
-// info tells what a slot has registered. What it reads besides the word belongs to the registration of the
+// infoOf tells what a slot has registered. What it reads besides the word belongs to the registration of the
 // word if the epoch was the same before and after.
-func (s *slot[K]) info(o *observer, index uint32) (r RegistrationInfo[K], ok bool) {
+func infoOf[K comparable](s *slot, o *observer, index uint32) (r RegistrationInfo[K], ok bool) {
 	for {
 		was := s.word.Load()
 		if was&wRegistered == 0 {
@@ -174,7 +174,7 @@ func (s *slot[K]) info(o *observer, index uint32) (r RegistrationInfo[K], ok boo
 			continue
 		}
 		r = RegistrationInfo[K]{
-			Socket: Socket(index), Key: reg.key, Filter: wordFilter(was), Trigger: wordTrigger(was),
+			Socket: Socket(index), Key: keyOf[K](reg), Filter: wordFilter(was), Trigger: wordTrigger(was),
 			State: reg.state(was), Pending: was&wEnabled == 0 && was&wPending != 0, record: reg,
 		}
 		if rec != nil {
@@ -202,7 +202,7 @@ func wordTrigger(word uint64) Trigger {
 }
 
 // state reads a word. One that OpDisable wrote is muted and not pending; one that note muted was pending.
-func (r *record[K]) state(word uint64) State {
+func (r *record) state(word uint64) State {
 	enabled := word&wEnabled != 0
 	switch {
 	case word&wOverlapped != 0:

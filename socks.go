@@ -1,38 +1,28 @@
 package socknotify
 
 import (
-	"context"
 	"net"
 	"runtime"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
-	"github.com/socknotify/socknotify/sock"
 )
 
-// RemoveWaitSock is [Port.RemoveWait] for a socket of package sock.
-func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notification[K], error) {
-	if s == nil && !p.core.closed.Load() {
-		return Notification[K]{}, callError("RemoveWaitSock", "a nil socket")
-	}
-	return p.removeWait(ctx, &Registration[K]{Sock: s, Op: OpRemove})
-}
-
 // registerSock processes an entry that names a socket of package sock.
-func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
-	t := r.Sock.Tie()
-	if r.Op == OpEnable && p.core.ownEdges && p.vouched(r, t) {
+func (p *port) registerSock(w *call, r *entry) {
+	t := r.tie
+	if r.op == OpEnable && p.core.ownEdges && p.vouched(r) {
 		w.saved++
 		return
 	}
 	h, ok := t.Use()
 	if !ok {
 		kind := ErrBadSocket
-		if r.Op != OpEnable {
+		if r.op != OpEnable {
 			kind = ErrNotRegistered // its Close has seen to that
 		}
-		r.Result = r.fail(noSocket, kind, net.ErrClosed)
+		*r.result = r.fail(noSocket, kind, net.ErrClosed)
 		return
 	}
 	p.apply(w, r, h)
@@ -43,22 +33,23 @@ func (p *Port[K]) registerSock(w *call[K], r *Registration[K]) {
 
 // vouchedAlone processes an entry that is a call's only one where that needs nothing but the slot's word. No
 // kernel is touched, so the call need not be counted in.
-func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
-	if r.Op != OpEnable || r.Sock == nil || r.Conn != nil || !p.core.ownEdges || p.keysMayPanic ||
-		p.core.closed.Load() || !r.enables() || !p.vouched(r, r.Sock.Tie()) {
+func (p *port) vouchedAlone(r *entry) bool {
+	if r.op != OpEnable || r.tie == nil || !p.core.ownEdges || p.checksKeys ||
+		p.core.closed.Load() || !r.enables() || !p.vouched(r) {
 		return false
 	}
-	r.Result = nil
-	p.core.stripes[r.Sock.Handle()%stripes].saved.Add(1)
+	*r.result = nil
+	p.core.stripes[r.tie.Handle()%stripes].saved.Add(1)
 	runtime.KeepAlive(p)
 	return true
 }
 
 // vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
 // is counted: the registration is known by the tie.
-func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
+func (p *port) vouched(r *entry) bool {
+	t := r.tie
 	turn := t.Turn()
-	if !r.Drained && !t.Drained(directions(r.Filter)) {
+	if !r.drained && !t.Drained(directions(r.filter)) {
 		return false
 	}
 	index := t.Handle()
@@ -66,10 +57,10 @@ func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
 		return false
 	}
 	s := p.table.lookup(uint32(index))
-	if s == nil || !s.rearm(r, t) {
+	if s == nil || !p.rearm(s, r) {
 		return false
 	}
-	if !r.Drained && t.Turn() != turn {
+	if !r.drained && t.Turn() != turn {
 		// Meanwhile somebody else enabled it and was notified, and the word is what it was
 		// before. What he was notified of may hold still.
 		p.askAgain(s, uint32(index), wEnabled)
@@ -79,7 +70,7 @@ func (p *Port[K]) vouched(r *Registration[K], t *tie.Tie) bool {
 
 // vouchedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
 // kernel has yet to report. The slot is locked.
-func (s *slot[K]) vouchedFor(word uint64) bool {
+func (s *slot) vouchedFor(word uint64) bool {
 	reg := s.reg.Load()
 	return reg != nil && reg.tie != nil && reg.tie.Drained(directions(wordFilter(word)))
 }
@@ -119,15 +110,15 @@ func silenced(m kernel.Mask) tie.Dir {
 }
 
 // own makes the socket of an entry that has been registered tell this port.
-func (p *Port[K]) own(r *Registration[K]) {
-	if t := r.tie(); t != nil {
+func (p *port) own(r *entry) {
+	if t := r.tie; t != nil {
 		t.Own(&p.core.owner)
 	}
 }
 
 // askAgain puts a registration on the relook list if its word has all of some flags, and wakes a sleeper to
 // see to it.
-func (p *Port[K]) askAgain(s *slot[K], index uint32, flags uint64) {
+func (p *port) askAgain(s *slot, index uint32, flags uint64) {
 	was, _ := s.update(func(v uint64) uint64 {
 		if v&flags != flags {
 			return v
@@ -147,7 +138,7 @@ func (p *Port[K]) askAgain(s *slot[K], index uint32, flags uint64) {
 // A condition that stands though the call would have blocked (an error queue that nobody reads, a datagram
 // socket shut for receiving) would be told again at once, and the port spin with its handler (E8). There
 // the kernel is asked a while later.
-func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
+func (p *port) sockBlocked(handle uintptr, d tie.Dir) {
 	st := &p.core.stripes[0]
 	if handle > maxIndex || !st.enter(p.core) {
 		return
@@ -174,7 +165,7 @@ func (p *Port[K]) sockBlocked(handle uintptr, d tie.Dir) {
 }
 
 // stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
-func (p *Port[K]) stands(handle uintptr, s *slot[K]) bool {
+func (p *port) stands(handle uintptr, s *slot) bool {
 	m := p.core.kernel.Look(handle)
 	return m&kernel.Err != 0 || s.word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0
 }
@@ -183,7 +174,7 @@ func (p *Port[K]) stands(handle uintptr, s *slot[K]) bool {
 const longWhile = 250 * time.Millisecond
 
 // drained has the kernel asked about conditions that had been told.
-func (p *Port[K]) drained(index uint32, told uint64) {
+func (p *port) drained(index uint32, told uint64) {
 	st := &p.core.stripes[0]
 	if !st.enter(p.core) {
 		return
@@ -196,7 +187,7 @@ func (p *Port[K]) drained(index uint32, told uint64) {
 }
 
 // sockClosing ends the registration of a socket that the system is about to close (G9).
-func (p *Port[K]) sockClosing(t *tie.Tie, handle uintptr) {
+func (p *port) sockClosing(t *tie.Tie, handle uintptr) {
 	st := &p.core.stripes[0]
 	if handle > maxIndex || !st.enter(p.core) {
 		return

@@ -146,7 +146,7 @@ func TestAcceptOfNoListener(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reg := p.table.lookup(uint32(x.Handle())).reg.Load(); reg != nil {
-			t.Errorf("key %q is kept", reg.key)
+			t.Errorf("key %q is kept", keyOf[string](reg))
 		}
 		x.Close()
 		if n := p.Stats().Registrations; n != 0 {

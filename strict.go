@@ -27,15 +27,15 @@ func (c *core) setStrict(strict bool) {
 
 // held is what a strict edge must not report, because it holds as the registration is enabled. In a
 // direction that the program or the socket vouches for nothing held: what does has begun since.
-func (p *Port[K]) held(r *Registration[K], h Socket, stream bool) kernel.Mask {
-	if r.Drained {
+func (p *port) held(r *entry, h Socket, stream bool) kernel.Mask {
+	if r.drained {
 		return 0
 	}
 	m := p.core.kernel.Look(h)
 	if meaning(m, EventsAll, stream) == EventNone {
 		return 0 // a stream that was never started: all is yet to come (E6)
 	}
-	if t := r.tie(); t != nil {
+	if t := r.tie; t != nil {
 		if t.Drained(tie.Recv) {
 			m &^= kernel.In | kernel.PeerClosed | kernel.Dead
 		}
@@ -48,8 +48,8 @@ func (p *Port[K]) held(r *Registration[K], h Socket, stream bool) kernel.Mask {
 
 // heed has the socket of an entry tell when what it held is drained. The word must have been swapped: a
 // would-block that came before is not of whoever enables, and drains after that.
-func (r *Registration[K]) heed(held kernel.Mask) {
-	if t := r.tie(); t != nil {
+func (r *entry) heed(held kernel.Mask) {
+	if t := r.tie; t != nil {
 		t.Silenced(silenced(held))
 	}
 }

@@ -2,7 +2,6 @@ package socknotify
 
 import (
 	"errors"
-	"runtime"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
@@ -15,7 +14,7 @@ var (
 )
 
 // claim makes an operation one that is being started, with what it has in common with others.
-func (p *Port[K]) claim(kind opKind, key K, b []byte, o *Overlapped[K]) error {
+func (p *port) claim(kind opKind, b []byte, o *overlapped) error {
 	switch {
 	case p.core.closed.Load():
 		return ErrClosed
@@ -25,42 +24,16 @@ func (p *Port[K]) claim(kind opKind, key K, b []byte, o *Overlapped[K]) error {
 		return callError(kind.call(), "the Overlapped is in flight")
 	}
 	o.kind, o.begun, o.n, o.err = kind, false, 0, nil
-	o.key, o.buf, o.pool = key, b, nil
+	o.buf, o.pool = b, nil
 	return nil
 }
 
-// start begins an operation on a socket.
-func (p *Port[K]) start(op *Operation[K]) error {
-	w := p.begin()
-	if w == nil {
-		return ErrClosed
-	}
-	queued, err := p.admit(w, op, false)
-	p.end(w)
-	if queued {
-		p.parking.wakeOne(p.core, nil)
-	}
-	runtime.KeepAlive(p)
-	return err
-}
-
-// admit begins an operation, and makes its system call at once, or leaves that to carryOut.
-func (p *Port[K]) admit(w *call[K], op *Operation[K], later bool) (queued bool, err error) {
-	o := op.o
-	switch {
-	case op.socket == nil:
-		return false, callError(op.kind.call(), "a nil socket")
-	case op.kind == opRecvPooled && (op.pool == nil || op.pool.size < 1):
-		return false, callError(op.kind.call(), "no pool of buffers, or one of buffers without room")
-	}
-	if err := p.claim(op.kind, op.key, op.buf, o); err != nil {
-		return false, err
-	}
-	o.addr, o.pool = op.addr, op.pool
+// admit begins an operation that has been claimed, and makes its system call at once, or leaves that to carryOut.
+func (p *port) admit(w *call, s *sock.Socket, o *overlapped, later bool) (queued bool, err error) {
 	if later {
-		err = p.gatherStart(w, op.socket, o)
+		err = p.gatherStart(w, s, o)
 	} else {
-		queued, err = p.submit(w, op.socket, o)
+		queued, err = p.submit(w, s, o)
 	}
 	if err != nil {
 		o.forget()
@@ -70,7 +43,7 @@ func (p *Port[K]) admit(w *call[K], op *Operation[K], later bool) (queued bool, 
 }
 
 // submit gives an operation to its socket, which is in use meanwhile. queued says that completions were queued.
-func (p *Port[K]) submit(w *call[K], s *sock.Socket, o *Overlapped[K]) (queued bool, err error) {
+func (p *port) submit(w *call, s *sock.Socket, o *overlapped) (queued bool, err error) {
 	held, err := s.Hold()
 	if err != nil {
 		return false, o.cause(noSocket, err)
@@ -90,7 +63,7 @@ func (p *Port[K]) submit(w *call[K], s *sock.Socket, o *Overlapped[K]) (queued b
 }
 
 // slotFor is the slot of an operation's socket.
-func (p *Port[K]) slotFor(s *sock.Socket, o *Overlapped[K]) (*slot[K], error) {
+func (p *port) slotFor(s *sock.Socket, o *overlapped) (*slot, error) {
 	h := s.Handle()
 	if h > maxIndex {
 		return nil, &OverlappedError{Op: o.kind.String(), Socket: h, Kind: ErrBadSocket}
@@ -99,13 +72,13 @@ func (p *Port[K]) slotFor(s *sock.Socket, o *Overlapped[K]) (*slot[K], error) {
 }
 
 // associated tells that the port watches a socket for operations. The slot is locked.
-func (sl *slot[K]) associated(s *sock.Socket) bool {
+func (sl *slot) associated(s *sock.Socket) bool {
 	return sl.word.Load()&wOverlapped != 0 && sl.reg.Load().tie == s.Tie()
 }
 
 // place puts an operation on its socket's list. If it is not the first there, what it waits for is waited for
 // already. The slot is locked.
-func (p *Port[K]) place(w *call[K], sl *slot[K], s *sock.Socket, o *Overlapped[K]) (first bool, err error) {
+func (p *port) place(w *call, sl *slot, s *sock.Socket, o *overlapped) (first bool, err error) {
 	h, d := s.Handle(), o.kind.direction()
 	if !sl.associated(s) {
 		if err := p.associate(w, sl, s, h, d); err != nil {
@@ -123,10 +96,10 @@ func (p *Port[K]) place(w *call[K], sl *slot[K], s *sock.Socket, o *Overlapped[K
 }
 
 // proceed carries out the first operations of some directions, which have just been started. The slot is locked.
-func (p *Port[K]) proceed(w *call[K], sl *slot[K], held sock.Held, h Socket, d tie.Dir, a *ahead[K]) (queued bool) {
+func (p *port) proceed(w *call, sl *slot, held sock.Held, h Socket, d tie.Dir, a *ahead) (queued bool) {
 	reg := sl.reg.Load()
 	ops := &reg.work.operations
-	to := outlet[K]{p: p}
+	to := outlet{p: p}
 	more := p.operate(ops, sl, reg.tie, held, h, d, &to, a)
 	if ops.pending(d) {
 		p.await(w, sl, ops, uint32(h))
@@ -138,10 +111,10 @@ func (p *Port[K]) proceed(w *call[K], sl *slot[K], held sock.Held, h Socket, d t
 }
 
 // associate makes the port watch a socket for operations. The slot is locked.
-func (p *Port[K]) associate(w *call[K], sl *slot[K], s *sock.Socket, h Socket, d tie.Dir) error {
-	r := &Registration[K]{Sock: s, Op: OpEnable, Trigger: TriggerLevel, work: &work[K]{socket: s}}
-	if r.Filter = EventIn; d == tie.Send {
-		r.Filter = EventOut
+func (p *port) associate(w *call, sl *slot, s *sock.Socket, h Socket, d tie.Dir) error {
+	r := &entry{tie: s.Tie(), op: OpEnable, trigger: TriggerLevel, work: &work{socket: s}}
+	if r.filter = EventIn; d == tie.Send {
+		r.filter = EventOut
 	}
 	switch was := sl.word.Load(); {
 	case was&wRegistered == 0:
@@ -154,7 +127,7 @@ func (p *Port[K]) associate(w *call[K], sl *slot[K], s *sock.Socket, h Socket, d
 }
 
 // dissociate ends that, for a socket without operations in flight. The slot is locked.
-func (p *Port[K]) dissociate(w *call[K], s *slot[K], index uint32) {
+func (p *port) dissociate(w *call, s *slot, index uint32) {
 	p.forget(w.stripe, s, index)
 	w.single[0] = kernel.Change{Handle: Socket(index), Action: kernel.Delete}
 	p.core.kernel.Poll(w.single[:], nil)
@@ -163,7 +136,7 @@ func (p *Port[K]) dissociate(w *call[K], s *slot[K], index uint32) {
 
 // contested answers another port that asks for a number: a socket without operations in flight is given up
 // (O11).
-func (p *Port[K]) contested(index uint32) (has, busy bool, err error) {
+func (p *port) contested(index uint32) (has, busy bool, err error) {
 	if s := p.table.lookup(index); s != nil && s.word.Load()&wOverlapped != 0 && s.mu.TryLock() {
 		if reg := s.reg.Load(); s.word.Load()&wOverlapped != 0 && reg.work.idle() {
 			p.forget(&p.core.stripes[0], s, index)
@@ -175,7 +148,7 @@ func (p *Port[K]) contested(index uint32) (has, busy bool, err error) {
 }
 
 // await has the kernel report what the first operations wait for. The slot is locked.
-func (p *Port[K]) await(w *call[K], s *slot[K], ops *operations[K], index uint32) {
+func (p *port) await(w *call, s *slot, ops *operations, index uint32) {
 	f := ops.awaited()
 	was := s.word.Load()
 	if p.core.edges {

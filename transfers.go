@@ -15,12 +15,12 @@ import (
 // not take, or fails at, goes to the goroutines (files), which find the error that belongs to it.
 //
 // The operations belong to the port: the kernel's room knows them by a number, and keeps their buffers.
-type transfers[K comparable] struct {
+type transfers struct {
 	room kernel.Files
 
 	mu     sync.Mutex
 	free   []uint8 // tokens
-	flight []*Overlapped[K]
+	flight []*overlapped
 	conns  map[uintptr]weak.Pointer[fileConn] // by the address of the file
 	limit  int                                // of conns
 	ended  [16]kernel.Transferred
@@ -38,17 +38,17 @@ type fileConn struct {
 }
 
 // newTransfers returns nil for a kernel that cannot.
-func newTransfers[K comparable](k kernel.Poller) *transfers[K] {
+func newTransfers(k kernel.Poller) *transfers {
 	room, ok := k.(kernel.Files)
 	if !ok {
 		return nil
 	}
-	return &transfers[K]{room: room}
+	return &transfers{room: room}
 }
 
 // start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
 // it has done neither.
-func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
+func (t *transfers) start(p *port, o *overlapped) bool {
 	if t == nil || len(o.buf) == 0 || o.off < 0 || o.off+int64(len(o.buf)) < 0 {
 		return false // package os knows what that is
 	}
@@ -70,7 +70,7 @@ func (t *transfers[K]) start(p *Port[K], o *Overlapped[K]) bool {
 }
 
 // begin is start, or another one for the rest.
-func (t *transfers[K]) begin(w *call[K], o *Overlapped[K]) bool {
+func (t *transfers) begin(w *call, o *overlapped) bool {
 	c := t.conn(w, o.file)
 	if c == nil {
 		return false
@@ -82,7 +82,7 @@ func (t *transfers[K]) begin(w *call[K], o *Overlapped[K]) bool {
 }
 
 // onFile is called while the file cannot be closed.
-func (t *transfers[K]) onFile(w *call[K]) {
+func (t *transfers) onFile(w *call) {
 	o := w.transfer
 	b, off := o.buf[o.n:], o.off+int64(o.n)
 	if o.kind == opRead && w.use.ReadNow {
@@ -92,7 +92,7 @@ func (t *transfers[K]) onFile(w *call[K]) {
 			o.err = io.EOF
 			fallthrough
 		case n == len(b):
-			to := outlet[K]{p: w.port}
+			to := outlet{p: w.port}
 			to.complete(o)
 			w.begun = true
 			return
@@ -114,7 +114,7 @@ func (t *transfers[K]) onFile(w *call[K]) {
 }
 
 // conn looks a file up. It is nil for a file that is closed.
-func (t *transfers[K]) conn(w *call[K], f *os.File) *fileConn {
+func (t *transfers) conn(w *call, f *os.File) *fileConn {
 	if w.onFile == nil {
 		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
 	}
@@ -143,7 +143,7 @@ func (t *transfers[K]) conn(w *call[K], f *os.File) *fileConn {
 }
 
 // sweep takes the files out that are no more. The lock is held.
-func (t *transfers[K]) sweep() {
+func (t *transfers) sweep() {
 	if t.conns == nil {
 		t.conns = make(map[uintptr]weak.Pointer[fileConn])
 	}
@@ -156,11 +156,11 @@ func (t *transfers[K]) sweep() {
 }
 
 // list gives an operation a token, if there is one left.
-func (t *transfers[K]) list(o *Overlapped[K]) bool {
+func (t *transfers) list(o *overlapped) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.flight == nil {
-		t.flight = make([]*Overlapped[K], kernel.MaxTransfers)
+		t.flight = make([]*overlapped, kernel.MaxTransfers)
 		t.free = make([]uint8, kernel.MaxTransfers)
 		for i := range t.free {
 			t.free[i] = uint8(i)
@@ -178,7 +178,7 @@ func (t *transfers[K]) list(o *Overlapped[K]) bool {
 }
 
 // unlist takes an operation out. The lock is held.
-func (t *transfers[K]) unlist(token uint32) *Overlapped[K] {
+func (t *transfers) unlist(token uint32) *overlapped {
 	o := t.flight[token]
 	t.flight[token] = nil
 	t.free = append(t.free, uint8(token))
@@ -186,15 +186,15 @@ func (t *transfers[K]) unlist(token uint32) *Overlapped[K] {
 }
 
 // gather queues the completions of transfers that have ended, and goes on with those that have moved a part.
-func (t *transfers[K]) gather(w *call[K]) {
+func (t *transfers) gather(w *call) {
 	if t != nil && t.room.Due() {
 		t.gatherDue(w)
 	}
 }
 
-func (t *transfers[K]) gatherDue(w *call[K]) {
+func (t *transfers) gatherDue(w *call) {
 	for t.room.Due() {
-		var rest opList[K]
+		var rest opList
 		t.collect(w.port, &rest)
 		for o := rest.first; o != nil; o = rest.first {
 			rest.remove(o)
@@ -210,8 +210,8 @@ func (t *transfers[K]) gatherDue(w *call[K]) {
 }
 
 // collect takes what has ended. What has not ended by that, for the operation, is put on a list.
-func (t *transfers[K]) collect(p *Port[K], rest *opList[K]) {
-	to := outlet[K]{p: p}
+func (t *transfers) collect(p *port, rest *opList) {
+	to := outlet{p: p}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.ended[:t.room.Transferred(t.ended[:])] {
@@ -237,7 +237,7 @@ func (t *transfers[K]) collect(p *Port[K], rest *opList[K]) {
 }
 
 // cancel has the kernel asked to give an operation up, which completes then. false says that it has not got it.
-func (t *transfers[K]) cancel(w *call[K], o *Overlapped[K]) bool {
+func (t *transfers) cancel(w *call, o *overlapped) bool {
 	t.mu.Lock()
 	if o.at.Load() != atKernel || o.core.Load() != w.port.core {
 		t.mu.Unlock()
@@ -252,7 +252,7 @@ func (t *transfers[K]) cancel(w *call[K], o *Overlapped[K]) bool {
 }
 
 // drop gives back what the kernel had when the port was closed.
-func (t *transfers[K]) drop() {
+func (t *transfers) drop() {
 	if t == nil {
 		return
 	}

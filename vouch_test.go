@@ -64,14 +64,15 @@ func TestVouchOvertaken(t *testing.T) {
 			t.Fatal("the word has changed, so this test is for nothing")
 		}
 		r := EnableSock(x, "x", EventIn, oneShot)
-		if p.vouched(&r, tie) {
+		e := r.entry()
+		if p.vouched(&e) {
 			t.Fatal("vouched for what it has not received")
 		}
 		if !p.KernelEdges() {
 			return
 		}
 		// The first look is over, and said drained; go on from there.
-		if !s.rearm(&r, tie) {
+		if !p.rearm(s, &e) {
 			t.Fatal("not enabled")
 		}
 		p.askAgain(s, uint32(x.Handle()), wEnabled)

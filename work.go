@@ -9,15 +9,15 @@ import (
 
 // A work is what harvesters do for a socket in the place of delivering its reports: accept a listener's
 // connections (Accept), or carry out the operations that wait for it (Recv and so on).
-type work[K comparable] struct {
+type work struct {
 	socket *sock.Socket
 	accept *acceptor // or nil
-	operations[K]
+	operations
 }
 
 // like tells whether two registrations are of one kind: for reports that are delivered (nil), accepts or
 // operations.
-func (a *work[K]) like(b *work[K]) bool {
+func (a *work) like(b *work) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -28,7 +28,7 @@ func (a *work[K]) like(b *work[K]) bool {
 //
 // The slot's lock is held meanwhile. Whoever finds it locked leaves word for a look after that: what the
 // report tells may have come after the other's last call.
-func (p *Port[K]) work(w *call[K], s *slot[K], reg *record[K], r *kernel.Ready, out []Notification[K]) (n int, again bool) {
+func (p *port) work(w *call, s *slot, reg *record, r *kernel.Ready, out entries) (n int, again bool) {
 	held, err := reg.work.socket.Hold()
 	if err != nil {
 		return 0, false // closed: its registration is about to end
@@ -55,7 +55,7 @@ func (p *Port[K]) work(w *call[K], s *slot[K], reg *record[K], r *kernel.Ready, 
 }
 
 // markRelook puts a registration on the relook list, if it is still that of a token and enabled.
-func (p *Port[K]) markRelook(s *slot[K], index uint32, token uint64) bool {
+func (p *port) markRelook(s *slot, index uint32, token uint64) bool {
 	for {
 		was := s.word.Load()
 		if !sameEpoch(was, token) || was&wEnabled == 0 {
@@ -72,13 +72,13 @@ func (p *Port[K]) markRelook(s *slot[K], index uint32, token uint64) bool {
 }
 
 // later has the kernel asked about a socket again in a while.
-func (p *Port[K]) later(d time.Duration, index uint32) {
+func (p *port) later(d time.Duration, index uint32) {
 	c := p.core // and not the port, which may be dropped
 	time.AfterFunc(d, func() { c.resume(index) })
 }
 
 // resume tries a socket again after a pause.
-func (p *Port[K]) resume(index uint32) {
+func (p *port) resume(index uint32) {
 	st := &p.core.stripes[0]
 	if !st.enter(p.core) {
 		return
