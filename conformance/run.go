@@ -40,7 +40,7 @@ var checks = slices.Concat(
 	processChecks, timeoutChecks, allocChecks, memoryChecks, contextChecks,
 	enableChecks, disableChecks, removeChecks, invalidChecks, reuseChecks, dupChecks, identityChecks,
 	levelChecks, edgeChecks, oneShotChecks,
-	readyChecks, hangupChecks, errorChecks, connectChecks, standingChecks,
+	readyChecks, hangupChecks, errorChecks, connectChecks, mptcpChecks, standingChecks,
 	postChecks, balanceChecks, removeWaitChecks,
 	operationChecks, operationEndChecks, operationBatchChecks, operationPoolChecks, fileChecks,
 	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/sock"
 )
 
 // States that settle waits for.
@@ -150,6 +152,21 @@ func (e *env) packets() (a, b fd) {
 		e.Fatalf("socketpair: %v", err)
 	}
 	return fd(fds[0]), fd(fds[1])
+}
+
+// mptcp makes an unconnected MPTCP socket.
+func (e *env) mptcp() *socket {
+	e.Helper()
+	const nonblocking = unix.SOCK_STREAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+	f, err := unix.Socket(unix.AF_INET, nonblocking, unix.IPPROTO_MPTCP)
+	switch err {
+	case unix.EINVAL, unix.EPROTONOSUPPORT, unix.ENOPROTOOPT:
+		e.Skip("this kernel has no MPTCP: ", err)
+	case nil:
+	default:
+		e.Fatalf("socket: %v", err)
+	}
+	return e.keep(sock.Adopt(uintptr(f), sock.RefuseBlocking))
 }
 
 func (e *env) write(s handle, data string) {

@@ -301,3 +301,10 @@ var (
 	errRefused  error = windows.WSAECONNREFUSED
 	errReset    error = windows.WSAECONNRESET
 )
+
+// mptcp skips the case.
+func (e *env) mptcp() *socket {
+	e.Helper()
+	e.Skip("Windows has no MPTCP")
+	return nil
+}
