@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/lost"
 	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -73,6 +74,14 @@ func waiting(f Events) tie.Dir {
 // operate carries out what is first in these directions, and then what follows, as far as that goes without
 // blocking. more says that it stopped before that, for the others' sake. The first calls may have been made ahead.
 func (p *port) operate(ops *operations, s *slot, t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet, a *ahead) (more bool) {
+	if a != nil {
+		// Both directions' calls may have been made: the error that one of them got is the other's as well.
+		for i := range a.made {
+			if e := a.made[i]; e.call != nil && e.call.Err != nil {
+				p.remember(ops, s, h, e.call.Err, false)
+			}
+		}
+	}
 	if d&tie.Send != 0 {
 		connecting := ops.connects > 0
 		more = p.operateIn(ops, s, t, held, h, tie.Send, to, a.call(tie.Send))
@@ -94,7 +103,7 @@ func (p *port) operateIn(ops *operations, s *slot, t *tie.Tie, held sock.Held, h
 			return false // and if anything has come since, the kernel reports it
 		}
 		had := o.n
-		done := p.attempt(o, s, held, h, e)
+		done := p.attempt(ops, o, s, held, h, e)
 		e = nil
 		room -= o.n - had
 		switch {
@@ -116,14 +125,14 @@ func (p *port) operateIn(ops *operations, s *slot, t *tie.Tie, held sock.Held, h
 
 // attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It
 // is not where the call would have blocked, or there is more to be sent.
-func (p *port) attempt(o *overlapped, s *slot, held sock.Held, h Socket, e *early) (done bool) {
+func (p *port) attempt(ops *operations, o *overlapped, s *slot, held sock.Held, h Socket, e *early) (done bool) {
 	var n int
 	var err error
 	switch o.kind {
 	case opRecv, opRecvFrom, opRecvPooled:
 		if len(o.buf) == 0 && o.pool == nil {
 			stream := s.word.Load()&wStream != 0
-			return meaning(p.core.kernel.Look(h), EventIn|EventHangup, stream) != EventNone
+			return ops.lost != nil || meaning(p.core.kernel.Look(h), EventIn|EventHangup, stream) != EventNone
 		}
 		if o.kind == opRecvFrom {
 			n, o.addr, err = held.Socket().RecvFrom(o.buf)
@@ -149,14 +158,50 @@ func (p *port) attempt(o *overlapped, s *slot, held sock.Held, h Socket, e *earl
 			n = len(o.buf)
 		}
 	case opConnect:
+		if !o.begun {
+			ops.lost = nil // of an earlier connection
+		}
 		err = o.connect(held.Socket())
 	}
 	if err == sock.ErrWouldBlock {
 		return false
 	}
 	o.n += n
+	if err != nil {
+		err = p.explain(ops, o.kind, s, held, h, err)
+	} else if o.kind == opSend && n > 0 {
+		ops.lost = nil // the program has connected it again
+	}
 	o.err = o.cause(h, err)
 	return true
+}
+
+// explain returns the error that an operation completes with, for one of its system call.
+func (p *port) explain(ops *operations, kind opKind, s *slot, held sock.Held, h Socket, err error) error {
+	if !lost.Silent(err) {
+		p.remember(ops, s, h, err, kind == opConnect)
+		return err
+	}
+	if ops.lost == nil && kind.sends() && s.word.Load()&wStream != 0 {
+		// A send on a Unix stream leaves the error for a receive.
+		if why := held.Socket().Err(); why != nil {
+			p.remember(ops, s, h, why, false)
+		}
+	}
+	if ops.lost != nil {
+		return ops.lost
+	}
+	return err
+}
+
+// remember keeps an error if it is what ended the connection of a stream.
+func (p *port) remember(ops *operations, s *slot, h Socket, err error, connect bool) {
+	if ops.lost != nil || s.word.Load()&wStream == 0 {
+		return
+	}
+	if lost.Certain(err) || (connect || lost.Possible(err)) && p.core.kernel.Look(h)&kernel.Dead != 0 {
+		ops.lost = err
+	}
 }
 
 // connect begins to connect, or finds out what has come of it. A report alone says nothing: it may be from

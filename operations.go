@@ -7,6 +7,9 @@ import "github.com/socknotify/socknotify/internal/tie"
 type operations struct {
 	recvs, sends opList
 	connects     int // among the sends
+	// lost is the error that ended the connection of a stream, once the system has reported it. The system reports
+	// it to one call: a receive behind that one finds the end of the stream, and a send a broken pipe.
+	lost error
 }
 
 // idle reports whether there are none.

@@ -11,6 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -35,11 +37,14 @@ type operationsModel struct {
 	sends   []*modelOp
 	sent    []byte // by the peer, and not received yet
 	ended   bool   // the peer has shut its direction
+	reset   bool   // the peer has reset the connection
+	forgot  bool   // the socket was registered since: the port knows of the reset no longer
 	closed  bool
 	expect  []byte // by completed sends and parts of canceled ones, and has not arrived yet
 	arrived []byte // and belongs to sends that have not completed yet
 	next    byte
 	pools   [5]*Buffers // by size
+	tcp     bool        // what the peer does may arrive a little later
 }
 
 func newOperationsModel(p *Port[*modelOp], s, peer *sock.Socket) *operationsModel {
@@ -184,8 +189,9 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 		}
 		defer op.pool.Put(op.b)
 	}
+	lost := m.reset && (errors.Is(err, errno.Reset) || m.forgot && err != nil)
 	if op.send {
-		if !dead && (err != nil || n != len(op.b)) {
+		if !dead && !lost && (err != nil || n != len(op.b)) {
 			t.Fatalf("sent %d of %d, %v", n, len(op.b), err)
 		}
 		m.expect = append(m.expect, op.b[:n]...)
@@ -193,6 +199,8 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 	}
 	switch {
 	case dead && n == 0:
+	case lost && n == 0:
+		m.sent = nil // nothing is received behind it
 	case err == io.EOF && n == 0 && m.ended && len(m.sent) == 0:
 	case err != nil || n > len(op.b) || n > len(m.sent) || n == 0 && (len(op.b) > 0 || op.pool != nil):
 		t.Fatalf("received %d of %d, %v; %d are under way", n, len(op.b), err, len(m.sent))
@@ -222,19 +230,21 @@ func (m *operationsModel) wait(t *rapid.T) {
 
 // owed tells whether something must come.
 func (m *operationsModel) owed() bool {
-	return len(m.recvs) > 0 && (len(m.sent) > 0 || m.ended || m.closed) || len(m.sends) > 0 && m.closed
+	over := m.closed || m.reset
+	return len(m.recvs) > 0 && (len(m.sent) > 0 || m.ended || over) || len(m.sends) > 0 && over
 }
 
 // waitAll dequeues until nothing comes, when what waits must have a reason.
 func (m *operationsModel) waitAll(t *rapid.T) {
 	for m.take(t, 3, 0) > 0 {
 	}
-	for end := time.Now().Add(soon); wine.CompletesLate.Here() && m.owed() && time.Now().Before(end); {
+	late := m.tcp || wine.CompletesLate.Here()
+	for end := time.Now().Add(soon); late && m.owed() && time.Now().Before(end); {
 		m.take(t, 3, time.Millisecond)
 	}
 	if m.owed() {
-		t.Fatalf("%d receives and %d sends wait; %d bytes, ended %t, closed %t",
-			len(m.recvs), len(m.sends), len(m.sent), m.ended, m.closed)
+		t.Fatalf("%d receives and %d sends wait; %d bytes, ended %t, reset %t, closed %t",
+			len(m.recvs), len(m.sends), len(m.sent), m.ended, m.reset, m.closed)
 	}
 }
 
@@ -251,7 +261,7 @@ func (m *operationsModel) cancelOp(t *rapid.T, op *modelOp) {
 }
 
 func (m *operationsModel) peerSends(t *rapid.T) {
-	if !m.ended && !m.closed {
+	if !m.ended && !m.closed && !m.reset {
 		b := m.bytes(rapid.IntRange(1, 9).Draw(t, "bytes"))
 		if _, err := m.peer.Send(b); err != nil {
 			t.Fatal(err)
@@ -292,8 +302,24 @@ func (m *operationsModel) peerReceivesAll(t *rapid.T) {
 		}
 	}
 	m.peerReceives(t)
-	if m.match(t); !m.closed && len(m.arrived) > 0 {
+	if m.match(t); !m.closed && !m.reset && len(m.arrived) > 0 {
 		t.Fatalf("%d bytes too many have arrived", len(m.arrived))
+	}
+}
+
+// resets has the peer abort the connection. Whatever is in flight, or is started later, ends with that error, but for
+// what can be received still.
+func (m *operationsModel) resets(t *rapid.T) {
+	if !m.tcp || m.ended || m.closed || m.reset || rapid.IntRange(0, 3).Draw(t, "really") != 0 {
+		return
+	}
+	m.reset = true
+	m.peer.SetLinger(0)
+	m.peer.Close()
+	for end := time.Now().Add(soon); m.p.core.kernel.Look(m.s.Handle())&(kernel.Err|kernel.Dead) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("the reset does not arrive")
+		}
 	}
 }
 
@@ -311,6 +337,7 @@ func (m *operationsModel) register(t *rapid.T) {
 	case err != nil || regs[1].Result != nil:
 		t.Fatalf("registered and removed: %v, %v", err, regs[1].Result)
 	default:
+		m.forgot = m.reset
 		var out [1]Notification[*modelOp]
 		if n, _ := m.p.Wait(out[:], soon); n != 1 || out[0].Events != EventRemove || out[0].Key != &m.ops[0] {
 			t.Fatalf("%+v; want REMOVE", out)
@@ -322,13 +349,19 @@ func (m *operationsModel) register(t *rapid.T) {
 func TestOperationsModel(t *testing.T) {
 	onEachOf(t, func(t *testing.T, p *Port[*modelOp], _ *hooked) {
 		rapid.Check(t, func(t *rapid.T) {
-			s, peer, err := SockPair()
+			tcp := rapid.Bool().Draw(t, "tcp")
+			pair := SockPair
+			if tcp {
+				pair = tcpPair
+			}
+			s, peer, err := pair()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer peer.Close()
 			defer s.Close()
 			m := newOperationsModel(p, s, peer)
+			m.tcp = tcp
 			t.Repeat(map[string]func(*rapid.T){
 				"start":     m.start,
 				"and":       m.start,
@@ -340,8 +373,9 @@ func TestOperationsModel(t *testing.T) {
 				"peer recv": m.peerReceives,
 				"all":       m.peerReceivesAll,
 				"register":  m.register,
+				"reset":     m.resets,
 				"end": func(t *rapid.T) {
-					if rapid.IntRange(0, 4).Draw(t, "really") == 0 {
+					if rapid.IntRange(0, 4).Draw(t, "really") == 0 && !m.reset {
 						m.ended = true
 						peer.Shutdown(sock.ShutWrite)
 					}

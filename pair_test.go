@@ -14,6 +14,11 @@ func SockPair() (x, y *sock.Socket, err error) {
 	if x, y, err = sock.UnixPair(false); !errors.Is(err, errors.ErrUnsupported) {
 		return x, y, err
 	}
+	return tcpPair()
+}
+
+// tcpPair makes a TCP connection.
+func tcpPair() (x, y *sock.Socket, err error) {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: 1})
 	if err != nil {
 		return nil, nil, err
