@@ -161,6 +161,45 @@ func TestKeysThatDoNotCompare(t *testing.T) {
 	})
 }
 
+// Keys that are no interfaces can be NaN, too.
+func TestKeysThatAreNaN(t *testing.T) {
+	nan := math.NaN()
+	t.Run("float64", func(t *testing.T) { refusesKey(t, nan, 1.5) })
+	t.Run("complex64", func(t *testing.T) { refusesKey(t, complex64(complex(nan, 0)), 1i) })
+	t.Run("array", func(t *testing.T) { refusesKey(t, [2]float64{0, nan}, [2]float64{0, 1}) })
+	type key struct {
+		name string
+		at   struct{ x, y float32 }
+	}
+	bad := key{name: "k"}
+	bad.at.y = float32(nan)
+	t.Run("struct", func(t *testing.T) { refusesKey(t, bad, key{name: "k"}) })
+}
+
+func refusesKey[K comparable](t *testing.T, bad, good K) {
+	p, err := New[K]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x, _ := newPair(t)
+	for range 2 {
+		for _, r := range []Registration[K]{Enable(x.Handle(), bad, EventIn, oneShot), EnableSock(x, bad, EventIn, oneShot)} {
+			for _, r.Drained = range []bool{false, true} {
+				regs := []Registration[K]{r}
+				p.Process(regs, nil, 0)
+				if err := regs[0].Result; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "Key") {
+					t.Fatalf("G2: %v", err)
+				}
+			}
+		}
+		regs := []Registration[K]{Enable(x.Handle(), good, EventIn, oneShot)}
+		if p.Process(regs, nil, 0); regs[0].Result != nil {
+			t.Fatal(regs[0].Result)
+		}
+	}
+}
+
 func onEachName2(t *testing.T, f func(t *testing.T, p *Port[any])) {
 	for _, name := range Backends() {
 		t.Run(name, func(t *testing.T) {

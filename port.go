@@ -18,8 +18,9 @@ type Port[K comparable] struct {
 	port
 	queue   queue[K]
 	cleanup runtime.Cleanup
-	// keysMayPanic tells that comparing two keys can panic: K is, or holds, an interface.
-	keysMayPanic bool
+	// oddKeys reports that not every key can be compared with itself: K is, or holds, an interface or a number
+	// that can be NaN.
+	oddKeys bool
 	letGo        func(*overlapped) // letGo[K], made once
 }
 
@@ -47,8 +48,8 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 
 // newPort makes a port on a kernel's queue, which it owns from here on.
 func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
-	p := &Port[K]{keysMayPanic: comparisonMayPanic(reflect.TypeFor[K]()), letGo: letGo[K]}
-	p.port.init(k, backend, p, queueEnds{&p.queue.in.turnstile, &p.queue.out.turnstile}, p.keysMayPanic)
+	p := &Port[K]{oddKeys: hasOddKeys(reflect.TypeFor[K]()), letGo: letGo[K]}
+	p.port.init(k, backend, p, queueEnds{&p.queue.in.turnstile, &p.queue.out.turnstile}, p.oddKeys)
 	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
 	return p
 }
@@ -62,16 +63,16 @@ type newError struct {
 func (e *newError) Error() string { return "socknotify: new " + e.backend + " port: " + e.err.Error() }
 func (e *newError) Unwrap() error { return e.err }
 
-// comparisonMayPanic reports whether a comparable type can hold values that do not compare.
-func comparisonMayPanic(t reflect.Type) bool {
+// hasOddKeys reports whether a comparable type has values that cannot be compared, or that do not equal themselves.
+func hasOddKeys(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Interface:
+	case reflect.Interface, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
 		return true
 	case reflect.Array:
-		return comparisonMayPanic(t.Elem())
+		return hasOddKeys(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if comparisonMayPanic(t.Field(i).Type) {
+			if hasOddKeys(t.Field(i).Type) {
 				return true
 			}
 		}

@@ -27,8 +27,8 @@ type Registration[K comparable] struct {
 	// edges an edge registration needs no enabling again (T2).
 	Sock *sock.Socket
 	// Key comes back in every notification of this registration (completionKey). It is set when
-	// the registration is created: enabling with another key is ErrKeyMismatch, a key whose
-	// comparison would panic ErrInvalid (G2). Read on OpEnable only.
+	// the registration is created: enabling with another key is ErrKeyMismatch, a key that does not equal
+	// itself (NaN), or whose comparison would panic, ErrInvalid (G2). Read on OpEnable only.
 	Key K
 	// Filter is the set of conditions to hear of (eventFilter): EventIn, EventOut, EventHangup
 	// or none (G7). Read on OpEnable only.

@@ -146,15 +146,15 @@ func (p *Port[K]) sameKey(rec *record, key unsafe.Pointer) bool {
 }
 
 func (p *Port[K]) checkKey(key unsafe.Pointer) error {
-	if p.keysMayPanic && !comparesSafely(*(*K)(key)) {
-		return invalid("Key", "its comparison panics", nil)
+	if p.oddKeys && !equalsItself(*(*K)(key)) {
+		return invalid("Key", "it does not equal itself, or cannot be compared", nil)
 	}
 	return nil
 }
 
-// comparesSafely compares a key with itself and tells whether that panicked.
-func comparesSafely[K comparable](key K) (ok bool) {
-	defer func() { ok = recover() == nil }()
-	_ = key == key
-	return
+// equalsItself reports whether a key equals itself. A NaN does not, and a comparison may panic.
+func equalsItself[K comparable](key K) (ok bool) {
+	defer func() { ok = recover() == nil && ok }()
+	other := key
+	return other == key
 }

@@ -20,6 +20,7 @@ var enableChecks = []check{
 	both("G2", "KeyMismatchChangesNothing", keyMismatch),
 	both("G2", "EqualKeysAreTheSame", equalKeys),
 	both("G2", "KeyThatCannotBeCompared", keyThatPanics),
+	both("G2", "KeyThatIsNaN", keyThatIsNaN),
 	both("G2", "NewKeyAfterRemoval", newKeyAfterRemoval),
 }
 
@@ -137,9 +138,30 @@ func equalKeys(e *env) {
 }
 
 func keyThatPanics(e *env) {
+	e.refusesKeys([]int{1}, map[int]int{}, func() {}, struct{ a any }{[]int{}}, [1]any{func() {}})
+}
+
+func keyThatIsNaN(e *env) {
+	nan := math.NaN()
+	e.refusesKeys(nan, float32(nan), complex(1, nan), struct{ a float64 }{nan}, [1]float32{float32(nan)},
+		struct{ a any }{nan}, [2]any{1, [1]any{nan}})
+	p := e.port()
+	l := e.listener()
+	e.wantErr(p.Accept(l.Socket, nan, 1), socknotify.ErrInvalid)
+	if err := p.Post(nan, 1); err != nil {
+		e.Fatalf("Post: %v", err)
+	}
+	if n := e.next(p); !n.Posted() || n.Key == n.Key {
+		e.Errorf("posted NaN; got %v", n.Key)
+	}
+}
+
+// refusesKeys checks that no registration is made with any of these keys, nor one that there is enabled.
+func (e *env) refusesKeys(keys ...any) {
+	e.Helper()
 	p := e.port()
 	s, peer := e.unix()
-	for _, k := range []any{[]int{1}, map[int]int{}, func() {}, struct{ a any }{[]int{}}, [1]any{func() {}}} {
+	for _, k := range keys {
 		e.refused(p, enable(s, k, in, level), socknotify.ErrInvalid)
 		e.namesField(p, enable(s, k, in, level), "Key")
 		e.refused(p, disable(s), socknotify.ErrNotRegistered)
