@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -20,7 +21,7 @@ func TestAcceptBursts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [64]Notification[string]
-		for _, n := range []int{1, 2, asked, asked + 1, asked + 2, 40, 1} {
+		for _, n := range []int{1, 2, port.Asked, port.Asked + 1, port.Asked + 2, 40, 1} {
 			for range n {
 				newClient(t, l)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -59,7 +60,7 @@ func TestSendGoesOnAfterItsTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newTCP(t)
 		var o Overlapped[string]
-		b := make([]byte, 4*maxTurn)
+		b := make([]byte, 4*port.MaxTurn)
 		if err := p.Send(x, "k", b[:1], &o); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 func TestWholeCallErrors(t *testing.T) {
@@ -84,7 +86,7 @@ func TestWholeCallErrors(t *testing.T) {
 // Time-outs near the ends of int64 neither overflow nor end early.
 func TestExtremeTimeouts(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, forever, forever - 1, math.MinInt64, -1} {
+		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, port.Forever, port.Forever - 1, math.MinInt64, -1} {
 			got := make(chan error)
 			go func() {
 				var one [1]Notification[string]

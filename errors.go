@@ -1,63 +1,41 @@
 package socknotify
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
-
-// timeoutError is the type of ErrTimeout, which speaks both of Go's dialects for time-outs.
-type timeoutError struct{}
-
-func (timeoutError) Error() string        { return "socknotify: wait timed out" }
-func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Temporary() bool      { return true }
-func (timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
-
-// closedError is the type of ErrClosed.
-type closedError struct{}
-
-func (closedError) Error() string        { return "socknotify: port is closed" }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }
-
-// canceledError is the type of ErrCanceled.
-type canceledError struct{}
-
-func (canceledError) Error() string        { return "canceled" }
-func (canceledError) Is(target error) bool { return target == context.Canceled }
 
 var (
 	// ErrTimeout says that nothing could be dequeued within the time-out (WAIT_TIMEOUT, C4). The
 	// registrations of the call were processed. It is os.ErrDeadlineExceeded to errors.Is, and a
 	// net.Error whose Timeout is true.
-	ErrTimeout error = timeoutError{}
+	ErrTimeout error = port.ErrTimeout
 	// ErrClosed says that the port is closed, or was closed during the call (P4). It is
 	// net.ErrClosed to errors.Is.
-	ErrClosed error = closedError{}
+	ErrClosed error = port.ErrClosed
 
 	// ErrCanceled is the result of an operation that Cancel ended (ERROR_OPERATION_ABORTED). It is
 	// context.Canceled to errors.Is.
-	ErrCanceled error = canceledError{}
+	ErrCanceled error = port.ErrCanceled
 	// ErrNotInFlight says that Cancel found nothing to cancel (ERROR_NOT_FOUND).
-	ErrNotInFlight = errors.New("socknotify: no such operation is in flight")
+	ErrNotInFlight = port.ErrNotInFlight
 
 	// ErrInvalid says that an argument makes no sense; the error around it names the field.
 	// Nothing was changed.
-	ErrInvalid = errors.New("invalid argument")
+	ErrInvalid = port.ErrInvalid
 	// ErrNotRegistered is the Result of OpDisable and OpRemove where the port has no
 	// registration for the socket (any more) (G3, G4).
-	ErrNotRegistered = errors.New("not registered")
+	ErrNotRegistered = port.ErrNotRegistered
 	// ErrKeyMismatch is the Result of OpEnable with another key than the registration was created
 	// with; nothing was changed (G2).
-	ErrKeyMismatch = errors.New("registered with another key")
+	ErrKeyMismatch = port.ErrKeyMismatch
 	// ErrOtherPort is the Result of OpEnable for a socket registered with another port; nothing
 	// was changed (P5).
-	ErrOtherPort = errors.New("registered with another port")
+	ErrOtherPort = port.ErrOtherPort
 	// ErrBadSocket says that the handle is closed, not open, or no socket; the system's error is
 	// beside it (G8).
-	ErrBadSocket = errors.New("bad socket")
+	ErrBadSocket = port.ErrBadSocket
 )
 
 // An OpError is the Result of a registration that failed. errors.Is and errors.As see both Kind and
@@ -87,22 +65,16 @@ func (e *OpError) Error() string {
 		s = "socknotify: accept"
 	}
 	switch {
-	case e.Conn && e.Socket == noSocket:
+	case e.Conn && e.Socket == port.NoSocket:
 		s += " connection"
 	default:
 		s += fmt.Sprintf(" socket %d", int(e.Socket))
 	}
-	if e.Kind != nil {
-		s += ": " + e.Kind.Error()
-	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
+	return s + port.Causes(e.Kind, e.Err)
 }
 
 // Unwrap gives errors.Is and errors.As the kind and the cause.
-func (e *OpError) Unwrap() []error { return both(e.Kind, e.Err) }
+func (e *OpError) Unwrap() []error { return port.Both(e.Kind, e.Err) }
 
 // An OverlappedError says why an operation was not started, or how it ended. errors.Is and errors.As see both
 // Kind and Err.
@@ -119,56 +91,7 @@ type OverlappedError struct {
 }
 
 // Error says operation, socket, kind and cause.
-func (e *OverlappedError) Error() string {
-	s := "socknotify: " + e.Op
-	if e.Socket != noSocket {
-		s += fmt.Sprintf(" socket %d", int(e.Socket))
-	}
-	if e.Kind != nil {
-		s += ": " + e.Kind.Error()
-	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
-}
+func (e *OverlappedError) Error() string { return (*port.OperationError)(e).Error() }
 
 // Unwrap gives errors.Is and errors.As the kind and the cause.
-func (e *OverlappedError) Unwrap() []error { return both(e.Kind, e.Err) }
-
-// both is those that are not nil.
-func both(kind, cause error) []error {
-	errs := make([]error, 0, 2)
-	if kind != nil {
-		errs = append(errs, kind)
-	}
-	if cause != nil {
-		errs = append(errs, cause)
-	}
-	return errs
-}
-
-// noSocket stands where a connection or socket had no handle any more.
-const noSocket = ^Socket(0)
-
-// A fieldError says which field of a registration is wrong, and what it held.
-type fieldError struct {
-	field, why string
-	value      fmt.Stringer
-}
-
-func (e *fieldError) Error() string {
-	if e.value == nil {
-		return e.field + ": " + e.why
-	}
-	return e.field + ": " + e.why + " (" + e.value.String() + ")"
-}
-
-func invalid(field, why string, value fmt.Stringer) error {
-	return &fieldError{field, why, value}
-}
-
-// callError is a failure of a whole call.
-func callError(call, why string) error {
-	return fmt.Errorf("socknotify: %s: %w: %s", call, ErrInvalid, why)
-}
+func (e *OverlappedError) Unwrap() []error { return port.Both(e.Kind, e.Err) }

@@ -1,9 +1,6 @@
 package socknotify
 
-import (
-	"strconv"
-	"strings"
-)
+import "github.com/socknotify/socknotify/internal/port"
 
 // Events is a set of socket conditions: the event filter of a [Registration], or what a
 // [Notification] reports. The values are Winsock's SOCK_NOTIFY_EVENT constants.
@@ -38,18 +35,7 @@ const (
 func (e Events) Has(what Events) bool { return what != 0 && e&what == what }
 
 // String names the events, joined by "|"; the empty set is "NONE".
-func (e Events) String() string {
-	if e == EventNone {
-		return "NONE"
-	}
-	return flagString(uint32(e), []flagName{
-		{uint32(EventIn), "IN"},
-		{uint32(EventOut), "OUT"},
-		{uint32(EventHangup), "HANGUP"},
-		{uint32(EventErr), "ERR"},
-		{uint32(EventRemove), "REMOVE"},
-	})
-}
+func (e Events) String() string { return port.Events(e).String() }
 
 // Op says what a [Registration] does to its socket. The values are Winsock's SOCK_NOTIFY_OP
 // constants. One entry takes one operation; two of them together are ErrInvalid (G6).
@@ -69,16 +55,7 @@ const (
 )
 
 // String names the operation in lower case, as error messages do.
-func (o Op) String() string {
-	if o == OpNone {
-		return "none"
-	}
-	return flagString(uint32(o), []flagName{
-		{uint32(OpEnable), "enable"},
-		{uint32(OpDisable), "disable"},
-		{uint32(OpRemove), "remove"},
-	})
-}
+func (o Op) String() string { return port.Op(o).String() }
 
 // Trigger says when an enabled registration notifies. OpEnable needs one of TriggerLevel and
 // TriggerEdge, and takes at most one of TriggerOneShot and TriggerPersistent; neither means
@@ -100,34 +77,4 @@ const (
 )
 
 // String names the trigger flags, joined by "|"; no flags are "0".
-func (t Trigger) String() string {
-	return flagString(uint32(t), []flagName{
-		{uint32(TriggerLevel), "level"},
-		{uint32(TriggerEdge), "edge"},
-		{uint32(TriggerOneShot), "one-shot"},
-		{uint32(TriggerPersistent), "persistent"},
-	})
-}
-
-type flagName struct {
-	bit  uint32
-	name string
-}
-
-// flagString names the bits of v, and the rest, if any, as one hexadecimal number.
-func flagString(v uint32, names []flagName) string {
-	var parts []string
-	for _, f := range names {
-		if v&f.bit != 0 {
-			parts = append(parts, f.name)
-			v &^= f.bit
-		}
-	}
-	if v != 0 {
-		parts = append(parts, "0x"+strconv.FormatUint(uint64(v), 16))
-	}
-	if len(parts) == 0 {
-		return "0"
-	}
-	return strings.Join(parts, "|")
-}
+func (t Trigger) String() string { return port.Trigger(t).String() }

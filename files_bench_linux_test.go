@@ -40,7 +40,7 @@ func BenchmarkFile(b *testing.B) {
 				}
 				p := ringPort(b)
 				if by == "goroutines" {
-					p.transfers = nil
+					p.port.Transfers = nil
 				}
 				ops, bufs := make([]Overlapped[int], c.inFlight), aligned(c.inFlight, c.size)
 				turn := 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A filesModel is a few files with operations, among those of a socket, on one port.
@@ -24,7 +25,7 @@ type filesModel struct {
 }
 
 var (
-	fileLengths = []int{0, 1, 10, 511, alignment, 3 * alignment, maxNow, maxNow + 1, 300_000, 1<<20 + alignment}
+	fileLengths = []int{0, 1, 10, 511, alignment, 3 * alignment, port.MaxNow, port.MaxNow + 1, 300_000, 1<<20 + alignment}
 	fileModes   = []int{os.O_RDWR, os.O_RDWR, os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_APPEND}
 )
 
@@ -90,7 +91,7 @@ func (m *filesModel) offset(t *rapid.T, f *modelFile, write bool) int64 {
 	case where == 0:
 		return -1
 	case where == 1 && !write:
-		return rapid.SampledFrom([]int64{1 << 40, math.MaxInt64 - 1, math.MaxInt64 - 2*maxNow}).Draw(t, "far")
+		return rapid.SampledFrom([]int64{1 << 40, math.MaxInt64 - 1, math.MaxInt64 - 2*port.MaxNow}).Draw(t, "far")
 	case where < 4:
 		return int64(max(0, end-1))
 	case where < 6:

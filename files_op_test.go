@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"pgregory.net/rapid"
 )
 
@@ -111,7 +112,7 @@ func (op *fileOp) completed(t *rapid.T, n int, err error) {
 // ending is an error for which less than all may have been moved, and nil where err is none of those that may come.
 func (op *fileOp) ending(err error) error {
 	var of *OverlappedError
-	if !errors.As(err, &of) || of.Op != op.name() || of.Socket != noSocket {
+	if !errors.As(err, &of) || of.Op != op.name() || of.Socket != port.NoSocket {
 		return nil
 	}
 	switch {

@@ -110,7 +110,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 			h := &hooked{Poller: k}
 			p := newPort[K](h.whole(), room.Name)
 			t.Cleanup(func() { p.Close() })
-			p.core.watching.Store(true) // as if it had had sockets
+			p.port.Core.Watching.Store(true) // as if it had had sockets
 			f(t, p, h)
 		})
 	}

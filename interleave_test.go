@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // The interleavings below lose or misdirect a notification if done otherwise. In each of them a
@@ -171,8 +172,8 @@ func TestReportInsideEnable(t *testing.T) {
 				changed = true
 				h.before = nil
 				// What another goroutine would see right after the kernel's change.
-				s := p.table.lookup(uint32(x.Handle()))
-				if w := s.word.Load(); w&wEnabled == 0 || !sameEpoch(w, changes[0].Token) {
+				s := p.port.Table.Lookup(uint32(x.Handle()))
+				if w := s.Word.Load(); w&port.WEnabled == 0 || !port.SameEpoch(w, changes[0].Token) {
 					t.Errorf("the kernel is told before the slot: %#x", w)
 				}
 			}

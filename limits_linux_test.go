@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -50,7 +51,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		p.core.watching.Store(true)
+		p.port.Core.Watching.Store(true)
 		spareThreads(t)
 		before := threads(t)
 		const waiters = 64
@@ -183,8 +184,8 @@ func TestBadHandles(t *testing.T) {
 		{"closed", Socket(closed), syscall.EBADF},
 		{"negative", ^Socket(0), syscall.EBADF},
 		{"beyond int32", 1 << 31, syscall.EBADF},
-		{"beyond the table", maxIndex + 1, syscall.EBADF},
-		{"large", maxIndex - 1, syscall.EBADF},
+		{"beyond the table", port.MaxIndex + 1, syscall.EBADF},
+		{"large", port.MaxIndex - 1, syscall.EBADF},
 		{"file", file.Fd(), syscall.ENOTSOCK},
 		{"pipe", r.Fd(), syscall.ENOTSOCK},
 		{"epoll", Socket(epfd), syscall.ENOTSOCK},

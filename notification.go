@@ -1,6 +1,10 @@
 package socknotify
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/socknotify/socknotify/internal/port"
+)
 
 // A Notification is one dequeued packet (OVERLAPPED_ENTRY): a socket's notification, a
 // registration's removal, a completion posted by [Port.Post], a connection accepted for [Port.Accept], or
@@ -14,20 +18,9 @@ type Notification[K comparable] struct {
 	// registration's filter and EventErr, or EventRemove alone; 0 for a post or a completion.
 	Events Events
 
-	kind noteKind
+	kind port.NoteKind
 	of   unsafe.Pointer // what the kind says: one word, because notifications are copied a lot
 }
 
-// A noteKind says what a notification is.
-type noteKind uint8
-
-const (
-	fromSocket noteKind = iota // events, or a removal
-	posted
-	connection   // of is a *sock.Socket
-	noConnection // of is an *error, of accepting
-	completion   // of is an *Overlapped
-)
-
 // Posted reports whether the notification came from [Port.Post] rather than a socket (Q4).
-func (n Notification[K]) Posted() bool { return n.kind == posted }
+func (n Notification[K]) Posted() bool { return n.kind == port.Posted }

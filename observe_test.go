@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A snapshot is taken while a call has slots locked, and while another has reports in its hands.
@@ -69,7 +70,7 @@ func TestObserverEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observed := func() bool { return p.core.observer.Load() != nil }
+	observed := func() bool { return p.port.Core.Observer.Load() != nil }
 	if observed() {
 		t.Error("observed though nobody does")
 	}
@@ -116,38 +117,38 @@ func TestNotificationsTime(t *testing.T) {
 
 // An observer that is never stopped keeps no port, and ends with it.
 func TestObservedPortIsDropped(t *testing.T) {
-	c := func() *core {
+	c := func() *port.Core {
 		p, err := New[int]()
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Observe()
 		p.Trace()
-		return p.core
+		return p.port.Core
 	}()
 	eventually(t, "the port is cleaned up", func() bool {
 		runtime.GC()
-		c.watch.mu.Lock()
-		defer c.watch.mu.Unlock()
-		return c.watch.over
+		c.Watch.Mu.Lock()
+		defer c.Watch.Mu.Unlock()
+		return c.Watch.Over
 	})
 }
 
 // Many write, and one reads what is not written over: every entry is whole, and each writer's are in order.
 func TestTraceOfManyWriters(t *testing.T) {
-	const writers, each = 4, 3 * ringSize
-	o := &observer{}
-	r := new(ring)
-	o.ring.Store(r)
+	const writers, each = 4, 3 * port.RingSize
+	o := &port.Observer{}
+	r := new(port.Ring)
+	o.Ring.Store(r)
 	var wg sync.WaitGroup
 	for w := range uint32(writers) {
 		wg.Go(func() {
 			for i := range uint64(each) {
-				o.trace(1, TraceNotified, w, i, EventIn, uintptr(i)^uintptr(w))
+				o.Trace(1, port.TraceNotified, w, i, port.EventIn, uintptr(i)^uintptr(w))
 			}
 		})
 	}
-	tr := &Trace{ring: r}
+	tr := &Trace{&port.TraceReader{Ring: r}}
 	var last [writers]uint64
 	buf := make([]TraceEntry, 100)
 	read := 0
@@ -177,7 +178,7 @@ func TestTraceOfManyWriters(t *testing.T) {
 	}
 	eventually(t, "all is read or lost", func() bool {
 		take()
-		return tr.next == r.head.Load()
+		return tr.reader.Next == r.Head.Load()
 	})
 	if uint64(read)+tr.Lost() != writers*each || read == 0 {
 		t.Errorf("%d read, %d lost, of %d", read, tr.Lost(), writers*each)
@@ -186,20 +187,20 @@ func TestTraceOfManyWriters(t *testing.T) {
 
 // An entry that its writer gave up does not hold the reader up for ever.
 func TestTraceGivenUp(t *testing.T) {
-	r := new(ring)
-	r.add(1<<16, 1, 1, 0)
-	r.head.Add(1) // begun, and never written
-	r.add(1<<16, 3, 3, 0)
-	tr := &Trace{ring: r}
+	r := new(port.Ring)
+	r.Add(1<<16, 1, 1, 0)
+	r.Head.Add(1) // begun, and never written
+	r.Add(1<<16, 3, 3, 0)
+	tr := &Trace{&port.TraceReader{Ring: r}}
 	buf := make([]TraceEntry, 4)
 	if n := tr.Read(buf); n != 1 || buf[0].Socket != 1 {
 		t.Fatal(n, buf[0])
 	}
-	tr.stuck = tr.stuck.Add(-givenUp)
+	tr.reader.Stuck = tr.reader.Stuck.Add(-port.GivenUp)
 	if n := tr.Read(buf); n != 1 || buf[0].Socket != 3 || tr.Lost() != 1 {
 		t.Fatal(n, buf[0], tr.Lost())
 	}
-	if !tr.stuck.IsZero() || tr.Read(buf) != 0 {
+	if !tr.reader.Stuck.IsZero() || tr.Read(buf) != 0 {
 		t.Fatal("there is more")
 	}
 }
@@ -242,9 +243,9 @@ func TestSnapshotTellsPendingAndMuted(t *testing.T) {
 }
 
 func TestAcceptorOutOfDescriptorsIsPaused(t *testing.T) {
-	r := &record{work: &work{accept: &acceptor{pause: time.Second}}}
-	r.work.accept.paused.Store(true)
-	if got := r.state(wRegistered | wEnabled | wAccept); got != StatePaused {
+	r := &port.Record{Work: &port.Work{Accept: &port.Acceptor{Pause: time.Second}}}
+	r.Work.Accept.Paused.Store(true)
+	if got := r.State(port.WRegistered | port.WEnabled | port.WAccept); got != port.StatePaused {
 		t.Error(got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -18,7 +19,7 @@ type Operation[K comparable] struct {
 	// ProcessOperations overwrites it and never reads it (O13).
 	Result error
 
-	kind   opKind
+	kind   port.OpKind
 	socket *sock.Socket
 	key    K
 	buf    []byte
@@ -29,27 +30,27 @@ type Operation[K comparable] struct {
 
 // RecvOp returns the operation that [Port.Recv] starts.
 func RecvOp[K comparable](s *sock.Socket, key K, b []byte, o *Overlapped[K]) Operation[K] {
-	return Operation[K]{kind: opRecv, socket: s, key: key, buf: b, o: o}
+	return Operation[K]{kind: port.OpRecv, socket: s, key: key, buf: b, o: o}
 }
 
 // RecvFromOp returns the operation that [Port.RecvFrom] starts.
 func RecvFromOp[K comparable](s *sock.Socket, key K, b []byte, o *Overlapped[K]) Operation[K] {
-	return Operation[K]{kind: opRecvFrom, socket: s, key: key, buf: b, o: o}
+	return Operation[K]{kind: port.OpRecvFrom, socket: s, key: key, buf: b, o: o}
 }
 
 // SendOp returns the operation that [Port.Send] starts.
 func SendOp[K comparable](s *sock.Socket, key K, b []byte, o *Overlapped[K]) Operation[K] {
-	return Operation[K]{kind: opSend, socket: s, key: key, buf: b, o: o}
+	return Operation[K]{kind: port.OpSend, socket: s, key: key, buf: b, o: o}
 }
 
 // SendToOp returns the operation that [Port.SendTo] starts.
 func SendToOp[K comparable](s *sock.Socket, key K, b []byte, to netip.AddrPort, o *Overlapped[K]) Operation[K] {
-	return Operation[K]{kind: opSendTo, socket: s, key: key, buf: b, addr: to, o: o}
+	return Operation[K]{kind: port.OpSendTo, socket: s, key: key, buf: b, addr: to, o: o}
 }
 
 // ConnectOp returns the operation that [Port.Connect] starts.
 func ConnectOp[K comparable](s *sock.Socket, key K, to netip.AddrPort, o *Overlapped[K]) Operation[K] {
-	return Operation[K]{kind: opConnect, socket: s, key: key, addr: to, o: o}
+	return Operation[K]{kind: port.OpConnect, socket: s, key: key, addr: to, o: o}
 }
 
 // ProcessOperations starts operations in order, and then dequeues as [Port.Process] does, with the same
@@ -61,10 +62,10 @@ func ConnectOp[K comparable](s *sock.Socket, key K, to netip.AddrPort, o *Overla
 // each. The port keeps no reference to either slice.
 func (p *Port[K]) ProcessOperations(ops []Operation[K], entries []Notification[K], timeout time.Duration) (int, error) {
 	if len(entries) == 0 && timeout != 0 {
-		if p.core.closed.Load() {
+		if p.port.Core.Closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, callError("ProcessOperations", "a time-out without entries")
+		return 0, port.CallError("ProcessOperations", "a time-out without entries")
 	}
 	n, err := p.processOperations(context.Background(), ops, entries, timeout)
 	runtime.KeepAlive(p)
@@ -76,10 +77,10 @@ func (p *Port[K]) ProcessOperations(ops []Operation[K], entries []Notification[K
 // is ErrInvalid. Without entries it only starts.
 func (p *Port[K]) ProcessOperationsContext(ctx context.Context, ops []Operation[K], entries []Notification[K]) (int, error) {
 	if ctx == nil {
-		if p.core.closed.Load() {
+		if p.port.Core.Closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, callError("ProcessOperationsContext", "a nil context")
+		return 0, port.CallError("ProcessOperationsContext", "a nil context")
 	}
 	timeout := time.Duration(-1)
 	if len(entries) == 0 {
@@ -91,19 +92,20 @@ func (p *Port[K]) ProcessOperationsContext(ctx context.Context, ops []Operation[
 }
 
 func (p *Port[K]) processOperations(ctx context.Context, ops []Operation[K], out []Notification[K], timeout time.Duration) (int, error) {
-	w := p.begin()
+	w := p.port.Begin()
 	if w == nil {
 		return 0, ErrClosed
 	}
 	for i := range ops {
 		op := &ops[i]
 		if op.Result = p.claimOp(op); op.Result == nil {
-			_, op.Result = p.admit(w, op.socket, &op.o.overlapped, p.core.batcher != nil)
+			_, err := p.port.Admit(w, op.socket, &op.o.op, p.port.Core.Batcher != nil)
+			op.Result = operationResult(err)
 		}
 	}
-	p.carryOut(w)
-	n, err := p.dequeueIn(w, ctx, entriesOf(out), timeout)
-	p.end(w)
-	traced(ctx, n, len(out))
+	p.port.CarryOut(w)
+	n, err := p.port.DequeueIn(w, ctx, entriesOf(out), timeout)
+	p.port.End(w)
+	port.Traced(ctx, n, len(out))
 	return n, err
 }

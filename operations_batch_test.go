@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -70,7 +71,7 @@ func each(t *testing.T, p *Port[*batchConn], n int, f func(nt Notification[*batc
 // batching runs a test on the kernels that make calls together.
 func batching(t *testing.T, f func(t *testing.T, p *Port[*batchConn], h *hooked)) {
 	onEachOf(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
-		if p.core.batcher != nil {
+		if p.port.Core.Batcher != nil {
 			f(t, p, h)
 		}
 	})
@@ -165,7 +166,7 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 			<-done
 			h.made = nil
 			none(t, p)
-			if _, _, err := p.probe(uint32(conns[0].peer.Handle())); err != nil {
+			if _, _, err := p.port.Probe(uint32(conns[0].peer.Handle())); err != nil {
 				t.Error(err)
 			}
 			closed.s, closed.peer = newPair(t)
@@ -183,14 +184,14 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 		for _, c := range conns {
 			send(t, c.peer)
 		}
-		s := p.table.lookup(uint32(conns[2].s.Handle()))
+		s := p.port.Table.Lookup(uint32(conns[2].s.Handle()))
 		done := make(chan struct{})
 		h.during(func() {
-			s.mu.Lock()
+			s.Mu.Lock()
 			go func() {
 				defer close(done)
-				eventually(t, "it is left for later", func() bool { return s.word.Load()&wRelook != 0 })
-				s.mu.Unlock()
+				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRelook != 0 })
+				s.Mu.Unlock()
 			}()
 		})
 		var got []*batchConn
@@ -246,11 +247,11 @@ func TestPooledReceivesWaitWithoutBuffer(t *testing.T) {
 		begun(t, p, list)
 		none(t, p)
 		for i := range ops {
-			if ops[i].buf != nil {
+			if ops[i].op.Buf != nil {
 				t.Fatalf("receive %d waits with a buffer", i)
 			}
 		}
-		if n := pool.made.Load(); n > 2*maxJoint {
+		if n := pool.pool.Made.Load(); n > 2*port.MaxJoint {
 			t.Errorf("%d buffers for %d receives that wait", n, len(ops))
 		}
 	})

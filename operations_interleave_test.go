@@ -9,6 +9,7 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -107,12 +108,12 @@ func TestReportMeetsLockedSlot(t *testing.T) {
 		send(t, y)
 		done := make(chan struct{})
 		h.during(func() {
-			s := p.table.lookup(uint32(x.Handle()))
-			s.mu.Lock()
+			s := p.port.Table.Lookup(uint32(x.Handle()))
+			s.Mu.Lock()
 			go func() {
 				defer close(done)
-				eventually(t, "it is left for later", func() bool { return s.word.Load()&wRelook != 0 })
-				s.mu.Unlock()
+				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRelook != 0 })
+				s.Mu.Unlock()
 			}()
 		})
 		completes(t, p, &o, 1, nil)
@@ -200,9 +201,9 @@ func TestCanceledReadWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	workers := func(n int) { p.files.mu.Lock(); p.files.workers += n; p.files.mu.Unlock() }
-	workers(maxWorkers) // all busy
-	defer workers(-maxWorkers)
+	workers := func(n int) { p.port.Files.Mu.Lock(); p.port.Files.Workers += n; p.port.Files.Mu.Unlock() }
+	workers(port.MaxWorkers) // all busy
+	defer workers(-port.MaxWorkers)
 	var o Overlapped[string]
 	if err := p.ReadAt(f, "k", make([]byte, 1), 0, &o); err != nil {
 		t.Fatal(err)
@@ -255,7 +256,7 @@ func TestFilesKeepNoPort(t *testing.T) {
 	eventually(t, "the operations are over", func() bool {
 		runtime.GC()
 		for i := range ops {
-			if c := ops[i].core.Load(); c != nil && !c.over() {
+			if c := ops[i].op.Core.Load(); c != nil && !c.Over() {
 				return false
 			}
 		}

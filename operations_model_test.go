@@ -316,7 +316,7 @@ func (m *operationsModel) resets(t *rapid.T) {
 	m.reset = true
 	m.peer.SetLinger(0)
 	m.peer.Close()
-	for end := time.Now().Add(soon); m.p.core.kernel.Look(m.s.Handle())&(kernel.Err|kernel.Dead) == 0; {
+	for end := time.Now().Add(soon); m.p.port.Core.Kernel.Look(m.s.Handle())&(kernel.Err|kernel.Dead) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the reset does not arrive")
 		}

@@ -73,3 +73,18 @@ func named(o *options) (rooms.Room, error) {
 	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
 		from, name, rooms.Absent(name), strings.Join(Backends(), ", "))
 }
+
+// WithStrictEdge makes edges of the port as rare as the contract allows (T2), which is how Windows reports
+// them: a program that hangs there for an edge that it relied upon hangs here, too, in its tests. An edge
+// registration then hears of a condition of its filter only when that begins to hold: neither at OpEnable,
+// if it held already, nor again for what arrives while the socket has not been drained. Errors are always
+// reported.
+//
+// That a socket was drained the port learns as on a kernel without edges, whatever kernel it has: a socket
+// of package sock tells by itself, a raw handle is enabled again with Drained. [Port.KernelEdges] is false.
+//
+// It is for tests. What does not come from the kernel as an edge is taken from the kernel and dropped, and
+// enabling costs two system calls more.
+func WithStrictEdge() Option {
+	return func(o *options) { o.Strict = true }
+}

@@ -37,12 +37,12 @@ func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *
 			return // it is silent
 		}
 		eventually(t, "the end of the stream", func() bool {
-			return p.core.kernel.Look(x.Handle())&kernel.PeerClosed != 0
+			return p.port.Core.Kernel.Look(x.Handle())&kernel.PeerClosed != 0
 		})
-		w := p.begin()
-		defer p.end(w)
+		w := p.port.Begin()
+		defer p.port.End(w)
 		var out [1]Notification[string]
-		eventually(t, "its delivery", func() bool { return p.dequeue(w, entriesOf(out[:])) == 1 })
+		eventually(t, "its delivery", func() bool { return p.port.Dequeue(w, entriesOf(out[:])) == 1 })
 		*got = out[0]
 	})
 }

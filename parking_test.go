@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // asleep waits until n calls sleep.
@@ -26,7 +27,7 @@ func TestGivingUpPassesOn(t *testing.T) {
 				t.Run(quitter+"/"+how+"/"+what, func(t *testing.T) {
 					onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 						x, y := newPair(t)
-						p.core.watching.Store(what != "post alone")
+						p.port.Core.Watching.Store(what != "post alone")
 						for i := range rounds {
 							giveUp(t, p, quitter == "leader", how == "cancel", func() {
 								if what != "socket" {
@@ -181,7 +182,7 @@ func TestWorkLeftBehindWakesTheNext(t *testing.T) {
 func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 	for _, sockets := range []bool{false, true} {
 		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-			p.core.watching.Store(sockets)
+			p.port.Core.Watching.Store(sockets)
 			const sleepers = 3
 			var wg sync.WaitGroup
 			for range sleepers {
@@ -189,7 +190,7 @@ func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 			}
 			asleep(t, p, sleepers)
 			for range 1 + sleepers {
-				p.queue.push(Notification[string]{kind: posted}) // and nobody is woken
+				p.keys.queue.push(Notification[string]{kind: port.Posted}) // and nobody is woken
 			}
 			next(t, p)
 			wg.Wait()
@@ -231,7 +232,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 				socket := what == "socket"
-				p.core.watching.Store(socket)
+				p.port.Core.Watching.Store(socket)
 				var wg sync.WaitGroup
 				turn := make(chan struct{})
 				for range waiters {
@@ -248,8 +249,8 @@ func TestOneHandOverPerPark(t *testing.T) {
 				x, y := newPair(t)
 				for round := range rounds {
 					eventually(t, "all asleep", func() bool {
-						k := &p.parking
-						return k.count() == waiters && k.waking.Load() == nil && (k.leader.Load() != nil) == socket
+						k := &p.port.Parking
+						return k.Count() == waiters && k.Waking.Load() == nil && (k.Leader.Load() != nil) == socket
 					})
 					before := p.Stats().Wakeups
 					if socket {
@@ -259,7 +260,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 						p.Post("k", 0)
 					}
 					<-turn
-					eventually(t, "asleep again", func() bool { return p.parking.count() == waiters && p.parking.waking.Load() == nil })
+					eventually(t, "asleep again", func() bool { return p.port.Parking.Count() == waiters && p.port.Parking.Waking.Load() == nil })
 					if n := p.Stats().Wakeups - before; n != 1 {
 						t.Fatalf("round %d: %d wake-ups", round, n)
 					}
@@ -278,8 +279,8 @@ func TestOneHandOverPerPark(t *testing.T) {
 // find that there is a leader, and sleep again.
 func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		w := p.begin()
-		if lead, _ := p.parking.enlist(p.core, w); !lead {
+		w := p.port.Begin()
+		if lead, _ := p.port.Parking.Enlist(p.port.Core, w); !lead {
 			t.Fatal("the first to sleep does not lead")
 		}
 		left := make(chan error)
@@ -293,12 +294,12 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var out [1]Notification[string]
-		eventually(t, "the notification", func() bool { return p.look(w, entriesOf(out[:])) == 1 })
+		eventually(t, "the notification", func() bool { return p.port.Look(w, entriesOf(out[:])) == 1 })
 		if n := p.Stats().Wakeups; n != 0 {
 			t.Errorf("%d wake-ups by the leader's look", n)
 		}
-		p.parking.depart(w, &p.port, true)
-		p.end(w)
+		p.port.Parking.Depart(w, &p.port, true)
+		p.port.End(w)
 		if n := p.Stats().Wakeups; n != 1 {
 			t.Errorf("%d wake-ups by a leader", n)
 		}
@@ -424,18 +425,18 @@ func TestPickedForALookPassesOn(t *testing.T) {
 		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var lost [1]kernel.Ready
-		eventually(t, "a report, which is dropped", func() bool { return p.core.kernel.Poll(nil, lost[:]) == 1 })
+		eventually(t, "a report, which is dropped", func() bool { return p.port.Core.Kernel.Poll(nil, lost[:]) == 1 })
 		got := make(chan Notification[string], 1)
 		go func() { got <- next(t, p) }()
 		asleep(t, p, 1)
-		w := p.begin()
-		p.parking.enlist(p.core, w)
-		p.askAgain(p.table.lookup(uint32(x.Handle())), uint32(x.Handle()), wEnabled)
-		if p.parking.waking.Load() != w {
+		w := p.port.Begin()
+		p.port.Parking.Enlist(p.port.Core, w)
+		p.port.AskAgain(p.port.Table.Lookup(uint32(x.Handle())), uint32(x.Handle()), port.WEnabled)
+		if p.port.Parking.Waking.Load() != w {
 			t.Fatal("the leader was picked, and not the follower")
 		}
-		p.parking.depart(w, &p.port, true)
-		p.end(w)
+		p.port.Parking.Depart(w, &p.port, true)
+		p.port.End(w)
 		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
 			t.Errorf("%+v", nt)
 		}
@@ -445,7 +446,7 @@ func TestPickedForALookPassesOn(t *testing.T) {
 // Those who sleep on a port that has never had a socket watch the first one that it gets.
 func TestFirstSocketWhileOthersSleep(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		p.core.watching.Store(false)
+		p.port.Core.Watching.Store(false)
 		const sleepers = 3
 		got := make(chan Notification[string], sleepers)
 		var wg sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
@@ -15,13 +16,9 @@ import (
 // (P1). A Port is made by [New], its zero value is none, and it must not be copied. One that is dropped
 // without [Port.Close] is cleaned up by the garbage collector (P4).
 type Port[K comparable] struct {
-	port
-	queue   queue[K]
+	port    port.Port // first, so that a weak pointer to it is one to the whole
+	keys    keys[K]
 	cleanup runtime.Cleanup
-	// oddKeys reports that not every key can be compared with itself: K is, or holds, an interface or a number
-	// that can be NaN.
-	oddKeys bool
-	letGo        func(*overlapped) // letGo[K], made once
 }
 
 // New makes a port (CreateIoCompletionPort). It fails with errors.ErrUnsupported for a backend that
@@ -42,15 +39,16 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 		return nil, &newError{room.Name, err}
 	}
 	p := newPort[K](k, room.Name)
-	p.core.setStrict(o.Strict)
+	p.port.Core.SetStrict(o.Strict)
 	return p, nil
 }
 
 // newPort makes a port on a kernel's queue, which it owns from here on.
 func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
-	p := &Port[K]{oddKeys: hasOddKeys(reflect.TypeFor[K]()), letGo: letGo[K]}
-	p.port.init(k, backend, p, queueEnds{&p.queue.in.turnstile, &p.queue.out.turnstile}, p.oddKeys)
-	p.cleanup = runtime.AddCleanup(p, (*core).abandon, p.core)
+	p := new(Port[K])
+	p.keys.oddKeys, p.keys.letGo = hasOddKeys(reflect.TypeFor[K]()), letGo[K]
+	p.port.Init(k, backend, &p.keys, port.QueueEnds{In: &p.keys.queue.in.Turnstile, Out: &p.keys.queue.out.Turnstile}, p.keys.oddKeys)
+	p.cleanup = runtime.AddCleanup(p, (*port.Core).Abandon, p.port.Core)
 	return p
 }
 
@@ -88,29 +86,29 @@ func hasOddKeys(t reflect.Type) bool {
 // on the same port, such as from a method of a [Registration.Conn].
 func (p *Port[K]) Close() error {
 	p.cleanup.Stop()
-	p.core.closed.Store(true)
-	p.queue.close()
-	err := p.close()
+	p.port.Core.Closed.Store(true)
+	p.keys.queue.close()
+	err := p.port.Close()
 	runtime.KeepAlive(p)
 	return err
 }
 
 // Backend names the kernel that the port runs on, one of [Backends].
-func (p *Port[K]) Backend() string { return p.core.backend }
+func (p *Port[K]) Backend() string { return p.port.Core.Backend }
 
 // KernelEdges reports whether the port's kernel has edges of its own. Where it has not, an edge
 // registration of a raw handle must be enabled again, with Drained, after it was drained (T2). It is false
 // with [WithStrictEdge], where the same holds.
-func (p *Port[K]) KernelEdges() bool { return p.core.ownEdges }
+func (p *Port[K]) KernelEdges() bool { return p.port.Core.OwnEdges }
 
 // Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It
 // never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before
 // Post happens before the return of the call that dequeues it (C8). The error is nil or ErrClosed.
 func (p *Port[K]) Post(key K, data uintptr) error {
-	if !p.queue.push(Notification[K]{Key: key, Data: data, kind: posted}) {
+	if !p.keys.queue.push(Notification[K]{Key: key, Data: data, kind: port.Posted}) {
 		return ErrClosed
 	}
-	p.parking.wakeOne(p.core, nil)
+	p.port.Parking.WakeOne(p.port.Core, nil)
 	runtime.KeepAlive(p)
 	return nil
 }

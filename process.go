@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -21,10 +22,10 @@ import (
 // (C1 to C6). The port keeps no reference to either slice.
 func (p *Port[K]) Process(registrations []Registration[K], entries []Notification[K], timeout time.Duration) (int, error) {
 	if len(entries) == 0 && timeout != 0 {
-		if p.core.closed.Load() {
+		if p.port.Core.Closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, callError("Process", "a time-out without entries")
+		return 0, port.CallError("Process", "a time-out without entries")
 	}
 	if len(entries) == 0 && len(registrations) == 1 && p.vouchedAlone(&registrations[0]) {
 		return 0, nil
@@ -43,10 +44,10 @@ func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registrati
 
 func (p *Port[K]) processContext(call string, ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
 	if ctx == nil {
-		if p.core.closed.Load() {
+		if p.port.Core.Closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, callError(call, "a nil context")
+		return 0, port.CallError(call, "a nil context")
 	}
 	timeout := time.Duration(-1)
 	if len(entries) == 0 {
@@ -78,10 +79,10 @@ func (p *Port[K]) WaitContext(ctx context.Context, entries []Notification[K]) (i
 }
 
 func (p *Port[K]) noEntries(call string) error {
-	if p.core.closed.Load() {
+	if p.port.Core.Closed.Load() {
 		return ErrClosed
 	}
-	return callError(call, "no entries to dequeue into")
+	return port.CallError(call, "no entries to dequeue into")
 }
 
 // All returns an iterator that dequeues one notification at a time, so that leaving the loop loses
@@ -110,16 +111,16 @@ func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K
 
 // RemoveWaitConn is [Port.RemoveWait] for a connection.
 func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
-	if conn == nil && !p.core.closed.Load() {
-		return Notification[K]{}, callError("RemoveWaitConn", "a nil connection")
+	if conn == nil && !p.port.Core.Closed.Load() {
+		return Notification[K]{}, port.CallError("RemoveWaitConn", "a nil connection")
 	}
 	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
 }
 
 // RemoveWaitSock is [Port.RemoveWait] for a socket of package sock.
 func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notification[K], error) {
-	if s == nil && !p.core.closed.Load() {
-		return Notification[K]{}, callError("RemoveWaitSock", "a nil socket")
+	if s == nil && !p.port.Core.Closed.Load() {
+		return Notification[K]{}, port.CallError("RemoveWaitSock", "a nil socket")
 	}
 	return p.removeWait(ctx, &Registration[K]{Sock: s, Op: OpRemove})
 }
@@ -127,7 +128,7 @@ func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notificat
 func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notification[K], error) {
 	var last Notification[K]
 	e := r.entry()
-	rec, err := p.removeNow(ctx, &e)
+	rec, err := p.port.RemoveNow(ctx, &e)
 	if err == nil {
 		last.Key, last.Events = keyOf[K](rec), EventRemove
 	}
@@ -137,18 +138,18 @@ func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notificat
 
 // process is the one way in. Where the time-out counts, the context is one that is never done.
 func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Notification[K], timeout time.Duration) (int, error) {
-	w := p.begin()
+	w := p.port.Begin()
 	if w == nil {
 		return 0, ErrClosed
 	}
 	for i := range regs {
 		e := regs[i].entry()
-		p.register(w, &e)
+		p.port.Register(w, &e)
 	}
-	p.complete(w)
-	n, err := p.dequeueIn(w, ctx, entriesOf(out), timeout)
-	p.end(w)
-	traced(ctx, n, len(out))
+	p.port.Complete(w)
+	n, err := p.port.DequeueIn(w, ctx, entriesOf(out), timeout)
+	p.port.End(w)
+	port.Traced(ctx, n, len(out))
 	return n, err
 }
 
@@ -158,5 +159,5 @@ func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
 		return false
 	}
 	e := r.entry()
-	return p.port.vouchedAlone(&e)
+	return p.port.VouchedAlone(&e)
 }

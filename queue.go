@@ -1,6 +1,10 @@
 package socknotify
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/socknotify/socknotify/internal/port"
+)
 
 // A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
 // have a lock each, so that they do not wait for one another.
@@ -17,7 +21,7 @@ type queue[K comparable] struct {
 type queueEnd[K comparable] struct {
 	// turnstile is the lock of what follows. It counts the entries that have passed; one is in the segment before it
 	// is counted in.
-	turnstile
+	port.Turnstile
 	at     int // in seg
 	seg    *segment[K]
 	posts  uint64 // going in
@@ -35,19 +39,19 @@ type segment[K comparable] struct {
 
 // size is the number of entries, at some instant during the call.
 func (q *queue[K]) size() int64 {
-	out := q.out.count() // first, or more could have gone out than in
-	return int64(q.in.count() - out)
+	out := q.out.Count() // first, or more could have gone out than in
+	return int64(q.in.Count() - out)
 }
 
 // any reports whether there are entries.
-func (q *queue[K]) any() bool { return q.in.count() != q.out.count() }
+func (q *queue[K]) any() bool { return q.in.Count() != q.out.Count() }
 
 // push appends an entry; false says that the queue is closed.
 func (q *queue[K]) push(n Notification[K]) bool {
 	e := &q.in
-	e.enter()
+	e.Enter()
 	if e.closed {
-		e.leave(0)
+		e.Leave(0)
 		return false
 	}
 	if e.at == segmentSize || e.seg == nil {
@@ -55,10 +59,10 @@ func (q *queue[K]) push(n Notification[K]) bool {
 	}
 	e.seg.entries[e.at] = n
 	e.at++
-	if n.kind == posted {
+	if n.kind == port.Posted {
 		e.posts++
 	}
-	e.leave(1)
+	e.Leave(1)
 	return true
 }
 
@@ -77,8 +81,8 @@ func (q *queue[K]) extend() {
 // of operations, which have ended by that.
 func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
-	e.enter()
-	waiting := q.in.count() - e.count()
+	e.Enter()
+	waiting := q.in.Count() - e.Count()
 	if uint64(len(out)) > waiting {
 		out = out[:waiting]
 	}
@@ -94,10 +98,10 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 		for i := range from {
 			entry := &from[i]
 			switch entry.kind {
-			case posted:
+			case port.Posted:
 				posts++
-			case completion:
-				(*Overlapped[K])(entry.of).end()
+			case port.Completion:
+				(*Overlapped[K])(entry.of).op.End()
 				completions++
 			}
 			out[n] = *entry
@@ -110,25 +114,25 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 		e.turned = false
 		q.free.settle()
 	}
-	e.leave(n)
+	e.Leave(n)
 	return n, posts, completions
 }
 
 // close drops all entries and refuses new ones.
 func (q *queue[K]) close() {
-	q.in.enter()
-	defer q.in.leave(0)
-	q.out.enter()
+	q.in.Enter()
+	defer q.in.Leave(0)
+	q.out.Enter()
 	q.in.closed = true
 	q.in.seg, q.out.seg = nil, nil
 	q.in.at, q.out.at = 0, 0
 	q.free.drop()
-	q.out.leave(int(q.in.count() - q.out.count()))
+	q.out.Leave(int(q.in.Count() - q.out.Count()))
 }
 
 func (q *queue[K]) posted() uint64 {
-	q.in.enter()
-	defer q.in.leave(0)
+	q.in.Enter()
+	defer q.in.Leave(0)
 	return q.in.posts
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"pgregory.net/rapid"
 )
 
@@ -15,26 +16,26 @@ func TestQueueIsAList(t *testing.T) {
 		var list []Notification[int]
 		closed := false
 		next, posts := 0, uint64(0)
-		var here core
+		var here port.Core
 		out := make([]Notification[int], 300)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3*segmentSize).Draw(t, "n") {
-					n := Notification[int]{Key: next, kind: posted}
+					n := Notification[int]{Key: next, kind: port.Posted}
 					switch next % 4 {
 					case 0:
-						n.kind = fromSocket
+						n.kind = port.FromSocket
 					case 1:
 						o := new(Overlapped[int])
-						o.claim(&here)
-						n.kind, n.of = completion, unsafe.Pointer(o)
+						o.op.Claim(&here)
+						n.kind, n.of = port.Completion, unsafe.Pointer(o)
 					}
 					if next++; q.push(n) == closed {
 						t.Fatal("closed is open, or open closed")
 					}
 					if !closed {
 						list = append(list, n)
-						if n.kind == posted {
+						if n.kind == port.Posted {
 							posts++
 						}
 					}
@@ -50,12 +51,12 @@ func TestQueueIsAList(t *testing.T) {
 					if out[i] != list[i] {
 						t.Fatalf("%v instead of %v", out[i], list[i])
 					}
-					if list[i].kind == posted {
+					if list[i].kind == port.Posted {
 						posts--
 					}
 					if o := list[i].Completed(); o != nil {
 						completed--
-						if o.core.Load() != nil {
+						if o.op.Core.Load() != nil {
 							t.Fatal("an operation is in flight that was dequeued")
 						}
 					}
@@ -91,7 +92,7 @@ func TestQueueOfMany(t *testing.T) {
 	for p := range producers {
 		in.Go(func() {
 			for i := range each {
-				q.push(Notification[int]{Key: p, Data: uintptr(i), kind: posted})
+				q.push(Notification[int]{Key: p, Data: uintptr(i), kind: port.Posted})
 			}
 		})
 	}
@@ -138,7 +139,7 @@ func TestQueueMemory(t *testing.T) {
 	var q queue[*int]
 	burst := func(n int) {
 		for range n {
-			q.push(Notification[*int]{Key: new(int), kind: posted})
+			q.push(Notification[*int]{Key: new(int), kind: port.Posted})
 		}
 		out := make([]Notification[*int], 100)
 		for q.any() {
@@ -179,9 +180,9 @@ func TestLocksLieInOneLine(t *testing.T) {
 	const line = 64
 	var p Port[string]
 	for name, at := range map[string][2]uintptr{
-		"in":      {unsafe.Offsetof(p.queue) + unsafe.Offsetof(p.queue.in), unsafe.Offsetof(p.queue.in.turned)},
-		"out":     {unsafe.Offsetof(p.queue) + unsafe.Offsetof(p.queue.out), unsafe.Offsetof(p.queue.out.turned)},
-		"parking": {unsafe.Offsetof(p.parking), unsafe.Offsetof(p.parking.closed)},
+		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.turned)},
+		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.turned)},
+		"parking": {unsafe.Offsetof(p.port.Parking), unsafe.Offsetof(p.port.Parking.Closed)},
 	} {
 		for _, header := range []uintptr{0, 8} {
 			if first := at[0] + header; first/line != (first+at[1])/line {

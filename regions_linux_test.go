@@ -9,6 +9,8 @@ import (
 	"runtime/trace"
 	"strings"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // An execution trace has the waits, batches and handlers, each within the task of its call's context.
@@ -56,9 +58,9 @@ func TestExecutionTrace(t *testing.T) {
 		count       int
 		inTask      bool
 	}{
-		{"RegionBegin", regionWait, 1, true}, {"RegionEnd", regionWait, 1, true},
+		{"RegionBegin", port.RegionWait, 1, true}, {"RegionEnd", port.RegionWait, 1, true},
 		{"RegionBegin", regionHandle, 1, false}, {"RegionEnd", regionHandle, 1, false},
-		{"Log", logBatch, 2, false},
+		{"Log", port.LogBatch, 2, false},
 	} {
 		n := 0
 		for line := range strings.Lines(string(text)) {

@@ -3,6 +3,7 @@ package socknotify
 import (
 	"syscall"
 
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -66,63 +67,15 @@ func Remove[K comparable](socket Socket) Registration[K] {
 // EnableSock returns an OpEnable registration of a socket of package sock. Of a nil one the Result is
 // ErrBadSocket, as of a closed one.
 func EnableSock[K comparable](s *sock.Socket, key K, filter Events, trigger Trigger) Registration[K] {
-	return Registration[K]{Socket: noSocket, Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
+	return Registration[K]{Socket: port.NoSocket, Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
 }
 
 // DisableSock returns an OpDisable registration of a socket of package sock, as EnableSock does.
 func DisableSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Socket: noSocket, Sock: s, Op: OpDisable}
+	return Registration[K]{Socket: port.NoSocket, Sock: s, Op: OpDisable}
 }
 
 // RemoveSock returns an OpRemove registration of a socket of package sock, as EnableSock does.
 func RemoveSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Socket: noSocket, Sock: s, Op: OpRemove}
-}
-
-const (
-	knownOps      = OpEnable | OpDisable | OpRemove
-	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
-)
-
-// The triggers that make sense: level or edge, and at most one of one-shot and persistent.
-const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
-	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
-	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
-
-// enables reports whether it is an OpEnable that check has nothing against.
-func (r *entry) enables() bool {
-	return r.op == OpEnable && r.filter&^EventsAll == 0 && 1<<r.trigger&soundTriggers != 0
-}
-
-// check reports the first field that does not make sense, before any look-up (G6, G7).
-func (r *entry) check() error {
-	switch r.op {
-	case OpNone, OpDisable, OpRemove:
-		return nil
-	case OpEnable:
-	default:
-		if r.op&^knownOps != 0 {
-			return invalid("Op", "unknown bits", r.op)
-		}
-		return invalid("Op", "more than one operation", r.op)
-	}
-	if r.filter&^EventsAll != 0 {
-		if r.filter&(EventErr|EventRemove) != 0 {
-			return invalid("Filter", "ERR and REMOVE are always on", r.filter)
-		}
-		return invalid("Filter", "unknown bits", r.filter)
-	}
-	t := r.trigger
-	switch {
-	case 1<<t&soundTriggers != 0:
-	case t&^knownTriggers != 0:
-		return invalid("Trigger", "unknown bits", t)
-	case t&(TriggerLevel|TriggerEdge) == 0:
-		return invalid("Trigger", "neither level nor edge", t)
-	case t&(TriggerLevel|TriggerEdge) == TriggerLevel|TriggerEdge:
-		return invalid("Trigger", "both level and edge", t)
-	default:
-		return invalid("Trigger", "both one-shot and persistent", t)
-	}
-	return nil
+	return Registration[K]{Socket: port.NoSocket, Sock: s, Op: OpRemove}
 }

@@ -3,6 +3,8 @@ package socknotify
 import (
 	"errors"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // An entry is sound exactly where nothing is wrong with it.
@@ -13,7 +15,7 @@ func TestEnables(t *testing.T) {
 			for _, filter := range []Events{EventNone, EventIn, EventsAll, EventErr, EventIn | EventRemove, 1 << 31} {
 				r := Registration[int]{Op: op, Trigger: Trigger(trigger), Filter: filter}
 				e := r.entry()
-				got, err := e.enables(), e.check()
+				got, err := e.Enables(), e.Check()
 				if want := op == OpEnable && err == nil; got != want {
 					t.Errorf("%v %v %v: sound %v, and %v", op, Trigger(trigger), filter, got, err)
 				}
@@ -39,7 +41,7 @@ func TestNilSock(t *testing.T) {
 		}
 		for _, r := range regs {
 			var e *OpError
-			if !errors.As(r.Result, &e) || e.Op != r.Op || e.Socket != noSocket || e.Kind != ErrBadSocket {
+			if !errors.As(r.Result, &e) || e.Op != r.Op || e.Socket != port.NoSocket || e.Kind != ErrBadSocket {
 				t.Errorf("%v of a nil socket: %v", r.Op, r.Result)
 			}
 		}

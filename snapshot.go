@@ -3,8 +3,9 @@ package socknotify
 import (
 	"runtime"
 	"strconv"
-	"sync/atomic"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A Snapshot is the state of a port, for those who look at it from outside (X7). It is the caller's; the
@@ -55,7 +56,7 @@ type RegistrationInfo[K comparable] struct {
 	LastTime      time.Time // to the millisecond; zero: there was none
 	Since         time.Time // when it was made; zero: before anybody observed
 
-	record *record
+	record *port.Record
 }
 
 // State is how a registration stands.
@@ -105,121 +106,34 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (p *Port[K]) Snapshot(from Socket, limit int) Snapshot[K] {
 	s := Snapshot[K]{
 		Time:        time.Now(),
-		Backend:     p.core.backend,
-		KernelEdges: p.core.edges,
+		Backend:     p.port.Core.Backend,
+		KernelEdges: p.port.Core.Edges,
 		Stats:       p.Stats(),
-		Spread:      make([]Spread, stripes),
+		Spread:      make([]Spread, port.Stripes),
 		Next:        from,
 	}
 	for i := range s.Spread {
-		t := &p.core.stripes[i]
-		s.Spread[i] = Spread{
-			t.inside.Load(), t.notifications.Load(), t.removals.Load(), t.dequeuedPosts.Load(),
-			t.rearms.Load(), t.saved.Load(),
-		}
+		s.Spread[i] = Spread(p.port.Spread(i))
 	}
-	st := &p.core.stripes[0]
-	if !st.enter(p.core) { // the slots may be dropped
-		s.Closed = true
-		return s
-	}
-	defer st.leave(p.core)
-	o := p.core.observer.Load()
-	if o != nil {
-		s.Observed = o.since
-	}
-	if limit > 0 {
-		s.list(p.table.all(), o, limit)
+	var infos []port.Info
+	s.Observed, infos, s.Next, s.More, s.Closed = p.port.List(from, limit)
+	for i := range infos {
+		s.Registrations = append(s.Registrations, registrationInfo[K](&infos[i]))
 	}
 	runtime.KeepAlive(p)
 	return s
 }
 
-// list adds registrations from s.Next on.
-func (s *Snapshot[K]) list(pages []atomic.Pointer[page], o *observer, limit int) {
-	for at := s.Next; at/pageSize < Socket(len(pages)); {
-		pg := pages[at/pageSize].Load()
-		if pg == nil {
-			at = (at/pageSize + 1) * pageSize
-			continue
-		}
-		info, ok := infoOf[K](&pg[at%pageSize], o, uint32(at))
-		at++
-		if !ok {
-			continue
-		}
-		s.Registrations = append(s.Registrations, info)
-		s.Next = at
-		if len(s.Registrations) == limit {
-			s.More = true
-			return
-		}
+func registrationInfo[K comparable](i *port.Info) RegistrationInfo[K] {
+	r := RegistrationInfo[K]{
+		Socket: i.Handle, Key: keyOf[K](i.Record), Filter: Events(i.Filter), Trigger: Trigger(i.Trigger), State: State(i.State),
+		Pending: i.Pending, ID: i.Id, Notifications: i.Notifications, Last: Events(i.Last), record: i.Record,
 	}
-}
-
-// infoOf tells what a slot has registered. What it reads besides the word belongs to the registration of the
-// word if the epoch was the same before and after.
-func infoOf[K comparable](s *slot, o *observer, index uint32) (r RegistrationInfo[K], ok bool) {
-	for {
-		was := s.word.Load()
-		if was&wRegistered == 0 {
-			return r, false
-		}
-		var rec *seen
-		if o != nil {
-			rec = o.of(index)
-		}
-		reg := s.reg.Load()
-		if is := s.word.Load(); reg == nil || !sameEpoch(was, is) || (reg.work != nil) != (was&wWorked != 0) {
-			continue
-		}
-		r = RegistrationInfo[K]{
-			Socket: Socket(index), Key: keyOf[K](reg), Filter: wordFilter(was), Trigger: wordTrigger(was),
-			State: reg.state(was), Pending: was&wEnabled == 0 && was&wPending != 0, record: reg,
-		}
-		if rec != nil {
-			r.ID, r.Notifications = rec.id, rec.count.Load()
-			if last := rec.last.Load(); last != 0 {
-				r.Last, r.LastTime = Events(last&0xff), time.UnixMilli(int64(last>>8))
-			}
-			if rec.since != 0 {
-				r.Since = time.UnixMilli(rec.since)
-			}
-		}
-		return r, true
+	if i.LastTime != 0 {
+		r.LastTime = time.UnixMilli(i.LastTime)
 	}
-}
-
-func wordTrigger(word uint64) Trigger {
-	t := TriggerLevel | TriggerPersistent
-	if word&wEdge != 0 {
-		t ^= TriggerLevel | TriggerEdge
+	if i.Since != 0 {
+		r.Since = time.UnixMilli(i.Since)
 	}
-	if word&wOneShot != 0 {
-		t ^= TriggerPersistent | TriggerOneShot
-	}
-	return t
-}
-
-// state reads a word. One that OpDisable wrote is muted and not pending; one that note muted was pending.
-func (r *record) state(word uint64) State {
-	enabled := word&wEnabled != 0
-	switch {
-	case word&wOverlapped != 0:
-		return StateOverlapped
-	case r.work != nil && !enabled:
-		return StateStopped
-	case r.work != nil && r.work.accept.paused.Load():
-		return StatePaused
-	case r.work != nil:
-		return StateAccepting
-	case enabled:
-		return StateEnabled
-	case word&wMuted != 0 && word&wPending == 0:
-		return StateDisabled
-	case word&wMuted != 0:
-		return StateMuted
-	default:
-		return StateFired
-	}
+	return r
 }

@@ -44,7 +44,7 @@ func TestTurnInVain(t *testing.T) {
 		}
 		c.(*net.TCPConn).CloseWrite()
 		eventually(t, "the end has come", func() bool {
-			return p.core.kernel.Look(x.Handle())&kernel.PeerClosed != 0
+			return p.port.Core.Kernel.Look(x.Handle())&kernel.PeerClosed != 0
 		})
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		next(t, p)
@@ -145,7 +145,7 @@ func TestAcceptOfNoListener(t *testing.T) {
 			err.Error() != fmt.Sprintf("socknotify: accept socket %d: invalid argument: the socket does not listen", x.Handle()) {
 			t.Fatal(err)
 		}
-		if reg := p.table.lookup(uint32(x.Handle())).reg.Load(); reg != nil {
+		if reg := p.port.Table.Lookup(uint32(x.Handle())).Reg.Load(); reg != nil {
 			t.Errorf("key %q is kept", keyOf[string](reg))
 		}
 		x.Close()

@@ -22,24 +22,8 @@ type Stats struct {
 
 // Stats returns the port's counts. It may be called at any time, also after Close.
 func (p *Port[K]) Stats() Stats {
-	s := Stats{
-		Posts:   p.queue.posted(),
-		Queued:  p.queue.size(),
-		Waiting: int(p.parking.count()),
-		Wakeups: p.parking.woken(),
-	}
-	for i := range p.core.stripes {
-		t := &p.core.stripes[i]
-		s.Registrations += t.registrations.Load()
-		s.Notifications += t.notifications.Load()
-		s.Accepted += t.accepted.Load()
-		s.Completions += t.completions.Load()
-		s.Removals += t.removals.Load()
-		s.PostsDequeued += t.dequeuedPosts.Load()
-		s.Rearms += t.rearms.Load()
-		s.RearmsSaved += t.saved.Load()
-		s.Stale += t.stale.Load()
-	}
+	s := Stats(p.port.Stats())
+	s.Posts, s.Queued = p.keys.queue.posted(), p.keys.queue.size()
 	runtime.KeepAlive(p)
 	return s
 }

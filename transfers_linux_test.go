@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
@@ -323,8 +324,8 @@ func TestReadPastOffsets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	b := make([]byte, 3*maxNow)
-	off := int64(math.MaxInt64 - 2*maxNow)
+	b := make([]byte, 3*port.MaxNow)
+	off := int64(math.MaxInt64 - 2*port.MaxNow)
 	_, want := f.ReadAt(b, off)
 	if want == nil || want == io.EOF {
 		t.Fatalf("package os says %v", want)
@@ -400,7 +401,7 @@ func TestCloseWithTransfers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range ops {
-		if ops[i].key != 0 || ops[i].buf != nil || ops[i].file != nil {
+		if ops[i].key != 0 || ops[i].op.Buf != nil || ops[i].op.File != nil {
 			t.Fatal("the port has kept what was its")
 		}
 		readAt(t, q, r, i, bufs[i][:], &ops[i])
@@ -421,7 +422,7 @@ func TestStartMeetsClose(t *testing.T) {
 	var o Overlapped[int]
 	b := make([]byte, 1)
 	readAt(t, p, r, 1, b, &o)
-	p.transfers.mu.Lock() // so that it has been closed in the kernel, and nothing was given back
+	p.port.Transfers.Mu.Lock() // so that it has been closed in the kernel, and nothing was given back
 	closed := make(chan error)
 	go func() { closed <- p.Close() }()
 	eventually(t, "the kernel is closed", k.closed.Load)
@@ -432,7 +433,7 @@ func TestStartMeetsClose(t *testing.T) {
 			break
 		}
 	}
-	p.transfers.mu.Unlock()
+	p.port.Transfers.Mu.Unlock()
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
@@ -499,15 +500,15 @@ func TestCloseLetsGoOfTransfersFirst(t *testing.T) {
 	var o Overlapped[string]
 	b := make([]byte, 1)
 	readAt(t, p, r, "p", b, &o)
-	p.transfers.mu.Lock()
+	p.port.Transfers.Mu.Lock()
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close() }()
-	eventually(t, "the kernel is closed", func() bool { return !p.transfers.room.Transferring() })
+	eventually(t, "the kernel is closed", func() bool { return !p.port.Transfers.Room.Transferring() })
 	err := error(ErrInvalid)
 	for end := time.Now().Add(50 * time.Millisecond); errors.Is(err, ErrInvalid) && time.Now().Before(end); {
 		err = q.ReadAt(r, "q", b, 0, &o)
 	}
-	p.transfers.mu.Unlock()
+	p.port.Transfers.Mu.Unlock()
 	if e := <-closed; e != nil {
 		t.Fatal(e)
 	}

@@ -3,18 +3,20 @@ package socknotify
 import (
 	"sync"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // One at a time is inside, and what they count adds up.
 func TestTurnstile(t *testing.T) {
 	const goroutines, each = 16, 5_000
-	var s turnstile
+	var s port.Turnstile
 	inside, total := 0, 0
 	var wg sync.WaitGroup
 	for i := range goroutines {
 		wg.Go(func() {
 			for range each {
-				s.enter()
+				s.Enter()
 				if inside++; inside != 1 {
 					t.Errorf("%d inside", inside)
 				}
@@ -24,39 +26,39 @@ func TestTurnstile(t *testing.T) {
 				}
 				total += by
 				inside--
-				s.leave(by)
+				s.Leave(by)
 			}
 		})
 	}
 	wg.Wait()
-	if want := goroutines * each / 2; total != want || s.count() != uint64(want) {
-		t.Errorf("counted %d, %d; want %d", total, s.count(), want)
+	if want := goroutines * each / 2; total != want || s.Count() != uint64(want) {
+		t.Errorf("counted %d, %d; want %d", total, s.Count(), want)
 	}
-	if s.state.Load() != s.count()<<turnstileShift {
-		t.Errorf("state %x", s.state.Load())
+	if s.State.Load() != s.Count()<<port.TurnstileShift {
+		t.Errorf("state %x", s.State.Load())
 	}
 }
 
 // Those who have gone to sleep are woken, also where others get in before them.
 func TestTurnstileSleepers(t *testing.T) {
 	const rounds, sleepers = 50, 8
-	var s turnstile
+	var s port.Turnstile
 	for range rounds {
-		s.enter()
+		s.Enter()
 		var wg sync.WaitGroup
 		for range sleepers {
 			wg.Go(func() {
-				s.enter()
-				s.leave(1)
+				s.Enter()
+				s.Leave(1)
 			})
 		}
-		eventually(t, "somebody sleeps", func() bool { return s.state.Load()&turnstileCrowd != 0 })
-		s.leave(0)
-		s.enter()
-		s.leave(0)
+		eventually(t, "somebody sleeps", func() bool { return s.State.Load()&port.TurnstileCrowd != 0 })
+		s.Leave(0)
+		s.Enter()
+		s.Leave(0)
 		wg.Wait()
 	}
-	if s.state.Load() != rounds*sleepers<<turnstileShift {
-		t.Errorf("state %x", s.state.Load())
+	if s.State.Load() != rounds*sleepers<<port.TurnstileShift {
+		t.Errorf("state %x", s.State.Load())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -52,30 +53,30 @@ func TestVouchOvertaken(t *testing.T) {
 		send(t, y)
 		next(t, p)
 		drain(t, x)
-		s, tie := p.table.lookup(uint32(x.Handle())), x.Tie()
-		word := s.word.Load()
-		if !tie.Drained(directions(EventIn)) {
+		s, tie := p.port.Table.Lookup(uint32(x.Handle())), x.Tie()
+		word := s.Word.Load()
+		if !tie.Drained(port.Directions(port.EventIn)) {
 			t.Fatal("not drained")
 		}
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
-		if p.KernelEdges() && s.word.Load() != word {
+		if p.KernelEdges() && s.Word.Load() != word {
 			t.Fatal("the word has changed, so this test is for nothing")
 		}
 		r := EnableSock(x, "x", EventIn, oneShot)
 		e := r.entry()
-		if p.vouched(&e) {
+		if p.port.Vouched(&e) {
 			t.Fatal("vouched for what it has not received")
 		}
 		if !p.KernelEdges() {
 			return
 		}
 		// The first look is over, and said drained; go on from there.
-		if !p.rearm(s, &e) {
+		if !p.port.Rearm(s, &e) {
 			t.Fatal("not enabled")
 		}
-		p.askAgain(s, uint32(x.Handle()), wEnabled)
+		p.port.AskAgain(s, uint32(x.Handle()), port.WEnabled)
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("got %v", nt.Events)
 		}

@@ -73,7 +73,9 @@ func ofSocknotify(backend string) []Contender {
 	all := []Contender{
 		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error { return servePort(p, backend, ready) })},
 		{Workload: Echo, Name: " server", Run: server(func(p param.Params, ready func(string)) error { return serveServer(p, backend, ready) })},
-		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error { return serveOverlapped(p, ready, socknotify.WithBackend(backend)) })},
+		{Workload: Echo, Name: " overlapped", Run: server(func(p param.Params, ready func(string)) error {
+			return serveOverlapped(p, ready, socknotify.WithBackend(backend))
+		})},
 		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
 		{Workload: Post, Run: portPost(backend)},
 		{Workload: Wake, Name: " post", Run: wake(newPostBell(backend)), Fits: twoCores},

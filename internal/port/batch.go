@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import "github.com/socknotify/socknotify/internal/kernel"
 
@@ -15,22 +15,22 @@ const batchSize = 32
 
 // An item is what is to be done with a change's outcome.
 type item struct {
-	entry
-	slot  *slot
+	Entry
+	slot  *Slot
 	was   uint64 // the word before
 	index uint32
 }
 
 // acquire locks a slot.
-func (p *port) acquire(w *call, s *slot) {
-	if !s.mu.TryLock() {
+func (p *Port) acquire(w *call, s *Slot) {
+	if !s.Mu.TryLock() {
 		p.flush(w)
-		s.mu.Lock()
+		s.Mu.Lock()
 	}
 }
 
 // add puts a change and the lock of its slot into the batch.
-func (p *port) add(w *call, it item, c kernel.Change) {
+func (p *Port) add(w *call, it item, c kernel.Change) {
 	b := &w.batch
 	b.changes[b.n], b.items[b.n] = c, it
 	if b.n++; b.n == batchSize {
@@ -39,20 +39,20 @@ func (p *port) add(w *call, it item, c kernel.Change) {
 }
 
 // flush makes the batch's changes and settles each with its outcome, in order. Afterwards no slot is locked.
-func (p *port) flush(w *call) {
+func (p *Port) flush(w *call) {
 	p.commit(w)
 	for n := len(w.redo); n > 0; n = len(w.redo) {
 		again := w.redo[n-1]
 		w.redo[n-1] = redo{}
 		w.redo = w.redo[:n-1]
-		p.apply(w, &again.entry, again.at)
+		p.apply(w, &again.Entry, again.at)
 		p.commit(w)
 	}
 }
 
-// complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
+// Complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
 // a closed socket closes it, for which the port must lock its slot (sockClosing).
-func (p *port) complete(w *call) {
+func (p *Port) Complete(w *call) {
 	p.flush(w)
 	if w.saved > 0 {
 		w.stripe.saved.Add(w.saved)
@@ -68,34 +68,34 @@ func (p *port) complete(w *call) {
 // A redo is an entry whose registration turned out to have ended. It is processed anew once the batch's
 // slots are free, because it may have to wait for another port.
 type redo struct {
-	entry
+	Entry
 	at Socket
 }
 
-func (p *port) commit(w *call) {
+func (p *Port) commit(w *call) {
 	b := &w.batch
 	if b.n == 0 {
 		return
 	}
 	n := b.n
 	b.n = 0
-	p.core.kernel.Poll(b.changes[:n], nil)
+	p.Core.Kernel.Poll(b.changes[:n], nil)
 	for i := range n {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
-		it.slot.mu.Unlock()
+		it.slot.Mu.Unlock()
 		*it = item{} // it points into the caller's slice
 	}
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
-func (p *port) settle(w *call, it *item, c *kernel.Change) {
-	s, r := it.slot, &it.entry
-	if r.result == nil {
+func (p *Port) settle(w *call, it *item, c *kernel.Change) {
+	s, r := it.slot, &it.Entry
+	if r.Result == nil {
 		switch {
 		case c.Status == kernel.Absent, c.Status == kernel.Bad:
 			p.forget(w.stripe, s, it.index)
-			p.core.unclaim(it.index)
+			p.Core.unclaim(it.index)
 		case c.Status == kernel.Refused:
 			p.later(longWhile, it.index)
 		}
@@ -108,56 +108,56 @@ func (p *port) settle(w *call, it *item, c *kernel.Change) {
 	case kernel.Absent:
 		// The number names another socket: the old registration has ended.
 		p.lose(w, it)
-		if r.op == OpEnable {
+		if r.Op == OpEnable {
 			w.redo = append(w.redo, redo{*r, c.Handle})
 			return
 		}
-		p.core.unclaim(it.index)
-		*r.result = r.fail(c.Handle, ErrNotRegistered, c.Err)
+		p.Core.unclaim(it.index)
+		p.fail(r, c.Handle, ErrNotRegistered, c.Err)
 	case kernel.Bad:
 		p.lose(w, it)
-		p.core.unclaim(it.index)
-		*r.result = r.fail(c.Handle, ErrBadSocket, c.Err)
+		p.Core.unclaim(it.index)
+		p.fail(r, c.Handle, ErrBadSocket, c.Err)
 	default:
 		// The kernel still has the old token. Put the word back, and have the kernel asked again:
 		// what it reported meanwhile was dropped as stale, whoever it woke.
-		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | wRelook })
-		if v&wRelook == 0 {
+		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRelook })
+		if v&WRelook == 0 {
 			p.pushRelook(s, it.index)
 		}
-		p.parking.wakeOne(p.core, nil)
-		*r.result = r.fail(c.Handle, nil, c.Err)
+		p.Parking.WakeOne(p.Core, nil)
+		p.fail(r, c.Handle, nil, c.Err)
 	}
 }
 
 // settled does what follows from a change that the kernel has made.
-func (p *port) settled(w *call, it *item) {
-	s, r := it.slot, &it.entry
-	switch r.op {
+func (p *Port) settled(w *call, it *item) {
+	s, r := it.slot, &it.Entry
+	switch r.Op {
 	case OpRemove:
-		rec := s.reg.Load()
-		p.release(w.stripe, s, it.was, it.index, TraceRemoved)
-		p.core.unclaim(it.index)
+		rec := s.Reg.Load()
+		p.release(w.stripe, s, it.was, it.index, traceRemoved)
+		p.Core.unclaim(it.index)
 		if w.takes {
 			w.taken = rec
 			w.stripe.removals.Add(1)
 		} else {
-			p.typed.enqueue(packet{rec: rec, events: EventRemove})
+			p.typed.Enqueue(Packet{Rec: rec, Events: EventRemove})
 		}
 	case OpEnable:
 		p.own(r)
-		if r.conn != nil && (it.was&wConn == 0 || !w.held) {
+		if r.Conn != nil && (it.was&wConn == 0 || !w.held) {
 			s.update(func(v uint64) uint64 { return v | wConn })
-			p.conns.hold(r.conn, w.raw, it.index)
+			p.conns.hold(r.Conn, w.raw, it.index)
 		}
 	}
 }
 
 // lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
 // in the word already.
-func (p *port) lose(w *call, it *item) {
-	if it.op == OpRemove {
-		p.release(w.stripe, it.slot, it.was, it.index, TraceLost)
+func (p *Port) lose(w *call, it *item) {
+	if it.Op == OpRemove {
+		p.release(w.stripe, it.slot, it.was, it.index, traceLost)
 		return
 	}
 	p.forget(w.stripe, it.slot, it.index)

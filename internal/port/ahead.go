@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"github.com/socknotify/socknotify/internal/kernel"
@@ -12,18 +12,18 @@ import (
 type joint struct {
 	n       int // calls
 	k       int // sockets
-	calls   [maxJoint]kernel.Exchange
-	sockets [maxJoint]ahead // of a harvest, by its reports
+	calls   [MaxJoint]kernel.Exchange
+	sockets [MaxJoint]ahead // of a harvest, by its reports
 }
 
-// maxJoint is how many sockets and calls a joint has: as many as a harvest has reports.
-const maxJoint = maxReports
+// MaxJoint is how many sockets and calls a joint has: as many as a harvest has reports.
+const MaxJoint = maxReports
 
 // An ahead is a socket whose calls are made ahead of the rest of what is done for it. Without slot there is
 // nothing to do but release it.
 type ahead struct {
-	slot *slot
-	reg  *record
+	slot *Slot
+	reg  *Record
 	held sock.Held
 	dirs tie.Dir
 	made [2]early // by direction
@@ -59,39 +59,39 @@ func (e *early) send(held sock.Held, b []byte) (int, error) {
 
 // add adds the call of a direction's first operation, if it is one that can be made together with others.
 func (j *joint) add(a *ahead, d tie.Dir) {
-	ops := &a.reg.work.operations
+	ops := &a.reg.Work.operations
 	o := ops.list(d).first
 	if o == nil || ops.connects > 0 || j.n == len(j.calls) || a.reg.tie.Drained(d) {
 		return
 	}
 	switch o.kind {
-	case opRecv, opRecvPooled, opSend:
+	case OpRecv, OpRecvPooled, OpSend:
 		o.equip()
 	default:
 		return
 	}
-	if o.n == len(o.buf) {
+	if o.N == len(o.Buf) {
 		return
 	}
 	c := &j.calls[j.n]
 	j.n++
-	b, turn := a.held.Ahead(d, o.buf[o.n:])
+	b, turn := a.held.Ahead(d, o.Buf[o.N:])
 	*c = kernel.Exchange{Handle: a.reg.tie.Handle(), Buf: b, Send: d == tie.Send}
 	a.made[d>>1] = early{c, turn}
 }
 
 // make has the kernel make the calls, if they are worth it. Those that it has not made are made one by one, when
 // their sockets' turn comes.
-func (j *joint) make(c *core) {
+func (j *joint) make(c *Core) {
 	if j.n >= c.least {
-		c.batcher.Exchange(j.calls[:j.n])
+		c.Batcher.Exchange(j.calls[:j.n])
 	}
 	for i := range j.sockets[:j.k] {
 		a := &j.sockets[i]
 		for d := range a.made {
 			if e := &a.made[d]; e.call != nil && !e.call.Made {
 				e.call = nil
-				a.reg.work.list(tie.Dir(1 + d)).first.unequip(0)
+				a.reg.Work.list(tie.Dir(1 + d)).first.unequip(0)
 			}
 		}
 	}
@@ -124,8 +124,8 @@ func (w *call) together() *joint {
 
 // gatherReports makes the calls of the first operations that reports say something for. nil says that there is
 // nothing to be made together.
-func (p *port) gatherReports(w *call, ready []kernel.Ready) *joint {
-	if p.core.batcher == nil || len(ready) < p.core.least {
+func (p *Port) gatherReports(w *call, ready []kernel.Ready) *joint {
+	if p.Core.Batcher == nil || len(ready) < p.Core.least {
 		return nil
 	}
 	j := w.together()
@@ -133,28 +133,28 @@ func (p *port) gatherReports(w *call, ready []kernel.Ready) *joint {
 	for i := range ready {
 		p.gatherReport(j, &j.sockets[i], &ready[i])
 	}
-	j.make(p.core)
+	j.make(p.Core)
 	return j
 }
 
 // gatherReport locks the slot that a report is for, if it is one of a socket with operations. Whatever is in the
 // way is seen to when the report is delivered.
-func (p *port) gatherReport(j *joint, a *ahead, r *kernel.Ready) {
-	s := p.table.lookup(tokenIndex(r.Token))
-	const all = wRegistered | wEnabled | wOverlapped
-	if s == nil || s.word.Load()&all != all || !s.mu.TryLock() {
+func (p *Port) gatherReport(j *joint, a *ahead, r *kernel.Ready) {
+	s := p.Table.Lookup(tokenIndex(r.Token))
+	const all = WRegistered | WEnabled | wOverlapped
+	if s == nil || s.Word.Load()&all != all || !s.Mu.TryLock() {
 		return
 	}
-	if was := s.word.Load(); sameEpoch(was, r.Token) && was&all == all {
-		reg := s.reg.Load()
-		if held, err := reg.work.socket.Hold(); err == nil {
+	if was := s.Word.Load(); SameEpoch(was, r.Token) && was&all == all {
+		reg := s.Reg.Load()
+		if held, err := reg.Work.Socket.Hold(); err == nil {
 			*a = ahead{slot: s, reg: reg, held: held, dirs: moved(r.Mask)}
 			reg.heed(r.Mask)
 			j.addAll(a)
 			return
 		}
 	}
-	s.mu.Unlock()
+	s.Mu.Unlock()
 }
 
 func (j *joint) addAll(a *ahead) {
@@ -166,23 +166,23 @@ func (j *joint) addAll(a *ahead) {
 }
 
 // workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
-func (p *port) workOn(w *call, a *ahead, r *kernel.Ready, out entries) (n int, again bool) {
+func (p *Port) workOn(w *call, a *ahead, r *kernel.Ready, out Entries) (n int, again bool) {
 	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
 	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
-	a.slot.mu.Unlock()
+	a.slot.Mu.Unlock()
 	return n, again
 }
 
 // gatherStart begins an operation whose call is made by carryOut, if it can be, and now otherwise.
-func (p *port) gatherStart(w *call, s *sock.Socket, o *overlapped) error {
-	if o.kind == opConnect {
-		p.carryOut(w) // calls that have been added are not for a socket that is connecting
+func (p *Port) gatherStart(w *call, s *sock.Socket, o *Overlapped) error {
+	if o.kind == OpConnect {
+		p.CarryOut(w) // calls that have been added are not for a socket that is connecting
 		_, err := p.submit(w, s, o)
 		return err
 	}
 	held, err := s.Hold()
 	if err != nil {
-		return o.cause(noSocket, err)
+		return o.cause(NoSocket, err)
 	}
 	sl, err := p.slotFor(s, o)
 	if err != nil {
@@ -200,40 +200,40 @@ func (p *port) gatherStart(w *call, s *sock.Socket, o *overlapped) error {
 		}
 		return nil
 	}
-	if j.k == maxJoint || j.n == maxJoint || !sl.mu.TryLock() {
-		p.carryOut(w)
-		sl.mu.Lock()
+	if j.k == MaxJoint || j.n == MaxJoint || !sl.Mu.TryLock() {
+		p.CarryOut(w)
+		sl.Mu.Lock()
 	}
 	if j.k > 0 && !sl.associated(s) {
-		sl.mu.Unlock()
-		p.carryOut(w) // it may have to wait for another port
-		sl.mu.Lock()
+		sl.Mu.Unlock()
+		p.CarryOut(w) // it may have to wait for another port
+		sl.Mu.Lock()
 	}
 	first, err := p.place(w, sl, s, o)
 	a := &j.sockets[j.k]
 	j.k++
 	a.held = held
 	if !first || err != nil {
-		sl.mu.Unlock()
+		sl.Mu.Unlock()
 		return err
 	}
-	a.slot, a.reg, a.dirs = sl, sl.reg.Load(), d
+	a.slot, a.reg, a.dirs = sl, sl.Reg.Load(), d
 	j.add(a, d)
 	return nil
 }
 
-// carryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
+// CarryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
 // locked.
-func (p *port) carryOut(w *call) {
+func (p *Port) CarryOut(w *call) {
 	j := w.joint
 	if j == nil || j.k == 0 {
 		return
 	}
-	j.make(p.core)
+	j.make(p.Core)
 	for i := range j.sockets[:j.k] {
 		if a := &j.sockets[i]; a.slot != nil {
 			p.proceed(w, a.slot, a.held, a.reg.tie.Handle(), a.dirs, a)
-			a.slot.mu.Unlock()
+			a.slot.Mu.Unlock()
 		}
 	}
 	j.end()

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"context"
@@ -31,32 +31,32 @@ import (
 // A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
 // the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
 type parking struct {
-	// turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
-	turnstile
-	waking atomic.Pointer[call] // who was picked and has not looked yet: set under the lock, cleared by itself
-	leader atomic.Pointer[call] // on the list; written under the lock
+	// Turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
+	Turnstile
+	Waking atomic.Pointer[call] // who was picked and has not looked yet: set under the lock, cleared by itself
+	Leader atomic.Pointer[call] // on the list; written under the lock
 
 	first   *call // the latest sleeper
 	wakeups uint64
-	closed  bool
+	Closed  bool
 }
 
-// forever is a time-out that does not fit into deadlines; it is longer than a century.
-const forever = time.Duration(1) << 62
+// Forever is a time-out that does not fit into deadlines; it is longer than a century.
+const Forever = time.Duration(1) << 62
 
 // sleep blocks until something can be dequeued, the port is closed, the context is done or the
 // time-out has passed.
-func (p *port) sleep(w *call, ctx context.Context, out entries, timeout time.Duration) (int, error) {
+func (p *Port) sleep(w *call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
-		defer trace.StartRegion(ctx, regionWait).End()
+		defer trace.StartRegion(ctx, RegionWait).End()
 	}
-	k := &p.parking
+	k := &p.Parking
 	var until time.Time
-	if timeout > 0 && timeout < forever {
+	if timeout > 0 && timeout < Forever {
 		until = time.Now().Add(timeout)
 	}
 	for {
-		lead, open := k.enlist(p.core, w)
+		lead, open := k.Enlist(p.Core, w)
 		if !open {
 			return 0, ErrClosed
 		}
@@ -75,7 +75,7 @@ func (p *port) sleep(w *call, ctx context.Context, out entries, timeout time.Dur
 		}
 		if n == 0 && err == nil {
 			switch {
-			case p.core.closed.Load():
+			case p.Core.Closed.Load():
 				err = ErrClosed
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
@@ -83,7 +83,7 @@ func (p *port) sleep(w *call, ctx context.Context, out entries, timeout time.Dur
 				err = ErrTimeout
 			}
 		}
-		k.depart(w, p, n > 0 || err != nil)
+		k.Depart(w, p, n > 0 || err != nil)
 		if n > 0 {
 			return n, nil
 		}
@@ -94,30 +94,30 @@ func (p *port) sleep(w *call, ctx context.Context, out entries, timeout time.Dur
 }
 
 // lead parks in the kernel, which harvests once more before it sleeps.
-func (p *port) lead(w *call, ctx context.Context, out entries, until time.Time) (int, error) {
+func (p *Port) lead(w *call, ctx context.Context, out Entries, until time.Time) (int, error) {
 	if ctx.Done() != nil {
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
-			k := &p.parking
-			k.enter()
-			defer k.leave(0)
-			if k.leader.Load() == w {
-				p.core.kernel.Wake()
+			k := &p.Parking
+			k.Enter()
+			defer k.Leave(0)
+			if k.Leader.Load() == w {
+				p.Core.Kernel.Wake()
 			}
 		})
 		defer stop()
 	}
 	w.out, w.found = out, 0
-	err := p.core.kernel.Park(until, w.look)
-	w.out = entries{}
+	err := p.Core.Kernel.Park(until, w.look)
+	w.out = Entries{}
 	return w.found, err
 }
 
 // follow sleeps on the call's channel.
-func (p *port) follow(w *call, ctx context.Context, out entries, until time.Time) int {
+func (p *Port) follow(w *call, ctx context.Context, out Entries, until time.Time) int {
 	if p.queue.any() || p.relook.Load() != 0 {
-		p.parking.answer(w)
-		if n := p.dequeue(w, out); n > 0 {
+		p.Parking.answer(w)
+		if n := p.Dequeue(w, out); n > 0 {
 			return n
 		}
 	}
@@ -150,11 +150,11 @@ func (p *port) follow(w *call, ctx context.Context, out entries, until time.Time
 	return 0
 }
 
-// enlist puts a call on the list. open is false where the port is closed.
-func (k *parking) enlist(c *core, w *call) (lead, open bool) {
-	k.enter()
-	if k.closed {
-		k.leave(0)
+// Enlist puts a call on the list. open is false where the port is closed.
+func (k *parking) Enlist(c *Core, w *call) (lead, open bool) {
+	k.Enter()
+	if k.Closed {
+		k.Leave(0)
 		return false, false
 	}
 	w.listed, w.woken, w.prev, w.after = true, false, nil, k.first
@@ -162,11 +162,11 @@ func (k *parking) enlist(c *core, w *call) (lead, open bool) {
 		k.first.prev = w
 	}
 	k.first = w
-	if k.leader.Load() == nil && c.watching.Load() {
-		k.leader.Store(w)
+	if k.Leader.Load() == nil && c.Watching.Load() {
+		k.Leader.Store(w)
 		lead = true
 	}
-	k.leave(+1)
+	k.Leave(+1)
 	return lead, true
 }
 
@@ -183,13 +183,13 @@ func (k *parking) unlist(w *call) {
 	w.listed, w.prev, w.after = false, nil, nil
 }
 
-// depart takes a call off the list that is awake. If it is on its way out, the others must not be left
+// Depart takes a call off the list that is awake. If it is on its way out, the others must not be left
 // without a leader, nor what it was picked for without anybody to see to it.
-func (k *parking) depart(w *call, p *port, out bool) {
+func (k *parking) Depart(w *call, p *Port, out bool) {
 	if w.woken && !(out && k.needed(p)) {
 		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
 	}
-	k.enter()
+	k.Enter()
 	asleep := 0
 	owed := false
 	if w.listed {
@@ -198,12 +198,12 @@ func (k *parking) depart(w *call, p *port, out bool) {
 	} else {
 		owed = !w.woken // picked after it had woken for another reason
 	}
-	if k.leader.Load() == w {
-		k.leader.Store(nil)
+	if k.Leader.Load() == w {
+		k.Leader.Store(nil)
 	}
 	var next *call
 	if picked := k.answer(w); out && (picked || k.needed(p)) {
-		next = k.pick(p.core, nil)
+		next = k.pick(p.Core, nil)
 	}
 	k.part(next, asleep)
 	if owed {
@@ -213,47 +213,47 @@ func (k *parking) depart(w *call, p *port, out bool) {
 
 // needed reports whether somebody else must wake up when a call goes. It need not hold the lock: a leader that is
 // there now sees to its succession itself when it goes.
-func (k *parking) needed(p *port) bool {
-	return k.leader.Load() == nil && p.core.watching.Load() || p.queue.any()
+func (k *parking) needed(p *Port) bool {
+	return k.Leader.Load() == nil && p.Core.Watching.Load() || p.queue.any()
 }
 
 // answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
 // need not wake another for that (P3).
 func (k *parking) answer(w *call) (picked bool) {
-	if k.waking.Load() != w {
+	if k.Waking.Load() != w {
 		return false
 	}
-	k.waking.Store(nil)
+	k.Waking.Store(nil)
 	return true
 }
 
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
-func (k *parking) appoint(c *core) {
-	k.enter()
+func (k *parking) appoint(c *Core) {
+	k.Enter()
 	var next *call
-	if k.leader.Load() == nil {
+	if k.Leader.Load() == nil {
 		next = k.pick(c, nil)
 	}
 	k.part(next, 0)
 }
 
-// wakeOne wakes one sleeper other than self, if there is one and none is on its way already.
-func (k *parking) wakeOne(c *core, self *call) {
-	if k.count() == 0 || k.waking.Load() != nil {
+// WakeOne wakes one sleeper other than self, if there is one and none is on its way already.
+func (k *parking) WakeOne(c *Core, self *call) {
+	if k.Count() == 0 || k.Waking.Load() != nil {
 		return
 	}
-	k.enter()
+	k.Enter()
 	k.part(k.pick(c, self), 0)
 }
 
 // pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
 // call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
 // one, and its kernel open.
-func (k *parking) pick(c *core, self *call) *call {
-	if k.closed || k.waking.Load() != nil {
+func (k *parking) pick(c *Core, self *call) *call {
+	if k.Closed || k.Waking.Load() != nil {
 		return nil
 	}
-	leader := k.leader.Load()
+	leader := k.Leader.Load()
 	w := k.first
 	for w != nil && (w == self || w == leader) {
 		w = w.after
@@ -264,10 +264,10 @@ func (k *parking) pick(c *core, self *call) *call {
 	if w == nil {
 		return nil
 	}
-	k.waking.Store(w)
+	k.Waking.Store(w)
 	k.wakeups++
 	if w == leader {
-		c.kernel.Wake()
+		c.Kernel.Wake()
 		return nil
 	}
 	k.unlist(w)
@@ -277,31 +277,31 @@ func (k *parking) pick(c *core, self *call) *call {
 // part leaves the lock, and then wakes a follower that was picked. asleep is what else changes the count.
 func (k *parking) part(picked *call, asleep int) {
 	if picked == nil {
-		k.leave(asleep)
+		k.Leave(asleep)
 		return
 	}
-	k.leave(asleep - 1)
+	k.Leave(asleep - 1)
 	picked.wake <- struct{}{}
 }
 
 // woken is how many were picked.
 func (k *parking) woken() uint64 {
-	k.enter()
-	defer k.leave(0)
+	k.Enter()
+	defer k.Leave(0)
 	return k.wakeups
 }
 
 // close wakes everybody and lets nobody sleep any more.
-func (k *parking) close(c *core) {
-	k.enter()
+func (k *parking) close(c *Core) {
+	k.Enter()
 	asleep := 0
-	if !k.closed {
-		k.closed = true
-		leader := k.leader.Load()
+	if !k.Closed {
+		k.Closed = true
+		leader := k.Leader.Load()
 		for w := k.first; w != nil; {
 			after := w.after
 			if w == leader {
-				c.kernel.Wake()
+				c.Kernel.Wake()
 			} else {
 				k.unlist(w)
 				asleep--
@@ -310,5 +310,5 @@ func (k *parking) close(c *core) {
 			w = after
 		}
 	}
-	k.leave(asleep)
+	k.Leave(asleep)
 }

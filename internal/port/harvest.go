@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"sync"
@@ -8,25 +8,25 @@ import (
 	"github.com/socknotify/socknotify/internal/tie"
 )
 
-// dequeue fills out with what can be had without blocking and returns how many entries it filled. If
+// Dequeue fills out with what can be had without blocking and returns how many entries it filled. If
 // it leaves work behind it wakes a sleeper for it.
-func (p *port) dequeue(w *call, out entries) int {
+func (p *Port) Dequeue(w *call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.look(w, out)
+		return p.Look(w, out)
 	}
 	p.levels.mu.RLock()
 	defer p.levels.mu.RUnlock()
-	return p.look(w, out)
+	return p.Look(w, out)
 }
 
 // lastLook is dequeue for a call that gives up if there is nothing.
-func (p *port) lastLook(w *call, out entries) int {
+func (p *Port) lastLook(w *call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.look(w, out)
+		return p.Look(w, out)
 	}
 	p.levels.mu.Lock()
 	defer p.levels.mu.Unlock()
-	return p.look(w, out)
+	return p.Look(w, out)
 }
 
 // levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
@@ -38,62 +38,62 @@ type levels struct {
 	mu  sync.RWMutex
 }
 
-func (p *port) look(w *call, out entries) int {
+func (p *Port) Look(w *call, out Entries) int {
 	if p.relook.Load() != 0 {
 		p.lookAgain(w)
 	}
-	if !p.core.watching.Load() {
+	if !p.Core.Watching.Load() {
 		return p.lookAtQueue(w, out)
 	}
 	n := 0
-	p.transfers.gather(w)
+	p.Transfers.gather(w)
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
 		w.turn = !w.turn
-		if half := out.len() / 2; half > 0 {
+		if half := out.Len() / 2; half > 0 {
 			n = p.take(w, out.first(half))
 		} else if w.turn {
 			n = p.take(w, out)
 		}
 	}
 	more := false
-	if n < out.len() {
+	if n < out.Len() {
 		var k int
 		k, more = p.harvest(w, out.from(n))
 		n += k
-		p.transfers.gather(w) // the kernel may have told that there is something
+		p.Transfers.gather(w) // the kernel may have told that there is something
 	}
-	if n < out.len() && p.queue.any() {
+	if n < out.Len() && p.queue.any() {
 		n += p.take(w, out.from(n))
 	}
 	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
-	if (more || p.queue.any()) && (n == 0 || p.parking.leader.Load() != w) {
-		p.parking.wakeOne(p.core, w)
+	if (more || p.queue.any()) && (n == 0 || p.Parking.Leader.Load() != w) {
+		p.Parking.WakeOne(p.Core, w)
 	}
 	return n
 }
 
 // lookAtQueue is look on a port that has never had a socket.
-func (p *port) lookAtQueue(w *call, out entries) int {
+func (p *Port) lookAtQueue(w *call, out Entries) int {
 	n := 0
 	if p.queue.any() {
 		n = p.take(w, out)
 	}
-	if n == out.len() && p.queue.any() { // with room left, the queue was seen empty
-		p.parking.wakeOne(p.core, w)
+	if n == out.Len() && p.queue.any() { // with room left, the queue was seen empty
+		p.Parking.WakeOne(p.Core, w)
 	}
 	return n
 }
 
 // passOn wakes a sleeper for what a call that does not dequeue has queued.
-func (p *port) passOn() {
+func (p *Port) passOn() {
 	if p.queue.any() {
-		p.parking.wakeOne(p.core, nil)
+		p.Parking.WakeOne(p.Core, nil)
 	}
 }
 
-func (p *port) take(w *call, out entries) int {
-	n, posts, completions := p.typed.takeQueued(out, p.core.observer.Load())
+func (p *Port) take(w *call, out Entries) int {
+	n, posts, completions := p.typed.TakeQueued(out, p.Core.Observer.Load())
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 	}
@@ -110,21 +110,21 @@ func (p *port) take(w *call, out entries) int {
 }
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
-func (p *port) harvest(w *call, out entries) (n int, more bool) {
-	o := p.core.observer.Load()
+func (p *Port) harvest(w *call, out Entries) (n int, more bool) {
+	o := p.Core.Observer.Load()
 	relooks := 0
 	for {
-		ready := w.ready[:min(out.len(), len(w.ready))]
-		k := p.core.kernel.Poll(nil, ready)
+		ready := w.ready[:min(out.Len(), len(w.ready))]
+		k := p.Core.Kernel.Poll(nil, ready)
 		more = k == len(ready)
 		var at int64 // for the observer
 		if o != nil && k > 0 {
-			at = millis()
+			at = Millis()
 		}
 		j := p.gatherReports(w, ready[:k])
 		for i := range k {
 			// One entry is kept for each of the reports that follow.
-			room := out.first(out.len() - (k - i - 1)).from(n)
+			room := out.first(out.Len() - (k - i - 1)).from(n)
 			var got int
 			var again bool
 			if j != nil && j.sockets[i].slot != nil {
@@ -148,7 +148,7 @@ func (p *port) harvest(w *call, out entries) (n int, more bool) {
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
-	if relooks > 0 && (n == 0 || p.parking.count() > 0) {
+	if relooks > 0 && (n == 0 || p.Parking.Count() > 0) {
 		// A level still holds for whoever waits (T1), and nobody else would look.
 		p.lookAgain(w)
 	}
@@ -161,28 +161,28 @@ func (p *port) harvest(w *call, out entries) (n int, more bool) {
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
 // after a removal has swapped it (G4).
-func (p *port) deliver(w *call, r *kernel.Ready, out entries) (n int, again bool) {
+func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
-	s := p.table.lookup(index)
+	s := p.Table.Lookup(index)
 	if s == nil {
 		w.stripe.stale.Add(1)
 		return 0, false
 	}
 	for {
-		was := s.word.Load()
-		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
+		was := s.Word.Load()
+		if !SameEpoch(was, r.Token) || was&WRegistered == 0 {
 			w.stripe.stale.Add(1)
 			return 0, false
 		}
-		if was&wEnabled == 0 {
+		if was&WEnabled == 0 {
 			if p.note(w, s, was, index) {
 				return 0, false
 			}
 			continue
 		}
-		reg := s.reg.Load()
+		reg := s.Reg.Load()
 		if was&wWorked != 0 {
-			if reg == nil || reg.work == nil {
+			if reg == nil || reg.Work == nil {
 				continue // removed in between, or replaced by another
 			}
 			return p.work(w, s, reg, r, out)
@@ -203,25 +203,25 @@ func (p *port) deliver(w *call, r *kernel.Ready, out entries) (n int, again bool
 		is := was
 		switch {
 		case e != EventNone && was&wOneShot != 0:
-			is &^= wEnabled
+			is &^= WEnabled
 		case e != EventNone && was&wEdge == 0:
-			is |= wRelook
-		case !p.core.edges && r.Mask&kernel.Err == 0:
+			is |= WRelook
+		case !p.Core.Edges && r.Mask&kernel.Err == 0:
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
-			is |= wRelook | toldBits(r.Mask)
+			is |= WRelook | toldBits(r.Mask)
 		case e != EventNone && was&wStrict != 0:
 			is |= toldBits(r.Mask)
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.
-		if !s.word.CompareAndSwap(was, is) {
+		if !s.Word.CompareAndSwap(was, is) {
 			continue
 		}
-		if tied && was&wEdge != 0 && !p.core.ownEdges {
+		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
 			reg.tie.Silenced(silenced(r.Mask))
 		}
-		if is&wRelook != 0 && was&wRelook == 0 {
+		if is&WRelook != 0 && was&WRelook == 0 {
 			p.pushRelook(s, index)
 			again = true
 		}
@@ -232,7 +232,7 @@ func (p *port) deliver(w *call, r *kernel.Ready, out entries) (n int, again bool
 			// Of any other registration a later report may have been delivered before this one.
 			reg.tie.Notified(turn)
 		}
-		p.typed.put(out, 0, packet{rec: reg, events: e})
+		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
 		return 1, again
 	}
 }
@@ -241,18 +241,18 @@ func (p *port) deliver(w *call, r *kernel.Ready, out entries) (n int, again bool
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *port) deliverObserved(w *call, o *observer, at int64, r *kernel.Ready, out entries) (n int, again bool) {
+func (p *Port) deliverObserved(w *call, o *Observer, at int64, r *kernel.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
 	for i := range n {
-		was, events := p.typed.get(out, i)
+		was, events := p.typed.Get(out, i)
 		kind := TraceNotified
 		switch was {
-		case completion:
+		case Completion:
 			continue // noted where it was completed
-		case connection, noConnection:
-			kind = TraceAccepted
+		case Connection, NoConnection:
+			kind = traceAccepted
 		}
 		o.note(rec, at, index, events, kind)
 	}
@@ -261,12 +261,12 @@ func (p *port) deliverObserved(w *call, o *observer, at int64, r *kernel.Ready, 
 
 // wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in
 // its error queue, or the report caught it between its error and its end (E5, E7).
-func (p *port) wholeTruth(index uint32) kernel.Mask {
-	m := p.core.kernel.Look(Socket(index))
+func (p *Port) wholeTruth(index uint32) kernel.Mask {
+	m := p.Core.Kernel.Look(Socket(index))
 	if m&kernel.Dead == 0 {
 		return 0
 	}
-	if has, busy, err := p.probe(index); !has || busy || err != nil {
+	if has, busy, err := p.Probe(index); !has || busy || err != nil {
 		return 0 // the number is another socket's by now, or about to be looked at again
 	}
 	return m
@@ -275,27 +275,27 @@ func (p *port) wholeTruth(index uint32) kernel.Mask {
 // note remembers a report that came while the registration is disabled: enabling must ask the kernel.
 // A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
 // kernel. It returns false where the word changed under it.
-func (p *port) note(w *call, s *slot, was uint64, index uint32) bool {
-	if was&wMuted != 0 || !p.core.edges {
+func (p *Port) note(w *call, s *Slot, was uint64, index uint32) bool {
+	if was&wMuted != 0 || !p.Core.Edges {
 		return true
 	}
 	if was&wPending == 0 {
-		return s.word.CompareAndSwap(was, was|wPending)
+		return s.Word.CompareAndSwap(was, was|wPending)
 	}
-	if !s.mu.TryLock() {
+	if !s.Mu.TryLock() {
 		return true // somebody is changing it, and asks the kernel in doing so
 	}
-	defer s.mu.Unlock()
-	if !s.word.CompareAndSwap(was, was|wMuted) {
+	defer s.Mu.Unlock()
+	if !s.Word.CompareAndSwap(was, was|wMuted) {
 		return false
 	}
 	w.single[0] = kernel.Change{Handle: Socket(index), Action: kernel.Mute, Token: token(was, index)}
-	p.core.kernel.Poll(w.single[:], nil)
+	p.Core.Kernel.Poll(w.single[:], nil)
 	return true
 }
 
 // pushRelook links a slot whose word has just got wRelook.
-func (p *port) pushRelook(s *slot, index uint32) {
+func (p *Port) pushRelook(s *Slot, index uint32) {
 	for {
 		head := p.relook.Load()
 		s.next = head
@@ -307,21 +307,21 @@ func (p *port) pushRelook(s *slot, index uint32) {
 
 // lookAgain asks the kernel again about every slot on the relook list: persistent levels that were
 // notified of, and on kernels without edges whatever a report has silenced.
-func (p *port) lookAgain(w *call) {
+func (p *Port) lookAgain(w *call) {
 	for link := p.relook.Swap(0); link != 0; {
 		index := link - 1
-		s := p.table.lookup(index)
+		s := p.Table.Lookup(index)
 		p.acquire(w, s)
 		link = s.next // from here on the slot may be linked again
-		_, is := s.update(func(v uint64) uint64 { return v &^ wRelook })
+		_, is := s.update(func(v uint64) uint64 { return v &^ WRelook })
 		// A level that the kernel has reported and goes on watching as the word says.
-		same := p.core.edges && is&(wWorked|wOneShot|wEdge|wPending|wMuted) == 0
-		if is&wRegistered == 0 || is&wEnabled == 0 || same && s.vouchedFor(is) {
-			s.mu.Unlock()
+		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wMuted) == 0
+		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.vouchedFor(is) {
+			s.Mu.Unlock()
 			continue
 		}
 		p.add(w, item{slot: s, was: is, index: index}, kernel.Change{
-			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.core.interest(is), Same: same,
+			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.Core.interest(is), Same: same,
 		})
 	}
 	p.flush(w)

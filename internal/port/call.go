@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"syscall"
@@ -15,7 +15,7 @@ const maxReports = 128
 // A call is what one call inside the port works with. Calls are pooled, so that the steady state
 // allocates nothing (C7).
 type call struct {
-	port   *port
+	port   *Port
 	stripe *stripe
 	batch  batch
 	ready  [maxReports]kernel.Ready
@@ -33,11 +33,11 @@ type call struct {
 	after  *call
 	// look dequeues into out and reports whether there was anything, for kernel.Poller.Park.
 	look  func() bool
-	out   entries
+	out   Entries
 	found int
 
 	// The connection that is being acted on (see conn.go).
-	reg     entry
+	reg     Entry
 	raw     syscall.RawConn
 	held    bool // the port holds it already
 	inside  bool
@@ -52,24 +52,24 @@ type call struct {
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
 	// The operation that the kernel is given (see transfers.go).
-	transfer *overlapped
+	transfer *Overlapped
 	use      kernel.FileUse
 	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)
 	// takes says that the EventRemove of a removal is not queued, and taken is then that removal's record (RemoveWait).
 	takes bool
-	taken *record
+	taken *Record
 }
 
-func newCall(p *port) *call {
+func newCall(p *Port) *call {
 	w := &call{
 		port:   p,
-		stripe: &p.core.stripes[p.calls.Add(1)%stripes],
+		stripe: &p.Core.Stripes[p.calls.Add(1)%Stripes],
 		wake:   make(chan struct{}, 1),
 	}
 	w.look = func() bool {
-		w.found = w.port.dequeue(w, w.out)
+		w.found = w.port.Dequeue(w, w.out)
 		return w.found > 0
 	}
 	w.control = func(fd uintptr) {
@@ -80,17 +80,17 @@ func newCall(p *port) *call {
 	return w
 }
 
-// begin counts a call in; nil says that the port is closed.
-func (p *port) begin() *call {
+// Begin counts a call in; nil says that the port is closed.
+func (p *Port) Begin() *call {
 	w := p.pool.Get().(*call)
-	if !w.stripe.enter(p.core) {
+	if !w.stripe.Enter(p.Core) {
 		p.pool.Put(w)
 		return nil
 	}
 	return w
 }
 
-func (p *port) end(w *call) {
-	w.stripe.leave(p.core)
+func (p *Port) End(w *call) {
+	w.stripe.Leave(p.Core)
 	p.pool.Put(w)
 }

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"os"
@@ -11,24 +11,24 @@ import (
 // the readiness of a file: a few goroutines carry them out, and end when there are none left. They do not keep
 // the port.
 type files struct {
-	port weak.Pointer[port]
-	core *core
+	port weak.Pointer[Port]
+	core *Core
 	work func() // made once, so that a goroutine starts without an allocation
 
-	mu      sync.Mutex
+	Mu      sync.Mutex
 	waiting opList
-	workers int
+	Workers int
 	left    sync.Cond // the last worker has ended
 	closed  bool
 }
 
-// maxWorkers is how many files are read or written at once: enough to keep a disk busy, while each of them
+// MaxWorkers is how many files are read or written at once: enough to keep a disk busy, while each of them
 // may hold a thread.
-const maxWorkers = 8
+const MaxWorkers = 8
 
-func newFiles(p weak.Pointer[port], c *core) *files {
+func newFiles(p weak.Pointer[Port], c *Core) *files {
 	f := &files{port: p, core: c}
-	f.left.L = &f.mu
+	f.left.L = &f.Mu
 	f.work = func() {
 		for o := f.next(); o != nil; o = f.next() {
 			o.transfer()
@@ -38,12 +38,12 @@ func newFiles(p weak.Pointer[port], c *core) *files {
 	return f
 }
 
-// startFile begins an operation on a file that has been claimed.
-func (p *port) startFile(file *os.File, off int64, o *overlapped) error {
-	o.file, o.off = file, off
-	if !p.transfers.start(p, o) && !p.files.submit(o) {
-		o.forget()
-		o.end()
+// StartFile begins an operation on a file that has been claimed.
+func (p *Port) StartFile(file *os.File, off int64, o *Overlapped) error {
+	o.File, o.off = file, off
+	if !p.Transfers.start(p, o) && !p.Files.submit(o) {
+		o.Forget()
+		o.End()
 		return ErrClosed
 	}
 	runtime.KeepAlive(p)
@@ -51,32 +51,32 @@ func (p *port) startFile(file *os.File, off int64, o *overlapped) error {
 }
 
 // submit queues an operation; false says that the port is closed.
-func (f *files) submit(o *overlapped) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *files) submit(o *Overlapped) bool {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if f.closed {
 		return false
 	}
 	f.core.jobs.Add(1)
 	o.at.Store(atFile)
 	f.waiting.push(o)
-	if f.workers < maxWorkers {
-		f.workers++
+	if f.Workers < MaxWorkers {
+		f.Workers++
 		go f.work()
 	}
 	return true
 }
 
 // next takes the next operation, which cannot be canceled any more. With nil the worker ends.
-func (f *files) next() *overlapped {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *files) next() *Overlapped {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	if f.port.Value() == nil {
 		f.drop()
 	}
 	o := f.waiting.first
 	if o == nil {
-		if f.workers--; f.workers == 0 {
+		if f.Workers--; f.Workers == 0 {
 			f.left.Broadcast()
 		}
 		return nil
@@ -87,63 +87,63 @@ func (f *files) next() *overlapped {
 }
 
 // transfer is the operation, or what the kernel has left of it.
-func (o *overlapped) transfer() {
+func (o *Overlapped) transfer() {
 	var n int
 	var err error
-	if o.kind == opRead {
-		n, err = o.file.ReadAt(o.buf[o.n:], o.off+int64(o.n))
+	if o.kind == OpRead {
+		n, err = o.File.ReadAt(o.Buf[o.N:], o.off+int64(o.N))
 	} else {
-		n, err = o.file.WriteAt(o.buf[o.n:], o.off+int64(o.n))
+		n, err = o.File.WriteAt(o.Buf[o.N:], o.off+int64(o.N))
 	}
-	o.n += n
-	o.err = o.cause(noSocket, err)
+	o.N += n
+	o.Err = o.cause(NoSocket, err)
 }
 
 // done completes an operation, if its port still exists.
-func (f *files) done(o *overlapped) {
+func (f *files) done(o *Overlapped) {
 	p := f.port.Value()
-	if p == nil || !f.core.stripes[0].enter(f.core) {
+	if p == nil || !f.core.Stripes[0].Enter(f.core) {
 		f.abandon(o)
 		return
 	}
 	to := outlet{p: p}
 	to.complete(o)
-	p.parking.wakeOne(p.core, nil)
-	f.core.stripes[0].leave(f.core)
+	p.Parking.WakeOne(p.Core, nil)
+	f.core.Stripes[0].Leave(f.core)
 	f.core.jobs.Add(-1)
 }
 
 // abandon gives an operation back that never completes (O10).
-func (f *files) abandon(o *overlapped) {
-	o.forget()
+func (f *files) abandon(o *Overlapped) {
+	o.Forget()
 	o.at.Store(0)
-	o.end()
+	o.End()
 	f.core.jobs.Add(-1)
 }
 
 // cancel completes an operation that nobody has begun. false says that it is queued no longer.
-func (f *files) cancel(p *port, o *overlapped) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if o.at.Load() != atFile || o.core.Load() != f.core {
+func (f *files) cancel(p *Port, o *Overlapped) bool {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	if o.at.Load() != atFile || o.Core.Load() != f.core {
 		return false
 	}
 	f.waiting.remove(o)
-	o.err = &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
+	o.Err = &OperationError{Op: o.kind.String(), Socket: NoSocket, Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
-	p.parking.wakeOne(p.core, nil)
+	p.Parking.WakeOne(p.Core, nil)
 	f.core.jobs.Add(-1)
 	return true
 }
 
 // close drops what nobody has begun, and waits for what somebody has.
 func (f *files) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
 	f.closed = true
 	f.drop()
-	for f.workers > 0 {
+	for f.Workers > 0 {
 		f.left.Wait()
 	}
 }

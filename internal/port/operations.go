@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import "github.com/socknotify/socknotify/internal/tie"
 
@@ -39,9 +39,9 @@ func (ops *operations) awaited() Events {
 	return f
 }
 
-type opList struct{ first, last *overlapped }
+type opList struct{ first, last *Overlapped }
 
-func (l *opList) push(o *overlapped) {
+func (l *opList) push(o *Overlapped) {
 	if l.last == nil {
 		l.first = o
 	} else {
@@ -51,8 +51,8 @@ func (l *opList) push(o *overlapped) {
 }
 
 // remove takes an operation out, mostly the first.
-func (l *opList) remove(o *overlapped) {
-	var before *overlapped
+func (l *opList) remove(o *Overlapped) {
+	var before *Overlapped
 	for at := l.first; at != o; at = at.next {
 		before = at
 	}
@@ -67,84 +67,46 @@ func (l *opList) remove(o *overlapped) {
 	o.next = nil
 }
 
-// direction is whose list a kind of operation belongs to.
-func (k opKind) direction() tie.Dir {
-	if k.sends() {
-		return tie.Send
-	}
-	return tie.Recv
-}
-
 // abortAll completes all operations on a socket with an error. The slot is locked.
-func (p *port) abortAll(ops *work, index uint32, why error) {
+func (p *Port) abortAll(ops *Work, index uint32, why error) {
 	to := outlet{p: p}
 	for _, l := range [...]*opList{&ops.sends, &ops.recvs} {
 		for l.first != nil {
 			o := l.first
 			l.remove(o)
-			o.err = o.cause(Socket(index), why)
+			o.Err = o.cause(Socket(index), why)
 			to.complete(o)
 		}
 	}
 	ops.connects = 0
 	if to.queued {
-		p.parking.wakeOne(p.core, nil)
+		p.Parking.WakeOne(p.Core, nil)
 	}
 }
 
 // cancelAt ends an operation that waits for a socket. false says that it is there no longer.
-func (p *port) cancelAt(o *overlapped, at uint32) bool {
+func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 	index := at - 1
-	s := p.table.lookup(index)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o.at.Load() != at || o.core.Load() != p.core {
+	s := p.Table.Lookup(index)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if o.at.Load() != at || o.Core.Load() != p.Core {
 		return false
 	}
-	ops := s.reg.Load().work
+	ops := s.Reg.Load().Work
 	ops.list(o.kind.direction()).remove(o)
-	connect := o.kind == opConnect
+	connect := o.kind == OpConnect
 	if connect {
 		ops.connects--
 	}
-	o.err = &OverlappedError{Op: o.kind.String(), Socket: Socket(index), Kind: ErrCanceled}
+	o.Err = &OperationError{Op: o.kind.String(), Socket: Socket(index), Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
-	p.parking.wakeOne(p.core, nil)
+	p.Parking.WakeOne(p.Core, nil)
 	if f := ops.awaited(); connect && f != EventNone {
 		// What has waited for it goes on. The kernel may have reported what that needs already.
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
-		p.askAgain(s, index, wEnabled|wOverlapped)
+		p.AskAgain(s, index, WEnabled|wOverlapped)
 	}
 	return true
-}
-
-// cancel ends an operation that is in flight on the port.
-func (p *port) cancel(o *overlapped) error {
-	w := p.begin()
-	if w == nil {
-		return ErrClosed
-	}
-	defer p.end(w)
-	for {
-		if o.core.Load() != p.core {
-			return ErrNotInFlight
-		}
-		switch at := o.at.Load(); at {
-		case 0:
-			return nil // it has been completed
-		case atFile:
-			if p.files.cancel(p, o) {
-				return nil
-			}
-		case atKernel:
-			if p.transfers.cancel(w, o) {
-				return nil
-			}
-		default:
-			if p.cancelAt(o, at) {
-				return nil
-			}
-		}
-	}
 }

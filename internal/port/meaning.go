@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import "github.com/socknotify/socknotify/internal/kernel"
 

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"errors"
@@ -69,18 +69,18 @@ func (t *connTable) drop() {
 
 // registerConn processes an entry that names a connection. The operation runs to its end inside
 // Control, which keeps the descriptor from being closed, and so reused, meanwhile.
-func (p *port) registerConn(w *call, r *entry) {
+func (p *Port) registerConn(w *call, r *Entry) {
 	// Pointers, which they nearly always are, need no look inside, which would allocate.
-	if reflect.TypeOf(r.conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.conn).Comparable() {
-		*r.result = r.fail(noSocket, ErrInvalid, invalid("Conn", "its type is not comparable", nil))
+	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
+		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "its type is not comparable", nil))
 		return
 	}
 	p.flush(w)
-	held, isHeld := p.conns.lookup(r.conn)
+	held, isHeld := p.conns.lookup(r.Conn)
 	w.reg, w.raw, w.held, w.inside = *r, held.raw, isHeld, false
 	err := w.runControl()
 	inside := w.inside
-	w.reg, w.raw, w.inside = entry{}, nil, false
+	w.reg, w.raw, w.inside = Entry{}, nil, false
 	if inside {
 		return // the entry has its Result
 	}
@@ -92,11 +92,11 @@ func (p *port) registerConn(w *call, r *entry) {
 		if isHeld {
 			p.letGo(w, held)
 		}
-		if r.op != OpEnable {
+		if r.Op != OpEnable {
 			kind = ErrNotRegistered
 		}
 	}
-	*r.result = r.fail(noSocket, kind, err)
+	p.fail(r, NoSocket, kind, err)
 }
 
 // runControl calls the connection's methods, which are the caller's code and may panic.
@@ -107,7 +107,7 @@ func (w *call) runControl() (err error) {
 		}
 	}()
 	if w.raw == nil {
-		if w.raw, err = w.reg.conn.SyscallConn(); err != nil {
+		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
 			return err
 		}
 	}
@@ -116,15 +116,15 @@ func (w *call) runControl() (err error) {
 
 // letGo ends the registration of a connection that is closed, unless its number has been registered
 // again since.
-func (p *port) letGo(w *call, held heldConn) {
-	s := p.table.lookup(held.index)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (p *Port) letGo(w *call, held heldConn) {
+	s := p.Table.Lookup(held.index)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	p.conns.mu.Lock()
 	now := p.conns.byIndex[held.index]
 	p.conns.mu.Unlock()
 	if now != nil && now.conn == held.conn {
 		p.forget(w.stripe, s, held.index)
-		p.core.unclaim(held.index)
+		p.Core.unclaim(held.index)
 	}
 }

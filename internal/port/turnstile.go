@@ -1,11 +1,11 @@
-package socknotify
+package port
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// A turnstile is a lock with a count. The zero value is free and counts nothing.
+// A Turnstile is a lock with a count. The zero value is free and counts nothing.
 //
 // It is for what takes no longer than a few stores, and differs from a sync.Mutex beside an atomic counter in two
 // ways. Whoever leaves changes the count by the same instruction that frees the lock: most of what a short critical
@@ -16,8 +16,8 @@ import (
 // Why no sleeper is left behind. It sets turnstileCrowd in a state that says held, and sleeps, under the crowd's mu.
 // So whoever holds the lock finds the flag when it leaves, and wakes all that sleep, under mu. It is cleared there
 // alone.
-type turnstile struct {
-	state atomic.Uint64         // the count, above the flags
+type Turnstile struct {
+	State atomic.Uint64         // the count, above the flags
 	crowd atomic.Pointer[crowd] // of the first that had to sleep. It is apart, so that what is guarded can be beside state
 }
 
@@ -29,8 +29,8 @@ type crowd struct {
 
 const (
 	turnstileHeld  = 1
-	turnstileCrowd = 2
-	turnstileShift = 2
+	TurnstileCrowd = 2
+	TurnstileShift = 2
 
 	// How often a held turnstile is looked at before one sleeps, and how long it is left alone before each look, about a
 	// microsecond. A look takes the cache line from whoever holds it. With short pauses the line changes processors
@@ -40,27 +40,27 @@ const (
 	turnstilePause = 3000 // turns of an empty loop
 )
 
-// count is what those have made of it who have left.
-func (t *turnstile) count() uint64 { return t.state.Load() >> turnstileShift }
+// Count is what those have made of it who have left.
+func (t *Turnstile) Count() uint64 { return t.State.Load() >> TurnstileShift }
 
-func (t *turnstile) enter() {
-	if s := t.state.Load(); s&turnstileHeld != 0 || !t.state.CompareAndSwap(s, s|turnstileHeld) {
+func (t *Turnstile) Enter() {
+	if s := t.State.Load(); s&turnstileHeld != 0 || !t.State.CompareAndSwap(s, s|turnstileHeld) {
 		t.wait()
 	}
 }
 
-// leave lets the next one in, and changes the count.
-func (t *turnstile) leave(by int) {
-	if t.state.Add(uint64(by)<<turnstileShift-turnstileHeld)&turnstileCrowd != 0 {
+// Leave lets the next one in, and changes the count.
+func (t *Turnstile) Leave(by int) {
+	if t.State.Add(uint64(by)<<TurnstileShift-turnstileHeld)&TurnstileCrowd != 0 {
 		t.wake()
 	}
 }
 
-func (t *turnstile) wait() {
+func (t *Turnstile) wait() {
 	for range turnstileLooks {
 		for range turnstilePause {
 		}
-		if s := t.state.Load(); s&turnstileHeld == 0 && t.state.CompareAndSwap(s, s|turnstileHeld) {
+		if s := t.State.Load(); s&turnstileHeld == 0 && t.State.CompareAndSwap(s, s|turnstileHeld) {
 			return
 		}
 	}
@@ -75,22 +75,22 @@ func (t *turnstile) wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		s := t.state.Load()
+		s := t.State.Load()
 		switch {
 		case s&turnstileHeld == 0:
-			if t.state.CompareAndSwap(s, s|turnstileHeld) {
+			if t.State.CompareAndSwap(s, s|turnstileHeld) {
 				return
 			}
-		case s&turnstileCrowd != 0 || t.state.CompareAndSwap(s, s|turnstileCrowd):
+		case s&TurnstileCrowd != 0 || t.State.CompareAndSwap(s, s|TurnstileCrowd):
 			c.cond.Wait()
 		}
 	}
 }
 
-func (t *turnstile) wake() {
+func (t *Turnstile) wake() {
 	c := t.crowd.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.state.And(^uint64(turnstileCrowd))
+	t.State.And(^uint64(TurnstileCrowd))
 	c.cond.Broadcast()
 }

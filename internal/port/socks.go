@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"net"
@@ -10,74 +10,74 @@ import (
 )
 
 // registerSock processes an entry that names a socket of package sock.
-func (p *port) registerSock(w *call, r *entry) {
-	t := r.tie
-	if r.op == OpEnable && p.core.ownEdges && p.vouched(r) {
+func (p *Port) registerSock(w *call, r *Entry) {
+	t := r.Tie
+	if r.Op == OpEnable && p.Core.OwnEdges && p.Vouched(r) {
 		w.saved++
 		return
 	}
 	h, ok := t.Use()
 	if !ok {
 		kind := ErrBadSocket
-		if r.op != OpEnable {
+		if r.Op != OpEnable {
 			kind = ErrNotRegistered // its Close has seen to that
 		}
-		*r.result = r.fail(noSocket, kind, net.ErrClosed)
+		p.fail(r, NoSocket, kind, net.ErrClosed)
 		return
 	}
 	p.apply(w, r, h)
 	if w.used = append(w.used, t); len(w.used) == batchSize {
-		p.complete(w)
+		p.Complete(w)
 	}
 }
 
-// vouchedAlone processes an entry that is a call's only one where that needs nothing but the slot's word. No
+// VouchedAlone processes an entry that is a call's only one where that needs nothing but the slot's word. No
 // kernel is touched, so the call need not be counted in.
-func (p *port) vouchedAlone(r *entry) bool {
-	if r.op != OpEnable || r.tie == nil || !p.core.ownEdges || p.checksKeys ||
-		p.core.closed.Load() || !r.enables() || !p.vouched(r) {
+func (p *Port) VouchedAlone(r *Entry) bool {
+	if r.Op != OpEnable || r.Tie == nil || !p.Core.OwnEdges || p.checksKeys ||
+		p.Core.Closed.Load() || !r.Enables() || !p.Vouched(r) {
 		return false
 	}
-	*r.result = nil
-	p.core.stripes[r.tie.Handle()%stripes].saved.Add(1)
+	*r.Result = nil
+	p.Core.Stripes[r.Tie.Handle()%Stripes].saved.Add(1)
 	runtime.KeepAlive(p)
 	return true
 }
 
-// vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
+// Vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
 // is counted: the registration is known by the tie.
-func (p *port) vouched(r *entry) bool {
-	t := r.tie
+func (p *Port) Vouched(r *Entry) bool {
+	t := r.Tie
 	turn := t.Turn()
-	if !r.drained && !t.Drained(directions(r.filter)) {
+	if !r.Drained && !t.Drained(Directions(r.Filter)) {
 		return false
 	}
 	index := t.Handle()
-	if index > maxIndex {
+	if index > MaxIndex {
 		return false
 	}
-	s := p.table.lookup(uint32(index))
-	if s == nil || !p.rearm(s, r) {
+	s := p.Table.Lookup(uint32(index))
+	if s == nil || !p.Rearm(s, r) {
 		return false
 	}
-	if !r.drained && t.Turn() != turn {
+	if !r.Drained && t.Turn() != turn {
 		// Meanwhile somebody else enabled it and was notified, and the word is what it was
 		// before. What he was notified of may hold still.
-		p.askAgain(s, uint32(index), wEnabled)
+		p.AskAgain(s, uint32(index), WEnabled)
 	}
 	return true
 }
 
 // vouchedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
 // kernel has yet to report. The slot is locked.
-func (s *slot) vouchedFor(word uint64) bool {
-	reg := s.reg.Load()
-	return reg != nil && reg.tie != nil && reg.tie.Drained(directions(wordFilter(word)))
+func (s *Slot) vouchedFor(word uint64) bool {
+	reg := s.Reg.Load()
+	return reg != nil && reg.tie != nil && reg.tie.Drained(Directions(wordFilter(word)))
 }
 
-// directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
+// Directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
 // leaves behind is received, so a filter of neither direction needs that one.
-func directions(filter Events) tie.Dir {
+func Directions(filter Events) tie.Dir {
 	var d tie.Dir
 	if filter&EventOut != 0 {
 		d |= tie.Send
@@ -110,26 +110,26 @@ func silenced(m kernel.Mask) tie.Dir {
 }
 
 // own makes the socket of an entry that has been registered tell this port.
-func (p *port) own(r *entry) {
-	if t := r.tie; t != nil {
-		t.Own(&p.core.owner)
+func (p *Port) own(r *Entry) {
+	if t := r.Tie; t != nil {
+		t.Own(&p.Core.owner)
 	}
 }
 
-// askAgain puts a registration on the relook list if its word has all of some flags, and wakes a sleeper to
+// AskAgain puts a registration on the relook list if its word has all of some flags, and wakes a sleeper to
 // see to it.
-func (p *port) askAgain(s *slot, index uint32, flags uint64) {
+func (p *Port) AskAgain(s *Slot, index uint32, flags uint64) {
 	was, _ := s.update(func(v uint64) uint64 {
 		if v&flags != flags {
 			return v
 		}
-		return v | wRelook
+		return v | WRelook
 	})
 	if was&flags == flags {
-		if was&wRelook == 0 {
+		if was&WRelook == 0 {
 			p.pushRelook(s, index)
 		}
-		p.parking.wakeOne(p.core, nil)
+		p.Parking.WakeOne(p.Core, nil)
 	}
 }
 
@@ -138,12 +138,12 @@ func (p *port) askAgain(s *slot, index uint32, flags uint64) {
 // A condition that stands though the call would have blocked (an error queue that nobody reads, a datagram
 // socket shut for receiving) would be told again at once, and the port spin with its handler (E8). There
 // the kernel is asked a while later.
-func (p *port) sockBlocked(handle uintptr, d tie.Dir) {
-	st := &p.core.stripes[0]
-	if handle > maxIndex || !st.enter(p.core) {
+func (p *Port) sockBlocked(handle uintptr, d tie.Dir) {
+	st := &p.Core.Stripes[0]
+	if handle > MaxIndex || !st.Enter(p.Core) {
 		return
 	}
-	defer st.leave(p.core)
+	defer st.Leave(p.Core)
 	var told uint64
 	if d&tie.Recv != 0 {
 		told |= toldBits(kernel.In)
@@ -152,12 +152,12 @@ func (p *port) sockBlocked(handle uintptr, d tie.Dir) {
 		told |= toldBits(kernel.Out)
 	}
 	index := uint32(handle)
-	s := p.table.lookup(index)
+	s := p.Table.Lookup(index)
 	if s == nil {
 		return
 	}
 	if p.stands(handle, s) {
-		c := p.core // and not the port, which may be dropped
+		c := p.Core // and not the port, which may be dropped
 		time.AfterFunc(longWhile, func() { c.drained(index, told) })
 		return
 	}
@@ -165,47 +165,47 @@ func (p *port) sockBlocked(handle uintptr, d tie.Dir) {
 }
 
 // stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
-func (p *port) stands(handle uintptr, s *slot) bool {
-	m := p.core.kernel.Look(handle)
-	return m&kernel.Err != 0 || s.word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0
+func (p *Port) stands(handle uintptr, s *Slot) bool {
+	m := p.Core.Kernel.Look(handle)
+	return m&kernel.Err != 0 || s.Word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0
 }
 
 // longWhile is how much later.
 const longWhile = 250 * time.Millisecond
 
 // drained has the kernel asked about conditions that had been told.
-func (p *port) drained(index uint32, told uint64) {
-	st := &p.core.stripes[0]
-	if !st.enter(p.core) {
+func (p *Port) drained(index uint32, told uint64) {
+	st := &p.Core.Stripes[0]
+	if !st.Enter(p.Core) {
 		return
 	}
-	defer st.leave(p.core)
-	if s := p.table.lookup(index); s != nil {
+	defer st.Leave(p.Core)
+	if s := p.Table.Lookup(index); s != nil {
 		s.update(func(v uint64) uint64 { return v &^ told })
-		p.askAgain(s, index, wEnabled)
+		p.AskAgain(s, index, WEnabled)
 	}
 }
 
 // sockClosing ends the registration of a socket that the system is about to close (G9).
-func (p *port) sockClosing(t *tie.Tie, handle uintptr) {
-	st := &p.core.stripes[0]
-	if handle > maxIndex || !st.enter(p.core) {
+func (p *Port) sockClosing(t *tie.Tie, handle uintptr) {
+	st := &p.Core.Stripes[0]
+	if handle > MaxIndex || !st.Enter(p.Core) {
 		return
 	}
-	defer st.leave(p.core)
+	defer st.Leave(p.Core)
 	index := uint32(handle)
-	s := p.table.lookup(index)
+	s := p.Table.Lookup(index)
 	if s == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reg := s.reg.Load()
-	if reg == nil || reg.tie != t || s.word.Load()&wRegistered == 0 {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	reg := s.Reg.Load()
+	if reg == nil || reg.tie != t || s.Word.Load()&WRegistered == 0 {
 		return
 	}
 	p.forget(st, s, index)
 	// The kernel too: a duplicate, or a poll under way, may keep the socket alive.
-	p.core.kernel.Poll([]kernel.Change{{Handle: handle, Action: kernel.Delete}}, nil)
-	p.core.unclaim(index)
+	p.Core.Kernel.Poll([]kernel.Change{{Handle: handle, Action: kernel.Delete}}, nil)
+	p.Core.unclaim(index)
 }

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"runtime"
@@ -14,7 +14,7 @@ type claimTable struct {
 	pages pages[claimPage]
 
 	mu    sync.Mutex // over what follows
-	ports map[uint32]*core
+	ports map[uint32]*Core
 	last  uint32
 }
 
@@ -36,11 +36,11 @@ func (t *claimTable) at(index uint32) *atomic.Uint32 {
 }
 
 // enrol gives a port its id.
-func (t *claimTable) enrol(c *core) {
+func (t *claimTable) enrol(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ports == nil {
-		t.ports = make(map[uint32]*core)
+		t.ports = make(map[uint32]*Core)
 	}
 	for {
 		t.last = (t.last + 1) & (1<<31 - 1)
@@ -53,23 +53,23 @@ func (t *claimTable) enrol(c *core) {
 }
 
 // bury makes every claim of a port void.
-func (t *claimTable) bury(c *core) {
+func (t *claimTable) bury(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ports, c.id)
 }
 
-func (t *claimTable) port(id uint32) *core {
+func (t *claimTable) port(id uint32) *Core {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ports[id]
 }
 
 // claim takes a handle for a port that is about to add it, and leaves the claim in transit. It fails
-// with ErrOtherPort where another port's kernel still has the socket. Asking it under our transit
+// with errOtherPort where another port's kernel still has the socket. Asking it under our transit
 // bit decides for good: the other port needs the bit to add. A port that has lost its claim to the
 // caller is returned, to be told once the transit is over.
-func (c *core) claim(index uint32, handle Socket) (loser *core, err error) {
+func (c *Core) claim(index uint32, handle Socket) (loser *Core, err error) {
 	word := claims.at(index)
 	for {
 		v := word.Load()
@@ -101,7 +101,7 @@ func (c *core) claim(index uint32, handle Socket) (loser *core, err error) {
 }
 
 // claimed ends the transit: the handle is the port's, or nobody's.
-func (c *core) claimed(index uint32, added bool) {
+func (c *Core) claimed(index uint32, added bool) {
 	var v uint32
 	if added {
 		v = c.id << 1
@@ -110,7 +110,7 @@ func (c *core) claimed(index uint32, added bool) {
 }
 
 // unclaim gives a handle up, unless another port has taken it over.
-func (c *core) unclaim(index uint32) {
+func (c *Core) unclaim(index uint32) {
 	word := claims.at(index)
 	for {
 		v := word.Load()
@@ -124,10 +124,10 @@ func (c *core) unclaim(index uint32) {
 
 // has reports whether the port's kernel watches the socket; a nil or closed port's does not. busy says
 // that the port is changing its own registration for the number just now.
-func (c *core) has(index uint32) (has, busy bool, err error) {
-	if c == nil || !c.stripes[0].enter(c) {
+func (c *Core) has(index uint32) (has, busy bool, err error) {
+	if c == nil || !c.Stripes[0].Enter(c) {
 		return false, false, nil
 	}
-	defer c.stripes[0].leave(c)
+	defer c.Stripes[0].Leave(c)
 	return c.probe(index)
 }

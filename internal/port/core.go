@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"sync"
@@ -8,20 +8,20 @@ import (
 	"github.com/socknotify/socknotify/internal/tie"
 )
 
-// A core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
+// A Core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
 // objects and no key. Nothing reachable from it leads back to the port.
-type core struct {
-	kernel kernel.Poller
-	// batcher is the kernel, if it is one; and least what it says.
-	batcher kernel.Batcher
+type Core struct {
+	Kernel kernel.Poller
+	// Batcher is the kernel, if it is one; and least what it says.
+	Batcher kernel.Batcher
 	least   int
 
-	edges  bool // kernel.Edges()
+	Edges  bool // kernel.Edges()
 	strict bool // WithStrictEdge
-	// ownEdges tells that edges begin anew by themselves, without the port being told that the socket was
+	// OwnEdges tells that edges begin anew by themselves, without the port being told that the socket was
 	// drained (T2): the kernel has them, and they are not strict.
-	ownEdges bool
-	backend  string
+	OwnEdges bool
+	Backend  string
 	id       uint32 // in claims
 	// probe asks the port's kernel about a number, if the port still exists.
 	probe func(index uint32) (has, busy bool, err error)
@@ -33,25 +33,25 @@ type core struct {
 	drained func(index uint32, told uint64)
 	// displaced tells the port, if it still exists, that another one has registered a number.
 	displaced func(index uint32)
-	// observer is what is recorded for those who observe; nil while nobody does.
-	observer atomic.Pointer[observer]
+	// Observer is what is recorded for those who observe; nil while nobody does.
+	Observer atomic.Pointer[Observer]
 
-	// watching says that a socket has been registered. Until then the kernel has nothing to report, and a
+	// Watching says that a socket has been registered. Until then the kernel has nothing to report, and a
 	// wait is one for the queue alone.
-	watching atomic.Bool
+	Watching atomic.Bool
 
-	closed  atomic.Bool
+	Closed  atomic.Bool
 	down    atomic.Bool  // closed, nobody is inside, and the kernel has no buffer
 	jobs    atomic.Int64 // operations on files that have been given to a goroutine
-	stripes [stripes]stripe
+	Stripes [Stripes]stripe
 	left    chan struct{} // a call left a closed port
 	once    sync.Once
 	err     error // of closing the kernel
-	watch   watch
+	Watch   watch
 }
 
-// stripes is the number of places that calls are counted in, so that cores do not share them.
-const stripes = 16
+// Stripes is the number of places that calls are counted in, so that cores do not share them.
+const Stripes = 16
 
 // A stripe counts calls inside the port and what they did. It fills two cache lines, because
 // processors fetch them in pairs.
@@ -69,19 +69,19 @@ type stripe struct {
 	_             [128 - 10*8]byte
 }
 
-// enter counts a call in; false says that the port is closed, and nothing of it may be touched.
+// Enter counts a call in; false says that the port is closed, and nothing of it may be touched.
 // Counting comes before looking: Close looks at the count after it has set closed.
-func (s *stripe) enter(c *core) bool {
+func (s *stripe) Enter(c *Core) bool {
 	s.inside.Add(1)
-	if c.closed.Load() {
-		s.leave(c)
+	if c.Closed.Load() {
+		s.Leave(c)
 		return false
 	}
 	return true
 }
 
-func (s *stripe) leave(c *core) {
-	if s.inside.Add(-1) == 0 && c.closed.Load() {
+func (s *stripe) Leave(c *Core) {
+	if s.inside.Add(-1) == 0 && c.Closed.Load() {
 		select {
 		case c.left <- struct{}{}:
 		default:
@@ -91,16 +91,16 @@ func (s *stripe) leave(c *core) {
 
 // shut closes the kernel's objects once nobody is inside, and then has what the kernel had given back, if anybody is
 // there for that. closed must be set, and whoever waits inside must have been woken. Later callers wait for the first.
-func (c *core) shut(giveBack func()) error {
+func (c *Core) shut(giveBack func()) error {
 	c.once.Do(func() {
 		claims.bury(c)
-		c.watch.close(c)
-		for i := range c.stripes {
-			for c.stripes[i].inside.Load() != 0 {
+		c.Watch.close(c)
+		for i := range c.Stripes {
+			for c.Stripes[i].inside.Load() != 0 {
 				<-c.left
 			}
 		}
-		c.err = c.kernel.Close()
+		c.err = c.Kernel.Close()
 		if giveBack != nil {
 			giveBack()
 		}
@@ -109,10 +109,10 @@ func (c *core) shut(giveBack func()) error {
 	return c.err
 }
 
-// abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
-func (c *core) abandon() {
-	c.closed.Store(true)
-	if f, ok := c.kernel.(kernel.Files); ok && f.Transferring() {
+// Abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
+func (c *Core) Abandon() {
+	c.Closed.Store(true)
+	if f, ok := c.Kernel.(kernel.Files); ok && f.Transferring() {
 		go c.shut(nil) // which waits for the kernel
 		return
 	}

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"io"
@@ -16,18 +16,18 @@ import (
 //
 // The operations belong to the port: the kernel's room knows them by a number, and keeps their buffers.
 type transfers struct {
-	room kernel.Files
+	Room kernel.Files
 
-	mu     sync.Mutex
+	Mu     sync.Mutex
 	free   []uint8 // tokens
-	flight []*overlapped
+	flight []*Overlapped
 	conns  map[uintptr]weak.Pointer[fileConn] // by the address of the file
 	limit  int                                // of conns
 	ended  [16]kernel.Transferred
 }
 
-// maxNow is up to how many bytes are copied in the time of whoever starts a read.
-const maxNow = 64 << 10
+// MaxNow is up to how many bytes are copied in the time of whoever starts a read.
+const MaxNow = 64 << 10
 
 // A fileConn is what the port knows of a file. The garbage collector takes it sooner or later when nothing is being
 // started on the file, and the port does not keep the file.
@@ -43,35 +43,35 @@ func newTransfers(k kernel.Poller) *transfers {
 	if !ok {
 		return nil
 	}
-	return &transfers{room: room}
+	return &transfers{Room: room}
 }
 
 // start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
 // it has done neither.
-func (t *transfers) start(p *port, o *overlapped) bool {
-	if t == nil || len(o.buf) == 0 || o.off < 0 || o.off+int64(len(o.buf)) < 0 {
+func (t *transfers) start(p *Port, o *Overlapped) bool {
+	if t == nil || len(o.Buf) == 0 || o.off < 0 || o.off+int64(len(o.Buf)) < 0 {
 		return false // package os knows what that is
 	}
-	w := p.begin()
+	w := p.Begin()
 	if w == nil {
 		return false
 	}
-	defer p.end(w)
+	defer p.End(w)
 	if !t.begin(w, o) {
 		return false
 	}
 	t.gather(w) // it may be done
 	p.passOn()
-	if t.room.Transferring() && !p.core.watching.Load() {
-		p.core.watching.Store(true)
-		p.parking.appoint(p.core)
+	if t.Room.Transferring() && !p.Core.Watching.Load() {
+		p.Core.Watching.Store(true)
+		p.Parking.appoint(p.Core)
 	}
 	return true
 }
 
 // begin is start, or another one for the rest.
-func (t *transfers) begin(w *call, o *overlapped) bool {
-	c := t.conn(w, o.file)
+func (t *transfers) begin(w *call, o *Overlapped) bool {
+	c := t.conn(w, o.File)
 	if c == nil {
 		return false
 	}
@@ -84,30 +84,30 @@ func (t *transfers) begin(w *call, o *overlapped) bool {
 // onFile is called while the file cannot be closed.
 func (t *transfers) onFile(w *call) {
 	o := w.transfer
-	b, off := o.buf[o.n:], o.off+int64(o.n)
-	if o.kind == opRead && w.use.ReadNow {
-		n, ok := t.room.ReadNow(w.fd, b[:min(len(b), maxNow)], off)
-		switch o.n += n; {
+	b, off := o.Buf[o.N:], o.off+int64(o.N)
+	if o.kind == OpRead && w.use.ReadNow {
+		n, ok := t.Room.ReadNow(w.fd, b[:min(len(b), MaxNow)], off)
+		switch o.N += n; {
 		case ok && n == 0:
-			o.err = io.EOF
+			o.Err = io.EOF
 			fallthrough
 		case n == len(b):
 			to := outlet{p: w.port}
 			to.complete(o)
 			w.begun = true
 			return
-		case n == maxNow:
+		case n == MaxNow:
 			return // so is the rest, probably, and it would keep the caller
 		}
 		b, off = b[n:], off+int64(n)
 	}
-	write := o.kind == opWrite
+	write := o.kind == OpWrite
 	if write && !w.use.Write || !write && !w.use.Read || !t.list(o) {
 		return
 	}
-	if w.begun = t.room.StartTransfer(w.fd, uint32(o.token), write, b, off); !w.begun {
-		t.mu.Lock()
-		defer t.mu.Unlock()
+	if w.begun = t.Room.StartTransfer(w.fd, uint32(o.token), write, b, off); !w.begun {
+		t.Mu.Lock()
+		defer t.Mu.Unlock()
 		t.unlist(uint32(o.token))
 		o.at.Store(0)
 	}
@@ -119,9 +119,9 @@ func (t *transfers) conn(w *call, f *os.File) *fileConn {
 		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
 	}
 	at := uintptr(unsafe.Pointer(f))
-	t.mu.Lock()
+	t.Mu.Lock()
 	c := t.conns[at].Value()
-	t.mu.Unlock()
+	t.Mu.Unlock()
 	if c != nil {
 		return c // it keeps the file, so the address is still that one's
 	}
@@ -130,11 +130,11 @@ func (t *transfers) conn(w *call, f *os.File) *fileConn {
 		return nil
 	}
 	c = &fileConn{file: f, raw: raw}
-	if raw.Control(func(fd uintptr) { c.use = t.room.Suits(fd) }) != nil {
+	if raw.Control(func(fd uintptr) { c.use = t.Room.Suits(fd) }) != nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	if len(t.conns) >= t.limit {
 		t.sweep()
 	}
@@ -156,11 +156,11 @@ func (t *transfers) sweep() {
 }
 
 // list gives an operation a token, if there is one left.
-func (t *transfers) list(o *overlapped) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *transfers) list(o *Overlapped) bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	if t.flight == nil {
-		t.flight = make([]*overlapped, kernel.MaxTransfers)
+		t.flight = make([]*Overlapped, kernel.MaxTransfers)
 		t.free = make([]uint8, kernel.MaxTransfers)
 		for i := range t.free {
 			t.free[i] = uint8(i)
@@ -178,7 +178,7 @@ func (t *transfers) list(o *overlapped) bool {
 }
 
 // unlist takes an operation out. The lock is held.
-func (t *transfers) unlist(token uint32) *overlapped {
+func (t *transfers) unlist(token uint32) *Overlapped {
 	o := t.flight[token]
 	t.flight[token] = nil
 	t.free = append(t.free, uint8(token))
@@ -187,13 +187,13 @@ func (t *transfers) unlist(token uint32) *overlapped {
 
 // gather queues the completions of transfers that have ended, and goes on with those that have moved a part.
 func (t *transfers) gather(w *call) {
-	if t != nil && t.room.Due() {
+	if t != nil && t.Room.Due() {
 		t.gatherDue(w)
 	}
 }
 
 func (t *transfers) gatherDue(w *call) {
-	for t.room.Due() {
+	for t.Room.Due() {
 		var rest opList
 		t.collect(w.port, &rest)
 		for o := rest.first; o != nil; o = rest.first {
@@ -201,29 +201,29 @@ func (t *transfers) gatherDue(w *call) {
 			if !o.begun && t.begin(w, o) {
 				continue
 			}
-			if !w.port.files.submit(o) {
-				o.forget()
-				o.end()
+			if !w.port.Files.submit(o) {
+				o.Forget()
+				o.End()
 			}
 		}
 	}
 }
 
 // collect takes what has ended. What has not ended by that, for the operation, is put on a list.
-func (t *transfers) collect(p *port, rest *opList) {
+func (t *transfers) collect(p *Port, rest *opList) {
 	to := outlet{p: p}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range t.ended[:t.room.Transferred(t.ended[:])] {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	for i := range t.ended[:t.Room.Transferred(t.ended[:])] {
 		e := &t.ended[i]
 		o := t.unlist(e.Token)
-		o.n += e.N
+		o.N += e.N
 		switch {
-		case o.n == len(o.buf):
-		case e.Status == kernel.Moved && e.N == 0 && o.kind == opRead:
-			o.err = io.EOF
+		case o.N == len(o.Buf):
+		case e.Status == kernel.Moved && e.N == 0 && o.kind == OpRead:
+			o.Err = io.EOF
 		case o.canceled:
-			o.err = &OverlappedError{Op: o.kind.String(), Socket: noSocket, Kind: ErrCanceled}
+			o.Err = &OperationError{Op: o.kind.String(), Socket: NoSocket, Kind: ErrCanceled}
 		default:
 			// The kernel is asked once more for what it has not moved or has given up; the goroutines know
 			// what to make of the rest.
@@ -237,15 +237,15 @@ func (t *transfers) collect(p *port, rest *opList) {
 }
 
 // cancel has the kernel asked to give an operation up, which completes then. false says that it has not got it.
-func (t *transfers) cancel(w *call, o *overlapped) bool {
-	t.mu.Lock()
-	if o.at.Load() != atKernel || o.core.Load() != w.port.core {
-		t.mu.Unlock()
+func (t *transfers) cancel(w *call, o *Overlapped) bool {
+	t.Mu.Lock()
+	if o.at.Load() != atKernel || o.Core.Load() != w.port.Core {
+		t.Mu.Unlock()
 		return false
 	}
 	o.canceled = true
-	t.room.CancelTransfer(uint32(o.token))
-	t.mu.Unlock()
+	t.Room.CancelTransfer(uint32(o.token))
+	t.Mu.Unlock()
 	t.gather(w)
 	w.port.passOn()
 	return true
@@ -256,14 +256,14 @@ func (t *transfers) drop() {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	for i, o := range t.flight {
 		if o != nil {
 			t.unlist(uint32(i))
-			o.forget()
+			o.Forget()
 			o.at.Store(0)
-			o.end()
+			o.End()
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"time"
@@ -7,45 +7,45 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A work is what harvesters do for a socket in the place of delivering its reports: accept a listener's
+// A Work is what harvesters do for a socket in the place of delivering its reports: accept a listener's
 // connections (Accept), or carry out the operations that wait for it (Recv and so on).
-type work struct {
-	socket *sock.Socket
-	accept *acceptor // or nil
+type Work struct {
+	Socket *sock.Socket
+	Accept *Acceptor // or nil
 	operations
 }
 
 // like tells whether two registrations are of one kind: for reports that are delivered (nil), accepts or
 // operations.
-func (a *work) like(b *work) bool {
+func (a *Work) like(b *Work) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return (a.accept == nil) == (b.accept == nil)
+	return (a.Accept == nil) == (b.Accept == nil)
 }
 
 // work does what a report is for. again says that it put the slot on the relook list.
 //
 // The slot's lock is held meanwhile. Whoever finds it locked leaves word for a look after that: what the
 // report tells may have come after the other's last call.
-func (p *port) work(w *call, s *slot, reg *record, r *kernel.Ready, out entries) (n int, again bool) {
-	held, err := reg.work.socket.Hold()
+func (p *Port) work(w *call, s *Slot, reg *Record, r *kernel.Ready, out Entries) (n int, again bool) {
+	held, err := reg.Work.Socket.Hold()
 	if err != nil {
 		return 0, false // closed: its registration is about to end
 	}
 	defer held.Release() // after the unlock: it may be the one that closes
 	index := tokenIndex(r.Token)
-	if !s.mu.TryLock() {
+	if !s.Mu.TryLock() {
 		return 0, p.markRelook(s, index, r.Token)
 	}
-	defer s.mu.Unlock()
-	was := s.word.Load()
-	if !sameEpoch(was, r.Token) || was&wEnabled == 0 || s.reg.Load() != reg {
+	defer s.Mu.Unlock()
+	was := s.Word.Load()
+	if !SameEpoch(was, r.Token) || was&WEnabled == 0 || s.Reg.Load() != reg {
 		w.stripe.stale.Add(1)
 		return 0, false
 	}
 	more := false
-	if was&wAccept != 0 {
+	if was&WAccept != 0 {
 		n, more = p.takeAccepted(w, s, reg, index, out)
 	} else {
 		reg.heed(r.Mask)
@@ -55,16 +55,16 @@ func (p *port) work(w *call, s *slot, reg *record, r *kernel.Ready, out entries)
 }
 
 // markRelook puts a registration on the relook list, if it is still that of a token and enabled.
-func (p *port) markRelook(s *slot, index uint32, token uint64) bool {
+func (p *Port) markRelook(s *Slot, index uint32, token uint64) bool {
 	for {
-		was := s.word.Load()
-		if !sameEpoch(was, token) || was&wEnabled == 0 {
+		was := s.Word.Load()
+		if !SameEpoch(was, token) || was&WEnabled == 0 {
 			return false
 		}
-		if was&wRelook != 0 {
+		if was&WRelook != 0 {
 			return true
 		}
-		if s.word.CompareAndSwap(was, was|wRelook) {
+		if s.Word.CompareAndSwap(was, was|WRelook) {
 			p.pushRelook(s, index)
 			return true
 		}
@@ -72,21 +72,21 @@ func (p *port) markRelook(s *slot, index uint32, token uint64) bool {
 }
 
 // later has the kernel asked about a socket again in a while.
-func (p *port) later(d time.Duration, index uint32) {
-	c := p.core // and not the port, which may be dropped
+func (p *Port) later(d time.Duration, index uint32) {
+	c := p.Core // and not the port, which may be dropped
 	time.AfterFunc(d, func() { c.resume(index) })
 }
 
 // resume tries a socket again after a pause.
-func (p *port) resume(index uint32) {
-	st := &p.core.stripes[0]
-	if !st.enter(p.core) {
+func (p *Port) resume(index uint32) {
+	st := &p.Core.Stripes[0]
+	if !st.Enter(p.Core) {
 		return
 	}
-	defer st.leave(p.core)
-	s := p.table.lookup(index)
-	if reg := s.reg.Load(); reg != nil && reg.work != nil && reg.work.accept != nil {
-		reg.work.accept.paused.Store(false)
+	defer st.Leave(p.Core)
+	s := p.Table.Lookup(index)
+	if reg := s.Reg.Load(); reg != nil && reg.Work != nil && reg.Work.Accept != nil {
+		reg.Work.Accept.Paused.Store(false)
 	}
-	p.askAgain(s, index, wEnabled)
+	p.AskAgain(s, index, WEnabled)
 }

@@ -1,4 +1,4 @@
-package socknotify
+package port
 
 import (
 	"sync"
@@ -8,27 +8,27 @@ import (
 	"github.com/socknotify/socknotify/internal/tie"
 )
 
-// A slot is what a port knows of one handle. There is one per handle number for the life of the
+// A Slot is what a port knows of one handle. There is one per handle number for the life of the
 // port; registrations come and go in it.
 //
 // Its truth is the state word, which harvesting reads and swaps without a lock. Everything that
 // changes the kernel's view of the handle is done under mu, which is held across the kernel's
 // change, so that a change of the word and its system call are not overtaken by another's.
-type slot struct {
-	word atomic.Uint64
-	// reg is of the registration that word tells of. It is stored before the word says registered
+type Slot struct {
+	Word atomic.Uint64
+	// Reg is of the registration that word tells of. It is stored before the word says registered
 	// and cleared after it says otherwise, so whoever finds the same epoch in the word before and
 	// after reading it has the right one.
-	reg atomic.Pointer[record]
-	mu  sync.Mutex
+	Reg atomic.Pointer[Record]
+	Mu  sync.Mutex
 	// next links the slot into the port's relook list while the word has wRelook: index + 1.
 	next uint32
 }
 
-// A record is what a registration holds beside the word and the key (see keyed). It is never changed, only replaced.
-type record struct {
+// A Record is what a registration holds beside the word and the key (see keyed). It is never changed, only replaced.
+type Record struct {
 	tie  *tie.Tie // of a socket of package sock, or nil
-	work *work    // where reports are not delivered but worked on, or nil
+	Work *Work    // where reports are not delivered but worked on, or nil
 }
 
 // The state word: flags below, the epoch above.
@@ -39,21 +39,21 @@ type record struct {
 // nothing, because the operation made the kernel look again.
 const (
 	wFilter     = 0x7     // the filter, as in Events
-	wRegistered = 1 << 3  // the slot has a registration
-	wEnabled    = 1 << 4  // which may notify
+	WRegistered = 1 << 3  // the slot has a registration
+	WEnabled    = 1 << 4  // which may notify
 	wOneShot    = 1 << 5  // once
 	wEdge       = 1 << 6  // by edges; otherwise by level
 	wPending    = 1 << 7  // the kernel reported while disabled: ask it again, never deliver from this
 	wMuted      = 1 << 8  // the kernel has been told to be silent
-	wRelook     = 1 << 9  // linked into the relook list; survives registrations
+	WRelook     = 1 << 9  // linked into the relook list; survives registrations
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
-	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
+	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
 	wOverlapped = 1 << 18 // no registration of the program's: operations wait for it, or have (X4)
 	wTold       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
 
-	wWorked = wAccept | wOverlapped // reports are worked on (see work)
+	wWorked = WAccept | wOverlapped // reports are worked on (see work)
 
 	wKind = wStream | wConn | wWorked // what stays when a registration is enabled again
 
@@ -61,13 +61,13 @@ const (
 	epochOne   = 1 << epochShift
 	flagMask   = epochOne - 1
 
-	// maxIndex bounds the handles: tokens are an index below the epoch.
-	maxIndex = 1<<epochShift - 1
+	// MaxIndex bounds the handles: tokens are an index below the epoch.
+	MaxIndex = 1<<epochShift - 1
 )
 
 func token(word uint64, index uint32) uint64 { return word&^uint64(flagMask) | uint64(index) }
 func tokenIndex(token uint64) uint32         { return uint32(token & flagMask) }
-func sameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
+func SameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
 func wordFilter(word uint64) Events          { return Events(word & wFilter) }
 func nextEpoch(word, keep, set uint64) uint64 {
 	return word&^uint64(flagMask) + epochOne | word&keep | set
@@ -75,7 +75,7 @@ func nextEpoch(word, keep, set uint64) uint64 {
 
 // armed is the part of the word that an enabled registration's arguments make.
 func armed(filter Events, t Trigger) uint64 {
-	w := uint64(filter) | wRegistered | wEnabled
+	w := uint64(filter) | WRegistered | WEnabled
 	if t&TriggerOneShot != 0 {
 		w |= wOneShot
 	}
@@ -86,11 +86,11 @@ func armed(filter Events, t Trigger) uint64 {
 }
 
 // update swaps the word for what change makes of it, however often others get in between.
-func (s *slot) update(change func(uint64) uint64) (was, is uint64) {
+func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 	for {
-		was = s.word.Load()
+		was = s.Word.Load()
 		is = change(was)
-		if s.word.CompareAndSwap(was, is) {
+		if s.Word.CompareAndSwap(was, is) {
 			return was, is
 		}
 	}
@@ -152,10 +152,10 @@ type table struct{ pages[page] }
 
 const pageSize = 64
 
-type page [pageSize]slot
+type page [pageSize]Slot
 
-// lookup returns the slot of an index, or nil where no page holds it.
-func (t *table) lookup(index uint32) *slot {
+// Lookup returns the slot of an index, or nil where no page holds it.
+func (t *table) Lookup(index uint32) *Slot {
 	pg := t.pages.lookup(int(index / pageSize))
 	if pg == nil {
 		return nil
@@ -164,9 +164,20 @@ func (t *table) lookup(index uint32) *slot {
 }
 
 // at returns the slot of an index and makes its page if there is none.
-func (t *table) at(index uint32) *slot {
-	if s := t.lookup(index); s != nil {
+func (t *table) at(index uint32) *Slot {
+	if s := t.Lookup(index); s != nil {
 		return s
 	}
 	return &t.pages.make(int(index / pageSize))[index%pageSize]
+}
+
+func wordTrigger(word uint64) Trigger {
+	t := TriggerLevel | TriggerPersistent
+	if word&wEdge != 0 {
+		t ^= TriggerLevel | TriggerEdge
+	}
+	if word&wOneShot != 0 {
+		t ^= TriggerPersistent | TriggerOneShot
+	}
+	return t
 }

@@ -1,0 +1,130 @@
+package port
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/socknotify/socknotify/internal/tie"
+)
+
+// The port knows no key type. Everything that does is a Port[K], which the port reaches through this interface. A
+// record, an overlapped operation and a queued notification are allocated with their key behind them by Port[K], so a
+// pointer to one leads to its key.
+type Typed interface {
+	// Put writes a notification into entry i.
+	Put(to Entries, i int, pk Packet)
+	// Enqueue appends a notification to the queue, unless the queue is closed.
+	Enqueue(pk Packet)
+	// TakeQueued moves the oldest queued notifications into entries, ends the operations whose completions are among
+	// them, and returns the counts.
+	TakeQueued(to Entries, o *Observer) (n, posts, completions int)
+	// Get returns the kind and the events of entry i.
+	Get(from Entries, i int) (NoteKind, Events)
+
+	// Fail returns the error of an entry: a kind of this package, and a cause. Either may be nil.
+	Fail(r *Entry, h Socket, kind, err error) error
+
+	// NewRecord returns a record with a copy of a key. Without a key the record has the zero key.
+	NewRecord(key unsafe.Pointer) *Record
+	// SameKey reports whether a record has this key.
+	SameKey(rec *Record, key unsafe.Pointer) bool
+	// CheckKey returns an error for a key that can be compared with none.
+	CheckKey(key unsafe.Pointer) error
+}
+
+// A Packet is a notification without its key.
+type Packet struct {
+	Rec    *Record // that has the key; nil for a completion
+	Of     unsafe.Pointer
+	Data   uintptr
+	Events Events
+	Kind   NoteKind
+}
+
+// Entries is a part of the caller's slice of notifications.
+type Entries struct {
+	Base    unsafe.Pointer
+	At, End int
+}
+
+func (e Entries) Len() int { return e.End - e.At }
+
+// from returns the entries behind the first n.
+func (e Entries) from(n int) Entries { return Entries{e.Base, e.At + n, e.End} }
+
+// first returns the first n entries.
+func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
+
+// An Entry is a Registration without its key type.
+type Entry struct {
+	Handle Socket
+	Conn   syscall.Conn
+	Tie    *tie.Tie // of the socket of package sock, where conn is nil
+	Work   *Work    // of Port.Accept, or of a socket with operations
+	Key    unsafe.Pointer
+	Result *error // nil: a level that is checked again
+
+	Filter  Events
+	Op      Op
+	Trigger Trigger
+	Drained bool
+}
+
+// A NoteKind says what a notification is.
+type NoteKind uint8
+
+const (
+	FromSocket NoteKind = iota // events, or a removal
+	Posted
+	Connection   // of is a *sock.Socket
+	NoConnection // of is an *error, of accepting
+	Completion   // of is an *Overlapped
+)
+
+const (
+	knownOps      = OpEnable | OpDisable | OpRemove
+	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
+)
+
+// The triggers that make sense: level or edge, and at most one of one-shot and persistent.
+const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
+	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
+	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
+
+// Enables reports whether it is an OpEnable that check has nothing against.
+func (r *Entry) Enables() bool {
+	return r.Op == OpEnable && r.Filter&^EventsAll == 0 && 1<<r.Trigger&soundTriggers != 0
+}
+
+// Check reports the first field that does not make sense, before any look-up (G6, G7).
+func (r *Entry) Check() error {
+	switch r.Op {
+	case OpNone, OpDisable, OpRemove:
+		return nil
+	case OpEnable:
+	default:
+		if r.Op&^knownOps != 0 {
+			return Invalid("Op", "unknown bits", r.Op)
+		}
+		return Invalid("Op", "more than one operation", r.Op)
+	}
+	if r.Filter&^EventsAll != 0 {
+		if r.Filter&(EventErr|EventRemove) != 0 {
+			return Invalid("Filter", "ERR and REMOVE are always on", r.Filter)
+		}
+		return Invalid("Filter", "unknown bits", r.Filter)
+	}
+	t := r.Trigger
+	switch {
+	case 1<<t&soundTriggers != 0:
+	case t&^knownTriggers != 0:
+		return Invalid("Trigger", "unknown bits", t)
+	case t&(TriggerLevel|TriggerEdge) == 0:
+		return Invalid("Trigger", "neither level nor edge", t)
+	case t&(TriggerLevel|TriggerEdge) == TriggerLevel|TriggerEdge:
+		return Invalid("Trigger", "both level and edge", t)
+	default:
+		return Invalid("Trigger", "both one-shot and persistent", t)
+	}
+	return nil
+}

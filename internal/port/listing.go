@@ -1,0 +1,122 @@
+package port
+
+import "time"
+
+// An Info is what a port knows of one registration.
+type Info struct {
+	Handle        Socket
+	Record        *Record
+	Filter        Events
+	Trigger       Trigger
+	State         state
+	Pending       bool
+	Id            uint64 // 0 unless the port is observed
+	Notifications uint64
+	Last          Events
+	LastTime      int64 // Unix milliseconds; 0: there was no notification
+	Since         int64 // Unix milliseconds; 0: it is older than the observation
+}
+
+// A state is how a registration stands. The public package documents the values.
+type state uint8
+
+const (
+	stateEnabled state = iota
+	stateFired
+	stateMuted
+	stateDisabled
+	stateAccepting
+	StatePaused
+	stateStopped
+	stateOverlapped
+)
+
+// List returns at most limit registrations of handles from a number on, where the following ones begin, and whether
+// there may be more. observed is the time since which notifications are recorded, or zero.
+func (p *Port) List(from Socket, limit int) (observed time.Time, infos []Info, next Socket, more, closed bool) {
+	st := &p.Core.Stripes[0]
+	if !st.Enter(p.Core) { // the slots may be dropped
+		return observed, nil, from, false, true
+	}
+	defer st.Leave(p.Core)
+	o := p.Core.Observer.Load()
+	if o != nil {
+		observed = o.since
+	}
+	next = from
+	if limit <= 0 {
+		return observed, nil, next, false, false
+	}
+	pages := p.Table.all()
+	for at := from; at/pageSize < Socket(len(pages)); {
+		pg := pages[at/pageSize].Load()
+		if pg == nil {
+			at = (at/pageSize + 1) * pageSize
+			continue
+		}
+		i, ok := pg[at%pageSize].info(o, uint32(at))
+		at++
+		if !ok {
+			continue
+		}
+		infos = append(infos, i)
+		next = at
+		if len(infos) == limit {
+			return observed, infos, next, true, false
+		}
+	}
+	return observed, infos, next, false, false
+}
+
+// info returns what a slot has registered. What it reads besides the word belongs to the registration of the
+// word if the epoch was the same before and after.
+func (s *Slot) info(o *Observer, index uint32) (i Info, ok bool) {
+	for {
+		was := s.Word.Load()
+		if was&WRegistered == 0 {
+			return i, false
+		}
+		var rec *seen
+		if o != nil {
+			rec = o.of(index)
+		}
+		reg := s.Reg.Load()
+		if is := s.Word.Load(); reg == nil || !SameEpoch(was, is) || (reg.Work != nil) != (was&wWorked != 0) {
+			continue
+		}
+		i = Info{
+			Handle: Socket(index), Record: reg, Filter: wordFilter(was), Trigger: wordTrigger(was),
+			State: reg.State(was), Pending: was&WEnabled == 0 && was&wPending != 0,
+		}
+		if rec != nil {
+			i.Id, i.Notifications, i.Since = rec.id, rec.count.Load(), rec.since
+			if last := rec.last.Load(); last != 0 {
+				i.Last, i.LastTime = Events(last&0xff), int64(last>>8)
+			}
+		}
+		return i, true
+	}
+}
+
+// State reads a word. One that OpDisable wrote is muted and not pending; one that note muted was pending.
+func (r *Record) State(word uint64) state {
+	enabled := word&WEnabled != 0
+	switch {
+	case word&wOverlapped != 0:
+		return stateOverlapped
+	case r.Work != nil && !enabled:
+		return stateStopped
+	case r.Work != nil && r.Work.Accept.Paused.Load():
+		return StatePaused
+	case r.Work != nil:
+		return stateAccepting
+	case enabled:
+		return stateEnabled
+	case word&wMuted != 0 && word&wPending == 0:
+		return stateDisabled
+	case word&wMuted != 0:
+		return stateMuted
+	default:
+		return stateFired
+	}
+}

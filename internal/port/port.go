@@ -1,0 +1,152 @@
+package port
+
+import (
+	"context"
+	"runtime"
+	"runtime/trace"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/tie"
+)
+
+// A Port keeps the contract without knowing the type of the keys. It is the first field of a Port[K], so that a weak
+// pointer to it is one to that.
+type Port struct {
+	Parking   parking // first, for its place in cache lines
+	queue     QueueEnds
+	Core      *Core
+	typed     Typed
+	Table     table
+	conns     connTable
+	pool      sync.Pool // of *call
+	calls     atomic.Uint32
+	relook    atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
+	levels    levels
+	Files     *files
+	Transfers *transfers // nil where the kernel cannot
+	// checksKeys says that keys must be checked before they are compared.
+	checksKeys bool
+}
+
+// Init makes a port on a kernel's queue, which it owns from here on.
+func (p *Port) Init(k kernel.Poller, backend string, t Typed, q QueueEnds, checksKeys bool) {
+	p.Core = &Core{Kernel: k, Edges: k.Edges(), OwnEdges: k.Edges(), Backend: backend, left: make(chan struct{}, 1)}
+	p.typed, p.queue, p.checksKeys = t, q, checksKeys
+	if b, ok := k.(kernel.Batcher); ok {
+		p.Core.Batcher, p.Core.least = b, b.Least()
+	}
+	p.pool.New = func() any { return newCall(p) }
+	self := weak.Make(p)
+	p.Files = newFiles(self, p.Core)
+	p.Transfers = newTransfers(k)
+	p.Core.displaced = func(index uint32) {
+		if p := self.Value(); p != nil {
+			p.displaced(index)
+		}
+	}
+	p.Core.probe = func(index uint32) (has, busy bool, err error) {
+		if p := self.Value(); p != nil {
+			return p.contested(index)
+		}
+		return false, false, nil
+	}
+	p.Core.owner = tie.Owner{
+		Closing: func(t *tie.Tie, handle uintptr) {
+			if p := self.Value(); p != nil {
+				p.sockClosing(t, handle)
+			}
+		},
+		Blocked: func(handle uintptr, d tie.Dir) {
+			if p := self.Value(); p != nil {
+				p.sockBlocked(handle, d)
+			}
+		},
+	}
+	p.Core.drained = func(index uint32, told uint64) {
+		if p := self.Value(); p != nil {
+			p.drained(index, told)
+		}
+	}
+	p.Core.resume = func(index uint32) {
+		if p := self.Value(); p != nil {
+			p.resume(index)
+		}
+	}
+	claims.enrol(p.Core)
+}
+
+// Close ends every call, and returns when none is inside. The queue is closed already.
+func (p *Port) Close() error {
+	p.Parking.close(p.Core)
+	p.Files.close()
+	err := p.Core.shut(p.Transfers.drop)
+	p.Table.drop()
+	p.conns.drop()
+	runtime.KeepAlive(p)
+	return err
+}
+
+// QueueEnds are the locks of a queue, which count what has gone in and out.
+type QueueEnds struct{ In, Out *Turnstile }
+
+// any reports whether the queue holds anything.
+func (q QueueEnds) any() bool { return q.In.Count() != q.Out.Count() }
+
+// RemoveNow removes a registration and returns its record, which has the key for the EventRemove that is not queued.
+func (p *Port) RemoveNow(ctx context.Context, r *Entry) (*Record, error) {
+	w := p.Begin()
+	if w == nil {
+		return nil, ErrClosed
+	}
+	if ctx == nil {
+		p.End(w)
+		return nil, CallError("RemoveWait", "a nil context")
+	}
+	if ctx.Err() != nil {
+		p.End(w)
+		return nil, context.Cause(ctx)
+	}
+	w.takes = true
+	p.Register(w, r)
+	p.Complete(w)
+	rec := w.taken
+	w.takes, w.taken = false, nil
+	p.End(w)
+	return rec, *r.Result
+}
+
+// DequeueIn is the second half of a call, whose first has processed its entries.
+func (p *Port) DequeueIn(w *call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
+	switch {
+	case out.Len() == 0:
+		p.passOn()
+	case ctx.Err() != nil:
+		p.passOn()
+		err = context.Cause(ctx)
+	case timeout == 0:
+		if n = p.lastLook(w, out); n == 0 {
+			err = ErrTimeout
+		}
+	default:
+		if n = p.Dequeue(w, out); n == 0 {
+			n, err = p.sleep(w, ctx, out, timeout)
+		}
+	}
+	return n, err
+}
+
+// What an execution trace (runtime/trace) shows of a port, in the task of the call's context.
+const (
+	RegionWait = "socknotify.wait"  // a region: asleep until there is something to dequeue
+	LogBatch   = "socknotify.batch" // a log entry: how many were dequeued, and for how many there was room
+)
+
+func Traced(ctx context.Context, n, room int) {
+	if n > 0 && trace.IsEnabled() {
+		trace.Logf(ctx, LogBatch, "%d of %d", n, room)
+	}
+}

@@ -1,0 +1,153 @@
+package port
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A traceKind says what an entry of a trace is about. The public package documents the values.
+type traceKind uint8
+
+const (
+	TraceNotified traceKind = iota
+	traceAccepted
+	traceRegistered
+	traceRemoved
+	traceLost
+	TracePosted
+	traceCompleted
+)
+
+// A traceEntry is one thing that a port did.
+type traceEntry struct {
+	At     int64 // Unix milliseconds
+	Kind   traceKind
+	Handle Socket
+	Id     uint64
+	Events Events
+	Data   uintptr
+}
+
+// A TraceReader reads the ring of a port. One goroutine at a time may use it, except for stop.
+type TraceReader struct {
+	Ring *Ring // nil where the port was closed already
+	Stop func()
+	Next uint64
+	Lost uint64
+	// Stuck is since when the next entry has been found not to be there yet.
+	Stuck time.Time
+}
+
+// StartTrace has the port keep a ring of entries until the reader stops.
+func (p *Port) StartTrace() *TraceReader {
+	c := p.Core
+	r := c.Watch.begin(c, true)
+	t := &TraceReader{Ring: r, Stop: sync.OnceFunc(func() { c.Watch.end(c, true) })}
+	if r != nil {
+		t.Next = r.Head.Load()
+	}
+	return t
+}
+
+// Read returns the oldest entry that has not been read yet, if there is one.
+func (t *TraceReader) Read() (e traceEntry, ok bool) {
+	r := t.Ring
+	if r == nil {
+		return e, false
+	}
+	for head := r.Head.Load(); t.Next != head; t.Next++ {
+		if head-t.Next > RingSize {
+			t.Lost += head - RingSize - t.Next
+			t.Next = head - RingSize
+		}
+		switch r.cells[t.Next%RingSize].read(t.Next, &e) {
+		case cellRead:
+			t.Stuck = time.Time{}
+			t.Next++
+			return e, true
+		case cellLost:
+			t.Lost++
+		case cellBusy:
+			// It is being written, or was given up.
+			if t.Stuck.IsZero() {
+				t.Stuck = time.Now()
+			}
+			if time.Since(t.Stuck) < GivenUp {
+				return e, false
+			}
+			t.Lost++
+		}
+		t.Stuck = time.Time{}
+	}
+	return e, false
+}
+
+// GivenUp is how long an entry may be under way.
+const GivenUp = time.Second
+
+// Trace adds an entry to the ring, if the port is traced.
+func (o *Observer) Trace(at int64, kind traceKind, index uint32, id uint64, e Events, data uintptr) {
+	if r := o.Ring.Load(); r != nil {
+		r.Add(uint64(at)<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
+	}
+}
+
+const RingSize = 4096
+
+// A Ring holds the latest entries. Nobody waits in it: a writer that finds its cell in another's hands, a
+// whole ring ahead or behind, gives its entry up.
+type Ring struct {
+	Head  atomic.Uint64 // entries ever begun
+	cells [RingSize]cell
+}
+
+// A cell holds the entry with number state/2 - 1; an odd state says that it is being written.
+type cell struct {
+	state                   atomic.Uint64
+	what, socket, id, datum atomic.Uint64
+}
+
+func (r *Ring) Add(what, socket, id, datum uint64) {
+	n := r.Head.Add(1) - 1
+	c := &r.cells[n%RingSize]
+	was := c.state.Load()
+	busy := 2*n + 1
+	if was&1 != 0 || was > busy || !c.state.CompareAndSwap(was, busy) {
+		return
+	}
+	c.what.Store(what)
+	c.socket.Store(socket)
+	c.id.Store(id)
+	c.datum.Store(datum)
+	c.state.Store(busy + 1)
+}
+
+type cellState int
+
+const (
+	cellRead cellState = iota
+	cellLost           // written over
+	cellBusy           // not there yet, or given up
+)
+
+// read copies the entry with a number. It is whole if the state was the same before and after.
+func (c *cell) read(n uint64, e *traceEntry) cellState {
+	done := 2*n + 2
+	state := c.state.Load()
+	if state == done {
+		what := c.what.Load()
+		*e = traceEntry{
+			At: int64(what >> 16), Kind: traceKind(what >> 8), Events: Events(what & 0xff),
+			Handle: Socket(c.socket.Load()), Id: c.id.Load(), Data: uintptr(c.datum.Load()),
+		}
+		if c.state.Load() == done {
+			return cellRead
+		}
+		return cellLost
+	}
+	if state > done {
+		return cellLost
+	}
+	return cellBusy
+}
