@@ -252,12 +252,14 @@ var hangupChecks = []check{
 	both("E3", "HalfCloseWithUnreadData", halfCloseUnread),
 	both("E3", "FullClose", fullClose),
 	both("E3", "BothDirectionsShut", bothShut),
+	both("E3", "LocalShutdown", localShutdown),
 	both("E3", "HangupAlone", hangupAlone),
 	both("E3", "InAlone", inAlone),
 	both("E3", "UnreadDataIsKept", unreadIsKept),
 	both("E4", "Datagrams", datagramsNeverHangUp),
 	both("E4", "UDP", udpNeverHangsUp),
 	both("E4", "Listener", listenerNeverHangsUp),
+	both("E4", "ListenerShutDown", listenerShutDown),
 }
 
 func halfClose(e *env) {
@@ -318,6 +320,27 @@ func bothShut(e *env) {
 	e.shut(s, peer)
 	e.wantNow(p, "k", in|hangup)
 	e.wantNow(p, "k", in|hangup)
+}
+
+// localShutdown has the program itself end the receiving direction.
+func localShutdown(e *env) {
+	if e.ofWindows() {
+		e.Skip("Windows does not report it")
+	}
+	p := e.port()
+	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
+		for _, trigger := range everyWay {
+			s, _ := pair()
+			e.do(p, enable(s, "k", in|hangup, trigger))
+			e.none(p)
+			if err := s.Shutdown(sock.ShutRead); err != nil {
+				e.Fatalf("shutdown: %v", err)
+			}
+			e.want(p, "k", in|hangup)
+			e.do(p, remove(s))
+			e.want(p, "k", gone)
+		}
+	}
 }
 
 func hangupAlone(e *env) {
@@ -440,6 +463,52 @@ func listenerNeverHangsUp(e *env) {
 		e.never(p, hangup)
 		e.shutListener(l)
 		e.never(p, hangup)
+	}
+}
+
+// listenerShutDown shuts a listener down, of which both an accept and a send would fail, and not block.
+func listenerShutDown(e *env) {
+	if e.ofWindows() {
+		e.Skip("a listener cannot be shut down")
+	}
+	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
+		for _, trigger := range everyWay {
+			for _, before := range []bool{true, false} {
+				p := e.port()
+				l := e.listener()
+				if before {
+					e.do(p, enable(l, "l", filter, trigger))
+				}
+				e.shutListener(l)
+				if !before {
+					e.do(p, enable(l, "l", filter, trigger))
+				}
+				want := filter & (in | out)
+				switch {
+				case !before:
+					want = 0 // it does not listen any more (E6)
+				case p.Backend() == "kqueue":
+					want &= out
+				}
+				rounds := 2
+				if trigger&(edge|oneShot) != 0 {
+					rounds = 1
+				}
+				for range rounds {
+					if want != 0 {
+						e.wantNow(p, "l", want)
+					}
+				}
+				if want == 0 && before || rounds == 1 && filter == in {
+					e.quietSoon(p, 8)
+				}
+				if s, err := l.Accept(); err == nil {
+					e.Errorf("accepted %v", s)
+				}
+				e.do(p, remove(l))
+				e.wantNow(p, "l", gone)
+			}
+		}
 	}
 }
 

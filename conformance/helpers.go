@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,12 @@ func (e *env) port() *port {
 		}
 	})
 	return p
+}
+
+// ofWindows reports whether the ports are those of Windows, or of a fake of its kernel.
+func (e *env) ofWindows() bool {
+	e.Helper()
+	return runtime.GOOS == "windows" || strings.HasPrefix(e.port().Backend(), "psn")
 }
 
 // A handle is anything with a socket's number.

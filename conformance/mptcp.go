@@ -14,6 +14,7 @@ var mptcpChecks = []check{
 	both("E5", "MPTCPReset", mptcpReset),
 	both("E5", "MPTCPResetWithUnreadData", mptcpResetUnread),
 	both("E6", "MPTCPFresh", mptcpFresh),
+	both("E6", "VsockFresh", vsockFresh),
 	both("E7", "MPTCPRefused", mptcpRefused),
 	both("E7", "MPTCPRefusedWhileWaiting", mptcpRefusedWhileWaiting),
 }
@@ -134,6 +135,20 @@ func mptcpFresh(e *env) {
 	}
 	e.do(p, enable(e.mptcp(), "k", in|out|hangup, level))
 	e.quiet(p)
+}
+
+// vsockFresh has a socket that the system takes for one that can send, though it has no connection.
+func vsockFresh(e *env) {
+	p := e.port()
+	for _, trigger := range everyWay {
+		s := e.vsock()
+		e.do(p, enable(s, "k", in|hangup, trigger))
+		e.quiet(p)
+		e.do(p, enable(s, "k", in|out|hangup, trigger))
+		e.wantNow(p, "k", out)
+		e.do(p, remove(s))
+		e.wantNow(p, "k", gone)
+	}
 }
 
 func mptcpRefused(e *env) {

@@ -546,6 +546,7 @@ func cancels(e *env) {
 	for range 3 {
 		e.recv(p, s, "k", b, &o)
 		e.cancel(p, &o)
+		e.cancel(p, &o) // it is in flight until its completion is dequeued
 		if n := e.failed(p, "k", &o, socknotify.ErrCanceled, context.Canceled); n != 0 {
 			e.Errorf("%d bytes", n)
 		}

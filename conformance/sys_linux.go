@@ -154,6 +154,16 @@ func (e *env) packets() (a, b fd) {
 	return fd(fds[0]), fd(fds[1])
 }
 
+// vsock makes an unconnected vsock stream.
+func (e *env) vsock() *socket {
+	e.Helper()
+	f, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err == unix.EAFNOSUPPORT {
+		e.Skip("this kernel has no vsock: ", err)
+	}
+	return e.keep(sock.Adopt(uintptr(f), sock.RefuseBlocking))
+}
+
 // mptcp makes an unconnected MPTCP socket.
 func (e *env) mptcp() *socket {
 	e.Helper()

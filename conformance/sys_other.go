@@ -51,6 +51,7 @@ func (e *env) unixStream() fd                    { e.noHelper(); return 0 }
 func (e *env) unixListen(fd) string              { e.noHelper(); return "" }
 func (e *env) unixConnect(fd, string)            { e.noHelper() }
 func (e *env) packets() (a, b fd)                { e.noHelper(); return 0, 0 }
+func (e *env) vsock() *socket                    { e.Skip("vsock is for Linux alone"); return nil }
 func (e *env) mptcp() *socket                    { e.Skip("MPTCP is for Linux alone"); return nil }
 func (e *env) write(handle, string)              { e.noHelper() }
 func (e *env) noSockets() map[string]fd          { e.noHelper(); return nil }

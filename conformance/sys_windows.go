@@ -308,3 +308,10 @@ func (e *env) mptcp() *socket {
 	e.Skip("Windows has no MPTCP")
 	return nil
 }
+
+// vsock skips the case.
+func (e *env) vsock() *socket {
+	e.Helper()
+	e.Skip("Windows has no vsock")
+	return nil
+}

@@ -75,6 +75,7 @@ type Change struct {
 	Interest Mask
 	Action   Action
 	Status   Status
+	Listens  bool  // Add: the handle is a listener, of which Dead says that it was shut down
 	Same     bool  // a Set whose token and interest are the latest's: nothing need be done where nothing holds
 	Err      error // the system's error where Status is not Done
 }

@@ -7,12 +7,14 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/sock"
 )
 
 var (
 	errAccepting  = errors.New("a listener is either enabled or given to Accept; remove it first")
 	errNoListener = errors.New("the socket does not listen")
+	errShutDown   = errors.New("the listener was shut down")
 )
 
 // An Acceptor is what a listener's record has for Accept.
@@ -48,10 +50,14 @@ func (p *Port) takeAccepted(w *call, s *Slot, reg *Record, index uint32, out Ent
 		}
 		err := reg.Work.Socket.AcceptInto(w.spare)
 		if err == sock.ErrWouldBlock {
-			if p.Core.Edges {
+			switch {
+			case p.Core.Edges:
 				return n, false // the next one is a new edge
+			case n > 0 || p.Core.Kernel.Look(Socket(index))&kernel.Out == 0:
+				return n, true
 			}
-			break
+			// The listener was shut down, which some systems report by a poll, and not by the accept.
+			err = errShutDown
 		}
 		switch {
 		case err == nil:

@@ -27,5 +27,8 @@ func meaning(m kernel.Mask, filter Events, stream bool) Events {
 			e &^= EventOut // E5, E7
 		}
 	}
+	if !stream && m&kernel.Dead != 0 {
+		e |= EventIn // of a listener that was shut down, whose accept fails (E4)
+	}
 	return e & (filter | EventErr)
 }

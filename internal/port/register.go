@@ -300,7 +300,7 @@ func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
 		p.Parking.appoint(p.Core)
 	}
 	c := &w.single[0]
-	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: watched}
+	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: watched, Listens: kind == kernel.Listener}
 	p.Core.Kernel.Poll(w.single[:], nil)
 	if c.Status == kernel.Present {
 		// The kernel kept the item of an earlier registration, which a duplicate kept alive.

@@ -62,6 +62,10 @@ func (p *Poller) apply(c *kernel.Change) (kernel.Status, error) {
 		at = p.append(fd)
 	}
 	p.ids[at] = id
+	p.states[at] &^= listens
+	if c.Listens {
+		p.states[at] |= listens
+	}
 	p.set(at, fd, c)
 	return kernel.Done, nil
 }
@@ -96,7 +100,7 @@ func roomier[T any](s []T, n int) []T {
 
 func (p *Poller) set(at, fd int, c *kernel.Change) {
 	p.setFresh(at, false)
-	p.tokens[at], p.states[at] = c.Token, stateOf(c.Interest)
+	p.tokens[at], p.states[at] = c.Token, stateOf(c.Interest)|p.states[at]&listens
 	p.fds[at] = unixsock.Poll(fd, c.Interest)
 }
 

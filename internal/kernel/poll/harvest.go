@@ -84,7 +84,7 @@ func (p *Poller) report(at int) (m kernel.Mask, ok bool) {
 	}
 	switch {
 	case inputVague && m&(interest|kernel.Err|kernel.Dead) == 0,
-		m&(kernel.Dead|kernel.PeerClosed|kernel.Err) == kernel.Dead, // never started: what failed may be Dead alone, too
+		st&listens == 0 && m&(kernel.Dead|kernel.PeerClosed|kernel.Err) == kernel.Dead, // never started: what failed may be Dead alone, too
 		st&wasTold != 0 && m&kernel.Dead != 0 && m&(interest|kernel.Err) == 0:
 		p.setFresh(at, true)
 		return 0, false

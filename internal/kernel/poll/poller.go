@@ -64,6 +64,8 @@ const (
 	// comes back to it from time to time.
 	isFresh state = 1 << 6
 	wasTold state = 1 << 7 // its end has been told
+	// listens marks a listener: dead, it was shut down, where a stream was never started.
+	listens state = 1 << 4
 )
 
 func stateOf(interest kernel.Mask) state {
