@@ -276,3 +276,71 @@ func onEachName(t *testing.T, f func(t *testing.T, backend string)) {
 		t.Run(name, func(t *testing.T) { f(t, name) })
 	}
 }
+
+// A process that has more sockets registered than its limit of descriptors, which was lowered since, loses no
+// notification and no wake-up: poll(2) refuses so many entries.
+func TestLoweredLimit(t *testing.T) {
+	onEachName(t, func(t *testing.T, backend string) {
+		p, err := New[int](WithBackend(backend))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		const pairs = 50
+		var x, y [pairs]*sock.Socket
+		for i := range pairs {
+			x[i], y[i] = newPair(t)
+			do(t, p, Enable(x[i].Handle(), i, EventIn, oneShot))
+		}
+		p.Wait(make([]Notification[int], 1), time.Millisecond) // what waiting needs is open
+		var was unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+				t.Fatal(err)
+			}
+		}()
+		for _, limit := range []uint64{pairs, 7, 1} {
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: was.Max}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range pairs {
+				var out [2]Notification[int]
+				ended := make(chan struct{})
+				if i%2 == 0 {
+					send(t, y[i])
+					close(ended)
+				} else {
+					go func() {
+						defer close(ended)
+						asleep(t, p, 1)
+						send(t, y[i])
+					}()
+				}
+				timeout := soon
+				if i%2 == 0 {
+					timeout = 0
+				}
+				n, err := p.Wait(out[:], timeout)
+				if n != 1 || err != nil || out[0].Key != i || out[0].Events != EventIn {
+					t.Fatalf("limit %d, socket %d: Wait = %v, %v", limit, i, out[:n], err)
+				}
+				<-ended
+				drain(t, x[i])
+				do(t, p, Enable(x[i].Handle(), i, EventIn, oneShot))
+			}
+			go func() {
+				asleep(t, p, 1)
+				p.Post(-1, 0)
+			}()
+			if nt := next(t, p); !nt.Posted() {
+				t.Errorf("limit %d: %+v; want the post", limit, nt)
+			}
+			if n, err := p.Wait(make([]Notification[int], 1), 30*time.Millisecond); n != 0 || err != ErrTimeout {
+				t.Errorf("limit %d: Wait = %d, %v; want nothing", limit, n, err)
+			}
+		}
+	})
+}

@@ -21,9 +21,13 @@ func (p *Poller) kick() {
 // Bounds of one blocking poll(2). It holds the sockets of its copy open, so a socket that was closed
 // without OpRemove is let go of after the longest; streams that were never started are looked at
 // again after the shortest, then twice that, and so on.
+//
+// Where the system does not take all entries at once, the first of them are blocked on, the bell among them. The
+// others are looked at after briefly.
 const (
 	longest  = 250 * time.Millisecond
 	shortest = time.Millisecond
+	briefly  = 10 * time.Millisecond
 )
 
 // Park implements kernel.Poller. It blocks one thread.
@@ -49,7 +53,7 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		if limit < 0 {
 			return nil
 		}
-		n, err := unixsock.Wait(p.blocking, limit)
+		n, err := p.wait(limit)
 		if err != nil {
 			return os.NewSyscallError("poll", err)
 		}
@@ -68,6 +72,22 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		fresh = p.copyFDs()
 	}
 	return nil
+}
+
+// wait blocks on the copy for at most limit.
+func (p *Poller) wait(limit time.Duration) (int, error) {
+	n, err := unixsock.Wait(p.blocking, limit)
+	if err == nil || unixsock.PollNow(p.blocking[:1]) < 0 {
+		return n, err
+	}
+	if n := unixsock.PollNow(p.blocking); n > 0 {
+		return n, nil
+	}
+	for part := p.blocking; err != nil && len(part) > 1; {
+		part = part[:len(part)/2]
+		n, err = unixsock.Wait(part, min(limit, briefly))
+	}
+	return n, err
 }
 
 // copyFDs takes the copy to block on and tells whether there are fresh streams, which it leaves out.

@@ -31,8 +31,9 @@ func Mask(f *unix.PollFd) kernel.Mask {
 // one are easily taken for each other while they happen.
 const Vague = kernel.Err | kernel.Dead
 
-// PollNow is poll(2) that does not block. A long array takes too long to keep the scheduler waiting
-// for. It returns how many entries have results, or a negative number where the system refused.
+// PollNow is poll(2) that does not block, in parts where the system does not take all entries at once. A long array
+// takes too long to keep the scheduler waiting for. It returns how many entries have results, or a negative number
+// where the system refused even one.
 func PollNow(fds []unix.PollFd) int {
 	var now unix.Timespec
 	var r uintptr
@@ -46,7 +47,7 @@ func PollNow(fds []unix.PollFd) int {
 		return PollNow(fds) // a caller that is about to park relies on this look
 	}
 	if e != 0 {
-		return -1
+		return inParts(fds)
 	}
 	return int(r)
 }

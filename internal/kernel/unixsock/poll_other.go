@@ -48,8 +48,8 @@ func Mask(f *unix.PollFd) kernel.Mask {
 // error, and POLLHUP is one direction's on macOS.
 const Vague = kernel.In | kernel.Err | kernel.Dead
 
-// PollNow is poll(2) that does not block. It returns how many entries have results, or a
-// negative number where the system refused.
+// PollNow is poll(2) that does not block, in parts where the system does not take all entries at once. It returns
+// how many entries have results, or a negative number where the system refused even one.
 func PollNow(fds []unix.PollFd) int {
 	for {
 		n, err := unix.Poll(fds, 0)
@@ -57,7 +57,7 @@ func PollNow(fds []unix.PollFd) int {
 			return n
 		}
 		if err != unix.EINTR {
-			return -1
+			return inParts(fds)
 		}
 		// A caller that is about to park relies on this look.
 	}
