@@ -3,6 +3,7 @@
 package kqueue
 
 import (
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,16 @@ type queue struct {
 	plan  plan
 	errs  [batch]int64 // of the planned changes
 	out   [mostEvents]kevent
+	// kept are reports that there was no room for, in the order of their events. A socket has two knotes, so twice
+	// as many events are taken as reports are wanted: fewer would tell half of a socket. It is empty whenever
+	// the kernel is asked for events.
+	kept []report
+}
+
+// A report is one that waits for a harvest with room. A change of its number drops it, for that looks again.
+type report struct {
+	fd    int
+	ready kernel.Ready
 }
 
 // mostEvents is how much one kevent(2) returns at most: events, or one error for each step of a plan.
@@ -48,7 +59,7 @@ func (q *queue) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 	for len(changes) > 0 {
 		some := q.prepare(changes)
 		changes = changes[len(some):]
-		if len(changes) > 0 || len(q.plan.list) == 0 || len(ready) < len(q.plan.list) {
+		if len(changes) > 0 || len(q.plan.list) == 0 || len(ready) < len(q.plan.list) || len(q.kept) > 0 {
 			q.apply(some)
 		} else if n, all := q.applyAndHarvest(some, ready); all {
 			return n
@@ -90,7 +101,7 @@ func (q *queue) apply(changes []kernel.Change) {
 
 // applyAndHarvest also fills ready. all is false where there may be more to be had.
 func (q *queue) applyAndHarvest(changes []kernel.Change, ready []kernel.Ready) (n int, all bool) {
-	room := min(len(ready), len(q.out))
+	room := min(2*len(ready), len(q.out))
 	k, err := q.sys.kevent(q.plan.list, q.out[:room], false)
 	if err != nil || k > 0 && q.out[0].flags&evError != 0 {
 		q.settle(changes, q.out[:max(k, 0)], err)
@@ -98,7 +109,8 @@ func (q *queue) applyAndHarvest(changes []kernel.Change, ready []kernel.Ready) (
 	}
 	// All have succeeded. Settling that makes no call, so the events stay where they are.
 	q.settle(changes, nil, nil)
-	return q.merge(ready, 0, k), k < room
+	n = q.merge(ready, 0, k)
+	return n, k < room || n == len(ready)
 }
 
 // settle gives each planned change its outcome: the kernel has returned some errors, or failed as a whole.
@@ -126,6 +138,7 @@ func (q *queue) settleOne(c *kernel.Change, fd int, e unix.Errno) {
 		e = unix.ENOENT // nobody's knotes
 	}
 	c.Status, c.Err = status(c.Action, e), nil
+	q.drop(fd)
 	if c.Status == kernel.Done {
 		q.table.made(c.Action, fd, c.Token, c.Interest)
 		return
@@ -146,8 +159,9 @@ func (q *queue) settleOne(c *kernel.Change, fd int, e unix.Errno) {
 
 // harvest fills ready, of which n are reports already, with what there is.
 func (q *queue) harvest(ready []kernel.Ready, n int) int {
+	n = q.unkeep(ready, n)
 	for n < len(ready) {
-		room := min(len(ready)-n, len(q.out))
+		room := min(2*(len(ready)-n), len(q.out))
 		k, err := q.sys.kevent(nil, q.out[:room], false)
 		if err == unix.EINTR {
 			continue // a caller that is about to park relies on this look
@@ -164,10 +178,46 @@ func (q *queue) harvest(ready []kernel.Ready, n int) int {
 	return n
 }
 
-// merge turns the first k events into reports.
+// unkeep hands out what was kept.
+func (q *queue) unkeep(ready []kernel.Ready, n int) int {
+	some := min(len(q.kept), len(ready)-n)
+	for _, r := range q.kept[:some] {
+		ready[n] = r.ready
+		if e := q.table.get(r.fd); e != nil {
+			e.round, e.at = q.table.round, int32(n) // for what else this harvest finds of the socket
+		}
+		n++
+	}
+	q.kept = append(q.kept[:0], q.kept[some:]...)
+	return n
+}
+
+// drop forgets what was kept of a number.
+func (q *queue) drop(fd int) {
+	q.kept = slices.DeleteFunc(q.kept, func(r report) bool { return r.fd == fd })
+}
+
+// merge turns the first k events into reports, and keeps those that there is no room for.
 func (q *queue) merge(ready []kernel.Ready, n, k int) int {
 	for i := range k {
-		n = q.table.merge(ready, n, q.out[i], q.sys.pending)
+		fd := q.out[i].fd
+		m, at := q.table.merge(q.out[i], q.sys.pending)
+		switch {
+		case m == 0:
+		case at == none && n < len(ready):
+			e := q.table.get(fd)
+			ready[n] = kernel.Ready{Token: e.token, Mask: m}
+			e.at = int32(n)
+			n++
+		case at == none:
+			e := q.table.get(fd)
+			e.at = int32(len(ready) + len(q.kept))
+			q.kept = append(q.kept, report{fd, kernel.Ready{Token: e.token, Mask: m}})
+		case int(at) < len(ready):
+			ready[at].Mask |= m
+		default:
+			q.kept[int(at)-len(ready)].ready.Mask |= m
+		}
 	}
 	return n
 }
@@ -195,6 +245,7 @@ func (q *queue) watches(fd int) bool {
 	if blame([]int{fd}, q.out[:max(n, 0)], errs[:]); err != nil || errs[0] == 0 {
 		return true // a call that fails as a whole says nothing
 	}
+	q.drop(fd)
 	q.table.forget(fd)
 	return false
 }

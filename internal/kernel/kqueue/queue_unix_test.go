@@ -490,3 +490,85 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A harvest tells the whole of a socket, which has two knotes, however little room there is.
+func TestQueueLittleRoom(t *testing.T) {
+	const sockets = 3
+	for room := 1; room <= 2*sockets; room++ {
+		w := newWorld()
+		for fd := range sockets {
+			w.sockets[fd] = &socket{data: 1, room: true}
+			if status, err := w.do(kernel.Add, fd, uint64(100+fd), forBoth); status != kernel.Done {
+				t.Fatal(status, err)
+			}
+		}
+		// Six rounds of a level that is looked at again after each report.
+		for round := range 6 {
+			seen := make(map[uint64]bool)
+			for len(seen) < sockets {
+				reports := w.harvest(room)
+				if len(reports) == 0 {
+					t.Fatalf("room %d, round %d: %d of %d reported", room, round, len(seen), sockets)
+				}
+				for _, r := range reports {
+					if r.Mask != in|urgent|out || seen[r.Token] {
+						t.Fatalf("room %d, round %d: %+v, seen %v; want IN and OUT at once", room, round, r, seen)
+					}
+					seen[r.Token] = true
+				}
+			}
+			if more := w.harvest(1); len(more) != 0 {
+				t.Fatalf("room %d, round %d: %+v too many", room, round, more)
+			}
+			for fd := range sockets {
+				w.do(kernel.Set, fd, uint64(100+fd), forBoth)
+			}
+		}
+	}
+}
+
+// What a harvest had no room for is not reported after a change of its number, nor to what has that number by then.
+func TestQueueKeptIsDropped(t *testing.T) {
+	for _, action := range []kernel.Action{kernel.Set, kernel.Mute, kernel.Delete} {
+		w := newWorld()
+		for fd := range 2 {
+			w.sockets[fd] = &socket{data: 1, room: true}
+			w.do(kernel.Add, fd, uint64(100+fd), forIn)
+		}
+		if got := w.harvest(1); len(got) != 1 || got[0].Token != 100 {
+			t.Fatalf("%+v", got)
+		}
+		if len(w.q.kept) != 1 {
+			t.Fatalf("kept %+v", w.q.kept)
+		}
+		w.do(action, 1, 201, forIn)
+		got := w.harvest(4)
+		if action == kernel.Set && (len(got) != 1 || got[0].Token != 201) || action != kernel.Set && len(got) != 0 {
+			t.Errorf("action %d: %+v", action, got)
+		}
+	}
+	w := newWorld()
+	for fd := range 2 {
+		w.sockets[fd] = &socket{data: 1}
+		w.do(kernel.Add, fd, uint64(100+fd), forIn)
+	}
+	w.harvest(1)
+	w.reuse(1, &socket{})
+	if has, err := w.q.has(1); has || err != nil {
+		t.Fatal(has, err)
+	}
+	if got := w.harvest(4); len(got) != 0 {
+		t.Errorf("of a socket that is gone: %+v", got)
+	}
+}
+
+// The ends of both directions are a death also for harvests that have room for one report.
+func TestQueueDeathInLittleRoom(t *testing.T) {
+	w := newWorld()
+	w.sockets[4] = &socket{room: true}
+	w.do(kernel.Add, 4, 1, forBoth)
+	w.change(4, func(s *socket) { s.eof, s.errno = true, connReset })
+	if got := w.harvest(1); len(got) != 1 || got[0].Mask != in|out|err|dead|closed {
+		t.Errorf("%+v", got)
+	}
+}

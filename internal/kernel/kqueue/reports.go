@@ -4,32 +4,26 @@ import "github.com/socknotify/socknotify/internal/kernel"
 
 const none = -1
 
-// merge turns an event into a report, or adds it to the one that the same socket has in this round. It
-// returns how many of ready are reports now. pending tells what a receive would come to, if it can.
-func (t *table) merge(ready []kernel.Ready, n int, k kevent, pending func(fd int) (m kernel.Mask, sure bool)) int {
+// merge returns what an event adds to the report of its socket, 0 for nothing, and where that report is in this
+// round. pending tells what a receive would come to, if it can.
+//
+// The end of a direction is for good, so two ends are a death whenever they are reported, unless a change came in
+// between, which has both looked at again.
+func (t *table) merge(k kevent, pending func(fd int) (m kernel.Mask, sure bool)) (m kernel.Mask, at int32) {
 	e := t.get(k.fd)
 	if e == nil || k.flags&evError != 0 || k.filter == unknown {
-		return n
+		return 0, none
 	}
 	if e.round != t.round {
-		e.round, e.at, e.ends = t.round, none, 0
+		e.round, e.at = t.round, none
 	}
-	m := meaning(k, e.interest, pending)
+	m = meaning(k, e.interest, pending)
 	if k.flags&evEOF != 0 {
 		if e.ends |= 1 << k.filter; e.ends == 1<<reads|1<<writes {
-			m |= kernel.Dead
+			m |= kernel.Dead | kernel.PeerClosed
 		}
 	}
-	switch {
-	case m == 0:
-	case e.at != none:
-		ready[e.at].Mask |= m
-	default:
-		ready[n] = kernel.Ready{Token: e.token, Mask: m}
-		e.at = int32(n)
-		n++
-	}
-	return n
+	return m, e.at
 }
 
 // meaning is what one event says to an interest.

@@ -110,7 +110,7 @@ func TestSituations(t *testing.T) {
 		ready := make([]kernel.Ready, 4)
 		n := 0
 		for _, k := range c.events {
-			n = tb.merge(ready, n, k, c.peek)
+			n = merged(&tb, ready, n, k, c.peek)
 		}
 		switch {
 		case c.want == 0 && n == 0:
@@ -120,6 +120,22 @@ func TestSituations(t *testing.T) {
 			t.Errorf("%s: %+v; want mask %#x", c.what, ready[0], c.want)
 		}
 	}
+}
+
+// merged is what a queue makes of an event, where there is room.
+func merged(t *table, ready []kernel.Ready, n int, k kevent, peek func(int) (kernel.Mask, bool)) int {
+	m, at := t.merge(k, peek)
+	switch {
+	case m == 0:
+	case at != none:
+		ready[at].Mask |= m
+	default:
+		e := t.get(k.fd)
+		e.at = int32(n)
+		ready[n] = kernel.Ready{Token: e.token, Mask: m}
+		n++
+	}
+	return n
 }
 
 // The events of a round are merged by socket, wherever they are, and not with those of another round.
@@ -135,7 +151,7 @@ func TestMerge(t *testing.T) {
 		tb.round++
 		n := 0
 		for _, k := range events {
-			n = tb.merge(ready, n, k, nil)
+			n = merged(&tb, ready, n, k, nil)
 		}
 		return ready[:n]
 	}
@@ -153,10 +169,18 @@ func TestMerge(t *testing.T) {
 	if got := harvest(write(0)); len(got) != 1 || got[0] != (kernel.Ready{Token: 100, Mask: out}) {
 		t.Errorf("next round: %+v", got)
 	}
-	// The ends of two rounds are not the death of one.
+	// Both ends are a death, also in two rounds, unless a change has had both looked at again.
 	harvest(kevent{fd: 0, filter: reads, flags: evEOF})
-	if got := harvest(kevent{fd: 0, filter: writes, flags: evEOF}); got[0].Mask != out {
+	if got := harvest(kevent{fd: 0, filter: writes, flags: evEOF}); got[0].Mask != out|dead|closed {
 		t.Errorf("the other end, a round later: %+v", got)
+	}
+	for _, action := range []kernel.Action{kernel.Set, kernel.Mute} {
+		tb.made(kernel.Set, 0, 100, forBoth)
+		harvest(kevent{fd: 0, filter: reads, flags: evEOF})
+		tb.made(action, 0, 100, forBoth)
+		if got := harvest(kevent{fd: 0, filter: writes, flags: evEOF}); len(got) > 0 && got[0].Mask != out {
+			t.Errorf("the other end, after a change: %+v", got)
+		}
 	}
 	tb.made(kernel.Set, 1, 201, forIn)
 	if got := harvest(read(1)); got[0] != (kernel.Ready{Token: 201, Mask: in | urgent}) {

@@ -14,10 +14,12 @@ type entry struct {
 	watched  bool
 	writing  bool // the writing knote is enabled
 
-	// Of the harvest of a round: where its report is, if it has one, and which knotes told of an end.
+	// ends has which knotes have reported an end since the latest change.
+	ends uint8
+
+	// at is where the report of the harvest of a round is, if there is one.
 	round uint64
 	at    int32
-	ends  uint8
 }
 
 // get returns the entry of a watched number, or nil.
@@ -38,10 +40,10 @@ func (t *table) made(action kernel.Action, fd int, token uint64, interest kernel
 		t.entries[fd] = entry{token: token, interest: interest, watched: true, writing: interest&kernel.Out != 0}
 	case kernel.Set:
 		e := &t.entries[fd]
-		e.token, e.interest, e.writing = token, interest, interest&kernel.Out != 0
+		e.token, e.interest, e.writing, e.ends = token, interest, interest&kernel.Out != 0, 0
 	case kernel.Mute:
 		e := &t.entries[fd]
-		e.token, e.interest, e.writing = token, 0, false
+		e.token, e.interest, e.writing, e.ends = token, 0, false, 0
 	case kernel.Delete:
 		t.forget(fd)
 	}
