@@ -107,9 +107,8 @@ func equalsItself[K comparable](key K) (ok bool) {
 	return other == key
 }
 
-func (k *keys[K]) Fail(r *port.Entry, h Socket, kind, err error) error {
-	return &OpError{Op: Op(r.Op), Socket: h, Conn: r.Conn != nil || r.Tie != nil, Kind: kind, Err: err,
-		accept: r.Work != nil && r.Work.Accept != nil}
+func (k *keys[K]) Fail(f port.Failed) error {
+	return &OpError{Op: Op(f.Op), Socket: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept}
 }
 
 // operationResult returns the error that the port has for an operation, with the public type.

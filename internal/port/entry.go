@@ -22,7 +22,7 @@ type Typed interface {
 	Get(from Entries, i int) (NoteKind, Events)
 
 	// Fail returns the error of an entry: a kind of this package, and a cause. Either may be nil.
-	Fail(r *Entry, h Socket, kind, err error) error
+	Fail(f Failed) error
 
 	// NewRecord returns a record with a copy of a key. Without a key the record has the zero key.
 	NewRecord(key unsafe.Pointer) *Record
@@ -54,6 +54,16 @@ func (e Entries) from(n int) Entries { return Entries{e.Base, e.At + n, e.End} }
 
 // first returns the first n entries.
 func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
+
+// Failed says which entry failed, and why.
+type Failed struct {
+	Op     Op
+	Socket Socket
+	Conn   bool // the entry named a connection or a socket of package sock
+	Accept bool // it was that of Port.Accept
+	Kind   error
+	Err    error
+}
 
 // An Entry is a Registration without its key type.
 type Entry struct {

@@ -35,7 +35,9 @@ func (p *Port) Register(w *call, r *Entry) {
 }
 
 // fail sets the Result of an entry.
-func (p *Port) fail(r *Entry, h Socket, kind, err error) { *r.Result = p.typed.Fail(r, h, kind, err) }
+func (p *Port) fail(r *Entry, h Socket, kind, err error) {
+	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.Tie != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
+}
 
 // settleNew sets the Result of an entry that was to make a registration.
 func (p *Port) settleNew(r *Entry, h Socket, f *failure) {
