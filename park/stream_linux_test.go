@@ -10,7 +10,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/idling"
 )
@@ -19,7 +18,7 @@ import (
 // within one run. The server is a process of its own, and echoes as docs/park.md shows, or is a proxy with TLS on
 // both sides before an echo. ratio is the parked server's CPU to that of the goroutines.
 func BenchmarkStream(b *testing.B) {
-	const total = 20 << 20
+	const total = 100 << 20
 	for _, kind := range streamKinds {
 		b.Run(kind.name, func(b *testing.B) {
 			var cpu [2]float64
@@ -160,44 +159,5 @@ func echoTLS(b *testing.B) (address string, stop func()) {
 	return ln.Addr().String(), func() {
 		ln.Close()
 		serving.Wait()
-	}
-}
-
-// exchangeBytes sends bytes, and receives and checks as many, both at once.
-func exchangeBytes(t testing.TB, conn net.Conn, total int) {
-	t.Helper()
-	conn.SetDeadline(time.Now().Add(10 * soon))
-	sent := make(chan error, 1)
-	go func() {
-		buf := make([]byte, 32<<10)
-		for from := 0; from < total; from += len(buf) {
-			fillBytes(buf, from)
-			if _, err := conn.Write(buf[:min(len(buf), total-from)]); err != nil {
-				sent <- err
-				return
-			}
-		}
-		sent <- nil
-	}()
-	got, want := make([]byte, 32<<10), make([]byte, 32<<10)
-	for from := 0; from < total; {
-		n, err := conn.Read(got[:min(len(got), total-from)])
-		if err != nil {
-			t.Fatalf("%v after %d bytes", err, from)
-		}
-		fillBytes(want[:n], from)
-		if string(got[:n]) != string(want[:n]) {
-			t.Fatalf("wrong bytes between %d and %d", from, from+n)
-		}
-		from += n
-	}
-	must(t, <-sent)
-}
-
-// fillBytes writes what a stream has from a place on.
-func fillBytes(buf []byte, from int) {
-	for i := range buf {
-		at := from + i
-		buf[i] = byte(at) ^ byte(at>>8) ^ byte(at>>16)
 	}
 }
