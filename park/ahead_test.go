@@ -148,7 +148,7 @@ func TestErrorBehindBytesAhead(t *testing.T) {
 			buf := make([]byte, size)
 			n, err := conn.Read(buf)
 			results <- result{string(buf[:n]), err}
-			if err := l.Park(conn, f); err != nil && !errors.Is(err, ErrClosed) {
+			if err := l.Park(conn, f); err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 		}
