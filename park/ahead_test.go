@@ -191,6 +191,21 @@ func TestPanicInPark(t *testing.T) {
 	must(t, l.Shutdown(t.Context()))
 }
 
+// Read after Close returns the error of the connection inside, and no bytes that were read ahead.
+func TestReadAfterClose(t *testing.T) {
+	raw, _ := pair(t, "tcp")
+	c := Wrap(&once{Conn: raw, text: string(make([]byte, aheadSize))})
+	if !c.lookAhead() || !c.holds() {
+		t.Fatal("nothing is held")
+	}
+	must(t, c.Close())
+	if c.holds() {
+		t.Error("the buffer is held")
+	}
+	_, err := c.Read(make([]byte, 10))
+	wantErr(t, err, net.ErrClosed)
+}
+
 // Close drops what is held, and the buffer is given back once, whatever Reads there are at the same time.
 func TestCloseWithBytesAhead(t *testing.T) {
 	for range 200 {
