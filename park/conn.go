@@ -57,8 +57,8 @@ func (c *Conn) CloseWrite() error {
 	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
 }
 
-// Read reads what parking has read ahead, if anything, and from the connection inside otherwise. It does both in
-// no single call, and returns an error that parking has met once the bytes before it are read.
+// Read returns bytes that parking has read ahead, if there are any, and then the error that it met. Otherwise it
+// reads from the connection inside.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) > 0 {
 		if n, err := c.drain(p); n > 0 || err != nil {
