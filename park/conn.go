@@ -6,22 +6,37 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/socknotify/socknotify"
 )
 
-// A Conn is a connection around another that may have read ahead, such as a *tls.Conn. What it holds cannot
-// be asked for, so parking reads a byte under a deadline that has passed, which touches no socket, and Conn
-// keeps that for the next Read.
+// A Conn is a connection around another that may have read ahead, such as a *tls.Conn. The other cannot be asked
+// whether it has, so parking reads from it under a deadline that has passed, which touches no socket. The result
+// is kept in a buffer from a pool, for the next Reads, until they have drained it.
+//
+// Any number of goroutines may call its methods at once, as those of the connection inside.
 type Conn struct {
 	net.Conn
-	complete bool // the handshakes below
-	has      bool // first or err is the outcome of the next Read
-	first    byte
-	err      error
+
+	mu       sync.Mutex
+	complete bool   // the handshakes below
+	ahead    *ahead // nil if nothing is held
 }
+
+// ahead is what was read ahead. It is in use, and owned by one Conn, while there are bytes or an error.
+type ahead struct {
+	from, to int   // buf[from:to] is to be read
+	err      error // and then this
+	buf      [aheadSize]byte
+}
+
+// aheadSize is the most that a TLS record holds.
+const aheadSize = 16 << 10
+
+var aheads = sync.Pool{New: func() any { return new(ahead) }}
 
 // Wrap makes a Conn, or returns conn if it is one.
 func Wrap(conn net.Conn) *Conn {
@@ -42,27 +57,72 @@ func (c *Conn) CloseWrite() error {
 	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
 }
 
-// Read reads from the connection inside, but for the byte, or the error, that parking has read ahead: that is
-// what the first Read returns, alone.
+// Read returns bytes that parking has read ahead, if there are any, and then the error that it met. Otherwise it
+// reads from the connection inside.
 func (c *Conn) Read(p []byte) (int, error) {
-	if !c.has || len(p) == 0 {
-		return c.Conn.Read(p)
+	if len(p) > 0 {
+		if n, err := c.drain(p); n > 0 || err != nil {
+			return n, err
+		}
 	}
-	c.has = false
-	if err := c.err; err != nil {
-		c.err = nil
-		return 0, err
+	return c.Conn.Read(p)
+}
+
+// drain reads what is held. It returns neither bytes nor an error if nothing is.
+func (c *Conn) drain(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.ahead
+	if a == nil {
+		return 0, nil
 	}
-	p[0] = c.first
-	return 1, nil
+	if a.from < a.to {
+		n = copy(p, a.buf[a.from:a.to])
+		a.from += n
+	} else {
+		err, a.err = a.err, nil
+	}
+	if a.from == a.to && a.err == nil {
+		c.release()
+	}
+	return n, err
+}
+
+// release gives the buffer back, under the lock. No byte of it is reachable through c afterwards.
+func (c *Conn) release() {
+	a := c.ahead
+	if a == nil {
+		return
+	}
+	c.ahead = nil
+	a.from, a.to, a.err = 0, 0, nil
+	aheads.Put(a)
+}
+
+// Close closes the connection inside. What was read ahead is dropped.
+func (c *Conn) Close() error {
+	err := c.Conn.Close() // first, for it ends a Read
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release()
+	return err
 }
 
 // holds reports whether Read would return without the socket.
+func (c *Conn) holds() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ahead != nil
+}
+
+// lookAhead reads what the connection inside holds, and reports whether Read would return without the socket.
 //
 // Package tls takes a read error of a connection for final unless it is a temporary net.Error, which that of
 // a deadline is, and goes on with a record of which it has a part. Not so in a handshake.
-func (c *Conn) holds() bool {
-	if c.has {
+func (c *Conn) lookAhead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ahead != nil {
 		return true
 	}
 	if c.complete = c.complete || complete(c.Conn); !c.complete {
@@ -71,20 +131,17 @@ func (c *Conn) holds() bool {
 	if err := c.Conn.SetReadDeadline(longAgo); err != nil {
 		return true // Read will say
 	}
-	var b [1]byte
-	n, err := c.Conn.Read(b[:])
-	if n == 0 && err != nil {
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
-			return false
-		}
+	a := aheads.Get().(*ahead)
+	a.to, a.err = c.Conn.Read(a.buf[:])
+	timeout := isTimeout(a.err) // of the deadline above
+	if timeout {
+		a.err = nil
 	}
-	c.has = n > 0 || err != nil
-	c.first, c.err = b[0], nil
-	if n == 0 {
-		c.err = err
+	c.ahead = a
+	if a.to == 0 && a.err == nil {
+		c.release()
 	}
-	return true
+	return c.ahead != nil || !timeout // after a Read of nothing there may be more
 }
 
 // complete reports whether no layer has a TLS handshake before it.

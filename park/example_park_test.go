@@ -204,3 +204,16 @@ func ExampleConn_CloseWrite() {
 	// goodbye <nil>
 	// EOF
 }
+
+// What parking has read ahead is dropped with the connection.
+func ExampleConn_Close() {
+	server, client := linked()
+	defer client.Close()
+	conn := park.Wrap(server)
+	fmt.Println(conn.Close())
+	_, err := conn.Read(make([]byte, 1))
+	fmt.Println(errors.Is(err, net.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+}

@@ -43,6 +43,7 @@ type HTTPServer struct {
 	once        sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
+	baseContext func(net.Listener) context.Context
 	alive       atomic.Bool // keep-alives are allowed
 	native      sync.Map    // *tls.Conn that net/http is to serve by itself, already announced
 
@@ -163,23 +164,17 @@ func (s *HTTPServer) install() {
 	s.once.Do(func() {
 		srv := s.Server
 		s.alive.Store(true)
-		s.connState, s.connContext = srv.ConnState, srv.ConnContext
+		s.connState, s.connContext, s.baseContext = srv.ConnState, srv.ConnContext, srv.BaseContext
 		srv.ConnState = s.changed
 		srv.ConnContext = s.context
-		base := srv.BaseContext
 		srv.BaseContext = func(in net.Listener) context.Context {
-			ctx := context.Background()
-			l, ours := in.(*listener)
-			if ours {
-				in = l.Listener
+			if l, ok := in.(*listener); ok {
+				return l.base()
 			}
-			if base != nil {
-				ctx = base(in)
+			if s.baseContext != nil {
+				return s.baseContext(in)
 			}
-			if ours && ctx != nil {
-				l.ctx = context.WithValue(ctx, http.ServerContextKey, srv)
-			}
-			return ctx
+			return context.Background()
 		}
 		srv.Handler = handler{srv.Handler}
 	})
@@ -253,9 +248,6 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		in.Close()
 		return err
 	}
-	if s.OnLot != nil {
-		s.OnLot(lot)
-	}
 	l := newListener(s, in, lot, config)
 	s.mu.Lock()
 	if s.listeners == nil {
@@ -270,5 +262,8 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
-	return s.Server.Serve(l)
+	if s.OnLot != nil {
+		s.OnLot(lot)
+	}
+	return l.serve()
 }

@@ -37,13 +37,19 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 		if s.waiting {
 			if left -= time.Duration(w.Now()-s.since) * tick; left <= 0 {
 				s.roused = true
-				s.link.conn.SetReadDeadline(longAgo)
+				s.link.rouse()
 				return
 			}
 		}
 		w.Set(s, left)
 	})
 	return w
+}
+
+// rouse ends a Read that waits, on the wheel's goroutine, which a panic of the connection must not end.
+func (l *link) rouse() {
+	defer l.recovered()
+	l.conn.SetReadDeadline(longAgo)
 }
 
 // settle begins to wait.

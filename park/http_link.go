@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -60,12 +61,43 @@ func (l *link) finish() {
 	l.in.server.announce(l.conn, http.StateClosed)
 }
 
-// park gives up the connection's goroutine.
-func (l *link) park() {
+// tend runs f on a goroutine of ours, for a connection that net/http does not have. f reports whether it has
+// handed the connection over, to net/http, to the lot or to another goroutine. Otherwise the connection is
+// finished, also if f panics or ends its goroutine: f calls what belongs to the program, such as the callbacks of
+// a tls.Config. net/http loses one connection by that, and no more.
+func (l *link) tend(f func() (handed bool)) {
+	handed := false
+	defer func() {
+		if !handed {
+			l.in.grown(l)
+			l.finish()
+		}
+	}()
+	defer l.recovered()
+	handed = f()
+}
+
+// recovered is deferred, and logs a panic as net/http does.
+func (l *link) recovered() {
+	err := recover()
+	if err == nil || err == http.ErrAbortHandler {
+		return
+	}
+	remote := ""
+	if a := l.conn.RemoteAddr(); a != nil {
+		remote = a.String()
+	}
+	buf := make([]byte, 64<<10)
+	buf = buf[:runtime.Stack(buf, false)]
+	logf(l.in.server.Server, "http: panic serving %v: %v\n%s", remote, err, buf)
+}
+
+// park gives up the connection's goroutine. It reports whether the connection was handed over; otherwise it is to
+// be finished.
+func (l *link) park() (handed bool) {
 	s := l.in.server
 	if !s.alive.Load() {
-		l.finish()
-		return
+		return false
 	}
 	idle := time.Duration(-1)
 	if !l.until.IsZero() {
@@ -76,57 +108,63 @@ func (l *link) park() {
 		if !s.alive.Load() {
 			l.in.lot.evict() // SetKeepAlivesEnabled may have missed it
 		}
+		return true
 	case errors.Is(err, net.ErrClosed):
-		l.finish()
+		return false
 	default: // the system refuses
-		l.in.rear(l, l.wait)
+		return l.in.rear(l, l.wait)
 	}
 }
 
 // ready reads what came for a parked connection, and gives it to net/http or parks it again.
 func (l *link) ready(net.Conn) {
-	l.conn.SetReadDeadline(time.Now().Add(moment))
-	if !l.read() {
-		l.park()
-	}
+	l.tend(func() bool {
+		l.conn.SetReadDeadline(time.Now().Add(moment))
+		idle, handed := l.read()
+		return handed || idle && l.park()
+	})
 }
 
 // wait is what parking replaces.
-func (l *link) wait() {
-	defer l.in.grown(l)
+func (l *link) wait() (handed bool) {
 	l.conn.SetReadDeadline(l.until)
-	for !l.read() {
+	for idle := true; idle; {
+		idle, handed = l.read()
 	}
+	return handed
 }
 
-// read reads once. It reports whether that was the end of idleness.
-func (l *link) read() bool {
+// read reads until a request has begun, and gives the connection to net/http then, or until the deadline passes.
+// One Read is not enough: package tls returns one record, and may hold the next, of which the kernel reports
+// nothing. read reports whether the connection is still idle, and whether net/http has it. With neither it is to be
+// finished.
+func (l *link) read() (idle, handed bool) {
 	buf := peeks.Get().(*peekBuffer)
 	n := copy(buf[:], l.head[:l.n])
-	m, err := l.conn.Read(buf[n:])
-	if n += m; n >= minHead {
+	var err error
+	for n < minHead && err == nil {
+		var m int
+		m, err = l.conn.Read(buf[n:])
+		n += m
+	}
+	if n >= minHead {
 		l.n = 0
-		l.resume(buf, n)
-		return true
+		return false, l.resume(buf, n)
 	}
 	l.n = uint8(copy(l.head[:], buf[:n]))
 	peeks.Put(buf)
-	if err == nil || isTimeout(err) && (l.until.IsZero() || time.Now().Before(l.until)) {
-		return false
-	}
-	l.finish()
-	return true
+	return isTimeout(err) && (l.until.IsZero() || time.Now().Before(l.until)), false
 }
 
-// resume gives the connection to net/http, as one that is new to it.
-func (l *link) resume(buf *peekBuffer, n int) {
+// resume gives the connection to net/http, as one that is new to it. It reports whether net/http takes it.
+func (l *link) resume(buf *peekBuffer, n int) bool {
 	from := 0
 	for l.post && from < minHead && (buf[from] == '\r' || buf[from] == '\n') {
 		from++ // which net/http would forgive
 	}
 	copy(buf[:], buf[from:n])
 	l.conn.SetReadDeadline(time.Time{})
-	l.in.push(arrival{conn: l.newSession(buf, n-from), link: l})
+	return l.in.push(arrival{conn: l.newSession(buf, n-from), link: l})
 }
 
 func isTimeout(err error) bool {

@@ -20,7 +20,8 @@ type listener struct {
 	config *serverTLS
 	ctx    context.Context // with which net/http serves
 
-	begin     sync.Once
+	asked     chan struct{} // closed when net/http asks for the context
+	given     chan struct{} // closed when it is there
 	cleared   sync.Once
 	accepting sync.WaitGroup
 	rearing   sync.WaitGroup
@@ -43,17 +44,69 @@ type arrival struct {
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
 	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(s.linger()), config: config,
-		young: make(map[*link]struct{}), signal: make(chan struct{}, 1), ended: make(chan struct{}), quiet: make(chan struct{})}
+		young: make(map[*link]struct{}), asked: make(chan struct{}), given: make(chan struct{}),
+		signal: make(chan struct{}, 1), ended: make(chan struct{}), quiet: make(chan struct{})}
+}
+
+// serve has net/http serve what the listener accepts, and what returns from the lot. net/http does so on a
+// goroutine of ours, so that it can be given a connection while the program's Accept waits. Accept, BaseContext,
+// ConnContext and ConnState with StateNew belong to the program and are called on the goroutine that called
+// Serve, as they are by net/http: a panic in them, and runtime.Goexit, has the same caller.
+func (l *listener) serve() (err error) {
+	srv := l.server.Server
+	var result error
+	done := make(chan struct{})
+	l.accepting.Add(1)
+	go func() {
+		defer close(done)
+		result = srv.Serve(l)
+	}()
+	returned := false
+	defer func() {
+		l.accepting.Done()
+		if !returned {
+			l.Close()
+		}
+		<-done
+		err = result
+	}()
+	select {
+	case <-l.asked:
+		l.setBase()
+		if l.config != nil {
+			l.config.offer(srv) // net/http has set the server up
+		}
+		l.accept()
+	case <-done:
+	}
+	returned = true
+	return nil // the deferred function sets it
+}
+
+// setBase asks the program for the context that BaseContext of the server waits for.
+func (l *listener) setBase() {
+	defer close(l.given)
+	ctx := context.Background()
+	if f := l.server.baseContext; f != nil {
+		if ctx = f(l.Listener); ctx == nil {
+			panic("BaseContext returned a nil context") // as net/http does
+		}
+	}
+	l.ctx = context.WithValue(ctx, http.ServerContextKey, l.server.Server)
+}
+
+// base returns the context to net/http.
+func (l *listener) base() context.Context {
+	close(l.asked)
+	<-l.given
+	if l.ctx == nil { // the program panicked, and the listener is about to be closed
+		return context.Background()
+	}
+	return l.ctx
 }
 
 // Accept returns the next connection.
 func (l *listener) Accept() (net.Conn, error) {
-	l.begin.Do(func() {
-		if l.config != nil {
-			l.config.offer(l.server.Server)
-		}
-		l.accepting.Go(l.accept)
-	})
 	for {
 		l.mu.Lock()
 		if l.closed {
@@ -76,21 +129,20 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// push queues for Accept. What comes too late is closed.
-func (l *listener) push(a arrival) {
+// push queues for Accept. It reports false if the listener is closed.
+func (l *listener) push(a arrival) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.young, a.link)
-	if !l.closed {
-		l.queue = append(l.queue, a)
-		select {
-		case l.signal <- struct{}{}:
-		default:
-		}
-		l.mu.Unlock()
-		return
+	if l.closed {
+		return false
 	}
-	l.mu.Unlock()
-	l.drop(a)
+	l.queue = append(l.queue, a)
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+	return true
 }
 
 func (l *listener) drop(a arrival) {
@@ -100,8 +152,8 @@ func (l *listener) drop(a arrival) {
 	}
 }
 
-// accept is the goroutine that accepts. Faults that pass it waits out itself, as net/http would, which
-// meanwhile could not be given those that were parked.
+// accept accepts until that fails for good. It waits out temporary errors by itself, as net/http does, because
+// net/http takes connections that were parked while it waits.
 func (l *listener) accept() {
 	var delay time.Duration
 	for {
@@ -129,6 +181,12 @@ func (l *listener) admit(conn net.Conn) {
 	if l.config != nil {
 		conn = tls.Server(conn, l.config.config)
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			conn.Close()
+		}
+	}()
 	k := newLink(l, conn)
 	if f := l.server.connContext; f != nil {
 		if k.ctx = f(l.ctx, conn); k.ctx == nil {
@@ -136,27 +194,29 @@ func (l *listener) admit(conn net.Conn) {
 		}
 	}
 	l.server.announce(conn, http.StateNew)
-	t, ok := conn.(*tls.Conn)
-	if !ok {
-		l.push(arrival{conn: k.newSession(nil, 0), link: k})
-		return
+	returned = true
+	var handed bool
+	if t, ok := conn.(*tls.Conn); ok {
+		handed = l.rear(k, func() bool { return k.handshake(t) })
+	} else {
+		handed = l.push(arrival{conn: k.newSession(nil, 0), link: k})
 	}
-	l.rear(k, func() { k.handshake(t) })
-}
-
-// rear waits for a connection on a goroutine of its own. Until it has grown Close closes it. If the listener
-// is closed already the connection is as well.
-func (l *listener) rear(k *link, wait func()) {
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.young[k] = struct{}{}
-		l.rearing.Go(wait)
-	}
-	l.mu.Unlock()
-	if closed {
+	if !handed {
 		k.finish()
 	}
+}
+
+// rear tends a connection on a goroutine of its own. Close closes the connection until that has ended. rear
+// reports false if the listener is closed.
+func (l *listener) rear(k *link, f func() (handed bool)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.young[k] = struct{}{}
+	l.rearing.Go(func() { k.tend(f) })
+	return true
 }
 
 func (l *listener) grown(k *link) {
@@ -190,7 +250,6 @@ func (l *listener) Close() error {
 // goroutine that accepts, so that Shutdown is not followed by new connections.
 func (l *listener) clear() {
 	l.cleared.Do(func() {
-		l.begin.Do(func() {}) // or it never begins
 		l.accepting.Wait()
 		l.mu.Lock()
 		left := l.queue

@@ -199,7 +199,9 @@ func (s *session) changed(state http.ConnState) {
 		s.drop()
 		if s.parked.Load() {
 			k.until, k.post = s.until, s.post
-			k.park() // net/http is done with the session
+			if !k.park() { // net/http is done with the session
+				k.finish()
+			}
 			return
 		}
 	}

@@ -573,6 +573,37 @@ func TestHTTPPartialRecord(t *testing.T) {
 	until(t, "parked", func() bool { return s.Parked() == 1 })
 }
 
+// The first bytes of a request in records of their own, all in one segment: package tls holds the others when the
+// first is read, and the kernel reports nothing more.
+func TestHTTPRecordsAhead(t *testing.T) {
+	s := newSite(t, withTLS(t), serveTLS)
+	raw, err := net.Dial("tcp", s.address)
+	must(t, err)
+	raw.SetDeadline(time.Now().Add(2 * soon))
+	h := &hoard{Conn: raw}
+	conn := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	s.ask(conn, in)
+	for _, cuts := range [][]int{{1}, {2, 3}, {1, 2, 3}, {3, 30}} {
+		until(t, "parked", func() bool { return s.Parked() == 1 })
+		h.on = true
+		from := 0
+		for _, to := range append(cuts, len(hello)) {
+			send(t, conn, hello[from:to])
+			from = to
+		}
+		h.on = false
+		if _, err := raw.Write(h.held); err != nil {
+			t.Fatal(err)
+		}
+		h.held = nil
+		r, err := http.ReadResponse(in, nil)
+		must(t, err)
+		io.Copy(io.Discard, r.Body)
+	}
+}
+
 // Failed handshakes give the same bytes, states and words in the log as stock's.
 func TestHTTPBadHandshake(t *testing.T) {
 	for _, text := range []string{hello, "nonsense", "", "\x16\x03\x01"} {

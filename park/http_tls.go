@@ -1,6 +1,7 @@
 package park
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
@@ -52,8 +53,9 @@ func (c *serverTLS) offer(srv *http.Server) {
 	c.config.NextProtos = protos
 }
 
-// handshake makes a connection ready, before net/http sees it: what it would be given is not a *tls.Conn.
-func (l *link) handshake(conn *tls.Conn) {
+// handshake makes a connection ready, before net/http is given it: net/http makes no handshake of a connection
+// that is not a *tls.Conn, as a session is not. It reports whether net/http has the connection.
+func (l *link) handshake(conn *tls.Conn) bool {
 	in := l.in
 	srv := in.server.Server
 	limit := handshakeTimeout(srv)
@@ -64,6 +66,7 @@ func (l *link) handshake(conn *tls.Conn) {
 	if ctx == nil {
 		ctx = in.ctx
 	}
+	ctx = context.WithValue(ctx, http.LocalAddrContextKey, conn.LocalAddr())
 	if err := conn.HandshakeContext(ctx); err != nil {
 		reason := err.Error()
 		if e, ok := err.(tls.RecordHeaderError); ok && e.Conn != nil && looksLikeHTTP(e.RecordHeader) {
@@ -72,20 +75,21 @@ func (l *link) handshake(conn *tls.Conn) {
 			reason = "client sent an HTTP request to an HTTPS server"
 		}
 		logf(srv, "http: TLS handshake error from %s: %v", conn.RemoteAddr(), reason)
-		in.grown(l)
-		l.finish()
-		return
+		return false
 	}
 	if limit > 0 {
 		conn.SetDeadline(time.Time{})
 	}
 	switch conn.ConnectionState().NegotiatedProtocol {
 	case "", "http/1.1", "http/1.0":
-		in.push(arrival{conn: l.newSession(nil, 0), link: l})
-	default:
-		in.server.native.Store(conn, l)
-		in.push(arrival{conn: conn, link: l})
+		return in.push(arrival{conn: l.newSession(nil, 0), link: l})
 	}
+	in.server.native.Store(conn, l)
+	handed := in.push(arrival{conn: conn, link: l})
+	if !handed {
+		in.server.native.Delete(conn)
+	}
+	return handed
 }
 
 // handshakeTimeout is the least of the server's limits that are set.

@@ -189,6 +189,7 @@ func playRole() bool {
 	return idling.Roles{
 		"server":  func(args []string) { playServer(args[0]) },
 		"clients": func(args []string) { playClients(args[0], args[1], args[2] == "true") },
+		"stream":  func(args []string) { playStream(args[0], args[1], args[2]) },
 		"load":    func(args []string) { playLoad(args[0], args[1]) },
 	}.Play()
 }

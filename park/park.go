@@ -36,9 +36,11 @@ type Options struct {
 // conn is a connection with a SyscallConn method, such as those of package net, or one around such a
 // connection that has a NetConn method, such as a *tls.Conn. One of package net is what f is given. Any
 // other may hold bytes that it has read already, and f is given a [*Conn] around it, which must be used from
-// then on, because it may hold the first of them; wrap the connection by [Wrap] before, and f is given what
+// then on, because it may hold the next of them; wrap the connection by [Wrap] before, and f is given what
 // was parked. If there are such bytes f runs at once. For the same reason a bufio.Reader must be given to
 // [Lot.ParkWith].
+//
+// A panic in f ends the process, as in any goroutine; runtime.Goexit ends f alone.
 //
 // Errors are ErrClosed, ErrParked, socknotify.ErrInvalid for a connection without a descriptor, and what the
 // port or the system says, such as net.ErrClosed.
@@ -59,23 +61,36 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	if !l.enter() { // before a byte is read that nobody would get
+	if !l.enter() { // before bytes are read that would be lost
 		return ErrClosed
 	}
+	armed := false
+	defer func() {
+		if !armed { // a method of the connection has failed, or panics
+			l.leave()
+		}
+	}()
 	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
 	if !plain {
-		c := Wrap(conn)
+		c, wrapped := conn.(*Conn)
+		if !wrapped {
+			if s := l.find(conn); s != nil && s.isOccupied() {
+				return fmt.Errorf("park: %w", ErrParked) // bytes in a second Conn would be lost
+			}
+			c = Wrap(conn)
+		}
 		conn = c
-		atOnce = c.holds() || atOnce
+		atOnce = atOnce || c.lookAhead()
 	}
 	idle := o.IdleTimeout
 	if idle == 0 {
 		idle = l.config.IdleTimeout
 	}
-	if err = conn.SetReadDeadline(time.Time{}); err == nil {
-		err = l.arm(&parking{base, raw, conn, f, idle, atOnce})
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("park: %w", err)
 	}
-	return l.entered(err)
+	armed = true
+	return l.entered(l.arm(&parking{base, raw, conn, f, idle, atOnce}))
 }
 
 // park is for connections that hold nothing.

@@ -10,6 +10,10 @@ import (
 // Unpark takes a connection back. It reports whether it was parked; then its function does not run for that
 // parking, and the connection is the caller's. Otherwise it was not parked, or its function has begun.
 //
+// A connection that was parked as what it is, without [Wrap], and of which bytes were read ahead, counts as one
+// whose function has begun: the bytes are in the [*Conn] that only the function is given. Unpark of that Conn, or of
+// a Conn that was parked, takes the connection back with its bytes.
+//
 // A connection that is not parked stays known to the lot, and to its port, until it is closed. Unpark ends
 // that too, as must be before another lot or port can have it.
 func (l *Lot) Unpark(conn net.Conn) bool {
@@ -23,13 +27,13 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 		err = raw.Control(func(number uintptr) {
 			place := l.spots.at(number)
 			if s := l.spots.of(place, base); s != nil {
-				was = l.remove(s, place, number)
+				was = l.remove(s, conn, place, number)
 			}
 			here = true
 		})
 	}
 	if err != nil && !here { // it is closed
-		if s := l.search(base); s != nil {
+		if s := l.search(base); s != nil && !s.hides(conn) {
 			was = l.withdraw(s)
 		}
 	}
@@ -39,12 +43,16 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 	return was
 }
 
-// remove takes a spot out of table and port, inside Control. It reports whether it was parked.
-func (l *Lot) remove(s *spot, place *atomic.Pointer[spot], number uintptr) bool {
+// remove takes a spot out of table and port, inside Control, for a caller who has conn. It reports whether it was
+// parked.
+func (l *Lot) remove(s *spot, conn net.Conn, place *atomic.Pointer[spot], number uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == gone {
 		return false // and the number may have another spot
+	}
+	if s.hidden(conn) {
+		return false // its function is to run
 	}
 	was := s.occupied()
 	if was {
@@ -55,6 +63,19 @@ func (l *Lot) remove(s *spot, place *atomic.Pointer[spot], number uintptr) bool 
 	l.port.RemoveWait(context.Background(), number)
 	l.spots.put(place, s, nil)
 	return was
+}
+
+// hidden reports whether the function of a parked connection is to be given bytes that a caller who has only conn
+// could not read. s.mu is held.
+func (s *spot) hidden(conn net.Conn) bool {
+	c, ok := s.conn.(*Conn)
+	return ok && net.Conn(c) != conn && c.holds()
+}
+
+func (s *spot) hides(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hidden(conn)
 }
 
 // CloseConn closes a connection. If it is parked its function runs at once, for which Read fails with

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
@@ -50,11 +55,24 @@ func gobwasEcho(mux *http.ServeMux) {
 	})
 }
 
-func parkedEcho(mux *http.ServeMux, lot *park.Lot) {
+func parkedEcho(mux *http.ServeMux, lot *park.Lot, limit time.Duration) {
 	var serve func(net.Conn)
 	serve = func(conn net.Conn) {
-		text, op, err := wsutil.ReadClientData(conn)
-		if err != nil || wsutil.WriteServerMessage(conn, op, text) != nil || lot.Park(conn, serve) != nil {
+		first := make([]byte, 1)
+		_, err := io.ReadFull(conn, first) // fails if the connection was idle for too long
+		if err == nil {
+			conn.SetDeadline(time.Now().Add(limit)) // for the rest of the message, and for the answer
+			var text []byte
+			var op ws.OpCode
+			text, op, err = wsutil.ReadClientData(struct {
+				io.Reader
+				io.Writer
+			}{io.MultiReader(bytes.NewReader(first), conn), conn})
+			if err == nil {
+				err = wsutil.WriteServerMessage(conn, op, text)
+			}
+		}
+		if err != nil || lot.Park(conn, serve) != nil {
 			conn.Close()
 		}
 	}
@@ -76,7 +94,7 @@ func TestMigration(t *testing.T) {
 	for name, install := range map[string]func(*http.ServeMux){
 		"gorilla": gorillaEcho,
 		"gobwas":  gobwasEcho,
-		"parked":  func(mux *http.ServeMux) { parkedEcho(mux, lot) },
+		"parked":  func(mux *http.ServeMux) { parkedEcho(mux, lot, 2*time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
@@ -95,5 +113,37 @@ func TestMigration(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client that sends half a message and no more loses its connection, and one that is idle for longer than that
+// does not.
+func TestMigrationHalfMessage(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	lot, err := park.New(park.Config{})
+	must(t, err)
+	t.Cleanup(func() { must(t, lot.Shutdown(context.Background())) })
+	mux := http.NewServeMux()
+	parkedEcho(mux, lot, limit)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	conn, _, _, err := ws.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1)+"/echo")
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
+	for range 2 {
+		must(t, wsutil.WriteClientText(conn, []byte("whole")))
+		got, err := wsutil.ReadServerText(conn)
+		must(t, err)
+		if string(got) != "whole" {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(2 * limit)
+	}
+	frame := ws.MustCompileFrame(ws.MaskFrame(ws.NewTextFrame([]byte("half of it"))))
+	_, err = conn.Write(frame[:len(frame)/2])
+	must(t, err)
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, want the end of the connection", err)
 	}
 }

@@ -1,0 +1,468 @@
+package park
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// endings are the ways in which a callback may not return.
+var endings = map[string]func(){
+	"panic":            func() { panic("a callback's panic") },
+	"panic of error":   func() { panic(io.ErrUnexpectedEOF) },
+	"ErrAbortHandler":  func() { panic(http.ErrAbortHandler) },
+	"runtime.Goexit":   runtime.Goexit,
+	"nil dereference":  func() { var c *tls.Conn; c.Close() },
+	"returns normally": func() {},
+}
+
+// signer is a private key whose use is a callback.
+type signer struct {
+	crypto.Signer
+	end func()
+}
+
+func (s signer) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	s.end()
+	return s.Signer.Sign(r, digest, opts)
+}
+
+// callbacks puts end into the callbacks that package tls has for servers. After a panic in a KeyLogWriter package
+// tls holds a lock for good, with net/http too.
+var callbacks = map[string]func(c *tls.Config, end func()){
+	"GetConfigForClient": func(c *tls.Config, end func()) {
+		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if h.Context().Value(http.LocalAddrContextKey) == nil || h.Context().Value(http.ServerContextKey) == nil {
+				return nil, fmt.Errorf("the context lacks net/http's values")
+			}
+			end()
+			return nil, nil
+		}
+	},
+	"GetCertificate": func(c *tls.Config, end func()) {
+		cert := c.Certificates[0]
+		c.Certificates = nil
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { end(); return &cert, nil }
+	},
+	"VerifyPeerCertificate": func(c *tls.Config, end func()) {
+		c.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { end(); return nil }
+	},
+	"VerifyConnection": func(c *tls.Config, end func()) {
+		c.VerifyConnection = func(tls.ConnectionState) error { end(); return nil }
+	},
+	"WrapSession": func(c *tls.Config, end func()) {
+		c.WrapSession = func(tls.ConnectionState, *tls.SessionState) ([]byte, error) { end(); return []byte("ticket"), nil }
+	},
+	"Sign": func(c *tls.Config, end func()) {
+		cert := &c.Certificates[0]
+		cert.PrivateKey = signer{cert.PrivateKey.(crypto.Signer), end}
+	},
+	"Time": func(c *tls.Config, end func()) {
+		c.Time = func() time.Time { end(); return time.Now() }
+	},
+}
+
+// lines is a log that a test may read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+var (
+	stacks = regexp.MustCompile(`(?s)goroutine \d+ \[running\]:\n.*?\n\t.*?(\nlog: |$)`)
+	resets = regexp.MustCompile(`reset|broken pipe|aborted`)
+	ports  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+)
+
+// String returns the log without what differs between two runs: ports and the frames of stacks.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return stacks.ReplaceAllString(ports.ReplaceAllString(l.buf.String(), "address"), "a stack$1")
+}
+
+// A heard is what a client and the hooks of a server observe of a handshake.
+type heard struct {
+	records   string // the types of the server's TLS records
+	handshake string // the answer, or why there is none
+	states    []http.ConnState
+	log       string
+}
+
+// A callback of package tls that panics, or ends its goroutine, costs one connection: the client, the hooks and
+// the log get from ours what they get from net/http.
+func TestHTTPCallbackPanics(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for callback, set := range callbacks {
+			for ending, end := range endings {
+				t.Run(fmt.Sprint(tls.VersionName(version), "/", callback, "/", ending), func(t *testing.T) {
+					want := hear(t, version, set, end, false)
+					got := hear(t, version, set, end, true)
+					if got.records != want.records || got.handshake != want.handshake || got.log != want.log ||
+						!slices.Equal(got.states, want.states) {
+						t.Errorf("got\n%+v, want\n%+v", got, want)
+					}
+					panics := strings.HasPrefix(ending, "panic") || strings.HasPrefix(ending, "nil")
+					if logged := strings.HasPrefix(want.log, "log: http: panic serving address: "); logged != panics {
+						t.Errorf("net/http logs %q", want.log)
+					}
+				})
+			}
+		}
+	}
+}
+
+// hear makes one connection to a server of which a callback ends so.
+func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(), ours bool) heard {
+	t.Helper()
+	var first, called atomic.Bool
+	first.Store(true)
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, MaxVersion: version,
+		ClientAuth: tls.RequireAnyClientCert}
+	set(config, func() {
+		called.Store(true)
+		if first.Load() {
+			end()
+		}
+	})
+	var logged lines
+	var mu sync.Mutex
+	states := make(map[net.Conn][]http.ConnState)
+	var order []net.Conn
+	srv := &http.Server{Handler: exchangeHandler(), ErrorLog: log.New(&logged, "log: ", 0), TLSConfig: config,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			mu.Lock()
+			defer mu.Unlock()
+			if state == http.StateNew {
+				order = append(order, conn)
+			}
+			states[conn] = append(states[conn], state)
+		}}
+	ended := func(i int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(order) <= i {
+			return false
+		}
+		s := states[order[i]]
+		return s[len(s)-1] == http.StateClosed
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	serve, shutdown := srv.ServeTLS, srv.Shutdown
+	if ours {
+		s := &HTTPServer{Server: srv, Linger: -1}
+		serve, shutdown = s.ServeTLS, s.Shutdown
+	}
+	served := make(chan error, 1)
+	go func() { served <- serve(ln, "", "") }()
+
+	visit := func() (h heard) {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		must(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(soon))
+		var got bytes.Buffer
+		c := tls.Client(tee{conn, &got}, &tls.Config{InsecureSkipVerify: true, MaxVersion: version,
+			Certificates: []tls.Certificate{certificate(t)}, ClientSessionCache: tls.NewLRUClientSessionCache(1)})
+		var said []byte
+		if err = c.Handshake(); err == nil {
+			io.WriteString(c, request("GET", "/hello", "Connection: close"))
+			said, err = io.ReadAll(c)
+		}
+		for b := got.Bytes(); len(b) >= 5; b = b[min(len(b), 5+int(b[3])<<8+int(b[4])):] {
+			h.records += fmt.Sprint(b[0], " ")
+		}
+		// A server that closes with the request unread resets the connection, if that is there already.
+		if resets.MatchString(fmt.Sprint(err)) {
+			err = nil
+		}
+		h.handshake = dates.ReplaceAllString(fmt.Sprintf("%s %v", said, err), "Date: then\r")
+		return h
+	}
+	h := visit()
+	until(t, "the connection is closed", func() bool { return ended(0) })
+	mu.Lock()
+	h.states = slices.Clone(states[order[0]])
+	mu.Unlock()
+	h.log = logged.String()
+	if !called.Load() {
+		t.Error("the callback was not called")
+	}
+	first.Store(false)
+	if next := visit(); !strings.Contains(next.handshake, "hello") {
+		t.Errorf("the next connection: %+v", next)
+	}
+	until(t, "the next is closed", func() bool { return ended(1) })
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	must(t, shutdown(ctx))
+	wantErr(t, get(t, served), http.ErrServerClosed)
+	return h
+}
+
+// tee keeps what is read.
+type tee struct {
+	net.Conn
+	to *bytes.Buffer
+}
+
+func (c tee) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.to.Write(p[:n])
+	return n, err
+}
+
+// Hooks that are called for each connection, in the states in which they are called, panic as with net/http.
+func TestHTTPHookPanics(t *testing.T) {
+	for _, state := range []http.ConnState{http.StateActive, http.StateIdle, http.StateHijacked} {
+		for ending, end := range endings {
+			for _, later := range []bool{false, true} {
+				t.Run(fmt.Sprint(state, "/", ending, "/later ", later), func(t *testing.T) {
+					var logs [2]lines
+					var got [2]string
+					var states [2][]http.ConnState
+					for i := range 2 {
+						var armed atomic.Bool
+						armed.Store(!later)
+						r := newRig(t, false, i == 1, "", -1, func(srv *http.Server) {
+							srv.ErrorLog = log.New(&logs[i], "log: ", 0)
+							note := srv.ConnState
+							srv.ConnState = func(conn net.Conn, s http.ConnState) {
+								note(conn, s)
+								if s == state && armed.Load() {
+									end()
+								}
+							}
+						})
+						var steps []step
+						if later {
+							steps = []step{sends(hello), answers("GET", 1), rest, func(*talk) { armed.Store(true) }}
+						}
+						text := hello
+						if state == http.StateHijacked {
+							text = request("GET", "/hijack")
+						}
+						if state == http.StateHijacked && ending != "returns normally" {
+							// The connection belongs to the handler, and no one closes it.
+							continue
+						}
+						got[i], states[i] = r.talk(t, append(steps, sends(text)))
+					}
+					if got[0] != got[1] || !slices.Equal(states[0], states[1]) || logs[0].String() != logs[1].String() {
+						t.Errorf("got %q %v\n%s, want %q %v\n%s", got[1], states[1], &logs[1], got[0], states[0], &logs[0])
+					}
+				})
+			}
+		}
+	}
+}
+
+// What the goroutine of Serve calls has its caller: a panic in the listener's Accept, in BaseContext, ConnContext,
+// ConnState with StateNew or OnLot can be recovered there, and runtime.Goexit ends that goroutine.
+func TestHTTPServePanics(t *testing.T) {
+	for what, set := range map[string]func(s *HTTPServer, end func()){
+		"Accept": func(*HTTPServer, func()) {},
+		"BaseContext": func(s *HTTPServer, end func()) {
+			s.Server.BaseContext = func(net.Listener) context.Context { end(); return context.Background() }
+		},
+		"ConnContext": func(s *HTTPServer, end func()) {
+			s.Server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { end(); return ctx }
+		},
+		"nil ConnContext": func(s *HTTPServer, end func()) {
+			s.Server.ConnContext = func(context.Context, net.Conn) context.Context { return nil }
+		},
+		"nil BaseContext": func(s *HTTPServer, end func()) {
+			s.Server.BaseContext = func(net.Listener) context.Context { return nil }
+		},
+		"ConnState": func(s *HTTPServer, end func()) {
+			s.Server.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					end()
+				}
+			}
+		},
+		"OnLot": func(s *HTTPServer, end func()) { s.OnLot = func(*Lot) { end() } },
+	} {
+		for _, ending := range []string{"panic", "runtime.Goexit"} {
+			t.Run(what+"/"+ending, func(t *testing.T) {
+				serve := func(ours bool) string {
+					srv := &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
+					s := &HTTPServer{Server: srv, Linger: -1}
+					set(s, endings[ending])
+					inner, err := net.Listen("tcp", "127.0.0.1:0")
+					must(t, err)
+					var ln net.Listener = inner
+					if what == "Accept" {
+						ln = endingListener{ln, endings[ending]}
+					}
+					result := make(chan string, 1)
+					go func() {
+						said := "ended"
+						defer func() { result <- said }()
+						defer func() {
+							if v := recover(); v != nil {
+								said = fmt.Sprint("panic: ", v)
+							}
+						}()
+						if ours {
+							err = s.Serve(ln)
+						} else {
+							err = srv.Serve(ln)
+						}
+						said = fmt.Sprint("returned ", err)
+					}()
+					conn, err := net.Dial("tcp", inner.Addr().String())
+					if err == nil {
+						defer conn.Close()
+					}
+					said := get(t, result)
+					if _, err := inner.Accept(); err == nil {
+						t.Error("the listener is open")
+					}
+					must(t, srv.Close())
+					return said
+				}
+				got := serve(true)
+				if what == "OnLot" { // which net/http does not have
+					if want := map[string]string{"panic": "panic: a callback's panic", "runtime.Goexit": "ended"}[ending]; got != want {
+						t.Errorf("%s, want %s", got, want)
+					}
+					return
+				}
+				if want := serve(false); got != want || strings.HasPrefix(got, "returned") {
+					t.Errorf("%s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// endingListener is a listener whose Accept ends otherwise than by returning.
+type endingListener struct {
+	net.Listener
+	end func()
+}
+
+func (l endingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		conn.Close()
+		l.end()
+	}
+	return conn, err
+}
+
+// fragile is a connection whose Read, or SetReadDeadline, does not return once it is armed.
+type fragile struct {
+	net.Conn
+	read, deadline *atomic.Bool
+	end            func()
+}
+
+func (c *fragile) NetConn() net.Conn { return c.Conn }
+
+func (c *fragile) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.read.Load() {
+		c.end()
+	}
+	return n, err
+}
+
+func (c *fragile) SetReadDeadline(at time.Time) error {
+	if c.deadline.Load() && !at.IsZero() {
+		c.end()
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+type fragileListener struct {
+	net.Listener
+	as *fragile
+}
+
+func (l fragileListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := *l.as
+	c.Conn = conn
+	return &c, nil
+}
+
+// A connection whose own methods panic is lost, and logged, where net/http would have called them: when a parked
+// one is read, and when one that lingers is to be parked.
+func TestHTTPConnPanics(t *testing.T) {
+	for ending, end := range endings {
+		if ending == "returns normally" {
+			continue
+		}
+		t.Run(ending, func(t *testing.T) {
+			var logged lines
+			f := &fragile{read: new(atomic.Bool), deadline: new(atomic.Bool), end: end}
+			s := newSite(t, func(s *HTTPServer) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) },
+				func(s *HTTPServer, ln net.Listener) error { return s.Serve(fragileListener{ln, f}) })
+			conn, in := s.visit()
+			until(t, "parked", func() bool { return s.Parked() == 1 })
+			f.read.Store(true)
+			send(t, conn, hello)
+			if _, err := in.ReadByte(); err == nil {
+				t.Fatal("an answer")
+			}
+			until(t, "closed", func() bool { return s.ends(1) == 1 })
+			f.read.Store(false)
+			want := map[string]string{
+				"panic":           "log: http: panic serving address: a callback's panic\na stack",
+				"panic of error":  "log: http: panic serving address: unexpected EOF\na stack",
+				"nil dereference": "log: http: panic serving address: runtime error: invalid memory address or nil pointer dereference\na stack",
+			}[ending]
+			if got := logged.String(); strings.TrimSpace(got) != want {
+				t.Errorf("logged %q, want %q", got, want)
+			}
+			_, in = s.visit() // the server goes on
+			until(t, "parked", func() bool { return s.Parked() == 1 })
+			must(t, s.Shutdown(t.Context()))
+			if _, err := in.ReadByte(); err == nil {
+				t.Fatal("an answer")
+			}
+		})
+	}
+	t.Run("lingering", func(t *testing.T) {
+		var logged lines
+		f := &fragile{read: new(atomic.Bool), deadline: new(atomic.Bool), end: endings["panic"]}
+		s := newSite(t, func(s *HTTPServer) {
+			s.Server.ErrorLog = log.New(&logged, "log: ", 0)
+			s.Linger = 50 * time.Millisecond
+		}, func(s *HTTPServer, ln net.Listener) error { return s.Serve(fragileListener{ln, f}) })
+		conn, _ := s.visit()
+		f.deadline.Store(true)
+		until(t, "logged", func() bool { return logged.String() != "" })
+		f.deadline.Store(false)
+		conn.Close()
+		until(t, "closed", func() bool { return s.ends(1) == 1 })
+	})
+}
