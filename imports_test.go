@@ -1,0 +1,87 @@
+package socknotify_test
+
+import (
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed says what each package of the library may import of this module. Imports point down: the façade, the
+// contract, the seam, one package for each backend. A pattern is that of path.Match.
+var allowed = []struct {
+	pkg     string
+	imports []string
+}{
+	{".", []string{"internal/kernel", "internal/kernel/rooms", "internal/port", "sock"}},
+	{"server", []string{".", "internal/tie", "internal/wheel", "sock"}},
+	{"park", []string{".", "internal/wheel"}},
+	{"debug", []string{".", "sock"}},
+	{"sock", []string{"internal/tie"}},
+	{"internal/port", []string{"internal/kernel", "internal/lost", "internal/tie", "sock"}},
+	{"internal/ring", []string{"internal/kernel", "internal/kernel/epoll"}},
+	{"internal/kernel/rooms", []string{"internal/kernel", "internal/kernel/*", "internal/ring"}},
+	{"internal/kernel/*", []string{"internal/kernel", "internal/kernel/unixsock", "internal/kernel/winsock"}},
+	{"internal/kernel", nil},
+	{"internal/lost", nil},
+	{"internal/tie", nil},
+	{"internal/wheel", nil},
+}
+
+// Every package of the library imports only what the table above allows, on each system, and is in the table.
+func TestImports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the go command")
+	}
+	const module = "github.com/socknotify/socknotify"
+	for _, system := range []string{"linux", "windows", "darwin"} {
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
+			".", "./sock", "./server", "./park", "./debug")
+		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := func(pkg string) (string, bool) {
+			rest, ours := strings.CutPrefix(pkg, module)
+			rest = strings.TrimPrefix(rest, "/")
+			if rest == "" {
+				rest = "."
+			}
+			return rest, ours
+		}
+		found := 0
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			pkg, ours := short(words[0])
+			if !ours {
+				continue
+			}
+			found++
+			at := slices.IndexFunc(allowed, func(r struct {
+				pkg     string
+				imports []string
+			}) bool {
+				ok, _ := path.Match(r.pkg, pkg)
+				return ok
+			})
+			if at < 0 {
+				t.Errorf("%s: the library imports %s, which is not in the table", system, pkg)
+				continue
+			}
+			for _, word := range words[1:] {
+				imported, ours := short(word)
+				if ours && !slices.ContainsFunc(allowed[at].imports, func(p string) bool {
+					ok, _ := path.Match(p, imported)
+					return ok
+				}) {
+					t.Errorf("%s: %s must not import %s", system, pkg, imported)
+				}
+			}
+		}
+		if found < 8 {
+			t.Errorf("%s: only %d packages of this module", system, found)
+		}
+	}
+}
