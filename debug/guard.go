@@ -65,7 +65,7 @@ func isForwarded(h http.Header) bool {
 	return false
 }
 
-// knows reports whether a request's host is one that the page goes by. A name of somebody else's may resolve
+// knows reports whether a request's host is one that the page goes by. A name that belongs to others may resolve
 // to this machine, an address cannot.
 func (g *guard) knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
