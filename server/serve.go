@@ -168,7 +168,7 @@ func (s *Server[S]) end(cause error) {
 // lose ends the server because a port cannot be waited on. Each Serve returns the error.
 func (s *Server[S]) lose(err error) {
 	s.mu.Lock()
-	again := s.cut
+	again := s.cut || s.failure != nil
 	if !again {
 		s.failure = err
 	}
