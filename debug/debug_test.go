@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,6 +178,10 @@ func TestWrongQuestions(t *testing.T) {
 		{"registrations?port=first&limit=0", 400, "limit"},
 		{"registrations?port=first&limit=1001", 400, "limit"},
 		{"history?port=first&after=x", 400, "after"},
+		{"registrations?port=first&q=" + strings.Repeat("a+", 16) + "a", 400, "17 words"},
+		{"look?port=first&q=" + strings.Repeat("a+", 16) + "a", 400, "17 words"},
+		{"registrations?port=first&q=" + strings.Repeat("a+", 400_000), 414, "4096"},
+		{"trace?port=first&kind=" + strings.Repeat("a", 5000), 414, "4096"},
 		{"trace?port=first&socket=x", 400, "socket"},
 		{"trace?port=first&kind=x", 400, "kind"},
 	} {
@@ -454,7 +461,20 @@ func TestWhoMayLook(t *testing.T) {
 		{"[::ffff:127.0.0.1]:9", "localhost:6060", nil, true, true},
 		{"127.0.0.1:9", "LOCALHOST.", nil, true, true},
 		{"127.0.0.1:9", "app.localhost:80", nil, true, true},
-		{"@", "localhost", nil, true, true}, // a Unix socket
+		{"127.0.0.1", "localhost", nil, true, true}, // as a middleware sets it
+		{"::1", "localhost", nil, true, true},
+		{"@", "localhost", nil, false, true},
+		{"", "localhost", nil, false, true},
+		{"203.0.113.7", "localhost", nil, false, true},
+		{"2001:db8::1", "localhost", nil, false, true},
+		{"203.0.113.7:http", "localhost", nil, false, true},
+		{"127.0.0.1, 203.0.113.7", "localhost", nil, false, true},
+		{"localhost:9", "localhost", nil, false, true},
+		{"127.0.0.1:9", "127.0.0.1", map[string]string{"X-Forwarded-For": "203.0.113.7"}, false, true},
+		{"127.0.0.1:9", "127.0.0.1", map[string]string{"x-forwarded-host": "a.example"}, false, true},
+		{"127.0.0.1:9", "127.0.0.1", map[string]string{"Forwarded": "for=203.0.113.7"}, false, true},
+		{"127.0.0.1:9", "127.0.0.1", map[string]string{"Via": "1.1 proxy"}, false, true},
+		{"127.0.0.1:9", "127.0.0.1", map[string]string{"X-Real-IP": "203.0.113.7"}, false, true},
 		{"192.0.2.1:9", "127.0.0.1:6060", nil, false, true},
 		{"[2001:db8::1]:9", "[2001:db8::2]:6060", nil, false, true},
 		{"127.0.0.1:9", "evil.example:6060", nil, false, false},
@@ -481,6 +501,45 @@ func TestWhoMayLook(t *testing.T) {
 				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// The peer of a Unix socket is on this machine, unless the request was passed on.
+func TestWhoMayLookByUnixSocket(t *testing.T) {
+	page := debug.New()
+	defer page.Close()
+	for _, c := range []struct {
+		from, header string
+		may          bool
+	}{
+		{"@", "", true}, {"", "", true}, {"@name", "", true}, {"/run/client", "", true}, {"127.0.0.1:9", "", true},
+		{"203.0.113.7", "", false}, {"203.0.113.7:9", "", false}, {"@", "X-Forwarded-For", false},
+	} {
+		r := request("GET", "/ports")
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/server", Net: "unix"}))
+		r.RemoteAddr = c.from
+		if c.header != "" {
+			r.Header.Set(c.header, "203.0.113.7")
+		}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != map[bool]int{true: 200, false: 403}[c.may] {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+}
+
+// A proxy of the standard library, on this machine, does not open the page to others.
+func TestProxied(t *testing.T) {
+	_, to := serve(t, debug.Port("p", newPort[int](t)))
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host}))
+	defer proxy.Close()
+	if f := get[debug.Failure](t, proxy.URL+target.Path+"ports", 403); !strings.Contains(f.Error, "proxy") {
+		t.Error(f.Error)
 	}
 }
 

@@ -9,11 +9,16 @@
 //
 // # Who may look
 //
-// The page tells keys and addresses, so it answers nobody but the machine itself: requests from other than
-// loopback addresses are refused unless [AllowRemote] is given, and those for a host name that is not
-// localhost unless [AllowHosts] has it, which keeps other sites' scripts out that have a name of theirs
-// resolve to this machine. It changes nothing and answers GET alone; nothing it serves comes from
-// elsewhere. With AllowRemote put it behind what asks for a password, or on a listener of its own:
+// The page shows keys and addresses, so by default it serves only requests from this machine. Without [AllowRemote] it
+// refuses a request whose RemoteAddr is not a loopback address, with or without a port, or the peer of a listener on a
+// Unix socket; and one with a header of a proxy (Forwarded, Via, X-Real-IP, X-Forwarded-For and the like), because the
+// address is the proxy's then. It refuses a host name that is not localhost unless [AllowHosts] has it, which keeps other
+// sites' scripts out that have a name of theirs resolve to this machine. It changes nothing and answers GET alone;
+// nothing it serves comes from elsewhere.
+//
+// What remains: a proxy or a tunnel on this machine that adds none of these headers, such as ssh -L or one that passes
+// on TCP, makes the requests of its clients local ones. Do not put the page behind one, or have it ask for a password.
+// So with AllowRemote: put the page behind what asks for a password, or on a listener of its own:
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("/debug/socknotify/", page)
@@ -39,4 +44,8 @@
 //	                         [Registrations]
 //	trace?port=&socket=&kind=
 //	                         a stream of [Event], one a line; as server-sent events to who accepts those
+//
+// A query has at most 4,096 bytes, and q at most 16 words. Work on an answer ends when its client has gone. A trace ends
+// with the page, with the port, when the Shutdown of its http.Server begins, and when its client takes nothing of it for
+// ten seconds.
 package debug

@@ -27,7 +27,12 @@ type Handler struct {
 	closed bool
 	done   chan struct{} // closed with it
 	traces int
+	// servers are those that have served a trace. Each channel is closed when the server's Shutdown begins.
+	servers map[*http.Server]chan struct{}
 }
+
+// longestQuery bounds what is to be parsed of a request.
+const longestQuery = 4096
 
 // An Option says what a page shows, and to whom.
 type Option func(*Handler)
@@ -37,7 +42,7 @@ type Option func(*Handler)
 // where it is nil, numbers and strings are shown as they are and pointers as such: nothing they point to is
 // read, because it may be changing.
 func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) string) Option {
-	s := &portSource[K]{title: name, port: p, text: keyText[K]}
+	s := &portSource[K]{title: name, port: p, text: keyText[K], turn: make(chan struct{}, 1)}
 	for _, f := range key {
 		if f != nil {
 			s.text = f
@@ -96,7 +101,8 @@ func (h *Handler) sample() {
 	}
 }
 
-// Close ends the observation and the traces under way. What is asked for afterwards is refused.
+// Close ends the observation and the traces under way, also those whose clients do not read. What is asked for
+// afterwards is refused.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,6 +140,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "the page was closed")
 		return
 	default:
+	}
+	if len(r.URL.RawQuery) > longestQuery {
+		fail(w, http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", longestQuery))
+		return
 	}
 	name := path.Base(r.URL.Path)
 	if r.URL.Path == "" || r.URL.Path[len(r.URL.Path)-1] == '/' {

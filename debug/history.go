@@ -3,6 +3,7 @@ package debug
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -118,6 +119,9 @@ func parseAfter(r *http.Request) (from uint64, why string) {
 	if err != nil {
 		return 0, fmt.Sprintf("after=%q is not the number of a sample", text)
 	}
+	if n == math.MaxUint64 {
+		return n, "" // there is none after it
+	}
 	return n + 1, ""
 }
 
@@ -130,7 +134,11 @@ func (h *Handler) serveLook(w http.ResponseWriter, r *http.Request, s source) {
 		fail(w, http.StatusBadRequest, why)
 		return
 	}
+	found := s.query(r.Context(), q)
+	if found == nil {
+		return // the client has gone
+	}
 	reply(w, Look{
-		Status: h.status(s), Registrations: *s.query(q), History: History{Port: s.name(), Samples: h.history[s].after(from)},
+		Status: h.status(s), Registrations: *found, History: History{Port: s.name(), Samples: h.history[s].after(from)},
 	})
 }

@@ -2,6 +2,7 @@ package debug
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -23,6 +24,7 @@ type query struct {
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
+	maxWords     = 16
 )
 
 // sorts are the columns to sort by; by those that are texts it takes the text of every registration.
@@ -36,7 +38,9 @@ func (h *Handler) serveRegistrations(w http.ResponseWriter, r *http.Request, s s
 		fail(w, http.StatusBadRequest, why)
 		return
 	}
-	reply(w, s.query(q))
+	if found := s.query(r.Context(), q); found != nil { // or the client has gone
+		reply(w, found)
+	}
 }
 
 func parseQuery(r *http.Request) (q *query, why string) {
@@ -44,6 +48,9 @@ func parseQuery(r *http.Request) (q *query, why string) {
 	q = &query{
 		words: strings.Fields(strings.ToLower(v.Get("q"))), state: v.Get("state"), sort: cmp.Or(v.Get("sort"), "socket"),
 		limit: defaultLimit,
+	}
+	if len(q.words) > maxWords {
+		return nil, fmt.Sprintf("q has %d words, more than %d", len(q.words), maxWords)
 	}
 	if !slices.Contains(sorts(), q.sort) {
 		return nil, fmt.Sprintf("sort=%q is not one of %s", q.sort, strings.Join(sorts(), ", "))
@@ -81,14 +88,19 @@ type candidate[K comparable] struct {
 	local, remote string
 }
 
-func (s *portSource[K]) query(q *query) *Registrations {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// query returns nil where the context is done before.
+func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil
+	}
 	out := &Registrations{Port: s.title, States: map[string]int{}, Offset: q.offset, Rows: []Row{}}
 	keys := len(q.words) > 0 || q.sort == "key"
 	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote"
 	var found []candidate[K]
-	s.all(func(r *socknotify.RegistrationInfo[K]) {
+	if !s.all(ctx, func(r *socknotify.RegistrationInfo[K]) {
 		out.Total++
 		state := r.State.String()
 		out.States[state]++
@@ -106,7 +118,9 @@ func (s *portSource[K]) query(q *query) *Registrations {
 		if c.matches(q.words) {
 			found = append(found, c)
 		}
-	})
+	}) {
+		return nil
+	}
 	out.Matched = len(found)
 	slices.SortStableFunc(found, func(a, b candidate[K]) int {
 		d := compare(q.sort, &a, &b)
@@ -117,6 +131,9 @@ func (s *portSource[K]) query(q *query) *Registrations {
 	})
 	found = found[min(q.offset, len(found)):]
 	for i := range found[:min(q.limit, len(found))] {
+		if ctx.Err() != nil {
+			return nil
+		}
 		out.Rows = append(out.Rows, s.row(&found[i].RegistrationInfo))
 	}
 	s.forget(out.Total)
@@ -130,7 +147,7 @@ func (s *portSource[K]) forget(registrations int) {
 	}
 }
 
-// matches tells whether every word is found somewhere.
+// matches reports whether every word is found somewhere.
 func (c *candidate[K]) matches(words []string) bool {
 	if len(words) == 0 {
 		return true

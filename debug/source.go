@@ -1,7 +1,7 @@
 package debug
 
 import (
-	"sync"
+	"context"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -13,7 +13,7 @@ type source interface {
 	name() string
 	observe() (stop func())
 	status() Status
-	query(q *query) *Registrations
+	query(ctx context.Context, q *query) *Registrations
 	trace() *socknotify.Trace
 	// describe fills in what is known of a registration; false says that it is over.
 	describe(socket socknotify.Socket, id uint64, e *Event) bool
@@ -24,7 +24,7 @@ type portSource[K comparable] struct {
 	port  *socknotify.Port[K]
 	text  func(K) string
 
-	mu sync.Mutex // one query at a time
+	turn chan struct{} // holds an element during a query: there is one at a time
 	// names are addresses by registration, which it takes system calls to ask for.
 	names map[uint64]known
 }
@@ -73,19 +73,23 @@ func (s *portSource[K]) status() Status {
 	return st
 }
 
-// all calls f for every registration.
-func (s *portSource[K]) all(f func(*socknotify.RegistrationInfo[K])) {
+// all calls f for every registration. It reports false where the context was done before the end.
+func (s *portSource[K]) all(ctx context.Context, f func(*socknotify.RegistrationInfo[K])) bool {
 	from := socknotify.Socket(0)
 	for more := true; more; {
+		if ctx.Err() != nil {
+			return false
+		}
 		page := s.port.Snapshot(from, scanned)
 		for i := range page.Registrations {
 			f(&page.Registrations[i])
 		}
 		from, more = page.Next, page.More
 	}
+	return true
 }
 
-// addresses asks for a registration's, unless they were found before. The lock is held.
+// addresses asks for a registration's, unless they were found before. Its caller has the turn.
 func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], search bool) known {
 	k, ok := s.names[r.ID]
 	if ok && r.ID != 0 && (search && k.found() || time.Since(k.at) < k.good()) {

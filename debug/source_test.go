@@ -17,7 +17,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	s := &portSource[string]{title: "p", port: p, text: keyText[string]}
+	s := &portSource[string]{title: "p", port: p, text: keyText[string], turn: make(chan struct{}, 1)}
 	c, err := sock.New(sock.UDP4)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 	if why != "" {
 		t.Fatal(why)
 	}
-	if n := s.query(q).Matched; n != 0 {
+	if n := s.query(t.Context(), q).Matched; n != 0 {
 		t.Fatalf("%d are found", n)
 	}
 	if err := c.Connect(peer.LocalAddr()); err != nil {
@@ -47,7 +47,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		k.at = k.at.Add(-2 * fresh)
 		s.names[id] = k
 	}
-	if n := s.query(q).Matched; n != 1 {
+	if n := s.query(t.Context(), q).Matched; n != 1 {
 		t.Errorf("%d are found by the address that it has now", n)
 	}
 	asked := time.Now()

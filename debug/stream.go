@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -34,7 +35,8 @@ func traceKinds() (names []string) {
 type tracing struct {
 	source source
 	trace  *socknotify.Trace
-	socket uint64 // 0: any
+	socket uint64
+	one    bool   // that socket alone
 	kind   string // "": any
 	known  map[uint64]Event
 	missed uint64
@@ -50,7 +52,7 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 			fail(w, http.StatusBadRequest, fmt.Sprintf("socket=%q is not a number", text))
 			return
 		}
-		t.socket = n
+		t.socket, t.one = n, true
 	}
 	if t.kind = v.Get("kind"); t.kind != "" && !slices.Contains(traceKinds(), t.kind) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%q is not one of %s", t.kind, strings.Join(traceKinds(), ", ")))
@@ -71,21 +73,41 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 		kind = "text/event-stream"
 	}
 	w.Header().Set("Content-Type", kind)
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // the write deadline stays; a stream of HTTP/2 has its own
+	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return
 	}
 	t.trace = s.trace()
 	defer t.trace.Close()
-	out := http.NewResponseController(w)
-	out.SetWriteDeadline(time.Time{}) // a stream outlasts the server's time-out; where it cannot, it ends with that
-	if sse {
-		io.WriteString(w, "retry: 1000\n\n")
-	}
+	out := &outlet{ResponseController: http.NewResponseController(w)}
+	defer out.end()
+	over := h.over(r)
+	left := make(chan struct{})
+	defer close(left)
+	go func() { // the stream may be in a write
+		select {
+		case <-h.done:
+			out.end()
+		case <-over:
+			out.end()
+		case <-left:
+		}
+	}()
 	clock := time.NewTicker(traceEvery)
 	defer clock.Stop()
-	for {
-		if out.Flush() != nil {
+	for first := sse; ; first = false {
+		out.begin()
+		if first {
+			io.WriteString(w, "retry: 1000\n\n")
+		}
+		if t.send(w, sse) != nil || out.Flush() != nil {
+			return
+		}
+		out.pause()
+		if s.status().Closed {
 			return
 		}
 		select {
@@ -93,11 +115,70 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 			return
 		case <-h.done:
 			return
+		case <-over:
+			return
 		case <-clock.C:
 		}
-		if t.send(w, sse) != nil || s.status().Closed {
-			return
+	}
+}
+
+// over returns a channel that is closed when the server of a request is shut down, which otherwise waits for the end of
+// a stream that has none. It is nil where the server is not of net/http.
+func (h *Handler) over(r *http.Request) <-chan struct{} {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over := h.servers[server]
+	if over == nil {
+		over = make(chan struct{})
+		if h.servers == nil {
+			h.servers = make(map[*http.Server]chan struct{})
 		}
+		h.servers[server] = over
+		server.RegisterOnShutdown(sync.OnceFunc(func() { close(over) }))
+	}
+	return over
+}
+
+const (
+	// traceWait is how long a client may take none of what is written to it.
+	traceWait = 10 * time.Second
+	// traceEnd is how long the end of a stream may take.
+	traceEnd = time.Second
+)
+
+// An outlet sets the write deadlines of a stream, which outlasts the server's WriteTimeout. Where the deadline cannot be
+// set the stream ends with that.
+type outlet struct {
+	*http.ResponseController
+	mu    sync.Mutex
+	ended bool
+}
+
+func (o *outlet) set(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.ended {
+		o.SetWriteDeadline(at)
+	}
+}
+
+// begin is before a write, and pause after: a stream of HTTP/2 is reset by a deadline that passes, also between two
+// writes.
+func (o *outlet) begin() { o.set(time.Now().Add(traceWait)) }
+func (o *outlet) pause() { o.set(time.Time{}) }
+
+// end leaves a short time for what is being written and for the end of the stream. It may be called by any goroutine,
+// until the handler returns.
+func (o *outlet) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.ended {
+		o.ended = true
+		o.SetWriteDeadline(time.Now().Add(traceEnd))
 	}
 }
 
@@ -134,7 +215,7 @@ func (t *tracing) read() (out []Event) {
 		}
 		for i := range t.buf[:n] {
 			e := &t.buf[i]
-			if t.socket != 0 && uint64(e.Socket) != t.socket || t.kind != "" && e.Kind.String() != t.kind {
+			if t.one && uint64(e.Socket) != t.socket || t.kind != "" && e.Kind.String() != t.kind {
 				continue
 			}
 			out = append(out, t.event(e))

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net/netip"
 
@@ -17,13 +16,8 @@ var (
 	errNoContext = wrong("a nil context")
 )
 
-// lost is why a connection has failed whose socket does not say so by itself.
-func (c *Conn[S]) lost(buf []byte) error {
-	if _, err := c.socket().Recv(buf); err != nil && err != sock.ErrWouldBlock && err != io.EOF {
-		return &lostError{err}
-	}
-	return errLost
-}
+// fresh is the data of a post whose key is a connection that was taken in, and is to be welcomed.
+const fresh = 1
 
 // accepted takes a new connection in, or turns it away.
 func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S]]) {
@@ -38,14 +32,25 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		return
 	case socket == nil:
 		return
-	case l.of != nil && l.gone(): // it came after
+	}
+	s.handled.Add(1)
+	if l.of != nil && l.gone() && !s.isClosing() { // it came after
 		socket.Close()
 		l.fail(errGone)
+	} else if c := s.take(l, socket); c != nil {
+		w.welcome(c)
 		return
 	}
+	s.mu.Lock()
+	s.settle() // it may have been the last that was on its way
+	s.mu.Unlock()
+}
+
+// take counts a new connection in, or turns it away. It is owned, and no worker knows of it yet.
+func (s *Server[S]) take(l *listener[S], socket *sock.Socket) *Conn[S] {
 	held, err := socket.Hold()
 	if err != nil {
-		return // nobody else has it, so it is not closed
+		return nil // it has no other owner, so it is not closed
 	}
 	c := &Conn[S]{listener: l, held: held}
 	c.word.Store(wOwned)
@@ -60,12 +65,17 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		}
 		socket.Close()
 		held.Release()
-		return
+		return nil
 	}
 	if l.tcp {
 		l.tune(held)
 	}
-	if l.tls != nil {
+	return c
+}
+
+// welcome begins with a connection that was taken in.
+func (w *worker[S]) welcome(c *Conn[S]) {
+	if s := w.server; c.listener.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())
 	} else {
 		w.open(c)
@@ -99,12 +109,18 @@ func (s *Server[S]) link(c *Conn[S]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closing:
+	case s.cut:
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
 	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
 		return errTooManyAddr
+	}
+	if s.closing { // it was accepted before
+		c.word.Or(wGrace)
+		if s.late {
+			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
+		}
 	}
 	s.counts.accepted.Add(1)
 	if s.table.add(c); s.table.n == 1 {
@@ -123,8 +139,6 @@ func (s *Server[S]) unlink(c *Conn[S]) {
 	s.addrs.leave(c.index)
 	if s.table.n == 0 {
 		s.wheel.Stop(s.watcher)
-		if s.closing {
-			close(s.drained)
-		}
+		s.settle()
 	}
 }

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -34,15 +38,27 @@ func (c *Conn[S]) end(bits uint32) error {
 	if word&bits == bits || word&(wAborting|wDead) != 0 {
 		return net.ErrClosed
 	}
-	if word&wHijacked != 0 {
-		return c.endHijacked(bits)
+	if word&(wHijacked|wUnheld) == wHijacked|wUnheld {
+		c.endHijacked(bits)
+		return nil
+	}
+	if word&wHijacked != 0 { // what is queued is sent as without a hijacker
+		c.takeBack(c.whyEnded())
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
 		c.extra.since = s.wheel.Now()
 		s.wheel.Hasten(c, c.lingerLimit())
 	}
-	c.set(bits)
+	// In one swap: to a worker that finds neither bit the connection is one like others, and it calls Data.
+	for {
+		if word = c.word.Load(); c.word.CompareAndSwap(word, word&^wHijacked|bits) {
+			break
+		}
+	}
+	if word&wOwned == 0 {
+		c.wake()
+	}
 	return nil
 }
 
@@ -63,6 +79,68 @@ func (c *Conn[S]) failLocked(cause error, bits uint32) {
 		x.cause, x.failed = cause, true
 	}
 	c.end(bits)
+}
+
+// lost closes the connection because a call of its socket failed. The lock is held.
+//
+// The system tells one call why a connection is gone, and others EPIPE or ENOTCONN, maybe before that one has come
+// here: a receive is made without the lock. So these are a cause only until a better one comes.
+func (c *Conn[S]) lost(err error) {
+	word := c.word.Load()
+	vague := isVague(err)
+	if vague && word&(wUnheld|wDead) == 0 {
+		if e := c.socket().Err(); e != nil && !errors.Is(e, net.ErrClosed) {
+			err, vague = &lostError{e}, false
+		}
+	}
+	switch x := c.extra; {
+	case word&wDead != 0:
+	case word&wAborting == 0:
+		c.failLocked(err, wAborting)
+		c.extra.vague = vague
+	case x != nil && x.vague && !vague:
+		x.cause, x.vague = err, false
+	}
+}
+
+func isVague(err error) bool {
+	return err == errLost || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
+}
+
+// cause is what Close is told. The lock is held.
+//
+// Where a connection of TCP is gone and no call was told why, its peer has ended its stream, and reset the connection
+// then: that is EPIPE for every call.
+func (c *Conn[S]) cause() error {
+	x := c.extra
+	if x == nil {
+		return nil
+	}
+	if x.vague && x.cause != errLost && c.listener.tcp {
+		return &lostError{syscall.ECONNRESET}
+	}
+	return x.cause
+}
+
+// failed is for a notification of an error, with others or alone: it reports whether the connection is lost.
+func (c *Conn[S]) failed(buf []byte, alone bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.socket().Err()
+	switch {
+	case err != nil:
+		err = &lostError{err}
+	case !alone:
+		return false
+	default: // or the port would report it again and again
+		if _, err = c.socket().Recv(buf); err == nil || err == sock.ErrWouldBlock || err == io.EOF {
+			err = errLost
+		} else {
+			err = &lostError{err}
+		}
+	}
+	c.lost(err)
+	return true
 }
 
 // A lostError is a failure of the socket that a notification told of.
@@ -197,12 +275,16 @@ func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 	}
 }
 
-// refused is for a socket that could not be enabled, unless it is somebody else's by now.
+// refused is for a socket that could not be enabled, unless it is owned by another worker by now.
 func (c *Conn[S]) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.socket() == s && c.word.Load()&wOwned == 0 {
+	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
+	if is {
 		c.failLocked(err, wAborting)
+	}
+	c.mu.Unlock()
+	if srv := c.server(); is && refusedBySystem(err) && srv.refusals.now() {
+		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "error", err)
 	}
 }
 
@@ -242,10 +324,7 @@ func (w *worker[S]) finish(c *Conn[S]) {
 	}
 	c.mu.Lock()
 	s.wheel.Stop(c) // under the lock, as who sets it has seen that the connection lives
-	var cause error
-	if c.extra != nil {
-		cause = c.extra.cause
-	}
+	cause := c.cause()
 	c.mu.Unlock()
 	if word&wHandshake != 0 {
 		s.unshaken(c, cause)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"sync"
@@ -60,6 +61,8 @@ const (
 	wMore                  // there is more to read that no notification will tell of
 	wUnheld                // the socket was given away
 	wLast                  // the stream ends with what has come
+	wSpoke                 // the handler has received something
+	wGrace                 // Shutdown waits for the peer's first request, and for an answer to that
 )
 
 const (
@@ -92,6 +95,7 @@ type extra struct {
 	slow   time.Duration // likewise, WriteTimeout
 	cause  error         // of Close
 	failed bool          // cause is settled
+	vague  bool          // but for one that says more
 
 	transport transport
 	hijacked  *hijacked
@@ -134,6 +138,9 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 	n := int(k)
 	if n > 0 {
 		c.held.Took(of, turn, n)
+		if word&wSpoke == 0 {
+			c.word.Or(wSpoke)
+		}
 		return n, nil
 	}
 	n, err := c.held.Made(tie.Recv, of, turn, n, e)
@@ -143,7 +150,8 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 // readOtherwise is for what is not usual.
 func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
-		return c.extra.transport.Read(b)
+		n, err := c.extra.transport.Read(b)
+		return c.heard(word, n), err
 	}
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
@@ -152,7 +160,7 @@ func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	var err error
 	switch {
 	case word&wPaused != 0:
-		n, err = c.socket().Recv(b) // the connection may end under whoever it was given to
+		return c.recvPaused(word, b)
 	case word&wLast == 0 && c.socket().Tie().Drained(tie.Recv):
 		err = sock.ErrWouldBlock
 	default:
@@ -167,13 +175,49 @@ func (c *Conn[S]) received(word uint32, n int, err error) (int, error) {
 		err = io.EOF
 	}
 	if err != nil && err != sock.ErrWouldBlock {
-		if err == io.EOF {
-			c.word.Or(wEOF)
-		} else {
-			c.fail(err)
-		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err = c.ended(err)
 	}
-	return n, err
+	return c.heard(word, n), err
+}
+
+// heard notes that the peer has sent something to the handler, where it has.
+func (c *Conn[S]) heard(word uint32, n int) int {
+	if n > 0 && word&wSpoke == 0 {
+		c.word.Or(wSpoke)
+	}
+	return n
+}
+
+// ended is the end of what is received, or a failure. The lock is held.
+//
+// The system tells of a failure once, and afterwards a receive finds the end of a stream. Other calls that may be told
+// are made under the lock, which they keep until they have noted it. So an end that is one of these is known here.
+func (c *Conn[S]) ended(err error) error {
+	if err != io.EOF {
+		c.lost(err)
+		return err
+	}
+	if x := c.extra; x != nil && x.failed {
+		return cmp.Or(x.cause, err)
+	}
+	c.word.Or(wEOF)
+	return err
+}
+
+// recvPaused receives for a goroutine that the connection was given to by Pause, and under which it may end.
+func (c *Conn[S]) recvPaused(word uint32, b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.socket().Recv(b)
+	if err == sock.ErrWouldBlock && word&wLast != 0 {
+		err = io.EOF
+	}
+	if err != nil && err != sock.ErrWouldBlock {
+		err = c.ended(err)
+	}
+	return c.heard(word, n), err
 }
 
 // refusal is why nothing is received in a state.

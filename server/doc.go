@@ -37,7 +37,8 @@
 //
 // A peer that ends its stream makes Data read io.EOF, after all else. The connection can still be written
 // to. It ends when the handler returns that io.EOF or calls Close, or with CloseWrite, since both directions
-// are over then. A peer that resets ends it at once, with a cause that is ECONNRESET.
+// are over then. A peer that resets ends it at once, with a cause that is ECONNRESET,
+// whichever call found out.
 //
 // Whoever ends a connection, its handler, another goroutine, a time-out, a limit or the server, only says
 // so in the connection's state. The worker that owns it, or one that is woken to, removes the registration.

@@ -3,7 +3,23 @@ package server
 import (
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/socknotify/socknotify"
 )
+
+// Faulty has a server make its ports with options, and give up after a time.
+func Faulty[S any](s *Server[S], patient time.Duration, options ...socknotify.Option) {
+	s.options, s.patient = options, patient
+}
+
+// Grace is the time that a server has for first requests at its end.
+func Grace[S any](s *Server[S], d time.Duration) { s.graceTime = d }
+
+// FaultyPackets is Faulty for datagrams.
+func FaultyPackets(s *PacketServer, patient time.Duration, options ...socknotify.Option) {
+	s.options, s.patient = options, patient
+}
 
 // names are those of a connection's word.
 var names = []struct {
@@ -13,6 +29,7 @@ var names = []struct {
 	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWant, "want"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
 	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"}, {wLast, "last"},
+	{wSpoke, "spoke"}, {wGrace, "grace"},
 }
 
 // describe is a connection's state, for a test that has failed.

@@ -90,24 +90,22 @@ func (c *Conn[S]) closeHijacked(h *hijacked) error {
 	return c.end(wClosing)
 }
 
-// endHijacked begins to close a connection that is hijacked. The lock is held.
-func (c *Conn[S]) endHijacked(bits uint32) error {
-	x := c.extra
-	if c.word.Load()&wUnheld == 0 { // what is queued is sent as without a hijacker
-		err := error(net.ErrClosed)
-		if x.failed {
-			err = x.cause
-		}
-		c.takeBack(err)
-		c.word.And(^uint32(wHijacked))
-		return c.end(bits)
+// whyEnded is what a hijacker is told whose connection ends before it has the socket. The lock is held.
+func (c *Conn[S]) whyEnded() error {
+	if c.extra.failed {
+		return c.extra.cause
 	}
+	return net.ErrClosed
+}
+
+// endHijacked closes a connection whose socket a hijacker has. The lock is held.
+func (c *Conn[S]) endHijacked(bits uint32) {
+	x := c.extra
 	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
 		l.SetLinger(0)
 	}
 	x.hijacked.nc.Close()
 	c.letGoHijacked(bits | wAborting) // the socket is gone
-	return nil
 }
 
 // takeBack ends the waiting for a socket that the server has still. The lock is held.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,5 +99,70 @@ func TestLongestTimeout(t *testing.T) {
 func TestBegunSince(t *testing.T) {
 	if d := (&patrol{now: 5}).waited(cursor(6, 1, 1, 0)); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
+	}
+}
+
+// At the end a connection that has said nothing has time for it, unless it has had that.
+func TestLastRequest(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}}
+	s.init()
+	defer s.wheel.Close()
+	long := uint32(s.wheel.Ticks(graceTime)) + 1
+	for _, c := range []struct {
+		age, is, becomes uint32
+	}{
+		{0, 0, wGrace},
+		{long - 1, 0, wGrace},
+		{long, 0, wLast | wResumed},
+		{0, wSpoke, wSpoke | wLast | wResumed},
+		{0, wHandshake, wHandshake | wGrace},
+		{long, wHandshake, wHandshake | wLast | wResumed},
+	} {
+		conn := &Conn[*int]{listener: &listener[*int]{server: s}}
+		conn.word.Store(wOwned | c.is)
+		conn.active.Store(uint32(s.wheel.Now()) - c.age)
+		if conn.lastRequest(); conn.word.Load() != wOwned|c.becomes {
+			t.Errorf("%+v becomes %b, want %b", c, conn.word.Load(), wOwned|c.becomes)
+		}
+	}
+}
+
+// A hijacker that closes the connection before it has the socket leaves no moment at which a worker could take it for
+// one like others.
+func TestHijackedToClosing(t *testing.T) {
+	s := &Server[*int]{Handler: counter{}}
+	s.init()
+	defer s.wheel.Close()
+	var now atomic.Pointer[Conn[*int]]
+	var between atomic.Int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if c := now.Load(); c != nil && c.word.Load()&(wHijacked|wClosing) == 0 {
+				between.Add(1)
+			}
+		}
+	}()
+	for range 20_000 {
+		c := &Conn[*int]{listener: &listener[*int]{server: s}}
+		c.word.Store(wOwned | wHijacked | wOut)
+		h := &hijacked{conn: c, given: make(chan struct{})}
+		c.more().hijacked = h
+		now.Store(c)
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.wheel.Stop(c)
+	}
+	close(stop)
+	<-stopped
+	if n := between.Load(); n > 0 {
+		t.Errorf("%d times it was neither hijacked nor closing", n)
 	}
 }

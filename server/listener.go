@@ -34,6 +34,15 @@ func (l *listener[S]) fail(err error) {
 	}
 }
 
+// close ends the listener and its Serve.
+func (l *listener[S]) close(why error) {
+	l.sock.Close()
+	if l.of != nil {
+		l.of.Close()
+	}
+	l.fail(why)
+}
+
 // gone reports whether somebody has closed the listener.
 func (l *listener[S]) gone() bool {
 	if l.of == nil {

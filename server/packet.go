@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,11 @@ type PacketServer struct {
 
 	wheel   *wheel.Wheel[*packetWatcher]
 	watcher packetWatcher // in the wheel while there is something to be watched
+
+	failure  error // why the server ended by itself
+	failures seldom
+	options  []socknotify.Option // of the port; a test's
+	patient  time.Duration       // 0 is the constant; a test's
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
@@ -145,28 +151,37 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 		return fmt.Errorf("server: socket on %s: %w", nameOf(socket), err)
 	}
 	c := &PacketConn{server: s, sock: socket, failed: make(chan error, 1)}
-	s.mu.Lock()
-	err := s.start()
-	if err == nil {
-		s.conns[c] = struct{}{}
-		s.wheel.Set(&s.watcher, 0)
-	}
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.begin(c); err != nil {
 		return err
 	}
 	name := nameOf(socket)
 	var reg [1]socknotify.Registration[*PacketConn]
-	if err = c.enable(&reg); err == nil {
+	err := c.enable(&reg)
+	if err == nil {
 		err = await(c.failed, func() bool { return isClosed(socket) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.closing {
+	switch {
+	case s.failure != nil:
+		err = s.failure
+	case s.closing:
 		return ErrServerClosed
 	}
 	return fmt.Errorf("server: socket on %s: %w", name, err)
+}
+
+// begin starts the server, where it is the first socket's, and counts that in.
+func (s *PacketServer) begin(c *PacketConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.start(); err != nil {
+		return err
+	}
+	s.conns[c] = struct{}{}
+	s.wheel.Set(&s.watcher, 0)
+	return nil
 }
 
 // datagrams is an error for a stream: its end, or its connections, would be told for ever.
@@ -198,10 +213,17 @@ func (s *PacketServer) start() error {
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"MaxSize", int64(s.MaxSize), maxSize}); err != nil {
 		return err
 	}
-	port, err := socknotify.New[*PacketConn](socknotify.WithBackend(s.Backend))
+	port, err := socknotify.New[*PacketConn](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
+	started := false
+	defer func() { // OnStart may panic
+		if !started {
+			port.Close()
+			s.port = nil
+		}
+	}()
 	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
 	s.wheel = wheel.New(tick, func(p *packetWatcher) *wheel.Timer[*packetWatcher] { return &p.timer },
 		func(*packetWatcher) { s.watch() })
@@ -211,6 +233,7 @@ func (s *PacketServer) start() error {
 	for range max(s.Workers, 1) {
 		s.addWorker()
 	}
+	started = true
 	return nil
 }
 
@@ -232,11 +255,20 @@ func (c *PacketConn) fail(err error) {
 // Close ends the server: sockets are closed, with what they have received and no handler has seen. It does
 // not wait for handlers to return; Shutdown does.
 func (s *PacketServer) Close() error {
+	s.end(nil)
+	return nil
+}
+
+// end is Close, with the failure that it is for, if any.
+func (s *PacketServer) end(failure error) {
 	s.mu.Lock()
+	if !s.closing {
+		s.failure = failure
+	}
 	s.closing = true
 	for c := range s.conns {
 		c.sock.Close()
-		c.fail(ErrServerClosed)
+		c.fail(cmp.Or(failure, ErrServerClosed))
 	}
 	clear(s.conns) // none is served from now on, wherever its Serve is
 	port := s.port
@@ -244,7 +276,6 @@ func (s *PacketServer) Close() error {
 	if port != nil {
 		port.Close() // the workers leave
 	}
-	return nil
 }
 
 // Shutdown is Close that waits for the handlers to return, or for the context, whose cause it returns then. A nil

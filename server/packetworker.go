@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
@@ -27,6 +28,7 @@ type packetWorker struct {
 func (w *packetWorker) run() {
 	var ready [1]socknotify.Notification[*PacketConn] // the datagrams of a socket may be many
 	var c *PacketConn
+	var f failing
 	s := w.server
 	defer func() {
 		if c != nil {
@@ -40,9 +42,15 @@ func (w *packetWorker) run() {
 		}
 	}()
 	for {
-		if _, err := s.port.Process(nil, ready[:], -1); err != nil {
+		if _, err := s.port.Process(nil, ready[:], -1); err == socknotify.ErrClosed {
 			return
+		} else if err != nil {
+			if s.failed(&f, err) {
+				s.end(err)
+			}
+			continue
 		}
+		f = failing{}
 		c = ready[0].Key
 		ready[0] = socknotify.Notification[*PacketConn]{}
 		at := cursor(s.wheel.Now(), 1, 1, 0)
@@ -59,10 +67,28 @@ func (w *packetWorker) run() {
 	}
 }
 
+// again enables a socket. While the system refuses that, it is tried again: the watcher has other workers serve the
+// other sockets.
 func (w *packetWorker) again(c *PacketConn) {
-	if err := c.enable(&w.reg); err != nil {
-		c.fail(err)
+	for f := (failing{}); ; {
+		err := c.enable(&w.reg)
+		if err == nil {
+			return
+		}
+		if !refusedBySystem(err) || w.server.failed(&f, err) {
+			c.fail(err)
+			return
+		}
 	}
+}
+
+// failed is for a call of the port that failed though that is open. It pauses, and reports whether there is no sense
+// in trying again.
+func (s *PacketServer) failed(f *failing, err error) bool {
+	if s.failures.now() {
+		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
+	}
+	return f.again(cmp.Or(s.patient, patient))
 }
 
 // serve receives a batch of datagrams and has them handled. What is left notifies again.

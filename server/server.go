@@ -114,7 +114,11 @@ type Server[S any] struct {
 type state[S any] struct {
 	mu        sync.Mutex
 	started   bool
-	closing   bool
+	closing   bool          // nothing is served that was not accepted before
+	late      bool          // nor is there time for a first request any more
+	cut       bool          // and no connection is taken in
+	emptying  bool          // a listener may have connections that wait
+	failure   error         // why the server ended by itself
 	drained   chan struct{} // no connection is left after closing
 	stopped   chan struct{} // and no worker
 	ports     []*socknotify.Port[*Conn[S]]
@@ -124,6 +128,7 @@ type state[S any] struct {
 	running   sync.WaitGroup
 	table     table[S]
 	addrs     addrs
+	handled   atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
 
 	wheel   *wheel.Wheel[*Conn[S]]
 	watcher *Conn[S] // in the wheel while there are connections
@@ -134,6 +139,13 @@ type state[S any] struct {
 
 	handshakes handshakes[S]
 	tlsBuffers sync.Pool
+
+	failures seldom
+	refusals seldom
+	options  []socknotify.Option // of the ports; a test's
+	// Of these 0 is the constant of the name; they are a test's.
+	patient   time.Duration
+	graceTime time.Duration
 }
 
 var (
@@ -180,13 +192,17 @@ func (s *Server[S]) start() error {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	ports := min(max(s.Ports, 1), workers)
-	for range ports {
-		p, err := socknotify.New[*Conn[S]](socknotify.WithBackend(s.Backend))
-		if err != nil {
+	defer func() { // OnStart may panic
+		if !s.started {
 			for _, p := range s.ports {
 				p.Close()
 			}
 			s.ports = nil
+		}
+	}()
+	for range ports {
+		p, err := socknotify.New[*Conn[S]](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
+		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
 		s.ports = append(s.ports, p)

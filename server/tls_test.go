@@ -497,6 +497,7 @@ func TestTLSHijack(t *testing.T) {
 func TestTLSShutdown(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: time.Hour, TLSConfig: &tls.Config{MaxVersion: version}}
+		server.Grace(s, 50*time.Millisecond)
 		addr, config := startTLS(t, s)
 		c := dialTLS(t, addr, config)
 		send(t, c, "hello")

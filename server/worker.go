@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"runtime/debug"
@@ -65,6 +66,7 @@ func (w *worker[S]) run() {
 func (w *worker[S]) loop() {
 	s := w.server
 	w.buf = make([]byte, s.bufferSize())
+	var f failing
 	w.reg[0].Trigger = oneShot
 	for i := range w.regs {
 		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
@@ -74,8 +76,15 @@ func (w *worker[S]) loop() {
 			return
 		}
 		n, err := w.port.Process(nil, w.ready[:], -1)
-		if err != nil {
+		if err == socknotify.ErrClosed {
 			return
+		}
+		if err != nil {
+			s.waitFailed(&f, err)
+			continue
+		}
+		if f.pause != 0 {
+			f = failing{}
 		}
 		w.at = cursor(s.wheel.Now(), n, 0, 0)
 		w.cursor.Store(w.at)
@@ -185,6 +194,10 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 		w.finish(c)
 		return nil, false
 	case nt.Posted():
+		if nt.Data == fresh {
+			w.welcome(c)
+			return nil, false
+		}
 		c.word.And(^uint32(wWoken))
 	case c == &c.listener.key:
 		a := *nt
@@ -204,15 +217,8 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 // events sees to all but Data for a connection that is owned, and reports whether that is to be called.
 func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read bool) {
 	s := w.server
-	if e&socknotify.EventErr != 0 {
-		if err := c.socket().Err(); err != nil {
-			c.fail(&lostError{err})
-			return false
-		}
-		if e&^socknotify.EventErr == 0 {
-			c.fail(c.lost(w.buf)) // or it would be told for ever
-			return false
-		}
+	if e&socknotify.EventErr != 0 && c.failed(w.buf, e == socknotify.EventErr) {
+		return false
 	}
 	if e&socknotify.EventOut != 0 {
 		if c.flush() && s.writer != nil && c.word.Load()&wOver == 0 {
@@ -254,6 +260,18 @@ func (c *Conn[S]) returned(err error) {
 		c.Close()
 	default:
 		c.fail(err)
+	}
+}
+
+// waitFailed is for a wait that failed although the port is open. It pauses, so that the worker may try again, and
+// ends the server where that has been so for long. The worker goes on even then: what ends a connection is queued,
+// and dequeued without waiting.
+func (s *Server[S]) waitFailed(f *failing, err error) {
+	if s.failures.now() {
+		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
+	}
+	if f.again(cmp.Or(s.patient, patient)) {
+		s.lose(err)
 	}
 }
 

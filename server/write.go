@@ -24,7 +24,7 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// Where sending is to be shut after what is queued, something is.
-	if c.word.Load()&(wOver|wShut|wOut) == 0 && len(b) > 0 {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
 		if direct {
 			of, turn := c.held.Ahead(tie.Send, b)
@@ -53,10 +53,13 @@ func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
 	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
 		return n, net.ErrClosed
 	}
+	if word&(wGrace|wSpoke) == wGrace|wSpoke {
+		c.endGrace() // this is the answer
+	}
 	c.touch(uint32(c.server().wheel.Now()))
 	for word&wOut == 0 && err != sock.ErrWouldBlock {
 		if err != nil {
-			c.failLocked(err, wAborting)
+			c.lost(err)
 			return n, err
 		}
 		if n == len(b) {
@@ -151,7 +154,7 @@ func (c *Conn[S]) drain(x *extra) bool {
 			break
 		}
 		if err != nil {
-			c.failLocked(err, wAborting)
+			c.lost(err)
 			return false
 		}
 	}
@@ -200,7 +203,7 @@ func (c *Conn[S]) shut() error {
 func (c *Conn[S]) shutLocked() error {
 	err := c.socket().Shutdown(sock.ShutWrite)
 	if err != nil {
-		c.failLocked(err, wAborting)
+		c.lost(err)
 		return err
 	}
 	c.set(wShut)

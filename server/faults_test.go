@@ -1,0 +1,306 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// faulty is a real kernel that a test has fail. Either function may be nil, and either error.
+type faulty struct {
+	kernel.Poller
+	park   func() error
+	change func(c *kernel.Change) error
+}
+
+func (f *faulty) Park(until time.Time, look func() bool) error {
+	if f.park != nil {
+		if err := f.park(); err != nil {
+			return err
+		}
+	}
+	return f.Poller.Park(until, look)
+}
+
+func (f *faulty) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+	if f.change == nil {
+		return f.Poller.Poll(changes, ready)
+	}
+	for i := range changes {
+		if err := f.change(&changes[i]); err != nil {
+			changes[i].Status, changes[i].Err = kernel.Refused, err
+		} else {
+			f.Poller.Poll(changes[i:i+1], nil)
+		}
+	}
+	return f.Poller.Poll(nil, ready)
+}
+
+// on is the option for a port on it.
+func (f faulty) on(backend string) socknotify.Option {
+	return func(o *rooms.Options) {
+		r, _ := rooms.Find(backend)
+		o.Room = &rooms.Room{Name: backend, Open: func() (kernel.Poller, error) {
+			k, err := r.Open()
+			return &faulty{k, f.park, f.change}, err
+		}}
+	}
+}
+
+// A logged is a log that a test reads.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+// eachFault runs a test on each backend with each error.
+func eachFault(t *testing.T, f func(t *testing.T, backend string, fault error)) {
+	backends.Each(t, func(t *testing.T, backend string) {
+		for _, fault := range []error{syscall.EIO, syscall.EPERM, syscall.EINTR} {
+			t.Run(fmt.Sprint(fault), func(t *testing.T) { f(t, backend, fault) })
+		}
+	})
+}
+
+// A server some or all of whose waits fail serves all the same, says so, and ends.
+func TestWaitFails(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		for _, every := range []uint64{2, 1} { // of how many fails one
+			t.Run(fmt.Sprint(every), func(t *testing.T) {
+				var waits atomic.Uint64
+				var log logged
+				s := &srv{Handler: &handler{t: t}, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				server.Faulty(s, time.Hour, faulty{park: func() error {
+					if waits.Add(1)%every == 0 {
+						return fault
+					}
+					return nil
+				}}.on(backend))
+				addr := start(t, s)
+				for range 5 {
+					c := dial(t, addr)
+					for range 3 {
+						send(t, c, "hello")
+						expect(t, c, "hello")
+					}
+					c.Close()
+				}
+				wait(t, func() bool { return log.count("cannot wait") > 0 })
+				shutdown(t, s)
+			})
+		}
+	})
+}
+
+// Where waits go on failing, Serve says so, connections end, and Shutdown does.
+func TestWaitFailsForGood(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		var broken atomic.Bool
+		var log logged
+		h := &handler{t: t}
+		s := &srv{Handler: h, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		server.Faulty(s, 100*time.Millisecond, faulty{park: func() error {
+			if broken.Load() {
+				return fault
+			}
+			return nil
+		}}.on(backend))
+		served := make(chan error)
+		var clients []net.Conn
+		for range 2 {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { served <- s.Serve(l) }()
+			c := dial(t, l.Addr().String())
+			send(t, c, "hello")
+			expect(t, c, "hello")
+			clients = append(clients, c)
+		}
+		broken.Store(true)
+		for ended := 0; ended < len(clients); {
+			select {
+			case err := <-served:
+				if ended++; !errors.Is(err, fault) {
+					t.Errorf("Serve = %v", err)
+				}
+			case <-time.After(300 * time.Millisecond): // longer than the server is patient
+				for _, c := range clients {
+					c.Write([]byte("x")) // has workers wait once more, in the end the one that waited before
+				}
+			}
+		}
+		for i, c := range clients {
+			if err := h.cause(i + 1); !errors.Is(err, fault) {
+				t.Errorf("cause %v", err)
+			}
+			io.Copy(io.Discard, c)
+		}
+		shutdown(t, s)
+		balanced(t, h)
+		if n := log.count("closing the server"); n != 1 {
+			t.Errorf("it says %d times that it ends", n)
+		}
+	})
+}
+
+// Changes that the system refuses cost the connections that they are for, and nothing else.
+func TestChangesFail(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		var changes atomic.Uint64
+		var off atomic.Bool
+		s := &srv{Handler: &handler{t: t}, Workers: 2}
+		server.Faulty(s, 0, faulty{change: func(c *kernel.Change) error {
+			if !off.Load() && changes.Add(1)%3 == 0 {
+				return fault
+			}
+			return nil
+		}}.on(backend))
+		addr := start(t, s)
+		answered := 0
+		for range 100 {
+			c := dial(t, addr)
+			send(t, c, "hello")
+			if _, err := io.ReadFull(c, make([]byte, 5)); err == nil {
+				answered++
+			}
+			c.Close()
+		}
+		if answered == 0 {
+			t.Error("no request is answered")
+		}
+		off.Store(true)
+		c := dial(t, addr)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+		off.Store(false)
+		shutdown(t, s)
+	})
+}
+
+// What the system refuses to forget does not hold up the end.
+func TestRemovalsFail(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		s := &srv{Handler: &handler{t: t}, Workers: 2}
+		server.Faulty(s, 0, faulty{change: func(c *kernel.Change) error {
+			if c.Action == kernel.Delete {
+				return fault
+			}
+			return nil
+		}}.on(backend))
+		addr := start(t, s)
+		for range 10 {
+			c := dial(t, addr)
+			send(t, c, "hello")
+			expect(t, c, "hello")
+		}
+		shutdown(t, s)
+	})
+}
+
+// A PacketServer serves, says what fails, and ends, too.
+func TestPacketWaitFails(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		var calls atomic.Uint64
+		often := func() error {
+			if calls.Add(1)%2 == 0 {
+				return fault
+			}
+			return nil
+		}
+		for name, f := range map[string]faulty{
+			"wait":  {park: often},
+			"waits": {park: func() error { return fault }},
+			"changes": {change: func(c *kernel.Change) error {
+				if c.Action == kernel.Set {
+					return often()
+				}
+				return nil
+			}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := &server.PacketServer{Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) })}
+				server.FaultyPackets(s, time.Hour, f.on(backend))
+				c := packets(t, s)
+				for range 10 {
+					send(t, c, "hello")
+					expect(t, c, "hello")
+				}
+			})
+		}
+	})
+}
+
+func TestPacketWaitFailsForGood(t *testing.T) {
+	eachFault(t, func(t *testing.T, backend string, fault error) {
+		for name, f := range map[string]faulty{
+			"waits": {park: func() error { return fault }},
+			"changes": {change: func(c *kernel.Change) error {
+				if c.Action == kernel.Set {
+					return fault
+				}
+				return nil
+			}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				var log logged
+				s := &server.PacketServer{
+					Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) }),
+				}
+				server.FaultyPackets(s, 100*time.Millisecond, f.on(backend))
+				pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := net.Dial("udp", pc.LocalAddr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				send(t, c, "hello")
+				if err := s.Serve(pc); !errors.Is(err, fault) {
+					t.Errorf("Serve = %v", err)
+				}
+				if log.count("cannot wait") == 0 {
+					t.Error("it says nothing")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), soon)
+				defer cancel()
+				if err := s.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/server"
+)
+
+// graceful runs a test with connections of each kind. The server starts with the first.
+func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func() net.Conn)) {
+	for _, kind := range []string{"tcp", "unix", "tls"} {
+		t.Run(kind, func(t *testing.T) {
+			backends.Each(t, func(t *testing.T, backend string) {
+				config, client := certified(t)
+				h := &handler{t: t}
+				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config}
+				network, addr := "tcp", "127.0.0.1:0"
+				if kind == "unix" {
+					noUnix(t)
+					network, addr = "unix", socketPath(t)
+				}
+				l, err := net.Listen(network, addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				serve := sync.OnceFunc(func() {
+					served(t, s, func() error {
+						if kind == "tls" {
+							return s.ServeTLS(l, "", "")
+						}
+						return s.Serve(l)
+					})
+				})
+				f(t, s, h, func() net.Conn {
+					serve()
+					c, err := net.Dial(network, l.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { c.Close() })
+					if kind == "tls" {
+						return tls.Client(c, client)
+					}
+					return c
+				})
+			})
+		})
+	}
+}
+
+// shuttingDown begins a Shutdown, and returns when it has.
+func shuttingDown(t *testing.T, s *srv) (done <-chan error) {
+	t.Helper()
+	end := make(chan error, 1)
+	go func() { end <- s.Shutdown(t.Context()) }()
+	wait(t, func() bool { return s.ListenAndServe("tcp", "127.0.0.1:0") == server.ErrServerClosed })
+	return end
+}
+
+// Connections that were accepted, or wait for that, when Shutdown is called, and speak after, are answered, each once.
+func TestShutdownServesFirstRequests(t *testing.T) {
+	const conns = 20
+	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		server.Grace(s, time.Hour)
+		var all []net.Conn
+		for range conns {
+			all = append(all, dial())
+		}
+		wait(t, func() bool { return s.Stats().Conns == conns })
+		done := shuttingDown(t, s)
+		for _, c := range all {
+			send(t, c, "hello")
+		}
+		for _, c := range all {
+			expect(t, c, "hello")
+			expectEnd(t, c, io.EOF)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So are those that no worker has had the time to accept.
+func TestShutdownServesBacklog(t *testing.T) {
+	const conns = 20
+	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		server.Grace(s, time.Hour)
+		busy, release := make(chan struct{}, 2), make(chan struct{})
+		h.data = func(c conn, buf []byte) error {
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			if string(buf[:n]) == "busy" {
+				busy <- struct{}{}
+				<-release
+			}
+			_, err = c.Write(buf[:n])
+			return err
+		}
+		working := []net.Conn{dial(), dial()}
+		for _, c := range working {
+			send(t, c, "busy")
+		}
+		<-busy
+		<-busy
+		var all []net.Conn
+		for range conns {
+			all = append(all, dial())
+		}
+		done := shuttingDown(t, s)
+		go func() {
+			for _, c := range all {
+				c.Write([]byte("hello")) // which begins a handshake, too
+			}
+		}()
+		close(release)
+		for _, c := range working {
+			expect(t, c, "busy")
+			expectEnd(t, c, io.EOF)
+		}
+		for _, c := range all {
+			expect(t, c, "hello")
+			expectEnd(t, c, io.EOF)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A first request may come in parts, and be answered by another goroutine.
+func TestShutdownServesSlowFirstRequests(t *testing.T) {
+	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		server.Grace(s, time.Hour)
+		first := make(chan struct{}, 1)
+		h.data = func(c conn, buf []byte) error {
+			n, err := c.Read(buf)
+			if err != nil {
+				return err
+			}
+			if c.State.got = append(c.State.got, buf[:n]...); len(c.State.got) < len("hello") {
+				first <- struct{}{}
+				return nil
+			}
+			c.Pause()
+			got := c.State.got
+			go func() {
+				c.Write(got)
+				c.Resume()
+			}()
+			return nil
+		}
+		c := dial()
+		if c, ok := c.(*tls.Conn); ok {
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.conn(1)
+		done := shuttingDown(t, s)
+		send(t, c, "he")
+		<-first
+		send(t, c, "llo")
+		expect(t, c, "hello")
+		expectEnd(t, c, io.EOF)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Those that stay silent end when the time is over, and old ones at once.
+func TestShutdownOfSilentConnections(t *testing.T) {
+	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		server.Grace(s, 200*time.Millisecond)
+		old := dial()
+		if c, ok := old.(*tls.Conn); ok {
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.conn(1)
+		time.Sleep(500 * time.Millisecond) // an old one is more than that
+		c := dial()
+		wait(t, func() bool { return s.Stats().Conns == 2 })
+		done := shuttingDown(t, s)
+		expectEnd(t, old, io.EOF)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, with := c.(*tls.Conn); !with {
+			expectEnd(t, c, io.EOF)
+		}
+	})
+}
+
+// What hits the bound of the context ends as ever.
+func TestShutdownGraceIsBounded(t *testing.T) {
+	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		server.Grace(s, time.Hour)
+		dial()
+		wait(t, func() bool { return s.Stats().Conns == 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Shutdown = %v", err)
+		}
+		shutdown(t, s)
+	})
+}

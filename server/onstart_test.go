@@ -1,0 +1,70 @@
+package server_test
+
+import (
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// ends runs f on a goroutine, which it may leave by a panic or runtime.Goexit.
+func ends(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recover() }()
+		f()
+	}()
+	<-done
+}
+
+// An OnStart that does not return leaves a server that is as before.
+func TestOnStartFails(t *testing.T) {
+	before := handles.List()
+	for name, fail := range map[string]func(){"panic": func() { panic("OnStart") }, "exit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			fails := true
+			s := &srv{Handler: &handler{t: t}, Ports: 2, Workers: 2, OnStart: func([]*socknotify.Port[conn]) {
+				if fails {
+					fail()
+				}
+			}}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends(func() { s.Serve(l) })
+			if st := s.Stats(); st != (server.Stats{}) {
+				t.Errorf("%+v", st)
+			}
+			fails = false
+			c := dial(t, start(t, s))
+			send(t, c, "hello")
+			expect(t, c, "hello")
+		})
+		t.Run("packets "+name, func(t *testing.T) {
+			fails := true
+			s := &server.PacketServer{
+				Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) }),
+				OnStart: func(*socknotify.Port[*server.PacketConn]) {
+					if fails {
+						fail()
+					}
+				},
+			}
+			ends(func() { s.ListenAndServe("udp", "127.0.0.1:0") })
+			if st := s.Stats(); st != (server.PacketStats{}) {
+				t.Errorf("%+v", st)
+			}
+			fails = false
+			c := packets(t, s)
+			send(t, c, "hello")
+			expect(t, c, "hello")
+		})
+	}
+	handles.Settle(t, before, soon)
+}
