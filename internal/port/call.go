@@ -36,7 +36,7 @@ type call struct {
 	out   Entries
 	found int
 
-	// The connection that is being acted on (see conn.go).
+	// The connection that is being acted on (see connections.go).
 	reg     Entry
 	raw     syscall.RawConn
 	held    bool // the port holds it already
