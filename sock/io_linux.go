@@ -109,7 +109,7 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 		return 0, nil
 	}
 	msg := unix.Msghdr{Iov: &vec[0]}
-	msg.SetIovlen(n)
+	msg.SetIovlen(max(n, 1)) // an empty datagram is one of an empty buffer: not everything takes a message without any
 	for {
 		sent, _, e := unix.RawSyscall(unix.SYS_SENDMSG, h, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		if e != unix.EINTR {

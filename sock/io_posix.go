@@ -41,6 +41,9 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 	if n == 0 && stream {
 		return 0, nil
 	}
+	if n == 0 {
+		return send(h, nil, nil) // an empty datagram is one of an empty buffer
+	}
 	for {
 		sent, err := unix.SendmsgBuffers(int(h), few[:n], nil, nil, unix.MSG_NOSIGNAL)
 		if err != unix.EINTR {
