@@ -3,6 +3,8 @@
 package unixsock
 
 import (
+	"runtime"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/kernel"
@@ -22,14 +24,22 @@ func Pending(fd int) (m kernel.Mask, sure bool) {
 		return 0, true
 	case n > 0:
 		return kernel.In, true
-	case n == 0:
-		err = nil // or it is only about the sender's address
 	}
+	err = peeked(n, err)
 	kind, bad := Describe(uintptr(fd))
 	if bad != nil {
 		return 0, false
 	}
 	return nothing(err, kind)
+}
+
+// peeked returns the error of a peek that got nothing, without one that is only about the sender's address. The
+// number of bytes alone says little: x/sys returns 0 with every error on s390x, and -1 elsewhere.
+func peeked(n int, err error) error {
+	if n == 0 && (err == unix.EAFNOSUPPORT || err == unix.EINVAL && runtime.GOOS != "linux") {
+		return nil
+	}
+	return err
 }
 
 // nothing explains a receive that got nothing, for an error or none.

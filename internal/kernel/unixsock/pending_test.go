@@ -102,3 +102,20 @@ func TestBell(t *testing.T) {
 		b.Quiet()
 	}
 }
+
+// An error is one whatever number of bytes comes with it, but for one about the sender's address.
+func TestPeeked(t *testing.T) {
+	for _, n := range []int{-1, 0} {
+		for _, err := range []error{unix.ECONNRESET, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT} {
+			if got := peeked(n, err); got != err {
+				t.Errorf("%d, %v: %v", n, err, got)
+			}
+		}
+	}
+	if err := peeked(0, nil); err != nil {
+		t.Error(err)
+	}
+	if err := peeked(0, unix.EAFNOSUPPORT); err != nil {
+		t.Error(err)
+	}
+}
