@@ -61,32 +61,40 @@ func TestAddAfterDelete(t *testing.T) {
 
 // The same, while the packets are being taken by a parked goroutine.
 func TestAddAfterDeleteUnderPark(t *testing.T) {
-	onEach(t, func(t *testing.T, sys *psn.System) {
-		k, other := open(t, sys), open(t, sys)
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					k.Park(noDeadline, func() bool { return len(harvest(k)) > 0 })
-				}
+	onEach(t, addAfterDelete)
+}
+
+// Nor does it fail where all the time that it would wait has passed, as in a process that was stopped.
+func TestAddAfterDeleteOfAStoppedProcess(t *testing.T) {
+	defer psn.SetPatience(0)()
+	onEach(t, addAfterDelete)
+}
+
+func addAfterDelete(t *testing.T, sys *psn.System) {
+	k, other := open(t, sys), open(t, sys)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				k.Park(noDeadline, func() bool { return len(harvest(k)) > 0 })
 			}
-		}()
-		a, b := pair(t)
-		write(t, b)
-		for token := uint64(1); token < 40; token++ {
-			must(t, k, kernel.Add, a, token, both)
-			must(t, k, kernel.Delete, a, 0, 0)
-			must(t, other, kernel.Add, a, token, both)
-			must(t, other, kernel.Delete, a, 0, 0)
 		}
-		close(stop)
-		k.Wake()
-		<-stopped
-	})
+	}()
+	a, b := pair(t)
+	write(t, b)
+	for token := uint64(1); token < 40; token++ {
+		must(t, k, kernel.Add, a, token, both)
+		must(t, k, kernel.Delete, a, 0, 0)
+		must(t, other, kernel.Add, a, token, both)
+		must(t, other, kernel.Delete, a, 0, 0)
+	}
+	close(stop)
+	k.Wake()
+	<-stopped
 }
 
 // While one port has a socket another cannot, and once the port is closed it can.

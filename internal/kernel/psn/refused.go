@@ -48,9 +48,12 @@ func (s *pollerSet) ending(handle uintptr) bool {
 	return pending
 }
 
-// patience bounds how long an addition waits for a registration that is ending. It ends within a few
-// microseconds, or when a goroutine that has just left Park gets to run.
-const patience = time.Second
+// An addition waits for a registration that is ending until it has been tried for so long, and so often. That one ends
+// within a few microseconds, or when a goroutine that has just left Park gets to run. The time alone says nothing: the
+// process may have been stopped.
+var patience = time.Second
+
+const leastTries = 100
 
 // tryAgain makes the additions that the system has refused, if any. p.mu is let go of meanwhile.
 func (p *Poller) tryAgain() bool {
@@ -64,7 +67,8 @@ func (p *Poller) tryAgain() bool {
 
 func (p *Poller) tryAdd(c *kernel.Change) {
 	pause := 10 * time.Microsecond
-	for end := time.Now().Add(patience); ; {
+	end := time.Now().Add(patience)
+	for tries := 1; ; tries++ {
 		p.unlock()
 		pending := p.sys.pollers.ending(c.Handle)
 		p.mu.Lock()
@@ -85,7 +89,7 @@ func (p *Poller) tryAdd(c *kernel.Change) {
 			return
 		}
 		p.drop(e)
-		if !pending || time.Now().After(end) {
+		if !pending || tries >= leastTries && time.Now().After(end) {
 			p.refuse(c, o.first)
 			return
 		}
