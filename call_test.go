@@ -243,7 +243,7 @@ func TestChoiceOfBackend(t *testing.T) {
 		}
 		p.Close()
 	}
-	t.Setenv(BackendEnv, "kqueue")
+	t.Setenv(BackendEnv, "quill")
 	for from, opts := range map[string][]Option{"WithBackend": {WithBackend("abacus")}, BackendEnv: nil} {
 		_, err := New[int](opts...)
 		if !errors.Is(err, errors.ErrUnsupported) {

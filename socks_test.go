@@ -219,11 +219,22 @@ func TestStandingConditionBehindWouldBlock(t *testing.T) {
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
 			if n, _ := p.Wait(out[:], 20*time.Millisecond); n > 0 {
 				told++
-				drain(t, x)
+				drainSome(x)
 			}
 		}
 		if told > 5 {
 			t.Errorf("told %d times in 200 ms", told)
 		}
 	})
+}
+
+// drainSome receives to would-block, or a few times: NetBSD has a Unix datagram socket that is shut for receiving return
+// nothing forever.
+func drainSome(x *sock.Socket) {
+	var b [64]byte
+	for range 64 {
+		if _, err := x.Recv(b[:]); err != nil {
+			return
+		}
+	}
 }

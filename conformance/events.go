@@ -376,8 +376,17 @@ func unreadIsKept(e *env) {
 	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
 		s, peer := pair()
 		e.do(p, enable(s, "k", in|hangup, level|oneShot))
-		e.send(peer, string(make([]byte, total)))
-		peer.Close()
+		sent := async(func() error { // a Unix stream may have room for 8 KiB
+			defer peer.Close()
+			for left := total; left > 0; {
+				n, err := peer.Send(make([]byte, left))
+				if err != nil && !errors.Is(err, sock.ErrWouldBlock) {
+					return err
+				}
+				left -= n
+			}
+			return nil
+		})
 		b := make([]byte, 4000)
 		for got := 0; ; {
 			e.want2(p, "k", in, in|hangup)
@@ -394,6 +403,7 @@ func unreadIsKept(e *env) {
 			got += n
 			e.do(p, enable(s, "k", in|hangup, level|oneShot))
 		}
+		e.end(sent, "sending")
 	}
 }
 

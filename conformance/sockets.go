@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"net/netip"
+	"runtime"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -92,7 +93,7 @@ func (e *env) udp() (a, b *socket) {
 }
 
 // nowhere is an address that refuses connections. The socket that is bound to it keeps others, and
-// so a connection to itself, away.
+// so a connection to itself, away; but on NetBSD and DragonFly, which answer nothing for it.
 func (e *env) nowhere(n sock.Network) netip.AddrPort {
 	e.Helper()
 	s := e.keep(sock.New(n))
@@ -100,7 +101,7 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 		e.Fatalf("bind: %v", err)
 	}
 	a := s.LocalAddr()
-	if n == sock.UDP4 {
+	if n == sock.UDP4 || runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly" {
 		s.Close()
 	}
 	return a

@@ -97,7 +97,7 @@ func (w *watch) start(h uintptr) error {
 func (w *watch) gather(first time.Duration) sn.Events {
 	var all sn.Events
 	for end := time.Now().Add(first); ; {
-		_, e, ok := w.next(time.Until(end).Truncate(time.Millisecond))
+		_, e, ok := w.next(max(0, time.Until(end).Truncate(time.Millisecond))) // a negative one waits
 		if !ok && !time.Now().Add(time.Millisecond).Before(end) {
 			return all
 		}

@@ -33,7 +33,8 @@ var statuses = [...]string{"done", "absent", "present", "bad", "refused"}
 
 func (s *seam) change(a kernel.Action, m kernel.Mask) error {
 	s.token++
-	c := []kernel.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m}}
+	kind, _ := s.k.Describe(s.handle) // of a handle that is closed, the change says so
+	c := []kernel.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m, Listens: kind == kernel.Listener}}
 	s.k.Poll(c, nil)
 	if c[0].Status != kernel.Done {
 		return errors.New(statuses[c[0].Status])

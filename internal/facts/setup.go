@@ -177,11 +177,14 @@ func handleOf(c *scope, f syscall.Conn) (h uintptr) {
 	return h
 }
 
-// refuse has a connect refused: a bound socket that does not listen keeps others from the address.
+// refuse has a connect refused. Nothing is bound to the address: NetBSD and DragonFly do not answer for a socket that is
+// bound and does not listen.
 func (c *scope) refuse(s *sock.Socket) {
 	nobody := c.fresh(sock.TCP4)
 	c.check("bind", nobody.Bind(sock.Loopback))
-	if err := s.Connect(nobody.LocalAddr()); err == nil {
+	at := nobody.LocalAddr()
+	nobody.Close()
+	if err := s.Connect(at); err == nil {
 		c.check("connect", errors.New("accepted by nobody"))
 	}
 }

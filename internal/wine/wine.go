@@ -18,14 +18,14 @@ const (
 	ForgetsPeer    Deviation = "Wine has no peer's address of a connection that is over, by which it is told from another"
 	DiesOfHalfMade Deviation = "Wine 8's server dies of a poll of a socket that another thread is making (set_fd_events)"
 	CountsNoHandle Deviation = "Wine does not count a process's handles"
-	HasNoUnix      Deviation = "Wine 8 has no Unix sockets"
+	HasNoUnix      Deviation = "Wine has no Unix sockets"
 	FailsAccept    Deviation = "Wine fails an AcceptEx whose connection was reset meanwhile"
 	AsksServer     Deviation = "Wine asks its server, one thread for all, for what is a system call elsewhere"
 )
 
 // Here reports whether the process has to do with it.
 func (d Deviation) Here() bool {
-	if d == ForgetsReset || d == HasNoUnix {
+	if d == ForgetsReset {
 		return strings.HasPrefix(Version(), "8.")
 	}
 	return d != "" && Version() != ""
