@@ -179,7 +179,8 @@ const (
 )
 
 // Shutdown shuts one direction of a connection, or both. The peer sees the end of the stream where
-// sending was shut.
+// sending was shut. A Unix datagram socket that is shut for receiving has nothing to receive on Linux
+// (ErrWouldBlock); on NetBSD it receives nothing, without an error, each time.
 func (s *Socket) Shutdown(how How) error {
 	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
 }

@@ -22,5 +22,6 @@
 //     Urgent along with In, so nobody takes a receive that was short for the end of what there is.
 //   - An error that is not the end of a stream, such as a datagram's, is looked for when an event does not
 //     explain itself, by a receive that peeks; unread data hides it until it was received.
-//   - On NetBSD the system decides when a knote is made whether it is a listener's. Enable after listen.
+//   - On NetBSD the system decides when a knote is made whether it is a listener's, and EV_ADD keeps it. Enable after
+//     listen, or remove before.
 package kqueue
