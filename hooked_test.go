@@ -29,9 +29,18 @@ type hooked struct {
 	after  func(ready []kernel.Ready)
 	// refuse, if not nil, fails a change with the error it returns.
 	refuse func(c *kernel.Change) error
+	// look, if not nil, answers in the place of Look.
+	look func(handle uintptr) kernel.Mask
 	// among chooses the calls that a kernel.Batcher is to make, and made runs after it has. Either may be nil.
 	among func(calls []kernel.Exchange) []kernel.Exchange
 	made  func(calls []kernel.Exchange)
+}
+
+func (h *hooked) Look(handle uintptr) kernel.Mask {
+	if h.look != nil {
+		return h.look(handle)
+	}
+	return h.Poller.Look(handle)
 }
 
 func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
