@@ -133,6 +133,7 @@ type state[S any] struct {
 	counts  counts
 
 	handshakes handshakes[S]
+	quotas     quotas
 	tlsBuffers sync.Pool
 }
 
@@ -212,7 +213,7 @@ func (s *Server[S]) init() {
 	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
-	s.handshakes.compute = make(chan struct{}, perProcessor*runtime.GOMAXPROCS(0))
+	s.handshakes.init()
 	s.watcher = new(Conn[S])
 	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)
 }

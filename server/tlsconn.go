@@ -17,7 +17,7 @@ import (
 type tlsConn[S any] struct {
 	conn  *Conn[S]
 	tls   *tls.Conn
-	shake *handshake // until the handshake is over
+	shake *handshake[S] // until the handshake is over
 
 	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
 	nc      net.Conn   // of Hijack
@@ -54,6 +54,7 @@ type tlsBuffer [tlsBytes]byte
 // secure puts TLS under a connection that nobody knows of yet.
 func (c *Conn[S]) secure(config *tls.Config) {
 	t := &tlsConn[S]{conn: c}
+	t.shake = &handshake[S]{tls: t, from: c.RemoteAddr()}
 	t.tls = tls.Server((*tlsInner[S])(t), config)
 	c.more().transport = t
 	c.wrapped = true
