@@ -304,7 +304,7 @@ func (s *Server[S]) shake(h *handshake[S]) {
 func (t *tlsConn[S]) handshake(h *handshake[S]) {
 	c := t.conn
 	err := t.tls.HandshakeContext(h.ctx)
-	t.push(0)
+	t.push()
 	if err != nil {
 		c.fail(err)
 		return
@@ -314,30 +314,33 @@ func (t *tlsConn[S]) handshake(h *handshake[S]) {
 	c.set(wResumed)
 }
 
-// await waits until there is something to receive, without computing.
+// await sends what crypto/tls has to say and waits until there is something to receive, without computing.
 func (t *tlsConn[S]) await() error {
 	c, h := t.conn, t.shake
 	s := c.server()
 	p := &s.handshakes
-	if err := t.push(0); err != nil {
-		return err
-	}
 	p.mu.Lock()
-	p.move(h, &p.waiting) // before a worker may find that something has come
+	p.move(h, &p.waiting) // before the peer can answer
 	s.dispatch()
 	p.mu.Unlock()
-	c.word.And(^uint32(wPaused))
-	c.enable(&h.reg)
-	select {
-	case <-h.turn:
-	case <-h.ctx.Done():
+	err := t.push()
+	if err == nil {
+		c.word.And(^uint32(wPaused))
+		c.enable(&h.reg)
+		select {
+		case <-h.turn:
+		case <-h.ctx.Done():
+		}
+		err = h.ctx.Err()
+	}
+	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if h.in == &p.waiting || h.in == &p.ready {
 			p.move(h, &p.leaving)
 		}
 	}
-	return h.ctx.Err()
+	return err
 }
 
 // enable is release for a goroutine that is no worker and has changed the connection's word. If another owns the
