@@ -61,7 +61,7 @@ func (s *Server[S]) take(l *listener[S], socket *sock.Socket) *Conn[S] {
 	if err := s.link(c); err != nil {
 		if err != ErrServerClosed {
 			s.counts.refused.Add(1) // before the peer knows
-			s.log(slog.LevelWarn, "connection refused", "error", err)
+			s.logSome(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
 		held.Release()

@@ -1,40 +1,104 @@
 package server
 
 import (
+	"container/list"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
 )
 
-// A handshake is what a connection has while crypto/tls, for which an error in it is the last one, waits on
-// a goroutine for what the peer sends. It is begun when the first record is there, so a peer that sends less
-// costs none.
+// A handshake is what a connection has until its TLS handshake is over. crypto/tls runs on a goroutine, because an
+// error of a handshake is final there, also one that only says that nothing has come. The goroutine is started when the
+// first record is complete, so a peer that sends less costs none.
 //
-// For the connection the goroutine is one that it is paused for. Where the goroutine needs more, Data is
-// allowed again, and that has it go on. The worker that finds it done calls Open.
-type handshake struct {
+// For the connection the goroutine is one that it is paused for. Where the goroutine needs more bytes, Data is allowed
+// again, and the worker that calls it resumes the goroutine. The worker that finds the handshake done calls Open.
+type handshake[S any] struct {
+	tls    *tlsConn[S]
+	from   net.Addr // the peer's; after a reset the socket has forgotten it
 	ctx    context.Context
 	cancel context.CancelFunc
-	signal chan struct{}
+	turn   chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
+	reg    [1]socknotify.Registration[*Conn[S]] // for the goroutine
+
+	// Under handshakes.mu.
+	in     *list.List // one of handshakes, or nil
+	at     *list.Element
+	origin *origin
+	began  time.Time // when the goroutine was started
+	since  time.Time // since when it is in crypto/tls
 }
 
-// handshakes are the goroutines of a server's handshakes. Those that wait for their peers are many; those
-// that compute are few, so that the workers have their turn.
+// handshakes are the unfinished TLS handshakes of a server. A handshake is in at most one of the lists.
+//
+// Two numbers are bounded. Goroutines are at most Server.MaxHandshakes, since each costs memory while it waits for its
+// peer. Those that compute are few, so that workers are not kept waiting for a processor; a handshake that waits for
+// its peer is not one of them, and one that has been in crypto/tls for longer than overdue is no longer counted, for it
+// may be waiting in a function of the configuration.
+//
+// While a goroutine could compute and no slot is free for it, a handshake that waits for its peer is ended (see evict).
+// So handshakes that wait delay no other. While all that may compute do so, none is ended, because a free slot would be
+// of no use.
 type handshakes[S any] struct {
 	mu      sync.Mutex
-	n       int
-	waiting []*tlsConn[S] // beyond the limit
-	compute chan struct{}
+	n       int // goroutines
+	bound   int // of len(computing)
+	origins map[netip.Addr]*origin
+	late    *time.Timer // fires when the first of computing is overdue
+	armed   bool
+
+	fresh     list.List // without a goroutine: first record complete
+	ready     list.List // what the peer had to send has come
+	computing list.List // in crypto/tls; the first has been there longest
+	waiting   list.List // for the peer
+	leaving   list.List // cancelled while it waited; the goroutine is about to end
 }
 
-// perProcessor is how many handshakes compute at once. It is more than one for the sake of those that wait
-// for something in a function of the configuration.
-const perProcessor = 4
+// An origin counts the goroutines of unfinished handshakes of one address.
+type origin struct {
+	addr netip.Addr
+	n    int
+}
+
+const (
+	// perProcessor is how many handshakes compute at once for each processor.
+	perProcessor = 4
+	// overdue is how long a handshake is counted among those that compute.
+	overdue = 20 * time.Millisecond
+)
+
+var errCrowded = errors.New("server: TLS handshake ended to make room for another: peer did not answer")
+
+// originOf is the address that an unfinished handshake is counted for. Any host on an IPv6 network of 64 bits may use
+// all of its addresses, so they count as one. Peers without an IP address count as one, too.
+func originOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		p, _ := addr.Prefix(64)
+		addr = p.Addr()
+	}
+	return addr
+}
+
+func (p *handshakes[S]) init() {
+	p.bound = perProcessor * runtime.GOMAXPROCS(0)
+	p.origins = make(map[netip.Addr]*origin)
+}
 
 // handshake is Data for a connection that is not the handler's yet.
 func (w *worker[S]) handshake(c *Conn[S]) {
@@ -42,15 +106,17 @@ func (w *worker[S]) handshake(c *Conn[S]) {
 	t := c.tls()
 	h := t.shake
 	switch {
-	case h == nil:
+	case h.ctx == nil:
 		if !t.greeted(w.buf) {
 			return
 		}
-		h = &handshake{signal: make(chan struct{}, 1)}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
-		t.shake = h
+		h.turn = make(chan struct{}, 1)
 		c.word.Or(wPaused)
-		s.shakeSoon(t)
+		s.handshakes.mu.Lock()
+		defer s.handshakes.mu.Unlock()
+		s.handshakes.move(h, &s.handshakes.fresh)
+		s.dispatch()
 	case h.done.Load():
 		t.shake = nil
 		h.cancel()
@@ -59,18 +125,18 @@ func (w *worker[S]) handshake(c *Conn[S]) {
 		w.open(c)
 	default:
 		c.word.Or(wPaused)
-		select {
-		case h.signal <- struct{}{}:
-		default:
+		s.handshakes.mu.Lock()
+		defer s.handshakes.mu.Unlock()
+		if h.in == &s.handshakes.waiting { // and was not evicted
+			s.handshakes.move(h, &s.handshakes.ready)
+			s.dispatch()
 		}
 	}
 }
 
-const recordHandshake = 22
-
-// greeted receives, and reports whether the first record is complete, or none of TLS.
+// greeted receives, and reports whether crypto/tls has something to do with what was received.
 func (t *tlsConn[S]) greeted(buf []byte) bool {
-	n, err := t.receive(buf)
+	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
@@ -79,89 +145,166 @@ func (t *tlsConn[S]) greeted(buf []byte) bool {
 		return false
 	}
 	t.feed = append(t.feed, buf[:n]...)
-	switch {
-	case len(t.feed) == 0:
-		return false
-	case t.feed[0] != recordHandshake:
-		return true // crypto/tls will say so
-	case len(t.feed) < tlsHeader:
-		return false
-	}
-	return len(t.feed) >= tlsHeader+min(recordLength(t.feed), tlsBytes)
+	return greeting(t.feed)
 }
 
-// shakeSoon has a goroutine make a handshake as soon as the limit allows it.
-func (s *Server[S]) shakeSoon(t *tlsConn[S]) {
+// Of records, as crypto/tls bounds them.
+const (
+	recordAlert     = 21
+	recordHandshake = 22
+	maxCiphertext   = 16384 + 2048 // of one that is not of TLS 1.3
+)
+
+// greeting reports whether b, which is what a client has sent, is its whole first record, or such that crypto/tls
+// refuses it without waiting for the rest.
+func greeting(b []byte) bool {
+	if len(b) < tlsHeader {
+		return false
+	}
+	n := recordLength(b)
+	if b[0] != recordHandshake && b[0] != recordAlert || b[1] >= 0x10 || n > maxCiphertext {
+		return true
+	}
+	return len(b) >= tlsHeader+n
+}
+
+// move takes a handshake out of its list and appends it to another, or to none. The lock is held.
+func (p *handshakes[S]) move(h *handshake[S], to *list.List) {
+	if h.in != nil {
+		h.in.Remove(h.at)
+	}
+	if h.in = to; to != nil {
+		h.at = to.PushBack(h)
+	}
+}
+
+// dispatch lets handshakes compute as far as the bounds allow it: first those whose peers have answered, since they
+// give back what they hold. It is called after each change of the lists. The lock is held.
+//
+// It adds to the server's running only for a connection that is in the list fresh. The end of that connection waits
+// for the lock (see unshaken), so a worker is running as well.
+func (s *Server[S]) dispatch() {
 	p := &s.handshakes
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.n >= s.maxHandshakes() {
-		if len(p.waiting) == cap(p.waiting) {
-			p.waiting = slices.DeleteFunc(p.waiting, (*tlsConn[S]).over)
+	for p.computing.Len() < p.bound {
+		e := p.ready.Front()
+		if e == nil {
+			e = p.fresh.Front()
 		}
-		p.waiting = append(p.waiting, t)
-		return
-	}
-	p.n++
-	s.running.Add(1)
-	go s.shake(t)
-}
-
-// shake makes one handshake, and others that wait. A function of the configuration may end the goroutine
-// (runtime.Goexit), or panic.
-func (s *Server[S]) shake(t *tlsConn[S]) {
-	defer s.running.Done()
-	for t != nil {
-		cut := true
-		func() {
-			defer func() {
-				if v := recover(); v != nil || cut {
-					t.panicked(v)
-				}
-				if t = s.nextHandshake(); cut && t != nil {
-					s.running.Add(1)
-					go s.shake(t)
-				}
-			}()
-			t.handshake()
-			cut = false
-		}()
-		if cut {
+		if e == nil {
 			return
 		}
+		h := e.Value.(*handshake[S])
+		switch {
+		case h.in == &p.ready:
+			h.turn <- struct{}{}
+		case h.tls.conn.word.Load()&wOver != 0:
+			p.move(h, nil)
+			continue
+		case p.n >= s.maxHandshakes():
+			// Those that are about to end make room for as many as could compute.
+			for p.leaving.Len() < min(p.fresh.Len(), p.bound-p.computing.Len()) && p.evict() {
+			}
+			return
+		default:
+			p.begin(h)
+			s.running.Add(1)
+			go s.shake(h)
+		}
+		h.since = time.Now()
+		p.move(h, &p.computing)
+	}
+	if !p.armed && p.fresh.Len()+p.ready.Len() > 0 {
+		p.armed = true
+		first := p.computing.Front().Value.(*handshake[S])
+		in := time.Until(first.since.Add(overdue))
+		if p.late == nil {
+			p.late = time.AfterFunc(in, s.passOver)
+		} else {
+			p.late.Reset(in)
+		}
 	}
 }
 
-// nextHandshake is the next one that waits, where its connection is not over by now.
-func (s *Server[S]) nextHandshake() *tlsConn[S] {
+// passOver lets others compute in the place of those that are overdue.
+func (s *Server[S]) passOver() {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.waiting) > 0 {
-		t := p.waiting[0]
-		p.waiting[0] = nil
-		p.waiting = p.waiting[1:]
-		if !t.over() {
-			return t
+	p.armed = false
+	now := time.Now()
+	for e := p.computing.Front(); e != nil; e = p.computing.Front() {
+		h := e.Value.(*handshake[S])
+		if now.Sub(h.since) < overdue {
+			break
 		}
+		p.move(h, nil)
 	}
-	p.waiting = nil
-	p.n--
-	return nil
+	s.dispatch()
 }
 
-func (t *tlsConn[S]) over() bool { return t.conn.word.Load()&wOver != 0 }
-
-func (t *tlsConn[S]) handshake() {
-	c := t.conn
-	s := c.server()
-	h := t.shake
-	if h.enter(s.handshakes.compute) != nil {
-		return
+// evict ends a handshake that waits for its peer, if there is one: of those whose address has the most unfinished
+// handshakes, the one that began first. The lock is held.
+func (p *handshakes[S]) evict() bool {
+	var worst *handshake[S]
+	for e := p.waiting.Front(); e != nil; e = e.Next() {
+		h := e.Value.(*handshake[S])
+		if worst == nil || h.origin.n > worst.origin.n || h.origin.n == worst.origin.n && h.began.Before(worst.began) {
+			worst = h
+		}
 	}
-	defer func() { <-s.handshakes.compute }()
+	if worst == nil {
+		return false
+	}
+	p.move(worst, &p.leaving)
+	worst.tls.conn.fail(errCrowded)
+	worst.cancel()
+	return true
+}
+
+// begin counts a goroutine in. The lock is held.
+func (p *handshakes[S]) begin(h *handshake[S]) {
+	addr := originOf(h.from)
+	o := p.origins[addr]
+	if o == nil {
+		o = &origin{addr: addr}
+		p.origins[addr] = o
+	}
+	o.n++
+	p.n++
+	h.origin, h.began = o, time.Now()
+}
+
+// leave counts a goroutine out.
+func (s *Server[S]) leaveHandshake(h *handshake[S]) {
+	p := &s.handshakes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.move(h, nil)
+	p.n--
+	if h.origin.n--; h.origin.n == 0 {
+		delete(p.origins, h.origin.addr)
+	}
+	s.dispatch()
+}
+
+// shake makes a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
+func (s *Server[S]) shake(h *handshake[S]) {
+	defer s.running.Done()
+	defer s.leaveHandshake(h)
+	cut := true
+	defer func() {
+		if cut {
+			h.tls.panicked(recover())
+		}
+	}()
+	h.tls.handshake(h)
+	cut = false
+}
+
+func (t *tlsConn[S]) handshake(h *handshake[S]) {
+	c := t.conn
 	err := t.tls.HandshakeContext(h.ctx)
-	t.push(0)
+	t.push()
 	if err != nil {
 		c.fail(err)
 		return
@@ -171,48 +314,94 @@ func (t *tlsConn[S]) handshake() {
 	c.set(wResumed)
 }
 
-func (h *handshake) enter(compute chan struct{}) error {
-	select {
-	case compute <- struct{}{}:
-		return nil
-	case <-h.ctx.Done():
-		return h.ctx.Err()
+// await sends what crypto/tls has to say and waits until there is something to receive, without computing.
+func (t *tlsConn[S]) await() error {
+	c, h := t.conn, t.shake
+	s := c.server()
+	p := &s.handshakes
+	p.mu.Lock()
+	p.move(h, &p.waiting) // before the peer can answer
+	s.dispatch()
+	p.mu.Unlock()
+	err := t.push()
+	if err == nil {
+		c.word.And(^uint32(wPaused))
+		c.enable(&h.reg)
+		select {
+		case <-h.turn:
+		case <-h.ctx.Done():
+		}
+		err = h.ctx.Err()
 	}
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if h.in == &p.waiting || h.in == &p.ready {
+			p.move(h, &p.leaving)
+		}
+	}
+	return err
 }
 
-// await waits until there is something to receive, without computing.
-func (t *tlsConn[S]) await() error {
-	c := t.conn
-	compute := c.server().handshakes.compute
-	if err := t.push(0); err != nil {
-		return err
+// enable is release for a goroutine that is no worker and has changed the connection's word. If another owns the
+// connection, that one will enable it according to the new word.
+func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
+	if c.word.Or(wOwned)&wOwned != 0 {
+		return
 	}
-	<-compute
-	c.word.And(^uint32(wPaused))
-	c.wake()
-	select {
-	case <-t.shake.signal:
-	case <-t.shake.ctx.Done():
+	for {
+		socket, word := c.socket(), c.word.Load()
+		if !c.word.CompareAndSwap(word, word&^wOwned) {
+			continue
+		}
+		if word&wSpecial != 0 {
+			c.wake()
+			return
+		}
+		f := filter(word)
+		reg[0] = socknotify.Registration[*Conn[S]]{Sock: socket, Key: c, Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
+		c.server().ports[c.port].Process(reg[:], nil, 0)
+		if err := reg[0].Result; err != nil {
+			c.refused(socket, err)
+		}
+		if !c.ownAgain(f) {
+			return
+		}
 	}
-	compute <- struct{}{} // which the others give back
-	return t.shake.ctx.Err()
 }
 
 func (t *tlsConn[S]) panicked(value any) {
 	s := t.conn.server()
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
-	s.log(slog.LevelError, "TLS configuration panicked", "value", value, "stack", string(e.Stack))
+	if value == nil { // not even panic(nil) is recovered as that
+		e.Value = "runtime.Goexit was called"
+	}
+	s.logSome(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
 	t.conn.fail(e)
 }
 
 // unshaken is the end of a connection that never was the handler's.
 func (s *Server[S]) unshaken(c *Conn[S], cause error) {
-	if t := c.tls(); t.shake != nil {
-		t.shake.cancel()
+	h := c.tls().shake
+	if h.ctx != nil {
+		h.cancel()
+		s.handshakes.mu.Lock()
+		if h.in == &s.handshakes.fresh {
+			s.handshakes.move(h, nil)
+		}
+		s.handshakes.mu.Unlock()
 	}
 	s.counts.handshakes.Add(1)
-	if s.Logger != nil {
-		s.log(slog.LevelInfo, "no TLS handshake", "from", c.RemoteAddr(), "error", cause)
+	from := h.from
+	if from == nil {
+		from = unknownAddr{}
 	}
+	s.logSome(&s.quotas.handshakes, slog.LevelInfo, "no TLS handshake", "from", from, "error", cause)
 }
+
+// An unknownAddr is that of a peer which had reset the connection before it was accepted.
+type unknownAddr struct{}
+
+func (unknownAddr) Network() string { return "tcp" }
+func (unknownAddr) String() string  { return "unknown" }

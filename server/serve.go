@@ -298,6 +298,7 @@ func (s *Server[S]) leave() {
 		p.Close()
 	}
 	s.running.Wait()
+	s.quotas.end()
 	s.wheel.Close()
 	close(s.stopped)
 }

@@ -95,11 +95,16 @@ type Server[S any] struct {
 	TLSConfig *tls.Config
 	// HandshakeTimeout closes a connection whose TLS handshake is not over in time; 0 is 10 s.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes is how many of them are under way at most, each with a goroutine from when its first
-	// record has come; 0 is 1024. Others wait.
+	// MaxHandshakes is how many TLS handshakes are under way at most, each with a goroutine from when its first
+	// record has come; 0 is 1024. When there are as many and another could begin, one that waits for its peer is
+	// ended: of the address with the most unfinished handshakes, the one that began first. If none waits for its
+	// peer, new ones wait. A handshake in a function of TLSConfig, such as GetCertificate, counts until the
+	// function returns.
 	MaxHandshakes int
 
-	// Logger, if not nil, is told of failures, refusals and handlers that do not return.
+	// Logger, if not nil, is told of failures, refusals and handlers that do not return. Of refused connections,
+	// failed TLS handshakes, and functions of TLSConfig that panic, ten of each are logged in a second, and the
+	// number of the others.
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once, with the ports, before anything is served: for those who observe
 	// them, such as package debug. It must not call the server.
@@ -138,6 +143,7 @@ type state[S any] struct {
 	counts  counts
 
 	handshakes handshakes[S]
+	quotas     quotas
 	tlsBuffers sync.Pool
 
 	failures seldom
@@ -228,7 +234,7 @@ func (s *Server[S]) init() {
 	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
-	s.handshakes.compute = make(chan struct{}, perProcessor*runtime.GOMAXPROCS(0))
+	s.handshakes.init()
 	s.watcher = new(Conn[S])
 	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)
 }

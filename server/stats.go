@@ -24,7 +24,7 @@ type Stats struct {
 	Overloads uint64        // connections closed because of MaxQueued
 	Idle      uint64        // connections closed because of IdleTimeout
 	Slow      uint64        // connections closed because of WriteTimeout
-	Panics    uint64        // handlers that panicked
+	Panics    uint64        // handlers, and functions of TLSConfig, that panicked
 	Stuck     uint64        // handlers that ran for StuckAfter
 	Unshaken  uint64        // connections that ended before their TLS handshake was over
 }

@@ -38,7 +38,8 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 // sock.ErrWouldBlock. The peer's close_notify is the end of its stream, and CloseWrite and Close send one.
 //
 // A connection that is idle, or has not sent its first record, costs no goroutine. A handshake has one, of
-// which there are Server.MaxHandshakes at most.
+// which there are Server.MaxHandshakes at most. The functions of the configuration may block. One that panics, or calls
+// runtime.Goexit, ends its connection, and is logged and counted in Stats.Panics.
 func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {

@@ -155,3 +155,51 @@ func TestTLSRequestCosts(t *testing.T) {
 		}
 	})
 }
+
+// What is queued stays within the bound when a reader sends all that Write has encrypted, before Write does. A mutex that a
+// waiter has found locked again after a millisecond is handed to its waiters in turn, so it comes to that here.
+func TestTLSQueueSentByReader(t *testing.T) {
+	const queue = 300_000
+	s := &Server[*int]{Handler: counter{}, WriteQueue: queue}
+	addr, config := servingTLS(t, s)
+	peer, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	eventually(t, func() bool { return s.Stats().Conns == 1 })
+	s.mu.Lock()
+	c := s.table.all()[0]
+	s.mu.Unlock()
+	eventually(t, func() bool { return c.word.Load()&(wHandshake|wOwned) == 0 })
+	tc := c.tls()
+	piece := make([]byte, 16_000) // one record
+	for c.Queued() == 0 {
+		if _, err := c.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for err == nil {
+		tc.mu.Lock()
+		wrote, read := make(chan error), make(chan struct{})
+		go func() {
+			_, err := c.Write(piece)
+			wrote <- err
+		}()
+		time.Sleep(2 * time.Millisecond)
+		go func() {
+			tc.Read(make([]byte, 1))
+			close(read)
+		}()
+		time.Sleep(2 * time.Millisecond)
+		tc.mu.Unlock()
+		tc.mu.Lock() // Write wakes, and finds that it has waited for long
+		time.Sleep(2 * time.Millisecond)
+		tc.mu.Unlock()
+		err = <-wrote
+		<-read
+	}
+	if q := c.Queued(); err != ErrQueueFull || q > queue+queue/20 {
+		t.Errorf("%d bytes queued, where %d may be: %v", q, queue, err)
+	}
+}

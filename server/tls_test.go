@@ -368,7 +368,7 @@ func TestTLSNoHandshake(t *testing.T) {
 }
 
 // clientHello is what a client sends first.
-func clientHello(t *testing.T, config *tls.Config) []byte {
+func clientHello(t testing.TB, config *tls.Config) []byte {
 	a, b := net.Pipe()
 	defer a.Close()
 	done := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 type tlsConn[S any] struct {
 	conn  *Conn[S]
 	tls   *tls.Conn
-	shake *handshake // until the handshake is over
+	shake *handshake[S] // until the handshake is over
 
 	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
 	nc      net.Conn   // of Hijack
@@ -29,12 +29,14 @@ type tlsConn[S any] struct {
 	head   [tlsHeader]byte
 	nhead  int // how much of the head of a record was given
 	left   int // how much of its body was not
+	heads  int // how many records were begun since Read was called
 	failed error
 
-	mu   sync.Mutex
-	out  []byte // encrypted, and to be sent
-	outs *tlsBuffer
-	lost bool // something of it was not
+	mu    sync.Mutex
+	out   []byte // encrypted, and to be sent
+	outs  *tlsBuffer
+	plain int  // how many bytes of the handler's are or will be in out
+	lost  bool // something of it was not sent
 
 	// How much of what is queued is not the handler's bytes, but records around them; under the connection's
 	// lock. It is of what was encrypted before the mark and after it; what was before the mark is forgotten
@@ -47,6 +49,11 @@ const (
 	tlsHeader = 5
 	tlsBytes  = 32 << 10
 	tlsChunk  = 24 << 10 // which encrypted has room in a buffer
+
+	// tlsRecords is the number of records after which Read returns what it has, because a peer can send many that
+	// yield little: up to 16 without data, such as changes of keys, before each that has a byte. Until data comes
+	// crypto/tls goes on by itself, but refuses a seventeenth.
+	tlsRecords = 32
 )
 
 type tlsBuffer [tlsBytes]byte
@@ -54,6 +61,7 @@ type tlsBuffer [tlsBytes]byte
 // secure puts TLS under a connection that nobody knows of yet.
 func (c *Conn[S]) secure(config *tls.Config) {
 	t := &tlsConn[S]{conn: c}
+	t.shake = &handshake[S]{tls: t, from: c.RemoteAddr()}
 	t.tls = tls.Server((*tlsInner[S])(t), config)
 	c.more().transport = t
 	c.wrapped = true
@@ -70,7 +78,7 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 		return 0, nil // what there is to read stays to be told of
 	}
 	err = t.failed
-	for n < len(b) && err == nil {
+	for t.heads = 0; n < len(b) && err == nil && t.heads < tlsRecords; {
 		var k int
 		k, err = t.tls.Read(b[n:])
 		n += k
@@ -78,7 +86,7 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 			break
 		}
 	}
-	if t.push(0) != nil {
+	if t.push() != nil {
 		err = net.ErrClosed // what it was for will be told
 	}
 	switch {
@@ -167,6 +175,7 @@ func (t *tlsConn[S]) cut(b []byte) (n int) {
 			return n
 		}
 		t.nhead, t.left = 0, recordLength(t.head[:])
+		t.heads++
 	}
 	k := min(t.left, len(b)-n)
 	t.left -= k

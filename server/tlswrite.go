@@ -14,11 +14,14 @@ func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
 		if err != nil || n == len(b) {
 			return n, err
 		}
+		t.mu.Lock()
+		t.plain += k
+		t.mu.Unlock()
 		if k, err = t.tls.Write(b[n : n+k]); err != nil {
 			t.conn.fail(err)
 			return n, err
 		}
-		if err := t.push(k); err != nil {
+		if err := t.push(); err != nil {
 			return n, err
 		}
 		n += k
@@ -60,8 +63,10 @@ func (c *Conn[S]) sendable() error {
 	return nil
 }
 
-// push sends what was encrypted, of so many bytes of the handler's.
-func (t *tlsConn[S]) push(plain int) error {
+// push sends what was encrypted. A reader calls it for answers to the peer, while another goroutine encrypts perhaps; so
+// it may send a part of what Write encrypts. How much of that is the handler's is not known then: as much as possible is
+// taken for it, and the records around it are counted with what is sent later.
+func (t *tlsConn[S]) push() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) == 0 {
@@ -69,8 +74,10 @@ func (t *tlsConn[S]) push(plain int) error {
 	}
 	c := t.conn
 	n := len(t.out)
+	plain := min(n, t.plain)
 	_, err := c.send(t.out)
 	t.sent()
+	t.plain -= plain
 	if err == net.ErrClosed && plain == 0 && c.word.Load()&wOver == 0 {
 		return nil // an answer to the peer's change of keys, after CloseWrite
 	}
@@ -113,7 +120,7 @@ func (t *tlsConn[S]) closeNotify() error {
 		return err
 	}
 	t.tls.CloseWrite() // what fails has failed before, or there was no handshake
-	return t.push(0)
+	return t.push()
 }
 
 // farewell is a close_notify for a peer whose connection ends without Close, as far as that is possible. The
