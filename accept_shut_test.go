@@ -36,7 +36,7 @@ func TestAcceptOfListenerShutDown(t *testing.T) {
 			}
 		}
 		h.look = func(uintptr) kernel.Mask { return kernel.In | kernel.Out }
-		if p.core.edges {
+		if p.port.Core.Edges {
 			eventually(t, "a report", func() bool {
 				if n, _ := p.Wait(make([]Notification[string], 1), 0); n != 0 {
 					t.Fatal("an edge will follow")

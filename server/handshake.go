@@ -55,7 +55,7 @@ type handshakes[S any] struct {
 	n       int // goroutines
 	bound   int // of len(computing)
 	origins map[netip.Addr]*origin
-	late    *time.Timer // fires when the first of computing is overdue
+	late    *time.Timer // fires when the first of computing is overdue, or a handshake may be ended
 	armed   bool
 
 	fresh     list.List // without a goroutine: first record complete
@@ -76,6 +76,9 @@ const (
 	perProcessor = 4
 	// overdue is how long a handshake is counted among those that compute.
 	overdue = 20 * time.Millisecond
+	// minAge is the age below which a handshake is not ended to make room for another: more than most peers need to
+	// answer. While slots are short, at least MaxHandshakes/minAge handshakes can begin in a second.
+	minAge = 500 * time.Millisecond
 )
 
 var errCrowded = errors.New("server: TLS handshake ended to make room for another: peer did not answer")
@@ -202,7 +205,12 @@ func (s *Server[S]) dispatch() {
 			continue
 		case p.n >= s.maxHandshakes():
 			// Those that are about to end make room for as many as could compute.
-			for p.leaving.Len() < min(p.fresh.Len(), p.bound-p.computing.Len()) && p.evict() {
+			for p.leaving.Len() < min(p.fresh.Len(), p.bound-p.computing.Len()) {
+				evicted, next := p.evict()
+				if !evicted {
+					s.dispatchAt(next)
+					break
+				}
 			}
 			return
 		default:
@@ -213,15 +221,22 @@ func (s *Server[S]) dispatch() {
 		h.since = time.Now()
 		p.move(h, &p.computing)
 	}
-	if !p.armed && p.fresh.Len()+p.ready.Len() > 0 {
-		p.armed = true
-		first := p.computing.Front().Value.(*handshake[S])
-		in := time.Until(first.since.Add(overdue))
-		if p.late == nil {
-			p.late = time.AfterFunc(in, s.passOver)
-		} else {
-			p.late.Reset(in)
-		}
+	if p.fresh.Len()+p.ready.Len() > 0 {
+		s.dispatchAt(p.computing.Front().Value.(*handshake[S]).since.Add(overdue))
+	}
+}
+
+// dispatchAt arms the timer, unless it is armed or there is nothing to wait for (a zero time). The lock is held.
+func (s *Server[S]) dispatchAt(at time.Time) {
+	p := &s.handshakes
+	if p.armed || at.IsZero() {
+		return
+	}
+	p.armed = true
+	if p.late == nil {
+		p.late = time.AfterFunc(time.Until(at), s.passOver)
+	} else {
+		p.late.Reset(time.Until(at))
 	}
 }
 
@@ -242,9 +257,10 @@ func (s *Server[S]) passOver() {
 	s.dispatch()
 }
 
-// evict ends a handshake that waits for its peer, if there is one: of those whose address has the most unfinished
-// handshakes, the one that began first. The lock is held.
-func (p *handshakes[S]) evict() bool {
+// evict ends a handshake that waits for its peer: of those whose address has the most unfinished handshakes, the one
+// that began first. If that one is younger than minAge none is ended, and next is when it may be; next is zero if none
+// waits. The lock is held.
+func (p *handshakes[S]) evict() (evicted bool, next time.Time) {
 	var worst *handshake[S]
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*handshake[S])
@@ -253,12 +269,15 @@ func (p *handshakes[S]) evict() bool {
 		}
 	}
 	if worst == nil {
-		return false
+		return false, next
+	}
+	if next = worst.began.Add(minAge); time.Now().Before(next) {
+		return false, next
 	}
 	p.move(worst, &p.leaving)
 	worst.tls.conn.fail(errCrowded)
 	worst.cancel()
-	return true
+	return true, time.Time{}
 }
 
 // begin counts a goroutine in. The lock is held.
