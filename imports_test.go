@@ -17,7 +17,7 @@ var allowed = []struct {
 	{".", []string{"internal/kernel", "internal/kernel/rooms", "internal/port", "sock"}},
 	{"server", []string{".", "internal/tie", "internal/wheel", "sock"}},
 	{"park", []string{".", "internal/wheel"}},
-	{"debug", []string{".", "sock"}},
+	{"debug", []string{".", "internal/port", "sock"}},
 	{"sock", []string{"internal/tie"}},
 	{"internal/port", []string{"internal/kernel", "internal/lost", "internal/tie", "sock"}},
 	{"internal/ring", []string{"internal/kernel", "internal/kernel/epoll"}},
