@@ -46,7 +46,6 @@ func TestWholeCallErrors(t *testing.T) {
 			},
 			func() error { _, err := p.WaitContext(noContext, one[:]); return fmt.Errorf("WaitContext: %w", err) },
 			func() error { return fmt.Errorf("Accept: %w", p.Accept(nil, "", 1)) },
-			func() error { _, err := p.Addresses(nil); return fmt.Errorf("Addresses: %w", err) },
 		} {
 			err := call()
 			name, rest, _ := strings.Cut(err.Error(), ": ")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -100,7 +101,7 @@ func ExampleDisableSock() {
 
 	regs := []socknotify.Registration[string]{socknotify.DisableSock[string](s)}
 	port.Process(regs, nil, 0)
-	fmt.Println(regs[0].Result, port.Snapshot(0, 1).Registrations[0].State)
+	fmt.Println(regs[0].Result, debug.TakeSnapshot(port, 0, 1).Registrations[0].State)
 	// Output: <nil> disabled
 }
 

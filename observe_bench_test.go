@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 )
 
 // What it costs to be looked at: one call enables a ready socket and dequeues its notification.
@@ -14,9 +15,9 @@ func BenchmarkObserved(b *testing.B) {
 			eachBackend(b, func(b *testing.B, p *Port[int]) {
 				switch how {
 				case "observed":
-					defer p.Observe()()
+					defer debug.Observe(p)()
 				case "traced":
-					defer p.Trace().Close()
+					defer debug.StartTrace(p).Close()
 				}
 				x, y := pair(b)
 				y.Send([]byte("x"))
@@ -45,7 +46,7 @@ func BenchmarkSnapshot(b *testing.B) {
 					must(b, regs)
 				}
 				for b.Loop() {
-					p.Snapshot(0, limit)
+					debug.TakeSnapshot(p, 0, limit)
 				}
 			})
 		})

@@ -38,7 +38,7 @@ type operationsModel struct {
 	sent    []byte // by the peer, and not received yet
 	ended   bool   // the peer has shut its direction
 	reset   bool   // the peer has reset the connection
-	forgot  bool   // the socket was registered since: the port knows of the reset no longer
+	forgot  bool   // the port does not know of the reset: the socket was registered since, or the system forgot it
 	closed  bool
 	expect  []byte // by completed sends and parts of canceled ones, and has not arrived yet
 	arrived []byte // and belongs to sends that have not completed yet
@@ -313,7 +313,7 @@ func (m *operationsModel) resets(t *rapid.T) {
 	if !m.tcp || m.ended || m.closed || m.reset || rapid.IntRange(0, 3).Draw(t, "really") != 0 {
 		return
 	}
-	m.reset = true
+	m.reset, m.forgot = true, wine.ForgetsReset.Here()
 	m.peer.SetLinger(0)
 	m.peer.Close()
 	for end := time.Now().Add(soon); m.p.port.Core.Kernel.Look(m.s.Handle())&(kernel.Err|kernel.Dead) == 0; {

@@ -130,7 +130,7 @@ func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notificat
 	e := r.entry()
 	rec, err := p.port.RemoveNow(ctx, &e)
 	if err == nil {
-		last.Key, last.Events = keyOf[K](rec), EventRemove
+		last.Key, last.Events = port.KeyOf[K](rec), EventRemove
 	}
 	runtime.KeepAlive(p)
 	return last, err

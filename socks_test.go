@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -146,7 +147,7 @@ func TestAcceptOfNoListener(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reg := p.port.Table.Lookup(uint32(x.Handle())).Reg.Load(); reg != nil {
-			t.Errorf("key %q is kept", keyOf[string](reg))
+			t.Errorf("key %q is kept", port.KeyOf[string](reg))
 		}
 		x.Close()
 		if n := p.Stats().Registrations; n != 0 {

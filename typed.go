@@ -15,13 +15,13 @@ type keys[K comparable] struct {
 	letGo   func(*port.Overlapped) // letGo[K], made once
 }
 
-// A keyed is a record with its key.
-type keyed[K comparable] struct {
-	port.Record // first, so that a pointer to it is one to the whole
-	key         K
-}
+// untypedPort returns what port.Of does. Its name is not exported, so no type of another package has such a method.
+func (p *Port[K]) untypedPort() *port.Port { return &p.port }
 
-func keyOf[K comparable](rec *port.Record) K { return (*keyed[K])(unsafe.Pointer(rec)).key }
+var _ = func() struct{} {
+	port.Of = func(p any) *port.Port { return p.(interface{ untypedPort() *port.Port }).untypedPort() }
+	return struct{}{}
+}()
 
 // entriesOf returns all entries of a slice.
 func entriesOf[K comparable](s []Notification[K]) port.Entries {
@@ -51,7 +51,7 @@ func notification[K comparable](pk port.Packet) Notification[K] {
 		n.Key = o.key
 		o.op.Forget()
 	} else {
-		n.Key = keyOf[K](pk.Rec)
+		n.Key = port.KeyOf[K](pk.Rec)
 	}
 	return n
 }
@@ -62,7 +62,7 @@ func (k *keys[K]) Put(to port.Entries, i int, pk port.Packet) {
 		*n = notification[K](pk)
 		return
 	}
-	*n = Notification[K]{Key: keyOf[K](pk.Rec), Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
+	*n = Notification[K]{Key: port.KeyOf[K](pk.Rec), Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
 }
 
 func (k *keys[K]) Enqueue(pk port.Packet) { k.queue.push(notification[K](pk)) }
@@ -82,15 +82,15 @@ func (k *keys[K]) Get(from port.Entries, i int) (port.NoteKind, port.Events) {
 }
 
 func (k *keys[K]) NewRecord(key unsafe.Pointer) *port.Record {
-	rec := new(keyed[K])
+	rec := new(port.Keyed[K])
 	if key != nil {
-		rec.key = *(*K)(key)
+		rec.Key = *(*K)(key)
 	}
 	return &rec.Record
 }
 
 func (k *keys[K]) SameKey(rec *port.Record, key unsafe.Pointer) bool {
-	return keyOf[K](rec) == *(*K)(key)
+	return port.KeyOf[K](rec) == *(*K)(key)
 }
 
 func (k *keys[K]) CheckKey(key unsafe.Pointer) error {
@@ -117,4 +117,19 @@ func operationResult(err error) error {
 		return (*OverlappedError)(e)
 	}
 	return err
+}
+
+// tracePosts traces the posts among what was taken from the queue.
+//
+//go:noinline
+func tracePosts[K comparable](o *port.Observer, taken []Notification[K]) {
+	if o.Ring.Load() == nil {
+		return
+	}
+	at := port.Millis()
+	for i := range taken {
+		if taken[i].kind == port.Posted {
+			o.Trace(at, port.TracePosted, 0, 0, port.EventNone, taken[i].Data)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 )
 
 // X7: a port seen from outside.
@@ -25,12 +26,12 @@ var snapshotChecks = []check{
 	ofSocks("X7", "Accept", snapshotAccept),
 }
 
-type info = socknotify.RegistrationInfo[any]
+type info = debug.RegistrationInfo[any]
 
 // sole is the only registration of a port.
 func (e *env) sole(p *port) info {
 	e.Helper()
-	all := p.Snapshot(0, 10).Registrations
+	all := debug.TakeSnapshot(p, 0, 10).Registrations
 	if len(all) != 1 {
 		e.Fatalf("%d registrations in the snapshot; want 1", len(all))
 	}
@@ -40,7 +41,7 @@ func (e *env) sole(p *port) info {
 func snapshotStates(e *env) {
 	p := e.port()
 	s, peer := e.unix()
-	expect := func(state socknotify.State, f events, t socknotify.Trigger) {
+	expect := func(state debug.State, f events, t socknotify.Trigger) {
 		e.Helper()
 		got := e.sole(p)
 		if got.Socket != s.Handle() || got.Key != "k" || got.State != state || got.Filter != f || got.Trigger != t {
@@ -48,18 +49,18 @@ func snapshotStates(e *env) {
 		}
 	}
 	e.do(p, enable(s, "k", in|hangup, level|oneShot))
-	expect(socknotify.StateEnabled, in|hangup, level|oneShot)
+	expect(debug.StateEnabled, in|hangup, level|oneShot)
 	e.deliver(peer, s, "x")
 	e.wantNow(p, "k", in)
-	expect(socknotify.StateFired, in|hangup, level|oneShot)
+	expect(debug.StateFired, in|hangup, level|oneShot)
 	e.do(p, enable(s, "k", in, edge))
-	expect(socknotify.StateEnabled, in, edge|persistent)
+	expect(debug.StateEnabled, in, edge|persistent)
 	e.do(p, disable(s))
-	expect(socknotify.StateDisabled, in, edge|persistent)
+	expect(debug.StateDisabled, in, edge|persistent)
 	e.do(p, enable(s, "k", 0, level))
-	expect(socknotify.StateEnabled, 0, level|persistent)
+	expect(debug.StateEnabled, 0, level|persistent)
 	e.do(p, remove(s))
-	if got := p.Snapshot(0, 10); len(got.Registrations) != 0 || got.More {
+	if got := debug.TakeSnapshot(p, 0, 10); len(got.Registrations) != 0 || got.More {
 		e.Errorf("after the removal: %+v", got)
 	}
 }
@@ -75,7 +76,7 @@ func snapshotPages(e *env) {
 	}
 	from, last := socknotify.Socket(0), socknotify.Socket(0)
 	for pages := 1; ; pages++ {
-		got := p.Snapshot(from, limit)
+		got := debug.TakeSnapshot(p, from, limit)
 		if len(got.Registrations) > limit {
 			e.Fatalf("%d registrations; limit %d", len(got.Registrations), limit)
 		}
@@ -97,11 +98,11 @@ func snapshotPages(e *env) {
 		e.Errorf("%d registrations in no page", len(want))
 	}
 	for _, limit := range []int{0, -1} {
-		if got := p.Snapshot(0, limit); len(got.Registrations) != 0 || got.More {
+		if got := debug.TakeSnapshot(p, 0, limit); len(got.Registrations) != 0 || got.More {
 			e.Errorf("limit %d: %d registrations", limit, len(got.Registrations))
 		}
 	}
-	if got := p.Snapshot(^socknotify.Socket(0), 5); len(got.Registrations) != 0 || got.More {
+	if got := debug.TakeSnapshot(p, ^socknotify.Socket(0), 5); len(got.Registrations) != 0 || got.More {
 		e.Errorf("beyond the last: %+v", got)
 	}
 }
@@ -110,8 +111,8 @@ func snapshotCounts(e *env) {
 	p := e.port()
 	s, peer := e.unix()
 	e.do(p, enable(s, "k", in, level|oneShot)) // before anybody observes
-	stop := p.Observe()
-	begun := p.Snapshot(0, 0)
+	stop := debug.Observe(p)
+	begun := debug.TakeSnapshot(p, 0, 0)
 	if begun.Observed.IsZero() {
 		e.Errorf("observed, and the snapshot does not say since when")
 	}
@@ -134,20 +135,20 @@ func snapshotCounts(e *env) {
 		e.Errorf("a new registration: %+v", next)
 	}
 	spread := uint64(0)
-	for _, part := range p.Snapshot(0, 0).Spread {
+	for _, part := range debug.TakeSnapshot(p, 0, 0).Spread {
 		spread += part.Notifications
 	}
 	if n := p.Stats().Notifications; spread != n {
 		e.Errorf("%d notifications over the places, %d in all", spread, n)
 	}
-	second := p.Observe()
+	second := debug.Observe(p)
 	stop()
 	stop()
 	if e.sole(p).ID != next.ID {
 		e.Errorf("the first to stop stopped it for the second")
 	}
 	second()
-	if got := p.Snapshot(0, 1); !got.Observed.IsZero() || got.Registrations[0].ID != 0 {
+	if got := debug.TakeSnapshot(p, 0, 1); !got.Observed.IsZero() || got.Registrations[0].ID != 0 {
 		e.Errorf("nobody observes: %+v", got)
 	}
 }
@@ -158,7 +159,7 @@ func snapshotNotObserved(e *env) {
 	e.do(p, enable(s, "k", in, level|oneShot))
 	e.deliver(peer, s, "x")
 	e.wantNow(p, "k", in)
-	got := p.Snapshot(0, 1)
+	got := debug.TakeSnapshot(p, 0, 1)
 	r := got.Registrations[0]
 	if !got.Observed.IsZero() || r.ID != 0 || r.Notifications != 0 || r.Last != 0 || !r.LastTime.IsZero() || !r.Since.IsZero() {
 		e.Errorf("%+v", got)
@@ -171,7 +172,7 @@ func snapshotNotObserved(e *env) {
 // What a snapshot says of a registration is of one registration: key and filter belong together.
 func snapshotUnderLoad(e *env) {
 	p := e.port()
-	defer p.Observe()()
+	defer debug.Observe(p)()
 	stop := e.workers(p, 2, 3, func(note) {})
 	var end atomic.Bool
 	var seen atomic.Int64
@@ -179,7 +180,7 @@ func snapshotUnderLoad(e *env) {
 		for !end.Load() {
 			from := socknotify.Socket(0)
 			for more := true; more; {
-				got := p.Snapshot(from, 3)
+				got := debug.TakeSnapshot(p, from, 3)
 				for _, r := range got.Registrations {
 					seen.Add(1)
 					if r.Key != r.Filter {
@@ -216,8 +217,8 @@ func snapshotUnderLoad(e *env) {
 
 func snapshotReleases(e *env) {
 	p := e.port()
-	defer p.Observe()()
-	tr := p.Trace()
+	defer debug.Observe(p)()
+	tr := debug.StartTrace(p)
 	defer tr.Close()
 	keys := weakKeys(5, func(i int, k *key) {
 		s, peer := e.unix()
@@ -233,7 +234,7 @@ func snapshotReleases(e *env) {
 		e.wantNow(p, k, gone)
 	})
 	e.released("after EventRemove", keys)
-	if n := tr.Read(make([]socknotify.TraceEntry, 100)); n != 15 {
+	if n := tr.Read(make([]debug.TraceEntry, 100)); n != 15 {
 		e.Errorf("%d entries traced; want 15", n)
 	}
 }
@@ -242,18 +243,18 @@ func snapshotAfterClose(e *env) {
 	p := e.port()
 	s, _ := e.unix()
 	e.do(p, enable(s, "k", in, level|oneShot))
-	stop := p.Observe()
+	stop := debug.Observe(p)
 	r := e.sole(p)
 	p.Close()
-	got := p.Snapshot(0, 10)
+	got := debug.TakeSnapshot(p, 0, 10)
 	if !got.Closed || len(got.Registrations) != 0 || got.More || !got.Observed.IsZero() {
 		e.Errorf("%+v", got)
 	}
-	_, err := p.Addresses(&r)
+	_, err := debug.Addresses(p, &r)
 	e.wantErr(err, socknotify.ErrClosed)
-	p.Observe()()
-	tr := p.Trace()
-	if n := tr.Read(make([]socknotify.TraceEntry, 1)); n != 0 || tr.Lost() != 0 {
+	debug.Observe(p)()
+	tr := debug.StartTrace(p)
+	if n := tr.Read(make([]debug.TraceEntry, 1)); n != 0 || tr.Lost() != 0 {
 		e.Errorf("a closed port traces %d entries", n)
 	}
 	tr.Close()
@@ -265,7 +266,7 @@ func snapshotAddresses(e *env) {
 	client, server := e.tcp()
 	e.do(p, enable(server, "k", in, level|oneShot))
 	r := e.sole(p)
-	names, err := p.Addresses(&r)
+	names, err := debug.Addresses(p, &r)
 	if err != nil {
 		e.Fatalf("%v", err)
 	}
@@ -273,9 +274,9 @@ func snapshotAddresses(e *env) {
 		e.Errorf("%+v", names)
 	}
 	e.do(p, remove(server))
-	_, err = p.Addresses(&r)
+	_, err = debug.Addresses(p, &r)
 	e.wantErr(err, socknotify.ErrNotRegistered)
-	_, err = p.Addresses(&info{Socket: server.Handle()})
+	_, err = debug.Addresses(p, &info{Socket: server.Handle()})
 	e.wantErr(err, socknotify.ErrNotRegistered)
 }
 
@@ -289,12 +290,12 @@ func snapshotConnAddresses(e *env) {
 	defer c.Close()
 	e.do(p, reg{Conn: c.(*net.UDPConn), Key: "k", Filter: in, Op: socknotify.OpEnable, Trigger: level | oneShot})
 	r := e.sole(p)
-	names, err := p.Addresses(&r)
+	names, err := debug.Addresses(p, &r)
 	if err != nil || names.Network != "udp" || names.Local != c.LocalAddr().String() {
 		e.Fatalf("%+v, %v", names, err)
 	}
 	c.Close()
-	_, err = p.Addresses(&r)
+	_, err = debug.Addresses(p, &r)
 	e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
 }
 
@@ -305,7 +306,7 @@ func snapshotNumberUsedAgain(e *env) {
 	e.do(p, enable(server, "k", in, level|oneShot))
 	r := e.sole(p)
 	server.Close()
-	_, err := p.Addresses(&r)
+	_, err := debug.Addresses(p, &r)
 	if err == nil {
 		e.Fatalf("a closed socket has addresses")
 	}
@@ -315,7 +316,7 @@ func snapshotNumberUsedAgain(e *env) {
 		if other.Handle() != r.Socket {
 			continue
 		}
-		if names, err := p.Addresses(&r); err == nil {
+		if names, err := debug.Addresses(p, &r); err == nil {
 			e.Fatalf("the addresses of another socket: %+v", names)
 		}
 		return
@@ -324,7 +325,7 @@ func snapshotNumberUsedAgain(e *env) {
 
 func traceTells(e *env) {
 	p := e.port()
-	tr := p.Trace()
+	tr := debug.StartTrace(p)
 	defer tr.Close()
 	s, peer := e.unix()
 	number := s.Handle()
@@ -335,13 +336,13 @@ func traceTells(e *env) {
 	e.next(p)
 	e.do(p, remove(s))
 	e.wantNow(p, "k", gone)
-	got := make([]socknotify.TraceEntry, 10)
+	got := make([]debug.TraceEntry, 10)
 	got = got[:tr.Read(got)]
-	want := []socknotify.TraceEntry{
-		{Kind: socknotify.TraceRegistered, Socket: number},
-		{Kind: socknotify.TraceNotified, Socket: number, Events: in},
-		{Kind: socknotify.TracePosted, Data: 7},
-		{Kind: socknotify.TraceRemoved, Socket: number},
+	want := []debug.TraceEntry{
+		{Kind: debug.TraceRegistered, Socket: number},
+		{Kind: debug.TraceNotified, Socket: number, Events: in},
+		{Kind: debug.TracePosted, Data: 7},
+		{Kind: debug.TraceRemoved, Socket: number},
 	}
 	if len(got) != len(want) {
 		e.Fatalf("%+v", got)
@@ -361,10 +362,10 @@ func traceTells(e *env) {
 
 func snapshotAccept(e *env) {
 	p := e.port()
-	defer p.Observe()()
+	defer debug.Observe(p)()
 	l := e.listener()
 	e.accept(p, l, "l", 4)
-	if got := e.sole(p); got.State != socknotify.StateAccepting || got.Filter != in {
+	if got := e.sole(p); got.State != debug.StateAccepting || got.Filter != in {
 		e.Errorf("%+v", got)
 	}
 	e.dial(l, 2)
@@ -375,15 +376,15 @@ func snapshotAccept(e *env) {
 		e.Errorf("%+v", got)
 	}
 	r := e.sole(p)
-	if names, err := p.Addresses(&r); err != nil || !names.Listening || names.Local != l.LocalAddr().String() {
+	if names, err := debug.Addresses(p, &r); err != nil || !names.Listening || names.Local != l.LocalAddr().String() {
 		e.Errorf("%+v, %v", names, err)
 	}
 	e.do(p, disable(l))
-	if got := e.sole(p); got.State != socknotify.StateStopped {
+	if got := e.sole(p); got.State != debug.StateStopped {
 		e.Errorf("%+v", got)
 	}
 	l.Close()
-	if _, err := p.Addresses(&r); !errors.Is(err, net.ErrClosed) && !errors.Is(err, socknotify.ErrNotRegistered) {
+	if _, err := debug.Addresses(p, &r); !errors.Is(err, net.ErrClosed) && !errors.Is(err, socknotify.ErrNotRegistered) {
 		e.Errorf("%v", err)
 	}
 }

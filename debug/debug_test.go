@@ -385,12 +385,12 @@ func TestTraceEndsAndIsBounded(t *testing.T) {
 func TestCloseEndsTheObservation(t *testing.T) {
 	p := newPort[int](t)
 	page := debug.New(debug.Port("p", p))
-	if p.Snapshot(0, 0).Observed.IsZero() {
+	if debug.TakeSnapshot(p, 0, 0).Observed.IsZero() {
 		t.Error("not observed")
 	}
 	page.Close()
 	page.Close()
-	if !p.Snapshot(0, 0).Observed.IsZero() {
+	if !debug.TakeSnapshot(p, 0, 0).Observed.IsZero() {
 		t.Error("still observed")
 	}
 	w := httptest.NewRecorder()
@@ -557,7 +557,7 @@ func TestEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := 0
-	for k := socknotify.TraceKind(0); k.String() != strconv.Itoa(int(k)); k++ {
+	for k := debug.TraceKind(0); k.String() != strconv.Itoa(int(k)); k++ {
 		if !strings.Contains(said, k.String()) || !strings.Contains(string(text), "<option>"+k.String()+"</option>") {
 			t.Errorf("no kind %v in %q, or on the page", k, said)
 		}

@@ -24,9 +24,14 @@
 //	mux.Handle("/debug/socknotify/", page)
 //	go http.ListenAndServe("127.0.0.1:6060", mux)
 //
+// # Without a page
+//
+// A program can look at a port itself. [TakeSnapshot] returns its registrations, [Addresses] the addresses of one,
+// [Observe] has the port count notifications by registration, and [StartTrace] has it keep its latest actions.
+//
 // # What it costs
 //
-// From New to Close the ports are observed ([socknotify.Port.Observe]) and sampled once a second: some twenty
+// From New to Close the ports are observed ([Observe]) and sampled once a second: some twenty
 // nanoseconds a notification and fifty for each look at the kernel that brings any, ten system calls a second,
 // 80 KB a port and 50 bytes a registration. A page that is open asks once a second, which is some thirty system
 // calls and less than a millisecond; one in a hidden tab does not ask. A trace takes more: it is sent ten times

@@ -18,9 +18,9 @@ func ExampleNew() {
 	}
 	defer port.Close()
 	page := debug.New(debug.Port("echo", port))
-	fmt.Println(port.Snapshot(0, 0).Observed.IsZero())
+	fmt.Println(debug.TakeSnapshot(port, 0, 0).Observed.IsZero())
 	page.Close()
-	fmt.Println(port.Snapshot(0, 0).Observed.IsZero())
+	fmt.Println(debug.TakeSnapshot(port, 0, 0).Observed.IsZero())
 	// Output:
 	// false
 	// true

@@ -42,12 +42,13 @@ type Option func(*Handler)
 // where it is nil, numbers and strings are shown as they are and pointers as such: nothing they point to is
 // read, because it may be changing.
 func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) string) Option {
-	s := &portSource[K]{title: name, port: p, text: keyText[K], turn: make(chan struct{}, 1)}
+	text := keyText[K]
 	for _, f := range key {
 		if f != nil {
-			s.text = f
+			text = f
 		}
 	}
+	s := newSource(name, p, text)
 	return func(h *Handler) { h.sources = append(h.sources, s) }
 }
 

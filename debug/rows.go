@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/socknotify/socknotify"
 )
 
 // A query says which registrations to show.
@@ -83,7 +81,7 @@ func parseQuery(r *http.Request) (q *query, why string) {
 // A candidate is a registration that may be shown. Its texts are there if they are needed for searching
 // and sorting.
 type candidate[K comparable] struct {
-	socknotify.RegistrationInfo[K]
+	RegistrationInfo[K]
 	key           string
 	local, remote string
 }
@@ -100,7 +98,7 @@ func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
 	keys := len(q.words) > 0 || q.sort == "key"
 	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote"
 	var found []candidate[K]
-	if !s.all(ctx, func(r *socknotify.RegistrationInfo[K]) {
+	if !s.all(ctx, func(r *RegistrationInfo[K]) {
 		out.Total++
 		state := r.State.String()
 		out.States[state]++
@@ -188,7 +186,7 @@ func compare[K comparable](by string, a, b *candidate[K]) int {
 	}
 }
 
-func (s *portSource[K]) row(r *socknotify.RegistrationInfo[K]) Row {
+func (s *portSource[K]) row(r *RegistrationInfo[K]) Row {
 	k := s.addresses(r, false)
 	row := Row{
 		ID: r.ID, Socket: uint64(r.Socket), Key: s.text(r.Key),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -14,7 +15,7 @@ type source interface {
 	observe() (stop func())
 	status() Status
 	query(ctx context.Context, q *query) *Registrations
-	trace() *socknotify.Trace
+	trace() *Trace
 	// describe fills in what is known of a registration; false says that it is over.
 	describe(socket socknotify.Socket, id uint64, e *Event) bool
 }
@@ -22,6 +23,7 @@ type source interface {
 type portSource[K comparable] struct {
 	title string
 	port  *socknotify.Port[K]
+	in    *port.Port // in it
 	text  func(K) string
 
 	turn chan struct{} // holds an element during a query: there is one at a time
@@ -44,6 +46,10 @@ const (
 	scanned = 256
 )
 
+func newSource[K comparable](name string, p *socknotify.Port[K], text func(K) string) *portSource[K] {
+	return &portSource[K]{title: name, port: p, in: port.Of(p), text: text, turn: make(chan struct{}, 1)}
+}
+
 func (k *known) good() time.Duration {
 	if k.names.Network == "tcp" && k.names.Remote != "" {
 		return freshPair
@@ -57,30 +63,26 @@ func (k *known) found() bool {
 	return k.names.Remote != "" || k.names.Network != "tcp" && k.names.Network != "udp"
 }
 
-func (s *portSource[K]) name() string             { return s.title }
-func (s *portSource[K]) observe() (stop func())   { return s.port.Observe() }
-func (s *portSource[K]) trace() *socknotify.Trace { return s.port.Trace() }
+func (s *portSource[K]) name() string           { return s.title }
+func (s *portSource[K]) observe() (stop func()) { return s.in.Observe() }
+func (s *portSource[K]) trace() *Trace          { return &Trace{s.in.StartTrace()} }
 
 func (s *portSource[K]) status() Status {
-	p := s.port.Snapshot(0, 0)
-	st := Status{
+	p := takeSnapshot(s.port, s.in, 0, 0)
+	return Status{
 		Port: s.title, Time: p.Time, Backend: p.Backend, KernelEdges: p.KernelEdges, Closed: p.Closed,
-		Observed: p.Observed, Counts: Counts(p.Stats), Spread: make([]Spread, len(p.Spread)),
+		Observed: p.Observed, Counts: Counts(p.Stats), Spread: p.Spread,
 	}
-	for i, part := range p.Spread {
-		st.Spread[i] = Spread(part)
-	}
-	return st
 }
 
 // all calls f for every registration. It reports false where the context was done before the end.
-func (s *portSource[K]) all(ctx context.Context, f func(*socknotify.RegistrationInfo[K])) bool {
+func (s *portSource[K]) all(ctx context.Context, f func(*RegistrationInfo[K])) bool {
 	from := socknotify.Socket(0)
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return false
 		}
-		page := s.port.Snapshot(from, scanned)
+		page := takeSnapshot(s.port, s.in, from, scanned)
 		for i := range page.Registrations {
 			f(&page.Registrations[i])
 		}
@@ -90,13 +92,13 @@ func (s *portSource[K]) all(ctx context.Context, f func(*socknotify.Registration
 }
 
 // addresses asks for a registration's, unless they were found before. Its caller has the turn.
-func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], search bool) known {
+func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) known {
 	k, ok := s.names[r.ID]
 	if ok && r.ID != 0 && (search && k.found() || time.Since(k.at) < k.good()) {
 		return k
 	}
 	k = known{at: time.Now()}
-	names, err := s.port.Addresses(r)
+	names, err := addresses(s.in, r)
 	if err != nil {
 		k.gone = err.Error()
 	}
@@ -111,13 +113,13 @@ func (s *portSource[K]) addresses(r *socknotify.RegistrationInfo[K], search bool
 }
 
 func (s *portSource[K]) describe(socket socknotify.Socket, id uint64, e *Event) bool {
-	page := s.port.Snapshot(socket, 1)
+	page := takeSnapshot(s.port, s.in, socket, 1)
 	if len(page.Registrations) == 0 || page.Registrations[0].ID != id {
 		return false
 	}
 	r := &page.Registrations[0]
 	e.Key = s.text(r.Key)
-	if names, err := s.port.Addresses(r); err == nil {
+	if names, err := addresses(s.in, r); err == nil {
 		e.Local, e.Remote = names.Local, names.Remote
 	}
 	return true

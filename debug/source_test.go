@@ -17,7 +17,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	s := &portSource[string]{title: "p", port: p, text: keyText[string], turn: make(chan struct{}, 1)}
+	s := newSource("p", p, keyText[string])
 	c, err := sock.New(sock.UDP4)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		t.Fatal(err, regs[0].Result)
 	}
-	t.Cleanup(p.Observe())
+	t.Cleanup(Observe(p))
 	q, why := parseQuery(httptest.NewRequest("GET", "/?q="+url.QueryEscape(peer.LocalAddr().String()), nil))
 	if why != "" {
 		t.Fatal(why)
@@ -55,7 +55,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		k.at = k.at.Add(-2 * freshPair)
 		s.names[id] = k
 	}
-	s.addresses(&socknotify.RegistrationInfo[string]{ID: firstID(s)}, true)
+	s.addresses(&RegistrationInfo[string]{ID: firstID(s)}, true)
 	for _, k := range s.names {
 		if k.at.After(asked) {
 			t.Error("one that is connected is asked again for a search")

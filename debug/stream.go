@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/socknotify/socknotify"
 )
 
 const (
@@ -25,7 +23,7 @@ const (
 
 // traceKinds are the kinds' names.
 func traceKinds() (names []string) {
-	for k := socknotify.TraceNotified; k <= socknotify.TraceCompleted; k++ {
+	for k := TraceNotified; k <= TraceCompleted; k++ {
 		names = append(names, k.String())
 	}
 	return names
@@ -34,13 +32,13 @@ func traceKinds() (names []string) {
 // A tracing is one stream.
 type tracing struct {
 	source source
-	trace  *socknotify.Trace
+	trace  *Trace
 	socket uint64
 	one    bool   // that socket alone
 	kind   string // "": any
 	known  map[uint64]Event
 	missed uint64
-	buf    [256]socknotify.TraceEntry
+	buf    [256]TraceEntry
 }
 
 func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
@@ -227,7 +225,7 @@ func (t *tracing) read() (out []Event) {
 	return out
 }
 
-func (t *tracing) event(e *socknotify.TraceEntry) Event {
+func (t *tracing) event(e *TraceEntry) Event {
 	ev := Event{}
 	if e.ID != 0 {
 		var ok bool
@@ -243,7 +241,7 @@ func (t *tracing) event(e *socknotify.TraceEntry) Event {
 		ev.Events = e.Events.String()
 	}
 	ev.Data = uint64(e.Data)
-	if e.Kind == socknotify.TraceRemoved || e.Kind == socknotify.TraceLost {
+	if e.Kind == TraceRemoved || e.Kind == TraceLost {
 		delete(t.known, e.ID)
 	}
 	return ev

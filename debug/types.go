@@ -65,9 +65,9 @@ type Rates struct {
 	Stale         float64 `json:"stale"`
 }
 
-// Spread is socknotify.Spread.
+// Spread is the part of a port's counts that is kept in one place.
 type Spread struct {
-	Inside        int64  `json:"inside"`
+	Inside        int64  `json:"inside"` // calls inside the port now, asleep or not
 	Notifications uint64 `json:"notifications"`
 	Removals      uint64 `json:"removals"`
 	PostsDequeued uint64 `json:"posts_dequeued"`
@@ -120,7 +120,7 @@ type Row struct {
 // An Event is one thing that a port did, or how many were missed before the next.
 type Event struct {
 	Time   time.Time `json:"time,omitzero"`
-	Kind   string    `json:"kind"` // as socknotify.TraceKind, or "missed"
+	Kind   string    `json:"kind"` // as TraceKind, or "missed"
 	Socket uint64    `json:"socket,omitempty"`
 	ID     uint64    `json:"id,omitempty"`
 	Key    string    `json:"key,omitempty"`

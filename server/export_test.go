@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 )
 
 // Faulty has a server make its ports with options, and give up after a time.
@@ -64,7 +65,7 @@ func Describe[S any](s *Server[S]) string {
 	}
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
 	for i, p := range s.ports {
-		view := p.Snapshot(0, 1000)
+		view := debug.TakeSnapshot(p, 0, 1000)
 		fmt.Fprintf(&b, "port %d: %+v\n", i, view.Stats)
 		for _, r := range view.Registrations {
 			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)

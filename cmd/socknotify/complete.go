@@ -35,7 +35,7 @@ func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCom
 
 // traceKinds are the names of what is traced.
 func traceKinds() (names []string) {
-	for k := socknotify.TraceNotified; k <= socknotify.TraceCompleted; k++ {
+	for k := debug.TraceNotified; k <= debug.TraceCompleted; k++ {
 		names = append(names, k.String())
 	}
 	return names

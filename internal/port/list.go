@@ -17,18 +17,18 @@ type Info struct {
 	Since         int64 // Unix milliseconds; 0: it is older than the observation
 }
 
-// A state is how a registration stands. The public package documents the values.
+// A state is how a registration stands. Package debug documents the values.
 type state uint8
 
 const (
-	stateEnabled state = iota
-	stateFired
-	stateMuted
-	stateDisabled
-	stateAccepting
+	StateEnabled state = iota
+	StateFired
+	StateMuted
+	StateDisabled
+	StateAccepting
 	StatePaused
-	stateStopped
-	stateOverlapped
+	StateStopped
+	StateOverlapped
 )
 
 // List returns at most limit registrations of handles from a number on, where the following ones begin, and whether
@@ -103,20 +103,20 @@ func (r *Record) State(word uint64) state {
 	enabled := word&WEnabled != 0
 	switch {
 	case word&wOverlapped != 0:
-		return stateOverlapped
+		return StateOverlapped
 	case r.Work != nil && !enabled:
-		return stateStopped
+		return StateStopped
 	case r.Work != nil && r.Work.Accept.Paused.Load():
 		return StatePaused
 	case r.Work != nil:
-		return stateAccepting
+		return StateAccepting
 	case enabled:
-		return stateEnabled
+		return StateEnabled
 	case word&wMuted != 0 && word&wPending == 0:
-		return stateDisabled
+		return StateDisabled
 	case word&wMuted != 0:
-		return stateMuted
+		return StateMuted
 	default:
-		return stateFired
+		return StateFired
 	}
 }

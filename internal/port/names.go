@@ -9,14 +9,39 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Names asks for the names in a way that no other socket of the same number can answer: a tied socket or a
-// connection cannot be closed meanwhile, and of a raw handle the kernel tells afterwards whether it is still
-// the one that was registered.
-func (p *Port) Names(s *Slot, rec *Record, h Socket) (names sock.Names, err error) {
+// Addresses returns the names of the socket of a registration. The error is ErrNotRegistered where h has another
+// record, or none.
+func (p *Port) Addresses(h Socket, rec *Record) (sock.Names, error) {
+	st := &p.Core.Stripes[0]
+	if !st.Enter(p.Core) {
+		return sock.Names{}, ErrClosed
+	}
+	defer st.Leave(p.Core)
+	var s *Slot
+	if h <= MaxIndex {
+		s = p.Table.Lookup(uint32(h))
+	}
+	if s == nil || rec == nil || s.Reg.Load() != rec {
+		return sock.Names{}, over(h, nil)
+	}
+	names, err := p.names(s, rec, h)
+	if err == nil && s.Reg.Load() != rec {
+		err = over(h, nil)
+	}
+	if err != nil {
+		return sock.Names{}, err
+	}
+	return names, nil
+}
+
+// names asks for the names in a way that no other socket of the same number can answer: a tied socket or a connection
+// cannot be closed during the call, and for a raw handle the kernel reports afterwards whether it is still the one that
+// was registered.
+func (p *Port) names(s *Slot, rec *Record, h Socket) (names sock.Names, err error) {
 	if t := rec.tie; t != nil {
 		own, ok := t.Use()
 		if !ok {
-			return names, Over(h, net.ErrClosed)
+			return names, over(h, net.ErrClosed)
 		}
 		defer t.Done()
 		return sock.NamesOf(own)
@@ -26,7 +51,7 @@ func (p *Port) Names(s *Slot, rec *Record, h Socket) (names sock.Names, err erro
 		held := p.conns.byIndex[uint32(h)]
 		p.conns.mu.Unlock()
 		if held == nil {
-			return names, Over(h, nil)
+			return names, over(h, nil)
 		}
 		defer func() {
 			if v := recover(); v != nil {
@@ -35,12 +60,12 @@ func (p *Port) Names(s *Slot, rec *Record, h Socket) (names sock.Names, err erro
 		}()
 		cerr := held.raw.Control(func(fd uintptr) { names, err = sock.NamesOf(fd) })
 		if errors.Is(cerr, net.ErrClosed) {
-			cerr = Over(h, net.ErrClosed)
+			cerr = over(h, net.ErrClosed)
 		}
 		return names, errors.Join(cerr, err)
 	}
 	if names, err = sock.NamesOf(h); err != nil {
-		return names, Over(h, err)
+		return names, over(h, err)
 	}
 	for {
 		has, busy, err := p.Probe(uint32(h))
@@ -49,13 +74,13 @@ func (p *Port) Names(s *Slot, rec *Record, h Socket) (names sock.Names, err erro
 			runtime.Gosched() // somebody is at it, and soon done
 			continue
 		case err != nil || !has:
-			return names, Over(h, net.ErrClosed)
+			return names, over(h, net.ErrClosed)
 		}
 		return names, nil
 	}
 }
 
-func Over(h Socket, why error) error {
+func over(h Socket, why error) error {
 	return &addressError{h, why}
 }
 

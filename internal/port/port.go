@@ -32,6 +32,10 @@ type Port struct {
 	checksKeys bool
 }
 
+// Of returns the port inside a *Port[K] of package socknotify, whatever K is. That package sets it, because only its own
+// code can reach that far. A package above calls it once for each port that it is given.
+var Of func(p any) *Port
+
 // Init makes a port on a kernel's queue, which it owns from here on.
 func (p *Port) Init(k kernel.Poller, backend string, t Typed, q QueueEnds, checksKeys bool) {
 	p.Core = &Core{Kernel: k, Edges: k.Edges(), OwnEdges: k.Edges(), Backend: backend, left: make(chan struct{}, 1)}

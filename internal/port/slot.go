@@ -3,6 +3,7 @@ package port
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/tie"
@@ -25,11 +26,20 @@ type Slot struct {
 	next uint32
 }
 
-// A Record is what a registration holds beside the word and the key (see keyed). It is never changed, only replaced.
+// A Record is what a registration holds beside the word and the key (see Keyed). It is never changed, only replaced.
 type Record struct {
 	tie  *tie.Tie // of a socket of package sock, or nil
 	Work *Work    // where reports are not delivered but worked on, or nil
 }
+
+// A Keyed is a record with its key. Every record of a port is in one.
+type Keyed[K comparable] struct {
+	Record // first, so that a pointer to it is one to the whole
+	Key    K
+}
+
+// KeyOf returns the key of a record that is in a Keyed[K].
+func KeyOf[K comparable](rec *Record) K { return (*Keyed[K])(unsafe.Pointer(rec)).Key }
 
 // The state word: flags below, the epoch above.
 //

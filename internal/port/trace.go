@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A traceKind says what an entry of a trace is about. The public package documents the values.
+// A traceKind says what an entry of a trace is about. Package debug documents the values.
 type traceKind uint8
 
 const (
@@ -31,75 +31,75 @@ type traceEntry struct {
 
 // A TraceReader reads the ring of a port. One goroutine at a time may use it, except for stop.
 type TraceReader struct {
-	Ring *Ring // nil where the port was closed already
+	ring *Ring // nil where the port was closed already
 	Stop func()
-	Next uint64
+	next uint64
 	Lost uint64
-	// Stuck is since when the next entry has been found not to be there yet.
-	Stuck time.Time
+	// stuck is since when the next entry has been found not to be there yet.
+	stuck time.Time
 }
 
 // StartTrace has the port keep a ring of entries until the reader stops.
 func (p *Port) StartTrace() *TraceReader {
 	c := p.Core
 	r := c.Watch.begin(c, true)
-	t := &TraceReader{Ring: r, Stop: sync.OnceFunc(func() { c.Watch.end(c, true) })}
+	t := &TraceReader{ring: r, Stop: sync.OnceFunc(func() { c.Watch.end(c, true) })}
 	if r != nil {
-		t.Next = r.Head.Load()
+		t.next = r.head.Load()
 	}
 	return t
 }
 
 // Read returns the oldest entry that has not been read yet, if there is one.
 func (t *TraceReader) Read() (e traceEntry, ok bool) {
-	r := t.Ring
+	r := t.ring
 	if r == nil {
 		return e, false
 	}
-	for head := r.Head.Load(); t.Next != head; t.Next++ {
-		if head-t.Next > RingSize {
-			t.Lost += head - RingSize - t.Next
-			t.Next = head - RingSize
+	for head := r.head.Load(); t.next != head; t.next++ {
+		if head-t.next > ringSize {
+			t.Lost += head - ringSize - t.next
+			t.next = head - ringSize
 		}
-		switch r.cells[t.Next%RingSize].read(t.Next, &e) {
+		switch r.cells[t.next%ringSize].read(t.next, &e) {
 		case cellRead:
-			t.Stuck = time.Time{}
-			t.Next++
+			t.stuck = time.Time{}
+			t.next++
 			return e, true
 		case cellLost:
 			t.Lost++
 		case cellBusy:
 			// It is being written, or was given up.
-			if t.Stuck.IsZero() {
-				t.Stuck = time.Now()
+			if t.stuck.IsZero() {
+				t.stuck = time.Now()
 			}
-			if time.Since(t.Stuck) < GivenUp {
+			if time.Since(t.stuck) < givenUp {
 				return e, false
 			}
 			t.Lost++
 		}
-		t.Stuck = time.Time{}
+		t.stuck = time.Time{}
 	}
 	return e, false
 }
 
-// GivenUp is how long an entry may be under way.
-const GivenUp = time.Second
+// givenUp is how long an entry may be under way.
+const givenUp = time.Second
 
 // Trace adds an entry to the ring, if the port is traced.
 func (o *Observer) Trace(at int64, kind traceKind, index uint32, id uint64, e Events, data uintptr) {
 	if r := o.Ring.Load(); r != nil {
-		r.Add(uint64(at)<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
+		r.add(uint64(at)<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
 	}
 }
 
-const RingSize = 4096
+const ringSize = 4096
 
 // A Ring holds the latest entries. Nobody waits in it: a writer that finds its cell in another's hands, a
 // whole ring ahead or behind, gives its entry up.
 type Ring struct {
-	Head  atomic.Uint64 // entries ever begun
-	cells [RingSize]cell
+	head  atomic.Uint64 // entries ever begun
+	cells [ringSize]cell
 }
 
 // A cell holds the entry with number state/2 - 1; an odd state says that it is being written.
@@ -108,9 +108,9 @@ type cell struct {
 	what, socket, id, datum atomic.Uint64
 }
 
-func (r *Ring) Add(what, socket, id, datum uint64) {
-	n := r.Head.Add(1) - 1
-	c := &r.cells[n%RingSize]
+func (r *Ring) add(what, socket, id, datum uint64) {
+	n := r.head.Add(1) - 1
+	c := &r.cells[n%ringSize]
 	was := c.state.Load()
 	busy := 2*n + 1
 	if was&1 != 0 || was > busy || !c.state.CompareAndSwap(was, busy) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/epoll"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -28,16 +27,6 @@ func newPoller(t *testing.T, always bool) *Poller {
 			t.Error(err)
 		}
 	})
-	return p
-}
-
-func newEpoll(t *testing.T) kernel.Poller {
-	t.Helper()
-	p, err := epoll.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
 	return p
 }
 

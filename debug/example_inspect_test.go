@@ -1,4 +1,4 @@
-package socknotify_test
+package debug_test
 
 import (
 	"fmt"
@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // A datagram socket is registered, notified once, and looked at.
-func ExamplePort_Snapshot() {
+func ExampleTakeSnapshot() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer port.Close()
-	stop := port.Observe()
+	stop := debug.Observe(port)
 	defer stop()
 
 	s, err := sock.New(sock.UDP4)
@@ -34,7 +35,7 @@ func ExamplePort_Snapshot() {
 
 	from := socknotify.Socket(0)
 	for more := true; more; {
-		page := port.Snapshot(from, 100)
+		page := debug.TakeSnapshot(port, from, 100)
 		for _, r := range page.Registrations {
 			fmt.Println(r.Key, r.Filter, r.Trigger, r.State, r.Notifications, r.Last)
 		}
@@ -44,19 +45,19 @@ func ExamplePort_Snapshot() {
 }
 
 // A port's posts are traced.
-func ExamplePort_Trace() {
+func ExampleStartTrace() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer port.Close()
-	trace := port.Trace()
+	trace := debug.StartTrace(port)
 	defer trace.Close()
 
 	port.Post("job", 42)
 	port.Wait(make([]socknotify.Notification[string], 1), time.Second)
 
-	entries := make([]socknotify.TraceEntry, 16)
+	entries := make([]debug.TraceEntry, 16)
 	for _, e := range entries[:trace.Read(entries)] {
 		fmt.Println(e.Kind, e.Data)
 	}
@@ -67,7 +68,7 @@ func ExamplePort_Trace() {
 }
 
 // The addresses of a registered listener.
-func ExamplePort_Addresses() {
+func ExampleAddresses() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -81,8 +82,24 @@ func ExamplePort_Addresses() {
 	if err := port.Accept(listener, "http", 16); err != nil {
 		log.Fatal(err)
 	}
-	r := port.Snapshot(0, 1).Registrations[0]
-	names, err := port.Addresses(&r)
+	r := debug.TakeSnapshot(port, 0, 1).Registrations[0]
+	names, err := debug.Addresses(port, &r)
 	fmt.Println(names.Network, names.Local == listener.LocalAddr().String(), names.Listening, err)
 	// Output: tcp true true <nil>
+}
+
+// Notifications are counted from the first observation on.
+func ExampleObserve() {
+	port, err := socknotify.New[string]()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer port.Close()
+	stop := debug.Observe(port)
+	fmt.Println("observed:", !debug.TakeSnapshot(port, 0, 0).Observed.IsZero())
+	stop()
+	fmt.Println("observed:", !debug.TakeSnapshot(port, 0, 0).Observed.IsZero())
+	// Output:
+	// observed: true
+	// observed: false
 }

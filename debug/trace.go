@@ -1,9 +1,10 @@
-package socknotify
+package debug
 
 import (
 	"strconv"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -44,14 +45,19 @@ func (k TraceKind) MarshalText() ([]byte, error) { return []byte(k.String()), ni
 type TraceEntry struct {
 	Time   time.Time // to the millisecond
 	Kind   TraceKind
-	Socket Socket  // 0 for a post
-	ID     uint64  // of the registration, as in RegistrationInfo; 0 for a post
-	Events Events  // of a notification
-	Data   uintptr // of a post
+	Socket socknotify.Socket // 0 for a post
+	ID     uint64            // of the registration, as in RegistrationInfo; 0 for a post
+	Events socknotify.Events // of a notification
+	Data   uintptr           // of a post
 }
 
-// A Trace reads what a port does as it happens ([Port.Trace]). Its Read and Lost are for one goroutine.
+// A Trace reads entries of a port while the port adds them ([StartTrace]). Its Read and Lost are for one goroutine.
 type Trace struct{ reader *port.TraceReader }
+
+// StartTrace has a port keep what it does about registrations and posts, until the trace is closed or the port
+// is. The port keeps the latest few thousand entries; older ones are written over. It also observes the port, as
+// [Observe] does.
+func StartTrace[K comparable](p *socknotify.Port[K]) *Trace { return &Trace{port.Of(p).StartTrace()} }
 
 // Close ends the trace. It may be called more than once, and by any goroutine.
 func (t *Trace) Close() { t.reader.Stop() }
@@ -65,26 +71,11 @@ func (t *Trace) Read(into []TraceEntry) int {
 			return n
 		}
 		into[n] = TraceEntry{
-			Time: time.UnixMilli(e.At), Kind: TraceKind(e.Kind), Socket: e.Handle, ID: e.Id, Events: Events(e.Events), Data: e.Data,
+			Time: time.UnixMilli(e.At), Kind: TraceKind(e.Kind), Socket: e.Handle, ID: e.Id, Events: socknotify.Events(e.Events), Data: e.Data,
 		}
 	}
 	return len(into)
 }
 
-// Lost is how many entries were written over, or given up, before they were read.
+// Lost returns how many entries were written over, or given up, before they were read.
 func (t *Trace) Lost() uint64 { return t.reader.Lost }
-
-// tracePosts traces the posts among what was taken from the queue.
-//
-//go:noinline
-func tracePosts[K comparable](o *port.Observer, taken []Notification[K]) {
-	if o.Ring.Load() == nil {
-		return
-	}
-	at := port.Millis()
-	for i := range taken {
-		if taken[i].kind == port.Posted {
-			o.Trace(at, port.TracePosted, 0, 0, port.EventNone, taken[i].Data)
-		}
-	}
-}
