@@ -15,7 +15,7 @@ import (
 //
 // The watch bounds how long a parking is kept. It ends the Read of a worker that has waited for a moment, and hands
 // over the parking of a function that has gone on for a moment after Park: to the port, or as a post. So
-// the connection's next call waits for a function that has parked it, for two moments at most.
+// the connection's next call waits for a function that has parked it for two moments at most, if a worker is free.
 //
 // A connection pays for this only while it is a stream: only a function that came soon after Park, several times in a
 // row, is followed by a wait. A wait in vain ends the row.
