@@ -7,6 +7,7 @@ import (
 	"net"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,9 @@ type Conn struct {
 	mu       sync.Mutex
 	complete bool   // the handshakes below
 	ahead    *ahead // nil if nothing is held
+
+	// spot is where it was parked last.
+	spot atomic.Pointer[spot]
 }
 
 // ahead is what was read ahead. It is in use, and owned by one Conn, while there are bytes or an error.
@@ -131,9 +135,17 @@ func (c *Conn) lookAhead() bool {
 	if err := c.Conn.SetReadDeadline(longAgo); err != nil {
 		return true // Read will say
 	}
+	return c.fill()
+}
+
+// fill reads ahead, and reports whether Read would return without the socket. c.mu is held.
+func (c *Conn) fill() bool {
+	if c.ahead != nil {
+		return true
+	}
 	a := aheads.Get().(*ahead)
 	a.to, a.err = c.Conn.Read(a.buf[:])
-	timeout := isTimeout(a.err) // of the deadline above
+	timeout := isTimeout(a.err) // of the lot's deadline
 	if timeout {
 		a.err = nil
 	}

@@ -15,7 +15,10 @@ type crew struct {
 	mu      sync.Mutex
 	waiting int
 	running int
-	gone    sync.WaitGroup
+	workers []*worker
+	// lingering is the number of the running that run no function, but wait for a stream's next bytes.
+	lingering int
+	gone      sync.WaitGroup
 }
 
 // patience is how long a worker waits for work beside others before it ends.
@@ -28,16 +31,30 @@ func (l *Lot) hire() {
 		return
 	}
 	c.waiting++
-	c.gone.Go(l.work)
+	w := &worker{lot: l, index: len(c.workers)}
+	c.workers = append(c.workers, w)
+	c.gone.Go(func() { l.work(w) })
 }
 
-func (l *Lot) work() {
+// dismiss takes a worker that ends out of the list.
+func (c *crew) dismiss(w *worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := len(c.workers) - 1
+	last := c.workers[end]
+	last.index = w.index
+	c.workers[w.index], c.workers[end] = last, nil
+	c.workers = c.workers[:end]
+}
+
+func (l *Lot) work(w *worker) {
+	defer l.crew.dismiss(w)
 	var one [1]socknotify.Notification[*spot]
 	for {
 		n, err := l.port.Wait(one[:], patience)
 		switch {
 		case n == 1:
-			if !l.serve(one[0]) {
+			if !l.serve(w, one[0]) {
 				return
 			}
 			one[0] = socknotify.Notification[*spot]{}
@@ -52,7 +69,7 @@ func (l *Lot) work() {
 }
 
 // serve runs the function that a notification is for. It reports whether the worker is to go on.
-func (l *Lot) serve(nt socknotify.Notification[*spot]) bool {
+func (l *Lot) serve(w *worker, nt socknotify.Notification[*spot]) bool {
 	if nt.Events == socknotify.EventRemove {
 		return true
 	}
@@ -66,6 +83,7 @@ func (l *Lot) serve(nt socknotify.Notification[*spot]) bool {
 	returned := false
 	defer func() {
 		if !returned { // it panics, or is runtime.Goexit
+			l.abandon(w, nt.Key)
 			c.mu.Lock()
 			c.running--
 			l.hire()
@@ -76,7 +94,7 @@ func (l *Lot) serve(nt socknotify.Notification[*spot]) bool {
 	if nt.Posted() {
 		from = queued
 	}
-	l.run(nt.Key, from)
+	l.run(w, nt.Key, from)
 	returned = true
 
 	c.mu.Lock()

@@ -45,7 +45,7 @@ func TestHandOverUnwatched(t *testing.T) {
 		must(t, raw.Control(func(number uintptr) {
 			place := from.spots.at(number)
 			s := place.Load()
-			if conn, _, _ := from.take(s, parked); conn == nil {
+			if c := from.take(s, parked, nil); c.conn == nil {
 				t.Fatal("not parked")
 			}
 			from.leave()

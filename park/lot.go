@@ -34,6 +34,7 @@ type Lot struct {
 	start  time.Time
 	spots  table
 	crew   crew
+	watch  watch
 	armers sync.Pool
 	sweep  sweeper
 	stats  counters

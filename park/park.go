@@ -40,6 +40,10 @@ type Options struct {
 // was parked. If there are such bytes f runs at once. For the same reason a bufio.Reader must be given to
 // [Lot.ParkWith].
 //
+// A function that parks its connection should return soon. If the connection is a [*Conn] that holds bytes, or whose
+// bytes have come one soon after the other, the worker that runs f makes the next call itself after f has returned. If f
+// goes on for more than 5 milliseconds another worker makes the call, some 10 milliseconds after Park at most.
+//
 // A panic in f ends the process, as in any goroutine; runtime.Goexit ends f alone.
 //
 // Errors are ErrClosed, ErrParked, socknotify.ErrInvalid for a connection without a descriptor, and what the
@@ -52,6 +56,18 @@ func (l *Lot) Park(conn net.Conn, f func(net.Conn)) error {
 func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if f == nil {
 		return fmt.Errorf("park: %w: a nil function", socknotify.ErrInvalid)
+	}
+	idle := o.IdleTimeout
+	if idle == 0 {
+		idle = l.config.IdleTimeout
+	}
+	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
+	looked := false
+	if c, ok := conn.(*Conn); ok {
+		var done bool
+		if done, looked, atOnce = l.keep(c, f, idle, atOnce); done {
+			return nil
+		}
 	}
 	base, plain, err := descend(conn)
 	if err != nil {
@@ -70,7 +86,6 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
 	if !plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
@@ -80,11 +95,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			c = Wrap(conn)
 		}
 		conn = c
-		atOnce = atOnce || c.lookAhead()
-	}
-	idle := o.IdleTimeout
-	if idle == 0 {
-		idle = l.config.IdleTimeout
+		atOnce = atOnce || !looked && c.lookAhead()
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("park: %w", err)
@@ -124,6 +135,7 @@ type parking struct {
 type armer struct {
 	lot     *Lot
 	parking parking
+	spot    *spot // to be watched, of a parking that was kept, or nil
 	regs    [1]socknotify.Registration[*spot]
 	err     error
 	control func(uintptr)
@@ -131,8 +143,20 @@ type armer struct {
 
 func newArmer(l *Lot) *armer {
 	a := &armer{lot: l}
-	a.control = func(number uintptr) { a.err = a.place(number) }
+	a.control = func(number uintptr) {
+		if a.spot != nil {
+			a.err = a.enable(a.spot, number)
+			return
+		}
+		a.err = a.place(number)
+	}
 	return a
+}
+
+// dismiss gives an armer back.
+func (a *armer) dismiss() {
+	a.parking, a.spot, a.regs[0], a.err = parking{}, nil, socknotify.Registration[*spot]{}, nil
+	a.lot.armers.Put(a)
 }
 
 // arm parks.
@@ -143,8 +167,18 @@ func (l *Lot) arm(p *parking) error {
 	if err == nil {
 		err = a.err
 	}
-	a.parking, a.regs[0], a.err = parking{}, socknotify.Registration[*spot]{}, nil
-	l.armers.Put(a)
+	a.dismiss()
+	return err
+}
+
+// enable has the port tell when the descriptor is ready.
+func (a *armer) enable(s *spot, number uintptr) error {
+	a.regs[0] = socknotify.Enable(number, s, socknotify.EventIn|socknotify.EventHangup,
+		socknotify.TriggerLevel|socknotify.TriggerOneShot)
+	_, err := a.lot.port.Process(a.regs[:], nil, 0)
+	if err == nil {
+		err = a.regs[0].Result
+	}
 	return err
 }
 
@@ -240,7 +274,7 @@ func (a *armer) occupy(s *spot) state {
 	default:
 		return parked
 	}
-	s.state, s.conn, s.fn = parked, p.conn, p.f
+	s.state, s.conn, s.fn, s.parkedAt = parked, p.conn, p.f, l.instant()
 	l.stats.parked.Add(1)
 	l.stats.parks.Add(1)
 	if p.atOnce {
@@ -269,20 +303,14 @@ func (s *spot) isOccupied() bool {
 }
 
 // occupied reports whether something is asked for, under the lock.
-func (s *spot) occupied() bool { return s.state == parked || s.state == queued }
+func (s *spot) occupied() bool { return s.state == parked || s.state == queued || s.state == kept }
 
 // watch has the port tell when the descriptor of a parked spot is ready.
 func (a *armer) watch(s *spot, number uintptr) error {
 	if a.parking.atOnce {
 		return nil
 	}
-	a.regs[0] = socknotify.Enable(number, s, socknotify.EventIn|socknotify.EventHangup,
-		socknotify.TriggerLevel|socknotify.TriggerOneShot)
-	_, err := a.lot.port.Process(a.regs[:], nil, 0)
-	if err == nil {
-		err = a.regs[0].Result
-	}
-	if err != nil {
+	if err := a.enable(s, number); err != nil {
 		if a.lot.withdraw(s) {
 			return err
 		}

@@ -51,6 +51,7 @@ func (l *Lot) remove(s *spot, conn net.Conn, place *atomic.Pointer[spot], number
 	if s.state == gone {
 		return false // and the number may have another spot
 	}
+	s.still()
 	if s.hidden(conn) {
 		return false // its function is to run
 	}
