@@ -121,8 +121,9 @@ func mptcpResetUnread(e *env) {
 }
 
 func mptcpFresh(e *env) {
+	listeners := e.mptcpListeners()
 	p := e.port()
-	for _, l := range e.mptcpListeners() {
+	for _, l := range listeners {
 		for _, trigger := range everyWay {
 			s := e.mptcp()
 			e.do(p, enable(s, "k", in|out|hangup, trigger))
@@ -139,9 +140,9 @@ func mptcpFresh(e *env) {
 
 // vsockFresh has a socket that the system takes for one that can send, though it has no connection.
 func vsockFresh(e *env) {
-	p := e.port()
 	for _, trigger := range everyWay {
 		s := e.vsock()
+		p := e.port()
 		e.do(p, enable(s, "k", in|hangup, trigger))
 		e.quiet(p)
 		e.do(p, enable(s, "k", in|out|hangup, trigger))
@@ -152,10 +153,10 @@ func vsockFresh(e *env) {
 }
 
 func mptcpRefused(e *env) {
-	p := e.port()
 	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
 		for _, trigger := range everyWay {
 			s := e.mptcp()
+			p := e.port()
 			if !e.refuseConnect(s) {
 				e.Skip("this system refuses within the call")
 			}
@@ -175,10 +176,10 @@ func mptcpRefused(e *env) {
 func mptcpRefusedWhileWaiting(e *env) {
 	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
 		for _, trigger := range everyWay {
+			s := e.mptcp()
 			p := e.port()
 			w := e.wait(p, 4, -1)
 			e.parked(p, 1)
-			s := e.mptcp()
 			e.do(p, enable(s, "k", filter, trigger))
 			if !e.refuseConnect(s) {
 				e.Skip("this system refuses within the call")

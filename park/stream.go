@@ -44,9 +44,10 @@ type worker struct {
 	spot  atomic.Pointer[spot] // whose function it runs, or ran last
 }
 
-// An instant is a time since the lot's start in units of 65,536 ns. It wraps around after three days, when
-// something may be taken for younger than it is; then a stream is seen where there is none, once.
-type instant uint32
+// An instant is a time since the lot's start in units of 65,536 ns. It has two bytes for the size of a spot, and wraps
+// around after 4.3 seconds. So a function that came late may be taken for one that came soon, about once in 860 times;
+// a stream is taken for one only after three in a row.
+type instant uint16
 
 func instantOf(d time.Duration) instant { return instant(d >> 16) }
 
