@@ -121,9 +121,9 @@ func mptcpResetUnread(e *env) {
 }
 
 func mptcpFresh(e *env) {
-	listeners := e.mptcpListeners()
+	unconnected := e.mptcp()
 	p := e.port()
-	for _, l := range listeners {
+	for _, l := range e.mptcpListeners() {
 		for _, trigger := range everyWay {
 			s := e.mptcp()
 			e.do(p, enable(s, "k", in|out|hangup, trigger))
@@ -134,7 +134,7 @@ func mptcpFresh(e *env) {
 			e.want(p, "k", gone)
 		}
 	}
-	e.do(p, enable(e.mptcp(), "k", in|out|hangup, level))
+	e.do(p, enable(unconnected, "k", in|out|hangup, level))
 	e.quiet(p)
 }
 
