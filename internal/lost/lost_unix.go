@@ -1,4 +1,4 @@
-//go:build !windows
+//go:build unix
 
 // Package lost classifies the system's errors by what they say about a stream's connection.
 package lost
