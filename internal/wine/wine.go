@@ -44,7 +44,6 @@ func Cases() map[string]Deviation {
 		"E5/ErrorHidesNothing":       TakesError,
 		"E5/ErrorIsNotRead":          TakesError,
 		"E5/RefusedDatagram":         TakesError,
-		"O4/RefusedConnect":          TakesError,
 		"O5/RefusedConnect":          TakesError,
 	}
 }
