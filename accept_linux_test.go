@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -81,7 +81,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 			t.Fatalf("%v, accepted %v, %v", nt.Events, s, err)
 		}
 		var polls int
-		h.after = func([]kernel.Ready) { polls++ }
+		h.after = func([]backend.Ready) { polls++ }
 		var out [4]Notification[string]
 		if n, err := p.Wait(out[:], 200_000_000); n != 0 || err != ErrTimeout {
 			t.Fatalf("Wait = %d, %v; want one report alone", n, err)

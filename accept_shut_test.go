@@ -3,7 +3,7 @@ package socknotify
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -29,13 +29,13 @@ func TestAcceptOfListenerShutDown(t *testing.T) {
 		}
 		// The report is of a connection that is gone when the port accepts.
 		taken := false
-		h.after = func([]kernel.Ready) {
+		h.after = func([]backend.Ready) {
 			if s, err := l.Accept(); err == nil {
 				s.Close()
 				taken = true
 			}
 		}
-		h.look = func(uintptr) kernel.Mask { return kernel.In | kernel.Out }
+		h.look = func(uintptr) backend.Mask { return backend.In | backend.Out }
 		if p.port.Core.Edges {
 			eventually(t, "a report", func() bool {
 				if n, _ := p.Wait(make([]Notification[string], 1), 0); n != 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -19,8 +19,8 @@ func TestAwaitRefused(t *testing.T) {
 		var in, out Overlapped[string]
 		recv(t, p, x, make([]byte, 1), &in) // what is watched for is receiving
 		refused := false
-		h.refuse = func(c *kernel.Change) error {
-			if c.Action != kernel.Set || refused {
+		h.refuse = func(c *backend.Change) error {
+			if c.Action != backend.Set || refused {
 				return nil
 			}
 			refused = true

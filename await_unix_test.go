@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // A handle that is closed behind the back of its sock.Socket just before the kernel is told what its operations wait
@@ -20,8 +20,8 @@ func TestAwaitOfClosed(t *testing.T) {
 		other, _ := newPair(t)
 		var in, out Overlapped[string]
 		recv(t, p, x, make([]byte, 1), &in)
-		h.before = func(changes []kernel.Change) {
-			if len(changes) > 0 && changes[0].Action == kernel.Set {
+		h.before = func(changes []backend.Change) {
+			if len(changes) > 0 && changes[0].Action == backend.Set {
 				h.before = nil
 				if err := unix.Dup2(int(other.Handle()), int(x.Handle())); err != nil {
 					t.Error(err)

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // chaos is a real kernel that does whatever the seam allows and real ones seldom do: it reports less
 // than it could, holds reports back for a while, repeats them, and parks for no time at all.
-type chaos struct{ kernel.Poller }
+type chaos struct{ backend.Poller }
 
-func (c chaos) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+func (c chaos) Poll(changes []backend.Change, ready []backend.Ready) int {
 	room := ready
 	if len(ready) > 1 && rand.IntN(4) == 0 {
 		room = ready[:1]
@@ -56,14 +56,14 @@ func (c chaos) Park(until time.Time, look func() bool) error {
 // Bytes arrive on sockets of every trigger while the kernel misbehaves within the law. All of them
 // must be received, with nothing but notifications to tell when.
 func TestChaos(t *testing.T) {
-	for _, room := range testrooms.List(t) {
+	for _, b := range backendtest.List(t) {
 		for _, workers := range []int{2, 16} {
-			t.Run(room.Name, func(t *testing.T) {
-				k, err := room.Open()
+			t.Run(b.Name, func(t *testing.T) {
+				k, err := b.Open()
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := newPort[*chaosEnd](chaos{k}, room.Name)
+				p := newPort[*chaosEnd](chaos{k}, b.Name)
 				defer p.Close()
 				runChaos(t, p, workers)
 			})

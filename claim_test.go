@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -19,7 +19,7 @@ import (
 // port: the first lets go of the key at once, and reports the old socket no more (G9, G10, P5).
 func TestNumberTakenOverByAnotherPort(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		q, err := New[string](testrooms.With(p.Backend()))
+		q, err := New[string](backendtest.With(p.Backend()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestNumberTakenOverByAnotherPort(t *testing.T) {
 // Exactly one gets it, and hears of the new socket (P5).
 func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		q, err := New[string](testrooms.With(p.Backend()))
+		q, err := New[string](backendtest.With(p.Backend()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 // first while it waits to hear about the second.
 func TestTwoPortsEachWantsTheOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		q, err := New[string](testrooms.With(p.Backend()))
+		q, err := New[string](backendtest.With(p.Backend()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,47 +7,47 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// faultyFiles is a real kernel that does whatever kernel.Files allows and real ones seldom do: it has less at hand
+// faultyFiles is a real kernel that does whatever backend.Files allows and real ones seldom do: it has less at hand
 // than there is, does not take transfers, moves a part of them, and gives up reads or fails at them.
 type faultyFiles struct {
-	kernel.Files
-	reads *[kernel.MaxTransfers]atomic.Bool
+	backend.Files
+	reads *[backend.MaxTransfers]atomic.Bool
 }
 
 // onFileKernels runs a test on every kernel, and again with faults where it reads and writes files. What the process
 // has once it has used a port, a file and a socket, it has by then.
-func onFileKernels(t *testing.T, f func(t *testing.T, open func() (kernel.Poller, error))) {
-	for _, room := range testrooms.Files(t) {
-		k, err := room.Open()
+func onFileKernels(t *testing.T, f func(t *testing.T, open func() (backend.Poller, error))) {
+	for _, b := range backendtest.Files(t) {
+		k, err := b.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, reads := k.(kernel.Files)
-		useOnce(t, newPort[int](k, room.Name))
-		t.Run(room.Name, func(t *testing.T) { f(t, room.Open) })
+		_, reads := k.(backend.Files)
+		useOnce(t, newPort[int](k, b.Name))
+		t.Run(b.Name, func(t *testing.T) { f(t, b.Open) })
 		if !reads {
 			continue
 		}
-		t.Run(room.Name+" with faults", func(t *testing.T) {
-			f(t, func() (kernel.Poller, error) {
-				k, err := room.Open()
+		t.Run(b.Name+" with faults", func(t *testing.T) {
+			f(t, func() (backend.Poller, error) {
+				k, err := b.Open()
 				if err != nil {
 					return nil, err
 				}
-				files := faultyFiles{k.(kernel.Files), new([kernel.MaxTransfers]atomic.Bool)}
-				if b, ok := k.(kernel.Batcher); ok {
+				files := faultyFiles{k.(backend.Files), new([backend.MaxTransfers]atomic.Bool)}
+				if b, ok := k.(backend.Batcher); ok {
 					return struct {
-						kernel.Poller
-						kernel.Batcher
+						backend.Poller
+						backend.Batcher
 						faultyFiles
 					}{k, b, files}, nil
 				}
 				return struct {
-					kernel.Poller
+					backend.Poller
 					faultyFiles
 				}{k, files}, nil
 			})
@@ -108,12 +108,12 @@ func (f faultyFiles) StartTransfer(file uintptr, token uint32, write bool, b []b
 }
 
 // Transferred lies of reads alone: what a write has moved is to be told.
-func (f faultyFiles) Transferred(ended []kernel.Transferred) int {
+func (f faultyFiles) Transferred(ended []backend.Transferred) int {
 	n := f.Files.Transferred(ended)
 	for i := range ended[:n] {
 		e := &ended[i]
 		if f.reads[e.Token].Load() && seldom() {
-			e.N, e.Status = 0, []kernel.TransferStatus{kernel.Abandoned, kernel.Failed}[rand.IntN(2)]
+			e.N, e.Status = 0, []backend.TransferStatus{backend.Abandoned, backend.Failed}[rand.IntN(2)]
 		}
 	}
 	return n

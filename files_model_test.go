@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -211,7 +211,7 @@ func specials(t *testing.T) (files []*modelFile) {
 func TestFilesModel(t *testing.T) {
 	places := filePlaces(t)
 	odd := specials(t)
-	onFileKernels(t, func(t *testing.T, open func() (kernel.Poller, error)) {
+	onFileKernels(t, func(t *testing.T, open func() (backend.Poller, error)) {
 		handles.NoneLeft(t, "")
 		ops := make([]fileOp, 12)
 		rapid.Check(t, func(t *rapid.T) {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/kernel"
 )
 
 var filesRounds = flag.Int("files.rounds", 100, "how many operations each goroutine of the stress test of files starts")
@@ -180,7 +180,7 @@ func (o *stressOp) dequeued(t *testing.T, nt *Notification[*stressOp]) {
 // may write to its buffer at any time.
 func TestFilesStress(t *testing.T) {
 	places := filePlaces(t)
-	onFileKernels(t, func(t *testing.T, open func() (kernel.Poller, error)) {
+	onFileKernels(t, func(t *testing.T, open func() (backend.Poller, error)) {
 		handles.NoneLeft(t, "")
 		k, err := open()
 		if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -22,35 +22,35 @@ const (
 
 // hooked is a real kernel that lets a test stand between the layer and it.
 type hooked struct {
-	kernel.Poller
+	backend.Poller
 	// before runs ahead of each Poll, and after runs with what the kernel reported, before the
 	// layer sees it. Either may be nil.
-	before func(changes []kernel.Change)
-	after  func(ready []kernel.Ready)
+	before func(changes []backend.Change)
+	after  func(ready []backend.Ready)
 	// refuse, if not nil, fails a change with the error it returns.
-	refuse func(c *kernel.Change) error
+	refuse func(c *backend.Change) error
 	// look, if not nil, answers in the place of Look.
-	look func(handle uintptr) kernel.Mask
-	// among chooses the calls that a kernel.Batcher is to make, and made runs after it has. Either may be nil.
-	among func(calls []kernel.Exchange) []kernel.Exchange
-	made  func(calls []kernel.Exchange)
+	look func(handle uintptr) backend.Mask
+	// among chooses the calls that a backend.Batcher is to make, and made runs after it has. Either may be nil.
+	among func(calls []backend.Exchange) []backend.Exchange
+	made  func(calls []backend.Exchange)
 }
 
-func (h *hooked) Look(handle uintptr) kernel.Mask {
+func (h *hooked) Look(handle uintptr) backend.Mask {
 	if h.look != nil {
 		return h.look(handle)
 	}
 	return h.Poller.Look(handle)
 }
 
-func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+func (h *hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
 	if h.before != nil {
 		h.before(changes)
 	}
 	if h.refuse != nil {
 		for i := range changes {
 			if err := h.refuse(&changes[i]); err != nil {
-				changes[i].Status, changes[i].Err = kernel.Refused, err
+				changes[i].Status, changes[i].Err = backend.Refused, err
 			} else {
 				h.Poller.Poll(changes[i:i+1], nil)
 			}
@@ -67,11 +67,11 @@ func (h *hooked) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 // A hookedBatcher is hooked, of a kernel that makes calls together.
 type hookedBatcher struct {
 	*hooked
-	kernel.Batcher
+	backend.Batcher
 }
 
 // Exchange makes the calls that the test lets it make.
-func (h hookedBatcher) Exchange(calls []kernel.Exchange) {
+func (h hookedBatcher) Exchange(calls []backend.Exchange) {
 	if h.among != nil {
 		calls = h.among(calls)
 	}
@@ -85,21 +85,21 @@ func (h hookedBatcher) Exchange(calls []kernel.Exchange) {
 func (h hookedBatcher) Least() int { return 1 }
 
 // whole has what else the kernel offers.
-func (h *hooked) whole() kernel.Poller {
-	b, batches := h.Poller.(kernel.Batcher)
-	f, reads := h.Poller.(kernel.Files)
+func (h *hooked) whole() backend.Poller {
+	b, batches := h.Poller.(backend.Batcher)
+	f, reads := h.Poller.(backend.Files)
 	switch {
 	case batches && reads:
 		return struct {
 			hookedBatcher
-			kernel.Files
+			backend.Files
 		}{hookedBatcher{h, b}, f}
 	case batches:
 		return hookedBatcher{h, b}
 	case reads:
 		return struct {
 			*hooked
-			kernel.Files
+			backend.Files
 		}{h, f}
 	}
 	return h
@@ -110,14 +110,14 @@ func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) { on
 
 // onEachOf is onEach with another type of keys.
 func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *hooked)) {
-	for _, room := range testrooms.List(t) {
-		t.Run(room.Name, func(t *testing.T) {
-			k, err := room.Open()
+	for _, b := range backendtest.List(t) {
+		t.Run(b.Name, func(t *testing.T) {
+			k, err := b.Open()
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[K](h.whole(), room.Name)
+			p := newPort[K](h.whole(), b.Name)
 			t.Cleanup(func() { p.Close() })
 			p.port.Core.Watching.Store(true) // as if it had had sockets
 			f(t, p, h)

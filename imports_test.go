@@ -14,18 +14,18 @@ var allowed = []struct {
 	pkg     string
 	imports []string
 }{
-	{".", []string{"internal/kernel", "internal/kernel/rooms", "internal/port", "sock"}},
-	{"server", []string{".", "internal/tie", "internal/wheel", "sock"}},
+	{".", []string{"internal/backend", "internal/backend/system", "internal/port", "sock"}},
+	{"server", []string{".", "internal/fdstate", "internal/wheel", "sock"}},
 	{"park", []string{".", "internal/wheel"}},
 	{"debug", []string{".", "internal/port", "sock"}},
-	{"sock", []string{"internal/tie"}},
-	{"internal/port", []string{"internal/kernel", "internal/lost", "internal/tie", "sock"}},
-	{"internal/ring", []string{"internal/kernel", "internal/kernel/epoll"}},
-	{"internal/kernel/rooms", []string{"internal/kernel", "internal/kernel/*", "internal/ring"}},
-	{"internal/kernel/*", []string{"internal/kernel", "internal/kernel/unixsock", "internal/kernel/winsock"}},
-	{"internal/kernel", nil},
+	{"sock", []string{"internal/fdstate"}},
+	{"internal/port", []string{"internal/backend", "internal/lost", "internal/fdstate", "sock"}},
+	{"internal/ring", []string{"internal/backend", "internal/backend/epoll"}},
+	{"internal/backend/system", []string{"internal/backend", "internal/backend/*", "internal/ring"}},
+	{"internal/backend/*", []string{"internal/backend", "internal/backend/unixsock", "internal/backend/winsock"}},
+	{"internal/backend", nil},
 	{"internal/lost", nil},
-	{"internal/tie", nil},
+	{"internal/fdstate", nil},
 	{"internal/wheel", nil},
 }
 

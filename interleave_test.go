@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -14,7 +14,7 @@ import (
 
 // during runs f once, between the kernel's next report and its delivery.
 func (h *hooked) during(f func()) {
-	h.after = func([]kernel.Ready) {
+	h.after = func([]backend.Ready) {
 		h.after = nil
 		f()
 	}
@@ -140,7 +140,7 @@ func TestSilencedAndHeardAgain(t *testing.T) {
 		send(t, y)
 		next(t, p)
 		reports := 0
-		h.after = func(r []kernel.Ready) { reports += len(r) }
+		h.after = func(r []backend.Ready) { reports += len(r) }
 		for range 20 {
 			send(t, y)
 			none(t, p)
@@ -167,8 +167,8 @@ func TestReportInsideEnable(t *testing.T) {
 		send(t, y)
 		next(t, p)
 		changed := false
-		h.before = func(changes []kernel.Change) {
-			if len(changes) > 0 && changes[0].Action == kernel.Set {
+		h.before = func(changes []backend.Change) {
+			if len(changes) > 0 && changes[0].Action == backend.Set {
 				changed = true
 				h.before = nil
 				// What another goroutine would see right after the kernel's change.
@@ -283,7 +283,7 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 			level(t, p)
 			next(t, p)
 			var result chan error
-			h.before = func(changes []kernel.Change) {
+			h.before = func(changes []backend.Change) {
 				if len(changes) > 0 {
 					h.before = nil
 					result = poll(p)
@@ -306,7 +306,7 @@ func TestFirstLevelInAnotherCallsHands(t *testing.T) {
 		x, y := newPair(t)
 		send(t, y)
 		waited := make(chan error, 1)
-		h.before = func(changes []kernel.Change) {
+		h.before = func(changes []backend.Change) {
 			if len(changes) > 0 {
 				return
 			}

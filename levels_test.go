@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // A level whose socket was drained needs no look: what comes later is a report of its own (X5). One that was not
@@ -14,7 +14,7 @@ func TestDrainedLevelAsksNobody(t *testing.T) {
 		x, y := newPair(t)
 		do(t, p, Registration[string]{Sock: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
 		looks := 0
-		h.before = func(changes []kernel.Change) { looks += len(changes) }
+		h.before = func(changes []backend.Change) { looks += len(changes) }
 		for range 3 {
 			send(t, y)
 			for range 3 {
@@ -47,7 +47,7 @@ func TestRefusedEnableOfDrainedLevel(t *testing.T) {
 		drain(t, x)
 		none(t, p)
 		var refuse atomic.Bool
-		h.refuse = func(c *kernel.Change) error {
+		h.refuse = func(c *backend.Change) error {
 			if !refuse.Swap(false) {
 				return nil
 			}

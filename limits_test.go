@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // What the kernel refuses leaves things as they were.
@@ -46,7 +46,7 @@ func TestRefusedChange(t *testing.T) {
 	})
 }
 
-func refuseAll(*kernel.Change) error { return syscall.ENOSPC }
+func refuseAll(*backend.Change) error { return syscall.ENOSPC }
 
 // A look that the kernel has refused is made up for: the level still holds (T1).
 func TestRefusedLook(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRefusedChangeWakes(t *testing.T) {
 		x, y := newPair(t)
 		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
 		var refuse atomic.Bool
-		h.refuse = func(c *kernel.Change) error {
+		h.refuse = func(c *backend.Change) error {
 			if !refuse.Swap(false) {
 				return nil
 			}

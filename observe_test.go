@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -22,7 +22,7 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 			}
 			taken++
 		}
-		h.before = func(changes []kernel.Change) {
+		h.before = func(changes []backend.Change) {
 			if len(changes) > 0 {
 				look()
 			}
@@ -30,7 +30,7 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot)) // its slot is locked during the change
 		h.before = nil
 		send(t, y)
-		h.after = func([]kernel.Ready) { look() }
+		h.after = func([]backend.Ready) { look() }
 		next(t, p)
 		h.after = nil
 		if taken < 2 {
@@ -47,7 +47,7 @@ func TestReportIsCountedForItsRegistration(t *testing.T) {
 		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
 		send(t, y)
 		held := false
-		h.after = func([]kernel.Ready) {
+		h.after = func([]backend.Ready) {
 			h.after = nil
 			held = true
 			do(t, p, Remove[string](x.Handle()))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -83,21 +83,21 @@ func TestKernelMakesFewer(t *testing.T) {
 		const many = 40
 		conns := batchConns(t, many)
 		calls, made := 0, 0
-		for name, among := range map[string]func([]kernel.Exchange) []kernel.Exchange{
+		for name, among := range map[string]func([]backend.Exchange) []backend.Exchange{
 			"all":   nil,
-			"none":  func([]kernel.Exchange) []kernel.Exchange { return nil },
-			"first": func(c []kernel.Exchange) []kernel.Exchange { return c[:rand.IntN(len(c)+1)] },
-			"last":  func(c []kernel.Exchange) []kernel.Exchange { return c[rand.IntN(len(c)+1):] },
+			"none":  func([]backend.Exchange) []backend.Exchange { return nil },
+			"first": func(c []backend.Exchange) []backend.Exchange { return c[:rand.IntN(len(c)+1)] },
+			"last":  func(c []backend.Exchange) []backend.Exchange { return c[rand.IntN(len(c)+1):] },
 		} {
 			before := made
-			h.among = func(c []kernel.Exchange) []kernel.Exchange {
+			h.among = func(c []backend.Exchange) []backend.Exchange {
 				calls += len(c)
 				if among != nil {
 					c = among(c)
 				}
 				return c
 			}
-			h.made = func(c []kernel.Exchange) {
+			h.made = func(c []backend.Exchange) {
 				for i := range c {
 					if c[i].Made {
 						made++
@@ -147,7 +147,7 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 			}
 			closed, canceled := conns[round%many], conns[(round+1)%many]
 			done := make(chan struct{})
-			h.made = func([]kernel.Exchange) {
+			h.made = func([]backend.Exchange) {
 				h.made = nil
 				go func() { // both wait for the slots' locks
 					defer close(done)

@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/errno"
-	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -316,7 +316,7 @@ func (m *operationsModel) resets(t *rapid.T) {
 	m.reset, m.forgot = true, wine.ForgetsReset.Here()
 	m.peer.SetLinger(0)
 	m.peer.Close()
-	for end := time.Now().Add(soon); m.p.port.Core.Kernel.Look(m.s.Handle())&(kernel.Err|kernel.Dead) == 0; {
+	for end := time.Now().Add(soon); m.p.port.Core.Poller.Look(m.s.Handle())&(backend.Err|backend.Dead) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the reset does not arrive")
 		}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -32,14 +32,14 @@ func TestOperationUnderStandingError(t *testing.T) {
 		if err := s.SendTo(make([]byte, 0xffff-10), peer.LocalAddr()); err == nil {
 			t.Fatal("a datagram with more than there is room for is sent")
 		}
-		if m := h.Look(s.Handle()); m&kernel.Err == 0 {
+		if m := h.Look(s.Handle()); m&backend.Err == 0 {
 			t.Fatalf("it does not stand: %#x", m)
 		}
 		var o Overlapped[string]
 		b := make([]byte, 1)
 		recv(t, p, s, b, &o)
 		reports := 0
-		h.after = func([]kernel.Ready) { reports++ }
+		h.after = func([]backend.Ready) { reports++ }
 		const calls = 2000
 		for range calls {
 			none(t, p)

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
 // BackendEnv is the environment variable that chooses the kernel of ports made without
@@ -16,14 +16,14 @@ const BackendEnv = "SOCKNOTIFY_BACKEND"
 // An Option changes how [New] makes a port.
 type Option func(*options)
 
-type options = rooms.Options
+type options = system.Options
 
 // WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
 // name means the default.
 //
 // New's error for another name is [errors.ErrUnsupported], and says why.
 func WithBackend(name string) Option {
-	return func(o *options) { o.Backend = name }
+	return func(o *options) { o.Name = name }
 }
 
 // WithRing lets io_uring carry out overlapped operations: many receives and sends by one system call, and reads and
@@ -36,42 +36,42 @@ func WithRing() Option {
 // Backends returns the names of this system's backends, the default first. It is empty where none is supported.
 func Backends() []string {
 	var names []string
-	for _, r := range rooms.List() {
+	for _, r := range system.List() {
 		names = append(names, r.Name)
 	}
 	return names
 }
 
 // choose finds the room to open.
-func choose(o *options) (rooms.Room, error) {
-	if o.Room != nil {
-		return *o.Room, nil
+func choose(o *options) (system.Backend, error) {
+	if o.Backend != nil {
+		return *o.Backend, nil
 	}
 	r, err := named(o)
 	if err == nil && o.Ring {
-		r = rooms.WithRing(r)
+		r = system.WithRing(r)
 	}
 	return r, err
 }
 
 // named finds the backend that an option or the environment names, or else the default.
-func named(o *options) (rooms.Room, error) {
-	name, from := o.Backend, "WithBackend"
+func named(o *options) (system.Backend, error) {
+	name, from := o.Name, "WithBackend"
 	if name == "" {
 		name, from = os.Getenv(BackendEnv), BackendEnv
 	}
-	list := rooms.List()
+	list := system.List()
 	if len(list) == 0 {
-		return rooms.Room{}, fmt.Errorf("socknotify: no backend for this system yet: %w", errors.ErrUnsupported)
+		return system.Backend{}, fmt.Errorf("socknotify: no backend for this system yet: %w", errors.ErrUnsupported)
 	}
 	if name == "" {
 		return list[0], nil
 	}
-	if r, ok := rooms.Find(name); ok {
+	if r, ok := system.Find(name); ok {
 		return r, nil
 	}
-	return rooms.Room{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
-		from, name, rooms.Absent(name), strings.Join(Backends(), ", "))
+	return system.Backend{}, fmt.Errorf("socknotify: %s: backend %q is not available: %w; this system has %s",
+		from, name, system.Absent(name), strings.Join(Backends(), ", "))
 }
 
 // WithStrictEdge makes edges of the port as rare as the contract allows (T2), which is how Windows reports

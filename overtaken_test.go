@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -37,7 +37,7 @@ func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *
 			return // it is silent
 		}
 		eventually(t, "the end of the stream", func() bool {
-			return p.port.Core.Kernel.Look(x.Handle())&kernel.PeerClosed != 0
+			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
 		})
 		w := p.port.Begin()
 		defer p.port.End(w)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -424,8 +424,8 @@ func TestPickedForALookPassesOn(t *testing.T) {
 		x, y := newPair(t)
 		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
-		var lost [1]kernel.Ready
-		eventually(t, "a report, which is dropped", func() bool { return p.port.Core.Kernel.Poll(nil, lost[:]) == 1 })
+		var lost [1]backend.Ready
+		eventually(t, "a report, which is dropped", func() bool { return p.port.Core.Poller.Poll(nil, lost[:]) == 1 })
 		got := make(chan Notification[string], 1)
 		go func() { got <- next(t, p) }()
 		asleep(t, p, 1)

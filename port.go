@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"runtime"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -30,21 +30,21 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 			set(&o)
 		}
 	}
-	room, err := choose(&o)
+	b, err := choose(&o)
 	if err != nil {
 		return nil, err
 	}
-	k, err := room.Open()
+	k, err := b.Open()
 	if err != nil {
-		return nil, &newError{room.Name, err}
+		return nil, &newError{b.Name, err}
 	}
-	p := newPort[K](k, room.Name)
+	p := newPort[K](k, b.Name)
 	p.port.Core.SetStrict(o.Strict)
 	return p, nil
 }
 
 // newPort makes a port on a kernel's queue, which it owns from here on.
-func newPort[K comparable](k kernel.Poller, backend string) *Port[K] {
+func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	p := new(Port[K])
 	p.keys.oddKeys, p.keys.letGo = hasOddKeys(reflect.TypeFor[K]()), letGo[K]
 	p.port.Init(k, backend, &p.keys, port.QueueEnds{In: &p.keys.queue.in.Turnstile, Out: &p.keys.queue.out.Turnstile}, p.keys.oddKeys)

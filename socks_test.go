@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -45,11 +45,11 @@ func TestTurnInVain(t *testing.T) {
 		}
 		c.(*net.TCPConn).CloseWrite()
 		eventually(t, "the end has come", func() bool {
-			return p.port.Core.Kernel.Look(x.Handle())&kernel.PeerClosed != 0
+			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
 		})
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		next(t, p)
-		x.Tie().Notify(false, false)
+		x.FD().Notify(false, false)
 		var b [64]byte
 		if n, err := x.Recv(b[:]); n != 1 || err != nil {
 			t.Fatal(n, err)
@@ -161,7 +161,7 @@ func TestCloseOfSocketInUse(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		do(t, p, EnableSock(x, "x", EventIn, persistent))
-		x.Tie().Use() // as a SendFile under way does
+		x.FD().Use() // as a SendFile under way does
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestCloseOfSocketInUse(t *testing.T) {
 		if n := p.Stats().Registrations; n != 0 {
 			t.Errorf("%d registrations", n)
 		}
-		x.Tie().Done()
+		x.FD().Done()
 	})
 }
 
@@ -187,14 +187,14 @@ func TestCloseOfListenerInUse(t *testing.T) {
 		}
 		defer c.Close()
 		h.during(func() {
-			l.Tie().Use()
+			l.FD().Use()
 			l.Close()
 		})
 		var out [4]Notification[string]
 		if n, err := p.Wait(out[:], 50*time.Millisecond); n != 0 || err != ErrTimeout {
 			t.Errorf("Wait = %d, %v: %+v", n, err, out[0])
 		}
-		l.Tie().Done()
+		l.FD().Done()
 	})
 }
 

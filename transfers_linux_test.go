@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	iouring "github.com/socknotify/socknotify/internal/ring"
 )
@@ -23,16 +23,18 @@ import (
 // A transferring kernel is given every operation on a file, be it on a pipe, so that a test decides when a read
 // comes to an end.
 type transferring struct {
-	kernel.Poller
-	kernel.Files
+	backend.Poller
+	backend.Files
 	taken  atomic.Int32
 	refuse atomic.Bool
 	closed atomic.Bool
 	// ended changes what the kernel has told.
-	ended func(e *kernel.Transferred)
+	ended func(e *backend.Transferred)
 }
 
-func (k *transferring) Suits(uintptr) kernel.FileUse { return kernel.FileUse{Read: true, Write: true} }
+func (k *transferring) Suits(uintptr) backend.FileUse {
+	return backend.FileUse{Read: true, Write: true}
+}
 
 func (k *transferring) StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
 	if k.refuse.Load() || !k.Files.StartTransfer(file, token, write, b, off) {
@@ -47,7 +49,7 @@ func (k *transferring) Close() error {
 	return k.Poller.Close()
 }
 
-func (k *transferring) Transferred(ended []kernel.Transferred) int {
+func (k *transferring) Transferred(ended []backend.Transferred) int {
 	n := k.Files.Transferred(ended)
 	for i := range ended[:n] {
 		if k.ended != nil {
@@ -60,11 +62,11 @@ func (k *transferring) Transferred(ended []kernel.Transferred) int {
 func transferringKernel(t testing.TB) *transferring {
 	t.Helper()
 	k := ringKernel(t)
-	return &transferring{Poller: k, Files: k.(kernel.Files)}
+	return &transferring{Poller: k, Files: k.(backend.Files)}
 }
 
 // ringKernel is the epoll backend with io_uring for operations.
-func ringKernel(t testing.TB) kernel.Poller {
+func ringKernel(t testing.TB) backend.Poller {
 	t.Helper()
 	if err := iouring.Probe(); err != nil {
 		t.Skip(err)
@@ -154,7 +156,7 @@ type polled struct {
 	before func()
 }
 
-func (k *polled) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+func (k *polled) Poll(changes []backend.Change, ready []backend.Ready) int {
 	if len(ready) > 0 && k.before != nil {
 		k.before()
 	}
@@ -288,14 +290,14 @@ func TestTransferFallsBack(t *testing.T) {
 	same(t, f, false)
 	k.refuse.Store(false)
 
-	fail := func(e *kernel.Transferred) { e.Status, e.N = kernel.Failed, 0 }
-	part := func(e *kernel.Transferred) { e.N, k.ended = min(e.N, 4), fail }
+	fail := func(e *backend.Transferred) { e.Status, e.N = backend.Failed, 0 }
+	part := func(e *backend.Transferred) { e.N, k.ended = min(e.N, 4), fail }
 	k.ended = fail
 	same(t, f, true)
 	k.ended = part
 	same(t, f, true)
-	k.ended = func(e *kernel.Transferred) {
-		*e, k.ended = kernel.Transferred{Token: e.Token, Status: kernel.Abandoned}, nil
+	k.ended = func(e *backend.Transferred) {
+		*e, k.ended = backend.Transferred{Token: e.Token, Status: backend.Abandoned}, nil
 	}
 	same(t, f, true)
 	same(t, f, true)
@@ -330,7 +332,7 @@ func TestReadPastOffsets(t *testing.T) {
 	if want == nil || want == io.EOF {
 		t.Fatalf("package os says %v", want)
 	}
-	onFileKernels(t, func(t *testing.T, open func() (kernel.Poller, error)) {
+	onFileKernels(t, func(t *testing.T, open func() (backend.Poller, error)) {
 		k, err := open()
 		if err != nil {
 			t.Fatal(err)
@@ -356,7 +358,7 @@ func TestTransfersBeyondMax(t *testing.T) {
 	p, k := transferringPort[int](t)
 	r, w := slow(t)
 	const more = 20
-	ops, bufs := make([]Overlapped[int], kernel.MaxTransfers), make([][1]byte, kernel.MaxTransfers)
+	ops, bufs := make([]Overlapped[int], backend.MaxTransfers), make([][1]byte, backend.MaxTransfers)
 	for i := range ops {
 		readAt(t, p, r, i, bufs[i][:], &ops[i])
 	}
@@ -374,10 +376,10 @@ func TestTransfersBeyondMax(t *testing.T) {
 			t.Fatalf("%+v", nt)
 		}
 	}
-	if n := k.taken.Load(); n != kernel.MaxTransfers {
+	if n := k.taken.Load(); n != backend.MaxTransfers {
 		t.Errorf("the kernel was given %d", n)
 	}
-	write(t, w, string(make([]byte, kernel.MaxTransfers)))
+	write(t, w, string(make([]byte, backend.MaxTransfers)))
 	for range ops {
 		if nt := next(t, p); nt.Key < 0 || nt.Data != 1 {
 			t.Fatalf("%+v", nt)

@@ -38,7 +38,7 @@ func (r *Registration[K]) entry() port.Entry {
 		Filter: port.Events(r.Filter), Op: port.Op(r.Op), Trigger: port.Trigger(r.Trigger), Drained: r.Drained,
 	}
 	if r.Conn == nil && r.Sock != nil {
-		e.Tie = r.Sock.Tie()
+		e.FD = r.Sock.FD()
 	}
 	return e
 }

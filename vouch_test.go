@@ -3,7 +3,7 @@ package socknotify
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -53,9 +53,9 @@ func TestVouchOvertaken(t *testing.T) {
 		send(t, y)
 		next(t, p)
 		drain(t, x)
-		s, tie := p.port.Table.Lookup(uint32(x.Handle())), x.Tie()
+		s, fd := p.port.Table.Lookup(uint32(x.Handle())), x.FD()
 		word := s.Word.Load()
-		if !tie.Drained(port.Directions(port.EventIn)) {
+		if !fd.Drained(port.Directions(port.EventIn)) {
 			t.Fatal("not drained")
 		}
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
@@ -87,15 +87,15 @@ func TestVouchOvertaken(t *testing.T) {
 // may have cut it short. A receive on anything else has not.
 func TestShortReceiveVouches(t *testing.T) {
 	for _, c := range []struct {
-		mask kernel.Mask
+		mask backend.Mask
 		want bool
 	}{
-		{kernel.In, true},
-		{kernel.In | kernel.Out, true},
-		{kernel.In | kernel.Urgent, false},
-		{kernel.In | kernel.PeerClosed, false},
-		{kernel.In | kernel.Err, false},
-		{kernel.In | kernel.Dead | kernel.PeerClosed, false},
+		{backend.In, true},
+		{backend.In | backend.Out, true},
+		{backend.In | backend.Urgent, false},
+		{backend.In | backend.PeerClosed, false},
+		{backend.In | backend.Err, false},
+		{backend.In | backend.Dead | backend.PeerClosed, false},
 	} {
 		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 			if !p.KernelEdges() {
@@ -119,7 +119,7 @@ func TestShortReceiveVouches(t *testing.T) {
 			defer x.Close()
 			do(t, p, EnableSock(x, "x", EventIn, oneShot))
 			send(t, y)
-			h.after = func(ready []kernel.Ready) { ready[0].Mask = c.mask }
+			h.after = func(ready []backend.Ready) { ready[0].Mask = c.mask }
 			next(t, p)
 			h.after = nil
 			var b [64]byte

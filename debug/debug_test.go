@@ -18,7 +18,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -32,7 +32,7 @@ const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
 func newPort[K comparable](t testing.TB) *socknotify.Port[K] {
 	t.Helper()
-	backends.Need(t)
+	backendtest.Need(t)
 	p, err := socknotify.New[K]()
 	if err != nil {
 		t.Fatal(err)

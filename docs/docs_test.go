@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/socknotify/socknotify/conformance"
+	"github.com/socknotify/socknotify/internal/conformance"
 	"github.com/socknotify/socknotify/internal/facts"
 )
 

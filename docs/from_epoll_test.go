@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -96,7 +96,7 @@ func (c *client) handle(b []byte) error {
 }
 
 func TestFromEpoll(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		port, listener := open(t, sn.WithBackend(backend))
 		if err := port.Accept(listener, nil, 16); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestFromEpoll(t *testing.T) {
 }
 
 func TestFromEpollEdges(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		port, listener := open(t, sn.WithBackend(backend), sn.WithStrictEdge())
 		if err := port.Accept(listener, nil, 16); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -106,7 +106,7 @@ func expect(t *testing.T, c net.Conn, want string) {
 }
 
 func TestFromGnet(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		c := serving(t, &frames{}, backend)
 		for _, part := range []string{"\x00\x03abc\x00\x02d", "e", "\x00", "\x01f\x00\x00"} {
 			if _, err := io.WriteString(c, part); err != nil {
@@ -118,7 +118,7 @@ func TestFromGnet(t *testing.T) {
 }
 
 func TestFromGnetSlow(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		c := serving(t, &slow{}, backend)
 		for range 3 {
 			io.WriteString(c, "question")

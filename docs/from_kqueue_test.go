@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // kqueueLoop serves, and ends some time after it was told to by a post.
@@ -62,7 +62,7 @@ func reload(what uintptr) error {
 }
 
 func TestFromKqueue(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		port, listener := open(t, sn.WithBackend(backend))
 		if err := port.Accept(listener, nil, 16); err != nil {
 			t.Fatal(err)

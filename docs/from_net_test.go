@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 )
@@ -86,7 +86,7 @@ func TestFromNet(t *testing.T) {
 }
 
 func TestFromNetParked(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		lot, err := park.New(park.Config{Backend: backend})
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFromNetParked(t *testing.T) {
 }
 
 func TestFromNetServer(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		c := serving(t, &echo{}, backend)
 		echoed(t, c.RemoteAddr().String())
 	})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -45,7 +45,7 @@ func pollLoop(port *sn.Port[*client], listener *sock.Socket) error {
 }
 
 func TestFromWSAPoll(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		port, listener := open(t, sn.WithBackend(backend))
 		stop := ends(t, port, func() error { return pollLoop(port, listener) })
 		echoed(t, listener.LocalAddr().String())

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // The commands that README.md begins with do what it says, but for the first, which gets the project. The server
 // is on other ports, and the load is shorter.
 func TestQuickStart(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	commands := quickStart(t)
 	program := filepath.Join(t.TempDir(), "socknotify")
 	if runtime.GOOS == "windows" {

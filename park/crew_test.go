@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 func TestMaxRunning(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const bound, conns = 3, 20
 		l := newLot(t, Config{Backend: backend, MaxRunning: bound})
 		var running, most atomic.Int64
@@ -80,7 +80,7 @@ func TestGoexit(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		busy, client := pair(t, "tcp")
 		release, started := make(chan struct{}), make(chan struct{})

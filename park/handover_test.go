@@ -4,13 +4,13 @@ import (
 	"net"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // A function may run before the Park that it is of has returned, and Unpark then ends that all the same, so that
 // another lot can have the connection.
 func TestHandOver(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		from, to := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		for range 300 {
 			server, client := pair(t, "tcp")
@@ -33,7 +33,7 @@ func TestHandOver(t *testing.T) {
 
 // The same where the function and its Unpark come between the two steps of a Park, as a time-out can have it.
 func TestHandOverUnwatched(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		from, to := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		none, _ := reader()

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 )
@@ -27,7 +27,7 @@ import (
 // Clients that send requests in any pieces, pipelined or not, pause, and go, while the server is shut down and
 // replaced time and again.
 func TestHTTPStorm(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
 				s := &httpStorm{t: t, backend: backend, cert: certificate(t)}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // request is a request without a body.
@@ -167,7 +167,7 @@ func TestHTTPExchanges(t *testing.T) {
 			name = "https"
 		}
 		t.Run(name, func(t *testing.T) {
-			backends.Need(t)
+			backendtest.Need(t)
 			stock := newRig(t, secure, false, "", 0, nil)
 			rigs := map[string]*rig{
 				"parks at once": newRig(t, secure, true, "", -1, nil),

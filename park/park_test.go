@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 func TestPark(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(network, func(t *testing.T) {
 				if network == "unix" && wine.HasNoUnix.Here() {
@@ -47,7 +47,7 @@ func TestPark(t *testing.T) {
 }
 
 func TestParkAgainInside(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		var echo func(net.Conn)
@@ -78,7 +78,7 @@ func TestParkAgainInside(t *testing.T) {
 }
 
 func TestPeerResets(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -92,7 +92,7 @@ func TestPeerResets(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const idle = 150 * time.Millisecond
 		l := newLot(t, Config{Backend: backend, IdleTimeout: idle})
 		server, client := pair(t, "tcp")
@@ -134,7 +134,7 @@ func TestReadDeadlineIsCleared(t *testing.T) {
 }
 
 func TestUnpark(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -168,7 +168,7 @@ func TestUnpark(t *testing.T) {
 
 // A connection may go from one lot to another, if the first is told.
 func TestTwoLots(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		one, two := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
@@ -191,7 +191,7 @@ func TestTwoLots(t *testing.T) {
 }
 
 func TestCloseConn(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
 		f, outcomes := reader()
@@ -205,7 +205,7 @@ func TestCloseConn(t *testing.T) {
 
 // A connection whose Close is called while it is parked.
 func TestClosedBehindTheBack(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for the sweep
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
@@ -219,7 +219,7 @@ func TestClosedBehindTheBack(t *testing.T) {
 
 // The same, and the next connection with its number is parked before the sweeper comes by.
 func TestNumberIsUsedAgain(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		l.sweep.stop()
 		number := func(conn net.Conn) (n uintptr) {

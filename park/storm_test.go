@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 )
@@ -51,7 +51,7 @@ type guest struct {
 }
 
 func TestStorm(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, bound := range []int{0, 4} {
 			t.Run(fmt.Sprint("bound ", bound), func(t *testing.T) {
 				s := &storm{t: t, config: Config{Backend: backend, MaxRunning: bound}, cert: certificate(t)}

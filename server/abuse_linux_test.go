@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // Without descriptors, what there is goes on being served, and what waits is accepted when there are some.
 func TestOutOfDescriptors(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend}
 		addr := start(t, s)
 		good := dial(t, addr)
@@ -77,7 +77,7 @@ func exhaust(t *testing.T) (restore func()) {
 // Peers that send a byte now and then, one that never reads, and a flood past the limit leave the good ones
 // served, every request of theirs answered, and memory bounded.
 func TestAbuse(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		slow := 5000
 		if testing.Short() || backend == "poll" { // which looks at all of them for each request
 			slow = 500

@@ -125,7 +125,7 @@ func crowd(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) 
 	}
 }
 
-// flood500 has those connect for which there is no room, 500 a second.
+// flood500 has those connect for which there is no backend, 500 a second.
 func flood500(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) {
 	for range late {
 		c, err := net.Dial("tcp", addr)

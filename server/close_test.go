@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // A peer that ends its stream can be answered after that.
 func TestHalfClose(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			for {
 				n, err := c.Read(buf[:4])
@@ -57,7 +57,7 @@ func TestHalfClose(t *testing.T) {
 
 // A peer that resets ends the connection, whatever it is waiting for.
 func TestReset(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, when := range []string{"idle", "paused", "after its end", "queued"} {
 			t.Run(when, func(t *testing.T) {
 				h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -93,7 +93,7 @@ func TestReset(t *testing.T) {
 
 // Close sends what is queued; Abort does not.
 func TestClose(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, from := range []string{"handler", "outside"} {
 			for _, abort := range []bool{false, true} {
 				t.Run(fmt.Sprint(from, " abort=", abort), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestClose(t *testing.T) {
 
 // Connections are closed from everywhere while their handlers are busy.
 func TestCloseRaces(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		before := handles.List()
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, Workers: 4}

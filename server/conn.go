@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -129,11 +129,11 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 	if wrapped || !direct || word&wReadsOtherwise != 0 || len(b) == 0 {
 		return c.readOtherwise(b, wrapped, word)
 	}
-	t := c.socket().Tie()
-	if t.Drained(tie.Recv) {
+	t := c.socket().FD()
+	if t.Drained(fdstate.Recv) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
-	of, turn := c.held.Ahead(tie.Recv, b)
+	of, turn := c.held.Ahead(fdstate.Recv, b)
 	k, e := directRecv(t.Handle(), of)
 	n := int(k)
 	if n > 0 {
@@ -143,7 +143,7 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 		}
 		return n, nil
 	}
-	n, err := c.held.Made(tie.Recv, of, turn, n, e)
+	n, err := c.held.Made(fdstate.Recv, of, turn, n, e)
 	return c.received(word, n, err)
 }
 
@@ -161,7 +161,7 @@ func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	switch {
 	case word&wPaused != 0:
 		return c.recvPaused(word, b)
-	case word&wLast == 0 && c.socket().Tie().Drained(tie.Recv):
+	case word&wLast == 0 && c.socket().FD().Drained(fdstate.Recv):
 		err = sock.ErrWouldBlock
 	default:
 		n, err = c.held.Recv(b)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 func eventually(tb testing.TB, cond func() bool) {
@@ -38,7 +38,7 @@ func requests(t *testing.T, c net.Conn) func() {
 
 // A request allocates nothing, and enabling costs a system call for one in twenty at most.
 func TestRequestCosts(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
 		c, err := net.Dial("tcp", serving(t, s).String())
 		if err != nil {
@@ -67,7 +67,7 @@ func TestRequestCosts(t *testing.T) {
 
 // An idle connection costs at most 256 live bytes, with everything that there is of it.
 func TestIdleConnMemory(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
 		addr := serving(t, s)
 		const n = 5000

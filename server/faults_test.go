@@ -16,18 +16,18 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // faulty is a real kernel that a test has fail. Either function may be nil, and either error.
 type faulty struct {
-	kernel.Poller
+	backend.Poller
 	park   func() error
-	change func(c *kernel.Change) error
+	change func(c *backend.Change) error
 }
 
 func (f *faulty) Park(until time.Time, look func() bool) error {
@@ -39,13 +39,13 @@ func (f *faulty) Park(until time.Time, look func() bool) error {
 	return f.Poller.Park(until, look)
 }
 
-func (f *faulty) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+func (f *faulty) Poll(changes []backend.Change, ready []backend.Ready) int {
 	if f.change == nil {
 		return f.Poller.Poll(changes, ready)
 	}
 	for i := range changes {
 		if err := f.change(&changes[i]); err != nil {
-			changes[i].Status, changes[i].Err = kernel.Refused, err
+			changes[i].Status, changes[i].Err = backend.Refused, err
 		} else {
 			f.Poller.Poll(changes[i:i+1], nil)
 		}
@@ -54,10 +54,10 @@ func (f *faulty) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 }
 
 // on is the option for a port on it.
-func (f faulty) on(backend string) socknotify.Option {
-	return func(o *rooms.Options) {
-		r, _ := rooms.Find(backend)
-		o.Room = &rooms.Room{Name: backend, Open: func() (kernel.Poller, error) {
+func (f faulty) on(name string) socknotify.Option {
+	return func(o *system.Options) {
+		r, _ := system.Find(name)
+		o.Backend = &system.Backend{Name: name, Open: func() (backend.Poller, error) {
 			k, err := r.Open()
 			return &faulty{k, f.park, f.change}, err
 		}}
@@ -82,18 +82,18 @@ func (l *logged) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// eachFault runs a test on each backend with each error.
-func eachFault(t *testing.T, f func(t *testing.T, backend string, fault error)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+// eachFault runs a test on each name with each error.
+func eachFault(t *testing.T, f func(t *testing.T, name string, fault error)) {
+	backendtest.Each(t, func(t *testing.T, name string) {
 		for _, fault := range []error{syscall.EIO, syscall.EPERM, syscall.EINTR} {
-			t.Run(fmt.Sprint(fault), func(t *testing.T) { f(t, backend, fault) })
+			t.Run(fmt.Sprint(fault), func(t *testing.T) { f(t, name, fault) })
 		}
 	})
 }
 
 // A server some or all of whose waits fail serves all the same, says so, and ends.
 func TestWaitFails(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
+	eachFault(t, func(t *testing.T, name string, fault error) {
 		for _, every := range []uint64{2, 1} { // of how many fails one
 			t.Run(fmt.Sprint(every), func(t *testing.T) {
 				var waits atomic.Uint64
@@ -104,7 +104,7 @@ func TestWaitFails(t *testing.T) {
 						return fault
 					}
 					return nil
-				}}.on(backend))
+				}}.on(name))
 				addr := start(t, s)
 				for range 5 {
 					c := dial(t, addr)
@@ -123,7 +123,7 @@ func TestWaitFails(t *testing.T) {
 
 // Where waits go on failing, Serve says so, connections end, and Shutdown does.
 func TestWaitFailsForGood(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
+	eachFault(t, func(t *testing.T, name string, fault error) {
 		var broken atomic.Bool
 		var log logged
 		h := &handler{t: t}
@@ -133,7 +133,7 @@ func TestWaitFailsForGood(t *testing.T) {
 				return fault
 			}
 			return nil
-		}}.on(backend))
+		}}.on(name))
 		served := make(chan error)
 		var clients []net.Conn
 		for range 2 {
@@ -176,16 +176,16 @@ func TestWaitFailsForGood(t *testing.T) {
 
 // Changes that the system refuses cost the connections that they are for, and nothing else.
 func TestChangesFail(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
+	eachFault(t, func(t *testing.T, name string, fault error) {
 		var changes atomic.Uint64
 		var off atomic.Bool
 		s := &srv{Handler: &handler{t: t}, Workers: 2}
-		server.Faulty(s, 0, faulty{change: func(c *kernel.Change) error {
+		server.Faulty(s, 0, faulty{change: func(c *backend.Change) error {
 			if !off.Load() && changes.Add(1)%3 == 0 {
 				return fault
 			}
 			return nil
-		}}.on(backend))
+		}}.on(name))
 		addr := start(t, s)
 		answered := 0
 		for range 100 {
@@ -210,14 +210,14 @@ func TestChangesFail(t *testing.T) {
 
 // What the system refuses to forget does not hold up the end.
 func TestRemovalsFail(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
+	eachFault(t, func(t *testing.T, name string, fault error) {
 		s := &srv{Handler: &handler{t: t}, Workers: 2}
-		server.Faulty(s, 0, faulty{change: func(c *kernel.Change) error {
-			if c.Action == kernel.Delete {
+		server.Faulty(s, 0, faulty{change: func(c *backend.Change) error {
+			if c.Action == backend.Delete {
 				return fault
 			}
 			return nil
-		}}.on(backend))
+		}}.on(name))
 		addr := start(t, s)
 		for range 10 {
 			c := dial(t, addr)
@@ -230,7 +230,7 @@ func TestRemovalsFail(t *testing.T) {
 
 // A PacketServer serves, says what fails, and ends, too.
 func TestPacketWaitFails(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
+	eachFault(t, func(t *testing.T, name string, fault error) {
 		var calls atomic.Uint64
 		often := func() error {
 			if calls.Add(1)%2 == 0 {
@@ -238,19 +238,19 @@ func TestPacketWaitFails(t *testing.T) {
 			}
 			return nil
 		}
-		for name, f := range map[string]faulty{
+		for what, f := range map[string]faulty{
 			"wait":  {park: often},
 			"waits": {park: func() error { return fault }},
-			"changes": {change: func(c *kernel.Change) error {
-				if c.Action == kernel.Set {
+			"changes": {change: func(c *backend.Change) error {
+				if c.Action == backend.Set {
 					return often()
 				}
 				return nil
 			}},
 		} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(what, func(t *testing.T) {
 				s := &server.PacketServer{Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) })}
-				server.FaultyPackets(s, time.Hour, f.on(backend))
+				server.FaultyPackets(s, time.Hour, f.on(name))
 				c := packets(t, s)
 				for range 10 {
 					send(t, c, "hello")
@@ -262,23 +262,23 @@ func TestPacketWaitFails(t *testing.T) {
 }
 
 func TestPacketWaitFailsForGood(t *testing.T) {
-	eachFault(t, func(t *testing.T, backend string, fault error) {
-		for name, f := range map[string]faulty{
+	eachFault(t, func(t *testing.T, name string, fault error) {
+		for what, f := range map[string]faulty{
 			"waits": {park: func() error { return fault }},
-			"changes": {change: func(c *kernel.Change) error {
-				if c.Action == kernel.Set {
+			"changes": {change: func(c *backend.Change) error {
+				if c.Action == backend.Set {
 					return fault
 				}
 				return nil
 			}},
 		} {
-			t.Run(name, func(t *testing.T) {
+			t.Run(what, func(t *testing.T) {
 				var log logged
 				s := &server.PacketServer{
 					Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) { c.Send(in) }),
 				}
-				server.FaultyPackets(s, 100*time.Millisecond, f.on(backend))
+				server.FaultyPackets(s, 100*time.Millisecond, f.on(name))
 				pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)

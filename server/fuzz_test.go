@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // Datagrams of two strangers, which are cut from what a fuzzer makes, come back as they were, or cut to MaxSize.
 func FuzzDatagrams(f *testing.F) {
-	backends.Need(f)
+	backendtest.Need(f)
 	f.Add([]byte("\x00\x01a\x05hello\xff"), uint8(1))
 	f.Add([]byte{0, 0, 0, 0}, uint8(4))
 	f.Add(bytes.Repeat([]byte{0xff}, 3000), uint8(100))
@@ -65,7 +65,7 @@ func FuzzDatagrams(f *testing.F) {
 // The bytes of a client decide what the handler does with its connection: it echoes them, hijacks the connection with or
 // without something queued, or pauses it, and resumes. Whatever they are, all of them come back, in order.
 func FuzzHijack(f *testing.F) {
-	backends.Need(f)
+	backendtest.Need(f)
 	for _, script := range []string{
 		"", "echo", "h3abcd", "h0h1xq", "p5hello", "q2ab rest", "hqhqhq", "pppp", "h9short", "h2xxp2yyq2zz...", "eh1ae", "c", "ah3bcdc rest",
 		"q9q9q9q9 no end",

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -17,7 +17,7 @@ import (
 func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func() net.Conn)) {
 	for _, kind := range []string{"tcp", "unix", "tls"} {
 		t.Run(kind, func(t *testing.T) {
-			backends.Each(t, func(t *testing.T, backend string) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
 				config, client := certified(t)
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -16,7 +16,7 @@ import (
 
 // A request is handed to a goroutine, and the connection given back.
 func TestPause(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:5])
 			if err != nil {
@@ -40,7 +40,7 @@ func TestPause(t *testing.T) {
 
 // While a connection is paused it is not idle, and can be closed.
 func TestPausedAndClosed(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend}
 		addr := start(t, s)
@@ -65,7 +65,7 @@ func TestPausedAndClosed(t *testing.T) {
 // A connection goes to a goroutine that blocks, and back, again and again.
 func TestHijack(t *testing.T) {
 	noHijack(t)
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		before := handles.List()
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])
@@ -130,7 +130,7 @@ func TestHijack(t *testing.T) {
 // Close of the server ends hijacked connections too.
 func TestHijackedAndClosed(t *testing.T) {
 	noHijack(t)
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		hijacked, got := make(chan error, 1), make(chan error, 1)
 		h := &handler{t: t, open: func(c conn) error {
 			nc, err := c.Hijack()

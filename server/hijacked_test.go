@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -26,7 +26,7 @@ type queued struct {
 
 // hijackQueued runs a test without TLS and with each version.
 func hijackQueued(t *testing.T, f func(t *testing.T, q *queued)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, version := range []uint16{0, tls.VersionTLS12, tls.VersionTLS13} {
 			name := "plain"
 			if version != 0 {
@@ -259,7 +259,7 @@ func TestHijackQueuedEnds(t *testing.T) {
 // A net.Conn of before is closed when the connection was given back, and closes nothing more.
 func TestHijackStale(t *testing.T) {
 	noHijack(t)
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		old := make(chan net.Conn, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			if c.State.extra != nil {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -78,7 +78,7 @@ func TestKeepAlive(t *testing.T) {
 	} {
 		for _, from := range []string{"net", "sock"} { // of which the first is of MPTCP, where the system has it
 			t.Run(c.name+" "+from, func(t *testing.T) {
-				backends.Each(t, func(t *testing.T, backend string) {
+				backendtest.Each(t, func(t *testing.T, backend string) {
 					h := prober{t: t, got: make(chan probes, 3)}
 					s := &Server[*int]{Handler: h, Backend: backend, KeepAlive: c.period, KeepAliveConfig: c.config}
 					l, addr := listening(t, from, c.period, c.config)

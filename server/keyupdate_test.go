@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -50,7 +50,7 @@ func (r *rawTLS) answer() {
 // A peer may change its keys, and ask for a change of the server's, which is answered even while nothing else
 // is written.
 func TestTLSKeyUpdate(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
 		for range 20 {
 			send(t, r, r.record(typeData, "before"))
@@ -75,7 +75,7 @@ func TestTLSKeyUpdate(t *testing.T) {
 
 // Changes of keys come in any pieces, alone or between data, a message in one record or in several.
 func TestTLSKeyUpdateInPieces(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
 		for i, c := range []byte(r.record(typeData, "0") + r.keyUpdate(1) + r.record(typeData, "1") + r.keyUpdate(0) + r.record(typeData, "2")) {
 			if i%7 == 0 {
@@ -106,7 +106,7 @@ func TestTLSKeyUpdateInPieces(t *testing.T) {
 
 // Answers are in their place among what other goroutines write, and among what is queued.
 func TestTLSKeyUpdateAmongWrites(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			_, err := c.Read(buf)
 			return err
@@ -151,7 +151,7 @@ func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 
 // While nothing may be queued for the peer, its request waits with all else that it sends.
 func TestTLSKeyUpdateQueueFull(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		r := updating(t, backend, h, 100_000)
 		sc, total := h.conn(1), 0
@@ -176,7 +176,7 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 // A hijacker's connection, and a paused one, change keys as any.
 func TestTLSKeyUpdateAway(t *testing.T) {
 	noHijack(t)
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
 			if err != nil {
@@ -232,7 +232,7 @@ func TestTLSKeyUpdateAway(t *testing.T) {
 
 // After CloseWrite there is no answer any more, but what the peer sends is received still.
 func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		got := make(chan string, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
@@ -268,7 +268,7 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 
 // Requests without end, and what is none, end their connection with an alert, and hurt nobody.
 func TestTLSKeyUpdateAbuse(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, bad := range map[string]func(r *rawTLS) string{
 			"flood": func(r *rawTLS) (all string) {
 				for range 100 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
 )
@@ -31,7 +31,7 @@ func flood(t *testing.T, addr string, n int) (served []net.Conn) {
 }
 
 func TestMaxConns(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, MaxConns: 10}
 		addr := start(t, s)
@@ -48,7 +48,7 @@ func TestMaxConns(t *testing.T) {
 }
 
 func TestMaxConnsPerAddr(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, MaxConnsPerAddr: 5}
 		addr := start(t, s)
 		if served := flood(t, addr, 20); len(served) != 5 {
@@ -69,7 +69,7 @@ func TestMaxConnsPerAddr(t *testing.T) {
 }
 
 func TestMaxQueued(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
 		c := dial(t, start(t, s))
@@ -90,7 +90,7 @@ func TestMaxQueued(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		var exempted atomic.Bool
 		h := &handler{t: t, open: func(c conn) error {
 			if !exempted.Load() { // the first
@@ -154,7 +154,7 @@ func echoes(c net.Conn) bool {
 
 // A peer that takes nothing of what is queued is given up, before Close and after it.
 func TestWriteTimeout(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, closing := range []bool{false, true} {
 			h := &handler{t: t}
 			s := &srv{Handler: h, Backend: backend, WriteTimeout: 100 * time.Millisecond}
@@ -176,7 +176,7 @@ func TestWriteTimeout(t *testing.T) {
 
 // A connection has one timer for both of its time-outs, and each is kept whatever the other one is set to.
 func TestTimeoutsTogether(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		fill := func(sc conn) {
 			for b := make([]byte, 1<<16); sc.Queued() == 0; {
 				if _, err := sc.Write(b); err != nil {

@@ -92,7 +92,7 @@ const (
 )
 
 // Send sends datagrams, each to its Addr, and returns how many the system took. Like the network it drops
-// the others: those for which there is no room, and those that cannot be sent.
+// the others: those for which there is no backend, and those that cannot be sent.
 func (c *PacketConn) Send(out []sock.Message) (sent int) {
 	s := c.server
 	for rest := out; len(rest) > 0; {

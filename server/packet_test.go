@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -57,7 +57,7 @@ func packets(t *testing.T, s *server.PacketServer) net.Conn {
 }
 
 func TestDatagrams(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &server.PacketServer{Backend: backend, Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 			c.Send(in)
 		})}
@@ -86,7 +86,7 @@ func TestDatagrams(t *testing.T) {
 
 // What a handler does to its worker or its messages hurts no other datagram.
 func TestDatagramHandlerFails(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &server.PacketServer{Backend: backend, MaxSize: 8, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 			switch text := string(in[0].Buf); text {
 			case "panic":
@@ -149,7 +149,7 @@ func TestPacketServerErrors(t *testing.T) {
 
 // A socket that somebody else closes ends its Serve, and nothing else.
 func TestPacketSocketClosed(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 			c.Send(in)
 		})}
@@ -174,7 +174,7 @@ func TestPacketSocketClosed(t *testing.T) {
 // Handlers that do not return, more of them than there are workers, can be seen, and the other sockets are
 // served; those that do not are when they have returned.
 func TestPacketHandlerStuck(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
 		var log bytes.Buffer
 		release := make(chan struct{})
@@ -254,7 +254,7 @@ func TestPacketServeFails(t *testing.T) {
 
 // A socket of a stream has no datagrams, but an end, or connections, that would be told again and again.
 func TestPacketServerOfStreams(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -162,7 +162,7 @@ func (r *random) data(c conn, buf []byte) error {
 
 // Random clients of random servers: every byte comes back, in order, unless somebody cut the connection.
 func TestRandom(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		end := time.Now().Add(*long)
 		for i := 0; i < *seeds && *long == 0 || time.Now().Before(end); i++ {
 			s := *seed + uint64(i)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -22,7 +22,7 @@ func TestResetCause(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
 	}
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, mode := range []string{"write", "write and read", "write and paused read", "write twice and end"} {
 			t.Run(mode, func(t *testing.T) {
 				const conns = 120

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
 func TestShutdown(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		release := make(chan struct{})
 		busy := make(chan struct{}, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -66,7 +66,7 @@ func TestShutdown(t *testing.T) {
 
 // Shutdown lets a handler have what has come, however little it takes at a time.
 func TestShutdownAfterData(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 10_000 // one segment on every loopback: all has come when some has
 		asked, release := make(chan struct{}), make(chan struct{})
 		h := &handler{t: t}
@@ -105,7 +105,7 @@ func TestShutdownAfterData(t *testing.T) {
 
 // When the context is done, Shutdown closes what has not ended.
 func TestShutdownExpires(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { // never closes
 			if _, err := c.Read(buf); err != io.EOF {
 				return err
@@ -211,7 +211,7 @@ func TestServeErrors(t *testing.T) {
 
 // A listener that somebody else closes ends its Serve, and nothing else.
 func TestListenerClosed(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, kind := range []string{"tcp", "unix", "sock", "tls"} {
 			t.Run(kind, func(t *testing.T) {
 				config, client := certified(t)

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.
 func TestEcho(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, ports := range []int{1, 3} {
 			t.Run(fmt.Sprint("ports=", ports), func(t *testing.T) {
 				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Ports: ports}
@@ -77,7 +77,7 @@ func TestEcho(t *testing.T) {
 
 // A handler that reads a byte at a time is told of the rest again and again.
 func TestLeftUnread(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { return echo(c, buf[:1]) }}
 		addr := start(t, &srv{Handler: h, Backend: backend})
 		c := dial(t, addr)
@@ -88,7 +88,7 @@ func TestLeftUnread(t *testing.T) {
 
 // A handler that reads until there is nothing costs no more.
 func TestDrainLoop(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			for {
 				if err := echo(c, buf[:3]); err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -49,7 +49,7 @@ func TestLogBounded(t *testing.T) {
 		text string
 	}{"handshakes": {true, "GET / HTTP/1.0\r\n\r\n"}, "refused": {}} {
 		t.Run(name, func(t *testing.T) {
-			backends.Each(t, func(t *testing.T, backend string) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
 				const n = 300
 				log := new(tally)
 				s := &srv{Handler: &handler{t: t}, Backend: backend, Logger: slog.New(log), TLSConfig: config}
@@ -87,7 +87,7 @@ func TestLogBounded(t *testing.T) {
 
 // The log has the address of a peer that has reset its connection.
 func TestTLSResetLogged(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		log := new(tally)
 		s := &srv{Handler: &handler{t: t}, Backend: backend, Logger: slog.New(log)}
 		addr, client := startTLS(t, s)
@@ -111,7 +111,7 @@ func TestTLSResetLogged(t *testing.T) {
 // A peer that changes its keys again and again between bytes does not keep a Read at work for long, and what is left is
 // read without another byte from it.
 func TestTLSReadEnds(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const groups = 100
 		var most atomic.Int64
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -150,7 +150,7 @@ func TestTLSReadEnds(t *testing.T) {
 // What is queued stays within the bound when another goroutine reads while Write encrypts, for the reader sends what is
 // encrypted by then.
 func TestTLSQueueBesideReader(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const queue = 300_000
 		read := make(chan struct{}, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {

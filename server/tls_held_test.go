@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/server"
 )
@@ -188,7 +188,7 @@ func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, c
 func TestTLSHeld(t *testing.T) {
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 		t.Run(from, func(t *testing.T) {
-			backends.Each(t, func(t *testing.T, backend string) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
 				s, addr, client := unfinished(t, backend, 16)
 				h := hold(t, from, addr, clientHello(t, client), 100)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -215,7 +215,7 @@ func TestTLSHeld(t *testing.T) {
 
 // As many handshakes as there are slots are left alone. Those beyond end others, and only as many.
 func TestTLSHeldSlots(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const slots, more = 10, 30
 		s, addr, client := unfinished(t, backend, slots)
 		hello := clientHello(t, client)
@@ -249,7 +249,7 @@ func expectFlight(t testing.TB, c net.Conn) {
 // Where there is no slot, the address with the most unfinished handshakes loses the one that began first; among equals it
 // is the first of all.
 func TestTLSHeldByAddress(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, addr, client := unfinished(t, backend, 4)
 		hello := clientHello(t, client)
 		holding := func(from string) net.Conn {
@@ -319,7 +319,7 @@ func TestTLSBlockingConfig(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			backends.Each(t, func(t *testing.T, backend string) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
 				n := 3 * 4 * runtime.GOMAXPROCS(0)
 				var in atomic.Int32
 				release := make(chan struct{})
@@ -376,7 +376,7 @@ func TestTLSConfigEnds(t *testing.T) {
 	} {
 		for how, end := range map[string]func(){"panic": func() { panic("no such thing") }, "Goexit": runtime.Goexit} {
 			t.Run(name+"/"+how, func(t *testing.T) {
-				backends.Each(t, func(t *testing.T, backend string) {
+				backendtest.Each(t, func(t *testing.T, backend string) {
 					n := 4*runtime.GOMAXPROCS(0) + 1
 					var bad atomic.Bool
 					var mu sync.Mutex

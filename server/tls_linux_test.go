@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -43,7 +43,7 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 
 // An idle connection has no goroutine, and no buffer but those of crypto/tls.
 func TestIdleTLSMemory(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(version), func(t *testing.T) {
 				s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}
@@ -135,7 +135,7 @@ func resident(t *testing.T) int64 {
 
 // A request through TLS costs the server no more allocations than crypto/tls makes by itself.
 func TestTLSRequestCosts(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
 		addr, config := servingTLS(t, s)
 		c, err := tls.Dial("tcp", addr, config)

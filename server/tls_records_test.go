@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // equalLengths is a configuration whose signatures are all of one length, and so are all flights of a server.
@@ -208,7 +208,7 @@ func TestTLSMalformed(t *testing.T) {
 	}
 	compare := func(t *testing.T, config *tls.Config, start func(t *testing.T, c net.Conn), text string, secret bool) {
 		want := try(t, stockRival, config, start, text, secret)
-		backends.Each(t, func(t *testing.T, backend string) {
+		backendtest.Each(t, func(t *testing.T, backend string) {
 			if got := try(t, rivalOn(backend), config, start, text, secret); got != want {
 				t.Errorf("%+v\ncrypto/tls: %+v", got, want)
 			}
@@ -284,7 +284,7 @@ func TestTLSMalformedSecret(t *testing.T) {
 				return fmt.Sprint(r.alerted, r.alert, " ", cause())
 			}
 			want := try(t, stockRival)
-			backends.Each(t, func(t *testing.T, backend string) {
+			backendtest.Each(t, func(t *testing.T, backend string) {
 				if got := try(t, rivalOn(backend)); got != want {
 					t.Errorf("%s\ncrypto/tls: %s", got, want)
 				}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -57,7 +57,7 @@ func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 
 // versions runs a test for each kernel and each version that there are.
 func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(v), func(t *testing.T) { f(t, backend, v) })
 		}
@@ -336,7 +336,7 @@ const handshakeTime = 5 * time.Second
 
 // What is no TLS, is cut off, or never finishes ends without Open, and hurts nobody.
 func TestTLSNoHandshake(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a time-out
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: handshakeTime, MaxHandshakes: 2}
@@ -388,7 +388,7 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 
 // A function of the configuration that panics or waits costs its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a time-out
 		config, client := certified(t)
 		for name, c := range map[string]struct {
@@ -513,7 +513,7 @@ func TestTLSShutdown(t *testing.T) {
 
 // The certificate may be in files, and the listener of any kind that is served.
 func TestServeTLS(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		config, client := certified(t)
 		cert, key, err := selfcert.PEM(config.Certificates[0])
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -133,7 +133,7 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
-	if word&(wPaused|wLast) == 0 && c.socket().Tie().Drained(tie.Recv) {
+	if word&(wPaused|wLast) == 0 && c.socket().FD().Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
 	n, err := c.socket().Recv(b) // which may be closed under a handshake

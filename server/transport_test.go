@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // A rot is a transport that changes every byte on its way.
@@ -52,7 +52,7 @@ func (r rotten) Data(c *Conn[*int], buf []byte) error {
 
 // A transport has every byte of its connection in both directions, also those that are queued.
 func TestTransport(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
 		if err != nil {
 			t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
 // A panic closes its connection, is told once with its stack, and hurts nothing else.
 func TestPanic(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, where := range []string{"open", "data", "close", "exit"} {
 			t.Run(where, func(t *testing.T) {
 				var mu sync.Mutex
@@ -96,7 +96,7 @@ func (l locked) Write(b []byte) (int, error) {
 
 // Handlers that do not return, more of them than there are workers, can be seen, and the rest is served.
 func TestStuck(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
 		var log bytes.Buffer
 		release := make(chan struct{})
@@ -151,7 +151,7 @@ func TestStuck(t *testing.T) {
 // Close. That is one connection's end, and not the program's, also where the connection has no registration, as
 // before Open has returned and after Hijack, so that nothing is waited for between the two.
 func TestPanicTwice(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, boom := range map[string]func(){"panic": func() { panic("boom") }, "exit": runtime.Goexit} {
 			for _, where := range []string{"open", "hijacked"} {
 				t.Run(name+" "+where, func(t *testing.T) {

@@ -3,7 +3,7 @@ package server
 import (
 	"net"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -27,13 +27,13 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
 		if direct {
-			of, turn := c.held.Ahead(tie.Send, b)
+			of, turn := c.held.Ahead(fdstate.Send, b)
 			k, e := directSend(c.socket().Handle(), of)
 			if n = int(k); n == len(b) {
 				c.mu.Unlock()
 				return n, nil
 			}
-			n, err = c.held.Made(tie.Send, of, turn, n, e)
+			n, err = c.held.Made(fdstate.Send, of, turn, n, e)
 		} else if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -29,7 +29,7 @@ func fill(t testing.TB, c conn) (total int) {
 
 // Writing more than may be queued is refused without a loss, and Writable tells when to go on.
 func TestWritable(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 16 << 20
 		pattern := make([]byte, size)
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -71,7 +71,7 @@ func TestWritable(t *testing.T) {
 
 // Goroutines write to a connection that is idle, and to one that is busy.
 func TestPush(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const length = 503
 		h := &handler{t: t, data: func(c conn, buf []byte) error { // whole lines only
 			n, err := c.Read(buf)
@@ -123,7 +123,7 @@ func TestPush(t *testing.T) {
 
 // A peer that never reads holds up itself alone: what is kept for it is bounded, and others are served.
 func TestNeverReads(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, WriteQueue: 1 << 20}
 		addr := start(t, s)

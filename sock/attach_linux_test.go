@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -255,7 +255,7 @@ func TestAttachOrClose(t *testing.T) {
 
 // Its registration ends, as by Close (G9).
 func TestAttachRegistered(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		p, err := socknotify.New[netip.AddrPort](socknotify.WithBackend(backend))
 		if err != nil {
 			t.Fatal(err)

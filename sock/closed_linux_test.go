@@ -92,7 +92,7 @@ func TestClosed(t *testing.T) {
 
 // No method is left out.
 func TestClosedIsAll(t *testing.T) {
-	harmless := map[string]bool{"Handle": true, "Tie": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
+	harmless := map[string]bool{"Handle": true, "FD": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
 	of := reflect.TypeFor[*sock.Socket]()
 	for i := range of.NumMethod() {
 		name := of.Method(i).Name
@@ -105,7 +105,7 @@ func TestClosedIsAll(t *testing.T) {
 // A call under way keeps the descriptor, and no other call comes in.
 func TestClosedWhileUsed(t *testing.T) {
 	a, b := unixPair(t, false)
-	h, ok := a.Tie().Use()
+	h, ok := a.FD().Use()
 	if !ok {
 		t.Fatal("it is closed")
 	}
@@ -118,7 +118,7 @@ func TestClosedWhileUsed(t *testing.T) {
 		}
 	}
 	send(t, b, "to a descriptor that is open")
-	a.Tie().Done()
+	a.FD().Done()
 	if _, err := unix.FcntlInt(h, unix.F_GETFD, 0); err != unix.EBADF {
 		t.Errorf("it is open: %v", err)
 	}

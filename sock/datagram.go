@@ -6,16 +6,16 @@ import (
 
 // RecvFrom receives one datagram and tells who sent it. What does not fit into b is lost.
 func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return 0, netip.AddrPort{}, closed("recvfrom")
 	}
-	defer s.tie.Done()
-	turn := s.tie.Turn()
+	defer s.fd.Done()
+	turn := s.fd.Turn()
 	n, from, err := sysRecvFrom(h, b)
 	switch {
 	case err == ErrWouldBlock:
-		s.tie.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, turn)
 		return 0, from, err
 	case err != nil:
 		return 0, from, &Error{"recvfrom", h, err}
@@ -25,12 +25,12 @@ func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
 
 // SendTo sends one datagram.
 func (s *Socket) SendTo(b []byte, to netip.AddrPort) error {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return closed("sendto")
 	}
-	defer s.tie.Done()
-	turn := s.tie.Turn()
+	defer s.fd.Done()
+	turn := s.fd.Turn()
 	_, err := s.sent("sendto", h, turn, 0, sysSendTo(h, b, to))
 	return err
 }
@@ -48,19 +48,19 @@ const MaxBatch = 64
 // RecvBatch receives up to len(msgs) datagrams, MaxBatch at most, and returns how many; in one system call
 // where there is one for it (recvmmsg). ErrWouldBlock is for none at all.
 func (s *Socket) RecvBatch(msgs []Message) (int, error) {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return 0, closed("recvmmsg")
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	turn := s.tie.Turn()
+	turn := s.fd.Turn()
 	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)])
 	switch {
 	case err == ErrWouldBlock:
-		s.tie.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, turn)
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recvmmsg", h, err}
@@ -72,15 +72,15 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 // system call where there is one for it (sendmmsg). An error is of the first that was not sent;
 // ErrWouldBlock is for none at all.
 func (s *Socket) SendBatch(msgs []Message) (int, error) {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return 0, closed("sendmmsg")
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	turn := s.tie.Turn()
+	turn := s.fd.Turn()
 	n, err := sysSendBatch(h, msgs[:min(len(msgs), MaxBatch)])
 	return s.sent("sendmmsg", h, turn, n, err)
 }

@@ -48,7 +48,7 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	s := adopt(handle, kind.stream, kind.tcp)
 	// Package net's listeners are of MPTCP where they can be; their connections are of TCP if the peer's are.
 	if kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid() {
-		s.tie.SetKind(s.tie.Kind() | kindMixed)
+		s.fd.SetKind(s.fd.Kind() | kindMixed)
 	}
 	return s, nil
 }
@@ -136,7 +136,7 @@ func AttachPacketConn(s *Socket) (net.PacketConn, error) {
 // attach checks the kind itself: package net makes a listener of a connection, and the other way round.
 func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, error), fits func(description) bool) (c C, err error) {
 	var none C
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return none, closed("attach")
 	}
@@ -153,7 +153,7 @@ func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, err
 		c, err = from(f) // has a duplicate of its own
 		f.Close()
 	}
-	s.tie.Done()
+	s.fd.Done()
 	if err != nil {
 		return none, &Error{"attach", h, err}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -350,7 +350,7 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 	defer c.Close()
 	settle(t, &c, in)
 	recv(t, &c, 64, "hello", nil)
-	if !c.Tie().Drained(tie.Recv) {
+	if !c.FD().Drained(fdstate.Recv) {
 		t.Error("a short receive does not tell that it is drained")
 	}
 }

@@ -9,7 +9,7 @@ type Held struct{ socket *Socket }
 // Hold begins a use of the socket that Release ends: until then a Close ends the registration, but the
 // system does not close the descriptor. It fails where the socket is closed.
 func (s *Socket) Hold() (Held, error) {
-	if _, ok := s.tie.Use(); !ok {
+	if _, ok := s.fd.Use(); !ok {
 		return Held{}, closed("hold")
 	}
 	return Held{s}, nil
@@ -20,7 +20,7 @@ func (h Held) TCP() bool { return h.socket.is(kindTCP) }
 
 // Release ends the use. If Close was called meanwhile and this was the last use, the socket is closed now.
 // It is to be called once.
-func (h Held) Release() { h.socket.tie.Done() }
+func (h Held) Release() { h.socket.fd.Done() }
 
 // Socket is the socket that is held.
 func (h Held) Socket() *Socket { return h.socket }
@@ -32,4 +32,4 @@ func (h Held) Recv(b []byte) (int, error) { return h.socket.recv(b) }
 func (h Held) Send(b []byte) (int, error) { return h.socket.send(b) }
 
 // SendV is [Socket.SendV].
-func (h Held) SendV(bufs [][]byte) (int, error) { return h.socket.sendV(h.socket.tie.Handle(), bufs) }
+func (h Held) SendV(bufs [][]byte) (int, error) { return h.socket.sendV(h.socket.fd.Handle(), bufs) }

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -64,16 +64,16 @@ func TestHoldVouches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Release()
-	x := a.Tie()
+	x := a.FD()
 	x.Notified(x.Notify(false, false))
-	if _, err := held.Recv(make([]byte, 1)); err != sock.ErrWouldBlock || !x.Drained(tie.Recv) {
-		t.Errorf("%v, drained: %v", err, x.Drained(tie.Recv))
+	if _, err := held.Recv(make([]byte, 1)); err != sock.ErrWouldBlock || !x.Drained(fdstate.Recv) {
+		t.Errorf("%v, drained: %v", err, x.Drained(fdstate.Recv))
 	}
 	for err = nil; err == nil; {
 		_, err = held.SendV([][]byte{make([]byte, 64<<10)})
 	}
-	if err != sock.ErrWouldBlock || !x.Drained(tie.Send) {
-		t.Errorf("%v, drained: %v", err, x.Drained(tie.Send))
+	if err != sock.ErrWouldBlock || !x.Drained(fdstate.Send) {
+		t.Errorf("%v, drained: %v", err, x.Drained(fdstate.Send))
 	}
 	b.Close()
 }

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"runtime"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // ListenOptions are what a listener may want. The zero value is a listener with the system's longest
@@ -121,19 +121,19 @@ func (s *Socket) Accept() (*Socket, error) {
 
 // AcceptInto is Accept into a closed Socket of the caller's, and allocates nothing.
 func (s *Socket) AcceptInto(c *Socket) error {
-	if !c.tie.Closed() { // asked first, so that no connection is lost for it
+	if !c.fd.Closed() { // asked first, so that no connection is lost for it
 		return s.fail("accept", errOpen)
 	}
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return closed("accept")
 	}
-	defer s.tie.Done()
-	turn := s.tie.Turn()
+	defer s.fd.Done()
+	turn := s.fd.Turn()
 	fd, err := sysAccept(h)
 	switch {
 	case err == ErrWouldBlock:
-		s.tie.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, turn)
 		return err
 	case err != nil:
 		return &Error{"accept", h, err}
@@ -142,8 +142,8 @@ func (s *Socket) AcceptInto(c *Socket) error {
 	if s.is(kindMixed) {
 		tcp = sysIsTCP(fd)
 	}
-	c.tie.SetKind(kindOf(true, tcp) | tie.Accepted)
-	if !c.tie.Open(fd) {
+	c.fd.SetKind(kindOf(true, tcp) | fdstate.Accepted)
+	if !c.fd.Open(fd) {
 		sysClose(fd)
 		return s.fail("accept", errOpen)
 	}
@@ -153,11 +153,11 @@ func (s *Socket) AcceptInto(c *Socket) error {
 // Acceptable reports whether there may be a connection to accept. On Linux that is certain, and costs a ninth of an
 // Accept in vain; elsewhere it is always true.
 func (s *Socket) Acceptable() bool {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return false
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	return sysAcceptable(h)
 }
 

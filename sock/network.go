@@ -96,30 +96,30 @@ func (s *Socket) RemoteAddr() netip.AddrPort { return s.addr(sysRemoteAddr) }
 
 // LocalPath is the path or abstract name that a Unix socket is bound to, or "".
 func (s *Socket) LocalPath() string {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return ""
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	return sysLocalPath(h)
 }
 
 func (s *Socket) addr(get func(h uintptr) netip.AddrPort) netip.AddrPort {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return netip.AddrPort{}
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	return get(h)
 }
 
 // do is a call that is not on anybody's hot path.
 func (s *Socket) do(op string, f func(h uintptr) error) error {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return closed(op)
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	switch err := f(h); err {
 	case nil, ErrWouldBlock:
 		return err

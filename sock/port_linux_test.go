@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -26,7 +26,7 @@ type port struct {
 
 // onPorts runs a test with a port on each backend.
 func onPorts(t *testing.T, f func(t *testing.T, p port)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		p, err := socknotify.New[string](socknotify.WithBackend(backend))
 		if err != nil {
 			t.Fatal(err)

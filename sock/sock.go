@@ -19,7 +19,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // ErrWouldBlock says that the call cannot go on now: wait for EventIn or EventOut.
@@ -28,17 +28,17 @@ var ErrWouldBlock = errors.New("sock: operation would block")
 // A Socket is one non-blocking socket. The zero value is closed; [Socket.AcceptInto] can open it. A Socket
 // must not be copied.
 type Socket struct {
-	tie tie.Tie
+	fd fdstate.FD
 }
 
-// What is known of a socket, in its tie's Kind.
+// What is known of a socket, in its fd's Kind.
 const (
 	kindStream = 1 << iota // can end
 	kindTCP                // a short receive tells something
 	kindMixed              // a listener whose connections must be asked whether they are TCP
 )
 
-func (s *Socket) is(kind uint32) bool { return s.tie.Kind()&kind != 0 }
+func (s *Socket) is(kind uint32) bool { return s.fd.Kind()&kind != 0 }
 
 func kindOf(stream, tcp bool) (kind uint32) {
 	if stream {
@@ -77,16 +77,16 @@ func closed(op string) error { return &Error{op, ^uintptr(0), net.ErrClosed} }
 // Handle is the system's handle of the socket, all ones where the system has closed it, which after Close it
 // does when no call uses it any more. A registration made of it,
 // rather than of the socket, knows nothing of draining and closing.
-func (s *Socket) Handle() uintptr { return s.tie.Handle() }
+func (s *Socket) Handle() uintptr { return s.fd.Handle() }
 
-// Tie is for package socknotify.
-func (s *Socket) Tie() *tie.Tie { return &s.tie }
+// FD is for package socknotify.
+func (s *Socket) FD() *fdstate.FD { return &s.fd }
 
 // Close ends the socket's registration, if it has one, without an EventRemove (G9), and closes the socket
 // as soon as no other call uses it. Every later call, a second Close included, returns net.ErrClosed.
 func (s *Socket) Close() error {
 	if h := s.Handle(); h != ^uintptr(0) {
-		switch err := s.tie.Close(); {
+		switch err := s.fd.Close(); {
 		case err == nil:
 			return nil
 		case !errors.Is(err, net.ErrClosed):
@@ -99,7 +99,7 @@ func (s *Socket) Close() error {
 // adopt takes a handle that is the caller's alone into a new socket.
 func adopt(h uintptr, stream, tcp bool) *Socket {
 	s := new(Socket)
-	s.tie.SetKind(kindOf(stream, tcp))
-	s.tie.Open(h)
+	s.fd.SetKind(kindOf(stream, tcp))
+	s.fd.Open(h)
 	return s
 }

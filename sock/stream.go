@@ -4,12 +4,12 @@ import (
 	"io"
 	"os"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 const (
-	dirRecv = tie.Recv
-	dirSend = tie.Send
+	dirRecv = fdstate.Recv
+	dirSend = fdstate.Send
 
 	// maxIO caps what one receive or send moves. They go around Go's scheduler, which is right only
 	// while they are short.
@@ -20,11 +20,11 @@ const (
 // to 256 KiB, or one datagram, which may be empty and of which what does not fit into b is lost. Without room
 // in b it returns 0 and nil, whatever there is.
 func (s *Socket) Recv(b []byte) (int, error) {
-	if _, ok := s.tie.Use(); !ok {
+	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("recv")
 	}
 	n, err := s.recv(b)
-	s.tie.Done()
+	s.fd.Done()
 	return n, err
 }
 
@@ -34,8 +34,8 @@ func (s *Socket) recv(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	h := s.tie.Handle()
-	turn := s.tie.Turn()
+	h := s.fd.Handle()
+	turn := s.fd.Turn()
 	n, e := recvOnce(h, b)
 	return s.received(h, b, turn, n, e)
 }
@@ -52,8 +52,8 @@ func (s *Socket) received(h uintptr, b []byte, turn uint64, n ioCount, e ioError
 // took is what follows from a receive into b that brought n bytes: short of the buffer, it may have drained the
 // socket.
 func (s *Socket) took(b []byte, turn uint64, n int) {
-	if n < len(b) && s.is(kindTCP) && tie.ShortBlocks(turn) {
-		s.tie.Blocked(dirRecv, turn)
+	if n < len(b) && s.is(kindTCP) && fdstate.ShortBlocks(turn) {
+		s.fd.Blocked(dirRecv, turn)
 	}
 }
 
@@ -66,11 +66,11 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 	switch {
 	case err == nil && n > 0:
 		return n, nil
-	case err == ErrWouldBlock && s.is(kindTCP) && !tie.ShortBlocks(turn):
-		s.tie.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
+	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortBlocks(turn):
+		s.fd.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
 		return 0, err
 	case err == ErrWouldBlock:
-		s.tie.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, turn)
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recv", h, err}
@@ -83,11 +83,11 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 // Send sends from b and returns how much the system took, up to 256 KiB of a stream. Less than all of b
 // is no error; ErrWouldBlock is for nothing at all.
 func (s *Socket) Send(b []byte) (int, error) {
-	if _, ok := s.tie.Use(); !ok {
+	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("send")
 	}
 	n, err := s.send(b)
-	s.tie.Done()
+	s.fd.Done()
 	return n, err
 }
 
@@ -101,8 +101,8 @@ func (s *Socket) send(b []byte) (int, error) {
 			return 0, nil
 		}
 	}
-	h := s.tie.Handle()
-	turn := s.tie.Turn()
+	h := s.fd.Handle()
+	turn := s.fd.Turn()
 	n, e := sendOnce(h, b)
 	if ioFailed(e) {
 		return s.unsent(h, b, turn, e)
@@ -119,16 +119,16 @@ func (s *Socket) unsent(h uintptr, b []byte, turn uint64, e ioError) (int, error
 // SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream
 // in all.
 func (s *Socket) SendV(bufs [][]byte) (int, error) {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return 0, closed("sendmsg")
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	return s.sendV(h, bufs)
 }
 
 func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
-	turn := s.tie.Turn()
+	turn := s.fd.Turn()
 	n, err := sysSendV(h, bufs, s.is(kindStream))
 	return s.sent("sendmsg", h, turn, n, err)
 }
@@ -137,15 +137,15 @@ func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 // system can. The file's own position stays. It returns how much the system took: io.EOF where the file
 // ends at the offset or before. With n of 0 or less it returns 0 and nil. Reading the file may block.
 func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return 0, closed("sendfile")
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	if n <= 0 {
 		return 0, nil
 	}
-	turn := s.tie.Turn()
+	turn := s.fd.Turn()
 	sent, err := sysSendFile(h, f, offset, min(n, maxSendFile))
 	if sent == 0 && err == nil {
 		return 0, io.EOF
@@ -162,7 +162,7 @@ func (s *Socket) sent(op string, h uintptr, turn uint64, n int, err error) (int,
 	case err == nil:
 		return n, nil
 	case err == ErrWouldBlock:
-		s.tie.Blocked(dirSend, turn)
+		s.fd.Blocked(dirSend, turn)
 		return 0, err
 	}
 	return 0, &Error{op, h, err}
@@ -188,10 +188,10 @@ func (s *Socket) Shutdown(how How) error {
 // Err returns the pending error of the socket, once: reading it clears it (SO_ERROR). It is the system's
 // error as it is; nil where there is none.
 func (s *Socket) Err() error {
-	h, ok := s.tie.Use()
+	h, ok := s.fd.Use()
 	if !ok {
 		return closed("getsockopt")
 	}
-	defer s.tie.Done()
+	defer s.fd.Done()
 	return sysErr(h)
 }

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // errSystem is errors.ErrUnsupported.
@@ -46,7 +46,7 @@ func sysNoDelay(uintptr, bool) error                                 { return er
 func sysHasNoDelay(uintptr) (bool, error)                            { return false, errSystem }
 func sysGetKeepAlive(uintptr) (c net.KeepAliveConfig, e error)       { return c, errSystem }
 func sysKeepAlive(uintptr, net.KeepAliveConfig) error                { return errSystem }
-func sysBuffer(uintptr, tie.Dir, int) error                          { return errSystem }
+func sysBuffer(uintptr, fdstate.Dir, int) error                      { return errSystem }
 func sysLinger(uintptr, bool) error                                  { return errSystem }
 func sysDualStack(uintptr, bool) error                               { return errSystem }
 func sysReusePort(uintptr, bool) error                               { return errSystem }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 func (n Network) sys() (domain, typ int) {
@@ -116,9 +116,9 @@ func sysErr(h uintptr) error {
 	return nil
 }
 
-func sysBuffer(h uintptr, d tie.Dir, n int) error {
+func sysBuffer(h uintptr, d fdstate.Dir, n int) error {
 	option := unix.SO_RCVBUF
-	if d == tie.Send {
+	if d == fdstate.Send {
 		option = unix.SO_SNDBUF
 	}
 	return unix.SetsockoptInt(int(h), unix.SOL_SOCKET, option, n)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 func sysSocket(n Network) (uintptr, error) {
@@ -186,9 +186,9 @@ func sysDualStack(h uintptr, on bool) error {
 // sysReusePort: SO_REUSEADDR lets several sockets have an address, but not share what comes in.
 func sysReusePort(uintptr, bool) error { return errors.ErrUnsupported }
 
-func sysBuffer(h uintptr, d tie.Dir, n int) error {
+func sysBuffer(h uintptr, d fdstate.Dir, n int) error {
 	option := windows.SO_RCVBUF
-	if d == tie.Send {
+	if d == fdstate.Send {
 		option = windows.SO_SNDBUF
 	}
 	return set(h, windows.SOL_SOCKET, option, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // offered is what a shell is told to offer after a command line, and whether files are offered besides.
@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 
 // The names of ports are those of the page that runs.
 func TestCompletionAsksThePage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	w := watch(t, 3)
 	for _, command := range []string{"top", "trace"} {
 		if got, _ := offered(t, command+" "+w.url+" --port "); !slices.Equal(got, []string{"first", "second"}) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -75,7 +75,7 @@ func decodeLoad(t *testing.T, text string) (o loadObject) {
 }
 
 func TestLoadJSON(t *testing.T) {
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--backend", b, "--json",
 			"--connections", "20", "--depth", "3", "--size", "100", "--duration", "100ms", "--workers", "3")
 		if status != 0 || errs != "" {
@@ -92,7 +92,7 @@ func TestLoadJSON(t *testing.T) {
 }
 
 func TestLoadTable(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, echoBack), "--duration", "20ms", "--rate", "1000", "--think", "1ms")
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
@@ -109,7 +109,7 @@ func TestLoadTable(t *testing.T) {
 
 // What fails is in the totals as well, and in the exit status.
 func TestLoadFails(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, func(c net.Conn) {
 		io.ReadFull(c, make([]byte, 64))
 	}), "--json", "--connections", "3")
@@ -134,7 +134,7 @@ func TestLoadFails(t *testing.T) {
 
 // An interrupt is a good end, with totals.
 func TestLoadInterrupted(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	status, out, errs := shLoad(ctx, "--addr", echoServer(t, func(c net.Conn) {
@@ -150,7 +150,7 @@ func TestLoadInterrupted(t *testing.T) {
 }
 
 func TestLoadWrongUsage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, c := range []struct{ args, says string }{
 		{"", "--addr is missing"},
 		{"--addr localhost", `--addr "localhost"`},
@@ -188,7 +188,7 @@ func TestLoadWrongUsage(t *testing.T) {
 
 // With TLS it loads what serve --tls serves, and believes no certificate that it was not told of.
 func TestLoadTLS(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	if wine.KeepsPort.Here() {
 		t.Skip(wine.KeepsPort)
 	}
@@ -203,7 +203,7 @@ func TestLoadTLS(t *testing.T) {
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	os.WriteFile(certFile, certText, 0o600)
 	os.WriteFile(keyFile, keyText, 0o600)
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "echo", "--tls", "--cert", certFile, "--key", keyFile, "--backend", b)
 		addr := c.RemoteAddr().String()
 		for _, c := range []struct {

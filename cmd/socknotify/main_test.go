@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -45,7 +45,7 @@ func decode(t *testing.T, text string, v any) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, c := range []struct{ args, says string }{
 		{"serve echo --backend abacus", `--backend: socknotify: WithBackend: backend "abacus" is not available`},
 		{"serve echo --workers 999999999", "--workers"},
@@ -65,7 +65,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestBackendVariable(t *testing.T) {
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		t.Setenv(socknotify.BackendEnv, b)
 		status, out, errs := sh(t, "info", "--json")
 		var f facts

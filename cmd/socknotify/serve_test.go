@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // TestServeAndLoad has load's requests answered by serve, and both count the same.
 func TestServeAndLoad(t *testing.T) {
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		r, w := io.Pipe()
 		var out bytes.Buffer
@@ -69,7 +69,7 @@ func TestServeAndLoad(t *testing.T) {
 }
 
 func TestServeUsage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -131,9 +131,9 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 
 // TestServeTLS has a certificate made up, and another one read.
 func TestServeTLS(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	certFile, keyFile, trust := writeCertificate(t, t.TempDir(), "example.test")
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		for _, f := range []struct {
 			flags  []string
 			config *tls.Config
@@ -158,7 +158,7 @@ func TestServeTLS(t *testing.T) {
 }
 
 func TestServeDiscard(t *testing.T) {
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "discard", "--backend", b)
 		if _, err := c.Write(make([]byte, 1<<20)); err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestServeDiscard(t *testing.T) {
 }
 
 func TestServeChargen(t *testing.T) {
-	backends.Each(t, func(t *testing.T, b string) {
+	backendtest.Each(t, func(t *testing.T, b string) {
 		c, stop := served(t, "chargen", "--backend", b, "--workers", "1")
 		lines := bufio.NewScanner(c)
 		const want = 100_000

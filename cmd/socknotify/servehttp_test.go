@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
@@ -86,10 +86,10 @@ func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
 }
 
 func TestServeHTTP(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	dir := t.TempDir()
 	certFile, keyFile, roots := writeCertificate(t, dir, "localhost", "127.0.0.1")
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, c := range []struct {
 			scheme string
 			roots  *x509.CertPool
@@ -151,7 +151,7 @@ func writeCertificate(t *testing.T, dir string, hosts ...string) (certFile, keyF
 }
 
 func TestServeHTTPTooLarge(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	url, _, stop := servedHTTP(t)
 	c := newClient(t, nil)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"echo", bytes.NewReader(make([]byte, maxEcho+1)))
@@ -170,7 +170,7 @@ func TestServeHTTPTooLarge(t *testing.T) {
 }
 
 func TestServeHTTPUsage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, c := range []struct {
 		args   []string
 		status int

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // A process is the command, run as users do.
@@ -76,7 +76,7 @@ func serving(t *testing.T) (p *process, addr string) {
 
 // A server that is interrupted, or told to end, lets its peers have what they are owed, and prints totals.
 func TestServeDrains(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		p, addr := serving(t)
 		conn, err := net.Dial("tcp", addr)
@@ -106,7 +106,7 @@ func TestServeDrains(t *testing.T) {
 
 // A load that is interrupted waits for the answers under way, and is a good one.
 func TestLoadDrains(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	const connections = 7
 	asked, interrupted := make(chan struct{}, connections), make(chan struct{})
 	addr := echoServer(t, func(c net.Conn) {

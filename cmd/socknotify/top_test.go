@@ -17,7 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -31,7 +31,7 @@ type watched struct {
 // watch registers so many sockets with a port, and mounts it beside an empty one.
 func watch(t *testing.T, sockets int) *watched {
 	t.Helper()
-	backends.Need(t)
+	backendtest.Need(t)
 	open := func() *socknotify.Port[int] {
 		p, err := socknotify.New[int]()
 		if err != nil {
@@ -393,7 +393,7 @@ func TestTopWithoutAnswer(t *testing.T) {
 }
 
 func TestServeWithDebugPage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	done := make(chan int, 1)

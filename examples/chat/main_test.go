@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/leaks"
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // each runs a test on every kernel of this system, with a server that must end and leave nothing behind.
 func each(t *testing.T, test func(t *testing.T, server string)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:") // after the clients' ends
 		listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -38,7 +38,7 @@ func decode(t *testing.T, text string) (r report) {
 }
 
 func TestJSON(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		status, out, errs := demo(t.Context(), "-json -backend "+backend+" -clients 5 -messages 7 -workers 3")
 		if status != 0 || errs != "" {
 			t.Fatalf("status %d: %s", status, errs)
@@ -73,7 +73,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	status, out, errs := demo(t.Context(), "-clients 4 -workers 2 -messages 3")
 	if status != 0 || errs != "" {
 		t.Fatalf("status %d: %s", status, errs)
@@ -94,7 +94,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestOneScenario(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, name := range []string{"poll", "udp", "tcp"} {
 		status, out, errs := demo(t.Context(), "-json -messages 2 "+name)
 		if status != 0 || errs != "" {
@@ -108,7 +108,7 @@ func TestOneScenario(t *testing.T) {
 
 // A failure is in the output and in the exit status.
 func TestFailure(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	status, out, errs := demo(ctx, "-json")
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	backends.Need(t)
+	backendtest.Need(t)
 	for _, c := range []struct{ line, want string }{
 		{"-clients 0", "-clients 0"},
 		{"-clients -1", "-clients -1"},
@@ -173,7 +173,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestBackendVariable(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Setenv(socknotify.BackendEnv, backend)
 		status, out, errs := demo(t.Context(), "-json poll")
 		if r := decode(t, out); status != 0 || r.Backend != backend {

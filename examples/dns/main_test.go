@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // each runs a test on every kernel of this system, and it must leave nothing behind.
 func each(t *testing.T, test func(t *testing.T, backend string)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:") // after the test's own
 		test(t, backend)
 	})

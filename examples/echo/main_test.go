@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/examples/internal/program"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { program.Main(m, main) }
@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 }
 
 func TestEcho(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		program.Start(t, backend).Echo(t)
 	})
 }

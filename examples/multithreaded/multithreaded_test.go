@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRun(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, cfg := range []Config{
 			{Workers: 1, Clients: 1, Messages: 1},
 			{Workers: 1, Clients: 20, Messages: 50},
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 
 // A context that is done ends the workers and the clients, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := Run(ctx, Config{Backend: backend, Workers: 4, Clients: 10, Messages: 10})
@@ -95,7 +95,7 @@ func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
 	}
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, c, peer := newServer(t, backend)
 		regs := []socknotify.Registration[key]{enableConnection(c)}
 		if _, err := s.port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
@@ -117,7 +117,7 @@ func TestReset(t *testing.T) {
 // A connection whose registration fails belongs to the worker that tried: it is freed, once, and
 // the workers are told to exit.
 func TestFailedRegistration(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, c, _ := newServer(t, backend)
 		r := enableConnection(c)
 		r.Filter = socknotify.EventErr // always on, and invalid here
@@ -140,7 +140,7 @@ func TestFailedRegistration(t *testing.T) {
 
 // A connection whose registration cannot be renewed is removed, and freed on its EventRemove.
 func TestFailedRenewal(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, c, _ := newServer(t, backend)
 		good, bad := enableConnection(c), enableConnection(c)
 		bad.Filter = socknotify.EventErr

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/wine"
@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRun(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, messages := range []int{1, 10, 1000} {
 			res, err := Run(t.Context(), Config{Backend: backend, Messages: messages})
 			if err != nil {
@@ -36,7 +36,7 @@ func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
 	}
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		port, err := socknotify.New[key](socknotify.WithBackend(backend))
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestReset(t *testing.T) {
 
 // A context that is done ends both sides, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stop)

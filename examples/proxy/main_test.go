@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/leaks"
@@ -32,7 +32,7 @@ type bench struct {
 
 // each runs a test on every kernel of this system, with a proxy that must end and leave nothing behind.
 func each(t *testing.T, test func(b *bench)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:")
 		target, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -223,7 +223,7 @@ func TestReset(t *testing.T) {
 
 // A client of a target that refuses is reset, and the proxy goes on.
 func TestRefused(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:")
 		bound, err := sock.New(sock.TCP4) // has a port, and does not listen
 		if err != nil {

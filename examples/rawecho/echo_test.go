@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/examples/rawecho"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
@@ -63,7 +63,7 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 }
 
 func TestEcho(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		listeners := 2
 		if runtime.GOOS == "windows" {
 			listeners = 1 // where an address cannot be shared
@@ -100,7 +100,7 @@ func TestEcho(t *testing.T) {
 
 // A server that stops ends every connection.
 func TestStop(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		addr, stop := serve(t, rawecho.Config{Backend: backend, Workers: 2})
 		idle, busy := dial(t, addr), dial(t, addr)
 		for _, c := range []*net.TCPConn{idle, busy} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
@@ -21,7 +21,7 @@ func TestTLSEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

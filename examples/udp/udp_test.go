@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/examples/internal/client"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRun(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, datagrams := range []int{1, client.Window, 1000} {
 			res, err := Run(t.Context(), Config{Backend: backend, Datagrams: datagrams})
 			if err != nil {
@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 
 // A context that is done ends both sides, and leaves nothing behind.
 func TestCancelled(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stop)

@@ -12,7 +12,7 @@ import (
 	sn "github.com/socknotify/socknotify"
 )
 
-// native asks ProcessSocketNotifications itself, without any room between.
+// native asks ProcessSocketNotifications itself, without any backend between.
 type native struct {
 	call uintptr
 	port windows.Handle

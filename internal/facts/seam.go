@@ -6,20 +6,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// A seam watches one socket by a room itself, without a port.
+// A seam watches one socket by a backend itself, without a port.
 type seam struct {
-	k      kernel.Poller
+	k      backend.Poller
 	handle uintptr
 	token  uint64
 }
 
-const everything = kernel.In | kernel.Urgent | kernel.Out | kernel.PeerClosed
+const everything = backend.In | backend.Urgent | backend.Out | backend.PeerClosed
 
-func openSeam(r rooms.Room) (*seam, error) {
+func openSeam(r system.Backend) (*seam, error) {
 	k, err := r.Open()
 	if err != nil {
 		return nil, err
@@ -31,12 +31,12 @@ func (s *seam) close() { s.k.Close() }
 
 var statuses = [...]string{"done", "absent", "present", "bad", "refused"}
 
-func (s *seam) change(a kernel.Action, m kernel.Mask) error {
+func (s *seam) change(a backend.Action, m backend.Mask) error {
 	s.token++
 	kind, _ := s.k.Describe(s.handle) // of a handle that is closed, the change says so
-	c := []kernel.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m, Listens: kind == kernel.Listener}}
+	c := []backend.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m, Listens: kind == backend.Listener}}
 	s.k.Poll(c, nil)
-	if c[0].Status != kernel.Done {
+	if c[0].Status != backend.Done {
 		return errors.New(statuses[c[0].Status])
 	}
 	return nil
@@ -44,7 +44,7 @@ func (s *seam) change(a kernel.Action, m kernel.Mask) error {
 
 func (s *seam) start(h uintptr) error {
 	s.handle = h
-	if err := s.change(kernel.Add, everything); err != nil {
+	if err := s.change(backend.Add, everything); err != nil {
 		return fmt.Errorf("add: %w", err)
 	}
 	s.gather(soon)
@@ -53,9 +53,9 @@ func (s *seam) start(h uintptr) error {
 
 // gather takes what is reported until there is a silence. A kernel whose reports silence is made to go on
 // with what it has not reported yet.
-func (s *seam) gather(first time.Duration) kernel.Mask {
-	var all kernel.Mask
-	ready := make([]kernel.Ready, 8)
+func (s *seam) gather(first time.Duration) backend.Mask {
+	var all backend.Mask
+	ready := make([]backend.Ready, 8)
 	for end := time.Now().Add(first); time.Now().Before(end); {
 		n := s.k.Poll(nil, ready)
 		for _, r := range ready[:n] {
@@ -64,8 +64,8 @@ func (s *seam) gather(first time.Duration) kernel.Mask {
 			}
 			all |= r.Mask
 			end = time.Now().Add(soon)
-			if !s.k.Edges() && all&kernel.Err == 0 {
-				s.change(kernel.Set, everything&^all|all&kernel.Dead)
+			if !s.k.Edges() && all&backend.Err == 0 {
+				s.change(backend.Set, everything&^all|all&backend.Dead)
 			}
 		}
 		if n == 0 {
@@ -81,13 +81,13 @@ func (s *seam) heard(first time.Duration) (string, bool) {
 }
 
 func (s *seam) holds() string {
-	if err := s.change(kernel.Set, everything); err != nil {
+	if err := s.change(backend.Set, everything); err != nil {
 		return err.Error()
 	}
 	return maskNames(s.gather(soon))
 }
 
-func maskNames(m kernel.Mask) string {
+func maskNames(m backend.Mask) string {
 	var list []string
 	for i, name := range []string{"in", "urgent", "out", "err", "dead", "peer-closed"} {
 		if m&(1<<i) != 0 {

@@ -135,7 +135,7 @@ func (c *scope) drain(s *sock.Socket) {
 	}
 }
 
-// fill sends until there is no room, even a while later.
+// fill sends until there is no backend, even a while later.
 func (c *scope) fill(s *sock.Socket) {
 	b := make([]byte, 64<<10)
 	for full := 0; full < 5; {

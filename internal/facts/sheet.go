@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/kernel/rooms"
+	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// A column is one way to ask the system: a room by the seam, a port, or the system's own call.
+// A column is one way to ask the system: a backend by the seam, a port, or the system's own call.
 type column struct {
 	name string
 	seam func() (*seam, error)
@@ -88,7 +88,7 @@ func line(b *strings.Builder, cells []string) {
 
 func columns() []column {
 	var list []column
-	for _, r := range rooms.List() {
+	for _, r := range system.List() {
 		list = append(list,
 			column{name: r.Name + ", kernel", seam: func() (*seam, error) { return openSeam(r) }},
 			column{name: r.Name + ", port", open: func() (api, error) { return openPort(r.Name) }})

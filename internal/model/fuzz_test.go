@@ -5,7 +5,7 @@ package model
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // FuzzModel runs the sequences that any bytes decode to, on every backend, without waiters.
@@ -16,7 +16,7 @@ func FuzzModel(f *testing.F) {
 	f.Add([]byte("a sequence is whatever comes along"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ops := decode(b)
-		for _, backend := range testrooms.Names(t) {
+		for _, backend := range backendtest.Names(t) {
 			runChecked(t, backend, 0, ops)
 		}
 	})

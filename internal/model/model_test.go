@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // TestModel runs random sequences.
 func TestModel(t *testing.T) {
-	for _, backend := range testrooms.Names(t) {
+	for _, backend := range backendtest.Names(t) {
 		t.Run(backend, func(t *testing.T) {
 			for _, field := range strings.Split(*waitersFlag, ",") {
 				n, err := strconv.Atoi(field)

@@ -5,7 +5,7 @@ package model
 import (
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // regressions are sequences that are run on every backend, with and without waiters: those that once
@@ -104,7 +104,7 @@ var regressions = []struct {
 func TestRegressions(t *testing.T) {
 	for _, r := range regressions {
 		t.Run(r.name, func(t *testing.T) {
-			for _, backend := range testrooms.Names(t) {
+			for _, backend := range backendtest.Names(t) {
 				for _, n := range []int{0, 2, 16} {
 					runChecked(t, backend, n, r.ops)
 				}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/kernel/rooms/testrooms"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -111,7 +111,7 @@ func newWorld(backend string) *world {
 }
 
 func (w *world) newPort() *portState {
-	p := must(socknotify.New[int](testrooms.With(w.backend)))
+	p := must(socknotify.New[int](backendtest.With(w.backend)))
 	return &portState{p: p, edges: p.KernelEdges(), regs: make(map[int]*reg), byKey: make(map[int][]*reg),
 		oldKey: make(map[int]int), removes: make(map[int]int)}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -53,7 +53,7 @@ func (p *Port) takeAccepted(w *call, s *Slot, reg *Record, index uint32, out Ent
 			switch {
 			case p.Core.Edges:
 				return n, false // the next one is a new edge
-			case n > 0 || p.Core.Kernel.Look(Socket(index))&kernel.Out == 0:
+			case n > 0 || p.Core.Poller.Look(Socket(index))&backend.Out == 0:
 				return n, true
 			}
 			// The listener was shut down, which some systems report by a poll, and not by the accept.

@@ -1,13 +1,13 @@
 package port
 
-import "github.com/socknotify/socknotify/internal/kernel"
+import "github.com/socknotify/socknotify/internal/backend"
 
 // A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
 // every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
 // slot's lock before having flushed (see acquire).
 type batch struct {
 	n       int
-	changes [batchSize]kernel.Change
+	changes [batchSize]backend.Change
 	items   [batchSize]item
 }
 
@@ -30,7 +30,7 @@ func (p *Port) acquire(w *call, s *Slot) {
 }
 
 // add puts a change and the lock of its slot into the batch.
-func (p *Port) add(w *call, it item, c kernel.Change) {
+func (p *Port) add(w *call, it item, c backend.Change) {
 	b := &w.batch
 	b.changes[b.n], b.items[b.n] = c, it
 	if b.n++; b.n == batchSize {
@@ -79,7 +79,7 @@ func (p *Port) commit(w *call) {
 	}
 	n := b.n
 	b.n = 0
-	p.Core.Kernel.Poll(b.changes[:n], nil)
+	p.Core.Poller.Poll(b.changes[:n], nil)
 	for i := range n {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
@@ -89,23 +89,23 @@ func (p *Port) commit(w *call) {
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
-func (p *Port) settle(w *call, it *item, c *kernel.Change) {
+func (p *Port) settle(w *call, it *item, c *backend.Change) {
 	s, r := it.slot, &it.Entry
 	if r.Result == nil {
 		switch {
-		case c.Status == kernel.Absent, c.Status == kernel.Bad:
+		case c.Status == backend.Absent, c.Status == backend.Bad:
 			p.forget(w.stripe, s, it.index)
 			p.Core.unclaim(it.index)
-		case c.Status == kernel.Refused:
+		case c.Status == backend.Refused:
 			p.later(longWhile, it.index)
 		}
 		return
 	}
 	switch c.Status {
-	case kernel.Done:
+	case backend.Done:
 		p.settled(w, it)
 		return
-	case kernel.Absent:
+	case backend.Absent:
 		// The number names another socket: the old registration has ended.
 		p.lose(w, it)
 		if r.Op == OpEnable {
@@ -114,7 +114,7 @@ func (p *Port) settle(w *call, it *item, c *kernel.Change) {
 		}
 		p.Core.unclaim(it.index)
 		p.fail(r, c.Handle, ErrNotRegistered, c.Err)
-	case kernel.Bad:
+	case backend.Bad:
 		p.lose(w, it)
 		p.Core.unclaim(it.index)
 		p.fail(r, c.Handle, ErrBadSocket, c.Err)

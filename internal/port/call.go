@@ -4,8 +4,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -18,8 +18,8 @@ type call struct {
 	port   *Port
 	stripe *stripe
 	batch  batch
-	ready  [maxReports]kernel.Ready
-	single [1]kernel.Change
+	ready  [maxReports]backend.Ready
+	single [1]backend.Change
 
 	// turn alternates between the queue and the kernel when only one entry is left to fill (Q2).
 	turn bool
@@ -31,7 +31,7 @@ type call struct {
 	listed bool
 	prev   *call
 	after  *call
-	// look dequeues into out and reports whether there was anything, for kernel.Poller.Park.
+	// look dequeues into out and reports whether there was anything, for backend.Poller.Park.
 	look  func() bool
 	out   Entries
 	found int
@@ -44,7 +44,7 @@ type call struct {
 	control func(uintptr)
 	redo    []redo
 	// used are the sockets of package sock that the entries are for, until complete.
-	used []*tie.Tie
+	used []*fdstate.FD
 	// saved counts the entries that cost no system call, until complete.
 	saved uint64
 	// joint is what this call has the kernel do together; nil until then.
@@ -53,7 +53,7 @@ type call struct {
 	spare *sock.Socket
 	// The operation that the kernel is given (see transfers.go).
 	transfer *Overlapped
-	use      kernel.FileUse
+	use      backend.FileUse
 	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)

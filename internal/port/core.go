@@ -4,19 +4,19 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // A Core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
 // objects and no key. Nothing reachable from it leads back to the port.
 type Core struct {
-	Kernel kernel.Poller
+	Poller backend.Poller
 	// Batcher is the kernel, if it is one; and least what it says.
-	Batcher kernel.Batcher
+	Batcher backend.Batcher
 	least   int
 
-	Edges  bool // kernel.Edges()
+	Edges  bool // backend.Edges()
 	strict bool // WithStrictEdge
 	// OwnEdges tells that edges begin anew by themselves, without the port being told that the socket was
 	// drained (T2): the kernel has them, and they are not strict.
@@ -26,7 +26,7 @@ type Core struct {
 	// probe asks the port's kernel about a number, if the port still exists.
 	probe func(index uint32) (has, busy bool, err error)
 	// owner is what sockets of package sock tell of themselves.
-	owner tie.Owner
+	owner fdstate.Owner
 	// resume tells the port, if it still exists, that a socket it works on may be tried again.
 	resume func(index uint32)
 	// drained tells the port, if it still exists, to go on with an edge.
@@ -100,7 +100,7 @@ func (c *Core) shut(giveBack func()) error {
 				<-c.left
 			}
 		}
-		c.err = c.Kernel.Close()
+		c.err = c.Poller.Close()
 		if giveBack != nil {
 			giveBack()
 		}
@@ -112,7 +112,7 @@ func (c *Core) shut(giveBack func()) error {
 // Abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
-	if f, ok := c.Kernel.(kernel.Files); ok && f.Transferring() {
+	if f, ok := c.Poller.(backend.Files); ok && f.Transferring() {
 		go c.shut(nil) // which waits for the kernel
 		return
 	}

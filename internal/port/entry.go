@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // The port knows no key type. Everything that does is a Port[K], which the port reaches through this interface. A
@@ -69,8 +69,8 @@ type Failed struct {
 type Entry struct {
 	Handle Socket
 	Conn   syscall.Conn
-	Tie    *tie.Tie // of the socket of package sock, where conn is nil
-	Work   *Work    // of Port.Accept, or of a socket with operations
+	FD     *fdstate.FD // of the socket of package sock, where conn is nil
+	Work   *Work       // of Port.Accept, or of a socket with operations
 	Key    unsafe.Pointer
 	Result *error // nil: a level that is checked again
 

@@ -1,18 +1,18 @@
 package port
 
 import (
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A joint is the system calls that one call inside the port has a kernel.Batcher make together: those of the
+// A joint is the system calls that one call inside the port has a backend.Batcher make together: those of the
 // first operations of many sockets. It holds the locks of their slots meanwhile. Nobody who has a lock waits for
 // another one, so it waits for none: whoever is found locked is left out, or what there is is ended before.
 type joint struct {
 	n       int // calls
 	k       int // sockets
-	calls   [MaxJoint]kernel.Exchange
+	calls   [MaxJoint]backend.Exchange
 	sockets [MaxJoint]ahead // of a harvest, by its reports
 }
 
@@ -25,17 +25,17 @@ type ahead struct {
 	slot *Slot
 	reg  *Record
 	held sock.Held
-	dirs tie.Dir
+	dirs fdstate.Dir
 	made [2]early // by direction
 }
 
 // An early is a call that is made ahead, of a direction's first operation.
 type early struct {
-	call *kernel.Exchange // nil: there is none
-	turn uint64           // of the socket, before it
+	call *backend.Exchange // nil: there is none
+	turn uint64            // of the socket, before it
 }
 
-func (a *ahead) call(d tie.Dir) *early {
+func (a *ahead) call(d fdstate.Dir) *early {
 	if a == nil || a.made[d>>1].call == nil {
 		return nil
 	}
@@ -47,21 +47,21 @@ func (e *early) recv(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Recv(b)
 	}
-	return held.Made(tie.Recv, e.call.Buf, e.turn, e.call.N, e.call.Err)
+	return held.Made(fdstate.Recv, e.call.Buf, e.turn, e.call.N, e.call.Err)
 }
 
 func (e *early) send(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Send(b)
 	}
-	return held.Made(tie.Send, e.call.Buf, e.turn, e.call.N, e.call.Err)
+	return held.Made(fdstate.Send, e.call.Buf, e.turn, e.call.N, e.call.Err)
 }
 
 // add adds the call of a direction's first operation, if it is one that can be made together with others.
-func (j *joint) add(a *ahead, d tie.Dir) {
+func (j *joint) add(a *ahead, d fdstate.Dir) {
 	ops := &a.reg.Work.operations
 	o := ops.list(d).first
-	if o == nil || ops.connects > 0 || j.n == len(j.calls) || a.reg.tie.Drained(d) {
+	if o == nil || ops.connects > 0 || j.n == len(j.calls) || a.reg.fd.Drained(d) {
 		return
 	}
 	switch o.kind {
@@ -76,7 +76,7 @@ func (j *joint) add(a *ahead, d tie.Dir) {
 	c := &j.calls[j.n]
 	j.n++
 	b, turn := a.held.Ahead(d, o.Buf[o.N:])
-	*c = kernel.Exchange{Handle: a.reg.tie.Handle(), Buf: b, Send: d == tie.Send}
+	*c = backend.Exchange{Handle: a.reg.fd.Handle(), Buf: b, Send: d == fdstate.Send}
 	a.made[d>>1] = early{c, turn}
 }
 
@@ -91,7 +91,7 @@ func (j *joint) make(c *Core) {
 		for d := range a.made {
 			if e := &a.made[d]; e.call != nil && !e.call.Made {
 				e.call = nil
-				a.reg.Work.list(tie.Dir(1 + d)).first.unequip(0)
+				a.reg.Work.list(fdstate.Dir(1 + d)).first.unequip(0)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func (w *call) together() *joint {
 
 // gatherReports makes the calls of the first operations that reports say something for. nil says that there is
 // nothing to be made together.
-func (p *Port) gatherReports(w *call, ready []kernel.Ready) *joint {
+func (p *Port) gatherReports(w *call, ready []backend.Ready) *joint {
 	if p.Core.Batcher == nil || len(ready) < p.Core.least {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (p *Port) gatherReports(w *call, ready []kernel.Ready) *joint {
 
 // gatherReport locks the slot that a report is for, if it is one of a socket with operations. Whatever is in the
 // way is seen to when the report is delivered.
-func (p *Port) gatherReport(j *joint, a *ahead, r *kernel.Ready) {
+func (p *Port) gatherReport(j *joint, a *ahead, r *backend.Ready) {
 	s := p.Table.Lookup(tokenIndex(r.Token))
 	const all = WRegistered | WEnabled | wOverlapped
 	if s == nil || s.Word.Load()&all != all || !s.Mu.TryLock() {
@@ -158,7 +158,7 @@ func (p *Port) gatherReport(j *joint, a *ahead, r *kernel.Ready) {
 }
 
 func (j *joint) addAll(a *ahead) {
-	for _, d := range [...]tie.Dir{tie.Recv, tie.Send} {
+	for _, d := range [...]fdstate.Dir{fdstate.Recv, fdstate.Send} {
 		if a.dirs&d != 0 {
 			j.add(a, d)
 		}
@@ -166,7 +166,7 @@ func (j *joint) addAll(a *ahead) {
 }
 
 // workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
-func (p *Port) workOn(w *call, a *ahead, r *kernel.Ready, out Entries) (n int, again bool) {
+func (p *Port) workOn(w *call, a *ahead, r *backend.Ready, out Entries) (n int, again bool) {
 	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
 	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
 	a.slot.Mu.Unlock()
@@ -232,7 +232,7 @@ func (p *Port) CarryOut(w *call) {
 	j.make(p.Core)
 	for i := range j.sockets[:j.k] {
 		if a := &j.sockets[i]; a.slot != nil {
-			p.proceed(w, a.slot, a.held, a.reg.tie.Handle(), a.dirs, a)
+			p.proceed(w, a.slot, a.held, a.reg.fd.Handle(), a.dirs, a)
 			a.slot.Mu.Unlock()
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // registerSock processes an entry that names a socket of package sock.
 func (p *Port) registerSock(w *call, r *Entry) {
-	t := r.Tie
+	t := r.FD
 	if r.Op == OpEnable && p.Core.OwnEdges && p.Vouched(r) {
 		w.saved++
 		return
@@ -34,20 +34,20 @@ func (p *Port) registerSock(w *call, r *Entry) {
 // VouchedAlone processes an entry that is a call's only one where that needs nothing but the slot's word. No
 // kernel is touched, so the call need not be counted in.
 func (p *Port) VouchedAlone(r *Entry) bool {
-	if r.Op != OpEnable || r.Tie == nil || !p.Core.OwnEdges || p.checksKeys ||
+	if r.Op != OpEnable || r.FD == nil || !p.Core.OwnEdges || p.checksKeys ||
 		p.Core.Closed.Load() || !r.Enables() || !p.Vouched(r) {
 		return false
 	}
 	*r.Result = nil
-	p.Core.Stripes[r.Tie.Handle()%Stripes].saved.Add(1)
+	p.Core.Stripes[r.FD.Handle()%Stripes].saved.Add(1)
 	runtime.KeepAlive(p)
 	return true
 }
 
 // Vouched enables without the kernel where the socket, or the program, vouches (X5). No use of the handle
-// is counted: the registration is known by the tie.
+// is counted: the registration is known by the fd.
 func (p *Port) Vouched(r *Entry) bool {
-	t := r.Tie
+	t := r.FD
 	turn := t.Turn()
 	if !r.Drained && !t.Drained(Directions(r.Filter)) {
 		return false
@@ -72,46 +72,46 @@ func (p *Port) Vouched(r *Entry) bool {
 // kernel has yet to report. The slot is locked.
 func (s *Slot) vouchedFor(word uint64) bool {
 	reg := s.Reg.Load()
-	return reg != nil && reg.tie != nil && reg.tie.Drained(Directions(wordFilter(word)))
+	return reg != nil && reg.fd != nil && reg.fd.Drained(Directions(wordFilter(word)))
 }
 
 // Directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
 // leaves behind is received, so a filter of neither direction needs that one.
-func Directions(filter Events) tie.Dir {
-	var d tie.Dir
+func Directions(filter Events) fdstate.Dir {
+	var d fdstate.Dir
 	if filter&EventOut != 0 {
-		d |= tie.Send
+		d |= fdstate.Send
 	}
 	if filter&(EventIn|EventHangup) != 0 || d == 0 {
-		d |= tie.Recv
+		d |= fdstate.Recv
 	}
 	return d
 }
 
 // notify begins a socket's turn, for a notification that says what a report does.
-func notify(t *tie.Tie, m kernel.Mask) tie.Notice {
-	return t.Notify(m&(kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0, m&(kernel.Dead|kernel.Err) != 0)
+func notify(t *fdstate.FD, m backend.Mask) fdstate.Notice {
+	return t.Notify(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
 }
 
 // silenced are the directions in which a kernel without edges goes on only when the socket was drained.
 // An error silences both until it has been received, or sent into.
-func silenced(m kernel.Mask) tie.Dir {
-	var d tie.Dir
-	if m&kernel.Err != 0 {
-		d = tie.Recv | tie.Send
+func silenced(m backend.Mask) fdstate.Dir {
+	var d fdstate.Dir
+	if m&backend.Err != 0 {
+		d = fdstate.Recv | fdstate.Send
 	}
-	if m&kernel.In != 0 {
-		d |= tie.Recv
+	if m&backend.In != 0 {
+		d |= fdstate.Recv
 	}
-	if m&kernel.Out != 0 {
-		d |= tie.Send
+	if m&backend.Out != 0 {
+		d |= fdstate.Send
 	}
 	return d
 }
 
 // own makes the socket of an entry that has been registered tell this port.
 func (p *Port) own(r *Entry) {
-	if t := r.Tie; t != nil {
+	if t := r.FD; t != nil {
 		t.Own(&p.Core.owner)
 	}
 }
@@ -138,18 +138,18 @@ func (p *Port) AskAgain(s *Slot, index uint32, flags uint64) {
 // A condition that stands though the call would have blocked (an error queue that nobody reads, a datagram
 // socket shut for receiving) would be told again at once, and the port spin with its handler (E8). There
 // the kernel is asked a while later.
-func (p *Port) sockBlocked(handle uintptr, d tie.Dir) {
+func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 	st := &p.Core.Stripes[0]
 	if handle > MaxIndex || !st.Enter(p.Core) {
 		return
 	}
 	defer st.Leave(p.Core)
 	var told uint64
-	if d&tie.Recv != 0 {
-		told |= toldBits(kernel.In)
+	if d&fdstate.Recv != 0 {
+		told |= toldBits(backend.In)
 	}
-	if d&tie.Send != 0 {
-		told |= toldBits(kernel.Out)
+	if d&fdstate.Send != 0 {
+		told |= toldBits(backend.Out)
 	}
 	index := uint32(handle)
 	s := p.Table.Lookup(index)
@@ -166,8 +166,8 @@ func (p *Port) sockBlocked(handle uintptr, d tie.Dir) {
 
 // stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
 func (p *Port) stands(handle uintptr, s *Slot) bool {
-	m := p.Core.Kernel.Look(handle)
-	return m&kernel.Err != 0 || s.Word.Load()&wStream == 0 && m&(kernel.PeerClosed|kernel.Dead) != 0
+	m := p.Core.Poller.Look(handle)
+	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
 }
 
 // longWhile is how much later.
@@ -187,7 +187,7 @@ func (p *Port) drained(index uint32, told uint64) {
 }
 
 // sockClosing ends the registration of a socket that the system is about to close (G9).
-func (p *Port) sockClosing(t *tie.Tie, handle uintptr) {
+func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 	st := &p.Core.Stripes[0]
 	if handle > MaxIndex || !st.Enter(p.Core) {
 		return
@@ -201,11 +201,11 @@ func (p *Port) sockClosing(t *tie.Tie, handle uintptr) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	reg := s.Reg.Load()
-	if reg == nil || reg.tie != t || s.Word.Load()&WRegistered == 0 {
+	if reg == nil || reg.fd != t || s.Word.Load()&WRegistered == 0 {
 		return
 	}
 	p.forget(st, s, index)
 	// The kernel too: a duplicate, or a poll under way, may keep the socket alive.
-	p.Core.Kernel.Poll([]kernel.Change{{Handle: handle, Action: kernel.Delete}}, nil)
+	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
 	p.Core.unclaim(index)
 }

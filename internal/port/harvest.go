@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // Dequeue fills out with what can be had without blocking and returns how many entries it filled. If
@@ -115,7 +115,7 @@ func (p *Port) harvest(w *call, out Entries) (n int, more bool) {
 	relooks := 0
 	for {
 		ready := w.ready[:min(out.Len(), len(w.ready))]
-		k := p.Core.Kernel.Poll(nil, ready)
+		k := p.Core.Poller.Poll(nil, ready)
 		more = k == len(ready)
 		var at int64 // for the observer
 		if o != nil && k > 0 {
@@ -161,7 +161,7 @@ func (p *Port) harvest(w *call, out Entries) (n int, more bool) {
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
 // after a removal has swapped it (G4).
-func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliver(w *call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.Table.Lookup(index)
 	if s == nil {
@@ -187,18 +187,18 @@ func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool
 			}
 			return p.work(w, s, reg, r, out)
 		}
-		if was&wStream != 0 && r.Mask&(kernel.Err|kernel.Dead) == kernel.Err {
+		if was&wStream != 0 && r.Mask&(backend.Err|backend.Dead) == backend.Err {
 			r.Mask |= p.wholeTruth(index)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
 			e = EventNone
 		}
-		tied := reg != nil && reg.tie != nil
-		var turn tie.Notice
+		tied := reg != nil && reg.fd != nil
+		var turn fdstate.Notice
 		if e != EventNone && tied {
 			// Before the swap: once the registration is disabled, somebody may enable it and vouch.
-			turn = notify(reg.tie, r.Mask)
+			turn = notify(reg.fd, r.Mask)
 		}
 		is := was
 		switch {
@@ -206,7 +206,7 @@ func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool
 			is &^= WEnabled
 		case e != EventNone && was&wEdge == 0:
 			is |= WRelook
-		case !p.Core.Edges && r.Mask&kernel.Err == 0:
+		case !p.Core.Edges && r.Mask&backend.Err == 0:
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
 			is |= WRelook | toldBits(r.Mask)
@@ -219,7 +219,7 @@ func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool
 		}
 		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
-			reg.tie.Silenced(silenced(r.Mask))
+			reg.fd.Silenced(silenced(r.Mask))
 		}
 		if is&WRelook != 0 && was&WRelook == 0 {
 			p.pushRelook(s, index)
@@ -230,7 +230,7 @@ func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool
 		}
 		if tied && was&wOneShot != 0 {
 			// Of any other registration a later report may have been delivered before this one.
-			reg.tie.Notified(turn)
+			reg.fd.Notified(turn)
 		}
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
 		return 1, again
@@ -241,7 +241,7 @@ func (p *Port) deliver(w *call, r *kernel.Ready, out Entries) (n int, again bool
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *Port) deliverObserved(w *call, o *Observer, at int64, r *kernel.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliverObserved(w *call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
@@ -261,9 +261,9 @@ func (p *Port) deliverObserved(w *call, o *Observer, at int64, r *kernel.Ready, 
 
 // wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in
 // its error queue, or the report caught it between its error and its end (E5, E7).
-func (p *Port) wholeTruth(index uint32) kernel.Mask {
-	m := p.Core.Kernel.Look(Socket(index))
-	if m&kernel.Dead == 0 {
+func (p *Port) wholeTruth(index uint32) backend.Mask {
+	m := p.Core.Poller.Look(Socket(index))
+	if m&backend.Dead == 0 {
 		return 0
 	}
 	if has, busy, err := p.Probe(index); !has || busy || err != nil {
@@ -289,8 +289,8 @@ func (p *Port) note(w *call, s *Slot, was uint64, index uint32) bool {
 	if !s.Word.CompareAndSwap(was, was|wMuted) {
 		return false
 	}
-	w.single[0] = kernel.Change{Handle: Socket(index), Action: kernel.Mute, Token: token(was, index)}
-	p.Core.Kernel.Poll(w.single[:], nil)
+	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Mute, Token: token(was, index)}
+	p.Core.Poller.Poll(w.single[:], nil)
 	return true
 }
 
@@ -320,8 +320,8 @@ func (p *Port) lookAgain(w *call) {
 			s.Mu.Unlock()
 			continue
 		}
-		p.add(w, item{slot: s, was: is, index: index}, kernel.Change{
-			Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.Core.interest(is), Same: same,
+		p.add(w, item{slot: s, was: is, index: index}, backend.Change{
+			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), Same: same,
 		})
 	}
 	p.flush(w)

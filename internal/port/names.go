@@ -38,7 +38,7 @@ func (p *Port) Addresses(h Socket, rec *Record) (sock.Names, error) {
 // cannot be closed during the call, and for a raw handle the kernel reports afterwards whether it is still the one that
 // was registered.
 func (p *Port) names(s *Slot, rec *Record, h Socket) (names sock.Names, err error) {
-	if t := rec.tie; t != nil {
+	if t := rec.fd; t != nil {
 		own, ok := t.Use()
 		if !ok {
 			return names, over(h, net.ErrClosed)

@@ -5,9 +5,9 @@ import (
 	"io"
 	"net"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/lost"
-	"github.com/socknotify/socknotify/internal/tie"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -17,12 +17,12 @@ const MaxTurn = 1 << 20
 // heed begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
 // not any more. What a turn before it said of short receives and of what stands is kept, because that may have been
 // the turn of a later report.
-func (r *Record) heed(m kernel.Mask) { notify(r.tie, m) }
+func (r *Record) heed(m backend.Mask) { notify(r.fd, m) }
 
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.
-func (p *Port) operateOn(w *call, s *Slot, reg *Record, held sock.Held, m kernel.Mask, out Entries, a *ahead) (n int, more bool) {
-	t := reg.tie
+func (p *Port) operateOn(w *call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries, a *ahead) (n int, more bool) {
+	t := reg.fd
 	to := outlet{p: p, out: out}
 	h := t.Handle()
 	d := moved(m)
@@ -49,31 +49,31 @@ func (p *Port) operateOn(w *call, s *Slot, reg *Record, held sock.Held, m kernel
 }
 
 // moved are the directions that a report says something for.
-func moved(m kernel.Mask) tie.Dir {
-	var d tie.Dir
-	if m&(kernel.In|kernel.Urgent|kernel.PeerClosed|kernel.Dead|kernel.Err) != 0 {
-		d |= tie.Recv
+func moved(m backend.Mask) fdstate.Dir {
+	var d fdstate.Dir
+	if m&(backend.In|backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0 {
+		d |= fdstate.Recv
 	}
-	if m&(kernel.Out|kernel.Dead|kernel.Err) != 0 {
-		d |= tie.Send
+	if m&(backend.Out|backend.Dead|backend.Err) != 0 {
+		d |= fdstate.Send
 	}
 	return d
 }
 
-func waiting(f Events) tie.Dir {
-	var d tie.Dir
+func waiting(f Events) fdstate.Dir {
+	var d fdstate.Dir
 	if f&EventIn != 0 {
-		d |= tie.Recv
+		d |= fdstate.Recv
 	}
 	if f&EventOut != 0 {
-		d |= tie.Send
+		d |= fdstate.Send
 	}
 	return d
 }
 
 // operate carries out what is first in these directions, and then what follows, as far as that goes without
 // blocking. more says that it stopped before that, for the others' sake. The first calls may have been made ahead.
-func (p *Port) operate(ops *operations, s *Slot, t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet, a *ahead) (more bool) {
+func (p *Port) operate(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet, a *ahead) (more bool) {
 	if a != nil {
 		// Both directions' calls may have been made: the error that one of them got is the other's as well.
 		for i := range a.made {
@@ -82,20 +82,20 @@ func (p *Port) operate(ops *operations, s *Slot, t *tie.Tie, held sock.Held, h S
 			}
 		}
 	}
-	if d&tie.Send != 0 {
+	if d&fdstate.Send != 0 {
 		connecting := ops.connects > 0
-		more = p.operateIn(ops, s, t, held, h, tie.Send, to, a.call(tie.Send))
+		more = p.operateIn(ops, s, t, held, h, fdstate.Send, to, a.call(fdstate.Send))
 		if connecting && ops.connects == 0 {
-			d |= tie.Recv // they have waited for that
+			d |= fdstate.Recv // they have waited for that
 		}
 	}
-	if d&tie.Recv != 0 && ops.connects == 0 {
-		more = p.operateIn(ops, s, t, held, h, tie.Recv, to, a.call(tie.Recv)) || more
+	if d&fdstate.Recv != 0 && ops.connects == 0 {
+		more = p.operateIn(ops, s, t, held, h, fdstate.Recv, to, a.call(fdstate.Recv)) || more
 	}
 	return more
 }
 
-func (p *Port) operateIn(ops *operations, s *Slot, t *tie.Tie, held sock.Held, h Socket, d tie.Dir, to *outlet, e *early) (more bool) {
+func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet, e *early) (more bool) {
 	l := ops.list(d)
 	for room := MaxTurn; l.first != nil; {
 		o := l.first
@@ -132,7 +132,7 @@ func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, 
 	case OpRecv, OpRecvFrom, OpRecvPooled:
 		if len(o.Buf) == 0 && o.Pool == nil {
 			stream := s.Word.Load()&wStream != 0
-			return ops.lost != nil || meaning(p.Core.Kernel.Look(h), EventIn|EventHangup, stream) != EventNone
+			return ops.lost != nil || meaning(p.Core.Poller.Look(h), EventIn|EventHangup, stream) != EventNone
 		}
 		if o.kind == OpRecvFrom {
 			n, o.Addr, err = held.Socket().RecvFrom(o.Buf)
@@ -199,7 +199,7 @@ func (p *Port) remember(ops *operations, s *Slot, h Socket, err error, connect b
 	if ops.lost != nil || s.Word.Load()&wStream == 0 {
 		return
 	}
-	if lost.Certain(err) || (connect || lost.Possible(err)) && p.Core.Kernel.Look(h)&kernel.Dead != 0 {
+	if lost.Certain(err) || (connect || lost.Possible(err)) && p.Core.Poller.Look(h)&backend.Dead != 0 {
 		ops.lost = err
 	}
 }

@@ -1,6 +1,6 @@
 package port
 
-import "github.com/socknotify/socknotify/internal/tie"
+import "github.com/socknotify/socknotify/internal/fdstate"
 
 // operations are those in flight on one socket, under its slot's lock. The first of a direction is the one
 // that is being carried out.
@@ -16,12 +16,12 @@ type operations struct {
 func (ops *operations) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
 
 // pending reports whether there are any in some directions.
-func (ops *operations) pending(d tie.Dir) bool {
-	return d&tie.Recv != 0 && ops.recvs.first != nil || d&tie.Send != 0 && ops.sends.first != nil
+func (ops *operations) pending(d fdstate.Dir) bool {
+	return d&fdstate.Recv != 0 && ops.recvs.first != nil || d&fdstate.Send != 0 && ops.sends.first != nil
 }
 
-func (ops *operations) list(d tie.Dir) *opList {
-	if d == tie.Send {
+func (ops *operations) list(d fdstate.Dir) *opList {
+	if d == fdstate.Send {
 		return &ops.sends
 	}
 	return &ops.recvs

@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // An Overlapped is an operation without its key.
@@ -61,11 +61,11 @@ const atFile = ^uint32(0)
 const atKernel = atFile - 1
 
 // direction is whose list a kind of operation belongs to.
-func (k OpKind) direction() tie.Dir {
+func (k OpKind) direction() fdstate.Dir {
 	if k.sends() {
-		return tie.Send
+		return fdstate.Send
 	}
-	return tie.Recv
+	return fdstate.Recv
 }
 
 // Claim makes the operation one that is in flight on a port. false says that it is in flight already; what

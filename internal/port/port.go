@@ -9,8 +9,8 @@ import (
 	"time"
 	"weak"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // A Port keeps the contract without knowing the type of the keys. It is the first field of a Port[K], so that a weak
@@ -37,16 +37,16 @@ type Port struct {
 var Of func(p any) *Port
 
 // Init makes a port on a kernel's queue, which it owns from here on.
-func (p *Port) Init(k kernel.Poller, backend string, t Typed, q QueueEnds, checksKeys bool) {
-	p.Core = &Core{Kernel: k, Edges: k.Edges(), OwnEdges: k.Edges(), Backend: backend, left: make(chan struct{}, 1)}
+func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, checksKeys bool) {
+	p.Core = &Core{Poller: poller, Edges: poller.Edges(), OwnEdges: poller.Edges(), Backend: name, left: make(chan struct{}, 1)}
 	p.typed, p.queue, p.checksKeys = t, q, checksKeys
-	if b, ok := k.(kernel.Batcher); ok {
+	if b, ok := poller.(backend.Batcher); ok {
 		p.Core.Batcher, p.Core.least = b, b.Least()
 	}
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.Files = newFiles(self, p.Core)
-	p.Transfers = newTransfers(k)
+	p.Transfers = newTransfers(poller)
 	p.Core.displaced = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.displaced(index)
@@ -58,13 +58,13 @@ func (p *Port) Init(k kernel.Poller, backend string, t Typed, q QueueEnds, check
 		}
 		return false, false, nil
 	}
-	p.Core.owner = tie.Owner{
-		Closing: func(t *tie.Tie, handle uintptr) {
+	p.Core.owner = fdstate.Owner{
+		Closing: func(t *fdstate.FD, handle uintptr) {
 			if p := self.Value(); p != nil {
 				p.sockClosing(t, handle)
 			}
 		},
-		Blocked: func(handle uintptr, d tie.Dir) {
+		Blocked: func(handle uintptr, d fdstate.Dir) {
 			if p := self.Value(); p != nil {
 				p.sockBlocked(handle, d)
 			}

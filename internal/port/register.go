@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // Register processes one entry.
@@ -27,7 +27,7 @@ func (p *Port) Register(w *call, r *Entry) {
 	case r.Op == OpNone:
 	case r.Conn != nil:
 		p.registerConn(w, r)
-	case r.Tie != nil:
+	case r.FD != nil:
 		p.registerSock(w, r)
 	default:
 		p.apply(w, r, r.Handle)
@@ -36,7 +36,7 @@ func (p *Port) Register(w *call, r *Entry) {
 
 // fail sets the Result of an entry.
 func (p *Port) fail(r *Entry, h Socket, kind, err error) {
-	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.Tie != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
+	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.FD != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
 }
 
 // settleNew sets the Result of an entry that was to make a registration.
@@ -54,7 +54,7 @@ func failed(kind, err error) *failure { return &failure{kind, err} }
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.
 func (p *Port) apply(w *call, r *Entry, h Socket) {
 	if h > MaxIndex {
-		_, err := p.Core.Kernel.Describe(h)
+		_, err := p.Core.Poller.Describe(h)
 		p.fail(r, h, ErrBadSocket, err)
 		return
 	}
@@ -67,7 +67,7 @@ func (p *Port) apply(w *call, r *Entry, h Socket) {
 		}
 		if s == nil {
 			// No page for what is no socket: its number may be anything.
-			if _, err := p.Core.Kernel.Describe(h); err != nil {
+			if _, err := p.Core.Poller.Describe(h); err != nil {
 				p.fail(r, h, ErrBadSocket, err)
 				return
 			}
@@ -89,11 +89,11 @@ func (p *Port) apply(w *call, r *Entry, h Socket) {
 		p.missing(r, h)
 		return
 	}
-	c := kernel.Change{Handle: h, Action: kernel.Mute}
+	c := backend.Change{Handle: h, Action: backend.Mute}
 	var is uint64
 	if r.Op == OpRemove {
 		// From here on nothing is dequeued for it (G4); what is in flight is dropped (G5).
-		c.Action = kernel.Delete
+		c.Action = backend.Delete
 		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, 0) })
 	} else {
 		_, is = s.update(func(v uint64) uint64 {
@@ -107,13 +107,13 @@ func (p *Port) apply(w *call, r *Entry, h Socket) {
 // newRecord returns the record of the registration that an entry makes.
 func (p *Port) newRecord(r *Entry) *Record {
 	rec := p.typed.NewRecord(r.Key)
-	rec.tie, rec.Work = r.Tie, r.Work
+	rec.fd, rec.Work = r.FD, r.Work
 	return rec
 }
 
 // missing is the Result of an operation on a handle without registration.
 func (p *Port) missing(r *Entry, h Socket) {
-	if _, err := p.Core.Kernel.Describe(h); err != nil {
+	if _, err := p.Core.Poller.Describe(h); err != nil {
 		p.fail(r, h, ErrBadSocket, err)
 		return
 	}
@@ -136,7 +136,7 @@ func (p *Port) Rearm(s *Slot, r *Entry) bool {
 			return false // the port has yet to take hold of the connection
 		}
 		reg := s.Reg.Load()
-		if reg == nil || r.Tie != nil && reg.tie != r.Tie || !p.typed.SameKey(reg, r.Key) {
+		if reg == nil || r.FD != nil && reg.fd != r.FD || !p.typed.SameKey(reg, r.Key) {
 			return false
 		}
 		is := was&^(wOneShot|wEdge) | armed(r.Filter, r.Trigger)
@@ -197,13 +197,13 @@ func (p *Port) enable(w *call, s *Slot, r *Entry, h Socket) {
 		s.Mu.Unlock()
 		return
 	}
-	if t := r.Tie; t != nil && reg.tie != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
+	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
 		s.Reg.Store(p.newRecord(r))
 	}
 	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
 	// report that the change causes and find the registration still disabled.
 	flags := p.armed(r)
-	var held kernel.Mask
+	var held backend.Mask
 	if flags&wStrict != 0 {
 		held = p.held(r, h, was&wStream != 0)
 		flags |= toldBits(held)
@@ -215,8 +215,8 @@ func (p *Port) enable(w *call, s *Slot, r *Entry, h Socket) {
 		r.heed(held)
 	}
 	w.stripe.rearms.Add(1)
-	p.add(w, item{*r, s, was, index}, kernel.Change{
-		Handle: h, Action: kernel.Set, Token: token(is, index), Interest: interest(r.Filter),
+	p.add(w, item{*r, s, was, index}, backend.Change{
+		Handle: h, Action: backend.Set, Token: token(is, index), Interest: interest(r.Filter),
 	})
 }
 
@@ -232,7 +232,7 @@ func (p *Port) differs(s *Slot, r *Entry) bool {
 // mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
 // socket that is no more (G12).
 func (p *Port) mismatch(w *call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
-	has, err := p.Core.Kernel.Has(h)
+	has, err := p.Core.Poller.Has(h)
 	switch {
 	case has:
 		return failed(kind, why)
@@ -249,15 +249,15 @@ func (p *Port) mismatch(w *call, s *Slot, r *Entry, h Socket, kind, why error) *
 // with the batch, because of the claim: whoever holds one in transit must not wait for others.
 func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
 	index := uint32(h)
-	kind := kernel.Stream
-	if t := r.Tie; t == nil || t.Kind()&tie.Accepted == 0 {
+	kind := backend.Stream
+	if t := r.FD; t == nil || t.Kind()&fdstate.Accepted == 0 {
 		var err error
-		if kind, err = p.Core.Kernel.Describe(h); err != nil {
+		if kind, err = p.Core.Poller.Describe(h); err != nil {
 			return failed(ErrBadSocket, err)
 		}
 	}
 	accepts := r.Work != nil && r.Work.Accept != nil
-	if accepts && kind != kernel.Listener {
+	if accepts && kind != backend.Listener {
 		return failed(ErrInvalid, errNoListener)
 	}
 	loser, err := p.Core.claim(index, h)
@@ -272,7 +272,7 @@ func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
 		o.begin(index)
 	}
 	flags := p.armed(r)
-	if kind == kernel.Stream {
+	if kind == backend.Stream {
 		flags |= wStream
 	}
 	if r.Conn != nil {
@@ -284,9 +284,9 @@ func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
 	case r.Work != nil:
 		flags |= wOverlapped
 	}
-	var held kernel.Mask
+	var held backend.Mask
 	if flags&wStrict != 0 {
-		held = p.held(r, h, kind == kernel.Stream)
+		held = p.held(r, h, kind == backend.Stream)
 		flags |= toldBits(held)
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, flags) })
@@ -302,21 +302,21 @@ func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
 		p.Parking.appoint(p.Core)
 	}
 	c := &w.single[0]
-	*c = kernel.Change{Handle: h, Action: kernel.Add, Token: token(is, index), Interest: watched, Listens: kind == kernel.Listener}
-	p.Core.Kernel.Poll(w.single[:], nil)
-	if c.Status == kernel.Present {
+	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
+	p.Core.Poller.Poll(w.single[:], nil)
+	if c.Status == backend.Present {
 		// The kernel kept the item of an earlier registration, which a duplicate kept alive.
-		c.Action = kernel.Set
-		p.Core.Kernel.Poll(w.single[:], nil)
+		c.Action = backend.Set
+		p.Core.Poller.Poll(w.single[:], nil)
 	}
-	if c.Status != kernel.Done {
+	if c.Status != backend.Done {
 		s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, 0) })
 		s.Reg.Store(nil)
 		if o := p.Core.Observer.Load(); o != nil {
 			o.finish(index, traceLost)
 		}
 		p.Core.claimed(index, false)
-		if c.Status == kernel.Bad {
+		if c.Status == backend.Bad {
 			return failed(ErrBadSocket, c.Err)
 		}
 		return failed(nil, c.Err)
@@ -351,7 +351,7 @@ func (p *Port) Probe(index uint32) (has, busy bool, err error) {
 		return false, true, nil
 	}
 	defer s.Mu.Unlock()
-	has, err = p.Core.Kernel.Has(Socket(index))
+	has, err = p.Core.Poller.Has(Socket(index))
 	return has, false, err
 }
 
@@ -372,7 +372,7 @@ func (p *Port) displaced(index uint32) {
 	if s.Word.Load()&WRegistered == 0 {
 		return
 	}
-	if has, err := p.Core.Kernel.Has(Socket(index)); !has && err == nil {
+	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {
 		p.forget(st, s, index)
 	}
 }

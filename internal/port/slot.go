@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // A Slot is what a port knows of one handle. There is one per handle number for the life of the
@@ -28,8 +28,8 @@ type Slot struct {
 
 // A Record is what a registration holds beside the word and the key (see Keyed). It is never changed, only replaced.
 type Record struct {
-	tie  *tie.Tie // of a socket of package sock, or nil
-	Work *Work    // where reports are not delivered but worked on, or nil
+	fd   *fdstate.FD // of a socket of package sock, or nil
+	Work *Work       // where reports are not delivered but worked on, or nil
 }
 
 // A Keyed is a record with its key. Every record of a port is in one.
@@ -109,50 +109,50 @@ func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 // interest is what the kernel must watch for a filter. PeerClosed is always asked for, because a
 // dead stream is known by it from one that was never started. Urgent data comes along with In,
 // because it ends a receive early: one that was short of its buffer then does not mean drained.
-func interest(filter Events) kernel.Mask {
-	m := kernel.PeerClosed
+func interest(filter Events) backend.Mask {
+	m := backend.PeerClosed
 	if filter&EventIn != 0 {
-		m |= kernel.In | kernel.Urgent
+		m |= backend.In | backend.Urgent
 	}
 	if filter&EventOut != 0 {
-		m |= kernel.Out
+		m |= backend.Out
 	}
 	return m
 }
 
 // The told bits stand for conditions that a kernel without edges would go on repeating: an edge
 // registration has heard of them, or they mean nothing to its filter.
-func toldBits(m kernel.Mask) uint64 {
+func toldBits(m backend.Mask) uint64 {
 	var t uint64
-	if m&kernel.In != 0 {
+	if m&backend.In != 0 {
 		t |= 1 << wTold
 	}
-	if m&kernel.Out != 0 {
+	if m&backend.Out != 0 {
 		t |= 2 << wTold
 	}
-	if m&kernel.PeerClosed != 0 {
+	if m&backend.PeerClosed != 0 {
 		t |= 4 << wTold
 	}
-	if m&kernel.Dead != 0 {
+	if m&backend.Dead != 0 {
 		t |= 8 << wTold
 	}
 	return t
 }
 
 // untold is the interest that is left to a word.
-func untold(word uint64) kernel.Mask {
+func untold(word uint64) backend.Mask {
 	m := interest(wordFilter(word))
 	if word&(1<<wTold) != 0 {
-		m &^= kernel.In | kernel.Urgent
+		m &^= backend.In | backend.Urgent
 	}
 	if word&(2<<wTold) != 0 {
-		m &^= kernel.Out
+		m &^= backend.Out
 	}
 	if word&(4<<wTold) != 0 {
-		m &^= kernel.PeerClosed
+		m &^= backend.PeerClosed
 	}
 	if word&(8<<wTold) != 0 {
-		m |= kernel.Dead
+		m |= backend.Dead
 	}
 	return m
 }

@@ -3,8 +3,8 @@ package port
 import (
 	"errors"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -58,7 +58,7 @@ func (p *Port) slotFor(s *sock.Socket, o *Overlapped) (*Slot, error) {
 
 // associated tells that the port watches a socket for operations. The slot is locked.
 func (sl *Slot) associated(s *sock.Socket) bool {
-	return sl.Word.Load()&wOverlapped != 0 && sl.Reg.Load().tie == s.Tie()
+	return sl.Word.Load()&wOverlapped != 0 && sl.Reg.Load().fd == s.FD()
 }
 
 // place puts an operation on its socket's list. If it is not the first there, what it waits for is waited for
@@ -81,11 +81,11 @@ func (p *Port) place(w *call, sl *Slot, s *sock.Socket, o *Overlapped) (first bo
 }
 
 // proceed carries out the first operations of some directions, which have just been started. The slot is locked.
-func (p *Port) proceed(w *call, sl *Slot, held sock.Held, h Socket, d tie.Dir, a *ahead) (queued bool) {
+func (p *Port) proceed(w *call, sl *Slot, held sock.Held, h Socket, d fdstate.Dir, a *ahead) (queued bool) {
 	reg := sl.Reg.Load()
 	ops := &reg.Work.operations
 	to := outlet{p: p}
-	more := p.operate(ops, sl, reg.tie, held, h, d, &to, a)
+	more := p.operate(ops, sl, reg.fd, held, h, d, &to, a)
 	if ops.pending(d) {
 		p.await(w, sl, ops, uint32(h))
 	}
@@ -96,9 +96,9 @@ func (p *Port) proceed(w *call, sl *Slot, held sock.Held, h Socket, d tie.Dir, a
 }
 
 // associate makes the port watch a socket for operations. The slot is locked.
-func (p *Port) associate(w *call, sl *Slot, s *sock.Socket, h Socket, d tie.Dir) *failure {
-	r := &Entry{Tie: s.Tie(), Op: OpEnable, Trigger: TriggerLevel, Work: &Work{Socket: s}}
-	if r.Filter = EventIn; d == tie.Send {
+func (p *Port) associate(w *call, sl *Slot, s *sock.Socket, h Socket, d fdstate.Dir) *failure {
+	r := &Entry{FD: s.FD(), Op: OpEnable, Trigger: TriggerLevel, Work: &Work{Socket: s}}
+	if r.Filter = EventIn; d == fdstate.Send {
 		r.Filter = EventOut
 	}
 	switch was := sl.Word.Load(); {
@@ -114,8 +114,8 @@ func (p *Port) associate(w *call, sl *Slot, s *sock.Socket, h Socket, d tie.Dir)
 // dissociate ends that, for a socket without operations in flight. The slot is locked.
 func (p *Port) dissociate(w *call, s *Slot, index uint32) {
 	p.forget(w.stripe, s, index)
-	w.single[0] = kernel.Change{Handle: Socket(index), Action: kernel.Delete}
-	p.Core.Kernel.Poll(w.single[:], nil)
+	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
+	p.Core.Poller.Poll(w.single[:], nil)
 	p.Core.unclaim(index)
 }
 
@@ -125,7 +125,7 @@ func (p *Port) contested(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
 			p.forget(&p.Core.Stripes[0], s, index)
-			p.Core.Kernel.Poll([]kernel.Change{{Handle: Socket(index), Action: kernel.Delete}}, nil)
+			p.Core.Poller.Poll([]backend.Change{{Handle: Socket(index), Action: backend.Delete}}, nil)
 		}
 		s.Mu.Unlock()
 	}
@@ -144,11 +144,11 @@ func (p *Port) await(w *call, s *Slot, ops *operations, index uint32) {
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, flagMask&^wFilter, uint64(f)) })
 	c := &w.single[0]
-	*c = kernel.Change{Handle: Socket(index), Action: kernel.Set, Token: token(is, index), Interest: p.Core.interest(is)}
-	p.Core.Kernel.Poll(w.single[:], nil)
+	*c = backend.Change{Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is)}
+	p.Core.Poller.Poll(w.single[:], nil)
 	switch c.Status {
-	case kernel.Done:
-	case kernel.Absent, kernel.Bad: // closed behind the back of its sock.Socket
+	case backend.Done:
+	case backend.Absent, backend.Bad: // closed behind the back of its sock.Socket
 		p.forget(w.stripe, s, index)
 		p.Core.unclaim(index)
 	default:
@@ -158,16 +158,16 @@ func (p *Port) await(w *call, s *Slot, ops *operations, index uint32) {
 
 // interest is what the kernel must watch for a word that stays as it is. A kernel without edges would go on
 // reporting what no operation waits for.
-func (c *Core) interest(word uint64) kernel.Mask {
+func (c *Core) interest(word uint64) backend.Mask {
 	if word&wOverlapped == 0 || c.Edges {
 		return untold(word)
 	}
-	var m kernel.Mask
+	var m backend.Mask
 	if wordFilter(word)&EventIn != 0 {
-		m |= kernel.In | kernel.PeerClosed
+		m |= backend.In | backend.PeerClosed
 	}
 	if wordFilter(word)&EventOut != 0 {
-		m |= kernel.Out
+		m |= backend.Out
 	}
 	return m
 }

@@ -1,8 +1,8 @@
 package port
 
 import (
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/tie"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 func (c *Core) SetStrict(strict bool) {
@@ -12,20 +12,20 @@ func (c *Core) SetStrict(strict bool) {
 
 // held is what a strict edge must not report, because it holds as the registration is enabled. In a
 // direction that the program or the socket vouches for nothing held: what does has begun since.
-func (p *Port) held(r *Entry, h Socket, stream bool) kernel.Mask {
+func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 	if r.Drained {
 		return 0
 	}
-	m := p.Core.Kernel.Look(h)
+	m := p.Core.Poller.Look(h)
 	if meaning(m, EventsAll, stream) == EventNone {
 		return 0 // a stream that was never started: all is yet to come (E6)
 	}
-	if t := r.Tie; t != nil {
-		if t.Drained(tie.Recv) {
-			m &^= kernel.In | kernel.PeerClosed | kernel.Dead
+	if t := r.FD; t != nil {
+		if t.Drained(fdstate.Recv) {
+			m &^= backend.In | backend.PeerClosed | backend.Dead
 		}
-		if t.Drained(tie.Send) {
-			m &^= kernel.Out
+		if t.Drained(fdstate.Send) {
+			m &^= backend.Out
 		}
 	}
 	return m
@@ -33,8 +33,8 @@ func (p *Port) held(r *Entry, h Socket, stream bool) kernel.Mask {
 
 // heed has the socket of an entry tell when what it held is drained. The word must have been swapped: a
 // would-block that came before is not of whoever enables, and drains after that.
-func (r *Entry) heed(held kernel.Mask) {
-	if t := r.Tie; t != nil {
+func (r *Entry) heed(held backend.Mask) {
+	if t := r.FD; t != nil {
 		t.Silenced(silenced(held))
 	}
 }
@@ -43,13 +43,13 @@ func (r *Entry) heed(held kernel.Mask) {
 // told as such: as something to receive it is told with that.
 func repeats(e Events, word uint64) bool {
 	var known Events
-	if word&toldBits(kernel.In) != 0 {
+	if word&toldBits(backend.In) != 0 {
 		known |= EventIn
 	}
-	if word&toldBits(kernel.Out) != 0 {
+	if word&toldBits(backend.Out) != 0 {
 		known |= EventOut
 	}
-	if word&toldBits(kernel.PeerClosed|kernel.Dead) != 0 {
+	if word&toldBits(backend.PeerClosed|backend.Dead) != 0 {
 		known |= EventHangup
 	}
 	return e&^known == 0

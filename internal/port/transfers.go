@@ -8,7 +8,7 @@ import (
 	"unsafe"
 	"weak"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // transfers are a port's operations on files that the kernel carries out by itself, where it can. What it does
@@ -16,14 +16,14 @@ import (
 //
 // The operations belong to the port: the kernel's room knows them by a number, and keeps their buffers.
 type transfers struct {
-	Room kernel.Files
+	Room backend.Files
 
 	Mu     sync.Mutex
 	free   []uint8 // tokens
 	flight []*Overlapped
 	conns  map[uintptr]weak.Pointer[fileConn] // by the address of the file
 	limit  int                                // of conns
-	ended  [16]kernel.Transferred
+	ended  [16]backend.Transferred
 }
 
 // MaxNow is up to how many bytes are copied in the time of whoever starts a read.
@@ -34,12 +34,12 @@ const MaxNow = 64 << 10
 type fileConn struct {
 	file *os.File
 	raw  syscall.RawConn
-	use  kernel.FileUse
+	use  backend.FileUse
 }
 
 // newTransfers returns nil for a kernel that cannot.
-func newTransfers(k kernel.Poller) *transfers {
-	room, ok := k.(kernel.Files)
+func newTransfers(k backend.Poller) *transfers {
+	room, ok := k.(backend.Files)
 	if !ok {
 		return nil
 	}
@@ -160,8 +160,8 @@ func (t *transfers) list(o *Overlapped) bool {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	if t.flight == nil {
-		t.flight = make([]*Overlapped, kernel.MaxTransfers)
-		t.free = make([]uint8, kernel.MaxTransfers)
+		t.flight = make([]*Overlapped, backend.MaxTransfers)
+		t.free = make([]uint8, backend.MaxTransfers)
 		for i := range t.free {
 			t.free[i] = uint8(i)
 		}
@@ -220,14 +220,14 @@ func (t *transfers) collect(p *Port, rest *opList) {
 		o.N += e.N
 		switch {
 		case o.N == len(o.Buf):
-		case e.Status == kernel.Moved && e.N == 0 && o.kind == OpRead:
+		case e.Status == backend.Moved && e.N == 0 && o.kind == OpRead:
 			o.Err = io.EOF
 		case o.canceled:
 			o.Err = &OperationError{Op: o.kind.String(), Socket: NoSocket, Kind: ErrCanceled}
 		default:
 			// The kernel is asked once more for what it has not moved or has given up; the goroutines know
 			// what to make of the rest.
-			o.begun = e.Status == kernel.Failed || e.Status == kernel.Moved && e.N == 0
+			o.begun = e.Status == backend.Failed || e.Status == backend.Moved && e.N == 0
 			o.at.Store(0)
 			rest.push(o)
 			continue

@@ -25,7 +25,7 @@ import (
 // anybody sleeps there is a leader, or somebody is awake who is bound to see to it: a leader that
 // leaves picks a successor under the lock (depart), who leads as soon as it finds nothing to do, and a
 // sleeper that is picked after it has looked, and does not come back, passes that on (depart again).
-// A harvest that filled all the room it had may have left reports behind that wake nobody any more,
+// A harvest that filled all the backend it had may have left reports behind that wake nobody any more,
 // so it picks a sleeper too; the leader's leaves that to the leader's departure.
 //
 // A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
@@ -102,13 +102,13 @@ func (p *Port) lead(w *call, ctx context.Context, out Entries, until time.Time) 
 			k.Enter()
 			defer k.Leave(0)
 			if k.Leader.Load() == w {
-				p.Core.Kernel.Wake()
+				p.Core.Poller.Wake()
 			}
 		})
 		defer stop()
 	}
 	w.out, w.found = out, 0
-	err := p.Core.Kernel.Park(until, w.look)
+	err := p.Core.Poller.Park(until, w.look)
 	w.out = Entries{}
 	return w.found, err
 }
@@ -267,7 +267,7 @@ func (k *parking) pick(c *Core, self *call) *call {
 	k.Waking.Store(w)
 	k.wakeups++
 	if w == leader {
-		c.Kernel.Wake()
+		c.Poller.Wake()
 		return nil
 	}
 	k.unlist(w)
@@ -301,7 +301,7 @@ func (k *parking) close(c *Core) {
 		for w := k.first; w != nil; {
 			after := w.after
 			if w == leader {
-				c.Kernel.Wake()
+				c.Poller.Wake()
 			} else {
 				k.unlist(w)
 				asleep--

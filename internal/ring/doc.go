@@ -1,5 +1,5 @@
 // Package ring lets io_uring carry out overlapped operations for a port on the epoll backend: many receives and sends
-// by one system call (kernel.Batcher), and reads and writes of files (kernel.Files). Readiness stays with epoll.
+// by one system call (backend.Batcher), and reads and writes of files (backend.Files). Readiness stays with epoll.
 //
 // The reasons, with what was measured, are in docs/decisions/io_uring.md.
 //

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 const (
@@ -57,7 +57,7 @@ func (t *exchanges) close() error {
 	}
 }
 
-// Least implements kernel.Batcher.
+// Least implements backend.Batcher.
 func (p *Poller) Least() int {
 	if p.always {
 		return 1
@@ -65,9 +65,9 @@ func (p *Poller) Least() int {
 	return leastExchanges
 }
 
-// Exchange implements kernel.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
+// Exchange implements backend.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
 // completes it there and then, be it with EAGAIN: it arms no poll and leaves nothing to a thread.
-func (p *Poller) Exchange(calls []kernel.Exchange) {
+func (p *Poller) Exchange(calls []backend.Exchange) {
 	r := p.exchanges.take()
 	if r == nil {
 		return
@@ -83,7 +83,7 @@ func (p *Poller) Exchange(calls []kernel.Exchange) {
 }
 
 // exchange makes as many calls as the kernel takes, and tells whether it took all.
-func (r *ring) exchange(calls []kernel.Exchange) bool {
+func (r *ring) exchange(calls []backend.Exchange) bool {
 	for i := range calls {
 		c := &calls[i]
 		e := r.next()

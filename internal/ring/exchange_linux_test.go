@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
-func callOf(fd int, b []byte, send bool) kernel.Exchange {
-	return kernel.Exchange{Handle: uintptr(fd), Buf: b, Send: send}
+func callOf(fd int, b []byte, send bool) backend.Exchange {
+	return backend.Exchange{Handle: uintptr(fd), Buf: b, Send: send}
 }
 
-// fill sends until there is no room.
+// fill sends until there is no backend.
 func fill(t *testing.T, fd int) {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -32,7 +32,7 @@ func fill(t *testing.T, fd int) {
 	}
 }
 
-// Every call has the outcome that the system call has, be there data, none, the end, no room, no peer or no socket,
+// Every call has the outcome that the system call has, be there data, none, the end, no backend, no peer or no socket,
 // and is made when Exchange returns; what would block is not waited for.
 func TestExchangeOutcomes(t *testing.T) {
 	p := newPoller(t, true)
@@ -62,7 +62,7 @@ func TestExchangeOutcomes(t *testing.T) {
 	}
 	b := make([]byte, 8)
 	for name, c := range map[string]struct {
-		call kernel.Exchange
+		call backend.Exchange
 		n    int
 		err  error
 	}{
@@ -70,14 +70,14 @@ func TestExchangeOutcomes(t *testing.T) {
 		"none":            {callOf(empty, b, false), 0, unix.EAGAIN},
 		"end":             {callOf(ended, b, false), 0, nil},
 		"room":            {callOf(open, []byte("hello"), true), 5, nil},
-		"no room":         {callOf(full, b, true), 0, unix.EAGAIN},
+		"no backend":         {callOf(full, b, true), 0, unix.EAGAIN},
 		"no peer":         {callOf(broken, b, true), 0, unix.EPIPE},
 		"no socket":       {callOf(file, b, false), 0, unix.ENOTSOCK},
 		"no descriptor":   {callOf(1<<20, b, false), 0, unix.EBADF},
 		"not connected":   {callOf(lone, b, false), 0, unix.ENOTCONN},
 		"blocking socket": {callOf(blocking, b, false), 0, unix.EAGAIN},
 	} {
-		calls := []kernel.Exchange{c.call}
+		calls := []backend.Exchange{c.call}
 		p.Exchange(calls)
 		if got := calls[0]; !got.Made || got.N != c.n || !errors.Is(got.Err, c.err) || (got.Err == nil) != (c.err == nil) {
 			t.Errorf("%s: made %t, %d, %v; want %d, %v", name, got.Made, got.N, got.Err, c.n, c.err)
@@ -98,7 +98,7 @@ func TestExchangesOfMany(t *testing.T) {
 	p := newPoller(t, true)
 	const many = 2*maxExchanges + 7
 	var a, b [many]int
-	var sends, recvs []kernel.Exchange
+	var sends, recvs []backend.Exchange
 	for i := range many {
 		a[i], b[i] = pair(t)
 		sends = append(sends, callOf(b[i], []byte{byte(i), byte(i >> 8)}, true))
@@ -121,13 +121,13 @@ func TestKernelTakesFewerExchanges(t *testing.T) {
 		for range 8 {
 			send(t, b)
 		}
-		p.Exchange([]kernel.Exchange{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
+		p.Exchange([]backend.Exchange{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
 		r := <-p.exchanges.free
 		own := r.sqTail
 		own.Store(r.tail + takes)
 		r.sqTail = new(atomic.Uint32)
 		p.exchanges.free <- r
-		var calls []kernel.Exchange
+		var calls []backend.Exchange
 		for range 8 {
 			calls = append(calls, callOf(a, make([]byte, 1), false))
 		}
@@ -158,7 +158,7 @@ func TestNoRingToBeHad(t *testing.T) {
 	}
 	a, b := pair(t)
 	send(t, b)
-	calls := []kernel.Exchange{callOf(a, make([]byte, 1), false)}
+	calls := []backend.Exchange{callOf(a, make([]byte, 1), false)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,12 +184,12 @@ func TestExchangesAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i := range 500 {
 				x := []byte{byte(i), byte(rand.IntN(256))}
-				calls := []kernel.Exchange{callOf(b, x, true)}
+				calls := []backend.Exchange{callOf(b, x, true)}
 				if p.Exchange(calls); !calls[0].Made {
 					missed.Add(1)
 					continue
 				}
-				calls = []kernel.Exchange{callOf(a, make([]byte, 4), false)}
+				calls = []backend.Exchange{callOf(a, make([]byte, 4), false)}
 				for p.Exchange(calls); !calls[0].Made; p.Exchange(calls) {
 					missed.Add(1)
 				}
@@ -210,7 +210,7 @@ func TestExchangesAtOnce(t *testing.T) {
 func TestExchangesAllocateNothing(t *testing.T) {
 	p := newPoller(t, true)
 	a, b := pair(t)
-	calls := []kernel.Exchange{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
+	calls := []backend.Exchange{callOf(b, []byte("x"), true), callOf(a, make([]byte, 4), false)}
 	if n := testing.AllocsPerRun(200, func() { p.Exchange(calls) }); n != 0 {
 		t.Errorf("%v allocations each time", n)
 	}
@@ -229,7 +229,7 @@ func BenchmarkExchange(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer p.Close()
-				var sends, recvs []kernel.Exchange
+				var sends, recvs []backend.Exchange
 				for range n {
 					s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 					if err != nil {

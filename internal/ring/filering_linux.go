@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 const (
@@ -42,7 +42,7 @@ type fileRing struct {
 	tidying     atomic.Bool
 
 	latest    uint64 // name of a transfer
-	transfers [kernel.MaxTransfers]transfer
+	transfers [backend.MaxTransfers]transfer
 	closed    bool // under cq
 }
 
@@ -64,7 +64,7 @@ const (
 
 func openFileRing(epfd int) (*fileRing, error) {
 	f := &fileRing{epfd: epfd}
-	if err := f.ring.open(kernel.MaxTransfers); err != nil {
+	if err := f.ring.open(backend.MaxTransfers); err != nil {
 		return nil, err
 	}
 	if e := f.watch(unix.EPOLL_CTL_ADD, 0); e != nil {
@@ -149,7 +149,7 @@ func (f *fileRing) submit() bool {
 	return true
 }
 
-// due is kernel.Files.Due.
+// due is backend.Files.Due.
 func (f *fileRing) due() bool {
 	if f.outstanding.Load() == 0 {
 		return false
@@ -158,8 +158,8 @@ func (f *fileRing) due() bool {
 	return n > 0 || !f.armed.Load()
 }
 
-// take is kernel.Files.Transferred.
-func (f *fileRing) take(ended []kernel.Transferred) (n int) {
+// take is backend.Files.Transferred.
+func (f *fileRing) take(ended []backend.Transferred) (n int) {
 	f.cq.Lock()
 	defer f.cq.Unlock()
 	n = f.drain(ended)
@@ -171,7 +171,7 @@ func (f *fileRing) take(ended []kernel.Transferred) (n int) {
 }
 
 // drain takes completions as long as there is room.
-func (f *fileRing) drain(ended []kernel.Transferred) (n int) {
+func (f *fileRing) drain(ended []backend.Transferred) (n int) {
 	f.outstanding.Load() // what was submitted was written before it was counted
 	head, there := f.ring.completed()
 	taken := 0
@@ -183,13 +183,13 @@ func (f *fileRing) drain(ended []kernel.Transferred) (n int) {
 		token := uint32(c.data & (attempt - 1))
 		f.transfers[token] = transfer{}
 		e := &ended[n]
-		switch *e = (kernel.Transferred{Token: token}); {
+		switch *e = (backend.Transferred{Token: token}); {
 		case c.res >= 0:
 			e.N = int(c.res)
 		case c.res == -int32(unix.ECANCELED), c.res == -int32(unix.EINTR):
-			e.Status = kernel.Abandoned // the thread that submitted it may have ended
+			e.Status = backend.Abandoned // the thread that submitted it may have ended
 		default:
-			e.Status = kernel.Failed
+			e.Status = backend.Failed
 		}
 		n++
 	}
@@ -235,7 +235,7 @@ func (f *fileRing) close() error {
 	defer f.sq.Unlock()
 	f.cq.Lock()
 	defer f.cq.Unlock()
-	var ended [16]kernel.Transferred
+	var ended [16]backend.Transferred
 	for f.drain(ended[:]); f.outstanding.Load() > 0; f.drain(ended[:]) {
 		for i := range f.transfers {
 			f.attempt(&f.transfers[i])

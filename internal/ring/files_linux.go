@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// files are the reads and writes of files that the kernel carries out (kernel.Files), by a ring that is made
+// files are the reads and writes of files that the kernel carries out (backend.Files), by a ring that is made
 // when there is something that cannot be done at once.
 type files struct {
 	mu   sync.Mutex // to make it
@@ -21,10 +21,10 @@ type files struct {
 // fileToken is the token of the ring itself among the reports of the epoll descriptor.
 const fileToken uint64 = 1<<64 - 2
 
-// Suits implements kernel.Files. It is for regular files, and reads on file systems that can tell what is at
+// Suits implements backend.Files. It is for regular files, and reads on file systems that can tell what is at
 // hand. Where they cannot, and with writes that go to the page cache, the kernel would have a thread make what
 // amounts to the system call, which is dearer than a goroutine. Direct ones it carries out as they are.
-func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
+func (p *Poller) Suits(file uintptr) (use backend.FileUse) {
 	var st unix.Stat_t
 	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return use
@@ -35,7 +35,7 @@ func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
 	}
 	appends := flags&unix.O_APPEND != 0
 	if p.always {
-		return kernel.FileUse{Read: true, Write: !appends}
+		return backend.FileUse{Read: true, Write: !appends}
 	}
 	direct := flags&unix.O_DIRECT != 0
 	var one [1]byte
@@ -46,7 +46,7 @@ func (p *Poller) Suits(file uintptr) (use kernel.FileUse) {
 	return use
 }
 
-// ReadNow implements kernel.Files.
+// ReadNow implements backend.Files.
 func (p *Poller) ReadNow(file uintptr, b []byte, off int64) (n int, ok bool) {
 	n, e := readNow(file, b, off)
 	if e != 0 {
@@ -81,27 +81,27 @@ func (p *Poller) fileRing() *fileRing {
 	return f
 }
 
-// StartTransfer implements kernel.Files.
+// StartTransfer implements backend.Files.
 func (p *Poller) StartTransfer(file uintptr, token uint32, write bool, b []byte, off int64) bool {
 	f := p.fileRing()
 	return f != nil && f.start(int32(file), token, write, b, off)
 }
 
-// CancelTransfer implements kernel.Files.
+// CancelTransfer implements backend.Files.
 func (p *Poller) CancelTransfer(token uint32) {
 	if f := p.files.ring.Load(); f != nil {
 		f.cancel(token)
 	}
 }
 
-// Due implements kernel.Files.
+// Due implements backend.Files.
 func (p *Poller) Due() bool {
 	f := p.files.ring.Load()
 	return f != nil && f.due()
 }
 
-// Transferred implements kernel.Files.
-func (p *Poller) Transferred(ended []kernel.Transferred) int {
+// Transferred implements backend.Files.
+func (p *Poller) Transferred(ended []backend.Transferred) int {
 	f := p.files.ring.Load()
 	if f == nil {
 		return 0
@@ -109,14 +109,14 @@ func (p *Poller) Transferred(ended []kernel.Transferred) int {
 	return f.take(ended)
 }
 
-// Transferring implements kernel.Files.
+// Transferring implements backend.Files.
 func (p *Poller) Transferring() bool {
 	f := p.files.ring.Load()
 	return f != nil && f.outstanding.Load() > 0
 }
 
-// Poll implements kernel.Poller. Among the reports can be one that the ring of files has something (Due).
-func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
+// Poll implements backend.Poller. Among the reports can be one that the ring of files has something (Due).
+func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	n := p.Poller.Poll(changes, ready)
 	if f := p.files.ring.Load(); f != nil && n > 0 {
 		return p.withoutFiles(f, ready, n)
@@ -126,8 +126,8 @@ func (p *Poller) Poll(changes []kernel.Change, ready []kernel.Ready) int {
 
 // withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place:
 // not one more of a handle that has been reported, since what one Poll reports of it is one report (T1).
-func (p *Poller) withoutFiles(f *fileRing, ready []kernel.Ready, n int) int {
-	at := slices.IndexFunc(ready[:n], func(r kernel.Ready) bool { return r.Token == fileToken })
+func (p *Poller) withoutFiles(f *fileRing, ready []backend.Ready, n int) int {
+	at := slices.IndexFunc(ready[:n], func(r backend.Ready) bool { return r.Token == fileToken })
 	if at < 0 {
 		return n
 	}
@@ -135,7 +135,7 @@ func (p *Poller) withoutFiles(f *fileRing, ready []kernel.Ready, n int) int {
 	copy(ready[at:], ready[at+1:n])
 	for n--; n == len(ready)-1 && p.Poller.Poll(nil, ready[n:]) > 0; {
 		again := ready[n]
-		same := slices.IndexFunc(ready[:n], func(r kernel.Ready) bool { return r.Token == again.Token })
+		same := slices.IndexFunc(ready[:n], func(r backend.Ready) bool { return r.Token == again.Token })
 		switch {
 		case again.Token == fileToken:
 			f.armed.Store(false)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // pipe stands for a file that is slow: a read of it is under way until something is written.
@@ -33,10 +33,10 @@ func begin(t *testing.T, p *Poller, fd int, token uint32, b []byte) {
 }
 
 // transferred parks until so many transfers have ended.
-func transferred(t *testing.T, p *Poller, n int) map[uint32]kernel.Transferred {
+func transferred(t *testing.T, p *Poller, n int) map[uint32]backend.Transferred {
 	t.Helper()
-	seen := map[uint32]kernel.Transferred{}
-	var some [8]kernel.Transferred
+	seen := map[uint32]backend.Transferred{}
+	var some [8]backend.Transferred
 	for end := time.Now().Add(time.Minute); len(seen) < n; {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d transfers have ended", len(seen), n)
@@ -68,7 +68,7 @@ func TestTransferEndsPark(t *testing.T) {
 		done := make(chan struct{})
 		go func() { unix.Write(w, []byte("abc")); close(done) }()
 		e := transferred(t, p, 1)[7]
-		if <-done; e.Status != kernel.Moved || e.N != 3 || string(b[:3]) != "abc" {
+		if <-done; e.Status != backend.Moved || e.N != 3 || string(b[:3]) != "abc" {
 			t.Fatalf("%+v, %q", e, b)
 		}
 		if p.Transferring() {
@@ -89,27 +89,27 @@ func TestTransfersAndCancels(t *testing.T) {
 		return len(list)
 	}
 	before := threads()
-	var bufs [kernel.MaxTransfers][2]byte
-	var writers [kernel.MaxTransfers]int
+	var bufs [backend.MaxTransfers][2]byte
+	var writers [backend.MaxTransfers]int
 	for i := range bufs {
 		var r int
 		r, writers[i] = pipe(t)
 		begin(t, p, r, uint32(i), bufs[i][:])
 	}
-	if n := threads(); n > before+kernel.MaxTransfers/8 {
+	if n := threads(); n > before+backend.MaxTransfers/8 {
 		t.Errorf("%d threads more", n-before)
 	}
-	for i := 1; i < kernel.MaxTransfers; i += 2 {
+	for i := 1; i < backend.MaxTransfers; i += 2 {
 		p.CancelTransfer(uint32(i))
 		p.CancelTransfer(uint32(i))
 	}
-	for i := 0; i < kernel.MaxTransfers; i += 2 {
+	for i := 0; i < backend.MaxTransfers; i += 2 {
 		unix.Write(writers[i], []byte{'x', byte(i)})
 	}
-	for token, e := range transferred(t, p, kernel.MaxTransfers) {
+	for token, e := range transferred(t, p, backend.MaxTransfers) {
 		switch {
-		case token%2 == 1 && e.Status == kernel.Abandoned && e.N == 0:
-		case token%2 == 0 && e.Status == kernel.Moved && e.N == 2 && bufs[token] == [2]byte{'x', byte(token)}:
+		case token%2 == 1 && e.Status == backend.Abandoned && e.N == 0:
+		case token%2 == 0 && e.Status == backend.Moved && e.N == 2 && bufs[token] == [2]byte{'x', byte(token)}:
 		default:
 			t.Errorf("transfer %d: %+v", token, e)
 		}
@@ -158,7 +158,7 @@ func TestReportsBesideTransfers(t *testing.T) {
 		}
 		seen := map[uint64]bool{}
 		for range fds {
-			var one [1]kernel.Ready
+			var one [1]backend.Ready
 			if p.Poll(nil, one[:]) != 1 {
 				t.Fatal("a report is missing")
 			}
@@ -171,7 +171,7 @@ func TestReportsBesideTransfers(t *testing.T) {
 		for _, fd := range fds {
 			unix.Read(fd, b[:])
 		}
-		allDone(t, p, changes(kernel.Set, fds))
+		allDone(t, p, changes(backend.Set, fds))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestReportsInPlaceOfTransfers(t *testing.T) {
 	reports(p)
 	send(t, peers[0])
 	send(t, w)
-	var ready [2]kernel.Ready
+	var ready [2]backend.Ready
 	var n int
 	for end := time.Now().Add(time.Minute); n < 2; n = p.Poller.Poll(nil, ready[:]) {
 		if time.Now().After(end) {
@@ -235,7 +235,7 @@ func TestTransferFails(t *testing.T) {
 	var b [1]byte
 	for _, fd := range []int{-1, 1 << 20} {
 		begin(t, p, fd, 0, b[:])
-		if e := transferred(t, p, 1)[0]; e.Status != kernel.Failed || e.N != 0 {
+		if e := transferred(t, p, 1)[0]; e.Status != backend.Failed || e.N != 0 {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -283,28 +283,28 @@ func TestSuits(t *testing.T) {
 	var some [5]byte
 	_, err := unix.Preadv2(fd, [][]byte{some[:]}, 0, unix.RWF_NOWAIT)
 	cached := err != unix.EOPNOTSUPP // what is at hand can be told, on this file system
-	reads := kernel.FileUse{ReadNow: cached, Read: cached}
+	reads := backend.FileUse{ReadNow: cached, Read: cached}
 	for name, c := range map[string]struct {
 		fd   int
-		want kernel.FileUse
+		want backend.FileUse
 	}{
 		"regular":   {fd, reads},
 		"append":    {openFile(t, name, unix.O_RDWR|unix.O_APPEND), reads},
-		"directory": {openFile(t, filepath.Dir(name), unix.O_RDONLY), kernel.FileUse{}},
-		"device":    {openFile(t, "/dev/zero", unix.O_RDWR), kernel.FileUse{}},
-		"closed":    {1 << 20, kernel.FileUse{}},
+		"directory": {openFile(t, filepath.Dir(name), unix.O_RDONLY), backend.FileUse{}},
+		"device":    {openFile(t, "/dev/zero", unix.O_RDWR), backend.FileUse{}},
+		"closed":    {1 << 20, backend.FileUse{}},
 	} {
 		if got := p.Suits(uintptr(c.fd)); got != c.want {
 			t.Errorf("%s: %+v; want %+v", name, got, c.want)
 		}
 	}
 	r, _ := pipe(t)
-	if got := p.Suits(uintptr(r)); got != (kernel.FileUse{}) {
+	if got := p.Suits(uintptr(r)); got != (backend.FileUse{}) {
 		t.Errorf("pipe: %+v", got)
 	}
 	if fd, err := unix.Open(name, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0); err == nil {
 		defer unix.Close(fd)
-		if got := p.Suits(uintptr(fd)); got != (kernel.FileUse{Read: true, Write: true}) {
+		if got := p.Suits(uintptr(fd)); got != (backend.FileUse{Read: true, Write: true}) {
 			t.Errorf("direct: %+v", got)
 		}
 	}
@@ -341,11 +341,11 @@ func TestTransferOffsets(t *testing.T) {
 	if !p.StartTransfer(uintptr(fd), 0, true, data, at) {
 		t.Fatal("not taken")
 	}
-	if e := transferred(t, p, 1)[0]; e.Status != kernel.Moved || e.N != 5 {
+	if e := transferred(t, p, 1)[0]; e.Status != backend.Moved || e.N != 5 {
 		t.Fatalf("written: %+v", e)
 	}
 	b := make([]byte, 10)
-	begin := func(off int64) kernel.Transferred {
+	begin := func(off int64) backend.Transferred {
 		if !p.StartTransfer(uintptr(fd), 0, false, b, off) {
 			t.Fatal("not taken")
 		}
@@ -354,7 +354,7 @@ func TestTransferOffsets(t *testing.T) {
 	if e := begin(at); e.N != 5 || string(b[:5]) != "hello" {
 		t.Errorf("read %+v, %q", e, b)
 	}
-	if e := begin(at + 5); e.Status != kernel.Moved || e.N != 0 {
+	if e := begin(at + 5); e.Status != backend.Moved || e.N != 0 {
 		t.Errorf("at the end %+v", e)
 	}
 }
@@ -363,8 +363,8 @@ func TestTransferAllocatesNothing(t *testing.T) {
 	p := newPoller(t, false)
 	r, w := pipe(t)
 	b, x := make([]byte, 4), []byte("x")
-	var some [4]kernel.Transferred
-	var ready [4]kernel.Ready
+	var some [4]backend.Transferred
+	var ready [4]backend.Ready
 	if n := testing.AllocsPerRun(200, func() {
 		begin(t, p, r, 0, b)
 		unix.Write(w, x)

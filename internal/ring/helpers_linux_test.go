@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/kernel"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -41,39 +41,39 @@ func pair(t *testing.T) (a, b int) {
 }
 
 // watched returns sockets that a poller watches, and their peers.
-func watched(t *testing.T, p kernel.Poller, n int) (fds, peers []int) {
+func watched(t *testing.T, p backend.Poller, n int) (fds, peers []int) {
 	t.Helper()
 	for range n {
 		a, b := pair(t)
 		fds, peers = append(fds, a), append(peers, b)
 	}
-	allDone(t, p, changes(kernel.Add, fds))
+	allDone(t, p, changes(backend.Add, fds))
 	return fds, peers
 }
 
 // changes makes a change for each descriptor, whose token is its number.
-func changes(action kernel.Action, fds []int) []kernel.Change {
-	list := make([]kernel.Change, len(fds))
+func changes(action backend.Action, fds []int) []backend.Change {
+	list := make([]backend.Change, len(fds))
 	for i, fd := range fds {
-		list[i] = kernel.Change{Handle: uintptr(fd), Token: uint64(fd), Interest: kernel.In, Action: action}
+		list[i] = backend.Change{Handle: uintptr(fd), Token: uint64(fd), Interest: backend.In, Action: action}
 	}
 	return list
 }
 
-func allDone(t *testing.T, p kernel.Poller, list []kernel.Change) {
+func allDone(t *testing.T, p backend.Poller, list []backend.Change) {
 	t.Helper()
 	p.Poll(list, nil)
 	for i := range list {
-		if c := &list[i]; c.Status != kernel.Done || c.Err != nil {
+		if c := &list[i]; c.Status != backend.Done || c.Err != nil {
 			t.Fatalf("change %d of %d: status %d, %v", i, len(list), c.Status, c.Err)
 		}
 	}
 }
 
 // reports takes what there is: the tokens, and how often each.
-func reports(p kernel.Poller) map[uint64]int {
+func reports(p backend.Poller) map[uint64]int {
 	seen := map[uint64]int{}
-	var some [16]kernel.Ready
+	var some [16]backend.Ready
 	for n := p.Poll(nil, some[:]); n > 0; n = p.Poll(nil, some[:]) {
 		for _, r := range some[:n] {
 			seen[r.Token]++

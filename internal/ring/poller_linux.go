@@ -3,12 +3,12 @@ package ring
 import (
 	"errors"
 
-	"github.com/socknotify/socknotify/internal/kernel"
-	"github.com/socknotify/socknotify/internal/kernel/epoll"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/epoll"
 )
 
-// Poller is the epoll backend with rings for overlapped operations. It implements kernel.Poller, kernel.Batcher and
-// kernel.Files.
+// Poller is the epoll backend with rings for overlapped operations. It implements backend.Poller, backend.Batcher and
+// backend.Files.
 type Poller struct {
 	*epoll.Poller
 
@@ -18,12 +18,12 @@ type Poller struct {
 }
 
 // New opens a Poller. Its rings are opened with the first operations that need them.
-func New() (kernel.Poller, error) { return poller(false) }
+func New() (backend.Poller, error) { return poller(false) }
 
 // NewAlways is New for tests. The Poller uses its rings also where system calls cost less.
-func NewAlways() (kernel.Poller, error) { return poller(true) }
+func NewAlways() (backend.Poller, error) { return poller(true) }
 
-func poller(always bool) (kernel.Poller, error) {
+func poller(always bool) (backend.Poller, error) {
 	p, err := open(always)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func open(always bool) (*Poller, error) {
 	return p, nil
 }
 
-// Close implements kernel.Poller. It waits until the kernel has no buffer of a file operation.
+// Close implements backend.Poller. It waits until the kernel has no buffer of a file operation.
 func (p *Poller) Close() error {
 	return errors.Join(p.files.close(), p.Poller.Close(), p.exchanges.close())
 }

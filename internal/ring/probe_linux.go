@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/kernel"
+	"github.com/socknotify/socknotify/internal/backend"
 )
 
 // Probe returns nil if this system has an io_uring that package ring can use, and otherwise the reason why not. It
@@ -87,15 +87,15 @@ func works() error {
 	defer unix.Close(fds[1])
 	buf := make([]byte, 2)
 	for i, step := range []struct {
-		call kernel.Exchange
+		call backend.Exchange
 		n    int
 		err  error
 	}{
-		{kernel.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 0, unix.EAGAIN},
-		{kernel.Exchange{Handle: uintptr(fds[1]), Buf: []byte("x"), Send: true}, 1, nil},
-		{kernel.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 1, nil},
+		{backend.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 0, unix.EAGAIN},
+		{backend.Exchange{Handle: uintptr(fds[1]), Buf: []byte("x"), Send: true}, 1, nil},
+		{backend.Exchange{Handle: uintptr(fds[0]), Buf: buf}, 1, nil},
 	} {
-		call := []kernel.Exchange{step.call}
+		call := []backend.Exchange{step.call}
 		if !r.exchange(call) || !call[0].Made {
 			return fmt.Errorf("call %d: not taken", i)
 		}

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/examples/internal/program"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { program.Main(m, main) }
 
 // A level notifies until everything was read, then of the end, and the removal is last.
 func TestLife(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		p := program.Start(t, backend, "-addr", "127.0.0.1:0")
 		c := p.Dial(t)
 		if _, err := io.WriteString(c, "hello, port\n"); err != nil {

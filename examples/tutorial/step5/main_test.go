@@ -8,13 +8,13 @@ import (
 
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/examples/internal/program"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 func TestMain(m *testing.M) { program.Main(m, main) }
 
 func TestEcho(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		p := program.Start(t, backend, "-addr", "127.0.0.1:0", "-debug-addr", "127.0.0.1:0")
 		c := p.Dial(t)
 		if _, err := io.WriteString(c, "x"); err != nil {

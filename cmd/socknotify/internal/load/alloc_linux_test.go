@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // A request allocates nothing, where pools keep what they are given (the race detector's do not).
 // The whole run is measured, with what it takes to begin and to end.
 func TestAllocations(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, set := range map[string]func(*load.Config){
 			"closed": func(*load.Config) {},
 			"rate":   func(c *load.Config) { c.Rate = 1e6 },

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -130,7 +130,7 @@ func healthy(t *testing.T, cfg load.Config, res load.Result, err error) {
 
 // Every request is answered and counted: what the server echoed is what was counted.
 func TestAnswers(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {
 			set   func(*load.Config)
 			bytes int64
@@ -164,7 +164,7 @@ func TestAnswers(t *testing.T) {
 
 // The duration ends a run, which by then has answers.
 func TestDuration(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
 		cfg.Connections, cfg.Depth, cfg.Duration = 5, 4, 50*time.Millisecond
 		res, err := load.Run(t.Context(), cfg, nil)
@@ -177,7 +177,7 @@ func TestDuration(t *testing.T) {
 
 // There are never more requests than the schedule has.
 func TestRate(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
 		cfg.Connections, cfg.Depth, cfg.Rate, cfg.Duration = 7, 3, 1000, 200*time.Millisecond
 		res, err := load.Run(t.Context(), cfg, nil)
@@ -202,7 +202,7 @@ func TestRareRequests(t *testing.T) {
 // An answer that keeps others waiting counts for them too.
 func TestLatencyFromSchedule(t *testing.T) {
 	const slow, requests = 20 * time.Millisecond, 5
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		ctx, m := newMeter(t, 64*requests)
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) {
 			b := make([]byte, 64)
@@ -228,7 +228,7 @@ func TestLatencyFromSchedule(t *testing.T) {
 // The pause between an answer and the next request is not shorter than asked for.
 func TestThink(t *testing.T) {
 	const think = 20 * time.Millisecond
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		ctx, m := newMeter(t, 64*10)
 		var early atomic.Int64
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) {
@@ -257,7 +257,7 @@ func TestThink(t *testing.T) {
 
 // A cancelled run waits for the answers in flight.
 func TestCancelDrains(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		const connections, depth = 4, 5
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -300,7 +300,7 @@ func TestCancelledBefore(t *testing.T) {
 
 // A stream that comes back changed in any way is an error of its connection, and of no other.
 func TestWrongAnswers(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, change := range map[string]func([]byte) []byte{
 			"corrupted":  func(b []byte) []byte { b[17] ^= 1; return b },
 			"lost":       func(b []byte) []byte { return append(b[:10], b[11:]...) },
@@ -337,7 +337,7 @@ func TestWrongAnswers(t *testing.T) {
 
 // Connections that get each other's answers notice.
 func TestCrossed(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		first := make(chan *net.TCPConn)
 		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {
 			if i == 0 {
@@ -366,7 +366,7 @@ func TestCrossed(t *testing.T) {
 
 // Servers that end connections are noticed, whether there is a request or not.
 func TestEnds(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {
 			linger int
 			think  time.Duration
@@ -407,7 +407,7 @@ func TestEnds(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		bound, err := sock.New(sock.TCP4) // so that nobody else listens there
 		if err != nil {
 			t.Fatal(err)
@@ -431,7 +431,7 @@ func TestRefused(t *testing.T) {
 
 // A listener that has room for no more leaves connects to the time-out.
 func TestConnectTimeout(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -537,7 +537,7 @@ func TestNoSuchBackend(t *testing.T) {
 
 // Nothing to do is done without the processor.
 func TestIdleUsesNoCPU(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
 		cfg.Connections, cfg.Think, cfg.Duration = 20, time.Hour, 400*time.Millisecond
 		before := cpuTime(t)

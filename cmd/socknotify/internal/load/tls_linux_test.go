@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
-	"github.com/socknotify/socknotify/internal/backends"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
@@ -24,7 +24,7 @@ func certified(t *testing.T, version uint16) (server, client *tls.Config) {
 }
 
 func versions(t *testing.T, test func(t *testing.T, backend string, version uint16)) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(v), func(t *testing.T) { test(t, backend, v) })
 		}
@@ -86,7 +86,7 @@ func echoTLS(c *tls.Conn, told func(n int)) error {
 
 // Handshakes that fail, or never end, are errors like connects.
 func TestTLSHandshakeFails(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		server, client := certified(t, 0)
 		for name, c := range map[string]struct {
 			set    func(*load.Config)
@@ -121,7 +121,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 
 // A run that is stopped in its handshakes is no error.
 func TestTLSStopped(t *testing.T) {
-	backends.Each(t, func(t *testing.T, backend string) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
 		_, client := certified(t, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {

@@ -1,0 +1,31 @@
+package afd
+
+import (
+	"golang.org/x/sys/windows"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/winsock"
+)
+
+// now tells what holds of a socket, by a poll that does not wait. Its helper has no port, and calls on it
+// return when they are done.
+func (p *Poller) now(base uintptr, events uint32) uint32 {
+	var iosb windows.IO_STATUS_BLOCK
+	info := pollInfo{sockets: 1, socket: base, events: events}
+	status := poll(p.looker, 0, &iosb, &info)
+	return judge(uint32(status), info.sockets, info.events) & events &^ localClose
+}
+
+// Look implements backend.Poller.
+func (p *Poller) Look(handle uintptr) backend.Mask {
+	kind, err := winsock.Describe(handle)
+	if err != nil {
+		return 0
+	}
+	base, err := winsock.Base(handle)
+	if err != nil {
+		return 0
+	}
+	events := p.now(base, interest(backend.In|backend.Urgent|backend.Out))
+	return mask(events, kind == backend.Stream)
+}

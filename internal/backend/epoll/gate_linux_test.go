@@ -1,0 +1,216 @@
+package epoll
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// A subject is a poller that watches an eventfd.
+type subject struct {
+	*Poller
+	efd int
+}
+
+func newSubject(t *testing.T) subject {
+	t.Helper()
+	k, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	efd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(efd) })
+	c := []backend.Change{{Handle: uintptr(efd), Token: 1, Interest: backend.In, Action: backend.Add}}
+	if k.Poll(c, nil); c[0].Status != backend.Done {
+		t.Fatal(c[0].Err)
+	}
+	return subject{k.(*Poller), efd}
+}
+
+func (s subject) signal(t *testing.T) {
+	if _, err := unix.Write(s.efd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (s subject) state() (held, open bool) {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return s.gate.held, s.gate.open
+}
+
+func (s subject) found() bool { return s.Poll(nil, make([]backend.Ready, 4)) > 0 }
+
+// idle polls until the port has been taken out of the gate.
+func (s subject) idle(t *testing.T) {
+	t.Helper()
+	for range 2 * busy {
+		s.found()
+	}
+	if held, _ := s.state(); held {
+		t.Fatal("the gate still holds the port")
+	}
+}
+
+// A port that is out of its gate wakes whoever parks then.
+func TestParkAfterDetach(t *testing.T) {
+	s := newSubject(t)
+	for range 50 {
+		s.idle(t)
+		parked := make(chan bool)
+		go func() {
+			found := false
+			for !found {
+				if err := s.Park(time.Time{}, func() bool { found = s.found(); return found }); err != nil {
+					t.Error(err)
+				}
+				found = found || s.found()
+			}
+			parked <- found
+		}()
+		for s.Poller.gate.parks.Load() == 0 {
+			time.Sleep(time.Microsecond)
+		}
+		s.signal(t)
+		if !<-parked {
+			t.Fatal("not woken")
+		}
+		if held, _ := s.state(); !held {
+			t.Fatal("parked outside the gate")
+		}
+	}
+}
+
+// Nobody takes the port out of the gate of one who is parked.
+func TestNoDetachWhileParked(t *testing.T) {
+	s := newSubject(t)
+	parked := make(chan error)
+	go func() { parked <- s.Park(time.Time{}, func() bool { return false }) }()
+	for open := false; !open; {
+		_, open = s.state()
+	}
+	for range 4 * busy {
+		s.found()
+		s.gate.detach()
+	}
+	if held, _ := s.state(); !held {
+		t.Error("the gate was left while somebody is parked")
+	}
+	s.signal(t)
+	if err := <-parked; err != nil {
+		t.Error(err)
+	}
+}
+
+// Signals, polls in bursts long enough to leave the gate, and parks at once: every signal is found.
+func TestGateStress(t *testing.T) {
+	s := newSubject(t)
+	const signals = 3000
+	var seen atomic.Int64
+	stop := make(chan struct{})
+	look := func() bool {
+		if !s.found() {
+			return false
+		}
+		seen.Add(1)
+		return true
+	}
+	bursts, parker := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(bursts)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for range busy + 8 {
+				look()
+			}
+			time.Sleep(50 * time.Microsecond)
+		}
+	}()
+	go func() {
+		defer close(parker)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.Park(time.Time{}, look); err != nil {
+				t.Error(err)
+				return
+			}
+			look()
+		}
+	}()
+	for i := range int64(signals) {
+		s.signal(t)
+		for end := time.Now().Add(time.Minute); seen.Load() <= i; time.Sleep(time.Microsecond) {
+			if time.Now().After(end) {
+				t.Fatalf("signal %d is lost", i)
+			}
+		}
+	}
+	close(stop)
+	s.Wake()
+	<-bursts
+	<-parker
+}
+
+// Without room for one watch more, waiting goes on, looking now and then.
+func TestParkWithoutRoom(t *testing.T) {
+	for _, refusal := range []unix.Errno{unix.ENOSPC, unix.ENOMEM} {
+		s := newSubject(t)
+		s.idle(t)
+		s.gate.ctl = func(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
+			if op == unix.EPOLL_CTL_ADD {
+				return refusal
+			}
+			return ctl(epfd, op, fd, ev)
+		}
+		never := func() bool { return false }
+		began := time.Now()
+		if err := s.Park(time.Time{}, never); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) < napTime {
+			t.Error("it did not sleep")
+		}
+		if err := s.Park(time.Now().Add(-time.Second), never); err != nil {
+			t.Fatal(err)
+		}
+		s.Wake()
+		if err := s.Park(time.Time{}, never); err != nil {
+			t.Fatal(err)
+		}
+		s.signal(t)
+		for found := false; !found; {
+			if err := s.Park(time.Time{}, func() bool { found = s.found(); return found }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Any other refusal is an error of the wait.
+func TestParkRefused(t *testing.T) {
+	s := newSubject(t)
+	s.idle(t)
+	s.gate.ctl = func(int, int, int, *unix.EpollEvent) unix.Errno { return unix.EBADF }
+	if err := s.Park(time.Time{}, func() bool { return false }); err == nil {
+		t.Error("no error")
+	}
+}

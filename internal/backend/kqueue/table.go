@@ -1,0 +1,57 @@
+package kqueue
+
+import "github.com/socknotify/socknotify/internal/backend"
+
+// A table has what is known of each number that is watched.
+type table struct {
+	entries []entry
+	round   uint64 // the harvest that is under way
+}
+
+type entry struct {
+	token    uint64
+	interest backend.Mask
+	watched  bool
+	writing  bool // the writing knote is enabled
+
+	// ends has which knotes have reported an end since the latest change.
+	ends uint8
+
+	// at is where the report of the harvest of a round is, if there is one.
+	round uint64
+	at    int32
+}
+
+// get returns the entry of a watched number, or nil.
+func (t *table) get(fd int) *entry {
+	if fd < 0 || fd >= len(t.entries) || !t.entries[fd].watched {
+		return nil
+	}
+	return &t.entries[fd]
+}
+
+// made records a change that the kernel has made.
+func (t *table) made(action backend.Action, fd int, token uint64, interest backend.Mask) {
+	switch action {
+	case backend.Add:
+		if fd >= len(t.entries) {
+			t.entries = append(t.entries, make([]entry, max(fd+1, 2*len(t.entries), 64)-len(t.entries))...)
+		}
+		t.entries[fd] = entry{token: token, interest: interest, watched: true, writing: interest&backend.Out != 0}
+	case backend.Set:
+		e := &t.entries[fd]
+		e.token, e.interest, e.writing, e.ends = token, interest, interest&backend.Out != 0, 0
+	case backend.Mute:
+		e := &t.entries[fd]
+		e.token, e.interest, e.writing, e.ends = token, 0, false, 0
+	case backend.Delete:
+		t.forget(fd)
+	}
+}
+
+// forget drops a number that is not watched any more.
+func (t *table) forget(fd int) {
+	if e := t.get(fd); e != nil {
+		*e = entry{}
+	}
+}

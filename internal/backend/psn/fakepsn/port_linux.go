@@ -1,0 +1,195 @@
+package fakepsn
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend/psn"
+)
+
+// A port is a completion port. All of it but the pump is under the kernel's lock.
+type port struct {
+	k      *Kernel
+	queue  []packet
+	more   sync.Cond
+	closed bool
+
+	epfd, stop int
+	stopped    chan struct{}
+	watched    map[uint64]*registration
+	last       uint64
+	events     [64]unix.EpollEvent
+}
+
+// A packet is what its registration says when it is dequeued, or what it holds itself.
+type packet struct {
+	reg    *registration
+	key    uintptr
+	events uint32
+	cookie uint64 // of a removed registration's socket
+}
+
+func (k *Kernel) newPort() (*port, error) {
+	p := &port{k: k, stopped: make(chan struct{}), watched: make(map[uint64]*registration)}
+	p.more.L = &k.mu
+	var e error
+	if p.epfd, e = unix.EpollCreate1(unix.EPOLL_CLOEXEC); e != nil {
+		return nil, e
+	}
+	if p.stop, e = unix.Eventfd(0, unix.EFD_CLOEXEC); e != nil {
+		unix.Close(p.epfd)
+		return nil, e
+	}
+	go p.pump()
+	return p, nil
+}
+
+// pump queues packets when their conditions begin to hold.
+func (p *port) pump() {
+	defer close(p.stopped)
+	fds := []unix.PollFd{{Fd: int32(p.epfd), Events: unix.POLLIN}, {Fd: int32(p.stop), Events: unix.POLLIN}}
+	for {
+		unix.Poll(fds, -1)
+		if fds[1].Revents != 0 {
+			return
+		}
+		p.k.mu.Lock()
+		p.notice()
+		p.k.mu.Unlock()
+	}
+}
+
+// notice looks at the sockets that something has happened to.
+func (p *port) notice() {
+	for {
+		n, e := unix.EpollWait(p.epfd, p.events[:], 0)
+		if e == unix.EINTR {
+			continue
+		}
+		for i := range max(n, 0) {
+			id := uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32
+			if r := p.watched[id]; r != nil {
+				p.k.look(r)
+			}
+		}
+		if n < len(p.events) {
+			return
+		}
+	}
+}
+
+func (p *port) watch(r *registration) bool {
+	p.last++
+	ev := unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff,
+		Fd:     int32(uint32(p.last)), Pad: int32(uint32(p.last >> 32)),
+	}
+	e := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, r.fd, &ev)
+	if e == unix.EEXIST {
+		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate had kept it
+	}
+	if e != nil {
+		return false
+	}
+	p.watched[p.last] = r
+	return true
+}
+
+func (p *port) unwatch(r *registration) {
+	for id, w := range p.watched {
+		if w == r {
+			delete(p.watched, id)
+		}
+	}
+	if !p.closed && r.alive() {
+		unix.EpollCtl(p.epfd, unix.EPOLL_CTL_DEL, r.fd, nil)
+	}
+}
+
+func (p *port) push(q packet) {
+	if p.closed {
+		p.k.gone(q)
+		return
+	}
+	p.queue = append(p.queue, q)
+	p.more.Broadcast()
+}
+
+// rouse has those who wait look at the time.
+func (p *port) rouse() {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	p.more.Broadcast()
+}
+
+// dequeue fills entries with what there is.
+func (p *port) dequeue(entries []psn.Entry) int {
+	p.notice()
+	n := 0
+	var again []*registration
+	for n < len(entries) && len(p.queue) > 0 {
+		q := p.queue[0]
+		p.queue = p.queue[:copy(p.queue, p.queue[1:])]
+		r := q.reg
+		if r == nil {
+			entries[n] = psn.Entry{Key: q.key, Transfer: q.events}
+			n++
+			p.k.gone(q)
+			continue
+		}
+		if !r.over && !r.alive() {
+			// It was closed: what is queued may be delivered or not.
+			p.k.end(r)
+			if !r.queued && p.k.q.CloseWithdraws {
+				continue
+			}
+		}
+		if p.k.q.Refresh && !r.over && !p.k.refresh(r) {
+			continue
+		}
+		entries[n] = psn.Entry{Key: r.key, Transfer: r.events}
+		n++
+		r.queued, r.events = false, 0
+		switch {
+		case r.trigger&oneShot != 0:
+			if !p.k.q.DisarmWhenQueued {
+				r.enabled = false
+			}
+		case r.trigger&level != 0:
+			again = append(again, r)
+		}
+	}
+	for _, r := range again {
+		p.k.look(r)
+	}
+	return n
+}
+
+// close drops what is queued.
+func (p *port) close() {
+	p.closed = true
+	for _, q := range p.queue {
+		p.k.gone(q)
+	}
+	p.queue = nil
+	for _, r := range p.k.regs {
+		if r.port == p && !p.k.q.ClosedPortHolds {
+			r.over = true
+			delete(p.k.regs, r.fd)
+		}
+	}
+	clear(p.watched)
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	unix.Write(p.stop, one[:])
+	p.more.Broadcast()
+}
+
+// release lets go of the descriptors, once nobody uses them.
+func (p *port) release() {
+	<-p.stopped
+	unix.Close(p.epfd)
+	unix.Close(p.stop)
+}

@@ -1,0 +1,188 @@
+package fakepsn
+
+import "github.com/socknotify/socknotify/internal/backend/psn"
+
+// A registration is of one socket with one port.
+type registration struct {
+	fd      int
+	cookie  uint64
+	port    *port
+	key     uintptr // fixed when it is created
+	filter  uint32
+	trigger uint8
+	enabled bool
+	// disarmed says that being queued has disabled it.
+	disarmed bool
+	held     uint32 // edge: the conditions that held when it was last looked at
+	queued   bool   // its packet is: one, in which events coalesce
+	events   uint32 // of that packet
+	over     bool   // removed, or the socket was closed
+
+	connected bool // a stream has been seen to be
+}
+
+// alive tells whether the descriptor still names the registration's socket.
+func (r *registration) alive() bool {
+	c, open := cookie(r.fd)
+	return open && c == r.cookie
+}
+
+// look queues what there is to report.
+func (k *Kernel) look(r *registration) {
+	if r.over {
+		return
+	}
+	holds := r.conditions(&k.q)
+	if !r.alive() {
+		k.end(r)
+		return
+	}
+	events := holds & (r.filter | err)
+	if r.trigger&edge != 0 {
+		events &^= r.held
+		r.held = holds
+	}
+	if !r.enabled || events == 0 {
+		return
+	}
+	r.events |= events
+	if r.queued {
+		return
+	}
+	r.queued = true
+	r.port.push(packet{reg: r})
+	if r.trigger&oneShot != 0 && k.q.DisarmWhenQueued {
+		r.enabled, r.disarmed = false, true
+	}
+}
+
+// refresh brings a packet that is being dequeued up to date. If nothing is left to say the registration goes
+// on as if it had not been queued.
+func (k *Kernel) refresh(r *registration) bool {
+	r.events = r.conditions(&k.q) & (r.filter | err)
+	if r.events != 0 {
+		return true
+	}
+	r.queued = false
+	r.enabled = r.enabled || r.disarmed
+	return false
+}
+
+// end is of a registration whose socket was closed: no packet says so.
+func (k *Kernel) end(r *registration) {
+	if r.over {
+		return
+	}
+	r.over, r.enabled, r.disarmed = true, false, false
+	delete(k.regs, r.fd)
+	r.port.unwatch(r)
+	if k.q.CloseWithdraws {
+		r.withdraw()
+	}
+	if k.dice.hit(k.dice.Late) {
+		p, late := r.port, packet{key: r.key, events: r.filter | err}
+		k.later(func() { p.push(late) })
+	}
+}
+
+// withdraw takes the registration's packet out of the queue.
+func (r *registration) withdraw() {
+	if !r.queued {
+		return
+	}
+	q := r.port.queue
+	for i := range q {
+		if q[i].reg == r {
+			r.port.queue = append(q[:i], q[i+1:]...)
+			break
+		}
+	}
+	r.queued, r.events = false, 0
+}
+
+// apply performs one entry and returns its result.
+func (k *Kernel) apply(p *port, e *psn.Registration) uint32 {
+	fd := int(e.Socket)
+	if e.Op == opNone {
+		return ok
+	}
+	c, open := cookie(fd)
+	if !open || e.Socket > 1<<31-1 {
+		return wsaNotSock
+	}
+	r := k.regs[fd]
+	if r != nil && !r.alive() {
+		k.end(r)
+		r = nil
+	}
+	switch e.Op {
+	case opEnable:
+		return k.enable(p, r, e, c)
+	case opDisable, opRemove:
+		if r == nil || r.port != p {
+			return k.q.code(k.q.NotFound, errorNotFound)
+		}
+		if e.Op == opRemove {
+			k.remove(r)
+			return ok
+		}
+		r.enabled, r.disarmed = false, false
+		if k.q.DisableWithdraws {
+			r.withdraw()
+		}
+		return ok
+	}
+	return errorInvalidParameter
+}
+
+func (k *Kernel) enable(p *port, r *registration, e *psn.Registration, cookie uint64) uint32 {
+	once, how := e.Trigger&(oneShot|persistent), e.Trigger&(level|edge)
+	if once != oneShot && once != persistent || how != level && how != edge || e.Trigger&^0xf != 0 || uint32(e.Filter)&^all != 0 {
+		return errorInvalidParameter
+	}
+	switch {
+	case r != nil && r.port != p:
+		return k.q.code(k.q.OtherPort, errorAccessDenied)
+	case r == nil && k.q.RemoveBlocks && k.leaving[cookie] > 0, r != nil && k.q.StrictEnable && r.queued:
+		return k.q.code(k.q.Busy, errorBusy)
+	case r == nil:
+		r = &registration{fd: int(e.Socket), cookie: cookie, port: p, key: e.Key}
+		if !p.watch(r) {
+			return wsaNoBufs
+		}
+		k.regs[r.fd] = r
+	case k.q.EnableWithdraws:
+		r.withdraw()
+	}
+	r.filter, r.trigger, r.enabled, r.disarmed = uint32(e.Filter), e.Trigger, true, false
+	if how == edge {
+		r.held = r.conditions(&k.q)
+	}
+	k.look(r)
+	return ok
+}
+
+// remove ends a registration, and says so in its last packet.
+func (k *Kernel) remove(r *registration) {
+	p := r.port
+	r.over, r.enabled, r.disarmed = true, false, false
+	delete(k.regs, r.fd)
+	p.unwatch(r)
+	k.leaving[r.cookie]++
+	last := packet{key: r.key, events: remove, cookie: r.cookie}
+	if r.queued && k.q.RemoveMerges {
+		r.withdraw()
+	}
+	if k.q.RemoveIsLate {
+		k.later(func() { p.push(last) })
+		return
+	}
+	p.push(last)
+}
+
+func (q *Quirks) code(chosen, plausible uint32) uint32 {
+	if chosen != 0 {
+		return chosen
+	}
+	return plausible
+}

@@ -1,0 +1,71 @@
+package fakepsn
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/unixsock"
+)
+
+// cookie tells a socket from any other that ever was; ok is false for what is no open socket.
+func cookie(fd int) (c uint64, ok bool) {
+	c, e := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
+	return c, e == nil
+}
+
+// conditions tells which native conditions hold of the registration's socket.
+func (r *registration) conditions(q *Quirks) uint32 {
+	fd := r.fd
+	kind, e := unixsock.Describe(uintptr(fd))
+	if e != nil {
+		return 0
+	}
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLOUT | unix.POLLRDHUP}}
+	unixsock.PollNow(p[:])
+	unread := 0
+	if kind == backend.Stream && p[0].Revents&unix.POLLRDHUP != 0 {
+		unread, _ = unix.IoctlGetInt(fd, unix.TIOCINQ)
+	}
+	if p[0].Revents&(unix.POLLOUT|unix.POLLHUP|unix.POLLERR) == unix.POLLOUT {
+		r.connected = true
+	}
+	return q.native(p[0].Revents, kind, unread > 0, r.connected)
+}
+
+// native translates what poll(2) says. What has no connection to hang up has no HANGUP, and a stream that
+// was never started has nothing. A connect that has failed is ERR without OUT.
+func (q *Quirks) native(revents int16, kind backend.Kind, unread, connected bool) uint32 {
+	const dead = unix.POLLHUP | unix.POLLRDHUP
+	var c uint32
+	if revents&unix.POLLIN != 0 {
+		c |= in
+	}
+	if revents&unix.POLLOUT != 0 && kind != backend.Listener {
+		c |= out
+	}
+	if revents&unix.POLLERR != 0 {
+		c |= err
+	}
+	if kind != backend.Stream {
+		return c
+	}
+	switch {
+	case revents&(dead|unix.POLLERR) == unix.POLLHUP:
+		return 0
+	case revents&unix.POLLRDHUP == 0:
+		return c
+	case revents&(dead|unix.POLLERR) == dead|unix.POLLERR:
+		c &^= in | out
+		switch {
+		case q.ResetIsErr, !connected:
+			return c
+		case q.ResetIsHangup:
+			return c&^err | hangup
+		}
+		return c | hangup
+	}
+	if !unread && !q.EndIsIn {
+		c &^= in
+	}
+	return c | hangup
+}

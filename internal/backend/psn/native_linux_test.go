@@ -1,0 +1,277 @@
+package psn_test
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/psn"
+	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
+)
+
+// What held before an operation, and holds no more, is not reported with its token, though a packet says so.
+func TestOldPacketsAreNotReported(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		for token := uint64(2); token < 30; token += 2 {
+			write(t, b)
+			queued()
+			drain(a)
+			if token%4 == 0 {
+				must(t, k, backend.Mute, a, token, 0)
+			}
+			must(t, k, backend.Set, a, token, both)
+			if token%3 == 0 {
+				must(t, k, backend.Set, a, token, both)
+			}
+			none(t, k)
+			write(t, b)
+			want(t, k, token, backend.In)
+			none(t, k)
+			drain(a)
+			must(t, k, backend.Set, a, token+1, both)
+		}
+	})
+}
+
+// A registration can follow another of the same socket at once, with any port (G4).
+func TestAddAfterDelete(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k, other := open(t, sys), open(t, sys)
+		a, b := pair(t)
+		write(t, b)
+		for token := uint64(1); token < 40; token++ {
+			must(t, k, backend.Add, a, token, both)
+			if token%2 == 0 {
+				want(t, k, token, backend.In)
+			}
+			must(t, k, backend.Delete, a, 0, 0)
+			if token%3 == 0 {
+				k, other = other, k
+			}
+		}
+		none(t, k)
+		none(t, other)
+	})
+}
+
+// The same, while the packets are being taken by a parked goroutine.
+func TestAddAfterDeleteUnderPark(t *testing.T) {
+	onEach(t, addAfterDelete)
+}
+
+// Nor does it fail where all the time that it would wait has passed, as in a process that was stopped.
+func TestAddAfterDeleteOfAStoppedProcess(t *testing.T) {
+	defer psn.SetPatience(0)()
+	onEach(t, addAfterDelete)
+}
+
+func addAfterDelete(t *testing.T, sys *psn.System) {
+	k, other := open(t, sys), open(t, sys)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				k.Park(noDeadline, func() bool { return len(harvest(k)) > 0 })
+			}
+		}
+	}()
+	a, b := pair(t)
+	write(t, b)
+	for token := uint64(1); token < 40; token++ {
+		must(t, k, backend.Add, a, token, both)
+		must(t, k, backend.Delete, a, 0, 0)
+		must(t, other, backend.Add, a, token, both)
+		must(t, other, backend.Delete, a, 0, 0)
+	}
+	close(stop)
+	k.Wake()
+	<-stopped
+}
+
+// While one port has a socket another cannot, and once the port is closed it can.
+func TestTwoPorts(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		first, err := psn.NewOn(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := open(t, sys)
+		var socks [50]int
+		for i := range socks {
+			a, b := pair(t)
+			socks[i] = a
+			write(t, b)
+			must(t, first, backend.Add, a, uint64(i), both)
+		}
+		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+			if got := change(k, action, socks[0], 1, both); got != backend.Absent {
+				t.Fatalf("action %d of another port's socket: status %d; want Absent", action, got)
+			}
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range socks {
+			must(t, k, backend.Add, s, uint64(i), both)
+		}
+	})
+}
+
+// A handle that is no socket any more harms no other in its call.
+func TestBadHandleInABatch(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		var c []backend.Change
+		for i := range 9 {
+			a, b := pair(t)
+			must(t, k, backend.Add, a, uint64(i), both)
+			write(t, b)
+			c = append(c, backend.Change{Handle: uintptr(a), Token: uint64(100 + i), Interest: both, Action: backend.Set})
+		}
+		for i := 1; i < len(c); i += 3 {
+			unix.Close(int(c[i].Handle))
+		}
+		ready := make([]backend.Ready, 16)
+		n := k.Poll(c, ready)
+		for i := range c {
+			if bad := i%3 == 1; bad != (c[i].Status == backend.Bad) || !bad && c[i].Status != backend.Done || bad != (c[i].Err != nil) {
+				t.Fatalf("change %d: status %d, %v", i, c[i].Status, c[i].Err)
+			}
+		}
+		for n < 6 {
+			more := k.Poll(nil, ready[n:])
+			if more == 0 {
+				t.Fatalf("%d reports of 6", n)
+			}
+			n += more
+		}
+		for _, r := range ready[:n] {
+			if r.Token < 100 || r.Token%3 == 2 {
+				t.Fatalf("reports %+v", ready[:n])
+			}
+		}
+	})
+}
+
+// Hundreds of changes in one Poll.
+func TestLongBatch(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		const n = 150
+		var c []backend.Change
+		for i := range n {
+			a, b := pair(t)
+			write(t, b)
+			c = append(c, backend.Change{Handle: uintptr(a), Token: uint64(i), Interest: both, Action: backend.Add})
+		}
+		ready := make([]backend.Ready, 2*n)
+		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Set, backend.Delete} {
+			for i := range c {
+				c[i].Action = action
+			}
+			got := k.Poll(c, ready)
+			for i := range c {
+				if c[i].Status != backend.Done {
+					t.Fatalf("action %d, change %d: %+v", action, i, c[i])
+				}
+			}
+			if action == backend.Delete != (got == 0) || got > 0 && got != n {
+				t.Fatalf("action %d: %d reports", action, got)
+			}
+		}
+	})
+}
+
+// A system that does not do what the backend relies on has no backend.
+func TestProbeRefuses(t *testing.T) {
+	type process = func(uintptr, []psn.Registration, uint32, []psn.Entry) (int, uint32)
+	const disable, enable, remove = 2, 1, 4
+	ops := func(regs []psn.Registration) (ops uint8) {
+		for _, r := range regs {
+			ops |= r.Op
+		}
+		return ops
+	}
+	for name, wrap := range map[string]func(process) process{
+		"the call fails": func(process) process {
+			return func(uintptr, []psn.Registration, uint32, []psn.Entry) (int, uint32) { return 0, 10045 }
+		},
+		"disabling always succeeds": func(p process) process {
+			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
+				n, code := p(port, regs, timeout, entries)
+				for i := range regs {
+					if regs[i].Op == disable {
+						regs[i].Result = 0
+					}
+				}
+				return n, code
+			}
+		},
+		"enabling does not look": func(p process) process {
+			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
+				for i := range regs {
+					regs[i].Filter = 0
+				}
+				return p(port, regs, timeout, entries)
+			}
+		},
+		"one shot is not one": func(p process) process {
+			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
+				for i := range regs {
+					if regs[i].Op == enable {
+						regs[i].Trigger ^= 3
+					}
+				}
+				return p(port, regs, timeout, entries)
+			}
+		},
+		"removal is silent": func(p process) process {
+			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
+				n, code := p(port, regs, timeout, entries)
+				if n > 0 && entries[0].Transfer&0x80 != 0 {
+					return 0, 258
+				}
+				return n, code
+			}
+		},
+		"removal always succeeds": func(p process) process {
+			return func(port uintptr, regs []psn.Registration, timeout uint32, entries []psn.Entry) (int, uint32) {
+				n, code := p(port, regs, timeout, entries)
+				if ops(regs) == remove {
+					regs[0].Result = 0
+				}
+				return n, code
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := fakepsn.New(fakepsn.Quirks{}).System()
+			sys.Process = wrap(sys.Process)
+			if err := psn.Probe(sys); !errors.Is(err, errors.ErrUnsupported) {
+				t.Fatalf("Probe = %v; want ErrUnsupported", err)
+			}
+		})
+	}
+}
+
+func TestProbeFindsSnapshots(t *testing.T) {
+	for seed := range uint64(32) {
+		q := fakepsn.Seeded(seed)
+		sys := fakepsn.New(q).System()
+		if err := psn.Probe(sys); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if want := q.DisarmWhenQueued && !q.Refresh; sys.Snapshots != want {
+			t.Errorf("seed %d: Snapshots = %v; want %v", seed, sys.Snapshots, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package psn
+
+import (
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/backend"
+)
+
+// A pollerSet has the open pollers of a system.
+type pollerSet struct {
+	mu  sync.Mutex
+	all map[*Poller]struct{}
+}
+
+func (s *pollerSet) enrol(p *Poller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[*Poller]struct{})
+	}
+	s.all[p] = struct{}{}
+}
+
+func (s *pollerSet) leave(p *Poller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, p)
+}
+
+// ending tells whether a registration of a handle with any port may be about to end: it was removed, and
+// the packet that says so is still to come, or its port is being closed. It dequeues such packets.
+func (s *pollerSet) ending(handle uintptr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending := false
+	for p := range s.all {
+		p.mu.Lock()
+		if p.leaving[handle] != nil {
+			pending = true
+			p.drain(0)
+		}
+		if e := p.table.byHandle(handle); e != nil && p.watches(e) {
+			pending = true
+		}
+		p.unlock()
+	}
+	return pending
+}
+
+// An addition waits for a registration that is ending until it has been tried for so long, and so often. That one ends
+// within a few microseconds, or when a goroutine that has just left Park gets to run. The time alone says nothing: the
+// process may have been stopped.
+var patience = time.Second
+
+const leastTries = 100
+
+// tryAgain makes the additions that the system has refused, if any. p.mu is let go of meanwhile.
+func (p *Poller) tryAgain() bool {
+	refused := p.refused
+	p.refused = nil
+	for _, c := range refused {
+		p.tryAdd(c)
+	}
+	return len(refused) > 0
+}
+
+func (p *Poller) tryAdd(c *backend.Change) {
+	pause := 10 * time.Microsecond
+	end := time.Now().Add(patience)
+	for tries := 1; ; tries++ {
+		p.unlock()
+		pending := p.sys.pollers.ending(c.Handle)
+		p.mu.Lock()
+		if e := p.table.byHandle(c.Handle); e != nil {
+			c.Status, c.Err = backend.Present, errPresent
+			return
+		}
+		e := p.table.create(c.Handle)
+		if e == nil {
+			p.miss(c)
+			return
+		}
+		e.arm(c)
+		o := p.one(e, opEnable, c.Interest)
+		if o.ok() {
+			c.Status, c.Err = backend.Done, nil
+			p.arrived(c.Handle)
+			return
+		}
+		p.drop(e)
+		if !pending || tries >= leastTries && time.Now().After(end) {
+			p.refuse(c, o.first)
+			return
+		}
+		p.unlock()
+		time.Sleep(pause)
+		pause = min(2*pause, time.Millisecond)
+		p.mu.Lock()
+	}
+}

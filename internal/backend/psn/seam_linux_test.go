@@ -1,0 +1,303 @@
+package psn_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/psn"
+)
+
+func TestStatus(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, _ := pair(t)
+		for i, s := range []struct {
+			action backend.Action
+			want   backend.Status
+		}{
+			{backend.Set, backend.Absent}, {backend.Mute, backend.Absent}, {backend.Delete, backend.Absent},
+			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done}, {backend.Mute, backend.Done},
+			{backend.Add, backend.Present}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
+		} {
+			if got := change(k, s.action, a, 1, both); got != s.want {
+				t.Fatalf("step %d: action %d: status %d; want %d", i, s.action, got, s.want)
+			}
+		}
+		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Mute, backend.Delete} {
+			for _, s := range []int{-1, 1 << 30, 1 << 20} {
+				if got := change(k, action, s, 1, both); got != backend.Bad {
+					t.Fatalf("action %d: descriptor %d: status %d; want Bad", action, s, got)
+				}
+			}
+		}
+	})
+}
+
+// A socket that was closed is Bad, and one that has its number Absent.
+func TestClosedAndReused(t *testing.T) {
+	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		onEach(t, func(t *testing.T, sys *psn.System) {
+			k := open(t, sys)
+			for _, token := range []uint64{1, 7} { // as the layer looks again, and as the program enables
+				a, _ := pair(t)
+				must(t, k, backend.Add, a, 1, both)
+				unix.Close(a)
+				if got := change(k, action, a, token, both); got != backend.Bad {
+					t.Fatalf("closed: status %d; want Bad", got)
+				}
+				a, _ = pair(t)
+				c, d := pair(t)
+				must(t, k, backend.Add, a, 1, both)
+				if err := unix.Dup3(c, a, unix.O_CLOEXEC); err != nil {
+					t.Fatal(err)
+				}
+				if has, err := k.Has(uintptr(a)); has || err != nil {
+					t.Fatalf("Has = %v, %v", has, err)
+				}
+				must(t, k, backend.Add, a, 2, both)
+				if err := unix.Dup3(c, a, unix.O_CLOEXEC); err != nil {
+					t.Fatal(err)
+				}
+				e, _ := pair(t)
+				if err := unix.Dup3(e, a, unix.O_CLOEXEC); err != nil {
+					t.Fatal(err)
+				}
+				write(t, d)
+				if got := change(k, action, a, token, both); got != backend.Absent {
+					t.Fatalf("reused: status %d; want Absent", got)
+				}
+				queued()
+				none(t, k)
+			}
+		})
+	}
+}
+
+func TestHas(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		write(t, a)
+		write(t, b)
+		queued()
+		for range 3 {
+			for s, want := range map[int]bool{a: true, b: false} {
+				if has, err := k.Has(uintptr(s)); has != want || err != nil {
+					t.Fatalf("Has = %v, %v; want %v", has, err, want)
+				}
+			}
+		}
+		if _, err := k.Has(1 << 20); err == nil {
+			t.Fatal("Has of no socket: no error")
+		}
+		// What was due is still due, and what was not is not.
+		want(t, k, 1, backend.In)
+		k.Has(uintptr(a))
+		none(t, k)
+		must(t, k, backend.Mute, a, 1, 0)
+		k.Has(uintptr(a))
+		none(t, k)
+	})
+}
+
+func TestSetLooksAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		write(t, b)
+		for token := uint64(1); token < 5; token++ {
+			want(t, k, token, backend.In)
+			none(t, k)
+			must(t, k, backend.Set, a, token, both) // the layer looks again
+			want(t, k, token, backend.In)
+			must(t, k, backend.Set, a, token+1, both)
+		}
+		must(t, k, backend.Mute, a, 9, 0)
+		queued()
+		none(t, k)
+		must(t, k, backend.Set, a, 10, both)
+		want(t, k, 10, backend.In)
+	})
+}
+
+// Changes and harvest in one Poll: what is harvested is what holds after the changes.
+func TestChangesComeBeforeTheHarvest(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		write(t, b)
+		add := func(action backend.Action, token uint64) []backend.Change {
+			return []backend.Change{{Handle: uintptr(a), Token: token, Interest: both, Action: action}}
+		}
+		ready := make([]backend.Ready, 4)
+		for token, action := range []backend.Action{backend.Add, backend.Set, backend.Set} {
+			if n := k.Poll(add(action, uint64(token)), ready); n != 1 || ready[0].Token != uint64(token) {
+				t.Fatalf("%d reports, %+v; want token %d", n, ready[:n], token)
+			}
+		}
+		must(t, k, backend.Set, a, 5, both)
+		queued()
+		for _, action := range []backend.Action{backend.Mute, backend.Delete} {
+			if n := k.Poll(add(action, 6), ready); n != 0 {
+				t.Fatalf("action %d: %+v", action, ready[:n])
+			}
+		}
+		// All of it on one handle, in order.
+		all := append(append(append(add(backend.Add, 1), add(backend.Set, 2)...), add(backend.Delete, 3)...), add(backend.Add, 4)...)
+		if n := k.Poll(all, ready); n != 1 || ready[0].Token != 4 {
+			t.Fatalf("%d reports, %+v; want token 4", n, ready[:n])
+		}
+		for _, c := range all {
+			if c.Status != backend.Done {
+				t.Fatalf("%+v", all)
+			}
+		}
+	})
+}
+
+// An arrival after the look, which is when the caller believes that it may sleep.
+func TestArrivalBetweenLookAndSleep(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		for range 50 {
+			park(t, k, time.Time{}, func() bool { write(t, b); return false })
+			want(t, k, 1, backend.In)
+			drain(a)
+			must(t, k, backend.Set, a, 1, both)
+		}
+	})
+}
+
+// Others harvest, change and remove what woke the parked goroutine, or take its wake-up.
+func TestOthersTakeThePacket(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		c, _ := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		for i := range 100 {
+			token := uint64(2 * i)
+			var others sync.WaitGroup
+			meddle := sync.OnceFunc(func() {
+				others.Go(func() {
+					if _, err := unix.Write(b, []byte("x")); err != nil {
+						t.Error(err)
+					}
+					for _, c := range []backend.Change{
+						{Handle: uintptr(c), Token: 1, Interest: both, Action: backend.Add},
+						{Handle: uintptr(a), Token: token + 1, Interest: both, Action: backend.Set},
+						{Handle: uintptr(c), Action: backend.Delete},
+					} {
+						if got := change(k, c.Action, int(c.Handle), c.Token, c.Interest); got != backend.Done {
+							t.Errorf("action %d: status %d; want Done", c.Action, got)
+						}
+					}
+					k.Wake()
+					harvest(k)
+				})
+			})
+			park(t, k, time.Time{}, func() bool { meddle(); return false })
+			meddle() // a Wake of the last turn may have come too late for it, and ended this Park before the look
+			others.Wait()
+			must(t, k, backend.Set, a, token+2, both)
+			want(t, k, token+2, backend.In)
+			drain(a)
+		}
+	})
+}
+
+func TestWakeIsSticky(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		k.Wake()
+		k.Wake()
+		park(t, k, time.Time{}, sleepOn)
+		park(t, k, time.Time{}, func() bool { k.Wake(); return false })
+		// A wake-up that a Poll dequeues is not lost.
+		park(t, k, time.Time{}, func() bool { k.Wake(); harvest(k); return false })
+		for range 100 {
+			done := make(chan struct{})
+			go func() { k.Wake(); harvest(k); close(done) }()
+			park(t, k, time.Time{}, sleepOn)
+			<-done
+		}
+	})
+}
+
+// A deadline ends a Park, not early, and leaves nothing behind that ends later ones for good.
+func TestDeadline(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		a, b := pair(t)
+		must(t, k, backend.Add, a, 1, both)
+		for range 10 {
+			start, parks := time.Now(), 0
+			for until := start.Add(2 * time.Millisecond); time.Now().Before(until); parks++ {
+				park(t, k, until, sleepOn)
+			}
+			if parks > 5 {
+				t.Fatalf("%d Parks until a deadline", parks)
+			}
+			park(t, k, time.Now().Add(-time.Second), sleepOn)
+			written := false
+			for parks := 0; len(harvest(k)) == 0; parks++ {
+				if parks > 5 {
+					t.Fatal("Park returns again and again without cause")
+				}
+				park(t, k, time.Time{}, func() bool {
+					if !written {
+						write(t, b)
+						written = true
+					}
+					return false
+				})
+			}
+			drain(a)
+			must(t, k, backend.Set, a, 1, both)
+		}
+	})
+}
+
+// A harvest asks for no more than it has room for, and what is left comes with the next.
+func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		k := open(t, sys)
+		const n = 200
+		for _, room := range []int{1, 3, 128, n + 1} {
+			var socks [n]int
+			for i := range socks {
+				a, b := pair(t)
+				socks[i] = a
+				must(t, k, backend.Add, a, uint64(i), both)
+				write(t, b)
+			}
+			queued()
+			seen := make(map[uint64]bool)
+			ready := make([]backend.Ready, room)
+			for len(seen) < n {
+				got := k.Poll(nil, ready)
+				if got == 0 {
+					t.Fatalf("%d reports are missing", n-len(seen))
+				}
+				for _, r := range ready[:got] {
+					if seen[r.Token] {
+						t.Fatalf("token %d was reported twice", r.Token)
+					}
+					seen[r.Token] = true
+				}
+			}
+			none(t, k)
+			for _, s := range socks {
+				must(t, k, backend.Delete, s, 0, 0)
+			}
+		}
+	})
+}

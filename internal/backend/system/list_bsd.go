@@ -1,0 +1,13 @@
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+
+package system
+
+import (
+	"github.com/socknotify/socknotify/internal/backend/kqueue"
+	"github.com/socknotify/socknotify/internal/backend/poll"
+)
+
+// List returns the backends of macOS and the BSDs.
+func List() []Backend {
+	return []Backend{{"kqueue", kqueue.New}, {"poll", poll.New}}
+}

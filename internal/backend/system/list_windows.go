@@ -1,0 +1,22 @@
+package system
+
+import (
+	"github.com/socknotify/socknotify/internal/backend/afd"
+	"github.com/socknotify/socknotify/internal/backend/psn"
+)
+
+// List returns the backends of Windows: its own function first, where the system has it.
+func List() []Backend {
+	list := []Backend{{"psn", psn.New}, {"afd", afd.New}}
+	if psn.Supported() != nil {
+		return list[1:]
+	}
+	return list
+}
+
+func absent(name string) error {
+	if name == "psn" {
+		return psn.Supported()
+	}
+	return nil
+}

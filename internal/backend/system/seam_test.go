@@ -1,0 +1,360 @@
+//go:build unix
+
+package system_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/system"
+)
+
+// onEach runs a test of the seam's promises on every backend.
+func onEach(t *testing.T, f func(t *testing.T, k backend.Poller)) {
+	for _, b := range system.List() {
+		t.Run(b.Name, func(t *testing.T) {
+			k, err := b.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := k.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}()
+			f(t, k)
+		})
+	}
+}
+
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fds[0], fds[1]
+}
+
+func change(k backend.Poller, action backend.Action, fd int, token uint64) backend.Status {
+	c := []backend.Change{{Handle: uintptr(fd), Token: token, Interest: backend.In | backend.PeerClosed, Action: action}}
+	k.Poll(c, nil)
+	return c[0].Status
+}
+
+func harvest(k backend.Poller) []backend.Ready {
+	ready := make([]backend.Ready, 8)
+	return ready[:k.Poll(nil, ready)]
+}
+
+func write(t *testing.T, fd int) {
+	t.Helper()
+	if _, err := unix.Write(fd, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// park runs Park and fails if it does not return.
+func park(t *testing.T, k backend.Poller, until time.Time, look func() bool) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- k.Park(until, look) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		k.Wake()
+		t.Fatal("Park slept through what should have ended it")
+	}
+}
+
+func sleepOn() bool { return false }
+
+func TestStatus(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, _ := pair(t)
+		steps := []struct {
+			action backend.Action
+			want   backend.Status
+		}{
+			{backend.Set, backend.Absent}, {backend.Mute, backend.Absent}, {backend.Delete, backend.Absent},
+			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done},
+			{backend.Mute, backend.Done}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
+		}
+		for i, s := range steps {
+			if got := change(k, s.action, a, 1); got != s.want {
+				t.Fatalf("step %d: action %d: status %d; want %d", i, s.action, got, s.want)
+			}
+		}
+		for _, fd := range []int{-1, 1 << 30} {
+			if got := change(k, backend.Add, fd, 1); got != backend.Bad {
+				t.Fatalf("descriptor %d: status %d; want Bad", fd, got)
+			}
+		}
+	})
+}
+
+func TestHas(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		for fd, want := range map[int]bool{a: true, b: false} {
+			if has, err := k.Has(uintptr(fd)); has != want || err != nil {
+				t.Fatalf("Has = %v, %v; want %v", has, err, want)
+			}
+		}
+		// Asking changes nothing.
+		write(t, a)
+		write(t, b)
+		if r := harvest(k); len(r) != 1 || r[0].Token != 1 {
+			t.Fatalf("reports %+v", r)
+		}
+	})
+}
+
+// A number that names another socket is Absent, whatever the action.
+func TestReusedNumberIsAbsent(t *testing.T) {
+	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		onEach(t, func(t *testing.T, k backend.Poller) {
+			a, _ := pair(t)
+			c, _ := pair(t)
+			change(k, backend.Add, a, 1)
+			if err := unix.Dup2(c, a); err != nil {
+				t.Fatal(err)
+			}
+			if got := change(k, action, a, 2); got != backend.Absent {
+				t.Fatalf("action %d: status %d; want Absent", action, got)
+			}
+			if got := change(k, backend.Add, a, 3); got != backend.Done {
+				t.Fatalf("Add: status %d", got)
+			}
+		})
+	}
+}
+
+func TestSetLooksAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		write(t, b)
+		for token := uint64(1); token < 5; token++ {
+			if r := harvest(k); len(r) != 1 || r[0].Token != token || r[0].Mask&backend.In == 0 {
+				t.Fatalf("reports %+v; want token %d", r, token)
+			}
+			if r := harvest(k); len(r) != 0 {
+				t.Fatalf("reported twice: %+v", r)
+			}
+			change(k, backend.Set, a, token+1)
+		}
+		change(k, backend.Mute, a, 9)
+		if r := harvest(k); len(r) != 0 {
+			t.Fatalf("muted: %+v", r)
+		}
+	})
+}
+
+// An arrival after the look, which is when the caller believes that it may sleep.
+func TestArrivalBetweenLookAndSleep(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		for range 100 {
+			park(t, k, time.Time{}, func() bool { write(t, b); return false })
+			if len(harvest(k)) != 1 {
+				t.Fatal("no report")
+			}
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+		}
+	})
+}
+
+// What was ready before Park opened its wake-up, even when an earlier Park left it unharvested, is
+// the look's to find.
+func TestReadyBeforePark(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		for range 100 {
+			park(t, k, time.Time{}, func() bool { write(t, b); return false })
+			// The report is still there; parking again opens a wake-up that has fired before.
+			looked := false
+			park(t, k, time.Time{}, func() bool { looked = true; return len(harvest(k)) > 0 })
+			if !looked {
+				t.Fatal("Park did not look")
+			}
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+			// And an arrival after that wakes again.
+			park(t, k, time.Time{}, func() bool { write(t, b); return false })
+			harvest(k)
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+		}
+	})
+}
+
+// Somebody else harvests what woke the parked goroutine, which parks again and must be woken again.
+func TestAnotherHarvestsFirst(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		for range 200 {
+			write(t, b)
+			harvest(k)
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+			done := make(chan struct{})
+			park(t, k, time.Time{}, func() bool {
+				go func() { write(t, b); close(done) }()
+				return false
+			})
+			<-done
+			harvest(k)
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+		}
+	})
+}
+
+func TestWakeIsSticky(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		k.Wake()
+		park(t, k, time.Time{}, sleepOn)
+		park(t, k, time.Time{}, func() bool { k.Wake(); return false })
+		for range 200 {
+			done := make(chan struct{})
+			go func() { k.Wake(); close(done) }()
+			park(t, k, time.Time{}, sleepOn)
+			<-done
+		}
+		k.Wake()
+		k.Wake()
+		park(t, k, time.Time{}, sleepOn)
+	})
+}
+
+// A deadline ends a Park, and leaves nothing behind that ends a later one for good.
+func TestDeadline(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		change(k, backend.Add, a, 1)
+		for range 20 {
+			park(t, k, time.Now().Add(time.Millisecond), sleepOn)
+			k.Wake()
+			park(t, k, time.Time{}, sleepOn)
+			park(t, k, time.Now().Add(-time.Second), sleepOn)
+			// A Park may return early and without cause, but not for ever.
+			written, parks := false, 0
+			for len(harvest(k)) == 0 {
+				if parks++; parks > 5 {
+					t.Fatal("Park returns again and again without cause")
+				}
+				park(t, k, time.Time{}, func() bool {
+					if !written {
+						write(t, b)
+						written = true
+					}
+					return false
+				})
+			}
+			unix.Read(a, make([]byte, 8))
+			change(k, backend.Set, a, 1)
+		}
+	})
+}
+
+// A harvest asks for no more than it has b for, and what is left comes with the next.
+func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		const n = 9
+		for i := range n {
+			a, b := pair(t)
+			change(k, backend.Add, a, uint64(i))
+			write(t, b)
+		}
+		seen := map[uint64]int{}
+		for range n {
+			var one [1]backend.Ready
+			if k.Poll(nil, one[:]) != 1 {
+				t.Fatal("a report is missing")
+			}
+			seen[one[0].Token]++
+		}
+		if len(seen) != n {
+			t.Fatalf("seen %v", seen)
+		}
+	})
+}
+
+// One call makes changes, tells each how it fared, and harvests what they have made ready.
+func TestChangesAndHarvestInOneCall(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		c, d := pair(t)
+		change(k, backend.Add, a, 1)
+		write(t, b)
+		write(t, d)
+		for _, b := range []int{2, 16} { // the second is enough for whatever a backend must keep apart
+			list := []backend.Change{
+				{Handle: uintptr(a), Token: 2, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
+				{Handle: uintptr(c), Token: 3, Interest: backend.In | backend.PeerClosed, Action: backend.Add},
+				{Handle: uintptr(d), Token: 4, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
+				{Handle: uintptr(a), Token: 5, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
+			}
+			ready := make([]backend.Ready, b)
+			ready = ready[:k.Poll(list, ready)]
+			seen := map[uint64]backend.Mask{}
+			for _, r := range ready {
+				seen[r.Token] |= r.Mask
+			}
+			if len(seen) != 2 || seen[3]&backend.In == 0 || seen[5]&backend.In == 0 {
+				t.Fatalf("reports %+v", ready)
+			}
+			for i, want := range []backend.Status{backend.Done, backend.Done, backend.Absent, backend.Done} {
+				if list[i].Status != want || (list[i].Err == nil) != (want == backend.Done) {
+					t.Fatalf("change %d: status %d, %v; want %d", i, list[i].Status, list[i].Err, want)
+				}
+			}
+			change(k, backend.Delete, c, 0)
+		}
+	})
+}
+
+// Who asks for neither direction hears of the end all the same, and of nothing else.
+func TestOnlyTheEnd(t *testing.T) {
+	onEach(t, func(t *testing.T, k backend.Poller) {
+		a, b := pair(t)
+		c := []backend.Change{{Handle: uintptr(a), Token: 1, Interest: backend.PeerClosed, Action: backend.Add}}
+		k.Poll(c, nil)
+		for range 3 {
+			write(t, b)
+			if r := harvest(k); len(r) != 0 {
+				t.Fatalf("data reported: %+v", r)
+			}
+			unix.Read(a, make([]byte, 8))
+		}
+		if err := unix.Shutdown(b, unix.SHUT_RDWR); err != nil {
+			t.Fatal(err)
+		}
+		var r []backend.Ready
+		for len(r) == 0 {
+			park(t, k, time.Time{}, func() bool { r = harvest(k); return len(r) > 0 })
+		}
+		if len(r) != 1 || r[0].Mask&(backend.PeerClosed|backend.In) != backend.PeerClosed {
+			t.Fatalf("reports %+v", r)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+// Package winsock tells what a SOCKET is, for the backends of Windows kernels.
+package winsock
+
+import (
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/socknotify/socknotify/internal/backend"
+)
+
+// Start makes Winsock usable. Package net does so only for those who use its sockets.
+var Start = sync.OnceValue(func() error {
+	var data windows.WSAData
+	return windows.WSAStartup(0x202, &data)
+})
+
+const (
+	soType       = 0x1008
+	soAcceptConn = 0x0002
+)
+
+func option(s windows.Handle, option int32) (value int32, err error) {
+	size := int32(unsafe.Sizeof(value))
+	err = windows.Getsockopt(s, windows.SOL_SOCKET, option, (*byte)(unsafe.Pointer(&value)), &size)
+	return value, err
+}
+
+// Describe asks for the socket's type, which also tells a handle that is closed, or no socket
+// (WSAENOTSOCK).
+func Describe(handle uintptr) (backend.Kind, error) {
+	s := windows.Handle(handle)
+	kind, err := option(s, soType)
+	if err == windows.WSAEOPNOTSUPP { // every socket has a type
+		err = windows.WSAENOTSOCK
+	}
+	if err != nil {
+		return 0, err
+	}
+	if kind != windows.SOCK_STREAM && kind != windows.SOCK_SEQPACKET {
+		return backend.Datagram, nil
+	}
+	if on, err := option(s, soAcceptConn); err == nil && on != 0 {
+		return backend.Listener, nil
+	}
+	return backend.Stream, nil
+}

@@ -1,0 +1,7 @@
+//go:build !unix && !windows
+
+package fdstate
+
+import "errors"
+
+func closeHandle(uintptr) error { return errors.ErrUnsupported }

@@ -1,5 +1,0 @@
-//go:build !linux && !windows
-
-package rooms
-
-func absent(string) error { return nil }

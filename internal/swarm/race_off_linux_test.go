@@ -1,5 +1,0 @@
-//go:build !race
-
-package swarm
-
-const defaultPosts = 1_000_000

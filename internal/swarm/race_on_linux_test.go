@@ -1,5 +1,0 @@
-//go:build race
-
-package swarm
-
-const defaultPosts = 100_000

@@ -1,7 +1,0 @@
-//go:build !unix && !windows
-
-package tie
-
-import "errors"
-
-func closeHandle(uintptr) error { return errors.ErrUnsupported }

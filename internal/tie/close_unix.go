@@ -1,7 +1,0 @@
-//go:build unix
-
-package tie
-
-import "golang.org/x/sys/unix"
-
-func closeHandle(h uintptr) error { return unix.Close(int(h)) }

@@ -1,5 +1,0 @@
-package tie
-
-import "golang.org/x/sys/windows"
-
-func closeHandle(h uintptr) error { return windows.Closesocket(windows.Handle(h)) }

@@ -1,9 +1,0 @@
-package tie
-
-import (
-	"testing"
-
-	"github.com/socknotify/socknotify/internal/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.Main(m) }
