@@ -37,7 +37,7 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	if w == nil {
 		return ErrClosed
 	}
-	r := Registration[K]{Sock: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent}
+	r := Registration[K]{Conn: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent}
 	e := r.entry()
 	e.Work = &port.Work{Socket: listener, Accept: &port.Acceptor{AtOnce: n}}
 	p.port.Register(w, &e)
@@ -45,16 +45,4 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	p.port.End(w)
 	runtime.KeepAlive(p)
 	return r.Result
-}
-
-// Accepted returns the connection of a completion of [Port.Accept], which is the caller's, or why there is
-// none. Both are nil for any other notification.
-func (n Notification[K]) Accepted() (*sock.Socket, error) {
-	switch n.kind {
-	case port.Connection:
-		return (*sock.Socket)(n.of), nil
-	case port.NoConnection:
-		return nil, *(*error)(n.of)
-	}
-	return nil, nil
 }

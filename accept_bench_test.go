@@ -21,7 +21,7 @@ func BenchmarkAccept(b *testing.B) {
 				}
 				out := make([]Notification[int], burst)
 				benchAccepts(b, l, burst, func() (took int) {
-					k, err := p.Wait(out, -1)
+					k, err := p.Process(nil, out, -1)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -41,7 +41,7 @@ func BenchmarkAccept(b *testing.B) {
 	b.Run("on-notification", func(b *testing.B) {
 		eachBackend(b, func(b *testing.B, p *Port[int]) {
 			l := benchListener(b)
-			regs := []Registration[int]{EnableSock(l, 0, EventIn, oneShot)}
+			regs := []Registration[int]{Enable(l, 0, EventIn, oneShot)}
 			var out [1]Notification[int]
 			var s sock.Socket
 			benchAccepts(b, l, burst, func() (took int) {

@@ -26,7 +26,7 @@ func TestAcceptBursts(t *testing.T) {
 				newClient(t, l)
 			}
 			eventually(t, fmt.Sprint(n, " connections accepted"), func() bool {
-				k, err := p.Wait(out[:], soon)
+				k, err := p.Process(nil, out[:], soon)
 				if err != nil {
 					t.Fatal(err)
 				}

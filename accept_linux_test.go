@@ -67,7 +67,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 			}
 			defer clients[i].Close()
 		}
-		if _, err := p.Wait(make([]Notification[string], 1), 1); err != ErrTimeout {
+		if _, err := p.Process(nil, make([]Notification[string], 1), 1); err != ErrTimeout {
 			t.Fatal(err) // whatever the runtime opens on the way, it has now
 		}
 		restore := exhaust(t)
@@ -81,15 +81,15 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 			t.Fatalf("%v, accepted %v, %v", nt.Events, s, err)
 		}
 		var polls int
-		h.after = func([]backend.Ready) { polls++ }
+		h.After = func([]backend.Ready) { polls++ }
 		var out [4]Notification[string]
-		if n, err := p.Wait(out[:], 200_000_000); n != 0 || err != ErrTimeout {
+		if n, err := p.Process(nil, out[:], 200_000_000); n != 0 || err != ErrTimeout {
 			t.Fatalf("Wait = %d, %v; want one report alone", n, err)
 		}
 		if polls > 20 { // 5, 10, 20, … ms apart
 			t.Errorf("tried %d times in 200 ms", polls)
 		}
-		h.after = nil
+		h.After = nil
 		restore()
 		for range clients {
 			s, err := next(t, p).Accepted()

@@ -29,16 +29,16 @@ func TestAcceptOfListenerShutDown(t *testing.T) {
 		}
 		// The report is of a connection that is gone when the port accepts.
 		taken := false
-		h.after = func([]backend.Ready) {
+		h.After = func([]backend.Ready) {
 			if s, err := l.Accept(); err == nil {
 				s.Close()
 				taken = true
 			}
 		}
-		h.look = func(uintptr) backend.Mask { return backend.In | backend.Out }
+		h.Looked = func(uintptr) backend.Mask { return backend.In | backend.Out }
 		if p.port.Core.Edges {
 			eventually(t, "a report", func() bool {
-				if n, _ := p.Wait(make([]Notification[string], 1), 0); n != 0 {
+				if n, _ := p.Process(nil, make([]Notification[string], 1), 0); n != 0 {
 					t.Fatal("an edge will follow")
 				}
 				return taken

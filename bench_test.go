@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -30,12 +31,17 @@ func eachBackend(b *testing.B, f func(b *testing.B, p *Port[int])) {
 
 func pair(tb testing.TB) (x, y *sock.Socket) {
 	tb.Helper()
-	x, y, err := SockPair()
+	x, y, err := backendtest.Pair()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { x.Close(); y.Close() })
 	return x, y
+}
+
+// enable is Enable of a socket's handle, for which the program says whether it was drained.
+func enable[K comparable](s *sock.Socket, key K, filter Events, trigger Trigger) Registration[K] {
+	return Registration[K]{Handle: s.Handle(), Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
 }
 
 // must fails on the Result of an entry.
@@ -52,7 +58,7 @@ func BenchmarkEnableDequeueReady(b *testing.B) {
 	eachBackend(b, func(b *testing.B, p *Port[int]) {
 		x, y := pair(b)
 		y.Send([]byte("x"))
-		regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+		regs := []Registration[int]{enable(x, 1, EventIn, oneShot)}
 		var out [4]Notification[int]
 		for b.Loop() {
 			if n, err := p.Process(regs, out[:], -1); n != 1 || err != nil {
@@ -69,7 +75,7 @@ func BenchmarkRearm(b *testing.B) {
 		b.Run(fmt.Sprintf("drained=%v", drained), func(b *testing.B) {
 			eachBackend(b, func(b *testing.B, p *Port[int]) {
 				x, _ := pair(b)
-				regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+				regs := []Registration[int]{enable(x, 1, EventIn, oneShot)}
 				p.Process(regs, nil, 0)
 				must(b, regs)
 				regs[0].Drained = drained
@@ -88,7 +94,7 @@ func BenchmarkOneShotTurn(b *testing.B) {
 		b.Run(fmt.Sprintf("drained=%v", drained), func(b *testing.B) {
 			eachBackend(b, func(b *testing.B, p *Port[int]) {
 				x, y := pair(b)
-				regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+				regs := []Registration[int]{enable(x, 1, EventIn, oneShot)}
 				msg, buf := []byte("x"), make([]byte, 16)
 				var out [4]Notification[int]
 				for b.Loop() {
@@ -122,7 +128,7 @@ func BenchmarkEchoTurn(b *testing.B) {
 			continue
 		}
 		defer x.Close()
-		regs := []Registration[int]{EnableSock(&x, 1, EventIn, oneShot)}
+		regs := []Registration[int]{Enable(&x, 1, EventIn, oneShot)}
 		msg, buf := make([]byte, 64), make([]byte, 4096)
 		var out [4]Notification[int]
 		for b.Loop() {
@@ -145,7 +151,7 @@ func BenchmarkPostWait(b *testing.B) {
 		var out [1]Notification[int]
 		for b.Loop() {
 			p.Post(1, 2)
-			if n, err := p.Wait(out[:], -1); n != 1 || err != nil {
+			if n, err := p.Process(nil, out[:], -1); n != 1 || err != nil {
 				b.Fatal(n, err)
 			}
 		}
@@ -164,7 +170,7 @@ func BenchmarkPostWake(b *testing.B) {
 			defer close(done)
 			var out [1]Notification[int]
 			for {
-				if _, err := q.Wait(out[:], -1); err != nil {
+				if _, err := q.Process(nil, out[:], -1); err != nil {
 					return
 				}
 				p.Post(1, 2)
@@ -173,7 +179,7 @@ func BenchmarkPostWake(b *testing.B) {
 		var out [1]Notification[int]
 		for b.Loop() {
 			q.Post(1, 2)
-			p.Wait(out[:], -1)
+			p.Process(nil, out[:], -1)
 		}
 		q.Close()
 		<-done
@@ -198,7 +204,7 @@ func benchDequeue(b *testing.B, p *Port[int], waiters int) {
 		x, y := pair(b)
 		y.Send([]byte("x"))
 		ends[i] = x
-		regs := []Registration[int]{Enable(x.Handle(), i, EventIn, oneShot)}
+		regs := []Registration[int]{enable(x, i, EventIn, oneShot)}
 		p.Process(regs, nil, 0)
 		must(b, regs)
 	}
@@ -217,7 +223,7 @@ func benchDequeue(b *testing.B, p *Port[int], waiters int) {
 				events.Add(int64(n))
 				regs = regs[:0]
 				for _, nt := range out[:n] {
-					regs = append(regs, Enable(ends[nt.Key].Handle(), nt.Key, EventIn, oneShot))
+					regs = append(regs, enable(ends[nt.Key], nt.Key, EventIn, oneShot))
 				}
 			}
 		})

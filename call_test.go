@@ -28,11 +28,10 @@ func TestWholeCallErrors(t *testing.T) {
 			{"Process OpNone", func() (int, error) { return p.Process(regs, nil, 0) }, nil},
 			{"Process wait without entries", func() (int, error) { return p.Process(nil, nil, 1) }, ErrInvalid},
 			{"Process forever without entries", func() (int, error) { return p.Process(regs, nil, -1) }, ErrInvalid},
-			{"Wait without entries", func() (int, error) { return p.Wait(nil, 0) }, ErrInvalid},
-			{"WaitContext without entries", func() (int, error) { return p.WaitContext(t.Context(), nil) }, ErrInvalid},
-			{"nil context", func() (int, error) { return p.WaitContext(noContext, one[:]) }, ErrInvalid},
-			{"poll", func() (int, error) { return p.Wait(one[:], 0) }, ErrTimeout},
-			{"shortest", func() (int, error) { return p.Wait(one[:], 1) }, ErrTimeout},
+			{"Wait without entries", func() (int, error) { return p.Wait(t.Context(), nil) }, ErrInvalid},
+			{"nil context", func() (int, error) { return p.Wait(noContext, one[:]) }, ErrInvalid},
+			{"poll", func() (int, error) { return p.Process(nil, one[:], 0) }, ErrTimeout},
+			{"shortest", func() (int, error) { return p.Process(nil, one[:], 1) }, ErrTimeout},
 		}
 		for _, c := range cases {
 			if n, err := c.call(); n != 0 || !errors.Is(err, c.want) {
@@ -44,7 +43,7 @@ func TestWholeCallErrors(t *testing.T) {
 				_, err := p.ProcessContext(noContext, nil, one[:])
 				return fmt.Errorf("ProcessContext: %w", err)
 			},
-			func() error { _, err := p.WaitContext(noContext, one[:]); return fmt.Errorf("WaitContext: %w", err) },
+			func() error { _, err := p.Wait(noContext, one[:]); return fmt.Errorf("Wait: %w", err) },
 			func() error { return fmt.Errorf("Accept: %w", p.Accept(nil, "", 1)) },
 		} {
 			err := call()
@@ -67,9 +66,9 @@ func TestWholeCallErrors(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"Process":     func() error { _, err := p.Process(nil, nil, 0); return err },
 			"Process bad": func() error { _, err := p.Process(nil, nil, -1); return err },
-			"Wait":        func() error { _, err := p.Wait(nil, 0); return err },
-			"WaitContext": func() error { _, err := p.WaitContext(t.Context(), one[:]); return err },
-			"RemoveWait":  func() error { _, err := p.RemoveWait(t.Context(), 0); return err },
+			"Wait":        func() error { _, err := p.Wait(t.Context(), one[:]); return err },
+			"Wait bad":    func() error { _, err := p.Wait(t.Context(), nil); return err },
+			"Deregister":  func() error { _, err := p.Deregister(Registration[string]{}); return err },
 			"Post":        func() error { return p.Post("", 0) },
 		} {
 			if err := call(); err != ErrClosed {
@@ -89,7 +88,7 @@ func TestExtremeTimeouts(t *testing.T) {
 			got := make(chan error)
 			go func() {
 				var one [1]Notification[string]
-				_, err := p.Wait(one[:], timeout)
+				_, err := p.Process(nil, one[:], timeout)
 				got <- err
 			}()
 			asleep(t, p, 1)
@@ -109,21 +108,21 @@ func TestInvalidRegistrations(t *testing.T) {
 			field string
 			reg   Registration[string]
 		}{
-			{"Op", Registration[string]{Socket: h, Op: 8}},
-			{"Op", Registration[string]{Socket: h, Op: OpEnable | OpRemove, Trigger: oneShot}},
-			{"Filter", Enable(h, "k", EventErr, oneShot)},
-			{"Filter", Enable(h, "k", EventIn|EventRemove, oneShot)},
-			{"Filter", Enable(h, "k", 0x100, oneShot)},
-			{"Trigger", Enable(h, "k", EventIn, 0)},
-			{"Trigger", Enable(h, "k", EventIn, TriggerOneShot)},
-			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|TriggerEdge)},
-			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|TriggerOneShot|TriggerPersistent)},
-			{"Trigger", Enable(h, "k", EventIn, TriggerLevel|16)},
+			{"Op", Registration[string]{Handle: h, Op: 8}},
+			{"Op", Registration[string]{Handle: h, Op: OpEnable | OpRemove, Trigger: oneShot}},
+			{"Filter", enableHandle(h, "k", EventErr, oneShot)},
+			{"Filter", enableHandle(h, "k", EventIn|EventRemove, oneShot)},
+			{"Filter", enableHandle(h, "k", 0x100, oneShot)},
+			{"Trigger", enableHandle(h, "k", EventIn, 0)},
+			{"Trigger", enableHandle(h, "k", EventIn, TriggerOneShot)},
+			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|TriggerEdge)},
+			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|TriggerOneShot|TriggerPersistent)},
+			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|16)},
 		}
 		for _, c := range cases {
 			// G6: before any look-up, so a bad handle makes no difference.
-			for _, handle := range []Socket{h, ^Socket(0)} {
-				c.reg.Socket = handle
+			for _, handle := range []uintptr{h, ^uintptr(0)} {
+				c.reg.Handle = handle
 				regs := []Registration[string]{c.reg}
 				if _, err := p.Process(regs, nil, 0); err != nil {
 					t.Fatal(err)
@@ -134,21 +133,21 @@ func TestInvalidRegistrations(t *testing.T) {
 			}
 		}
 		// The fields that only OpEnable reads are not looked at.
-		do(t, p, Enable(h, "k", EventIn, TriggerLevel))
-		do(t, p, Registration[string]{Socket: h, Op: OpDisable, Filter: 0xffff, Trigger: 0xff, Drained: true})
-		do(t, p, Registration[string]{Socket: h, Op: OpRemove, Filter: 0xffff, Trigger: 0xff, Key: "other"})
+		do(t, p, enableHandle(h, "k", EventIn, TriggerLevel))
+		do(t, p, Registration[string]{Handle: h, Op: OpDisable, Filter: 0xffff, Trigger: 0xff, Drained: true})
+		do(t, p, Registration[string]{Handle: h, Op: OpRemove, Filter: 0xffff, Trigger: 0xff, Key: "other"})
 	})
 }
 
 func TestKeysThatDoNotCompare(t *testing.T) {
 	onEachName2(t, func(t *testing.T, p *Port[any]) {
 		x, _ := newPair(t)
-		regs := []Registration[any]{Enable[any](x.Handle(), []int{1}, EventIn, oneShot)}
+		regs := []Registration[any]{enableHandle[any](x.Handle(), []int{1}, EventIn, oneShot)}
 		p.Process(regs, nil, 0)
 		if err := regs[0].Result; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "Key") {
 			t.Fatalf("G2: %v", err)
 		}
-		do(t, p, Enable[any](x.Handle(), "fine", EventIn, oneShot))
+		do(t, p, enableHandle[any](x.Handle(), "fine", EventIn, oneShot))
 		p.Process(regs, nil, 0)
 		if err := regs[0].Result; !errors.Is(err, ErrInvalid) {
 			t.Fatalf("G2: %v", err)
@@ -185,7 +184,7 @@ func refusesKey[K comparable](t *testing.T, bad, good K) {
 	defer p.Close()
 	x, _ := newPair(t)
 	for range 2 {
-		for _, r := range []Registration[K]{Enable(x.Handle(), bad, EventIn, oneShot), EnableSock(x, bad, EventIn, oneShot)} {
+		for _, r := range []Registration[K]{enableHandle(x.Handle(), bad, EventIn, oneShot), Enable(x, bad, EventIn, oneShot)} {
 			for _, r.Drained = range []bool{false, true} {
 				regs := []Registration[K]{r}
 				p.Process(regs, nil, 0)
@@ -194,7 +193,7 @@ func refusesKey[K comparable](t *testing.T, bad, good K) {
 				}
 			}
 		}
-		regs := []Registration[K]{Enable(x.Handle(), good, EventIn, oneShot)}
+		regs := []Registration[K]{enableHandle(x.Handle(), good, EventIn, oneShot)}
 		if p.Process(regs, nil, 0); regs[0].Result != nil {
 			t.Fatal(regs[0].Result)
 		}
@@ -269,7 +268,7 @@ func TestCancelled(t *testing.T) {
 		got := make(chan error)
 		go func() {
 			var one [1]Notification[string]
-			_, err := p.ProcessContext(ctx, []Registration[string]{Enable(x.Handle(), "k", EventOut, oneShot), Disable[string](x.Handle())}, one[:])
+			_, err := p.ProcessContext(ctx, []Registration[string]{enableHandle(x.Handle(), "k", EventOut, oneShot), disableHandle[string](x.Handle())}, one[:])
 			got <- err
 		}()
 		asleep(t, p, 1)
@@ -278,9 +277,9 @@ func TestCancelled(t *testing.T) {
 			t.Fatalf("C9: %v", err)
 		}
 		// The registration stays; a context that is done already leaves what there is.
-		do(t, p, Enable(x.Handle(), "k", EventOut, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventOut, oneShot))
 		var one [1]Notification[string]
-		if n, err := p.WaitContext(ctx, one[:]); n != 0 || err != cause {
+		if n, err := p.Wait(ctx, one[:]); n != 0 || err != cause {
 			t.Fatalf("C9: %d, %v", n, err)
 		}
 		next(t, p)

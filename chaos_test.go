@@ -89,7 +89,7 @@ func runChaos(t *testing.T, p *Port[*chaosEnd], workers int) {
 		in, out := newPair(t)
 		e := &chaosEnd{in: in, trigger: triggers[i%len(triggers)]}
 		all[i] = e
-		do(t, p, Enable(in.Handle(), e, EventIn, e.trigger))
+		do(t, p, enableHandle(in.Handle(), e, EventIn, e.trigger))
 		senders.Go(func() {
 			for range each {
 				_, err := out.Send([]byte("x"))
@@ -121,7 +121,7 @@ func runChaos(t *testing.T, p *Port[*chaosEnd], workers int) {
 				must(t, regs)
 				regs = regs[:0]
 				for _, nt := range entries[:n] {
-					if r, again := nt.Key.receive(t, &left, p.KernelEdges()); again {
+					if r, again := nt.Key.receive(t, &left, p.port.Core.OwnEdges); again {
 						regs = append(regs, r)
 					}
 				}
@@ -161,7 +161,7 @@ func (e *chaosEnd) receive(t *testing.T, left *atomic.Int64, edges bool) (r Regi
 			break // a level is notified again
 		}
 	}
-	r = Enable(e.in.Handle(), e, EventIn, e.trigger)
+	r = enableHandle(e.in.Handle(), e, EventIn, e.trigger)
 	r.Drained = drained
 	return r, e.trigger&TriggerOneShot != 0 || e.trigger&TriggerEdge != 0 && !edges
 }

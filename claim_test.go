@@ -25,7 +25,7 @@ func TestNumberTakenOverByAnotherPort(t *testing.T) {
 		}
 		defer q.Close()
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "old", EventIn, oneShot))
 		number := x.Handle()
 		kept, err := unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
@@ -37,7 +37,7 @@ func TestNumberTakenOverByAnotherPort(t *testing.T) {
 		if a.Handle() != number {
 			t.Fatalf("number %d was not reused: %d", number, a.Handle())
 		}
-		do(t, q, Enable(number, "new", EventIn, oneShot))
+		do(t, q, enableHandle(number, "new", EventIn, oneShot))
 		if n := p.Stats().Registrations; n != 0 {
 			t.Errorf("the first port has %d registrations left", n)
 		}
@@ -66,7 +66,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 				t.Fatal(err)
 			}
 			number := x.Handle()
-			do(t, p, Enable(number, "k", EventIn, oneShot))
+			do(t, p, enableHandle(number, "k", EventIn, oneShot))
 			x.Close()
 			a, b, err := sock.UnixPair(false)
 			if err != nil {
@@ -77,7 +77,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 			}
 			results, together := make(chan error, 1), make(chan struct{})
 			enable := func(p *Port[string]) error {
-				regs := []Registration[string]{Enable(number, "k", EventIn, oneShot)}
+				regs := []Registration[string]{enableHandle(number, "k", EventIn, oneShot)}
 				if _, err := p.Process(regs, nil, 0); err != nil {
 					return err
 				}
@@ -103,7 +103,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 			send(t, b)
 			next(t, owner)
 			none(t, other)
-			do(t, owner, Remove[string](number))
+			do(t, owner, removeHandle[string](number))
 			next(t, owner)
 			a.Close()
 			b.Close()
@@ -123,13 +123,13 @@ func TestTwoPortsEachWantsTheOthers(t *testing.T) {
 		defer q.Close()
 		x, _ := newPair(t)
 		y, _ := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
-		do(t, q, Enable(y.Handle(), "k", EventIn, oneShot))
-		call := func(p *Port[string], own, others Socket) error {
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
+		do(t, q, enableHandle(y.Handle(), "k", EventIn, oneShot))
+		call := func(p *Port[string], own, others uintptr) error {
 			for range 20_000 {
 				regs := []Registration[string]{
-					Enable(own, "k", EventIn, oneShot),
-					Enable(others, "k", EventIn, oneShot),
+					enableHandle(own, "k", EventIn, oneShot),
+					enableHandle(others, "k", EventIn, oneShot),
 				}
 				if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil || !errors.Is(regs[1].Result, ErrOtherPort) {
 					return fmt.Errorf("%v, %v, %v", err, regs[0].Result, regs[1].Result)

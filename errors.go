@@ -15,12 +15,6 @@ var (
 	// net.ErrClosed to errors.Is.
 	ErrClosed error = port.ErrClosed
 
-	// ErrCanceled is the result of an operation that Cancel ended (ERROR_OPERATION_ABORTED). It is
-	// context.Canceled to errors.Is.
-	ErrCanceled error = port.ErrCanceled
-	// ErrNotInFlight says that Cancel found nothing to cancel (ERROR_NOT_FOUND).
-	ErrNotInFlight = port.ErrNotInFlight
-
 	// ErrInvalid says that an argument makes no sense; the error around it names the field.
 	// Nothing was changed.
 	ErrInvalid = port.ErrInvalid
@@ -43,11 +37,9 @@ var (
 type OpError struct {
 	// Op is the operation that failed: OpEnable for that of Port.Accept.
 	Op Op
-	// Socket is the handle it was for. It is all ones where the connection, or the socket of package
-	// sock, no longer has one.
-	Socket Socket
-	// Conn tells that the registration named a connection, or a socket of package sock, rather than a
-	// handle.
+	// Handle is the socket's handle. It is all ones where the connection has none any more.
+	Handle uintptr
+	// Conn reports whether the registration had a Conn, rather than a Handle.
 	Conn bool
 	// Kind is the package's error: ErrBadSocket, ErrNotRegistered and so on. It is nil where the
 	// system refused for a reason of its own, such as a limit.
@@ -65,33 +57,13 @@ func (e *OpError) Error() string {
 		s = "socknotify: accept"
 	}
 	switch {
-	case e.Conn && e.Socket == port.NoSocket:
+	case e.Conn && e.Handle == port.NoSocket:
 		s += " connection"
 	default:
-		s += fmt.Sprintf(" socket %d", int(e.Socket))
+		s += fmt.Sprintf(" socket %d", int(e.Handle))
 	}
 	return s + port.Causes(e.Kind, e.Err)
 }
 
 // Unwrap gives errors.Is and errors.As the kind and the cause.
 func (e *OpError) Unwrap() []error { return port.Both(e.Kind, e.Err) }
-
-// An OverlappedError says why an operation was not started, or how it ended. errors.Is and errors.As see both
-// Kind and Err.
-type OverlappedError struct {
-	// Op is the operation: recv, recvfrom, send, sendto, connect, read or write.
-	Op string
-	// Socket is the handle it was for. It is all ones for a file, and where the socket no longer has one.
-	Socket Socket
-	// Kind is the package's error: ErrCanceled, ErrBadSocket and so on. It is nil where the system has a
-	// reason of its own.
-	Kind error
-	// Err is the cause: the system's error, or what was wrong. It may be nil.
-	Err error
-}
-
-// Error says operation, socket, kind and cause.
-func (e *OverlappedError) Error() string { return (*port.OperationError)(e).Error() }
-
-// Unwrap gives errors.Is and errors.As the kind and the cause.
-func (e *OverlappedError) Unwrap() []error { return port.Both(e.Kind, e.Err) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"slices"
 	"time"
 
@@ -21,11 +20,11 @@ func ExampleNew() {
 	}
 	port.Post("hello", 1)
 	ready := make([]socknotify.Notification[string], 8)
-	n, err := port.Wait(ready, time.Second)
+	n, err := port.Process(nil, ready, time.Second)
 	fmt.Println(n, ready[0].Key, err)
 
 	port.Close()
-	_, err = port.Wait(ready, time.Second)
+	_, err = port.Process(nil, ready, time.Second)
 	fmt.Println(err)
 	// Output:
 	// 1 hello <nil>
@@ -63,32 +62,6 @@ func ExampleWithBackend() {
 	// true
 }
 
-// A file is read by io_uring where the system allows it, and by a goroutine of the port elsewhere.
-func ExampleWithRing() {
-	port, err := socknotify.New[string](socknotify.WithRing())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	file, err := os.Open("LICENSE")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer file.Close()
-	var read socknotify.Overlapped[string]
-	buf := make([]byte, 11)
-	if err := port.ReadAt(file, "license", buf, 0, &read); err != nil {
-		log.Fatal(err)
-	}
-	var one [1]socknotify.Notification[string]
-	if _, err := port.Wait(one[:], -1); err != nil {
-		log.Fatal(err)
-	}
-	n, err := one[0].Completed().Result()
-	fmt.Println(one[0].Key, string(buf[:n]), err)
-	// Output: license MIT License <nil>
-}
-
 // A test that finds a program that relies on an edge which Windows would not report: what was there already as
 // the socket was registered.
 func ExampleWithStrictEdge() {
@@ -100,20 +73,20 @@ func ExampleWithStrictEdge() {
 	s := datagramToSelf()
 	defer s.Close()
 
-	regs := []socknotify.Registration[string]{socknotify.EnableSock(s, "dns", socknotify.EventIn, socknotify.TriggerEdge)}
+	regs := []socknotify.Registration[string]{socknotify.Enable(s, "dns", socknotify.EventIn, socknotify.TriggerEdge)}
 	ready := make([]socknotify.Notification[string], 1)
 	_, err = port.Process(regs, ready, 0)
-	fmt.Println(err, port.KernelEdges())
+	fmt.Println(err)
 
 	buf := make([]byte, 16)
 	for err = nil; err == nil; { // drained, and the next datagram is an edge
 		_, _, err = s.RecvFrom(buf)
 	}
 	s.SendTo([]byte("again"), s.LocalAddr())
-	_, err = port.Wait(ready, time.Minute)
+	_, err = port.Process(nil, ready, time.Minute)
 	fmt.Println(ready[0].Key, ready[0].Events, err)
 	// Output:
-	// socknotify: wait timed out false
+	// socknotify: wait timed out
 	// dns IN <nil>
 }
 
@@ -133,12 +106,12 @@ func datagramToSelf() *sock.Socket {
 	}
 	defer port.Close()
 	regs := []socknotify.Registration[int]{
-		socknotify.EnableSock(s, 0, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, 0, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	if _, err := port.Process(regs, make([]socknotify.Notification[int], 1), time.Minute); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := port.RemoveWaitSock(context.Background(), s); err != nil {
+	if _, err := port.Deregister(socknotify.Remove[int](s)); err != nil {
 		log.Fatal(err)
 	}
 	return s
@@ -160,7 +133,7 @@ func ExamplePort_ProcessContext() {
 	defer cancel()
 
 	regs := []socknotify.Registration[string]{
-		socknotify.EnableSock(s, "dns", socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, "dns", socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	ready := make([]socknotify.Notification[string], 1)
 	_, err = port.ProcessContext(ctx, regs, ready)
@@ -169,7 +142,7 @@ func ExamplePort_ProcessContext() {
 }
 
 // A worker that ends when its program does.
-func ExamplePort_WaitContext() {
+func ExamplePort_Wait() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -180,7 +153,7 @@ func ExamplePort_WaitContext() {
 	go func() {
 		ready := make([]socknotify.Notification[string], 8)
 		for {
-			n, err := port.WaitContext(ctx, ready)
+			n, err := port.Wait(ctx, ready)
 			if err != nil {
 				ended <- err
 				return
@@ -208,7 +181,7 @@ func ExamplePort_Stats() {
 		port.Post("job", uintptr(i))
 	}
 	ready := make([]socknotify.Notification[string], 2)
-	port.Wait(ready, time.Second)
+	port.Process(nil, ready, time.Second)
 	stats := port.Stats()
 	fmt.Println(stats.Posts, stats.PostsDequeued, stats.Queued, stats.Waiting)
 	// Output: 3 2 1 0

@@ -1,13 +1,11 @@
 package socknotify_test
 
 import (
-	"context"
 	"fmt"
 	"log"
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -19,7 +17,7 @@ func registered(filter socknotify.Events) (*socknotify.Port[string], *sock.Socke
 	}
 	s := datagramToSelf()
 	regs := []socknotify.Registration[string]{
-		socknotify.EnableSock(s, "dns", filter, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, "dns", filter, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	if _, err := port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		log.Fatal(err, regs[0].Result)
@@ -27,8 +25,8 @@ func registered(filter socknotify.Events) (*socknotify.Port[string], *sock.Socke
 	return port, s
 }
 
-// A handle is registered, in the call that waits for it.
-func ExampleEnable() {
+// A raw handle is registered, in the call that waits for it.
+func ExampleRegistration_handle() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -38,7 +36,10 @@ func ExampleEnable() {
 	defer s.Close()
 
 	regs := []socknotify.Registration[string]{
-		socknotify.Enable(s.Handle(), "dns", socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		{
+			Handle: s.Handle(), Key: "dns", Filter: socknotify.EventIn, Op: socknotify.OpEnable,
+			Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
+		},
 	}
 	ready := make([]socknotify.Notification[string], 8)
 	n, err := port.Process(regs, ready, time.Minute)
@@ -46,9 +47,8 @@ func ExampleEnable() {
 	// Output: 1 dns IN <nil> <nil>
 }
 
-// A socket of package sock rather than its handle: it cannot be mistaken for another one that has its number
-// later, and tells when it was drained.
-func ExampleEnableSock() {
+// A socket is registered and served. It knows when it has been drained.
+func ExampleEnable() {
 	port, err := socknotify.New[*sock.Socket]()
 	if err != nil {
 		log.Fatal(err)
@@ -58,7 +58,7 @@ func ExampleEnableSock() {
 	defer s.Close()
 
 	regs := []socknotify.Registration[*sock.Socket]{
-		socknotify.EnableSock(s, s, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, s, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	ready := make([]socknotify.Notification[*sock.Socket], 8)
 	if _, err := port.Process(regs, ready, time.Minute); err != nil || regs[0].Result != nil {
@@ -85,33 +85,22 @@ func ExampleDisable() {
 	defer port.Close()
 	defer s.Close()
 
-	regs := []socknotify.Registration[string]{socknotify.Disable[string](s.Handle())}
+	regs := []socknotify.Registration[string]{socknotify.Disable[string](s)}
 	ready := make([]socknotify.Notification[string], 8)
 	port.Process(regs, nil, 0)
-	port.Wait(ready, 0) // what was queued before may still come
-	_, err := port.Wait(ready, 0)
+	port.Process(nil, ready, 0) // what was queued before may still come
+	_, err := port.Process(nil, ready, 0)
 	fmt.Println(err, port.Stats().Registrations)
 	// Output: socknotify: wait timed out 1
 }
 
-func ExampleDisableSock() {
-	port, s := registered(socknotify.EventOut)
-	defer port.Close()
-	defer s.Close()
-
-	regs := []socknotify.Registration[string]{socknotify.DisableSock[string](s)}
-	port.Process(regs, nil, 0)
-	fmt.Println(regs[0].Result, debug.TakeSnapshot(port, 0, 1).Registrations[0].State)
-	// Output: <nil> disabled
-}
-
-// The removal is notified of, once and last, so that whoever dequeues it may free what the key stands for.
+// The EventRemove comes once and last. The goroutine that dequeues it may free what the key stands for.
 func ExampleRemove() {
 	port, s := registered(socknotify.EventIn)
 	defer port.Close()
 	defer s.Close()
 
-	regs := []socknotify.Registration[string]{socknotify.Remove[string](s.Handle())}
+	regs := []socknotify.Registration[string]{socknotify.Remove[string](s)}
 	ready := make([]socknotify.Notification[string], 8)
 	n, err := port.Process(regs, ready, time.Minute)
 	fmt.Println(n, ready[0].Key, ready[0].Events, err)
@@ -123,35 +112,13 @@ func ExampleRemove() {
 	// true
 }
 
-func ExampleRemoveSock() {
-	port, s := registered(socknotify.EventIn)
-	defer port.Close()
-	defer s.Close()
-
-	regs := []socknotify.Registration[string]{socknotify.RemoveSock[string](s)}
-	ready := make([]socknotify.Notification[string], 8)
-	n, err := port.Process(regs, ready, time.Minute)
-	fmt.Println(n, ready[0].Key, ready[0].Events, err)
-	// Output: 1 dns REMOVE <nil>
-}
-
-// The last word about a socket, for the goroutine that asks for it, whoever waits besides.
-func ExamplePort_RemoveWait() {
-	port, s := registered(socknotify.EventIn)
-	defer port.Close()
-	defer s.Close()
-
-	last, err := port.RemoveWait(context.Background(), s.Handle())
-	fmt.Println(last.Key, last.Events, err)
-	// Output: dns REMOVE <nil>
-}
-
-func ExamplePort_RemoveWaitSock() {
+// Deregister removes without an EventRemove: nothing more is dequeued for the key when it returns.
+func ExamplePort_Deregister() {
 	port, s := registered(socknotify.EventIn)
 	defer port.Close()
 
-	last, err := port.RemoveWaitSock(context.Background(), s)
-	fmt.Println(last.Key, last.Events, err)
-	s.Close() // nobody can hear of it any more
-	// Output: dns REMOVE <nil>
+	key, err := port.Deregister(socknotify.Remove[string](s))
+	fmt.Println(key, err)
+	s.Close()
+	// Output: dns <nil>
 }

@@ -47,7 +47,7 @@ func ExamplePort_Accept() {
 				if err != nil {
 					log.Fatal(err)
 				}
-				regs = append(regs, socknotify.EnableSock(s, s, socknotify.EventIn, oneShot))
+				regs = append(regs, socknotify.Enable(s, s, socknotify.EventIn, oneShot))
 				continue
 			}
 			s := nt.Key
@@ -57,7 +57,7 @@ func ExamplePort_Accept() {
 				client.Close()
 				fallthrough
 			case sock.ErrWouldBlock:
-				regs = append(regs, socknotify.EnableSock(s, s, socknotify.EventIn, oneShot))
+				regs = append(regs, socknotify.Enable(s, s, socknotify.EventIn, oneShot))
 			default:
 				fmt.Println(err)
 				s.Close() // ends its registration too

@@ -80,10 +80,10 @@ func ExamplePort_Post() {
 	defer port.Close()
 	port.Post("job", 42)
 	entries := make([]socknotify.Notification[string], 1)
-	if _, err := port.Wait(entries, time.Second); err != nil {
+	if _, err := port.Process(nil, entries, time.Second); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(entries[0].Key, entries[0].Data, entries[0].Posted())
+	fmt.Println(entries[0].Key, entries[0].Data, entries[0].Kind() == socknotify.KindPosted)
 	// Output: job 42 true
 }
 
@@ -108,7 +108,7 @@ func ExamplePort_All() {
 	// count 2
 }
 
-func ExamplePort_RemoveWaitConn() {
+func ExamplePort_Deregister_conn() {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
@@ -127,11 +127,11 @@ func ExamplePort_RemoveWaitConn() {
 	if _, err := port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		log.Fatal(err, regs[0].Result)
 	}
-	last, err := port.RemoveWaitConn(context.Background(), conn)
-	fmt.Println(last.Key, last.Events, err)
-	_, err = port.RemoveWaitConn(context.Background(), conn)
+	key, err := port.Deregister(socknotify.Remove[string](conn))
+	fmt.Println(key, err)
+	_, err = port.Deregister(socknotify.Remove[string](conn))
 	fmt.Println(errors.Is(err, socknotify.ErrNotRegistered))
 	// Output:
-	// dns REMOVE <nil>
+	// dns <nil>
 	// true
 }

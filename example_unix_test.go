@@ -16,7 +16,7 @@ func ExampleOpError() {
 		log.Fatal(err)
 	}
 	defer port.Close()
-	regs := []socknotify.Registration[int]{socknotify.Enable(^socknotify.Socket(0), 1, socknotify.EventIn, socknotify.TriggerLevel)}
+	regs := []socknotify.Registration[int]{{Handle: ^uintptr(0), Key: 1, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: socknotify.TriggerLevel}}
 	port.Process(regs, nil, 0)
 	var op *socknotify.OpError
 	if errors.As(regs[0].Result, &op) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/sock"
@@ -20,90 +19,7 @@ const (
 	soon = time.Minute
 )
 
-// hooked is a real kernel that lets a test stand between the layer and it.
-type hooked struct {
-	backend.Poller
-	// before runs ahead of each Poll, and after runs with what the kernel reported, before the
-	// layer sees it. Either may be nil.
-	before func(changes []backend.Change)
-	after  func(ready []backend.Ready)
-	// refuse, if not nil, fails a change with the error it returns.
-	refuse func(c *backend.Change) error
-	// look, if not nil, answers in the place of Look.
-	look func(handle uintptr) backend.Mask
-	// among chooses the calls that a backend.Batcher is to make, and made runs after it has. Either may be nil.
-	among func(calls []backend.Exchange) []backend.Exchange
-	made  func(calls []backend.Exchange)
-}
-
-func (h *hooked) Look(handle uintptr) backend.Mask {
-	if h.look != nil {
-		return h.look(handle)
-	}
-	return h.Poller.Look(handle)
-}
-
-func (h *hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
-	if h.before != nil {
-		h.before(changes)
-	}
-	if h.refuse != nil {
-		for i := range changes {
-			if err := h.refuse(&changes[i]); err != nil {
-				changes[i].Status, changes[i].Err = backend.Refused, err
-			} else {
-				h.Poller.Poll(changes[i:i+1], nil)
-			}
-		}
-		changes = nil
-	}
-	n := h.Poller.Poll(changes, ready)
-	if h.after != nil && n > 0 {
-		h.after(ready[:n])
-	}
-	return n
-}
-
-// A hookedBatcher is hooked, of a kernel that makes calls together.
-type hookedBatcher struct {
-	*hooked
-	backend.Batcher
-}
-
-// Exchange makes the calls that the test lets it make.
-func (h hookedBatcher) Exchange(calls []backend.Exchange) {
-	if h.among != nil {
-		calls = h.among(calls)
-	}
-	h.Batcher.Exchange(calls)
-	if h.made != nil {
-		h.made(calls)
-	}
-}
-
-// Least has even one call made so.
-func (h hookedBatcher) Least() int { return 1 }
-
-// whole has what else the kernel offers.
-func (h *hooked) whole() backend.Poller {
-	b, batches := h.Poller.(backend.Batcher)
-	f, reads := h.Poller.(backend.Files)
-	switch {
-	case batches && reads:
-		return struct {
-			hookedBatcher
-			backend.Files
-		}{hookedBatcher{h, b}, f}
-	case batches:
-		return hookedBatcher{h, b}
-	case reads:
-		return struct {
-			*hooked
-			backend.Files
-		}{h, f}
-	}
-	return h
-}
+type hooked = backendtest.Hooked
 
 // onEach runs a test on every kernel, with a hook to set.
 func onEach(t *testing.T, f func(t *testing.T, p *Port[string], h *hooked)) { onEachOf(t, f) }
@@ -117,7 +33,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[K](h.whole(), b.Name)
+			p := newPort[K](h.Whole(), b.Name)
 			t.Cleanup(func() { p.Close() })
 			p.port.Core.Watching.Store(true) // as if it had had sockets
 			f(t, p, h)
@@ -127,7 +43,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 
 func newPair(t *testing.T) (x, y *sock.Socket) {
 	t.Helper()
-	x, y, err := SockPair()
+	x, y, err := backendtest.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +101,7 @@ func drain(t *testing.T, s *sock.Socket) {
 func next[K comparable](t *testing.T, p *Port[K]) Notification[K] {
 	t.Helper()
 	var out [1]Notification[K]
-	if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+	if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil {
 		t.Fatalf("Wait = %d, %v; want a notification", n, err)
 	}
 	return out[0]
@@ -195,7 +111,7 @@ func next[K comparable](t *testing.T, p *Port[K]) Notification[K] {
 func none[K comparable](t *testing.T, p *Port[K]) {
 	t.Helper()
 	var out [1]Notification[K]
-	if n, err := p.Wait(out[:], 0); n != 0 || err != ErrTimeout {
+	if n, err := p.Process(nil, out[:], 0); n != 0 || err != ErrTimeout {
 		t.Fatalf("Wait = %d, %v, %+v; want nothing", n, err, out[0])
 	}
 }

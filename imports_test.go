@@ -14,11 +14,12 @@ var allowed = []struct {
 	pkg     string
 	imports []string
 }{
-	{".", []string{"internal/backend", "internal/backend/system", "internal/port", "sock"}},
+	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
 	{"server", []string{".", "internal/fdstate", "internal/wheel", "sock"}},
 	{"park", []string{".", "internal/wheel"}},
 	{"debug", []string{".", "internal/port", "sock"}},
 	{"sock", []string{"internal/fdstate"}},
+	{"overlapped", []string{".", "internal/backend/system", "internal/port", "sock"}},
 	{"internal/port", []string{"internal/backend", "internal/lost", "internal/fdstate", "sock"}},
 	{"internal/ring", []string{"internal/backend", "internal/backend/epoll"}},
 	{"internal/backend/system", []string{"internal/backend", "internal/backend/*", "internal/ring"}},
@@ -37,7 +38,7 @@ func TestImports(t *testing.T) {
 	const module = "github.com/socknotify/socknotify"
 	for _, system := range []string{"linux", "windows", "darwin"} {
 		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
-			".", "./sock", "./server", "./park", "./debug")
+			".", "./sock", "./server", "./park", "./debug", "./overlapped")
 		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {

@@ -12,20 +12,12 @@ import (
 // harvester has taken a report from the kernel, and others act before it looks at the slot: the
 // hook runs exactly there.
 
-// during runs f once, between the kernel's next report and its delivery.
-func (h *hooked) during(f func()) {
-	h.after = func([]backend.Ready) {
-		h.after = nil
-		f()
-	}
-}
-
 func TestReportHeldAcrossRemoval(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
-		h.during(func() { do(t, p, Remove[string](x.Handle())) })
+		h.During(func() { do(t, p, removeHandle[string](x.Handle())) })
 		if nt := next(t, p); nt.Events != EventRemove {
 			t.Fatalf("G4, G5: got %v; want REMOVE alone", nt.Events)
 		}
@@ -37,9 +29,9 @@ func TestReportHeldAcrossReuse(t *testing.T) {
 	nextHasNumber(t)
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "same", EventIn|EventHangup, oneShot))
+		do(t, p, enableHandle(x.Handle(), "same", EventIn|EventHangup, oneShot))
 		send(t, y)
-		h.during(func() {
+		h.During(func() {
 			number := x.Handle()
 			x.Close()
 			a, _ := newPair(t)
@@ -47,7 +39,7 @@ func TestReportHeldAcrossReuse(t *testing.T) {
 				t.Fatalf("number %d was not reused: %d", number, a.Handle())
 			}
 			// With the same key, as when the number is the key.
-			do(t, p, Enable(a.Handle(), "same", EventIn|EventHangup, oneShot))
+			do(t, p, enableHandle(a.Handle(), "same", EventIn|EventHangup, oneShot))
 		})
 		none(t, p) // G9: nothing of the old socket for the new registration
 	})
@@ -56,9 +48,9 @@ func TestReportHeldAcrossReuse(t *testing.T) {
 func TestReportHeldAcrossEnable(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
-		h.during(func() { do(t, p, Enable(x.Handle(), "x", EventIn, oneShot)) })
+		h.During(func() { do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot)) })
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("got %v", nt.Events)
 		}
@@ -69,11 +61,11 @@ func TestReportHeldAcrossEnable(t *testing.T) {
 func TestReportHeldAcrossDisable(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
-		h.during(func() { do(t, p, Disable[string](x.Handle())) })
+		h.During(func() { do(t, p, disableHandle[string](x.Handle())) })
 		none(t, p)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("T6: got %v", nt.Events)
 		}
@@ -83,13 +75,13 @@ func TestReportHeldAcrossDisable(t *testing.T) {
 // Two harvesters hold a report of one one-shot registration.
 func TestTwoReportsOneShot(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
-		if !p.KernelEdges() {
+		if !p.port.Core.OwnEdges {
 			return // a report silences the handle, so there is never a second one
 		}
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
-		h.during(func() {
+		h.During(func() {
 			send(t, y) // another edge, which another waiter takes
 			if nt := next(t, p); nt.Events != EventIn {
 				t.Fatalf("got %v", nt.Events)
@@ -98,7 +90,7 @@ func TestTwoReportsOneShot(t *testing.T) {
 		none(t, p)
 		drain(t, x)
 		// The report that was not delivered must have left its mark: this enable has to ask.
-		r := Enable(x.Handle(), "x", EventIn, oneShot)
+		r := enableHandle(x.Handle(), "x", EventIn, oneShot)
 		r.Drained = true
 		saved := p.Stats().RearmsSaved
 		do(t, p, r)
@@ -116,7 +108,7 @@ func TestArrivalBeforeVouchedEnable(t *testing.T) {
 	for _, harvested := range []bool{false, true} {
 		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 			x, y := newPair(t)
-			do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+			do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 			send(t, y)
 			next(t, p)
 			drain(t, x)
@@ -124,7 +116,7 @@ func TestArrivalBeforeVouchedEnable(t *testing.T) {
 			if harvested {
 				none(t, p) // takes the edge while disabled
 			}
-			r := Enable(x.Handle(), "x", EventIn, oneShot)
+			r := enableHandle(x.Handle(), "x", EventIn, oneShot)
 			r.Drained = true
 			do(t, p, r)
 			next(t, p)
@@ -136,11 +128,11 @@ func TestArrivalBeforeVouchedEnable(t *testing.T) {
 func TestSilencedAndHeardAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
 		reports := 0
-		h.after = func(r []backend.Ready) { reports += len(r) }
+		h.After = func(r []backend.Ready) { reports += len(r) }
 		for range 20 {
 			send(t, y)
 			none(t, p)
@@ -149,7 +141,7 @@ func TestSilencedAndHeardAgain(t *testing.T) {
 			t.Fatalf("%d reports for a disabled registration; want at most 2", reports)
 		}
 		drain(t, x)
-		r := Enable(x.Handle(), "x", EventIn, oneShot)
+		r := enableHandle(x.Handle(), "x", EventIn, oneShot)
 		r.Drained = true
 		do(t, p, r)
 		none(t, p)
@@ -163,14 +155,14 @@ func TestSilencedAndHeardAgain(t *testing.T) {
 func TestReportInsideEnable(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
 		changed := false
-		h.before = func(changes []backend.Change) {
+		h.Before = func(changes []backend.Change) {
 			if len(changes) > 0 && changes[0].Action == backend.Set {
 				changed = true
-				h.before = nil
+				h.Before = nil
 				// What another goroutine would see right after the kernel's change.
 				s := p.port.Table.Lookup(uint32(x.Handle()))
 				if w := s.Word.Load(); w&port.WEnabled == 0 || !port.SameEpoch(w, changes[0].Token) {
@@ -178,7 +170,7 @@ func TestReportInsideEnable(t *testing.T) {
 				}
 			}
 		}
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		if !changed {
 			t.Fatal("enabling did not ask the kernel")
 		}
@@ -191,19 +183,19 @@ func TestRemovalOfReusedNumber(t *testing.T) {
 	nextHasNumber(t)
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, _ := newPair(t)
-		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "old", EventIn, oneShot))
 		number := x.Handle()
 		x.Close()
 		a, b := newPair(t)
 		if a.Handle() != number {
 			t.Fatalf("number %d was not reused: %d", number, a.Handle())
 		}
-		do(t, p, Enable(number, "new", EventIn, oneShot)) // G12: another key is no mismatch
+		do(t, p, enableHandle(number, "new", EventIn, oneShot)) // G12: another key is no mismatch
 		send(t, b)
 		if nt := next(t, p); nt.Key != "new" {
 			t.Fatalf("got %+v", nt)
 		}
-		do(t, p, Remove[string](number))
+		do(t, p, removeHandle[string](number))
 		if nt := next(t, p); nt.Key != "new" || nt.Events != EventRemove {
 			t.Fatalf("got %+v", nt)
 		}
@@ -221,7 +213,7 @@ func TestOppositeBatches(t *testing.T) {
 		var forth, back []Registration[string]
 		for range sockets {
 			x, _ := newPair(t)
-			r := Enable(x.Handle(), "k", EventIn, oneShot)
+			r := enableHandle(x.Handle(), "k", EventIn, oneShot)
 			forth = append(forth, r, r)
 			back = append([]Registration[string]{r}, back...)
 		}
@@ -253,7 +245,7 @@ func TestOppositeBatches(t *testing.T) {
 func TestLevelInAnotherCallsHands(t *testing.T) {
 	level := func(t *testing.T, p *Port[string]) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, persistent))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, persistent))
 		send(t, y)
 	}
 	// poll starts a call that polls, gives it time to go wrong, and leaves it to the test to judge.
@@ -261,7 +253,7 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 		result := make(chan error, 1)
 		go func() {
 			var out [1]Notification[string]
-			_, err := p.Wait(out[:], 0)
+			_, err := p.Process(nil, out[:], 0)
 			result <- err
 		}()
 		time.Sleep(20 * time.Millisecond)
@@ -271,7 +263,7 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 			level(t, p)
 			var result chan error
-			h.during(func() { result = poll(p) })
+			h.During(func() { result = poll(p) })
 			next(t, p)
 			if err := <-result; err != nil {
 				t.Fatal(err)
@@ -283,9 +275,9 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 			level(t, p)
 			next(t, p)
 			var result chan error
-			h.before = func(changes []backend.Change) {
+			h.Before = func(changes []backend.Change) {
 				if len(changes) > 0 {
-					h.before = nil
+					h.Before = nil
 					result = poll(p)
 				}
 			}
@@ -302,23 +294,23 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 func TestFirstLevelInAnotherCallsHands(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		idle, _ := newPair(t)
-		do(t, p, Enable(idle.Handle(), "idle", EventIn, oneShot))
+		do(t, p, enableHandle(idle.Handle(), "idle", EventIn, oneShot))
 		x, y := newPair(t)
 		send(t, y)
 		waited := make(chan error, 1)
-		h.before = func(changes []backend.Change) {
+		h.Before = func(changes []backend.Change) {
 			if len(changes) > 0 {
 				return
 			}
-			h.before = nil
-			do(t, p, Enable(x.Handle(), "x", EventIn, persistent))
-			h.during(func() {
+			h.Before = nil
+			do(t, p, enableHandle(x.Handle(), "x", EventIn, persistent))
+			h.During(func() {
 				var out [1]Notification[string]
-				if _, err := p.Wait(out[:], 0); err != nil && err != ErrTimeout {
+				if _, err := p.Process(nil, out[:], 0); err != nil && err != ErrTimeout {
 					t.Error(err)
 				}
 				go func() {
-					_, err := p.Wait(out[:], soon)
+					_, err := p.Process(nil, out[:], soon)
 					waited <- err
 				}()
 				asleep(t, p, 1)

@@ -12,9 +12,9 @@ import (
 func TestDrainedLevelAsksNobody(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Registration[string]{Sock: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
+		do(t, p, Registration[string]{Conn: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
 		looks := 0
-		h.before = func(changes []backend.Change) { looks += len(changes) }
+		h.Before = func(changes []backend.Change) { looks += len(changes) }
 		for range 3 {
 			send(t, y)
 			for range 3 {
@@ -28,7 +28,7 @@ func TestDrainedLevelAsksNobody(t *testing.T) {
 			drain(t, x)
 			looks = 0
 			none(t, p)
-			if p.KernelEdges() && looks > 0 {
+			if p.port.Core.OwnEdges && looks > 0 {
 				t.Fatalf("the kernel was asked %d times about a drained socket", looks)
 			}
 		}
@@ -40,14 +40,14 @@ func TestDrainedLevelAsksNobody(t *testing.T) {
 func TestRefusedEnableOfDrainedLevel(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		level := Registration[string]{Sock: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent}
+		level := Registration[string]{Conn: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent}
 		do(t, p, level)
 		send(t, y)
 		next(t, p)
 		drain(t, x)
 		none(t, p)
 		var refuse atomic.Bool
-		h.refuse = func(c *backend.Change) error {
+		h.Refuse = func(c *backend.Change) error {
 			if !refuse.Swap(false) {
 				return nil
 			}

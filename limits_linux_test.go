@@ -59,7 +59,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 		for range waiters {
 			go func() {
 				var out [1]Notification[int]
-				p.Wait(out[:], -1)
+				p.Process(nil, out[:], -1)
 				done <- struct{}{}
 			}()
 		}
@@ -85,7 +85,7 @@ func TestParkedWaiterUsesNoCPU(t *testing.T) {
 		}
 		defer p.Close()
 		x, _ := newPair(t)
-		do(t, p, Enable(x.Handle(), 1, EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), 1, EventIn, oneShot))
 		waits := 5 * time.Second
 		if testing.Short() {
 			waits /= 10
@@ -93,7 +93,7 @@ func TestParkedWaiterUsesNoCPU(t *testing.T) {
 		debug.FreeOSMemory() // or the runtime would do it meanwhile
 		before := cpuTime(t)
 		var out [1]Notification[int]
-		p.Wait(out[:], waits)
+		p.Process(nil, out[:], waits)
 		used := cpuTime(t) - before
 		t.Logf("%v of CPU in %v", used, waits)
 		// The bound asked for is 1 ms in 5 s. The whole process is measured, the runtime's own
@@ -133,7 +133,7 @@ func TestIdleRegistrationMemory(t *testing.T) {
 		}
 		before := liveBytes()
 		for i, s := range socks {
-			do(t, p, Enable(s.Handle(), &contexts[i], EventIn, oneShot))
+			do(t, p, enableHandle(s.Handle(), &contexts[i], EventIn, oneShot))
 		}
 		each := float64(liveBytes()-before) / n
 		t.Logf("%.1f live bytes per idle registration", each)
@@ -178,27 +178,27 @@ func TestBadHandles(t *testing.T) {
 	unix.Close(closed)
 	handles := []struct {
 		name   string
-		handle Socket
+		handle uintptr
 		system error
 	}{
-		{"closed", Socket(closed), syscall.EBADF},
-		{"negative", ^Socket(0), syscall.EBADF},
+		{"closed", uintptr(closed), syscall.EBADF},
+		{"negative", ^uintptr(0), syscall.EBADF},
 		{"beyond int32", 1 << 31, syscall.EBADF},
 		{"beyond the table", port.MaxIndex + 1, syscall.EBADF},
 		{"large", port.MaxIndex - 1, syscall.EBADF},
 		{"file", file.Fd(), syscall.ENOTSOCK},
 		{"pipe", r.Fd(), syscall.ENOTSOCK},
-		{"epoll", Socket(epfd), syscall.ENOTSOCK},
+		{"epoll", uintptr(epfd), syscall.ENOTSOCK},
 	}
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		for _, h := range handles {
 			t.Run(h.name, func(t *testing.T) {
 				regs := []Registration[string]{
-					Enable(h.handle, "bad", EventIn, oneShot),
-					Enable(x.Handle(), "good", EventIn, oneShot),
-					Disable[string](h.handle),
-					Remove[string](h.handle),
+					enableHandle(h.handle, "bad", EventIn, oneShot),
+					enableHandle(x.Handle(), "good", EventIn, oneShot),
+					disableHandle[string](h.handle),
+					removeHandle[string](h.handle),
 				}
 				var out [4]Notification[string]
 				send(t, y)
@@ -210,7 +210,7 @@ func TestBadHandles(t *testing.T) {
 				for _, i := range []int{0, 2, 3} {
 					got := regs[i].Result
 					var op *OpError
-					if !errors.Is(got, ErrBadSocket) || !errors.Is(got, h.system) || !errors.As(got, &op) || op.Op != regs[i].Op || op.Socket != h.handle {
+					if !errors.Is(got, ErrBadSocket) || !errors.Is(got, h.system) || !errors.As(got, &op) || op.Op != regs[i].Op || op.Handle != h.handle {
 						t.Errorf("G8: %v: %v", regs[i].Op, got)
 					}
 					if !strings.Contains(got.Error(), regs[i].Op.String()) {
@@ -290,9 +290,9 @@ func TestLoweredLimit(t *testing.T) {
 		var x, y [pairs]*sock.Socket
 		for i := range pairs {
 			x[i], y[i] = newPair(t)
-			do(t, p, Enable(x[i].Handle(), i, EventIn, oneShot))
+			do(t, p, enableHandle(x[i].Handle(), i, EventIn, oneShot))
 		}
-		p.Wait(make([]Notification[int], 1), time.Millisecond) // what waiting needs is open
+		p.Process(nil, make([]Notification[int], 1), time.Millisecond) // what waiting needs is open
 		var was unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 			t.Fatal(err)
@@ -323,22 +323,22 @@ func TestLoweredLimit(t *testing.T) {
 				if i%2 == 0 {
 					timeout = 0
 				}
-				n, err := p.Wait(out[:], timeout)
+				n, err := p.Process(nil, out[:], timeout)
 				if n != 1 || err != nil || out[0].Key != i || out[0].Events != EventIn {
 					t.Fatalf("limit %d, socket %d: Wait = %v, %v", limit, i, out[:n], err)
 				}
 				<-ended
 				drain(t, x[i])
-				do(t, p, Enable(x[i].Handle(), i, EventIn, oneShot))
+				do(t, p, enableHandle(x[i].Handle(), i, EventIn, oneShot))
 			}
 			go func() {
 				asleep(t, p, 1)
 				p.Post(-1, 0)
 			}()
-			if nt := next(t, p); !nt.Posted() {
+			if nt := next(t, p); nt.Kind() != KindPosted {
 				t.Errorf("limit %d: %+v; want the post", limit, nt)
 			}
-			if n, err := p.Wait(make([]Notification[int], 1), 30*time.Millisecond); n != 0 || err != ErrTimeout {
+			if n, err := p.Process(nil, make([]Notification[int], 1), 30*time.Millisecond); n != 0 || err != ErrTimeout {
 				t.Errorf("limit %d: Wait = %d, %v; want nothing", limit, n, err)
 			}
 		}

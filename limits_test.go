@@ -13,8 +13,8 @@ import (
 func TestRefusedChange(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		h.refuse = refuseAll
-		regs := []Registration[string]{Enable(x.Handle(), "k", EventIn, oneShot)}
+		h.Refuse = refuseAll
+		regs := []Registration[string]{enableHandle(x.Handle(), "k", EventIn, oneShot)}
 		p.Process(regs, nil, 0)
 		if !errors.Is(regs[0].Result, syscall.ENOSPC) {
 			t.Fatalf("enable: %v", regs[0].Result)
@@ -22,11 +22,11 @@ func TestRefusedChange(t *testing.T) {
 		if n := p.Stats().Registrations; n != 0 {
 			t.Fatalf("%d registrations", n)
 		}
-		h.refuse = nil
+		h.Refuse = nil
 		do(t, p, regs[0])
-		h.refuse = refuseAll
+		h.Refuse = refuseAll
 		for _, r := range []Registration[string]{
-			Enable(x.Handle(), "k", EventOut, oneShot), Disable[string](x.Handle()), Remove[string](x.Handle()),
+			enableHandle(x.Handle(), "k", EventOut, oneShot), disableHandle[string](x.Handle()), removeHandle[string](x.Handle()),
 		} {
 			regs[0] = r
 			p.Process(regs, nil, 0)
@@ -34,12 +34,12 @@ func TestRefusedChange(t *testing.T) {
 				t.Fatalf("%v: %v", r.Op, regs[0].Result)
 			}
 		}
-		h.refuse = nil
+		h.Refuse = nil
 		send(t, y)
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("got %v; want IN of the registration that was not changed", nt.Events)
 		}
-		do(t, p, Remove[string](x.Handle()))
+		do(t, p, removeHandle[string](x.Handle()))
 		if nt := next(t, p); nt.Events != EventRemove {
 			t.Fatalf("got %v", nt.Events)
 		}
@@ -52,12 +52,12 @@ func refuseAll(*backend.Change) error { return syscall.ENOSPC }
 func TestRefusedLook(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, persistent))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, persistent))
 		send(t, y)
 		next(t, p)
-		h.refuse = refuseAll
+		h.Refuse = refuseAll
 		none(t, p)
-		h.refuse = nil
+		h.Refuse = nil
 		next(t, p)
 	})
 }
@@ -66,14 +66,14 @@ func TestRefusedLook(t *testing.T) {
 func TestRefusedChangeWakes(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		var refuse atomic.Bool
-		h.refuse = func(c *backend.Change) error {
+		h.Refuse = func(c *backend.Change) error {
 			if !refuse.Swap(false) {
 				return nil
 			}
 			send(t, y)
-			if p.KernelEdges() {
+			if p.port.Core.OwnEdges {
 				eventually(t, "the report is dropped", func() bool { return p.Stats().Stale > 0 })
 			}
 			return refuseAll(c)
@@ -82,7 +82,7 @@ func TestRefusedChangeWakes(t *testing.T) {
 		go func() { got <- next(t, p) }()
 		asleep(t, p, 1)
 		refuse.Store(true)
-		regs := []Registration[string]{Enable(x.Handle(), "k", EventIn|EventOut, oneShot)}
+		regs := []Registration[string]{enableHandle(x.Handle(), "k", EventIn|EventOut, oneShot)}
 		if p.Process(regs, nil, 0); regs[0].Result == nil {
 			t.Fatal("not refused")
 		}

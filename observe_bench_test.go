@@ -21,7 +21,7 @@ func BenchmarkObserved(b *testing.B) {
 				}
 				x, y := pair(b)
 				y.Send([]byte("x"))
-				regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+				regs := []Registration[int]{enable(x, 1, EventIn, oneShot)}
 				var out [4]Notification[int]
 				for b.Loop() {
 					if n, err := p.Process(regs, out[:], -1); n != 1 || err != nil {
@@ -41,7 +41,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			eachBackend(b, func(b *testing.B, p *Port[int]) {
 				for range 100 {
 					x, _ := pair(b)
-					regs := []Registration[int]{Enable(x.Handle(), 1, EventIn, oneShot)}
+					regs := []Registration[int]{enable(x, 1, EventIn, oneShot)}
 					p.Process(regs, nil, 0)
 					must(b, regs)
 				}

@@ -14,7 +14,7 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		defer p.port.Observe()()
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		taken := 0
 		look := func() {
 			if _, got, _, _, _ := p.port.List(0, 5); len(got) != 1 || port.KeyOf[string](got[0].Record) != "x" {
@@ -22,17 +22,17 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 			}
 			taken++
 		}
-		h.before = func(changes []backend.Change) {
+		h.Before = func(changes []backend.Change) {
 			if len(changes) > 0 {
 				look()
 			}
 		}
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot)) // its slot is locked during the change
-		h.before = nil
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot)) // its slot is locked during the change
+		h.Before = nil
 		send(t, y)
-		h.after = func([]backend.Ready) { look() }
+		h.After = func([]backend.Ready) { look() }
 		next(t, p)
-		h.after = nil
+		h.After = nil
 		if taken < 2 {
 			t.Fatalf("%d lists made", taken)
 		}
@@ -44,17 +44,17 @@ func TestReportIsCountedForItsRegistration(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		defer p.port.Observe()()
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "old", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "old", EventIn, oneShot))
 		send(t, y)
 		held := false
-		h.after = func([]backend.Ready) {
-			h.after = nil
+		h.After = func([]backend.Ready) {
+			h.After = nil
 			held = true
-			do(t, p, Remove[string](x.Handle()))
-			do(t, p, Enable(x.Handle(), "new", EventHangup, oneShot))
+			do(t, p, removeHandle[string](x.Handle()))
+			do(t, p, enableHandle(x.Handle(), "new", EventHangup, oneShot))
 		}
 		var out [4]Notification[string]
-		if n, err := p.Wait(out[:], soon); n != 1 || err != nil || out[0].Events != EventRemove {
+		if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil || out[0].Events != EventRemove {
 			t.Fatal(n, err, out[0])
 		}
 		if got := sole(t, p); !held || port.KeyOf[string](got.Record) != "new" || got.Notifications != 0 || got.LastTime != 0 {
@@ -116,7 +116,7 @@ func TestNotificationsTime(t *testing.T) {
 		x, y := newPair(t)
 		send(t, y)
 		before := time.Now().UnixMilli()
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		next(t, p)
 		after := time.Now().UnixMilli()
 		registered, _ := tr.Read()
@@ -137,10 +137,10 @@ func TestNotificationsTime(t *testing.T) {
 func TestSnapshotOfPendingAndMuted(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
-		if !p.KernelEdges() {
+		if !p.port.Core.OwnEdges {
 			return // the report has silenced the handle
 		}
 		send(t, y)
@@ -153,7 +153,7 @@ func TestSnapshotOfPendingAndMuted(t *testing.T) {
 		if got := sole(t, p); got.State != port.StateMuted || !got.Pending {
 			t.Fatalf("%+v; want it muted and pending", got)
 		}
-		do(t, p, Disable[string](x.Handle()))
+		do(t, p, disableHandle[string](x.Handle()))
 		if got := sole(t, p); got.State != port.StateDisabled || got.Pending {
 			t.Fatalf("%+v; want it disabled and not pending", got)
 		}

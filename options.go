@@ -26,13 +26,6 @@ func WithBackend(name string) Option {
 	return func(o *options) { o.Name = name }
 }
 
-// WithRing lets io_uring carry out overlapped operations: many receives and sends by one system call, and reads and
-// writes of files. It needs Linux 5.18 and the epoll backend. Where the system lacks or forbids io_uring the port uses
-// ordinary system calls, as it does without this option. Both keep the same contract.
-func WithRing() Option {
-	return func(o *options) { o.Ring = true }
-}
-
 // Backends returns the names of this system's backends, the default first. It is empty where none is supported.
 func Backends() []string {
 	var names []string
@@ -80,8 +73,8 @@ func named(o *options) (system.Backend, error) {
 // if it held already, nor again for what arrives while the socket has not been drained. Errors are always
 // reported.
 //
-// That a socket was drained the port learns as on a kernel without edges, whatever kernel it has: a socket
-// of package sock tells by itself, a raw handle is enabled again with Drained. [Port.KernelEdges] is false.
+// The port must learn when a socket has been drained: a socket of package sock reports it by itself, any other is
+// enabled again with Drained.
 //
 // It is for tests. What does not come from the kernel as an edge is taken from the kernel and dropped, and
 // enabling costs two system calls more.

@@ -38,7 +38,7 @@ func TestGivingUpPassesOn(t *testing.T) {
 							}, func() {
 								if what == "socket" {
 									drain(t, x)
-									do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+									do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 								}
 							})
 						}
@@ -57,16 +57,16 @@ func giveUp(t *testing.T, p *Port[string], leaderQuits, cancel bool, produce, pr
 	got := make(chan int, 2)
 	stay := func() {
 		var out [1]Notification[string]
-		n, _ := p.Wait(out[:], soon)
+		n, _ := p.Process(nil, out[:], soon)
 		got <- n
 	}
 	leave := func() {
 		var out [1]Notification[string]
 		n, err := 0, error(nil)
 		if cancel {
-			n, err = p.WaitContext(ctx, out[:])
+			n, err = p.Wait(ctx, out[:])
 		} else {
-			n, err = p.Wait(out[:], 200*time.Microsecond)
+			n, err = p.Process(nil, out[:], 200*time.Microsecond)
 		}
 		if n == 0 && !errors.Is(err, context.Canceled) && err != ErrTimeout {
 			t.Errorf("quitter: %v", err)
@@ -108,7 +108,7 @@ func giveUp(t *testing.T, p *Port[string], leaderQuits, cancel bool, produce, pr
 func TestLeadershipIsHandedOn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		const waiters, rounds = 16, 300
 		turn := make(chan struct{})
 		var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func TestLeadershipIsHandedOn(t *testing.T) {
 			wg.Go(func() {
 				var out [1]Notification[string]
 				for {
-					n, err := p.Wait(out[:], -1)
+					n, err := p.Process(nil, out[:], -1)
 					if err != nil {
 						return
 					}
@@ -139,7 +139,7 @@ func TestLeadershipIsHandedOn(t *testing.T) {
 			}
 			if i%2 == 0 {
 				drain(t, x)
-				do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+				do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 			}
 		}
 		p.Close()
@@ -156,13 +156,13 @@ func TestWorkLeftBehindWakesTheNext(t *testing.T) {
 		for i := range regs {
 			x, y := newPair(t)
 			send(t, y)
-			regs[i] = Enable(x.Handle(), "k", EventIn, oneShot)
+			regs[i] = enableHandle(x.Handle(), "k", EventIn, oneShot)
 		}
 		var wg sync.WaitGroup
 		for range 2 * n {
 			wg.Go(func() {
 				var out [1]Notification[string]
-				if k, err := p.Wait(out[:], soon); k != 1 || err != nil {
+				if k, err := p.Process(nil, out[:], soon); k != 1 || err != nil {
 					t.Errorf("P3: %d, %v", k, err)
 				}
 			})
@@ -205,7 +205,7 @@ func TestRemovalWakes(t *testing.T) {
 	for _, entries := range []int{0, 1} {
 		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 			x, _ := newPair(t)
-			do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+			do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 			got := make(chan Notification[string], 1)
 			go func() { got <- next(t, p) }()
 			asleep(t, p, 1)
@@ -213,7 +213,7 @@ func TestRemovalWakes(t *testing.T) {
 			if entries > 0 {
 				ctx = done
 			}
-			regs, out := []Registration[string]{Remove[string](x.Handle())}, make([]Notification[string], entries)
+			regs, out := []Registration[string]{removeHandle[string](x.Handle())}, make([]Notification[string], entries)
 			if n, err := p.ProcessContext(ctx, regs, out); n != 0 || err != ctx.Err() || regs[0].Result != nil {
 				t.Fatalf("%d, %v; %v", n, err, regs[0].Result)
 			}
@@ -239,7 +239,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 					wg.Go(func() {
 						var out [1]Notification[string]
 						for {
-							if _, err := p.Wait(out[:], -1); err != nil {
+							if _, err := p.Process(nil, out[:], -1); err != nil {
 								return
 							}
 							turn <- struct{}{}
@@ -254,7 +254,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 					})
 					before := p.Stats().Wakeups
 					if socket {
-						do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+						do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 						send(t, y)
 					} else {
 						p.Post("k", 0)
@@ -286,12 +286,12 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		left := make(chan error)
 		go func() {
 			var out [1]Notification[string]
-			_, err := p.Wait(out[:], -1)
+			_, err := p.Process(nil, out[:], -1)
 			left <- err
 		}()
 		asleep(t, p, 2)
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var out [1]Notification[string]
 		eventually(t, "the notification", func() bool { return p.port.Look(w, entriesOf(out[:])) == 1 })
@@ -326,17 +326,17 @@ func TestNobodyReturnsEmptyEarly(t *testing.T) {
 				out := make([]Notification[string], 1+i%3)
 				for {
 					start := time.Now()
-					n, err := p.Wait(out, timeout)
+					n, err := p.Process(nil, out, timeout)
 					took := time.Since(start)
 					switch {
 					case err == ErrClosed:
 						return
 					case n > 0 && err == nil:
 						for _, nt := range out[:n] {
-							if nt.Posted() {
+							if nt.Kind() == KindPosted {
 								continue
 							}
-							again := []Registration[string]{Enable(x.Handle(), "k", EventIn, oneShot)}
+							again := []Registration[string]{enableHandle(x.Handle(), "k", EventIn, oneShot)}
 							if _, err := p.Process(again, nil, 0); err == nil && again[0].Result != nil {
 								t.Error(again[0].Result)
 							}
@@ -347,7 +347,7 @@ func TestNobodyReturnsEmptyEarly(t *testing.T) {
 				}
 			})
 		}
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		for range 2 {
 			posting.Go(func() {
 				for i := range rounds {
@@ -375,11 +375,11 @@ func TestCloseWakesEverybody(t *testing.T) {
 				var err error
 				switch i % 3 {
 				case 0:
-					_, err = p.Wait(out[:], -1)
+					_, err = p.Process(nil, out[:], -1)
 				case 1:
-					_, err = p.Wait(out[:], time.Hour)
+					_, err = p.Process(nil, out[:], time.Hour)
 				default:
-					_, err = p.WaitContext(t.Context(), out[:])
+					_, err = p.Wait(t.Context(), out[:])
 				}
 				errs <- err
 			}()
@@ -408,7 +408,7 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 				timeout := time.Duration(1+i*3) * time.Millisecond / 2
 				var out [1]Notification[string]
 				start := time.Now()
-				n, err := p.Wait(out[:], timeout)
+				n, err := p.Process(nil, out[:], timeout)
 				if took := time.Since(start); n != 0 || err != ErrTimeout || took < timeout {
 					t.Errorf("C4: %d, %v after %v of %v", n, err, took, timeout)
 				}
@@ -422,7 +422,7 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 func TestPickedForALookPassesOn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var lost [1]backend.Ready
 		eventually(t, "a report, which is dropped", func() bool { return p.port.Core.Poller.Poll(nil, lost[:]) == 1 })
@@ -453,7 +453,7 @@ func TestFirstSocketWhileOthersSleep(t *testing.T) {
 		for range sleepers {
 			wg.Go(func() {
 				var out [1]Notification[string]
-				if _, err := p.Wait(out[:], -1); err != nil {
+				if _, err := p.Process(nil, out[:], -1); err != nil {
 					t.Error(err)
 				}
 				got <- out[0]
@@ -462,7 +462,7 @@ func TestFirstSocketWhileOthersSleep(t *testing.T) {
 		asleep(t, p, sleepers)
 		x, y := newPair(t)
 		for range sleepers {
-			do(t, p, Enable(x.Handle(), "k", EventIn, oneShot))
+			do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 			send(t, y)
 			select {
 			case n := <-got:

@@ -46,7 +46,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 // newPort makes a port on a kernel's queue, which it owns from here on.
 func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	p := new(Port[K])
-	p.keys.oddKeys, p.keys.letGo = hasOddKeys(reflect.TypeFor[K]()), letGo[K]
+	p.keys.oddKeys = hasOddKeys(reflect.TypeFor[K]())
 	p.port.Init(k, backend, &p.keys, port.QueueEnds{In: &p.keys.queue.in.Turnstile, Out: &p.keys.queue.out.Turnstile}, p.keys.oddKeys)
 	p.cleanup = runtime.AddCleanup(p, (*port.Core).Abandon, p.port.Core)
 	return p
@@ -93,13 +93,8 @@ func (p *Port[K]) Close() error {
 	return err
 }
 
-// Backend names the kernel that the port runs on, one of [Backends].
+// Backend returns the name of the port's backend, one of [Backends].
 func (p *Port[K]) Backend() string { return p.port.Core.Backend }
-
-// KernelEdges reports whether the port's kernel has edges of its own. Where it has not, an edge
-// registration of a raw handle must be enabled again, with Drained, after it was drained (T2). It is false
-// with [WithStrictEdge], where the same holds.
-func (p *Port[K]) KernelEdges() bool { return p.port.Core.OwnEdges }
 
 // Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It
 // never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before

@@ -4,9 +4,10 @@ import (
 	"context"
 	"iter"
 	"runtime"
-	"syscall"
 	"time"
+	"unsafe"
 
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -27,7 +28,8 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 		}
 		return 0, port.CallError("Process", "a time-out without entries")
 	}
-	if len(entries) == 0 && len(registrations) == 1 && p.vouchedAlone(&registrations[0]) {
+	if len(entries) == 0 && len(registrations) == 1 && !p.port.Core.Closed.Load() && p.fastEnable(nil, &registrations[0]) {
+		runtime.KeepAlive(p)
 		return 0, nil
 	}
 	n, err := p.process(context.Background(), registrations, entries, timeout)
@@ -58,24 +60,14 @@ func (p *Port[K]) processContext(call string, ctx context.Context, registrations
 	return n, err
 }
 
-// Wait dequeues up to len(entries) notifications (GetQueuedCompletionStatusEx): what Process does
-// without registrations (Q3). No entries are ErrInvalid (C2).
-func (p *Port[K]) Wait(entries []Notification[K], timeout time.Duration) (int, error) {
+// Wait dequeues up to len(entries) notifications (GetQueuedCompletionStatusEx). If there is none it waits for the first,
+// until the context is done, and then returns the context's cause. A context that is done already dequeues nothing. No
+// entries, and a nil context, are ErrInvalid. To wait for a limited time, use Process without registrations.
+func (p *Port[K]) Wait(ctx context.Context, entries []Notification[K]) (int, error) {
 	if len(entries) == 0 {
 		return 0, p.noEntries("Wait")
 	}
-	n, err := p.process(context.Background(), nil, entries, timeout)
-	runtime.KeepAlive(p)
-	return n, err
-}
-
-// WaitContext is Wait that waits until the context is done, and then returns the context's cause. A
-// context that is done already dequeues nothing. No entries, and a nil context, are ErrInvalid.
-func (p *Port[K]) WaitContext(ctx context.Context, entries []Notification[K]) (int, error) {
-	if len(entries) == 0 {
-		return 0, p.noEntries("WaitContext")
-	}
-	return p.processContext("WaitContext", ctx, nil, entries)
+	return p.processContext("Wait", ctx, nil, entries)
 }
 
 func (p *Port[K]) noEntries(call string) error {
@@ -91,49 +83,29 @@ func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 	return func(yield func(Notification[K]) bool) {
 		var one [1]Notification[K]
 		for {
-			if _, err := p.WaitContext(ctx, one[:]); err != nil || !handled(ctx, yield, one[0]) {
+			if _, err := p.Wait(ctx, one[:]); err != nil || !handled(ctx, yield, one[0]) {
 				return
 			}
 		}
 	}
 }
 
-// RemoveWait removes a socket's registration and returns its EventRemove notification, which no
-// waiter sees; other waiters go on being served, and nothing of any other socket is dropped (Q5).
-// It is the page's DeregisterAndWait, safe with any number of sockets. The error is the Result that
-// OpRemove would have had, ErrClosed, ErrInvalid for a nil context, or the cause of one that is done
-// already; then there is no EventRemove. It does not wait for the context: what it removes is returned
-// at once.
-func (p *Port[K]) RemoveWait(ctx context.Context, socket Socket) (Notification[K], error) {
-	r := Remove[K](socket)
-	return p.removeWait(ctx, &r)
-}
-
-// RemoveWaitConn is [Port.RemoveWait] for a connection.
-func (p *Port[K]) RemoveWaitConn(ctx context.Context, conn syscall.Conn) (Notification[K], error) {
-	if conn == nil && !p.port.Core.Closed.Load() {
-		return Notification[K]{}, port.CallError("RemoveWaitConn", "a nil connection")
-	}
-	return p.removeWait(ctx, &Registration[K]{Conn: conn, Op: OpRemove})
-}
-
-// RemoveWaitSock is [Port.RemoveWait] for a socket of package sock.
-func (p *Port[K]) RemoveWaitSock(ctx context.Context, s *sock.Socket) (Notification[K], error) {
-	if s == nil && !p.port.Core.Closed.Load() {
-		return Notification[K]{}, port.CallError("RemoveWaitSock", "a nil socket")
-	}
-	return p.removeWait(ctx, &Registration[K]{Sock: s, Op: OpRemove})
-}
-
-func (p *Port[K]) removeWait(ctx context.Context, r *Registration[K]) (Notification[K], error) {
-	var last Notification[K]
+// Deregister removes a registration and returns its key. Conn or Handle of r name the socket; the other fields are
+// not read. No EventRemove is queued: when Deregister returns, nothing of the registration will be dequeued any more.
+// A notification that another goroutine dequeued before may still be in use. Deregister never waits.
+//
+// The error is the Result that OpRemove would have had, or ErrClosed. It is ErrNotRegistered where another goroutine
+// has removed the registration.
+func (p *Port[K]) Deregister(r Registration[K]) (K, error) {
+	var key K
+	r.Op = OpRemove
 	e := r.entry()
-	rec, err := p.port.RemoveNow(ctx, &e)
+	rec, err := p.port.Deregister(&e)
 	if err == nil {
-		last.Key, last.Events = port.KeyOf[K](rec), EventRemove
+		key = port.KeyOf[K](rec)
 	}
 	runtime.KeepAlive(p)
-	return last, err
+	return key, err
 }
 
 // process is the one way in. Where the time-out counts, the context is one that is never done.
@@ -143,6 +115,9 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		return 0, ErrClosed
 	}
 	for i := range regs {
+		if p.fastEnable(w, &regs[i]) {
+			continue
+		}
 		e := regs[i].entry()
 		p.port.Register(w, &e)
 	}
@@ -153,11 +128,30 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 	return n, err
 }
 
-// vouchedAlone processes a registration that is a call's only one where that needs nothing but the slot's word.
-func (p *Port[K]) vouchedAlone(r *Registration[K]) bool {
-	if r.Sock == nil || r.Conn != nil {
+// fastEnable carries out an OpEnable that needs no system call. False says that nothing was done.
+func (p *Port[K]) fastEnable(w *port.Call, r *Registration[K]) bool {
+	if r.Op != OpEnable {
 		return false
 	}
-	e := r.entry()
-	return p.port.VouchedAlone(&e)
+	var fd *fdstate.FD
+	handle := r.Handle
+	switch c := r.Conn.(type) {
+	case nil:
+		if !r.Drained || handle == 0 {
+			return false
+		}
+	case *sock.Socket:
+		if c == nil {
+			return false
+		}
+		fd = fdstate.Of(c.SyscallConn())
+		handle = fd.Handle()
+	default:
+		return false
+	}
+	if !p.port.FastEnable(w, fd, handle, port.Events(r.Filter), port.Trigger(r.Trigger), r.Drained, unsafe.Pointer(&r.Key)) {
+		return false
+	}
+	r.Result = nil
+	return true
 }

@@ -101,7 +101,7 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 			case port.Posted:
 				posts++
 			case port.Completion:
-				(*Overlapped[K])(entry.of).op.End()
+				(*port.Overlapped)(entry.of).End()
 				completions++
 			}
 			out[n] = *entry

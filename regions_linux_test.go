@@ -34,7 +34,7 @@ func TestExecutionTrace(t *testing.T) {
 	woken := make(chan error, 1)
 	go func() {
 		var out [2]Notification[string]
-		_, err := p.ProcessContext(ctx, []Registration[string]{Enable(x.Handle(), "x", EventIn, oneShot)}, out[:])
+		_, err := p.ProcessContext(ctx, []Registration[string]{enableHandle(x.Handle(), "x", EventIn, oneShot)}, out[:])
 		woken <- err
 	}()
 	eventually(t, "the waiter sleeps", func() bool { return p.Stats().Waiting == 1 })

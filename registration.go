@@ -2,80 +2,84 @@ package socknotify
 
 import (
 	"syscall"
+	"unsafe"
 
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Socket is a system socket handle, as [syscall.RawConn.Control] gives it: a descriptor number on
-// Unix, a SOCKET on Windows.
-type Socket = uintptr
-
 // A Registration is one entry of a [Port.Process] call: an operation on one socket
 // (SOCK_NOTIFY_REGISTRATION).
 type Registration[K comparable] struct {
-	// Socket is the handle to act on. It is not read when Conn or Sock is set. Where neither is, 0 is a
-	// handle as any other: on Unix the standard input.
-	Socket Socket
-	// Conn is an alternative to Socket for the standard library's connections and listeners
-	// (X2). Its descriptor is used inside Control alone, so a concurrent Close cannot be raced,
-	// and the port keeps the connection reachable while it is registered. Its dynamic type must
-	// be comparable (pointers are); ErrInvalid otherwise.
+	// Conn is the socket to act on: a connection or listener of package net, a [sock.Socket], or anything
+	// else that has a SyscallConn method.
+	//
+	// A connection of package net stays reachable while it is registered, and its descriptor is used inside
+	// Control alone, so a concurrent Close is safe. Its dynamic type must be comparable (pointers are);
+	// otherwise Result is ErrInvalid.
+	//
+	// A sock.Socket ends its registration when it is closed. It also knows whether it has been drained since the
+	// port last notified: enabling it again then costs no system call, and an edge registration needs no
+	// enabling again on any system.
 	Conn syscall.Conn
-	// Sock is an alternative to Socket for the sockets of package sock. It is not read when Conn is set. One
-	// that is closed meanwhile cannot be mistaken for another socket, its Close ends the registration (G9), and
-	// it vouches for itself: where it has been drained, enabling costs no system call (X5), and on a kernel without
-	// edges an edge registration needs no enabling again (T2).
-	Sock *sock.Socket
+	// Handle is the system's handle of the socket, where Conn is nil: a descriptor on Unix, a SOCKET on
+	// Windows. The port cannot know when such a socket is closed, so remove the registration first. Where Conn is
+	// nil, 0 is ErrInvalid; a socket with that number can be registered by its connection.
+	Handle uintptr
 	// Key comes back in every notification of this registration (completionKey). It is set when
-	// the registration is created: enabling with another key is ErrKeyMismatch, a key that does not equal
-	// itself (NaN), or whose comparison would panic, ErrInvalid (G2). Read on OpEnable only.
+	// the registration is created: enabling with another key is ErrKeyMismatch. A key that does not equal
+	// itself (NaN), or whose comparison would panic, is ErrInvalid. Only OpEnable reads it.
 	Key K
-	// Filter is the set of conditions to hear of (eventFilter): EventIn, EventOut, EventHangup
-	// or none (G7). Read on OpEnable only.
+	// Filter is the set of conditions to be notified of (eventFilter): EventIn, EventOut, EventHangup
+	// or none. Only OpEnable reads it.
 	Filter Events
 	// Op is what to do (operation).
 	Op Op
-	// Trigger is how to notify (triggerFlags). Read on OpEnable only.
+	// Trigger is how to notify (triggerFlags). Only OpEnable reads it.
 	Trigger Trigger
-	// Drained, on OpEnable, vouches: since the last enable on this port this is the same open
-	// socket, and the last non-blocking call in each direction of the filter, made after its last
-	// notification was dequeued, would have blocked. Where nothing has happened since, enabling
-	// then costs no system call (X5). A false vouch can lose notifications of this registration.
-	// Read on OpEnable only.
+	// Drained, on OpEnable, is the program's promise that nothing holds that it has not seen: since the last
+	// enable on this port this is the same open socket, and the last non-blocking call in each direction of the
+	// filter, made after the last notification was dequeued, would have blocked. Where the system has reported
+	// nothing since, enabling then costs no system call. A false promise can lose notifications of this
+	// registration. A sock.Socket needs none.
 	Drained bool
-	// Result is how this entry fared (registrationResult): nil or an *OpError. Process overwrites
-	// it and never reads it (C3, C5).
+	// Result is the outcome of this entry (registrationResult): nil or an *[OpError]. Process overwrites it and
+	// never reads it.
 	Result error
 }
 
-// Enable returns an OpEnable registration.
-func Enable[K comparable](socket Socket, key K, filter Events, trigger Trigger) Registration[K] {
-	return Registration[K]{Socket: socket, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
+// Enable returns an OpEnable registration of a connection, listener or [sock.Socket].
+func Enable[K comparable](conn syscall.Conn, key K, filter Events, trigger Trigger) Registration[K] {
+	return Registration[K]{Conn: conn, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
 }
 
-// Disable returns an OpDisable registration.
-func Disable[K comparable](socket Socket) Registration[K] {
-	return Registration[K]{Socket: socket, Op: OpDisable}
+// Disable returns an OpDisable registration of a connection, listener or [sock.Socket].
+func Disable[K comparable](conn syscall.Conn) Registration[K] {
+	return Registration[K]{Conn: conn, Op: OpDisable}
 }
 
-// Remove returns an OpRemove registration.
-func Remove[K comparable](socket Socket) Registration[K] {
-	return Registration[K]{Socket: socket, Op: OpRemove}
+// Remove returns an OpRemove registration of a connection, listener or [sock.Socket].
+func Remove[K comparable](conn syscall.Conn) Registration[K] {
+	return Registration[K]{Conn: conn, Op: OpRemove}
 }
 
-// EnableSock returns an OpEnable registration of a socket of package sock. Of a nil one the Result is
-// ErrBadSocket, as of a closed one.
-func EnableSock[K comparable](s *sock.Socket, key K, filter Events, trigger Trigger) Registration[K] {
-	return Registration[K]{Socket: port.NoSocket, Sock: s, Key: key, Filter: filter, Op: OpEnable, Trigger: trigger}
-}
-
-// DisableSock returns an OpDisable registration of a socket of package sock, as EnableSock does.
-func DisableSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Socket: port.NoSocket, Sock: s, Op: OpDisable}
-}
-
-// RemoveSock returns an OpRemove registration of a socket of package sock, as EnableSock does.
-func RemoveSock[K comparable](s *sock.Socket) Registration[K] {
-	return Registration[K]{Socket: port.NoSocket, Sock: s, Op: OpRemove}
+// entry returns a registration without the type of its key.
+func (r *Registration[K]) entry() port.Entry {
+	e := port.Entry{
+		Handle: r.Handle, Key: unsafe.Pointer(&r.Key), Result: &r.Result,
+		Filter: port.Events(r.Filter), Op: port.Op(r.Op), Trigger: port.Trigger(r.Trigger), Drained: r.Drained,
+	}
+	switch c := r.Conn.(type) {
+	case nil:
+	case *sock.Socket:
+		if c == nil {
+			e.Handle = port.NoSocket
+		} else {
+			e.FD = fdstate.Of(c.SyscallConn())
+		}
+	default:
+		e.Conn = c
+	}
+	return e
 }

@@ -11,14 +11,14 @@ func TestLevelDrainedInOneDirection(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		for _, filter := range []Events{EventOut, EventIn | EventOut} {
 			x, _ := newPair(t)
-			do(t, p, EnableSock(x, "x", filter, persistent))
+			do(t, p, Enable(x, "x", filter, persistent))
 			for range 3 {
 				if nt := next(t, p); nt.Events != EventOut {
 					t.Fatalf("got %v", nt.Events)
 				}
 				drain(t, x)
 			}
-			do(t, p, RemoveSock[string](x))
+			do(t, p, Remove[string](x))
 			if nt := next(t, p); nt.Events != EventRemove {
 				t.Fatalf("got %v", nt.Events)
 			}
@@ -33,7 +33,7 @@ func TestHangupIsNotDrainedBySends(t *testing.T) {
 		if err := y.Shutdown(sock.ShutWrite); err != nil {
 			t.Fatal(err)
 		}
-		do(t, p, EnableSock(x, "x", EventOut|EventHangup, persistent))
+		do(t, p, Enable(x, "x", EventOut|EventHangup, persistent))
 		next(t, p)
 		var err error
 		for b := make([]byte, 1<<16); err == nil; _, err = x.Send(b) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -47,14 +48,14 @@ func TestTurnInVain(t *testing.T) {
 		eventually(t, "the end has come", func() bool {
 			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
 		})
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		next(t, p)
-		x.FD().Notify(false, false)
+		fdstate.Of(x.SyscallConn()).Notify(false, false)
 		var b [64]byte
 		if n, err := x.Recv(b[:]); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		next(t, p)
 	})
 }
@@ -79,7 +80,7 @@ func TestEdgeAfterError(t *testing.T) {
 			t.Fatal(err)
 		}
 		y.Close()
-		do(t, p, EnableSock(x, "x", EventIn, TriggerEdge))
+		do(t, p, Enable(x, "x", EventIn, TriggerEdge))
 		x.Send([]byte("to nobody"))
 		if nt := next(t, p); !nt.Events.Has(EventErr) {
 			t.Fatalf("got %v", nt.Events)
@@ -107,9 +108,9 @@ func TestEnableOfAcceptingListener(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			byHandle := Enable(l.Handle(), "l", EventIn, oneShot)
+			byHandle := enableHandle(l.Handle(), "l", EventIn, oneShot)
 			byHandle.Drained = true
-			regs := []Registration[string]{EnableSock(l, "l", EventIn, oneShot), byHandle}
+			regs := []Registration[string]{Enable(l, "l", EventIn, oneShot), byHandle}
 			p.Process(regs, nil, 0)
 			for _, r := range regs {
 				if !errors.Is(r.Result, ErrInvalid) {
@@ -122,7 +123,7 @@ func TestEnableOfAcceptingListener(t *testing.T) {
 			}
 			c.Close()
 			var out [4]Notification[string] // room to find that there is no other
-			if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+			if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			s, err := out[0].Accepted()
@@ -138,8 +139,8 @@ func TestEnableOfAcceptingListener(t *testing.T) {
 func TestAcceptOfNoListener(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, _ := newPair(t)
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
-		do(t, p, RemoveSock[string](x))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
+		do(t, p, Remove[string](x))
 		next(t, p)
 		var e *OpError
 		if err := p.Accept(x, "x", 1); !errors.As(err, &e) || e.Op != OpEnable || e.Kind != ErrInvalid ||
@@ -160,8 +161,8 @@ func TestAcceptOfNoListener(t *testing.T) {
 func TestCloseOfSocketInUse(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, EnableSock(x, "x", EventIn, persistent))
-		x.FD().Use() // as a SendFile under way does
+		do(t, p, Enable(x, "x", EventIn, persistent))
+		fdstate.Of(x.SyscallConn()).Use() // as a SendFile under way does
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ func TestCloseOfSocketInUse(t *testing.T) {
 		if n := p.Stats().Registrations; n != 0 {
 			t.Errorf("%d registrations", n)
 		}
-		x.FD().Done()
+		fdstate.Of(x.SyscallConn()).Done()
 	})
 }
 
@@ -186,15 +187,15 @@ func TestCloseOfListenerInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		h.during(func() {
-			l.FD().Use()
+		h.During(func() {
+			fdstate.Of(l.SyscallConn()).Use()
 			l.Close()
 		})
 		var out [4]Notification[string]
-		if n, err := p.Wait(out[:], 50*time.Millisecond); n != 0 || err != ErrTimeout {
+		if n, err := p.Process(nil, out[:], 50*time.Millisecond); n != 0 || err != ErrTimeout {
 			t.Errorf("Wait = %d, %v: %+v", n, err, out[0])
 		}
-		l.FD().Done()
+		fdstate.Of(l.SyscallConn()).Done()
 	})
 }
 
@@ -211,14 +212,14 @@ func TestStandingConditionBehindWouldBlock(t *testing.T) {
 		}
 		defer x.Close()
 		defer y.Close()
-		do(t, p, EnableSock(x, "x", EventIn, TriggerEdge))
+		do(t, p, Enable(x, "x", EventIn, TriggerEdge))
 		if err := x.Shutdown(sock.ShutRead); err != nil {
 			t.Fatal(err)
 		}
 		var out [1]Notification[string]
 		told := 0
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
-			if n, _ := p.Wait(out[:], 20*time.Millisecond); n > 0 {
+			if n, _ := p.Process(nil, out[:], 20*time.Millisecond); n > 0 {
 				told++
 				drainSome(x)
 			}

@@ -14,11 +14,11 @@ func TestPollFindsEitherInAnyTurn(t *testing.T) {
 				for range room {
 					p.Post("p", 0)
 				}
-				if n, err := p.Wait(out, 0); n != room || err != nil {
+				if n, err := p.Process(nil, out, 0); n != room || err != nil {
 					t.Fatalf("room for %d: Wait = %d, %v; want all that were posted", room, n, err)
 				}
-				do(t, p, Enable(x.Handle(), "x", EventIn, oneShot))
-				if n, err := p.Wait(out, 0); n != 1 || err != nil || out[0].Key != "x" {
+				do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
+				if n, err := p.Process(nil, out, 0); n != 1 || err != nil || out[0].Key != "x" {
 					t.Fatalf("room for %d: Wait = %d, %v; want the socket", room, n, err)
 				}
 			}

@@ -12,7 +12,6 @@ type keys[K comparable] struct {
 	// oddKeys reports that not every key can be compared with itself: K is, or holds, an interface or a number
 	// that can be NaN.
 	oddKeys bool
-	letGo   func(*port.Overlapped) // letGo[K], made once
 }
 
 // untypedPort returns what port.Of does. Its name is not exported, so no type of another package has such a method.
@@ -25,33 +24,18 @@ var _ = func() struct{} {
 
 // entriesOf returns all entries of a slice.
 func entriesOf[K comparable](s []Notification[K]) port.Entries {
-	return port.Entries{Base: unsafe.Pointer(unsafe.SliceData(s)), End: len(s)}
+	return port.EntriesOf(unsafe.Pointer(unsafe.SliceData(s)), len(s))
 }
 
 func notificationAt[K comparable](e port.Entries, i int) *Notification[K] {
 	return (*Notification[K])(unsafe.Add(e.Base, uintptr(e.At+i)*unsafe.Sizeof(Notification[K]{})))
 }
 
-func (r *Registration[K]) entry() port.Entry {
-	e := port.Entry{
-		Handle: r.Socket, Conn: r.Conn, Key: unsafe.Pointer(&r.Key), Result: &r.Result,
-		Filter: port.Events(r.Filter), Op: port.Op(r.Op), Trigger: port.Trigger(r.Trigger), Drained: r.Drained,
-	}
-	if r.Conn == nil && r.Sock != nil {
-		e.FD = r.Sock.FD()
-	}
-	return e
-}
-
-// notification returns what a packet stands for. The operation of a completion lets go of its key by that.
-func notification[K comparable](pk port.Packet) Notification[K] {
-	n := Notification[K]{Data: pk.Data, Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
+// note returns what a packet stands for. The operation of a completion gives up its arguments and its key.
+func note[K comparable](pk port.Packet) Notification[K] {
+	n := Notification[K]{Key: port.KeyOf[K](pk.Rec), Data: pk.Data, Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
 	if pk.Kind == port.Completion {
-		o := (*Overlapped[K])(pk.Of)
-		n.Key = o.key
-		o.op.Forget()
-	} else {
-		n.Key = port.KeyOf[K](pk.Rec)
+		(*port.Overlapped)(pk.Of).Forget()
 	}
 	return n
 }
@@ -59,13 +43,13 @@ func notification[K comparable](pk port.Packet) Notification[K] {
 func (k *keys[K]) Put(to port.Entries, i int, pk port.Packet) {
 	n := notificationAt[K](to, i)
 	if pk.Kind == port.Completion {
-		*n = notification[K](pk)
+		*n = note[K](pk)
 		return
 	}
 	*n = Notification[K]{Key: port.KeyOf[K](pk.Rec), Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
 }
 
-func (k *keys[K]) Enqueue(pk port.Packet) { k.queue.push(notification[K](pk)) }
+func (k *keys[K]) Enqueue(pk port.Packet) { k.queue.push(note[K](pk)) }
 
 func (k *keys[K]) TakeQueued(to port.Entries, o *port.Observer) (n, posts, completions int) {
 	out := unsafe.Slice(notificationAt[K](to, 0), to.Len())
@@ -108,15 +92,7 @@ func equalsItself[K comparable](key K) (ok bool) {
 }
 
 func (k *keys[K]) Fail(f port.Failed) error {
-	return &OpError{Op: Op(f.Op), Socket: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept}
-}
-
-// operationResult returns the error that the port has for an operation, with the public type.
-func operationResult(err error) error {
-	if e, ok := err.(*port.OperationError); ok {
-		return (*OverlappedError)(e)
-	}
-	return err
+	return &OpError{Op: Op(f.Op), Handle: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept}
 }
 
 // tracePosts traces the posts among what was taken from the queue.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -13,14 +14,14 @@ import (
 func TestVouchFromBeforeTheNotification(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		drain(t, x)
 		send(t, y)
 		for range 3 {
 			if nt := next(t, p); nt.Events != EventIn {
 				t.Fatalf("got %v", nt.Events)
 			}
-			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+			do(t, p, Enable(x, "x", EventIn, oneShot))
 		}
 	})
 }
@@ -30,14 +31,14 @@ func TestVouchFromBeforeTheNotification(t *testing.T) {
 func TestVouchBetweenReportAndDelivery(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		send(t, y)
-		h.during(func() {
+		h.During(func() {
 			drain(t, x)
 			send(t, y)
 		})
 		next(t, p)
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("got %v", nt.Events)
 		}
@@ -49,31 +50,31 @@ func TestVouchBetweenReportAndDelivery(t *testing.T) {
 func TestVouchOvertaken(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
 		drain(t, x)
-		s, fd := p.port.Table.Lookup(uint32(x.Handle())), x.FD()
+		s, fd := p.port.Table.Lookup(uint32(x.Handle())), fdstate.Of(x.SyscallConn())
 		word := s.Word.Load()
 		if !fd.Drained(port.Directions(port.EventIn)) {
 			t.Fatal("not drained")
 		}
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
+		do(t, p, Enable(x, "x", EventIn, oneShot))
 		send(t, y)
 		next(t, p)
-		if p.KernelEdges() && s.Word.Load() != word {
+		if p.port.Core.OwnEdges && s.Word.Load() != word {
 			t.Fatal("the word has changed, so this test is for nothing")
 		}
-		r := EnableSock(x, "x", EventIn, oneShot)
-		e := r.entry()
-		if p.port.Vouched(&e) {
-			t.Fatal("vouched for what it has not received")
+		r := Enable(x, "x", EventIn, oneShot)
+		if p.fastEnable(nil, &r) {
+			t.Fatal("enabled without a system call while something is unread")
 		}
-		if !p.KernelEdges() {
+		if !p.port.Core.OwnEdges {
 			return
 		}
 		// The first look is over, and said drained; go on from there.
-		if !p.port.Rearm(s, &e) {
+		r.Drained = true
+		if !p.fastEnable(nil, &r) {
 			t.Fatal("not enabled")
 		}
 		p.port.AskAgain(s, uint32(x.Handle()), port.WEnabled)
@@ -98,7 +99,7 @@ func TestShortReceiveVouches(t *testing.T) {
 		{backend.In | backend.Dead | backend.PeerClosed, false},
 	} {
 		onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
-			if !p.KernelEdges() {
+			if !p.port.Core.OwnEdges {
 				return // every enable asks
 			}
 			l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
@@ -117,17 +118,17 @@ func TestShortReceiveVouches(t *testing.T) {
 			var x *sock.Socket
 			eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
 			defer x.Close()
-			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+			do(t, p, Enable(x, "x", EventIn, oneShot))
 			send(t, y)
-			h.after = func(ready []backend.Ready) { ready[0].Mask = c.mask }
+			h.After = func(ready []backend.Ready) { ready[0].Mask = c.mask }
 			next(t, p)
-			h.after = nil
+			h.After = nil
 			var b [64]byte
 			if n, err := x.Recv(b[:]); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			before := p.Stats().RearmsSaved
-			do(t, p, EnableSock(x, "x", EventIn, oneShot))
+			do(t, p, Enable(x, "x", EventIn, oneShot))
 			if got := p.Stats().RearmsSaved > before; got != c.want {
 				t.Errorf("after a report of %#x: saved %t", c.mask, got)
 			}

@@ -71,7 +71,7 @@ func benchmarkMounted(b *testing.B, batch int, how string) {
 	}
 	var regs []socknotify.Registration[int]
 	for i := range batch {
-		regs = append(regs, socknotify.EnableSock(udp(b), i, socknotify.EventOut, oneShot))
+		regs = append(regs, socknotify.Enable(udp(b), i, socknotify.EventOut, oneShot))
 	}
 	out := make([]socknotify.Notification[int], batch)
 	b.ReportAllocs()

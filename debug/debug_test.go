@@ -57,7 +57,7 @@ func udp(t testing.TB) *sock.Socket {
 
 func enable[K comparable](t testing.TB, p *socknotify.Port[K], s *sock.Socket, key K, filter socknotify.Events) {
 	t.Helper()
-	regs := []socknotify.Registration[K]{socknotify.EnableSock(s, key, filter, oneShot)}
+	regs := []socknotify.Registration[K]{socknotify.Enable(s, key, filter, oneShot)}
 	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		t.Fatal(err, regs[0].Result)
 	}
@@ -100,7 +100,7 @@ func TestViews(t *testing.T) {
 	s := udp(t)
 	_, url := serve(t, debug.Port("first", p), debug.Port("second", newPort[int](t)))
 	enable(t, p, s, "able", socknotify.EventOut)
-	if _, err := p.Wait(make([]socknotify.Notification[string], 1), soon); err != nil {
+	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
 		t.Fatal(err)
 	}
 
@@ -313,7 +313,7 @@ func TestTrace(t *testing.T) {
 			t.Fatal(resp.Status, resp.Header)
 		}
 		enable(t, p, s, "able", socknotify.EventOut)
-		if _, err := p.Wait(make([]socknotify.Notification[string], 1), soon); err != nil {
+		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
 			t.Fatal(err)
 		}
 		var got []debug.Event

@@ -79,7 +79,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 					if k := made.Load(); k != n || writing.Load() == 0 {
 						since, n = time.Now(), k
 					}
-					p.Wait(make([]socknotify.Notification[int], 8000), 0)
+					p.Process(nil, make([]socknotify.Notification[int], 8000), 0)
 				}
 			}
 			if c.close {
@@ -178,7 +178,7 @@ func TestTraceOfSocketZero(t *testing.T) {
 	}
 	out := make([]socknotify.Notification[int], 2)
 	for n := 0; n < 2; { // the socket's, and the post
-		k, err := p.Wait(out, soon)
+		k, err := p.Process(nil, out, soon)
 		if err != nil {
 			t.Fatal(err)
 		}

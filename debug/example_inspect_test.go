@@ -26,14 +26,14 @@ func ExampleTakeSnapshot() {
 	}
 	defer s.Close()
 	regs := []socknotify.Registration[string]{
-		socknotify.EnableSock(s, "dns", socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, "dns", socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	entries := make([]socknotify.Notification[string], 1)
 	if _, err := port.Process(regs, entries, time.Second); err != nil || regs[0].Result != nil {
 		log.Fatal(err, regs[0].Result)
 	}
 
-	from := socknotify.Socket(0)
+	from := uintptr(0)
 	for more := true; more; {
 		page := debug.TakeSnapshot(port, from, 100)
 		for _, r := range page.Registrations {
@@ -55,7 +55,7 @@ func ExampleStartTrace() {
 	defer trace.Close()
 
 	port.Post("job", 42)
-	port.Wait(make([]socknotify.Notification[string], 1), time.Second)
+	port.Process(nil, make([]socknotify.Notification[string], 1), time.Second)
 
 	entries := make([]debug.TraceEntry, 16)
 	for _, e := range entries[:trace.Read(entries)] {

@@ -30,7 +30,7 @@ func FuzzQuery(f *testing.F) {
 	p, other := newPort[string](f), newPort[int](f)
 	s := udp(f)
 	enable(f, p, s, "key 1", socknotify.EventOut)
-	if _, err := p.Wait(make([]socknotify.Notification[string], 1), soon); err != nil {
+	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
 		f.Fatal(err)
 	}
 	for range 5 {

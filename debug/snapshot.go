@@ -27,13 +27,13 @@ type Snapshot[K comparable] struct {
 	// Registrations are some of the port's, by rising socket number.
 	Registrations []RegistrationInfo[K]
 	// Next is where the following ones begin, and More reports that there may be some.
-	Next socknotify.Socket
+	Next uintptr
 	More bool
 }
 
 // A RegistrationInfo describes one registration.
 type RegistrationInfo[K comparable] struct {
-	Socket  socknotify.Socket
+	Socket  uintptr
 	Key     K
 	Filter  socknotify.Events
 	Trigger socknotify.Trigger // level or edge, and one-shot or persistent
@@ -95,11 +95,11 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 //
 // It may be called at any time, also after Close. It takes no lock that a call that dequeues would wait for, and makes
 // no system call.
-func TakeSnapshot[K comparable](p *socknotify.Port[K], from socknotify.Socket, limit int) Snapshot[K] {
+func TakeSnapshot[K comparable](p *socknotify.Port[K], from uintptr, limit int) Snapshot[K] {
 	return takeSnapshot(p, port.Of(p), from, limit)
 }
 
-func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from socknotify.Socket, limit int) Snapshot[K] {
+func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from uintptr, limit int) Snapshot[K] {
 	s := Snapshot[K]{
 		Time:        time.Now(),
 		Backend:     in.Core.Backend,

@@ -17,7 +17,7 @@ type source interface {
 	query(ctx context.Context, q *query) *Registrations
 	trace() *Trace
 	// describe fills in what is known of a registration; false says that it is over.
-	describe(socket socknotify.Socket, id uint64, e *Event) bool
+	describe(socket uintptr, id uint64, e *Event) bool
 }
 
 type portSource[K comparable] struct {
@@ -77,7 +77,7 @@ func (s *portSource[K]) status() Status {
 
 // all calls f for every registration. It reports false where the context was done before the end.
 func (s *portSource[K]) all(ctx context.Context, f func(*RegistrationInfo[K])) bool {
-	from := socknotify.Socket(0)
+	from := uintptr(0)
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return false
@@ -112,7 +112,7 @@ func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) known {
 	return k
 }
 
-func (s *portSource[K]) describe(socket socknotify.Socket, id uint64, e *Event) bool {
+func (s *portSource[K]) describe(socket uintptr, id uint64, e *Event) bool {
 	page := takeSnapshot(s.port, s.in, socket, 1)
 	if len(page.Registrations) == 0 || page.Registrations[0].ID != id {
 		return false

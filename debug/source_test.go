@@ -28,7 +28,7 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { peer.Close() })
-	regs := []socknotify.Registration[string]{socknotify.EnableSock(c, "key", socknotify.EventIn, socknotify.TriggerLevel)}
+	regs := []socknotify.Registration[string]{socknotify.Enable(c, "key", socknotify.EventIn, socknotify.TriggerLevel)}
 	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		t.Fatal(err, regs[0].Result)
 	}

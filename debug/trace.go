@@ -45,7 +45,7 @@ func (k TraceKind) MarshalText() ([]byte, error) { return []byte(k.String()), ni
 type TraceEntry struct {
 	Time   time.Time // to the millisecond
 	Kind   TraceKind
-	Socket socknotify.Socket // 0 for a post
+	Socket uintptr           // 0 for a post
 	ID     uint64            // of the registration, as in RegistrationInfo; 0 for a post
 	Events socknotify.Events // of a notification
 	Data   uintptr           // of a post

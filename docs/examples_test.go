@@ -20,14 +20,13 @@ import (
 )
 
 // public are the packages that programs import.
-var public = []string{"", "sock", "server", "park", "debug", "metrics/prometheus", "metrics/otel"}
+var public = []string{"", "sock", "server", "park", "debug", "overlapped", "metrics/prometheus", "metrics/otel"}
 
 // plain are methods that need no example: the language or the standard library calls them.
 var plain = []string{"Error", "Unwrap", "Is", "String", "MarshalText"}
 
 // spared are those that are for others than programs.
 var spared = map[string]string{
-	"sock.Socket.FD":                "for package socknotify",
 	"sock.Held.Ahead":               "for package socknotify",
 	"sock.Held.Made":                "for package socknotify",
 	"sock.Held.Took":                "for package server",

@@ -35,7 +35,7 @@ func work(port *sn.Port[*client]) error {
 				c.free() // nobody else has it
 				continue
 			}
-			reg := sn.EnableSock(c.socket, c, sn.EventIn, oneShot)
+			reg := sn.Enable(c.socket, c, sn.EventIn, oneShot)
 			if c.serve() != nil {
 				reg.Op = sn.OpRemove
 			}
@@ -63,7 +63,7 @@ func edges(port *sn.Port[*client]) error {
 	const edge = sn.TriggerEdge | sn.TriggerPersistent
 	ready := make([]sn.Notification[*client], 16)
 	for {
-		n, err := port.Wait(ready, -1)
+		n, err := port.Process(nil, ready, -1)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func edges(port *sn.Port[*client]) error {
 					continue
 				}
 				c = &client{socket: s}
-				if do(port, sn.EnableSock(s, c, sn.EventIn, edge)) != nil {
+				if do(port, sn.Enable(s, c, sn.EventIn, edge)) != nil {
 					c.free()
 					continue
 				}
@@ -83,7 +83,7 @@ func edges(port *sn.Port[*client]) error {
 			if nt.Events == sn.EventRemove {
 				c.free()
 			} else if c.drain() != nil { // of a new one, too: what it has already may be no edge
-				do(port, sn.RemoveSock[*client](c.socket))
+				do(port, sn.Remove[*client](c.socket))
 			}
 		}
 	}

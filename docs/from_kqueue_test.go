@@ -25,7 +25,7 @@ func kqueueLoop(port *sn.Port[*client]) error {
 		for _, ev := range events[:n] {
 			c := ev.Key
 			switch {
-			case ev.Posted(): // EVFILT_USER
+			case ev.Kind() == sn.KindPosted: // EVFILT_USER
 				if err := reload(ev.Data); err != nil {
 					return err
 				}
@@ -40,7 +40,7 @@ func kqueueLoop(port *sn.Port[*client]) error {
 				c.free()
 				continue
 			}
-			change := sn.EnableSock(c.socket, c, sn.EventIn|sn.EventHangup, oneShot)
+			change := sn.Enable(c.socket, c, sn.EventIn|sn.EventHangup, oneShot)
 			if c.serve() != nil {
 				change.Op = sn.OpRemove
 			}

@@ -16,7 +16,7 @@ func pollLoop(port *sn.Port[*client], listener *sock.Socket) error {
 	}
 	ready := make([]sn.Notification[*client], 64)
 	for {
-		n, err := port.Wait(ready, time.Second)
+		n, err := port.Process(nil, ready, time.Second)
 		if err == sn.ErrTimeout {
 			continue // once a second, as WSAPoll returned 0
 		}
@@ -32,13 +32,13 @@ func pollLoop(port *sn.Port[*client], listener *sock.Socket) error {
 					continue
 				}
 				c = &client{socket: s}
-				if do(port, sn.EnableSock(s, c, sn.EventIn, always)) != nil {
+				if do(port, sn.Enable(s, c, sn.EventIn, always)) != nil {
 					c.free()
 				}
 			case nt.Events == sn.EventRemove:
 				c.free()
 			case c.serve() != nil:
-				do(port, sn.RemoveSock[*client](c.socket))
+				do(port, sn.Remove[*client](c.socket))
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (l *Lot) work(w *worker) {
 	defer l.crew.dismiss(w)
 	var one [1]socknotify.Notification[*spot]
 	for {
-		n, err := l.port.Wait(one[:], patience)
+		n, err := l.port.Process(nil, one[:], patience)
 		switch {
 		case n == 1:
 			if !l.serve(w, one[0]) {
@@ -91,7 +91,7 @@ func (l *Lot) serve(w *worker, nt socknotify.Notification[*spot]) bool {
 		}
 	}()
 	from := parked
-	if nt.Posted() {
+	if nt.Kind() == socknotify.KindPosted {
 		from = queued
 	}
 	l.run(w, nt.Key, from)

@@ -2,7 +2,6 @@ package park
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -173,8 +172,11 @@ func (l *Lot) arm(p *parking) error {
 
 // enable has the port tell when the descriptor is ready.
 func (a *armer) enable(s *spot, number uintptr) error {
-	a.regs[0] = socknotify.Enable(number, s, socknotify.EventIn|socknotify.EventHangup,
-		socknotify.TriggerLevel|socknotify.TriggerOneShot)
+	a.regs[0] = socknotify.Registration[*spot]{
+		Handle: number, Key: s, Op: socknotify.OpEnable,
+		Filter:  socknotify.EventIn | socknotify.EventHangup,
+		Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
+	}
 	_, err := a.lot.port.Process(a.regs[:], nil, 0)
 	if err == nil {
 		err = a.regs[0].Result
@@ -201,7 +203,7 @@ func (a *armer) unwatch(place *atomic.Pointer[spot], s *spot, number uintptr) {
 	a.lot.spots.mu.Lock()
 	defer a.lot.spots.mu.Unlock()
 	if place.Load() == nil {
-		a.lot.port.RemoveWait(context.Background(), number)
+		a.lot.port.Deregister(socknotify.Registration[*spot]{Handle: number})
 	}
 }
 
@@ -240,7 +242,7 @@ func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
 			return ErrParked
 		}
 		// The socket has been parked by another value that stands for it.
-		a.regs[0] = socknotify.Remove[*spot](number)
+		a.regs[0] = socknotify.Registration[*spot]{Handle: number, Op: socknotify.OpRemove}
 		l.port.Process(a.regs[:], nil, 0)
 		a.occupy(s)
 		err = a.watch(s, number)

@@ -29,7 +29,7 @@ func BenchmarkArrival(b *testing.B) {
 			for b.Loop() {
 				x.port.Process(x.regs, nil, 0)
 				unix.Write(y.fd, x.buf[:1])
-				x.port.Wait(x.ready, -1)
+				x.port.Process(nil, x.ready, -1)
 				unix.Read(x.fd, x.buf)
 			}
 			b.ReportMetric(float64(idling.CPU()-before)/float64(b.N), "cpu-ns/op")
@@ -70,8 +70,10 @@ func (e *end) open(b *testing.B) {
 	e.port, err = socknotify.New[int]()
 	must(b, err)
 	b.Cleanup(func() { e.port.Close() })
-	e.regs = []socknotify.Registration[int]{socknotify.Enable(uintptr(e.fd), 1,
-		socknotify.EventIn|socknotify.EventHangup, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+	e.regs = []socknotify.Registration[int]{{
+		Handle: uintptr(e.fd), Key: 1, Op: socknotify.OpEnable, Filter: socknotify.EventIn | socknotify.EventHangup,
+		Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
+	}}
 	e.ready, e.buf = make([]socknotify.Notification[int], 1), make([]byte, 16)
 }
 

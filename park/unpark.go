@@ -1,10 +1,11 @@
 package park
 
 import (
-	"context"
 	"net"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/socknotify/socknotify"
 )
 
 // Unpark takes a connection back. It reports whether it was parked; then its function does not run for that
@@ -61,7 +62,7 @@ func (l *Lot) remove(s *spot, conn net.Conn, place *atomic.Pointer[spot], number
 	}
 	// One parking in it would be registered afresh, so no one may meanwhile.
 	s.state = gone
-	l.port.RemoveWait(context.Background(), number)
+	l.port.Deregister(socknotify.Registration[*spot]{Handle: number})
 	l.spots.put(place, s, nil)
 	return was
 }

@@ -227,8 +227,9 @@ func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
 		w.port.Process(regs, nil, 0)
 		for i := range regs {
 			r := &regs[i]
-			c, s, f := r.Key, r.Sock, r.Filter
-			r.Key, r.Sock = nil, nil // an idle worker holds on to nobody
+			c, f := r.Key, r.Filter
+			s := r.Conn.(*sock.Socket)
+			r.Key, r.Conn = nil, nil // an idle worker holds on to nobody
 			if r.Result != nil {
 				c.refused(s, r.Result)
 			}
@@ -252,7 +253,7 @@ func (w *worker[S]) letGo(c *Conn[S]) {
 		}
 		r := &w.regs[w.nregs]
 		w.nregs++
-		r.Sock, r.Key, r.Filter = s, c, filter(word)
+		r.Conn, r.Key, r.Filter = s, c, filter(word)
 		return
 	}
 }
@@ -267,9 +268,9 @@ func (c *Conn[S]) ownAgain(f socknotify.Events) bool {
 // enable is for a connection that is not owned.
 func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
+	r.Conn, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
-	r.Sock, r.Key = nil, nil // an idle worker holds on to nobody
+	r.Conn, r.Key = nil, nil // an idle worker holds on to nobody
 	if r.Result != nil {
 		c.refused(s, r.Result)
 	}
@@ -307,9 +308,9 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 func (w *worker[S]) remove(c *Conn[S]) {
 	w.current = nil
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
+	r.Conn, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
-	r.Sock, r.Key = nil, nil
+	r.Conn, r.Key = nil, nil
 	if r.Result != nil {
 		w.finish(c)
 	}

@@ -129,7 +129,7 @@ func (c *Conn[S]) read(b []byte, wrapped bool) (int, error) {
 	if wrapped || !direct || word&wReadsOtherwise != 0 || len(b) == 0 {
 		return c.readOtherwise(b, wrapped, word)
 	}
-	t := c.socket().FD()
+	t := fdstate.Of(c.socket().SyscallConn())
 	if t.Drained(fdstate.Recv) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
@@ -161,7 +161,7 @@ func (c *Conn[S]) readOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	switch {
 	case word&wPaused != 0:
 		return c.recvPaused(word, b)
-	case word&wLast == 0 && c.socket().FD().Drained(fdstate.Recv):
+	case word&wLast == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv):
 		err = sock.ErrWouldBlock
 	default:
 		n, err = c.held.Recv(b)

@@ -378,7 +378,7 @@ func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
 			return
 		}
 		f := filter(word)
-		reg[0] = socknotify.Registration[*Conn[S]]{Sock: socket, Key: c, Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
+		reg[0] = socknotify.Registration[*Conn[S]]{Conn: socket, Key: c, Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
 		c.server().ports[c.port].Process(reg[:], nil, 0)
 		if err := reg[0].Result; err != nil {
 			c.refused(socket, err)

@@ -238,7 +238,7 @@ func (s *PacketServer) start() error {
 }
 
 func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error {
-	reg[0] = socknotify.EnableSock(c.sock, c, socknotify.EventIn, oneShot)
+	reg[0] = socknotify.Enable(c.sock, c, socknotify.EventIn, oneShot)
 	if _, err := c.server.port.Process(reg[:], nil, 0); err != nil {
 		return err
 	}

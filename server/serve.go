@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -221,7 +222,7 @@ func (s *Server[S]) empty(l *listener[S]) {
 	if l.gone() {
 		return
 	}
-	s.ports[l.key.port].RemoveWaitSock(context.Background(), l.sock) // where it fails, workers accept until the close
+	s.ports[l.key.port].Deregister(socknotify.Remove[*Conn[S]](l.sock)) // where it fails, workers accept until the close
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {

@@ -133,7 +133,7 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
-	if word&(wPaused|wLast) == 0 && c.socket().FD().Drained(fdstate.Recv) {
+	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
 	n, err := c.socket().Recv(b) // which may be closed under a handshake

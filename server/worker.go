@@ -193,7 +193,7 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
 		return nil, false
-	case nt.Posted():
+	case nt.Kind() == socknotify.KindPosted:
 		if nt.Data == fresh {
 			w.welcome(c)
 			return nil, false

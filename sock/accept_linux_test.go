@@ -63,7 +63,7 @@ func TestAccept(t *testing.T) {
 			if got := receive(t, s, 64); got != "hello" {
 				t.Errorf("%q", got)
 			}
-			if short, tcp := s.FD().Drained(fdstate.Recv), l.LocalPath() == ""; short != tcp {
+			if short, tcp := fdstate.Of(s.SyscallConn()).Drained(fdstate.Recv), l.LocalPath() == ""; short != tcp {
 				t.Errorf("a short receive vouches: %v", short)
 			}
 			c.Close()
@@ -118,10 +118,10 @@ func TestAcceptIntoOpen(t *testing.T) {
 	if got := receive(t, b, 64); got != "still here" || a.Handle() != before {
 		t.Errorf("%q through %d, not %d", got, a.Handle(), before)
 	}
-	a.FD().Use()
+	fdstate.Of(a.SyscallConn()).Use()
 	a.Close()
 	refused("closed, but a call is under way", a)
-	a.FD().Done()
+	fdstate.Of(a.SyscallConn()).Done()
 	if err := l.AcceptInto(a); err != nil {
 		t.Errorf("now that it is closed: %v", err)
 	}

@@ -88,7 +88,7 @@ func TestAdoptKinds(t *testing.T) {
 		if got := receive(t, b, 8); got != "data" {
 			t.Errorf("%q", got)
 		}
-		if short := b.FD().Drained(fdstate.Recv); short != k.tcp {
+		if short := fdstate.Of(b.SyscallConn()).Drained(fdstate.Recv); short != k.tcp {
 			t.Errorf("a short receive vouches: %v", short)
 		}
 		if k.stream {
@@ -105,7 +105,7 @@ func TestAdoptKinds(t *testing.T) {
 	c := connect(t, l.LocalAddr())
 	s := accept(t, l)
 	send(t, c, "data")
-	if receive(t, s, 8); !s.FD().Drained(fdstate.Recv) {
+	if receive(t, s, 8); !fdstate.Of(s.SyscallConn()).Drained(fdstate.Recv) {
 		t.Error("what it accepts is no TCP")
 	}
 }

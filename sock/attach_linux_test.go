@@ -263,7 +263,7 @@ func TestAttachRegistered(t *testing.T) {
 		defer p.Close()
 		a, b := tcpOn(t, sock.Loopback)
 		regs := []socknotify.Registration[netip.AddrPort]{
-			socknotify.EnableSock(b, b.LocalAddr(), socknotify.EventIn, socknotify.TriggerLevel),
+			socknotify.Enable(b, b.LocalAddr(), socknotify.EventIn, socknotify.TriggerLevel),
 		}
 		if p.Process(regs, nil, 0); regs[0].Result != nil || p.Stats().Registrations != 1 {
 			t.Fatal(regs[0].Result)
@@ -277,7 +277,7 @@ func TestAttachRegistered(t *testing.T) {
 			t.Errorf("%s: %d registrations", backend, n)
 		}
 		send(t, a, "data") // is nobody's but the connection's
-		if n, err := p.Wait(make([]socknotify.Notification[netip.AddrPort], 1), 0); n != 0 || err != socknotify.ErrTimeout {
+		if n, err := p.Process(nil, make([]socknotify.Notification[netip.AddrPort], 1), 0); n != 0 || err != socknotify.ErrTimeout {
 			t.Errorf("%s: notified: %d, %v", backend, n, err)
 		}
 		if n, err := c.Read(make([]byte, 8)); n != 4 || err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -105,7 +106,7 @@ func TestClosedIsAll(t *testing.T) {
 // A call under way keeps the descriptor, and no other call comes in.
 func TestClosedWhileUsed(t *testing.T) {
 	a, b := unixPair(t, false)
-	h, ok := a.FD().Use()
+	h, ok := fdstate.Of(a.SyscallConn()).Use()
 	if !ok {
 		t.Fatal("it is closed")
 	}
@@ -118,7 +119,7 @@ func TestClosedWhileUsed(t *testing.T) {
 		}
 	}
 	send(t, b, "to a descriptor that is open")
-	a.FD().Done()
+	fdstate.Of(a.SyscallConn()).Done()
 	if _, err := unix.FcntlInt(h, unix.F_GETFD, 0); err != unix.EBADF {
 		t.Errorf("it is open: %v", err)
 	}

@@ -350,7 +350,7 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 	defer c.Close()
 	settle(t, &c, in)
 	recv(t, &c, 64, "hello", nil)
-	if !c.FD().Drained(fdstate.Recv) {
+	if !fdstate.Of(c.SyscallConn()).Drained(fdstate.Recv) {
 		t.Error("a short receive does not tell that it is drained")
 	}
 }

@@ -128,7 +128,7 @@ func TestVouching(t *testing.T) {
 						p.enable(s, eventIn|eventHangup, trigger)
 						p.next()
 						c.turn(t, peer, s)
-						if saved := p.enable(s, eventIn|eventHangup, trigger); saved != (c.saved && p.KernelEdges()) {
+						if saved := p.enable(s, eventIn|eventHangup, trigger); saved != (c.saved && p.edges()) {
 							t.Errorf("%v: the enable was saved: %v", trigger, saved)
 						}
 						if !c.left {
@@ -225,7 +225,7 @@ func TestVouchingForSends(t *testing.T) {
 				for _, f := range c.turn {
 					f(t, peer, s)
 				}
-				if saved := p.enable(s, c.filter, oneShot); saved != (c.saved && p.KernelEdges()) {
+				if saved := p.enable(s, c.filter, oneShot); saved != (c.saved && p.edges()) {
 					t.Errorf("%s, %s: the enable was saved: %v", k.name, c.name, saved)
 				}
 				// Then there is room again, sooner or later.
@@ -254,7 +254,7 @@ func TestVouchingForAccepts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if saved := p.enable(l, eventIn, oneShot); saved != (drain && p.KernelEdges()) {
+			if saved := p.enable(l, eventIn, oneShot); saved != (drain && p.edges()) {
 				t.Errorf("the enable was saved: %v", saved)
 			}
 			p.none()

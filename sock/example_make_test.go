@@ -23,7 +23,7 @@ func await(s *sock.Socket, what socknotify.Events) {
 	}
 	defer port.Close()
 	regs := []socknotify.Registration[int]{
-		socknotify.EnableSock(s, 0, what, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(s, 0, what, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	if _, err := port.Process(regs, make([]socknotify.Notification[int], 1), time.Minute); err != nil || regs[0].Result != nil {
 		log.Fatal(err, regs[0].Result)

@@ -29,7 +29,7 @@ func Example() {
 	client.Shutdown(sock.ShutWrite)
 
 	regs := []socknotify.Registration[*sock.Socket]{
-		socknotify.EnableSock(server, server, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
+		socknotify.Enable(server, server, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot),
 	}
 	ready := make([]socknotify.Notification[*sock.Socket], 8)
 	buffer := make([]byte, 4096)

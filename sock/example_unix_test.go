@@ -34,3 +34,23 @@ func ExampleAdopt() {
 	// true
 	// <nil> <nil>
 }
+
+// A socket option that package sock has no method for.
+func ExampleSocket_SyscallConn() {
+	s, err := sock.New(sock.TCP4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	raw, err := s.SyscallConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	var set error
+	err = raw.Control(func(handle uintptr) {
+		set = syscall.SetsockoptInt(int(handle), syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	})
+	on, _ := s.NoDelay()
+	fmt.Println(err, set, on)
+	// Output: <nil> <nil> true
+}

@@ -64,7 +64,7 @@ func TestHoldVouches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Release()
-	x := a.FD()
+	x := fdstate.Of(a.SyscallConn())
 	x.Notified(x.Notify(false, false))
 	if _, err := held.Recv(make([]byte, 1)); err != sock.ErrWouldBlock || !x.Drained(fdstate.Recv) {
 		t.Errorf("%v, drained: %v", err, x.Drained(fdstate.Recv))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	core "github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -40,7 +41,7 @@ func onPorts(t *testing.T, f func(t *testing.T, p port)) {
 func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotify.Trigger) (saved bool) {
 	p.t.Helper()
 	before := p.Stats()
-	regs := []socknotify.Registration[string]{socknotify.EnableSock(s, "key", filter, trigger)}
+	regs := []socknotify.Registration[string]{socknotify.Enable(s, "key", filter, trigger)}
 	if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		p.t.Fatal(err, regs[0].Result)
 	}
@@ -52,20 +53,22 @@ func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotif
 func (p port) next() socknotify.Events {
 	p.t.Helper()
 	var out [1]socknotify.Notification[string]
-	if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+	if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil {
 		p.t.Fatalf("Wait = %d, %v", n, err)
 	}
 	return out[0].Events
 }
 
 // try takes a notification if there is one.
-func (p port) try() (int, error) { return p.Wait(make([]socknotify.Notification[string], 1), 0) }
+func (p port) try() (int, error) {
+	return p.Process(nil, make([]socknotify.Notification[string], 1), 0)
+}
 
 // none checks that nothing can be dequeued.
 func (p port) none() {
 	p.t.Helper()
 	var out [1]socknotify.Notification[string]
-	if n, err := p.Wait(out[:], 0); n != 0 || err != socknotify.ErrTimeout {
+	if n, err := p.Process(nil, out[:], 0); n != 0 || err != socknotify.ErrTimeout {
 		p.t.Fatalf("Wait = %d, %v, %v", n, err, out[0].Events)
 	}
 }
@@ -73,7 +76,10 @@ func (p port) none() {
 // forget removes a socket's registration and what is queued for it.
 func (p port) forget(s *sock.Socket) {
 	p.t.Helper()
-	if _, err := p.RemoveWaitSock(p.t.Context(), s); err != nil {
+	if _, err := p.Deregister(socknotify.Remove[string](s)); err != nil {
 		p.t.Fatal(err)
 	}
 }
+
+// edges reports whether enabling a drained socket costs no system call on this port.
+func (p port) edges() bool { return core.Of(p.Port).Core.OwnEdges }

@@ -49,7 +49,7 @@ func TestShortReceivesMissNothing(t *testing.T) {
 				t.Fatalf("at %d: %v", at, err)
 			}
 		}
-		if saved := p.Stats().RearmsSaved; (saved > 0) != p.KernelEdges() {
+		if saved := p.Stats().RearmsSaved; (saved > 0) != p.edges() {
 			t.Errorf("%d enables were saved", saved)
 		}
 		p.forget(s)
@@ -99,7 +99,7 @@ func TestRounds(t *testing.T) {
 		client, server := tcpOn(t, sock.Loopback)
 		for i := range rounds {
 			saved := p.enable(server, eventIn, oneShot)
-			if saved != (i > 0 && p.KernelEdges()) {
+			if saved != (i > 0 && p.edges()) {
 				t.Fatalf("round %d: saved %v", i, saved)
 			}
 			send(t, client, "question")

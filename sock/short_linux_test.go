@@ -161,7 +161,7 @@ func (p port) shortReceive(peer, s *sock.Socket, m move, when string, filter soc
 		m.do(p.t, peer, s)
 	}
 	again := func() { p.enable(s, filter, trigger) }
-	if saved := p.enable(s, filter, trigger); saved != p.KernelEdges() {
+	if saved := p.enable(s, filter, trigger); saved != p.edges() {
 		p.t.Errorf("the enable was saved: %v", saved)
 	}
 	if when == "after the enable" {

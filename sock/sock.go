@@ -2,7 +2,7 @@
 //
 // No call here blocks. One that cannot go on returns [ErrWouldBlock], a value that allocates nothing.
 // The sockets are not watched by Go's own poller; register them with a socknotify port, by
-// Registration.Sock. A socket knows in which directions it has been drained since the port last notified,
+// Registration.Conn. A socket knows in which directions it has been drained since the port last notified,
 // and vouches for that by itself, so enabling its registration again costs no system call where nothing
 // has happened since (X5).
 //
@@ -18,12 +18,13 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"syscall"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // ErrWouldBlock says that the call cannot go on now: wait for EventIn or EventOut.
-var ErrWouldBlock = errors.New("sock: operation would block")
+var ErrWouldBlock = fdstate.ErrWouldBlock
 
 // A Socket is one non-blocking socket. The zero value is closed; [Socket.AcceptInto] can open it. A Socket
 // must not be copied.
@@ -79,8 +80,11 @@ func closed(op string) error { return &Error{op, ^uintptr(0), net.ErrClosed} }
 // rather than of the socket, knows nothing of draining and closing.
 func (s *Socket) Handle() uintptr { return s.fd.Handle() }
 
-// FD is for package socknotify.
-func (s *Socket) FD() *fdstate.FD { return &s.fd }
+// SyscallConn returns the socket's handle for system calls that this package does not have. Control, Read and Write call
+// their function once, and the handle is not closed before the function returns. A function that returns false reports
+// that its receive or send would have blocked: Read and Write then return [ErrWouldBlock], and do not wait. The error is
+// always nil.
+func (s *Socket) SyscallConn() (syscall.RawConn, error) { return &s.fd, nil }
 
 // Close ends the socket's registration, if it has one, without an EventRemove (G9), and closes the socket
 // as soon as no other call uses it. Every later call, a second Close included, returns net.ErrClosed.

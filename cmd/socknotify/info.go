@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
+	godebug "runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 )
 
 const modulePath = "github.com/socknotify/socknotify"
@@ -80,7 +81,7 @@ func find() (*facts, error) {
 		if p, err := socknotify.New[int](socknotify.WithBackend(name)); err != nil {
 			b.Error = err.Error()
 		} else {
-			b.Edges = p.KernelEdges()
+			b.Edges = debug.TakeSnapshot(p, 0, 0).KernelEdges
 			p.Close()
 		}
 		f.Backends = append(f.Backends, b)
@@ -93,7 +94,7 @@ func find() (*facts, error) {
 }
 
 func moduleVersion() string {
-	info, ok := debug.ReadBuildInfo()
+	info, ok := godebug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}

@@ -62,7 +62,7 @@ func (w *watched) register(t *testing.T, key int) *sock.Socket {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	regs := []socknotify.Registration[int]{socknotify.EnableSock(s, key, socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+	regs := []socknotify.Registration[int]{socknotify.Enable(s, key, socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
 	if _, err := w.port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 		t.Fatal(err, regs[0].Result)
 	}
@@ -147,7 +147,7 @@ func TestTrace(t *testing.T) {
 			case got = <-done:
 				looking = false
 			case <-time.After(10 * time.Millisecond):
-				regs := []socknotify.Registration[int]{socknotify.EnableSock(s, 42, socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+				regs := []socknotify.Registration[int]{socknotify.Enable(s, 42, socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
 				w.port.Process(regs, make([]socknotify.Notification[int], 1), 0)
 			}
 		}
@@ -195,7 +195,7 @@ func TestTraceEnds(t *testing.T) {
 					return
 				case <-time.After(10 * time.Millisecond):
 					w.port.Post(1, 2)
-					w.port.Wait(make([]socknotify.Notification[int], 1), 0)
+					w.port.Process(nil, make([]socknotify.Notification[int], 1), 0)
 				}
 			}
 		}()

@@ -132,7 +132,7 @@ func park(t *testing.T) *socknotify.Port[int] {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		regs := []socknotify.Registration[int]{socknotify.EnableSock(s, 100000+i, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
+		regs := []socknotify.Registration[int]{socknotify.Enable(s, 100000+i, socknotify.EventIn, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
 		if _, err := p.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 			t.Fatal(err, regs[0].Result)
 		}

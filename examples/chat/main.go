@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"sync"
 
+	"github.com/socknotify/socknotify"
 	sn "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -79,7 +80,7 @@ func (s *server) work(ctx context.Context) {
 			c := &client{socket: socket}
 			s.clients.Store(c, nil)
 			s.send(c, []byte("welcome\n")) // from here on it hears the others
-		case nt.Events == sn.EventRemove, nt.Posted():
+		case nt.Events == sn.EventRemove, nt.Kind() == socknotify.KindPosted:
 			s.clients.Delete(nt.Key)
 			nt.Key.socket.Close()
 		default:
@@ -138,7 +139,7 @@ func (s *server) settle(c *client) {
 		return
 	}
 	c.armed = filter
-	regs := []sn.Registration[*client]{sn.EnableSock(c.socket, c, filter, sn.TriggerLevel|sn.TriggerOneShot)}
+	regs := []sn.Registration[*client]{sn.Enable(c.socket, c, filter, sn.TriggerLevel|sn.TriggerOneShot)}
 	if c.gone {
 		regs[0].Op = sn.OpRemove
 	}

@@ -45,7 +45,7 @@ func serve(ctx context.Context, socket *sock.Socket, backend string) error {
 	for i := range s.queries {
 		s.queries[i].Buf = make([]byte, 512)
 	}
-	regs := []sn.Registration[*server]{sn.EnableSock(socket, s, sn.EventIn|sn.EventOut, sn.TriggerEdge)}
+	regs := []sn.Registration[*server]{sn.Enable(socket, s, sn.EventIn|sn.EventOut, sn.TriggerEdge)}
 	if port.Process(regs, nil, 0); regs[0].Result != nil {
 		return regs[0].Result
 	}
@@ -53,7 +53,7 @@ func serve(ctx context.Context, socket *sock.Socket, backend string) error {
 		if err := s.run(ctx); err != sock.ErrWouldBlock {
 			return err
 		}
-		if _, err := port.WaitContext(ctx, one); err != nil {
+		if _, err := port.Wait(ctx, one); err != nil {
 			return err
 		}
 	}

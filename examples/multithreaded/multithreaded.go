@@ -71,11 +71,11 @@ const (
 )
 
 func enableListener(l *listener) socknotify.Registration[key] {
-	return socknotify.Enable[key](l.socket.Handle(), l, socknotify.EventIn, trigger)
+	return socknotify.Enable[key](l.socket, l, socknotify.EventIn, trigger)
 }
 
 func enableConnection(c *connection) socknotify.Registration[key] {
-	return socknotify.Enable[key](c.socket.Handle(), c, inOrEnd, trigger)
+	return socknotify.Enable[key](c.socket, c, inOrEnd, trigger)
 }
 
 // A server is what the workers share.
@@ -138,7 +138,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	for c := range s.open {
 		c.socket.Close()
 	}
-	port.RemoveWait(context.WithoutCancel(ctx), socket.Handle())
+	port.Deregister(socknotify.Remove[key](socket))
 	sending.Wait()
 
 	for i := range workers {

@@ -151,12 +151,12 @@ func TestFailedRenewal(t *testing.T) {
 			t.Fatal("freed before its EventRemove")
 		}
 		ready := make([]socknotify.Notification[key], dequeueCount)
-		n, err := s.port.Wait(ready, 0)
+		n, err := s.port.Process(nil, ready, 0)
 		if err != nil || n != 2 {
 			t.Fatalf("dequeued %d, %v; want an exit message and a removal", n, err)
 		}
 		for _, nt := range ready[:n] {
-			if nt.Posted() {
+			if nt.Kind() == socknotify.KindPosted {
 				continue
 			}
 			if nt.Events != socknotify.EventRemove || nt.Key != key(c) {

@@ -75,7 +75,7 @@ func (w *worker) cleanUp() {
 		if !ok {
 			continue // the listener is Run's
 		}
-		remove := []socknotify.Registration[key]{socknotify.Remove[key](r.Socket)}
+		remove := []socknotify.Registration[key]{socknotify.Remove[key](r.Conn)}
 		if _, err := w.server.port.Process(remove, nil, 0); err != nil || remove[0].Result != nil {
 			// It was never registered, or is not any more: no EventRemove will come.
 			w.server.free(c)
@@ -127,7 +127,7 @@ func (w *worker) receive(c *connection) {
 // remove ends the registration with the next call. An entry takes one operation, so a connection is
 // either enabled again or removed.
 func (w *worker) remove(c *connection) {
-	r := socknotify.Remove[key](c.socket.Handle())
+	r := socknotify.Remove[key](c.socket)
 	r.Key = c // not read by OpRemove: for cleanUp
 	w.regs = append(w.regs, r)
 }

@@ -34,7 +34,7 @@ type Result struct {
 
 // The key of a registration may be any comparable value. A single connection needs no context, so
 // the key is the socket's handle.
-type key = socknotify.Socket
+type key = uintptr
 
 // Run starts a server and its client, and returns when both are done.
 func Run(ctx context.Context, cfg Config) (res Result, err error) {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 // accept waits for the one connection. Sockets on a port are non-blocking, listeners too.
 func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Socket) (*sock.Socket, error) {
 	regs := []socknotify.Registration[key]{
-		socknotify.Enable(listener.Handle(), listener.Handle(), socknotify.EventIn, socknotify.TriggerLevel),
+		socknotify.Enable(listener, listener.Handle(), socknotify.EventIn, socknotify.TriggerLevel),
 	}
 	if _, err := port.Process(regs, nil, 0); err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Sock
 	if regs[0].Result != nil {
 		return nil, regs[0].Result
 	}
-	defer port.RemoveWait(context.WithoutCancel(ctx), listener.Handle())
+	defer port.Deregister(socknotify.Remove[key](listener))
 
 	ready := make([]socknotify.Notification[key], 1)
 	for {
-		if _, err := port.WaitContext(ctx, ready); err != nil {
+		if _, err := port.Wait(ctx, ready); err != nil {
 			return nil, err
 		}
 		// What was pending may be gone again: the client may have given up.
@@ -105,7 +105,7 @@ func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Sock
 // serve receives until the client hangs up, then removes the registration.
 func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, res *Result) (err error) {
 	regs := []socknotify.Registration[key]{{
-		Socket:  conn.Handle(),
+		Conn:    conn,
 		Key:     conn.Handle(),
 		Filter:  socknotify.EventIn | socknotify.EventHangup,
 		Op:      socknotify.OpEnable,
@@ -121,10 +121,10 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 	}
 
 	// However the loop ends, the registration is removed before the caller closes the socket.
-	// RemoveWait takes the EventRemove itself, even when the context has ended.
+	// Deregister returns the key instead of an EventRemove.
 	defer func() {
-		last, e := port.RemoveWait(context.WithoutCancel(ctx), conn.Handle())
-		if e == nil && last.Events == socknotify.EventRemove && last.Key == conn.Handle() {
+		k, e := port.Deregister(socknotify.Remove[key](conn))
+		if e == nil && k == conn.Handle() {
 			res.Removals++
 		}
 		err = errors.Join(err, e)
@@ -132,7 +132,7 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 
 	ready := make([]socknotify.Notification[key], 1)
 	for {
-		if _, err := port.WaitContext(ctx, ready); err != nil {
+		if _, err := port.Wait(ctx, ready); err != nil {
 			return err
 		}
 		res.Notifications++

@@ -145,5 +145,5 @@ func (h *half) enable() sn.Registration[*half] {
 	if len(h.peer.rest) > 0 || h.connecting {
 		filter |= sn.EventOut
 	}
-	return sn.EnableSock(h.socket, h, filter, sn.TriggerLevel|sn.TriggerOneShot)
+	return sn.Enable(h.socket, h, filter, sn.TriggerLevel|sn.TriggerOneShot)
 }

@@ -62,7 +62,7 @@ func (w *worker) accepted(s *sock.Socket, err error) {
 // workers at once. A peer that answers while this one is busy is then somebody's work already, and nearly
 // always the socket vouches for itself, which costs no system call.
 func (w *worker) enable(c *conn, filter socknotify.Events) {
-	w.regs = append(w.regs, socknotify.EnableSock(c.sock, c, filter, oneShot))
+	w.regs = append(w.regs, socknotify.Enable(c.sock, c, filter, oneShot))
 	if w.server.cfg.Workers > 1 {
 		_, err := w.server.port.Process(w.regs, nil, 0)
 		w.check(err)

@@ -50,7 +50,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	defer server.Close()
 
 	reg := socknotify.Registration[*sock.Socket]{
-		Socket:  server.Handle(),
+		Conn:    server,
 		Key:     server,
 		Filter:  socknotify.EventIn | socknotify.EventHangup,
 		Op:      socknotify.OpEnable,
@@ -64,8 +64,8 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, regs[0].Result
 	}
 	defer func() {
-		last, e := port.RemoveWait(context.WithoutCancel(ctx), server.Handle())
-		if e == nil && last.Events == socknotify.EventRemove && last.Key == server {
+		key, e := port.Deregister(socknotify.Remove[*sock.Socket](server))
+		if e == nil && key == server {
 			res.Removals++
 		}
 		err = errors.Join(err, e)
@@ -85,7 +85,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		}
 		clientDone <- err
 	}()
-	if err := serve(ctx, port, reg, cfg.Datagrams, &res); err != nil {
+	if err := serve(ctx, port, cfg.Datagrams, &res); err != nil {
 		cancel(err)
 		<-clientDone
 		return res, err
@@ -94,21 +94,10 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 }
 
 // serve echoes datagrams until it has had all of them.
-func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], reg socknotify.Registration[*sock.Socket], datagrams int, res *Result) error {
-	// A kernel without edges has to be told when the socket is drained. Drained vouches for it;
-	// where nothing has arrived since, this costs no system call. With edges it is not needed.
-	var rearm []socknotify.Registration[*sock.Socket]
-	reg.Drained = true
-
+func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], datagrams int, res *Result) error {
 	ready := make([]socknotify.Notification[*sock.Socket], 1)
 	for res.Datagrams < datagrams {
-		_, err := port.ProcessContext(ctx, rearm, ready)
-		for i := range rearm {
-			if rearm[i].Result != nil {
-				return rearm[i].Result
-			}
-		}
-		if err != nil {
+		if _, err := port.Wait(ctx, ready); err != nil {
 			return err
 		}
 		res.Notifications++
@@ -123,9 +112,6 @@ func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], reg socknot
 		}
 		if err := drain(server, res); err != nil {
 			return err
-		}
-		if !port.KernelEdges() {
-			rearm = append(rearm[:0], reg)
 		}
 	}
 	return nil

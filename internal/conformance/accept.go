@@ -54,9 +54,9 @@ func (e *env) dial(l *socket, n int) []*socket {
 func (e *env) accepted(got note, k any) *socket {
 	e.Helper()
 	s, err := got.Accepted()
-	if got.Key != k || got.Events != socknotify.EventNone || got.Posted() || s == nil || err != nil {
+	if got.Key != k || got.Events != socknotify.EventNone || got.Kind() == socknotify.KindPosted || s == nil || err != nil {
 		e.Fatalf("notification of %v: %v, posted %t, accepted %v, %v; want a connection for %v",
-			got.Key, got.Events, got.Posted(), s, err, k)
+			got.Key, got.Events, got.Kind() == socknotify.KindPosted, s, err, k)
 	}
 	return e.keep(s, nil)
 }
@@ -124,9 +124,9 @@ func acceptBackpressure(e *env) {
 	}
 	before := len(handles.List())
 	var one [1]note
-	k, err := p.Wait(one[:], 0)
+	k, err := p.Process(nil, one[:], 0)
 	if k == 0 && tellsLate {
-		k, err = p.Wait(one[:], limit)
+		k, err = p.Process(nil, one[:], limit)
 	}
 	if k != 1 || err != nil {
 		e.Fatalf("Wait = %d, %v", k, err)
@@ -150,7 +150,7 @@ func acceptLittleRoom(e *env) {
 			e.dial(l, 9)
 			buf := make([]note, entries)
 			for left := 9; left > 0; {
-				k, err := p.Wait(buf, limit)
+				k, err := p.Process(nil, buf, limit)
 				if err != nil || k > entries {
 					e.Fatalf("Wait = %d, %v with %d left", k, err, left)
 				}
@@ -180,7 +180,7 @@ func acceptBesideOthers(e *env) {
 	count := map[any]int{}
 	buf := make([]note, 4)
 	for total := 0; total < 3*others; {
-		n, err := p.Wait(buf, limit)
+		n, err := p.Process(nil, buf, limit)
 		if err != nil {
 			e.Fatalf("Wait after %v: %v", count, err)
 		}

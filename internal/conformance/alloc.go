@@ -37,13 +37,13 @@ func (e *env) allocates(f func()) {
 func allocPoll(e *env) {
 	p := e.port()
 	buf := make([]note, 8)
-	e.allocates(func() { p.Wait(buf, 0) })
+	e.allocates(func() { p.Process(nil, buf, 0) })
 }
 
 func allocTimeout(e *env) {
 	p := e.port()
 	buf := make([]note, 8)
-	e.allocates(func() { p.Wait(buf, 10*time.Microsecond) })
+	e.allocates(func() { p.Process(nil, buf, 10*time.Microsecond) })
 }
 
 func allocPost(e *env) {
@@ -55,7 +55,7 @@ func allocPost(e *env) {
 			p.Post(k, ^i)
 		}
 		for got := 0; got < 20; {
-			n, _ := p.Wait(buf, 0)
+			n, _ := p.Process(nil, buf, 0)
 			got += n
 		}
 	})
@@ -85,7 +85,7 @@ func allocDrained(e *env) {
 	e.allocates(func() {
 		p.Process(regs, nil, 0)
 		peer.Send(x)
-		if n, err := p.Wait(buf, limit); n != 1 {
+		if n, err := p.Process(nil, buf, limit); n != 1 {
 			e.Fatalf("Wait = %d, %v", n, err)
 		}
 		s.Recv(b)
@@ -99,7 +99,7 @@ func allocPersistent(e *env) {
 	e.do(p, enable(s, &key{"k"}, out, level))
 	buf := make([]note, 8)
 	e.allocates(func() {
-		if n, err := p.Wait(buf, limit); n != 1 {
+		if n, err := p.Process(nil, buf, limit); n != 1 {
 			e.Fatalf("Wait = %d, %v", n, err)
 		}
 	})

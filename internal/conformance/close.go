@@ -37,7 +37,7 @@ func closeWakes(e *env) {
 		all = append(all,
 			e.wait(p, 1, -1),
 			e.wait(p, 1, time.Hour),
-			e.start(func(buf []note) (int, error) { return p.WaitContext(ctx, buf) }, 1))
+			e.start(func(buf []note) (int, error) { return p.Wait(ctx, buf) }, 1))
 	}
 	e.parked(p, len(all))
 	if err := p.Close(); err != nil {
@@ -150,7 +150,7 @@ func closeDropsQueued(e *env) {
 	e.do(p, enable(s, "k", in, level), remove(s))
 	p.Post("post", 1)
 	p.Close()
-	n, err := p.Wait(make([]note, 4), 0)
+	n, err := p.Process(nil, make([]note, 4), 0)
 	if n != 0 {
 		e.Errorf("%d notifications after Close", n)
 	}
@@ -175,12 +175,12 @@ func closeLaterCalls(e *env) {
 		"Process nothing":      func() (int, error) { return p.Process(nil, nil, 0) },
 		"ProcessContext":       func() (int, error) { return p.ProcessContext(ctx, regs, buf) },
 		"ProcessContext, none": func() (int, error) { return p.ProcessContext(ctx, regs, nil) },
-		"Wait":                 func() (int, error) { return p.Wait(buf, -1) },
-		"Wait no entries":      func() (int, error) { return p.Wait(nil, 0) },
-		"WaitContext":          func() (int, error) { return p.WaitContext(ctx, buf) },
+		"Process, only wait":   func() (int, error) { return p.Process(nil, buf, -1) },
+		"Wait":                 func() (int, error) { return p.Wait(ctx, buf) },
+		"Wait no entries":      func() (int, error) { return p.Wait(ctx, nil) },
 		"Post":                 func() (int, error) { return 0, p.Post("k", 0) },
-		"RemoveWait":           func() (int, error) { _, err := p.RemoveWait(ctx, s.Handle()); return 0, err },
-		"RemoveWaitConn":       func() (int, error) { _, err := p.RemoveWaitConn(ctx, conn); return 0, err },
+		"Deregister":           func() (int, error) { _, err := p.Deregister(remove(s)); return 0, err },
+		"Deregister, a Conn":   func() (int, error) { _, err := p.Deregister(removeConn(conn)); return 0, err },
 	} {
 		if n, err := call(); n != 0 || !errors.Is(err, socknotify.ErrClosed) {
 			e.Errorf("%s after Close = %d, %v; want ErrClosed", name, n, err)
@@ -257,13 +257,13 @@ func closeRaces(e *env) {
 		s, peer := e.unix()
 		e.send(peer, "x")
 		calls := []<-chan error{
-			async(func() error { _, err := p.Wait(make([]note, 1), -1); return err }),
+			async(func() error { _, err := p.Process(nil, make([]note, 1), -1); return err }),
 			async(func() error {
 				_, err := p.Process([]reg{enable(s, "k", in, level|oneShot)}, make([]note, 1), -1)
 				return err
 			}),
 			async(func() error { return p.Post("k", 0) }),
-			async(func() error { _, err := p.RemoveWait(context.Background(), s.Handle()); return err }),
+			async(func() error { _, err := p.Deregister(remove(s)); return err }),
 			async(p.Close),
 		}
 		for _, ch := range calls {
@@ -319,11 +319,11 @@ func droppedPortWithHistory(e *env) {
 		e.do(p, enable(s, k, in, level))
 		e.next(p)
 		p.Post(k, 0)
-		p.Wait(make([]note, 4), 0)
+		p.Process(nil, make([]note, 4), 0)
 		e.drain(s)
 		ctx, cancel := context.WithTimeout(e.Context(), time.Millisecond)
 		defer cancel()
-		p.WaitContext(ctx, make([]note, 1))
-		p.Wait(make([]note, 1), time.Millisecond)
+		p.Wait(ctx, make([]note, 1))
+		p.Process(nil, make([]note, 1), time.Millisecond)
 	})
 }

@@ -26,7 +26,7 @@ var connChecks = []check{
 	both("X2", "CloseRaces", connCloseRaces),
 	both("X2", "KeptReachable", connKeptReachable),
 	both("X2", "ReleasedByRemoval", connReleased),
-	both("X2", "RemoveWaitConn", removeWaitConn),
+	both("X2", "Deregister", deregisterConn),
 	both("X2", "StrangeConns", strangeConns),
 	both("X2", "SecondPort", connSecondPort),
 }
@@ -360,7 +360,7 @@ func connReleased(e *env) {
 			e.next(p)
 			c.Close()
 		case 1:
-			_, err := p.RemoveWaitConn(e.Context(), c)
+			_, err := p.Deregister(removeConn(c))
 			e.must(err)
 			c.Close()
 		case 2:
@@ -376,21 +376,19 @@ func connReleased(e *env) {
 	runtime.KeepAlive(p)
 }
 
-func removeWaitConn(e *env) {
+func deregisterConn(e *env) {
 	p := e.port()
 	a, _ := e.netPair("tcp")
 	e.do(p, enableConn(a, "k", in, level))
-	n, err := p.RemoveWaitConn(e.Context(), a)
-	e.must(err)
-	e.check(n, "k", gone)
+	if k, err := p.Deregister(removeConn(a)); k != "k" || err != nil {
+		e.Errorf("Deregister = %v, %v", k, err)
+	}
 	e.none(p)
-	_, err = p.RemoveWaitConn(e.Context(), a)
+	_, err := p.Deregister(removeConn(a))
 	e.wantErr(err, socknotify.ErrNotRegistered)
-	_, err = p.RemoveWaitConn(e.Context(), nil)
-	e.wantErr(err, socknotify.ErrInvalid)
 	e.do(p, enableConn(a, "k", in, level))
 	a.Close()
-	_, err = p.RemoveWaitConn(e.Context(), a)
+	_, err = p.Deregister(removeConn(a))
 	e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
 	e.none(p)
 }

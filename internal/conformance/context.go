@@ -24,7 +24,7 @@ var contextChecks = []check{
 var errCause = errors.New("the cause")
 
 func (e *env) waitContext(ctx context.Context, p *port) <-chan result {
-	return e.start(func(buf []note) (int, error) { return p.WaitContext(ctx, buf) }, 1)
+	return e.start(func(buf []note) (int, error) { return p.Wait(ctx, buf) }, 1)
 }
 
 func cancelOnly(e *env) {
@@ -204,7 +204,7 @@ func allEnds(e *env) {
 	e.parked(p, 1)
 	cancel()
 	e.end(ended, "an iterator whose context is cancelled")
-	if _, err := p.Wait(make([]note, 1), 0); !errors.Is(err, socknotify.ErrTimeout) {
+	if _, err := p.Process(nil, make([]note, 1), 0); !errors.Is(err, socknotify.ErrTimeout) {
 		e.Errorf("Wait: %v", err)
 	}
 }

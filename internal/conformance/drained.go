@@ -42,7 +42,7 @@ func drainedSaves(e *env) {
 		}
 		after := p.Stats()
 		saved, asked := after.RearmsSaved-before.RearmsSaved, after.Rearms-before.Rearms
-		if p.KernelEdges() && (saved != rounds || asked != 0) {
+		if kernelEdges(p) && (saved != rounds || asked != 0) {
 			e.Errorf("%v: %d of %d enables saved, %d asked the kernel", trigger, saved, rounds, asked)
 		}
 		if saved+asked != rounds {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 )
 
 // O7: operations on files.
@@ -21,7 +22,7 @@ var fileChecks = []check{
 
 func (e *env) readAt(p *port, f *os.File, k any, b []byte, off int64, o *op) {
 	e.Helper()
-	if err := p.ReadAt(f, k, b, off, o); err != nil {
+	if err := overlapped.ReadAt(p, f, k, b, off, o); err != nil {
 		e.Fatalf("ReadAt: %v", err)
 	}
 }
@@ -55,7 +56,7 @@ func fileWrite(e *env) {
 	p := e.port()
 	f := e.file("0123456789")
 	var o op
-	if err := p.WriteAt(f, "k", []byte("ab"), 3, &o); err != nil {
+	if err := overlapped.WriteAt(p, f, "k", []byte("ab"), 3, &o); err != nil {
 		e.Fatalf("WriteAt: %v", err)
 	}
 	if n := e.moved(p, "k", &o); n != 2 {
@@ -98,7 +99,7 @@ func fileFails(e *env) {
 	f.Close()
 	e.readAt(p, f, "k", make([]byte, 1), 0, &o)
 	e.failed(p, "k", &o, os.ErrClosed)
-	e.wantErr(p.ReadAt(f, "k", nil, 0, nil), socknotify.ErrInvalid)
+	e.wantErr(overlapped.ReadAt(p, f, "k", nil, 0, nil), socknotify.ErrInvalid)
 }
 
 func fileClosed(e *env) {
@@ -131,12 +132,12 @@ func fileCanceled(e *env) {
 	for range ops {
 		got := e.next(p)
 		n, err := e.result(got, got.Key, &ops[got.Key.(int)])
-		if !(n == 1 && err == nil || n == 0 && errors.Is(err, socknotify.ErrCanceled)) {
+		if !(n == 1 && err == nil || n == 0 && errors.Is(err, overlapped.ErrCanceled)) {
 			e.Fatalf("completed with %d, %v", n, err)
 		}
 	}
 	e.none(p)
-	e.wantErr(p.Cancel(&ops[0]), socknotify.ErrNotInFlight)
+	e.wantErr(overlapped.Cancel(p, &ops[0]), overlapped.ErrNotInFlight)
 }
 
 func filePortClosed(e *env) {

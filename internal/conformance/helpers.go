@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	core "github.com/socknotify/socknotify/internal/port"
 )
 
 // Short names for what every case uses.
@@ -87,30 +88,51 @@ type handle interface{ Handle() uintptr }
 
 func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
 	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.EnableSock[any](s.Socket, k, filter, t)
+		return socknotify.Enable[any](s.Socket, k, filter, t)
 	}
-	return socknotify.Enable[any](s.Handle(), k, filter, t)
+	return reg{Handle: s.Handle(), Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t}
 }
 
 // drained is enable that vouches for the socket (X5), unless the socket does.
 func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
 	r := enable(s, k, filter, t)
-	r.Drained = r.Sock == nil
+	r.Drained = r.Conn == nil
 	return r
 }
 
+// raw returns a registration of a socket by its handle, whatever the case's kind of sockets is.
+func raw(r reg, s handle) reg {
+	r.Conn, r.Handle = nil, s.Handle()
+	return r
+}
+
+// kernelEdges reports whether enabling a drained socket may cost no system call (X5).
+func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
+
 func disable(s handle) reg {
 	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.DisableSock[any](s.Socket)
+		return socknotify.Disable[any](s.Socket)
 	}
-	return socknotify.Disable[any](s.Handle())
+	return reg{Handle: s.Handle(), Op: socknotify.OpDisable}
 }
 
 func remove(s handle) reg {
 	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.RemoveSock[any](s.Socket)
+		return socknotify.Remove[any](s.Socket)
 	}
-	return socknotify.Remove[any](s.Handle())
+	return reg{Handle: s.Handle(), Op: socknotify.OpRemove}
+}
+
+// deregister removes a registration with a key.
+func (e *env) deregister(p *port, s handle, key any) {
+	e.Helper()
+	got, err := p.Deregister(remove(s))
+	if err != nil {
+		e.Fatalf("Deregister: %v", err)
+	}
+	if got != key {
+		e.Errorf("Deregister returned the key %v; want %v", got, key)
+	}
 }
 
 // do processes registrations that must all succeed.
@@ -160,7 +182,7 @@ func (e *env) wantErr(err error, want ...error) {
 func (e *env) next(p *port) note {
 	e.Helper()
 	var one [1]note
-	n, err := p.Wait(one[:], limit)
+	n, err := p.Process(nil, one[:], limit)
 	if n != 1 || err != nil {
 		e.Fatalf("Wait = %d, %v; want a notification", n, err)
 	}
@@ -171,7 +193,7 @@ func (e *env) next(p *port) note {
 func (e *env) now(p *port) []note {
 	e.Helper()
 	buf := make([]note, 64)
-	n, err := p.Wait(buf, 0)
+	n, err := p.Process(nil, buf, 0)
 	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
 		e.Fatalf("Wait = %d, %v", n, err)
 	}
@@ -186,8 +208,8 @@ func (e *env) want(p *port, k any, ev events) {
 
 func (e *env) check(n note, k any, ev events) {
 	e.Helper()
-	if n.Key != k || n.Events != ev || n.Posted() {
-		e.Fatalf("notification of %v: %v, posted %t; want %v: %v", n.Key, n.Events, n.Posted(), k, ev)
+	if n.Key != k || n.Events != ev || n.Kind() == socknotify.KindPosted {
+		e.Fatalf("notification of %v: %v, posted %t; want %v: %v", n.Key, n.Events, n.Kind() == socknotify.KindPosted, k, ev)
 	}
 }
 
@@ -220,7 +242,7 @@ func (e *env) wantNow(p *port, k any, ev events) {
 func (e *env) none(p *port) {
 	e.Helper()
 	buf := make([]note, 64)
-	n, err := p.Wait(buf, pause)
+	n, err := p.Process(nil, buf, pause)
 	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
 		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
 	}
@@ -236,7 +258,7 @@ func (e *env) quiet(p *port) {
 	runtime.GC()
 	for range 5 {
 		before, begin := processorTime(e), time.Now()
-		n, err := p.Wait(buf, window)
+		n, err := p.Process(nil, buf, window)
 		used, passed = processorTime(e)-before, time.Since(begin)
 		if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
 			e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
@@ -267,7 +289,7 @@ func (e *env) quietSoon(p *port, most int) {
 // brief dequeues what comes in a while.
 func (e *env) brief(p *port) int {
 	e.Helper()
-	n, err := p.Wait(make([]note, 64), pause)
+	n, err := p.Process(nil, make([]note, 64), pause)
 	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
 		e.Fatalf("Wait = %d, %v", n, err)
 	}
@@ -283,7 +305,7 @@ type result struct {
 
 // wait starts a goroutine that waits once.
 func (e *env) wait(p *port, entries int, timeout time.Duration) <-chan result {
-	return e.start(func(buf []note) (int, error) { return p.Wait(buf, timeout) }, entries)
+	return e.start(func(buf []note) (int, error) { return p.Process(nil, buf, timeout) }, entries)
 }
 
 func (e *env) start(f func(buf []note) (int, error), entries int) <-chan result {

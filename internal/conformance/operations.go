@@ -9,10 +9,11 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
-type op = socknotify.Overlapped[any]
+type op = overlapped.Op[any]
 
 // O1 to O3: operations on sockets as such.
 var operationChecks = []check{
@@ -40,14 +41,14 @@ var operationChecks = []check{
 
 func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
 	e.Helper()
-	if err := p.Recv(s.Socket, k, b, o); err != nil {
+	if err := overlapped.Recv(p, s.Socket, k, b, o); err != nil {
 		e.Fatalf("Recv: %v", err)
 	}
 }
 
 func (e *env) startSend(p *port, s *socket, k any, b []byte, o *op) {
 	e.Helper()
-	if err := p.Send(s.Socket, k, b, o); err != nil {
+	if err := overlapped.Send(p, s.Socket, k, b, o); err != nil {
 		e.Fatalf("Send: %v", err)
 	}
 }
@@ -55,9 +56,9 @@ func (e *env) startSend(p *port, s *socket, k any, b []byte, o *op) {
 // result takes an operation's result out of its completion.
 func (e *env) result(got note, k any, o *op) (int, error) {
 	e.Helper()
-	if got.Key != k || got.Completed() != o || got.Events != socknotify.EventNone || got.Posted() {
+	if got.Key != k || overlapped.Of(&got) != o || got.Events != socknotify.EventNone || got.Kind() == socknotify.KindPosted {
 		e.Fatalf("notification of %v: %v, posted %t, completed %p; want a completion of %v, %p",
-			got.Key, got.Events, got.Posted(), got.Completed(), k, o)
+			got.Key, got.Events, got.Kind() == socknotify.KindPosted, overlapped.Of(&got), k, o)
 	}
 	n, err := o.Result()
 	if uintptr(n) != got.Data {
@@ -81,7 +82,7 @@ func (e *env) failed(p *port, k any, o *op, want ...error) int {
 	e.Helper()
 	n, err := e.result(e.next(p), k, o)
 	e.wantErr(err, want...)
-	var of *socknotify.OverlappedError
+	var of *overlapped.Error
 	if err != io.EOF && !errors.As(err, &of) {
 		e.Fatalf("completed with a %T: %v", err, err)
 	}
@@ -177,7 +178,7 @@ func opBesideOthers(e *env) {
 	e.deliver(otherPeer, other, "x")
 	e.want(p, "n", in)
 	p.Post("post", 7)
-	if got := e.next(p); !got.Posted() || got.Completed() != nil {
+	if got := e.next(p); got.Kind() != socknotify.KindPosted || overlapped.Of(&got) != nil {
 		e.Fatalf("%v; want the post", got)
 	}
 	e.deliver(peer, s, "x")
@@ -191,17 +192,17 @@ func opNotStarted(e *env) {
 	s, peer := e.unix()
 	var o op
 	b := make([]byte, 4)
-	e.wantErr(p.Recv(nil, "k", b, &o), socknotify.ErrInvalid)
-	e.wantErr(p.Send(s.Socket, "k", b, nil), socknotify.ErrInvalid)
-	e.wantErr(p.ReadAt(nil, "k", b, 0, &o), socknotify.ErrInvalid)
-	e.wantErr(p.Cancel(nil), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Recv(p, nil, "k", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Send(p, s.Socket, "k", b, nil), socknotify.ErrInvalid)
+	e.wantErr(overlapped.ReadAt(p, nil, "k", b, 0, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Cancel(p, nil), socknotify.ErrInvalid)
 	closed, _ := e.unix()
 	closed.Close()
-	e.wantErr(p.Recv(closed.Socket, "k", b, &o), socknotify.ErrBadSocket)
+	e.wantErr(overlapped.Recv(p, closed.Socket, "k", b, &o), socknotify.ErrBadSocket)
 	q := e.port()
 	q.Close()
-	e.wantErr(q.Recv(s.Socket, "k", b, &o), socknotify.ErrClosed)
-	e.wantErr(q.Cancel(&o), socknotify.ErrClosed)
+	e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &o), socknotify.ErrClosed)
+	e.wantErr(overlapped.Cancel(q, &o), socknotify.ErrClosed)
 	e.none(p)
 	e.deliver(peer, s, "x")
 	e.recv(p, s, "k", b, &o)
@@ -222,14 +223,14 @@ func opManyWaiters(e *env) {
 	var ended atomic.Int32
 	stop := e.workers(p, 4, 3, func(got note) {
 		c := got.Key.(*echoConn)
-		n, err := got.Completed().Result()
+		n, err := overlapped.Of(&got).Result()
 		switch {
-		case got.Completed() == &c.send:
+		case overlapped.Of(&got) == &c.send:
 			if err == nil {
-				err = p.Recv(c.s.Socket, c, c.buf, &c.recv)
+				err = overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
 			}
 		case err == nil:
-			err = p.Send(c.s.Socket, c, c.buf[:n], &c.send)
+			err = overlapped.Send[any](p, c.s.Socket, c, c.buf[:n], &c.send)
 		}
 		if err == io.EOF {
 			ended.Add(1)
@@ -279,15 +280,15 @@ func opInFlight(e *env) {
 	var o, other op
 	b := make([]byte, 16)
 	e.recv(p, s, "k", b, &o)
-	e.wantErr(p.Recv(s.Socket, "other", b, &o), socknotify.ErrInvalid)
-	e.wantErr(p.Send(s.Socket, "other", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Recv(p, s.Socket, "other", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Send(p, s.Socket, "other", b, &o), socknotify.ErrInvalid)
 	q := e.port()
-	e.wantErr(q.Recv(peer.Socket, "other", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Recv(q, peer.Socket, "other", b, &o), socknotify.ErrInvalid)
 	e.deliver(peer, s, "x")
 	e.received(p, "k", &o, b, "x")
 	// Completed, but not dequeued yet.
 	e.startSend(p, s, "s", []byte("y"), &other)
-	e.wantErr(p.Send(s.Socket, "other", []byte("z"), &other), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Send(p, s.Socket, "other", []byte("z"), &other), socknotify.ErrInvalid)
 	if n := e.moved(p, "s", &other); n != 1 || e.drain(peer) != "y" {
 		e.Fatalf("sent %d", n)
 	}

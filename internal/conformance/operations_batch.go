@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
-type opEntry = socknotify.Operation[any]
+type opEntry = overlapped.Request[any]
 
 // O13: operations that are started in batches.
 var operationBatchChecks = []check{
@@ -33,7 +34,7 @@ var operationBatchChecks = []check{
 // started starts operations, all of which must be.
 func (e *env) started(p *port, ops ...opEntry) {
 	e.Helper()
-	if n, err := p.ProcessOperations(ops, nil, 0); n != 0 || err != nil {
+	if n, err := overlapped.Process(p, ops, nil, 0); n != 0 || err != nil {
 		e.Fatalf("ProcessOperations without entries = %d, %v; want 0, nil", n, err)
 	}
 	for i := range ops {
@@ -61,8 +62,8 @@ func batchOrder(e *env) {
 		b := make([]byte, 3)
 		var ops []opEntry
 		for i := range 3 {
-			ops = append(ops, socknotify.RecvOp[any](s.Socket, "r", b[i:i+1], &recvs[i]),
-				socknotify.SendOp[any](s.Socket, "s", []byte{byte('x' + i)}, &sends[i]))
+			ops = append(ops, overlapped.RecvRequest[any](s.Socket, "r", b[i:i+1], &recvs[i]),
+				overlapped.SendRequest[any](s.Socket, "s", []byte{byte('x' + i)}, &sends[i]))
 		}
 		e.started(p, ops...)
 		for i := range 3 {
@@ -93,23 +94,23 @@ func batchResults(e *env) {
 	e.recv(q, foreign, "foreign", b[:4], &onOther)
 	e.do(p, enable(registered, "n", in, level|oneShot))
 	ops := []opEntry{
-		socknotify.RecvOp[any](s.Socket, "good", b[4:], &good),
-		socknotify.RecvOp[any](nil, "k", b, &x),
-		socknotify.SendOp[any](s.Socket, "k", b, nil),
-		socknotify.SendOp[any](s.Socket, "k", b, &busy),
-		socknotify.RecvOp[any](closed.Socket, "k", b, &x),
-		socknotify.SendOp[any](foreign.Socket, "k", b, &x),
-		socknotify.SendOp[any](registered.Socket, "k", b, &x),
-		socknotify.SendOp[any](s.Socket, "k", b, &good),
+		overlapped.RecvRequest[any](s.Socket, "good", b[4:], &good),
+		overlapped.RecvRequest[any](nil, "k", b, &x),
+		overlapped.SendRequest[any](s.Socket, "k", b, nil),
+		overlapped.SendRequest[any](s.Socket, "k", b, &busy),
+		overlapped.RecvRequest[any](closed.Socket, "k", b, &x),
+		overlapped.SendRequest[any](foreign.Socket, "k", b, &x),
+		overlapped.SendRequest[any](registered.Socket, "k", b, &x),
+		overlapped.SendRequest[any](s.Socket, "k", b, &good),
 		{},
-		socknotify.SendOp[any](s.Socket, "last", []byte("z"), &last),
+		overlapped.SendRequest[any](s.Socket, "last", []byte("z"), &last),
 	}
 	want := []error{nil, socknotify.ErrInvalid, socknotify.ErrInvalid, socknotify.ErrInvalid, net.ErrClosed,
 		socknotify.ErrOtherPort, socknotify.ErrInvalid, socknotify.ErrInvalid, socknotify.ErrInvalid, nil}
 	for i := range ops {
 		ops[i].Result = errors.New("from before")
 	}
-	if n, err := p.ProcessOperations(ops, nil, 0); n != 0 || err != nil {
+	if n, err := overlapped.Process(p, ops, nil, 0); n != 0 || err != nil {
 		e.Fatalf("ProcessOperations = %d, %v", n, err)
 	}
 	for i := range ops {
@@ -132,19 +133,19 @@ func batchWholeCall(e *env) {
 	s, peer := e.unix()
 	var o op
 	mine := errors.New("mine")
-	ops := []opEntry{socknotify.SendOp[any](s.Socket, "k", []byte("x"), &o)}
+	ops := []opEntry{overlapped.SendRequest[any](s.Socket, "k", []byte("x"), &o)}
 	ops[0].Result = mine
-	_, err := p.ProcessOperations(ops, nil, time.Second)
+	_, err := overlapped.Process(p, ops, nil, time.Second)
 	e.wantErr(err, socknotify.ErrInvalid)
 	var noContext context.Context
-	_, err = p.ProcessOperationsContext(noContext, ops, make([]note, 1))
+	_, err = overlapped.ProcessContext(noContext, p, ops, make([]note, 1))
 	e.wantErr(err, socknotify.ErrInvalid)
 	q := e.port()
 	q.Close()
 	for _, entries := range [][]note{nil, make([]note, 1)} {
-		_, err = q.ProcessOperations(ops, entries, 0)
+		_, err = overlapped.Process(q, ops, entries, 0)
 		e.wantErr(err, socknotify.ErrClosed)
-		_, err = q.ProcessOperationsContext(context.Background(), ops, entries)
+		_, err = overlapped.ProcessContext(context.Background(), q, ops, entries)
 		e.wantErr(err, socknotify.ErrClosed)
 	}
 	if ops[0].Result != mine {
@@ -154,7 +155,7 @@ func batchWholeCall(e *env) {
 	if got := e.drain(peer); got != "" {
 		e.Errorf("%q was sent", got)
 	}
-	if n, err := p.ProcessOperations(nil, nil, 0); n != 0 || err != nil {
+	if n, err := overlapped.Process(p, nil, nil, 0); n != 0 || err != nil {
 		e.Errorf("nothing at all = %d, %v", n, err)
 	}
 }
@@ -168,8 +169,8 @@ func batchCarriedOut(e *env) {
 	for i := range conns {
 		conns[i][0], conns[i][1] = e.tcp()
 		e.deliver(conns[i][1], conns[i][0], "in")
-		ops = append(ops, socknotify.RecvOp[any](conns[i][0].Socket, "r", b[i:i+1], &recvs[i]),
-			socknotify.SendOp[any](conns[i][0].Socket, "s", []byte("out"), &sends[i]))
+		ops = append(ops, overlapped.RecvRequest[any](conns[i][0].Socket, "r", b[i:i+1], &recvs[i]),
+			overlapped.SendRequest[any](conns[i][0].Socket, "s", []byte("out"), &sends[i]))
 	}
 	e.started(p, ops...)
 	for i := range conns { // though nobody has dequeued
@@ -178,10 +179,10 @@ func batchCarriedOut(e *env) {
 	seen := map[*op]bool{}
 	for len(seen) < 2*len(conns) {
 		got := e.next(p)
-		if n, err := got.Completed().Result(); err != nil || got.Key == "r" && n != 1 || got.Key == "s" && n != 3 {
+		if n, err := overlapped.Of(&got).Result(); err != nil || got.Key == "r" && n != 1 || got.Key == "s" && n != 3 {
 			e.Fatalf("%v has moved %d, %v", got.Key, n, err)
 		}
-		seen[got.Completed()] = true
+		seen[overlapped.Of(&got)] = true
 	}
 	e.none(p)
 }
@@ -196,24 +197,24 @@ func batchManySockets(e *env) {
 	var list []opEntry
 	for i := range conns {
 		conns[i][0], conns[i][1] = e.unix()
-		list = append(list, socknotify.RecvOp[any](conns[i][0].Socket, i, bufs[i][:], &ops[2*i]))
+		list = append(list, overlapped.RecvRequest[any](conns[i][0].Socket, i, bufs[i][:], &ops[2*i]))
 	}
 	e.started(p, list...)
 	e.none(p)
 	list = list[:0]
 	for i := range conns {
 		e.send(conns[i][1], string(rune('a'+i%26)))
-		list = append(list, socknotify.SendOp[any](conns[i][0].Socket, i, []byte("x"), &ops[2*i+1]))
+		list = append(list, overlapped.SendRequest[any](conns[i][0].Socket, i, []byte("x"), &ops[2*i+1]))
 	}
 	out := make([]note, many)
 	seen := map[*op]bool{}
-	n, err := p.ProcessOperations(list, out, limit)
-	for ; len(seen) < 2*many; n, err = p.Wait(out, limit) {
+	n, err := overlapped.Process(p, list, out, limit)
+	for ; len(seen) < 2*many; n, err = p.Process(nil, out, limit) {
 		if err != nil {
 			e.Fatalf("%d of %d, %v", len(seen), 2*many, err)
 		}
 		for _, got := range out[:n] {
-			o := got.Completed()
+			o := overlapped.Of(&got)
 			if k, err := o.Result(); k != 1 || err != nil || seen[o] {
 				e.Fatalf("%v: %d, %v, seen before: %t", got.Key, k, err, seen[o])
 			}
@@ -243,7 +244,7 @@ func batchByTurns(e *env) {
 		conns[i][0], conns[i][1] = e.tcp()
 	}
 	for i := range ops {
-		list = append(list, socknotify.SendOp[any](conns[i%len(conns)][0].Socket, i, fmt.Appendf(nil, "%02d", i), &ops[i]))
+		list = append(list, overlapped.SendRequest[any](conns[i%len(conns)][0].Socket, i, fmt.Appendf(nil, "%02d", i), &ops[i]))
 	}
 	e.started(p, list...)
 	for i := range ops {
@@ -261,9 +262,9 @@ func batchConnect(e *env) {
 	var connect, send, recv op
 	b := make([]byte, 4)
 	e.started(p,
-		socknotify.ConnectOp[any](c.Socket, "c", l.LocalAddr(), &connect),
-		socknotify.SendOp[any](c.Socket, "s", []byte("x"), &send),
-		socknotify.RecvOp[any](c.Socket, "r", b, &recv))
+		overlapped.ConnectRequest[any](c.Socket, "c", l.LocalAddr(), &connect),
+		overlapped.SendRequest[any](c.Socket, "s", []byte("x"), &send),
+		overlapped.RecvRequest[any](c.Socket, "r", b, &recv))
 	if _, err := e.result(e.next(p), "c", &connect); err != nil {
 		e.Fatalf("connect: %v", err)
 	}
@@ -291,11 +292,11 @@ func batchDatagrams(e *env) {
 	var recv, send op
 	b := make([]byte, 16)
 	e.started(p,
-		socknotify.RecvFromOp[any](s.Socket, "r", b, &recv),
-		socknotify.SendToOp[any](peer.Socket, "s", []byte("hello"), s.LocalAddr(), &send))
+		overlapped.RecvFromRequest[any](s.Socket, "r", b, &recv),
+		overlapped.SendToRequest[any](peer.Socket, "s", []byte("hello"), s.LocalAddr(), &send))
 	for range 2 {
 		got := e.next(p)
-		if n, err := got.Completed().Result(); n != 5 || err != nil {
+		if n, err := overlapped.Of(&got).Result(); n != 5 || err != nil {
 			e.Fatalf("%v: %d, %v", got.Key, n, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 )
 
 // What calls that start operations dequeue (O13).
@@ -18,9 +19,9 @@ func batchTimeOut(e *env) {
 	var o op
 	b := make([]byte, 4)
 	for _, timeout := range []time.Duration{0, 5 * time.Millisecond} {
-		ops := []opEntry{socknotify.RecvOp[any](s.Socket, "k", b, &o)}
+		ops := []opEntry{overlapped.RecvRequest[any](s.Socket, "k", b, &o)}
 		begin := time.Now()
-		n, err := p.ProcessOperations(ops, make([]note, 2), timeout)
+		n, err := overlapped.Process(p, ops, make([]note, 2), timeout)
 		if n != 0 || err != socknotify.ErrTimeout || ops[0].Result != nil || time.Since(begin) < timeout {
 			e.Fatalf("ProcessOperations = %d, %v; Result %v", n, err, ops[0].Result)
 		}
@@ -36,21 +37,21 @@ func batchContext(e *env) {
 	b := make([]byte, 4)
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(e.Context())
-	ops := []opEntry{socknotify.RecvOp[any](s.Socket, "k", b, &o)}
-	w := e.start(func(buf []note) (int, error) { return p.ProcessOperationsContext(ctx, ops, buf) }, 2)
+	ops := []opEntry{overlapped.RecvRequest[any](s.Socket, "k", b, &o)}
+	w := e.start(func(buf []note) (int, error) { return overlapped.ProcessContext(ctx, p, ops, buf) }, 2)
 	e.parked(p, 1)
 	cancel(why)
 	if r := e.get(w); r.err != why || ops[0].Result != nil {
 		e.Fatalf("%v, %v; Result %v", r.notes, r.err, ops[0].Result)
 	}
 	var send op
-	ops = []opEntry{socknotify.SendOp[any](s.Socket, "s", b[:1], &send)}
-	if n, err := p.ProcessOperationsContext(ctx, ops, make([]note, 2)); n != 0 || err != why || ops[0].Result != nil {
+	ops = []opEntry{overlapped.SendRequest[any](s.Socket, "s", b[:1], &send)}
+	if n, err := overlapped.ProcessContext(ctx, p, ops, make([]note, 2)); n != 0 || err != why || ops[0].Result != nil {
 		e.Fatalf("with a context that is done = %d, %v; Result %v", n, err, ops[0].Result)
 	}
 	e.moved(p, "s", &send)
 	e.deliver(peer, s, "x")
-	if n, err := p.ProcessOperationsContext(e.Context(), nil, make([]note, 2)); n != 1 || err != nil {
+	if n, err := overlapped.ProcessContext(e.Context(), p, nil, make([]note, 2)); n != 1 || err != nil {
 		e.Fatalf("ProcessOperationsContext = %d, %v", n, err)
 	}
 }
@@ -67,13 +68,13 @@ func batchEntries(e *env) {
 		conns[i][0], conns[i][1] = e.unix()
 		e.recv(p, conns[i][0], "r", b[i:i+1], &recvs[i])
 		e.deliver(conns[i][1], conns[i][0], "x")
-		list = append(list, socknotify.SendOp[any](conns[i][0].Socket, "s", []byte("y"), &sends[i]))
+		list = append(list, overlapped.SendRequest[any](conns[i][0].Socket, "s", []byte("y"), &sends[i]))
 	}
 	got := 0
 	for ; got < 2*many; list = nil {
 		out := make([]note, 7, 9)
 		out[:9][7].Data, out[:9][8].Data = 77, 88
-		n, err := p.ProcessOperations(list, out, limit)
+		n, err := overlapped.Process(p, list, out, limit)
 		if got += n; err != nil || out[:9][7].Data != 77 || out[:9][8].Data != 88 {
 			e.Fatalf("ProcessOperations = %d, %v", n, err)
 		}
@@ -93,7 +94,7 @@ func batchManyWaiters(e *env) {
 		out := make([]note, 16)
 		var ops []opEntry
 		for {
-			n, err := p.ProcessOperations(ops, out, -1)
+			n, err := overlapped.Process(p, ops, out, -1)
 			if err != nil {
 				return err
 			}
@@ -104,19 +105,19 @@ func batchManyWaiters(e *env) {
 			}
 			ops = ops[:0]
 			for _, got := range out[:n] {
-				if got.Posted() {
+				if got.Kind() == socknotify.KindPosted {
 					return p.Post(nil, 0) // for the others
 				}
 				c := got.Key.(*echoConn)
-				switch n, err := got.Completed().Result(); {
+				switch n, err := overlapped.Of(&got).Result(); {
 				case err == io.EOF:
 					ended.Add(1)
 				case err != nil:
 					return err
-				case got.Completed() == &c.send:
-					ops = append(ops, socknotify.RecvOp[any](c.s.Socket, c, c.buf, &c.recv))
+				case overlapped.Of(&got) == &c.send:
+					ops = append(ops, overlapped.RecvRequest[any](c.s.Socket, c, c.buf, &c.recv))
 				default:
-					ops = append(ops, socknotify.SendOp[any](c.s.Socket, c, c.buf[:n], &c.send))
+					ops = append(ops, overlapped.SendRequest[any](c.s.Socket, c, c.buf[:n], &c.send))
 				}
 			}
 		}
@@ -154,18 +155,18 @@ func batchAlloc(e *env) {
 	x := []byte("x")
 	e.allocates(func() {
 		for i := range conns {
-			ops = append(ops, socknotify.RecvOp[any](conns[i].s.Socket, &conns[i], conns[i].buf, &conns[i].recv))
+			ops = append(ops, overlapped.RecvRequest[any](conns[i].s.Socket, &conns[i], conns[i].buf, &conns[i].recv))
 			peers[i].Send(x)
 		}
 		for sent := 0; sent < len(conns); {
-			n, err := p.ProcessOperations(ops, out, limit)
+			n, err := overlapped.Process(p, ops, out, limit)
 			if err != nil {
 				e.Fatalf("ProcessOperations: %v", err)
 			}
 			ops = ops[:0]
 			for _, got := range out[:n] {
-				if c := got.Key.(*echoConn); got.Completed() == &c.recv {
-					ops = append(ops, socknotify.SendOp[any](c.s.Socket, got.Key, c.buf[:1], &c.send))
+				if c := got.Key.(*echoConn); overlapped.Of(&got) == &c.recv {
+					ops = append(ops, overlapped.SendRequest[any](c.s.Socket, got.Key, c.buf[:1], &c.send))
 				} else {
 					sent++
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -149,7 +150,7 @@ func recvResetBehindSend(e *env) {
 		got := map[any]error{}
 		for range 4 {
 			n := e.next(p)
-			_, got[n.Key] = n.Completed().Result()
+			_, got[n.Key] = overlapped.Of(&n).Result()
 		}
 		for _, k := range []string{"r", "s", "s2"} {
 			if !errors.Is(got[k], errReset) {
@@ -204,8 +205,8 @@ func resetOfMany(e *env) {
 	for left := 2 * len(conns); left > 0; left-- {
 		n := e.next(p)
 		c := n.Key.(*conn)
-		moved, err := n.Completed().Result()
-		if n.Completed() == &c.recv && err == nil && moved == 1 {
+		moved, err := overlapped.Of(&n).Result()
+		if overlapped.Of(&n) == &c.recv && err == nil && moved == 1 {
 			receives[c]++
 			e.recv(p, c.s, c, c.b[:1], &c.recv)
 			left++
@@ -222,8 +223,8 @@ func resetOfMany(e *env) {
 	}
 	// Both directions are started in one call.
 	for _, c := range conns {
-		e.started(p, socknotify.SendOp[any](c.s.Socket, "s", c.b[:], &c.send),
-			socknotify.RecvOp[any](c.s.Socket, "r", c.b[:], &c.recv))
+		e.started(p, overlapped.SendRequest[any](c.s.Socket, "s", c.b[:], &c.send),
+			overlapped.RecvRequest[any](c.s.Socket, "r", c.b[:], &c.recv))
 		e.failed(p, "s", &c.send, errReset)
 		e.failed(p, "r", &c.recv, errReset)
 	}
@@ -233,7 +234,7 @@ func resetOfMany(e *env) {
 func (e *env) behindRefused(p *port, c *socket, start ...func(k any, o *op)) []error {
 	e.Helper()
 	var connect op
-	if err := p.Connect(c.Socket, "c", e.nowhere(sock.TCP4), &connect); err != nil {
+	if err := overlapped.Connect(p, c.Socket, "c", e.nowhere(sock.TCP4), &connect); err != nil {
 		e.Fatalf("Connect: %v", err)
 	}
 	ops := make([]op, len(start))
@@ -244,7 +245,7 @@ func (e *env) behindRefused(p *port, c *socket, start ...func(k any, o *op)) []e
 	errs := make([]error, len(start))
 	for range start {
 		n := e.next(p)
-		_, errs[n.Key.(int)] = n.Completed().Result()
+		_, errs[n.Key.(int)] = overlapped.Of(&n).Result()
 	}
 	return errs
 }
@@ -289,7 +290,7 @@ func recvEndReconnected(e *env) {
 	var recv, connect op
 	e.behindRefused(p, c, func(k any, o *op) { e.recv(p, c, k, b, o) })
 	for again := 0; ; again++ {
-		if err := p.Connect(c.Socket, "c", l.LocalAddr(), &connect); err != nil {
+		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &connect); err != nil {
 			e.Fatalf("Connect: %v", err)
 		}
 		_, err := e.result(e.next(p), "c", &connect)
@@ -379,7 +380,7 @@ func recvDatagrams(e *env) {
 	s, peer := e.udp()
 	var o op
 	b := make([]byte, 4)
-	if err := p.RecvFrom(s.Socket, "k", b, &o); err != nil {
+	if err := overlapped.RecvFrom(p, s.Socket, "k", b, &o); err != nil {
 		e.Fatalf("RecvFrom: %v", err)
 	}
 	e.send(peer, "ab")
@@ -475,7 +476,7 @@ func sendDatagrams(e *env) {
 	e.startSend(p, s, "k", make([]byte, 100_000), &o)
 	e.failed(p, "k", &o)
 	free := e.keep(sock.New(sock.UDP4))
-	if err := p.SendTo(free.Socket, "k", []byte("abc"), s.LocalAddr(), &o); err != nil {
+	if err := overlapped.SendTo(p, free.Socket, "k", []byte("abc"), s.LocalAddr(), &o); err != nil {
 		e.Fatalf("SendTo: %v", err)
 	}
 	if n := e.moved(p, "k", &o); n != 3 {
@@ -489,7 +490,7 @@ func connects(e *env) {
 	for range 3 {
 		c := e.fresh()
 		var o op
-		if err := p.Connect(c.Socket, "c", l.LocalAddr(), &o); err != nil {
+		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &o); err != nil {
 			e.Fatalf("Connect: %v", err)
 		}
 		e.moved(p, "c", &o)
@@ -509,7 +510,7 @@ func connectRefused(e *env) {
 	for range 3 {
 		c := e.fresh()
 		var o, recv op
-		if err := p.Connect(c.Socket, "c", to, &o); err != nil {
+		if err := overlapped.Connect(p, c.Socket, "c", to, &o); err != nil {
 			e.Fatalf("Connect: %v", err)
 		}
 		e.recv(p, c, "r", make([]byte, 4), &recv)
@@ -525,7 +526,7 @@ func connectDatagram(e *env) {
 	p := e.port()
 	a, b := e.udp()
 	var o op
-	if err := p.Connect(a.Socket, "c", b.LocalAddr(), &o); err != nil {
+	if err := overlapped.Connect(p, a.Socket, "c", b.LocalAddr(), &o); err != nil {
 		e.Fatalf("Connect: %v", err)
 	}
 	e.moved(p, "c", &o)
@@ -533,7 +534,7 @@ func connectDatagram(e *env) {
 
 func (e *env) cancel(p *port, o *op) {
 	e.Helper()
-	if err := p.Cancel(o); err != nil {
+	if err := overlapped.Cancel(p, o); err != nil {
 		e.Fatalf("Cancel: %v", err)
 	}
 }
@@ -547,7 +548,7 @@ func cancels(e *env) {
 		e.recv(p, s, "k", b, &o)
 		e.cancel(p, &o)
 		e.cancel(p, &o) // it is in flight until its completion is dequeued
-		if n := e.failed(p, "k", &o, socknotify.ErrCanceled, context.Canceled); n != 0 {
+		if n := e.failed(p, "k", &o, overlapped.ErrCanceled, context.Canceled); n != 0 {
 			e.Errorf("%d bytes", n)
 		}
 		e.none(p)
@@ -559,7 +560,7 @@ func cancels(e *env) {
 	e.fill(s)
 	e.startSend(p, s, "s", []byte("y"), &send)
 	e.cancel(p, &send)
-	e.failed(p, "s", &send, socknotify.ErrCanceled)
+	e.failed(p, "s", &send, overlapped.ErrCanceled)
 	for e.drain(peer) != "" {
 	}
 	e.none(p)
@@ -587,12 +588,12 @@ func cancelWakes(e *env) {
 		completed := 0
 		for _, w := range waits {
 			for _, got := range e.get(w).notes {
-				if got.Posted() {
+				if got.Kind() == socknotify.KindPosted {
 					continue
 				}
 				completed++
 				_, err := e.result(got, "k", &o)
-				e.wantErr(err, socknotify.ErrCanceled)
+				e.wantErr(err, overlapped.ErrCanceled)
 			}
 		}
 		if completed != 1 {
@@ -610,7 +611,7 @@ func cancelsLate(e *env) {
 	e.recv(p, s, "k", b, &o)
 	e.cancel(p, &o)
 	e.received(p, "k", &o, b, "x")
-	e.wantErr(p.Cancel(&o), socknotify.ErrNotInFlight)
+	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
 	e.none(p)
 }
 
@@ -622,7 +623,7 @@ func cancelsPart(e *env) {
 	e.startSend(p, s, "k", b, &o)
 	e.none(p)
 	e.cancel(p, &o)
-	n := e.failed(p, "k", &o, socknotify.ErrCanceled)
+	n := e.failed(p, "k", &o, overlapped.ErrCanceled)
 	s.Close()
 	got := 0
 	for {
@@ -640,12 +641,12 @@ func cancelsNothing(e *env) {
 	p, q := e.port(), e.port()
 	s, _ := e.unix()
 	var o op
-	e.wantErr(p.Cancel(&o), socknotify.ErrNotInFlight)
+	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
 	e.recv(p, s, "k", make([]byte, 8), &o)
-	e.wantErr(q.Cancel(&o), socknotify.ErrNotInFlight)
+	e.wantErr(overlapped.Cancel(q, &o), overlapped.ErrNotInFlight)
 	e.cancel(p, &o)
-	e.failed(p, "k", &o, socknotify.ErrCanceled)
-	e.wantErr(p.Cancel(&o), socknotify.ErrNotInFlight)
+	e.failed(p, "k", &o, overlapped.ErrCanceled)
+	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
 }
 
 func cancelsOneOfMany(e *env) {
@@ -658,7 +659,7 @@ func cancelsOneOfMany(e *env) {
 			e.recv(p, s, i, bufs[i][:], &ops[i])
 		}
 		e.cancel(p, &ops[victim])
-		e.failed(p, victim, &ops[victim], socknotify.ErrCanceled)
+		e.failed(p, victim, &ops[victim], overlapped.ErrCanceled)
 		e.recv(p, s, victim, bufs[victim][:], &ops[victim])
 		e.send(peer, "abc")
 		want := byte('a')
@@ -688,17 +689,17 @@ func cancelRaces(e *env) {
 	for range rounds {
 		e.recv(p, s, "k", b, &o)
 		sent := async(func() error { _, err := peer.Send([]byte("x")); return err })
-		canceled := async(func() error { return p.Cancel(&o) })
+		canceled := async(func() error { return overlapped.Cancel(p, &o) })
 		n, err := e.result(e.next(p), "k", &o)
 		switch {
 		case n == 1 && err == nil:
 			got++
-		case n == 0 && errors.Is(err, socknotify.ErrCanceled):
+		case n == 0 && errors.Is(err, overlapped.ErrCanceled):
 		default:
 			e.Fatalf("completed with %d, %v", n, err)
 		}
 		e.end(sent, "sending")
-		if err := <-canceled; err != nil && !errors.Is(err, socknotify.ErrNotInFlight) {
+		if err := <-canceled; err != nil && !errors.Is(err, overlapped.ErrNotInFlight) {
 			e.Fatalf("Cancel: %v", err)
 		}
 	}
@@ -727,7 +728,7 @@ func closeUnderOperations(e *env) {
 	}
 	seen := map[any]bool{}
 	for _, got := range notes {
-		_, err := got.Completed().Result()
+		_, err := overlapped.Of(&got).Result()
 		e.wantErr(err, net.ErrClosed, socknotify.ErrBadSocket)
 		seen[got.Key] = true
 	}
@@ -735,7 +736,7 @@ func closeUnderOperations(e *env) {
 		e.Errorf("completions of %v", seen)
 	}
 	e.none(p)
-	e.wantErr(p.Recv(s.Socket, "r", b, &recv), socknotify.ErrBadSocket, net.ErrClosed)
+	e.wantErr(overlapped.Recv(p, s.Socket, "r", b, &recv), socknotify.ErrBadSocket, net.ErrClosed)
 }
 
 // closeSocketRaces closes sockets whose operations are being started, carried out and canceled.
@@ -750,11 +751,11 @@ func closeSocketRaces(e *env) {
 		var b [4][8]byte
 		begin := async(func() error {
 			for i := range ops {
-				start := p.Recv
+				start := overlapped.Recv[any]
 				if i%2 == 1 {
-					start = p.Send
+					start = overlapped.Send
 				}
-				if err := start(s.Socket, s, b[i][:], &ops[i]); err == nil {
+				if err := start(p, s.Socket, s, b[i][:], &ops[i]); err == nil {
 					started++
 				} else if !errors.Is(err, net.ErrClosed) {
 					return err
@@ -785,7 +786,7 @@ func closePortUnderOperations(e *env) {
 	if err := p.Close(); err != nil {
 		e.Fatalf("Close: %v", err)
 	}
-	e.wantErr(p.Cancel(&waits), socknotify.ErrClosed)
+	e.wantErr(overlapped.Cancel(p, &waits), socknotify.ErrClosed)
 	q := e.port()
 	e.recv(q, s, "q", b, &waits)
 	e.deliver(peer, s, "y")
@@ -810,10 +811,10 @@ func closePortRaces(e *env) {
 		}
 		stop := e.workers(p, 2, 2, func(got note) {
 			c := got.Key.(*echoConn)
-			if got.Completed() == &c.recv {
-				p.Send(c.s.Socket, c, c.buf[:1], &c.send)
+			if overlapped.Of(&got) == &c.recv {
+				overlapped.Send[any](p, c.s.Socket, c, c.buf[:1], &c.send)
 			} else {
-				p.Recv(c.s.Socket, c, c.buf, &c.recv)
+				overlapped.Recv[any](p, c.s.Socket, c, c.buf, &c.recv)
 			}
 		})
 		for _, peer := range peers {
@@ -838,7 +839,7 @@ func dropPortUnderOperations(e *env) {
 	q := e.port()
 	e.until("the operation is the caller's", func() bool {
 		runtime.GC()
-		return q.Recv(s.Socket, "q", b, &o) == nil
+		return overlapped.Recv(q, s.Socket, "q", b, &o) == nil
 	})
 	e.deliver(peer, s, "x")
 	e.received(q, "q", &o, b, "x")
@@ -849,10 +850,10 @@ func operateRegistered(e *env) {
 	s, peer := e.unix()
 	var o op
 	b := make([]byte, 8)
-	for _, r := range []reg{enable(s, "n", in, level|oneShot), socknotify.Enable[any](s.Handle(), "n", in, level|oneShot)} {
+	for _, r := range []reg{enable(s, "n", in, level|oneShot), raw(enable(s, "n", in, level|oneShot), s)} {
 		e.do(p, r)
-		e.wantErr(p.Recv(s.Socket, "k", b, &o), socknotify.ErrInvalid)
-		e.wantErr(q.Recv(s.Socket, "k", b, &o), socknotify.ErrOtherPort)
+		e.wantErr(overlapped.Recv(p, s.Socket, "k", b, &o), socknotify.ErrInvalid)
+		e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &o), socknotify.ErrOtherPort)
 		e.deliver(peer, s, "x")
 		e.want(p, "n", in)
 		e.drain(s)
@@ -861,7 +862,7 @@ func operateRegistered(e *env) {
 	}
 	l := e.listener()
 	e.accept(p, l, "l", 1)
-	e.wantErr(p.Recv(l.Socket, "k", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Recv(p, l.Socket, "k", b, &o), socknotify.ErrInvalid)
 	e.recv(p, s, "k", b, &o)
 	e.deliver(peer, s, "y")
 	e.received(p, "k", &o, b, "y")
@@ -876,8 +877,8 @@ func registerOperating(e *env) {
 	e.refused(p, enable(s, "n", in, level), socknotify.ErrInvalid)
 	e.refused(p, enable(s, nil, in, level), socknotify.ErrInvalid)
 	e.refused(q, enable(s, "n", in, level), socknotify.ErrOtherPort)
-	e.wantErr(q.Recv(s.Socket, "k", b, &other), socknotify.ErrOtherPort)
-	e.wantErr(q.Send(s.Socket, "k", b, &other), socknotify.ErrOtherPort)
+	e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &other), socknotify.ErrOtherPort)
+	e.wantErr(overlapped.Send(q, s.Socket, "k", b, &other), socknotify.ErrOtherPort)
 	e.deliver(peer, s, "x")
 	e.received(p, "k", &o, b, "x")
 }
@@ -915,7 +916,7 @@ func operationsAreNoRegistration(e *env) {
 	e.recv(p, s, "k", b, &o)
 	e.refused(p, disable(s), socknotify.ErrNotRegistered)
 	e.refused(p, remove(s), socknotify.ErrNotRegistered)
-	_, err := p.RemoveWaitSock(e.Context(), s.Socket)
+	_, err := p.Deregister(remove(s))
 	e.wantErr(err, socknotify.ErrNotRegistered)
 	e.deliver(peer, s, "x")
 	e.received(p, "k", &o, b, "x")

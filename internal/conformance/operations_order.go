@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -52,15 +53,15 @@ func opMixedOrder(e *env) {
 		e.send(peer, "ijkl")
 		buf := make([]note, entries)
 		for next := 0; next < count; {
-			n, err := p.Wait(buf, limit)
+			n, err := p.Process(nil, buf, limit)
 			if err != nil {
 				e.Fatalf("after %d completions: %v", next, err)
 			}
 			for _, got := range buf[:n] {
-				if got.Posted() {
+				if got.Kind() == socknotify.KindPosted {
 					continue
 				}
-				if got.Key != next || got.Completed() != &ops[next] || bufs[next][0] != 'a'+byte(next) {
+				if got.Key != next || overlapped.Of(&got) != &ops[next] || bufs[next][0] != 'a'+byte(next) {
 					e.Fatalf("%d entries: completion of %v, which received %q; want %d", entries, got.Key, bufs[next], next)
 				}
 				next++
@@ -136,7 +137,7 @@ func opBehindConnect(e *env) {
 		c := e.fresh()
 		var connect, send, recv, second op
 		b, b2 := make([]byte, 16), make([]byte, 16)
-		if err := p.Connect(c.Socket, "c", l.LocalAddr(), &connect); err != nil {
+		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &connect); err != nil {
 			e.Fatalf("Connect: %v", err)
 		}
 		e.startSend(p, c, "s", []byte("hello"), &send)
@@ -165,22 +166,22 @@ func opBehindCanceledConnect(e *env) {
 		c := e.fresh()
 		var connect, send, recv op
 		b := make([]byte, 16)
-		if err := p.Connect(c.Socket, "c", l.LocalAddr(), &connect); err != nil {
+		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &connect); err != nil {
 			e.Fatalf("Connect: %v", err)
 		}
 		e.recv(p, c, "r", b, &recv)
 		e.startSend(p, c, "s", []byte("hello"), &send)
 		settle(e, l, stateIn)
 		s := e.keep(l.Accept())
-		if err := p.Cancel(&connect); err != nil {
+		if err := overlapped.Cancel(p, &connect); err != nil {
 			e.Fatalf("Cancel: %v", err)
 		}
 		e.send(s, "early")
 		for range 3 {
 			got := e.next(p)
-			n, err := got.Completed().Result()
+			n, err := overlapped.Of(&got).Result()
 			switch {
-			case got.Key == "c" && (err == nil || errors.Is(err, socknotify.ErrCanceled)):
+			case got.Key == "c" && (err == nil || errors.Is(err, overlapped.ErrCanceled)):
 			case got.Key == "s" && n == 5 && err == nil:
 			case got.Key == "r" && string(b[:n]) == "early" && err == nil:
 			default:
@@ -203,14 +204,14 @@ func opBehindQueuedConnect(e *env) {
 	b := make([]byte, 16)
 	e.fill(s)
 	e.startSend(p, s, "s", []byte("x"), &send)
-	if err := p.Connect(s.Socket, "c", sock.Loopback, &connect); err != nil {
+	if err := overlapped.Connect(p, s.Socket, "c", sock.Loopback, &connect); err != nil {
 		e.Fatalf("Connect: %v", err)
 	}
 	e.recv(p, s, "r", b, &recv)
 	e.deliver(peer, s, "in")
 	e.none(p)
 	e.cancel(p, &connect)
-	e.failed(p, "c", &connect, socknotify.ErrCanceled)
+	e.failed(p, "c", &connect, overlapped.ErrCanceled)
 	e.received(p, "r", &recv, b, "in")
 	e.none(p)
 }
@@ -259,15 +260,15 @@ func opAllocEcho(e *env) {
 		out := make([]note, 4)
 		k := any(&key{"k"})
 		wait := func() {
-			if n, err := p.Wait(out, limit); n != 1 {
+			if n, err := p.Process(nil, out, limit); n != 1 {
 				e.Fatalf("Wait = %d, %v", n, err)
 			}
 		}
 		e.allocates(func() {
-			p.Recv(s.Socket, k, b, &recv)
+			overlapped.Recv(p, s.Socket, k, b, &recv)
 			peer.Send(x)
 			wait()
-			p.Send(s.Socket, k, b[:1], &send)
+			overlapped.Send(p, s.Socket, k, b[:1], &send)
 			wait()
 			peer.Recv(x)
 		})
@@ -282,10 +283,10 @@ func opAllocDatagrams(e *env) {
 	out := make([]note, 4)
 	k := any(&key{"k"})
 	e.allocates(func() {
-		p.RecvFrom(s.Socket, k, b, &recv)
-		p.Send(peer.Socket, k, x, &send)
+		overlapped.RecvFrom(p, s.Socket, k, b, &recv)
+		overlapped.Send(p, peer.Socket, k, x, &send)
 		for got := 0; got < 2; {
-			n, err := p.Wait(out, limit)
+			n, err := p.Process(nil, out, limit)
 			if err != nil {
 				e.Fatalf("Wait: %v", err)
 			}
@@ -302,8 +303,8 @@ func opAllocFiles(e *env) {
 	out := make([]note, 4)
 	k := any(&key{"k"})
 	e.allocates(func() {
-		p.ReadAt(f, k, b, 0, &o)
-		if n, err := p.Wait(out, limit); n != 1 {
+		overlapped.ReadAt(p, f, k, b, 0, &o)
+		if n, err := p.Process(nil, out, limit); n != 1 {
 			e.Fatalf("Wait = %d, %v", n, err)
 		}
 	})

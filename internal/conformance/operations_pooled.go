@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 )
 
 // O14: receives from a pool.
@@ -22,7 +23,7 @@ var operationPoolChecks = []check{
 func poolHoldsNone(e *env) {
 	p := e.port()
 	const sockets, each, size = 100, 100, 64 << 10
-	pool := socknotify.NewBuffers(size)
+	pool := overlapped.NewBuffers(size)
 	ops := make([]op, sockets*each)
 	var conns [sockets][2]*socket
 	for i := range conns {
@@ -37,7 +38,7 @@ func poolHoldsNone(e *env) {
 	before := heap()
 	var list []opEntry
 	for i := range ops {
-		list = append(list, socknotify.RecvPooledOp[any](conns[i%sockets][0].Socket, i, pool, &ops[i]))
+		list = append(list, overlapped.RecvPooledRequest[any](conns[i%sockets][0].Socket, i, pool, &ops[i]))
 	}
 	e.started(p, list...)
 	e.none(p)
@@ -49,7 +50,7 @@ func poolHoldsNone(e *env) {
 	}
 	for range conns {
 		got := e.next(p)
-		o := got.Completed()
+		o := overlapped.Of(&got)
 		if n, err := o.Result(); n != 1 || err != nil || string(o.Buffer()) != "x" {
 			e.Fatalf("%d, %v, %q", n, err, o.Buffer())
 		}
@@ -59,7 +60,7 @@ func poolHoldsNone(e *env) {
 
 func poolReceived(e *env) {
 	p := e.port()
-	pool := socknotify.NewBuffers(4)
+	pool := overlapped.NewBuffers(4)
 	var o op
 	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
 		s, peer := pair()
@@ -92,9 +93,9 @@ func poolReceived(e *env) {
 	}
 }
 
-func (e *env) pooled(p *port, s *socket, k any, pool *socknotify.Buffers, o *op) {
+func (e *env) pooled(p *port, s *socket, k any, pool *overlapped.Buffers, o *op) {
 	e.Helper()
-	if err := p.RecvPooled(s.Socket, k, pool, o); err != nil {
+	if err := overlapped.RecvPooled(p, s.Socket, k, pool, o); err != nil {
 		e.Fatalf("RecvPooled: %v", err)
 	}
 }
@@ -102,7 +103,7 @@ func (e *env) pooled(p *port, s *socket, k any, pool *socknotify.Buffers, o *op)
 // poolNothing completes receives that have received nothing.
 func poolNothing(e *env) {
 	p := e.port()
-	pool := socknotify.NewBuffers(16)
+	pool := overlapped.NewBuffers(16)
 	s, peer := e.tcp()
 	reset, resetPeer := e.tcp()
 	closed, _ := e.tcp()
@@ -112,7 +113,7 @@ func poolNothing(e *env) {
 	e.pooled(p, reset, "reset", pool, &broken)
 	e.pooled(p, closed, "closed", pool, &ended)
 	e.cancel(p, &canceled)
-	e.failed(p, "c", &canceled, socknotify.ErrCanceled)
+	e.failed(p, "c", &canceled, overlapped.ErrCanceled)
 	closed.Close()
 	e.failed(p, "closed", &ended, socknotify.ErrBadSocket)
 	e.shut(s, peer)
@@ -128,7 +129,7 @@ func poolNothing(e *env) {
 
 func poolOrder(e *env) {
 	p := e.port()
-	pool := socknotify.NewBuffers(1)
+	pool := overlapped.NewBuffers(1)
 	s, peer := e.unix()
 	var ops [4]op
 	b := make([]byte, 1)
@@ -154,7 +155,7 @@ func poolOrder(e *env) {
 
 func poolDatagrams(e *env) {
 	p := e.port()
-	pool := socknotify.NewBuffers(4)
+	pool := overlapped.NewBuffers(4)
 	s, peer := e.datagrams()
 	var o op
 	for sent, want := range map[string]string{"two": "two", "three": "thre"} {
@@ -172,11 +173,11 @@ func poolInvalid(e *env) {
 	p := e.port()
 	s, peer := e.unix()
 	var o op
-	for _, pool := range []*socknotify.Buffers{nil, socknotify.NewBuffers(0), socknotify.NewBuffers(-1)} {
-		e.wantErr(p.RecvPooled(s.Socket, "k", pool, &o), socknotify.ErrInvalid)
+	for _, pool := range []*overlapped.Buffers{nil, overlapped.NewBuffers(0), overlapped.NewBuffers(-1)} {
+		e.wantErr(overlapped.RecvPooled(p, s.Socket, "k", pool, &o), socknotify.ErrInvalid)
 	}
-	socknotify.NewBuffers(-1).Put(make([]byte, 8))
-	pool := socknotify.NewBuffers(8)
+	overlapped.NewBuffers(-1).Put(make([]byte, 8))
+	pool := overlapped.NewBuffers(8)
 	pool.Put(nil)
 	pool.Put(make([]byte, 7))
 	pool.Put(make([]byte, 0, 8))
@@ -190,7 +191,7 @@ func poolInvalid(e *env) {
 
 func poolAlloc(e *env) {
 	p := e.port()
-	pool := socknotify.NewBuffers(4 << 10)
+	pool := overlapped.NewBuffers(4 << 10)
 	var conns [20]echoConn
 	var peers [20]*socket
 	ops := make([]opEntry, 0, len(conns))
@@ -201,9 +202,9 @@ func poolAlloc(e *env) {
 	x := []byte("x")
 	e.allocates(func() {
 		for i := range conns {
-			ops = append(ops, socknotify.RecvPooledOp[any](conns[i].s.Socket, &conns[i], pool, &conns[i].recv))
+			ops = append(ops, overlapped.RecvPooledRequest[any](conns[i].s.Socket, &conns[i], pool, &conns[i].recv))
 		}
-		if _, err := p.ProcessOperations(ops, nil, 0); err != nil {
+		if _, err := overlapped.Process(p, ops, nil, 0); err != nil {
 			e.Fatalf("ProcessOperations: %v", err)
 		}
 		ops = ops[:0]
@@ -211,12 +212,12 @@ func poolAlloc(e *env) {
 			peers[i].Send(x)
 		}
 		for received := 0; received < len(conns); {
-			n, err := p.Wait(out, limit)
+			n, err := p.Process(nil, out, limit)
 			if err != nil {
 				e.Fatalf("Wait: %v", err)
 			}
 			for _, got := range out[:n] {
-				pool.Put(got.Completed().Buffer())
+				pool.Put(overlapped.Of(&got).Buffer())
 			}
 			received += n
 		}

@@ -34,7 +34,7 @@ func (e *env) workers(p *port, count, entries int, handle func(note)) (stop func
 		wg.Go(func() {
 			buf := make([]note, entries)
 			for {
-				n, err := p.Wait(buf, -1)
+				n, err := p.Process(nil, buf, -1)
 				if err != nil {
 					if !errors.Is(err, socknotify.ErrClosed) {
 						errs <- err

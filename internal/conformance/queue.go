@@ -1,7 +1,7 @@
 package conformance
 
 import (
-	"context"
+	"math"
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
@@ -30,8 +30,8 @@ func postKeyAndData(e *env) {
 				e.Fatalf("Post: %v", err)
 			}
 			n := e.next(p)
-			if n.Key != postKey || n.Data != data || n.Events != 0 || !n.Posted() {
-				e.Errorf("posted %v, %#x; dequeued %v, %#x, %v, %t", postKey, data, n.Key, n.Data, n.Events, n.Posted())
+			if n.Key != postKey || n.Data != data || n.Events != 0 || n.Kind() != socknotify.KindPosted {
+				e.Errorf("posted %v, %#x; dequeued %v, %#x, %v, %t", postKey, data, n.Key, n.Data, n.Events, n.Kind() == socknotify.KindPosted)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func postOrder(e *env) {
 	}
 	buf := make([]note, 7)
 	for want := uintptr(0); want < posts; {
-		n, err := p.Wait(buf, limit)
+		n, err := p.Process(nil, buf, limit)
 		if err != nil {
 			e.Fatalf("Wait: %v", err)
 		}
@@ -102,7 +102,7 @@ func postNeverBlocks(e *env) {
 	}
 	buf := make([]note, 1000)
 	for got := 0; got < posts; {
-		n, err := p.Wait(buf, 0)
+		n, err := p.Process(nil, buf, 0)
 		if err != nil {
 			e.Fatalf("Wait after %d: %v", got, err)
 		}
@@ -200,16 +200,16 @@ func posted(e *env) {
 	e.do(p, enable(s, "k", out, level|oneShot))
 	p.Post("k", 0)
 	e.now2(p, 2, func(n note) {
-		if n.Posted() != (n.Events == 0) {
-			e.Errorf("%v: posted %t", n.Events, n.Posted())
+		if (n.Kind() == socknotify.KindPosted) != (n.Events == 0) {
+			e.Errorf("%v: posted %t", n.Events, n.Kind() == socknotify.KindPosted)
 		}
 	})
 	e.do(p, remove(s))
-	if e.next(p).Posted() {
-		e.Errorf("EventRemove says that it was posted")
+	if k := e.next(p).Kind(); k != socknotify.KindRemoved {
+		e.Errorf("EventRemove is of kind %v", k)
 	}
-	if (note{}).Posted() {
-		e.Errorf("the zero Notification says that it was posted")
+	if k := (note{}).Kind(); k != socknotify.KindSocket {
+		e.Errorf("the zero Notification is of kind %v", k)
 	}
 }
 
@@ -240,7 +240,7 @@ func postAmongSockets(e *env) {
 			e.do(p, enable(s, i, out, level))
 		}
 		p.Post("post", 0)
-		e.within(p, room, 1000, func(n note) bool { return n.Posted() })
+		e.within(p, room, 1000, func(n note) bool { return n.Kind() == socknotify.KindPosted })
 	}
 }
 
@@ -249,7 +249,7 @@ func (e *env) within(p *port, room, most int, the func(note) bool) {
 	e.Helper()
 	buf := make([]note, room)
 	for seen := 0; seen < most; {
-		n, err := p.Wait(buf, limit)
+		n, err := p.Process(nil, buf, limit)
 		if err != nil {
 			e.Fatalf("Wait: %v", err)
 		}
@@ -303,36 +303,32 @@ func removalAmongSockets(e *env) {
 	e.within(p, 1, 1000, func(n note) bool { return n.Events == gone })
 }
 
-// Q5: RemoveWait.
-var removeWaitChecks = []check{
-	both("Q5", "ReturnsItsEventRemove", removeWait),
-	both("Q5", "DropsNothingElse", removeWaitDropsNothing),
-	both("Q5", "AmongWaiters", removeWaitAmongWaiters),
-	both("Q5", "ManyAtOnce", removeWaitMany),
-	both("Q5", "Errors", removeWaitErrors),
-	both("Q5", "CancelledContext", removeWaitCancelled),
+// Q5: Deregister.
+var deregisterChecks = []check{
+	both("Q5", "ReturnsTheKey", deregisterReturnsKey),
+	both("Q5", "DropsNothingElse", deregisterDropsNothing),
+	both("Q5", "AmongWaiters", deregisterAmongWaiters),
+	both("Q5", "ManyAtOnce", deregisterMany),
+	both("Q5", "Errors", deregisterErrors),
+	both("Q5", "ReadsTheSocketAlone", deregisterReadsTheSocket),
 }
 
-func removeWait(e *env) {
+func deregisterReturnsKey(e *env) {
 	p := e.port()
 	s, peer := e.unix()
 	k := &key{"k"}
 	e.deliver(peer, s, "x")
 	for range 3 {
 		e.do(p, enable(s, k, in, level))
-		n, err := p.RemoveWait(e.Context(), s.Handle())
-		if err != nil {
-			e.Fatalf("RemoveWait: %v", err)
-		}
-		e.check(n, k, gone)
+		e.deregister(p, s, k)
 		if got := e.now(p); len(got) != 0 {
-			e.Errorf("somebody else is given %v", got)
+			e.Errorf("dequeued %v as well", got)
 		}
 	}
 	s.Close() // it may be closed at once
 }
 
-func removeWaitDropsNothing(e *env) {
+func deregisterDropsNothing(e *env) {
 	p := e.port()
 	s, peer := e.unix()
 	other, otherPeer := e.unix()
@@ -341,11 +337,7 @@ func removeWaitDropsNothing(e *env) {
 	e.deliver(otherPeer, other, "x")
 	e.do(p, enable(s, "s", in, level), enable(other, "other", in, level|oneShot), enable(third, "third", in, level), remove(third))
 	p.Post("post", 5)
-	n, err := p.RemoveWait(e.Context(), s.Handle())
-	if err != nil {
-		e.Fatalf("RemoveWait: %v", err)
-	}
-	e.check(n, "s", gone)
+	e.deregister(p, s, "s")
 	want := map[any]events{"other": in, "third": gone, "post": 0}
 	e.now2(p, 3, func(n note) {
 		if ev, ok := want[n.Key]; !ok || ev != n.Events {
@@ -355,8 +347,8 @@ func removeWaitDropsNothing(e *env) {
 	})
 }
 
-// removeWaitAmongWaiters removes while others are being served; they see no EventRemove.
-func removeWaitAmongWaiters(e *env) {
+// deregisterAmongWaiters removes while others are being served; they see no EventRemove.
+func deregisterAmongWaiters(e *env) {
 	p := e.port()
 	var removals, heard atomic.Int32
 	stop := e.workers(p, 3, 2, func(n note) {
@@ -373,11 +365,7 @@ func removeWaitAmongWaiters(e *env) {
 	for i := range int32(100) {
 		e.do(p, enable(s, "s", in, level|oneShot), enable(other, "other", in, level|oneShot))
 		e.send(otherPeer, "x")
-		n, err := p.RemoveWait(e.Context(), s.Handle())
-		if err != nil {
-			e.Fatalf("RemoveWait: %v", err)
-		}
-		e.check(n, "s", gone)
+		e.deregister(p, s, "s")
 		e.until("the other socket is served", func() bool { return heard.Load() == i+1 })
 	}
 	stop()
@@ -386,7 +374,7 @@ func removeWaitAmongWaiters(e *env) {
 	}
 }
 
-func removeWaitMany(e *env) {
+func deregisterMany(e *env) {
 	const sockets = 64
 	p := e.port()
 	var all []<-chan error
@@ -394,46 +382,44 @@ func removeWaitMany(e *env) {
 		s, _ := e.unix()
 		e.do(p, enable(s, i, in, level))
 		all = append(all, async(func() error {
-			n, err := p.RemoveWait(e.Context(), s.Handle())
-			if err == nil && (n.Key != i || n.Events != gone) {
-				e.Errorf("socket %d was given %v: %v", i, n.Key, n.Events)
+			k, err := p.Deregister(remove(s))
+			if err == nil && k != i {
+				e.Errorf("socket %d: got key %v", i, k)
 			}
 			return err
 		}))
 	}
 	for _, ch := range all {
-		e.end(ch, "RemoveWait")
+		e.end(ch, "Deregister")
 	}
 	e.none(p)
 }
 
-func removeWaitErrors(e *env) {
+func deregisterErrors(e *env) {
 	p := e.port()
 	s, _ := e.unix()
-	ctx := e.Context()
-	_, err := p.RemoveWait(ctx, s.Handle())
+	_, err := p.Deregister(remove(s))
 	e.wantErr(err, socknotify.ErrNotRegistered)
-	_, err = p.RemoveWait(ctx, 1<<20)
+	_, err = p.Deregister(reg{Handle: 1 << 20})
 	e.wantErr(err, socknotify.ErrBadSocket, errNotOpen)
+	_, err = p.Deregister(reg{})
+	e.wantErr(err, socknotify.ErrInvalid)
 	e.do(p, enable(s, "k", in, level), remove(s))
-	_, err = p.RemoveWait(ctx, s.Handle())
+	_, err = p.Deregister(remove(s))
 	e.wantErr(err, socknotify.ErrNotRegistered)
 	e.wantNow(p, "k", gone)
 	e.none(p)
 }
 
-func removeWaitCancelled(e *env) {
+// deregisterReadsTheSocket gives Deregister a registration whose other fields make no sense.
+func deregisterReadsTheSocket(e *env) {
 	p := e.port()
-	s, peer := e.unix()
+	s, _ := e.unix()
 	e.do(p, enable(s, "k", in, level))
-	ctx, cancel := context.WithCancelCause(e.Context())
-	cancel(errCause)
-	_, err := p.RemoveWait(ctx, s.Handle())
-	e.wantErr(err, errCause)
-	e.deliver(peer, s, "x")
-	// Whether the removal happened or not, the port says so.
-	n := e.next(p)
-	if n.Events != in && n.Events != gone {
-		e.Errorf("notification %v", n.Events)
+	r := remove(s)
+	r.Op, r.Key, r.Filter, r.Trigger, r.Drained = 0x55, []int{}, math.MaxUint32, math.MaxUint8, true
+	if k, err := p.Deregister(r); k != "k" || err != nil {
+		e.Errorf("Deregister = %v, %v", k, err)
 	}
+	e.none(p)
 }

@@ -41,7 +41,7 @@ var checks = slices.Concat(
 	enableChecks, disableChecks, removeChecks, invalidChecks, reuseChecks, dupChecks, identityChecks,
 	levelChecks, edgeChecks, oneShotChecks,
 	readyChecks, hangupChecks, errorChecks, connectChecks, mptcpChecks, standingChecks,
-	postChecks, balanceChecks, removeWaitChecks,
+	postChecks, balanceChecks, deregisterChecks,
 	operationChecks, operationEndChecks, operationBatchChecks, operationPoolChecks, fileChecks,
 	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
 )
@@ -93,7 +93,7 @@ func warmUp(t *testing.T, factory Factory) {
 		t.Skip("no ports on this system")
 	}
 	p := factory(t)
-	p.Wait(make([]socknotify.Notification[any], 1), time.Millisecond)
+	p.Process(nil, make([]socknotify.Notification[any], 1), time.Millisecond)
 	if err := p.Close(); err != nil {
 		t.Fatalf("closing a new port: %v", err)
 	}

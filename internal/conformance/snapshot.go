@@ -68,13 +68,13 @@ func snapshotStates(e *env) {
 func snapshotPages(e *env) {
 	const sockets, limit = 40, 7
 	p := e.port()
-	want := map[socknotify.Socket]bool{}
+	want := map[uintptr]bool{}
 	for range sockets {
 		s, _ := e.unix()
 		e.do(p, enable(s, s.Handle(), in, level|oneShot))
 		want[s.Handle()] = true
 	}
-	from, last := socknotify.Socket(0), socknotify.Socket(0)
+	from, last := uintptr(0), uintptr(0)
 	for pages := 1; ; pages++ {
 		got := debug.TakeSnapshot(p, from, limit)
 		if len(got.Registrations) > limit {
@@ -102,7 +102,7 @@ func snapshotPages(e *env) {
 			e.Errorf("limit %d: %d registrations", limit, len(got.Registrations))
 		}
 	}
-	if got := debug.TakeSnapshot(p, ^socknotify.Socket(0), 5); len(got.Registrations) != 0 || got.More {
+	if got := debug.TakeSnapshot(p, ^uintptr(0), 5); len(got.Registrations) != 0 || got.More {
 		e.Errorf("beyond the last: %+v", got)
 	}
 }
@@ -164,7 +164,7 @@ func snapshotNotObserved(e *env) {
 	if !got.Observed.IsZero() || r.ID != 0 || r.Notifications != 0 || r.Last != 0 || !r.LastTime.IsZero() || !r.Since.IsZero() {
 		e.Errorf("%+v", got)
 	}
-	if got.Backend != p.Backend() || got.KernelEdges != p.KernelEdges() || got.Closed || got.Time.IsZero() || got.Stats != p.Stats() {
+	if got.Backend != p.Backend() || got.KernelEdges != kernelEdges(p) || got.Closed || got.Time.IsZero() || got.Stats != p.Stats() {
 		e.Errorf("%+v", got)
 	}
 }
@@ -178,7 +178,7 @@ func snapshotUnderLoad(e *env) {
 	var seen atomic.Int64
 	reader := async(func() error {
 		for !end.Load() {
-			from := socknotify.Socket(0)
+			from := uintptr(0)
 			for more := true; more; {
 				got := debug.TakeSnapshot(p, from, 3)
 				for _, r := range got.Registrations {

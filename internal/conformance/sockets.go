@@ -202,14 +202,11 @@ func (e *env) shut(s, peer *socket) {
 	settle(e, s, statePeerClosed)
 }
 
-// again enables an edge registration of a socket that was drained, which only kernels without edges
-// need (T2).
+// again enables an edge registration of a socket that was drained (T2).
 func (e *env) again(p *port, s handle, k any, filter events, t socknotify.Trigger) {
 	e.Helper()
 	if t, ok := s.(*socket); ok && t.tied {
-		return // it has done so by itself
+		return // such a socket re-arms by itself
 	}
-	if !p.KernelEdges() {
-		e.do(p, drained(s, k, filter, t))
-	}
+	e.do(p, drained(s, k, filter, t))
 }

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 var sockChecks = []check{
 	ofSocks("X5", "SockSavesOnShortReceive", sockSaves),
 	ofSocks("X5", "SockNotReceived", sockNotReceived),
+	ofSocks("X5", "SockEmbedded", sockEmbedded),
 	ofSocks("X5", "SockReceivedInPart", sockReceivedInPart),
 	ofSocks("X5", "SockShortDatagram", sockShortDatagram),
 	ofSocks("X5", "SockEndAfterShortReceive", sockEnd),
@@ -51,7 +51,7 @@ func sockSaves(e *env) {
 			e.do(p, enable(s, "k", in, trigger))
 		}
 		after := p.Stats()
-		if saved := after.RearmsSaved - before.RearmsSaved; p.KernelEdges() && saved != rounds {
+		if saved := after.RearmsSaved - before.RearmsSaved; kernelEdges(p) && saved != rounds {
 			e.Errorf("%v: %d of %d enables saved", trigger, saved, rounds)
 		}
 	}
@@ -248,7 +248,7 @@ func sockPersistentLevel(e *env) {
 func sockOfAnother(e *env) {
 	p := e.port()
 	s, peer := e.unix()
-	e.do(p, socknotify.Enable[any](s.Handle(), "k", in, level|oneShot))
+	e.do(p, raw(enable(s, "k", in, level|oneShot), s))
 	e.drain(s)
 	e.deliver(peer, s, "x")
 	e.wantNow(p, "k", in)
@@ -388,18 +388,36 @@ func sockClosed(e *env) {
 		e.refused(p, enable(s, "k", in, level), socknotify.ErrBadSocket, net.ErrClosed)
 		e.refused(p, disable(s), socknotify.ErrNotRegistered, net.ErrClosed)
 		e.refused(p, remove(s), socknotify.ErrNotRegistered, net.ErrClosed)
-		_, err := p.RemoveWaitSock(e.Context(), s.Socket)
+		_, err := p.Deregister(remove(s))
 		e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
 	}
-	_, err := p.RemoveWaitSock(e.Context(), nil)
-	e.wantErr(err, socknotify.ErrInvalid)
+	_, err := p.Deregister(reg{Conn: (*sock.Socket)(nil)})
+	e.wantErr(err, socknotify.ErrBadSocket)
 	s, _ := e.unix()
 	e.do(p, enable(s, "k", in, level))
-	last, err := p.RemoveWaitSock(context.Background(), s.Socket)
-	if err != nil {
-		e.Fatalf("RemoveWaitSock: %v", err)
+	e.deregister(p, s, "k")
+}
+
+// sockEmbedded registers what embeds a sock.Socket. It behaves as the socket does.
+func sockEmbedded(e *env) {
+	p := e.port()
+	s, peer := e.unix()
+	client := &struct{ *sock.Socket }{s.Socket}
+	embedded := socknotify.Enable[any](client, "k", in, level|oneShot)
+	e.do(p, embedded)
+	e.deliver(peer, s, "x")
+	e.wantNow(p, "k", in)
+	e.do(p, enable(s, "k", in, level|oneShot)) // it is the same registration
+	e.wantNow(p, "k", in)
+	e.drain(s)
+	e.do(p, embedded)
+	e.none(p)
+	client.Close()
+	e.refused(p, embedded, socknotify.ErrBadSocket, net.ErrClosed)
+	e.refused(p, socknotify.Remove[any](client), socknotify.ErrNotRegistered, net.ErrClosed)
+	if n := p.Stats().Registrations; n != 0 {
+		e.Errorf("%d registrations after the close", n)
 	}
-	e.check(last, "k", gone)
 }
 
 // sockReopened accepts into one Socket again and again, which gets the same number, with the same key.

@@ -54,7 +54,7 @@ func addsUp(e *env) {
 	var notes, removals, posts atomic.Uint64
 	stop := e.workers(p, 4, 3, func(n note) {
 		switch {
-		case n.Posted():
+		case n.Kind() == socknotify.KindPosted:
 			posts.Add(1)
 		case n.Events == gone:
 			removals.Add(1)

@@ -90,7 +90,7 @@ func TestStrictEdge(t *testing.T) {
 						t.Run(name, func(t *testing.T) {
 							e := &env{T: t, sentence: "T2", factory: edgePort(backend, strict), tied: tied}
 							c := &edgeCase{e, e.port(), strict, trigger}
-							if strict && c.p.KernelEdges() {
+							if strict && kernelEdges(c.p) {
 								t.Error("a strict port says that its edges need no telling")
 							}
 							program.run(c)
@@ -167,7 +167,7 @@ func strictInUndrained(c *edgeCase) {
 		}
 		c.onWithout(s, in)
 		c.deliver(peer, s, "xyz")
-		if c.p.KernelEdges() || c.oneShot() {
+		if kernelEdges(c.p) || c.oneShot() {
 			c.hears(in)
 		} else {
 			c.none(c.p)
@@ -353,7 +353,7 @@ func strictDatagrams(c *edgeCase) {
 		c.want(c.p, "k", in)
 		c.send(peer, "y")
 		c.onWithout(s, in)
-		if c.p.KernelEdges() || c.oneShot() {
+		if kernelEdges(c.p) || c.oneShot() {
 			c.hears(in)
 		} else {
 			c.none(c.p)

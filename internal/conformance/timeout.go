@@ -24,7 +24,7 @@ var timeoutChecks = []check{
 func zeroPolls(e *env) {
 	p := e.port()
 	for range 10 {
-		n, err := p.Wait(make([]note, 4), 0)
+		n, err := p.Process(nil, make([]note, 4), 0)
 		if n != 0 {
 			e.Fatalf("Wait = %d", n)
 		}
@@ -83,7 +83,7 @@ func neverEarlyUnderWakeups(e *env) {
 		e.send(peer, "x")
 		e.do(p, enable(other, "other", in, level), remove(other))
 		var removal [1]note
-		p.Wait(removal[:], 0)
+		p.Process(nil, removal[:], 0)
 		e.do(p, enable(s, "k", socknotify.EventNone, edge), disable(s))
 		time.Sleep(time.Millisecond)
 	}
@@ -129,7 +129,7 @@ func registeredDespiteTimeout(e *env) {
 }
 
 func timeoutError(e *env) {
-	_, err := e.port().Wait(make([]note, 1), 0)
+	_, err := e.port().Process(nil, make([]note, 1), 0)
 	e.wantErr(err, socknotify.ErrTimeout, os.ErrDeadlineExceeded)
 	var ne net.Error
 	if !errors.As(err, &ne) || !ne.Timeout() {

@@ -127,7 +127,7 @@ func levelAmongMany(e *env) {
 	seen := map[any]bool{}
 	buf := make([]note, 3)
 	for range 100 * sockets {
-		n, err := p.Wait(buf, limit)
+		n, err := p.Process(nil, buf, limit)
 		if err != nil {
 			e.Fatalf("Wait: %v", err)
 		}

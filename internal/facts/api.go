@@ -29,7 +29,7 @@ func openPort(backend string) (api, error) {
 func (a portAPI) close() { a.p.Close() }
 
 func (a portAPI) do(op sn.Op, h uintptr, key int, filter sn.Events, t sn.Trigger) string {
-	r := []sn.Registration[int]{{Socket: h, Key: key, Filter: filter, Op: op, Trigger: t}}
+	r := []sn.Registration[int]{{Handle: h, Key: key, Filter: filter, Op: op, Trigger: t}}
 	if _, err := a.p.Process(r, nil, 0); err != nil {
 		return err.Error()
 	}
@@ -38,14 +38,14 @@ func (a portAPI) do(op sn.Op, h uintptr, key int, filter sn.Events, t sn.Trigger
 
 func (a portAPI) next(timeout time.Duration) (int, sn.Events, bool) {
 	var one [1]sn.Notification[int]
-	n, _ := a.p.Wait(one[:], timeout)
+	n, _ := a.p.Process(nil, one[:], timeout)
 	return one[0].Key, one[0].Events, n == 1
 }
 
 func (a portAPI) many(handles []uintptr) string {
 	regs := make([]sn.Registration[int], len(handles))
 	for i, h := range handles {
-		regs[i] = sn.Enable(h, i+1, sn.EventIn, sn.TriggerLevel|sn.TriggerOneShot)
+		regs[i] = sn.Registration[int]{Handle: h, Key: i + 1, Filter: sn.EventIn, Op: sn.OpEnable, Trigger: sn.TriggerLevel | sn.TriggerOneShot}
 	}
 	if _, err := a.p.Process(regs, nil, 0); err != nil {
 		return err.Error()

@@ -18,7 +18,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 func (w *world) check(ps *portState, n notification, begin int) *reg {
 	w.tick()
 	switch {
-	case n.Posted():
+	case n.Kind() == socknotify.KindPosted:
 		w.checkPost(ps, n)
 	case n.Events.Has(socknotify.EventRemove):
 		if n.Events != socknotify.EventRemove || n.Data != 0 {

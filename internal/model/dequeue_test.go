@@ -80,7 +80,7 @@ func (w *world) dequeueAll(ps *portState, goroutines, size int) {
 			defer done.Done()
 			out := make([]notification, size)
 			<-start
-			n, _ := ps.p.Wait(out, 0)
+			n, _ := ps.p.Process(nil, out, 0)
 			outs[i] = out[:n]
 		}()
 	}
@@ -90,7 +90,7 @@ func (w *world) dequeueAll(ps *portState, goroutines, size int) {
 	for progress := true; progress; {
 		progress = false
 		for i, out := range outs {
-			for len(out) > 0 && (!out[0].Posted() || w.waiters != nil || int(out[0].Data) == ps.next) {
+			for len(out) > 0 && (out[0].Kind() != socknotify.KindPosted || w.waiters != nil || int(out[0].Data) == ps.next) {
 				w.check(ps, out[0], begin)
 				out, progress = out[1:], true
 			}
@@ -110,7 +110,7 @@ func (w *world) checkCall(ps *portState, out []notification, begin int) {
 	last := -1
 	for _, n := range out {
 		r := w.check(ps, n, begin)
-		if n.Posted() {
+		if n.Kind() == socknotify.KindPosted {
 			if int(n.Data) <= last {
 				w.fail("one call returned post %d after post %d (Q1)", n.Data, last)
 			}

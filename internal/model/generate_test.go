@@ -56,7 +56,7 @@ var phrases = [][]Do{
 	{Enable, PeerSend, Remove, Wait, Enable, Wait, Remove, Settle},
 	{Enable, PeerSend, Wait, Disable, PeerSend, Wait, Wait, RecvAll, Enable, Wait},
 	{Enable, Remove, Enable, PeerSend, Settle},
-	{Enable, PeerSend, RemoveWait, Wait, Enable, Settle},
+	{Enable, PeerSend, Deregister, Wait, Enable, Settle},
 	// Numbers that are used again.
 	{Enable, PeerSend, DupClose, Open, Enable, OldPeers, Wait, OldPeers, Enable, Settle},
 	{Enable, PeerSend, Replace, Wait, Enable, Wait, PeerSend, Settle},
@@ -104,7 +104,7 @@ func genOp(t *rapid.T, do Do, at place) Op {
 		op.Port = at.port
 		op.Batch = rapid.Bool().Draw(t, "batch")
 		op.BySock = rapid.Bool().Draw(t, "by sock")
-	case RemoveWait, NewPort:
+	case Deregister, NewPort:
 		op.Port = at.port
 		op.BySock = rapid.Bool().Draw(t, "by sock")
 	case Wait, WaitAll, Post, NotFound:

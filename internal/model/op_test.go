@@ -32,7 +32,7 @@ const (
 	Enable Do = iota
 	Disable
 	Remove
-	RemoveWait
+	Deregister
 	Wait    // dequeue: for as long as it takes if something must come
 	WaitAll // dequeue with several goroutines at once
 	Post
@@ -61,7 +61,7 @@ const (
 	doCount
 )
 
-var doNames = [...]string{"Enable", "Disable", "Remove", "RemoveWait", "Wait", "WaitAll", "Post", "Settle",
+var doNames = [...]string{"Enable", "Disable", "Remove", "Deregister", "Wait", "WaitAll", "Post", "Settle",
 	"PeerSend", "Recv", "RecvAll", "Send", "SendFull", "PeerRecvAll", "PeerUrgent", "ReadErr", "ShutRead",
 	"ShutWrite", "PeerShutWrite", "PeerClose", "PeerReset", "Close", "DupClose", "DropDup", "Open",
 	"Replace", "NewPort", "NotFound", "OldPeers"}

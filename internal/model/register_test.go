@@ -28,11 +28,11 @@ func (w *world) apply(ps *portState, op Op, num int) (socknotify.Registration[in
 		r = nil
 	}
 	want := expectation{op: op, num: num}
-	entry := socknotify.Registration[int]{Socket: uintptr(num), Result: errors.New("stale")}
+	entry := socknotify.Registration[int]{Handle: uintptr(num), Result: errors.New("stale")}
 	if op.BySock {
-		entry.Socket, entry.Sock = 0, w.slots[op.Sock].file.sock // closed, unless it has the number
+		entry.Handle, entry.Conn = 0, w.slots[op.Sock].file.sock // closed, unless it has the number
 		if owner != nil {
-			entry.Sock = owner.sock
+			entry.Conn = owner.sock
 		}
 	}
 	switch op.Do {
@@ -119,7 +119,7 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	r.filter, r.trigger = entry.Filter, entry.Trigger
 	r.spans = append(r.spans, &span{w.now(), -1, r.filter, r.oneShot()})
 	r.enabled, r.fired = true, 0
-	r.tied = r.tied || entry.Sock != nil
+	r.tied = r.tied || entry.Conn != nil
 	if w.waiters != nil {
 		r.budget++ // one may have been taken already
 	} else {

@@ -87,7 +87,7 @@ var regressions = []struct {
 		{Do: DupClose, Sock: 2},
 		{Do: Open, Sock: 2, N: 3},
 		{Do: Enable, Sock: 2, Key: keyOld, Filter: 5, Trigger: 5},
-		{Do: RemoveWait, Sock: 2},
+		{Do: Deregister, Sock: 2},
 		{Do: Settle},
 	}},
 	{"taken over by another port", []Op{

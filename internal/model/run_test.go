@@ -3,7 +3,6 @@
 package model
 
 import (
-	"context"
 	"errors"
 	"os"
 	"time"
@@ -83,8 +82,8 @@ func (w *world) act(ps *portState, op Op) {
 	s := &w.slots[op.Sock]
 	f, now := s.file, w.now()
 	switch op.Do {
-	case RemoveWait:
-		w.removeWait(ps, op, s.num)
+	case Deregister:
+		w.deregister(ps, op, s.num)
 	case WaitAll:
 		w.dequeueAll(ps, 2+op.N/2, 1+op.N%3)
 	case Post:
@@ -131,20 +130,15 @@ func (w *world) act(ps *portState, op Op) {
 	}
 }
 
-func (w *world) removeWait(ps *portState, op Op, num int) {
+func (w *world) deregister(ps *portState, op Op, num int) {
 	r := ps.regs[num]
 	entry, want := w.apply(ps, op, num)
-	var n notification
-	var err error
-	if op.BySock {
-		n, err = ps.p.RemoveWaitSock(context.Background(), entry.Sock)
-	} else {
-		n, err = ps.p.RemoveWait(context.Background(), uintptr(num))
-	}
+	entry.Op = socknotify.OpNone // which is not read
+	key, err := ps.p.Deregister(entry)
 	w.fenced()
 	w.judge(want, err)
-	if err == nil && r != nil && (n.Key != r.key || n.Events != socknotify.EventRemove || n.Posted()) {
-		w.fail("RemoveWait of %d returned %+v, want EventRemove of key %d (Q5)", num, n, r.key)
+	if err == nil && r != nil && key != r.key {
+		w.fail("Deregister of %d returned the key %d; want %d (Q5)", num, key, r.key)
 	}
 }
 
@@ -202,7 +196,7 @@ func (w *world) renew(i int) {
 		w.fail("Close: %v", err)
 	}
 	var out [1]notification
-	if _, err := old.p.Wait(out[:], 0); !errors.Is(err, socknotify.ErrClosed) {
+	if _, err := old.p.Process(nil, out[:], 0); !errors.Is(err, socknotify.ErrClosed) {
 		w.fail("Wait on a closed port: %v", err)
 	}
 	w.ports[i] = w.newPort()
@@ -219,9 +213,9 @@ func (w *world) notFound(ps *portState, op Op) {
 		num = int(r.Fd())
 	}
 	entries := []socknotify.Registration[int]{
-		socknotify.Enable(uintptr(num), -2, op.Filter, socknotify.TriggerLevel),
-		socknotify.Disable[int](uintptr(num)),
-		socknotify.Remove[int](uintptr(num)),
+		{Handle: uintptr(num), Key: -2, Filter: op.Filter, Op: socknotify.OpEnable, Trigger: socknotify.TriggerLevel},
+		{Handle: uintptr(num), Op: socknotify.OpDisable},
+		{Handle: uintptr(num), Op: socknotify.OpRemove},
 	}
 	w.dequeue(ps, entries, nil, 0)
 	for i, do := range []Do{Enable, Disable, Remove} {
@@ -283,7 +277,7 @@ func (w *world) quiet(ps *portState) {
 	}
 	out := make([]notification, 2*socks)
 	for range 20 {
-		n, _ := ps.p.Wait(out, 0)
+		n, _ := ps.p.Process(nil, out, 0)
 		w.checkCall(ps, out[:n], w.now())
 		loud := false
 		for _, nt := range out[:n] {
@@ -308,7 +302,7 @@ func (w *world) finish() {
 				continue
 			}
 			if num%2 == 0 {
-				w.removeWait(ps, Op{Do: RemoveWait, Port: i}, num)
+				w.deregister(ps, Op{Do: Deregister, Port: i}, num)
 				continue
 			}
 			entry, want := w.apply(ps, Op{Do: Remove, Port: i}, num)

@@ -62,7 +62,7 @@ func (w *world) wait(i, j int) {
 		ps := w.ports[i]
 		w.mu.Unlock()
 		begin := w.now()
-		n, err := ps.p.Wait(out, timeout)
+		n, err := ps.p.Process(nil, out, timeout)
 		if n == 0 && !errors.Is(err, socknotify.ErrTimeout) && !errors.Is(err, socknotify.ErrClosed) {
 			w.mu.Lock()
 			w.fail("Wait: %v", err)
@@ -82,7 +82,7 @@ func (w *world) take(ps *portState, out []notification, begin int) (exit bool) {
 	kept := out[:0:0]
 	exits := 0
 	for _, n := range out {
-		if n.Posted() && n.Key == exitKey {
+		if n.Kind() == socknotify.KindPosted && n.Key == exitKey {
 			exits++
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	core "github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -112,7 +113,7 @@ func newWorld(backend string) *world {
 
 func (w *world) newPort() *portState {
 	p := must(socknotify.New[int](backendtest.With(w.backend)))
-	return &portState{p: p, edges: p.KernelEdges(), regs: make(map[int]*reg), byKey: make(map[int][]*reg),
+	return &portState{p: p, edges: core.Of(p).Core.OwnEdges, regs: make(map[int]*reg), byKey: make(map[int][]*reg),
 		oldKey: make(map[int]int), removes: make(map[int]int)}
 }
 

@@ -36,7 +36,7 @@ const (
 // takeAccepted takes connections of a listener that the kernel has reported. more says that it did not come to the
 // end of them. The slot is locked: a removal waits until what was accepted is somebody's, so that none is
 // lost.
-func (p *Port) takeAccepted(w *call, s *Slot, reg *Record, index uint32, out Entries) (n int, more bool) {
+func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Entries) (n int, more bool) {
 	a := reg.Work.Accept
 	if a.Paused.Load() {
 		return 0, false

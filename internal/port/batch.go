@@ -22,7 +22,7 @@ type item struct {
 }
 
 // acquire locks a slot.
-func (p *Port) acquire(w *call, s *Slot) {
+func (p *Port) acquire(w *Call, s *Slot) {
 	if !s.Mu.TryLock() {
 		p.flush(w)
 		s.Mu.Lock()
@@ -30,7 +30,7 @@ func (p *Port) acquire(w *call, s *Slot) {
 }
 
 // add puts a change and the lock of its slot into the batch.
-func (p *Port) add(w *call, it item, c backend.Change) {
+func (p *Port) add(w *Call, it item, c backend.Change) {
 	b := &w.batch
 	b.changes[b.n], b.items[b.n] = c, it
 	if b.n++; b.n == batchSize {
@@ -39,7 +39,7 @@ func (p *Port) add(w *call, it item, c backend.Change) {
 }
 
 // flush makes the batch's changes and settles each with its outcome, in order. Afterwards no slot is locked.
-func (p *Port) flush(w *call) {
+func (p *Port) flush(w *Call) {
 	p.commit(w)
 	for n := len(w.redo); n > 0; n = len(w.redo) {
 		again := w.redo[n-1]
@@ -52,7 +52,7 @@ func (p *Port) flush(w *call) {
 
 // Complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
 // a closed socket closes it, for which the port must lock its slot (sockClosing).
-func (p *Port) Complete(w *call) {
+func (p *Port) Complete(w *Call) {
 	p.flush(w)
 	if w.saved > 0 {
 		w.stripe.saved.Add(w.saved)
@@ -72,7 +72,7 @@ type redo struct {
 	at Socket
 }
 
-func (p *Port) commit(w *call) {
+func (p *Port) commit(w *Call) {
 	b := &w.batch
 	if b.n == 0 {
 		return
@@ -89,7 +89,7 @@ func (p *Port) commit(w *call) {
 }
 
 // settle gives an entry of the batch its Result, under the slot's lock.
-func (p *Port) settle(w *call, it *item, c *backend.Change) {
+func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	s, r := it.slot, &it.Entry
 	if r.Result == nil {
 		switch {
@@ -131,7 +131,7 @@ func (p *Port) settle(w *call, it *item, c *backend.Change) {
 }
 
 // settled does what follows from a change that the kernel has made.
-func (p *Port) settled(w *call, it *item) {
+func (p *Port) settled(w *Call, it *item) {
 	s, r := it.slot, &it.Entry
 	switch r.Op {
 	case OpRemove:
@@ -142,7 +142,7 @@ func (p *Port) settled(w *call, it *item) {
 			w.taken = rec
 			w.stripe.removals.Add(1)
 		} else {
-			p.typed.Enqueue(Packet{Rec: rec, Events: EventRemove})
+			p.typed.Enqueue(Packet{Rec: rec, Events: EventRemove, Kind: Removed})
 		}
 	case OpEnable:
 		p.own(r)
@@ -155,7 +155,7 @@ func (p *Port) settled(w *call, it *item) {
 
 // lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
 // in the word already.
-func (p *Port) lose(w *call, it *item) {
+func (p *Port) lose(w *Call, it *item) {
 	if it.Op == OpRemove {
 		p.release(w.stripe, it.slot, it.was, it.index, traceLost)
 		return

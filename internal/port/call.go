@@ -12,9 +12,9 @@ import (
 // maxReports is how many reports a harvest takes from the kernel at once.
 const maxReports = 128
 
-// A call is what one call inside the port works with. Calls are pooled, so that the steady state
+// A Call is what one call inside the port works with. Calls are pooled, so that the steady state
 // allocates nothing (C7).
-type call struct {
+type Call struct {
 	port   *Port
 	stripe *stripe
 	batch  batch
@@ -29,8 +29,8 @@ type call struct {
 	woken  bool          // it has taken that token
 	timer  *time.Timer
 	listed bool
-	prev   *call
-	after  *call
+	prev   *Call
+	after  *Call
 	// look dequeues into out and reports whether there was anything, for backend.Poller.Park.
 	look  func() bool
 	out   Entries
@@ -57,13 +57,13 @@ type call struct {
 	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)
-	// takes says that the EventRemove of a removal is not queued, and taken is then that removal's record (RemoveWait).
+	// takes says that the EventRemove of a removal is not queued, and taken is then that removal's record (Deregister).
 	takes bool
 	taken *Record
 }
 
-func newCall(p *Port) *call {
-	w := &call{
+func newCall(p *Port) *Call {
+	w := &Call{
 		port:   p,
 		stripe: &p.Core.Stripes[p.calls.Add(1)%Stripes],
 		wake:   make(chan struct{}, 1),
@@ -81,8 +81,8 @@ func newCall(p *Port) *call {
 }
 
 // Begin counts a call in; nil says that the port is closed.
-func (p *Port) Begin() *call {
-	w := p.pool.Get().(*call)
+func (p *Port) Begin() *Call {
+	w := p.pool.Get().(*Call)
 	if !w.stripe.Enter(p.Core) {
 		p.pool.Put(w)
 		return nil
@@ -90,7 +90,7 @@ func (p *Port) Begin() *call {
 	return w
 }
 
-func (p *Port) End(w *call) {
+func (p *Port) End(w *Call) {
 	w.stripe.Leave(p.Core)
 	p.pool.Put(w)
 }

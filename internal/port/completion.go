@@ -13,7 +13,7 @@ type outlet struct {
 
 // complete ends an operation that has its result and is on no list any more. Its place's lock is held.
 func (t *outlet) complete(o *Overlapped) {
-	pk := Packet{Of: unsafe.Pointer(o), Data: uintptr(o.N), Kind: Completion}
+	pk := Packet{Rec: o.Rec, Of: unsafe.Pointer(o), Data: uintptr(o.N), Kind: Completion}
 	t.observe(o.at.Swap(0))
 	// Completions of one socket are queued under its lock, so none is in a queue that is empty now.
 	if t.n < t.out.Len() && !t.p.queue.any() {

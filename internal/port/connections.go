@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"sync"
 	"syscall"
+
+	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // A connTable keeps the connections that are registered (X2): reachable, and known by themselves, so
@@ -69,7 +71,7 @@ func (t *connTable) drop() {
 
 // registerConn processes an entry that names a connection. The operation runs to its end inside
 // Control, which keeps the descriptor from being closed, and so reused, meanwhile.
-func (p *Port) registerConn(w *call, r *Entry) {
+func (p *Port) registerConn(w *Call, r *Entry) {
 	// Pointers, which they nearly always are, need no look inside, which would allocate.
 	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
 		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "its type is not comparable", nil))
@@ -79,8 +81,13 @@ func (p *Port) registerConn(w *call, r *Entry) {
 	held, isHeld := p.conns.lookup(r.Conn)
 	w.reg, w.raw, w.held, w.inside = *r, held.raw, isHeld, false
 	err := w.runControl()
-	inside := w.inside
+	inside, fd := w.inside, fdstate.Of(w.raw, nil)
 	w.reg, w.raw, w.inside = Entry{}, nil, false
+	if fd != nil { // the connection embeds a sock.Socket
+		r.Conn, r.FD = nil, fd
+		p.registerSock(w, r)
+		return
+	}
 	if inside {
 		return // the entry has its Result
 	}
@@ -100,7 +107,7 @@ func (p *Port) registerConn(w *call, r *Entry) {
 }
 
 // runControl calls the connection's methods, which are the caller's code and may panic.
-func (w *call) runControl() (err error) {
+func (w *Call) runControl() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("connection panicked: %v", v)
@@ -110,13 +117,16 @@ func (w *call) runControl() (err error) {
 		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
 			return err
 		}
+		if fdstate.Of(w.raw, nil) != nil {
+			return nil
+		}
 	}
 	return w.raw.Control(w.control)
 }
 
 // letGo ends the registration of a connection that is closed, unless its number has been registered
 // again since.
-func (p *Port) letGo(w *call, held heldConn) {
+func (p *Port) letGo(w *Call, held heldConn) {
 	s := p.Table.Lookup(held.index)
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // record, an overlapped operation and a queued notification are allocated with their key behind them by Port[K], so a
 // pointer to one leads to its key.
 type Typed interface {
-	// Put writes a notification into entry i.
+	// Put writes a notification into entry i. The operation of a completion gives up its key.
 	Put(to Entries, i int, pk Packet)
 	// Enqueue appends a notification to the queue, unless the queue is closed.
 	Enqueue(pk Packet)
@@ -34,7 +34,7 @@ type Typed interface {
 
 // A Packet is a notification without its key.
 type Packet struct {
-	Rec    *Record // that has the key; nil for a completion
+	Rec    *Record // that has the key
 	Of     unsafe.Pointer
 	Data   uintptr
 	Events Events
@@ -69,7 +69,7 @@ type Failed struct {
 type Entry struct {
 	Handle Socket
 	Conn   syscall.Conn
-	FD     *fdstate.FD // of the socket of package sock, where conn is nil
+	FD     *fdstate.FD // of a socket of package sock, where Conn is nil
 	Work   *Work       // of Port.Accept, or of a socket with operations
 	Key    unsafe.Pointer
 	Result *error // nil: a level that is checked again
@@ -84,12 +84,25 @@ type Entry struct {
 type NoteKind uint8
 
 const (
-	FromSocket NoteKind = iota // events, or a removal
+	FromSocket NoteKind = iota
+	Removed
 	Posted
-	Connection   // of is a *sock.Socket
-	NoConnection // of is an *error, of accepting
-	Completion   // of is an *Overlapped
+	Completion   // Of is an *Overlapped
+	Connection   // Of is a *sock.Socket
+	NoConnection // Of is an *error of accepting
 )
+
+// A Note has the layout of a socknotify.Notification, so that package overlapped can read its unexported fields.
+type Note[K comparable] struct {
+	Key    K
+	Data   uintptr
+	Events Events
+	Kind   NoteKind
+	Of     unsafe.Pointer
+}
+
+// EntriesOf returns all entries of a slice of notifications.
+func EntriesOf(first unsafe.Pointer, n int) Entries { return Entries{Base: first, End: n} }
 
 const (
 	knownOps      = OpEnable | OpDisable | OpRemove
@@ -101,9 +114,9 @@ const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
 	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
 	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
 
-// Enables reports whether it is an OpEnable that check has nothing against.
-func (r *Entry) Enables() bool {
-	return r.Op == OpEnable && r.Filter&^EventsAll == 0 && 1<<r.Trigger&soundTriggers != 0
+// Sound reports whether a registration may have a filter and a trigger.
+func Sound(filter Events, trigger Trigger) bool {
+	return filter&^EventsAll == 0 && 1<<trigger&soundTriggers != 0
 }
 
 // Check reports the first field that does not make sense, before any look-up (G6, G7).

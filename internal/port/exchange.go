@@ -115,7 +115,7 @@ func (j *joint) end() {
 }
 
 // together is the call's joint.
-func (w *call) together() *joint {
+func (w *Call) together() *joint {
 	if w.joint == nil {
 		w.joint = new(joint)
 	}
@@ -124,7 +124,7 @@ func (w *call) together() *joint {
 
 // gatherReports makes the calls of the first operations that reports say something for. nil says that there is
 // nothing to be made together.
-func (p *Port) gatherReports(w *call, ready []backend.Ready) *joint {
+func (p *Port) gatherReports(w *Call, ready []backend.Ready) *joint {
 	if p.Core.Batcher == nil || len(ready) < p.Core.least {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (j *joint) addAll(a *ahead) {
 }
 
 // workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
-func (p *Port) workOn(w *call, a *ahead, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) workOn(w *Call, a *ahead, r *backend.Ready, out Entries) (n int, again bool) {
 	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
 	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
 	a.slot.Mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Port) workOn(w *call, a *ahead, r *backend.Ready, out Entries) (n int, 
 }
 
 // gatherStart begins an operation whose call is made by carryOut, if it can be, and now otherwise.
-func (p *Port) gatherStart(w *call, s *sock.Socket, o *Overlapped) error {
+func (p *Port) gatherStart(w *Call, s *sock.Socket, o *Overlapped) error {
 	if o.kind == OpConnect {
 		p.CarryOut(w) // calls that have been added are not for a socket that is connecting
 		_, err := p.submit(w, s, o)
@@ -224,7 +224,7 @@ func (p *Port) gatherStart(w *call, s *sock.Socket, o *Overlapped) error {
 
 // CarryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
 // locked.
-func (p *Port) CarryOut(w *call) {
+func (p *Port) CarryOut(w *Call) {
 	j := w.joint
 	if j == nil || j.k == 0 {
 		return

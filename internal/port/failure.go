@@ -44,15 +44,15 @@ func (canceledError) Is(target error) bool { return target == context.Canceled }
 // An OperationError says why an operation was not started, or how it ended.
 type OperationError struct {
 	Op     string
-	Socket Socket
+	Handle Socket
 	Kind   error // one of the above, or nil
 	Err    error // the cause, or nil
 }
 
 func (e *OperationError) Error() string {
 	s := "socknotify: " + e.Op
-	if e.Socket != NoSocket {
-		s += fmt.Sprintf(" socket %d", int(e.Socket))
+	if e.Handle != NoSocket {
+		s += fmt.Sprintf(" socket %d", int(e.Handle))
 	}
 	return s + Causes(e.Kind, e.Err)
 }

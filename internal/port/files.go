@@ -129,7 +129,7 @@ func (f *files) cancel(p *Port, o *Overlapped) bool {
 		return false
 	}
 	f.waiting.remove(o)
-	o.Err = &OperationError{Op: o.kind.String(), Socket: NoSocket, Kind: ErrCanceled}
+	o.Err = &OperationError{Op: o.kind.String(), Handle: NoSocket, Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
 	p.Parking.WakeOne(p.Core, nil)

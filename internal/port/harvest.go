@@ -10,7 +10,7 @@ import (
 
 // Dequeue fills out with what can be had without blocking and returns how many entries it filled. If
 // it leaves work behind it wakes a sleeper for it.
-func (p *Port) Dequeue(w *call, out Entries) int {
+func (p *Port) Dequeue(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.Look(w, out)
 	}
@@ -20,7 +20,7 @@ func (p *Port) Dequeue(w *call, out Entries) int {
 }
 
 // lastLook is dequeue for a call that gives up if there is nothing.
-func (p *Port) lastLook(w *call, out Entries) int {
+func (p *Port) lastLook(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.Look(w, out)
 	}
@@ -38,7 +38,7 @@ type levels struct {
 	mu  sync.RWMutex
 }
 
-func (p *Port) Look(w *call, out Entries) int {
+func (p *Port) Look(w *Call, out Entries) int {
 	if p.relook.Load() != 0 {
 		p.lookAgain(w)
 	}
@@ -74,7 +74,7 @@ func (p *Port) Look(w *call, out Entries) int {
 }
 
 // lookAtQueue is look on a port that has never had a socket.
-func (p *Port) lookAtQueue(w *call, out Entries) int {
+func (p *Port) lookAtQueue(w *Call, out Entries) int {
 	n := 0
 	if p.queue.any() {
 		n = p.take(w, out)
@@ -92,7 +92,7 @@ func (p *Port) passOn() {
 	}
 }
 
-func (p *Port) take(w *call, out Entries) int {
+func (p *Port) take(w *Call, out Entries) int {
 	n, posts, completions := p.typed.TakeQueued(out, p.Core.Observer.Load())
 	if posts > 0 {
 		w.stripe.dequeuedPosts.Add(uint64(posts))
@@ -110,7 +110,7 @@ func (p *Port) take(w *call, out Entries) int {
 }
 
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
-func (p *Port) harvest(w *call, out Entries) (n int, more bool) {
+func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	o := p.Core.Observer.Load()
 	relooks := 0
 	for {
@@ -161,7 +161,7 @@ func (p *Port) harvest(w *call, out Entries) (n int, more bool) {
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
 // after a removal has swapped it (G4).
-func (p *Port) deliver(w *call, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.Table.Lookup(index)
 	if s == nil {
@@ -241,7 +241,7 @@ func (p *Port) deliver(w *call, r *backend.Ready, out Entries) (n int, again boo
 //
 // The record is the registration's: the report was made after its token's epoch had begun, and is delivered
 // only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
-func (p *Port) deliverObserved(w *call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
 	n, again = p.deliver(w, r, out)
@@ -275,7 +275,7 @@ func (p *Port) wholeTruth(index uint32) backend.Mask {
 // note remembers a report that came while the registration is disabled: enabling must ask the kernel.
 // A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
 // kernel. It returns false where the word changed under it.
-func (p *Port) note(w *call, s *Slot, was uint64, index uint32) bool {
+func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
 	if was&wMuted != 0 || !p.Core.Edges {
 		return true
 	}
@@ -307,7 +307,7 @@ func (p *Port) pushRelook(s *Slot, index uint32) {
 
 // lookAgain asks the kernel again about every slot on the relook list: persistent levels that were
 // notified of, and on kernels without edges whatever a report has silenced.
-func (p *Port) lookAgain(w *call) {
+func (p *Port) lookAgain(w *Call) {
 	for link := p.relook.Swap(0); link != 0; {
 		index := link - 1
 		s := p.Table.Lookup(index)

@@ -21,7 +21,7 @@ func (r *Record) heed(m backend.Mask) { notify(r.fd, m) }
 
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.
-func (p *Port) operateOn(w *call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries, a *ahead) (n int, more bool) {
+func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries, a *ahead) (n int, more bool) {
 	t := reg.fd
 	to := outlet{p: p, out: out}
 	h := t.Handle()
@@ -226,7 +226,7 @@ func (o *Overlapped) cause(h Socket, err error) error {
 	if errors.As(err, &of) {
 		err = of.Err // which socket and call is said once
 	}
-	e := &OperationError{Op: o.kind.String(), Socket: h, Err: err}
+	e := &OperationError{Op: o.kind.String(), Handle: h, Err: err}
 	if errors.Is(err, net.ErrClosed) {
 		e.Kind = ErrBadSocket
 	}

@@ -99,7 +99,7 @@ func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 	if connect {
 		ops.connects--
 	}
-	o.Err = &OperationError{Op: o.kind.String(), Socket: Socket(index), Kind: ErrCanceled}
+	o.Err = &OperationError{Op: o.kind.String(), Handle: Socket(index), Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
 	p.Parking.WakeOne(p.Core, nil)

@@ -24,13 +24,15 @@ type Overlapped struct {
 	N   int
 	Err error
 
-	Buf   []byte
-	next  *Overlapped    // of its direction, or of the files' queue
-	Addr  netip.AddrPort // to connect to or send to, or the sender of what was received
-	File  *os.File
-	off   int64
-	Pool  *BufferPool       // that buf is from, while there is one; or nil
-	LetGo func(*Overlapped) // clears the key
+	Buf  []byte
+	next *Overlapped    // of its direction, or of the files' queue
+	Addr netip.AddrPort // to connect to or send to, or the sender of what was received
+	File *os.File
+	off  int64
+	Pool *BufferPool // that buf is from, while there is one; or nil
+	Rec  *Record     // has the key; the Overlapped and its key are allocated together
+	// ClearKey is the function of that name for the type of the key.
+	ClearKey func(*Record)
 }
 
 type OpKind uint8
@@ -89,11 +91,9 @@ func (o *Overlapped) End() { o.Core.Store(nil) }
 // Over tells that nothing on the port completes any more, and nobody uses a buffer of it.
 func (c *Core) Over() bool { return c.down.Load() && c.jobs.Load() == 0 }
 
-// Forget lets go of the arguments.
+// Forget drops the arguments.
 func (o *Overlapped) Forget() {
-	if o.LetGo != nil {
-		o.LetGo(o)
-	}
+	o.ClearKey(o.Rec)
 	o.next, o.File = nil, nil
 	if o.Pool == nil {
 		o.Buf = nil

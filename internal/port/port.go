@@ -22,7 +22,7 @@ type Port struct {
 	typed     Typed
 	Table     table
 	conns     connTable
-	pool      sync.Pool // of *call
+	pool      sync.Pool // of *Call
 	calls     atomic.Uint32
 	relook    atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
 	levels    levels
@@ -100,19 +100,11 @@ type QueueEnds struct{ In, Out *Turnstile }
 // any reports whether the queue holds anything.
 func (q QueueEnds) any() bool { return q.In.Count() != q.Out.Count() }
 
-// RemoveNow removes a registration and returns its record, which has the key for the EventRemove that is not queued.
-func (p *Port) RemoveNow(ctx context.Context, r *Entry) (*Record, error) {
+// Deregister removes a registration and returns its record, which has the key. No EventRemove is queued for it.
+func (p *Port) Deregister(r *Entry) (*Record, error) {
 	w := p.Begin()
 	if w == nil {
 		return nil, ErrClosed
-	}
-	if ctx == nil {
-		p.End(w)
-		return nil, CallError("RemoveWait", "a nil context")
-	}
-	if ctx.Err() != nil {
-		p.End(w)
-		return nil, context.Cause(ctx)
 	}
 	w.takes = true
 	p.Register(w, r)
@@ -124,7 +116,7 @@ func (p *Port) RemoveNow(ctx context.Context, r *Entry) (*Record, error) {
 }
 
 // DequeueIn is the second half of a call, whose first has processed its entries.
-func (p *Port) DequeueIn(w *call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
+func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
 	switch {
 	case out.Len() == 0:
 		p.passOn()

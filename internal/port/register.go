@@ -3,15 +3,16 @@ package port
 import (
 	"errors"
 	"net"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // Register processes one entry.
-func (p *Port) Register(w *call, r *Entry) {
+func (p *Port) Register(w *Call, r *Entry) {
 	*r.Result = nil
-	if !r.Enables() {
+	if r.Op != OpEnable || !Sound(r.Filter, r.Trigger) {
 		if err := r.Check(); err != nil {
 			p.fail(r, r.Handle, ErrInvalid, err)
 			return
@@ -29,6 +30,9 @@ func (p *Port) Register(w *call, r *Entry) {
 		p.registerConn(w, r)
 	case r.FD != nil:
 		p.registerSock(w, r)
+	case r.Handle == 0:
+		// Nearly always Conn was forgotten. On Unix 0 is the standard input.
+		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "nil, and Handle is 0", nil))
 	default:
 		p.apply(w, r, r.Handle)
 	}
@@ -52,7 +56,7 @@ type failure struct{ kind, err error }
 func failed(kind, err error) *failure { return &failure{kind, err} }
 
 // apply processes one entry for a handle. Its Result may come only with the batch's flush.
-func (p *Port) apply(w *call, r *Entry, h Socket) {
+func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	if h > MaxIndex {
 		_, err := p.Core.Poller.Describe(h)
 		p.fail(r, h, ErrBadSocket, err)
@@ -61,7 +65,7 @@ func (p *Port) apply(w *call, r *Entry, h Socket) {
 	index := uint32(h)
 	if r.Op == OpEnable {
 		s := p.Table.Lookup(index)
-		if s != nil && r.Drained && p.Core.OwnEdges && p.Rearm(s, r) {
+		if s != nil && r.Drained && r.Conn != nil && p.Core.OwnEdges && p.rearm(s, r.Filter, r.Trigger, true, nil, r.Key) {
 			w.saved++
 			return
 		}
@@ -120,26 +124,26 @@ func (p *Port) missing(r *Entry, h Socket) {
 	p.fail(r, h, ErrNotRegistered, nil)
 }
 
-// Rearm enables without the kernel, for a caller that vouches (X5): the kernel has had nothing to
+// rearm enables without the kernel, for a caller that vouches (X5): the kernel has had nothing to
 // report since, it watches the same conditions, and it has not been silenced. All of that is in the
 // word that a harvester must swap to change it, so no report can slip in between: one that was
 // harvested before has left wPending, one that is harvested later finds the registration enabled.
 //
 // The caller is either the program, or a socket that must be the one that is registered.
-func (p *Port) Rearm(s *Slot, r *Entry) bool {
+func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
 	for {
 		was := s.Word.Load()
-		if was&(WRegistered|wPending|wMuted|wWorked) != WRegistered || wordFilter(was) != r.Filter {
+		if was&(WRegistered|wPending|wMuted|wWorked) != WRegistered || wordFilter(was) != filter {
 			return false
 		}
-		if r.Conn != nil && was&wConn == 0 {
+		if conn && was&wConn == 0 {
 			return false // the port has yet to take hold of the connection
 		}
 		reg := s.Reg.Load()
-		if reg == nil || r.FD != nil && reg.fd != r.FD || !p.typed.SameKey(reg, r.Key) {
+		if reg == nil || fd != nil && reg.fd != fd || !p.typed.SameKey(reg, key) {
 			return false
 		}
-		is := was&^(wOneShot|wEdge) | armed(r.Filter, r.Trigger)
+		is := was&^(wOneShot|wEdge) | armed(filter, trigger)
 		if is&(wEdge|wOneShot) == 0 {
 			return false // persistent level: the kernel must look
 		}
@@ -162,7 +166,7 @@ func (p *Port) armed(r *Entry) uint64 {
 }
 
 // enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
-func (p *Port) enable(w *call, s *Slot, r *Entry, h Socket) {
+func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	index := uint32(h)
 	if w.batch.n > 0 && p.differs(s, r) {
 		// It may have to be created, and wait for another port's answer meanwhile; and a call of that port
@@ -231,7 +235,7 @@ func (p *Port) differs(s *Slot, r *Entry) bool {
 
 // mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
 // socket that is no more (G12).
-func (p *Port) mismatch(w *call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
+func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
 	has, err := p.Core.Poller.Has(h)
 	switch {
 	case has:
@@ -247,7 +251,7 @@ func (p *Port) mismatch(w *call, s *Slot, r *Entry, h Socket, kind, why error) *
 
 // create makes a registration in an unregistered slot, under its lock. The kernel is told at once, not
 // with the batch, because of the claim: whoever holds one in transit must not wait for others.
-func (p *Port) create(w *call, s *Slot, r *Entry, h Socket) *failure {
+func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	index := uint32(h)
 	kind := backend.Stream
 	if t := r.FD; t == nil || t.Kind()&fdstate.Accepted == 0 {

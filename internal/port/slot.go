@@ -41,6 +41,12 @@ type Keyed[K comparable] struct {
 // KeyOf returns the key of a record that is in a Keyed[K].
 func KeyOf[K comparable](rec *Record) K { return (*Keyed[K])(unsafe.Pointer(rec)).Key }
 
+// ClearKey zeroes the key of a record that is in a Keyed[K].
+func ClearKey[K comparable](rec *Record) {
+	var zero K
+	(*Keyed[K])(unsafe.Pointer(rec)).Key = zero
+}
+
 // The state word: flags below, the epoch above.
 //
 // The epoch changes with every operation that reaches the kernel. The kernel's reports carry it in

@@ -14,7 +14,7 @@ var (
 )
 
 // Admit begins an operation that has been claimed, and makes its system call at once, or leaves that to carryOut.
-func (p *Port) Admit(w *call, s *sock.Socket, o *Overlapped, later bool) (queued bool, err error) {
+func (p *Port) Admit(w *Call, s *sock.Socket, o *Overlapped, later bool) (queued bool, err error) {
 	if later {
 		err = p.gatherStart(w, s, o)
 	} else {
@@ -28,7 +28,7 @@ func (p *Port) Admit(w *call, s *sock.Socket, o *Overlapped, later bool) (queued
 }
 
 // submit gives an operation to its socket, which is in use meanwhile. queued says that completions were queued.
-func (p *Port) submit(w *call, s *sock.Socket, o *Overlapped) (queued bool, err error) {
+func (p *Port) submit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err error) {
 	held, err := s.Hold()
 	if err != nil {
 		return false, o.cause(NoSocket, err)
@@ -51,23 +51,23 @@ func (p *Port) submit(w *call, s *sock.Socket, o *Overlapped) (queued bool, err 
 func (p *Port) slotFor(s *sock.Socket, o *Overlapped) (*Slot, error) {
 	h := s.Handle()
 	if h > MaxIndex {
-		return nil, &OperationError{Op: o.kind.String(), Socket: h, Kind: ErrBadSocket}
+		return nil, &OperationError{Op: o.kind.String(), Handle: h, Kind: ErrBadSocket}
 	}
 	return p.Table.at(uint32(h)), nil
 }
 
 // associated tells that the port watches a socket for operations. The slot is locked.
 func (sl *Slot) associated(s *sock.Socket) bool {
-	return sl.Word.Load()&wOverlapped != 0 && sl.Reg.Load().fd == s.FD()
+	return sl.Word.Load()&wOverlapped != 0 && sl.Reg.Load().fd == fdstate.Of(s.SyscallConn())
 }
 
 // place puts an operation on its socket's list. If it is not the first there, what it waits for is waited for
 // already. The slot is locked.
-func (p *Port) place(w *call, sl *Slot, s *sock.Socket, o *Overlapped) (first bool, err error) {
+func (p *Port) place(w *Call, sl *Slot, s *sock.Socket, o *Overlapped) (first bool, err error) {
 	h, d := s.Handle(), o.kind.direction()
 	if !sl.associated(s) {
 		if f := p.associate(w, sl, s, h, d); f != nil {
-			return false, &OperationError{Op: o.kind.String(), Socket: h, Kind: f.kind, Err: f.err}
+			return false, &OperationError{Op: o.kind.String(), Handle: h, Kind: f.kind, Err: f.err}
 		}
 	}
 	ops := &sl.Reg.Load().Work.operations
@@ -81,7 +81,7 @@ func (p *Port) place(w *call, sl *Slot, s *sock.Socket, o *Overlapped) (first bo
 }
 
 // proceed carries out the first operations of some directions, which have just been started. The slot is locked.
-func (p *Port) proceed(w *call, sl *Slot, held sock.Held, h Socket, d fdstate.Dir, a *ahead) (queued bool) {
+func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Dir, a *ahead) (queued bool) {
 	reg := sl.Reg.Load()
 	ops := &reg.Work.operations
 	to := outlet{p: p}
@@ -96,8 +96,8 @@ func (p *Port) proceed(w *call, sl *Slot, held sock.Held, h Socket, d fdstate.Di
 }
 
 // associate makes the port watch a socket for operations. The slot is locked.
-func (p *Port) associate(w *call, sl *Slot, s *sock.Socket, h Socket, d fdstate.Dir) *failure {
-	r := &Entry{FD: s.FD(), Op: OpEnable, Trigger: TriggerLevel, Work: &Work{Socket: s}}
+func (p *Port) associate(w *Call, sl *Slot, s *sock.Socket, h Socket, d fdstate.Dir) *failure {
+	r := &Entry{FD: fdstate.Of(s.SyscallConn()), Op: OpEnable, Trigger: TriggerLevel, Work: &Work{Socket: s}}
 	if r.Filter = EventIn; d == fdstate.Send {
 		r.Filter = EventOut
 	}
@@ -112,7 +112,7 @@ func (p *Port) associate(w *call, sl *Slot, s *sock.Socket, h Socket, d fdstate.
 }
 
 // dissociate ends that, for a socket without operations in flight. The slot is locked.
-func (p *Port) dissociate(w *call, s *Slot, index uint32) {
+func (p *Port) dissociate(w *Call, s *Slot, index uint32) {
 	p.forget(w.stripe, s, index)
 	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
 	p.Core.Poller.Poll(w.single[:], nil)
@@ -133,7 +133,7 @@ func (p *Port) contested(index uint32) (has, busy bool, err error) {
 }
 
 // await has the kernel report what the first operations wait for. The slot is locked.
-func (p *Port) await(w *call, s *Slot, ops *operations, index uint32) {
+func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 	f := ops.awaited()
 	was := s.Word.Load()
 	if p.Core.Edges {

@@ -70,7 +70,7 @@ func (t *transfers) start(p *Port, o *Overlapped) bool {
 }
 
 // begin is start, or another one for the rest.
-func (t *transfers) begin(w *call, o *Overlapped) bool {
+func (t *transfers) begin(w *Call, o *Overlapped) bool {
 	c := t.conn(w, o.File)
 	if c == nil {
 		return false
@@ -82,7 +82,7 @@ func (t *transfers) begin(w *call, o *Overlapped) bool {
 }
 
 // onFile is called while the file cannot be closed.
-func (t *transfers) onFile(w *call) {
+func (t *transfers) onFile(w *Call) {
 	o := w.transfer
 	b, off := o.Buf[o.N:], o.off+int64(o.N)
 	if o.kind == OpRead && w.use.ReadNow {
@@ -114,7 +114,7 @@ func (t *transfers) onFile(w *call) {
 }
 
 // conn looks a file up. It is nil for a file that is closed.
-func (t *transfers) conn(w *call, f *os.File) *fileConn {
+func (t *transfers) conn(w *Call, f *os.File) *fileConn {
 	if w.onFile == nil {
 		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
 	}
@@ -186,13 +186,13 @@ func (t *transfers) unlist(token uint32) *Overlapped {
 }
 
 // gather queues the completions of transfers that have ended, and goes on with those that have moved a part.
-func (t *transfers) gather(w *call) {
+func (t *transfers) gather(w *Call) {
 	if t != nil && t.Room.Due() {
 		t.gatherDue(w)
 	}
 }
 
-func (t *transfers) gatherDue(w *call) {
+func (t *transfers) gatherDue(w *Call) {
 	for t.Room.Due() {
 		var rest opList
 		t.collect(w.port, &rest)
@@ -223,7 +223,7 @@ func (t *transfers) collect(p *Port, rest *opList) {
 		case e.Status == backend.Moved && e.N == 0 && o.kind == OpRead:
 			o.Err = io.EOF
 		case o.canceled:
-			o.Err = &OperationError{Op: o.kind.String(), Socket: NoSocket, Kind: ErrCanceled}
+			o.Err = &OperationError{Op: o.kind.String(), Handle: NoSocket, Kind: ErrCanceled}
 		default:
 			// The kernel is asked once more for what it has not moved or has given up; the goroutines know
 			// what to make of the rest.
@@ -237,7 +237,7 @@ func (t *transfers) collect(p *Port, rest *opList) {
 }
 
 // cancel has the kernel asked to give an operation up, which completes then. false says that it has not got it.
-func (t *transfers) cancel(w *call, o *Overlapped) bool {
+func (t *transfers) cancel(w *Call, o *Overlapped) bool {
 	t.Mu.Lock()
 	if o.at.Load() != atKernel || o.Core.Load() != w.port.Core {
 		t.Mu.Unlock()

@@ -33,10 +33,10 @@ import (
 type parking struct {
 	// Turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
 	Turnstile
-	Waking atomic.Pointer[call] // who was picked and has not looked yet: set under the lock, cleared by itself
-	Leader atomic.Pointer[call] // on the list; written under the lock
+	Waking atomic.Pointer[Call] // who was picked and has not looked yet: set under the lock, cleared by itself
+	Leader atomic.Pointer[Call] // on the list; written under the lock
 
-	first   *call // the latest sleeper
+	first   *Call // the latest sleeper
 	wakeups uint64
 	Closed  bool
 }
@@ -46,7 +46,7 @@ const Forever = time.Duration(1) << 62
 
 // sleep blocks until something can be dequeued, the port is closed, the context is done or the
 // time-out has passed.
-func (p *Port) sleep(w *call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
+func (p *Port) sleep(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, RegionWait).End()
 	}
@@ -94,7 +94,7 @@ func (p *Port) sleep(w *call, ctx context.Context, out Entries, timeout time.Dur
 }
 
 // lead parks in the kernel, which harvests once more before it sleeps.
-func (p *Port) lead(w *call, ctx context.Context, out Entries, until time.Time) (int, error) {
+func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) (int, error) {
 	if ctx.Done() != nil {
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
@@ -114,7 +114,7 @@ func (p *Port) lead(w *call, ctx context.Context, out Entries, until time.Time) 
 }
 
 // follow sleeps on the call's channel.
-func (p *Port) follow(w *call, ctx context.Context, out Entries, until time.Time) int {
+func (p *Port) follow(w *Call, ctx context.Context, out Entries, until time.Time) int {
 	if p.queue.any() || p.relook.Load() != 0 {
 		p.Parking.answer(w)
 		if n := p.Dequeue(w, out); n > 0 {
@@ -151,7 +151,7 @@ func (p *Port) follow(w *call, ctx context.Context, out Entries, until time.Time
 }
 
 // Enlist puts a call on the list. open is false where the port is closed.
-func (k *parking) Enlist(c *Core, w *call) (lead, open bool) {
+func (k *parking) Enlist(c *Core, w *Call) (lead, open bool) {
 	k.Enter()
 	if k.Closed {
 		k.Leave(0)
@@ -171,7 +171,7 @@ func (k *parking) Enlist(c *Core, w *call) (lead, open bool) {
 }
 
 // unlist takes a call off the list. The lock is held, and has yet to count it.
-func (k *parking) unlist(w *call) {
+func (k *parking) unlist(w *Call) {
 	if w.prev != nil {
 		w.prev.after = w.after
 	} else {
@@ -185,7 +185,7 @@ func (k *parking) unlist(w *call) {
 
 // Depart takes a call off the list that is awake. If it is on its way out, the others must not be left
 // without a leader, nor what it was picked for without anybody to see to it.
-func (k *parking) Depart(w *call, p *Port, out bool) {
+func (k *parking) Depart(w *Call, p *Port, out bool) {
 	if w.woken && !(out && k.needed(p)) {
 		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
 	}
@@ -201,7 +201,7 @@ func (k *parking) Depart(w *call, p *Port, out bool) {
 	if k.Leader.Load() == w {
 		k.Leader.Store(nil)
 	}
-	var next *call
+	var next *Call
 	if picked := k.answer(w); out && (picked || k.needed(p)) {
 		next = k.pick(p.Core, nil)
 	}
@@ -219,7 +219,7 @@ func (k *parking) needed(p *Port) bool {
 
 // answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
 // need not wake another for that (P3).
-func (k *parking) answer(w *call) (picked bool) {
+func (k *parking) answer(w *Call) (picked bool) {
 	if k.Waking.Load() != w {
 		return false
 	}
@@ -230,7 +230,7 @@ func (k *parking) answer(w *call) (picked bool) {
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
 func (k *parking) appoint(c *Core) {
 	k.Enter()
-	var next *call
+	var next *Call
 	if k.Leader.Load() == nil {
 		next = k.pick(c, nil)
 	}
@@ -238,7 +238,7 @@ func (k *parking) appoint(c *Core) {
 }
 
 // WakeOne wakes one sleeper other than self, if there is one and none is on its way already.
-func (k *parking) WakeOne(c *Core, self *call) {
+func (k *parking) WakeOne(c *Core, self *Call) {
 	if k.Count() == 0 || k.Waking.Load() != nil {
 		return
 	}
@@ -249,7 +249,7 @@ func (k *parking) WakeOne(c *Core, self *call) {
 // pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
 // call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
 // one, and its kernel open.
-func (k *parking) pick(c *Core, self *call) *call {
+func (k *parking) pick(c *Core, self *Call) *Call {
 	if k.Closed || k.Waking.Load() != nil {
 		return nil
 	}
@@ -275,7 +275,7 @@ func (k *parking) pick(c *Core, self *call) *call {
 }
 
 // part leaves the lock, and then wakes a follower that was picked. asleep is what else changes the count.
-func (k *parking) part(picked *call, asleep int) {
+func (k *parking) part(picked *Call, asleep int) {
 	if picked == nil {
 		k.Leave(asleep)
 		return

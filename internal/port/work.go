@@ -28,7 +28,7 @@ func (a *Work) like(b *Work) bool {
 //
 // The slot's lock is held meanwhile. Whoever finds it locked leaves word for a look after that: what the
 // report tells may have come after the other's last call.
-func (p *Port) work(w *call, s *Slot, reg *Record, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries) (n int, again bool) {
 	held, err := reg.Work.Socket.Hold()
 	if err != nil {
 		return 0, false // closed: its registration is about to end

@@ -70,7 +70,7 @@ func TestExchangeOutcomes(t *testing.T) {
 		"none":            {callOf(empty, b, false), 0, unix.EAGAIN},
 		"end":             {callOf(ended, b, false), 0, nil},
 		"room":            {callOf(open, []byte("hello"), true), 5, nil},
-		"no backend":         {callOf(full, b, true), 0, unix.EAGAIN},
+		"no backend":      {callOf(full, b, true), 0, unix.EAGAIN},
 		"no peer":         {callOf(broken, b, true), 0, unix.EPIPE},
 		"no socket":       {callOf(file, b, false), 0, unix.ENOTSOCK},
 		"no descriptor":   {callOf(1<<20, b, false), 0, unix.EBADF},

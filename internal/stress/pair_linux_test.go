@@ -193,11 +193,11 @@ func (e *end) enable(drained bool) socknotify.Registration[*context] {
 		t = socknotify.TriggerEdge | socknotify.TriggerOneShot
 	}
 	c := e.ctx.Load()
-	r := socknotify.Enable(uintptr(e.fd), c, e.filter(), t)
+	r := socknotify.Registration[*context]{Key: c, Filter: e.filter(), Op: socknotify.OpEnable, Trigger: t}
 	if e.pair.bySock {
-		r.Socket, r.Sock = 0, e.sock
+		r.Conn = e.sock
 	} else {
-		r.Drained = drained
+		r.Handle, r.Drained = uintptr(e.fd), drained
 	}
 	c.state.Store(armed)
 	return r

@@ -53,14 +53,14 @@ func testPosts(t *testing.T, backend string, waiters, each int) {
 			entries := make([]socknotify.Notification[int], 1+i*5)
 			last := [posters]int{-1, -1, -1, -1, -1, -1, -1, -1}
 			for {
-				n, err := port.Wait(entries, -1)
+				n, err := port.Process(nil, entries, -1)
 				if err != nil {
 					return // closed
 				}
 				for _, e := range entries[:n] {
 					seq := int(e.Data)
 					switch {
-					case !e.Posted() || e.Events != 0 || e.Key < 0 || e.Key >= posters || seq >= each:
+					case e.Kind() != socknotify.KindPosted || e.Events != 0 || e.Key < 0 || e.Key >= posters || seq >= each:
 						t.Errorf("came %+v", e)
 					case seq <= last[e.Key]:
 						t.Errorf("poster %d: %d came after %d", e.Key, seq, last[e.Key])

@@ -246,6 +246,6 @@ func settleDescriptors(t *testing.T, backend string) {
 		t.Fatal(err)
 	}
 	var out [1]socknotify.Notification[int]
-	_, _ = p.Wait(out[:], time.Millisecond)
+	_, _ = p.Process(nil, out[:], time.Millisecond)
 	p.Close()
 }

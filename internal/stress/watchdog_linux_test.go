@@ -1,7 +1,6 @@
 package stress
 
 import (
-	ctx "context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,15 +76,15 @@ func (s *stressTest) removeAll() {
 			}
 			s.removals.Add(1)
 			if i%2 == 0 {
-				w.add(socknotify.Remove[*context](uintptr(e.fd)), nil)
+				w.add(socknotify.Registration[*context]{Handle: uintptr(e.fd), Op: socknotify.OpRemove}, nil)
 				continue
 			}
-			n, err := s.port.RemoveWait(ctx.Background(), uintptr(e.fd))
-			if err != nil || n.Key != c || n.Events != socknotify.EventRemove {
-				s.fail("RemoveWait: %+v, %v; %v", n, err, e)
+			key, err := s.port.Deregister(socknotify.Registration[*context]{Handle: uintptr(e.fd)})
+			if err != nil || key != c {
+				s.fail("Deregister: %+v, %v; %v", key, err, e)
 				return
 			}
-			w.handle(n)
+			w.handle(notification{Key: key, Events: socknotify.EventRemove})
 		}
 	}
 	entries := make([]notification, 7)
@@ -98,7 +97,7 @@ func (s *stressTest) removeAll() {
 			s.fail("%d of %d EventRemoves came", s.removed.Load(), s.removals.Load())
 		}
 	}
-	if n, err := s.port.Wait(entries, 0); n != 0 && !s.failed() {
+	if n, err := s.port.Process(nil, entries, 0); n != 0 && !s.failed() {
 		s.fail("after every EventRemove came %+v, %v", entries[:n], err)
 	}
 }

@@ -89,7 +89,7 @@ func (w *worker) handle(n notification) {
 	s := w.s
 	c := n.Key
 	switch {
-	case n.Posted():
+	case n.Kind() == socknotify.KindPosted:
 		if n.Data != exitPost {
 			s.postsGot.Add(1)
 		} else if w.exit {
@@ -167,9 +167,9 @@ func (w *worker) retire(e *end, keep bool) {
 func (w *worker) remove(e *end, c *context, after func()) {
 	c.state.Store(removing)
 	w.s.removals.Add(1)
-	r := socknotify.Remove[*context](uintptr(e.fd))
+	r := socknotify.Registration[*context]{Handle: uintptr(e.fd), Op: socknotify.OpRemove}
 	if e.pair.bySock {
-		r = socknotify.RemoveSock[*context](e.sock)
+		r = socknotify.Remove[*context](e.sock)
 	}
 	w.add(r, after)
 }

@@ -30,7 +30,7 @@ func TestCollector(t *testing.T) {
 	c.Add("second", second)
 	first.Post("k", 1)
 	first.Post("k", 2)
-	first.Wait(make([]socknotify.Notification[string], 1), 0)
+	first.Process(nil, make([]socknotify.Notification[string], 1), 0)
 	b := first.Backend()
 	want := fmt.Sprintf(`
 # HELP socknotify_posts_dequeued_total Posted completions dequeued.

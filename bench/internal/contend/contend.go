@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	godebug "runtime/debug"
 	"syscall"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
+	"github.com/socknotify/socknotify/overlapped"
 )
 
 // A Contender does a workload.
@@ -63,7 +65,7 @@ func All() []Contender {
 	}
 	all = append(all, Contender{Workload: Echo, Name: Socknotify + "epoll overlapped, ring",
 		Run: server(func(p param.Params, ready func(string)) error {
-			return serveOverlapped(p, ready, socknotify.WithBackend("epoll"), socknotify.WithRing())
+			return serveOverlapped(p, ready, socknotify.WithBackend("epoll"), overlapped.WithRing())
 		})})
 	return all
 }
@@ -121,7 +123,7 @@ func server(serve func(p param.Params, ready func(string)) error) func(param.Par
 		signal.Notify(settle, syscall.SIGUSR1)
 		go func() {
 			for range settle {
-				debug.FreeOSMemory()
+				godebug.FreeOSMemory()
 			}
 		}()
 		return param.Outcome{}, serve(p, ready)
@@ -134,5 +136,5 @@ func kernelEdges(backend string) bool {
 		return false // its contenders say why
 	}
 	defer p.Close()
-	return p.KernelEdges()
+	return debug.TakeSnapshot(p, 0, 0).KernelEdges
 }

@@ -42,7 +42,7 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 		defer port.Close()
 		err = t.each(func(fd, k int) error {
 			regs := []socknotify.Registration[int]{
-				socknotify.Enable(uintptr(fd), k, socknotify.EventIn, m.trigger),
+				{Handle: uintptr(fd), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger},
 			}
 			_, err := port.Process(regs, nil, 0)
 			return errors.Join(err, regs[0].Result)
@@ -110,7 +110,7 @@ func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, op
 			k := out[i].Key
 			done += t.pass(k, &buf)
 			if m.oneShot {
-				r := socknotify.Enable(uintptr(t.out[t.at(k)]), k, socknotify.EventIn, m.trigger)
+				r := socknotify.Registration[int]{Handle: uintptr(t.out[t.at(k)]), Key: k, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: m.trigger}
 				r.Drained = m.drained
 				regs = append(regs, r)
 			}

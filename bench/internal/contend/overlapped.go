@@ -2,6 +2,7 @@ package contend
 
 import (
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
@@ -10,7 +11,7 @@ import (
 // An opConn is a connection with one operation in flight: a receive, or the send of what came.
 type opConn struct {
 	sock *sock.Socket
-	op   socknotify.Overlapped[*opConn]
+	op   overlapped.Op[*opConn]
 	buf  []byte // what is being sent
 }
 
@@ -30,7 +31,7 @@ func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Opti
 		return err
 	}
 	ready(l.LocalAddr().String())
-	failed, pool := make(chan error), socknotify.NewBuffers(4096)
+	failed, pool := make(chan error), overlapped.NewBuffers(4096)
 	for range max(p.Cores, 1) {
 		go func() { failed <- overlappedWorker(port, pool) }()
 	}
@@ -38,11 +39,11 @@ func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Opti
 }
 
 // overlappedWorker starts what comes next in the call that dequeues. Receives that wait have no buffer.
-func overlappedWorker(port *socknotify.Port[*opConn], pool *socknotify.Buffers) error {
+func overlappedWorker(port *socknotify.Port[*opConn], pool *overlapped.Buffers) error {
 	out := make([]socknotify.Notification[*opConn], 256)
-	ops, of := make([]socknotify.Operation[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
+	ops, of := make([]overlapped.Request[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
 	for {
-		n, err := port.ProcessOperations(ops, out, -1)
+		n, err := overlapped.Process(port, ops, out, -1)
 		for i := range ops {
 			if ops[i].Result != nil {
 				of[i].sock.Close()
@@ -80,12 +81,12 @@ func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
 }
 
 // next is the operation that comes after the one that has completed: a new connection's is a receive.
-func (c *opConn) next(pool *socknotify.Buffers) socknotify.Operation[*opConn] {
+func (c *opConn) next(pool *overlapped.Buffers) overlapped.Request[*opConn] {
 	if got := c.op.Buffer(); c.buf == nil && got != nil {
 		c.buf = got
-		return socknotify.SendOp(c.sock, c, c.buf, &c.op)
+		return overlapped.SendRequest(c.sock, c, c.buf, &c.op)
 	}
 	pool.Put(c.buf)
 	c.buf = nil
-	return socknotify.RecvPooledOp(c.sock, c, pool, &c.op)
+	return overlapped.RecvPooledRequest(c.sock, c, pool, &c.op)
 }

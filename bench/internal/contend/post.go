@@ -120,7 +120,7 @@ func portPost(backend string) func(param.Params, func(string)) (param.Outcome, e
 			wait: func() error {
 				out := make([]socknotify.Notification[int], p.Batch)
 				for {
-					n, err := port.Wait(out, -1)
+					n, err := port.Process(nil, out, -1)
 					if err != nil {
 						return err
 					}
@@ -136,7 +136,7 @@ func portPost(backend string) func(param.Params, func(string)) (param.Outcome, e
 			drain: func() error {
 				out := make([]socknotify.Notification[int], 1024)
 				for left := posts / p.Posters * p.Posters; left > 0; {
-					n, err := port.Wait(out, -1)
+					n, err := port.Process(nil, out, -1)
 					if err != nil {
 						return err
 					}

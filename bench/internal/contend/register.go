@@ -65,7 +65,7 @@ func portRegister(backend string) func(param.Params, func(string)) (param.Outcom
 			return n, err
 		}
 		enable := func(i int) {
-			regs = append(regs, socknotify.Enable(all[i].Handle(), i, socknotify.EventIn|socknotify.EventHangup, oneShot))
+			regs = append(regs, socknotify.Registration[int]{Handle: all[i].Handle(), Key: i, Filter: socknotify.EventIn | socknotify.EventHangup, Op: socknotify.OpEnable, Trigger: oneShot})
 		}
 		for i := range all {
 			enable(i)
@@ -79,7 +79,7 @@ func portRegister(backend string) func(param.Params, func(string)) (param.Outcom
 		w := startWatch()
 		for until := time.Now().Add(p.Duration()); time.Now().Before(until); {
 			for i := range perCall {
-				regs = append(regs, socknotify.Remove[int](all[(next+i)%len(all)].Handle()))
+				regs = append(regs, socknotify.Registration[int]{Handle: all[(next+i)%len(all)].Handle(), Op: socknotify.OpRemove})
 			}
 			for left := perCall; left > 0; {
 				n, err := call(out[:left])
@@ -147,7 +147,7 @@ func portIdle(backend string) func(param.Params, func(string)) (param.Outcome, e
 		defer port.Close()
 		before := live()
 		for i, s := range all {
-			regs := []socknotify.Registration[int]{socknotify.Enable(s.Handle(), i, socknotify.EventIn, oneShot)}
+			regs := []socknotify.Registration[int]{{Handle: s.Handle(), Key: i, Filter: socknotify.EventIn, Op: socknotify.OpEnable, Trigger: oneShot}}
 			if _, err := port.Process(regs, nil, 0); err != nil || regs[0].Result != nil {
 				return param.Outcome{}, errors.Join(err, regs[0].Result)
 			}

@@ -36,7 +36,7 @@ func serveUDP(backend string, batch bool, ready func(string)) error {
 		turn = batches(s)
 	}
 	out := make([]socknotify.Notification[int], 1)
-	regs := []socknotify.Registration[int]{socknotify.EnableSock(s, 1, socknotify.EventIn, oneShot)}
+	regs := []socknotify.Registration[int]{socknotify.Enable(s, 1, socknotify.EventIn, oneShot)}
 	for {
 		if _, err := port.Process(regs, out, -1); err != nil || regs[0].Result != nil {
 			return errors.Join(err, regs[0].Result)

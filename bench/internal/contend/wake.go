@@ -188,7 +188,7 @@ func newPostBell(backend string) func() (bell, error) {
 		return bell{
 			ring: func() { port.Post(1, 1) },
 			hear: func() error {
-				_, err := port.Wait(out, -1)
+				_, err := port.Process(nil, out, -1)
 				return err
 			},
 			close: func() { port.Close() },
@@ -208,7 +208,7 @@ func newSocketBell(backend string) func() (bell, error) {
 			return bell{}, err
 		}
 		out := make([]socknotify.Notification[int], 4)
-		regs := []socknotify.Registration[int]{socknotify.EnableSock(from, 1, socknotify.EventIn, oneShot)}
+		regs := []socknotify.Registration[int]{socknotify.Enable(from, 1, socknotify.EventIn, oneShot)}
 		buf := make([]byte, 8)
 		return bell{
 			ring: func() { to.Send(token[:]) },

@@ -46,7 +46,7 @@ func main() {
 
 	ready, buf := make([]sn.Notification[string], 1), make([]byte, 8)
 	for {
-		_, err := port.Wait(ready, 10*time.Second)
+		_, err := port.Process(nil, ready, 10*time.Second)
 		if err == sn.ErrTimeout {
 			fmt.Println("nothing for 10 s")
 			continue

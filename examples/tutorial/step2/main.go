@@ -25,7 +25,7 @@ func (c *client) turn(buf []byte) sn.Registration[*client] {
 	if len(c.unsent) > 0 {
 		filter = sn.EventOut // nothing more is received until the peer takes what it is owed
 	}
-	reg := sn.EnableSock(c.socket, c, filter, oneShot)
+	reg := sn.Enable(c.socket, c, filter, oneShot)
 	if err != nil && err != sock.ErrWouldBlock { // the end of the stream, or a failure
 		reg.Op = sn.OpRemove
 	}
@@ -89,7 +89,7 @@ func main() {
 					continue
 				}
 				s.SetNoDelay(true) // answers go out at once
-				regs = append(regs, sn.EnableSock(s, &client{socket: s}, sn.EventIn, oneShot))
+				regs = append(regs, sn.Enable(s, &client{socket: s}, sn.EventIn, oneShot))
 			case nt.Events == sn.EventRemove: // the last word about this client
 				nt.Key.socket.Close()
 			default:

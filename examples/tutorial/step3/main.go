@@ -29,7 +29,7 @@ func (c *client) turn(buf []byte) sn.Registration[*client] {
 	if len(c.unsent) > 0 {
 		filter = sn.EventOut
 	}
-	reg := sn.EnableSock(c.socket, c, filter, oneShot)
+	reg := sn.Enable(c.socket, c, filter, oneShot)
 	if err != nil && err != sock.ErrWouldBlock {
 		reg.Op = sn.OpRemove
 	}
@@ -96,7 +96,7 @@ func (s *server) work() {
 					log.Println(err)
 					continue
 				}
-				regs = append(regs, sn.EnableSock(socket, s.newClient(socket), sn.EventIn, oneShot))
+				regs = append(regs, sn.Enable(socket, s.newClient(socket), sn.EventIn, oneShot))
 			case nt.Events == sn.EventRemove:
 				s.free(nt.Key)
 			default:

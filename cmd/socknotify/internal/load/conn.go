@@ -62,7 +62,7 @@ func (w *worker) wants(c *conn) socknotify.Events {
 // room for has drained it, so the enable costs no system call.
 func (w *worker) registration(c *conn) socknotify.Registration[*conn] {
 	c.filter = w.wants(c)
-	return socknotify.EnableSock(c.sock, c, c.filter, socknotify.TriggerLevel|socknotify.TriggerOneShot)
+	return socknotify.Enable(c.sock, c, c.filter, socknotify.TriggerLevel|socknotify.TriggerOneShot)
 }
 
 // handle does what a notification asks for.

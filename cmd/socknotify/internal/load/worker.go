@@ -223,7 +223,7 @@ func (w *worker) drop(c *conn) {
 	if c.sock == nil {
 		return
 	}
-	remove := []socknotify.Registration[*conn]{socknotify.RemoveSock[*conn](c.sock)}
+	remove := []socknotify.Registration[*conn]{socknotify.Remove[*conn](c.sock)}
 	w.port.Process(remove, nil, 0) // it may have no registration
 	c.sock.Close()
 	c.sock, c.tls = nil, nil

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/port"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,9 +42,9 @@ func BenchmarkFile(b *testing.B) {
 				}
 				p := ringPort(b)
 				if by == "goroutines" {
-					p.port.Transfers = nil
+					port.Of(p).Transfers = nil
 				}
-				ops, bufs := make([]Overlapped[int], c.inFlight), aligned(c.inFlight, c.size)
+				ops, bufs := make([]Op[int], c.inFlight), aligned(c.inFlight, c.size)
 				turn := 0
 				start := func(i int) {
 					turn++
@@ -50,27 +52,27 @@ func BenchmarkFile(b *testing.B) {
 					if c.cold && off == 0 {
 						unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 					}
-					call := p.ReadAt
+					call := ReadAt[int]
 					if c.write {
-						call = p.WriteAt
+						call = WriteAt[int]
 					}
-					if err := call(f, i, bufs[i], off, &ops[i]); err != nil {
+					if err := call(p, f, i, bufs[i], off, &ops[i]); err != nil {
 						b.Fatal(err)
 					}
 				}
 				for i := range ops {
 					start(i)
 				}
-				var out [64]Notification[int]
+				var out [64]socknotify.Notification[int]
 				b.ReportAllocs()
 				cpu, done := processTime(b), 0
 				for b.Loop() {
-					n, err := p.Wait(out[:], -1)
+					n, err := p.Process(nil, out[:], -1)
 					if err != nil {
 						b.Fatal(err)
 					}
 					for _, nt := range out[:n] {
-						if n, err := nt.Completed().Result(); n != c.size || err != nil {
+						if n, err := Of(&nt).Result(); n != c.size || err != nil {
 							b.Fatal(n, err)
 						}
 						start(nt.Key)
@@ -127,8 +129,8 @@ func processTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func ringPort(b *testing.B) *Port[int] {
-	p := newPort[int](ringKernel(b), "ring")
+func ringPort(b *testing.B) *socknotify.Port[int] {
+	p := newPort[int](b, ringKernel(b), "ring")
 	b.Cleanup(func() { p.Close() })
 	return p
 }

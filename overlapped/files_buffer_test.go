@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"bytes"

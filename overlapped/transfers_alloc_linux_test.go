@@ -1,20 +1,24 @@
 //go:build !race
 
-package socknotify
+package overlapped
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify"
+)
 
 // Starting, carrying out and dequeuing allocate nothing (O12).
 func TestTransfersAllocateNothing(t *testing.T) {
 	p, _ := transferringPort[int](t)
 	r, w := slow(t)
-	var o Overlapped[int]
+	var o Op[int]
 	b, x := make([]byte, 1), []byte("x")
-	var out [1]Notification[int]
+	var out [1]socknotify.Notification[int]
 	once := func() {
-		p.ReadAt(r, 1, b, 0, &o)
+		ReadAt(p, r, 1, b, 0, &o)
 		w.Write(x)
-		if n, err := p.Wait(out[:], soon); n != 1 || err != nil {
+		if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"math/rand/v2"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
@@ -27,7 +28,7 @@ func onFileKernels(t *testing.T, f func(t *testing.T, open func() (backend.Polle
 			t.Fatal(err)
 		}
 		_, reads := k.(backend.Files)
-		useOnce(t, newPort[int](k, b.Name))
+		useOnce(t, newPort[int](t, k, b.Name))
 		t.Run(b.Name, func(t *testing.T) { f(t, b.Open) })
 		if !reads {
 			continue
@@ -55,7 +56,7 @@ func onFileKernels(t *testing.T, f func(t *testing.T, open func() (backend.Polle
 	}
 }
 
-func useOnce(t *testing.T, p *Port[int]) {
+func useOnce(t *testing.T, p *socknotify.Port[int]) {
 	t.Helper()
 	defer p.Close()
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
@@ -63,13 +64,13 @@ func useOnce(t *testing.T, p *Port[int]) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var o Overlapped[int]
-	if err := p.WriteAt(f, 1, []byte("x"), 0, &o); err != nil {
+	var o Op[int]
+	if err := WriteAt(p, f, 1, []byte("x"), 0, &o); err != nil {
 		t.Fatal(err)
 	}
 	completes(t, p, &o, 1, nil)
 	x, _ := newPair(t)
-	if err := p.Send(x, 1, []byte("x"), &o); err != nil {
+	if err := Send(p, x, 1, []byte("x"), &o); err != nil {
 		t.Fatal(err)
 	}
 	completes(t, p, &o, 1, nil)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package socknotify
+package overlapped
 
 import "testing"
 

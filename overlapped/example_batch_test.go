@@ -1,4 +1,4 @@
-package socknotify_test
+package overlapped_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -16,7 +18,7 @@ func batchable() (*socknotify.Port[string], *sock.Socket, *sock.Socket) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	a, b, err := socknotify.SockPair()
+	a, b, err := backendtest.Pair()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -24,16 +26,16 @@ func batchable() (*socknotify.Port[string], *sock.Socket, *sock.Socket) {
 }
 
 // An echo loop: what the completions of one call lead to is started in the next.
-func ExamplePort_ProcessOperations() {
+func ExampleProcess() {
 	port, err := socknotify.New[*echoer]()
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer port.Close()
 	var clients []*sock.Socket
-	var ops []socknotify.Operation[*echoer]
+	var ops []overlapped.Request[*echoer]
 	for range 3 {
-		server, client, err := socknotify.SockPair()
+		server, client, err := backendtest.Pair()
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -41,14 +43,14 @@ func ExamplePort_ProcessOperations() {
 		defer client.Close()
 		clients = append(clients, client)
 		c := &echoer{socket: server, buf: make([]byte, 64)}
-		ops = append(ops, socknotify.RecvOp(c.socket, c, c.buf, &c.recv))
+		ops = append(ops, overlapped.RecvRequest(c.socket, c, c.buf, &c.recv))
 		if _, err := client.Send([]byte("hello")); err != nil {
 			log.Fatal(err)
 		}
 	}
 	entries := make([]socknotify.Notification[*echoer], 64)
 	for echoed := 0; echoed < len(clients); {
-		n, err := port.ProcessOperations(ops, entries, time.Minute)
+		n, err := overlapped.Process(port, ops, entries, time.Minute)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -60,15 +62,15 @@ func ExamplePort_ProcessOperations() {
 		ops = ops[:0]
 		for _, entry := range entries[:n] {
 			c := entry.Key
-			received, err := entry.Completed().Result()
+			received, err := overlapped.Of(&entry).Result()
 			switch {
 			case err != nil:
 				log.Fatal(err)
-			case entry.Completed() == &c.recv:
-				ops = append(ops, socknotify.SendOp(c.socket, c, c.buf[:received], &c.send))
+			case overlapped.Of(&entry) == &c.recv:
+				ops = append(ops, overlapped.SendRequest(c.socket, c, c.buf[:received], &c.send))
 			default:
 				echoed++
-				ops = append(ops, socknotify.RecvOp(c.socket, c, c.buf, &c.recv))
+				ops = append(ops, overlapped.RecvRequest(c.socket, c, c.buf, &c.recv))
 			}
 		}
 	}
@@ -84,22 +86,22 @@ func ExamplePort_ProcessOperations() {
 }
 
 // A batch of operations, and what comes of them until a context is done.
-func ExamplePort_ProcessOperationsContext() {
+func ExampleProcessContext() {
 	port, a, b := batchable()
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var send, recv socknotify.Overlapped[string]
+	var send, recv overlapped.Op[string]
 	buffer := make([]byte, 16)
-	ops := []socknotify.Operation[string]{
-		socknotify.SendOp(a, "sent", []byte("hello"), &send),
-		socknotify.RecvOp(b, "received", buffer, &recv),
+	ops := []overlapped.Request[string]{
+		overlapped.SendRequest(a, "sent", []byte("hello"), &send),
+		overlapped.RecvRequest(b, "received", buffer, &recv),
 	}
 	entries := make([]socknotify.Notification[string], 2)
 	for done := 0; done < 2; ops = nil {
-		n, err := port.ProcessOperationsContext(ctx, ops, entries[done:])
+		n, err := overlapped.ProcessContext(ctx, port, ops, entries[done:])
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -111,19 +113,19 @@ func ExamplePort_ProcessOperationsContext() {
 }
 
 // A receive and a send that are started together.
-func ExampleRecvOp() {
+func ExampleRecvRequest() {
 	port, a, b := batchable()
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
-	var recv, send socknotify.Overlapped[string]
+	var recv, send overlapped.Op[string]
 	buffer := make([]byte, 16)
-	ops := []socknotify.Operation[string]{
-		socknotify.RecvOp(a, "in", buffer, &recv),
-		socknotify.SendOp(b, "out", []byte("hello"), &send),
-		socknotify.SendOp(b, "again", []byte("hello"), &send),
+	ops := []overlapped.Request[string]{
+		overlapped.RecvRequest(a, "in", buffer, &recv),
+		overlapped.SendRequest(b, "out", []byte("hello"), &send),
+		overlapped.SendRequest(b, "again", []byte("hello"), &send),
 	}
-	if _, err := port.ProcessOperations(ops, nil, 0); err != nil {
+	if _, err := overlapped.Process(port, ops, nil, 0); err != nil {
 		log.Fatal(err)
 	}
 	for i := range ops {
@@ -136,14 +138,14 @@ func ExampleRecvOp() {
 }
 
 // What was sent is carried out, though nobody waits.
-func ExampleSendOp() {
+func ExampleSendRequest() {
 	port, a, b := batchable()
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
-	var send socknotify.Overlapped[string]
-	ops := []socknotify.Operation[string]{socknotify.SendOp(a, "out", []byte("hello"), &send)}
-	if _, err := port.ProcessOperations(ops, nil, 0); err != nil || ops[0].Result != nil {
+	var send overlapped.Op[string]
+	ops := []overlapped.Request[string]{overlapped.SendRequest(a, "out", []byte("hello"), &send)}
+	if _, err := overlapped.Process(port, ops, nil, 0); err != nil || ops[0].Result != nil {
 		log.Fatal(err, ops[0].Result)
 	}
 	buffer := make([]byte, 16)
@@ -167,7 +169,7 @@ func datagramSockets() (ends [2]*sock.Socket) {
 }
 
 // A datagram is sent, and received with its sender, by one batch.
-func ExampleSendToOp() {
+func ExampleSendToRequest() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -176,15 +178,15 @@ func ExampleSendToOp() {
 	ends := datagramSockets()
 	defer ends[0].Close()
 	defer ends[1].Close()
-	var in, out socknotify.Overlapped[string]
+	var in, out overlapped.Op[string]
 	buffer := make([]byte, 1500)
-	ops := []socknotify.Operation[string]{
-		socknotify.SendToOp(ends[1], "out", []byte("a datagram"), ends[0].LocalAddr(), &out),
-		socknotify.RecvFromOp(ends[0], "in", buffer, &in),
+	ops := []overlapped.Request[string]{
+		overlapped.SendToRequest(ends[1], "out", []byte("a datagram"), ends[0].LocalAddr(), &out),
+		overlapped.RecvFromRequest(ends[0], "in", buffer, &in),
 	}
 	entries := make([]socknotify.Notification[string], 2)
 	for done := 0; done < 2; ops = nil {
-		n, err := port.ProcessOperations(ops, entries[done:], time.Minute)
+		n, err := overlapped.Process(port, ops, entries[done:], time.Minute)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -196,7 +198,7 @@ func ExampleSendToOp() {
 }
 
 // Receives of many senders' datagrams can be started by one batch.
-func ExampleRecvFromOp() {
+func ExampleRecvFromRequest() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -205,13 +207,13 @@ func ExampleRecvFromOp() {
 	ends := datagramSockets()
 	defer ends[0].Close()
 	defer ends[1].Close()
-	var in [2]socknotify.Overlapped[string]
+	var in [2]overlapped.Op[string]
 	var buffers [2][1500]byte
-	ops := []socknotify.Operation[string]{
-		socknotify.RecvFromOp(ends[0], "first", buffers[0][:], &in[0]),
-		socknotify.RecvFromOp(ends[0], "second", buffers[1][:], &in[1]),
+	ops := []overlapped.Request[string]{
+		overlapped.RecvFromRequest(ends[0], "first", buffers[0][:], &in[0]),
+		overlapped.RecvFromRequest(ends[0], "second", buffers[1][:], &in[1]),
 	}
-	if _, err := port.ProcessOperations(ops, nil, 0); err != nil || ops[0].Result != nil || ops[1].Result != nil {
+	if _, err := overlapped.Process(port, ops, nil, 0); err != nil || ops[0].Result != nil || ops[1].Result != nil {
 		log.Fatal(err, ops[0].Result, ops[1].Result)
 	}
 	for _, text := range []string{"one", "two"} {
@@ -221,7 +223,7 @@ func ExampleRecvFromOp() {
 	}
 	entries := make([]socknotify.Notification[string], 1)
 	for i := range in {
-		if _, err := port.Wait(entries, time.Minute); err != nil {
+		if _, err := port.Process(nil, entries, time.Minute); err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(entries[0].Key, string(buffers[i][:entries[0].Data]))
@@ -232,7 +234,7 @@ func ExampleRecvFromOp() {
 }
 
 // A connect, and what is to be sent then.
-func ExampleConnectOp() {
+func ExampleConnectRequest() {
 	port, err := socknotify.New[string]()
 	if err != nil {
 		log.Fatal(err)
@@ -248,18 +250,18 @@ func ExampleConnectOp() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	var connect, send socknotify.Overlapped[string]
-	ops := []socknotify.Operation[string]{
-		socknotify.ConnectOp(s, "connected", listener.LocalAddr(), &connect),
-		socknotify.SendOp(s, "sent", []byte("hello"), &send),
+	var connect, send overlapped.Op[string]
+	ops := []overlapped.Request[string]{
+		overlapped.ConnectRequest(s, "connected", listener.LocalAddr(), &connect),
+		overlapped.SendRequest(s, "sent", []byte("hello"), &send),
 	}
 	entries := make([]socknotify.Notification[string], 1)
 	for range 2 {
-		if _, err := port.ProcessOperations(ops, entries, time.Minute); err != nil {
+		if _, err := overlapped.Process(port, ops, entries, time.Minute); err != nil {
 			log.Fatal(err)
 		}
 		ops = nil
-		_, err := entries[0].Completed().Result()
+		_, err := overlapped.Of(&entries[0]).Result()
 		fmt.Println(entries[0].Key, err)
 	}
 	// Output:
@@ -268,21 +270,21 @@ func ExampleConnectOp() {
 }
 
 // A receive that waits without a buffer.
-func ExamplePort_RecvPooled() {
+func ExampleRecvPooled() {
 	port, a, b := batchable()
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
-	pool := socknotify.NewBuffers(4096)
-	var recv socknotify.Overlapped[string]
-	if err := port.RecvPooled(a, "in", pool, &recv); err != nil {
+	pool := overlapped.NewBuffers(4096)
+	var recv overlapped.Op[string]
+	if err := overlapped.RecvPooled(port, a, "in", pool, &recv); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := b.Send([]byte("hello")); err != nil {
 		log.Fatal(err)
 	}
 	var entries [1]socknotify.Notification[string]
-	if _, err := port.Wait(entries[:], time.Minute); err != nil {
+	if _, err := port.Process(nil, entries[:], time.Minute); err != nil {
 		log.Fatal(err)
 	}
 	_, err := recv.Result()
@@ -292,18 +294,18 @@ func ExamplePort_RecvPooled() {
 }
 
 // Many receives wait, and share a few buffers.
-func ExampleRecvPooledOp() {
+func ExampleRecvPooledRequest() {
 	port, a, b := batchable()
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
-	pool := socknotify.NewBuffers(4)
-	var recvs [3]socknotify.Overlapped[string]
-	var ops []socknotify.Operation[string]
+	pool := overlapped.NewBuffers(4)
+	var recvs [3]overlapped.Op[string]
+	var ops []overlapped.Request[string]
 	for i := range recvs {
-		ops = append(ops, socknotify.RecvPooledOp(a, "in", pool, &recvs[i]))
+		ops = append(ops, overlapped.RecvPooledRequest(a, "in", pool, &recvs[i]))
 	}
-	if _, err := port.ProcessOperations(ops, nil, 0); err != nil {
+	if _, err := overlapped.Process(port, ops, nil, 0); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := b.Send([]byte("one two ")); err != nil {
@@ -311,10 +313,10 @@ func ExampleRecvPooledOp() {
 	}
 	var entries [1]socknotify.Notification[string]
 	for range 2 {
-		if _, err := port.Wait(entries[:], time.Minute); err != nil {
+		if _, err := port.Process(nil, entries[:], time.Minute); err != nil {
 			log.Fatal(err)
 		}
-		o := entries[0].Completed()
+		o := overlapped.Of(&entries[0])
 		fmt.Printf("%q\n", o.Buffer())
 		pool.Put(o.Buffer())
 	}
@@ -329,17 +331,17 @@ func ExampleNewBuffers() {
 	defer port.Close()
 	defer a.Close()
 	defer b.Close()
-	pool := socknotify.NewBuffers(8)
+	pool := overlapped.NewBuffers(8)
 	pool.Put(make([]byte, 8))
 	if _, err := b.Send([]byte("a datagram's worth")); err != nil {
 		log.Fatal(err)
 	}
-	var recv socknotify.Overlapped[string]
-	if err := port.RecvPooled(a, "in", pool, &recv); err != nil {
+	var recv overlapped.Op[string]
+	if err := overlapped.RecvPooled(port, a, "in", pool, &recv); err != nil {
 		log.Fatal(err)
 	}
 	var entries [1]socknotify.Notification[string]
-	if _, err := port.Wait(entries[:], time.Minute); err != nil {
+	if _, err := port.Process(nil, entries[:], time.Minute); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("%q\n", recv.Buffer())

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify"
 	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
@@ -35,7 +36,7 @@ var refusals = map[string]unix.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}
 func alone(t *testing.T, test, name, value string) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
-	child.Env = append(os.Environ(), name+"="+value, BackendEnv+"=")
+	child.Env = append(os.Environ(), name+"="+value, socknotify.BackendEnv+"=")
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -51,7 +52,7 @@ func forbidden(t *testing.T, errno unix.Errno) {
 	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, why) || !strings.Contains(err.Error(), reason) {
 		t.Errorf("Probe: %v", err)
 	}
-	p, err := New[string](WithRing())
+	p, err := socknotify.New[string](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}

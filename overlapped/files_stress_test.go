@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/handles"
 )
@@ -26,7 +27,7 @@ const stressSize = 512 << 10
 // A stressOp is an operation, and belongs to whoever may touch it: its user, the port, and the waiter who has
 // dequeued it, who gives it back.
 type stressOp struct {
-	o Overlapped[*stressOp]
+	o Op[*stressOp]
 	guardedBuffer
 	b      []byte
 	off    int64
@@ -39,7 +40,7 @@ type stressOp struct {
 
 // A stressUser has a file, which others have too, and closes it now and then.
 type stressUser struct {
-	p      *Port[*stressOp]
+	p      *socknotify.Port[*stressOp]
 	name   string
 	direct bool
 	file   *os.File
@@ -54,7 +55,7 @@ func contents(b []byte, off int64) {
 	}
 }
 
-func newStressUser(t *testing.T, p *Port[*stressOp], at filePlace) *stressUser {
+func newStressUser(t *testing.T, p *socknotify.Port[*stressOp], at filePlace) *stressUser {
 	t.Helper()
 	file, err := os.CreateTemp(at.dir, "")
 	if err != nil {
@@ -114,7 +115,7 @@ func (u *stressUser) run(t *testing.T, rounds int, closed <-chan struct{}) {
 		}
 		if err := u.start(o); err != nil {
 			o.flight.Store(false)
-			if o.clear(); err != ErrClosed {
+			if o.clear(); err != socknotify.ErrClosed {
 				t.Error(err)
 			}
 			return
@@ -143,15 +144,15 @@ func (u *stressUser) start(o *stressOp) error {
 	o.reopen.Store(false)
 	o.flight.Store(true)
 	if !o.write {
-		return u.p.ReadAt(u.file, o, o.b, o.off, &o.o)
+		return ReadAt(u.p, u.file, o, o.b, o.off, &o.o)
 	}
 	contents(o.b, o.off)
-	return u.p.WriteAt(u.file, o, o.b, o.off, &o.o)
+	return WriteAt(u.p, u.file, o, o.b, o.off, &o.o)
 }
 
 // dequeued checks a completion, and gives the operation back.
-func (o *stressOp) dequeued(t *testing.T, nt *Notification[*stressOp]) {
-	if nt.Completed() != &o.o || !o.flight.CompareAndSwap(true, false) {
+func (o *stressOp) dequeued(t *testing.T, nt *socknotify.Notification[*stressOp]) {
+	if Of(nt) != &o.o || !o.flight.CompareAndSwap(true, false) {
 		t.Errorf("%+v is a completion of what is not in flight", *nt)
 		return
 	}
@@ -186,7 +187,7 @@ func TestFilesStress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPort[*stressOp](k, "")
+		p := newPort[*stressOp](t, k, "")
 		defer p.Close()
 		var all []*stressUser
 		for range 4 {
@@ -199,19 +200,19 @@ func TestFilesStress(t *testing.T) {
 	})
 }
 
-func stressFiles(t *testing.T, p *Port[*stressOp], all []*stressUser) {
+func stressFiles(t *testing.T, p *socknotify.Port[*stressOp], all []*stressUser) {
 	var users, others sync.WaitGroup
 	closed := make(chan struct{})
 	for range 3 {
 		others.Go(func() {
-			var out [4]Notification[*stressOp]
+			var out [4]socknotify.Notification[*stressOp]
 			for {
-				n, err := p.Wait(out[:1+rand.IntN(len(out))], soon)
+				n, err := p.Process(nil, out[:1+rand.IntN(len(out))], soon)
 				if err != nil {
-					if err != ErrClosed && err != ErrTimeout {
+					if err != socknotify.ErrClosed && err != socknotify.ErrTimeout {
 						t.Error(err)
 					}
-					if err == ErrClosed {
+					if err == socknotify.ErrClosed {
 						return
 					}
 				}
@@ -229,7 +230,7 @@ func stressFiles(t *testing.T, p *Port[*stressOp], all []*stressUser) {
 			case <-time.After(time.Duration(rand.IntN(200)) * time.Microsecond):
 			}
 			u := all[rand.IntN(len(all))]
-			if err := p.Cancel(&u.ops[rand.IntN(len(u.ops))].o); err != nil && err != ErrNotInFlight && err != ErrClosed {
+			if err := Cancel(p, &u.ops[rand.IntN(len(u.ops))].o); err != nil && err != ErrNotInFlight && err != socknotify.ErrClosed {
 				t.Error(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
@@ -7,7 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -16,7 +18,7 @@ import (
 type batchConn struct {
 	s, peer    *sock.Socket
 	buf        [4]byte
-	recv, send Overlapped[*batchConn]
+	recv, send Op[*batchConn]
 }
 
 func batchConns(t *testing.T, n int) []*batchConn {
@@ -31,18 +33,18 @@ func batchConns(t *testing.T, n int) []*batchConn {
 }
 
 // receive starts a receive on every socket.
-func receive(t *testing.T, p *Port[*batchConn], conns []*batchConn) {
+func receive(t *testing.T, p *socknotify.Port[*batchConn], conns []*batchConn) {
 	t.Helper()
-	var ops []Operation[*batchConn]
+	var ops []Request[*batchConn]
 	for _, c := range conns {
-		ops = append(ops, RecvOp(c.s, c, c.buf[:], &c.recv))
+		ops = append(ops, RecvRequest(c.s, c, c.buf[:], &c.recv))
 	}
 	begun(t, p, ops)
 }
 
-func begun(t *testing.T, p *Port[*batchConn], ops []Operation[*batchConn]) {
+func begun(t *testing.T, p *socknotify.Port[*batchConn], ops []Request[*batchConn]) {
 	t.Helper()
-	if _, err := p.ProcessOperations(ops, nil, 0); err != nil {
+	if _, err := Process(p, ops, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ops {
@@ -53,11 +55,11 @@ func begun(t *testing.T, p *Port[*batchConn], ops []Operation[*batchConn]) {
 }
 
 // each waits for so many completions.
-func each(t *testing.T, p *Port[*batchConn], n int, f func(nt Notification[*batchConn])) {
+func each(t *testing.T, p *socknotify.Port[*batchConn], n int, f func(nt socknotify.Notification[*batchConn])) {
 	t.Helper()
-	out := make([]Notification[*batchConn], n)
+	out := make([]socknotify.Notification[*batchConn], n)
 	for n > 0 {
-		k, err := p.Wait(out[:n], soon)
+		k, err := p.Process(nil, out[:n], soon)
 		if err != nil {
 			t.Fatalf("%v; %d are missing", err, n)
 		}
@@ -69,9 +71,9 @@ func each(t *testing.T, p *Port[*batchConn], n int, f func(nt Notification[*batc
 }
 
 // batching runs a test on the kernels that make calls together.
-func batching(t *testing.T, f func(t *testing.T, p *Port[*batchConn], h *hooked)) {
-	onEachOf(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
-		if p.port.Core.Batcher != nil {
+func batching(t *testing.T, f func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked)) {
+	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
+		if port.Of(p).Core.Batcher != nil {
 			f(t, p, h)
 		}
 	})
@@ -79,7 +81,7 @@ func batching(t *testing.T, f func(t *testing.T, p *Port[*batchConn], h *hooked)
 
 // Calls that the kernel does not make, some of them or all, are made one by one, and nobody can tell.
 func TestKernelMakesFewer(t *testing.T) {
-	batching(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
+	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 40
 		conns := batchConns(t, many)
 		calls, made := 0, 0
@@ -90,14 +92,14 @@ func TestKernelMakesFewer(t *testing.T) {
 			"last":  func(c []backend.Exchange) []backend.Exchange { return c[rand.IntN(len(c)+1):] },
 		} {
 			before := made
-			h.among = func(c []backend.Exchange) []backend.Exchange {
+			h.Among = func(c []backend.Exchange) []backend.Exchange {
 				calls += len(c)
 				if among != nil {
 					c = among(c)
 				}
 				return c
 			}
-			h.made = func(c []backend.Exchange) {
+			h.Made = func(c []backend.Exchange) {
 				for i := range c {
 					if c[i].Made {
 						made++
@@ -110,16 +112,16 @@ func TestKernelMakesFewer(t *testing.T) {
 				for _, c := range conns {
 					send(t, c.peer)
 				}
-				var ops []Operation[*batchConn]
-				each(t, p, many, func(nt Notification[*batchConn]) {
-					if n, err := nt.Key.recv.Result(); n != 1 || err != nil || nt.Completed() != &nt.Key.recv || nt.Key.buf[0] != 'x' {
+				var ops []Request[*batchConn]
+				each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
+					if n, err := nt.Key.recv.Result(); n != 1 || err != nil || Of(&nt) != &nt.Key.recv || nt.Key.buf[0] != 'x' {
 						t.Fatalf("%s: received %d, %v", name, n, err)
 					}
-					ops = append(ops, SendOp(nt.Key.s, nt.Key, nt.Key.buf[:1], &nt.Key.send))
+					ops = append(ops, SendRequest(nt.Key.s, nt.Key, nt.Key.buf[:1], &nt.Key.send))
 				})
 				begun(t, p, ops)
-				each(t, p, many, func(nt Notification[*batchConn]) {
-					if n, err := nt.Key.send.Result(); n != 1 || err != nil || nt.Completed() != &nt.Key.send {
+				each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
+					if n, err := nt.Key.send.Result(); n != 1 || err != nil || Of(&nt) != &nt.Key.send {
 						t.Fatalf("%s: sent %d, %v", name, n, err)
 					}
 				})
@@ -136,7 +138,7 @@ func TestKernelMakesFewer(t *testing.T) {
 
 // What is closed, canceled or found locked while the kernel makes calls has its completion, and the others theirs.
 func TestCallsHeldAcrossOthers(t *testing.T) {
-	batching(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
+	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 12
 		conns := batchConns(t, many)
 		for round := range 20 {
@@ -147,26 +149,26 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 			}
 			closed, canceled := conns[round%many], conns[(round+1)%many]
 			done := make(chan struct{})
-			h.made = func([]backend.Exchange) {
-				h.made = nil
+			h.Made = func([]backend.Exchange) {
+				h.Made = nil
 				go func() { // both wait for the slots' locks
 					defer close(done)
 					closed.s.Close()
-					if err := p.Cancel(&canceled.recv); err != nil && err != ErrNotInFlight {
+					if err := Cancel(p, &canceled.recv); err != nil && err != ErrNotInFlight {
 						t.Error(err)
 					}
 				}()
 				eventually(t, "it is being closed", func() bool { _, err := closed.s.Hold(); return err != nil })
 			}
-			each(t, p, many, func(nt Notification[*batchConn]) {
-				if n, err := nt.Completed().Result(); n != 1 || err != nil || nt.Key.buf[0] != 'x' {
+			each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
+				if n, err := Of(&nt).Result(); n != 1 || err != nil || nt.Key.buf[0] != 'x' {
 					t.Errorf("received %d, %v", n, err)
 				}
 			})
 			<-done
-			h.made = nil
+			h.Made = nil
 			none(t, p)
-			if _, _, err := p.port.Probe(uint32(conns[0].peer.Handle())); err != nil {
+			if _, _, err := port.Of(p).Probe(uint32(conns[0].peer.Handle())); err != nil {
 				t.Error(err)
 			}
 			closed.s, closed.peer = newPair(t)
@@ -176,7 +178,7 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 
 // Whoever is locked while others are gathered is looked at again.
 func TestGatheringMeetsLockedSlot(t *testing.T) {
-	batching(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
+	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 6
 		conns := batchConns(t, many)
 		receive(t, p, conns)
@@ -184,9 +186,9 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 		for _, c := range conns {
 			send(t, c.peer)
 		}
-		s := p.port.Table.Lookup(uint32(conns[2].s.Handle()))
+		s := port.Of(p).Table.Lookup(uint32(conns[2].s.Handle()))
 		done := make(chan struct{})
-		h.during(func() {
+		h.During(func() {
 			s.Mu.Lock()
 			go func() {
 				defer close(done)
@@ -195,7 +197,7 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 			}()
 		})
 		var got []*batchConn
-		each(t, p, many, func(nt Notification[*batchConn]) { got = append(got, nt.Key) })
+		each(t, p, many, func(nt socknotify.Notification[*batchConn]) { got = append(got, nt.Key) })
 		<-done
 		for _, c := range conns {
 			if !slices.Contains(got, c) {
@@ -208,14 +210,14 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 
 // A socket that another port has registered meanwhile, or that was closed, harms no other entry.
 func TestBatchOfClosedAndOpen(t *testing.T) {
-	batching(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
+	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		conns := batchConns(t, 8)
 		receive(t, p, conns)
 		for _, c := range conns[:4] {
 			c.s.Close()
 		}
-		each(t, p, 4, func(nt Notification[*batchConn]) {
-			if _, err := nt.Completed().Result(); !errors.Is(err, net.ErrClosed) {
+		each(t, p, 4, func(nt socknotify.Notification[*batchConn]) {
+			if _, err := Of(&nt).Result(); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("completed with %v", err)
 			}
 		})
@@ -224,8 +226,8 @@ func TestBatchOfClosedAndOpen(t *testing.T) {
 		for _, c := range slices.Concat(conns[4:], fresh) {
 			send(t, c.peer)
 		}
-		each(t, p, 8, func(nt Notification[*batchConn]) {
-			if n, err := nt.Completed().Result(); n != 1 || err != nil {
+		each(t, p, 8, func(nt socknotify.Notification[*batchConn]) {
+			if n, err := Of(&nt).Result(); n != 1 || err != nil {
 				t.Errorf("completed with %d, %v", n, err)
 			}
 		})
@@ -234,15 +236,15 @@ func TestBatchOfClosedAndOpen(t *testing.T) {
 
 // No buffer is taken from a pool by what waits, and few by what is tried in vain.
 func TestPooledReceivesWaitWithoutBuffer(t *testing.T) {
-	onEachOf(t, func(t *testing.T, p *Port[*batchConn], h *hooked) {
+	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		pool := NewBuffers(64)
 		conns := batchConns(t, 100)
 		const each = 100
-		ops := make([]Overlapped[*batchConn], each*len(conns))
-		var list []Operation[*batchConn]
+		ops := make([]Op[*batchConn], each*len(conns))
+		var list []Request[*batchConn]
 		for i := range ops {
 			c := conns[i%len(conns)]
-			list = append(list, RecvPooledOp(c.s, c, pool, &ops[i]))
+			list = append(list, RecvPooledRequest(c.s, c, pool, &ops[i]))
 		}
 		begun(t, p, list)
 		none(t, p)

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
@@ -10,7 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/port"
 )
@@ -46,7 +48,7 @@ func (m *filesModel) startFile(t *rapid.T) {
 		return // which of the two would be seen is not for us to say
 	}
 	if op.inFlight {
-		if err := m.begin(op, f, write, op.b, off); !errors.Is(err, ErrInvalid) {
+		if err := m.begin(op, f, write, op.b, off); !errors.Is(err, socknotify.ErrInvalid) {
 			t.Fatalf("started while in flight: %v", err)
 		}
 		return
@@ -76,9 +78,9 @@ func (m *filesModel) startFile(t *rapid.T) {
 
 func (m *filesModel) begin(op *fileOp, f *modelFile, write bool, b []byte, off int64) error {
 	if write {
-		return m.p.WriteAt(f.File, &op.modelOp, b, off, &op.o)
+		return WriteAt(m.p, f.File, &op.modelOp, b, off, &op.o)
 	}
-	return m.p.ReadAt(f.File, &op.modelOp, b, off, &op.o)
+	return ReadAt(m.p, f.File, &op.modelOp, b, off, &op.o)
 }
 
 // offset draws one inside the file, at its end or behind it, or one that makes no sense.
@@ -171,10 +173,10 @@ func (m *filesModel) closePort(t *rapid.T) {
 			op.ours(t)
 		}
 		f := op.f.File
-		if err := m.p.ReadAt(f, &op.modelOp, op.b, 0, &op.o); err != ErrClosed {
+		if err := ReadAt(m.p, f, &op.modelOp, op.b, 0, &op.o); err != socknotify.ErrClosed {
 			t.Fatalf("started on a closed port: %v", err)
 		}
-		if err := m.p.Cancel(&op.o); err != ErrClosed {
+		if err := Cancel(m.p, &op.o); err != socknotify.ErrClosed {
 			t.Fatalf("canceled on a closed port: %v", err)
 		}
 	}
@@ -224,14 +226,14 @@ func TestFilesModel(t *testing.T) {
 				op := &ops[i]
 				op.file, op.around, op.started, op.inFlight = op, nil, false, false
 			}
-			runFilesModel(t, newPort[*modelOp](k, ""), ops, places, odd)
+			runFilesModel(t, newPort[*modelOp](t, k, ""), ops, places, odd)
 		})
 	})
 }
 
-func runFilesModel(t *rapid.T, p *Port[*modelOp], ops []fileOp, places []filePlace, odd []*modelFile) {
+func runFilesModel(t *rapid.T, p *socknotify.Port[*modelOp], ops []fileOp, places []filePlace, odd []*modelFile) {
 	defer p.Close()
-	s, peer, err := SockPair()
+	s, peer, err := backendtest.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}

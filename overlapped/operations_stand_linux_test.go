@@ -1,18 +1,20 @@
-package socknotify
+package overlapped
 
 import (
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // An error queue that nobody reads stands, and no receive takes it. A kernel without edges reports it whenever
 // it is asked, so it is asked a while later, and the port does not spin meanwhile (E8). But it is asked.
 func TestOperationUnderStandingError(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		var socks [2]*sock.Socket
 		for i := range socks {
 			s, err := sock.New(sock.UDP4)
@@ -35,16 +37,16 @@ func TestOperationUnderStandingError(t *testing.T) {
 		if m := h.Look(s.Handle()); m&backend.Err == 0 {
 			t.Fatalf("it does not stand: %#x", m)
 		}
-		var o Overlapped[string]
+		var o Op[string]
 		b := make([]byte, 1)
 		recv(t, p, s, b, &o)
 		reports := 0
-		h.after = func([]backend.Ready) { reports++ }
+		h.After = func([]backend.Ready) { reports++ }
 		const calls = 2000
 		for range calls {
 			none(t, p)
 		}
-		h.after = nil
+		h.After = nil
 		// A while is 250 ms, of which no machine needs many for a call.
 		if reports == 0 || reports > calls/10 {
 			t.Errorf("%d calls had %d reports of what stands", calls, reports)

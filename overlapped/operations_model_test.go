@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"bytes"
@@ -11,15 +11,18 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // A modelOp is an operation and what the model knows of it.
 type modelOp struct {
-	o        Overlapped[*modelOp]
+	o        Op[*modelOp]
 	pool     *Buffers
 	b        []byte
 	send     bool
@@ -30,7 +33,7 @@ type modelOp struct {
 
 // An operationsModel is one socket with operations, its peer, and what must become of them.
 type operationsModel struct {
-	p       *Port[*modelOp]
+	p       *socknotify.Port[*modelOp]
 	s, peer *sock.Socket
 	ops     [10]modelOp
 	recvs   []*modelOp // in flight, in the order of their starts
@@ -47,7 +50,7 @@ type operationsModel struct {
 	tcp     bool        // what the peer does may arrive a little later
 }
 
-func newOperationsModel(p *Port[*modelOp], s, peer *sock.Socket) *operationsModel {
+func newOperationsModel(p *socknotify.Port[*modelOp], s, peer *sock.Socket) *operationsModel {
 	m := &operationsModel{p: p, s: s, peer: peer}
 	for size := range m.pools {
 		m.pools[size] = NewBuffers(size)
@@ -65,7 +68,7 @@ func (m *operationsModel) bytes(n int) []byte {
 }
 
 // draw draws an operation to start: one that is not in flight, or one that is.
-func (m *operationsModel) draw(t *rapid.T) (op *modelOp, send bool, entry Operation[*modelOp]) {
+func (m *operationsModel) draw(t *rapid.T) (op *modelOp, send bool, entry Request[*modelOp]) {
 	op = &m.ops[rapid.IntRange(0, len(m.ops)-1).Draw(t, "op")]
 	send = rapid.Bool().Draw(t, "send")
 	b := op.b
@@ -74,7 +77,7 @@ func (m *operationsModel) draw(t *rapid.T) (op *modelOp, send bool, entry Operat
 		if !op.inFlight && !m.closed {
 			b = m.bytes(n)
 		}
-		return op, send, SendOp(m.s, op, b, &op.o)
+		return op, send, SendRequest(m.s, op, b, &op.o)
 	}
 	pool := op.pool
 	if size := rapid.IntRange(0, 4).Draw(t, "length"); !op.inFlight {
@@ -84,9 +87,9 @@ func (m *operationsModel) draw(t *rapid.T) (op *modelOp, send bool, entry Operat
 		}
 	}
 	if pool != nil {
-		return op, send, RecvPooledOp(m.s, op, pool, &op.o)
+		return op, send, RecvPooledRequest(m.s, op, pool, &op.o)
 	}
-	return op, send, RecvOp(m.s, op, b, &op.o)
+	return op, send, RecvRequest(m.s, op, b, &op.o)
 }
 
 // start starts one by itself.
@@ -95,18 +98,18 @@ func (m *operationsModel) start(t *rapid.T) {
 	var err error
 	switch {
 	case send:
-		err = m.p.Send(m.s, op, entry.buf, &op.o)
+		err = Send(m.p, m.s, op, entry.buf, &op.o)
 	case entry.pool != nil:
-		err = m.p.RecvPooled(m.s, op, entry.pool, &op.o)
+		err = RecvPooled(m.p, m.s, op, entry.pool, &op.o)
 	default:
-		err = m.p.Recv(m.s, op, entry.buf, &op.o)
+		err = Recv(m.p, m.s, op, entry.buf, &op.o)
 	}
 	m.started(t, op, send, &entry, err)
 }
 
 // batch starts several, and may dequeue in the same call.
 func (m *operationsModel) batch(t *rapid.T) {
-	var entries []Operation[*modelOp]
+	var entries []Request[*modelOp]
 	var ops []*modelOp
 	var sends []bool
 	for range rapid.IntRange(1, 6).Draw(t, "entries") {
@@ -117,9 +120,9 @@ func (m *operationsModel) batch(t *rapid.T) {
 		entry.Result = io.ErrNoProgress
 		ops, sends, entries = append(ops, op), append(sends, send), append(entries, entry)
 	}
-	out := make([]Notification[*modelOp], rapid.IntRange(0, 3).Draw(t, "room"))
-	n, err := m.p.ProcessOperations(entries, out, 0)
-	if err != nil && (err != ErrTimeout || len(out) == 0) {
+	out := make([]socknotify.Notification[*modelOp], rapid.IntRange(0, 3).Draw(t, "room"))
+	n, err := Process(m.p, entries, out, 0)
+	if err != nil && (err != socknotify.ErrTimeout || len(out) == 0) {
 		t.Fatal(err)
 	}
 	for i, op := range ops {
@@ -131,10 +134,10 @@ func (m *operationsModel) batch(t *rapid.T) {
 }
 
 // started checks what has come of a start.
-func (m *operationsModel) started(t *rapid.T, op *modelOp, send bool, entry *Operation[*modelOp], err error) {
+func (m *operationsModel) started(t *rapid.T, op *modelOp, send bool, entry *Request[*modelOp], err error) {
 	switch {
 	case op.inFlight:
-		if !errors.Is(err, ErrInvalid) {
+		if !errors.Is(err, socknotify.ErrInvalid) {
 			t.Fatalf("started while in flight: %v", err)
 		}
 		return
@@ -155,9 +158,9 @@ func (m *operationsModel) started(t *rapid.T, op *modelOp, send bool, entry *Ope
 }
 
 // completed checks one completion.
-func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
+func (m *operationsModel) completed(t *rapid.T, nt socknotify.Notification[*modelOp]) {
 	op := nt.Key
-	if op == nil || nt.Completed() != &op.o || !op.inFlight {
+	if op == nil || Of(&nt) != &op.o || !op.inFlight {
 		t.Fatalf("%+v is no completion of what is in flight", nt)
 	}
 	op.inFlight = false
@@ -213,9 +216,9 @@ func (m *operationsModel) completed(t *rapid.T, nt Notification[*modelOp]) {
 
 // take dequeues once, and tells how many came.
 func (m *operationsModel) take(t *rapid.T, entries int, timeout time.Duration) int {
-	out := make([]Notification[*modelOp], entries)
-	n, err := m.p.Wait(out, timeout)
-	if err != nil && err != ErrTimeout {
+	out := make([]socknotify.Notification[*modelOp], entries)
+	n, err := m.p.Process(nil, out, timeout)
+	if err != nil && err != socknotify.ErrTimeout {
 		t.Fatal(err)
 	}
 	for _, nt := range out[:n] {
@@ -253,7 +256,7 @@ func (m *operationsModel) cancel(t *rapid.T) {
 }
 
 func (m *operationsModel) cancelOp(t *rapid.T, op *modelOp) {
-	err := m.p.Cancel(&op.o)
+	err := Cancel(m.p, &op.o)
 	if op.inFlight != (err == nil) || err != nil && err != ErrNotInFlight {
 		t.Fatalf("Cancel, in flight %t: %v", op.inFlight, err)
 	}
@@ -316,7 +319,7 @@ func (m *operationsModel) resets(t *rapid.T) {
 	m.reset, m.forgot = true, wine.ForgetsReset.Here()
 	m.peer.SetLinger(0)
 	m.peer.Close()
-	for end := time.Now().Add(soon); m.p.port.Core.Poller.Look(m.s.Handle())&(backend.Err|backend.Dead) == 0; {
+	for end := time.Now().Add(soon); port.Of(m.p).Core.Poller.Look(m.s.Handle())&(backend.Err|backend.Dead) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the reset does not arrive")
 		}
@@ -325,21 +328,21 @@ func (m *operationsModel) resets(t *rapid.T) {
 
 // register tries to make a registration, which only a socket without operations can have.
 func (m *operationsModel) register(t *rapid.T) {
-	regs := []Registration[*modelOp]{EnableSock(m.s, &m.ops[0], EventIn, oneShot), RemoveSock[*modelOp](m.s)}
+	regs := []socknotify.Registration[*modelOp]{socknotify.Enable(m.s, &m.ops[0], socknotify.EventIn, oneShot), socknotify.Remove[*modelOp](m.s)}
 	m.waitAll(t)
 	m.p.Process(regs, nil, 0)
 	switch err := regs[0].Result; {
 	case m.closed:
 	case len(m.recvs)+len(m.sends) > 0:
-		if !errors.Is(err, ErrInvalid) {
+		if !errors.Is(err, socknotify.ErrInvalid) {
 			t.Fatalf("registered with operations in flight: %v", err)
 		}
 	case err != nil || regs[1].Result != nil:
 		t.Fatalf("registered and removed: %v, %v", err, regs[1].Result)
 	default:
 		m.forgot = m.reset
-		var out [1]Notification[*modelOp]
-		if n, _ := m.p.Wait(out[:], soon); n != 1 || out[0].Events != EventRemove || out[0].Key != &m.ops[0] {
+		var out [1]socknotify.Notification[*modelOp]
+		if n, _ := m.p.Process(nil, out[:], soon); n != 1 || out[0].Events != socknotify.EventRemove || out[0].Key != &m.ops[0] {
 			t.Fatalf("%+v; want REMOVE", out)
 		}
 	}
@@ -347,12 +350,12 @@ func (m *operationsModel) register(t *rapid.T) {
 
 // Random sequences of operations against a model of O1 to O5, O8, O9, O11, O13 and O14.
 func TestOperationsModel(t *testing.T) {
-	onEachOf(t, func(t *testing.T, p *Port[*modelOp], _ *hooked) {
+	onEachOf(t, func(t *testing.T, p *socknotify.Port[*modelOp], _ *backendtest.Hooked) {
 		rapid.Check(t, func(t *rapid.T) {
 			tcp := rapid.Bool().Draw(t, "tcp")
-			pair := SockPair
+			pair := backendtest.Pair
 			if tcp {
-				pair = tcpPair
+				pair = backendtest.TCPPair
 			}
 			s, peer, err := pair()
 			if err != nil {

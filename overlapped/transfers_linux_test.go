@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	iouring "github.com/socknotify/socknotify/internal/ring"
@@ -79,10 +80,10 @@ func ringKernel(t testing.TB) backend.Poller {
 }
 
 // transferringPort is a port whose kernel reads and writes files.
-func transferringPort[K comparable](t testing.TB) (*Port[K], *transferring) {
+func transferringPort[K comparable](t testing.TB) (*socknotify.Port[K], *transferring) {
 	t.Helper()
 	k := transferringKernel(t)
-	p := newPort[K](k, "ring")
+	p := newPort[K](t, k, "ring")
 	t.Cleanup(func() { p.Close() })
 	return p, k
 }
@@ -106,9 +107,9 @@ func write(t testing.TB, w *os.File, s string) {
 	}
 }
 
-func readAt[K comparable](t testing.TB, p *Port[K], f *os.File, key K, b []byte, o *Overlapped[K]) {
+func readAt[K comparable](t testing.TB, p *socknotify.Port[K], f *os.File, key K, b []byte, o *Op[K]) {
 	t.Helper()
-	if err := p.ReadAt(f, key, b, 0, o); err != nil {
+	if err := ReadAt(p, f, key, b, 0, o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,7 +118,7 @@ func readAt[K comparable](t testing.TB, p *Port[K], f *os.File, key K, b []byte,
 func TestTransferOfParts(t *testing.T) {
 	p, k := transferringPort[string](t)
 	r, w := slow(t)
-	var o Overlapped[string]
+	var o Op[string]
 	b := make([]byte, 6)
 	readAt(t, p, r, "k", b, &o)
 	none(t, p)
@@ -135,12 +136,12 @@ func TestTransferOfParts(t *testing.T) {
 		t.Errorf("read %q", b)
 	}
 	// Parked: by the time of the second read nothing of the first is left that could wake.
-	woken := make(chan Notification[string])
+	woken := make(chan socknotify.Notification[string])
 	go func() { woken <- next(t, p) }()
 	asleep(t, p, 1)
 	readAt(t, p, r, "k", b[:2], &o)
 	write(t, w, "xy")
-	if nt := <-woken; nt.Completed() != &o || nt.Data != 2 || string(b[:2]) != "xy" {
+	if nt := <-woken; Of(&nt) != &o || nt.Data != 2 || string(b[:2]) != "xy" {
 		t.Fatalf("%+v, %q", nt, b)
 	}
 	readAt(t, p, r, "k", b, &o)
@@ -166,10 +167,10 @@ func (k *polled) Poll(changes []backend.Change, ready []backend.Ready) int {
 // A read ends while a leader looks for the last time, and the look takes the report that was to end its sleep.
 func TestTransferEndsInTheLastLook(t *testing.T) {
 	k := &polled{transferring: transferringKernel(t)}
-	p := newPort[string](k, "ring")
+	p := newPort[string](t, k, "ring")
 	t.Cleanup(func() { p.Close() })
 	r, w := slow(t)
-	var o Overlapped[string]
+	var o Op[string]
 	readAt(t, p, r, "k", make([]byte, 1), &o)
 	looks := 0
 	k.before = func() {
@@ -187,18 +188,18 @@ func TestTransferWakesEarlierSleepers(t *testing.T) {
 	for _, waiters := range []int{1, 3} {
 		p, _ := transferringPort[string](t)
 		r, w := slow(t)
-		woken := make(chan Notification[string])
+		woken := make(chan socknotify.Notification[string])
 		for range waiters {
 			go func() { woken <- next(t, p) }()
 		}
 		asleep(t, p, waiters)
-		ops, bufs := make([]Overlapped[string], waiters), make([][1]byte, waiters)
+		ops, bufs := make([]Op[string], waiters), make([][1]byte, waiters)
 		for i := range ops {
 			readAt(t, p, r, "k", bufs[i][:], &ops[i])
 		}
 		for range ops {
 			write(t, w, "x")
-			if nt := <-woken; nt.Completed() == nil || nt.Data != 1 {
+			if nt := <-woken; Of(&nt) == nil || nt.Data != 1 {
 				t.Fatalf("%+v", nt)
 			}
 		}
@@ -208,18 +209,18 @@ func TestTransferWakesEarlierSleepers(t *testing.T) {
 func TestTransferCanceled(t *testing.T) {
 	p, k := transferringPort[string](t)
 	r, w := slow(t)
-	var o, other Overlapped[string]
+	var o, other Op[string]
 	b, c := make([]byte, 4), make([]byte, 1)
 	readAt(t, p, r, "k", b, &o)
 	write(t, w, "a")
 	eventually(t, "the rest is under way", func() bool { none(t, p); return k.taken.Load() == 2 })
 	readAt(t, p, r, "other", c, &other)
-	if err := p.Cancel(&o); err != nil {
+	if err := Cancel(p, &o); err != nil {
 		t.Fatal(err)
 	}
 	completes(t, p, &o, 1, ErrCanceled)
 	none(t, p)
-	if err := p.Cancel(&o); err != ErrNotInFlight {
+	if err := Cancel(p, &o); err != ErrNotInFlight {
 		t.Error(err)
 	}
 	write(t, w, "b")
@@ -233,7 +234,7 @@ func TestTransferCanceled(t *testing.T) {
 func TestTransferOutlivesFile(t *testing.T) {
 	p, _ := transferringPort[string](t)
 	r, w := slow(t)
-	var o Overlapped[string]
+	var o Op[string]
 	b := make([]byte, 1)
 	readAt(t, p, r, "k", b, &o)
 	r.Close()
@@ -253,7 +254,7 @@ func TestTransferFallsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var o Overlapped[string]
+	var o Op[string]
 	b := make([]byte, 10)
 	same := func(t *testing.T, f *os.File, taken bool) {
 		t.Helper()
@@ -261,15 +262,15 @@ func TestTransferFallsBack(t *testing.T) {
 		want := make([]byte, len(b))
 		n, err := f.ReadAt(want, 3)
 		clear(b)
-		if err := p.ReadAt(f, "k", b, 3, &o); err != nil {
+		if err := ReadAt(p, f, "k", b, 3, &o); err != nil {
 			t.Fatal(err)
 		}
 		nt := next(t, p)
-		got, cause := nt.Completed().Result()
+		got, cause := Of(&nt).Result()
 		if got != n || string(b) != string(want) {
 			t.Errorf("read %d, %q; want %d, %q", got, b, n, want)
 		}
-		var of *OverlappedError
+		var of *Error
 		if errors.As(cause, &of) {
 			cause = of.Err
 		}
@@ -280,7 +281,7 @@ func TestTransferFallsBack(t *testing.T) {
 			t.Errorf("the kernel was given %d", k.taken.Load()-before)
 		}
 	}
-	if err := p.WriteAt(f, "k", []byte("0123456789abcdef"), 0, &o); err != nil {
+	if err := WriteAt(p, f, "k", []byte("0123456789abcdef"), 0, &o); err != nil {
 		t.Fatal(err)
 	}
 	completes(t, p, &o, 16, nil)
@@ -337,15 +338,15 @@ func TestReadPastOffsets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPort[int](k, "")
+		p := newPort[int](t, k, "")
 		defer p.Close()
 		for range 20 {
-			var o Overlapped[int]
-			if err := p.ReadAt(f, 1, b, off, &o); err != nil {
+			var o Op[int]
+			if err := ReadAt(p, f, 1, b, off, &o); err != nil {
 				t.Fatal(err)
 			}
 			var cause *os.PathError
-			n, err := next(t, p).Completed().Result()
+			n, err := result(t, p)
 			if n != 0 || !errors.As(err, &cause) || cause.Error() != want.Error() {
 				t.Fatalf("read %d, %v; want %v", n, err, want)
 			}
@@ -358,7 +359,7 @@ func TestTransfersBeyondMax(t *testing.T) {
 	p, k := transferringPort[int](t)
 	r, w := slow(t)
 	const more = 20
-	ops, bufs := make([]Overlapped[int], backend.MaxTransfers), make([][1]byte, backend.MaxTransfers)
+	ops, bufs := make([]Op[int], backend.MaxTransfers), make([][1]byte, backend.MaxTransfers)
 	for i := range ops {
 		readAt(t, p, r, i, bufs[i][:], &ops[i])
 	}
@@ -367,7 +368,7 @@ func TestTransfersBeyondMax(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var others [more]Overlapped[int]
+	var others [more]Op[int]
 	for i := range others {
 		readAt(t, p, f, -i-1, make([]byte, 1), &others[i])
 	}
@@ -393,17 +394,17 @@ func TestCloseWithTransfers(t *testing.T) {
 	p, _ := transferringPort[int](t)
 	q, _ := transferringPort[int](t)
 	r, w := slow(t)
-	var ops [30]Overlapped[int]
+	var ops [30]Op[int]
 	var bufs [30][2]byte
 	for i := range ops {
 		readAt(t, p, r, i, bufs[i][:], &ops[i])
 	}
-	p.Cancel(&ops[3])
+	Cancel(p, &ops[3])
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ops {
-		if ops[i].key != 0 || ops[i].op.Buf != nil || ops[i].op.File != nil {
+		if ops[i].keyed.Key != 0 || ops[i].op.Buf != nil || ops[i].op.File != nil {
 			t.Fatal("the port has kept what was its")
 		}
 		readAt(t, q, r, i, bufs[i][:], &ops[i])
@@ -421,21 +422,21 @@ func TestStartMeetsClose(t *testing.T) {
 	p, k := transferringPort[int](t)
 	q, _ := transferringPort[int](t)
 	r, w := slow(t)
-	var o Overlapped[int]
+	var o Op[int]
 	b := make([]byte, 1)
 	readAt(t, p, r, 1, b, &o)
-	p.port.Transfers.Mu.Lock() // so that it has been closed in the kernel, and nothing was given back
+	port.Of(p).Transfers.Mu.Lock() // so that it has been closed in the kernel, and nothing was given back
 	closed := make(chan error)
 	go func() { closed <- p.Close() }()
 	eventually(t, "the kernel is closed", k.closed.Load)
 	for range 1000 {
 		runtime.Gosched()
-		if err := q.ReadAt(r, 2, b, 0, &o); !errors.Is(err, ErrInvalid) {
+		if err := ReadAt(q, r, 2, b, 0, &o); !errors.Is(err, socknotify.ErrInvalid) {
 			t.Errorf("started on another port: %v", err)
 			break
 		}
 	}
-	p.port.Transfers.Mu.Unlock()
+	port.Of(p).Transfers.Mu.Unlock()
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
@@ -451,15 +452,15 @@ func TestStartMeetsClose(t *testing.T) {
 // port, and until then the kernel has it.
 func TestDroppedWithTransfers(t *testing.T) {
 	type user struct {
-		p   *Port[*user]
-		o   Overlapped[*user]
+		p   *socknotify.Port[*user]
+		o   Op[*user]
 		buf [8]byte
 	}
 	r, w := slow(t)
-	var dropped weak.Pointer[Port[*user]]
+	var dropped weak.Pointer[socknotify.Port[*user]]
 	var object weak.Pointer[user]
 	func() {
-		u := &user{p: newPort[*user](transferringKernel(t), "ring")}
+		u := &user{p: newPort[*user](t, transferringKernel(t), "ring")}
 		dropped, object = weak.Make(u.p), weak.Make(u)
 		readAt(t, u.p, r, u, u.buf[:], &u.o)
 	}()
@@ -480,7 +481,7 @@ func TestDroppedWithTransfers(t *testing.T) {
 func TestTransferOutlivesThread(t *testing.T) {
 	p, k := transferringPort[string](t)
 	r, w := slow(t)
-	var o Overlapped[string]
+	var o Op[string]
 	b := make([]byte, 1)
 	var started sync.WaitGroup
 	started.Go(func() {
@@ -499,28 +500,28 @@ func TestCloseLetsGoOfTransfersFirst(t *testing.T) {
 	p, _ := transferringPort[string](t)
 	q, _ := transferringPort[string](t)
 	r, w := slow(t)
-	var o Overlapped[string]
+	var o Op[string]
 	b := make([]byte, 1)
 	readAt(t, p, r, "p", b, &o)
-	p.port.Transfers.Mu.Lock()
+	port.Of(p).Transfers.Mu.Lock()
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close() }()
-	eventually(t, "the kernel is closed", func() bool { return !p.port.Transfers.Room.Transferring() })
-	err := error(ErrInvalid)
-	for end := time.Now().Add(50 * time.Millisecond); errors.Is(err, ErrInvalid) && time.Now().Before(end); {
-		err = q.ReadAt(r, "q", b, 0, &o)
+	eventually(t, "the kernel is closed", func() bool { return !port.Of(p).Transfers.Room.Transferring() })
+	err := error(socknotify.ErrInvalid)
+	for end := time.Now().Add(50 * time.Millisecond); errors.Is(err, socknotify.ErrInvalid) && time.Now().Before(end); {
+		err = ReadAt(q, r, "q", b, 0, &o)
 	}
-	p.port.Transfers.Mu.Unlock()
+	port.Of(p).Transfers.Mu.Unlock()
 	if e := <-closed; e != nil {
 		t.Fatal(e)
 	}
 	if err == nil {
 		t.Error("started while its port was being closed")
-	} else if err = q.ReadAt(r, "q", b, 0, &o); err != nil {
+	} else if err = ReadAt(q, r, "q", b, 0, &o); err != nil {
 		t.Fatal(err)
 	}
 	write(t, w, "x")
-	if nt := next(t, q); nt.Key != "q" || nt.Completed() != &o || nt.Data != 1 {
+	if nt := next(t, q); nt.Key != "q" || Of(&nt) != &o || nt.Data != 1 {
 		t.Errorf("%+v", nt)
 	}
 }

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"bytes"
@@ -111,8 +111,8 @@ func (op *fileOp) completed(t *rapid.T, n int, err error) {
 
 // ending is an error for which less than all may have been moved, and nil where err is none of those that may come.
 func (op *fileOp) ending(err error) error {
-	var of *OverlappedError
-	if !errors.As(err, &of) || of.Op != op.name() || of.Socket != port.NoSocket {
+	var of *Error
+	if !errors.As(err, &of) || of.Op != op.name() || of.Handle != port.NoSocket {
 		return nil
 	}
 	switch {

@@ -1,10 +1,14 @@
-package socknotify
+package overlapped
 
 import (
 	"io"
 	"testing"
+	"unsafe"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -28,62 +32,62 @@ func newTCP(t *testing.T) (x, y *sock.Socket) {
 
 // overtake has the end of a stream come, and be delivered, before a report that has been taken by then. got is
 // what was delivered.
-func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *Notification[string]) {
-	h.during(func() {
+func overtake(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked, x, y *sock.Socket, got *socknotify.Notification[string]) {
+	h.During(func() {
 		if err := y.Shutdown(sock.ShutWrite); err != nil {
 			t.Error(err)
 		}
-		if !p.KernelEdges() {
+		if !port.Of(p).Core.OwnEdges {
 			return // it is silent
 		}
 		eventually(t, "the end of the stream", func() bool {
-			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
+			return port.Of(p).Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
 		})
-		w := p.port.Begin()
-		defer p.port.End(w)
-		var out [1]Notification[string]
-		eventually(t, "its delivery", func() bool { return p.port.Dequeue(w, entriesOf(out[:])) == 1 })
+		w := port.Of(p).Begin()
+		defer port.Of(p).End(w)
+		var out [1]socknotify.Notification[string]
+		eventually(t, "its delivery", func() bool { return port.Of(p).Dequeue(w, port.EntriesOf(unsafe.Pointer(&out[0]), 1)) == 1 })
 		*got = out[0]
 	})
 }
 
 func TestLevelOvertaken(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newTCP(t)
-		do(t, p, EnableSock(x, "x", EventIn, persistent))
+		do(t, p, socknotify.Enable(x, "x", socknotify.EventIn, persistent))
 		send(t, y)
-		var got Notification[string]
+		var got socknotify.Notification[string]
 		overtake(t, p, h, x, y, &got)
 		next(t, p)
 		var b [64]byte
 		if n, err := x.Recv(b[:]); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if nt := next(t, p); nt.Events != EventIn {
+		if nt := next(t, p); nt.Events != socknotify.EventIn {
 			t.Fatalf("T1: got %v; want the end of the stream", nt.Events)
 		}
-		do(t, p, EnableSock(x, "x", EventIn, oneShot))
-		if nt := next(t, p); nt.Events != EventIn {
+		do(t, p, socknotify.Enable(x, "x", socknotify.EventIn, oneShot))
+		if nt := next(t, p); nt.Events != socknotify.EventIn {
 			t.Fatalf("T4: got %v; want the end of the stream", nt.Events)
 		}
 	})
 }
 
 func TestOperationsOvertaken(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newTCP(t)
-		var o Overlapped[string]
+		var o Op[string]
 		b := make([]byte, 64)
 		recv(t, p, x, b[:1], &o)
 		none(t, p)
 		if _, err := y.Send([]byte("xyz")); err != nil {
 			t.Fatal(err)
 		}
-		var got Notification[string]
+		var got socknotify.Notification[string]
 		overtake(t, p, h, x, y, &got)
-		if !p.KernelEdges() {
+		if !port.Of(p).Core.OwnEdges {
 			completes(t, p, &o, 1, nil)
-		} else if none(t, p); got.Completed() != &o {
+		} else if none(t, p); Of(&got) != &o {
 			t.Fatalf("got %+v", got)
 		}
 		recv(t, p, x, b, &o)

@@ -1,20 +1,25 @@
-package socknotify
+package overlapped
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
+)
 
 // Two receives of a socket are in flight as their port is closed. Another port, which one of them is given to,
 // knows nothing of the other (O10).
 func TestStartedAnewWithoutTheOthers(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var first, second Overlapped[string]
+		var first, second Op[string]
 		var b [2]byte
 		recv(t, p, x, b[:1], &first)
 		recv(t, p, x, b[1:], &second)
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-		q, err := New[string]()
+		q, err := socknotify.New[string]()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,13 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -14,12 +16,12 @@ var errRefusedOnce = errors.New("refused once")
 
 // A kernel that refuses for now to watch for what an operation waits for is asked again.
 func TestAwaitRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var in, out Overlapped[string]
+		var in, out Op[string]
 		recv(t, p, x, make([]byte, 1), &in) // what is watched for is receiving
 		refused := false
-		h.refuse = func(c *backend.Change) error {
+		h.Refuse = func(c *backend.Change) error {
 			if c.Action != backend.Set || refused {
 				return nil
 			}
@@ -38,7 +40,7 @@ func TestAwaitRefused(t *testing.T) {
 			}
 			filled += n
 		}
-		if err := p.Send(x, "k", b, &out); err != nil {
+		if err := Send(p, x, "k", b, &out); err != nil {
 			t.Fatal(err)
 		}
 		if !refused {
@@ -57,16 +59,16 @@ func TestAwaitRefused(t *testing.T) {
 // A send that stops for the others' sake goes on, though the socket has been writable all along and the kernel has
 // nothing to report (O5).
 func TestSendGoesOnAfterItsTurn(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
 		x, y := newTCP(t)
-		var o Overlapped[string]
+		var o Op[string]
 		b := make([]byte, 4*port.MaxTurn)
-		if err := p.Send(x, "k", b[:1], &o); err != nil {
+		if err := Send(p, x, "k", b[:1], &o); err != nil {
 			t.Fatal(err)
 		}
 		completes(t, p, &o, 1, nil)
 		none(t, p) // what the kernel had to report it has
-		if err := p.Send(x, "k", b, &o); err != nil {
+		if err := Send(p, x, "k", b, &o); err != nil {
 			t.Fatal(err)
 		}
 		received := receiveAll(y, len(b)+1)

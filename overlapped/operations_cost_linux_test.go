@@ -1,6 +1,6 @@
 //go:build !race
 
-package socknotify_test
+package overlapped_test
 
 import (
 	"encoding/binary"
@@ -17,6 +17,7 @@ import (
 
 	. "github.com/socknotify/socknotify"
 	iouring "github.com/socknotify/socknotify/internal/ring"
+	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -82,7 +83,7 @@ func (c callCount) total(t *testing.T) int {
 type costConn struct {
 	s, peer    *sock.Socket
 	buf        []byte
-	recv, send Overlapped[*costConn]
+	recv, send overlapped.Op[*costConn]
 }
 
 // tcpConns returns so many connections over loopback.
@@ -126,7 +127,7 @@ func TestOverlappedEchoCosts(t *testing.T) {
 		most float64
 	}{
 		{"epoll", []Option{WithBackend("epoll")}, 2.1},
-		{"epoll with a ring", []Option{WithBackend("epoll"), WithRing()}, 0.5},
+		{"epoll with a ring", []Option{WithBackend("epoll"), overlapped.WithRing()}, 0.5},
 		{"poll", []Option{WithBackend("poll")}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,32 +141,32 @@ func TestOverlappedEchoCosts(t *testing.T) {
 			defer p.Close()
 			conns := tcpConns(t, 100)
 			count := countCalls(t)
-			ops := make([]Operation[*costConn], 0, 2*len(conns))
+			ops := make([]overlapped.Request[*costConn], 0, 2*len(conns))
 			for _, c := range conns {
-				ops = append(ops, RecvOp(c.s, c, c.buf, &c.recv))
+				ops = append(ops, overlapped.RecvRequest(c.s, c, c.buf, &c.recv))
 			}
 			entries := make([]Notification[*costConn], 256)
 			serve := func() { // until every request has been answered, and the next is awaited
 				for waiting := len(conns); waiting > 0; {
-					n, err := p.ProcessOperations(ops, entries, -1)
+					n, err := overlapped.Process(p, ops, entries, -1)
 					if err != nil {
 						t.Fatal(err)
 					}
 					ops = ops[:0]
 					for _, e := range entries[:n] {
 						c := e.Key
-						switch n, err := e.Completed().Result(); {
+						switch n, err := overlapped.Of(&e).Result(); {
 						case err != nil:
 							t.Fatal(err)
-						case e.Completed() == &c.recv:
-							ops = append(ops, SendOp(c.s, c, c.buf[:n], &c.send))
+						case overlapped.Of(&e) == &c.recv:
+							ops = append(ops, overlapped.SendRequest(c.s, c, c.buf[:n], &c.send))
 						default:
-							ops = append(ops, RecvOp(c.s, c, c.buf, &c.recv))
+							ops = append(ops, overlapped.RecvRequest(c.s, c, c.buf, &c.recv))
 							waiting--
 						}
 					}
 				}
-				if _, err := p.ProcessOperations(ops, nil, 0); err != nil {
+				if _, err := overlapped.Process(p, ops, nil, 0); err != nil {
 					t.Fatal(err)
 				}
 				ops = ops[:0]

@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify"
 	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
 // sameFile writes and reads a file, in one piece, in parts and at its end.
-func sameFile(t *testing.T, p *Port[string], at filePlace) {
+func sameFile(t *testing.T, p *socknotify.Port[string], at filePlace) {
 	t.Helper()
 	flags := os.O_RDWR
 	if at.direct {
@@ -30,18 +31,18 @@ func sameFile(t *testing.T, p *Port[string], at filePlace) {
 	}
 	defer f.Close()
 	var g guardedBuffer
-	var o Overlapped[string]
+	var o Op[string]
 	const size = 1 << 20
 	b := g.buffer(size, true)
 	contents(b, 0)
 	want := slices.Clone(b)
-	if err := p.WriteAt(f, "k", b, 0, &o); err != nil {
+	if err := WriteAt(p, f, "k", b, 0, &o); err != nil {
 		t.Fatal(err)
 	}
 	completes(t, p, &o, size, nil)
 	for _, off := range []int64{0, 12 * alignment, size - alignment, size} {
 		clear(b)
-		if err := p.ReadAt(f, "k", b, off, &o); err != nil {
+		if err := ReadAt(p, f, "k", b, off, &o); err != nil {
 			t.Fatal(err)
 		}
 		end := error(nil)
@@ -73,18 +74,18 @@ func TestForbiddenInMidLife(t *testing.T) {
 
 func forbiddenLater(t *testing.T, errno unix.Errno) {
 	places := filePlaces(t)
-	fresh, err := New[string](WithRing())
+	fresh, err := socknotify.New[string](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer fresh.Close()
 	used, k := transferringPort[string](t)
 	r, w := slow(t)
-	var first, second Overlapped[string]
+	var first, second Op[string]
 	b := make([]byte, 2)
 	readAt(t, used, r, "first", b[:1], &first)
 	readAt(t, used, r, "second", b[1:], &second)
-	batches, err := New[*batchConn](WithRing())
+	batches, err := socknotify.New[*batchConn](WithRing())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +107,14 @@ func forbiddenLater(t *testing.T, errno unix.Errno) {
 		t.Errorf("the kernel was given %d", n)
 	}
 
-	if err := used.Cancel(&first); err != nil {
+	if err := Cancel(used, &first); err != nil {
 		t.Error(err)
 	}
 	none(t, used)
 	write(t, w, "xy")
 	for range 2 {
 		nt := next(t, used)
-		if n, err := nt.Completed().Result(); n != 1 || err != nil {
+		if n, err := Of(&nt).Result(); n != 1 || err != nil {
 			t.Errorf("%s: %d, %v", nt.Key, n, err)
 		}
 	}
@@ -123,27 +124,27 @@ func forbiddenLater(t *testing.T, errno unix.Errno) {
 	}
 
 	receive(t, batches, conns[20:])
-	var sends []Operation[*batchConn]
+	var sends []Request[*batchConn]
 	for _, c := range conns {
-		sends = append(sends, SendOp(c.peer, c, []byte("abcd"), &c.send))
+		sends = append(sends, SendRequest(c.peer, c, []byte("abcd"), &c.send))
 	}
 	begun(t, batches, sends)
-	each(t, batches, 2*len(conns), func(nt Notification[*batchConn]) {
-		if n, err := nt.Completed().Result(); n != 4 || err != nil {
+	each(t, batches, 2*len(conns), func(nt socknotify.Notification[*batchConn]) {
+		if n, err := Of(&nt).Result(); n != 4 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 	})
-	var regs []Registration[*batchConn]
+	var regs []socknotify.Registration[*batchConn]
 	for _, c := range conns {
 		send(t, c.peer)
-		regs = append(regs, EnableSock(c.s, c, EventIn, oneShot))
+		regs = append(regs, socknotify.Enable(c.s, c, socknotify.EventIn, oneShot))
 	}
 	if _, err := batches.Process(regs, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	must(t, regs)
-	each(t, batches, len(conns), func(nt Notification[*batchConn]) {
-		if nt.Events != EventIn {
+	each(t, batches, len(conns), func(nt socknotify.Notification[*batchConn]) {
+		if nt.Events != socknotify.EventIn {
 			t.Errorf("%+v", nt)
 		}
 	})

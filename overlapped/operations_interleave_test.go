@@ -1,4 +1,4 @@
-package socknotify
+package overlapped
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -17,10 +19,10 @@ import (
 // operations before it does.
 
 // completes waits for a completion and checks it.
-func completes[K comparable](t *testing.T, p *Port[K], o *Overlapped[K], bytes int, want error) {
+func completes[K comparable](t *testing.T, p *socknotify.Port[K], o *Op[K], bytes int, want error) {
 	t.Helper()
 	nt := next(t, p)
-	if nt.Completed() != o {
+	if Of(&nt) != o {
 		t.Fatalf("%+v; want the completion of %p", nt, o)
 	}
 	if n, err := o.Result(); n != bytes || !errors.Is(err, want) {
@@ -28,23 +30,23 @@ func completes[K comparable](t *testing.T, p *Port[K], o *Overlapped[K], bytes i
 	}
 }
 
-func recv(t *testing.T, p *Port[string], s *sock.Socket, b []byte, o *Overlapped[string]) {
+func recv(t *testing.T, p *socknotify.Port[string], s *sock.Socket, b []byte, o *Op[string]) {
 	t.Helper()
-	if err := p.Recv(s, "k", b, o); err != nil {
+	if err := Recv(p, s, "k", b, o); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestReportHeldAcrossStart(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var first, second Overlapped[string]
+		var first, second Op[string]
 		var b [2]byte
 		recv(t, p, x, b[:1], &first)
 		none(t, p)
 		send(t, y)
 		send(t, y)
-		h.during(func() { recv(t, p, x, b[1:], &second) })
+		h.During(func() { recv(t, p, x, b[1:], &second) })
 		completes(t, p, &first, 1, nil)
 		completes(t, p, &second, 1, nil)
 		none(t, p)
@@ -53,15 +55,15 @@ func TestReportHeldAcrossStart(t *testing.T) {
 
 // The report is for nobody, but the next receive must not rely on what was so before it.
 func TestReportHeldAcrossCancel(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var o Overlapped[string]
+		var o Op[string]
 		b := make([]byte, 1)
 		recv(t, p, x, b, &o)
 		none(t, p)
 		send(t, y)
-		h.during(func() {
-			if err := p.Cancel(&o); err != nil {
+		h.During(func() {
+			if err := Cancel(p, &o); err != nil {
 				t.Error(err)
 			}
 		})
@@ -74,15 +76,15 @@ func TestReportHeldAcrossCancel(t *testing.T) {
 
 func TestReportHeldAcrossSockClose(t *testing.T) {
 	nextHasNumber(t)
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var o, other Overlapped[string]
+		var o, other Op[string]
 		b := make([]byte, 2)
 		recv(t, p, x, b[:1], &o)
 		none(t, p)
 		send(t, y)
 		var z *sock.Socket
-		h.during(func() {
+		h.During(func() {
 			number := x.Handle()
 			x.Close()
 			a, peer := newPair(t)
@@ -100,15 +102,15 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 
 // Whoever finds the slot locked has the kernel look again.
 func TestReportMeetsLockedSlot(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var o Overlapped[string]
+		var o Op[string]
 		recv(t, p, x, make([]byte, 1), &o)
 		none(t, p)
 		send(t, y)
 		done := make(chan struct{})
-		h.during(func() {
-			s := p.port.Table.Lookup(uint32(x.Handle()))
+		h.During(func() {
+			s := port.Of(p).Table.Lookup(uint32(x.Handle()))
 			s.Mu.Lock()
 			go func() {
 				defer close(done)
@@ -123,7 +125,7 @@ func TestReportMeetsLockedSlot(t *testing.T) {
 
 // What has waited for a connect that is canceled goes on, though the report said nothing of it.
 func TestReportHeldAcrossCanceledConnect(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -134,8 +136,8 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		var connect, o Overlapped[string]
-		if err := p.Connect(c, "k", l.LocalAddr(), &connect); err != nil {
+		var connect, o Op[string]
+		if err := Connect(p, c, "k", l.LocalAddr(), &connect); err != nil {
 			t.Fatal(err)
 		}
 		recv(t, p, c, make([]byte, 1), &o)
@@ -143,8 +145,8 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 		eventually(t, "the connection", func() bool { s, err = l.Accept(); return err == nil })
 		defer s.Close()
 		send(t, s)
-		h.during(func() {
-			if err := p.Cancel(&connect); err != nil {
+		h.During(func() {
+			if err := Cancel(p, &connect); err != nil {
 				t.Error(err)
 			}
 		})
@@ -155,16 +157,16 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 
 // What the kernel refuses harms no operation: it is not started, or goes on waiting.
 func TestRefusedOperations(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
-		var o, out Overlapped[string]
+		var o, out Op[string]
 		b := make([]byte, 1)
-		h.refuse = refuseAll
-		if err := p.Recv(x, "k", b, &o); !errors.Is(err, refuseAll(nil)) {
+		h.Refuse = refuseAll
+		if err := Recv(p, x, "k", b, &o); !errors.Is(err, refuseAll(nil)) {
 			t.Fatalf("start: %v", err)
 		}
 		none(t, p)
-		h.refuse = nil
+		h.Refuse = nil
 		recv(t, p, x, b, &o)
 		none(t, p)
 		full := make([]byte, 64<<10)
@@ -173,12 +175,12 @@ func TestRefusedOperations(t *testing.T) {
 				break
 			}
 		}
-		h.refuse = refuseAll
-		if err := p.Send(x, "k", b, &out); err != nil {
+		h.Refuse = refuseAll
+		if err := Send(p, x, "k", b, &out); err != nil {
 			t.Fatal(err)
 		}
 		none(t, p)
-		h.refuse = nil
+		h.Refuse = nil
 		drain(t, y)
 		completes(t, p, &out, 1, nil)
 		send(t, y)
@@ -188,7 +190,7 @@ func TestRefusedOperations(t *testing.T) {
 
 // Canceling a read that nobody has begun wakes a sleeper for its completion.
 func TestCanceledReadWakes(t *testing.T) {
-	p, err := New[string](WithBackend("poll")) // which does not read files by itself
+	p, err := socknotify.New[string](socknotify.WithBackend("poll")) // which does not read files by itself
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
@@ -201,20 +203,20 @@ func TestCanceledReadWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	workers := func(n int) { p.port.Files.Mu.Lock(); p.port.Files.Workers += n; p.port.Files.Mu.Unlock() }
+	workers := func(n int) { port.Of(p).Files.Mu.Lock(); port.Of(p).Files.Workers += n; port.Of(p).Files.Mu.Unlock() }
 	workers(port.MaxWorkers) // all busy
 	defer workers(-port.MaxWorkers)
-	var o Overlapped[string]
-	if err := p.ReadAt(f, "k", make([]byte, 1), 0, &o); err != nil {
+	var o Op[string]
+	if err := ReadAt(p, f, "k", make([]byte, 1), 0, &o); err != nil {
 		t.Fatal(err)
 	}
-	woken := make(chan Notification[string], 1)
+	woken := make(chan socknotify.Notification[string], 1)
 	go func() { woken <- next(t, p) }()
 	asleep(t, p, 1)
-	if err := p.Cancel(&o); err != nil {
+	if err := Cancel(p, &o); err != nil {
 		t.Fatal(err)
 	}
-	if nt := <-woken; nt.Completed() != &o {
+	if nt := <-woken; Of(&nt) != &o {
 		t.Fatalf("%+v", nt)
 	}
 	if _, err := o.Result(); !errors.Is(err, ErrCanceled) {
@@ -229,18 +231,18 @@ func TestFilesKeepNoPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var ops [50]Overlapped[string]
+	var ops [50]Op[string]
 	var bufs [50][1 << 10]byte
-	var dropped weak.Pointer[Port[string]]
-	start := func(p *Port[string]) {
+	var dropped weak.Pointer[socknotify.Port[string]]
+	start := func(p *socknotify.Port[string]) {
 		for i := range ops {
-			if err := p.ReadAt(f, "k", bufs[i][:], 0, &ops[i]); err != nil {
+			if err := ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	func() {
-		p, err := New[string]()
+		p, err := socknotify.New[string]()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +250,7 @@ func TestFilesKeepNoPort(t *testing.T) {
 		start(p)
 	}()
 	eventually(t, "the port is collected", func() bool { runtime.GC(); return dropped.Value() == nil })
-	p, err := New[string]()
+	p, err := socknotify.New[string]()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +266,7 @@ func TestFilesKeepNoPort(t *testing.T) {
 	})
 	start(p)
 	for range ops {
-		if _, err := next(t, p).Completed().Result(); err != io.EOF {
+		if _, err := result(t, p); err != io.EOF {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,156 @@
+package overlapped
+
+import (
+	"context"
+	"net/netip"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A Request is one entry of a [Process] call: an operation on a socket that is to be started. An entry may be used
+// again once the completion of its Op has been dequeued.
+type Request[K comparable] struct {
+	// Result is nil if the operation was started. Otherwise it is the error that the function of the same name, such as
+	// Recv, would have returned; then nothing completes. Process overwrites it and never reads it.
+	Result error
+
+	kind   port.OpKind
+	socket *sock.Socket
+	key    K
+	buf    []byte
+	addr   netip.AddrPort
+	pool   *Buffers
+	op     *Op[K]
+}
+
+// RecvRequest returns the operation that [Recv] starts.
+func RecvRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpRecv, socket: s, key: key, buf: b, op: op}
+}
+
+// RecvFromRequest returns the operation that [RecvFrom] starts.
+func RecvFromRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpRecvFrom, socket: s, key: key, buf: b, op: op}
+}
+
+// RecvPooledRequest returns the operation that [RecvPooled] starts.
+func RecvPooledRequest[K comparable](s *sock.Socket, key K, pool *Buffers, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpRecvPooled, socket: s, key: key, pool: pool, op: op}
+}
+
+// SendRequest returns the operation that [Send] starts.
+func SendRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpSend, socket: s, key: key, buf: b, op: op}
+}
+
+// SendToRequest returns the operation that [SendTo] starts.
+func SendToRequest[K comparable](s *sock.Socket, key K, b []byte, to netip.AddrPort, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpSendTo, socket: s, key: key, buf: b, addr: to, op: op}
+}
+
+// ConnectRequest returns the operation that [Connect] starts.
+func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *Op[K]) Request[K] {
+	return Request[K]{kind: port.OpConnect, socket: s, key: key, addr: to, op: op}
+}
+
+// Process starts operations in order, and then dequeues as [socknotify.Port.Process] does, with the same timeouts and
+// errors. Every operation is started, unless the call fails as a whole, and the Result of each says whether it was. One
+// that was started is carried out even if nothing is dequeued.
+//
+// It is for loops that serve many sockets: what the completions of one call lead to is started in the next. On a port
+// with [WithRing] one system call makes the receives and sends of a large batch. The port keeps no reference to either
+// slice.
+func Process[K comparable](p *socknotify.Port[K], requests []Request[K], entries []socknotify.Notification[K], timeout time.Duration) (int, error) {
+	core := port.Of(p)
+	if len(entries) == 0 && timeout != 0 {
+		if core.Core.Closed.Load() {
+			return 0, port.ErrClosed
+		}
+		return 0, port.CallError("Process", "a timeout without entries")
+	}
+	n, err := process(core, context.Background(), requests, entries, timeout)
+	runtime.KeepAlive(p)
+	return n, err
+}
+
+// ProcessContext is Process that waits until the context is done, and then returns the context's cause; operations stay
+// started. A context that is done already dequeues nothing. A nil context is ErrInvalid. Without entries it only starts.
+func ProcessContext[K comparable](ctx context.Context, p *socknotify.Port[K], requests []Request[K], entries []socknotify.Notification[K]) (int, error) {
+	core := port.Of(p)
+	if ctx == nil {
+		if core.Core.Closed.Load() {
+			return 0, port.ErrClosed
+		}
+		return 0, port.CallError("ProcessContext", "a nil context")
+	}
+	timeout := time.Duration(-1)
+	if len(entries) == 0 {
+		timeout = 0
+	}
+	n, err := process(core, ctx, requests, entries, timeout)
+	runtime.KeepAlive(p)
+	return n, err
+}
+
+func process[K comparable](p *port.Port, ctx context.Context, requests []Request[K], out []socknotify.Notification[K], timeout time.Duration) (int, error) {
+	w := p.Begin()
+	if w == nil {
+		return 0, port.ErrClosed
+	}
+	for i := range requests {
+		r := &requests[i]
+		if r.Result = r.claim(p); r.Result == nil {
+			_, err := p.Admit(w, r.socket, &r.op.op, p.Core.Batcher != nil)
+			r.Result = public(err)
+		}
+	}
+	p.CarryOut(w)
+	n, err := p.DequeueIn(w, ctx, port.EntriesOf(unsafe.Pointer(unsafe.SliceData(out)), len(out)), timeout)
+	p.End(w)
+	port.Traced(ctx, n, len(out))
+	return n, err
+}
+
+// start starts an operation by itself.
+func (r *Request[K]) start(on *socknotify.Port[K]) error {
+	p := port.Of(on)
+	w := p.Begin()
+	if w == nil {
+		return port.ErrClosed
+	}
+	queued := false
+	err := r.claim(p)
+	if err == nil {
+		queued, err = p.Admit(w, r.socket, &r.op.op, false)
+	}
+	p.End(w)
+	if queued {
+		p.Parking.WakeOne(p.Core, nil)
+	}
+	runtime.KeepAlive(on)
+	return public(err)
+}
+
+// claim makes an operation one that is being started, unless an argument makes no sense.
+func (r *Request[K]) claim(p *port.Port) error {
+	switch {
+	case r.socket == nil:
+		return port.CallError(r.kind.Call(), "a nil socket")
+	case r.kind == port.OpRecvPooled && (r.pool == nil || r.pool.pool.Size < 1):
+		return port.CallError(r.kind.Call(), "no pool of buffers, or one whose buffers have no room")
+	}
+	if err := p.Claim(r.kind, r.buf, untyped(r.op)); err != nil {
+		return err
+	}
+	r.op.setKey(r.key)
+	r.op.op.Addr, r.op.op.Pool = r.addr, nil
+	if r.pool != nil {
+		r.op.op.Pool = &r.pool.pool
+	}
+	return nil
+}
