@@ -27,7 +27,7 @@ func TestQueueIsAList(t *testing.T) {
 						n.kind = port.FromSocket
 					case 1:
 						o := new(port.Overlapped)
-						o.Claim(&here)
+						o.Reserve(&here)
 						n.kind, n.of = port.Completion, unsafe.Pointer(o)
 					}
 					if next++; q.push(n) == closed {
@@ -182,7 +182,7 @@ func TestLocksLieInOneLine(t *testing.T) {
 	for name, at := range map[string][2]uintptr{
 		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.turned)},
 		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.turned)},
-		"parking": {unsafe.Offsetof(p.port.Parking), unsafe.Offsetof(p.port.Parking.Closed)},
+		"parking": {unsafe.Offsetof(p.port.Waiters), unsafe.Offsetof(p.port.Waiters.Closed)},
 	} {
 		for _, header := range []uintptr{0, 8} {
 			if first := at[0] + header; first/line != (first+at[1])/line {

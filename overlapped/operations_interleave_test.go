@@ -114,7 +114,7 @@ func TestReportMeetsLockedSlot(t *testing.T) {
 			s.Mu.Lock()
 			go func() {
 				defer close(done)
-				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRelook != 0 })
+				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRecheck != 0 })
 				s.Mu.Unlock()
 			}()
 		})

@@ -158,7 +158,7 @@ func transfer[K comparable](p *socknotify.Port[K], kind port.OpKind, f *os.File,
 	if f == nil && !core.Core.Closed.Load() {
 		return port.CallError(kind.Call(), "a nil file")
 	}
-	if err := core.Claim(kind, b, untyped(op)); err != nil {
+	if err := core.Reserve(kind, b, untyped(op)); err != nil {
 		return err
 	}
 	op.setKey(key)

@@ -130,7 +130,7 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 	}
 	p.End(w)
 	if queued {
-		p.Parking.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(p.Core, nil)
 	}
 	runtime.KeepAlive(on)
 	return public(err)
@@ -144,7 +144,7 @@ func (r *Request[K]) claim(p *port.Port) error {
 	case r.kind == port.OpRecvPooled && (r.pool == nil || r.pool.pool.Size < 1):
 		return port.CallError(r.kind.Call(), "no pool of buffers, or one whose buffers have no room")
 	}
-	if err := p.Claim(r.kind, r.buf, untyped(r.op)); err != nil {
+	if err := p.Reserve(r.kind, r.buf, untyped(r.op)); err != nil {
 		return err
 	}
 	r.op.setKey(r.key)

@@ -48,10 +48,10 @@ const (
 	// has been told already and is no reason to report. Absent if the handle is not watched, or
 	// names another socket by now.
 	Set
-	// Mute keeps a watched handle, so that it can be told from another socket of the same
+	// Suppress keeps a watched handle, so that it can be told from another socket of the same
 	// number, but reports nothing more until the next Set, except Err and Dead, each at most
 	// once. Absent as with Set.
-	Mute
+	Suppress
 	// Delete stops watching. Nothing is reported with its token afterwards, but for what
 	// concurrent Polls have already taken. Absent as with Set.
 	Delete

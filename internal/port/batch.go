@@ -4,7 +4,7 @@ import "github.com/socknotify/socknotify/internal/backend"
 
 // A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
 // every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
-// slot's lock before having flushed (see acquire).
+// slot's lock before having flushed (see lockSlot).
 type batch struct {
 	n       int
 	changes [batchSize]backend.Change
@@ -21,8 +21,8 @@ type item struct {
 	index uint32
 }
 
-// acquire locks a slot.
-func (p *Port) acquire(w *Call, s *Slot) {
+// lockSlot locks a slot.
+func (p *Port) lockSlot(w *Call, s *Slot) {
 	if !s.Mu.TryLock() {
 		p.flush(w)
 		s.Mu.Lock()
@@ -95,9 +95,9 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 		switch {
 		case c.Status == backend.Absent, c.Status == backend.Bad:
 			p.forget(w.stripe, s, it.index)
-			p.Core.unclaim(it.index)
+			p.Core.releaseHandle(it.index)
 		case c.Status == backend.Refused:
-			p.later(longWhile, it.index)
+			p.later(recheckDelay, it.index)
 		}
 		return
 	}
@@ -112,20 +112,20 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 			w.redo = append(w.redo, redo{*r, c.Handle})
 			return
 		}
-		p.Core.unclaim(it.index)
+		p.Core.releaseHandle(it.index)
 		p.fail(r, c.Handle, ErrNotRegistered, c.Err)
 	case backend.Bad:
 		p.lose(w, it)
-		p.Core.unclaim(it.index)
+		p.Core.releaseHandle(it.index)
 		p.fail(r, c.Handle, ErrBadSocket, c.Err)
 	default:
 		// The kernel still has the old token. Put the word back, and have the kernel asked again:
 		// what it reported meanwhile was dropped as stale, whoever it woke.
-		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRelook })
-		if v&WRelook == 0 {
-			p.pushRelook(s, it.index)
+		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRecheck })
+		if v&WRecheck == 0 {
+			p.pushRecheck(s, it.index)
 		}
-		p.Parking.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(p.Core, nil)
 		p.fail(r, c.Handle, nil, c.Err)
 	}
 }
@@ -137,9 +137,9 @@ func (p *Port) settled(w *Call, it *item) {
 	case OpRemove:
 		rec := s.Reg.Load()
 		p.release(w.stripe, s, it.was, it.index, traceRemoved)
-		p.Core.unclaim(it.index)
-		if w.takes {
-			w.taken = rec
+		p.Core.releaseHandle(it.index)
+		if w.deregisters {
+			w.deregistered = rec
 			w.stripe.removals.Add(1)
 		} else {
 			p.typed.Enqueue(Packet{Rec: rec, Events: EventRemove, Kind: Removed})

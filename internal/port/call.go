@@ -24,7 +24,7 @@ type Call struct {
 	// turn alternates between the queue and the kernel when only one entry is left to fill (Q2).
 	turn bool
 
-	// Sleeping (see parking).
+	// Sleeping (see waiters).
 	wake   chan struct{} // capacity 1: a token for each time that another has taken it off the list
 	woken  bool          // it has taken that token
 	timer  *time.Timer
@@ -57,9 +57,9 @@ type Call struct {
 	fd       uintptr
 	begun    bool // it took it
 	onFile   func(uintptr)
-	// takes says that the EventRemove of a removal is not queued, and taken is then that removal's record (Deregister).
-	takes bool
-	taken *Record
+	// deregisters says that the EventRemove of a removal is not queued, and deregistered is then that removal's record (Deregister).
+	deregisters bool
+	deregistered *Record
 }
 
 func newCall(p *Port) *Call {

@@ -97,7 +97,7 @@ func (p *Port) registerConn(w *Call, r *Entry) {
 	kind := ErrBadSocket
 	if errors.Is(err, net.ErrClosed) {
 		if isHeld {
-			p.letGo(w, held)
+			p.releaseConn(w, held)
 		}
 		if r.Op != OpEnable {
 			kind = ErrNotRegistered
@@ -124,9 +124,9 @@ func (w *Call) runControl() (err error) {
 	return w.raw.Control(w.control)
 }
 
-// letGo ends the registration of a connection that is closed, unless its number has been registered
+// releaseConn ends the registration of a connection that is closed, unless its number has been registered
 // again since.
-func (p *Port) letGo(w *Call, held heldConn) {
+func (p *Port) releaseConn(w *Call, held heldConn) {
 	s := p.Table.Lookup(held.index)
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -135,6 +135,6 @@ func (p *Port) letGo(w *Call, held heldConn) {
 	p.conns.mu.Unlock()
 	if now != nil && now.conn == held.conn {
 		p.forget(w.stripe, s, held.index)
-		p.Core.unclaim(held.index)
+		p.Core.releaseHandle(held.index)
 	}
 }

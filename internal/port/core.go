@@ -30,9 +30,9 @@ type Core struct {
 	// resume tells the port, if it still exists, that a socket it works on may be tried again.
 	resume func(index uint32)
 	// drained tells the port, if it still exists, to go on with an edge.
-	drained func(index uint32, told uint64)
-	// displaced tells the port, if it still exists, that another one has registered a number.
-	displaced func(index uint32)
+	drained func(index uint32, reported uint64)
+	// transferred tells the port, if it still exists, that another one has registered a number.
+	transferred func(index uint32)
 	// Observer is what is recorded for those who observe; nil while nobody does.
 	Observer atomic.Pointer[Observer]
 
@@ -93,7 +93,7 @@ func (s *stripe) Leave(c *Core) {
 // there for that. closed must be set, and whoever waits inside must have been woken. Later callers wait for the first.
 func (c *Core) shut(giveBack func()) error {
 	c.once.Do(func() {
-		claims.bury(c)
+		owners.removePort(c)
 		c.Watch.close(c)
 		for i := range c.Stripes {
 			for c.Stripes[i].inside.Load() != 0 {

@@ -28,7 +28,7 @@ type spread struct {
 }
 
 func (p *Port) Stats() counts {
-	s := counts{Waiting: int(p.Parking.Count()), Wakeups: p.Parking.woken()}
+	s := counts{Waiting: int(p.Waiters.Count()), Wakeups: p.Waiters.woken()}
 	for i := range p.Core.Stripes {
 		t := &p.Core.Stripes[i]
 		s.Registrations += t.registrations.Load()

@@ -149,7 +149,7 @@ func (p *Port) gatherReport(j *joint, a *ahead, r *backend.Ready) {
 		reg := s.Reg.Load()
 		if held, err := reg.Work.Socket.Hold(); err == nil {
 			*a = ahead{slot: s, reg: reg, held: held, dirs: moved(r.Mask)}
-			reg.heed(r.Mask)
+			reg.noteReported(r.Mask)
 			j.addAll(a)
 			return
 		}

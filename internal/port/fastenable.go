@@ -51,7 +51,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if !drained && fd.Turn() != turn {
 		// Another goroutine has enabled the registration and was notified since, and the word is what it was before.
 		// The condition that it was notified of may still hold.
-		p.AskAgain(s, uint32(handle), WEnabled)
+		p.Recheck(s, uint32(handle), WEnabled)
 	}
 	if w != nil {
 		w.saved++
@@ -61,9 +61,9 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	return true
 }
 
-// vouchedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
+// drainedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
 // kernel has yet to report. The slot is locked.
-func (s *Slot) vouchedFor(word uint64) bool {
+func (s *Slot) drainedFor(word uint64) bool {
 	reg := s.Reg.Load()
 	return reg != nil && reg.fd != nil && reg.fd.Drained(Directions(wordFilter(word)))
 }
@@ -109,20 +109,20 @@ func (p *Port) own(r *Entry) {
 	}
 }
 
-// AskAgain puts a registration on the relook list if its word has all of some flags, and wakes a sleeper to
+// Recheck puts a registration on the recheck list if its word has all of some flags, and wakes a sleeper to
 // see to it.
-func (p *Port) AskAgain(s *Slot, index uint32, flags uint64) {
+func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
 	was, _ := s.update(func(v uint64) uint64 {
 		if v&flags != flags {
 			return v
 		}
-		return v | WRelook
+		return v | WRecheck
 	})
 	if was&flags == flags {
-		if was&WRelook == 0 {
-			p.pushRelook(s, index)
+		if was&WRecheck == 0 {
+			p.pushRecheck(s, index)
 		}
-		p.Parking.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(p.Core, nil)
 	}
 }
 
@@ -137,45 +137,45 @@ func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 		return
 	}
 	defer st.Leave(p.Core)
-	var told uint64
+	var reported uint64
 	if d&fdstate.Recv != 0 {
-		told |= toldBits(backend.In)
+		reported |= reportedBits(backend.In)
 	}
 	if d&fdstate.Send != 0 {
-		told |= toldBits(backend.Out)
+		reported |= reportedBits(backend.Out)
 	}
 	index := uint32(handle)
 	s := p.Table.Lookup(index)
 	if s == nil {
 		return
 	}
-	if p.stands(handle, s) {
+	if p.persists(handle, s) {
 		c := p.Core // and not the port, which may be dropped
-		time.AfterFunc(longWhile, func() { c.drained(index, told) })
+		time.AfterFunc(recheckDelay, func() { c.drained(index, reported) })
 		return
 	}
-	p.drained(index, told)
+	p.drained(index, reported)
 }
 
 // stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
-func (p *Port) stands(handle uintptr, s *Slot) bool {
+func (p *Port) persists(handle uintptr, s *Slot) bool {
 	m := p.Core.Poller.Look(handle)
 	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
 }
 
-// longWhile is how much later.
-const longWhile = 250 * time.Millisecond
+// recheckDelay is how much later.
+const recheckDelay = 250 * time.Millisecond
 
 // drained has the kernel asked about conditions that had been told.
-func (p *Port) drained(index uint32, told uint64) {
+func (p *Port) drained(index uint32, reported uint64) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {
 		return
 	}
 	defer st.Leave(p.Core)
 	if s := p.Table.Lookup(index); s != nil {
-		s.update(func(v uint64) uint64 { return v &^ told })
-		p.AskAgain(s, index, WEnabled)
+		s.update(func(v uint64) uint64 { return v &^ reported })
+		p.Recheck(s, index, WEnabled)
 	}
 }
 
@@ -200,5 +200,5 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 	p.forget(st, s, index)
 	// The kernel too: a duplicate, or a poll under way, may keep the socket alive.
 	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
-	p.Core.unclaim(index)
+	p.Core.releaseHandle(index)
 }

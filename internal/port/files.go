@@ -108,7 +108,7 @@ func (f *files) done(o *Overlapped) {
 	}
 	to := outlet{p: p}
 	to.complete(o)
-	p.Parking.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(p.Core, nil)
 	f.core.Stripes[0].Leave(f.core)
 	f.core.jobs.Add(-1)
 }
@@ -132,7 +132,7 @@ func (f *files) cancel(p *Port, o *Overlapped) bool {
 	o.Err = &OperationError{Op: o.kind.String(), Handle: NoSocket, Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
-	p.Parking.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(p.Core, nil)
 	f.core.jobs.Add(-1)
 	return true
 }

@@ -12,25 +12,25 @@ import (
 // it leaves work behind it wakes a sleeper for it.
 func (p *Port) Dequeue(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.Look(w, out)
+		return p.DequeueOnce(w, out)
 	}
 	p.levels.mu.RLock()
 	defer p.levels.mu.RUnlock()
-	return p.Look(w, out)
+	return p.DequeueOnce(w, out)
 }
 
-// lastLook is dequeue for a call that gives up if there is nothing.
-func (p *Port) lastLook(w *Call, out Entries) int {
+// dequeueAlone is dequeue for a call that gives up if there is nothing.
+func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.Look(w, out)
+		return p.DequeueOnce(w, out)
 	}
 	p.levels.mu.Lock()
 	defer p.levels.mu.Unlock()
-	return p.Look(w, out)
+	return p.DequeueOnce(w, out)
 }
 
 // levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
-// that has taken the report of one, and has yet to put it on the relook list, or has taken that list
+// that has taken the report of one, and has yet to put it on the recheck list, or has taken that list
 // and has yet to make the kernel look again, hides it from the others meanwhile. So calls dequeue with
 // the lock shared, and one that would say that there is nothing dequeues alone.
 type levels struct {
@@ -38,12 +38,12 @@ type levels struct {
 	mu  sync.RWMutex
 }
 
-func (p *Port) Look(w *Call, out Entries) int {
-	if p.relook.Load() != 0 {
-		p.lookAgain(w)
+func (p *Port) DequeueOnce(w *Call, out Entries) int {
+	if p.rechecks.Load() != 0 {
+		p.recheckAll(w)
 	}
 	if !p.Core.Watching.Load() {
-		return p.lookAtQueue(w, out)
+		return p.dequeueQueued(w, out)
 	}
 	n := 0
 	p.Transfers.gather(w)
@@ -67,28 +67,28 @@ func (p *Port) Look(w *Call, out Entries) int {
 		n += p.take(w, out.from(n))
 	}
 	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
-	if (more || p.queue.any()) && (n == 0 || p.Parking.Leader.Load() != w) {
-		p.Parking.WakeOne(p.Core, w)
+	if (more || p.queue.any()) && (n == 0 || p.Waiters.Leader.Load() != w) {
+		p.Waiters.WakeOne(p.Core, w)
 	}
 	return n
 }
 
-// lookAtQueue is look on a port that has never had a socket.
-func (p *Port) lookAtQueue(w *Call, out Entries) int {
+// dequeueQueued is look on a port that has never had a socket.
+func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	n := 0
 	if p.queue.any() {
 		n = p.take(w, out)
 	}
 	if n == out.Len() && p.queue.any() { // with room left, the queue was seen empty
-		p.Parking.WakeOne(p.Core, w)
+		p.Waiters.WakeOne(p.Core, w)
 	}
 	return n
 }
 
-// passOn wakes a sleeper for what a call that does not dequeue has queued.
-func (p *Port) passOn() {
+// wakeForQueue wakes a sleeper for what a call that does not dequeue has queued.
+func (p *Port) wakeForQueue() {
 	if p.queue.any() {
-		p.Parking.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(p.Core, nil)
 	}
 }
 
@@ -112,7 +112,7 @@ func (p *Port) take(w *Call, out Entries) int {
 // harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
 func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	o := p.Core.Observer.Load()
-	relooks := 0
+	rechecks := 0
 	for {
 		ready := w.ready[:min(out.Len(), len(w.ready))]
 		k := p.Core.Poller.Poll(nil, ready)
@@ -136,7 +136,7 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 			}
 			n += got
 			if again {
-				relooks++
+				rechecks++
 			}
 		}
 		j.end()
@@ -148,15 +148,15 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
-	if relooks > 0 && (n == 0 || p.Parking.Count() > 0) {
+	if rechecks > 0 && (n == 0 || p.Waiters.Count() > 0) {
 		// A level still holds for whoever waits (T1), and nobody else would look.
-		p.lookAgain(w)
+		p.recheckAll(w)
 	}
 	return n, more
 }
 
 // deliver turns one report into a notification, if there is one in it, or into several where it is of a
-// socket that the port works on. again says that it put the slot on the relook list.
+// socket that the port works on. again says that it put the slot on the recheck list.
 //
 // It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
 // that this report is its notification, so two harvesters cannot both deliver (T3), and none can
@@ -188,7 +188,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			return p.work(w, s, reg, r, out)
 		}
 		if was&wStream != 0 && r.Mask&(backend.Err|backend.Dead) == backend.Err {
-			r.Mask |= p.wholeTruth(index)
+			r.Mask |= p.confirmDead(index)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -205,13 +205,13 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		case e != EventNone && was&wOneShot != 0:
 			is &^= WEnabled
 		case e != EventNone && was&wEdge == 0:
-			is |= WRelook
+			is |= WRecheck
 		case !p.Core.Edges && r.Mask&backend.Err == 0:
 			// The kernel is silent now. Let it go on with what has not been told; a stream that
 			// is dead to both sides can still be reset.
-			is |= WRelook | toldBits(r.Mask)
+			is |= WRecheck | reportedBits(r.Mask)
 		case e != EventNone && was&wStrict != 0:
-			is |= toldBits(r.Mask)
+			is |= reportedBits(r.Mask)
 		}
 		// A swap even where nothing changes: it proves that the key is this registration's.
 		if !s.Word.CompareAndSwap(was, is) {
@@ -221,8 +221,8 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			// After the swap: a would-block that came before it is not of whoever is notified.
 			reg.fd.Silenced(silenced(r.Mask))
 		}
-		if is&WRelook != 0 && was&WRelook == 0 {
-			p.pushRelook(s, index)
+		if is&WRecheck != 0 && was&WRecheck == 0 {
+			p.pushRecheck(s, index)
 			again = true
 		}
 		if e == EventNone {
@@ -259,9 +259,9 @@ func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready,
 	return n, again
 }
 
-// wholeTruth looks at a stream that has an error and is not dead. Either it lives on, with something in
+// confirmDead looks at a stream that has an error and is not dead. Either it lives on, with something in
 // its error queue, or the report caught it between its error and its end (E5, E7).
-func (p *Port) wholeTruth(index uint32) backend.Mask {
+func (p *Port) confirmDead(index uint32) backend.Mask {
 	m := p.Core.Poller.Look(Socket(index))
 	if m&backend.Dead == 0 {
 		return 0
@@ -276,7 +276,7 @@ func (p *Port) wholeTruth(index uint32) backend.Mask {
 // A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
 // kernel. It returns false where the word changed under it.
 func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
-	if was&wMuted != 0 || !p.Core.Edges {
+	if was&wSuppressed != 0 || !p.Core.Edges {
 		return true
 	}
 	if was&wPending == 0 {
@@ -286,37 +286,37 @@ func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
 		return true // somebody is changing it, and asks the kernel in doing so
 	}
 	defer s.Mu.Unlock()
-	if !s.Word.CompareAndSwap(was, was|wMuted) {
+	if !s.Word.CompareAndSwap(was, was|wSuppressed) {
 		return false
 	}
-	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Mute, Token: token(was, index)}
+	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Suppress, Token: token(was, index)}
 	p.Core.Poller.Poll(w.single[:], nil)
 	return true
 }
 
-// pushRelook links a slot whose word has just got wRelook.
-func (p *Port) pushRelook(s *Slot, index uint32) {
+// pushRecheck links a slot whose word has just got WRecheck.
+func (p *Port) pushRecheck(s *Slot, index uint32) {
 	for {
-		head := p.relook.Load()
+		head := p.rechecks.Load()
 		s.next = head
-		if p.relook.CompareAndSwap(head, index+1) {
+		if p.rechecks.CompareAndSwap(head, index+1) {
 			return
 		}
 	}
 }
 
-// lookAgain asks the kernel again about every slot on the relook list: persistent levels that were
+// recheckAll asks the kernel again about every slot on the recheck list: persistent levels that were
 // notified of, and on kernels without edges whatever a report has silenced.
-func (p *Port) lookAgain(w *Call) {
-	for link := p.relook.Swap(0); link != 0; {
+func (p *Port) recheckAll(w *Call) {
+	for link := p.rechecks.Swap(0); link != 0; {
 		index := link - 1
 		s := p.Table.Lookup(index)
-		p.acquire(w, s)
+		p.lockSlot(w, s)
 		link = s.next // from here on the slot may be linked again
-		_, is := s.update(func(v uint64) uint64 { return v &^ WRelook })
+		_, is := s.update(func(v uint64) uint64 { return v &^ WRecheck })
 		// A level that the kernel has reported and goes on watching as the word says.
-		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wMuted) == 0
-		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.vouchedFor(is) {
+		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
+		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.drainedFor(is) {
 			s.Mu.Unlock()
 			continue
 		}

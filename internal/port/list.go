@@ -112,9 +112,9 @@ func (r *Record) State(word uint64) state {
 		return StateAccepting
 	case enabled:
 		return StateEnabled
-	case word&wMuted != 0 && word&wPending == 0:
+	case word&wSuppressed != 0 && word&wPending == 0:
 		return StateDisabled
-	case word&wMuted != 0:
+	case word&wSuppressed != 0:
 		return StateMuted
 	default:
 		return StateFired

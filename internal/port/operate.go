@@ -14,10 +14,10 @@ import (
 // MaxTurn is after how many bytes a socket's operations let others have their turn.
 const MaxTurn = 1 << 20
 
-// heed begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
+// noteReported begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
 // not any more. What a turn before it said of short receives and of what stands is kept, because that may have been
 // the turn of a later report.
-func (r *Record) heed(m backend.Mask) { notify(r.fd, m) }
+func (r *Record) noteReported(m backend.Mask) { notify(r.fd, m) }
 
 // operateOn carries out operations that a report says something for. more says that the kernel has to look
 // again. The slot is locked.
@@ -39,8 +39,8 @@ func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backen
 	default:
 		// The kernel is silent now, and has to be told what is still waited for.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
-		if d&waiting(f) != 0 && p.stands(h, s) {
-			p.later(longWhile, uint32(h))
+		if d&waiting(f) != 0 && p.persists(h, s) {
+			p.later(recheckDelay, uint32(h))
 			return to.n, false
 		}
 		more = true

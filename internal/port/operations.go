@@ -80,7 +80,7 @@ func (p *Port) abortAll(ops *Work, index uint32, why error) {
 	}
 	ops.connects = 0
 	if to.queued {
-		p.Parking.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(p.Core, nil)
 	}
 }
 
@@ -102,11 +102,11 @@ func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 	o.Err = &OperationError{Op: o.kind.String(), Handle: Socket(index), Kind: ErrCanceled}
 	to := outlet{p: p}
 	to.complete(o)
-	p.Parking.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(p.Core, nil)
 	if f := ops.awaited(); connect && f != EventNone {
 		// What has waited for it goes on. The kernel may have reported what that needs already.
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
-		p.AskAgain(s, index, WEnabled|wOverlapped)
+		p.Recheck(s, index, WEnabled|wOverlapped)
 	}
 	return true
 }

@@ -70,9 +70,9 @@ func (k OpKind) direction() fdstate.Dir {
 	return fdstate.Recv
 }
 
-// Claim makes the operation one that is in flight on a port. false says that it is in flight already; what
+// Reserve makes the operation one that is in flight on a port. false says that it is in flight already; what
 // was in flight on a port that is no more never completes (O10).
-func (o *Overlapped) Claim(c *Core) bool {
+func (o *Overlapped) Reserve(c *Core) bool {
 	was := o.Core.Load()
 	if was != nil && !was.Over() || !o.Core.CompareAndSwap(was, c) {
 		return false
@@ -100,14 +100,14 @@ func (o *Overlapped) Forget() {
 	}
 }
 
-// Claim makes an operation one that is being started, with what it has in common with others.
-func (p *Port) Claim(kind OpKind, b []byte, o *Overlapped) error {
+// Reserve makes an operation one that is being started, with what it has in common with others.
+func (p *Port) Reserve(kind OpKind, b []byte, o *Overlapped) error {
 	switch {
 	case p.Core.Closed.Load():
 		return ErrClosed
 	case o == nil:
 		return CallError(kind.Call(), "a nil Overlapped")
-	case !o.Claim(p.Core):
+	case !o.Reserve(p.Core):
 		return CallError(kind.Call(), "the Overlapped is in flight")
 	}
 	o.kind, o.begun, o.N, o.Err = kind, false, 0, nil

@@ -8,26 +8,26 @@ import (
 
 // claims tells, for the whole process, which port a handle is registered with (P5). A port is named
 // by an id that dies with it, so a claim keeps no port alive.
-var claims claimTable
+var owners ownerTable
 
-type claimTable struct {
-	pages pages[claimPage]
+type ownerTable struct {
+	pages pages[ownerPage]
 
 	mu    sync.Mutex // over what follows
 	ports map[uint32]*Core
 	last  uint32
 }
 
-const claimPageSize = 1024
+const ownerPageSize = 1024
 
 // A claim is a port's id, shifted, and a bit that says that the port is about to add the handle to
 // its kernel. Whoever sets the bit waits for nothing until it has cleared it.
-type claimPage [claimPageSize]atomic.Uint32
+type ownerPage [ownerPageSize]atomic.Uint32
 
 const inTransit = 1
 
-func (t *claimTable) at(index uint32) *atomic.Uint32 {
-	page, offset := int(index/claimPageSize), index%claimPageSize
+func (t *ownerTable) at(index uint32) *atomic.Uint32 {
+	page, offset := int(index/ownerPageSize), index%ownerPageSize
 	pg := t.pages.lookup(page)
 	if pg == nil {
 		pg = t.pages.make(page)
@@ -35,8 +35,8 @@ func (t *claimTable) at(index uint32) *atomic.Uint32 {
 	return &pg[offset]
 }
 
-// enrol gives a port its id.
-func (t *claimTable) enrol(c *Core) {
+// addPort gives a port its id.
+func (t *ownerTable) addPort(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ports == nil {
@@ -52,14 +52,14 @@ func (t *claimTable) enrol(c *Core) {
 	t.ports[c.id] = c
 }
 
-// bury makes every claim of a port void.
-func (t *claimTable) bury(c *Core) {
+// removePort makes every claim of a port void.
+func (t *ownerTable) removePort(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ports, c.id)
 }
 
-func (t *claimTable) port(id uint32) *Core {
+func (t *ownerTable) port(id uint32) *Core {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ports[id]
@@ -69,8 +69,8 @@ func (t *claimTable) port(id uint32) *Core {
 // with errOtherPort where another port's kernel still has the socket. Asking it under our transit
 // bit decides for good: the other port needs the bit to add. A port that has lost its claim to the
 // caller is returned, to be told once the transit is over.
-func (c *Core) claim(index uint32, handle Socket) (loser *Core, err error) {
-	word := claims.at(index)
+func (c *Core) acquireHandle(index uint32, handle Socket) (loser *Core, err error) {
+	word := owners.at(index)
 	for {
 		v := word.Load()
 		if v&inTransit != 0 {
@@ -81,7 +81,7 @@ func (c *Core) claim(index uint32, handle Socket) (loser *Core, err error) {
 			continue
 		}
 		if owner := v >> 1; owner != 0 && owner != c.id {
-			loser = claims.port(owner)
+			loser = owners.port(owner)
 			has, busy, err := loser.has(index)
 			if busy {
 				word.Store(v) // the other port is at this very socket
@@ -101,17 +101,17 @@ func (c *Core) claim(index uint32, handle Socket) (loser *Core, err error) {
 }
 
 // claimed ends the transit: the handle is the port's, or nobody's.
-func (c *Core) claimed(index uint32, added bool) {
+func (c *Core) endTransfer(index uint32, added bool) {
 	var v uint32
 	if added {
 		v = c.id << 1
 	}
-	claims.at(index).Store(v)
+	owners.at(index).Store(v)
 }
 
-// unclaim gives a handle up, unless another port has taken it over.
-func (c *Core) unclaim(index uint32) {
-	word := claims.at(index)
+// releaseHandle gives a handle up, unless another port has taken it over.
+func (c *Core) releaseHandle(index uint32) {
+	word := owners.at(index)
 	for {
 		v := word.Load()
 		if v == c.id<<1 && word.CompareAndSwap(v, 0) || v>>1 != c.id && v&inTransit == 0 {

@@ -16,7 +16,7 @@ import (
 // A Port keeps the contract without knowing the type of the keys. It is the first field of a Port[K], so that a weak
 // pointer to it is one to that.
 type Port struct {
-	Parking   parking // first, for its place in cache lines
+	Waiters   waiters // first, for its place in cache lines
 	queue     QueueEnds
 	Core      *Core
 	typed     Typed
@@ -24,7 +24,7 @@ type Port struct {
 	conns     connTable
 	pool      sync.Pool // of *Call
 	calls     atomic.Uint32
-	relook    atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
+	rechecks    atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
 	levels    levels
 	Files     *files
 	Transfers *transfers // nil where the kernel cannot
@@ -47,14 +47,14 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 	self := weak.Make(p)
 	p.Files = newFiles(self, p.Core)
 	p.Transfers = newTransfers(poller)
-	p.Core.displaced = func(index uint32) {
+	p.Core.transferred = func(index uint32) {
 		if p := self.Value(); p != nil {
-			p.displaced(index)
+			p.transferred(index)
 		}
 	}
 	p.Core.probe = func(index uint32) (has, busy bool, err error) {
 		if p := self.Value(); p != nil {
-			return p.contested(index)
+			return p.probeForTransfer(index)
 		}
 		return false, false, nil
 	}
@@ -70,9 +70,9 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 			}
 		},
 	}
-	p.Core.drained = func(index uint32, told uint64) {
+	p.Core.drained = func(index uint32, reported uint64) {
 		if p := self.Value(); p != nil {
-			p.drained(index, told)
+			p.drained(index, reported)
 		}
 	}
 	p.Core.resume = func(index uint32) {
@@ -80,12 +80,12 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 			p.resume(index)
 		}
 	}
-	claims.enrol(p.Core)
+	owners.addPort(p.Core)
 }
 
 // Close ends every call, and returns when none is inside. The queue is closed already.
 func (p *Port) Close() error {
-	p.Parking.close(p.Core)
+	p.Waiters.close(p.Core)
 	p.Files.close()
 	err := p.Core.shut(p.Transfers.drop)
 	p.Table.drop()
@@ -106,11 +106,11 @@ func (p *Port) Deregister(r *Entry) (*Record, error) {
 	if w == nil {
 		return nil, ErrClosed
 	}
-	w.takes = true
+	w.deregisters = true
 	p.Register(w, r)
 	p.Complete(w)
-	rec := w.taken
-	w.takes, w.taken = false, nil
+	rec := w.deregistered
+	w.deregisters, w.deregistered = false, nil
 	p.End(w)
 	return rec, *r.Result
 }
@@ -119,17 +119,17 @@ func (p *Port) Deregister(r *Entry) (*Record, error) {
 func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
 	switch {
 	case out.Len() == 0:
-		p.passOn()
+		p.wakeForQueue()
 	case ctx.Err() != nil:
-		p.passOn()
+		p.wakeForQueue()
 		err = context.Cause(ctx)
 	case timeout == 0:
-		if n = p.lastLook(w, out); n == 0 {
+		if n = p.dequeueAlone(w, out); n == 0 {
 			err = ErrTimeout
 		}
 	default:
 		if n = p.Dequeue(w, out); n == 0 {
-			n, err = p.sleep(w, ctx, out, timeout)
+			n, err = p.wait(w, ctx, out, timeout)
 		}
 	}
 	return n, err

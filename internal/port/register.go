@@ -77,7 +77,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 			}
 			s = p.Table.at(index)
 		}
-		p.acquire(w, s)
+		p.lockSlot(w, s)
 		p.enable(w, s, r, h)
 		return
 	}
@@ -86,22 +86,22 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 		p.missing(r, h)
 		return
 	}
-	p.acquire(w, s)
+	p.lockSlot(w, s)
 	word := s.Word.Load()
 	if word&WRegistered == 0 || word&wOverlapped != 0 {
 		s.Mu.Unlock()
 		p.missing(r, h)
 		return
 	}
-	c := backend.Change{Handle: h, Action: backend.Mute}
+	c := backend.Change{Handle: h, Action: backend.Suppress}
 	var is uint64
 	if r.Op == OpRemove {
 		// From here on nothing is dequeued for it (G4); what is in flight is dropped (G5).
 		c.Action = backend.Delete
-		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, 0) })
+		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
 	} else {
 		_, is = s.update(func(v uint64) uint64 {
-			return nextEpoch(v, flagMask&^(WEnabled|wPending), wMuted)
+			return nextEpoch(v, flagMask&^(WEnabled|wPending), wSuppressed)
 		})
 	}
 	c.Token = token(is, index)
@@ -133,7 +133,7 @@ func (p *Port) missing(r *Entry, h Socket) {
 func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
 	for {
 		was := s.Word.Load()
-		if was&(WRegistered|wPending|wMuted|wWorked) != WRegistered || wordFilter(was) != filter {
+		if was&(WRegistered|wPending|wSuppressed|wWorked) != WRegistered || wordFilter(was) != filter {
 			return false
 		}
 		if conn && was&wConn == 0 {
@@ -210,13 +210,13 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	var held backend.Mask
 	if flags&wStrict != 0 {
 		held = p.held(r, h, was&wStream != 0)
-		flags |= toldBits(held)
+		flags |= reportedBits(held)
 	}
 	_, is := s.update(func(v uint64) uint64 {
-		return nextEpoch(v, wKind|WRelook, flags)
+		return nextEpoch(v, wKind|WRecheck, flags)
 	})
 	if held != 0 {
-		r.heed(held)
+		r.noteReported(held)
 	}
 	w.stripe.rearms.Add(1)
 	p.add(w, item{*r, s, was, index}, backend.Change{
@@ -242,7 +242,7 @@ func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *
 		return failed(kind, why)
 	case err != nil:
 		p.forget(w.stripe, s, uint32(h))
-		p.Core.unclaim(uint32(h))
+		p.Core.releaseHandle(uint32(h))
 		return failed(ErrBadSocket, err)
 	}
 	p.forget(w.stripe, s, uint32(h))
@@ -264,7 +264,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	if accepts && kind != backend.Listener {
 		return failed(ErrInvalid, errNoListener)
 	}
-	loser, err := p.Core.claim(index, h)
+	loser, err := p.Core.acquireHandle(index, h)
 	switch {
 	case errors.Is(err, ErrOtherPort):
 		return failed(ErrOtherPort, nil)
@@ -291,11 +291,11 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	var held backend.Mask
 	if flags&wStrict != 0 {
 		held = p.held(r, h, kind == backend.Stream)
-		flags |= toldBits(held)
+		flags |= reportedBits(held)
 	}
-	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, flags) })
+	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, flags) })
 	if held != 0 {
-		r.heed(held)
+		r.noteReported(held)
 	}
 	watched := interest(r.Filter)
 	if flags&wOverlapped != 0 {
@@ -303,7 +303,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	}
 	if !p.Core.Watching.Load() {
 		p.Core.Watching.Store(true)
-		p.Parking.appoint(p.Core)
+		p.Waiters.appointLeader(p.Core)
 	}
 	c := &w.single[0]
 	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
@@ -314,20 +314,20 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 		p.Core.Poller.Poll(w.single[:], nil)
 	}
 	if c.Status != backend.Done {
-		s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, 0) })
+		s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
 		s.Reg.Store(nil)
 		if o := p.Core.Observer.Load(); o != nil {
 			o.finish(index, traceLost)
 		}
-		p.Core.claimed(index, false)
+		p.Core.endTransfer(index, false)
 		if c.Status == backend.Bad {
 			return failed(ErrBadSocket, c.Err)
 		}
 		return failed(nil, c.Err)
 	}
-	p.Core.claimed(index, true)
+	p.Core.endTransfer(index, true)
 	if loser != nil {
-		loser.displaced(index)
+		loser.transferred(index)
 	}
 	w.stripe.registrations.Add(1)
 	p.own(r)
@@ -340,7 +340,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 // forget ends a registration whose socket is gone: no EventRemove comes (G9). Its claim is the
 // caller's to give up.
 func (p *Port) forget(st *stripe, s *Slot, index uint32) {
-	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, WRelook, 0) })
+	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
 	p.release(st, s, was, index, traceLost)
 }
 
@@ -359,10 +359,10 @@ func (p *Port) Probe(index uint32) (has, busy bool, err error) {
 	return has, false, err
 }
 
-// displaced ends the registration of a closed socket whose number another port has registered. Where the
+// transferred ends the registration of a closed socket whose number another port has registered. Where the
 // slot is locked, its own port is at it, and finds out; waiting for the lock could be waiting for each
 // other, because the caller holds that of its own slot.
-func (p *Port) displaced(index uint32) {
+func (p *Port) transferred(index uint32) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {
 		return

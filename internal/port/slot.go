@@ -22,7 +22,7 @@ type Slot struct {
 	// after reading it has the right one.
 	Reg atomic.Pointer[Record]
 	Mu  sync.Mutex
-	// next links the slot into the port's relook list while the word has wRelook: index + 1.
+	// next links the slot into the port's recheck list while the word has WRecheck: index + 1.
 	next uint32
 }
 
@@ -60,14 +60,14 @@ const (
 	wOneShot    = 1 << 5  // once
 	wEdge       = 1 << 6  // by edges; otherwise by level
 	wPending    = 1 << 7  // the kernel reported while disabled: ask it again, never deliver from this
-	wMuted      = 1 << 8  // the kernel has been told to be silent
-	WRelook     = 1 << 9  // linked into the relook list; survives registrations
+	wSuppressed      = 1 << 8  // the kernel has been told to be silent
+	WRecheck     = 1 << 9  // linked into the recheck list; survives registrations
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
 	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
 	wOverlapped = 1 << 18 // no registration of the program's: operations wait for it, or have (X4)
-	wTold       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
+	wReported       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
 
 	wWorked = WAccept | wOverlapped // reports are worked on (see work)
 
@@ -128,36 +128,36 @@ func interest(filter Events) backend.Mask {
 
 // The told bits stand for conditions that a kernel without edges would go on repeating: an edge
 // registration has heard of them, or they mean nothing to its filter.
-func toldBits(m backend.Mask) uint64 {
+func reportedBits(m backend.Mask) uint64 {
 	var t uint64
 	if m&backend.In != 0 {
-		t |= 1 << wTold
+		t |= 1 << wReported
 	}
 	if m&backend.Out != 0 {
-		t |= 2 << wTold
+		t |= 2 << wReported
 	}
 	if m&backend.PeerClosed != 0 {
-		t |= 4 << wTold
+		t |= 4 << wReported
 	}
 	if m&backend.Dead != 0 {
-		t |= 8 << wTold
+		t |= 8 << wReported
 	}
 	return t
 }
 
-// untold is the interest that is left to a word.
-func untold(word uint64) backend.Mask {
+// unreported is the interest that is left to a word.
+func unreported(word uint64) backend.Mask {
 	m := interest(wordFilter(word))
-	if word&(1<<wTold) != 0 {
+	if word&(1<<wReported) != 0 {
 		m &^= backend.In | backend.Urgent
 	}
-	if word&(2<<wTold) != 0 {
+	if word&(2<<wReported) != 0 {
 		m &^= backend.Out
 	}
-	if word&(4<<wTold) != 0 {
+	if word&(4<<wReported) != 0 {
 		m &^= backend.PeerClosed
 	}
-	if word&(8<<wTold) != 0 {
+	if word&(8<<wReported) != 0 {
 		m |= backend.Dead
 	}
 	return m

@@ -90,7 +90,7 @@ func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Di
 		p.await(w, sl, ops, uint32(h))
 	}
 	if more {
-		p.AskAgain(sl, uint32(h), WEnabled|wOverlapped)
+		p.Recheck(sl, uint32(h), WEnabled|wOverlapped)
 	}
 	return to.queued
 }
@@ -116,12 +116,12 @@ func (p *Port) dissociate(w *Call, s *Slot, index uint32) {
 	p.forget(w.stripe, s, index)
 	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
 	p.Core.Poller.Poll(w.single[:], nil)
-	p.Core.unclaim(index)
+	p.Core.releaseHandle(index)
 }
 
-// contested answers another port that asks for a number: a socket without operations in flight is given up
+// probeForTransfer answers another port that asks for a number: a socket without operations in flight is given up
 // (O11).
-func (p *Port) contested(index uint32) (has, busy bool, err error) {
+func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
 			p.forget(&p.Core.Stripes[0], s, index)
@@ -150,9 +150,9 @@ func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 	case backend.Done:
 	case backend.Absent, backend.Bad: // closed behind the back of its sock.Socket
 		p.forget(w.stripe, s, index)
-		p.Core.unclaim(index)
+		p.Core.releaseHandle(index)
 	default:
-		p.later(longWhile, index)
+		p.later(recheckDelay, index)
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 // reporting what no operation waits for.
 func (c *Core) interest(word uint64) backend.Mask {
 	if word&wOverlapped == 0 || c.Edges {
-		return untold(word)
+		return unreported(word)
 	}
 	var m backend.Mask
 	if wordFilter(word)&EventIn != 0 {

@@ -31,9 +31,9 @@ func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 	return m
 }
 
-// heed has the socket of an entry tell when what it held is drained. The word must have been swapped: a
+// noteReported has the socket of an entry tell when what it held is drained. The word must have been swapped: a
 // would-block that came before is not of whoever enables, and drains after that.
-func (r *Entry) heed(held backend.Mask) {
+func (r *Entry) noteReported(held backend.Mask) {
 	if t := r.FD; t != nil {
 		t.Silenced(silenced(held))
 	}
@@ -43,13 +43,13 @@ func (r *Entry) heed(held backend.Mask) {
 // told as such: as something to receive it is told with that.
 func repeats(e Events, word uint64) bool {
 	var known Events
-	if word&toldBits(backend.In) != 0 {
+	if word&reportedBits(backend.In) != 0 {
 		known |= EventIn
 	}
-	if word&toldBits(backend.Out) != 0 {
+	if word&reportedBits(backend.Out) != 0 {
 		known |= EventOut
 	}
-	if word&toldBits(backend.PeerClosed|backend.Dead) != 0 {
+	if word&reportedBits(backend.PeerClosed|backend.Dead) != 0 {
 		known |= EventHangup
 	}
 	return e&^known == 0

@@ -61,10 +61,10 @@ func (t *transfers) start(p *Port, o *Overlapped) bool {
 		return false
 	}
 	t.gather(w) // it may be done
-	p.passOn()
+	p.wakeForQueue()
 	if t.Room.Transferring() && !p.Core.Watching.Load() {
 		p.Core.Watching.Store(true)
-		p.Parking.appoint(p.Core)
+		p.Waiters.appointLeader(p.Core)
 	}
 	return true
 }
@@ -247,7 +247,7 @@ func (t *transfers) cancel(w *Call, o *Overlapped) bool {
 	t.Room.CancelTransfer(uint32(o.token))
 	t.Mu.Unlock()
 	t.gather(w)
-	w.port.passOn()
+	w.port.wakeForQueue()
 	return true
 }
 

@@ -18,22 +18,22 @@ import (
 //
 // Queue: a producer queues first and looks for sleepers then; a sleeper is listed first and looks at
 // the queue then. So either the producer finds the sleeper, or the sleeper finds the entry. The
-// producer leaves the sleepers alone if one has been picked that has yet to look (waking): it clears
+// producer leaves the sleepers alone if one has been chosen that has yet to look (waking): it clears
 // waking before it looks (answer), so an entry queued before a producer saw waking set is seen by that look.
 //
 // Kernel: the leader is listed, then opens the kernel's wake-up and looks once more (Park). While
 // anybody sleeps there is a leader, or somebody is awake who is bound to see to it: a leader that
 // leaves picks a successor under the lock (depart), who leads as soon as it finds nothing to do, and a
-// sleeper that is picked after it has looked, and does not come back, passes that on (depart again).
+// sleeper that is chosen after it has looked, and does not come back, passes that on (depart again).
 // A harvest that filled all the backend it had may have left reports behind that wake nobody any more,
 // so it picks a sleeper too; the leader's leaves that to the leader's departure.
 //
-// A follower that is picked is taken off the list, and gets a token in its channel by whoever did that. It takes
+// A follower that is chosen is taken off the list, and gets a token in its channel by whoever did that. It takes
 // the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
-type parking struct {
+type waiters struct {
 	// Turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
 	Turnstile
-	Waking atomic.Pointer[Call] // who was picked and has not looked yet: set under the lock, cleared by itself
+	Chosen atomic.Pointer[Call] // who was chosen and has not looked yet: set under the lock, cleared by itself
 	Leader atomic.Pointer[Call] // on the list; written under the lock
 
 	first   *Call // the latest sleeper
@@ -44,19 +44,19 @@ type parking struct {
 // Forever is a time-out that does not fit into deadlines; it is longer than a century.
 const Forever = time.Duration(1) << 62
 
-// sleep blocks until something can be dequeued, the port is closed, the context is done or the
+// wait blocks until something can be dequeued, the port is closed, the context is done or the
 // time-out has passed.
-func (p *Port) sleep(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
+func (p *Port) wait(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, RegionWait).End()
 	}
-	k := &p.Parking
+	k := &p.Waiters
 	var until time.Time
 	if timeout > 0 && timeout < Forever {
 		until = time.Now().Add(timeout)
 	}
 	for {
-		lead, open := k.Enlist(p.Core, w)
+		lead, open := k.Add(p.Core, w)
 		if !open {
 			return 0, ErrClosed
 		}
@@ -70,8 +70,8 @@ func (p *Port) sleep(w *Call, ctx context.Context, out Entries, timeout time.Dur
 			n = p.follow(w, ctx, out, until)
 		}
 		if n == 0 {
-			k.answer(w)
-			n = p.lastLook(w, out)
+			k.wasChosen(w)
+			n = p.dequeueAlone(w, out)
 		}
 		if n == 0 && err == nil {
 			switch {
@@ -83,7 +83,7 @@ func (p *Port) sleep(w *Call, ctx context.Context, out Entries, timeout time.Dur
 				err = ErrTimeout
 			}
 		}
-		k.Depart(w, p, n > 0 || err != nil)
+		k.Go(w, p, n > 0 || err != nil)
 		if n > 0 {
 			return n, nil
 		}
@@ -98,7 +98,7 @@ func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) 
 	if ctx.Done() != nil {
 		// The kernel may be woken only while this call leads, so the lock is taken for it.
 		stop := context.AfterFunc(ctx, func() {
-			k := &p.Parking
+			k := &p.Waiters
 			k.Enter()
 			defer k.Leave(0)
 			if k.Leader.Load() == w {
@@ -115,8 +115,8 @@ func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) 
 
 // follow sleeps on the call's channel.
 func (p *Port) follow(w *Call, ctx context.Context, out Entries, until time.Time) int {
-	if p.queue.any() || p.relook.Load() != 0 {
-		p.Parking.answer(w)
+	if p.queue.any() || p.rechecks.Load() != 0 {
+		p.Waiters.wasChosen(w)
 		if n := p.Dequeue(w, out); n > 0 {
 			return n
 		}
@@ -150,8 +150,8 @@ func (p *Port) follow(w *Call, ctx context.Context, out Entries, until time.Time
 	return 0
 }
 
-// Enlist puts a call on the list. open is false where the port is closed.
-func (k *parking) Enlist(c *Core, w *Call) (lead, open bool) {
+// Add puts a call on the list. open is false where the port is closed.
+func (k *waiters) Add(c *Core, w *Call) (lead, open bool) {
 	k.Enter()
 	if k.Closed {
 		k.Leave(0)
@@ -171,7 +171,7 @@ func (k *parking) Enlist(c *Core, w *Call) (lead, open bool) {
 }
 
 // unlist takes a call off the list. The lock is held, and has yet to count it.
-func (k *parking) unlist(w *Call) {
+func (k *waiters) remove(w *Call) {
 	if w.prev != nil {
 		w.prev.after = w.after
 	} else {
@@ -183,29 +183,29 @@ func (k *parking) unlist(w *Call) {
 	w.listed, w.prev, w.after = false, nil, nil
 }
 
-// Depart takes a call off the list that is awake. If it is on its way out, the others must not be left
-// without a leader, nor what it was picked for without anybody to see to it.
-func (k *parking) Depart(w *Call, p *Port, out bool) {
-	if w.woken && !(out && k.needed(p)) {
+// Go takes a call off the list that is awake. If it is on its way out, the others must not be left
+// without a leader, nor what it was chosen for without anybody to see to it.
+func (k *waiters) Go(w *Call, p *Port, out bool) {
+	if w.woken && !(out && k.needsWaiter(p)) {
 		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
 	}
 	k.Enter()
 	asleep := 0
 	owed := false
 	if w.listed {
-		k.unlist(w)
+		k.remove(w)
 		asleep--
 	} else {
-		owed = !w.woken // picked after it had woken for another reason
+		owed = !w.woken // chosen after it had woken for another reason
 	}
 	if k.Leader.Load() == w {
 		k.Leader.Store(nil)
 	}
 	var next *Call
-	if picked := k.answer(w); out && (picked || k.needed(p)) {
-		next = k.pick(p.Core, nil)
+	if chosen := k.wasChosen(w); out && (chosen || k.needsWaiter(p)) {
+		next = k.choose(p.Core, nil)
 	}
-	k.part(next, asleep)
+	k.unlockAndWake(next, asleep)
 	if owed {
 		<-w.wake
 	}
@@ -213,44 +213,44 @@ func (k *parking) Depart(w *Call, p *Port, out bool) {
 
 // needed reports whether somebody else must wake up when a call goes. It need not hold the lock: a leader that is
 // there now sees to its succession itself when it goes.
-func (k *parking) needed(p *Port) bool {
+func (k *waiters) needsWaiter(p *Port) bool {
 	return k.Leader.Load() == nil && p.Core.Watching.Load() || p.queue.any()
 }
 
-// answer is for a sleeper that is about to look: it sees to what it has been picked for, if it has, so that it
+// answer is for a sleeper that is about to look: it sees to what it has been chosen for, if it has, so that it
 // need not wake another for that (P3).
-func (k *parking) answer(w *Call) (picked bool) {
-	if k.Waking.Load() != w {
+func (k *waiters) wasChosen(w *Call) (chosen bool) {
+	if k.Chosen.Load() != w {
 		return false
 	}
-	k.Waking.Store(nil)
+	k.Chosen.Store(nil)
 	return true
 }
 
 // appoint sees to a leader among those who went to sleep before the first socket was registered.
-func (k *parking) appoint(c *Core) {
+func (k *waiters) appointLeader(c *Core) {
 	k.Enter()
 	var next *Call
 	if k.Leader.Load() == nil {
-		next = k.pick(c, nil)
+		next = k.choose(c, nil)
 	}
-	k.part(next, 0)
+	k.unlockAndWake(next, 0)
 }
 
 // WakeOne wakes one sleeper other than self, if there is one and none is on its way already.
-func (k *parking) WakeOne(c *Core, self *Call) {
-	if k.Count() == 0 || k.Waking.Load() != nil {
+func (k *waiters) WakeOne(c *Core, self *Call) {
+	if k.Count() == 0 || k.Chosen.Load() != nil {
 		return
 	}
 	k.Enter()
-	k.part(k.pick(c, self), 0)
+	k.unlockAndWake(k.choose(c, self), 0)
 }
 
 // pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
 // call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
 // one, and its kernel open.
-func (k *parking) pick(c *Core, self *Call) *Call {
-	if k.Closed || k.Waking.Load() != nil {
+func (k *waiters) choose(c *Core, self *Call) *Call {
+	if k.Closed || k.Chosen.Load() != nil {
 		return nil
 	}
 	leader := k.Leader.Load()
@@ -264,35 +264,35 @@ func (k *parking) pick(c *Core, self *Call) *Call {
 	if w == nil {
 		return nil
 	}
-	k.Waking.Store(w)
+	k.Chosen.Store(w)
 	k.wakeups++
 	if w == leader {
 		c.Poller.Wake()
 		return nil
 	}
-	k.unlist(w)
+	k.remove(w)
 	return w
 }
 
-// part leaves the lock, and then wakes a follower that was picked. asleep is what else changes the count.
-func (k *parking) part(picked *Call, asleep int) {
-	if picked == nil {
+// part leaves the lock, and then wakes a follower that was chosen. asleep is what else changes the count.
+func (k *waiters) unlockAndWake(chosen *Call, asleep int) {
+	if chosen == nil {
 		k.Leave(asleep)
 		return
 	}
 	k.Leave(asleep - 1)
-	picked.wake <- struct{}{}
+	chosen.wake <- struct{}{}
 }
 
-// woken is how many were picked.
-func (k *parking) woken() uint64 {
+// woken is how many were chosen.
+func (k *waiters) woken() uint64 {
 	k.Enter()
 	defer k.Leave(0)
 	return k.wakeups
 }
 
 // close wakes everybody and lets nobody sleep any more.
-func (k *parking) close(c *Core) {
+func (k *waiters) close(c *Core) {
 	k.Enter()
 	asleep := 0
 	if !k.Closed {
@@ -303,7 +303,7 @@ func (k *parking) close(c *Core) {
 			if w == leader {
 				c.Poller.Wake()
 			} else {
-				k.unlist(w)
+				k.remove(w)
 				asleep--
 				w.wake <- struct{}{}
 			}

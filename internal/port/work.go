@@ -24,7 +24,7 @@ func (a *Work) like(b *Work) bool {
 	return (a.Accept == nil) == (b.Accept == nil)
 }
 
-// work does what a report is for. again says that it put the slot on the relook list.
+// work does what a report is for. again says that it put the slot on the recheck list.
 //
 // The slot's lock is held meanwhile. Whoever finds it locked leaves word for a look after that: what the
 // report tells may have come after the other's last call.
@@ -48,24 +48,24 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 	if was&WAccept != 0 {
 		n, more = p.takeAccepted(w, s, reg, index, out)
 	} else {
-		reg.heed(r.Mask)
+		reg.noteReported(r.Mask)
 		n, more = p.operateOn(w, s, reg, held, r.Mask, out, nil)
 	}
 	return n, more && p.markRelook(s, index, r.Token)
 }
 
-// markRelook puts a registration on the relook list, if it is still that of a token and enabled.
+// markRelook puts a registration on the recheck list, if it is still that of a token and enabled.
 func (p *Port) markRelook(s *Slot, index uint32, token uint64) bool {
 	for {
 		was := s.Word.Load()
 		if !SameEpoch(was, token) || was&WEnabled == 0 {
 			return false
 		}
-		if was&WRelook != 0 {
+		if was&WRecheck != 0 {
 			return true
 		}
-		if s.Word.CompareAndSwap(was, was|WRelook) {
-			p.pushRelook(s, index)
+		if s.Word.CompareAndSwap(was, was|WRecheck) {
+			p.pushRecheck(s, index)
 			return true
 		}
 	}
@@ -88,5 +88,5 @@ func (p *Port) resume(index uint32) {
 	if reg := s.Reg.Load(); reg != nil && reg.Work != nil && reg.Work.Accept != nil {
 		reg.Work.Accept.Paused.Store(false)
 	}
-	p.AskAgain(s, index, WEnabled)
+	p.Recheck(s, index, WEnabled)
 }

@@ -173,7 +173,7 @@ func (p *Poller) completed(b *block) bool {
 	case e.found&e.want != 0 && !b.old:
 		return true
 	default:
-		return p.lookAgain(e)
+		return p.recheckAll(e)
 	}
 	return false
 }
@@ -190,9 +190,9 @@ func (p *Poller) still(e *entry) bool {
 	return false
 }
 
-// lookAgain makes a poll for readiness that nobody waits for to know of its failure. Without memory for it
+// recheckAll makes a poll for readiness that nobody waits for to know of its failure. Without memory for it
 // there is something to report all the same: what is asked for, so that a Set follows, which can fail.
-func (p *Poller) lookAgain(e *entry) (failed bool) {
+func (p *Poller) recheckAll(e *entry) (failed bool) {
 	if !p.still(e) {
 		return false
 	}
@@ -214,7 +214,7 @@ func (p *Poller) report(e *entry) (m backend.Mask, ok bool) {
 	}
 	found := e.found&(abort|connectFail) | p.now(e.base, e.want)
 	if found == 0 {
-		if !p.lookAgain(e) {
+		if !p.recheckAll(e) {
 			return 0, false
 		}
 		found = e.want & (receive | send)

@@ -6,9 +6,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// bury learns which sockets have been closed. The packets of their witnesses were queued before closesocket
+// removePort learns which sockets have been closed. The packets of their witnesses were queued before closesocket
 // returned.
-func (p *Poller) bury() {
+func (p *Poller) removePort() {
 	for {
 		n, _ := dequeue(p.closings, p.closed[:], 0)
 		for i := range n {
@@ -24,7 +24,7 @@ func (p *Poller) bury() {
 // made again on the way may have completed again.
 func (p *Poller) harvest(ready []backend.Ready) int {
 	if len(p.held) > 0 {
-		p.bury()
+		p.removePort()
 	}
 	n, taken := 0, 0
 	for ; n < len(ready) && taken < len(p.held); taken++ {
@@ -43,7 +43,7 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 		k, _ := dequeue(p.port, packets, 0)
 		more = k == len(packets)
 		if k > 0 {
-			p.bury()
+			p.removePort()
 		}
 		for i := range k {
 			if packets[i].key == keyBell {

@@ -15,7 +15,7 @@ func TestJudge(t *testing.T) {
 		{"cancelled, Wine: the events are those asked for", 0xc0000120, 1, asked, 0},
 		{"cancelled, Windows", 0xc0000120, 0, 0, 0},
 		{"timed out", 0x102, 0, asked, 0},
-		{"displaced by an exclusive poll", 0, 0, asked, 0},
+		{"transferred by an exclusive poll", 0, 0, asked, 0},
 		{"its helper was closed", 0x8000000a, 1, asked, 0},
 		{"no memory", 0xc000009a, 1, asked, 0},
 	} {

@@ -20,7 +20,7 @@ func (p *Poller) lull(over func() bool) bool {
 			}
 			p.mu.Lock()
 		}
-		p.bury()
+		p.removePort()
 		p.sweep()
 	}
 	return over()

@@ -168,7 +168,7 @@ func TestTurmoil(t *testing.T) {
 			defer churn.Done()
 			for life := range uint64(40) {
 				s := next()
-				for step, action := range []backend.Action{backend.Add, backend.Set, backend.Mute, backend.Set, backend.Delete, backend.Add} {
+				for step, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Set, backend.Delete, backend.Add} {
 					interest := []backend.Mask{in, backend.Out, everything}[(int(life)+step)%3]
 					if status, err := change(p, action, s, life, interest); status != backend.Done {
 						t.Errorf("life %d, step %d: status %d, %v", life, step, status, err)

@@ -83,7 +83,7 @@ func (p *Poller) Describe(handle uintptr) (backend.Kind, error) { return winsock
 func (p *Poller) Has(handle uintptr) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bury()
+	p.removePort()
 	_, status, err := p.find(handle)
 	if status == backend.Bad {
 		return false, err
@@ -96,7 +96,7 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(changes) > 0 {
-		p.bury()
+		p.removePort()
 	}
 	for i := range changes {
 		c := &changes[i]
@@ -121,7 +121,7 @@ func (p *Poller) apply(c *backend.Change) (backend.Status, error) {
 	switch c.Action {
 	case backend.Set:
 		return p.set(e, c)
-	case backend.Mute:
+	case backend.Suppress:
 		e.mute()
 	case backend.Delete:
 		p.drop(e)

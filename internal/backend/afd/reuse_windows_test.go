@@ -12,7 +12,7 @@ import (
 // How a socket is left before it is closed; send makes it readable.
 var lives = map[string]func(t *testing.T, p *Poller, a socket, send func()){
 	"idle":  func(*testing.T, *Poller, socket, func()) {},
-	"muted": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Mute, a, 1, 0) },
+	"muted": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Suppress, a, 1, 0) },
 	"found": func(t *testing.T, p *Poller, a socket, send func()) {
 		send()
 		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
@@ -54,7 +54,7 @@ var successions = numbers{
 
 func TestClosed(t *testing.T) {
 	for name, live := range lives {
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete, backend.Add} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete, backend.Add} {
 			t.Run(name, func(t *testing.T) {
 				p := open(t)
 				a, b := pair(t)
@@ -115,7 +115,7 @@ func onReuse(t *testing.T, f func(t *testing.T, p *Poller, a socket)) {
 
 // A number that names another socket is Absent, whatever the action and however the first was left.
 func TestReusedNumberIsAbsent(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onReuse(t, func(t *testing.T, p *Poller, a socket) {
 			if got, err := change(p, action, a, 2, in); got != backend.Absent || err == nil {
 				t.Fatalf("action %d: status %d, %v; want Absent", action, got, err)
@@ -148,7 +148,7 @@ func TestReusedNumberIsAdded(t *testing.T) {
 // While a duplicate keeps the socket open, its own number goes to another one. The two have different
 // addresses.
 func TestReusedUnderDuplicate(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete, backend.Add} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete, backend.Add} {
 		p := open(t)
 		a, b := pair(t)
 		alive := duplicate(t, a)
@@ -173,7 +173,7 @@ func TestReusedUnderDuplicate(t *testing.T) {
 
 // A number that was closed under a duplicate is watched no more once an operation has shown it.
 func TestClosedUnderDuplicate(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		p := open(t)
 		a, b := pair(t)
 		defer windows.Closesocket(duplicate(t, a))

@@ -16,9 +16,9 @@ func TestStatus(t *testing.T) {
 		action backend.Action
 		want   backend.Status
 	}{
-		{backend.Set, backend.Absent}, {backend.Mute, backend.Absent}, {backend.Delete, backend.Absent},
+		{backend.Set, backend.Absent}, {backend.Suppress, backend.Absent}, {backend.Delete, backend.Absent},
 		{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done},
-		{backend.Mute, backend.Done}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
+		{backend.Suppress, backend.Done}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
 	} {
 		got, err := change(p, s.action, a, 1, in)
 		if got != s.want || (err == nil) != (got == backend.Done) {
@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	for _, s := range []socket{0, windows.InvalidHandle, 1 << 30, p.port} {
-		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
 			if got, err := change(p, action, s, 1, in); got != backend.Bad || err != windows.WSAENOTSOCK {
 				t.Fatalf("handle %#x, action %d: status %d, %v; want Bad", s, action, got, err)
 			}
@@ -80,7 +80,7 @@ func TestSetLooksAgain(t *testing.T) {
 		none(t, p) // a report silences
 		apply(t, p, backend.Set, a, token+1, in)
 	}
-	apply(t, p, backend.Mute, a, 9, 0)
+	apply(t, p, backend.Suppress, a, 9, 0)
 	none(t, p)
 	apply(t, p, backend.Set, a, 10, in)
 	expect(t, p, 10, backend.In)
@@ -127,7 +127,7 @@ func TestSetIsNotDelayed(t *testing.T) {
 		apply(t, p, backend.Set, a, 4, in) // of what has been found already
 		now(4, backend.In)
 		apply(t, p, backend.Set, a, 5, in)
-		apply(t, p, backend.Mute, a, 5, 0)
+		apply(t, p, backend.Suppress, a, 5, 0)
 		apply(t, p, backend.Set, a, 6, in|backend.Out)
 		now(6, backend.In|backend.Out)
 		read(a)

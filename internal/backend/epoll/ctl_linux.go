@@ -54,7 +54,7 @@ func apply(epfd int, c *backend.Change) {
 	switch c.Action {
 	case backend.Set:
 		op = unix.EPOLL_CTL_MOD
-	case backend.Mute:
+	case backend.Suppress:
 		op, events = unix.EPOLL_CTL_MOD, interest(0)
 	case backend.Delete:
 		op = unix.EPOLL_CTL_DEL

@@ -26,7 +26,7 @@ func steps(list []kevent, action backend.Action, fd int, interest backend.Mask) 
 			)
 		}
 		return list
-	case backend.Mute:
+	case backend.Suppress:
 		return append(list, reader(fd, evDisable, 0), writer(fd, evDisable))
 	}
 	return remove(list, fd)

@@ -65,10 +65,10 @@ func TestChangesLeave(t *testing.T) {
 				if r, w := m.pair(); !r.enabled || w.enabled != (second&out != 0) || r.fflags == 0 != (second&in != 0) {
 					t.Errorf("probe changed %s: %+v, %+v", is, r, w)
 				}
-				submit("Mute", steps(nil, backend.Mute, number, 0))
-				check("Mute "+is, second, true)
+				submit("Suppress", steps(nil, backend.Suppress, number, 0))
+				check("Suppress "+is, second, true)
 				submit("Set", steps(nil, backend.Set, number, first))
-				check("Mute→Set "+was, first, false)
+				check("Suppress→Set "+was, first, false)
 				submit("Delete", steps(nil, backend.Delete, number, 0))
 				if len(m.knotes) != 0 {
 					t.Fatalf("Delete left %v", m.knotes)
@@ -82,7 +82,7 @@ func TestChangesLeave(t *testing.T) {
 // more to do, and what it may have done to the stranger can be undone.
 func TestClosedBetweenSteps(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *model) {
-		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
 			for name, interest := range interests {
 				for _, again := range []bool{false, true} {
 					list := steps(nil, action, number, interest)
@@ -125,7 +125,7 @@ func TestClosedBetweenSteps(t *testing.T) {
 // A number that was used again before the change is known by its first error, and so is one that was closed.
 func TestGoneBefore(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *model) {
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 			for _, c := range []struct {
 				open bool
 				want int64

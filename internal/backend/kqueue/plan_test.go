@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 	if tb.get(1) != nil || tb.get(201) != nil {
 		t.Fatal("a neighbour is watched")
 	}
-	tb.made(backend.Mute, 3, 8, 0)
+	tb.made(backend.Suppress, 3, 8, 0)
 	if e := tb.get(3); e.token != 8 || e.writing || e.interest != 0 {
 		t.Fatalf("muted: %+v", e)
 	}

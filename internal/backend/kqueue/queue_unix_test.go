@@ -138,7 +138,7 @@ func TestQueueStatus(t *testing.T) {
 				t.Errorf("%s: %d, %v; want %d", what, got, err, want)
 			}
 		}
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 			expect("unknown", action, 4, backend.Absent)
 			expect("closed", action, 9, backend.Bad)
 			expect("no number", action, -1, backend.Bad)
@@ -148,11 +148,11 @@ func TestQueueStatus(t *testing.T) {
 		expect("Add", backend.Add, 4, backend.Done)
 		expect("again", backend.Add, 4, backend.Present)
 		expect("Set", backend.Set, 4, backend.Done)
-		expect("Mute", backend.Mute, 4, backend.Done)
+		expect("Suppress", backend.Suppress, 4, backend.Done)
 		expect("muted", backend.Add, 4, backend.Present)
 		expect("Delete", backend.Delete, 4, backend.Done)
 		expect("gone", backend.Delete, 4, backend.Absent)
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 			expect("Add", backend.Add, 4, backend.Done)
 			w.reuse(4, &socket{data: 1})
 			expect("used again", action, 4, backend.Absent)
@@ -188,7 +188,7 @@ func TestQueueHas(t *testing.T) {
 	expect("watched", 4, true, false)
 	expect("not watched", 5, false, false)
 	expect("closed", 6, false, true)
-	w.do(backend.Mute, 4, 2, 0)
+	w.do(backend.Suppress, 4, 2, 0)
 	expect("muted", 4, true, false)
 	if r := w.harvest(4); len(r) != 0 {
 		t.Errorf("asking has unmuted it: %+v", r)
@@ -209,7 +209,7 @@ func TestQueueRefused(t *testing.T) {
 		t.Fatalf("Add: %d, %v; knotes %v", s, err, w.knotes)
 	}
 	w.do(backend.Add, 4, 2, forIn)
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		w.fail = unix.ENOMEM
 		if s, err := w.do(action, 4, 3, forIn); s != backend.Refused || err != unix.ENOMEM {
 			t.Fatalf("action %d: %d, %v", action, s, err)
@@ -223,7 +223,7 @@ func TestQueueRefused(t *testing.T) {
 		t.Errorf("reports %+v", r)
 	}
 	w.fail = unix.EINTR
-	if s, err := w.do(backend.Mute, 4, 4, 0); s != backend.Done || err != nil {
+	if s, err := w.do(backend.Suppress, 4, 4, 0); s != backend.Done || err != nil {
 		t.Errorf("interrupted: %d, %v", s, err)
 	}
 	w.fail = unix.EINTR
@@ -376,7 +376,7 @@ func TestQueueRandom(t *testing.T) {
 					want = got // of which socket is anybody's guess; checked below
 				case action == backend.Add || mine:
 					want = backend.Done
-				case moved && (action == backend.Mute || action == backend.Delete):
+				case moved && (action == backend.Suppress || action == backend.Delete):
 					want = got // the change may have been complete before
 				default:
 					want = backend.Absent
@@ -393,7 +393,7 @@ func TestQueueRandom(t *testing.T) {
 					fallthrough
 				default:
 					tokens[fd], interest[fd] = token, m
-					if action == backend.Mute {
+					if action == backend.Suppress {
 						interest[fd] = 0
 					}
 				}
@@ -529,7 +529,7 @@ func TestQueueLittleRoom(t *testing.T) {
 
 // What a harvest had no room for is not reported after a change of its number, nor to what has that number by then.
 func TestQueueKeptIsDropped(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		w := newWorld()
 		for fd := range 2 {
 			w.sockets[fd] = &socket{data: 1, room: true}

@@ -174,7 +174,7 @@ func TestMerge(t *testing.T) {
 	if got := harvest(kevent{fd: 0, filter: writes, flags: evEOF}); got[0].Mask != out|dead|closed {
 		t.Errorf("the other end, a round later: %+v", got)
 	}
-	for _, action := range []backend.Action{backend.Set, backend.Mute} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress} {
 		tb.made(backend.Set, 0, 100, forBoth)
 		harvest(kevent{fd: 0, filter: reads, flags: evEOF})
 		tb.made(action, 0, 100, forBoth)

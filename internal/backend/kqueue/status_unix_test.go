@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 		if got := status(backend.Add, c.e); got != c.add {
 			t.Errorf("Add, %v: %d; want %d", c.e, got, c.add)
 		}
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 			if got := status(action, c.e); got != c.set {
 				t.Errorf("action %d, %v: %d; want %d", action, c.e, got, c.set)
 			}

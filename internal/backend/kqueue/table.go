@@ -41,7 +41,7 @@ func (t *table) made(action backend.Action, fd int, token uint64, interest backe
 	case backend.Set:
 		e := &t.entries[fd]
 		e.token, e.interest, e.writing, e.ends = token, interest, interest&backend.Out != 0, 0
-	case backend.Mute:
+	case backend.Suppress:
 		e := &t.entries[fd]
 		e.token, e.interest, e.writing, e.ends = token, 0, false, 0
 	case backend.Delete:

@@ -36,7 +36,7 @@ func (p *Poller) apply(c *backend.Change) (backend.Status, error) {
 			p.set(at, fd, c)
 			return backend.Done, nil
 		}
-		if status == backend.Done && c.Action == backend.Mute {
+		if status == backend.Done && c.Action == backend.Suppress {
 			p.silence(at)
 			return backend.Done, nil
 		}

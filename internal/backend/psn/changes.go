@@ -53,7 +53,7 @@ func (p *Poller) plan(c *backend.Change) {
 	switch c.Action {
 	case backend.Set:
 		p.set(c, e)
-	case backend.Mute:
+	case backend.Suppress:
 		p.add(step{c: c, e: e}, e.registration(opDisable, 0))
 	case backend.Delete:
 		p.add(step{c: c, e: e}, e.registration(opRemove, 0))
@@ -160,7 +160,7 @@ func (p *Poller) settle(s *step, o outcome) {
 		p.settleAdd(c, e, o)
 	case c.Action == backend.Set:
 		p.settleSet(s, o)
-	case o.ok() && c.Action == backend.Mute:
+	case o.ok() && c.Action == backend.Suppress:
 		e.silence(c)
 	case o.ok():
 		p.leave(e)

@@ -90,7 +90,7 @@ func TestFaults(t *testing.T) {
 			insist(t, k, backend.Present, backend.Add, a, token, both)
 			write(t, b)
 			await(t, k, a, token, backend.In, both)
-			insist(t, k, backend.Done, backend.Mute, a, token+1, 0)
+			insist(t, k, backend.Done, backend.Suppress, a, token+1, 0)
 			enable(a, token+2)
 			await(t, k, a, token+2, backend.In, both)
 			drain(a)

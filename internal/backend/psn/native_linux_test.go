@@ -22,7 +22,7 @@ func TestOldPacketsAreNotReported(t *testing.T) {
 			queued()
 			drain(a)
 			if token%4 == 0 {
-				must(t, k, backend.Mute, a, token, 0)
+				must(t, k, backend.Suppress, a, token, 0)
 			}
 			must(t, k, backend.Set, a, token, both)
 			if token%3 == 0 {
@@ -112,7 +112,7 @@ func TestTwoPorts(t *testing.T) {
 			write(t, b)
 			must(t, first, backend.Add, a, uint64(i), both)
 		}
-		for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 			if got := change(k, action, socks[0], 1, both); got != backend.Absent {
 				t.Fatalf("action %d of another port's socket: status %d; want Absent", action, got)
 			}

@@ -46,7 +46,7 @@ func NewOn(sys *System) (backend.Poller, error) {
 		return nil, err
 	}
 	p := &Poller{sys: sys, port: port, leaving: make(map[uintptr]*entry)}
-	sys.pollers.enrol(p)
+	sys.pollers.addPort(p)
 	return p, nil
 }
 

@@ -13,7 +13,7 @@ type pollerSet struct {
 	all map[*Poller]struct{}
 }
 
-func (s *pollerSet) enrol(p *Poller) {
+func (s *pollerSet) addPort(p *Poller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {

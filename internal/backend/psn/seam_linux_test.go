@@ -19,15 +19,15 @@ func TestStatus(t *testing.T) {
 			action backend.Action
 			want   backend.Status
 		}{
-			{backend.Set, backend.Absent}, {backend.Mute, backend.Absent}, {backend.Delete, backend.Absent},
-			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done}, {backend.Mute, backend.Done},
+			{backend.Set, backend.Absent}, {backend.Suppress, backend.Absent}, {backend.Delete, backend.Absent},
+			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done}, {backend.Suppress, backend.Done},
 			{backend.Add, backend.Present}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
 		} {
 			if got := change(k, s.action, a, 1, both); got != s.want {
 				t.Fatalf("step %d: action %d: status %d; want %d", i, s.action, got, s.want)
 			}
 		}
-		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
 			for _, s := range []int{-1, 1 << 30, 1 << 20} {
 				if got := change(k, action, s, 1, both); got != backend.Bad {
 					t.Fatalf("action %d: descriptor %d: status %d; want Bad", action, s, got)
@@ -39,7 +39,7 @@ func TestStatus(t *testing.T) {
 
 // A socket that was closed is Bad, and one that has its number Absent.
 func TestClosedAndReused(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onEach(t, func(t *testing.T, sys *psn.System) {
 			k := open(t, sys)
 			for _, token := range []uint64{1, 7} { // as the layer looks again, and as the program enables
@@ -99,7 +99,7 @@ func TestHas(t *testing.T) {
 		want(t, k, 1, backend.In)
 		k.Has(uintptr(a))
 		none(t, k)
-		must(t, k, backend.Mute, a, 1, 0)
+		must(t, k, backend.Suppress, a, 1, 0)
 		k.Has(uintptr(a))
 		none(t, k)
 	})
@@ -118,7 +118,7 @@ func TestSetLooksAgain(t *testing.T) {
 			want(t, k, token, backend.In)
 			must(t, k, backend.Set, a, token+1, both)
 		}
-		must(t, k, backend.Mute, a, 9, 0)
+		must(t, k, backend.Suppress, a, 9, 0)
 		queued()
 		none(t, k)
 		must(t, k, backend.Set, a, 10, both)
@@ -143,7 +143,7 @@ func TestChangesComeBeforeTheHarvest(t *testing.T) {
 		}
 		must(t, k, backend.Set, a, 5, both)
 		queued()
-		for _, action := range []backend.Action{backend.Mute, backend.Delete} {
+		for _, action := range []backend.Action{backend.Suppress, backend.Delete} {
 			if n := k.Poll(add(action, 6), ready); n != 0 {
 				t.Fatalf("action %d: %+v", action, ready[:n])
 			}

@@ -59,7 +59,7 @@ func TestActions(t *testing.T) {
 		{"enable, no filter", backend.Set, 0, []reg{disable, enable(0)}},
 		{"enable, hang-up only", backend.Set, closed, []reg{disable, enable(0x04)}},
 		{"enable, all", backend.Set, in | out | closed, []reg{disable, enable(0x07)}},
-		{"disable", backend.Mute, 0, []reg{disable}},
+		{"disable", backend.Suppress, 0, []reg{disable}},
 		{"remove", backend.Delete, 0, []reg{remove}},
 	} {
 		for _, room := range []int{0, 8} {

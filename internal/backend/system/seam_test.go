@@ -89,9 +89,9 @@ func TestStatus(t *testing.T) {
 			action backend.Action
 			want   backend.Status
 		}{
-			{backend.Set, backend.Absent}, {backend.Mute, backend.Absent}, {backend.Delete, backend.Absent},
+			{backend.Set, backend.Absent}, {backend.Suppress, backend.Absent}, {backend.Delete, backend.Absent},
 			{backend.Add, backend.Done}, {backend.Add, backend.Present}, {backend.Set, backend.Done},
-			{backend.Mute, backend.Done}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
+			{backend.Suppress, backend.Done}, {backend.Delete, backend.Done}, {backend.Delete, backend.Absent},
 		}
 		for i, s := range steps {
 			if got := change(k, s.action, a, 1); got != s.want {
@@ -126,7 +126,7 @@ func TestHas(t *testing.T) {
 
 // A number that names another socket is Absent, whatever the action.
 func TestReusedNumberIsAbsent(t *testing.T) {
-	for _, action := range []backend.Action{backend.Set, backend.Mute, backend.Delete} {
+	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onEach(t, func(t *testing.T, k backend.Poller) {
 			a, _ := pair(t)
 			c, _ := pair(t)
@@ -158,7 +158,7 @@ func TestSetLooksAgain(t *testing.T) {
 			}
 			change(k, backend.Set, a, token+1)
 		}
-		change(k, backend.Mute, a, 9)
+		change(k, backend.Suppress, a, 9)
 		if r := harvest(k); len(r) != 0 {
 			t.Fatalf("muted: %+v", r)
 		}

@@ -77,7 +77,7 @@ func TestVouchOvertaken(t *testing.T) {
 		if !p.fastEnable(nil, &r) {
 			t.Fatal("not enabled")
 		}
-		p.port.AskAgain(s, uint32(x.Handle()), port.WEnabled)
+		p.port.Recheck(s, uint32(x.Handle()), port.WEnabled)
 		if nt := next(t, p); nt.Events != EventIn {
 			t.Fatalf("got %v", nt.Events)
 		}

@@ -249,8 +249,8 @@ func TestOneHandOverPerPark(t *testing.T) {
 				x, y := newPair(t)
 				for round := range rounds {
 					eventually(t, "all asleep", func() bool {
-						k := &p.port.Parking
-						return k.Count() == waiters && k.Waking.Load() == nil && (k.Leader.Load() != nil) == socket
+						k := &p.port.Waiters
+						return k.Count() == waiters && k.Chosen.Load() == nil && (k.Leader.Load() != nil) == socket
 					})
 					before := p.Stats().Wakeups
 					if socket {
@@ -260,7 +260,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 						p.Post("k", 0)
 					}
 					<-turn
-					eventually(t, "asleep again", func() bool { return p.port.Parking.Count() == waiters && p.port.Parking.Waking.Load() == nil })
+					eventually(t, "asleep again", func() bool { return p.port.Waiters.Count() == waiters && p.port.Waiters.Chosen.Load() == nil })
 					if n := p.Stats().Wakeups - before; n != 1 {
 						t.Fatalf("round %d: %d wake-ups", round, n)
 					}
@@ -280,7 +280,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		w := p.port.Begin()
-		if lead, _ := p.port.Parking.Enlist(p.port.Core, w); !lead {
+		if lead, _ := p.port.Waiters.Add(p.port.Core, w); !lead {
 			t.Fatal("the first to sleep does not lead")
 		}
 		left := make(chan error)
@@ -294,11 +294,11 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		send(t, y)
 		var out [1]Notification[string]
-		eventually(t, "the notification", func() bool { return p.port.Look(w, entriesOf(out[:])) == 1 })
+		eventually(t, "the notification", func() bool { return p.port.DequeueOnce(w, entriesOf(out[:])) == 1 })
 		if n := p.Stats().Wakeups; n != 0 {
 			t.Errorf("%d wake-ups by the leader's look", n)
 		}
-		p.port.Parking.Depart(w, &p.port, true)
+		p.port.Waiters.Go(w, &p.port, true)
 		p.port.End(w)
 		if n := p.Stats().Wakeups; n != 1 {
 			t.Errorf("%d wake-ups by a leader", n)
@@ -418,7 +418,7 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 	})
 }
 
-// Whoever was picked for a look that nobody else has been told of, and gives up for another reason, passes that on.
+// Whoever was chosen for a look that nobody else has been told of, and gives up for another reason, passes that on.
 func TestPickedForALookPassesOn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
@@ -430,12 +430,12 @@ func TestPickedForALookPassesOn(t *testing.T) {
 		go func() { got <- next(t, p) }()
 		asleep(t, p, 1)
 		w := p.port.Begin()
-		p.port.Parking.Enlist(p.port.Core, w)
-		p.port.AskAgain(p.port.Table.Lookup(uint32(x.Handle())), uint32(x.Handle()), port.WEnabled)
-		if p.port.Parking.Waking.Load() != w {
-			t.Fatal("the leader was picked, and not the follower")
+		p.port.Waiters.Add(p.port.Core, w)
+		p.port.Recheck(p.port.Table.Lookup(uint32(x.Handle())), uint32(x.Handle()), port.WEnabled)
+		if p.port.Waiters.Chosen.Load() != w {
+			t.Fatal("the leader was chosen, and not the follower")
 		}
-		p.port.Parking.Depart(w, &p.port, true)
+		p.port.Waiters.Go(w, &p.port, true)
 		p.port.End(w)
 		if nt := <-got; nt.Key != "k" || nt.Events != EventIn {
 			t.Errorf("%+v", nt)

@@ -199,7 +199,7 @@ func TestCloseOfListenerInUse(t *testing.T) {
 	})
 }
 
-// A condition that stands though a receive would block is told now and then, and does not make the port spin
+// A condition that stands though a receive would block is reported now and then, and does not make the port spin
 // with its handler (E8).
 func TestStandingConditionBehindWouldBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
@@ -217,15 +217,15 @@ func TestStandingConditionBehindWouldBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [1]Notification[string]
-		told := 0
+		reported := 0
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
 			if n, _ := p.Process(nil, out[:], 20*time.Millisecond); n > 0 {
-				told++
+				reported++
 				drainSome(x)
 			}
 		}
-		if told > 5 {
-			t.Errorf("told %d times in 200 ms", told)
+		if reported > 5 {
+			t.Errorf("reported %d times in 200 ms", reported)
 		}
 	})
 }
