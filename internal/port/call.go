@@ -58,7 +58,7 @@ type Call struct {
 	begun    bool // it took it
 	onFile   func(uintptr)
 	// deregisters says that the EventRemove of a removal is not queued, and deregistered is then that removal's record (Deregister).
-	deregisters bool
+	deregisters  bool
 	deregistered *Record
 }
 

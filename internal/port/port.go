@@ -24,7 +24,7 @@ type Port struct {
 	conns     connTable
 	pool      sync.Pool // of *Call
 	calls     atomic.Uint32
-	rechecks    atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
+	rechecks  atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
 	levels    levels
 	Files     *files
 	Transfers *transfers // nil where the kernel cannot

@@ -60,14 +60,14 @@ const (
 	wOneShot    = 1 << 5  // once
 	wEdge       = 1 << 6  // by edges; otherwise by level
 	wPending    = 1 << 7  // the kernel reported while disabled: ask it again, never deliver from this
-	wSuppressed      = 1 << 8  // the kernel has been told to be silent
-	WRecheck     = 1 << 9  // linked into the recheck list; survives registrations
+	wSuppressed = 1 << 8  // the kernel has been told to be silent
+	WRecheck    = 1 << 9  // linked into the recheck list; survives registrations
 	wStream     = 1 << 10 // a socket that can be hung up on
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
 	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
 	wOverlapped = 1 << 18 // no registration of the program's: operations wait for it, or have (X4)
-	wReported       = 12      // four bits from here: what need not be repeated, without edges or by strict ones
+	wReported   = 12      // four bits from here: what need not be repeated, without edges or by strict ones
 
 	wWorked = WAccept | wOverlapped // reports are worked on (see work)
 

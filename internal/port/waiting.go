@@ -8,44 +8,42 @@ import (
 	"time"
 )
 
-// A parking is where calls sleep that found nothing. Exactly one of the sleepers, the leader, parks in
-// the kernel; the others, the followers, sleep on a channel, each with its own time-out and context.
+// waiters are the calls that block because they found nothing to dequeue. Exactly one of them, the leader, blocks in the
+// backend's Park. The others, the followers, block on a channel, each with its own timeout and context.
 //
 // Why no wake-up is lost. Work is either in the queue or in the kernel.
 //
-// A port that has never had a socket has no leader, and nothing but its queue. The first registration says
-// that there is a kernel to watch before it tells the kernel, and picks a sleeper, who leads then.
+// A port that has never had a socket has no leader, and only its queue holds work. The first registration sets
+// Core.Watching before it reaches the kernel, and then wakes a waiter, which becomes the leader.
 //
-// Queue: a producer queues first and looks for sleepers then; a sleeper is listed first and looks at
-// the queue then. So either the producer finds the sleeper, or the sleeper finds the entry. The
-// producer leaves the sleepers alone if one has been chosen that has yet to look (waking): it clears
-// waking before it looks (answer), so an entry queued before a producer saw waking set is seen by that look.
+// Queue. A producer first queues and then looks for waiters; a waiter is first added to the list and then checks the
+// queue. So either the producer finds the waiter, or the waiter finds the entry. A producer wakes no one while a chosen
+// waiter has yet to poll (Chosen). That waiter clears Chosen before it polls (wasChosen), so its poll finds every entry
+// that was queued before a producer saw Chosen set.
 //
-// Kernel: the leader is listed, then opens the kernel's wake-up and looks once more (Park). While
-// anybody sleeps there is a leader, or somebody is awake who is bound to see to it: a leader that
-// leaves picks a successor under the lock (depart), who leads as soon as it finds nothing to do, and a
-// sleeper that is chosen after it has looked, and does not come back, passes that on (depart again).
-// A harvest that filled all the backend it had may have left reports behind that wake nobody any more,
-// so it picks a sleeper too; the leader's leaves that to the leader's departure.
+// Kernel. The leader is added to the list, then opens the backend's waker and polls once more (Park). While any call
+// waits there is a leader, or a call that is awake and will provide one: a leader that leaves chooses a successor under
+// the lock (Go), which becomes the leader as soon as it finds nothing to do. A waiter that is chosen after it has polled,
+// and does not wait again, chooses another in its place (Go again). A poll that filled all the room it had may have left
+// reports in the kernel that wake no one, so it chooses a waiter too; if the leader polled, its departure does so.
 //
-// A follower that is chosen is taken off the list, and gets a token in its channel by whoever did that. It takes
-// the token before it is listed again, so that there is never more than one; nobody blocks on sending one.
+// The call that chooses a follower removes it from the list and sends a token on its channel. The follower receives the token
+// before it is added again, so there is never more than one token and the sender never blocks.
 type waiters struct {
-	// Turnstile is the lock. It counts the calls on the list, for producers who would rather not take it.
+	// Turnstile is the lock. Its count is the number of calls on the list, which producers read without the lock.
 	Turnstile
-	Chosen atomic.Pointer[Call] // who was chosen and has not looked yet: set under the lock, cleared by itself
-	Leader atomic.Pointer[Call] // on the list; written under the lock
+	Chosen atomic.Pointer[Call] // chosen to be woken, and has not polled yet; set under the lock, cleared by the call itself
+	Leader atomic.Pointer[Call] // on the list; set under the lock
 
-	first   *Call // the latest sleeper
+	first   *Call // the latest to be added
 	wakeups uint64
 	Closed  bool
 }
 
-// Forever is a time-out that does not fit into deadlines; it is longer than a century.
+// Forever is a timeout that is too long for a deadline: more than a century.
 const Forever = time.Duration(1) << 62
 
-// wait blocks until something can be dequeued, the port is closed, the context is done or the
-// time-out has passed.
+// wait blocks until something can be dequeued, the port is closed, the context is done or the timeout has passed.
 func (p *Port) wait(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, RegionWait).End()
@@ -93,10 +91,10 @@ func (p *Port) wait(w *Call, ctx context.Context, out Entries, timeout time.Dura
 	}
 }
 
-// lead parks in the kernel, which harvests once more before it sleeps.
+// lead blocks in the backend, which polls once more before it blocks.
 func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) (int, error) {
 	if ctx.Done() != nil {
-		// The kernel may be woken only while this call leads, so the lock is taken for it.
+		// Wake must not be called once another call leads, so the lock is held for it.
 		stop := context.AfterFunc(ctx, func() {
 			k := &p.Waiters
 			k.Enter()
@@ -113,7 +111,7 @@ func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) 
 	return w.found, err
 }
 
-// follow sleeps on the call's channel.
+// follow blocks on the call's channel.
 func (p *Port) follow(w *Call, ctx context.Context, out Entries, until time.Time) int {
 	if p.queue.any() || p.rechecks.Load() != 0 {
 		p.Waiters.wasChosen(w)
@@ -150,7 +148,7 @@ func (p *Port) follow(w *Call, ctx context.Context, out Entries, until time.Time
 	return 0
 }
 
-// Add puts a call on the list. open is false where the port is closed.
+// Add adds a call to the list. lead reports whether it is the leader; open is false if the port is closed.
 func (k *waiters) Add(c *Core, w *Call) (lead, open bool) {
 	k.Enter()
 	if k.Closed {
@@ -170,7 +168,7 @@ func (k *waiters) Add(c *Core, w *Call) (lead, open bool) {
 	return lead, true
 }
 
-// unlist takes a call off the list. The lock is held, and has yet to count it.
+// remove removes a call from the list. The lock is held; the caller changes the count.
 func (k *waiters) remove(w *Call) {
 	if w.prev != nil {
 		w.prev.after = w.after
@@ -183,11 +181,11 @@ func (k *waiters) remove(w *Call) {
 	w.listed, w.prev, w.after = false, nil, nil
 }
 
-// Go takes a call off the list that is awake. If it is on its way out, the others must not be left
-// without a leader, nor what it was chosen for without anybody to see to it.
+// Go removes a call that is awake from the list. If the call does not wait again (out), the others must keep a leader,
+// and work that the call was chosen for must go to another.
 func (k *waiters) Go(w *Call, p *Port, out bool) {
 	if w.woken && !(out && k.needsWaiter(p)) {
-		return // it is off the list, and has answered; the lock is not needed to see that nobody else is needed
+		return // it is off the list and has polled, and no other call is needed
 	}
 	k.Enter()
 	asleep := 0
@@ -196,7 +194,7 @@ func (k *waiters) Go(w *Call, p *Port, out bool) {
 		k.remove(w)
 		asleep--
 	} else {
-		owed = !w.woken // chosen after it had woken for another reason
+		owed = !w.woken // it was chosen after it had woken for another reason; its token is on the way
 	}
 	if k.Leader.Load() == w {
 		k.Leader.Store(nil)
@@ -211,14 +209,14 @@ func (k *waiters) Go(w *Call, p *Port, out bool) {
 	}
 }
 
-// needed reports whether somebody else must wake up when a call goes. It need not hold the lock: a leader that is
-// there now sees to its succession itself when it goes.
+// needsWaiter reports whether another call must wake when one goes. The lock need not be held: if there is a leader now,
+// that leader chooses its successor when it goes.
 func (k *waiters) needsWaiter(p *Port) bool {
 	return k.Leader.Load() == nil && p.Core.Watching.Load() || p.queue.any()
 }
 
-// answer is for a sleeper that is about to look: it sees to what it has been chosen for, if it has, so that it
-// need not wake another for that (P3).
+// wasChosen reports whether w was chosen to be woken, and clears the mark. w must poll afterwards; that poll handles the
+// work that it was woken for, so no other call need be woken for it (P3).
 func (k *waiters) wasChosen(w *Call) (chosen bool) {
 	if k.Chosen.Load() != w {
 		return false
@@ -227,7 +225,7 @@ func (k *waiters) wasChosen(w *Call) (chosen bool) {
 	return true
 }
 
-// appoint sees to a leader among those who went to sleep before the first socket was registered.
+// appointLeader makes a call that waits since before the first registration the leader.
 func (k *waiters) appointLeader(c *Core) {
 	k.Enter()
 	var next *Call
@@ -237,7 +235,7 @@ func (k *waiters) appointLeader(c *Core) {
 	k.unlockAndWake(next, 0)
 }
 
-// WakeOne wakes one sleeper other than self, if there is one and none is on its way already.
+// WakeOne wakes one waiter other than self, unless there is none or one that was chosen has yet to poll.
 func (k *waiters) WakeOne(c *Core, self *Call) {
 	if k.Count() == 0 || k.Chosen.Load() != nil {
 		return
@@ -246,9 +244,9 @@ func (k *waiters) WakeOne(c *Core, self *Call) {
 	k.unlockAndWake(k.choose(c, self), 0)
 }
 
-// pick chooses the latest follower, whose memory is the warmest, or else the leader; never self, a
-// call that is on the list but awake. A follower is returned, for part. The lock is held, so the leader is still
-// one, and its kernel open.
+// choose marks a call other than self to be woken: the follower that was added last, because its memory is most likely in
+// the cache, or else the leader. A follower is removed from the list and returned, for unlockAndWake; the leader is woken
+// here, while the lock keeps it the leader and so its backend open.
 func (k *waiters) choose(c *Core, self *Call) *Call {
 	if k.Closed || k.Chosen.Load() != nil {
 		return nil
@@ -274,24 +272,24 @@ func (k *waiters) choose(c *Core, self *Call) *Call {
 	return w
 }
 
-// part leaves the lock, and then wakes a follower that was chosen. asleep is what else changes the count.
-func (k *waiters) unlockAndWake(chosen *Call, asleep int) {
+// unlockAndWake unlocks, and then wakes the follower that choose has returned. count is what else changes the count.
+func (k *waiters) unlockAndWake(chosen *Call, count int) {
 	if chosen == nil {
-		k.Leave(asleep)
+		k.Leave(count)
 		return
 	}
-	k.Leave(asleep - 1)
+	k.Leave(count - 1)
 	chosen.wake <- struct{}{}
 }
 
-// woken is how many were chosen.
+// woken returns the number of calls that were chosen.
 func (k *waiters) woken() uint64 {
 	k.Enter()
 	defer k.Leave(0)
 	return k.wakeups
 }
 
-// close wakes everybody and lets nobody sleep any more.
+// close wakes every waiter. No call waits from then on.
 func (k *waiters) close(c *Core) {
 	k.Enter()
 	asleep := 0
