@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 type loadFlags struct {

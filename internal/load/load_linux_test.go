@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/sock"
 )
 

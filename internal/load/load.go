@@ -22,8 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/socknotify/socknotify"
 )
 
@@ -200,16 +198,16 @@ func (j *job) result() (Result, error) {
 	var longest int64
 	var err error
 	for _, w := range j.workers {
-		all.Merge(w.latency)
+		all.merge(w.latency)
 		longest, end = max(longest, w.longest), max(end, w.end)
 		res.First = cmp.Or(res.First, w.first)
 		err = cmp.Or(err, w.broken)
 	}
 	res.Elapsed = time.Duration(end - j.begin)
-	at := func(percent float64) time.Duration {
-		return time.Duration(min(all.ValueAtPercentile(percent), longest)) // it rounds up
+	at := func(permille int64) time.Duration {
+		return time.Duration(min(all.at(permille), longest)) // at rounds up
 	}
-	res.P50, res.P90, res.P99, res.P999 = at(50), at(90), at(99), at(99.9)
+	res.P50, res.P90, res.P99, res.P999 = at(500), at(900), at(990), at(999)
 	res.Max = time.Duration(longest)
 	return res, err
 }
@@ -228,12 +226,6 @@ func (j *job) close() {
 		}
 	}
 }
-
-// longestLatency is the end of the histograms, in nanoseconds. What is longer is counted there.
-const longestLatency = int64(time.Hour)
-
-// newHistogram makes a histogram of nanoseconds, good to three digits.
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency, 3) }
 
 // resolve finds the addresses to try, those of IPv4 first. No host is this one.
 func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {

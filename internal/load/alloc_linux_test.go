@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 // A request allocates nothing, where pools keep what they are given (the race detector's do not).

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/socknotify/socknotify"
 )
 
@@ -42,7 +40,7 @@ type worker struct {
 	mu           sync.Mutex
 	shaken       []handshake // under mu
 
-	latency  *hdrhistogram.Histogram
+	latency  *histogram
 	longest  int64
 	end      int64 // of sending, or the last answer
 	requests int64
@@ -234,7 +232,7 @@ func (w *worker) record(now, latency int64) {
 	w.requests++
 	w.end = now
 	w.longest = max(w.longest, latency)
-	w.latency.RecordValue(min(latency, longestLatency))
+	w.latency.add(latency)
 }
 
 // dues is a heap of connections, that with the earliest due time first.

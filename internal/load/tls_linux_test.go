@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
