@@ -20,6 +20,7 @@ var (
 type conn struct {
 	sock  *sock.Socket // nil before it is made and after it has failed
 	tls   *secure      // nil without
+	flow  *flow        // nil without UDP
 	index int64
 	phase int64 // in the pattern
 	turn  int64 // in the schedule
@@ -68,6 +69,20 @@ func (w *worker) registration(c *conn) socknotify.Registration[*conn] {
 // handle does what a notification asks for.
 func (w *worker) handle(c *conn, events socknotify.Events) {
 	c.filter = 0
+	if !c.connected {
+		if w.established(c); c.connected {
+			w.pump(c, w.now())
+		}
+		return
+	}
+	if c.flow != nil {
+		if err := w.receiveDatagrams(c); err != nil {
+			w.fail(c, err)
+			return
+		}
+		w.arm(c)
+		return
+	}
 	if w.draining && !c.busy() {
 		return
 	}
@@ -81,6 +96,10 @@ func (w *worker) handle(c *conn, events socknotify.Events) {
 	}
 	if w.draining && !c.busy() {
 		w.waiting--
+		return
+	}
+	if w.Reconnect && c.done > 0 {
+		w.reconnect(c)
 		return
 	}
 	w.pump(c, now)
@@ -144,7 +163,11 @@ func wrong(pos int64, got, want []byte) error {
 // pump issues the requests that are due, sends what the system takes, and sees to it that the
 // connection is heard of again: by its registration, and when the next request is due.
 func (w *worker) pump(c *conn, now int64) {
-	for !w.draining && c.issued-c.done < w.depth {
+	if c.flow != nil {
+		w.pumpDatagrams(c, now)
+		return
+	}
+	for !w.draining && c.issued-c.done < w.depth && (w.Requests == 0 || c.issued < int64(w.Requests)) {
 		slot := &c.slots[c.issued%w.depth]
 		due := *slot
 		if w.interval > 0 {

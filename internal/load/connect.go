@@ -25,16 +25,7 @@ func (w *worker) connect() {
 			break
 		}
 		for _, nt := range w.process(until) {
-			c := nt.Key
-			w.connecting--
-			if err := c.sock.Err(); err != nil {
-				w.drop(c)
-				c.addr++
-				w.dial(c, fmt.Errorf("connect: %w", err))
-				continue
-			}
-			c.filter = 0
-			w.succeed(c)
+			w.established(nt.Key)
 		}
 		w.endShakes()
 	}
@@ -52,6 +43,31 @@ func (w *worker) connect() {
 	}
 }
 
+// established ends a connect, which has succeeded or failed.
+func (w *worker) established(c *conn) {
+	w.connecting--
+	if err := c.sock.Err(); err != nil {
+		w.drop(c)
+		c.addr++
+		w.dial(c, fmt.Errorf("connect: %w", err))
+		return
+	}
+	c.filter = 0
+	w.succeed(c)
+}
+
+// reconnect makes a connection again. Its registration ends with its socket.
+func (w *worker) reconnect(c *conn) {
+	c.sock.Close()
+	w.live--
+	c.sock, c.connected = nil, false
+	c.issued, c.begun, c.done, c.sent, c.got = 0, 0, 0, 0, 0
+	w.dial(c, nil)
+	if c.connected {
+		w.later(c, w.now())
+	}
+}
+
 // dial starts to connect to the first address that does not fail at once.
 func (w *worker) dial(c *conn, err error) {
 	for ; c.addr < len(w.addrs); c.addr++ {
@@ -63,12 +79,24 @@ func (w *worker) dial(c *conn, err error) {
 }
 
 func (w *worker) dialOne(c *conn, addr netip.AddrPort) error {
-	s, err := sock.New(sock.NetworkOf(addr, sock.TCP4, sock.TCP6))
+	network := sock.NetworkOf(addr, sock.TCP4, sock.TCP6)
+	if w.UDP {
+		network = sock.NetworkOf(addr, sock.UDP4, sock.UDP6)
+	}
+	s, err := sock.New(network)
 	if err != nil {
 		return err
 	}
-	// A request must not wait until earlier ones are acknowledged.
-	if err = s.SetNoDelay(true); err == nil {
+	if w.UDP {
+		c.flow = w.newFlow(c, s)
+	} else {
+		// A request must not wait until earlier ones are acknowledged.
+		err = s.SetNoDelay(true)
+		if err == nil && (w.Reset || w.Reconnect) {
+			err = s.SetLinger(0)
+		}
+	}
+	if err == nil {
 		err = s.Connect(addr)
 	}
 	switch err {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // The bounds of a [Config]. A connection is told from others by its phase in the pattern, of which
@@ -55,6 +56,36 @@ type Config struct {
 	Backend string // empty: the default
 	// TLS, if not nil, is what connections are encrypted with. Without a ServerName it is that of Addr.
 	TLS *tls.Config
+
+	// The fields below are for benchmarks.
+
+	Active   int // how many of the connections send requests; 0: all
+	Burst    int // how many requests of the schedule of Rate are due together; 0: one
+	Requests int // how many requests a connection sends; 0: as many as there is time for
+	// Reconnect resets a connection after each answer and makes it again.
+	Reconnect bool
+	// Reset resets connections instead of closing them, so that none keeps its port in TIME_WAIT.
+	Reset bool
+	// UDP sends datagrams from as many sockets as Connections. A datagram without an answer is sent again.
+	// Answers are counted, their latencies are not.
+	UDP bool
+	// Strict ends the run with the first error of a connection, which Run returns.
+	Strict bool
+	// Connected, if not nil, is called when the connections are made, before the first request.
+	Connected func()
+	// Answered, if not nil, returns where worker i counts the requests that were answered.
+	Answered func(i int) *atomic.Int64
+}
+
+// check returns an error for fields that exclude each other.
+func (c *Config) check() error {
+	if (c.UDP || c.Reconnect) && (c.TLS != nil || c.Rate > 0 || c.Think > 0 || c.Requests > 0) || c.Reconnect && (c.UDP || c.Depth > 1) {
+		return errors.New("load: UDP and Reconnect send requests as fast as answers come, without TLS, and Reconnect one at a time")
+	}
+	if c.UDP && c.Depth > sock.MaxBatch {
+		return fmt.Errorf("load: %d datagrams in flight: at most %d", c.Depth, sock.MaxBatch)
+	}
+	return nil
 }
 
 // Totals are what was counted so far.
@@ -82,6 +113,7 @@ type Result struct {
 type job struct {
 	Config
 	ctx      context.Context
+	stop     context.CancelFunc
 	addrs    []netip.AddrPort
 	table    pattern
 	epoch    time.Time // of every time in nanoseconds
@@ -98,6 +130,11 @@ type job struct {
 // no port; what went wrong with some connections is in the Result. progress, if not nil, is called
 // once a second.
 func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error) {
+	if err := cfg.check(); err != nil {
+		return Result{}, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	addrs, err := resolve(ctx, cfg.Addr)
 	if ctx.Err() != nil {
 		return Result{}, nil
@@ -105,7 +142,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	if err != nil {
 		return Result{}, err
 	}
-	j := &job{Config: cfg, ctx: ctx, addrs: addrs, table: newPattern(), epoch: time.Now()}
+	j := &job{Config: cfg, ctx: ctx, stop: stop, addrs: addrs, table: newPattern(), epoch: time.Now()}
 	j.Workers = min(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), cfg.Connections)
 	defer j.close()
 	for i := range j.Workers {
@@ -124,6 +161,9 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 				j.made++
 			}
 		}
+	}
+	if j.Connected != nil && j.made > 0 && !j.stopped.Load() {
+		j.Connected()
 	}
 	j.begin = j.now()
 	if j.made > 0 && !j.stopped.Load() {
@@ -178,14 +218,16 @@ func (j *job) now() int64 { return int64(time.Since(j.epoch)) }
 
 // scheduled is when the n-th request of a connection is due: the connections take turns.
 func (j *job) scheduled(c *conn, n int64) int64 {
-	return j.begin + int64(min(float64(c.turn+n*j.made)*j.interval, float64(2*MaxTime)))
+	n = c.turn + n*j.made
+	n -= n % max(int64(j.Burst), 1)
+	return j.begin + int64(min(float64(n)*j.interval, float64(2*MaxTime)))
 }
 
 func (j *job) totals() Totals {
 	var t Totals
 	for _, w := range j.workers {
-		t.Requests += w.shown.requests.Load()
-		t.Errors += w.shown.errors.Load()
+		t.Requests += w.answered.Load()
+		t.Errors += w.shownErrors.Load()
 	}
 	t.Bytes = t.Requests * int64(j.Size)
 	t.Elapsed = time.Duration(j.now() - j.begin)

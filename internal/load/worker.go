@@ -40,14 +40,15 @@ type worker struct {
 	mu           sync.Mutex
 	shaken       []handshake // under mu
 
-	latency  *histogram
-	longest  int64
-	end      int64 // of sending, or the last answer
-	requests int64
-	errors   int64
-	first    error // of a connection
-	broken   error // the port itself
-	shown    struct{ requests, errors atomic.Int64 }
+	latency     *histogram
+	longest     int64
+	end         int64 // of sending, or the last answer
+	requests    int64
+	errors      int64
+	first       error         // of a connection
+	broken      error         // the port itself
+	answered    *atomic.Int64 // requests, as they are counted for others
+	shownErrors atomic.Int64
 }
 
 // newWorker makes worker number i, which has every connection whose number is i modulo Workers.
@@ -60,6 +61,9 @@ func newWorker(j *job, port *socknotify.Port[*conn], i int) *worker {
 		regs:  make([]socknotify.Registration[*conn], 0, 2*atOnce),
 
 		latency: newHistogram(),
+	}
+	if w.answered = new(atomic.Int64); j.Answered != nil {
+		w.answered = j.Answered(i)
 	}
 	// A connection is in each of these once at most.
 	w.rearm, w.due = make([]*conn, 0, len(w.conns)), make(dues, 0, len(w.conns))
@@ -78,7 +82,9 @@ func (w *worker) run() {
 	for i := range w.conns {
 		if c := &w.conns[i]; c.sock != nil {
 			w.arm(c)
-			w.later(c, w.begin)
+			if w.Active == 0 || c.index < int64(w.Active) {
+				w.later(c, w.begin)
+			}
 		}
 	}
 	until := w.until
@@ -88,11 +94,11 @@ func (w *worker) run() {
 			w.drain()
 			w.end, until = max(w.end, now), now+int64(w.drainTime())
 		}
-		if w.live == 0 || w.draining && (w.waiting == 0 || now >= until) {
+		if w.live+w.connecting == 0 || w.draining && (w.waiting == 0 || now >= until) {
 			break
 		}
 		w.startDue(now)
-		w.shown.requests.Store(w.requests)
+		w.answered.Store(w.requests)
 		for _, nt := range w.process(w.next(until)) {
 			w.handle(nt.Key, nt.Events)
 		}
@@ -100,7 +106,7 @@ func (w *worker) run() {
 	if w.broken == nil && !w.stopped.Load() {
 		w.giveUp()
 	}
-	w.shown.requests.Store(w.requests)
+	w.answered.Store(w.requests)
 }
 
 // process registers what was handled, and dequeues what comes until a time. It leaves out what is not
@@ -200,9 +206,13 @@ func (w *worker) giveUp() {
 // process.
 func (w *worker) fail(c *conn, err error) {
 	w.errors++
-	w.shown.errors.Store(w.errors)
+	w.shownErrors.Store(w.errors)
 	if w.first == nil {
 		w.first = fmt.Errorf("connection %d: %w", c.index, err)
+	}
+	if w.Strict {
+		w.broken = cmp.Or(w.broken, w.first)
+		w.stop()
 	}
 	switch {
 	case c.connected:

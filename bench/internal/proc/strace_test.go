@@ -26,7 +26,7 @@ func TestStrace(t *testing.T) {
 	defer p.Stop()
 	tracer := proc.Tracer{Name: "strace"}
 	start := time.Now()
-	ops := func() uint64 { return uint64(time.Since(start).Milliseconds()) }
+	ops := func() int64 { return time.Since(start).Milliseconds() }
 	calls, err := tracer.Count(t.Context(), p.Pid(), 200*time.Millisecond, "", ops)
 	if err != nil || calls <= 0 {
 		t.Errorf("%v calls per operation, %v", calls, err)

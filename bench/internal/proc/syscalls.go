@@ -51,7 +51,7 @@ func FindTracer(ctx context.Context, self, dir string) Tracer {
 
 // Count counts for some time how many system calls a process makes per operation. Done tells how many
 // operations there were so far; counters is the file that has the same for the command window.
-func (t Tracer) Count(ctx context.Context, pid int, d time.Duration, counters string, done func() uint64) (float64, error) {
+func (t Tracer) Count(ctx context.Context, pid int, d time.Duration, counters string, done func() int64) (float64, error) {
 	switch t.Name {
 	case "perf":
 		return t.perf(ctx, pid, d, counters)
@@ -95,7 +95,7 @@ func parsePerf(report string) (uint64, error) {
 
 // strace slows down what it counts; that changes how many requests a wait finds, but hardly how many
 // calls each takes.
-func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func() uint64) (float64, error) {
+func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func() int64) (float64, error) {
 	file := filepath.Join(t.dir, "strace")
 	os.Remove(file)
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-c", "-o", file, "-p", strconv.Itoa(pid))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/load"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
@@ -54,15 +53,15 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.
 	return o, nil
 }
 
-// serve measures a server from outside, under a kind of load.
-func serve(kind string) sampler {
+// serve measures a server from outside, under the load that the flags of the generator say.
+func serve(load ...string) sampler {
 	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
 			return o, err
 		}
 		defer s.stop()
-		if err := s.load(ctx, kind, p); err != nil {
+		if err := s.load(ctx, p, load...); err != nil {
 			return o, err
 		}
 		if err := s.warm(ctx, p); err != nil {
@@ -102,7 +101,11 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool)
 		params param.Params
 		bytes  *float64
 	}{{few, &before}, {p, &after}} {
-		if err := s.load(ctx, load.Idle, step.params); err != nil {
+		// The rate keeps few requests in flight, so that a server needs no more buffers than for few connections.
+		if err := s.load(ctx, step.params, "--requests", "1", "--rate", "5000"); err != nil {
+			return o, err
+		}
+		if err := s.warm(ctx, step.params); err != nil {
 			return o, err
 		}
 		if *step.bytes, err = s.settled(ctx, c.settles); err != nil {

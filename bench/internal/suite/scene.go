@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/counters"
 	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
@@ -20,7 +20,7 @@ type scene struct {
 	e            *Env
 	server, gen  *proc.Process
 	addr         string
-	counters     *load.Counters
+	counters     *counters.Counters
 	countersPath string
 	cpus         []int // the server's
 }
@@ -28,7 +28,7 @@ type scene struct {
 func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
 	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
-	if s.counters, err = load.OpenCounters(s.countersPath); err != nil {
+	if s.counters, err = counters.Open(s.countersPath); err != nil {
 		return nil, err
 	}
 	s.server, err = e.spawner.Start(c.argv(p), s.cpus)
@@ -55,17 +55,18 @@ func ready(ctx context.Context, p *proc.Process) (string, error) {
 	return rest, nil
 }
 
-func (s *scene) load(ctx context.Context, kind string, p param.Params) (err error) {
+// load starts the load generator, with further flags, in the place of the one that runs.
+func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err error) {
 	if s.gen != nil {
 		s.gen.Stop()
 	}
 	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
+	s.gen, err = s.e.spawner.Start(append([]string{s.e.Self, "load", s.addr,
 		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
 		"--depth", strconv.Itoa(max(p.Depth, 1)), "--rate", strconv.Itoa(p.Rate), "--burst", strconv.Itoa(max(p.Burst, 1)),
-		"--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
-		"--counters", s.countersPath}, cpus)
+		"--workers", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
+		"--counters", s.countersPath}, more...), cpus)
 	if err != nil {
 		return err
 	}
@@ -94,9 +95,9 @@ func (s *scene) running() error {
 
 // warm waits until there were as many answers as there are connections with requests, and longer.
 func (s *scene) warm(ctx context.Context, p param.Params) error {
-	want := uint64(p.Connections)
+	want := int64(p.Connections)
 	if p.Busy > 0 {
-		want = uint64(p.Busy)
+		want = int64(p.Busy)
 	}
 	for start := time.Now(); s.counters.Sum() < want; {
 		if err := errors.Join(sleep(ctx, 5*time.Millisecond), s.running()); err != nil {
@@ -144,7 +145,7 @@ func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, 
 // A reading is of one moment.
 type reading struct {
 	used proc.Usage
-	done uint64
+	done int64
 	at   time.Time
 }
 

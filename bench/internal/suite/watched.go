@@ -102,7 +102,7 @@ func (e *Env) RunWatched(ctx context.Context, p param.Params, backend string) ([
 		return nil, fmt.Errorf("system calls cannot be counted: %w", err)
 	}
 	defer v.calls.Close()
-	if err := s.load(ctx, contend.Echo, p); err != nil {
+	if err := s.load(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := s.warm(ctx, p); err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/load"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
@@ -60,7 +59,7 @@ var toC = []string{cLevel, goLoop}
 func Workloads() []*Workload {
 	return []*Workload{
 		{Name: "echo", Doc: "TCP echo over connections that stay", sets: echoSets, reference: toC, servers: true,
-			sample: serve(load.Echo), quick: func() []Set {
+			sample: serve(), quick: func() []Set {
 				return []Set{
 					echoSet(param.Params{Connections: 100, Size: 64}, 1),
 					echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1),
@@ -90,7 +89,7 @@ func Workloads() []*Workload {
 				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
 			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
-			sample: serve(load.Accept), sets: func() []Set {
+			sample: serve("--reconnect"), sets: func() []Set {
 				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, side}}
 			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
 		{Name: "register", Doc: "removing and registering while so many are registered", reference: []string{"c-epoll", goLoop},
@@ -109,7 +108,7 @@ func Workloads() []*Workload {
 				}
 			}},
 		{Name: "udp", Doc: "UDP echo, a datagram or a batch in a system call", reference: []string{"c-epoll", "std"},
-			sample: serve(load.UDP), sets: udpSets, quick: udpSets},
+			sample: serve("--udp"), sets: udpSets, quick: udpSets},
 	}
 }
 
