@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/examples/rawecho"
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -73,7 +74,7 @@ func BenchmarkEcho(b *testing.B) {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
-				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.requests), "cpu-ns/request")
+				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
 	}
@@ -87,8 +88,8 @@ func BenchmarkUneven(b *testing.B) {
 		b.Run("ports="+ports, func(b *testing.B) {
 			for b.Loop() {
 				res, _ := benchServer(b, "uneven/"+ports, 5000, 2*time.Second)
-				b.ReportMetric(float64(res.p50)/1e3, "p50-us")
-				b.ReportMetric(float64(res.p90)/1e3, "p90-us")
+				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
+				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
 			}
 		})
 	}
@@ -138,7 +139,7 @@ func until(ctx context.Context, serve func(net.Listener) error) {
 }
 
 // benchServer starts the server of a role, loads it, and returns the processor time that the server used.
-func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res answers, cpu time.Duration) {
+func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)
 	out, err := cmd.StdoutPipe()
@@ -150,7 +151,8 @@ func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res an
 	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err == nil {
-		res, err = clients{addr: strings.TrimSpace(addr), conns: 100, size: 64, rate: rate, last: d}.run(tb.Context())
+		res, err = load.Run(tb.Context(), load.Config{Addr: strings.TrimSpace(addr), Connections: 100, Size: 64, Depth: 1,
+			Rate: rate, Duration: d, Timeout: soon, Strict: true}, nil)
 	}
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait()
