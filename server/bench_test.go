@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -13,10 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/examples/rawecho"
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // roleEnv makes the test program a server of a benchmark.
@@ -52,12 +49,6 @@ func role(name string) {
 	if rest == "2" {
 		workers = 2
 	}
-	if kind == "raw" {
-		rawecho.Run(ctx, rawecho.Config{Addr: sock.Loopback, Workers: workers, Listening: func(a netip.AddrPort) {
-			os.Stdout.WriteString(a.String() + "\n")
-		}})
-		return
-	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
 	if kind == "ports" {
 		s.Ports = workers
@@ -67,10 +58,10 @@ func role(name string) {
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho is CPU per request of servers in processes of their own: a raw port, which is the floor, a
-// server, and one with a port per worker; with so many workers. Compare within one run.
+// BenchmarkEcho is CPU per request of servers in processes of their own: a server, and one with a port per worker;
+// with so many workers. Compare within one run. bench has the port by hand beside it.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "ports/2"} {
+	for _, r := range []string{"server/1", "server/2", "ports/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
