@@ -18,11 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	if !playRole() {
-		goleak.VerifyTestMain(m)
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soon is long enough for what must happen.
 const soon = 60 * time.Second

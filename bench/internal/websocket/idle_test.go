@@ -1,4 +1,8 @@
-package main
+//go:build linux && !race
+
+// Package websocket measures what idle WebSocket connections cost their server. (The race detector would count its
+// own memory.)
+package websocket
 
 import (
 	"context"
@@ -15,13 +19,21 @@ import (
 	"github.com/coder/websocket"
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
+	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify/internal/idling"
 	"github.com/socknotify/socknotify/park"
 )
 
-// What an idle WebSocket connection costs the process of its server: each has had one message echoed, and waits
-// for the next. Two have a goroutine each, of which gobwas/ws buffers nothing, and coder/websocket does.
+func TestMain(m *testing.M) {
+	if !playRole() {
+		goleak.VerifyTestMain(m)
+	}
+}
+
+// BenchmarkIdle measures the memory of a connection that had one message echoed and waits for the next. Two kinds of
+// server have a goroutine for each: one with gobwas/ws, which buffers nothing, and one with coder/websocket, which
+// buffers.
 func BenchmarkIdle(b *testing.B) {
 	for _, kind := range slices.Sorted(maps.Keys(idleKinds)) {
 		b.Run(kind, func(b *testing.B) {
@@ -32,11 +44,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// Parked WebSocket connections stay below 1,200 live bytes as others do.
+// Parked WebSocket connections stay below 1,200 live bytes, like other connections.
 func TestIdleMemory(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector's own memory would count")
-	}
 	idling.Enough(t)
 	if n := idling.Measure(t, "park").Live(); n > 1200 {
 		t.Errorf("%.0f bytes", n)
@@ -52,7 +61,7 @@ type echoServer struct {
 // gobwas upgrades by gobwas/ws.
 func gobwas(serve func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		conn, _, _, err := ws.UpgradeHTTP(r, w) // nobody sends before the answer
+		conn, _, _, err := ws.UpgradeHTTP(r, w) // clients send nothing before the answer
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -64,7 +73,7 @@ var idleKinds = map[string]func() echoServer{
 	"goroutine": func() echoServer {
 		var answered atomic.Int64
 		return echoServer{gobwas(func(conn net.Conn) {
-			go func() { // so that net/http's own is over
+			go func() { // so that the goroutine of net/http ends
 				defer conn.Close()
 				for echo(conn) == nil {
 					answered.Add(1)
