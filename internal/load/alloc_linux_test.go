@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify/internal/load"
 )
 
-// A request allocates nothing, where pools keep what they are given (the race detector's do not).
-// The whole run is measured, with what it takes to begin and to end.
+// A request allocates nothing. (Under the race detector pools drop some of what is put into them.) The whole run is
+// measured, including its start and its end.
 func TestAllocations(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, set := range map[string]func(*load.Config){

@@ -10,20 +10,20 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// What a connection can fail with, besides the system's errors.
+// Errors of a connection, besides those of the system.
 var (
 	errEnd     = errors.New("end of stream")
 	errSurplus = errors.New("more came back than was sent")
 )
 
-// A conn is one connection. Its worker alone uses it.
+// A conn is one connection. Only its worker uses it.
 type conn struct {
 	sock  *sock.Socket // nil before it is made and after it has failed
 	tls   *secure      // nil without
 	flow  *flow        // nil without UDP
 	index int64
 	phase int64 // in the pattern
-	turn  int64 // in the schedule
+	place int64 // in the schedule
 	addr  int   // of job.addrs, while connecting
 
 	connected bool
@@ -40,15 +40,15 @@ type conn struct {
 	got    int64 // bytes
 	before int64 // got when draining began
 
-	// slots has a place for each request in flight, n at n modulo Depth: when it started. Once it is
-	// answered, it is when the request that takes its place may start, for Think.
+	// slots[n%Depth] is when request n started. After its answer it is when the next request in this slot may start,
+	// which Think delays.
 	slots []int64
 }
 
-// busy reports whether answers are to come.
+// busy reports whether there are requests without an answer.
 func (c *conn) busy() bool { return c.done < c.issued }
 
-// wants is what the connection has to hear of. An end of stream is EventIn.
+// wants returns the filter that the connection needs now. An end of stream is EventIn.
 func (w *worker) wants(c *conn) socknotify.Events {
 	switch {
 	case !c.connected:
@@ -59,14 +59,14 @@ func (w *worker) wants(c *conn) socknotify.Events {
 	return socknotify.EventIn
 }
 
-// registration enables the connection. The socket vouches for itself: a receive of less than there is
-// room for has drained it, so the enable costs no system call.
+// registration enables the connection. Because a receive of fewer bytes than fit has drained the socket, this is
+// nearly always a fast enable, without a system call.
 func (w *worker) registration(c *conn) socknotify.Registration[*conn] {
 	c.filter = w.wants(c)
 	return socknotify.EnableSock(c.sock, c, c.filter, socknotify.TriggerLevel|socknotify.TriggerOneShot)
 }
 
-// handle does what a notification asks for.
+// handle handles a notification.
 func (w *worker) handle(c *conn, events socknotify.Events) {
 	c.filter = 0
 	if !c.connected {
@@ -105,8 +105,8 @@ func (w *worker) handle(c *conn, events socknotify.Events) {
 	w.pump(c, now)
 }
 
-// receive takes answers and returns when: one chunk, for if there is more the level notifies again; with TLS,
-// of which crypto/tls may have more, all that there is.
+// receive receives answers and returns the time. It receives one chunk, because the level notifies again if there is
+// more. With TLS it receives all, because crypto/tls may have buffered more.
 func (w *worker) receive(c *conn, events socknotify.Events) (now int64, err error) {
 	if c.tls == nil {
 		n, err := c.sock.Recv(w.buf)
@@ -121,7 +121,7 @@ func (w *worker) receive(c *conn, events socknotify.Events) (now int64, err erro
 	return now, err
 }
 
-// received is for what a receive has taken.
+// received checks and counts n received bytes.
 func (w *worker) received(c *conn, events socknotify.Events, n int, err error) (now int64, _ error) {
 	now = w.now()
 	switch {
@@ -160,8 +160,8 @@ func wrong(pos int64, got, want []byte) error {
 	return nil
 }
 
-// pump issues the requests that are due, sends what the system takes, and sees to it that the
-// connection is heard of again: by its registration, and when the next request is due.
+// pump issues the requests that are due and sends as much as the system takes. Afterwards the connection is enabled,
+// or listed for when its next request is due.
 func (w *worker) pump(c *conn, now int64) {
 	if c.flow != nil {
 		w.pumpDatagrams(c, now)
@@ -191,11 +191,11 @@ func (w *worker) pump(c *conn, now int64) {
 	}
 }
 
-// sendsAtOnce bounds what one connection sends before the others' turn.
+// sendsAtOnce bounds the sends of one connection before other connections are served.
 const sendsAtOnce = 4
 
-// send sends what is issued, in as few calls as possible. It stops where the system took less than
-// all: EventOut tells when to go on.
+// send sends the issued requests in as few calls as possible. It stops when the system took only a part; EventOut
+// continues it.
 func (w *worker) send(c *conn, now int64) error {
 	send := c.sock.Send
 	if c.tls != nil {

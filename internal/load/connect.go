@@ -7,10 +7,10 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// connectsAtOnce is how many connects a worker has under way, so as not to flood a listener's backlog.
+// connectsAtOnce bounds the connects that a worker has under way, to not overflow the backlog of the listener.
 const connectsAtOnce = 64
 
-// connect makes the worker's connections, or counts them as errors.
+// connect makes the connections of the worker. Those that fail are counted as errors.
 func (w *worker) connect() {
 	until, next := w.now()+int64(w.Timeout), 0
 	w.connectUntil = until
@@ -19,7 +19,7 @@ func (w *worker) connect() {
 			w.dial(&w.conns[next], nil)
 		}
 		if w.connecting == 0 && next == len(w.conns) {
-			return // so no handshake is under way
+			return // no handshake is under way
 		}
 		if w.now() >= until || w.stopped.Load() {
 			break
@@ -29,12 +29,12 @@ func (w *worker) connect() {
 		}
 		w.endShakes()
 	}
-	w.shaking.Wait() // they end with the time, or the run
+	w.shaking.Wait() // handshakes end by the timeout or with the run
 	w.endShakes()
 	for i := range w.conns {
 		c := &w.conns[i]
 		switch {
-		case c.connected || i < next && c.sock == nil: // that has failed
+		case c.connected || i < next && c.sock == nil: // connected, or failed
 		case w.stopped.Load():
 			w.drop(c)
 		default:
@@ -68,7 +68,7 @@ func (w *worker) reconnect(c *conn) {
 	}
 }
 
-// dial starts to connect to the first address that does not fail at once.
+// dial begins a connect to the first address that does not fail at once.
 func (w *worker) dial(c *conn, err error) {
 	for ; c.addr < len(w.addrs); c.addr++ {
 		if err = w.dialOne(c, w.addrs[c.addr]); err == nil {

@@ -1,11 +1,11 @@
-// Package load puts load on a TCP echo server and measures its answers.
+// Package load puts load on an echo server and measures its answers. It is the load generator of the command, of bench
+// and of the benchmarks of package server.
 //
-// A few workers share the connections. Each is one goroutine with a port, a receive buffer, a
-// histogram and a heap of due times of its own, so a connection costs a socket and its place in a
-// slice, and a request allocates nothing.
+// A few workers share the connections. Each worker is one goroutine with its own port, receive buffer, histogram and
+// heap of due times. So a connection costs a socket and an element of a slice, and a request allocates nothing.
 //
-// Every connection's stream is a part of one pattern (see [pattern]), so that an answer is checked
-// against what was sent without keeping what was sent.
+// The stream of every connection is a part of one pattern (see [pattern]), so answers are compared with the requests
+// without keeping the requests.
 package load
 
 import (
@@ -26,8 +26,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// The bounds of a [Config]. A connection is told from others by its phase in the pattern, of which
-// there are no more than MaxConnections.
+// The bounds of a [Config]. Connections differ by their phase in the pattern, which bounds their number.
 const (
 	MaxConnections = 60_000
 	MaxSize        = 16 << 20
@@ -42,7 +41,7 @@ type Config struct {
 	Addr        string // host:port
 	Connections int
 	// Rate is requests per second over all connections, at times fixed in advance; 0 sends as fast
-	// as answers come. A connection that has failed leaves a gap.
+	// as answers come. The requests of a connection that has failed are left out.
 	Rate  float64
 	Size  int           // bytes of a request
 	Depth int           // requests in flight per connection
@@ -50,11 +49,11 @@ type Config struct {
 	// Duration is how long requests are sent.
 	Duration time.Duration
 	Timeout  time.Duration // for connecting, and the handshakes of TLS
-	// Drain is how long answers are waited for when no more requests are sent; 0 is two seconds.
+	// Drain is how long Run waits for answers after the last request; 0 is two seconds.
 	Drain   time.Duration
 	Workers int    // 0: GOMAXPROCS
 	Backend string // empty: the default
-	// TLS, if not nil, is what connections are encrypted with. Without a ServerName it is that of Addr.
+	// TLS, if not nil, is the configuration of encrypted connections. An empty ServerName is the host of Addr.
 	TLS *tls.Config
 
 	// The fields below are for benchmarks.
@@ -101,9 +100,9 @@ type Totals struct {
 type Result struct {
 	Totals
 	Connections int // that were made
-	// The quantiles of the latency. It is counted from when a request was due if there is a rate, so
-	// that an answer which keeps others waiting counts for these too, as does the port's time-out,
-	// which may be a millisecond late (C4); else from when its first byte was sent.
+	// The quantiles of the latency. With a rate it starts when a request was due. So it includes the time for which
+	// earlier answers delayed the request, and up to a millisecond by which the port's timeout may be late (C4).
+	// Without a rate it starts when the first byte of the request was sent.
 	P50, P90, P99, P999, Max time.Duration
 	// First is one of the errors.
 	First error
@@ -125,10 +124,9 @@ type job struct {
 	workers  []*worker
 }
 
-// Run connects, sends, and waits for the last answers. A context that is done ends the sending early,
-// which is no error. The error is for a run that could not take place: no such host, no connection,
-// no port; what went wrong with some connections is in the Result. progress, if not nil, is called
-// once a second.
+// Run connects, sends, and waits for the last answers. It stops sending when the context is done, which is not an
+// error. It returns an error if no connection could be made or a port failed; failures of single connections are in
+// the Result. progress, if not nil, is called once a second.
 func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error) {
 	if err := cfg.check(); err != nil {
 		return Result{}, err
@@ -157,7 +155,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	for _, w := range j.workers {
 		for i := range w.conns {
 			if c := &w.conns[i]; c.sock != nil {
-				c.turn = j.made
+				c.place = j.made
 				j.made++
 			}
 		}
@@ -180,7 +178,7 @@ func Run(ctx context.Context, cfg Config, progress func(Totals)) (Result, error)
 	return res, err
 }
 
-// phase runs every worker's part and returns when all are done. It wakes them when the context ends.
+// phase runs part in every worker and returns when all are done. It wakes the workers when the context is done.
 func (j *job) phase(ctx context.Context, part func(*worker), progress func(Totals)) {
 	var working sync.WaitGroup
 	for _, w := range j.workers {
@@ -216,9 +214,9 @@ func (j *job) phase(ctx context.Context, part func(*worker), progress func(Total
 
 func (j *job) now() int64 { return int64(time.Since(j.epoch)) }
 
-// scheduled is when the n-th request of a connection is due: the connections take turns.
+// scheduled returns when the n-th request of a connection is due: the connections take turns.
 func (j *job) scheduled(c *conn, n int64) int64 {
-	n = c.turn + n*j.made
+	n = c.place + n*j.made
 	n -= n % max(int64(j.Burst), 1)
 	return j.begin + int64(min(float64(n)*j.interval, float64(2*MaxTime)))
 }
@@ -269,7 +267,7 @@ func (j *job) close() {
 	}
 }
 
-// resolve finds the addresses to try, those of IPv4 first. No host is this one.
+// resolve returns the addresses to try, those of IPv4 first. An empty host is localhost.
 func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -284,7 +282,7 @@ func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 		return nil, err
 	}
 	if len(ips) == 0 {
-		return nil, errors.New("no address of " + host)
+		return nil, errors.New("no address found for " + host)
 	}
 	var addrs []netip.AddrPort
 	for _, ip := range ips {

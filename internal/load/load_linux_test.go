@@ -50,7 +50,7 @@ func serve(t *testing.T, handle func(c *net.TCPConn, i int)) (addr string) {
 	return l.Addr().String()
 }
 
-// echo sends back what it receives, until the end or an error, and tells how much in advance.
+// echo sends back what it receives, until the end or an error. It passes the number of bytes to told before.
 func echo(c *net.TCPConn, told func(n int)) {
 	b := make([]byte, 64<<10)
 	for {
@@ -65,7 +65,7 @@ func echo(c *net.TCPConn, told func(n int)) {
 	}
 }
 
-// A meter cancels a context when so many bytes were received.
+// A meter cancels a context when a number of bytes was received.
 type meter struct {
 	bytes  atomic.Int64
 	limit  int64
@@ -84,7 +84,7 @@ func (m *meter) add(n int) {
 	}
 }
 
-// config is with no bound but what the test sets.
+// config returns a configuration without any limit that could end a test.
 func config(backend, addr string) load.Config {
 	return load.Config{
 		Backend: backend, Addr: addr,
@@ -93,7 +93,7 @@ func config(backend, addr string) load.Config {
 	}
 }
 
-// check looks for what holds of every result.
+// check verifies what holds for every result.
 func check(t *testing.T, cfg load.Config, res load.Result, err error) {
 	t.Helper()
 	if err != nil {
@@ -188,7 +188,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// A schedule that is longer than time itself does not begin anew.
+// Due times that do not fit into 64 bits do not wrap around.
 func TestRareRequests(t *testing.T) {
 	cfg := config("", serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
 	cfg.Connections, cfg.Rate, cfg.Duration = 40, 1e-15, 100*time.Millisecond
@@ -199,7 +199,7 @@ func TestRareRequests(t *testing.T) {
 	}
 }
 
-// An answer that keeps others waiting counts for them too.
+// With a rate the latency of a request includes the time for which earlier answers delayed it.
 func TestLatencyFromSchedule(t *testing.T) {
 	const slow, requests = 20 * time.Millisecond, 5
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -286,7 +286,7 @@ func TestCancelDrains(t *testing.T) {
 	})
 }
 
-// A run that is cancelled before it has begun is not an error either.
+// A run that is cancelled before it begins is not an error.
 func TestCancelledBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -298,7 +298,7 @@ func TestCancelledBefore(t *testing.T) {
 	}
 }
 
-// A stream that comes back changed in any way is an error of its connection, and of no other.
+// An answer that differs from its request in any way is an error of its connection only.
 func TestWrongAnswers(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, change := range map[string]func([]byte) []byte{
@@ -335,8 +335,8 @@ func TestWrongAnswers(t *testing.T) {
 	})
 }
 
-// Connections that get each other's answers notice.
-func TestCrossed(t *testing.T) {
+// Connections that receive each other's answers fail.
+func TestCrossedAnswers(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		first := make(chan *net.TCPConn)
 		cfg := config(backend, serve(t, func(c *net.TCPConn, i int) {
@@ -364,8 +364,8 @@ func TestCrossed(t *testing.T) {
 	})
 }
 
-// Servers that end connections are noticed, whether there is a request or not.
-func TestEnds(t *testing.T) {
+// A connection that the server closes or resets is an error, with or without a request under way.
+func TestServerCloses(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {
 			linger int
@@ -408,7 +408,7 @@ func TestEnds(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		bound, err := sock.New(sock.TCP4) // so that nobody else listens there
+		bound, err := sock.New(sock.TCP4) // so that no other socket can listen there
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +429,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A listener that has room for no more leaves connects to the time-out.
+// Connects to a listener whose backlog is full fail after Timeout.
 func TestConnectTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -461,8 +461,8 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-// A connection that stops answering is an error when the time is up, but not if it is slow, or the run
-// was cancelled. What was not answered in full does not count.
+// A connection that stops answering is an error at the end of the run, but not if it is slow or the run was cancelled.
+// Incomplete answers are not counted.
 func TestNoAnswer(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(map[bool]string{false: "duration", true: "cancelled"}[cancelled], func(t *testing.T) {
@@ -535,7 +535,7 @@ func TestNoSuchBackend(t *testing.T) {
 	}
 }
 
-// Nothing to do is done without the processor.
+// Idle connections use next to no processor time.
 func TestIdleUsesNoCPU(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))

@@ -3,18 +3,18 @@ package load
 import "math/rand/v2"
 
 const (
-	// period is of the pattern: prime, so that no usual request or buffer size is a multiple of it
-	// and hides what was lost or sent twice.
+	// period is the length of the pattern. It is prime, so that no usual size of a request or a buffer is a multiple
+	// of it, which would hide bytes that were lost or sent twice.
 	period = 65_521
-	// stride keeps the phases of neighbouring connections apart.
+	// stride is the distance between the phases of neighbouring connections.
 	stride = 40_503
-	// chunk is the most that one receive or send moves.
+	// chunk is the largest number of bytes of one receive or send.
 	chunk = 256 << 10
 )
 
-// A pattern is random bytes that repeat for ever. Connection i sends them from byte i*stride on, all
-// its requests one after the other, so that bytes of another place or another connection differ. One
-// copy, a chunk longer than the period, holds every chunk of every stream in one piece.
+// A pattern is random bytes that repeat. Connection i sends them from byte i*stride on, one request after the other,
+// so bytes of another position or another connection differ. The slice is a chunk longer than the period, so each
+// chunk of each stream is contiguous.
 type pattern []byte
 
 func newPattern() pattern {
@@ -26,7 +26,7 @@ func newPattern() pattern {
 	return p
 }
 
-// at is n bytes, a chunk at most, of the stream with this phase.
+// at returns n bytes, at most a chunk, of the stream with this phase.
 func (p pattern) at(phase, pos int64, n int) []byte {
 	o := int((phase + pos) % period)
 	return p[o : o+n]

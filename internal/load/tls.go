@@ -11,35 +11,35 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A secure is TLS on a connection. The handshake blocks, on a goroutine and a connection of package net. After
-// it crypto/tls reads of the socket without waiting, for which errAgain is a temporary error, and what it
-// writes is kept until the socket takes it.
+// A secure is TLS on a connection. The handshake blocks, on a goroutine and a connection of package net. Afterwards
+// crypto/tls reads from the socket without waiting: errAgain is a temporary error for it. Its writes are buffered
+// until the socket takes them.
 type secure struct {
 	tls    *tls.Conn
 	nc     net.Conn // in the handshake
 	sock   *sock.Socket
 	out    []byte // from sent
 	sent   int
-	failed error // to be told when what came before was taken
+	failed error // to be returned after the bytes received before it
 }
 
-// errAgain says that nothing has come.
+// errAgain means that nothing has arrived.
 var errAgain error = againError{}
 
 type againError struct{}
 
-func (againError) Error() string   { return "nothing has come" }
+func (againError) Error() string   { return "nothing has arrived" }
 func (againError) Timeout() bool   { return true }
 func (againError) Temporary() bool { return true }
 
-// A handshake is how one went.
+// A handshake is the result of one.
 type handshake struct {
 	conn *conn
 	sock *sock.Socket
 	err  error
 }
 
-// shake begins the handshake of a connection that is made. It is still one of those that are connecting.
+// shake begins the handshake of an established connection, which still counts as connecting.
 func (w *worker) shake(c *conn) {
 	config := w.TLS.Clone()
 	if config.ServerName == "" {
@@ -62,7 +62,7 @@ func (w *worker) shake(c *conn) {
 	})
 }
 
-// handshake is the whole of it, and returns the socket, which is another one then.
+// handshake performs the handshake and returns the socket, which is a new sock.Socket.
 func (s *secure) handshake(ctx context.Context, socket *sock.Socket, timeout time.Duration) (*sock.Socket, error) {
 	nc, err := sock.Attach(socket)
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *worker) endShakes() {
 	for _, h := range list {
 		w.connecting--
 		if h.err != nil {
-			if w.ctx.Err() != nil { // that is why, and no error
+			if w.ctx.Err() != nil { // the run was stopped, which is not an error
 				w.stopped.Store(true)
 			} else {
 				w.fail(h.conn, h.err)
@@ -106,7 +106,7 @@ func (w *worker) endShakes() {
 	}
 }
 
-// recv is sock.Recv of plaintext, as much as there is, or b has room for.
+// recv is Recv for plaintext: it receives all that there is, up to the size of b.
 func (s *secure) recv(b []byte) (n int, err error) {
 	err, s.failed = s.failed, nil
 	for n < len(b) && err == nil {
@@ -126,7 +126,7 @@ func (s *secure) recv(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// send is sock.Send of plaintext: of what it takes, some may still be to be sent.
+// send is Send for plaintext. Some of the bytes that it takes may still be buffered.
 func (s *secure) send(b []byte) (int, error) {
 	if err := s.flush(); err != nil {
 		return 0, err
@@ -141,7 +141,7 @@ func (s *secure) send(b []byte) (int, error) {
 	return n, err
 }
 
-// flush sends what is kept: sock.ErrWouldBlock where the system does not take all of it.
+// flush sends the buffered bytes. It returns sock.ErrWouldBlock if the system does not take all of them.
 func (s *secure) flush() error {
 	for s.sent < len(s.out) {
 		n, err := s.sock.Send(s.out[s.sent:])
@@ -153,7 +153,7 @@ func (s *secure) flush() error {
 	return nil
 }
 
-// close says goodbye, as far as the system takes it.
+// close sends a close_notify, if the system takes it.
 func (s *secure) close() {
 	if s.sock != nil && s.tls.CloseWrite() == nil {
 		s.flush()
@@ -182,7 +182,7 @@ func (i *inner) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close is HandshakeContext's, when its context is done.
+// Close is called by HandshakeContext when its context is done.
 func (i *inner) Close() error {
 	if nc := i.nc; nc != nil {
 		return nc.Close()
@@ -193,7 +193,7 @@ func (i *inner) Close() error {
 func (i *inner) LocalAddr() net.Addr  { return nil }
 func (i *inner) RemoteAddr() net.Addr { return nil }
 
-// Deadlines are those of CloseWrite, which does not wait.
+// The deadlines are set by CloseWrite, which does not wait here.
 
 func (i *inner) SetDeadline(time.Time) error      { return nil }
 func (i *inner) SetReadDeadline(time.Time) error  { return nil }

@@ -31,7 +31,7 @@ func versions(t *testing.T, test func(t *testing.T, backend string, version uint
 	})
 }
 
-// With TLS, too, every request is answered and counted, and each connection ends with a close_notify.
+// With TLS every request is answered and counted, and each connection ends with a close_notify.
 func TestTLSAnswers(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		for name, c := range map[string]struct {
@@ -84,7 +84,7 @@ func echoTLS(c *tls.Conn, told func(n int)) error {
 	}
 }
 
-// Handshakes that fail, or never end, are errors like connects.
+// Handshakes that fail or never end are errors, as connects are.
 func TestTLSHandshakeFails(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		server, client := certified(t, 0)
@@ -98,7 +98,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 			"no TLS":           {func(*load.Config) {}, func(c *net.TCPConn) { c.Write([]byte("hello, world")) }, "TLS"},
 			"closed":           {func(*load.Config) {}, func(*net.TCPConn) {}, "TLS handshake"},
 			"without an end":   {func(c *load.Config) { c.Timeout = 100 * time.Millisecond }, func(c *net.TCPConn) { io.Copy(io.Discard, c) }, "deadline"},
-			"the other is sly": {func(*load.Config) {}, func(c *net.TCPConn) { io.CopyN(c, c, 200) }, "TLS"},
+			"echoed handshake": {func(*load.Config) {}, func(c *net.TCPConn) { io.CopyN(c, c, 200) }, "TLS"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				cfg := config(backend, serve(t, func(tc *net.TCPConn, _ int) {
@@ -119,7 +119,7 @@ func TestTLSHandshakeFails(t *testing.T) {
 	})
 }
 
-// A run that is stopped in its handshakes is no error.
+// A run that is stopped during handshakes is not an error.
 func TestTLSStopped(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		_, client := certified(t, 0)

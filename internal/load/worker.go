@@ -12,11 +12,11 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// atOnce is how many notifications are dequeued at a time, and how many connections are served
-// because they are due before answers are looked at again.
+// atOnce is how many notifications are dequeued at a time, and how many due connections are served before the next
+// dequeue.
 const atOnce = 64
 
-// A worker is one goroutine with the connections that are its own.
+// A worker is one goroutine with its own connections.
 type worker struct {
 	*job
 	port  *socknotify.Port[*conn]
@@ -24,7 +24,7 @@ type worker struct {
 	size  int64
 	depth int64
 
-	buf   []byte // of every receive
+	buf   []byte // for every receive
 	ready []socknotify.Notification[*conn]
 	regs  []socknotify.Registration[*conn]
 	rearm []*conn // for the next regs
@@ -109,8 +109,8 @@ func (w *worker) run() {
 	w.answered.Store(w.requests)
 }
 
-// process registers what was handled, and dequeues what comes until a time. It leaves out what is not
-// about a live connection: the removals of failed ones, and what wakes the worker.
+// process enables the listed connections and dequeues notifications, waiting until a time. It returns those of live
+// connections, without removals and the posts that wake the worker.
 func (w *worker) process(until int64) []socknotify.Notification[*conn] {
 	w.regs = w.regs[:0]
 	for _, c := range w.rearm {
@@ -147,7 +147,7 @@ func (w *worker) arm(c *conn) {
 	}
 }
 
-// later has startDue look at a connection when its next request is due.
+// later lists a connection for startDue.
 func (w *worker) later(c *conn, due int64) {
 	if !c.waits {
 		c.waits, c.due = true, due
@@ -170,7 +170,7 @@ func (w *worker) startDue(now int64) {
 	}
 }
 
-// next is when the worker has to look up although nothing was notified.
+// next returns until when the worker may wait for notifications.
 func (w *worker) next(until int64) int64 {
 	if len(w.due) > 0 {
 		return min(until, w.due[0].due)
@@ -178,7 +178,7 @@ func (w *worker) next(until int64) int64 {
 	return until
 }
 
-// drain gives up the requests of which nothing was sent.
+// drain gives up the requests of which no byte was sent.
 func (w *worker) drain() {
 	w.draining, w.due = true, nil
 	for i := range w.conns {
@@ -193,7 +193,7 @@ func (w *worker) drain() {
 
 func (w *worker) drainTime() time.Duration { return cmp.Or(w.Drain, 2*time.Second) }
 
-// giveUp counts the connections that nothing came back on any more. One that is slow has not failed.
+// giveUp counts the connections on which nothing arrived since drain as errors. A slow connection has not failed.
 func (w *worker) giveUp() {
 	for i := range w.conns {
 		if c := &w.conns[i]; c.sock != nil && c.busy() && c.got == c.before {
@@ -202,8 +202,7 @@ func (w *worker) giveUp() {
 	}
 }
 
-// fail counts a connection as an error and lets go of it. What is still queued for it is left out by
-// process.
+// fail counts a connection as an error and closes it. process skips notifications that are still queued for it.
 func (w *worker) fail(c *conn, err error) {
 	w.errors++
 	w.shownErrors.Store(w.errors)
@@ -245,7 +244,7 @@ func (w *worker) record(now, latency int64) {
 	w.latency.add(latency)
 }
 
-// dues is a heap of connections, that with the earliest due time first.
+// dues is a heap of connections by due time, the earliest first.
 type dues []*conn
 
 func (d dues) Len() int           { return len(d) }
