@@ -18,16 +18,16 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// The commands that a run starts itself.
+// The commands below are started by a run.
 
-// contendCommand is a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
+// contendCommand runs a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
 func contendCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "contend workload name parameters milliseconds",
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			signal.Reset() // servers are ended by them
+			signal.Reset() // signals end servers
 			c, err := contend.Find(args[0], args[1])
 			if err != nil {
 				return err
@@ -48,7 +48,7 @@ func contendCommand() *cobra.Command {
 	}
 }
 
-// loadCommand is the load generator. It prints a line when its connections are made, and goes on until it is ended.
+// loadCommand is the load generator. It prints a line when its connections are made, and runs until it is ended.
 func loadCommand() *cobra.Command {
 	cfg := load.Config{Duration: load.MaxTime, Timeout: time.Minute, Drain: time.Millisecond, Strict: true, Reset: true}
 	var path string

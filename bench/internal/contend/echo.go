@@ -126,7 +126,7 @@ func echoLoop(listener *sock.Socket) error {
 	}
 }
 
-// echoOnce sends back what came in. It reports whether the connection goes on.
+// echoOnce sends back the bytes that it receives. It reports whether the connection is still open.
 func echoOnce(c *sock.Socket, buf []byte) bool {
 	n, err := c.Recv(buf)
 	if err == sock.ErrWouldBlock {
