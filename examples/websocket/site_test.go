@@ -236,7 +236,7 @@ func TestCloseFrames(t *testing.T) {
 			if !errors.As(err, &closed) || closed.Code != c.want {
 				t.Errorf("%v; want %d", err, c.want)
 			}
-			until(t, "everybody has left", func() bool { return r.hub.stats().Members == 0 })
+			until(t, "all members have left", func() bool { return r.hub.stats().Members == 0 })
 		})
 	}
 }
