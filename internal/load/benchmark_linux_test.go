@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/load"
@@ -20,6 +19,11 @@ func TestReconnect(t *testing.T) {
 		const size, requests = 64, 300
 		ctx, m := newMeter(t, size*requests)
 		var wrong, resets atomic.Int64
+		t.Cleanup(func() { // after the end of serve
+			if wrong.Load() > 0 || resets.Load() < requests {
+				t.Errorf("%d resets of %d connections, %d connections with a second request", resets.Load(), requests, wrong.Load())
+			}
+		})
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) {
 			b := make([]byte, 2*size)
 			n, err := io.ReadFull(c, b[:size])
@@ -38,8 +42,8 @@ func TestReconnect(t *testing.T) {
 		cfg.Connections, cfg.Reconnect = 5, true
 		res, err := load.Run(ctx, cfg, nil)
 		healthy(t, cfg, res, err)
-		if wrong.Load() > 0 || resets.Load() < requests-int64(cfg.Connections) || res.Requests < requests {
-			t.Errorf("%d requests, %d resets, %d connections with a second request", res.Requests, resets.Load(), wrong.Load())
+		if res.Requests < requests {
+			t.Errorf("%d requests", res.Requests)
 		}
 	})
 }
@@ -97,7 +101,7 @@ func TestBurst(t *testing.T) {
 		ctx, m := newMeter(t, 64*burst)
 		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, m.add) }))
 		// Without bursts the second request would be due after an hour.
-		cfg.Connections, cfg.Rate, cfg.Burst, cfg.Duration = burst, 1./3600, burst, time.Hour
+		cfg.Connections, cfg.Rate, cfg.Burst = burst, 1./3600, burst
 		res, err := load.Run(ctx, cfg, nil)
 		healthy(t, cfg, res, err)
 		if res.Requests != burst {
@@ -116,7 +120,7 @@ func TestStrict(t *testing.T) {
 			}
 			echo(c, func(int) {})
 		}))
-		cfg.Connections, cfg.Duration, cfg.Strict = 4, time.Hour, true
+		cfg.Connections, cfg.Strict = 4, true
 		res, err := load.Run(t.Context(), cfg, nil)
 		if err == nil || err != res.First {
 			t.Errorf("%v, first %v", err, res.First)
@@ -137,8 +141,8 @@ func TestUDP(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				const size = 64
-				ctx, m := newMeter(t, 600*size)
+				const size, answers = 64, 600
+				ctx, m := newMeter(t, answers*size)
 				var serving sync.WaitGroup
 				serving.Go(func() {
 					b := make([]byte, 2*size)
@@ -161,7 +165,8 @@ func TestUDP(t *testing.T) {
 				if err != nil || res.Errors != 0 || res.Connections != 2 {
 					t.Errorf("%+v, %v", res, err)
 				}
-				if sent := m.bytes.Load() / size; res.Requests > sent || res.Requests < sent-2*int64(cfg.Depth) {
+				// Some answers may be under way at the end.
+				if sent := m.bytes.Load() / size; sent < answers || res.Requests > sent || res.Requests < sent/2 {
 					t.Errorf("%d requests, the server sent %d answers", res.Requests, sent)
 				}
 			})
