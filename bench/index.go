@@ -13,10 +13,10 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/suite"
 )
 
-// summarize prints what the results in a folder hold of what is promised.
+// summarize prints which promises the results in a folder keep.
 func summarize(w io.Writer, dir string) error { return claims.Write(w, dir) }
 
-// writeIndex writes the first page of a folder of results, of whatever run each of them is.
+// writeIndex writes the first page of a folder of results, which may be of different runs.
 func writeIndex(dir string) error {
 	records, err := claims.Read(dir)
 	if err != nil {

@@ -5,28 +5,29 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"os/signal"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/socknotify/socknotify/internal/load"
+
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/counters"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// The commands that a run starts itself.
+// The commands below are started by a run.
 
-// contendCommand is a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
+// contendCommand runs a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
 func contendCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "contend workload name parameters milliseconds",
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			signal.Reset() // servers are ended by them
+			signal.Reset() // signals end servers
 			c, err := contend.Find(args[0], args[1])
 			if err != nil {
 				return err
@@ -47,41 +48,45 @@ func contendCommand() *cobra.Command {
 	}
 }
 
-// loadCommand is the load generator. It says when it is ready, and goes on until it is ended.
+// loadCommand is the load generator. It prints a line when its connections are made, and runs until it is ended.
 func loadCommand() *cobra.Command {
-	var cfg load.Config
-	var counters string
+	cfg := load.Config{Duration: load.MaxTime, Timeout: time.Minute, Drain: time.Millisecond, Strict: true, Reset: true}
+	var path string
 	cmd := &cobra.Command{
-		Use:    "load kind address",
+		Use:    "load address",
 		Hidden: true,
-		Args:   cobra.ExactArgs(2),
+		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg.Kind = args[0]
-			var err error
-			if cfg.Addr, err = netip.ParseAddrPort(args[1]); err != nil {
-				return err
+			if cfg.Workers > counters.Max {
+				return fmt.Errorf("--workers %d: at most %d", cfg.Workers, counters.Max)
 			}
-			c, err := load.OpenCounters(counters)
+			c, err := counters.Open(path)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			return load.Run(cmd.Context(), cfg, c, func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") })
+			cfg.Addr, cfg.Answered = args[0], c.Of
+			cfg.Connected = func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") }
+			_, err = load.Run(cmd.Context(), cfg, nil)
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&cfg.Connections, "connections", 1, "")
-	f.IntVar(&cfg.Busy, "busy", 0, "")
+	f.IntVar(&cfg.Active, "busy", 0, "")
 	f.IntVar(&cfg.Size, "size", 64, "")
 	f.IntVar(&cfg.Depth, "depth", 1, "")
-	f.IntVar(&cfg.Threads, "threads", 1, "")
+	f.IntVar(&cfg.Workers, "workers", 1, "")
 	f.Float64Var(&cfg.Rate, "rate", 0, "")
 	f.IntVar(&cfg.Burst, "burst", 1, "")
-	f.StringVar(&counters, "counters", "", "")
+	f.IntVar(&cfg.Requests, "requests", 0, "")
+	f.BoolVar(&cfg.Reconnect, "reconnect", false, "")
+	f.BoolVar(&cfg.UDP, "udp", false, "")
+	f.StringVar(&path, "counters", "", "")
 	return cmd
 }
 
-// windowCommand waits, at least until there was an operation, and prints how many were counted meanwhile.
+// windowCommand waits for a time, and longer until an operation was counted, and prints how many were counted.
 func windowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "window counters duration",
@@ -92,7 +97,7 @@ func windowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := load.OpenCounters(args[0])
+			c, err := counters.Open(args[0])
 			if err != nil {
 				return err
 			}

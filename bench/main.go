@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command bench measures socknotify beside the standard library, other event loops and C, one workload
-// after the other, and writes what it found.
+// Command bench measures socknotify beside the standard library, other event loops and C, one workload after the other,
+// and writes the results.
 //
 //	go run .                     all workloads
 //	go run . echo core           some
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// longFlags lets flags have one dash, as the go command's have.
+// longFlags allows flags with one dash, like those of the go command.
 func longFlags(args []string) []string {
 	long := make([]string, len(args))
 	for i, a := range args {

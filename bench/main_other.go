@@ -1,7 +1,7 @@
 //go:build !linux
 
-// Command bench measures socknotify beside other event loops. It reads what processes use from Linux'
-// /proc.
+// Command bench measures socknotify beside other event loops. It needs /proc of Linux, from which it
+// reads what processes use.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/suite"
 )
 
-// The test program is its own contenders and load.
+// The test program is also the contenders and the load generator.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "window"}, os.Args[1]) {
 		main()
@@ -55,7 +55,7 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"-rounds", "-1"}, "-rounds"},
 		{[]string{"-window", "1us"}, "-window"},
 		{[]string{"-external", "x=/nonexistent"}, "/nonexistent"},
-		{[]string{"contend", "echo", "nobody", "{}", "1"}, `no contender "nobody"`},
+		{[]string{"contend", "echo", "unknown", "{}", "1"}, `no contender "unknown"`},
 		{[]string{"contend", "core", "go-epoll", "{", "1"}, "parameters"},
 		{[]string{"contend", "core", "go-epoll", `{"registered":3,"active":4}`, "1"}, "4 active of 3"},
 	} {
@@ -65,17 +65,17 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// allowed are the reasons for which a contender may be missing: that its library is.
+// allowed reports whether a contender may be missing: its library or the C compiler is not installed.
 func allowed(r record.Record) bool {
 	return strings.HasPrefix(r.Missing, "go get does not bring it") ||
 		strings.HasPrefix(r.Missing, "no C compiler") ||
 		(r.Contender == "libevent" || r.Contender == "libuv") && !strings.HasPrefix(r.Missing, "failed: ")
 }
 
-// takenOff are the workloads from whose CPU time the byte's is taken off.
-var takenOff = map[string]bool{"core": true, "waiters": true}
+// subtracted are the workloads from whose CPU time the cost of the byte is subtracted.
+var subtracted = map[string]bool{"core": true, "waiters": true}
 
-// Each contender does each workload for real.
+// Each contender runs each of its workloads.
 func TestEveryContender(t *testing.T) {
 	for _, w := range suite.Workloads() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestEveryContender(t *testing.T) {
 					}
 				case w.Name == "idle" && r.Bytes == nil, w.Name != "idle" && (r.NsPerEvent == nil || *r.Rate <= 0):
 					t.Errorf("no figures: %s", line)
-				case takenOff[w.Name] && (r.TotalNs == nil || *r.TotalNs <= *r.NsPerEvent):
-					t.Errorf("the byte's cost is not taken off: %s", line)
+				case subtracted[w.Name] && (r.TotalNs == nil || *r.TotalNs <= *r.NsPerEvent):
+					t.Errorf("the cost of the byte is not subtracted: %s", line)
 				default:
 					measured++
 				}
@@ -129,7 +129,7 @@ func external(t *testing.T) string {
 	return path
 }
 
-// A program of somebody else's takes part; there is a table without -json; and there are no files.
+// An external program takes part. Without -json a table is printed, and no files are written.
 func TestExternal(t *testing.T) {
 	stdout, stderr, err := bench(t, "accept", "-quick", "-window", "5ms", "-external", "mine="+external(t))
 	if err != nil {
@@ -142,7 +142,7 @@ func TestExternal(t *testing.T) {
 		}
 	}
 	if row == "" || !strings.Contains(stdout, "CPU RATIO") {
-		t.Errorf("no row for it:\n%s", stdout)
+		t.Errorf("no row of the external program:\n%s", stdout)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A run leaves what others have found where it is, and the index and the summary have both.
+// A run keeps the results of earlier runs of other workloads. The index and the summary have both.
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
 	for _, w := range []string{"idle", "post"} {
@@ -190,12 +190,12 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	if _, _, err := bench(t, "-summary", t.TempDir()); err == nil {
-		t.Error("a summary of nothing")
+		t.Error("no error for a folder without results")
 	}
 }
 
-// What was measured before an interruption is kept, and says how much it is of.
-func TestKept(t *testing.T) {
+// The results measured before an interruption are kept, and the page says that they are incomplete.
+func TestInterruptedKeepsResults(t *testing.T) {
 	dir := t.TempDir()
 	cmd := rootCommand()
 	cmd.SetArgs([]string{"post", "--out", dir, "--window", "1ms", "--rounds", "1"})
@@ -203,7 +203,7 @@ func TestKept(t *testing.T) {
 	defer cancel()
 	cmd.SetOut(&bytes.Buffer{})
 	cmd.SetErr(writer(func(b []byte) {
-		if bytes.Contains(b, []byte("post posters=4 batch")) { // which is over
+		if bytes.Contains(b, []byte("post posters=4 batch")) { // which is done
 			cancel()
 		}
 	}))
@@ -229,7 +229,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A run that is interrupted ends soon, and says so.
+// A run that is interrupted ends soon with an error.
 func TestInterrupted(t *testing.T) {
 	cmd := rootCommand()
 	cmd.SetArgs([]string{"core", "--out", t.TempDir(), "--window", "10ms"})
@@ -245,6 +245,6 @@ func TestInterrupted(t *testing.T) {
 			t.Error("no error")
 		}
 	case <-time.After(time.Minute):
-		t.Error("it goes on")
+		t.Error("timed out waiting for the run to end")
 	}
 }

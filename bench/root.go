@@ -24,11 +24,11 @@ import (
 //go:embed c
 var sources embed.FS
 
-// csources are the C programs.
+// csources returns the sources of the C programs.
 func csources() fs.FS {
 	c, err := fs.Sub(sources, "c")
 	if err != nil {
-		return sources // not for this name
+		return sources // not possible: the name is valid
 	}
 	return c
 }
@@ -53,7 +53,7 @@ func rootCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [workload...]",
 		Short: "Measure socknotify beside other event loops",
-		Long: "Measure socknotify on each of its kernels, the standard library, other event loops and C, with the\n" +
+		Long: "Measure socknotify on each of its backends, the standard library, other event loops and C, with the\n" +
 			"same workloads, each contender in a process of its own and the reference before and after it.\n\n" +
 			workloadList(),
 		Args:          cobra.ArbitraryArgs,
@@ -62,7 +62,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	fl := cmd.Flags()
-	fl.BoolVar(&f.quick, "quick", false, "one short round of fewer parameters: shows that it works, not how well")
+	fl.BoolVar(&f.quick, "quick", false, "one short round with fewer parameters; its figures mean nothing")
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each workload, parameters and contender")
 	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick or -only, none)")
 	fl.IntVar(&f.rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
@@ -70,9 +70,9 @@ func rootCommand() *cobra.Command {
 	fl.StringToStringVar(&f.external, "external", nil,
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
-	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m: fewer rounds in the side sets of parameters where it is short")
-	fl.StringVar(&f.summary, "summary", "", "measure nothing: say what the results in this folder hold of what is promised")
-	fl.BoolVar(&f.list, "list", false, "list contenders, and why any is missing, and measure nothing")
+	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m; if it is short, side sets of parameters have fewer rounds")
+	fl.StringVar(&f.summary, "summary", "", "measure nothing; print which promises the results in this folder keep")
+	fl.BoolVar(&f.list, "list", false, "measure nothing; list the contenders, and why any is missing")
 	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), windowCommand())
 	return cmd
 }
@@ -97,7 +97,7 @@ func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 		f.out = cmp.Or(f.out, docs)
 	}
 	if o.Rounds < 1 || o.Window < time.Millisecond {
-		return o, errors.New("-rounds must be 1 at least, and -window 1ms")
+		return o, errors.New("-rounds must be at least 1, and -window at least 1ms")
 	}
 	for name, path := range f.external {
 		if _, err := os.Stat(path); err != nil {
@@ -152,7 +152,7 @@ func (f *flags) run(cmd *cobra.Command, names []string) error {
 	return failed
 }
 
-// workload runs one and reports it. What there is so far is saved after each set of parameters.
+// workload runs one workload and reports it. The results so far are saved after each set of parameters.
 func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, facts []string) error {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	var all []record.Record
@@ -177,7 +177,7 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 		unsaved = record.Save(f.out, w.Name, w.Doc, said, all)
 	})
 	if len(all) == 0 {
-		return err // there may be none of -only
+		return err // -only may exclude all sets
 	}
 	if !f.json {
 		fmt.Fprintf(stdout, "\n%s: %s\n%s\n", w.Name, w.Doc, record.Table(all).Render())
@@ -191,7 +191,7 @@ func (f *flags) workload(cmd *cobra.Command, e *suite.Env, w *suite.Workload, fa
 	return errors.Join(err, unsaved, writeIndex(f.out))
 }
 
-// list prints who takes part.
+// list prints the contenders.
 func list(cmd *cobra.Command, e *suite.Env, workloads []*suite.Workload) error {
 	for _, w := range workloads {
 		fmt.Fprintln(cmd.OutOrStdout(), w.Name)

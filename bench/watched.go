@@ -18,13 +18,13 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/suite"
 )
 
-// watchedCommand measures what it costs to be looked at.
+// watchedCommand measures the cost of observing a server.
 func watchedCommand() *cobra.Command {
 	f := &flags{}
 	var backend string
 	cmd := &cobra.Command{
 		Use:   "watched",
-		Short: "Measure what the debug page and metrics cost a server that is looked at",
+		Short: "Measure what the debug page and metrics cost a server",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options(cmd.ErrOrStderr())
@@ -38,12 +38,12 @@ func watchedCommand() *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.BoolVar(&f.quick, "quick", false, "one short round: shows that it works, not what it costs")
-	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each way of looking")
-	fl.IntVar(&f.rounds, "rounds", 0, "windows of each way of looking (default 35)")
-	fl.DurationVar(&f.window, "window", 0, "time that a window lasts, which has one look (default 1s)")
+	fl.BoolVar(&f.quick, "quick", false, "one short round; its figures mean nothing")
+	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each kind of observer")
+	fl.IntVar(&f.rounds, "rounds", 0, "windows of each kind of observer (default 35)")
+	fl.DurationVar(&f.window, "window", 0, "length of a window, in which there is one request of the observer (default 1s)")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"rate=2000 cores=1\"")
-	fl.StringVar(&backend, "backend", socknotify.Backends()[0], "kernel of the server's port")
+	fl.StringVar(&backend, "backend", socknotify.Backends()[0], "backend of the server's port")
 	return cmd
 }
 
@@ -82,7 +82,7 @@ func (f *flags) watched(cmd *cobra.Command, o suite.Options, backend string) err
 func watchedTable(records []suite.WatchedRecord) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"who looks", "system calls", "quartiles", "more a second", "CPU", "quartiles", "rounds"})
+	t.AppendHeader(table.Row{"observer", "system calls", "quartiles", "more a second", "CPU", "quartiles", "rounds"})
 	quartiles := func(s suite.Share) string { return fmt.Sprintf("%.3f to %.3f", s.Lower, s.Upper) }
 	for _, r := range records {
 		t.AppendRow(table.Row{
@@ -90,6 +90,6 @@ func watchedTable(records []suite.WatchedRecord) string {
 		})
 	}
 	r := &records[0]
-	return fmt.Sprintf("\nwatched %v, %s: %.0f requests/s, %.2f system calls and %.2f µs each while nobody looks, which the ratios are to\n%s",
+	return fmt.Sprintf("\nwatched %v, %s: %.0f requests/s, %.2f system calls and %.2f µs each without an observer, to which the ratios are\n%s",
 		r.Params, r.Backend, r.PlainRate, r.PlainSyscalls, r.PlainCPU/1000, t.Render())
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/suite"
 )
 
-// A server is looked at in each way, as fast as it can answer and at a pace.
+// A server is measured with each observer, as fast as it can answer and at a rate.
 func TestWatched(t *testing.T) {
 	for _, only := range []string{"size=64 cores=1", "rate=2000 cores=1"} {
 		stdout, stderr, err := bench(t, "watched", "-quick", "-rounds", "2", "-json", "-only", only)
 		if err != nil && strings.Contains(err.Error(), "system calls cannot be counted") {
-			t.Skip(err) // it takes perf events
+			t.Skip(err) // perf events are not allowed
 		}
 		if err != nil {
 			t.Fatalf("%v\n%s", err, stderr)
@@ -30,11 +30,11 @@ func TestWatched(t *testing.T) {
 			if r.Rounds < 2 || r.Syscalls.Median <= 0 || r.CPU.Median <= 0 || r.PlainSyscalls < 2 || r.PlainCPU <= 0 || r.PlainRate <= 0 {
 				t.Errorf("no figures: %s", line)
 			}
-			if r.Params.Rate > 0 && r.PlainRate > 2*float64(r.Params.Rate) { // a busy machine makes it fewer
+			if r.Params.Rate > 0 && r.PlainRate > 2*float64(r.Params.Rate) { // on a busy machine it is less
 				t.Errorf("%.0f requests a second; want %d", r.PlainRate, r.Params.Rate)
 			}
 		}
-		if got := strings.Join(names, ", "); got != "nobody, debug page mounted, debug page open, scraped" {
+		if got := strings.Join(names, ", "); got != "none, debug page mounted, debug page open, scraped" {
 			t.Errorf("%s: %s", only, got)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// codeChecker checks the Go code. What is word for word in a source of the project, as a whole or in part, is
-// compiled with that, and tests run it; any other must be a program, which is vetted.
+// codeChecker checks the Go code. Code must be word for word a part of a source of the project, which is compiled and
+// tested, or else a whole program, which is vetted.
 func codeChecker(t *testing.T) checker {
 	var sources []string
 	for _, path := range files(t, ".go") {
@@ -43,7 +43,7 @@ func codeChecker(t *testing.T) checker {
 	}
 }
 
-// unindented is a text without indentations and empty lines.
+// unindented returns a text without indentation and empty lines.
 func unindented(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -54,7 +54,7 @@ func unindented(text string) string {
 	return b.String()
 }
 
-// vet checks a program as a part of this module.
+// vet vets a program as a part of this module.
 func vet(t *testing.T, program string) ([]byte, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
@@ -64,7 +64,7 @@ func vet(t *testing.T, program string) ([]byte, error) {
 	return exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
 }
 
-// The tutorial has all of its programs, whole.
+// The tutorial has all of its programs completely.
 func TestTutorial(t *testing.T) {
 	tutorial := read(t, "tutorial.md")
 	programs := 0
@@ -74,7 +74,7 @@ func TestTutorial(t *testing.T) {
 		}
 		programs++
 		if !strings.Contains(tutorial, "```go\n"+read(t, path)+"```\n") {
-			t.Errorf("tutorial.md does not have %s as it is", path)
+			t.Errorf("tutorial.md does not have the code of %s", path)
 		}
 	}
 	if programs != 5 {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// A usage is what --help says of a command.
+// A usage is the help of a command.
 type usage struct {
-	args   int               // how many it takes
-	flags  map[string]string // their types; "" takes no value
+	args   int               // the number of arguments
+	flags  map[string]string // types by name; "" for a flag without a value
 	nested map[string]bool
 }
 
@@ -27,12 +27,12 @@ var (
 	flagLine  = regexp.MustCompile(`(?m)^ +(?:-\w, |    )--([\w-]+)(?: ([a-z]+))?  `)
 	nestLine  = regexp.MustCompile(`(?m)^  ([a-z]+)  `)
 	argument  = regexp.MustCompile(`\b[A-Z]{2,}\b`)
-	cut       = regexp.MustCompile(`   ?|\t| [|&>#]|$`) // what follows is no part of a command
+	cut       = regexp.MustCompile(`   ?|\t| [|&>#]|$`) // the end of a command in a line
 	variables = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )+`)
 )
 
-// commandChecker checks the commands that are shown: those of the command socknotify by its --help, and of the go
-// command whether the packages exist. In running text they may be cut short.
+// commandChecker checks commands: those of socknotify against its --help, and those of the go command for packages that
+// do not exist. In running text a command may be incomplete.
 func commandChecker(t *testing.T) checker {
 	program := filepath.Join(t.TempDir(), "socknotify")
 	if runtime.GOOS == "windows" {
@@ -54,7 +54,7 @@ func commandChecker(t *testing.T) checker {
 			dir := ".."
 			for i, line := range strings.Split(b.text, "\n") {
 				if to, rest, ok := strings.Cut(strings.TrimPrefix(line, "cd "), " && "); ok && strings.HasPrefix(line, "cd ") {
-					dir, line = filepath.Join("..", to), rest // for the line
+					dir, line = filepath.Join("..", to), rest // for this line
 				} else if to, ok := strings.CutPrefix(line, "cd "); ok {
 					dir = filepath.Join("..", to)
 					continue
@@ -163,12 +163,12 @@ func checkValue(kind, value string) (err error) {
 		_, err = time.ParseDuration(value)
 	case "string":
 	default:
-		return fmt.Errorf("what is a %s?", kind)
+		return fmt.Errorf("unknown type %s", kind)
 	}
 	return err
 }
 
-// askUsage asks a command for its usage.
+// askUsage runs a command with --help and parses its usage.
 func askUsage(t *testing.T, program, command string) *usage {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, append(strings.Fields(command), "--help")...).CombinedOutput()

@@ -12,7 +12,7 @@ import (
 )
 
 // Every sentence that has a conformance case is in the contract.
-func TestEverySentence(t *testing.T) {
+func TestContractHasEverySentence(t *testing.T) {
 	text := read(t, "contract.md")
 	for _, s := range conformance.Sentences() {
 		if !strings.Contains(text, "\n- **"+s+"** ") {
@@ -21,8 +21,8 @@ func TestEverySentence(t *testing.T) {
 	}
 }
 
-// Every sentence without one names a test of another kind.
-func TestEveryTest(t *testing.T) {
+// Every sentence without a conformance case names another test.
+func TestEverySentenceHasATest(t *testing.T) {
 	has := map[string]bool{}
 	for _, s := range conformance.Sentences() {
 		has[s] = true
@@ -31,13 +31,13 @@ func TestEveryTest(t *testing.T) {
 		item, _, _ = strings.Cut(item, "\n\n")
 		sentence, _, _ := strings.Cut(item, "**")
 		if !has[sentence] && !strings.Contains(item, "→") {
-			t.Errorf("nothing holds %s", sentence)
+			t.Errorf("%s has neither a conformance case nor another test", sentence)
 		}
 	}
 }
 
-// The fact sheet that is kept has a row for each that is printed.
-func TestEveryFact(t *testing.T) {
+// The fact sheet in platforms.md has every row that the test prints.
+func TestFactSheetIsComplete(t *testing.T) {
 	text := read(t, "platforms.md")
 	for _, name := range facts.Names() {
 		if !strings.Contains(text, "\n| "+name+" | ") {
@@ -46,7 +46,7 @@ func TestEveryFact(t *testing.T) {
 	}
 }
 
-// Each row about porting names sentences of the contract.
+// Each row of porting.md names sentences of the contract.
 func TestPortingNamesSentences(t *testing.T) {
 	contract, rows := read(t, "contract.md"), 0
 	for _, line := range strings.Split(read(t, "porting.md"), "\n") {
@@ -62,11 +62,11 @@ func TestPortingNamesSentences(t *testing.T) {
 		}
 	}
 	if rows < 30 {
-		t.Errorf("only %d rows about porting", rows)
+		t.Errorf("only %d rows in porting.md", rows)
 	}
 }
 
-// The index of each folder has every document in it, and that of a folder below.
+// The index of each folder links every document in the folder, and the index of each folder below.
 func TestIndex(t *testing.T) {
 	for _, path := range documents(t) {
 		name, ok := strings.CutPrefix(path, "../docs/")

@@ -18,7 +18,7 @@ func work(port *sn.Port[*client]) error {
 		}
 		for _, reg := range regs {
 			if reg.Result != nil {
-				reg.Key.free() // nobody else can have it
+				reg.Key.free() // no other worker can hold it
 			}
 		}
 		regs = regs[:0]
@@ -32,7 +32,7 @@ func work(port *sn.Port[*client]) error {
 				c = &client{socket: s}
 			}
 			if nt.Events == sn.EventRemove {
-				c.free() // nobody else has it
+				c.free() // no other worker has it
 				continue
 			}
 			reg := sn.Enable(c.socket, c, sn.EventIn, oneShot)

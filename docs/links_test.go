@@ -12,21 +12,21 @@ import (
 
 var (
 	inlineCode = regexp.MustCompile("(?s)``.+?``|`[^`]+`")
-	// A link's target is in one of these, in the first group that has matched.
+	// The target of a link is in the first group that matches.
 	targets = regexp.MustCompile(`\]\(\s*([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"]*")?\s*\)|(?:src|href|srcset)="([^"]*)"|(?m:^\[[^\]]+\]:\s*(\S+))|<((?:https?|mailto):[^>]*)>|[^("<\w](https?://\S+)`)
-	// What looks like a reference to a definition has one.
+	// A reference to a definition.
 	reference = regexp.MustCompile(`\[[^\]]+\]\[([^\]]*)\]`)
 	host      = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$`)
 )
 
-// checkLinks finds links that lead nowhere. Those to other sites are not followed.
+// checkLinks finds links without a target. Links to other sites are not followed.
 func checkLinks(t *testing.T, p *page) {
 	prose := blank(p.prose, inlineCode)
 	for _, m := range targets.FindAllStringSubmatchIndex(prose, -1) {
 		for g := 2; g < len(m); g += 2 {
 			if m[g] >= 0 {
 				target := prose[m[g]:m[g+1]]
-				if g == 10 { // in running text, where punctuation may follow
+				if g == 10 { // a bare URL, which punctuation may follow
 					target = strings.TrimRight(target, ".,;:!?)")
 				}
 				if fault := checkTarget(t, p, target); fault != "" {
@@ -42,7 +42,7 @@ func checkLinks(t *testing.T, p *page) {
 	}
 }
 
-// checkTarget says what is wrong with the target of a link.
+// checkTarget returns what is wrong with the target of a link, or an empty string.
 func checkTarget(t *testing.T, p *page, target string) string {
 	u, err := url.Parse(target)
 	switch {
@@ -82,10 +82,10 @@ func checkTarget(t *testing.T, p *page, target string) string {
 	return ""
 }
 
-// blank is a text with spaces in the place of all matches, so that offsets stay.
-func blank(text string, what *regexp.Regexp) string {
+// blank replaces all matches by spaces, so offsets do not change.
+func blank(text string, re *regexp.Regexp) string {
 	b := []byte(text)
-	for _, m := range what.FindAllStringIndex(text, -1) {
+	for _, m := range re.FindAllStringIndex(text, -1) {
 		for i := m[0]; i < m[1]; i++ {
 			if b[i] != '\n' {
 				b[i] = ' '

@@ -12,17 +12,17 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// The code of the how-to pages is in files named after them. It serves here, on every kernel.
+// The code of the how-to pages is in files named after them. The tests run it on every backend.
 
 const oneShot = sn.TriggerLevel | sn.TriggerOneShot
 
-// A client is what the pages call one.
+// A client is the client of the pages.
 type client struct {
 	socket *sock.Socket
 	buf    [64]byte
 }
 
-// serve echoes what there is, which is little.
+// serve echoes one chunk.
 func (c *client) serve() error {
 	n, err := c.socket.Recv(c.buf[:])
 	if err == sock.ErrWouldBlock {
@@ -39,7 +39,7 @@ func (c *client) serve() error {
 
 func (c *client) free() { c.socket.Close() }
 
-// do makes one registration and reports how it fared.
+// do processes one registration and returns its result.
 func do(port *sn.Port[*client], reg sn.Registration[*client]) error {
 	regs := []sn.Registration[*client]{reg}
 	if _, err := port.Process(regs, nil, 0); err != nil {
@@ -48,7 +48,7 @@ func do(port *sn.Port[*client], reg sn.Registration[*client]) error {
 	return regs[0].Result
 }
 
-// open makes a port and a listener.
+// open opens a port and a listener.
 func open(t *testing.T, options ...sn.Option) (*sn.Port[*client], *sock.Socket) {
 	t.Helper()
 	port, err := sn.New[*client](options...)
@@ -64,7 +64,7 @@ func open(t *testing.T, options ...sn.Option) (*sn.Port[*client], *sock.Socket) 
 	return port, listener
 }
 
-// echoed checks that an address echoes, on connections at the same time, and closes when the peer does.
+// echoed verifies that an address echoes on several connections, and closes them when the peer does.
 func echoed(t *testing.T, addr string) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -95,7 +95,7 @@ func echoed(t *testing.T, addr string) {
 	clients.Wait()
 }
 
-// ends checks how a loop ends when its port is closed.
+// ends runs loops, and returns a function that closes the port and verifies that they return ErrClosed.
 func ends(t *testing.T, port *sn.Port[*client], loops ...func() error) (closed func()) {
 	t.Helper()
 	var running sync.WaitGroup

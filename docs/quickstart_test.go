@@ -17,8 +17,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// The commands that README.md begins with do what it says, but for the first, which gets the project. The server
-// is on other ports, and the load is shorter.
+// The first commands of README.md do what it says, except for the first, which clones the project. Here the server uses
+// other ports, and the load is shorter.
 func TestQuickStart(t *testing.T) {
 	backendtest.Need(t)
 	commands := quickStart(t)
@@ -41,7 +41,7 @@ func TestQuickStart(t *testing.T) {
 	run := func(line string, more ...string) *exec.Cmd {
 		args, ok := strings.CutPrefix(line, "go run ./cmd/socknotify ")
 		if !ok {
-			t.Fatalf("%q is not the command's", line)
+			t.Fatalf("%q is not a socknotify command", line)
 		}
 		cmd := exec.Command(program, append(strings.Fields(addresses.Replace(args)), more...)...)
 		cmd.Env = append(os.Environ(), socknotify.BackendEnv+"=")
@@ -64,7 +64,7 @@ func TestQuickStart(t *testing.T) {
 	if want == nil {
 		t.Fatal("README.md does not say what the server does")
 	}
-	plain := func(s string) string { // the machine's own part
+	plain := func(s string) string { // which depends on the machine
 		return regexp.MustCompile(`: \w+, \d+ workers`).ReplaceAllString(s, ": …")
 	}
 	if plain(said) != plain(addresses.Replace(want[1])) {
@@ -79,7 +79,7 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// quickStart is the first block of README.md: five lines.
+// quickStart returns the first block of README.md: five lines.
 func quickStart(t *testing.T) []string {
 	t.Helper()
 	block := regexp.MustCompile("(?s)\n```\n(.*?)```\n").FindStringSubmatch(read(t, "../README.md"))
@@ -93,7 +93,7 @@ func quickStart(t *testing.T) []string {
 	return lines
 }
 
-// started starts a server, which ends with the test, and returns what reads lines of its standard error.
+// started starts a server, which ends with the test, and returns a function that reads lines of its standard error.
 func started(t *testing.T, cmd *exec.Cmd) (lines func(n int) string) {
 	t.Helper()
 	stderr, err := cmd.StderrPipe()
@@ -109,7 +109,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines func(n int) string) {
 	t.Cleanup(func() {
 		late.Stop()
 		if runtime.GOOS == "windows" {
-			cmd.Process.Kill() // where a process cannot be interrupted
+			cmd.Process.Kill() // where processes cannot be interrupted
 			cmd.Wait()
 			return
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 // BenchmarkAbuse is what good requests cost a server, in a process of its own, that is abused meanwhile, as a
@@ -53,13 +55,14 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 			b.Fatal(err)
 		}
 	}
-	good := func(begun func()) (res answers, each time.Duration) {
+	good := func(connected func()) (res load.Result, each time.Duration) {
 		before := cpuOf(b, cmd.Process.Pid)
-		res, err := clients{addr: addr, conns: goodOnes, size: request, last: d, begun: begun}.run(b.Context())
+		res, err := load.Run(b.Context(), load.Config{Addr: addr, Connections: goodOnes, Size: request, Depth: 1,
+			Duration: d, Timeout: soon, Strict: true, Connected: connected}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		return res, (cpuOf(b, cmd.Process.Pid) - before) / time.Duration(res.requests)
+		return res, (cpuOf(b, cmd.Process.Pid) - before) / time.Duration(res.Requests)
 	}
 	good(func() {})
 	quiet, before := good(func() {})
@@ -72,8 +75,8 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 	rude, during := good(func() { flood500(b, ctx, &bad, addr) }) // when the good ones are in
 	b.ReportMetric(float64(before), "quiet-ns/request")
 	b.ReportMetric(float64(during)/float64(before), "cpu-ratio")
-	b.ReportMetric(float64(quiet.p99)/1e6, "quiet-p99-ms")
-	b.ReportMetric(float64(rude.p99)/1e6, "p99-ms")
+	b.ReportMetric(float64(quiet.P99)/1e6, "quiet-p99-ms")
+	b.ReportMetric(float64(rude.P99)/1e6, "p99-ms")
 	b.ReportMetric(float64(peakOf(b, cmd.Process.Pid))/(1<<20), "peak-MiB")
 	cmd.Process.Signal(os.Interrupt)
 	line, err := out.ReadString('\n')

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -13,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/examples/rawecho"
+	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // roleEnv makes the test program a server of a benchmark.
@@ -51,12 +49,6 @@ func role(name string) {
 	if rest == "2" {
 		workers = 2
 	}
-	if kind == "raw" {
-		rawecho.Run(ctx, rawecho.Config{Addr: sock.Loopback, Workers: workers, Listening: func(a netip.AddrPort) {
-			os.Stdout.WriteString(a.String() + "\n")
-		}})
-		return
-	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
 	if kind == "ports" {
 		s.Ports = workers
@@ -66,14 +58,14 @@ func role(name string) {
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho is CPU per request of servers in processes of their own: a raw port, which is the floor, a
-// server, and one with a port per worker; with so many workers. Compare within one run.
+// BenchmarkEcho is CPU per request of servers in processes of their own: a server, and one with a port per worker;
+// with so many workers. Compare within one run. bench has the port by hand beside it.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "ports/2"} {
+	for _, r := range []string{"server/1", "server/2", "ports/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
-				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.requests), "cpu-ns/request")
+				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
 	}
@@ -87,8 +79,8 @@ func BenchmarkUneven(b *testing.B) {
 		b.Run("ports="+ports, func(b *testing.B) {
 			for b.Loop() {
 				res, _ := benchServer(b, "uneven/"+ports, 5000, 2*time.Second)
-				b.ReportMetric(float64(res.p50)/1e3, "p50-us")
-				b.ReportMetric(float64(res.p90)/1e3, "p90-us")
+				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
+				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
 			}
 		})
 	}
@@ -138,7 +130,7 @@ func until(ctx context.Context, serve func(net.Listener) error) {
 }
 
 // benchServer starts the server of a role, loads it, and returns the processor time that the server used.
-func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res answers, cpu time.Duration) {
+func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)
 	out, err := cmd.StdoutPipe()
@@ -150,7 +142,8 @@ func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res an
 	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err == nil {
-		res, err = clients{addr: strings.TrimSpace(addr), conns: 100, size: 64, rate: rate, last: d}.run(tb.Context())
+		res, err = load.Run(tb.Context(), load.Config{Addr: strings.TrimSpace(addr), Connections: 100, Size: 64, Depth: 1,
+			Rate: rate, Duration: d, Timeout: soon, Strict: true}, nil)
 	}
 	cmd.Process.Signal(os.Interrupt)
 	cmd.Wait()

@@ -1,4 +1,4 @@
-// What the C contenders share: sockets, clocks and how a result is told.
+// What the C contenders share: sockets, clocks and the output of results.
 #ifndef COMMON_H
 #define COMMON_H
 #include <arpa/inet.h>
@@ -61,7 +61,7 @@ static inline void say_ready(int port) {
 
 struct outcome {
 	uint64_t ops, cpu, elapsed;
-	double base, base_after; // base_after is 0 where it was not measured
+	double base, base_after; // base_after is 0 if it was not measured
 	long switches;
 };
 

@@ -40,7 +40,7 @@ static void *loop(void *arg) {
 static struct outcome o;
 static int waiters;
 
-// Counts what was done so far, and ends the waiters: to each the bell is ready.
+// Counts the operations so far, and ends the waiters: the event descriptor is ready for each.
 static void finish(int sig) {
 	uint64_t one = 1;
 	(void)sig;
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
 	o.base = base_ns(&tokens, waiters, batch);
 	ep = epoll_create1(0);
 	for (int i = 0, k = 0; i < registered; i++) {
-		// One that is not active never has an event, so any number does for it.
+		// An inactive socket never has an event, so its number does not matter.
 		int mine = k < active && active_at(&tokens, k) == i ? k++ : active;
 		struct epoll_event e = {.events = EPOLLIN | flags, .data.u32 = mine};
 		if (epoll_ctl(ep, EPOLL_CTL_ADD, tokens.out[i], &e)) fail("epoll_ctl");
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
 	pthread_t others[64];
 	begin(&tokens);
 	start(&o);
-	// A process of one thread has cheaper system calls, so the time is told by a signal, and by no thread.
+	// A process of one thread has cheaper system calls, so a signal, not a thread, ends the time.
 	struct itimerval t = {.it_value = {ms / 1000, ms % 1000 * 1000}};
 	signal(SIGALRM, finish);
 	if (setitimer(ITIMER_REAL, &t, NULL)) fail("setitimer");

@@ -16,7 +16,7 @@ static void watch(int ep, int op, int fd, uint32_t events) {
 	if (epoll_ctl(ep, op, fd, &e)) fail("epoll_ctl");
 }
 
-// Sends all, waiting where the peer does not take it.
+// Sends all, and waits while the peer does not read.
 static int echo(int fd, const char *b, ssize_t n) {
 	while (n > 0) {
 		ssize_t k = send(fd, b, n, MSG_NOSIGNAL);
@@ -59,7 +59,7 @@ static void *loop(void *arg) {
 				accept_all(ep, l);
 				continue;
 			}
-			// A receive that was short of the buffer has emptied the socket.
+			// A receive of fewer bytes than fit has drained the socket.
 			do {
 				k = recv(fd, buf, SIZE, 0);
 				if (k == 0 || (k < 0 && errno != EAGAIN) || (k > 0 && echo(fd, buf, k))) {

@@ -1,5 +1,5 @@
 // UDP echo on epoll, level-triggered: epoll_udp single|batch
-// A turn takes up to 64 datagrams, one or all in a system call.
+// For each event up to 64 datagrams are handled, one or all in a system call.
 #define _GNU_SOURCE
 #include "common.h"
 #include <sys/epoll.h>

@@ -1,4 +1,4 @@
-// Sockets that hand bytes to their partners, and what a byte costs on its own.
+// Sockets that pass bytes to their partners, and the cost of a byte alone.
 #ifndef TOKENS_H
 #define TOKENS_H
 #include "common.h"
@@ -34,32 +34,32 @@ static inline void give(struct tokens *t, int k) {
 	if (send(t->in[active_at(t, k)], "x", 1, MSG_NOSIGNAL) != 1) fail("send");
 }
 
-// Hands the k-th's byte to its partner, if it has it.
+// Passes the byte of the k-th to its partner, if it has one.
 static inline int pass(struct tokens *t, int k) {
 	if (!take(t, k)) return 0;
 	give(t, k ^ 1);
 	return 1;
 }
 
-// Gives one of each two partners its byte.
+// Writes a byte to one of each two partners.
 static inline void begin(struct tokens *t) {
 	for (int k = 0; k < t->active; k += 2) give(t, k);
 }
 
-// Takes all bytes, and tells how many there were.
+// Reads all bytes and returns their number.
 static inline int drain(struct tokens *t) {
 	int taken = 0;
 	for (int k = 0; k < t->active; k++) taken += take(t, k);
 	return taken;
 }
 
-// The bytes of some pairs, which one thread at a time hands on. All are on the same side.
+// The bytes of some pairs, all on the same side. One thread at a time passes them on.
 struct group {
 	_Alignas(128) atomic_flag taken;
 	int side, first, last;
 };
 
-// What the threads of a run share: n groups.
+// The groups that the threads of a run share.
 struct passing {
 	struct tokens *tokens;
 	struct group *groups;
@@ -68,9 +68,9 @@ struct passing {
 	atomic_long passed;
 };
 
-// A thread's turn. Which group is next is left to chance, so that half of what one of two processors comes upon
-// was the other's, as with a shared epoll descriptor; in a fixed order they could fall into step. A thread that
-// is preempted keeps its group from the others, so a turn ends before that happens.
+// Runs in one thread. The next group is random, so that on two processors half of the groups were last used by the
+// other processor, as with a shared epoll descriptor. In a fixed order the processors could synchronize. A thread that
+// is preempted blocks its group, so this returns before that happens.
 static inline long pass_some(struct passing *p, unsigned *seed) {
 	long passed = 0;
 	for (int tries = 0; tries < 64; tries++) {
@@ -93,8 +93,8 @@ static inline void *pass_on(void *arg) {
 	}
 }
 
-// CPU time of handing a byte on, without an event core, by as many threads as handle events and in batches of
-// theirs. The sockets travel between processors as they do there. No byte is left.
+// CPU time of passing a byte on without an event core. As many threads as handle events do it, in batches of the same
+// size, so the sockets move between processors as in the workload. No byte is left afterwards.
 static inline double base_ns(struct tokens *t, int threads, int batch) {
 	int pairs = t->active / 2, n = (pairs + batch - 1) / batch;
 	struct passing p = {.tokens = t, .n = n, .threads = threads};

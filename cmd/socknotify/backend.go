@@ -27,7 +27,7 @@ func resolve(flag string) (string, error) {
 	case name == "":
 		return backends[0], nil
 	case !slices.Contains(backends, name):
-		p, err := socknotify.New[int](socknotify.WithBackend(name)) // which knows why
+		p, err := socknotify.New[int](socknotify.WithBackend(name)) // New returns the reason
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", from, err)
 		}

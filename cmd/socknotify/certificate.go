@@ -9,11 +9,11 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
-// year is how long a certificate that is made up is valid.
+// year is how long a generated certificate is valid.
 const year = 365 * 24 * time.Hour
 
-// tlsConfig has the certificate of two files, or without them one that is made up for this machine's own names
-// and the address. Its key is nowhere but in memory.
+// tlsConfig returns the certificate in two files. Without files it generates one for the names of this machine and
+// the address, whose key exists in memory only.
 func tlsConfig(certFile, keyFile string, addr netip.AddrPort) (*tls.Config, error) {
 	var cert tls.Certificate
 	var err error

@@ -13,13 +13,13 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// A debugClient asks a live page for what is behind it.
+// A debugClient requests the views of a live page.
 type debugClient struct {
 	base *url.URL
 	http http.Client
 }
 
-// newDebugClient takes host:port, or the page's whole URL.
+// newDebugClient takes host:port, or the URL of the page.
 func newDebugClient(where string) (*debugClient, error) {
 	text := where
 	if !strings.Contains(text, "://") {
@@ -27,7 +27,7 @@ func newDebugClient(where string) (*debugClient, error) {
 	}
 	u, err := url.Parse(text)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		err = fmt.Errorf("it has neither http nor https, or no host")
+		err = fmt.Errorf("want http or https, and a host")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: must be the host:port or the URL of a debug page: %w", where, err)
@@ -38,10 +38,10 @@ func newDebugClient(where string) (*debugClient, error) {
 	return &debugClient{base: u, http: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}, nil
 }
 
-// close lets go of the connections.
+// close closes the idle connections.
 func (c *debugClient) close() { c.http.CloseIdleConnections() }
 
-// get decodes a view.
+// get requests a view and decodes it.
 func (c *debugClient) get(ctx context.Context, view string, query url.Values, v any) error {
 	body, err := c.open(ctx, view, query)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *debugClient) get(ctx context.Context, view string, query url.Values, v 
 	return nil
 }
 
-// open asks for a view and returns the answer's body.
+// open requests a view and returns the body of the response.
 func (c *debugClient) open(ctx context.Context, view string, query url.Values) (io.ReadCloser, error) {
 	u := *c.base
 	u.Path += view
@@ -78,7 +78,8 @@ func (c *debugClient) open(ctx context.Context, view string, query url.Values) (
 	return nil, fmt.Errorf("%s: %s: %s", c.base, resp.Status, printable(why.Error))
 }
 
-// printable replaces what a terminal could take for a command: keys and errors are others' words.
+// printable replaces control characters: keys and errors come from another program, and must not control the
+// terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// complete says what a shell is to offer for the flags of a command and of those below it: the values of those
-// that have a fixed set, the ports of a page that is running, and files for certificates.
+// complete registers shell completion for the flags of a command and of its subcommands: the values of flags with a
+// fixed set, the ports of a running page, and files for certificates.
 func complete(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
 		"backend": cobra.FixedCompletions(socknotify.Backends(), cobra.ShellCompDirectiveNoFileComp),
@@ -20,7 +20,7 @@ func complete(cmd *cobra.Command) {
 		"key":     files,
 	} {
 		if cmd.LocalFlags().Lookup(flag) != nil {
-			// It fails for a flag that has one already, which is one of a command above.
+			// It fails for a flag that a parent command has registered before.
 			_ = cmd.RegisterFlagCompletionFunc(flag, offer)
 		}
 	}
@@ -33,7 +33,7 @@ func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCom
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// traceKinds are the names of what is traced.
+// traceKinds returns the names of the kinds of events.
 func traceKinds() (names []string) {
 	for k := debug.TraceNotified; k <= debug.TraceCompleted; k++ {
 		names = append(names, k.String())
@@ -41,7 +41,7 @@ func traceKinds() (names []string) {
 	return names
 }
 
-// portNames are those of the page that is the command's argument, if it answers.
+// portNames returns the ports of the page that is the command's argument, or nothing if it does not answer.
 func portNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const nothing = cobra.ShellCompDirectiveNoFileComp
 	if len(args) != 1 {

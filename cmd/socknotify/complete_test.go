@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// offered is what a shell is told to offer after a command line, and whether files are offered besides.
+// offered returns the completions of a command line, and reports whether files are offered too.
 func offered(t *testing.T, line string) (words []string, files bool) {
 	t.Helper()
 	status, out, _ := sh(t, append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)...)
@@ -44,8 +44,8 @@ func TestCompletion(t *testing.T) {
 		{"load --addr ", nil, false},
 		{"serve echo --workers ", nil, false},
 		{"top ", nil, false},
-		{"top --port ", nil, false},             // of which page?
-		{"top 127.0.0.1:1 --port ", nil, false}, // nobody is there
+		{"top --port ", nil, false},             // no page is named
+		{"top 127.0.0.1:1 --port ", nil, false}, // no page is there
 		{"info ", nil, false},
 	} {
 		got, files := offered(t, c.line)
@@ -55,7 +55,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// The names of ports are those of the page that runs.
+// Ports are completed from the running page.
 func TestCompletionAsksThePage(t *testing.T) {
 	backendtest.Need(t)
 	w := watch(t, 3)
@@ -78,15 +78,15 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// Every command's help has examples, and each of them is a command line that is understood.
+// Every command's help has examples, and each is a valid command line.
 func TestExamples(t *testing.T) {
 	var help bytes.Buffer
 	if status := run(t.Context(), []string{"--help"}, &help, &help); status != 0 {
 		t.Fatal(help.String())
 	}
-	for _, said := range []string{"exit status is 0", "1 when", "2 for wrong usage"} {
+	for _, said := range []string{"exit status is 0", "1 after a failure", "2 for wrong usage"} {
 		if !strings.Contains(help.String(), said) {
-			t.Errorf("the help says nothing of %q", said)
+			t.Errorf("the help does not mention %q", said)
 		}
 	}
 	for _, name := range commands(t, "") {
@@ -103,7 +103,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%q: the example %q is not of this command", name, line)
 				continue
 			}
-			// With --help all flags are read, and nothing is done.
+			// With --help all flags are parsed, and the command does not run.
 			if status, _, errs := sh(t, append(strings.Fields(words), "--help")...); status != 0 || !strings.HasPrefix(words, strings.TrimSpace(name)) {
 				t.Errorf("%q: the example %q: status %d: %s", name, line, status, errs)
 			}
@@ -111,13 +111,13 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// commands are all that the help names below one, itself included.
+// commands returns a command and all commands that its help names.
 func commands(t *testing.T, name string) []string {
 	t.Helper()
 	all := []string{name}
 	below, _ := offered(t, strings.TrimLeft(name+" ", " "))
 	for _, c := range below {
-		if c != "help" && c != "completion" { // cobra's own
+		if c != "help" && c != "completion" { // added by cobra
 			all = append(all, commands(t, strings.TrimSpace(name+" "+c))...)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // debugPath is where the command mounts its live page.
 const debugPath = "/debug/socknotify/"
 
-// A debugPage is the live page of --debug-addr. nil is that nobody asked for one.
+// A debugPage is the live page of --debug-addr. It is nil without that flag.
 type debugPage struct {
 	listener net.Listener
 	log      io.Writer
@@ -24,7 +24,7 @@ type debugPage struct {
 	served   chan struct{}
 }
 
-// listenDebug takes the address, so that one which cannot be had is known before anything is served.
+// listenDebug listens on the address, so that a wrong address is reported before anything is served.
 func listenDebug(addr string, log io.Writer) (*debugPage, error) {
 	if addr == "" {
 		return nil, nil
@@ -65,7 +65,7 @@ func (d *debugPage) close() {
 	case d.server == nil:
 		d.listener.Close()
 	default:
-		d.page.Close() // and the traces, so that those who follow them see an end
+		d.page.Close() // and ends the traces that are being read
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		d.server.Shutdown(ctx)

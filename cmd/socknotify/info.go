@@ -14,7 +14,7 @@ import (
 
 const modulePath = "github.com/socknotify/socknotify"
 
-// facts is what info tells.
+// facts is the output of info.
 type facts struct {
 	Backend  string    `json:"backend"` // of ports made without an option; empty where there is none
 	Backends []backend `json:"backends"`
@@ -25,8 +25,8 @@ type facts struct {
 		CPUs   int    `json:"cpus"`
 	} `json:"system"`
 	Limits struct {
-		OpenFiles    uint64 `json:"open_files,omitempty"`     // in force
-		OpenFilesMax uint64 `json:"open_files_max,omitempty"` // that it may be raised to
+		OpenFiles    uint64 `json:"open_files,omitempty"`     // the limit
+		OpenFilesMax uint64 `json:"open_files_max,omitempty"` // the limit of the limit
 	} `json:"limits"`
 	Versions struct {
 		Go     string `json:"go"`
@@ -66,7 +66,7 @@ func infoCommand() *cobra.Command {
 	return cmd
 }
 
-// find opens a port on each backend to see whether it works and what it offers.
+// find opens a port on each backend and records whether it works and what it offers.
 func find() (*facts, error) {
 	f := &facts{Backends: []backend{}}
 	if len(socknotify.Backends()) > 0 {

@@ -12,7 +12,7 @@ func kernelVersion() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// openFiles is the limit that package os has raised at start, as it does for every program.
+// openFiles returns the limit of open files, which package os raises when a program starts.
 func openFiles() (now, most uint64) {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/cmd/socknotify/internal/load"
+	"github.com/socknotify/socknotify/internal/load"
 )
 
 type loadFlags struct {
@@ -32,9 +32,9 @@ func loadCommand() *cobra.Command {
 		Use:   "load",
 		Short: "Put load on a TCP echo server and measure its answers, with or without TLS",
 		Long: "Send requests to a TCP echo server over many connections, check that every answer is the\n" +
-			"request, and measure how long it took: with --rate from when the request was due, which\n" +
-			"the timer may add a millisecond to, else from when its first byte was sent. An interrupt\n" +
-			"ends the sending early.\n\n" +
+			"request, and measure how long it took. With --rate the time starts when the request was due,\n" +
+			"and includes up to a millisecond by which the timer may be late; otherwise it starts when the\n" +
+			"first byte was sent. An interrupt ends the sending early.\n\n" +
 			"A connection that fails is an error, and is not made again.",
 		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000\n" +
 			"  socknotify load --addr 127.0.0.1:9000 --size 1024 --depth 16 --duration 1m --json",
@@ -49,17 +49,17 @@ func loadCommand() *cobra.Command {
 	flags.IntVar(&f.Depth, "depth", 1, "requests in flight per connection")
 	flags.DurationVar(&f.Think, "think", 0, "wait between an answer and the next request on a connection")
 	flags.DurationVar(&f.Duration, "duration", 10*time.Second, "send requests for this time")
-	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "give up connecting, and handshakes, after this time")
+	flags.DurationVar(&f.Timeout, "timeout", 10*time.Second, "give up connecting and handshakes after this time")
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines that share the connections")
-	flags.StringVar(&f.Backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+	flags.StringVar(&f.Backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
 	flags.BoolVar(&f.tls, "tls", false, "with TLS; the certificate must be for the host of --addr")
 	flags.StringVar(&f.ca, "ca", "", "file of the certificates to trust (PEM), instead of the system's")
-	flags.BoolVar(&f.insecure, "insecure", false, "take any certificate, such as one that serve made up")
+	flags.BoolVar(&f.insecure, "insecure", false, "accept any certificate, such as one that serve generated")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	return cmd
 }
 
-// check reports the first flag that makes no sense.
+// check returns an error for the first invalid flag.
 func (f *loadFlags) check() error {
 	if f.Addr == "" {
 		return errors.New("--addr is missing: host:port of the server")
@@ -95,15 +95,15 @@ func (f *loadFlags) check() error {
 		}
 	}
 	if (f.ca != "" || f.insecure) && !f.tls {
-		return errors.New("--ca, --insecure: are for --tls")
+		return errors.New("--ca and --insecure need --tls")
 	}
 	if f.ca != "" && f.insecure {
-		return errors.New("--ca, --insecure: one of the two")
+		return errors.New("--ca and --insecure exclude each other")
 	}
 	return nil
 }
 
-// trust makes the configuration of TLS, or nil without.
+// trust returns the configuration of TLS, or nil without --tls.
 func (f *loadFlags) trust() (*tls.Config, error) {
 	if !f.tls {
 		return nil, nil
@@ -116,7 +116,7 @@ func (f *loadFlags) trust() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s: no certificate in it (PEM)", f.ca)
+			return nil, fmt.Errorf("%s: no PEM certificate found", f.ca)
 		}
 	}
 	return config, nil
@@ -156,7 +156,8 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// progress rewrites one line of a terminal, and clears it at the end. Elsewhere there is none.
+// progress returns functions that rewrite one line of a terminal and clear it at the end. They do nothing if standard
+// error is not a terminal, or with --json.
 func (f *loadFlags) progress(stderr io.Writer) (show func(load.Totals), clear func()) {
 	file, ok := stderr.(*os.File)
 	if !ok || f.json || !term.IsTerminal(int(file.Fd())) {
@@ -198,7 +199,7 @@ func perSecond(n int64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// loadTable prints the result for people.
+// loadTable prints the result as a table.
 func loadTable(w io.Writer, r *load.Result) error {
 	rows := [][]string{
 		{"connections", fmt.Sprint(r.Connections)},

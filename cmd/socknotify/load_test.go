@@ -54,7 +54,7 @@ func echoServer(t *testing.T, handle func(net.Conn)) (addr string) {
 
 func echoBack(c net.Conn) { io.Copy(c, struct{ io.Reader }{c}) }
 
-// loadObject is what load --json promises.
+// loadObject is the documented output of load --json.
 type loadObject struct {
 	Requests *int64   `json:"requests"`
 	Errors   *int64   `json:"errors"`
@@ -107,7 +107,7 @@ func TestLoadTable(t *testing.T) {
 	}
 }
 
-// What fails is in the totals as well, and in the exit status.
+// Failures are in the totals and in the exit status.
 func TestLoadFails(t *testing.T) {
 	backendtest.Need(t)
 	status, out, errs := shLoad(t.Context(), "--addr", echoServer(t, func(c net.Conn) {
@@ -117,7 +117,7 @@ func TestLoadFails(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
 
-	bound, err := sock.New(sock.TCP4) // so that nobody else listens there
+	bound, err := sock.New(sock.TCP4) // so that no other socket can listen there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// An interrupt is a good end, with totals.
+// After an interrupt the exit status is 0 and the totals are printed.
 func TestLoadInterrupted(t *testing.T) {
 	backendtest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +175,7 @@ func TestLoadWrongUsage(t *testing.T) {
 		{"--addr :1 --backend abacus", `"abacus"`},
 		{"--addr :1 --insecure", "--tls"},
 		{"--addr :1 --ca x", "--tls"},
-		{"--addr :1 --tls --ca x --insecure", "one of the two"},
+		{"--addr :1 --tls --ca x --insecure", "exclude each other"},
 		{"--addr :1 extra", `"extra"`},
 		{"--addr :1 --abacus", "--abacus"},
 	} {
@@ -186,7 +186,7 @@ func TestLoadWrongUsage(t *testing.T) {
 	}
 }
 
-// With TLS it loads what serve --tls serves, and believes no certificate that it was not told of.
+// With TLS it loads serve --tls, and accepts only certificates that it was told to trust.
 func TestLoadTLS(t *testing.T) {
 	backendtest.Need(t)
 	if wine.KeepsPort.Here() {

@@ -9,9 +9,9 @@
 //	socknotify completion       completion for bash, zsh, fish and PowerShell
 //
 // With --json load and info print one JSON object instead, and trace prints one per line. Errors go to
-// standard error. The exit status is 0 when all is well, 1 when something failed or a verdict is not ok, and 2 for
-// wrong usage. An interrupt is a good end of what would go on: serve lets its peers have what they are owed, load
-// waits for the answers under way, and both print their totals; top and trace just end.
+// standard error. The exit status is 0 on success, 1 after a failure, and 2 for wrong usage. An interrupt ends a command
+// that runs until interrupted with status 0: serve sends what it has queued, load waits for the answers under way, and
+// both print their totals; top and trace end at once.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// A failure is an error that is not the command line's: exit status 1.
+// A failure is an error of the run, not of the command line: exit status 1.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -43,8 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Use:   "socknotify",
 		Short: "Socket state notifications at work",
 		Long: "Socket state notifications at work: servers, load on them, and what their ports do.\n\n" +
-			"The exit status is 0 when all is well, also after an interrupt of what would go on for ever; 1 when\n" +
-			"something failed; and 2 for wrong usage.",
+			"The exit status is 0 on success, also after an interrupt of a command that runs until interrupted;\n" +
+			"1 after a failure; and 2 for wrong usage.",
 		Example: "  socknotify serve echo --addr 127.0.0.1:9000 --debug-addr 127.0.0.1:6060\n" +
 			"  socknotify load --addr 127.0.0.1:9000\n" +
 			"  socknotify top 127.0.0.1:6060",
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.InitDefaultCompletionCmd(args...)
 	complete(root)
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
-		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // and takes no other shell
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // otherwise another shell is not an error
 		c.Example = "  source <(socknotify completion bash)"
 	}
 	root.InitDefaultHelpCmd()
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		c.RunE = func(_ *cobra.Command, args []string) error {
 			of, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {
-				err = fmt.Errorf("no help for %q", rest[0]) // where cobra itself says so and ends well
+				err = fmt.Errorf("no help for %q", rest[0]) // cobra reports this with exit status 0
 			}
 			if err != nil {
 				return err

@@ -48,7 +48,7 @@ func serveCommand() *cobra.Command {
 		c := &cobra.Command{
 			Use:   s.name,
 			Short: s.short,
-			Long:  s.long + "\nAn interrupt lets the peers have what they are owed and prints totals.",
+			Long:  s.long + "\nAn interrupt sends what is queued for the peers and prints totals.",
 			Example: "  socknotify serve " + s.name + " --addr 127.0.0.1:9000\n" +
 				"  socknotify serve " + s.name + " --tls --workers 4 --debug-addr 127.0.0.1:6060",
 			Args: cobra.NoArgs,
@@ -56,14 +56,14 @@ func serveCommand() *cobra.Command {
 		}
 		flags := c.Flags()
 		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
-		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "goroutines that serve")
-		flags.IntVar(&f.ports, "ports", 1, "ports that they are spread over")
+		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "worker goroutines")
+		flags.IntVar(&f.ports, "ports", 1, "ports that the workers share")
 		flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
-		flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address for the live page; none without it")
+		flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
 		flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
-		flags.IntVar(&f.conns, "max-connections", 0, "turn away connections beyond; 0 is no limit")
-		flags.BoolVar(&f.tls, "tls", false, "with TLS; without --cert the certificate is made up for the time")
+		flags.IntVar(&f.conns, "max-connections", 0, "refuse connections beyond this number; 0 is no limit")
+		flags.BoolVar(&f.tls, "tls", false, "with TLS; without --cert a certificate is generated for this run")
 		flags.StringVar(&f.cert, "cert", "", "file of the certificate (PEM)")
 		flags.StringVar(&f.key, "key", "", "file of its key")
 		cmd.AddCommand(c)
@@ -91,7 +91,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 		return fmt.Errorf("--idle %v: must not be negative", f.idle)
 	}
 	if (f.cert == "") != (f.key == "") || f.cert != "" && !f.tls {
-		return errors.New("--cert, --key: a certificate takes both, and --tls")
+		return errors.New("--cert and --key need each other, and --tls")
 	}
 	addr, err := resolveAddr(f.addr)
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	s.Shutdown(ctx) // when it is over the rest is closed
+	s.Shutdown(ctx) // it closes the connections that remain
 	for range left {
 		<-ended
 	}
@@ -162,13 +162,13 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 }
 
 const (
-	// grace is how long the peers have to take what is still to be sent when the server stops.
+	// grace is how long a server that stops waits for its peers to receive what is queued.
 	grace = 2 * time.Second
-	// writeTimeout is how long a peer may take nothing of what is sent to it.
+	// writeTimeout is how long a peer may receive nothing of what is queued for it.
 	writeTimeout = time.Minute
 )
 
-// suffix tells one of several ports from the others.
+// suffix distinguishes the names of several ports.
 func suffix(i, n int) string {
 	if n == 1 {
 		return ""

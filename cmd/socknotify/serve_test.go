@@ -18,7 +18,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// TestServeAndLoad has load's requests answered by serve, and both count the same.
+// serve answers the requests of load, and both count the same.
 func TestServeAndLoad(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, b string) {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -27,7 +27,7 @@ func TestServeAndLoad(t *testing.T) {
 		done := make(chan int, 1)
 		listeners := "2"
 		if runtime.GOOS == "windows" {
-			listeners = "1" // where an address cannot be shared
+			listeners = "1" // Windows cannot share an address
 		}
 		go func() {
 			done <- run(ctx, []string{"serve", "echo", "--addr", "127.0.0.1:0", "--workers", "3", "--listeners", listeners, "--backend", b}, &out, w)
@@ -95,7 +95,7 @@ func TestServeUsage(t *testing.T) {
 	}
 }
 
-// served starts a service and returns a connection to it, and what ends it and returns what it printed.
+// served starts a service. It returns a connection to it, and a function that ends it and returns its output.
 func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -129,7 +129,7 @@ func served(t *testing.T, args ...string) (c *net.TCPConn, stop func() string) {
 	return conn.(*net.TCPConn), stop
 }
 
-// TestServeTLS has a certificate made up, and another one read.
+// serve --tls generates a certificate, or reads one.
 func TestServeTLS(t *testing.T) {
 	backendtest.Need(t)
 	certFile, keyFile, trust := writeCertificate(t, t.TempDir(), "example.test")
@@ -138,7 +138,7 @@ func TestServeTLS(t *testing.T) {
 			flags  []string
 			config *tls.Config
 		}{
-			{nil, &tls.Config{InsecureSkipVerify: true}}, // nobody can know it
+			{nil, &tls.Config{InsecureSkipVerify: true}}, // generated, and not trusted by any client
 			{[]string{"--cert", certFile, "--key", keyFile}, &tls.Config{RootCAs: trust, ServerName: "example.test"}},
 		} {
 			raw, stop := served(t, append([]string{"echo", "--tls", "--backend", b}, f.flags...)...)

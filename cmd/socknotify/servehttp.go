@@ -36,8 +36,8 @@ func serveHTTPCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "http",
 		Short: "Serve HTTP, with idle connections parked",
-		Long: "Serve a page on /, back what is posted to /echo, and counts on /stats, by net/http, whose keep-alive\n" +
-			"connections hold neither goroutine nor buffer while they are idle. An interrupt ends it and prints totals.",
+		Long: "Serve a page on /, an echo of what is posted to /echo, and counts on /stats, with net/http. Idle keep-alive\n" +
+			"connections are parked: they hold neither goroutine nor buffer. An interrupt ends it and prints totals.",
 		Example: "  socknotify serve http --addr 127.0.0.1:9000\n  socknotify serve http --tls",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -49,8 +49,8 @@ func serveHTTPCommand() *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "file with its key")
 	flags.DurationVar(&f.linger, "linger", 500*time.Millisecond, "time for which an idle connection keeps its goroutine; 0 parks at once")
 	flags.DurationVar(&f.idle, "idle", 0, "close connections that are idle for this time; 0 is never")
-	flags.StringVar(&f.backend, "backend", "", "kernel to run on (default $"+socknotify.BackendEnv+", or the system's first)")
-	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address for the live page; none without it")
+	flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
+	flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
 	return c
 }
 
@@ -106,7 +106,7 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	case <-cmd.Context().Done():
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
-		if w.site.Shutdown(ctx) != nil { // it is over
+		if w.site.Shutdown(ctx) != nil { // the time is over
 			w.site.Close()
 		}
 		<-ended
@@ -118,14 +118,14 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// A web is what serve http serves.
+// A web is the service of serve http.
 type web struct {
 	site                         park.HTTPServer
 	open                         atomic.Int64
 	connections, requests, bytes atomic.Int64
 }
 
-// maxEcho is how much /echo takes.
+// maxEcho is the largest body that /echo accepts.
 const maxEcho = 1 << 20
 
 func newWeb(f *httpFlags, backend string, log *log.Logger) *web {
@@ -155,7 +155,7 @@ func newWeb(f *httpFlags, backend string, log *log.Logger) *web {
 	w.site.Backend = backend
 	w.site.Linger = f.linger
 	if f.linger == 0 {
-		w.site.Linger = -1 // which is at once
+		w.site.Linger = -1 // park at once
 	}
 	w.site.Server = &http.Server{
 		Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {

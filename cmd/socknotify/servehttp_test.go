@@ -19,8 +19,8 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
-// servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and what ends it
-// and returns what it printed.
+// servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and a function that ends
+// it and returns its output.
 func servedHTTP(t *testing.T, args ...string) (url, page string, stop func() string) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func servedHTTP(t *testing.T, args ...string) (url, page string, stop func() str
 	}
 }
 
-// fetch returns the body of an answer that is 200.
+// fetch returns the body of a response with status 200.
 func fetch(t *testing.T, c *http.Client, method, url, body string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -78,7 +78,7 @@ func fetch(t *testing.T, c *http.Client, method, url, body string) string {
 	return string(text)
 }
 
-// newClient makes a client that trusts any certificate, or those of roots, and has connections of its own.
+// newClient returns a client with its own connections that trusts roots, or any certificate.
 func newClient(t *testing.T, roots *x509.CertPool) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, InsecureSkipVerify: roots == nil}}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -130,7 +130,7 @@ func TestServeHTTP(t *testing.T) {
 	})
 }
 
-// writeCertificate keeps a certificate in files, as programs do that make them.
+// writeCertificate writes a certificate and its key to files.
 func writeCertificate(t *testing.T, dir string, hosts ...string) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	cert, roots, err := selfcert.New(24*time.Hour, hosts...)

@@ -7,12 +7,12 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// A tally is what one connection did. Its handler alone counts, so counting costs nothing.
+// A tally counts what one connection did. Only its handler counts, so there is no lock.
 type tally struct{ messages, bytes int64 }
 
 type conn = *server.Conn[tally]
 
-// totals are what all connections did that are closed.
+// totals are the sums over all closed connections.
 type totals struct{ connections, messages, bytes atomic.Int64 }
 
 func (t *totals) Open(c conn) error { return nil }
@@ -23,7 +23,7 @@ func (t *totals) Close(c conn, cause error) {
 	t.bytes.Add(c.State.bytes)
 }
 
-// A service is one that serve offers.
+// A service is one of the subcommands of serve.
 type service struct {
 	name, short, long string
 	handler           func(*totals) server.Handler[tally]
@@ -45,7 +45,7 @@ func (*echo) Data(c conn, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	// Data is not called while much is queued, so this fits.
+	// Data is not called while much is queued, so Write takes all of it.
 	n, err = c.Write(buf[:n])
 	c.State.messages++
 	c.State.bytes += int64(n)
@@ -73,22 +73,22 @@ func (*chargen) Open(c conn) error {
 	return nil
 }
 
-// Data drops what comes.
+// Data discards what it receives.
 func (*chargen) Data(c conn, buf []byte) error {
 	_, err := c.Read(buf)
 	if err == io.EOF {
-		return c.Abort() // or the end would come after all that is queued
+		return c.Abort() // Close would send all that is queued first
 	}
 	return err
 }
 
-// Writable writes once in each turn, so that others have theirs.
+// Writable writes once in each call, so that other connections are served in between.
 func (g *chargen) Writable(c conn) error {
 	n, err := c.Write(g.characters[c.State.bytes%pattern:][:pattern])
 	c.State.messages++
 	c.State.bytes += int64(n)
 	if err == server.ErrQueueFull {
-		return nil // Writable comes by itself
+		return nil // Writable is called when there is room
 	}
 	c.WantWritable()
 	return err
@@ -97,10 +97,10 @@ func (g *chargen) Writable(c conn) error {
 const (
 	lineLength = 72
 	letters    = 95                         // from space to tilde
-	pattern    = letters * (lineLength + 2) // after so many bytes it repeats
+	pattern    = letters * (lineLength + 2) // the number of bytes after which it repeats
 )
 
-// characters returns the lines, twice, so that any place in the pattern has a whole one behind it.
+// characters returns the pattern twice, so that a whole pattern follows each of its bytes.
 func characters() (b []byte) {
 	for line := range 2 * letters {
 		for i := range lineLength {

@@ -19,7 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// A process is the command, run as users do.
+// A process is the command in a process of its own.
 type process struct {
 	*exec.Cmd
 	out    bytes.Buffer
@@ -74,7 +74,7 @@ func serving(t *testing.T) (p *process, addr string) {
 	return p, regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 }
 
-// A server that is interrupted, or told to end, lets its peers have what they are owed, and prints totals.
+// A server that is interrupted or terminated sends what is queued for its peers, and prints totals.
 func TestServeDrains(t *testing.T) {
 	backendtest.Need(t)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
@@ -89,7 +89,7 @@ func TestServeDrains(t *testing.T) {
 		if _, err := conn.Write(request); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // the server has it
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // the server has received the request
 			t.Fatal(err)
 		}
 		if status := p.end(t, sig); status != 0 {
@@ -104,7 +104,7 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
-// A load that is interrupted waits for the answers under way, and is a good one.
+// A load that is interrupted waits for the answers under way and exits with status 0.
 func TestLoadDrains(t *testing.T) {
 	backendtest.Need(t)
 	const connections = 7

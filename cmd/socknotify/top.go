@@ -36,17 +36,17 @@ func topCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.port, "port", "", "name of the port to begin with, where the page has several")
-	flags.DurationVar(&f.interval, "interval", time.Second, "time between two looks")
-	flags.BoolVar(&f.once, "once", false, "print once, and end")
+	flags.StringVar(&f.port, "port", "", "name of the first port to show, if the page has several")
+	flags.DurationVar(&f.interval, "interval", time.Second, "time between two updates")
+	flags.BoolVar(&f.once, "once", false, "print once and exit")
 	return cmd
 }
 
 const (
 	minInterval, maxInterval = 100 * time.Millisecond, time.Hour
-	// topTimeout is how long one look may take.
+	// topTimeout is how long one update may take.
 	topTimeout = 5 * time.Second
-	// plainWidth and plainHeight are where there is no window to fill.
+	// plainWidth and plainHeight are the size of the output if it is not a terminal.
 	plainWidth, plainHeight = 132, 40
 )
 
@@ -62,7 +62,7 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	m := &topModel{where: c.base.Host, port: f.port, sort: "notifications", order: "desc"}
 	m.rows = m.fit(plainWidth, plainHeight)
 	ctx := cmd.Context()
-	first := c.look(ctx, m.want())
+	first := c.fetch(ctx, m.query())
 	if first.err != nil {
 		return unlessDone(ctx.Err(), first.err)
 	}
@@ -80,7 +80,7 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 		return failure{err}
 	}
 	defer term.Restore(int(in.Fd()), was)
-	io.WriteString(file, "\x1b[?1049h\x1b[?25l") // another screen, and no cursor
+	io.WriteString(file, "\x1b[?1049h\x1b[?25l") // the alternate screen, without a cursor
 	defer io.WriteString(file, "\x1b[?25h\x1b[?1049l")
 	s := &topScreen{
 		client: c, model: m, interval: f.interval, out: file, in: in,
@@ -98,16 +98,16 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	return nil
 }
 
-// A wanted is what one look is to fetch.
-type wanted struct {
+// A query says what an update fetches.
+type query struct {
 	port, search, sort, order string
 	offset, rows              int
-	after                     string // the number of the latest sample that is known
+	after                     string // the number of the latest known sample
 }
 
-// A seen is what one look has fetched.
-type seen struct {
-	wanted
+// An update is the answer to a query.
+type update struct {
+	query
 	ports   debug.Ports
 	status  debug.Status
 	list    debug.Registrations
@@ -115,11 +115,11 @@ type seen struct {
 	err     error
 }
 
-// look fetches everything that a frame shows.
-func (c *debugClient) look(ctx context.Context, w wanted) (s seen) {
+// fetch requests everything that a frame shows.
+func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
-	s.wanted = w
+	s.query = w
 	if s.err = c.get(ctx, "ports", nil, &s.ports); s.err != nil {
 		return s
 	}
@@ -139,13 +139,13 @@ func (c *debugClient) look(ctx context.Context, w wanted) (s seen) {
 	return s
 }
 
-// A topScreen draws a model until its user has had enough.
+// A topScreen draws a model until the user quits.
 type topScreen struct {
 	client   *debugClient
 	model    *topModel
 	interval time.Duration
 	out      io.Writer
-	in       io.Reader // its end is the user's
+	in       io.Reader // the user ends it
 	size     func() (width, height int)
 }
 
@@ -154,21 +154,21 @@ func (s *topScreen) loop(ctx context.Context) error {
 	defer cancel()
 	keys := make(chan []string)
 	go s.readKeys(ctx, keys)
-	looks := make(chan seen, 1)
-	looking, again := false, false
-	look := func() {
-		if again = looking; !looking {
-			looking = true
-			w := s.model.want()
-			go func() { looks <- s.client.look(ctx, w) }()
+	updates := make(chan update, 1)
+	fetching, again := false, false
+	fetch := func() {
+		if again = fetching; !fetching {
+			fetching = true
+			w := s.model.query()
+			go func() { updates <- s.client.fetch(ctx, w) }()
 		}
 	}
 	clock := time.NewTicker(s.interval)
 	defer clock.Stop()
 	defer func() {
 		cancel()
-		if looking {
-			<-looks
+		if fetching {
+			<-updates
 		}
 	}()
 	for {
@@ -188,24 +188,24 @@ func (s *topScreen) loop(ctx context.Context) error {
 					return nil
 				}
 				if changed {
-					look()
+					fetch()
 				}
 			}
-		case got := <-looks:
-			looking = false
+		case got := <-updates:
+			fetching = false
 			s.model.show(got)
 			if again {
-				look()
+				fetch()
 			}
 		case <-clock.C:
 			if !s.model.paused {
-				look()
+				fetch()
 			}
 		}
 	}
 }
 
-// draw writes a frame over the one before.
+// draw writes a frame over the previous one.
 func (s *topScreen) draw() error {
 	width, height := s.size()
 	s.model.rows = s.model.fit(width, height)
@@ -214,7 +214,7 @@ func (s *topScreen) draw() error {
 	return err
 }
 
-// readKeys sends what is typed, until the input ends or the screen does.
+// readKeys sends the keys that are typed until the input or the screen ends.
 func (s *topScreen) readKeys(ctx context.Context, keys chan<- []string) {
 	defer close(keys)
 	var buf [64]byte

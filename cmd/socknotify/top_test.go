@@ -28,7 +28,7 @@ type watched struct {
 	addr string
 }
 
-// watch registers so many sockets with a port, and mounts it beside an empty one.
+// watch registers sockets with a port, and mounts it on a page beside an empty port.
 func watch(t *testing.T, sockets int) *watched {
 	t.Helper()
 	backendtest.Need(t)
@@ -41,7 +41,7 @@ func watch(t *testing.T, sockets int) *watched {
 		return p
 	}
 	p := open()
-	// A key can be anything, also what a terminal would obey.
+	// A key may contain control sequences of a terminal.
 	page := debug.New(debug.Port("first", p, func(k int) string { return fmt.Sprintf("key-%02d\x1b[2J", k) }), debug.Port("second", open()))
 	t.Cleanup(page.Close)
 	mux := http.NewServeMux()
@@ -139,7 +139,7 @@ func TestTrace(t *testing.T) {
 			status, out, errs := sh(t, args...)
 			done <- result{status, out, errs}
 		}()
-		// Something goes on until the trace, which may yet have to begin, has seen enough of it.
+		// The trace may not have begun yet, so there are events until it has had enough.
 		s := w.register(t, 42)
 		var got result
 		for looking := true; looking; {
@@ -175,7 +175,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// An interrupt ends a trace well; the end of the port does not.
+// A trace exits with status 0 after an interrupt, and with 1 when the port is closed.
 func TestTraceEnds(t *testing.T) {
 	w := watch(t, 0)
 	for _, interrupted := range []bool{true, false} {
@@ -244,7 +244,7 @@ func TestDecodeKeys(t *testing.T) {
 	}
 }
 
-// No window is too small, and no line wider than it.
+// A frame fits into any window, and no line is wider than it.
 func TestTopFits(t *testing.T) {
 	w := watch(t, 30)
 	c, err := newDebugClient(w.url)
@@ -253,7 +253,7 @@ func TestTopFits(t *testing.T) {
 	}
 	defer c.close()
 	m := &topModel{where: "x", sort: "key", order: "asc", rows: 100}
-	m.show(c.look(t.Context(), m.want()))
+	m.show(c.fetch(t.Context(), m.query()))
 	if m.err != nil {
 		t.Fatal(m.err)
 	}
@@ -270,7 +270,7 @@ func TestTopFits(t *testing.T) {
 			}
 		}
 	}
-	// A narrow window has more lines of counts, and each of them whole.
+	// A narrow window has more lines of counts, and none is cut.
 	m.now.status.Rates.Completions = 12345
 	for _, width := range []int{24, 40, 80, 132, 400} {
 		text := strings.Join(m.frame(width, 60), "\n")
@@ -280,7 +280,7 @@ func TestTopFits(t *testing.T) {
 				t.Errorf("%d wide: no %q in:\n%s", width, count, text)
 			}
 		}
-		// What fits is what is shown, and said to be; in a low window some registrations, too.
+		// The foot names the registrations that are shown. Some are shown in a low window too.
 		for _, height := range []int{10, 12, 24, 36} {
 			lines, fit := m.frame(width, height), m.fit(width, height)
 			shown := len(lines) - len(m.header(width, height)) - 2
@@ -297,7 +297,7 @@ func TestTopFits(t *testing.T) {
 	}
 }
 
-// A screen is what top has drawn, and a keyboard.
+// A screen is the output of top, and its keyboard.
 type screen struct {
 	mu   sync.Mutex
 	last string
@@ -311,7 +311,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// until waits for a frame to have, or not to have, a text.
+// until waits until a frame has a text, or has it no longer.
 func (s *screen) until(t *testing.T, text string, has bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
@@ -383,10 +383,10 @@ func TestTopScreen(t *testing.T) {
 	}
 }
 
-// A server that goes away is said to, and top goes on.
+// top reports a server that does not answer, and continues.
 func TestTopWithoutAnswer(t *testing.T) {
 	m := &topModel{where: "x", sort: "key", order: "asc", rows: 10}
-	m.show(seen{err: fmt.Errorf("no\x1bway")})
+	m.show(update{err: fmt.Errorf("no\x1bway")})
 	if text := m.frame(100, 20)[0]; !strings.Contains(text, "NO ANSWER: no·way") {
 		t.Error(text)
 	}
@@ -419,12 +419,11 @@ func TestServeWithDebugPage(t *testing.T) {
 	}
 }
 
-// The samples of a server that was started anew replace those of the one before; otherwise only later ones
-// are asked for.
+// The samples of a restarted server replace the earlier ones. Otherwise only later samples are requested.
 func TestTopSamples(t *testing.T) {
 	m := &topModel{sort: "key", order: "asc", rows: 10}
 	look := func(observed int64, numbers ...uint64) {
-		s := seen{wanted: wanted{port: "p"}}
+		s := update{query: query{port: "p"}}
 		s.status.Observed = time.Unix(observed, 0)
 		for _, n := range numbers {
 			s.history.Samples = append(s.history.Samples, debug.Sample{Number: n})
@@ -439,15 +438,15 @@ func TestTopSamples(t *testing.T) {
 	}{
 		{1, []uint64{0, 1, 2}, 3, "2"},
 		{1, []uint64{3}, 4, "3"},
-		{2, nil, 0, ""}, // asked for what follows 3, and has not come so far
+		{2, nil, 0, ""}, // samples after 3 were requested, but the server has fewer
 		{2, []uint64{0, 1}, 2, "1"},
 	} {
 		look(c.observed, c.numbers...)
-		if got := m.want().after; len(m.samples) != c.want || got != c.after {
+		if got := m.query().after; len(m.samples) != c.want || got != c.after {
 			t.Errorf("%+v: %d samples, and then those after %q", c, len(m.samples), got)
 		}
 	}
-	if m.port = "other"; m.want().after != "" {
+	if m.port = "other"; m.query().after != "" {
 		t.Error("another port's samples are numbered on their own")
 	}
 }

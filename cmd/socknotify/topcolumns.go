@@ -13,8 +13,8 @@ import (
 type topColumn struct {
 	title string
 	width int
-	right bool // its texts end at the same place
-	drop  int  // the higher, the sooner it is left out of a narrow window; 0 is never
+	right bool // aligned to the right
+	drop  int  // a narrow window omits columns with the highest numbers first; 0 is never omitted
 	text  func(m *topModel, r *debug.Row) string
 }
 
@@ -49,7 +49,7 @@ func topColumns() []topColumn {
 	}
 }
 
-// perSecond compares a row with what it was at the look before.
+// perSecond returns a rate of a row since the previous update.
 func (m *topModel) perSecond(r *debug.Row) string {
 	was, ok := m.before[r.ID]
 	if d := m.now.status.Time.Sub(m.since).Seconds(); ok && d > 0 {
@@ -58,7 +58,7 @@ func (m *topModel) perSecond(r *debug.Row) string {
 	return ""
 }
 
-// fitColumns leaves out columns until the rest fit, and gives the key what is left over.
+// fitColumns omits columns until the rest fit, and gives the remaining width to the key.
 func fitColumns(width int) []topColumn {
 	columns := topColumns()
 	for {
@@ -77,7 +77,7 @@ func fitColumns(width int) []topColumn {
 	}
 }
 
-// cell is a text in a column, and what is between it and the next.
+// cell returns a text padded to the width of a column and the space after it.
 func (c *topColumn) cell(s string) string {
 	s = cut(s, c.width)
 	pad := strings.Repeat(" ", c.width-utf8.RuneCountInString(s))

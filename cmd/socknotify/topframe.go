@@ -11,34 +11,34 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// A topModel is what top shows. It knows nothing of the terminal.
+// A topModel is what top shows. It does not depend on the terminal.
 type topModel struct {
 	where                     string
 	port, search, sort, order string
 	offset, rows              int
 	editing, paused           bool
 
-	now    seen
-	err    error                // of the latest look
-	before map[uint64]debug.Row // the rows of the look before, by ID
+	now    update
+	err    error                // of the latest update
+	before map[uint64]debug.Row // the rows of the previous update, by ID
 	since  time.Time            // when that was
-	// samples are the port's latest; a look fetches those that have come since the one before.
+	// samples are the latest of the port; an update fetches those since the previous one.
 	samples []debug.Sample
 }
 
-// keptSamples is more than a screen is wide.
+// keptSamples is more than the width of any screen.
 const keptSamples = 600
 
-func (m *topModel) want() wanted {
-	w := wanted{m.port, m.search, m.sort, m.order, m.offset, m.rows, ""}
+func (m *topModel) query() query {
+	w := query{m.port, m.search, m.sort, m.order, m.offset, m.rows, ""}
 	if n := len(m.samples); n > 0 && m.port == m.now.port {
 		w.after = strconv.FormatUint(m.samples[n-1].Number, 10)
 	}
 	return w
 }
 
-// show takes in what a look has fetched.
-func (m *topModel) show(s seen) {
+// show stores the result of an update.
+func (m *topModel) show(s update) {
 	if m.err = s.err; s.err != nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (m *topModel) show(s seen) {
 	}
 	m.before, m.since = map[uint64]debug.Row{}, m.now.status.Time
 	if m.now.port != s.port || !m.now.status.Observed.Equal(s.status.Observed) {
-		m.samples = nil // of another port, or another observation, whose samples are numbered anew
+		m.samples = nil // of another port or another observation, whose samples are numbered from the start
 	}
 	m.samples = append(m.samples, s.history.Samples...)
 	m.samples = m.samples[max(len(m.samples)-keptSamples, 0):]
@@ -62,12 +62,12 @@ func (m *topModel) show(s seen) {
 	}
 }
 
-// fit is how many registrations a screen has room for.
+// fit returns the number of registrations that fit on a screen.
 func (m *topModel) fit(width, height int) int {
 	return max(height-len(m.header(width, height))-2, 1) // the headings, and the foot
 }
 
-// frame is a screen full of lines, none wider than the screen.
+// frame returns the lines of a screen, none wider than the screen.
 func (m *topModel) frame(width, height int) []string {
 	columns := fitColumns(width)
 	line := func(text func(*topColumn) string) (s string) {
@@ -89,8 +89,8 @@ func (m *topModel) frame(width, height int) []string {
 	return lines[max(len(lines)-max(height, 1), 0):]
 }
 
-// header is what is above the registrations. Of the counts a low window has the first alone, so as to have room for
-// those.
+// header returns the lines above the registrations. A low window has only the first line of counts, which leaves room
+// for the registrations.
 func (m *topModel) header(width, height int) []string {
 	st := &m.now.status
 	c, r := &st.Counts, &st.Rates
@@ -121,7 +121,7 @@ func (m *topModel) header(width, height int) []string {
 		"")
 }
 
-// flow puts parts into as few lines of a width as it can, in their order. A part that is wider has a line of its own.
+// flow arranges parts in order in as few lines of a width as possible. A part that is wider has a line of its own.
 func flow(width int, parts []string) (lines []string) {
 	line := parts[0]
 	for _, p := range parts[1:] {
@@ -154,7 +154,7 @@ func (m *topModel) health() string {
 	return "live"
 }
 
-// spread says how much of what was dequeued was counted in each place, where anything was.
+// spread returns which share of the notifications each stripe counted, if there were any.
 func (m *topModel) spread() string {
 	var total uint64
 	work := func(p debug.Spread) uint64 { return p.Notifications + p.Removals + p.PostsDequeued }
@@ -184,7 +184,7 @@ func (m *topModel) foot(shown int) string {
 	case m.search != "":
 		s += "  search: " + m.search
 	}
-	return s + "  | q end  / search  s sort  r turn  n p pages  Tab port  space pause"
+	return s + "  | q quit  / search  s sort  r reverse  n p pages  Tab port  space pause"
 }
 
 // sparkline draws a rate over the latest samples.
@@ -221,7 +221,7 @@ func rate(n float64) string {
 	return fmt.Sprintf("%.0f", n)
 }
 
-// brief is a time in one unit.
+// brief formats a duration in one unit.
 func brief(d time.Duration) string {
 	d = max(d, 0)
 	switch {

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// topHelp is what can be typed.
-const topHelp = "Keys: q ends; / searches, Enter keeps and Esc drops the search; s sorts by the next column, r turns\n" +
+// topHelp lists the keys.
+const topHelp = "Keys: q quits; / searches, Enter keeps and Esc drops the search; s sorts by the next column, r reverses\n" +
 	"the order; n, p, PgDn, PgUp and the arrows turn pages; Tab goes to the next port; space pauses."
 
 // topSorts are the columns that s goes through.
 var topSorts = [...]string{"notifications", "last", "socket", "key", "local", "remote", "state", "since"}
 
-// decodeKeys names what a terminal sent. A sequence comes in one piece from any terminal there is.
+// decodeKeys returns the names of the keys that a terminal sent. Terminals send the bytes of a key together.
 func decodeKeys(b []byte) (keys []string) {
 	named := []struct{ sequence, name string }{
 		{"\x1b[A", "up"}, {"\x1b[B", "down"}, {"\x1b[C", "right"}, {"\x1b[D", "left"},
@@ -33,7 +33,7 @@ next:
 			if len(s) == 1 {
 				return append(keys, "esc")
 			}
-			return keys // a sequence that means nothing here
+			return keys // an unknown sequence
 		}
 		r, n := utf8.DecodeRuneInString(s)
 		if r >= ' ' && r != utf8.RuneError {
@@ -44,7 +44,7 @@ next:
 	return keys
 }
 
-// key acts on one key. changed says that something else is to be fetched.
+// key acts on one key. changed reports whether other data must be fetched.
 func (m *topModel) key(k string) (quit, changed bool) {
 	if k == "ctrl-c" {
 		return true, false
@@ -87,7 +87,7 @@ func (m *topModel) key(k string) (quit, changed bool) {
 	return false, changed
 }
 
-// edit is a key while the search is typed. What is found follows each.
+// edit acts on a key while the search is typed. Each key updates the result.
 func (m *topModel) edit(k string) (changed bool) {
 	was := m.search
 	switch k {

@@ -38,10 +38,10 @@ func traceCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.port, "port", "", "name of the port, where the page has several")
-	flags.Uint64Var(&f.socket, "socket", 0, "this socket alone")
-	flags.StringVar(&f.kind, "kind", "", "notified, accepted, registered, removed, lost, posted or completed alone")
-	flags.IntVar(&f.count, "count", 0, "end after so many; 0 is never")
+	flags.StringVar(&f.port, "port", "", "name of the port, if the page has several")
+	flags.Uint64Var(&f.socket, "socket", 0, "only this socket")
+	flags.StringVar(&f.kind, "kind", "", "only notified, accepted, registered, removed, lost, posted or completed")
+	flags.IntVar(&f.count, "count", 0, "end after this number of events; 0 is never")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object per line")
 	return cmd
 }
@@ -85,7 +85,7 @@ func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 	return unlessDone(ctx.Err(), cmp.Or(lines.Err(), errors.New("the port was closed")))
 }
 
-// unlessDone is a failure, unless the user has had enough.
+// unlessDone returns a failure, or nil if the user has ended the command.
 func unlessDone(done, err error) error {
 	if done != nil {
 		return nil
@@ -96,7 +96,7 @@ func unlessDone(done, err error) error {
 func (f *traceFlags) print(w io.Writer, line []byte) error {
 	var e debug.Event
 	if err := json.Unmarshal(line, &e); err != nil {
-		return fmt.Errorf("what came is no trace: %w", err)
+		return fmt.Errorf("invalid trace event: %w", err)
 	}
 	if f.json {
 		_, err := fmt.Fprintf(w, "%s\n", line)
@@ -106,7 +106,7 @@ func (f *traceFlags) print(w io.Writer, line []byte) error {
 	return err
 }
 
-// traceLine is an event for people.
+// traceLine formats an event as text.
 func traceLine(e *debug.Event) string {
 	at := e.Time.Local().Format("15:04:05.00")
 	switch e.Kind {

@@ -1,8 +1,9 @@
 // Command chat sends every line of one client to all the others.
 //
-// Every worker sends to every client, and where one takes no more, enables its registration for EventOut.
-// Another worker may just have dequeued that one's notification; then there are two. So a worker owns a
-// client by the field owned, not by the notification. The second leaves: the owner will enable the level.
+// Every worker sends to every client. If the socket of a client takes no more, the worker enables its registration for
+// EventOut. At that moment another worker may have dequeued a notification of the same client, and a second
+// notification follows. So a worker owns a client by the field owned, not by holding a notification. The worker of the
+// second notification does nothing, because the owner will enable the level again.
 package main
 
 import (
@@ -13,12 +14,11 @@ import (
 	"os/signal"
 	"sync"
 
-	"github.com/socknotify/socknotify"
 	sn "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
 
-const maxBytes = 256 << 10 // in each of a client's buffers
+const maxBytes = 256 << 10 // of each buffer of a client
 
 type server struct {
 	port    *sn.Port[*client]
@@ -27,10 +27,10 @@ type server struct {
 
 type client struct {
 	socket *sock.Socket
-	line   []byte     // received, and not ended yet; the owner's
-	mu     sync.Mutex // for the rest
-	owned  bool       // by the worker that receives
-	gone   bool       // to be removed, or removed
+	line   []byte     // the incomplete last line; used by the owner
+	mu     sync.Mutex // guards the fields below
+	owned  bool       // a worker is receiving
+	gone   bool       // removed, or about to be
 	armed  sn.Events  // the filter it is enabled with
 	queue  []byte     // to be sent
 }
@@ -46,7 +46,7 @@ func main() {
 	log.Println(serve(ctx, listener, ""))
 }
 
-// serve runs until the context is done, and returns why.
+// serve runs until the context is done, and returns the reason.
 func serve(ctx context.Context, listener *sock.Socket, backend string) error {
 	port, err := sn.New[*client](sn.WithBackend(backend))
 	if err != nil {
@@ -79,8 +79,8 @@ func (s *server) work(ctx context.Context) {
 			socket.SetWriteBuffer(32 << 10) // the system would queue megabytes
 			c := &client{socket: socket}
 			s.clients.Store(c, nil)
-			s.send(c, []byte("welcome\n")) // from here on it hears the others
-		case nt.Events == sn.EventRemove, nt.Kind() == socknotify.KindPosted:
+			s.send(c, []byte("welcome\n")) // from here on it receives what the others send
+		case nt.Events == sn.EventRemove, nt.Kind() == sn.KindPosted:
 			s.clients.Delete(nt.Key)
 			nt.Key.socket.Close()
 		default:
@@ -89,7 +89,7 @@ func (s *server) work(ctx context.Context) {
 	}
 }
 
-// receive takes one chunk, whatever the events, and sends the lines that end in it to the others.
+// receive receives one chunk and sends the lines that end in it to the others.
 func (s *server) receive(c *client, chunk []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *server) receive(c *client, chunk []byte) {
 		return
 	}
 	c.owned, c.armed = true, 0
-	c.mu.Unlock() // two that send to each other must not wait for each other
+	c.mu.Unlock() // two workers that send to each other's clients must not deadlock
 	n, err := c.socket.Recv(chunk)
 	c.line = append(c.line, chunk[:n]...)
 	end := bytes.LastIndexByte(c.line, '\n') + 1
@@ -113,7 +113,7 @@ func (s *server) receive(c *client, chunk []byte) {
 	s.settle(c)
 }
 
-// send is for anybody's client.
+// send queues b for any client and sends what the socket takes.
 func (s *server) send(c *client, lines []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,8 @@ func (s *server) send(c *client, lines []byte) {
 	}
 }
 
-// settle sends what can be sent and, without an owner who will, changes the registration, under the lock.
+// settle sends what the socket takes. If no worker owns the client, it updates the registration. It runs under the
+// lock.
 func (s *server) settle(c *client) {
 	n, err := c.socket.Send(c.queue)
 	c.queue = append(c.queue[:0], c.queue[n:]...)
@@ -145,6 +146,6 @@ func (s *server) settle(c *client) {
 	}
 	if s.port.Process(regs, nil, 0); regs[0].Result != nil {
 		c.gone = true
-		s.port.Post(c, 0) // in the place of the EventRemove, which will not come
+		s.port.Post(c, 0) // in the place of the EventRemove, which does not come
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// each runs a test on every kernel of this system, with a server that must end and leave nothing behind.
+// each runs a test on every backend, with a server that must end and leave no goroutine or descriptor.
 func each(t *testing.T, test func(t *testing.T, server string)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		handles.NoneLeft(t, "socket:") // after the clients' ends
+		handles.NoneLeft(t, "socket:") // after the clients have closed
 		listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func each(t *testing.T, test func(t *testing.T, server string)) {
 	})
 }
 
-// join connects clients, and returns when they hear each other.
+// join connects clients, and returns when each receives the lines of the others.
 func join(t *testing.T, server string, n int) []*net.TCPConn {
 	t.Helper()
 	var clients []*net.TCPConn
@@ -79,10 +79,10 @@ func expect(t *testing.T, c net.Conn, want []byte) {
 	}
 }
 
-// All send at once, and each gets the others' lines whole and in order. Some read meanwhile and some only
-// afterwards, when their queues are in use.
-func TestEverybody(t *testing.T) {
-	const lines = 1000 // of all, fewer bytes than a queue takes, so that nobody is too slow
+// All clients send at the same time, and each receives the lines of the others complete and in order. Some read at the
+// same time, others only afterwards, so that their queues are used.
+func TestBroadcast(t *testing.T) {
+	const lines = 1000 // of all clients: fewer bytes than fit into a queue, so no client is too slow
 	pad := strings.Repeat(".", 40)
 	each(t, func(t *testing.T, server string) {
 		clients := join(t, server, 5)
@@ -93,7 +93,7 @@ func TestEverybody(t *testing.T) {
 				for line := range lines {
 					text = fmt.Appendf(text, "%d: line %d %s\n", i, line, pad)
 				}
-				for len(text) > 0 { // lines in pieces
+				for len(text) > 0 { // write the lines in pieces
 					n := min(len(text), 1+len(text)%1500)
 					if _, err := c.Write(text[:n]); err != nil {
 						t.Error(err)
@@ -138,14 +138,13 @@ func TestEverybody(t *testing.T) {
 	})
 }
 
-// One who never reads is dropped. One who reads later than the others gets everything, as long as it is
-// never more behind than its queue takes.
-func TestSlow(t *testing.T) {
+// A client that never reads is dropped. A client that reads late receives everything, as long as its queue has room.
+func TestSlowReader(t *testing.T) {
 	const rounds = 8
 	each(t, func(t *testing.T, server string) {
 		clients := join(t, server, 4)
 		sender, fast, late, never := clients[0], clients[1], clients[2], clients[3]
-		// More than fits into the system's buffers, so that the queue and EventOut have their part.
+		// More than fits into the buffers of the system, so that the queue and EventOut are used.
 		block := bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), 2000)
 		for range rounds {
 			write(t, sender, string(block))
@@ -159,7 +158,7 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// Those who leave, in whatever way, are no loss to the others.
+// Clients that leave, in any way, do not disturb the others.
 func TestLeave(t *testing.T) {
 	each(t, func(t *testing.T, server string) {
 		clients := join(t, server, 6)
@@ -168,7 +167,7 @@ func TestLeave(t *testing.T) {
 		clients[3].SetLinger(0)
 		clients[3].Close()
 		clients[4].CloseWrite()
-		// The end of a line that never ends.
+		// A line without an end is refused.
 		clients[5].Write(make([]byte, 2*maxBytes))
 		for _, c := range clients[4:] {
 			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

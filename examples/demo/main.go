@@ -1,5 +1,5 @@
-// Command demo runs the three samples over real loopback sockets and verifies what arrived: every byte, and exactly
-// one EventRemove for each registration.
+// Command demo runs three examples over loopback sockets. It verifies that every byte arrives and that every
+// registration receives exactly one EventRemove.
 //
 //	go run ./examples/demo                          all three
 //	go run ./examples/demo tcp                      one of them: poll, udp or tcp
@@ -127,7 +127,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// check returns the scenarios and the backend to run, or the first argument that makes no sense.
+// check returns the scenarios and the backend to run, or an error for the first invalid argument.
 func (c *config) check(args []string) (chosen []scenario, backend string, err error) {
 	for _, n := range []struct {
 		flag       string
@@ -211,7 +211,7 @@ func (r *report) table(w io.Writer) error {
 			}
 		}
 		if _, err := fmt.Fprintf(w, "\n%s: %d of %d workers handled notifications, at most %d each.\n"+
-			"A notification goes to one waiting worker; a port wakes no more of them than there is work for.\n",
+			"Each notification goes to one waiting worker, and a port wakes only as many as it has work for.\n",
 			o.Name, busy, len(o.PerWorker), slices.Max(o.PerWorker)); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func demo(ctx context.Context, line string) (status int, stdout, stderr string) 
 	return status, out.String(), err.String()
 }
 
-// decode reads one JSON object that has no fields but those of a report.
+// decode decodes a JSON object that has only the fields of a report.
 func decode(t *testing.T, text string) (r report) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -129,7 +129,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		o   outcome
 		err error

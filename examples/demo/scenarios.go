@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/examples/udp"
 )
 
-// A scenario runs one sample.
+// A scenario runs one example.
 type scenario struct {
 	name string
 	run  func(context.Context, config, *outcome) error

@@ -1,7 +1,7 @@
 // Command dns answers DNS queries from a small table.
 //
-// Its registration is edge-triggered and persistent: after a call that would have blocked it notifies that
-// datagrams arrive, or that answers can be sent again, and is never enabled again for that, on any kernel.
+// Its registration is edge-triggered and persistent. After a call that would have blocked, it notifies when datagrams
+// arrive or answers can be sent again. It need not be enabled again, on any backend.
 package main
 
 import (
@@ -31,10 +31,10 @@ func main() {
 type server struct {
 	socket  *sock.Socket
 	queries [32]sock.Message
-	unsent  []sock.Message // answers to the last ones
+	unsent  []sock.Message // answers to the queries received last
 }
 
-// serve runs until the context is done or the socket fails, and returns why.
+// serve runs until the context is done or the socket fails, and returns the reason.
 func serve(ctx context.Context, socket *sock.Socket, backend string) error {
 	port, err := sn.New[*server](sn.WithBackend(backend))
 	if err != nil {
@@ -53,14 +53,14 @@ func serve(ctx context.Context, socket *sock.Socket, backend string) error {
 		if err := s.run(ctx); err != sock.ErrWouldBlock {
 			return err
 		}
-		if _, err := port.Wait(ctx, one); err != nil {
+		if _, err := port.Process(nil, ctx, one); err != nil {
 			return err
 		}
 	}
 }
 
-// run answers until a call would block; the next edge comes only after that. It comes first, too, because
-// what has arrived before the registration is none.
+// run answers queries until a call would block, because only then is the next arrival an edge. It runs once before the
+// first notification, because datagrams that arrived before the registration are not an edge.
 func (s *server) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		for len(s.unsent) > 0 {
@@ -68,7 +68,7 @@ func (s *server) run(ctx context.Context) error {
 			if err == sock.ErrWouldBlock {
 				return err
 			}
-			s.unsent = s.unsent[max(n, 1):] // an error is the first one's: its address may be anything
+			s.unsent = s.unsent[max(n, 1):] // the error is of the first message, whose address may be invalid
 		}
 		n, err := s.socket.RecvBatch(s.queries[:])
 		if err != nil {

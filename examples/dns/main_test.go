@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// each runs a test on every kernel of this system, and it must leave nothing behind.
+// each runs a test on every backend, which must leave no goroutine or descriptor.
 func each(t *testing.T, test func(t *testing.T, backend string)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		handles.NoneLeft(t, "socket:") // after the test's own
+		handles.NoneLeft(t, "socket:") // after the sockets of the test are closed
 		test(t, backend)
 	})
 }
@@ -65,7 +65,7 @@ func dial(t *testing.T, server string) net.Conn {
 	return c
 }
 
-// query makes a query for hello.test, or one that is no good in some way.
+// query returns a query for hello.test, or an invalid one.
 func query(id uint16, with ...func(b []byte)) []byte {
 	b := []byte{byte(id >> 8), byte(id), 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 0}
 	b = append(b, "\x05Hello\x04TEST\x00"+typeA+classIN...)
@@ -109,7 +109,7 @@ func TestResolver(t *testing.T) {
 			{ips("ip6", "six.test."), "[2001:db8::6]"},
 			{ips("ip", "six.test."), "[2001:db8::6]"},
 			{func() (any, error) { return r.LookupTXT(t.Context(), "hello.test.") }, "[helloworld]"},
-			{ips("ip", "nobody.test."), ""},
+			{ips("ip", "unknown.test."), ""},
 			{ips("ip6", "hello.test."), ""}, // the name has others
 		} {
 			for range 10 {
@@ -129,7 +129,7 @@ func TestResolver(t *testing.T) {
 	})
 }
 
-// What is malformed or not supported is answered with a code, and what is no query not at all.
+// Malformed and unsupported queries are answered with an error code. Datagrams that are not queries are not answered.
 func TestCodes(t *testing.T) {
 	set := func(i int, v byte) func([]byte) { return func(b []byte) { b[i] = v } }
 	each(t, func(t *testing.T, backend string) {
@@ -177,7 +177,7 @@ func TestCodes(t *testing.T) {
 	})
 }
 
-// junk makes something from nothing, or from a query.
+// junk returns random bytes, or a damaged query.
 func junk(r *rand.Rand) []byte {
 	b := make([]byte, r.IntN(600))
 	for i := range b {
@@ -203,8 +203,8 @@ func check(t *testing.T, query, got []byte) {
 	}
 }
 
-// Whatever comes, an answer is sound or is none.
-func TestJunk(t *testing.T) {
+// Any datagram is answered with a valid message, or not at all.
+func TestMalformed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50_000 {
 		b := junk(r)
@@ -215,7 +215,7 @@ func TestJunk(t *testing.T) {
 		for range 50 {
 			for range 10 {
 				b := junk(r)
-				b = append([]byte{0xff}, b...) // another id than that of the query that follows
+				b = append([]byte{0xff}, b...) // the id differs from that of the query that follows
 				if _, err := c.Write(b); err != nil {
 					t.Fatal(err)
 				}
@@ -231,9 +231,9 @@ func TestJunk(t *testing.T) {
 	})
 }
 
-// Where answers cannot be sent they are kept until they can, and no query is received meanwhile. On a UDP
-// socket that is too rare for a test, so here is one that waits for its peer.
-func TestFull(t *testing.T) {
+// Answers that cannot be sent are kept, and no query is received until they are sent. That is too rare on a UDP socket
+// for a test, so this test uses a Unix socket, which waits for its peer.
+func TestSendWouldBlock(t *testing.T) {
 	const queries = 200
 	each(t, func(t *testing.T, backend string) {
 		server, peer, err := sock.UnixPair(true)
@@ -243,7 +243,7 @@ func TestFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := server.SetWriteBuffer(1); err != nil { // the least there is
+		if err := server.SetWriteBuffer(1); err != nil { // the minimum
 			t.Fatal(err)
 		}
 		start(t, server, backend)

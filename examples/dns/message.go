@@ -11,8 +11,8 @@ const (
 	formErr, nxDomain, notImp, refused = 1, 3, 4, 5
 )
 
-// table has the records' data by name and type. A name is in lower case, each label after its length. The
-// records of one type fit into a datagram together.
+// table has the data of the records by name and type. A name is in lower case, with the length before each label. The
+// records of a name and type fit into one datagram.
 var table = map[string]map[string][]string{
 	"\x05hello\x04test\x00": {typeA: {ip("192.0.2.1"), ip("192.0.2.2")}, typeTXT: {"\x05hello\x05world"}},
 	"\x03six\x04test\x00":   {typeAAAA: {ip("2001:db8::6")}},
@@ -20,11 +20,11 @@ var table = map[string]map[string][]string{
 
 func ip(s string) string { return string(netip.MustParseAddr(s).AsSlice()) }
 
-// answer makes the answer to a query; nil where it is none.
+// answer returns the answer to a query, or nil if b is not a query.
 func answer(query []byte) []byte {
 	const response, authoritative, opcode, recursion = 0x80, 0x04, 0x78, 0x01
 	if len(query) < 12 || query[2]&response != 0 {
-		return nil // two that answer answers never end
+		return nil // a server that answered answers could exchange them without end
 	}
 	code, question, found := byte(notImp), []byte(nil), []string(nil)
 	if query[2]&opcode == 0 {
@@ -42,7 +42,7 @@ func answer(query []byte) []byte {
 	return b
 }
 
-// lookup reads the question, and finds what there is of its type for its name.
+// lookup parses the question and returns the records of its name and type.
 func lookup(query []byte) (code byte, question []byte, found []string) {
 	end := 12
 	for end < len(query) && 0 < query[end] && query[end] < 64 {

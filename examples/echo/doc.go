@@ -1,2 +1,2 @@
-// Command echo is the program of the README. A test keeps the two alike, and runs it.
+// Command echo is the program of the README. A test verifies that both are equal, and runs it.
 package main

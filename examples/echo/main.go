@@ -18,13 +18,13 @@ func serve(port *sn.Port[conn]) {
 	var regs []sn.Registration[conn]
 	ready, buf := make([]sn.Notification[conn], 16), make([]byte, 4096)
 	for {
-		n, err := port.Process(regs, ready, -1) // arms what was handled, takes what is next
+		n, err := port.Process(regs, ready, -1) // enables what was handled, dequeues what is next
 		if err != nil {
 			log.Fatal(err)
 		}
 		regs = regs[:0]
 		for _, nt := range ready[:n] {
-			if nt.Events == sn.EventRemove { // the last word about this key
+			if nt.Events == sn.EventRemove { // nothing follows for this key
 				nt.Key.Close()
 				continue
 			}
@@ -49,7 +49,7 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Println("listening on", ln.Addr())
-	go serve(port) // as many as you like
+	go serve(port) // any number
 	go serve(port)
 	for {
 		c, err := ln.Accept()

@@ -1,12 +1,12 @@
-// Command lines is a server of a line protocol: a small store, with a command that takes its time.
+// Command lines is a server of a line protocol: a small store, with a command that takes time.
 //
 //	SET key value    OK
 //	GET key          the value, or NONE
-//	WAIT duration    OK, after so long; other connections go on, and so does what this one sends
+//	WAIT duration    OK after the duration; other connections are served, and later commands of this one wait
 //	QUIT             BYE
 //
-// A line can come in pieces, and many lines at once. What has come of a line waits in the connection's
-// state; lines that are complete are answered with one write.
+// A line can arrive in pieces, and many lines together. The beginning of a line is kept in the state of the connection.
+// Complete lines are answered with one write.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 const maxLine = 4096
 
-// A client is a connection's state. Its handler's calls come one at a time, so it has no lock.
+// A client is the state of a connection. The calls of its handler are sequential, so it has no lock.
 type client struct{ rest []byte }
 
 type conn = *server.Conn[client]
@@ -44,7 +44,7 @@ func (s *store) Data(c conn, buf []byte) error {
 	case failed != nil:
 		return failed
 	case waiting:
-		return nil // what Read said it will say again
+		return nil // the next Read returns the error again
 	}
 	return err
 }
@@ -82,12 +82,12 @@ func (s *store) answer(c conn, lines []byte) (waiting bool, err error) {
 			}
 			c.Pause()
 			waiting = true
-			defer func() { go wait(c, d) }() // after what is before it was written
+			defer func() { go wait(c, d) }() // after the answers before it are written
 		case "QUIT":
 			if _, err := c.Write(append(out, "BYE\n"...)); err != nil {
 				return false, err
 			}
-			return false, io.EOF // closes when it was sent
+			return false, io.EOF // closes the connection after the answer is sent
 		default:
 			out = append(out, "ERROR what?\n"...)
 		}
@@ -97,17 +97,17 @@ func (s *store) answer(c conn, lines []byte) (waiting bool, err error) {
 	}
 	c.State.rest = nil
 	if len(lines) > 0 {
-		c.State.rest = bytes.Clone(lines) // the buffer is the worker's
+		c.State.rest = bytes.Clone(lines) // the buffer belongs to the worker
 	}
 	_, err = c.Write(out)
 	return waiting, err
 }
 
-// wait is what blocks: no handler, but a goroutine that the connection is paused for.
+// wait blocks, in a goroutine of its own and not in the handler. The connection is paused for it.
 func wait(c conn, d time.Duration) {
 	time.Sleep(d)
 	c.Write([]byte("OK\n"))
-	c.Resume() // Data is called, and goes on with the lines that have come already
+	c.Resume() // Data is called, and continues with the lines that have arrived
 }
 
 func main() {
@@ -123,7 +123,7 @@ func main() {
 	}
 }
 
-// serve serves until the context is done, and then lets the clients have their answers.
+// serve serves until the context is done, and then sends the answers that are queued.
 func serve(ctx context.Context, l net.Listener, backend string) error {
 	s := &server.Server[client]{Handler: &store{}, Backend: backend, IdleTimeout: 5 * time.Minute}
 	stopped := make(chan error, 1)

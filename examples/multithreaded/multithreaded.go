@@ -1,14 +1,14 @@
-// Package multithreaded is the third sample: a TCP server on one port with many workers.
+// Package multithreaded is the third example: a TCP server on one port with many workers.
 //
-// A listener and all its connections are registered with one port, and every worker waits on it, so
-// the work goes to whoever is free. Registrations are level-triggered and one-shot: a notification
-// disables its registration, and therefore whatever belongs to the socket is, without any lock, the
-// worker's that holds the notification. The worker takes one chunk, and enables the registration
-// again in the very call in which it dequeues its next notifications. If there is more to receive,
-// that call, or another worker's, is told at once.
+// A listener and all its connections are registered with one port, on which every worker waits. So a notification goes
+// to a free worker. Registrations are level-triggered and one-shot: a notification disables its registration. So the
+// state of a connection belongs to the worker that holds its notification, without a lock. The worker receives one
+// chunk, and enables the registration again in the call with which it dequeues its next notifications. If there is more
+// to receive, that call or the call of another worker returns at once.
 //
-// A connection ends with OpRemove. Its EventRemove is the last word about it, and whoever dequeues
-// that frees it. The last one out posts an exit message, which every worker passes on as it leaves.
+// A connection ends with OpRemove. Its EventRemove is the last notification, and the worker that dequeues it frees the
+// connection. The worker that frees the last connection posts an exit message, and every worker that receives it posts
+// it again and returns.
 package multithreaded
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Config says how many there are of everything.
+// Config has the numbers of workers, clients and messages.
 type Config struct {
 	Backend  string // empty: the default
 	Workers  int
@@ -34,24 +34,24 @@ const (
 	DefaultClients = 100
 )
 
-// Result is what the server saw.
+// Result is what the server counted.
 type Result struct {
 	Notifications int   // without removals and posts
 	PerWorker     []int // notifications
 	Bytes         int64
 	ExpectedBytes int64
-	Removals      int // of connections; one per client is right
+	Removals      int // of connections; want one per client
 }
 
-// A key is what a notification is about. Its types are how a worker tells them apart: a listener, a
-// connection, or a message that was posted. Other kinds of completion would be further types.
+// A key identifies the subject of a notification: a listener, a connection, or a posted message. A worker distinguishes
+// them by type. Other kinds of completions would be further types.
 type key interface{ isKey() }
 
 type (
-	// A listener makes connections.
+	// A listener accepts connections.
 	listener struct {
 		socket *sock.Socket
-		left   int // connections to accept yet
+		left   int // connections still to be accepted
 	}
 	// A connection belongs to the worker that holds its notification.
 	connection struct {
@@ -78,12 +78,12 @@ func enableConnection(c *connection) socknotify.Registration[key] {
 	return socknotify.Enable[key](c.socket, c, inOrEnd, trigger)
 }
 
-// A server is what the workers share.
+// A server is the state that the workers share.
 type server struct {
 	port *socknotify.Port[key]
 
 	mu   sync.Mutex
-	open map[*connection]struct{} // what a failed run leaves behind
+	open map[*connection]struct{} // to be closed after a failed run
 	left int                      // connections that have not ended yet
 	err  error                    // the first failure
 }
@@ -130,8 +130,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	working.Wait()
 
-	// Nobody waits on the port any more. After a failure connections may be left; the clients of
-	// these would wait for ever.
+	// No goroutine waits on the port any more. After a failure there may be open connections, whose clients would
+	// wait without end.
 	if s.failure() != nil {
 		cancel()
 	}
@@ -151,7 +151,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	return res, s.failure()
 }
 
-// remember keeps the first failure for Run to return.
+// remember stores the first failure, which Run returns.
 func (s *server) remember(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,14 +166,13 @@ func (s *server) failure() error {
 	return s.err
 }
 
-// fail is for what the server cannot go on after: it tells the workers to exit.
+// fail stores a failure after which the server cannot continue, and makes the workers exit.
 func (s *server) fail(err error) {
 	s.remember(err)
 	s.sendExit()
 }
 
-// sendExit wakes one worker, which will wake the next. The port is open as long as there are
-// workers, so Post cannot fail.
+// sendExit wakes one worker, which wakes the next. The port is open as long as there are workers, so Post cannot fail.
 func (s *server) sendExit() { s.port.Post(exit{}, 0) }
 
 func (s *server) opened(c *connection) {

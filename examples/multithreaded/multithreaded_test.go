@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A context that is done ends the workers and the clients, and leaves nothing behind.
+// A context that is done ends the workers and the clients.
 func TestCancelled(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func newServer(t *testing.T, backend string) (*server, *connection, *net.TCPConn
 	return &server{port: port, open: map[*connection]struct{}{c: {}}, left: 1}, c, peer.(*net.TCPConn)
 }
 
-// A client that resets its connection costs the server that connection and nothing else.
+// A reset by a client ends its connection and no other.
 func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
@@ -114,8 +114,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A connection whose registration fails belongs to the worker that tried: it is freed, once, and
-// the workers are told to exit.
+// A connection whose registration fails belongs to the worker that tried. It is freed once, and the workers exit.
 func TestFailedRegistration(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, c, _ := newServer(t, backend)
@@ -133,7 +132,7 @@ func TestFailedRegistration(t *testing.T) {
 		w = worker{server: s}
 		w.run(t.Context())
 		if w.removals != 0 {
-			t.Error("a removal of what was never registered")
+			t.Error("a removal of a socket that was never registered")
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// dequeueCount is how many notifications a worker takes at a time.
+// dequeueCount is how many notifications a worker dequeues at a time.
 const dequeueCount = 3
 
 // A worker is one of the goroutines that wait on the port.
@@ -19,19 +19,19 @@ type worker struct {
 	notifications int
 	removals      int
 	bytes         int64
-	// regs is what the next call has to register: up to two for each notification, because a
-	// listener's makes a connection as well.
+	// regs are the registrations of the next call: up to two for each notification, because one of a listener adds a
+	// connection.
 	regs  []socknotify.Registration[key]
 	chunk [512]byte
 }
 
-// run processes notifications until it is told to exit.
+// run handles notifications until it receives the exit message.
 func (w *worker) run(ctx context.Context) {
 	w.regs = make([]socknotify.Registration[key], 0, 2*dequeueCount)
 	ready := make([]socknotify.Notification[key], dequeueCount)
 	for {
 		n, err := w.server.port.ProcessContext(ctx, w.regs, ready)
-		w.cleanUp() // registrations were processed even if nothing was dequeued
+		w.cleanUp() // the registrations are done even if nothing was dequeued
 		if err != nil {
 			w.server.fail(err)
 			return
@@ -62,8 +62,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// cleanUp deals with registrations that failed. They are all one-shot, so nobody else can hold a
-// notification of one that could not be enabled: it is still this worker's.
+// cleanUp handles registrations that failed. All are one-shot, so no other worker can hold a notification of a
+// connection that could not be enabled: it still belongs to this worker.
 func (w *worker) cleanUp() {
 	for i := range w.regs {
 		r := &w.regs[i]
@@ -73,7 +73,7 @@ func (w *worker) cleanUp() {
 		w.server.fail(r.Result)
 		c, ok := r.Key.(*connection)
 		if !ok {
-			continue // the listener is Run's
+			continue // Run closes the listener
 		}
 		remove := []socknotify.Registration[key]{socknotify.Remove[key](r.Conn)}
 		if _, err := w.server.port.Process(remove, nil, 0); err != nil || remove[0].Result != nil {
@@ -83,13 +83,12 @@ func (w *worker) cleanUp() {
 	}
 }
 
-// accept takes one connection. The system may have more, of which the listener is told at once when
-// it is enabled again.
+// accept accepts one connection. If there are more, enabling the listener again notifies at once.
 func (w *worker) accept(l *listener) {
 	socket, err := l.socket.Accept()
 	switch {
 	case errors.Is(err, sock.ErrWouldBlock):
-		// The client gave up in between.
+		// The client has given up.
 	case err != nil:
 		w.server.fail(fmt.Errorf("accept: %w", err))
 		return
@@ -104,14 +103,13 @@ func (w *worker) accept(l *listener) {
 	}
 }
 
-// receive takes one chunk. A hang-up may come before the last data was received, so it is the receive
-// that says when the connection has ended; until then the level notifies again. The events are but a
-// hint what the receive will find.
+// receive receives one chunk. A hang-up may be notified before the last data was received, so only the receive says
+// when the connection has ended. Until then the level notifies again. The events are only a hint.
 func (w *worker) receive(c *connection) {
 	n, err := c.socket.Recv(w.chunk[:])
 	w.bytes += int64(n)
 	if errors.Is(err, sock.ErrWouldBlock) {
-		err = c.socket.Err() // nil where the notification was for nothing
+		err = c.socket.Err() // nil if there was no error
 	}
 	switch {
 	case err == nil:
@@ -119,15 +117,15 @@ func (w *worker) receive(c *connection) {
 	case errors.Is(err, io.EOF):
 		w.remove(c)
 	default:
-		w.server.remember(fmt.Errorf("receive: %w", err)) // this connection's failure alone
+		w.server.remember(fmt.Errorf("receive: %w", err)) // ends this connection only
 		w.remove(c)
 	}
 }
 
-// remove ends the registration with the next call. An entry takes one operation, so a connection is
-// either enabled again or removed.
+// remove removes the registration with the next call. An entry has one operation, so a connection is either enabled
+// again or removed.
 func (w *worker) remove(c *connection) {
 	r := socknotify.Remove[key](c.socket)
-	r.Key = c // not read by OpRemove: for cleanUp
+	r.Key = c // read by cleanUp, not by OpRemove
 	w.regs = append(w.regs, r)
 }

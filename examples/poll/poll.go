@@ -1,9 +1,8 @@
-// Package poll is the first sample: a port in the place of poll(2).
+// Package poll is the first example: a port in the place of poll(2).
 //
-// One goroutine serves one TCP connection. The registration is level-triggered and persistent, so
-// it is made once and notifies as long as there is something to receive, just as poll would return
-// again and again. The loop ends when the client hangs up; then the registration is removed, and
-// its last notification awaited, before the socket is closed.
+// One goroutine serves one TCP connection. The registration is level-triggered and persistent. So it is made once, and
+// notifies as long as there is something to receive, as poll would return again and again. The loop ends when the
+// client hangs up. Then the registration is removed, and its last notification awaited, before the socket is closed.
 package poll
 
 import (
@@ -24,12 +23,12 @@ type Config struct {
 	Messages int
 }
 
-// Result is what the server saw.
+// Result is what the server counted.
 type Result struct {
 	Notifications int   // without the removal
 	Bytes         int64 // received
 	ExpectedBytes int64
-	Removals      int // 1 is right
+	Removals      int // want 1
 }
 
 // The key of a registration may be any comparable value. A single connection needs no context, so
@@ -51,7 +50,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	}
 	defer listener.Close()
 
-	// Whoever fails first cancels the other.
+	// If one side fails, it cancels the other.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	clientDone := make(chan error, 1)
@@ -94,7 +93,7 @@ func accept(ctx context.Context, port *socknotify.Port[key], listener *sock.Sock
 		if _, err := port.Wait(ctx, ready); err != nil {
 			return nil, err
 		}
-		// What was pending may be gone again: the client may have given up.
+		// The client may have given up, so there may be no connection.
 		conn, err := listener.Accept()
 		if !errors.Is(err, sock.ErrWouldBlock) {
 			return conn, err
@@ -120,8 +119,8 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 		return regs[0].Result
 	}
 
-	// However the loop ends, the registration is removed before the caller closes the socket.
-	// Deregister returns the key instead of an EventRemove.
+	// The registration is removed before the caller closes the socket. Deregister returns the key instead of an
+	// EventRemove.
 	defer func() {
 		k, e := port.Deregister(socknotify.Remove[key](conn))
 		if e == nil && k == conn.Handle() {
@@ -138,14 +137,14 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 		res.Notifications++
 		events := ready[0].Events
 
-		// An error comes whatever the filter asks for. The socket tells which, once.
+		// EventErr is notified with any filter. Err returns the error once.
 		if events.Has(socknotify.EventErr) {
 			if e := conn.Err(); e != nil {
 				return fmt.Errorf("connection: %w", e)
 			}
 		}
-		// After a hang-up there may be data left to receive: it has ended when the end of stream
-		// is received, not before.
+		// After a hang-up there may be data to receive. The connection has ended when the end of the stream is
+		// received.
 		ended, err := receive(conn, events.Has(socknotify.EventHangup), res)
 		if ended || err != nil {
 			return err
@@ -153,8 +152,7 @@ func serve(ctx context.Context, port *socknotify.Port[key], conn *sock.Socket, r
 	}
 }
 
-// receive takes one chunk, which leaves the rest to the next notification: that is what level means.
-// After a hang-up it takes everything.
+// receive receives one chunk. The level notifies again if there is more. After a hang-up it receives everything.
 func receive(conn *sock.Socket, everything bool, res *Result) (ended bool, err error) {
 	var chunk [512]byte
 	for {

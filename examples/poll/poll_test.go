@@ -30,8 +30,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A client that resets the connection ends the loop with the socket's error, and the registration is
-// removed all the same.
+// A reset by the client ends the loop with the error of the socket, and the registration is removed.
 func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
@@ -70,7 +69,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A context that is done ends both sides, and leaves nothing behind.
+// A context that is done ends both sides.
 func TestCancelled(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")

@@ -1,5 +1,5 @@
 // Command proxy connects every client to a target and copies both ways, in one goroutine without locks.
-// What has been received on one side is sent on the other before more is received.
+// The bytes received on one side are sent on the other before more is received.
 package main
 
 import (
@@ -28,7 +28,7 @@ type proxy struct {
 type half struct {
 	socket            *sock.Socket
 	peer              *half
-	connecting, ended bool   // at the beginning; received up to the end
+	connecting, ended bool   // connect not done; end of stream received
 	rest              []byte // received, and not sent to the peer yet
 }
 
@@ -46,7 +46,7 @@ func main() {
 	log.Println(serve(ctx, listener, target, ""))
 }
 
-// serve runs until the context is done, and returns why.
+// serve runs until the context is done, and returns the reason.
 func serve(ctx context.Context, listener *sock.Socket, target netip.AddrPort, backend string) error {
 	port, err := sn.New[*half](sn.WithBackend(backend))
 	if err != nil {
@@ -64,7 +64,7 @@ func serve(ctx context.Context, listener *sock.Socket, target netip.AddrPort, ba
 			log.Println("accept:", err)
 		case client != nil:
 			p.connect(client)
-		case p.open[nt.Key]: // what comes after the close is for nobody
+		case p.open[nt.Key]: // notifications after the close are ignored
 			p.settle(nt.Key, p.handle(nt.Key, nt.Events))
 		}
 	}
@@ -81,7 +81,7 @@ func (p *proxy) connect(client *sock.Socket) {
 		client.Close()
 		return
 	}
-	client.SetNoDelay(true) // chunks go on as they come
+	client.SetNoDelay(true) // chunks are sent without delay
 	target.SetNoDelay(true)
 	c, t := &half{socket: client}, &half{socket: target, connecting: true}
 	c.peer, t.peer = t, c
@@ -103,7 +103,7 @@ func (p *proxy) handle(h *half, events sn.Events) (err error) {
 	return err
 }
 
-// forward receives a chunk and sends it to the peer, or what it has not taken of the last one.
+// forward sends the rest of the last chunk to the peer, or else receives a chunk and sends it.
 func (p *proxy) forward(h *half) error {
 	if len(h.rest) == 0 {
 		n, err := h.socket.Recv(p.chunk[:])
@@ -120,7 +120,7 @@ func (p *proxy) forward(h *half) error {
 	return err
 }
 
-// settle waits for what comes next on both sides. A pair that has ended is closed, one that failed is reset.
+// settle updates the registrations of both sides. A pair that has ended is closed, one that failed is reset.
 func (p *proxy) settle(h *half, err error) {
 	regs := []sn.Registration[*half]{h.enable(), h.peer.enable()}
 	if p.port.Process(regs, nil, 0); err == nil || err == sock.ErrWouldBlock {
@@ -138,7 +138,7 @@ func (p *proxy) settle(h *half, err error) {
 }
 
 func (h *half) enable() sn.Registration[*half] {
-	filter := sn.EventNone // for errors
+	filter := sn.EventNone // errors only
 	if len(h.rest) == 0 && !h.ended && !h.connecting && !h.peer.connecting {
 		filter |= sn.EventIn
 	}

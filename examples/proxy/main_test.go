@@ -30,7 +30,7 @@ type bench struct {
 	target net.Listener
 }
 
-// each runs a test on every kernel of this system, with a proxy that must end and leave nothing behind.
+// each runs a test on every backend, with a proxy that must end and leave no goroutine or descriptor.
 func each(t *testing.T, test func(b *bench)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:")
@@ -112,16 +112,16 @@ func (b *bench) expectReset(c net.Conn) {
 	}
 }
 
-// random makes bytes that nothing but the right order of everything reproduces.
+// random returns random bytes, so that lost or reordered bytes are noticed.
 func random(n int) []byte {
 	data := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(data)
 	return data
 }
 
-// Both send at once, more than any buffer takes. The target does not read before the client has everything:
-// the one direction stands still meanwhile, and must not hold up the other.
-func TestBulk(t *testing.T) {
+// Both sides send at the same time, more than fits into any buffer. The target does not read before the client has
+// received everything: the blocked direction must not delay the other.
+func TestBothDirections(t *testing.T) {
 	up := random(16 << 20)
 	down := up[1 : 8<<20]
 	each(t, func(b *bench) {
@@ -141,7 +141,7 @@ func TestBulk(t *testing.T) {
 }
 
 // Many pairs at once.
-func TestPairs(t *testing.T) {
+func TestManyPairs(t *testing.T) {
 	data := random(100 << 10)
 	each(t, func(b *bench) {
 		var working sync.WaitGroup
@@ -185,7 +185,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// A reset of one side resets the other, which may be waiting, or have something under way.
+// A reset of one side resets the other, whether it is idle or sending.
 func TestReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)
@@ -198,7 +198,7 @@ func TestReset(t *testing.T) {
 				if side == 1 {
 					dies, lives = target, client
 				}
-				b.write(dies, []byte("x")) // both ends are connected for sure
+				b.write(dies, []byte("x")) // now both sides are connected
 				b.expect(lives, []byte("x"))
 				var writing sync.WaitGroup
 				if busy {
@@ -213,7 +213,7 @@ func TestReset(t *testing.T) {
 				dies.SetLinger(0)
 				dies.Close()
 				writing.Wait()
-				if !busy { // or the write has been told
+				if !busy { // otherwise the write may return the error
 					b.expectReset(lives)
 				}
 			}
@@ -225,7 +225,7 @@ func TestReset(t *testing.T) {
 func TestRefused(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		handles.NoneLeft(t, "socket:")
-		bound, err := sock.New(sock.TCP4) // has a port, and does not listen
+		bound, err := sock.New(sock.TCP4) // bound, but not listening
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestRefused(t *testing.T) {
 		for range 10 {
 			c, err := net.Dial("tcp", b.proxy)
 			if errors.Is(err, errno.Reset) {
-				continue // so soon
+				continue // reset during the connect
 			}
 			if err != nil {
 				t.Fatal(err)

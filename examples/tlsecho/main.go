@@ -1,8 +1,8 @@
-// Command tlsecho is an echo server with TLS. Its handler knows nothing of that, except what was agreed upon:
-// a client that asks for the protocol "shout" (ALPN) is answered in capitals.
+// Command tlsecho is an echo server with TLS. Its handler uses TLS only for the protocol that was negotiated (ALPN): a
+// client that asks for "shout" is answered in capitals.
 //
-// A connection that is idle has no goroutine and no buffer but those of crypto/tls. The certificate is made
-// up at the start, so a client cannot verify it:
+// An idle connection has no goroutine, and no buffers except those of crypto/tls. The certificate is generated at the
+// start, so a client cannot verify it:
 //
 //	openssl s_client -quiet -connect 127.0.0.1:7443 -alpn shout
 package main
@@ -21,14 +21,14 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// A client is a connection's state.
+// A client is the state of a connection.
 type client struct{ shouts bool }
 
 type conn = *server.Conn[client]
 
 type echo struct{}
 
-// Open comes when the handshake is over.
+// Open is called after the handshake.
 func (*echo) Open(c conn) error {
 	c.State.shouts = c.TLS().NegotiatedProtocol == "shout"
 	return nil
@@ -37,13 +37,13 @@ func (*echo) Open(c conn) error {
 func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
-		return err // the end of the stream closes, with a close_notify; nothing there waits for more
+		return err // io.EOF closes the connection with a close_notify
 	}
 	answer := buf[:n]
 	if c.State.shouts {
 		answer = bytes.ToUpper(answer)
 	}
-	_, err = c.Write(answer) // Data is not called while much is queued, so this fits
+	_, err = c.Write(answer) // Data is not called while much is queued, so Write takes all of it
 	return err
 }
 
@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// serve serves until the context is done, and then lets the clients have their answers.
+// serve serves until the context is done, and then sends the answers that are queued.
 func serve(ctx context.Context, l net.Listener, cert tls.Certificate, backend string) error {
 	s := &server.Server[client]{
 		Handler: &echo{}, Backend: backend, IdleTimeout: 5 * time.Minute,

@@ -1,11 +1,10 @@
-// Package udp is the second sample: an edge-triggered datagram server.
+// Package udp is the second example: an edge-triggered datagram server.
 //
-// An edge notification comes when datagrams begin to arrive, not as long as they wait. Hence two
-// rules. The server registers before it binds, so that no datagram can arrive before the
-// registration. And after each notification it receives until a receive would block: only then is
-// the next arrival an edge.
+// An edge is notified when datagrams begin to arrive, not as long as they wait. So there are two rules. The server
+// registers before it binds, so that no datagram can arrive before the registration. After each notification it
+// receives until a receive would block, because only then is the next arrival an edge.
 //
-// Datagram sockets have no connection, so they never hang up, although this one asks to hear of it.
+// Datagram sockets have no connection, so EventHangup is never notified, although the filter has it.
 package udp
 
 import (
@@ -24,14 +23,14 @@ type Config struct {
 	Datagrams int
 }
 
-// Result is what the server saw.
+// Result is what the server counted.
 type Result struct {
 	Notifications int // without the removal
 	Datagrams     int
 	Bytes         int64
 	ExpectedBytes int64
-	Hangups       int // 0 is right
-	Removals      int // 1 is right
+	Hangups       int // want 0
+	Removals      int // want 1
 }
 
 // Run starts a server and its client, and returns when both are done.
@@ -43,7 +42,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, err
 	}
 	defer port.Close()
-	server, err := sock.New(sock.UDP4) // non-blocking, as every sock.Socket
+	server, err := sock.New(sock.UDP4) // non-blocking, like every sock.Socket
 	if err != nil {
 		return res, err
 	}
@@ -74,7 +73,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 		return res, err
 	}
 
-	// Whoever fails first cancels the other.
+	// If one side fails, it cancels the other.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	clientDone := make(chan error, 1)
@@ -93,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (res Result, err error) {
 	return res, <-clientDone
 }
 
-// serve echoes datagrams until it has had all of them.
+// serve echoes datagrams until it has received all of them.
 func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], datagrams int, res *Result) error {
 	ready := make([]socknotify.Notification[*sock.Socket], 1)
 	for res.Datagrams < datagrams {
@@ -117,7 +116,7 @@ func serve(ctx context.Context, port *socknotify.Port[*sock.Socket], datagrams i
 	return nil
 }
 
-// drain receives until a receive would block. Anything less could be the end of all notifications.
+// drain receives until a receive would block. After anything less there might be no further notification.
 func drain(server *sock.Socket, res *Result) error {
 	var datagram [2048]byte
 	for {
@@ -130,7 +129,7 @@ func drain(server *sock.Socket, res *Result) error {
 		}
 		res.Datagrams++
 		res.Bytes += int64(n)
-		// The echo tells the client that this datagram takes no room in our buffer any more.
+		// After the echo the client knows that this datagram is no longer in the receive buffer.
 		if err := server.SendTo(datagram[:n], from); err != nil {
 			return fmt.Errorf("server: echo: %w", err)
 		}

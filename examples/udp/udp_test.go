@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A context that is done ends both sides, and leaves nothing behind.
+// A context that is done ends both sides.
 func TestCancelled(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		stop := errors.New("stop")

@@ -15,10 +15,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// screenshotsEnv names a directory for pictures of the page.
+// screenshotsEnv names a directory for screenshots of the page.
 const screenshotsEnv = "SCREENSHOTS"
 
-// A tab is Chromium's, which must be on PATH.
+// A tab is a tab of Chromium, which must be on PATH.
 type tab struct {
 	*testing.T
 	ctx   context.Context
@@ -33,7 +33,7 @@ func newTab(t *testing.T) *tab {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 	)
-	// Not the test's context: that ends before the clean-ups, which wait for the browser's end.
+	// Not the context of the test, which is done before the cleanup functions run.
 	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -51,7 +51,7 @@ func newTab(t *testing.T) *tab {
 	return b
 }
 
-// profile makes a directory for a browser, whose processes do not all end with the first.
+// profile returns a directory for a browser. Some of its processes outlive the first one.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "browser")
@@ -73,14 +73,14 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	must(b, chromedp.Do(b.ctx, actions...))
 }
 
-// call is a command of the browser's own.
+// call runs a command of the browser.
 func call[P, R any](b *tab, command cdp.Command[P, R], parameters P) {
 	b.Helper()
 	_, err := chromedp.Call(b.ctx, command, parameters)
 	must(b, err)
 }
 
-// eval is the value of an expression in the page.
+// eval returns the value of an expression in the page.
 func eval[V any](b *tab, expression string) V {
 	b.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[V](expression))
@@ -90,7 +90,7 @@ func eval[V any](b *tab, expression string) V {
 	return v
 }
 
-// until waits for an expression to be true.
+// until waits until an expression is true.
 func (b *tab) until(what, expression string) {
 	b.Helper()
 	for end := time.Now().Add(soon); !eval[bool](b, "!!("+expression+")"); time.Sleep(20 * time.Millisecond) {
@@ -145,7 +145,7 @@ func TestBrowser(t *testing.T) {
 
 	accessible(b)
 
-	// The server goes away, the page notices, and comes back by itself when it is there again.
+	// The page notices that the server is gone, and reconnects when it is back.
 	r.stop(t)
 	b.until("it notices", disconnected+" && document.querySelector('#send').disabled")
 	b.until("it says so", last+" === 'The connection was lost.'")
@@ -156,7 +156,7 @@ func TestBrowser(t *testing.T) {
 	b.until("pushes come from the new server", last+" === 'Guest 2welcome back'")
 	idle(b, r)
 
-	// The same, by the button. It need not be quicker than the page.
+	// The same with the button. The page may reconnect first.
 	r.stop(t)
 	b.until("it notices again", disconnected)
 	b.until("there is a button", "!document.querySelector('#retry').hidden || document.querySelector('#status[data-state=connecting]')")
@@ -172,8 +172,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// idle watches all connections for a while in which nobody says anything: they stay parked, and are parked
-// no more times than they were.
+// idle watches all connections while no message is sent: they stay parked, and are not parked again.
 func idle(b *tab, r *running) {
 	b.Helper()
 	n := r.hub.stats().Members
@@ -190,13 +189,13 @@ func idle(b *tab, r *running) {
 	}
 }
 
-// accessible looks at names, contrasts in both schemes, and a narrow window.
+// accessible checks names, contrasts in both color schemes, and a narrow window.
 func accessible(b *tab) {
 	b.Helper()
 	for _, what := range eval[[]string](b, `[...document.querySelectorAll("button, input, a, [tabindex], [role]")]
 		.filter(e => !(e.textContent.trim() || e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.labels?.[0]?.textContent.trim()))
 		.map(e => e.outerHTML.slice(0, 120))`) {
-		b.Errorf("it has no name: %s", what)
+		b.Errorf("no accessible name: %s", what)
 	}
 	for _, scheme := range []string{"dark", "light"} {
 		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -217,7 +216,7 @@ func accessible(b *tab) {
 	b.until("nothing sticks out of a narrow window", "document.documentElement.scrollWidth <= 320")
 }
 
-// contrast is the ratio between a text and what is behind it, as WCAG defines it.
+// contrast returns the contrast ratio of a text and its background, as WCAG defines it.
 const contrast = `(() => {
 	const e = document.querySelector(%q);
 	const rgb = (s) => s.match(/[\d.]+/g).map(Number);

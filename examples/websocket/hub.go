@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// A hub is everybody who is connected.
+// A hub has all connected members.
 type hub struct {
 	lot     *park.Lot
 	writing sync.WaitGroup
@@ -24,14 +24,14 @@ type hub struct {
 	members map[*member]struct{}
 	joined  int
 	closing bool
-	empty   chan struct{} // closed when closing and everybody has left
+	empty   chan struct{} // closed when the hub closes and all members have left
 }
 
-// An event is what is sent to a page, as JSON.
+// An event is a message to a page, as JSON.
 type event struct {
-	You  string `json:"you,omitempty"`  // the name of who is told
-	From string `json:"from,omitempty"` // who said
-	Text string `json:"text,omitempty"` // what
+	You  string `json:"you,omitempty"`  // the name of the receiver
+	From string `json:"from,omitempty"` // the sender
+	Text string `json:"text,omitempty"` // the text
 	Here int    `json:"here,omitempty"` // how many are connected now
 }
 
@@ -43,14 +43,14 @@ func newHub(ping time.Duration) (*hub, error) {
 	return &hub{lot: lot, members: make(map[*member]struct{}), empty: make(chan struct{})}, nil
 }
 
-// ServeHTTP upgrades a connection, and gives up its goroutine.
+// ServeHTTP upgrades a connection and returns, so it keeps no goroutine.
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !sameOrigin(r) {
 		http.Error(w, "not for pages of other sites", http.StatusForbidden)
 		return
 	}
 	conn, rw, _, err := ws.UpgradeHTTP(r, w)
-	if err != nil { // it has said so
+	if err != nil { // it has sent an error response
 		if conn != nil {
 			conn.Close()
 		}
@@ -61,10 +61,10 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		conn.Close()
 		return
 	}
-	m.receive(rw.Reader) // what came with the request, if anything, and park
+	m.receive(rw.Reader) // frames that came with the request, if any; then it parks
 }
 
-// sameOrigin tells whether a browser's page is ours. Others may not speak for the user.
+// sameOrigin reports whether a request comes from a page of this server. Other pages must not act for the user.
 func sameOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -89,7 +89,7 @@ func (h *hub) join(m *member) bool {
 	return true
 }
 
-// leave is called once for each that has joined, by the goroutine that has its connection.
+// leave is called once for each member that has joined, by the goroutine that owns its connection.
 func (h *hub) leave(m *member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +106,7 @@ func (h *hub) say(m *member, text string) {
 	h.tellAll(event{From: m.name, Text: text})
 }
 
-// tellAll waits for nobody, under the lock.
+// tellAll queues an event for all members. It does not block, and runs under the lock.
 func (h *hub) tellAll(e event) {
 	f := frame(e)
 	for m := range h.members {
@@ -114,7 +114,7 @@ func (h *hub) tellAll(e event) {
 	}
 }
 
-// frame makes a frame for a page.
+// frame returns a frame for a page.
 func frame(e event) []byte {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -123,7 +123,7 @@ func frame(e event) []byte {
 	return ws.MustCompileFrame(ws.NewTextFrame(text))
 }
 
-// close tells everybody that the server goes away, and waits until they are gone.
+// close tells all members that the server goes away, and waits until they have left.
 func (h *hub) close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true

@@ -1,7 +1,7 @@
-// Command websocket is a chat for browsers, whose connections are parked while nobody says anything.
+// Command websocket is a chat for browsers, whose connections are parked while no message is sent.
 //
-// park.HTTPServer serves the page. A WebSocket's connection is taken from it and parked in a lot of its own.
-// What is said on one of them is sent to all, who said it included.
+// park.HTTPServer serves the page. The connection of a WebSocket is hijacked and parked in a separate lot. A message on
+// one connection is sent to all, including the sender.
 package main
 
 import (

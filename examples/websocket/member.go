@@ -17,27 +17,27 @@ import (
 
 const (
 	maxMessage = 4 << 10          // bytes
-	maxQueued  = 256 << 10        // bytes for one who does not take them
-	patience   = 10 * time.Second // for the rest of a message that has begun, and for one to be taken
+	maxQueued  = 256 << 10        // bytes for a member that does not read
+	patience   = 10 * time.Second // for the rest of a message that has begun, and for a message to be sent
 )
 
-// readers have the only buffers for what is received. They are in use while there is something.
+// readers have the only receive buffers. They are in use only while there is something to receive.
 var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
-// A member is one connection. While it is silent there is no more of it than this.
+// A member is one connection. While it is idle, this is all that it needs.
 type member struct {
 	hub    *hub
 	conn   *park.Conn
 	name   string
-	pinged bool // and it has said nothing since; of the goroutine that has the connection
+	pinged bool // and nothing was received since; owned by the goroutine that owns the connection
 
 	mu     sync.Mutex
 	queue  []byte // frames to be sent
-	active bool   // a goroutine sends them
-	ended  bool   // it closes the connection behind the last
+	active bool   // a goroutine is sending them
+	ended  bool   // it closes the connection after the last one
 }
 
-// serve is what the lot calls. The connection is not parked until receive does that.
+// serve is called by the lot. The connection is not parked until receive parks it.
 func (m *member) serve(conn net.Conn) {
 	in := readers.Get().(*bufio.Reader)
 	in.Reset(conn)
@@ -45,8 +45,8 @@ func (m *member) serve(conn net.Conn) {
 		in.Reset(nil)
 		readers.Put(in)
 	}()
-	// A deadline of our own may be set only after the first bytes: what was parked for too long has one that
-	// has passed.
+	// A deadline may be set only after the first bytes, because a connection that was parked for too long has an
+	// expired one.
 	_, err := in.Peek(1)
 	switch {
 	case err == nil:
@@ -61,8 +61,7 @@ func (m *member) serve(conn net.Conn) {
 	m.receive(in)
 }
 
-// receive takes the messages of which something is in the buffer, so that it is empty when it is given up,
-// and parks.
+// receive receives messages until the buffer is empty, and then parks the connection.
 func (m *member) receive(in *bufio.Reader) {
 	for in.Buffered() > 0 {
 		m.conn.SetReadDeadline(time.Now().Add(patience))
@@ -76,7 +75,7 @@ func (m *member) receive(in *bufio.Reader) {
 	}
 }
 
-// message receives one message, or one frame that is about the connection.
+// message receives one message or one control frame.
 func (m *member) message(in io.Reader) error {
 	control := wsutil.ControlFrameHandler(m, ws.StateServerSide)
 	r := wsutil.Reader{Source: in, State: ws.StateServerSide, CheckUTF8: true, MaxMessageSize: maxMessage, OnIntermediate: control}
@@ -98,12 +97,12 @@ func (m *member) message(in io.Reader) error {
 	return nil
 }
 
-var errNotText = errors.New("a message that is not text")
+var errNotText = errors.New("want a text message")
 
-// quit leaves, and tells the peer why if that is possible.
+// quit leaves the hub, and sends the reason to the peer if possible.
 func (m *member) quit(err error) {
 	m.hub.leave(m)
-	var farewell []byte // of one who has closed it was sent already
+	var farewell []byte // if the peer has closed, it was sent already
 	var protocol ws.ProtocolError
 	switch {
 	case errors.Is(err, errNotText):
@@ -118,13 +117,13 @@ func (m *member) quit(err error) {
 	m.end(farewell)
 }
 
-// Write sends a whole frame of package wsutil's.
+// Write queues a whole frame, which package wsutil writes.
 func (m *member) Write(frame []byte) (int, error) {
 	m.send(frame)
 	return len(frame), nil
 }
 
-// send queues a frame. A goroutine sends what is queued and ends; nobody waits for a peer but it.
+// send queues a frame. A goroutine sends what is queued and ends. No other goroutine waits for a peer.
 func (m *member) send(frame []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +145,7 @@ func (m *member) enqueue(frame []byte) {
 	m.queue = append(m.queue, frame...)
 	if len(m.queue) > maxQueued {
 		m.ended, m.queue = true, nil
-		m.hub.writing.Go(m.close) // which ends a Write that waits
+		m.hub.writing.Go(m.close) // which ends a blocked Write
 	}
 	if !m.active {
 		m.active = true
@@ -154,7 +153,7 @@ func (m *member) enqueue(frame []byte) {
 	}
 }
 
-// flush sends until nothing is queued.
+// flush sends until the queue is empty.
 func (m *member) flush() {
 	for {
 		m.mu.Lock()
@@ -178,5 +177,5 @@ func (m *member) flush() {
 	}
 }
 
-// close closes, and has serve find that out if the connection is parked.
+// close closes the connection. If it is parked, serve is called and finds it closed.
 func (m *member) close() { m.hub.lot.CloseConn(m.conn) }

@@ -20,7 +20,7 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// The two ways that docs/park.md shows, before and after.
+// The two programs of docs/park.md, before and after the migration.
 
 func gorillaEcho(mux *http.ServeMux) {
 	upgrader := websocket.Upgrader{}
@@ -82,7 +82,7 @@ func parkedEcho(mux *http.ServeMux, lot *park.Lot, limit time.Duration) {
 			return
 		}
 		if in.Reader.Buffered() > 0 || lot.Park(conn, serve) != nil {
-			conn.Close() // a client may not send before it has the answer
+			conn.Close() // a client must not send before it has the answer
 		}
 	})
 }
@@ -116,8 +116,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// A client that sends half a message and no more loses its connection, and one that is idle for longer than that
-// does not.
+// A client that sends only half a message loses its connection. A client that is idle for longer does not.
 func TestMigrationHalfMessage(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	lot, err := park.New(park.Config{})

@@ -40,7 +40,7 @@ func newSite(ping time.Duration) (*site, error) {
 	return s, nil
 }
 
-// guarded lets the page use nothing but what this server has.
+// guarded restricts the page to resources of this server.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
@@ -52,7 +52,7 @@ func guarded(next http.Handler) http.Handler {
 
 func (s *site) serve(l net.Listener) error { return s.server.Serve(l) }
 
-// close says good-bye to everybody. Serve returns first, so that nobody joins meanwhile.
+// close closes the hub. Serve has returned before, so no member can join any more.
 func (s *site) close(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if failed := s.hub.close(ctx); err == nil {
@@ -61,7 +61,7 @@ func (s *site) close(ctx context.Context) error {
 	return err
 }
 
-// stats is what the page shows of the server.
+// stats are the counts that the page shows.
 type stats struct {
 	Members    int `json:"members"`
 	Parked     int `json:"parked"`

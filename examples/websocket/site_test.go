@@ -18,16 +18,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	if !playRole() {
-		goleak.VerifyTestMain(m)
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// soon is long enough for what must happen.
+// soon bounds the wait for anything that must happen.
 const soon = 60 * time.Second
 
-// A running site is one that a test has started.
+// A running is a site that a test has started.
 type running struct {
 	*site
 	addr  string
@@ -85,7 +81,7 @@ type guest struct {
 
 func (g *guest) Read(p []byte) (int, error) { return g.in.Read(p) }
 
-// visit connects and takes the first two events.
+// visit connects and receives the first two events.
 func visit(t testing.TB, addr string) *guest {
 	t.Helper()
 	conn, in, _, err := ws.Dial(t.Context(), "ws://"+addr+"/chat")
@@ -94,7 +90,7 @@ func visit(t testing.TB, addr string) *guest {
 	conn.SetDeadline(time.Now().Add(soon))
 	g := &guest{t, conn, conn}
 	if in != nil {
-		g.in = io.MultiReader(in, conn) // what came with the answer
+		g.in = io.MultiReader(in, conn) // bytes that came with the response
 	}
 	g.hear(func(e event) bool { return e.You != "" })
 	g.hear(func(e event) bool { return e.Here > 0 })
@@ -112,7 +108,7 @@ func (g *guest) say(text string) {
 	must(g, wsutil.WriteClientText(g, []byte(text)))
 }
 
-// hear drops events until one fits.
+// hear discards events until one matches.
 func (g *guest) hear(fits func(event) bool) event {
 	g.Helper()
 	for {
@@ -183,7 +179,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Frames that come together with the request are in net/http's buffer.
+// Frames that arrive together with the request are in the buffer of net/http.
 func TestEarlyFrames(t *testing.T) {
 	r := start(t, "127.0.0.1:0", 0)
 	defer r.stop(t)
@@ -214,7 +210,7 @@ func TestEarlyFrames(t *testing.T) {
 	g.hearText("late")
 }
 
-func TestFarewells(t *testing.T) {
+func TestCloseFrames(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		send ws.Frame
@@ -232,7 +228,7 @@ func TestFarewells(t *testing.T) {
 			g := visit(t, r.addr)
 			f := ws.MaskFrame(c.send)
 			if c.want == ws.StatusMessageTooBig {
-				f.Payload = nil // what is left unread would be answered by a reset
+				f.Payload = nil // unread bytes would cause a reset
 			}
 			must(t, ws.WriteFrame(g, f))
 			_, err := wsutil.ReadServerText(g)
@@ -240,12 +236,12 @@ func TestFarewells(t *testing.T) {
 			if !errors.As(err, &closed) || closed.Code != c.want {
 				t.Errorf("%v; want %d", err, c.want)
 			}
-			until(t, "everybody has left", func() bool { return r.hub.stats().Members == 0 })
+			until(t, "all members have left", func() bool { return r.hub.stats().Members == 0 })
 		})
 	}
 }
 
-// Who is silent is asked, and who does not answer is closed.
+// A silent member is pinged, and closed if it does not answer.
 func TestPing(t *testing.T) {
 	r := start(t, "127.0.0.1:0", 2*time.Second)
 	defer r.stop(t)
@@ -282,8 +278,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// One who takes nothing is closed, and nobody waits for it.
-func TestSlow(t *testing.T) {
+// A member that does not read is closed, and no other waits for it.
+func TestSlowReader(t *testing.T) {
 	r := start(t, "127.0.0.1:0", 0)
 	defer r.stop(t)
 	slow, g := visit(t, r.addr), visit(t, r.addr)
@@ -295,7 +291,7 @@ func TestSlow(t *testing.T) {
 			break
 		}
 		if n > 10_000 {
-			t.Fatal("it is still there")
+			t.Fatal("timed out waiting for the member to leave")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package claims says what the results of a run hold of what the project promises.
+// Package claims compares the results of a run with the promises of the project.
 package claims
 
 import (
@@ -19,13 +19,13 @@ import (
 // A Claim is a figure and its limit.
 type Claim struct {
 	What  string
-	Limit float64 // 0: none; the figure is told beside another's
-	Least bool    // the limit is the least; else the most
-	// figure is the values of the rounds.
+	Limit float64 // 0: none; the figure explains another one
+	Least bool    // the limit is a minimum; otherwise a maximum
+	// figure returns the values of the rounds.
 	figure func(rs results) []float64
 }
 
-// A Verdict is what became of a claim. Without rounds it was not measured.
+// A Verdict is the result of a claim. With no rounds it was not measured.
 type Verdict struct {
 	Claim
 	Median float64
@@ -37,7 +37,7 @@ type Verdict struct {
 // results are records of all workloads.
 type results []record.Record
 
-// of are a contender's samples.
+// of returns the record of a contender, or nil.
 func (rs results) of(workload string, p param.Params, contender string) *record.Record {
 	for i := range rs {
 		if r := &rs[i]; r.Workload == workload && r.Params == p && r.Contender == contender && r.Missing == "" {
@@ -47,7 +47,7 @@ func (rs results) of(workload string, p param.Params, contender string) *record.
 	return nil
 }
 
-// Judge compares results with all that is claimed.
+// Judge returns the verdict of each claim.
 func Judge(records []record.Record) []Verdict {
 	var all []Verdict
 	for _, c := range claims() {
@@ -90,7 +90,7 @@ func readFile(name string) ([]record.Record, error) {
 	return record.Read(f)
 }
 
-// Table is a table of verdicts.
+// Table returns a table of verdicts.
 func Table(all []Verdict) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -139,7 +139,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// Write writes the verdicts on the results in a folder.
+// Write writes the verdicts for the results in a folder.
 func Write(w io.Writer, dir string) error {
 	records, err := Read(dir)
 	if err != nil {

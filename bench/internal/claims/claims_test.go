@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 		rec("echo", p, "socknotify/epoll server", cpu(1.2, 1, 1.1)...),
 		rec("echo", p, "std", cpu(2, 1.25, 2)...),
 		rec("echo", p, "netpoll", cpu(1.5, 4, 4)...),
-		rec("echo", p, "go-epoll", cpu(.1, .1, .1)...), // no peer
+		rec("echo", p, "go-epoll", cpu(.1, .1, .1)...), // not a peer
 		overlapped, failed,
 		rec("core", core(1000), drained("epoll"), cpu(1)...),
 		rec("core", core(100), drained("epoll"), cpu(1, 1, 1)...),

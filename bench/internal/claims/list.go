@@ -8,10 +8,10 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
-// peers are the Go libraries that a server is compared with: not the loop by hand, go-epoll.
+// peers are the Go libraries that a server is compared with. go-epoll, the loop by hand, is not one of them.
 var peers = []string{"std", "netpoll"}
 
-// claims are what is promised, as a bench can tell it.
+// claims returns the promises that can be measured.
 func claims() []Claim {
 	var all []Claim
 	for _, conns := range []int{100, 1000} {
@@ -80,20 +80,20 @@ func rateRatio(f record.Figures) float64    { return f.RateRatio }
 func latencyRatio(f record.Figures) float64 { return f.LatencyRatio }
 func ns(f record.Figures) float64           { return f.Ns }
 
-// one is a figure of one contender.
+// one returns a figure of one contender.
 func one(workload string, p param.Params, contender string, of func(record.Figures) float64) func(results) []float64 {
 	return func(rs results) []float64 { return values(rs.of(workload, p, contender), of) }
 }
 
-// quotient is one contender's figure to another's of the same round.
+// quotient returns the figure of one contender divided by that of another in the same round.
 func quotient(workload string, p param.Params, contender string, q param.Params, other string, of func(record.Figures) float64) func(results) []float64 {
 	return func(rs results) []float64 {
 		return divide(values(rs.of(workload, p, contender), of), values(rs.of(workload, q, other), of))
 	}
 }
 
-// toBest is one contender's CPU time to that of the others in each round that needs the least: one of them
-// that is not there leaves the rest.
+// toBest returns the CPU time of one contender divided by the lowest of the others in each round. Missing contenders
+// are left out.
 func toBest(workload string, p param.Params, contender string, others []string) func(results) []float64 {
 	return func(rs results) []float64 {
 		var best []float64

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// A group is the bytes of some pairs, which one goroutine at a time hands on. All are on the same side.
+// A group has the bytes of some pairs, all on the same side. One goroutine at a time passes them on.
 type group struct {
 	taken       atomic.Bool
 	side        int
@@ -15,8 +15,8 @@ type group struct {
 	_           [96]byte
 }
 
-// base is the CPU time of handing a byte on, without an event core, by as many goroutines as handle events and
-// in batches of theirs. The sockets travel between processors as they do there. No byte is left.
+// base returns the CPU time of passing a byte on without an event core. As many goroutines as handle events do it, in
+// batches of the same size, so the sockets move between processors as in the workload. No byte is left afterwards.
 func (t *tokens) base(goroutines, batch int) float64 {
 	t.begin()
 	start := cpu()
@@ -26,7 +26,7 @@ func (t *tokens) base(goroutines, batch int) float64 {
 	return float64(used) / float64(passes)
 }
 
-// passAll hands bytes on that begin has given, so many times as to tell what that costs.
+// passAll passes on the bytes that begin has written, often enough to measure the cost.
 func (t *tokens) passAll(goroutines, batch int) int64 {
 	const enough = 40_000
 	pairs := t.active / 2
@@ -49,9 +49,9 @@ func (t *tokens) passAll(goroutines, batch int) int64 {
 	return passed.Load()
 }
 
-// passSome is one goroutine's turn. Which group is next is left to chance, so that half of what one of two
-// processors comes upon was the other's, as with a shared epoll descriptor; in a fixed order they could fall
-// into step. A goroutine that is preempted keeps its group from the others, so a turn ends before that happens.
+// passSome runs in one goroutine. The next group is random, so that on two processors half of the groups were last used
+// by the other processor, as with a shared epoll descriptor. In a fixed order the processors could synchronize. A
+// goroutine that is preempted blocks its group, so it returns before that happens.
 func (t *tokens) passSome(groups []group) (passed int64) {
 	var buf [8]byte
 	for range 64 {
@@ -68,7 +68,7 @@ func (t *tokens) passSome(groups []group) (passed int64) {
 	return passed
 }
 
-// drain takes all bytes, and tells how many there were.
+// drain reads all bytes and returns their number.
 func (t *tokens) drain() (taken int) {
 	var buf [8]byte
 	for k := range t.active {

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// However many goroutines hand the bytes on, each byte stays one, and none is left when the workload begins.
+// With any number of goroutines no byte is lost or duplicated, and none is left when the workload begins.
 func TestBase(t *testing.T) {
 	for _, tt := range []struct{ registered, active, batch, goroutines int }{
 		{2, 2, 256, 1},

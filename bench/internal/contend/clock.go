@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/stat"
 )
 
-// cpu is the scheduler run time of all threads of this process.
+// cpu returns the scheduler run time of all threads of this process.
 func cpu() int64 {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
@@ -39,7 +39,7 @@ func (w watch) stop(ops int64) param.Outcome {
 	}
 }
 
-// latencies puts the quantiles into an outcome.
+// latencies sets the quantiles of an outcome.
 func latencies(o *param.Outcome, all []time.Duration) {
 	ns := make([]float64, len(all))
 	for i, d := range all {

@@ -12,22 +12,22 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/overlapped"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
-	"github.com/socknotify/socknotify/overlapped"
 )
 
-// A Contender does a workload.
+// A Contender runs a workload.
 type Contender struct {
 	Workload string
 	Name     string
-	// Run does it. A server says its address when it listens, and does not return unless it fails.
+	// Run runs it. A server calls ready with its address when it listens, and returns only if it fails.
 	Run func(p param.Params, ready func(addr string)) (param.Outcome, error)
-	// Fits, if not nil, tells whether it can do the workload with these parameters.
+	// Fits, if not nil, reports whether it can run the workload with these parameters.
 	Fits func(p param.Params) bool
 }
 
-// The workloads that contenders know. The workloads accept and idle are done by echo servers.
+// The workloads of contenders. The workloads accept and idle use the echo servers.
 const (
 	Echo     = "echo"
 	Core     = "core"
@@ -35,12 +35,12 @@ const (
 	Post     = "post"
 	Waiters  = "waiters"
 	Register = "register"
-	Idle     = "idle" // the port's part
+	Idle     = "idle" // registrations; connections use the echo servers
 	UDP      = "udp"
 	Watched  = "watched"
 )
 
-// Socknotify starts the name of each contender that is socknotify; the kernel follows.
+// Socknotify is the prefix of the names of contenders that are socknotify. The backend follows.
 const Socknotify = "socknotify/"
 
 // All lists the contenders.
@@ -53,9 +53,9 @@ func All() []Contender {
 		{Workload: Core, Name: "std", Run: stdCore},
 		{Workload: Waiters, Name: "go-epoll, 1 waiter", Run: loopCore},
 		{Workload: Register, Name: "go-epoll", Run: loopRegister},
-		{Workload: Wake, Name: "go channel", Run: wake(newChannelBell), Fits: twoCores},
-		{Workload: Wake, Name: "go sync.Cond", Run: wake(newCondBell), Fits: twoCores},
-		{Workload: Wake, Name: "std socket", Run: wake(newConnBell), Fits: twoCores},
+		{Workload: Wake, Name: "go channel", Run: wake(newChannelWaker), Fits: twoCores},
+		{Workload: Wake, Name: "go sync.Cond", Run: wake(newCondWaker), Fits: twoCores},
+		{Workload: Wake, Name: "std socket", Run: wake(newConnWaker), Fits: twoCores},
 		{Workload: Post, Name: "go channel", Run: channelPost},
 		{Workload: UDP, Name: "std", Run: server(serveUDPStd)},
 		{Workload: UDP, Name: "std x/net batch", Run: server(serveUDPBatchStd)},
@@ -70,7 +70,7 @@ func All() []Contender {
 	return all
 }
 
-// ofSocknotify lists socknotify's contenders on one kernel.
+// ofSocknotify lists the contenders of socknotify on one backend.
 func ofSocknotify(backend string) []Contender {
 	all := []Contender{
 		{Workload: Echo, Run: server(func(p param.Params, ready func(string)) error { return servePort(p, backend, ready) })},
@@ -80,8 +80,8 @@ func ofSocknotify(backend string) []Contender {
 		})},
 		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
 		{Workload: Post, Run: portPost(backend)},
-		{Workload: Wake, Name: " post", Run: wake(newPostBell(backend)), Fits: twoCores},
-		{Workload: Wake, Name: " socket", Run: wake(newSocketBell(backend)), Fits: twoCores},
+		{Workload: Wake, Name: " post", Run: wake(newPostWaker(backend)), Fits: twoCores},
+		{Workload: Wake, Name: " socket", Run: wake(newSocketWaker(backend)), Fits: twoCores},
 		{Workload: Register, Run: portRegister(backend)},
 		{Workload: Idle, Run: portIdle(backend)},
 		{Workload: UDP, Run: server(func(_ param.Params, ready func(string)) error { return serveUDP(backend, false, ready) })},
@@ -90,7 +90,7 @@ func ofSocknotify(backend string) []Contender {
 	edges := kernelEdges(backend)
 	for _, m := range portModes {
 		if m.edge && !edges {
-			continue // an edge registration of a handle is then a one-shot one, and must be drained
+			continue // without edges an edge registration of a handle is one-shot, and must be drained
 		}
 		run := portCore(backend, m)
 		all = append(all, Contender{Workload: Core, Name: " " + m.name, Run: run})
@@ -106,7 +106,7 @@ func ofSocknotify(backend string) []Contender {
 
 func twoCores(p param.Params) bool { return p.Cores >= 2 }
 
-// Find is the contender of this name.
+// Find returns the contender with this name.
 func Find(workload, name string) (Contender, error) {
 	for _, c := range All() {
 		if c.Workload == workload && c.Name == name {
@@ -116,7 +116,7 @@ func Find(workload, name string) (Contender, error) {
 	return Contender{}, fmt.Errorf("no contender %q for %s", name, workload)
 }
 
-// server makes a contender of a server. On SIGUSR1 it gives back the memory that it does not need.
+// server returns the Run of a server. On SIGUSR1 the process returns unused memory to the system.
 func server(serve func(p param.Params, ready func(string)) error) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, ready func(string)) (param.Outcome, error) {
 		settle := make(chan os.Signal, 1)
@@ -133,7 +133,7 @@ func server(serve func(p param.Params, ready func(string)) error) func(param.Par
 func kernelEdges(backend string) bool {
 	p, err := socknotify.New[int](socknotify.WithBackend(backend))
 	if err != nil {
-		return false // its contenders say why
+		return false // its contenders report the reason
 	}
 	defer p.Close()
 	return debug.TakeSnapshot(p, 0, 0).KernelEdges

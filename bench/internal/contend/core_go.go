@@ -28,7 +28,7 @@ func (l *loop) add(fd, data int) error {
 	return unix.EpollCtl(l.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(data)})
 }
 
-// wait looks without telling Go's scheduler, and blocks a thread only if there is nothing.
+// wait polls without informing Go's scheduler, and blocks a thread only if nothing is ready.
 func (l *loop) wait() ([]unix.EpollEvent, error) {
 	events := uintptr(unsafe.Pointer(unsafe.SliceData(l.events)))
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.fd), events, uintptr(len(l.events)), 0, 0, 0)
@@ -44,7 +44,7 @@ func (l *loop) wait() ([]unix.EpollEvent, error) {
 	return l.events[:n], nil
 }
 
-// loopCore is the event core of epoll, level-triggered, by hand in Go.
+// loopCore is the event core on level-triggered epoll, by hand in Go.
 func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	t, err := newTokens(p)
 	if err != nil {
@@ -78,7 +78,7 @@ func loopCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	return o, nil
 }
 
-// stdCore is the runtime's poller: a goroutine for each socket.
+// stdCore is the event core on Go's poller: a goroutine for each socket.
 func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	t, err := newTokens(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 			var buf [8]byte
 			parks := sync.OnceFunc(parking.Done)
 			ready := func(uintptr) bool {
-				if k >= 0 && t.take(k, &buf) { // an inactive one has nothing to read before it is closed
+				if k >= 0 && t.take(k, &buf) { // an inactive socket has nothing to read before it is closed
 					return true
 				}
 				parks()
@@ -126,7 +126,7 @@ func stdCore(p param.Params, _ func(string)) (param.Outcome, error) {
 	o := w.stop(ops.Load() - before)
 	o.Base = base
 	for _, f := range files {
-		f.Close() // and so t.out
+		f.Close() // it owns t.out
 	}
 	running.Wait()
 	for _, fd := range t.in {

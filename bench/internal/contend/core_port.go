@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// A portMode is how sockets are registered with a port.
+// A portMode says how sockets are registered with a port.
 type portMode struct {
 	name                   string
 	trigger                socknotify.Trigger
@@ -25,7 +25,7 @@ var portModes = []portMode{
 	{name: "edge", trigger: socknotify.TriggerEdge, edge: true},
 }
 
-// portCore is the event core of a port, with one waiter or more.
+// portCore is the event core on a port, with one or more waiters.
 func portCore(backend string, m portMode) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
 		t, err := newTokens(p)
@@ -68,7 +68,7 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 			ops += counts[i].Load()
 		}
 		o := w.stop(ops)
-		port.Close() // lets the waiters go
+		port.Close() // the waiters return
 		running.Wait()
 		t.drain()
 		o.Base, o.BaseAfter = base, t.base(waiters, p.Batch)
@@ -79,7 +79,7 @@ func portCore(backend string, m portMode) func(param.Params, func(string)) (para
 	}
 }
 
-// A count is one waiter's, on a cache line of its own.
+// A count is the count of one waiter, on a separate cache line.
 type count struct {
 	atomic.Int64
 	_ [120]byte
@@ -115,6 +115,6 @@ func portWaiter(port *socknotify.Port[int], t *tokens, m portMode, batch int, op
 				regs = append(regs, r)
 			}
 		}
-		ops.Store(ops.Load() + done) // nobody else writes it
+		ops.Store(ops.Load() + done) // only this goroutine writes it
 	}
 }

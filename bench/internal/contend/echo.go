@@ -2,30 +2,16 @@ package contend
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"net/netip"
-	"os"
 	"runtime"
 
 	"github.com/cloudwego/netpoll"
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/examples/rawecho"
 	"github.com/socknotify/socknotify/sock"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
-
-// servePort is socknotify: a worker for each core on one port.
-func servePort(p param.Params, backend string, ready func(string)) error {
-	_, err := rawecho.Run(context.Background(), rawecho.Config{
-		Addr: sock.Loopback, Workers: p.Cores, Backend: backend,
-		Listening: func(a netip.AddrPort) { ready(a.String()) },
-		Failed:    func(err error) { fmt.Fprintln(os.Stderr, err) },
-	})
-	return err
-}
 
 // serveStd is the standard library: a goroutine for each connection.
 func serveStd(_ param.Params, ready func(string)) error {
@@ -140,7 +126,7 @@ func echoLoop(listener *sock.Socket) error {
 	}
 }
 
-// echoOnce sends back what came in. It reports whether the connection goes on.
+// echoOnce sends back the bytes that it receives. It reports whether the connection is still open.
 func echoOnce(c *sock.Socket, buf []byte) bool {
 	n, err := c.Recv(buf)
 	if err == sock.ErrWouldBlock {

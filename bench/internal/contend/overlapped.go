@@ -8,14 +8,14 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// An opConn is a connection with one operation in flight: a receive, or the send of what came.
+// An opConn is a connection with one operation in flight: a receive, or the send of the received bytes.
 type opConn struct {
 	sock *sock.Socket
 	op   overlapped.Op[*opConn]
-	buf  []byte // what is being sent
+	buf  []byte // the bytes being sent
 }
 
-// serveOverlapped is overlapped operations: a worker for each core on one port.
+// serveOverlapped is a server on overlapped operations: a worker for each core on one port.
 func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Option) error {
 	port, err := socknotify.New[*opConn](opts...)
 	if err != nil {
@@ -38,7 +38,7 @@ func serveOverlapped(p param.Params, ready func(string), opts ...socknotify.Opti
 	return <-failed
 }
 
-// overlappedWorker starts what comes next in the call that dequeues. Receives that wait have no buffer.
+// overlappedWorker starts the next operations in the call that dequeues. Receives that wait have no buffer.
 func overlappedWorker(port *socknotify.Port[*opConn], pool *overlapped.Buffers) error {
 	out := make([]socknotify.Notification[*opConn], 256)
 	ops, of := make([]overlapped.Request[*opConn], 0, len(out)), make([]*opConn, 0, len(out))
@@ -67,7 +67,7 @@ func overlappedWorker(port *socknotify.Port[*opConn], pool *overlapped.Buffers) 
 	}
 }
 
-// opened is the connection of a completion, a new one where that is an accept's.
+// opened returns the connection of a completion. For an accept it is a new one.
 func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
 	if nt.Key != nil {
 		return nt.Key, nil
@@ -80,7 +80,7 @@ func opened(nt *socknotify.Notification[*opConn]) (*opConn, error) {
 	return &opConn{sock: s}, nil
 }
 
-// next is the operation that comes after the one that has completed: a new connection's is a receive.
+// next returns the operation that follows the completed one. On a new connection it is a receive.
 func (c *opConn) next(pool *overlapped.Buffers) overlapped.Request[*opConn] {
 	if got := c.op.Buffer(); c.buf == nil && got != nil {
 		c.buf = got

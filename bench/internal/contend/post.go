@@ -9,19 +9,18 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// posts is how many are made before the posters and waiters are made anew.
+// posts is the number of posts before new posters and waiters are started.
 const posts = 1 << 16
 
-// A queue is what posts go through, once.
+// A queue carries posts. It is used once.
 type queue struct {
-	post  func(n int)  // makes so many
-	end   func()       // after the last post: the waiters finish
-	wait  func() error // takes until the end
-	drain func() error // takes the posts where nobody waited
+	post  func(n int)  // makes n posts
+	end   func()       // called after the last post; the waiters finish
+	wait  func() error // dequeues until the end
+	drain func() error // dequeues the posts if there was no waiter
 }
 
-// posting measures posts with so many posters and waiters. Without waiters what is measured is the
-// posting alone.
+// posting measures posts with a number of posters and waiters. Without waiters it measures the posting alone.
 func posting(p param.Params, newQueue func() queue) (param.Outcome, error) {
 	var total param.Outcome
 	for first, until := true, time.Now().Add(p.Duration()); first || time.Now().Before(until); first = false {
@@ -51,7 +50,7 @@ func posting(p param.Params, newQueue func() queue) (param.Outcome, error) {
 				return total, err
 			}
 		}
-		if !first { // which made the queue grow
+		if !first { // during the first, the queue grew
 			total.Ops += o.Ops
 			total.CPU += o.CPU
 			total.Elapsed += o.Elapsed
@@ -128,7 +127,7 @@ func portPost(backend string) func(param.Params, func(string)) (param.Outcome, e
 						continue
 					}
 					for i := n - 2; i >= 0 && out[i].Key == last; i-- {
-						port.Post(last, 0) // another's
+						port.Post(last, 0) // the end of another waiter
 					}
 					return nil
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// perCall is how many operations a call has.
+// perCall is the number of operations in a call.
 const perCall = 64
 
 const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
@@ -23,7 +23,7 @@ func sockets(n int) ([]*sock.Socket, error) {
 	for range n {
 		s, err := sock.New(sock.UDP4)
 		if err == nil {
-			err = s.Bind(sock.Loopback) // an unbound one is silent on no kernel
+			err = s.Bind(sock.Loopback) // an unbound socket is ready on every system
 		}
 		if err != nil {
 			closeAll(all)
@@ -40,8 +40,8 @@ func closeAll(all []*sock.Socket) {
 	}
 }
 
-// portRegister has so many registered, and removes and registers each in turn. An operation is either;
-// a removal's is not over before its EventRemove was dequeued.
+// portRegister removes and registers each of many registered sockets in turn. An operation is a removal or a
+// registration. A removal includes the dequeue of its EventRemove.
 func portRegister(backend string) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
 		all, err := sockets(p.Registered)
@@ -132,7 +132,7 @@ func loopRegister(p param.Params, _ func(string)) (param.Outcome, error) {
 	return w.stop(ops), nil
 }
 
-// portIdle is the live memory of idle registrations on the port, without what their sockets take.
+// portIdle measures the live memory of idle registrations on the port, without that of their sockets.
 func portIdle(backend string) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
 		all, err := sockets(p.Registered)
@@ -158,7 +158,7 @@ func portIdle(backend string) func(param.Params, func(string)) (param.Outcome, e
 	}
 }
 
-// live is the heap that is in use.
+// live returns the size of the heap in use.
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()

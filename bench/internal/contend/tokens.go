@@ -10,11 +10,11 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// tokens are registered sockets of which some are active, in pairs: of two partners one has a byte, and
-// hands it to the other when it is notified.
+// tokens are registered sockets of which some are active, in pairs: one of two partners has a byte, and passes it to
+// the other when it is notified.
 type tokens struct {
 	registered, active int
-	out, in            []int // what is written to in[i] is read from out[i]
+	out, in            []int // a byte written to in[i] is read from out[i]
 }
 
 func newTokens(p param.Params) (*tokens, error) {
@@ -42,10 +42,10 @@ func (t *tokens) close() {
 	}
 }
 
-// at is the socket of the k-th active one.
+// at returns the index of the k-th active socket.
 func (t *tokens) at(k int) int { return k * t.registered / t.active }
 
-// each calls f for every socket, with which of the active ones it is, or -1.
+// each calls f for every socket, with its number among the active ones, or -1.
 func (t *tokens) each(f func(fd, k int) error) error {
 	k := 0
 	for i, fd := range t.out {
@@ -60,7 +60,7 @@ func (t *tokens) each(f func(fd, k int) error) error {
 	return nil
 }
 
-// begin gives one of each two partners its byte.
+// begin writes a byte to one of each two partners.
 func (t *tokens) begin() {
 	for k := 0; k < t.active; k += 2 {
 		t.give(k)
@@ -73,13 +73,13 @@ func (t *tokens) give(k int) {
 	syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(t.in[t.at(k)]), uintptr(unsafe.Pointer(&token)), 1, unix.MSG_NOSIGNAL, 0, 0)
 }
 
-// take reports whether the k-th had a byte. It has none afterwards.
+// take reads the byte of the k-th and reports whether there was one.
 func (t *tokens) take(k int, buf *[8]byte) bool {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(t.out[t.at(k)]), uintptr(unsafe.Pointer(buf)), 8, 0, 0, 0)
 	return errno == 0 && n > 0
 }
 
-// pass hands the k-th's byte to its partner, if it has it.
+// pass passes the byte of the k-th to its partner, if it has one.
 func (t *tokens) pass(k int, buf *[8]byte) int64 {
 	if !t.take(k, buf) {
 		return 0

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	datagrams = 64   // of one turn
+	datagrams = 64   // handled for a notification
 	roomEach  = 2048 // bytes
 	buffer    = 4 << 20
 )
@@ -31,9 +31,9 @@ func serveUDP(backend string, batch bool, ready func(string)) error {
 	}
 	s.SetReadBuffer(buffer)
 	ready(s.LocalAddr().String())
-	turn := singles(s)
+	handle := singles(s)
 	if batch {
-		turn = batches(s)
+		handle = batches(s)
 	}
 	out := make([]socknotify.Notification[int], 1)
 	regs := []socknotify.Registration[int]{socknotify.Enable(s, 1, socknotify.EventIn, oneShot)}
@@ -41,11 +41,11 @@ func serveUDP(backend string, batch bool, ready func(string)) error {
 		if _, err := port.Process(regs, out, -1); err != nil || regs[0].Result != nil {
 			return errors.Join(err, regs[0].Result)
 		}
-		turn()
+		handle()
 	}
 }
 
-// What a datagram server cannot receive or send is lost, like any other datagram.
+// Datagrams that the server cannot receive or send are lost, as datagrams may be.
 
 func singles(s *sock.Socket) func() {
 	buf := make([]byte, roomEach)
@@ -86,7 +86,7 @@ func listenUDPStd() (*net.UDPConn, error) {
 	return c, err
 }
 
-// serveUDPStd is a goroutine that reads and writes.
+// serveUDPStd is one goroutine that reads and writes.
 func serveUDPStd(_ param.Params, ready func(string)) error {
 	c, err := listenUDPStd()
 	if err != nil {

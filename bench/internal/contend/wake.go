@@ -15,11 +15,11 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// A bell wakes one goroutine.
-type bell struct {
-	ring  func()
-	hear  func() error // sleeps until it rings; an error after close
-	close func()       // lets the sleeper return
+// A waker wakes one goroutine.
+type waker struct {
+	wake  func()
+	wait  func() error // blocks until wake; an error after close
+	close func()       // makes wait return
 }
 
 // The variants of the workload: two goroutines that wake each other in turn, and one that runs all the
@@ -29,16 +29,16 @@ const (
 	Cross   = "cross"
 )
 
-// sleepy is how long the one that runs lets the other fall asleep.
-const sleepy = 50 * time.Microsecond
+// parkTime is long enough for the other goroutine to park.
+const parkTime = 50 * time.Microsecond
 
-func wake(newBell func() (bell, error)) func(param.Params, func(string)) (param.Outcome, error) {
+func wake(newWaker func() (waker, error)) func(param.Params, func(string)) (param.Outcome, error) {
 	return func(p param.Params, _ func(string)) (param.Outcome, error) {
-		there, err := newBell()
+		there, err := newWaker()
 		if err != nil {
 			return param.Outcome{}, err
 		}
-		back, err := newBell()
+		back, err := newWaker()
 		if err != nil {
 			return param.Outcome{}, err
 		}
@@ -50,19 +50,19 @@ func wake(newBell func() (bell, error)) func(param.Params, func(string)) (param.
 	}
 }
 
-// handoff takes the time from one ring to the answer, halved.
-func handoff(there, back bell, d time.Duration) (param.Outcome, error) {
+// handoff measures the time from a wake to the answer, halved.
+func handoff(there, back waker, d time.Duration) (param.Outcome, error) {
 	var running sync.WaitGroup
 	running.Go(func() {
-		for there.hear() == nil {
-			back.ring()
+		for there.wait() == nil {
+			back.wake()
 		}
 	})
 	var all []time.Duration
 	w := startWatch()
 	for start := w.start; len(all) == 0 || time.Since(w.start) < d; start = time.Now() {
-		there.ring()
-		if err := back.hear(); err != nil {
+		there.wake()
+		if err := back.wait(); err != nil {
 			return param.Outcome{}, err
 		}
 		all = append(all, time.Since(start)/2)
@@ -74,25 +74,25 @@ func handoff(there, back bell, d time.Duration) (param.Outcome, error) {
 	return o, nil
 }
 
-// cross takes the time from the ring until the other runs.
-func cross(there bell, d time.Duration) (param.Outcome, error) {
+// cross measures the time from a wake until the other goroutine runs.
+func cross(there waker, d time.Duration) (param.Outcome, error) {
 	var running sync.WaitGroup
 	var heard atomic.Int64
 	epoch := time.Now()
 	running.Go(func() {
-		for there.hear() == nil {
+		for there.wait() == nil {
 			heard.Store(int64(time.Since(epoch)))
 		}
 	})
 	var all []time.Duration
 	w := startWatch()
 	for len(all) == 0 || time.Since(w.start) < d {
-		spin(func() bool { return false }, sleepy)
+		spin(func() bool { return false }, parkTime)
 		heard.Store(0)
 		rang := time.Since(epoch)
-		there.ring()
+		there.wake()
 		if !spin(func() bool { return heard.Load() != 0 }, 5*time.Second) {
-			return param.Outcome{}, errors.New("nobody woke up for five seconds")
+			return param.Outcome{}, errors.New("the waiter did not run within five seconds")
 		}
 		all = append(all, time.Duration(heard.Load())-rang)
 	}
@@ -103,7 +103,7 @@ func cross(there bell, d time.Duration) (param.Outcome, error) {
 	return o, nil
 }
 
-// spin keeps its processor until done, and reports whether it was in time.
+// spin keeps its processor busy until done returns true. It reports false after limit.
 func spin(done func() bool, limit time.Duration) bool {
 	for start := time.Now(); ; {
 		if done() {
@@ -117,11 +117,11 @@ func spin(done func() bool, limit time.Duration) bool {
 
 var errOver = errors.New("over")
 
-func newChannelBell() (bell, error) {
+func newChannelWaker() (waker, error) {
 	ch := make(chan struct{}, 1)
-	return bell{
-		ring: func() { ch <- struct{}{} },
-		hear: func() error {
+	return waker{
+		wake: func() { ch <- struct{}{} },
+		wait: func() error {
 			if _, ok := <-ch; !ok {
 				return errOver
 			}
@@ -131,7 +131,7 @@ func newChannelBell() (bell, error) {
 	}, nil
 }
 
-func newCondBell() (bell, error) {
+func newCondWaker() (waker, error) {
 	var mu sync.Mutex
 	cond := sync.NewCond(&mu)
 	rung, over := false, false
@@ -141,9 +141,9 @@ func newCondBell() (bell, error) {
 		mu.Unlock()
 		cond.Signal()
 	}
-	return bell{
-		ring: func() { set(&rung) },
-		hear: func() error {
+	return waker{
+		wake: func() { set(&rung) },
+		wait: func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			for !rung && !over {
@@ -159,17 +159,17 @@ func newCondBell() (bell, error) {
 	}, nil
 }
 
-// newConnBell is a byte to a socket that a goroutine reads, by Go's own poller.
-func newConnBell() (bell, error) {
+// newConnWaker wakes by a byte to a socket that a goroutine reads, on Go's poller.
+func newConnWaker() (waker, error) {
 	s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return bell{}, err
+		return waker{}, err
 	}
 	from, to := os.NewFile(uintptr(s[0]), ""), os.NewFile(uintptr(s[1]), "")
 	buf := make([]byte, 1)
-	return bell{
-		ring: func() { to.Write(token[:]) },
-		hear: func() error {
+	return waker{
+		wake: func() { to.Write(token[:]) },
+		wait: func() error {
 			_, err := from.Read(buf)
 			return err
 		},
@@ -177,17 +177,17 @@ func newConnBell() (bell, error) {
 	}, nil
 }
 
-// newPostBell is Post to a port.
-func newPostBell(backend string) func() (bell, error) {
-	return func() (bell, error) {
+// newPostWaker wakes by Post.
+func newPostWaker(backend string) func() (waker, error) {
+	return func() (waker, error) {
 		port, err := socknotify.New[int](socknotify.WithBackend(backend))
 		if err != nil {
-			return bell{}, err
+			return waker{}, err
 		}
 		out := make([]socknotify.Notification[int], 4)
-		return bell{
-			ring: func() { port.Post(1, 1) },
-			hear: func() error {
+		return waker{
+			wake: func() { port.Post(1, 1) },
+			wait: func() error {
 				_, err := port.Process(nil, out, -1)
 				return err
 			},
@@ -196,23 +196,23 @@ func newPostBell(backend string) func() (bell, error) {
 	}
 }
 
-// newSocketBell is a byte to a socket that is registered with a port.
-func newSocketBell(backend string) func() (bell, error) {
-	return func() (bell, error) {
+// newSocketWaker wakes by a byte to a socket that is registered with a port.
+func newSocketWaker(backend string) func() (waker, error) {
+	return func() (waker, error) {
 		port, err := socknotify.New[int](socknotify.WithBackend(backend))
 		if err != nil {
-			return bell{}, err
+			return waker{}, err
 		}
 		from, to, err := sock.UnixPair(false)
 		if err != nil {
-			return bell{}, err
+			return waker{}, err
 		}
 		out := make([]socknotify.Notification[int], 4)
 		regs := []socknotify.Registration[int]{socknotify.Enable(from, 1, socknotify.EventIn, oneShot)}
 		buf := make([]byte, 8)
-		return bell{
-			ring: func() { to.Send(token[:]) },
-			hear: func() error {
+		return waker{
+			wake: func() { to.Send(token[:]) },
+			wait: func() error {
 				if _, err := port.Process(regs, out, -1); err != nil {
 					return err
 				}

@@ -16,16 +16,16 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// Where a watched server is looked at.
+// The paths of the HTTP server beside a watched server.
 const (
-	MountPath   = "/mount"   // has the debug page made
-	UnmountPath = "/unmount" // and closed
+	MountPath   = "/mount"   // creates the debug page
+	UnmountPath = "/unmount" // closes it
 	PagePath    = "/debug/socknotify/"
 	ScrapePath  = "/metrics"
 )
 
-// serveWatched is package server, with a debug page that comes and goes, and metrics. It is ready with two
-// addresses, the second one that of the HTTP server, which costs nothing until it is asked.
+// serveWatched is package server, with a debug page that can be mounted and unmounted, and metrics. It calls ready with
+// two addresses; the second is that of the HTTP server, which costs nothing without requests.
 func serveWatched(p param.Params, backend string, ready func(string)) error {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -50,7 +50,7 @@ func serveWatched(p param.Params, backend string, ready func(string)) error {
 }
 
 func watchedMux(port *socknotify.Port[*snserver.Conn[struct{}]], metrics http.Handler) *http.ServeMux {
-	var page *debug.Handler // for whoever mounts, one at a time
+	var page *debug.Handler // requests come one at a time
 	mux := http.NewServeMux()
 	mux.Handle(ScrapePath, metrics)
 	mux.HandleFunc(MountPath, func(http.ResponseWriter, *http.Request) {

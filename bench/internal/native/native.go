@@ -19,8 +19,7 @@ type Builder struct {
 	dir string
 }
 
-// NewBuilder makes a builder of the sources, which it copies into the folder. Compiler is the one to use;
-// if empty, it is that of the environment's CC, or else cc.
+// NewBuilder copies the sources into a folder and returns a builder. An empty compiler is $CC, or cc.
 func NewBuilder(sources fs.FS, dir, compiler string) (*Builder, error) {
 	if err := os.CopyFS(dir, sources); err != nil {
 		return nil, err
@@ -32,11 +31,11 @@ func NewBuilder(sources fs.FS, dir, compiler string) (*Builder, error) {
 	return &Builder{cc, dir}, nil
 }
 
-// ErrNoCompiler is why no C program can be built.
+// ErrNoCompiler means that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler")
 
-// Build compiles the program of this name, with libraries, and returns its path. The error says in a
-// line what is missing.
+// Build compiles the program of this name with libraries and returns its path. The error is the first one of the
+// compiler, in one line.
 func (b *Builder) Build(ctx context.Context, name string, libraries ...string) (string, error) {
 	if b.cc == "" {
 		return "", ErrNoCompiler
@@ -53,7 +52,7 @@ func (b *Builder) Build(ctx context.Context, name string, libraries ...string) (
 	return filepath.Join(b.dir, name), nil
 }
 
-// firstError is the first line of a compiler's complaints that says what is wrong.
+// firstError returns the first error message in the output of a compiler.
 func firstError(said string) string {
 	for line := range strings.Lines(said) {
 		if _, what, ok := strings.Cut(line, "error: "); ok {
@@ -67,7 +66,7 @@ func firstError(said string) string {
 	return first
 }
 
-// Facts names the compiler and its version.
+// Facts returns the name and version of the compiler.
 func (b *Builder) Facts(ctx context.Context) string {
 	if b.cc == "" {
 		return ErrNoCompiler.Error()

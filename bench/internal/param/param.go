@@ -1,5 +1,5 @@
-// Package param has what the processes of a run tell each other: the parameters of a workload, and the
-// outcome of one sample.
+// Package param has the types that the processes of a run exchange: the parameters of a workload, and the outcome of
+// one sample.
 package param
 
 import (
@@ -21,12 +21,12 @@ type Params struct {
 	Active      int    `json:"active,omitempty"` // of those registered
 	Waiters     int    `json:"waiters,omitempty"`
 	Posters     int    `json:"posters,omitempty"`
-	Batch       int    `json:"batch,omitempty"` // notifications taken at a time
+	Batch       int    `json:"batch,omitempty"` // notifications dequeued at a time
 	What        string `json:"what,omitempty"`  // a variant of the workload
 	Millis      int    `json:"-"`               // how long to measure
 }
 
-// String names the parameters that apply.
+// String returns the parameters that apply.
 func (p Params) String() string {
 	var s []string
 	add := func(name string, v int) {
@@ -52,16 +52,16 @@ func (p Params) String() string {
 	return strings.Join(s, " ")
 }
 
-// Duration is how long to measure.
+// Duration returns how long to measure.
 func (p Params) Duration() time.Duration { return time.Duration(p.Millis) * time.Millisecond }
 
-// An Outcome is what one sample of a contender found. What does not apply is zero, or nil.
+// An Outcome is the result of one sample of a contender. Fields that do not apply are zero or nil.
 type Outcome struct {
 	Ops     float64 `json:"ops"` // requests, events, packets, wake-ups, posts
 	CPU     float64 `json:"cpu_ns"`
 	Elapsed float64 `json:"elapsed_ns"`
-	Base    float64 `json:"base_ns,omitempty"` // per operation, to be taken off
-	// BaseAfter is the same after the workload, 0 where it was not measured.
+	Base    float64 `json:"base_ns,omitempty"` // per operation, to be subtracted
+	// BaseAfter is the same after the workload, or 0 if it was not measured.
 	BaseAfter float64  `json:"base_after_ns,omitempty"`
 	Switches  float64  `json:"switches"`
 	Syscalls  *float64 `json:"syscalls,omitempty"` // per operation
@@ -70,7 +70,7 @@ type Outcome struct {
 	Bytes     *float64 `json:"bytes,omitempty"` // per connection or registration
 }
 
-// PerOp is the CPU time of one operation, without its base.
+// PerOp returns the CPU time of one operation, without its base.
 func (o Outcome) PerOp() float64 {
 	base := o.Base
 	if o.BaseAfter > 0 {
@@ -79,8 +79,8 @@ func (o Outcome) PerOp() float64 {
 	return o.Total() - base
 }
 
-// Total is the CPU time of one operation, with its base.
+// Total returns the CPU time of one operation, with its base.
 func (o Outcome) Total() float64 { return o.CPU / o.Ops }
 
-// Rate is operations per second.
+// Rate returns operations per second.
 func (o Outcome) Rate() float64 { return o.Ops / o.Elapsed * 1e9 }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls counts the system calls of a running process, without a tool and without a pause.
+// Calls counts the system calls of a running process, without a tool and without stopping it.
 type Calls struct{ fds []int }
 
-// CountCalls counts from now on. A process that makes threads at this moment is asked again, for a while: of such a
-// thread nobody knows whether it is counted with the one that made it.
+// CountCalls begins to count. If the process creates a thread at this moment, CountCalls tries again for a while, because
+// it is unknown whether the new thread is counted with the one that created it.
 func CountCalls(pid int) (*Calls, error) {
 	id, err := tracepointID()
 	if err != nil {
@@ -35,7 +35,7 @@ func CountCalls(pid int) (*Calls, error) {
 	return nil, err
 }
 
-var errThreads = errors.New("it makes threads all the time")
+var errThreads = errors.New("the process keeps creating threads")
 
 func countCalls(pid int, id uint64) (*Calls, error) {
 	before, err := threads(pid)
@@ -64,7 +64,7 @@ func countCalls(pid int, id uint64) (*Calls, error) {
 	return c, nil
 }
 
-// Sum is how many calls there were so far, by all threads, also by those made since.
+// Sum returns the number of calls so far, by all threads, including new ones.
 func (c *Calls) Sum() (n uint64, err error) {
 	for _, fd := range c.fds {
 		var b [8]byte
@@ -84,7 +84,7 @@ func (c *Calls) Close() {
 	c.fds = nil
 }
 
-// tracepointID is the number of the tracepoint in this kernel.
+// tracepointID returns the number of the tracepoint in this kernel.
 func tracepointID() (uint64, error) {
 	var failed error
 	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
@@ -97,7 +97,7 @@ func tracepointID() (uint64, error) {
 	return 0, failed
 }
 
-// threads are those of a process, in order.
+// threads returns the threads of a process, sorted.
 func threads(pid int) ([]int, error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

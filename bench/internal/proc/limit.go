@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RaiseFiles raises the limit of open files, which processes started later have too, to so many if it
-// can, and returns what it is then.
+// RaiseFiles raises the limit of open files to want, or as far as it is allowed, and returns the limit. Processes that
+// are started later inherit it.
 func RaiseFiles(want uint64) (uint64, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -17,7 +17,7 @@ func RaiseFiles(want uint64) (uint64, error) {
 		return l.Cur, nil
 	}
 	raised := unix.Rlimit{Cur: want, Max: max(want, l.Max)}
-	if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) != nil { // not allowed: as far as it goes
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) != nil { // not allowed: raise it to the hard limit
 		raised = unix.Rlimit{Cur: min(want, l.Max), Max: l.Max}
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &raised); err != nil {
 			return l.Cur, err
@@ -26,7 +26,7 @@ func RaiseFiles(want uint64) (uint64, error) {
 	return raised.Cur, nil
 }
 
-// CPUs are the processors that this process may use.
+// CPUs returns the processors that this process may use.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -41,8 +41,8 @@ func CPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// Touch runs for a moment on each of these processors, so that the scheduler takes stock of what ran
-// there: it counts the run time of a thread that is not interrupted at its ticks only.
+// Touch runs for a moment on each of these processors, which makes the scheduler update the run time of the thread that
+// ran there. Otherwise it does so only at its ticks.
 func Touch(cpus []int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -17,7 +17,7 @@ func TestReadSelf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It goes up as the process runs; the kernel may be a tick late.
+	// The run time increases; the kernel may be a tick late.
 	for until := time.Now().Add(time.Minute); ; {
 		now, err := proc.Read(os.Getpid())
 		if err != nil {
@@ -69,7 +69,7 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
-// A process that fails is reported with what it said last.
+// The error of a process that failed has its last line of output.
 func TestSpawnFailure(t *testing.T) {
 	s := proc.NewSpawner()
 	cpus, err := proc.CPUs()
@@ -84,7 +84,7 @@ func TestSpawnFailure(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := p.Running(); err == nil {
-		t.Error("it still runs")
+		t.Error("the process still runs")
 	}
 	p.Stop()
 	if _, err := s.Start([]string{"/nonexistent"}, cpus); err == nil {
@@ -119,7 +119,7 @@ func TestCalls(t *testing.T) {
 	}
 	c, err := proc.CountCalls(p.Pid())
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err) // it is not allowed here, or the system has no such counts
+		t.Skip(err) // not allowed, or not supported by the system
 	}
 	if err != nil {
 		t.Fatal(err)

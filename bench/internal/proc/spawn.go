@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Spawner starts processes from one thread of its own, because they are killed by the system when the
-// thread that started them ends, and because they get its processors.
+// A Spawner starts processes from one thread, because the system kills them when the thread that started them ends, and
+// because they inherit its processors.
 type Spawner struct {
 	starts chan start
 }
@@ -29,7 +29,7 @@ type start struct {
 	done chan<- error
 }
 
-// NewSpawner makes a spawner that works until the process ends.
+// NewSpawner returns a spawner. It works until the process ends.
 func NewSpawner() *Spawner {
 	s := &Spawner{make(chan start)}
 	go s.run()
@@ -58,16 +58,16 @@ func (s *Spawner) run() {
 	}
 }
 
-// A Process is one that was started. Stop ends it.
+// A Process is a started process. Stop ends it.
 type Process struct {
 	cmd    *exec.Cmd
 	lines  chan string
 	stderr lockedBuffer
 	ended  chan struct{}
-	err    error // once ended
+	err    error // set when it has ended
 }
 
-// Start starts a command on these processors. Go programs use as many as they get.
+// Start starts a command on these processors, with GOMAXPROCS set to their number.
 func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 1), ended: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -93,10 +93,10 @@ func (s *Spawner) Start(argv []string, cpus []int) (*Process, error) {
 	return p, nil
 }
 
-// Pid is the process's number.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Line waits for the next line that the process prints. It is an error if it ends or takes too long.
+// Line returns the next line that the process prints. It fails if the process ends or the limit is over.
 func (p *Process) Line(ctx context.Context, limit time.Duration) (string, error) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -114,7 +114,7 @@ func (p *Process) Line(ctx context.Context, limit time.Duration) (string, error)
 	}
 }
 
-// Running is nil as long as the process runs.
+// Running returns nil if the process runs, and otherwise an error.
 func (p *Process) Running() error {
 	select {
 	case <-p.ended:
@@ -149,7 +149,7 @@ func (p *Process) name() string { return strings.Join(p.cmd.Args[1:], " ") }
 
 func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
 
-// A lockedBuffer is written by the process's goroutine while others look.
+// A lockedBuffer is a buffer for several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
-// strace counts what a real process does.
+// strace counts the system calls of a process.
 func TestStrace(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("there is no strace: ", err)
@@ -17,7 +17,7 @@ func TestStrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // its report
+	t.Chdir(t.TempDir()) // for its report
 	// Each byte is a read and a write.
 	p, err := proc.NewSpawner().Start([]string{"/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=1"}, cpus)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestStrace(t *testing.T) {
 	defer p.Stop()
 	tracer := proc.Tracer{Name: "strace"}
 	start := time.Now()
-	ops := func() uint64 { return uint64(time.Since(start).Milliseconds()) }
+	ops := func() int64 { return time.Since(start).Milliseconds() }
 	calls, err := tracer.Count(t.Context(), p.Pid(), 200*time.Millisecond, "", ops)
 	if err != nil || calls <= 0 {
 		t.Errorf("%v calls per operation, %v", calls, err)

@@ -14,19 +14,19 @@ import (
 
 // A Tracer counts system calls of a running process.
 type Tracer struct {
-	// Name is the tool's, perf or strace; empty where there is neither.
+	// Name is perf or strace, or empty if neither works.
 	Name string
-	// Why tells, where there is neither.
+	// Why is the reason if neither works.
 	Why  string
 	self string
 	dir  string
 }
 
-// tracepoint is every entry into a system call.
+// tracepoint is hit at every entry into a system call.
 const tracepoint = "raw_syscalls:sys_enter"
 
-// FindTracer looks for a tool that works here: perf, which hardly disturbs what it counts, or else
-// strace. Self is the program that has the command window, and dir a place for files.
+// FindTracer returns a tool that works here: perf, which hardly disturbs the process, or else strace. self is the
+// program that has the command window, and dir a folder for files.
 func FindTracer(ctx context.Context, self, dir string) Tracer {
 	t := Tracer{self: self, dir: dir}
 	_, perf := exec.LookPath("perf")
@@ -49,9 +49,9 @@ func FindTracer(ctx context.Context, self, dir string) Tracer {
 	return t
 }
 
-// Count counts for some time how many system calls a process makes per operation. Done tells how many
-// operations there were so far; counters is the file that has the same for the command window.
-func (t Tracer) Count(ctx context.Context, pid int, d time.Duration, counters string, done func() uint64) (float64, error) {
+// Count returns how many system calls a process makes per operation, measured for a time. done returns the number of
+// operations so far; counters is the file from which the command window reads it.
+func (t Tracer) Count(ctx context.Context, pid int, d time.Duration, counters string, done func() int64) (float64, error) {
 	switch t.Name {
 	case "perf":
 		return t.perf(ctx, pid, d, counters)
@@ -61,7 +61,7 @@ func (t Tracer) Count(ctx context.Context, pid int, d time.Duration, counters st
 	return 0, errors.New(t.Why)
 }
 
-// perf counts exactly while the command that it runs does, so that command counts the operations.
+// perf counts as long as the command that it runs, so that command counts the operations.
 func (t Tracer) perf(ctx context.Context, pid int, d time.Duration, counters string) (float64, error) {
 	file := filepath.Join(t.dir, "perf")
 	cmd := exec.CommandContext(ctx, "perf", "stat", "-x,", "-o", file, "-e", tracepoint, "-p", strconv.Itoa(pid), "--",
@@ -82,7 +82,7 @@ func (t Tracer) perf(ctx context.Context, pid int, d time.Duration, counters str
 	return float64(calls) / float64(ops), err
 }
 
-// parsePerf reads the count of a report of perf stat -x,.
+// parsePerf returns the count in a report of perf stat -x,.
 func parsePerf(report string) (uint64, error) {
 	for line := range strings.Lines(report) {
 		fields := strings.Split(strings.TrimSpace(line), ",")
@@ -93,9 +93,8 @@ func parsePerf(report string) (uint64, error) {
 	return 0, fmt.Errorf("perf: no count of %s", tracepoint)
 }
 
-// strace slows down what it counts; that changes how many requests a wait finds, but hardly how many
-// calls each takes.
-func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func() uint64) (float64, error) {
+// strace slows the process down. That changes how many requests a wait finds, but hardly the number of calls for each.
+func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func() int64) (float64, error) {
 	file := filepath.Join(t.dir, "strace")
 	os.Remove(file)
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-c", "-o", file, "-p", strconv.Itoa(pid))
@@ -118,19 +117,19 @@ func (t Tracer) strace(ctx context.Context, pid int, d time.Duration, done func(
 	}
 	ops := done() - before
 	cmd.Process.Signal(os.Interrupt)
-	cmd.Wait() // by the signal
+	cmd.Wait() // ended by the signal
 	report, err := os.ReadFile(file)
 	if err != nil {
 		return 0, fmt.Errorf("strace: %w", err)
 	}
 	calls, err := parseStrace(string(report))
 	if err == nil && ops == 0 {
-		err = errors.New("strace: no operation meanwhile")
+		err = errors.New("strace: no operation was counted")
 	}
 	return float64(calls) / float64(ops), err
 }
 
-// parseStrace adds up the calls of a report of strace -c: the fourth column.
+// parseStrace returns the sum of the calls in a report of strace -c, its fourth column.
 func parseStrace(report string) (uint64, error) {
 	for line := range strings.Lines(report) {
 		fields := strings.Fields(line)

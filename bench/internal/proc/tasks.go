@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Usage is what a process's threads have used so far.
+// Usage is what the threads of a process have used so far.
 type Usage struct {
 	runtime  map[string]int64 // nanoseconds the scheduler ran it, by thread
 	switches map[string]int64 // voluntary and not, by thread
@@ -30,7 +30,7 @@ func Read(pid int) (Usage, error) {
 		status, err2 := os.ReadFile(filepath.Join(dir, "status"))
 		if err := errors.Join(err1, err2); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // Since shows it
+				continue // Since notices it
 			}
 			return u, err
 		}
@@ -48,8 +48,8 @@ func Read(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Since is what was used since an earlier usage: nanoseconds and context switches. A thread that ended
-// meanwhile took its figures with it, which is an error.
+// Since returns the nanoseconds and context switches since an earlier usage. It fails if a thread has ended in between,
+// because its figures are lost.
 func (u Usage) Since(before Usage) (runtime, switches int64, err error) {
 	for thread := range maps.Keys(before.runtime) {
 		if _, ok := u.runtime[thread]; !ok {
@@ -63,7 +63,7 @@ func (u Usage) Since(before Usage) (runtime, switches int64, err error) {
 	return runtime, switches, nil
 }
 
-// parseSchedstat reads the run time, the first field.
+// parseSchedstat returns the run time, the first field.
 func parseSchedstat(s string) (int64, error) {
 	fields := strings.Fields(s)
 	if len(fields) != 3 {
@@ -72,14 +72,14 @@ func parseSchedstat(s string) (int64, error) {
 	return strconv.ParseInt(fields[0], 10, 64)
 }
 
-// parseSwitches adds up both kinds.
+// parseSwitches returns the sum of both kinds.
 func parseSwitches(status string) (int64, error) {
 	a, err1 := field(status, "voluntary_ctxt_switches")
 	b, err2 := field(status, "nonvoluntary_ctxt_switches")
 	return a + b, errors.Join(err1, err2)
 }
 
-// field is the number of a line of a status file.
+// field returns the number in a line of a status file.
 func field(status, name string) (int64, error) {
 	for line := range strings.Lines(status) {
 		key, value, _ := strings.Cut(line, ":")
@@ -91,7 +91,7 @@ func field(status, name string) (int64, error) {
 	return 0, fmt.Errorf("no %s in the status of the process", name)
 }
 
-// Anonymous is the memory, in bytes, of a process that is not of a file: its heap and stacks.
+// Anonymous returns the anonymous memory of a process in bytes: its heap and stacks.
 func Anonymous(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

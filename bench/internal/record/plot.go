@@ -17,16 +17,16 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// A measure is what a plot shows.
+// A measure is the figure that a plot shows.
 type measure struct {
 	label string
-	most  float64 // longer bars are cut off; their figure says how long
-	line  float64 // the reference's
+	most  float64 // longer bars are cut; their label has the figure
+	line  float64 // of the reference
 	of    func(r *Record) *float64
 	show  func(v float64) string
 }
 
-// measureOf is the main figure of a workload's records.
+// measureOf returns the main figure of the records of a workload.
 func measureOf(records []Record) measure {
 	has := func(of func(r *Record) *float64) bool {
 		return slices.ContainsFunc(records, func(r Record) bool { return of(&r) != nil })
@@ -49,7 +49,7 @@ const (
 	across    = 2
 )
 
-// Plot writes a workload's records as a PNG picture: bars, a tile for each set of parameters.
+// Plot writes the records of a workload as a PNG: bars, with a tile for each set of parameters.
 func Plot(w io.Writer, records []Record) error {
 	m := measureOf(records)
 	var sets [][]Record
@@ -101,7 +101,7 @@ func Plot(w io.Writer, records []Record) error {
 	return err
 }
 
-// bars is the tile of one set of parameters, the smallest value on top, with room for so many.
+// bars returns the tile of one set of parameters, with the smallest value on top and room for a number of bars.
 func bars(records []Record, m measure, room int) (*plot.Plot, error) {
 	records = slices.SortedStableFunc(slices.Values(records), func(a, b Record) int {
 		return -compare(*m.of(&a), *m.of(&b))
@@ -157,7 +157,7 @@ func bars(records []Record, m measure, room int) (*plot.Plot, error) {
 	return p, nil
 }
 
-// drawLine draws that of the reference, behind the bars and their figures.
+// drawLine draws the line of the reference, behind the bars and their labels.
 func (m measure) drawLine(p *plot.Plot, bars int) error {
 	if m.line == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (m measure) drawLine(p *plot.Plot, bars int) error {
 	return nil
 }
 
-// scale ends where the longest bar does that is not cut off.
+// scale returns the end of the axis: that of the longest bar that is not cut.
 func (m measure) scale(records []Record) float64 {
 	longest := m.line
 	for i := range records {
@@ -193,7 +193,7 @@ func compare(a, b float64) int {
 
 var otherColor = color.RGBA{0xbb, 0xbb, 0xbb, 0xff}
 
-// colorOf tells socknotify, the reference and the others apart.
+// colorOf returns different colors for socknotify, the reference and the others.
 func colorOf(r *Record) color.Color {
 	switch {
 	case strings.HasPrefix(r.Contender, "socknotify/"):

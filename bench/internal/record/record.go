@@ -1,4 +1,4 @@
-// Package record is what a run reports: records, and the table, the JSON and the plots of them.
+// Package record has the results of a run, and writes them as tables, JSON and plots.
 package record
 
 import (
@@ -10,22 +10,22 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/stat"
 )
 
-// A Record is one contender's result in a workload with some parameters. What was not measured is nil.
+// A Record is the result of one contender in a workload with some parameters. Figures that were not measured are nil.
 type Record struct {
 	Workload  string       `json:"workload"`
 	Params    param.Params `json:"params"`
 	Contender string       `json:"contender"`
-	// Reference is what ratios are to: it was measured before and after each sample.
+	// Reference is the contender to which ratios are. It is measured before and after each sample.
 	Reference string `json:"reference,omitempty"`
 	Rounds    int    `json:"rounds"` // samples
 
-	CPURatio   *float64 `json:"cpu_ratio"`                    // CPU time per request or event, to the reference's
+	CPURatio   *float64 `json:"cpu_ratio"`                    // CPU time per request or event, to that of the reference
 	NsPerEvent *float64 `json:"ns_per_event"`                 // CPU time
-	TotalNs    *float64 `json:"total_ns_per_event,omitempty"` // with the byte's, where that is taken off elsewhere
+	TotalNs    *float64 `json:"total_ns_per_event,omitempty"` // with the cost of the byte, if NsPerEvent is without it
 	Bytes      *float64 `json:"bytes_per_conn"`
 	Syscalls   *float64 `json:"syscalls_per_req"`
 	Switches   *float64 `json:"switches_per_req"` // of context
-	Spread     *float64 `json:"spread"`           // between the quartiles of the ratios, or else of the main figure
+	Spread     *float64 `json:"spread"`           // between the quartiles of the ratios, or of the main figure
 
 	Rate         *float64 `json:"rate_per_s,omitempty"`
 	RateRatio    *float64 `json:"rate_ratio,omitempty"`
@@ -33,23 +33,23 @@ type Record struct {
 	P99          *float64 `json:"p99_ns,omitempty"`
 	LatencyRatio *float64 `json:"latency_ratio,omitempty"` // of the medians
 
-	// Samples are what the ratios are medians of, in the order of the rounds.
+	// Samples are the figures of the rounds, in their order. The ratios are medians of them.
 	Samples []Figures `json:"samples,omitempty"`
 
-	// Missing tells why there is no result.
+	// Missing is the reason if there is no result.
 	Missing string `json:"missing,omitempty"`
 }
 
-// Figures are those of one sample. What does not apply is 0.
+// Figures are the figures of one sample. Those that do not apply are 0.
 type Figures struct {
 	CPURatio     float64 `json:"cpu_ratio,omitempty"`
-	TotalRatio   float64 `json:"total_ratio,omitempty"` // of the CPU time with the byte's
+	TotalRatio   float64 `json:"total_ratio,omitempty"` // of the CPU time with the cost of the byte
 	Ns           float64 `json:"ns,omitempty"`
 	RateRatio    float64 `json:"rate_ratio,omitempty"`
 	LatencyRatio float64 `json:"latency_ratio,omitempty"`
 }
 
-// A Sample is one of a contender's, between two of the reference's.
+// A Sample is a sample of a contender, between two of the reference.
 type Sample struct {
 	Before, Value, After param.Outcome
 }
@@ -130,7 +130,7 @@ func ratio(samples []Sample, f func(param.Outcome) float64) (m, spread *float64)
 	return &r, stat.Spread(rs)
 }
 
-// Read reads what WriteJSON has written.
+// Read reads the output of WriteJSON.
 func Read(r io.Reader) ([]Record, error) {
 	var all []Record
 	for d := json.NewDecoder(r); ; {

@@ -53,7 +53,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// What the byte costs is taken off, and told.
+// The cost of the byte is subtracted, and reported.
 func TestFillTotal(t *testing.T) {
 	at := func(total, base float64) param.Outcome {
 		o := cpu(total)
@@ -110,7 +110,7 @@ func some() []record.Record {
 	return all
 }
 
-// Every field that is promised is in every line, null if it was not measured.
+// Every documented field is in every line, null if it was not measured.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	if err := record.WriteJSON(&b, some()); err != nil {
@@ -137,7 +137,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What is written is read again.
+// Read returns the records that WriteJSON has written.
 func TestRead(t *testing.T) {
 	var b bytes.Buffer
 	if err := record.WriteJSON(&b, some()); err != nil {

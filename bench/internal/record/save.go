@@ -11,7 +11,7 @@ import (
 const Legend = "Blue is socknotify, dark grey the reference, light grey all others; the dashed line is at 1, and ± is half the distance\n" +
 	"between the quartiles. A bar that reaches the right edge is cut off."
 
-// Save writes a workload's records into a folder: as JSON, as a table and as a plot.
+// Save writes the records of a workload into a folder: as JSON, as a table and as a plot.
 func Save(dir, workload, doc string, facts []string, records []Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

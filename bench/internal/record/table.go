@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A column of the table; one that no record has is left out.
+// A column of the table. A column that no record has is left out.
 type column struct {
 	name string
 	of   func(r *Record) *float64
@@ -35,7 +35,7 @@ func fixed(digits int) func(float64) string {
 	return func(v float64) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 }
 
-// Table makes a table of a workload's records.
+// Table returns a table of the records of a workload.
 func Table(records []Record) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -82,7 +82,7 @@ func Table(records []Record) table.Writer {
 	return t
 }
 
-// Missing says why contenders have no result: a line for each reason, with all that it holds for.
+// Missing returns a line for each reason for which contenders have no result, with their names.
 func Missing(records []Record) []string {
 	var reasons []string
 	who := map[string][]string{}

@@ -3,8 +3,8 @@ package stat
 
 import "slices"
 
-// Quantile is the q-quantile, 0 to 1, of the values, between two of them in proportion. It is 0 for no
-// values. The values stay as they are.
+// Quantile returns the q-quantile, 0 to 1, of the values, interpolated between two of them. It is 0 for no values. The
+// slice is not changed.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -18,11 +18,10 @@ func Quantile(values []float64, q float64) float64 {
 	return v[i] + (at-float64(i))*(v[i+1]-v[i])
 }
 
-// Median is the middle of the values.
+// Median returns the median of the values.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
-// Spread is the distance between the quartiles, and nil for fewer than three values, which tell
-// nothing of it.
+// Spread returns the distance between the quartiles, or nil for fewer than three values.
 func Spread(values []float64) *float64 {
 	if len(values) < 3 {
 		return nil
@@ -36,7 +35,7 @@ type Pair struct {
 	Before, Value, After float64
 }
 
-// Ratio is the value over the mean of the reference's. It is not ok where that is not positive.
+// Ratio returns the value divided by the mean of the reference. It is not ok if the mean is not positive.
 func (p Pair) Ratio() (r float64, ok bool) {
 	mean := (p.Before + p.After) / 2
 	if mean <= 0 {
@@ -45,7 +44,7 @@ func (p Pair) Ratio() (r float64, ok bool) {
 	return p.Value / mean, true
 }
 
-// Ratios are those of the pairs that have one.
+// Ratios returns the ratios of the pairs that have one.
 func Ratios(pairs []Pair) []float64 {
 	var rs []float64
 	for _, p := range pairs {

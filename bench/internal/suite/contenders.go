@@ -12,20 +12,20 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// A Contender is a program that does a workload.
+// A Contender is a program that runs a workload.
 type Contender struct {
 	Name string
-	// Missing tells why it cannot run; then there is nothing else.
+	// Missing is the reason if it cannot run; then the other fields are not set.
 	Missing string
 	argv    func(p param.Params) []string
 	fits    func(p param.Params) bool // nil: always
-	settles bool                      // on SIGUSR1 it gives back the memory that it does not need
+	settles bool                      // on SIGUSR1 it returns unused memory to the system
 }
 
-// Fits tells whether it can do the workload with these parameters.
+// Fits reports whether it can run the workload with these parameters.
 func (c *Contender) Fits(p param.Params) bool { return c.fits == nil || c.fits(p) }
 
-// absent are event loops that were looked for and that go get does not bring.
+// absent are event loops that were wanted, but could not be downloaded.
 var absent = []string{
 	"gnet (panjf2000/gnet/v2)", "nbio (lesismal/nbio)", "gaio (xtaci/gaio)", "evio (tidwall/evio)",
 	"gev (Allenxuxu/gev)", "netpoll (hslam/netpoll)", "easygo (mailru/easygo)",
@@ -33,7 +33,7 @@ var absent = []string{
 
 const notServed = "go get does not bring it: the module proxy this was written with says that it is not available"
 
-// Contenders lists who does a workload, the reference first.
+// Contenders lists the contenders of a workload, the reference first.
 func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 	all := e.native(ctx, w)
 	kind := w.Name
@@ -63,7 +63,7 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 	return all
 }
 
-// golang is a contender in Go: this program again.
+// golang returns a contender in Go, which is this program.
 func (e *Env) golang(g contend.Contender) Contender {
 	c := Contender{Name: g.Name, settles: true, fits: g.Fits}
 	if g.Workload == contend.Idle || g.Workload == contend.Echo {
@@ -71,7 +71,7 @@ func (e *Env) golang(g contend.Contender) Contender {
 		c.fits = func(p param.Params) bool { return (p.What == portsPart) == port }
 	}
 	c.argv = func(p param.Params) []string {
-		b, _ := json.Marshal(p) // numbers and a string
+		b, _ := json.Marshal(p) // cannot fail: numbers and a string
 		return []string{e.Self, "contend", g.Workload, g.Name, string(b), strconv.Itoa(p.Millis)}
 	}
 	return c
@@ -121,7 +121,7 @@ func (e *Env) native(ctx context.Context, w *Workload) []Contender {
 		add("libevent", "libevent", event, nil, "core", core)
 		add("libuv", "libuv", uv, nil, "core", core)
 	case w.Name == "waiters":
-		// Threads that share a level-triggered descriptor are all told of one socket, so this is one thread.
+		// Of threads that share a level-triggered descriptor all would be woken for one socket, so this is one thread.
 		add(oneC, "epoll_core", nil, nil, "level", one)
 		add("c-epoll edge", "epoll_core", nil, nil, "edge", full)
 		add("c-epoll oneshot", "epoll_core", nil, nil, "oneshot", full)

@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
-// Options say how to run.
+// Options are the options of a run.
 type Options struct {
 	Self     string            // this program, which has the commands contend, load and window
 	Sources  fs.FS             // of the C programs
@@ -24,12 +24,12 @@ type Options struct {
 	Quick    bool
 	Only     string // run sets whose parameters contain it
 	Progress Progress
-	// Within, if not 0, is the time for a planned run: sets with a share have fewer rounds where it is short.
+	// Within, if not 0, is the time for a planned run. If it is short, sets with a share have fewer rounds.
 	Within   time.Duration
-	Warnings io.Writer // of what goes wrong but keeps nothing from going on; nil: none
+	Warnings io.Writer // of failures after which the run continues; nil: none
 }
 
-// An Env is what a run has. Close removes it.
+// An Env is the environment of a run. Close removes its files.
 type Env struct {
 	Options
 	Files  uint64 // the limit of open files
@@ -48,10 +48,10 @@ type build struct {
 	err  error
 }
 
-// wantFiles is what the largest sets need: a pair of sockets for each of 9,000, and something else.
+// wantFiles is enough for the largest sets: a pair of sockets for each of 9,000, and some more.
 const wantFiles = 20_000
 
-// NewEnv makes what a run needs.
+// NewEnv prepares the environment of a run.
 func NewEnv(ctx context.Context, o Options) (*Env, error) {
 	dir, err := os.MkdirTemp("", "socknotify-bench-")
 	if err != nil {
@@ -80,10 +80,10 @@ func (e *Env) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Close removes the run's files.
+// Close removes the files of the run.
 func (e *Env) Close() error { return os.RemoveAll(e.dir) }
 
-// CompilerFacts names the C compiler, or says that there is none.
+// CompilerFacts returns the name of the C compiler, or that there is none.
 func (e *Env) CompilerFacts(ctx context.Context) string { return e.builder.Facts(ctx) }
 
 func (e *Env) build(ctx context.Context, program string, libraries []string) (string, error) {
@@ -95,8 +95,8 @@ func (e *Env) build(ctx context.Context, program string, libraries []string) (st
 	return b.path, b.err
 }
 
-// serverCPUs are the processors of a contender, and loadCPUs those of the load on it: the others, or all
-// where the contender has them all.
+// serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the others, or all if the
+// contender has them all.
 func (e *Env) serverCPUs(cores int) []int { return e.cpus[:min(max(cores, 1), len(e.cpus))] }
 
 func (e *Env) loadCPUs(cores int) []int {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are lines about where and how the run is done.
+// Facts returns lines about the machine and the run.
 func (e *Env) Facts(ctx context.Context) []string {
 	var u unix.Utsname
 	unix.Uname(&u)
@@ -33,7 +33,7 @@ func (e *Env) Facts(ctx context.Context) []string {
 	return facts
 }
 
-// cpuModel is what the processor calls itself.
+// cpuModel returns the model name of the processor.
 func cpuModel() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

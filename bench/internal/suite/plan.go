@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A plan is what a run is still to do, and how long that takes. Nil plans nothing.
+// A plan has the sets that are still to be run, and how long they take. A nil plan is empty.
 type plan struct {
 	e     *Env
 	start time.Time
 	jobs  []job
-	// now is when the set began that is being run, cost what it was expected to take, and done and samples how
-	// many of its samples there are.
+	// now is when the current set began, cost what it is expected to take, and done and samples are the number of its
+	// samples so far and in all.
 	now           time.Time
 	cost          time.Duration
 	done, samples int
-	// expected and took are of the sets that are over.
+	// expected and took are sums over the finished sets.
 	expected, took time.Duration
 }
 
@@ -29,7 +29,7 @@ type job struct {
 	once     time.Duration
 }
 
-// Plan makes the run of these workloads one whose end is known. Programs in C are built here.
+// Plan plans the run of these workloads, so that its end can be estimated. It builds the C programs.
 func (e *Env) Plan(ctx context.Context, workloads []*Workload) {
 	p := &plan{e: e, start: time.Now()}
 	for _, w := range workloads {
@@ -50,14 +50,14 @@ func (e *Env) Plan(ctx context.Context, workloads []*Workload) {
 	e.plan = p
 }
 
-// job has what a sample takes on a quiet machine: to start its processes, to make its connections or sockets,
-// to warm up and to measure; and with servers, in the first round, to count system calls.
+// job estimates how long a sample takes on a quiet machine: to start its processes, to make its connections or sockets,
+// to warm up and to measure, and with servers, in the first round, to count system calls.
 func (e *Env) job(w *Workload, set Set, samples int) job {
 	p := set.Params
 	j := job{workload: w.Name, set: set, samples: samples}
 	j.each = e.Window + 30*time.Millisecond + time.Duration(p.Registered)*25*time.Microsecond
 	if p.Active > 0 {
-		j.each += 20 * time.Millisecond // what the byte costs, once more at the end
+		j.each += 20 * time.Millisecond // to measure the cost of the byte again at the end
 	}
 	if p.What != portsPart && (w.servers || w.Name == "udp") {
 		j.each += e.Warm + time.Duration(p.Connections)*70*time.Microsecond
@@ -73,8 +73,7 @@ func (j *job) takes(rounds int) time.Duration {
 	return j.once + time.Duration(rounds*j.samples)*j.each
 }
 
-// rounds is how many a set has: those that were asked for, or its share. Only sets with a share have fewer
-// where there would not be time for all.
+// rounds returns the number of rounds of a set: all, or its share. If time is short, sets with a share have fewer.
 func (e *Env) rounds(s Set, shrink float64) int {
 	r := float64(e.Rounds) * s.Share
 	if s.Share < 1 {
@@ -83,7 +82,7 @@ func (e *Env) rounds(s Set, shrink float64) int {
 	return max(1, int(math.Ceil(r-1e-9)))
 }
 
-// shrink is what part of the rounds of sets with a share there is time for.
+// shrink returns for which part of the rounds of sets with a share there is time.
 func (p *plan) shrink() float64 {
 	if p == nil || p.e.Within == 0 {
 		return 1
@@ -104,7 +103,7 @@ func (p *plan) shrink() float64 {
 	return max(0, left/float64(side))
 }
 
-// pace is how much longer things take here than was expected.
+// pace returns the ratio of the time that sets took to the expected time.
 func (p *plan) pace() float64 {
 	if p.expected == 0 {
 		return 1
@@ -112,10 +111,10 @@ func (p *plan) pace() float64 {
 	return float64(p.took) / float64(p.expected)
 }
 
-// late tells that there is not the time for all that was asked for.
+// late reports whether there is too little time for all rounds.
 func (p *plan) late() bool { return p.shrink() < 1 }
 
-// begin tells how many rounds the set has that is run now.
+// begin begins a set and returns the number of its rounds.
 func (e *Env) begin(w *Workload, set Set) int {
 	p := e.plan
 	rounds := e.rounds(set, p.shrink())
@@ -138,7 +137,7 @@ func (p *plan) sampled() {
 	}
 }
 
-// end is that of the set.
+// end ends the current set.
 func (p *plan) end() {
 	if p == nil {
 		return
@@ -148,7 +147,7 @@ func (p *plan) end() {
 	p.cost, p.samples = 0, 0
 }
 
-// left is how long the run still takes, 0 where that is not known.
+// left returns how long the run still takes, or 0 if unknown.
 func (p *plan) left() time.Duration {
 	if p == nil {
 		return 0
@@ -165,5 +164,5 @@ func (p *plan) left() time.Duration {
 	return time.Duration(float64(sum) * p.pace())
 }
 
-// Left is how long the planned run still takes.
+// Left returns how long the planned run still takes.
 func (e *Env) Left() time.Duration { return e.plan.left() }

@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// planned is the plan of a workload with a main set and two others, of a contender and a reference.
+// planned returns an Env with the plan of a workload that has a main set and two others, a contender and a reference.
 func planned(t *testing.T, within time.Duration) (*Env, *Workload) {
 	t.Helper()
 	e := env(t)
@@ -22,7 +22,7 @@ func planned(t *testing.T, within time.Duration) (*Env, *Workload) {
 	return e, w
 }
 
-// What a run takes is the sum of its samples, and becomes less as they are taken.
+// The time of a run is the sum of its samples, and decreases as they are taken.
 func TestPlan(t *testing.T) {
 	e, w := planned(t, 0)
 	var samples int
@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 	if now := e.Left(); now > before*3/4 {
 		t.Errorf("%v after half of the main set, %v before", now, before)
 	}
-	e.plan.now = time.Now().Add(-2 * e.plan.cost) // which took twice as long as was expected
+	e.plan.now = time.Now().Add(-2 * e.plan.cost) // it took twice as long as expected
 	cost := e.plan.cost
 	e.plan.end()
 	if left := e.Left(); math.Abs(float64(left)/float64(2*(all-cost))-1) > .01 {
@@ -58,7 +58,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Where time is short the main set has all its rounds, and the others one at least.
+// If time is short the main set has all its rounds, and the others at least one.
 func TestWithin(t *testing.T) {
 	for _, tt := range []struct {
 		within time.Duration

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// seldom is how often progress is told where it cannot be told in place.
+// seldom is the interval of progress lines if the output is not a terminal.
 const seldom = 15 * time.Second
 
-// A Progress tells what is being done, in place on a terminal, and elsewhere in a line now and then. The zero
-// value is silent.
+// A Progress prints what is being done: on a terminal in place, elsewhere in an occasional line. The zero value prints
+// nothing.
 type Progress struct {
 	W        io.Writer
 	Terminal bool
@@ -33,7 +33,7 @@ func (p *Progress) say(what string, left time.Duration) {
 	}
 }
 
-// Clear makes room for a line of its own.
+// Clear clears the line on a terminal.
 func (p *Progress) Clear() {
 	if p.W != nil && p.Terminal {
 		fmt.Fprint(p.W, "\r\x1b[K")
@@ -41,7 +41,7 @@ func (p *Progress) Clear() {
 	p.last = time.Now()
 }
 
-// Rough is a time as an estimate tells it.
+// Rough formats a duration as an estimate.
 func Rough(d time.Duration) string {
 	if d < 2*time.Minute {
 		return fmt.Sprintf("%.0f s", d.Seconds())

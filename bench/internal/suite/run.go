@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
-// Run runs a workload with all its sets, and gives each set's records to done. A set whose reference
-// fails has none; the others go on, and the error says which.
+// Run runs a workload with all its sets, and passes the records of each set to done. A set whose reference fails has no
+// records; the error names it, and the other sets are run.
 func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Record)) error {
 	var failed error
 	contenders := e.Contenders(ctx, w)
@@ -29,12 +29,12 @@ func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Reco
 	return failed
 }
 
-// Sets are those of a workload that were asked for.
+// Sets returns the sets of a workload that were chosen.
 func (e *Env) Sets(w *Workload) []Set {
 	return slices.DeleteFunc(w.Sets(e.Quick), func(s Set) bool { return !e.Wants(s.Params) })
 }
 
-// Wants tells whether parameters are among those that were asked for.
+// Wants reports whether parameters were chosen.
 func (e *Env) Wants(p param.Params) bool { return strings.Contains(p.String()+" ", e.Only) }
 
 // An entry is a contender in a set.
@@ -44,8 +44,8 @@ type entry struct {
 	missing string
 }
 
-// runSet has each contender measured once in each round, the reference before and after it. One that
-// fails is out. It is an error only if the reference does.
+// runSet measures each contender once in each round, and the reference before and after it. A contender that fails is
+// left out. Only a failure of the reference is an error.
 func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) ([]record.Record, error) {
 	p := set.Params
 	entries := e.entries(p, contenders)
@@ -66,7 +66,7 @@ func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Con
 	return e.records(w, p, entries, ref), nil
 }
 
-// entries are the contenders that parameters are for, with why they cannot take part.
+// entries returns the contenders for the parameters, with the reason of those that cannot take part.
 func (e *Env) entries(p param.Params, contenders []Contender) []*entry {
 	var all []*entry
 	for i := range contenders {
@@ -77,7 +77,7 @@ func (e *Env) entries(p param.Params, contenders []Contender) []*entry {
 	return all
 }
 
-// without tells why a contender cannot take part, if so.
+// without returns why a contender cannot take part, or an empty string.
 func (e *Env) without(c *Contender, p param.Params) string {
 	if c.Missing != "" {
 		return c.Missing
@@ -151,7 +151,7 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry
 	return nil
 }
 
-// retakes is how often a sample is taken again if the machine was not steady.
+// retakes bounds how often a sample is taken again because the machine was not steady.
 func (e *Env) retakes() int {
 	if e.Quick || e.plan.late() {
 		return 0
@@ -159,9 +159,8 @@ func (e *Env) retakes() int {
 	return 2
 }
 
-// steady tells whether the reference cost about the same before and after. If not, the machine has
-// become another one between the two (its processors' caches are shared with somebody, say), and what was
-// measured between them belongs to neither.
+// steady reports whether the reference cost about the same before and after. If not, the machine has changed in between
+// (other programs share its processor caches, for example), and the sample cannot be compared with either.
 func steady(before, after param.Outcome) bool {
 	if before.Ops == 0 || after.Ops == 0 {
 		return true // no reference
@@ -169,13 +168,13 @@ func steady(before, after param.Outcome) bool {
 	return alike(before.PerOp(), after.PerOp())
 }
 
-// steadyBase tells whether what is taken off was about the same before and after the workload. With several
-// threads it is not where the machine has moved its processors to others, nearer to each other or farther.
+// steadyBase reports whether the cost to be subtracted was about the same before and after the workload. With several
+// threads it changes when the host moves the processors of a virtual machine nearer to each other or farther apart.
 func steadyBase(o param.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
 
 func alike(a, b float64) bool { return max(a, b) <= 1.25*min(a, b) }
 
-// ownSamples compares the reference with itself, which tells how much is noise.
+// ownSamples compares the reference with itself, which measures the noise.
 func ownSamples(refs []param.Outcome) []record.Sample {
 	if len(refs) < 3 {
 		return []record.Sample{{Before: refs[0], Value: refs[0], After: refs[0]}}
@@ -184,7 +183,7 @@ func ownSamples(refs []param.Outcome) []record.Sample {
 	for i := 1; i+1 < len(refs); i++ {
 		samples = append(samples, record.Sample{Before: refs[i-1], Value: refs[i], After: refs[i+1]})
 	}
-	// The first has the system calls.
+	// The first sample has the system calls.
 	samples[0].Value.Syscalls = refs[0].Syscalls
 	return samples
 }
@@ -199,7 +198,7 @@ func (e *Env) records(w *Workload, p param.Params, entries []*entry, ref *entry)
 		if len(en.samples) > 0 {
 			r.Fill(en.samples)
 		} else if r.Missing == "" {
-			r.Missing = "there is no reference to compare it with"
+			r.Missing = "no reference to compare it with"
 		}
 		records = append(records, r)
 	}

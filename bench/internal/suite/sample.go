@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/load"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// A sampler measures a contender once. Trace says that its system calls are to be counted too, if that
-// can be done, outside the measured time.
+// A sampler measures a contender once. With trace it also counts its system calls, if possible, outside the measured
+// time.
 type sampler func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (param.Outcome, error)
 
-// patience is how long anything may take to get ready, on however busy a machine.
+// patience bounds the wait for anything that must happen, even on a busy machine.
 const patience = time.Minute
 
 // The two parts of the workload idle.
@@ -23,8 +22,7 @@ const (
 	serversPart = "connection"
 )
 
-// own has a contender measure itself. On a machine that does other things that can take longer, until it has
-// done something.
+// own lets a contender measure itself. On a busy machine it measures for longer, until there was an operation.
 func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o param.Outcome, err error) {
 	p.Millis = int(e.Window.Milliseconds())
 	for begun := time.Now(); ; p.Millis *= 2 {
@@ -32,12 +30,12 @@ func own(ctx context.Context, e *Env, c *Contender, p param.Params, _ bool) (o p
 			return o, err
 		}
 		if time.Since(begun) > patience {
-			return o, fmt.Errorf("%s: did nothing in %d ms", c.Name, p.Millis)
+			return o, fmt.Errorf("%s: no operation in %d ms", c.Name, p.Millis)
 		}
 	}
 }
 
-// ownFor has it measure for the time that the parameters say.
+// ownFor lets it measure for the time in the parameters.
 func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.Outcome, err error) {
 	process, err := e.spawner.Start(c.argv(p), e.serverCPUs(p.Cores))
 	if err != nil {
@@ -54,15 +52,15 @@ func ownFor(ctx context.Context, e *Env, c *Contender, p param.Params) (o param.
 	return o, nil
 }
 
-// serve measures a server from outside, under a kind of load.
-func serve(kind string) sampler {
+// serve measures a server from outside, under the load that the flags of the generator say.
+func serve(load ...string) sampler {
 	return func(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
 		s, err := e.start(ctx, c, p)
 		if err != nil {
 			return o, err
 		}
 		defer s.stop()
-		if err := s.load(ctx, kind, p); err != nil {
+		if err := s.load(ctx, p, load...); err != nil {
 			return o, err
 		}
 		if err := s.warm(ctx, p); err != nil {
@@ -83,8 +81,7 @@ func serve(kind string) sampler {
 	}
 }
 
-// idle measures the memory of connections that had one request each, or has a contender measure that of
-// registrations.
+// idle measures the memory of connections that had one request each, or lets a contender measure that of registrations.
 func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool) (o param.Outcome, err error) {
 	if p.What == portsPart {
 		return own(ctx, e, c, p, trace)
@@ -94,7 +91,7 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool)
 		return o, err
 	}
 	defer s.stop()
-	// A few connections first, so that what a server takes once is not theirs.
+	// A few connections come first, so that what a server allocates once is not counted.
 	few := p
 	few.Connections = min(p.Connections, 64)
 	var before, after float64
@@ -102,7 +99,11 @@ func idle(ctx context.Context, e *Env, c *Contender, p param.Params, trace bool)
 		params param.Params
 		bytes  *float64
 	}{{few, &before}, {p, &after}} {
-		if err := s.load(ctx, load.Idle, step.params); err != nil {
+		// The rate keeps few requests in flight, so that a server needs no more buffers than for few connections.
+		if err := s.load(ctx, step.params, "--requests", "1", "--rate", "5000"); err != nil {
+			return o, err
+		}
+		if err := s.warm(ctx, step.params); err != nil {
 			return o, err
 		}
 		if *step.bytes, err = s.settled(ctx, c.settles); err != nil {

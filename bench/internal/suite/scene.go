@@ -10,25 +10,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/load"
+	"github.com/socknotify/socknotify/bench/internal/counters"
 	"github.com/socknotify/socknotify/bench/internal/param"
 	"github.com/socknotify/socknotify/bench/internal/proc"
 )
 
-// A scene is a server, and the load on it.
+// A scene is a server with the load on it.
 type scene struct {
 	e            *Env
 	server, gen  *proc.Process
 	addr         string
-	counters     *load.Counters
+	counters     *counters.Counters
 	countersPath string
-	cpus         []int // the server's
+	cpus         []int // of the server
 }
 
 func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, error) {
 	s := &scene{e: e, countersPath: filepath.Join(e.dir, "counters"), cpus: e.serverCPUs(p.Cores)}
 	var err error
-	if s.counters, err = load.OpenCounters(s.countersPath); err != nil {
+	if s.counters, err = counters.Open(s.countersPath); err != nil {
 		return nil, err
 	}
 	s.server, err = e.spawner.Start(c.argv(p), s.cpus)
@@ -42,7 +42,7 @@ func (e *Env) start(ctx context.Context, c *Contender, p param.Params) (*scene, 
 	return s, nil
 }
 
-// ready waits until a process says that it is ready, and returns what else it says.
+// ready waits for the line of a process that begins with ready, and returns the rest of it.
 func ready(ctx context.Context, p *proc.Process) (string, error) {
 	line, err := p.Line(ctx, patience)
 	if err != nil {
@@ -55,17 +55,18 @@ func ready(ctx context.Context, p *proc.Process) (string, error) {
 	return rest, nil
 }
 
-func (s *scene) load(ctx context.Context, kind string, p param.Params) (err error) {
+// load starts the load generator with further flags. A running one is stopped first.
+func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err error) {
 	if s.gen != nil {
 		s.gen.Stop()
 	}
 	s.counters.Reset()
 	cpus := s.e.loadCPUs(p.Cores)
-	s.gen, err = s.e.spawner.Start([]string{s.e.Self, "load", kind, s.addr,
+	s.gen, err = s.e.spawner.Start(append([]string{s.e.Self, "load", s.addr,
 		"--connections", strconv.Itoa(p.Connections), "--busy", strconv.Itoa(p.Busy), "--size", strconv.Itoa(p.Size),
 		"--depth", strconv.Itoa(max(p.Depth, 1)), "--rate", strconv.Itoa(p.Rate), "--burst", strconv.Itoa(max(p.Burst, 1)),
-		"--threads", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
-		"--counters", s.countersPath}, cpus)
+		"--workers", strconv.Itoa(min(max(p.Cores, 1), len(cpus))),
+		"--counters", s.countersPath}, more...), cpus)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (s *scene) load(ctx context.Context, kind string, p param.Params) (err erro
 	return s.because(err)
 }
 
-// because prefers the server's failure to one of the load, which follows from it.
+// because returns the failure of the server, if any, instead of err: a failure of the load follows from it.
 func (s *scene) because(err error) error {
 	if err != nil {
 		if failed := s.server.Running(); failed != nil {
@@ -92,11 +93,11 @@ func (s *scene) running() error {
 	return s.server.Running()
 }
 
-// warm waits until there were as many answers as there are connections with requests, and longer.
+// warm waits until there are as many answers as connections with requests, and then for the time Warm.
 func (s *scene) warm(ctx context.Context, p param.Params) error {
-	want := uint64(p.Connections)
+	want := int64(p.Connections)
 	if p.Busy > 0 {
-		want = uint64(p.Busy)
+		want = int64(p.Busy)
 	}
 	for start := time.Now(); s.counters.Sum() < want; {
 		if err := errors.Join(sleep(ctx, 5*time.Millisecond), s.running()); err != nil {
@@ -109,8 +110,8 @@ func (s *scene) warm(ctx context.Context, p param.Params) error {
 	return sleep(ctx, s.e.Warm)
 }
 
-// measure reads what the server used over some time, and how many answers it gave. On a machine that
-// does other things that can take longer, until there is something of both.
+// measure measures what the server uses in a time, and the number of its answers. On a busy machine it takes longer,
+// until neither is zero.
 func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, err error) {
 	before, err := s.read()
 	if err != nil {
@@ -141,10 +142,10 @@ func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, 
 	}
 }
 
-// A reading is of one moment.
+// A reading has the figures of one moment.
 type reading struct {
 	used proc.Usage
-	done uint64
+	done int64
 	at   time.Time
 }
 
@@ -168,7 +169,7 @@ func (s *scene) stop() {
 	s.counters.Close()
 }
 
-// settled is the server's memory once it does not change any more.
+// settled returns the memory of the server when it no longer changes.
 func (s *scene) settled(ctx context.Context, settles bool) (float64, error) {
 	last, same := int64(-1), 0
 	for until := time.Now().Add(patience); same < 4; {
@@ -190,7 +191,7 @@ func (s *scene) settled(ctx context.Context, settles bool) (float64, error) {
 			last, same = now, 0
 		}
 		if time.Now().After(until) {
-			return 0, fmt.Errorf("its memory still changes after %v", patience)
+			return 0, fmt.Errorf("the memory of the server still changes after %v", patience)
 		}
 	}
 	return float64(last), nil

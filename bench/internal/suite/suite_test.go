@@ -46,7 +46,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// env is one without a C compiler.
+// env returns an Env without a C compiler.
 func env(t *testing.T) *Env {
 	t.Helper()
 	e, err := NewEnv(t.Context(), Options{Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc", Rounds: 2})
@@ -57,7 +57,7 @@ func env(t *testing.T) *Env {
 	return e
 }
 
-// Without a compiler something else is the reference, first in the list, and what is missing is named.
+// Without a compiler another contender is the reference and first in the list, and the missing ones are named.
 func TestContendersWithoutCompiler(t *testing.T) {
 	e := env(t)
 	for _, w := range Workloads() {
@@ -67,7 +67,7 @@ func TestContendersWithoutCompiler(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, c := range contenders {
-			if seen[c.Name] && w.Name != "idle" { // there one is in two parts
+			if seen[c.Name] && w.Name != "idle" { // which has a contender in two parts
 				t.Errorf("%s: %s twice", w.Name, c.Name)
 			}
 			seen[c.Name] = true
@@ -78,7 +78,7 @@ func TestContendersWithoutCompiler(t *testing.T) {
 	}
 }
 
-// fake is a workload whose contenders cost what cost says. Order has the samples made.
+// fake returns a workload whose contenders cost what cost returns. order has the names of the samples taken.
 func fake(order *[]string, cost func(name string, nth int) (float64, error)) *Workload {
 	nth := map[string]int{}
 	return &Workload{Name: "fake", reference: []string{"none", "ref"},
@@ -123,11 +123,11 @@ func TestRounds(t *testing.T) {
 		}
 	}
 	if _, ok := got["unfit"]; ok {
-		t.Error("what does not fit has a record")
+		t.Error("a contender that does not fit has a record")
 	}
 }
 
-// A sample is taken again if the reference shows that the machine changed meanwhile, but not for ever.
+// A sample is taken again if the reference shows that the machine has changed, up to a limit.
 func TestRetakes(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -137,7 +137,7 @@ func TestRetakes(t *testing.T) {
 	}{
 		{"steady", []float64{10, 11}, "ref a ref", 42 / 10.5},
 		{"changes once", []float64{10, 20, 22}, "ref a ref a ref", 2},
-		{"changes for ever", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", 2.8},
+		{"always changes", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", 2.8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var order []string
@@ -158,7 +158,7 @@ func TestRetakes(t *testing.T) {
 	}
 }
 
-// So is one whose own base changed between the start and the end.
+// A sample is also taken again if its base changed between the start and the end.
 func TestRetakesOfBase(t *testing.T) {
 	samples := 0
 	w := &Workload{Name: "fake", reference: []string{"ref"},
@@ -188,7 +188,7 @@ func TestReferenceFails(t *testing.T) {
 	}
 }
 
-// The other sets go on.
+// If the reference fails in one set, the other sets are run.
 func TestReferenceFailsOnce(t *testing.T) {
 	var order []string
 	reason := errors.New("the reason")
@@ -224,7 +224,7 @@ func TestTooFewFiles(t *testing.T) {
 	}
 }
 
-// The processors of a contender and of the load on it are apart where there are enough.
+// A contender and the load on it have different processors, if there are enough.
 func TestProcessors(t *testing.T) {
 	for _, tt := range []struct {
 		cpus         []int

@@ -6,38 +6,37 @@ import (
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
-	"github.com/socknotify/socknotify/bench/internal/load"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
 // A Set is a set of parameters to run a workload with.
 type Set struct {
 	Params param.Params
-	// Share is of the rounds that were asked for.
+	// Share is the part of the rounds that this set has.
 	Share float64
 }
 
-// A Workload is one thing to be good at.
+// A Workload is one kind of work that is measured.
 type Workload struct {
 	Name string
 	Doc  string
 	sets func() []Set
-	// quick has the sets of a quick run.
+	// quick returns the sets of a quick run.
 	quick func() []Set
-	// reference says whom the others are compared with: the first of these that can run.
+	// reference has the candidates for the reference: it is the first that can run.
 	reference []string
 	sample    sampler
-	// servers tells that the contenders are the echo servers.
+	// servers reports whether the contenders are the echo servers.
 	servers bool
 }
 
-// Shares: three rounds of nine where a set is not one of those that matter most, and one.
+// Shares of less important sets: three of nine rounds, and one.
 const (
 	side = 1. / 3
 	once = 1. / 9
 )
 
-// Sets are the parameters to run it with.
+// Sets returns the sets to run it with.
 func (w *Workload) Sets(quick bool) []Set {
 	if quick {
 		return w.quick()
@@ -45,22 +44,22 @@ func (w *Workload) Sets(quick bool) []Set {
 	return w.sets()
 }
 
-// The names of the reference, and of what takes its place without a C compiler.
+// The names of the reference, and of its replacement without a C compiler.
 const (
 	cLevel = "c-epoll level"
 	goLoop = "go-epoll"
-	// One waiter, whatever the number of the others'.
+	// One waiter, for any number of waiters of the others.
 	oneC  = "c-epoll level, 1 waiter"
 	oneGo = "go-epoll, 1 waiter"
 )
 
 var toC = []string{cLevel, goLoop}
 
-// Workloads lists them all.
+// Workloads returns all workloads.
 func Workloads() []*Workload {
 	return []*Workload{
 		{Name: "echo", Doc: "TCP echo over connections that stay", sets: echoSets, reference: toC, servers: true,
-			sample: serve(load.Echo), quick: func() []Set {
+			sample: serve(), quick: func() []Set {
 				return []Set{
 					echoSet(param.Params{Connections: 100, Size: 64}, 1),
 					echoSet(param.Params{Connections: 100, Size: 64, Depth: 16}, 1),
@@ -73,7 +72,7 @@ func Workloads() []*Workload {
 					coreSet(1000, 2, side), coreSet(1000, 1000, side),
 				}
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
-		{Name: "wake", Doc: "a goroutine or thread that sleeps is woken", reference: []string{"go channel"},
+		{Name: "wake", Doc: "a sleeping goroutine or thread is woken", reference: []string{"go channel"},
 			sample: own, sets: wakeSets, quick: wakeSets},
 		{Name: "post", Doc: "own messages to waiters", reference: []string{"go channel"}, sample: own,
 			sets: func() []Set {
@@ -90,10 +89,10 @@ func Workloads() []*Workload {
 				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
 			}, quick: func() []Set { return []Set{waiterSet(1, 1), waiterSet(16, 1)} }},
 		{Name: "accept", Doc: "a connection, a request, a reset, and again", reference: toC, servers: true,
-			sample: serve(load.Accept), sets: func() []Set {
+			sample: serve("--reconnect"), sets: func() []Set {
 				return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}, {param.Params{Connections: 32, Size: 64, Cores: 2}, side}}
 			}, quick: func() []Set { return []Set{{param.Params{Connections: 32, Size: 64, Cores: 1}, 1}} }},
-		{Name: "register", Doc: "removing and registering while so many are registered", reference: []string{"c-epoll", goLoop},
+		{Name: "register", Doc: "removing and registering one of many registered sockets", reference: []string{"c-epoll", goLoop},
 			sample: own, sets: func() []Set { return []Set{registerSet(1000), registerSet(9000)} },
 			quick: func() []Set { return []Set{registerSet(1000)} }},
 		{Name: "idle", Doc: "memory of idle connections, and of idle registrations", servers: true, sample: idle,
@@ -109,7 +108,7 @@ func Workloads() []*Workload {
 				}
 			}},
 		{Name: "udp", Doc: "UDP echo, a datagram or a batch in a system call", reference: []string{"c-epoll", "std"},
-			sample: serve(load.UDP), sets: udpSets, quick: udpSets},
+			sample: serve("--udp"), sets: udpSets, quick: udpSets},
 	}
 }
 
@@ -165,7 +164,7 @@ func udpSets() []Set {
 	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, side}}
 }
 
-// Choose is the workloads of these names, in their own order; all for no names.
+// Choose returns the workloads with these names, in the order of Workloads, or all if there are no names.
 func Choose(names []string) ([]*Workload, error) {
 	all := Workloads()
 	if len(names) == 0 {

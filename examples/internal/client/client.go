@@ -1,4 +1,4 @@
-// Package client is the other end of the samples: ordinary blocking clients on package net.
+// Package client has the clients of the examples poll, udp and multithreaded: blocking clients on package net.
 package client
 
 import (
@@ -15,8 +15,8 @@ import (
 // MessageSize is the length of every message and datagram.
 const MessageSize = 64
 
-// TCP connects, sends messages, shuts its direction of the connection and waits for the server to
-// close the other. It ends early with the context.
+// TCP connects, sends messages, shuts down the sending side and waits until the server closes the connection. It returns
+// early when the context is done.
 func TCP(ctx context.Context, server netip.AddrPort, messages int) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", server.String())
@@ -43,15 +43,14 @@ func TCP(ctx context.Context, server netip.AddrPort, messages int) error {
 	return nil
 }
 
-// Window is how many datagrams UDP has under way at most. Their buffers must fit into the server's
-// receive buffer together, because the system drops the datagram that does not.
+// Window bounds the datagrams that UDP has under way. They must fit into the receive buffer of the server together,
+// because the system drops datagrams that do not.
 const Window = 32
 
-// lost is how long UDP waits for an echo before it gives the datagram up.
+// lost is how long UDP waits for an echo before it fails.
 const lost = 10 * time.Second
 
-// UDP sends datagrams to a server that echoes each one, never more than Window ahead of the echoes,
-// and returns when all have come back.
+// UDP sends datagrams to a server that echoes them, at most Window ahead of the echoes, and returns after the last echo.
 func UDP(ctx context.Context, server netip.AddrPort, datagrams int) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", server.String())
@@ -78,9 +77,9 @@ func UDP(ctx context.Context, server netip.AddrPort, datagrams int) error {
 		if err != nil {
 			return fmt.Errorf("client: no echo of datagram %d: %w", echoed, err)
 		}
-		// One socket, one server goroutine: echoes come in order.
+		// The server has one socket and one goroutine, so echoes arrive in order.
 		if n != MessageSize || binary.BigEndian.Uint64(echo) != uint64(echoed) {
-			return errors.New("client: an echo is not what was sent")
+			return errors.New("client: an echo differs from its datagram")
 		}
 	}
 	return nil

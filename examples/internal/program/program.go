@@ -1,4 +1,4 @@
-// Package program runs a sample's main in a process of its own, for its tests.
+// Package program runs the main of an example in a process of its own, for its tests.
 package program
 
 import (
@@ -22,10 +22,10 @@ import (
 
 const variable = "SOCKNOTIFY_TEST_MAIN"
 
-// patience is for what must come.
+// patience bounds the wait for anything that must happen.
 const patience = 5 * time.Minute
 
-// Main is a TestMain that is the program itself in the processes of Start.
+// Main is a TestMain. In the processes of Start it runs main instead of the tests.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(variable) != "" {
 		os.Unsetenv(variable)
@@ -35,13 +35,13 @@ func Main(m *testing.M, main func()) {
 	leaks.Main(m)
 }
 
-// A Process is a program that runs.
+// A Process is a running program.
 type Process struct {
-	Addr string // that it listens on, as it has logged
+	Addr string // where it listens, according to its log
 
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
-	read   sync.WaitGroup // of what it logs
+	read   sync.WaitGroup // the goroutine that reads the log
 	mu     sync.Mutex
 	log    strings.Builder
 }
@@ -88,19 +88,19 @@ func Start(t *testing.T, backend string, args ...string) *Process {
 	case <-time.After(patience):
 	}
 	if p.Addr == "" {
-		t.Fatalf("does not listen: %s", p.Log())
+		t.Fatalf("the program does not listen: %s", p.Log())
 	}
 	return p
 }
 
-// Log is what the program has logged.
+// Log returns what the program has logged.
 func (p *Process) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.log.String()
 }
 
-// Find waits until the program has logged what matches an expression, and returns its first group.
+// Find waits until the log matches an expression, and returns the first group.
 func (p *Process) Find(t *testing.T, expression string) string {
 	t.Helper()
 	re := regexp.MustCompile(expression)
@@ -109,7 +109,7 @@ func (p *Process) Find(t *testing.T, expression string) string {
 			return found[1]
 		}
 	}
-	t.Fatalf("it has not logged %s: %s", expression, p.Log())
+	t.Fatalf("timed out waiting for %s in the log: %s", expression, p.Log())
 	return ""
 }
 
@@ -125,7 +125,7 @@ func (p *Process) Dial(t *testing.T) net.Conn {
 	return c
 }
 
-// Wait waits for the program to end by itself, and returns what it has printed.
+// Wait waits for the program to end, and returns its output.
 func (p *Process) Wait(t *testing.T) string {
 	t.Helper()
 	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
@@ -137,7 +137,7 @@ func (p *Process) Wait(t *testing.T) string {
 	return p.stdout.String()
 }
 
-// Interrupt ends the program as a terminal does. Windows has no such way to another process.
+// Interrupt interrupts the program, as Ctrl-C does. On Windows it does nothing, because no other process can.
 func (p *Process) Interrupt(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -149,7 +149,7 @@ func (p *Process) Interrupt(t *testing.T) {
 	p.Wait(t)
 }
 
-// Echo checks an echo server: many connections at once, one whose peer is slow to read, and the end of each.
+// Echo tests an echo server: many connections, one whose peer reads slowly, and the end of each.
 func (p *Process) Echo(t *testing.T) {
 	t.Helper()
 	var conns []net.Conn
@@ -179,8 +179,7 @@ func (p *Process) Echo(t *testing.T) {
 	}
 }
 
-// fill sends and does not read until nothing more is taken: the server must have stopped receiving. What it
-// owes then comes.
+// fill sends without reading until the server stops receiving. Then it reads, and all bytes must come back.
 func fill(t *testing.T, c net.Conn) {
 	t.Helper()
 	const line, most = "0123456789abcde\n", 256 << 20
@@ -197,11 +196,11 @@ func fill(t *testing.T, c net.Conn) {
 		}
 	}
 	if sent >= most {
-		t.Fatal("the server takes without end")
+		t.Fatal("the server never stopped receiving")
 	}
 	got := make([]byte, sent)
 	if _, err := io.ReadFull(c, got); err != nil {
-		t.Fatalf("of %d bytes not all came back: %v", sent, err)
+		t.Fatalf("not all of %d bytes came back: %v", sent, err)
 	}
 	for i := range got {
 		if got[i] != line[i%len(line)] {

@@ -1,4 +1,4 @@
-// Command step1 is one port and one socket: it prints what the port says of a connection.
+// Command step1 has one port and one socket. It prints the notifications of a connection.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	if _, err := port.Process(regs, nil, 0); err != nil { // nil: this call only registers
 		log.Fatal(err)
 	}
-	if regs[0].Result != nil { // how this registration fared
+	if regs[0].Result != nil { // the result of this registration
 		log.Fatal(regs[0].Result)
 	}
 
@@ -55,7 +55,7 @@ func main() {
 			log.Fatal(err)
 		}
 		fmt.Printf("%s: %v", ready[0].Key, ready[0].Events)
-		if ready[0].Events == sn.EventRemove { // the last word
+		if ready[0].Events == sn.EventRemove { // the last notification
 			fmt.Println()
 			return
 		}

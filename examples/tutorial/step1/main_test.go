@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { program.Main(m, main) }
 
-// A level notifies until everything was read, then of the end, and the removal is last.
-func TestLife(t *testing.T) {
+// A level notifies until everything is read, then of the end of the stream. The removal is last.
+func TestConnectionEvents(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		p := program.Start(t, backend, "-addr", "127.0.0.1:0")
 		c := p.Dial(t)

@@ -18,12 +18,12 @@ type client struct {
 	unsent []byte
 }
 
-// turn takes a client's turn, and returns the registration to go on with.
-func (c *client) turn(buf []byte) sn.Registration[*client] {
+// handle handles a notification of a client, and returns its next registration.
+func (c *client) handle(buf []byte) sn.Registration[*client] {
 	err := c.echo(buf)
 	filter := sn.EventIn
 	if len(c.unsent) > 0 {
-		filter = sn.EventOut // nothing more is received until the peer takes what it is owed
+		filter = sn.EventOut // nothing more is received until the peer has received its echo
 	}
 	reg := sn.Enable(c.socket, c, filter, oneShot)
 	if err != nil && err != sock.ErrWouldBlock { // the end of the stream, or a failure
@@ -42,7 +42,7 @@ func (c *client) echo(buf []byte) error {
 		out = buf[:n]
 	}
 	n, err := c.socket.Send(out)
-	c.unsent = append([]byte(nil), out[n:]...) // nil where all was sent
+	c.unsent = append([]byte(nil), out[n:]...) // nil if all was sent
 	return err
 }
 
@@ -61,7 +61,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := port.Accept(listener, nil, 16); err != nil { // the listener's key is nil
+	if err := port.Accept(listener, nil, 16); err != nil { // the key of the listener is nil
 		log.Fatal(err)
 	}
 	log.Println("listening on", listener.LocalAddr())
@@ -82,7 +82,7 @@ func main() {
 		regs = regs[:0]
 		for _, nt := range ready[:n] {
 			switch {
-			case nt.Key == nil: // the listener's
+			case nt.Key == nil: // of the listener
 				s, err := nt.Accepted()
 				if err != nil {
 					log.Println(err)
@@ -90,10 +90,10 @@ func main() {
 				}
 				s.SetNoDelay(true) // answers go out at once
 				regs = append(regs, sn.Enable(s, &client{socket: s}, sn.EventIn, oneShot))
-			case nt.Events == sn.EventRemove: // the last word about this client
+			case nt.Events == sn.EventRemove: // the last notification of this client
 				nt.Key.socket.Close()
 			default:
-				regs = append(regs, nt.Key.turn(buf))
+				regs = append(regs, nt.Key.handle(buf))
 			}
 		}
 	}

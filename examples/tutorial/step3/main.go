@@ -1,4 +1,4 @@
-// Command step3 is an echo server of many workers, which uses its clients' memory again.
+// Command step3 is an echo server with many workers that reuses the memory of its clients.
 package main
 
 import (
@@ -23,7 +23,7 @@ type client struct {
 	unsent []byte
 }
 
-func (c *client) turn(buf []byte) sn.Registration[*client] {
+func (c *client) handle(buf []byte) sn.Registration[*client] {
 	err := c.echo(buf)
 	filter := sn.EventIn
 	if len(c.unsent) > 0 {
@@ -50,10 +50,10 @@ func (c *client) echo(buf []byte) error {
 	return err
 }
 
-// A server is what the workers share.
+// A server is the state that the workers share.
 type server struct {
 	port      *sn.Port[*client]
-	clients   sync.Pool // of clients that may be used again
+	clients   sync.Pool // of clients that can be reused
 	made, had atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func (s *server) newClient(socket *sock.Socket) *client {
 	return c
 }
 
-// free is for a client of which nothing more can come. Another connection may have it at once.
+// free frees a client after its last notification. Another connection may use it at once.
 func (s *server) free(c *client) {
 	c.socket.Close()
 	*c = client{}
@@ -79,7 +79,7 @@ func (s *server) work() {
 	for {
 		n, err := s.port.Process(regs, ready, -1)
 		for _, reg := range regs {
-			if reg.Result != nil { // nobody else can hold a notification of it
+			if reg.Result != nil { // no other worker can hold a notification of it
 				log.Println(reg.Result)
 				s.free(reg.Key)
 			}
@@ -100,7 +100,7 @@ func (s *server) work() {
 			case nt.Events == sn.EventRemove:
 				s.free(nt.Key)
 			default:
-				regs = append(regs, nt.Key.turn(buf))
+				regs = append(regs, nt.Key.handle(buf))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// A client is the state of a connection. Its handler's calls come one at a time.
+// A client is the state of a connection. The calls of its handler are sequential.
 type client struct{ bytes int }
 
 type conn = *server.Conn[client]
@@ -25,10 +25,10 @@ func (*echo) Open(c conn) error { return nil }
 func (*echo) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if err != nil {
-		return err // the end of the stream closes; that there is nothing is no error
+		return err // io.EOF closes the connection; no data is not an error
 	}
 	c.State.bytes += n
-	_, err = c.Write(buf[:n]) // what the peer does not take now is queued
+	_, err = c.Write(buf[:n]) // bytes that the peer does not receive now are queued
 	return err
 }
 
