@@ -7,7 +7,7 @@
 //	op := new(overlapped.Op[*client])
 //	err := overlapped.Recv(port, c.socket, c, c.buf, op)
 //	...
-//	n, err := port.Process(nil, ctx, ready)
+//	n, err := port.Wait(ctx, ready)
 //	for i := range ready[:n] {
 //		if op := overlapped.Of(&ready[i]); op != nil {
 //			received, err := op.Result()

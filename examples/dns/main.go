@@ -53,7 +53,7 @@ func serve(ctx context.Context, socket *sock.Socket, backend string) error {
 		if err := s.run(ctx); err != sock.ErrWouldBlock {
 			return err
 		}
-		if _, err := port.Process(nil, ctx, one); err != nil {
+		if _, err := port.Wait(ctx, one); err != nil {
 			return err
 		}
 	}
