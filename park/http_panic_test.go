@@ -347,7 +347,7 @@ func TestHTTPServePanics(t *testing.T) {
 				}
 				got := serve(true)
 				if what == "OnLot" { // net/http has no such hook
-					if want := map[string]string{"panic": "panic: a callback's panic", "runtime.Goexit": "ended"}[ending]; got != want {
+					if want := map[string]string{"panic": "panic: callback panics", "runtime.Goexit": "ended"}[ending]; got != want {
 						t.Errorf("%s, want %s", got, want)
 					}
 					return
@@ -436,7 +436,7 @@ func TestHTTPConnPanics(t *testing.T) {
 			waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 			f.read.Store(false)
 			want := map[string]string{
-				"panic":           "log: http: panic serving address: a callback's panic\na stack",
+				"panic":           "log: http: panic serving address: callback panics\na stack",
 				"panic of error":  "log: http: panic serving address: unexpected EOF\na stack",
 				"nil dereference": "log: http: panic serving address: runtime error: invalid memory address or nil pointer dereference\na stack",
 			}[ending]
