@@ -49,7 +49,7 @@ func TestTurnInVain(t *testing.T) {
 		})
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		next(t, p)
-		x.FD().Notify(false, false)
+		x.FD().Advance(false, false)
 		var b [64]byte
 		if n, err := x.Recv(b[:]); n != 1 || err != nil {
 			t.Fatal(n, err)

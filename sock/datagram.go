@@ -11,7 +11,7 @@ func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
 		return 0, netip.AddrPort{}, closed("recvfrom")
 	}
 	defer s.fd.Done()
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, from, err := sysRecvFrom(h, b)
 	switch {
 	case err == ErrWouldBlock:
@@ -30,7 +30,7 @@ func (s *Socket) SendTo(b []byte, to netip.AddrPort) error {
 		return closed("sendto")
 	}
 	defer s.fd.Done()
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	_, err := s.finishSend("sendto", h, generation, 0, sysSendTo(h, b, to))
 	return err
 }
@@ -56,7 +56,7 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)])
 	switch {
 	case err == ErrWouldBlock:
@@ -79,7 +79,7 @@ func (s *Socket) SendBatch(msgs []Message) (int, error) {
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysSendBatch(h, msgs[:min(len(msgs), MaxBatch)])
 	return s.finishSend("sendmmsg", h, generation, n, err)
 }

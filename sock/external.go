@@ -15,7 +15,7 @@ func (h Held) Ahead(d fdstate.Dir, b []byte) (of []byte, generation uint64) {
 	} else {
 		kernelReads(b)
 	}
-	return b, s.fd.Turn()
+	return b, s.fd.Generation()
 }
 
 // Took is Made for a successful receive of n > 0 bytes.

@@ -65,7 +65,7 @@ func TestHeldFastEnable(t *testing.T) {
 	}
 	defer held.Release()
 	x := a.FD()
-	x.Notified(x.Notify(false, false))
+	x.Confirm(x.Advance(false, false))
 	if _, err := held.Recv(make([]byte, 1)); err != sock.ErrWouldBlock || !x.Drained(fdstate.Recv) {
 		t.Errorf("%v, drained: %v", err, x.Drained(fdstate.Recv))
 	}

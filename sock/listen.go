@@ -129,7 +129,7 @@ func (s *Socket) AcceptInto(c *Socket) error {
 		return closed("accept")
 	}
 	defer s.fd.Done()
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	fd, err := sysAccept(h)
 	switch {
 	case err == ErrWouldBlock:

@@ -35,7 +35,7 @@ func (s *Socket) recv(b []byte) (int, error) {
 		return 0, nil
 	}
 	h := s.fd.Handle()
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, e := recvOnce(h, b)
 	return s.finishRecv(h, b, generation, n, e)
 }
@@ -51,7 +51,7 @@ func (s *Socket) finishRecv(h uintptr, b []byte, generation uint64, n ioCount, e
 
 // recordShortRecv records that a receive of n bytes into b has drained the socket, if n is short enough to prove that.
 func (s *Socket) recordShortRecv(b []byte, generation uint64, n int) {
-	if n < len(b) && s.is(kindTCP) && fdstate.ShortBlocks(generation) {
+	if n < len(b) && s.is(kindTCP) && fdstate.ShortDrains(generation) {
 		s.fd.Blocked(dirRecv, generation)
 	}
 }
@@ -65,8 +65,8 @@ func (s *Socket) finishRecvSlow(h uintptr, b []byte, generation uint64, e ioErro
 	switch {
 	case err == nil && n > 0:
 		return n, nil
-	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortBlocks(generation):
-		s.fd.Doubtful(dirRecv) // with urgent data, an interrupted receive returns EAGAIN on Linux too
+	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortDrains(generation):
+		s.fd.MaybeBlocked(dirRecv) // with urgent data, an interrupted receive returns EAGAIN on Linux too
 		return 0, err
 	case err == ErrWouldBlock:
 		s.fd.Blocked(dirRecv, generation)
@@ -101,7 +101,7 @@ func (s *Socket) send(b []byte) (int, error) {
 		}
 	}
 	h := s.fd.Handle()
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, e := sendOnce(h, b)
 	if ioFailed(e) {
 		return s.finishSendSlow(h, b, generation, e)
@@ -127,7 +127,7 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 }
 
 func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysSendV(h, bufs, s.is(kindStream))
 	return s.finishSend("sendmsg", h, generation, n, err)
 }
@@ -145,7 +145,7 @@ func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	generation := s.fd.Turn()
+	generation := s.fd.Generation()
 	sent, err := sysSendFile(h, f, offset, min(n, maxSendFile))
 	if sent == 0 && err == nil {
 		return 0, io.EOF

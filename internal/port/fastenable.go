@@ -48,7 +48,7 @@ func (p *Port) VouchedAlone(r *Entry) bool {
 // is counted: the registration is known by the fd.
 func (p *Port) Vouched(r *Entry) bool {
 	t := r.FD
-	turn := t.Turn()
+	turn := t.Generation()
 	if !r.Drained && !t.Drained(Directions(r.Filter)) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (p *Port) Vouched(r *Entry) bool {
 	if s == nil || !p.Rearm(s, r) {
 		return false
 	}
-	if !r.Drained && t.Turn() != turn {
+	if !r.Drained && t.Generation() != turn {
 		// Meanwhile somebody else enabled it and was notified, and the word is what it was
 		// before. What he was notified of may hold still.
 		p.AskAgain(s, uint32(index), WEnabled)
@@ -89,8 +89,8 @@ func Directions(filter Events) fdstate.Dir {
 }
 
 // notify begins a socket's turn, for a notification that says what a report does.
-func notify(t *fdstate.FD, m backend.Mask) fdstate.Notice {
-	return t.Notify(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
+func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
+	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
 }
 
 // silenced are the directions in which a kernel without edges goes on only when the socket was drained.
@@ -112,7 +112,7 @@ func silenced(m backend.Mask) fdstate.Dir {
 // own makes the socket of an entry that has been registered tell this port.
 func (p *Port) own(r *Entry) {
 	if t := r.FD; t != nil {
-		t.Own(&p.Core.owner)
+		t.SetOwner(&p.Core.owner)
 	}
 }
 
