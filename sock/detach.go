@@ -15,11 +15,10 @@ var (
 	errOpen     = errors.New("the Socket to accept into is open or still in use")
 	errNoHandle = errors.New("no SyscallConn or Close method")
 	errKind     = errors.New("wrong kind of socket")
-
-	// ErrBlocking is returned by Adopt, Detach and Dup for a handle in blocking mode, unless the Mode is
-	// MakeNonblocking.
-	ErrBlocking = errors.New("sock: handle is in blocking mode")
 )
+
+// ErrBlocking is returned by [Adopt], [Detach] and [Dup] for a handle in blocking mode, unless the Mode is MakeNonblocking.
+var ErrBlocking = errors.New("sock: handle is in blocking mode")
 
 // Mode selects how Adopt, Detach and Dup treat a handle in blocking mode.
 type Mode int
