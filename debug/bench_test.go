@@ -9,7 +9,8 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// BenchmarkRegistrations measures a page of 50 out of 5,000 registrations: unsorted, sorted, and searched for an address.
+// BenchmarkRegistrations measures a page of 50 out of 5,000 registrations: unsorted, sorted, and searched for an
+// address.
 func BenchmarkRegistrations(b *testing.B) {
 	p := newPort[int](b)
 	for i := range 5000 {
@@ -50,8 +51,8 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkMounted measures the cost of a notification without a page, with a closed page, and with a mounted page. Each call
-// enables ready sockets and dequeues their notifications, one or sixteen.
+// BenchmarkMounted measures the cost of a notification without a page, with a closed page, and with a mounted page.
+// Each call enables ready sockets and dequeues their notifications, one or sixteen.
 func BenchmarkMounted(b *testing.B) {
 	for _, batch := range []int{1, 16} {
 		for _, how := range []string{"never", "closed", "mounted"} {

@@ -1,6 +1,6 @@
-// Package debug provides a web page that shows live ports: their registrations, with search, sorting and paging; charts of
-// their rates, waiters and queues in the last minutes; and a trace of their notifications. Each view is also available as
-// JSON. The program mounts the page explicitly; importing the package registers no handler:
+// Package debug provides a web page that shows live ports: their registrations, with search, sorting and paging;
+// charts of their rates, waiters and queues in the last minutes; and a trace of their notifications. Each view is
+// also available as JSON. The program mounts the page explicitly; importing the package registers no handler:
 //
 //	page := debug.New(debug.Port("echo", port))
 //	defer page.Close()
@@ -8,16 +8,16 @@
 //
 // # Access
 //
-// The page shows keys and addresses. So by default it serves only requests from this machine. Without [AllowRemote] it
-// refuses a request unless its RemoteAddr is a loopback address, or the listener is a Unix socket. It also refuses a request
-// with a header that proxies add (Forwarded, Via, X-Real-IP, X-Forwarded-For and similar), because its RemoteAddr is the
-// address of the proxy. It refuses host names other than localhost, unless they were passed to [AllowHosts]. That protects
-// against scripts of other sites whose host names resolve to this machine. The page is read-only, answers only GET, and
-// loads nothing from other servers.
+// The page shows keys and addresses. So by default it serves only requests from this machine. Without [AllowRemote]
+// it refuses a request unless its RemoteAddr is a loopback address, or the listener is a Unix socket. It also
+// refuses a request with a header that proxies add (Forwarded, Via, X-Real-IP, X-Forwarded-For and similar),
+// because its RemoteAddr is the address of the proxy. It refuses host names other than localhost, unless they were
+// passed to [AllowHosts]. That protects against scripts of other sites whose host names resolve to this machine.
+// The page is read-only, answers only GET, and loads nothing from other servers.
 //
-// One risk remains: requests through a proxy or tunnel on this machine that adds none of these headers, such as ssh -L or a
-// TCP proxy, are served as local requests. Do not put the page behind such a proxy without a password. With AllowRemote,
-// protect the page by a password, or use a listener of its own:
+// One risk remains: requests through a proxy or tunnel on this machine that adds none of these headers, such as ssh
+// -L or a TCP proxy, are served as local requests. Do not put the page behind such a proxy without a password. With
+// AllowRemote, protect the page by a password, or use a listener of its own:
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("/debug/socknotify/", page)
@@ -25,20 +25,22 @@
 //
 // # Without a page
 //
-// A program can inspect a port itself. [TakeSnapshot] returns its registrations, and [Addresses] the addresses of one.
-// [Observe] makes the port count notifications per registration, and [StartTrace] makes it record its latest actions.
+// A program can inspect a port itself. [TakeSnapshot] returns its registrations, and [Addresses] the addresses of
+// one. [Observe] makes the port count notifications per registration, and [StartTrace] makes it record its latest
+// actions.
 //
 // # Cost
 //
-// From New to Close the ports are observed ([Observe]) and sampled once a second. That costs about 20 ns per notification,
-// 50 ns per poll that returns any, ten system calls per second, 80 KB per port and 50 bytes per registration. An open page
-// sends one request per second, which costs about thirty system calls and less than a millisecond. A page in a hidden tab
-// sends none. A trace costs more: it is sent ten times per second. Without New there is no cost. docs/performance.md has the
-// measurements and explains how to repeat them.
+// From New to Close the ports are observed ([Observe]) and sampled once a second. That costs about 20 ns per
+// notification, 50 ns per poll that returns any, ten system calls per second, 80 KB per port and 50 bytes per
+// registration. An open page sends one request per second, which costs about thirty system calls and less than a
+// millisecond. A page in a hidden tab sends none. A trace costs more: it is sent ten times per second. Without New
+// there is no cost. docs/performance.md has the measurements and explains how to repeat them.
 //
 // # JSON
 //
-// The following paths are relative to the page and accept GET. The parameter port may be omitted if there is only one port:
+// The following paths are relative to the page and accept GET. The parameter port may be omitted if there is only
+// one port:
 //
 //	ports                    [Ports]
 //	view?port=&after=&q=…    [View]: status, registrations and history in one answer, with their parameters
@@ -49,7 +51,7 @@
 //	trace?port=&socket=&kind=
 //	                         a stream of [Event], one per line, or as server-sent events if the client accepts those
 //
-// A query may have at most 4,096 bytes, and q at most 16 words. Work on an answer stops when its client disconnects. A trace
-// ends when the page or the port is closed, when Shutdown of its http.Server is called, and when its client receives nothing
-// for ten seconds.
+// A query may have at most 4,096 bytes, and q at most 16 words. Work on an answer stops when its client
+// disconnects. A trace ends when the page or the port is closed, when Shutdown of its http.Server is called, and
+// when its client receives nothing for ten seconds.
 package debug

@@ -117,14 +117,14 @@ func TestQueryEndsWithClient(t *testing.T) {
 	for i := range sockets {
 		enable(t, p, newUDP(t), i, socknotify.EventIn)
 	}
-	look := func(ctx context.Context) *httptest.ResponseRecorder {
+	query := func(ctx context.Context) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		page.ServeHTTP(w, request("GET", "/registrations?sort=key").WithContext(ctx))
 		return w
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop <- cancel
-	if w := look(ctx); w.Body.Len() != 0 {
+	if w := query(ctx); w.Body.Len() != 0 {
 		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}
 	if n := asked.Load(); n >= sockets {
@@ -134,11 +134,11 @@ func TestQueryEndsWithClient(t *testing.T) {
 	at, release := make(chan struct{}), make(chan struct{})
 	stop <- func() { close(at); <-release }
 	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- look(t.Context()) }()
+	go func() { first <- query(t.Context()) }()
 	<-at
 	ctx, cancel = context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if w := look(ctx); w.Body.Len() != 0 {
+	if w := query(ctx); w.Body.Len() != 0 {
 		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}
 	close(release)

@@ -68,8 +68,8 @@ func ExampleAllowRemote() {
 	// Output: 401
 }
 
-// ask returns the status of the answer to a request. The request comes from another machine, or from this one if the URL says
-// so.
+// ask returns the status of the answer to a request. The request comes from another machine, or from this one if
+// the URL says so.
 func ask(h http.Handler, url string) int {
 	r := httptest.NewRequest("GET", url, nil)
 	if r.Host == "localhost:6060" {

@@ -38,8 +38,8 @@ func Example() {
 	// Output: {"port":"chat","total":0,"states":{},"matched":0,"offset":0,"rows":[]}
 }
 
-// A page for other machines, on a listener of its own and under a host name. Everyone who can reach that listener can see the
-// page, so access to the listener must be restricted.
+// A page for other machines, on a listener of its own and under a host name. Everyone who can reach that listener
+// can see the page, so access to the listener must be restricted.
 func ExampleAllowHosts() {
 	port, err := socknotify.New[int]()
 	if err != nil {

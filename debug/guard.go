@@ -65,8 +65,8 @@ func isForwarded(h http.Header) bool {
 	return false
 }
 
-// isKnownHost reports whether the page accepts the host of a request. Another site's name may resolve to this machine, so
-// unknown names are refused. Addresses are accepted.
+// isKnownHost reports whether the page accepts the host of a request. Another site's name may resolve to this
+// machine, so unknown names are refused. Addresses are accepted.
 func (g *guard) isKnownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

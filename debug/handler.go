@@ -38,10 +38,10 @@ const maxQuery = 4096
 // An Option configures a page.
 type Option func(*Handler)
 
-// Port shows a port under a name, which must be unique on the page. key returns the text for a key. It is called at any time
-// and by any goroutine, also for a key whose registration has just ended. Without key, or if it is nil, numbers and strings
-// are shown as they are, and pointers as addresses. The page does not read what a pointer points to, because it may be
-// changing concurrently.
+// Port shows a port under a name, which must be unique on the page. key returns the text for a key. It is called at
+// any time and by any goroutine, also for a key whose registration has just ended. Without key, or if it is nil,
+// numbers and strings are shown as they are, and pointers as addresses. The page does not read what a pointer
+// points to, because it may be changing concurrently.
 func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) string) Option {
 	text := keyText[K]
 	for _, f := range key {
@@ -61,8 +61,8 @@ func AllowHosts(names ...string) Option {
 	return func(h *Handler) { h.guard.hosts = append(h.guard.hosts, names...) }
 }
 
-// New returns a page. The page observes each port until the page or the port is closed, and keeps a reference to it. New
-// panics if two ports have the same name.
+// New returns a page. The page observes each port until the page or the port is closed, and keeps a reference to
+// it. New panics if two ports have the same name.
 func New(opts ...Option) *Handler {
 	h := &Handler{history: make(map[source]*history), done: make(chan struct{})}
 	for _, set := range opts {

@@ -109,7 +109,7 @@ func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s source)
 	reply(w, History{Port: s.name(), Samples: h.history[s].after(from)})
 }
 
-// parseAfter is the number of the first sample that is asked for.
+// parseAfter returns the number of the first sample that is requested.
 func parseAfter(r *http.Request) (from uint64, why string) {
 	text := r.URL.Query().Get("after")
 	if text == "" {
@@ -125,8 +125,8 @@ func parseAfter(r *http.Request) (from uint64, why string) {
 	return n + 1, ""
 }
 
-// serveView sends everything that the page shows in one answer, because one request costs more system calls than the work on
-// the answer.
+// serveView sends everything that the page shows in one answer, because one request costs more system calls than
+// the work on the answer.
 func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s source) {
 	q, why := parseQuery(r)
 	from, whyNot := parseAfter(r)

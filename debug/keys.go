@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// keyText returns the default text of a key. It shows the key itself, and not what it points to. It calls no method of the
-// key, because a method might read memory that is being written concurrently.
+// keyText returns the default text of a key. It shows the key itself, and not what it points to. It calls no method
+// of the key, because a method might read memory that is being written concurrently.
 func keyText[K comparable](key K) string {
 	v := reflect.ValueOf(&key).Elem()
 	if v.Kind() == reflect.Interface {

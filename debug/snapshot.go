@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Snapshot is the state of a port, returned by [TakeSnapshot]. Each field is exact, but the fields were not read at the same
-// instant.
+// A Snapshot is the state of a port, returned by [TakeSnapshot]. Each field is exact, but the fields were not read
+// at the same instant.
 type Snapshot[K comparable] struct {
 	Time        time.Time
 	Backend     string
@@ -91,12 +91,13 @@ func (s State) String() string {
 // MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// TakeSnapshot returns the state of a port with one page of at most limit registrations. The page begins at socket number
-// from: 0 for the first page, and Next of the previous snapshot for each other page. A registration that exists from the
-// first call to the last is in exactly one page. If limit is 0 or less, there are no registrations in the snapshot.
+// TakeSnapshot returns the state of a port with one page of at most limit registrations. The page begins at socket
+// number from: 0 for the first page, and Next of the previous snapshot for each other page. A registration that
+// exists from the first call to the last is in exactly one page. If limit is 0 or less, there are no registrations
+// in the snapshot.
 //
-// TakeSnapshot may be called at any time, also after Close. It makes no system call, and takes no lock that a dequeuing call
-// waits for.
+// TakeSnapshot may be called at any time, also after Close. It makes no system call, and takes no lock that a
+// dequeuing call waits for.
 func TakeSnapshot[K comparable](p *socknotify.Port[K], from socknotify.Socket, limit int) Snapshot[K] {
 	return takeSnapshot(p, port.Of(p), from, limit)
 }
@@ -136,21 +137,21 @@ func registrationInfo[K comparable](i *port.Info) RegistrationInfo[K] {
 	return r
 }
 
-// Observe makes a port record, for each registration, the number of its notifications and the events and time of the latest
-// one. [TakeSnapshot] returns the records. Recording ends when stop is called or the port is closed.
+// Observe makes a port record, for each registration, the number of its notifications and the events and time of
+// the latest one. [TakeSnapshot] returns the records. Recording ends when stop is called or the port is closed.
 //
-// A port may have several observers; recording begins with the first and ends with the last. An observed port reads the clock
-// once per poll. A port without observers records nothing, at the cost of loading one pointer per poll. The records hold no
-// keys. stop may be called more than once.
+// A port may have several observers; recording begins with the first and ends with the last. An observed port reads
+// the clock once per poll. A port without observers records nothing, at the cost of loading one pointer per poll.
+// The records hold no keys. stop may be called more than once.
 func Observe[K comparable](p *socknotify.Port[K]) (stop func()) {
 	return port.Of(p).Observe()
 }
 
 // Addresses returns the names of the socket of a registration. It makes a few system calls.
 //
-// If the registration has ended, Addresses fails with ErrNotRegistered; the error also wraps net.ErrClosed if the socket was
-// closed. It never returns the names of another socket that was given the same number. It fails with ErrInvalid if r is nil,
-// with ErrClosed if the port is closed, and with errors of the system.
+// If the registration has ended, Addresses fails with ErrNotRegistered; the error also wraps net.ErrClosed if the
+// socket was closed. It never returns the names of another socket that was given the same number. It fails with
+// ErrInvalid if r is nil, with ErrClosed if the port is closed, and with errors of the system.
 func Addresses[K comparable](p *socknotify.Port[K], r *RegistrationInfo[K]) (sock.Names, error) {
 	return addresses(port.Of(p), r)
 }

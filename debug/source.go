@@ -57,8 +57,8 @@ func (k *cachedNames) maxAge() time.Duration {
 	return maxNamesAge
 }
 
-// usableForSearch reports whether cached addresses of any age can be used for a search. That is not so for a socket that may
-// have connected since.
+// usableForSearch reports whether cached addresses of any age can be used for a search. That is not so for a socket
+// that may have connected since.
 func (k *cachedNames) usableForSearch() bool {
 	return k.names.Remote != "" || k.names.Network != "tcp" && k.names.Network != "udp"
 }

@@ -120,8 +120,8 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 	}
 }
 
-// shutdownOf returns a channel that is closed when Shutdown of the request's server is called. Without it, Shutdown would wait
-// for the stream, which does not end by itself. The channel is nil if the server is not an http.Server.
+// shutdownOf returns a channel that is closed when Shutdown of the request's server is called. Without it, Shutdown
+// would wait for the stream, which does not end by itself. The channel is nil if the server is not an http.Server.
 func (h *Handler) shutdownOf(r *http.Request) <-chan struct{} {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil {
@@ -148,8 +148,8 @@ const (
 	traceEnd = time.Second
 )
 
-// A deadlineWriter sets a deadline for each write of a stream, because a stream lasts longer than the server's WriteTimeout.
-// If the deadline cannot be set, WriteTimeout ends the stream.
+// A deadlineWriter sets a deadline for each write of a stream, because a stream lasts longer than the server's
+// WriteTimeout. If the deadline cannot be set, WriteTimeout ends the stream.
 type deadlineWriter struct {
 	*http.ResponseController
 	mu    sync.Mutex
@@ -164,13 +164,13 @@ func (o *deadlineWriter) set(at time.Time) {
 	}
 }
 
-// beginWrite is called before a write and endWrite after it. endWrite clears the deadline, because with HTTP/2 a deadline that
-// expires between two writes resets the stream.
+// beginWrite is called before a write and endWrite after it. endWrite clears the deadline, because with HTTP/2 a
+// deadline that expires between two writes resets the stream.
 func (o *deadlineWriter) beginWrite() { o.set(time.Now().Add(traceWait)) }
 func (o *deadlineWriter) endWrite()   { o.set(time.Time{}) }
 
-// end limits the time for the current write and the end of the stream to traceEnd. It may be called by any goroutine until the
-// handler returns.
+// end limits the time for the current write and the end of the stream to traceEnd. It may be called by any
+// goroutine until the handler returns.
 func (o *deadlineWriter) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

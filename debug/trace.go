@@ -54,15 +54,16 @@ type TraceEntry struct {
 // A Trace reads the entries that a port records; see [StartTrace]. Read and Lost must not be called concurrently.
 type Trace struct{ reader *port.TraceReader }
 
-// StartTrace makes a port record its actions on registrations and posts, until the trace or the port is closed. The port keeps
-// the latest few thousand entries and overwrites older ones. A trace also observes the port, like [Observe].
+// StartTrace makes a port record its actions on registrations and posts, until the trace or the port is closed. The
+// port keeps the latest few thousand entries and overwrites older ones. A trace also observes the port, like
+// [Observe].
 func StartTrace[K comparable](p *socknotify.Port[K]) *Trace { return &Trace{port.Of(p).StartTrace()} }
 
 // Close ends the trace. It may be called more than once and by any goroutine.
 func (t *Trace) Close() { t.reader.Stop() }
 
-// Read copies unread entries to into, oldest first, and returns their number. It does not block; if there are none, it returns
-// 0. After Close of the port or the trace no entries are added.
+// Read copies unread entries to into, oldest first, and returns their number. It does not block; if there are none,
+// it returns 0. After Close of the port or the trace no entries are added.
 func (t *Trace) Read(into []TraceEntry) int {
 	for n := range into {
 		e, ok := t.reader.Read()

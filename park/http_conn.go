@@ -134,12 +134,12 @@ func (hc *httpConn) wait() (handed bool) {
 	return handed
 }
 
-// read reads until a request has begun or the read deadline passes. If a request has begun, it hands the connection to
-// net/http. It reports whether the connection is still idle, and whether it was handed over. If neither, the caller must
-// finish it.
+// read reads until a request has begun or the read deadline passes. If a request has begun, it hands the connection
+// to net/http. It reports whether the connection is still idle, and whether it was handed over. If neither, the
+// caller must finish it.
 //
-// One Read is not enough: package tls returns one record and may have read the next one already, for which the kernel
-// reports nothing.
+// One Read is not enough: package tls returns one record and may have read the next one already, for which the
+// kernel reports nothing.
 func (hc *httpConn) read() (idle, handed bool) {
 	buf := peekBuffers.Get().(*peekBuffer)
 	n := copy(buf[:], hc.head[:hc.n])

@@ -266,7 +266,8 @@ func TestHTTPHookPanics(t *testing.T) {
 							text = request("GET", "/hijack")
 						}
 						if state == http.StateHijacked && ending != "returns normally" {
-							// The handler has hijacked the connection, so the server does not close it.
+							// The handler has hijacked the connection, so the server
+							// does not close it.
 							continue
 						}
 						got[i], states[i] = r.run(t, append(steps, sends(text)))

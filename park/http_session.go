@@ -170,7 +170,8 @@ func (s *session) await(p []byte) (int, error) {
 	return n, err
 }
 
-// stateChanged receives the states of the session from net/http, and reports the states of the connection to the program.
+// stateChanged receives the states of the session from net/http, and reports the states of the connection to the
+// program.
 func (s *session) stateChanged(state http.ConnState) {
 	hc := s.hc
 	switch state {

@@ -679,7 +679,8 @@ func TestHTTPManyClients(t *testing.T) {
 				})
 			}
 			all.Wait()
-			// There may be more than twenty connections: a client closes a connection on which a request took long.
+			// There may be more than twenty connections: a client closes a connection on which a
+			// request took long.
 			waitFor(t, "all closed", func() bool { return s.closedCount(20) == s.connCount() })
 		})
 	}

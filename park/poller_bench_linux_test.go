@@ -10,10 +10,11 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// BenchmarkArrival measures the cost of keeping a parked connection in Go's poller. A byte arrives on a socket that is
-// registered with the port alone, and on one that is also in Go's poller. "busy": one goroutine sends, dequeues,
-// receives and enables again, and never blocks. "asleep": two goroutines send each other the byte, and each blocks until
-// it arrives. cpu-ns/op is the CPU time of the whole process per round trip, including threads that wake without need.
+// BenchmarkArrival measures the cost of keeping a parked connection in Go's poller. A byte arrives on a socket that
+// is registered with the port alone, and on one that is also in Go's poller. "busy": one goroutine sends, dequeues,
+// receives and enables again, and never blocks. "asleep": two goroutines send each other the byte, and each blocks
+// until it arrives. cpu-ns/op is the CPU time of the whole process per round trip, including threads that wake
+// without need.
 func BenchmarkArrival(b *testing.B) {
 	for _, also := range []bool{false, true} {
 		name := "port"

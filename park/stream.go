@@ -192,8 +192,8 @@ func (pc *parkedConn) stopLingering() {
 	c.SetReadDeadline(time.Time{})
 }
 
-// handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the worker
-// has lingered and received no bytes. The caller holds pc.mu.
+// handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
+// worker has lingered and received no bytes. The caller holds pc.mu.
 func (l *Lot) handOver(pc *parkedConn, checked bool) {
 	if !checked && !pc.held {
 		c := pc.conn.(*Conn)

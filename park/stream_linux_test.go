@@ -14,10 +14,10 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// BenchmarkStream measures the CPU time that a server spends on a stream of bytes, with parked connections and with a
-// goroutine per connection. Compare results within one run only. The server is a separate process. It is the echo server
-// of docs/park.md, or a proxy with TLS on both sides in front of an echo server. ratio is the CPU time with parking
-// divided by that with goroutines.
+// BenchmarkStream measures the CPU time that a server spends on a stream of bytes, with parked connections and with
+// a goroutine per connection. Compare results within one run only. The server is a separate process. It is the echo
+// server of docs/park.md, or a proxy with TLS on both sides in front of an echo server. ratio is the CPU time with
+// parking divided by that with goroutines.
 func BenchmarkStream(b *testing.B) {
 	const total = 100 << 20
 	for _, kind := range streamKinds {

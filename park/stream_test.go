@@ -24,8 +24,8 @@ func (c *bufferedConn) NetConn() net.Conn          { return c.Conn }
 
 var copyBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
-// copier returns the function of docs/park.md. It copies bytes to the connection to, or back if to is nil. calls, if not
-// nil, counts its calls.
+// copier returns the function of docs/park.md. It copies bytes to the connection to, or back if to is nil. calls,
+// if not nil, counts its calls.
 func copier(lot *Lot, to net.Conn, calls *atomic.Int64) func(net.Conn) {
 	var serve func(net.Conn)
 	serve = func(conn net.Conn) {
@@ -63,7 +63,8 @@ func TestStreamCallCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLot(t, Config{})
 			server, client := pair(t, "tcp")
-			// All bytes have arrived before the first call, so that the number of calls does not depend on timing.
+			// All bytes have arrived before the first call, so that the number of calls does not depend
+			// on timing.
 			var calls atomic.Int64
 			if wrap != nil {
 				server = wrap(server)

@@ -38,7 +38,7 @@ func (t *table) at(number uintptr) *atomic.Pointer[parkedConn] {
 	return &grown[i][number%pageSize]
 }
 
-// of returns the record of the connection base from its entry, or nil. It looks a second time under the lock: parkNew
+// of returns the record of the connection base from its entry, or nil. It loads the entry again under the lock: parkNew
 // adds a connection under the lock, and the function of that connection may be running before parkNew has returned.
 func (t *table) of(entry *atomic.Pointer[parkedConn], base syscall.Conn) *parkedConn {
 	if pc := entry.Load(); pc != nil && pc.base == base {

@@ -97,7 +97,8 @@ func TestAcceptInto(t *testing.T) {
 	})
 }
 
-// AcceptInto fails for a Socket that is open or still in use. The Socket is unchanged, and the connection stays pending.
+// AcceptInto fails for a Socket that is open or still in use. The Socket is unchanged, and the connection stays
+// pending.
 func TestAcceptIntoOpen(t *testing.T) {
 	l := listen(t, sock.Loopback)
 	a, b := unixPair(t, false)

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// FuzzDecodeAddr decodes addresses that a system may return, of any family and truncated. The decoded address must encode
-// to the same bytes. An address of another family must decode to the zero AddrPort.
+// FuzzDecodeAddr decodes addresses that a system may return, of any family and truncated. The decoded address must
+// encode to the same bytes. An address of another family must decode to the zero AddrPort.
 func FuzzDecodeAddr(f *testing.F) {
 	for _, s := range []string{
 		"127.0.0.1:80", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0", "[::1]:443", "[::ffff:192.0.2.1]:1",

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of interfaces other than the loopback interface are not available everywhere. So this test compares the bytes
-// that are passed to the system.
+// Addresses of interfaces other than the loopback interface are not available everywhere. So this test compares the
+// bytes that are passed to the system.
 
 func TestEncode(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")

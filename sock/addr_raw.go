@@ -29,8 +29,8 @@ func encode(a netip.AddrPort, sa *rawAny) (uintptr, error) {
 	return unsafe.Sizeof(*in), nil
 }
 
-// decode reads an address that was written by the system. It returns the zero AddrPort if the address belongs to another
-// family.
+// decode reads an address that was written by the system. It returns the zero AddrPort if the address belongs to
+// another family.
 func decode(sa *rawAny) netip.AddrPort {
 	switch sa.Addr.Family {
 	case afInet4:

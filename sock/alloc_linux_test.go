@@ -7,8 +7,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// wantNoAllocs verifies that f does not allocate. It works with the race detector too: sync.Pool then drops a quarter of the
-// values, which is less than one allocation per run, and AllocsPerRun rounds down.
+// wantNoAllocs verifies that f does not allocate. It works with the race detector too: sync.Pool then drops a
+// quarter of the values, which is less than one allocation per run, and AllocsPerRun rounds down.
 func wantNoAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
 	if n := testing.AllocsPerRun(100, f); n != 0 {

@@ -96,8 +96,8 @@ func TestRecvBatchPartial(t *testing.T) {
 	})
 }
 
-// If a datagram is longer than its buffer, the rest is lost; the other messages are not affected. An empty datagram is a
-// message.
+// If a datagram is longer than its buffer, the rest is lost; the other messages are not affected. An empty datagram
+// is a message.
 func TestRecvBatchTruncates(t *testing.T) {
 	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		msgs := messages(5, b.LocalAddr())

@@ -4,8 +4,9 @@ package sock
 
 import "net/netip"
 
-// If a message after the first one fails, its error is dropped, and the next call fails again. If the system reports the
-// error only once, it is lost. Such errors concern datagrams that were sent earlier, and may be lost in any case.
+// If a message after the first one fails, its error is dropped, and the next call fails again. If the system
+// reports the error only once, it is lost. Such errors concern datagrams that were sent earlier, and may be lost in
+// any case.
 
 func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 	for i := range msgs {

@@ -26,7 +26,8 @@ func TestConnectTCP(t *testing.T) {
 			if c.RemoteAddr() != l.LocalAddr() || c.LocalAddr().Addr() != on.Addr() {
 				t.Errorf("%v to %v", c.LocalAddr(), c.RemoteAddr())
 			}
-			// After an asynchronous connect, the first call of connect reports the result once more (connect(2)).
+			// After an asynchronous connect, the first call of connect reports the result once more
+			// (connect(2)).
 			if err := c.Connect(l.LocalAddr()); err != nil {
 				wantError(t, err, "connect", c.Handle(), unix.EISCONN)
 			}
@@ -140,11 +141,11 @@ func TestConnectDatagram(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	nobody := bound(t, sock.UDP4, sock.Loopback)
-	if err := s.Connect(nobody.LocalAddr()); err != nil {
+	closedPeer := bound(t, sock.UDP4, sock.Loopback)
+	if err := s.Connect(closedPeer.LocalAddr()); err != nil {
 		t.Fatal(err)
 	}
-	nobody.Close()
+	closedPeer.Close()
 	send(t, s, "anybody?")
 	waitPoll(t, s, broken)
 	if first, second := s.Err(), s.Err(); first != unix.ECONNREFUSED || second != nil {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These systems cannot create a descriptor with the close-on-exec flag. syscall.ForkLock prevents a fork until the flag is
-// set. The calls under the lock do not block, unless the program has put a listener back into blocking mode.
+// These systems cannot create a descriptor with the close-on-exec flag. syscall.ForkLock prevents a fork until the
+// flag is set. The calls under the lock do not block, unless the program has put a listener back into blocking
+// mode.
 
 func newSocket(domain, typ int) (int, error) {
 	syscall.ForkLock.RLock()
@@ -46,7 +47,8 @@ func acceptSocket(fd int) (int, error) {
 	return c, setFlags(c)
 }
 
-// setFlags makes a new descriptor non-blocking, close-on-exec and free of SIGPIPE. If it fails, it closes the descriptor.
+// setFlags makes a new descriptor non-blocking, close-on-exec and free of SIGPIPE. If it fails, it closes the
+// descriptor.
 func setFlags(fd int) error {
 	unix.CloseOnExec(fd)
 	err := unix.SetNonblock(fd, true)

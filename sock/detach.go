@@ -17,7 +17,8 @@ var (
 	errKind     = errors.New("wrong kind of socket")
 )
 
-// ErrBlocking is returned by [Adopt], [Detach] and [Dup] for a handle in blocking mode, unless the Mode is MakeNonblocking.
+// ErrBlocking is returned by [Adopt], [Detach] and [Dup] for a handle in blocking mode, unless the Mode is
+// MakeNonblocking.
 var ErrBlocking = errors.New("sock: handle is in blocking mode")
 
 // Mode selects how Adopt, Detach and Dup treat a handle in blocking mode.
@@ -31,8 +32,8 @@ const (
 	MakeNonblocking
 )
 
-// Adopt returns a Socket that owns a handle of the system. If Adopt fails, the caller still owns the handle. It fails with
-// ErrBlocking, or with the system's error if the handle is not a socket.
+// Adopt returns a Socket that owns a handle of the system. If Adopt fails, the caller still owns the handle. It
+// fails with ErrBlocking, or with the system's error if the handle is not a socket.
 func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	kind, err := sysDescribe(handle)
 	if err == nil && kind.blocking {
@@ -46,8 +47,8 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 		return nil, &Error{"adopt", handle, err}
 	}
 	s := fromHandle(handle, kind.stream, kind.tcp)
-	// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is TCP unless the
-	// peer uses MPTCP too.
+	// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is TCP
+	// unless the peer uses MPTCP too.
 	if kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid() {
 		s.fd.SetKind(s.fd.Kind() | kindMaybeTCP)
 	}
@@ -57,11 +58,12 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 // Detach removes a connection from Go's poller and returns a Socket for it. c may be a net.Conn, a net.Listener, a
 // net.PacketConn, or any other value with the methods SyscallConn and Close.
 //
-// The connection must not be registered with a port; remove it first. Detach closes c: calls on c that are in progress,
-// and later calls, fail with net.ErrClosed. The path of a Unix listener is not removed. If Detach fails, c is unchanged.
+// The connection must not be registered with a port; remove it first. Detach closes c: calls on c that are in
+// progress, and later calls, fail with net.ErrClosed. The path of a Unix listener is not removed. If Detach fails,
+// c is unchanged.
 //
-// Detach transfers the socket only. Bytes that were read into a buffer of the program, for example by a tls.Conn or a
-// bufio.Reader, stay there and must be consumed first.
+// Detach transfers the socket only. Bytes that were read into a buffer of the program, for example by a tls.Conn or
+// a bufio.Reader, stay there and must be consumed first.
 func Detach(c any, m Mode) (*Socket, error) {
 	cl, closes := c.(interface{ Close() error })
 	if !closes {
@@ -82,12 +84,12 @@ func Detach(c any, m Mode) (*Socket, error) {
 	return s, nil
 }
 
-// Dup returns a Socket for a duplicate of the handle of c. c may be a net.Conn, a net.Listener, a net.PacketConn, or any
-// other value with a SyscallConn method. c stays open.
+// Dup returns a Socket for a duplicate of the handle of c. c may be a net.Conn, a net.Listener, a net.PacketConn,
+// or any other value with a SyscallConn method. c stays open.
 //
-// Both handles refer to the same socket of the system. The socket is closed when both handles are closed. Changing the
-// mode or an option of one changes it for the other. The socket stays registered with Go's poller, which costs some time
-// for each event. Detach avoids that.
+// Both handles refer to the same socket of the system. The socket is closed when both handles are closed. Changing
+// the mode or an option of one changes it for the other. The socket stays registered with Go's poller, which costs
+// some time for each event. Detach avoids that.
 func Dup(c any, m Mode) (*Socket, error) { return duplicateConn("dup", c, m) }
 
 func duplicateConn(op string, c any, m Mode) (*Socket, error) {

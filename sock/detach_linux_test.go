@@ -321,8 +321,8 @@ func TestDetachCloseErrors(t *testing.T) {
 	wantEcho(t, s, client)
 }
 
-// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is still recognized as TCP,
-// so a short receive drains it.
+// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is still recognized
+// as TCP, so a short receive drains it.
 func TestDetachedListenersAreTCP(t *testing.T) {
 	handles.NoneLeft(t, "")
 	var lc net.ListenConfig

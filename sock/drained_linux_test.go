@@ -20,15 +20,15 @@ func recv(t *testing.T, s *sock.Socket, size int, want string, end error) {
 	}
 }
 
-// The calls of a handler between a notification and the next enable decide whether that enable needs a system call. If it
-// needs none, data that arrives later is reported. If it needs one, data that is left is reported (X5).
+// The calls of a handler between a notification and the next enable decide whether that enable needs a system call.
+// If it needs none, data that arrives later is reported. If it needs one, data that is left is reported (X5).
 func TestFastEnable(t *testing.T) {
 	all := []string{"tcp4", "unix", "udp4", "unixgram"}
 	for _, c := range []struct {
 		name  string
 		kinds []string
 		ready func(t *testing.T, peer, s *sock.Socket) // before the notification
-		turn  func(t *testing.T, peer, s *sock.Socket) // after it
+		calls func(t *testing.T, peer, s *sock.Socket) // after it
 		saved bool                                     // on a backend with kernel edges
 		left  bool                                     // a notification must follow
 	}{
@@ -127,7 +127,7 @@ func TestFastEnable(t *testing.T) {
 						c.ready(t, peer, s)
 						p.enable(s, eventIn|eventHangup, trigger)
 						p.next()
-						c.turn(t, peer, s)
+						c.calls(t, peer, s)
 						if saved := p.enable(s, eventIn|eventHangup, trigger); saved != (c.saved && p.KernelEdges()) {
 							t.Errorf("%v: the enable was saved: %v", trigger, saved)
 						}
@@ -204,7 +204,7 @@ func TestFastEnableSend(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			filter socknotify.Events
-			turn   []func(t *testing.T, peer, s *sock.Socket)
+			calls  []func(t *testing.T, peer, s *sock.Socket)
 			saved  bool
 		}{
 			{"out, sent", eventOut, []func(t *testing.T, peer, s *sock.Socket){part}, false},
@@ -222,7 +222,7 @@ func TestFastEnableSend(t *testing.T) {
 				peer, s := k.pair(t)
 				p.enable(s, c.filter, oneShot)
 				p.next() // EventOut
-				for _, f := range c.turn {
+				for _, f := range c.calls {
 					f(t, peer, s)
 				}
 				if saved := p.enable(s, c.filter, oneShot); saved != (c.saved && p.KernelEdges()) {

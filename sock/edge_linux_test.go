@@ -15,8 +15,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A receiver that enables again after every short receive misses no data. The peer concurrently sends pieces of any size
-// and urgent bytes, and then closes.
+// A receiver that enables again after every short receive misses no data. The peer concurrently sends pieces of any
+// size and urgent bytes, and then closes.
 func TestShortReceiveEdge(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		const size = 1 << 20

@@ -2,9 +2,9 @@ package sock
 
 import "github.com/socknotify/socknotify/internal/fdstate"
 
-// Ahead is used by packages socknotify and server, which receive and send without Recv and Send. It returns the part of b
-// to receive into or to send, and the generation. After the call, its result must be passed to Made, or to Took if at
-// least one byte was received.
+// Ahead is used by packages socknotify and server, which receive and send without Recv and Send. It returns the
+// part of b to receive into or to send, and the generation. After the call, its result must be passed to Made, or
+// to Took if at least one byte was received.
 func (h Held) Ahead(d fdstate.Dir, b []byte) (of []byte, generation uint64) {
 	s := h.socket
 	if d == dirRecv || s.is(kindStream) {

@@ -38,9 +38,9 @@ func sysDup(h uintptr) (uintptr, error) {
 	return uintptr(s), err
 }
 
-// sysDetached dissociates a socket of package net from the completion port of Go's runtime, so that Attach can associate it
-// again. An error is ignored, because the socket works without that. sysDetached must be called after package net has
-// closed its handle, because the system refuses while I/O is in progress.
+// sysDetached dissociates a socket of package net from the completion port of Go's runtime, so that Attach can
+// associate it again. An error is ignored, because the socket works without that. sysDetached must be called after
+// package net has closed its handle, because the system refuses while I/O is in progress.
 func sysDetached(h uintptr) {
 	var status windows.IO_STATUS_BLOCK
 	var none struct{ port, key uintptr }

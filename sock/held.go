@@ -1,8 +1,8 @@
 package sock
 
-// A Held is a reference to a socket for many calls. Each method of [Socket] adds a reference and releases it; the methods of
-// Held do not, and are cheaper. They may be mixed with the methods of Socket. They keep working after the socket's Close,
-// until Release. No method may be called after Release.
+// A Held is a reference to a socket for many calls. Each method of [Socket] adds a reference and releases it; the
+// methods of Held do not, and are cheaper. They may be mixed with the methods of Socket. They keep working after
+// the socket's Close, until Release. No method may be called after Release.
 type Held struct{ socket *Socket }
 
 // Hold adds a reference to the socket. Until Release, Close ends the registration, but the system does not close the
@@ -18,8 +18,8 @@ func (s *Socket) Hold() (Held, error) {
 // call.
 func (h Held) TCP() bool { return h.socket.is(kindTCP) }
 
-// Release releases the reference. It must be called exactly once. If Close was called and this is the last reference, the
-// system closes the socket now.
+// Release releases the reference. It must be called exactly once. If Close was called and this is the last
+// reference, the system closes the socket now.
 func (h Held) Release() { h.socket.fd.Done() }
 
 // Socket returns the socket.

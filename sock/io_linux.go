@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls in this file use RawSyscall, which does not notify Go's scheduler. That is safe because the descriptors are
-// non-blocking and the sizes are bounded, so the calls are short. It is worthwhile because notifying the scheduler costs as
-// much as a small receive.
+// The calls in this file use RawSyscall, which does not notify Go's scheduler. That is safe because the descriptors
+// are non-blocking and the sizes are bounded, so the calls are short. It is worthwhile because notifying the
+// scheduler costs as much as a small receive.
 
 // blockedOr converts an error number to an error: ErrWouldBlock if the call would block, nil for 0.
 func blockedOr(e unix.Errno) error {

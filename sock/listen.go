@@ -18,8 +18,8 @@ type ListenOptions struct {
 	DualStack bool
 }
 
-// Listen makes a bound stream socket a listener. backlog is the maximum number of connections that wait to be accepted; 0
-// means the system's maximum.
+// Listen makes a bound stream socket a listener. backlog is the maximum number of connections that wait to be
+// accepted; 0 means the system's maximum.
 func (s *Socket) Listen(backlog int) error {
 	return s.do("listen", func(h uintptr) error { return sysListen(h, backlog) })
 }
@@ -44,9 +44,9 @@ func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// ListenTCPGroup returns n sockets that listen on the same address and share its connections by ReusePort. If n is 0 or
-// less, it returns runtime.GOMAXPROCS(0) sockets. If the port of the address is 0, the system chooses a port for the first
-// socket, and the others use the same.
+// ListenTCPGroup returns n sockets that listen on the same address and share its connections by ReusePort. If n is
+// 0 or less, it returns runtime.GOMAXPROCS(0) sockets. If the port of the address is 0, the system chooses a port
+// for the first socket, and the others use the same.
 func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error) {
 	if n <= 0 {
 		n = runtime.GOMAXPROCS(0)
@@ -91,8 +91,8 @@ func ListenUDP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// ListenUnix returns a stream socket that listens on a path or, on Linux, on an abstract name. The path must not exist. It
-// is not removed when the socket is closed. ListenUnix uses only ListenOptions.Backlog.
+// ListenUnix returns a stream socket that listens on a path or, on Linux, on an abstract name. The path must not
+// exist. It is not removed when the socket is closed. ListenUnix uses only ListenOptions.Backlog.
 func ListenUnix(path string, o ListenOptions) (*Socket, error) {
 	s, err := New(Unix)
 	if err != nil {
@@ -108,8 +108,8 @@ func ListenUnix(path string, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// Accept returns the next pending connection, or ErrWouldBlock if there is none. It skips connections that were aborted by
-// the peer. The new socket has the system's default options.
+// Accept returns the next pending connection, or ErrWouldBlock if there is none. It skips connections that were
+// aborted by the peer. The new socket has the system's default options.
 func (s *Socket) Accept() (*Socket, error) {
 	c := new(Socket)
 	if err := s.AcceptInto(c); err != nil {
@@ -118,8 +118,8 @@ func (s *Socket) Accept() (*Socket, error) {
 	return c, nil
 }
 
-// AcceptInto is like [Socket.Accept], but opens the closed Socket c and does not allocate. It fails if c is open or if a call
-// on c is still in progress.
+// AcceptInto is like [Socket.Accept], but opens the closed Socket c and does not allocate. It fails if c is open or
+// if a call on c is still in progress.
 func (s *Socket) AcceptInto(c *Socket) error {
 	if !c.fd.Closed() { // before accept, so that no connection is lost
 		return s.fail("accept", errOpen)
@@ -161,6 +161,6 @@ func (s *Socket) Acceptable() bool {
 	return sysAcceptable(h)
 }
 
-// IsExhausted reports whether err means that the system has run out of descriptors or memory, so that the call may succeed
-// later.
+// IsExhausted reports whether err means that the system has run out of descriptors or memory, so that the call may
+// succeed later.
 func IsExhausted(err error) bool { return sysExhausted(err) }

@@ -103,7 +103,8 @@ func TestListenTCP(t *testing.T) {
 	}
 }
 
-// IPv4 peers have mapped addresses. The test listens on the mapped IPv4 loopback address instead of the wildcard address.
+// IPv4 peers have mapped addresses. The test listens on the mapped IPv4 loopback address instead of the wildcard
+// address.
 func TestListenDualStack(t *testing.T) {
 	needV6(t)
 	mapped := netip.MustParseAddrPort("[::ffff:127.0.0.1]:0")
@@ -146,8 +147,8 @@ func TestListenTCPGroup(t *testing.T) {
 			t.Errorf("%v with backlog %d", l.LocalAddr(), backlog(t, l))
 		}
 	}
-	// The system chooses a listener by a hash of the addresses. With this many connections it is practically certain
-	// that every listener receives some.
+	// The system chooses a listener by a hash of the addresses. With this many connections it is practically
+	// certain that every listener receives some.
 	var clients []*sock.Socket
 	for range connections {
 		clients = append(clients, connect(t, group[0].LocalAddr()))

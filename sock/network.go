@@ -74,8 +74,8 @@ func (s *Socket) Connect(a netip.AddrPort) error {
 	return addAddress(s.do("connect", func(h uintptr) error { return sysConnect(h, a) }), a)
 }
 
-// ConnectUnix connects a Unix socket. It returns ErrWouldBlock if the listener's backlog is full. The system does not report
-// when there is room again, so the caller must retry later.
+// ConnectUnix connects a Unix socket. It returns ErrWouldBlock if the listener's backlog is full. The system does
+// not report when there is room again, so the caller must retry later.
 func (s *Socket) ConnectUnix(path string) error {
 	return addAddress(s.do("connect", func(h uintptr) error { return sysConnectUnix(h, path) }), path)
 }

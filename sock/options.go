@@ -2,8 +2,8 @@ package sock
 
 import "net"
 
-// SetNoDelay sets TCP_NODELAY: whether the system transmits small sends immediately. The system's default is false; package
-// net's default is true.
+// SetNoDelay sets TCP_NODELAY: whether the system transmits small sends immediately. The system's default is false;
+// package net's default is true.
 func (s *Socket) SetNoDelay(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysNoDelay(h, on) })
 }
@@ -17,15 +17,15 @@ func (s *Socket) NoDelay() (on bool, err error) {
 	return on, err
 }
 
-// SetKeepAlive configures the keep-alive probes of a TCP connection. As for net.TCPConn.SetKeepAliveConfig, a field of 0
-// means package net's default, and a negative field leaves the system's value unchanged. SetKeepAlive fails with
-// errors.ErrUnsupported if the system does not support all of the options.
+// SetKeepAlive configures the keep-alive probes of a TCP connection. As for net.TCPConn.SetKeepAliveConfig, a field
+// of 0 means package net's default, and a negative field leaves the system's value unchanged. SetKeepAlive fails
+// with errors.ErrUnsupported if the system does not support all of the options.
 func (s *Socket) SetKeepAlive(c net.KeepAliveConfig) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysKeepAlive(h, c) })
 }
 
-// KeepAlive returns the keep-alive configuration of a TCP connection. For a listener it returns the initial configuration
-// of its connections. Values that the system does not report are 0.
+// KeepAlive returns the keep-alive configuration of a TCP connection. For a listener it returns the initial
+// configuration of its connections. Values that the system does not report are 0.
 func (s *Socket) KeepAlive() (c net.KeepAliveConfig, err error) {
 	err = s.do("getsockopt", func(h uintptr) (err error) {
 		c, err = sysGetKeepAlive(h)
@@ -44,9 +44,9 @@ func (s *Socket) SetWriteBuffer(n int) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirSend, n) })
 }
 
-// SetLinger selects what happens on Close to data that was sent but not acknowledged. If seconds < 0, the system continues
-// to send it. If seconds == 0, the system discards it and resets the connection. SetLinger fails with os.ErrInvalid if
-// seconds > 0, because Close would block.
+// SetLinger selects what happens on Close to data that was sent but not acknowledged. If seconds < 0, the system
+// continues to send it. If seconds == 0, the system discards it and resets the connection. SetLinger fails with
+// os.ErrInvalid if seconds > 0, because Close would block.
 func (s *Socket) SetLinger(seconds int) error {
 	return s.do("setsockopt", func(h uintptr) error {
 		if seconds > 0 {
@@ -56,13 +56,15 @@ func (s *Socket) SetLinger(seconds int) error {
 	})
 }
 
-// SetDualStack selects whether an IPv6 socket accepts IPv4 too, with IPv4-mapped addresses. It must be called before Bind.
+// SetDualStack selects whether an IPv6 socket accepts IPv4 too, with IPv4-mapped addresses. It must be called
+// before Bind.
 func (s *Socket) SetDualStack(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysDualStack(h, on) })
 }
 
-// SetReusePort selects whether other sockets may be bound to the same address, to share its connections or datagrams. It
-// must be called before Bind. It fails with errors.ErrUnsupported if the system does not distribute them.
+// SetReusePort selects whether other sockets may be bound to the same address, to share its connections or
+// datagrams. It must be called before Bind. It fails with errors.ErrUnsupported if the system does not distribute
+// them.
 func (s *Socket) SetReusePort(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysReusePort(h, on) })
 }

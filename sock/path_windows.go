@@ -35,8 +35,8 @@ func sysLocalPath(h uintptr) string {
 	return ""
 }
 
-// UnixPair returns two connected Unix sockets: stream sockets, or datagram sockets. On Windows it supports stream sockets
-// only, and creates them with a temporary listener.
+// UnixPair returns two connected Unix sockets: stream sockets, or datagram sockets. On Windows it supports stream
+// sockets only, and creates them with a temporary listener.
 func UnixPair(datagram bool) (a, b *Socket, err error) {
 	const op = "socketpair"
 	none := ^uintptr(0)

@@ -62,8 +62,8 @@ var moves = []peerAction{
 	}, "second", io.EOF},
 }
 
-// waitArrival waits until f has caused more data to arrive at a TCP socket. The number of bytes that can be received is not
-// enough, because it ends at an urgent byte.
+// waitArrival waits until f has caused more data to arrive at a TCP socket. The number of bytes that can be
+// received is not enough, because it ends at an urgent byte.
 func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 	t.Helper()
 	count := func() uint64 {
@@ -122,8 +122,8 @@ func isCause(err, cause error) bool {
 	return ok && e.Err == cause
 }
 
-// A short receive drains a TCP stream. Enabling then needs no system call, and any concurrent action of the peer is still
-// reported.
+// A short receive drains a TCP stream. Enabling then needs no system call, and any concurrent action of the peer is
+// still reported.
 func TestShortReceive(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		for _, filter := range []socknotify.Events{eventIn, eventIn | eventHangup} {

@@ -1,14 +1,14 @@
 // Package sock provides non-blocking sockets for use with a socknotify port.
 //
-// No call blocks. A call that would block returns [ErrWouldBlock] without allocating. The sockets are not registered
-// with Go's own poller; register them with a socknotify port. A socket records the directions in which it has been
-// drained since the port's latest notification. If it has been drained, enabling its registration again needs no system
-// call.
+// No call blocks. A call that would block returns [ErrWouldBlock] without allocating. The sockets are not
+// registered with Go's own poller; register them with a socknotify port. A socket records the directions in which
+// it has been drained since the port's latest notification. If it has been drained, enabling its registration again
+// needs no system call.
 //
-// All methods, including Close, may be called concurrently. The system closes the descriptor only when no call uses it
-// any more, so a call never operates on another socket that was given the same number. If two goroutines receive
-// concurrently, either may receive the earlier bytes. So only one goroutine at a time should receive, and only one should
-// send.
+// All methods, including Close, may be called concurrently. The system closes the descriptor only when no call uses
+// it any more, so a call never operates on another socket that was given the same number. If two goroutines receive
+// concurrently, either may receive the earlier bytes. So only one goroutine at a time should receive, and only one
+// should send.
 //
 // Errors are of type *[Error], except ErrWouldBlock, io.EOF and the result of [Socket.Err].
 package sock
@@ -24,8 +24,8 @@ import (
 // ErrWouldBlock is returned by a call that would block. The caller should wait for EventIn or EventOut.
 var ErrWouldBlock = errors.New("sock: operation would block")
 
-// A Socket is a non-blocking socket. The zero value is a closed socket, which [Socket.AcceptInto] can open. A Socket must
-// not be copied.
+// A Socket is a non-blocking socket. The zero value is a closed socket, which [Socket.AcceptInto] can open. A
+// Socket must not be copied.
 type Socket struct {
 	fd fdstate.FD
 }
@@ -81,8 +81,8 @@ func (s *Socket) Handle() uintptr { return s.fd.Handle() }
 // FD is used by package socknotify.
 func (s *Socket) FD() *fdstate.FD { return &s.fd }
 
-// Close ends the socket's registration, if it has one, without an EventRemove. The system closes the socket as soon as no
-// other call uses it. Every later call, including a second Close, fails with net.ErrClosed.
+// Close ends the socket's registration, if it has one, without an EventRemove. The system closes the socket as soon
+// as no other call uses it. Every later call, including a second Close, fails with net.ErrClosed.
 func (s *Socket) Close() error {
 	if h := s.Handle(); h != ^uintptr(0) {
 		switch err := s.fd.Close(); {

@@ -16,9 +16,9 @@ const (
 	maxIO = 256 << 10
 )
 
-// Recv receives up to 256 KiB of a stream, or one datagram, into b. It returns ErrWouldBlock if there is nothing to receive,
-// and io.EOF at the end of a stream. A datagram may be empty; if it is longer than b, the rest is lost. If b is empty, Recv
-// returns 0 and nil.
+// Recv receives up to 256 KiB of a stream, or one datagram, into b. It returns ErrWouldBlock if there is nothing to
+// receive, and io.EOF at the end of a stream. A datagram may be empty; if it is longer than b, the rest is lost. If
+// b is empty, Recv returns 0 and nil.
 func (s *Socket) Recv(b []byte) (int, error) {
 	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("recv")
@@ -79,8 +79,8 @@ func (s *Socket) finishRecvSlow(h uintptr, b []byte, generation uint64, e ioErro
 	return 0, nil
 }
 
-// Send sends up to 256 KiB of b on a stream, or b as one datagram. It returns the number of bytes that the system accepted,
-// which may be less than len(b). If the system accepted none, Send returns ErrWouldBlock.
+// Send sends up to 256 KiB of b on a stream, or b as one datagram. It returns the number of bytes that the system
+// accepted, which may be less than len(b). If the system accepted none, Send returns ErrWouldBlock.
 func (s *Socket) Send(b []byte) (int, error) {
 	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("send")
@@ -90,9 +90,9 @@ func (s *Socket) Send(b []byte) (int, error) {
 	return n, err
 }
 
-// send is Send without adding a reference. A send runs much code in the kernel, which overwrites the processor's return
-// stack: every return after the system call is mispredicted. So there should be few stack frames between a send loop and
-// the system call, and sendOnce must be inlined.
+// send is Send without adding a reference. A send runs much code in the kernel, which overwrites the processor's
+// return stack: every return after the system call is mispredicted. So there should be few stack frames between a
+// send loop and the system call, and sendOnce must be inlined.
 func (s *Socket) send(b []byte) (int, error) {
 	if s.is(kindStream) {
 		b = b[:min(len(b), maxIO)]
@@ -132,10 +132,10 @@ func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
 	return s.finishSend("sendmsg", h, generation, n, err)
 }
 
-// SendFile sends up to n bytes of a file, but at most 1 MiB, starting at an offset. It returns the number of bytes that the
-// system accepted. It returns io.EOF if the file ends at or before the offset, and 0 and nil if n is 0 or less. If the
-// system supports it, the bytes are not copied through the program. The position of the file does not change. Reading the
-// file may block.
+// SendFile sends up to n bytes of a file, but at most 1 MiB, starting at an offset. It returns the number of bytes
+// that the system accepted. It returns io.EOF if the file ends at or before the offset, and 0 and nil if n is 0 or
+// less. If the system supports it, the bytes are not copied through the program. The position of the file does not
+// change. Reading the file may block.
 func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -178,15 +178,15 @@ const (
 	ShutBoth
 )
 
-// Shutdown shuts down one direction of a connection, or both. After shutting down the sending direction, the peer receives
-// the end of the stream. After shutting down the receiving direction of a Unix datagram socket, Recv returns ErrWouldBlock
-// on Linux, and 0 and nil on NetBSD.
+// Shutdown shuts down one direction of a connection, or both. After shutting down the sending direction, the peer
+// receives the end of the stream. After shutting down the receiving direction of a Unix datagram socket, Recv
+// returns ErrWouldBlock on Linux, and 0 and nil on NetBSD.
 func (s *Socket) Shutdown(how How) error {
 	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
 }
 
-// Err returns and clears the pending error of the socket (SO_ERROR). It returns nil if there is none. A pending error is
-// returned as it is, without an *[Error].
+// Err returns and clears the pending error of the socket (SO_ERROR). It returns nil if there is none. A pending
+// error is returned as it is, without an *[Error].
 func (s *Socket) Err() error {
 	h, ok := s.fd.Use()
 	if !ok {

@@ -105,7 +105,8 @@ func TestSendFails(t *testing.T) {
 	})
 }
 
-// Sending on a broken stream returns an error and raises no SIGPIPE. Go ignores the signal unless the program asks for it.
+// Sending on a broken stream returns an error and raises no SIGPIPE. Go ignores the signal unless the program asks
+// for it.
 func TestSendNoSignal(t *testing.T) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGPIPE, unix.SIGWINCH)

@@ -55,8 +55,9 @@ func socket(n Network) (uintptr, error) {
 
 const socketFlags = windows.WSA_FLAG_OVERLAPPED | windows.WSA_FLAG_NO_HANDLE_INHERIT
 
-// setConnReset selects whether a UDP socket reports that an earlier datagram was sent to a closed port. As on other systems,
-// only connected sockets should: on an unconnected socket the error would make a receive from any peer fail.
+// setConnReset selects whether a UDP socket reports that an earlier datagram was sent to a closed port. As on other
+// systems, only connected sockets should: on an unconnected socket the error would make a receive from any peer
+// fail.
 func setConnReset(h uintptr, on bool) {
 	var v, n uint32
 	if on {
@@ -75,8 +76,8 @@ func sysListen(h uintptr, backlog int) error {
 	return windows.Listen(windows.Handle(h), backlog)
 }
 
-// sysListenOptions does not set SO_REUSEADDR. On Windows that option would let other programs take over the address, and it
-// is not needed to bind an address that has connections in TIME_WAIT.
+// sysListenOptions does not set SO_REUSEADDR. On Windows that option would let other programs take over the
+// address, and it is not needed to bind an address that has connections in TIME_WAIT.
 func sysListenOptions(h uintptr, a netip.AddrPort, o ListenOptions) error {
 	if !a.Addr().Is4() {
 		if err := sysDualStack(h, o.DualStack); err != nil {

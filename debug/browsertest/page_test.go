@@ -62,7 +62,7 @@ func TestPageForOthers(t *testing.T) {
 	t.Cleanup(web.Close)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(web.URL + "/"))
-	b.until("it says that others may look", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
+	b.until("a warning is shown", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
 	b.clean(web.URL)
 }
 
@@ -82,7 +82,7 @@ func views(b *browser, w *world) {
 		"/^IN .* ago$/.test(c[9]) && /^[0-9.]+ (s|min)$/.test(c[10]))", w.echo)
 	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
 		".every(r => "+row+"([...r.children].map(c => c.textContent)))")
-	b.until("it says who may look, and how others may", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
+	b.until("the access rule is shown", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
 	for _, view := range []string{"view", "status", "registrations", "history"} {
 		if !eval[bool](b, fmt.Sprintf("fetch(document.querySelector('#json-%s').href).then(r => r.ok ? r.json() : {}).then(v => (v.port || v.status.port) === 'echo')", view)) {
 			b.Errorf("no JSON behind %s", view)
@@ -200,9 +200,9 @@ func paging(b *browser) {
 func keyboard(b *browser) {
 	eval[any](b, "document.activeElement.blur(), null")
 	b.press("n")
-	b.until("n turns the page", "document.querySelector('#page').textContent.startsWith('51–')")
+	b.until("n shows the next page", "document.querySelector('#page').textContent.startsWith('51–')")
 	b.press("p")
-	b.until("p turns it back", "document.querySelector('#page').textContent.startsWith('1–')")
+	b.until("p shows the previous page", "document.querySelector('#page').textContent.startsWith('1–')")
 	b.press("/")
 	b.until("/ goes to the search", "document.activeElement.id === 'search'")
 	b.press("n", "o", "p", "e")
@@ -232,7 +232,7 @@ func keyboard(b *browser) {
 	}
 	b.do(chromedp.Focus(chromedp.CSS("#charts svg")))
 	b.press(kb.ArrowLeft, kb.ArrowLeft)
-	b.until("a chart tells of a second", "document.querySelector('#charts svg').getAttribute('aria-label').includes('2 seconds ago')")
+	b.until("a chart describes one second", "document.querySelector('#charts svg').getAttribute('aria-label').includes('2 seconds ago')")
 
 	b.unnamed()
 }

@@ -2,8 +2,8 @@ package fdstate
 
 import "testing"
 
-// A FD is drained in a direction if a call that began after the latest notification would have blocked, and no persistent
-// condition holds.
+// A FD is drained in a direction if a call that began after the latest notification would have blocked, and no
+// persistent condition holds.
 func TestDrained(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -104,8 +104,8 @@ func TestShortDrains(t *testing.T) {
 func TestAdvanceWithoutConfirm(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// N, K, E: Advance without flags, with shortUnreliable, with both; c: Confirm the latest; l: Confirm the
-		// one before; R: a receive would have blocked
+		// N, K, E: Advance without flags, with shortUnreliable, with both; c: Confirm the latest; l:
+		// Confirm the one before; R: a receive would have blocked
 		steps          string
 		short, drained bool
 	}{

@@ -1,6 +1,6 @@
-// Package fdstate holds the state that a socket of package sock shares with the port that it is registered with: whether
-// the socket is open, whether it has been drained since the port's latest notification, and which port to inform when it
-// is closed.
+// Package fdstate holds the state that a socket of package sock shares with the port that it is registered with:
+// whether the socket is open, whether it has been drained since the port's latest notification, and which port to
+// inform when it is closed.
 package fdstate
 
 import (
@@ -11,8 +11,8 @@ import (
 
 // An FD is the reference-counted descriptor of one socket. The zero value is closed.
 //
-// Calls that use the handle hold a reference. The handle is closed when Close has been called and no reference is left. So
-// a call cannot operate on another socket that was given the same number.
+// Calls that use the handle hold a reference. The handle is closed when Close has been called and no reference is
+// left. So a call cannot operate on another socket that was given the same number.
 type FD struct {
 	num  atomic.Uintptr // handle + 1; 0: closed
 	refs atomic.Int32   // number of references, plus one of the constants below
@@ -63,8 +63,8 @@ func (fd *FD) Kind() uint32 { return fd.flags.Load() >> kindShift }
 // SetKind sets the bits of Kind. It must be called before the FD is shared.
 func (fd *FD) SetKind(kind uint32) { fd.flags.Store(kind << kindShift) }
 
-// Open opens a closed FD with a handle. It reports whether it succeeded. It fails if the FD is open, or if a reference from
-// before Close is left.
+// Open opens a closed FD with a handle. It reports whether it succeeded. It fails if the FD is open, or if a
+// reference from before Close is left.
 func (fd *FD) Open(handle uintptr) bool {
 	if !fd.num.CompareAndSwap(0, handle+1) {
 		return false
@@ -106,8 +106,8 @@ func (fd *FD) Use() (handle uintptr, ok bool) {
 	return 0, false
 }
 
-// Done releases a reference. If Close was called and this was the last reference, Done closes the handle. The caller must
-// hold no lock that Owner.Closing may take.
+// Done releases a reference. If Close was called and this was the last reference, Done closes the handle. The
+// caller must hold no lock that Owner.Closing may take.
 func (fd *FD) Done() {
 	if fd.refs.Add(-1) == closeCalled {
 		fd.finish()

@@ -27,8 +27,8 @@ func newOwner(t *testing.T, name string, log *[]string) *Owner {
 	}
 }
 
-// Owner.Closing is called by Close, and again before the handle is closed if that is later. It is not called after that, nor
-// for a later handle of the FD.
+// Owner.Closing is called by Close, and again before the handle is closed if that is later. It is not called after
+// that, nor for a later handle of the FD.
 func TestOwnerClosing(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -25,8 +25,8 @@ func descriptor(t *testing.T) uintptr {
 	return uintptr(fd)
 }
 
-// isOpen reports whether h is an open descriptor. Nothing else opens descriptors during these tests, so the number of a closed
-// descriptor is not reused.
+// isOpen reports whether h is an open descriptor. Nothing else opens descriptors during these tests, so the number
+// of a closed descriptor is not reused.
 func isOpen(h uintptr) bool {
 	_, err := unix.FcntlInt(h, unix.F_GETFD, 0)
 	return err == nil
@@ -46,8 +46,8 @@ const (
 	lateFinish = "finish, called late"
 )
 
-// In every order of the calls, the descriptor is open for exactly as long as there are references, and a closed FD can be
-// opened again.
+// In every order of the calls, the descriptor is open for exactly as long as there are references, and a closed FD
+// can be opened again.
 func TestCallOrders(t *testing.T) {
 	type step struct {
 		do    string
@@ -169,8 +169,8 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// While a FD is opened and closed repeatedly, concurrent uses never get a closed descriptor, and references to former handles
-// do not close the current one.
+// While a FD is opened and closed repeatedly, concurrent uses never get a closed descriptor, and references to
+// former handles do not close the current one.
 func TestConcurrentReopen(t *testing.T) {
 	var x FD
 	var stop atomic.Bool

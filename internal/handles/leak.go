@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NoneLeft verifies that at the end of the test no descriptors are open that were not open when NoneLeft was called. The check
-// runs after cleanup functions that are registered later. It covers only descriptors whose target begins with kind, such as
-// "socket:".
+// NoneLeft verifies that at the end of the test no descriptors are open that were not open when NoneLeft was
+// called. The check runs after cleanup functions that are registered later. It covers only descriptors whose target
+// begins with kind, such as "socket:".
 func NoneLeft(t testing.TB, kind string) {
 	t.Helper()
 	of := func() []string {

@@ -15,8 +15,8 @@ var (
 	handleCount = windows.NewLazySystemDLL("kernel32.dll").NewProc("GetProcessHandleCount")
 )
 
-// List returns the process's handles of sockets, files and completion ports. It omits other handles, which the runtime opens
-// and closes for its threads.
+// List returns the process's handles of sockets, files and completion ports. It omits other handles, which the
+// runtime opens and closes for its threads.
 func List() []string {
 	var open uint32
 	syscall.SyscallN(handleCount.Addr(), uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&open)))

@@ -18,8 +18,8 @@ func Dup(socket uintptr) (uintptr, error) {
 	return uintptr(h), err
 }
 
-// Spares holds spare handles. DupAt temporarily closes the lowest of them, because Wine assigns the lowest free number, and
-// other threads take numbers too.
+// Spares holds spare handles. DupAt temporarily closes the lowest of them, because Wine assigns the lowest free
+// number, and other threads take numbers too.
 type Spares struct {
 	mu      sync.Mutex
 	handles [32]windows.Handle
@@ -34,8 +34,8 @@ func NewSpares() *Spares {
 	return s
 }
 
-// DupAt duplicates a socket until a duplicate has the given number, which must be free. It closes the other duplicates. After
-// the given number of tries it returns the last duplicate, whatever its number.
+// DupAt duplicates a socket until a duplicate has the given number, which must be free. It closes the other
+// duplicates. After the given number of tries it returns the last duplicate, whatever its number.
 func (s *Spares) DupAt(socket, number uintptr, tries int) (h uintptr, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

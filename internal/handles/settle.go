@@ -11,8 +11,9 @@ type testingT interface {
 	Fatalf(format string, args ...any)
 }
 
-// Settle waits until no more descriptors are open than in before, an earlier result of List. It waits because other goroutines
-// may still be closing descriptors. If that takes longer than the timeout, it fails the test with the new descriptors.
+// Settle waits until no more descriptors are open than in before, an earlier result of List. It waits because other
+// goroutines may still be closing descriptors. If that takes longer than the timeout, it fails the test with the
+// new descriptors.
 func Settle(t testingT, before []string, timeout time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {

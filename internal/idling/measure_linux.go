@@ -20,9 +20,9 @@ import (
 // Conns is the number of connections.
 const Conns = 5000
 
-// A Usage is the additional memory of a server with connections, in bytes. Heap is measured after two garbage collections.
-// Stack is the memory that the runtime uses for stacks. RSS is measured after the runtime has returned unused memory. The
-// memory of the kernel for the sockets is not included.
+// A Usage is the additional memory of a server with connections, in bytes. Heap is measured after two garbage
+// collections. Stack is the memory that the runtime uses for stacks. RSS is measured after the runtime has returned
+// unused memory. The memory of the kernel for the sockets is not included.
 type Usage struct{ Heap, Stack, RSS int64 }
 
 // Live returns the heap and stack memory per connection.
@@ -47,8 +47,8 @@ func Enough(t testing.TB) {
 	}
 }
 
-// Measure starts a process in the role "server", which must call Serve, and one in the role "clients", which must call Connect.
-// The first argument of the clients is the server's address; args follow.
+// Measure starts a process in the role "server", which must call Serve, and one in the role "clients", which must
+// call Connect. The first argument of the clients is the server's address; args follow.
 func Measure(t testing.TB, server string, args ...string) Usage {
 	t.Helper()
 	s := Start(t, "server", server)
@@ -71,8 +71,9 @@ func (p *Process) usage(when string) (u Usage) {
 
 const ready = "ready"
 
-// Serve is called in the server process, after it has started serving. It answers the requests of Measure. settled returns the
-// number of connections that wait for their next request. Serve answers "cpu" with the CPU time of the process in nanoseconds.
+// Serve is called in the server process, after it has started serving. It answers the requests of Measure. settled
+// returns the number of connections that wait for their next request. Serve answers "cpu" with the CPU time of the
+// process in nanoseconds.
 func Serve(ln net.Listener, settled func() int) {
 	fmt.Println(ln.Addr())
 	in := bufio.NewScanner(os.Stdin)

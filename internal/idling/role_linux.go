@@ -16,8 +16,8 @@ type Roles map[string]func(args []string)
 
 const roleEnv = "SOCKNOTIFY_TEST_ROLE"
 
-// Play must be called first in TestMain. If the process was started for a role, Play runs it and returns true. Otherwise it
-// returns false.
+// Play must be called first in TestMain. If the process was started for a role, Play runs it and returns true.
+// Otherwise it returns false.
 func (r Roles) Play() bool {
 	name, args, _ := strings.Cut(os.Getenv(roleEnv), "|")
 	play, ok := r[name]

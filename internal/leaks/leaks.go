@@ -1,5 +1,5 @@
-// Package leaks finds goroutines that tests leave behind. It uses goleak, but waits longer than goleak for goroutines that are
-// about to exit on a busy machine.
+// Package leaks finds goroutines that tests leave behind. It uses goleak, but waits longer than goleak for
+// goroutines that are about to exit on a busy machine.
 package leaks
 
 import (
@@ -11,8 +11,8 @@ import (
 
 const timeout = time.Minute
 
-// Find waits until there are no goroutines except those that options exclude. If that takes longer than the timeout, it returns
-// an error with the remaining goroutines.
+// Find waits until there are no goroutines except those that options exclude. If that takes longer than the
+// timeout, it returns an error with the remaining goroutines.
 func Find(options ...goleak.Option) error {
 	for end := time.Now().Add(timeout); ; {
 		if err := goleak.Find(options...); err == nil || time.Now().After(end) {

@@ -20,8 +20,8 @@ func Certain(err error) bool {
 		errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// Possible reports whether err may end a connection. The connection may also continue, because with IP_RECVERR the system
-// reports these errors for single packets.
+// Possible reports whether err may end a connection. The connection may also continue, because with IP_RECVERR the
+// system reports these errors for single packets.
 func Possible(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) ||
 		errors.Is(err, syscall.EHOSTDOWN) || errors.Is(err, syscall.ENETDOWN) ||

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// New returns a certificate for hosts, which are names or IP addresses. It has been valid since one hour ago and expires after
-// valid. trust contains the certificate.
+// New returns a certificate for hosts, which are names or IP addresses. It has been valid since one hour ago and
+// expires after valid. trust contains the certificate.
 func New(valid time.Duration, hosts ...string) (cert tls.Certificate, trust *x509.CertPool, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package wheel implements a hashed timer wheel for many connections, and a coarse clock that is read without a system call.
-// The timers are embedded in the values that they belong to.
+// Package wheel implements a hashed timer wheel for many connections, and a coarse clock that is read without a
+// system call. The timers are embedded in the values that they belong to.
 //
-// Time is counted in ticks. A tick lasts at least its nominal duration, and longer if the machine is late. So no timer fires
-// early, and a stall of the program does not make timers fire.
+// Time is counted in ticks. A tick lasts at least its nominal duration, and longer if the machine is late. So no
+// timer fires early, and a stall of the program does not make timers fire.
 package wheel
 
 import (
@@ -13,7 +13,8 @@ import (
 
 const slotCount = 256
 
-// A Timer is embedded in the value that it belongs to. The zero value is a stopped timer. Its fields are owned by the wheel.
+// A Timer is embedded in the value that it belongs to. The zero value is a stopped timer. Its fields are owned by
+// the wheel.
 type Timer[P comparable] struct {
 	next, prev P
 	due        uint64 // the tick in which it fires; 0 means stopped
@@ -37,8 +38,8 @@ type Wheel[P comparable] struct {
 	run     func() // starts the goroutine
 }
 
-// New returns a new wheel. timer returns the Timer of a value. fire is called by the wheel's goroutine for each value whose
-// timer fires, one at a time and without a lock. It must not block.
+// New returns a new wheel. timer returns the Timer of a value. fire is called by the wheel's goroutine for each
+// value whose timer fires, one at a time and without a lock. It must not block.
 func New[P comparable](tick time.Duration, timer func(P) *Timer[P], fire func(P)) *Wheel[P] {
 	w := &Wheel[P]{tick: tick, timer: timer, fire: fire, closed: make(chan struct{})}
 	w.now.Store(1)
@@ -57,15 +58,15 @@ func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 	return uint64((d-1)/w.tick) + 1
 }
 
-// Set sets the timer of p to fire once, not before d has passed. If the timer is armed, Set moves it. Set reports whether the
-// timer was armed. After Close it does nothing.
+// Set sets the timer of p to fire once, not before d has passed. If the timer is armed, Set moves it. Set reports
+// whether the timer was armed. After Close it does nothing.
 //
-// A deadline that moves with every request should not be set each time. Record [Wheel.Now] with each request instead, and let
-// fire set the timer again for the remaining time.
+// A deadline that moves with every request should not be set each time. Record [Wheel.Now] with each request
+// instead, and let fire set the timer again for the remaining time.
 func (w *Wheel[P]) Set(p P, d time.Duration) (was bool) { return w.set(p, d, true) }
 
-// Hasten is like [Wheel.Set], but does not move a timer to a later time. It is for a timer with several deadlines, for which
-// fire finds out which deadline has passed.
+// Hasten is like [Wheel.Set], but does not move a timer to a later time. It is for a timer with several deadlines,
+// for which fire finds out which deadline has passed.
 func (w *Wheel[P]) Hasten(p P, d time.Duration) (was bool) { return w.set(p, d, false) }
 
 func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
@@ -170,7 +171,8 @@ func (w *Wheel[P]) loop() {
 	}
 }
 
-// advance advances the clock by one tick and fires the timers that are due. on reports whether the goroutine should continue.
+// advance advances the clock by one tick and fires the timers that are due. on reports whether the goroutine should
+// continue.
 func (w *Wheel[P]) advance(due []P) (_ []P, on bool) {
 	w.mu.Lock()
 	if w.armed == 0 {

@@ -1,5 +1,5 @@
-// Package wine lists the deviations of Wine from Windows. A test that behaves differently under Wine must name a deviation
-// from this list.
+// Package wine lists the deviations of Wine from Windows. A test that behaves differently under Wine must name a
+// deviation from this list.
 package wine
 
 import "strings"
@@ -7,8 +7,8 @@ import "strings"
 // A Deviation describes a behavior of Wine that deviates from Windows.
 type Deviation string
 
-// The wineserver uses poll(2), so it cannot report more than poll(2) does. State that it reads from a socket, such as the
-// pending error, is lost for other readers.
+// The wineserver uses poll(2), so it cannot report more than poll(2) does. State that it reads from a socket, such
+// as the pending error, is lost for other readers.
 const (
 	HidesEnd       Deviation = "Wine does not report the end of a stream before all data is read"
 	TakesError     Deviation = "Wine clears the pending error of a socket when a poll reports it"
