@@ -171,7 +171,7 @@ func (s *Socket) finishSend(op string, h uintptr, generation uint64, n int, err 
 // How is the argument of Shutdown.
 type How int
 
-// The directions.
+// The directions of Shutdown.
 const (
 	ShutRead How = iota
 	ShutWrite
