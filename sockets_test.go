@@ -50,7 +50,7 @@ func TestTurnInVain(t *testing.T) {
 		})
 		do(t, p, Enable(x, "x", EventIn, oneShot))
 		next(t, p)
-		fdstate.Of(x.SyscallConn()).Notify(false, false)
+		fdstate.Of(x.SyscallConn()).Advance(false, false)
 		var b [64]byte
 		if n, err := x.Recv(b[:]); n != 1 || err != nil {
 			t.Fatal(n, err)

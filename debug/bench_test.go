@@ -9,11 +9,12 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// A page of fifty out of five thousand registrations: as they come, sorted, and searched for an address.
+// BenchmarkRegistrations measures a page of 50 out of 5,000 registrations: unsorted, sorted, and searched for an
+// address.
 func BenchmarkRegistrations(b *testing.B) {
 	p := newPort[int](b)
 	for i := range 5000 {
-		enable(b, p, udp(b), i, socknotify.EventIn)
+		enable(b, p, newUDP(b), i, socknotify.EventIn)
 	}
 	page := debug.New(debug.Port("p", p))
 	defer page.Close()
@@ -32,26 +33,26 @@ func BenchmarkRegistrations(b *testing.B) {
 	}
 }
 
-// What the page asks for once a second, of a hundred registrations.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkView measures the request that the page sends once a second, with 100 registrations.
+func BenchmarkView(b *testing.B) {
 	p := newPort[int](b)
 	for i := range 100 {
-		enable(b, p, udp(b), i, socknotify.EventIn)
+		enable(b, p, newUDP(b), i, socknotify.EventIn)
 	}
 	page := debug.New(debug.Port("p", p))
 	defer page.Close()
 	b.ReportAllocs()
 	for b.Loop() {
 		w := httptest.NewRecorder()
-		page.ServeHTTP(w, request("GET", "/look?sort=socket&order=asc&offset=0&limit=50"))
+		page.ServeHTTP(w, request("GET", "/view?sort=socket&order=asc&offset=0&limit=50"))
 		if w.Code != 200 {
 			b.Fatal(w.Body)
 		}
 	}
 }
 
-// What a notification costs with a page that there has never been, that is closed, and that is mounted: a call
-// enables ready sockets and dequeues their notifications, one or sixteen.
+// BenchmarkMounted measures the cost of a notification without a page, with a closed page, and with a mounted page.
+// Each call enables ready sockets and dequeues their notifications, one or sixteen.
 func BenchmarkMounted(b *testing.B) {
 	for _, batch := range []int{1, 16} {
 		for _, how := range []string{"never", "closed", "mounted"} {
@@ -71,7 +72,7 @@ func benchmarkMounted(b *testing.B, batch int, how string) {
 	}
 	var regs []socknotify.Registration[int]
 	for i := range batch {
-		regs = append(regs, socknotify.Enable(udp(b), i, socknotify.EventOut, oneShot))
+		regs = append(regs, socknotify.Enable(newUDP(b), i, socknotify.EventOut, oneShot))
 	}
 	out := make([]socknotify.Notification[int], batch)
 	b.ReportAllocs()

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// soon is how long what must come may take.
-const soon = time.Minute
+// timeout is the time that a test waits for anything that must happen.
+const timeout = time.Minute
 
 const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
@@ -41,8 +41,8 @@ func newPort[K comparable](t testing.TB) *socknotify.Port[K] {
 	return p
 }
 
-// udp is a socket that can always be sent into.
-func udp(t testing.TB) *sock.Socket {
+// newUDP returns a socket that is always writable.
+func newUDP(t testing.TB) *sock.Socket {
 	t.Helper()
 	s, err := sock.New(sock.UDP4)
 	if err != nil {
@@ -63,7 +63,7 @@ func enable[K comparable](t testing.TB, p *socknotify.Port[K], s *sock.Socket, k
 	}
 }
 
-// serve mounts a page below a prefix.
+// serve starts a server with a page below a prefix.
 func serve(t testing.TB, options ...debug.Option) (page *debug.Handler, url string) {
 	t.Helper()
 	page = debug.New(options...)
@@ -75,7 +75,7 @@ func serve(t testing.TB, options ...debug.Option) (page *debug.Handler, url stri
 	return page, server.URL + "/some/where/"
 }
 
-// get asks for a view, which must answer with a status.
+// get requests a view and verifies the status of the answer.
 func get[V any](t testing.TB, url string, status int) (v V) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -97,16 +97,16 @@ func get[V any](t testing.TB, url string, status int) (v V) {
 
 func TestViews(t *testing.T) {
 	p := newPort[string](t)
-	s := udp(t)
+	s := newUDP(t)
 	_, url := serve(t, debug.Port("first", p), debug.Port("second", newPort[int](t)))
 	enable(t, p, s, "able", socknotify.EventOut)
-	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
+	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
 		t.Fatal(err)
 	}
 
 	ports := get[debug.Ports](t, url+"ports", 200)
 	if ports.Remote {
-		t.Error("others may look")
+		t.Error("the page serves remote requests")
 	}
 	if len(ports.Ports) != 2 || ports.Ports[0] != (debug.PortName{Name: "first", Backend: p.Backend()}) {
 		t.Errorf("%+v", ports)
@@ -129,7 +129,7 @@ func TestViews(t *testing.T) {
 	if len(h.Samples) == 0 || h.Samples[0].Number != 0 || h.Samples[0].Time.IsZero() {
 		t.Errorf("%+v", h)
 	}
-	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		h := get[debug.History](t, url+"history?port=first&after=0", 200)
 		if n := len(h.Samples); n > 0 && h.Samples[n-1].Notifications == 1 {
 			if h.Samples[0].Number != 1 {
@@ -144,7 +144,7 @@ func TestViews(t *testing.T) {
 	if st := get[debug.Status](t, url+"status?port=first", 200); st.Rates.Notifications <= 0 || st.Rates.Notifications > 100 {
 		t.Errorf("one notification makes a rate of %v", st.Rates.Notifications)
 	}
-	all := get[debug.Look](t, url+"look?port=first&after=0&sort=key", 200)
+	all := get[debug.View](t, url+"view?port=first&after=0&sort=key", 200)
 	if all.Status.Port != "first" || all.Status.Counts.Notifications != 1 || len(all.Registrations.Rows) != 1 ||
 		all.Registrations.Rows[0].Key != "able" || len(all.History.Samples) == 0 || all.History.Samples[0].Number != 1 {
 		t.Errorf("%+v", all)
@@ -154,11 +154,11 @@ func TestViews(t *testing.T) {
 	}
 	p.Close()
 	if st := get[debug.Status](t, url+"status?port=first", 200); !st.Closed {
-		t.Error("a closed port is not said to be")
+		t.Error("a closed port is not reported as closed")
 	}
 }
 
-func TestWrongQuestions(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	_, url := serve(t, debug.Port("first", newPort[int](t)), debug.Port("second", newPort[int](t)))
 	for _, c := range []struct {
 		query  string
@@ -170,16 +170,16 @@ func TestWrongQuestions(t *testing.T) {
 		{"nothing", 404, "nothing"},
 		{"../where/page", 404, "page"},
 		{"registrations?port=first&sort=colour", 400, "colour"},
-		{"look?port=first&sort=colour", 400, "colour"},
-		{"look?port=first&after=x", 400, "after"},
-		{"look", 400, "port is missing"},
+		{"view?port=first&sort=colour", 400, "colour"},
+		{"view?port=first&after=x", 400, "after"},
+		{"view", 400, "port is missing"},
 		{"registrations?port=first&order=up", 400, "up"},
 		{"registrations?port=first&offset=-1", 400, "offset"},
 		{"registrations?port=first&limit=0", 400, "limit"},
 		{"registrations?port=first&limit=1001", 400, "limit"},
 		{"history?port=first&after=x", 400, "after"},
 		{"registrations?port=first&q=" + strings.Repeat("a+", 16) + "a", 400, "17 words"},
-		{"look?port=first&q=" + strings.Repeat("a+", 16) + "a", 400, "17 words"},
+		{"view?port=first&q=" + strings.Repeat("a+", 16) + "a", 400, "17 words"},
 		{"registrations?port=first&q=" + strings.Repeat("a+", 400_000), 414, "4096"},
 		{"trace?port=first&kind=" + strings.Repeat("a", 5000), 414, "4096"},
 		{"trace?port=first&socket=x", 400, "socket"},
@@ -205,7 +205,7 @@ func TestSearchSortAndPages(t *testing.T) {
 	_, url := serve(t, debug.Port("p", p, func(k int) string { return fmt.Sprintf("key-%03d", k) }))
 	all := make([]*sock.Socket, sockets)
 	for i := range all {
-		all[i] = udp(t)
+		all[i] = newUDP(t)
 		filter := socknotify.EventIn
 		if i%10 == 0 {
 			filter = socknotify.EventIn | socknotify.EventHangup
@@ -258,7 +258,7 @@ func TestSearchSortAndPages(t *testing.T) {
 	}
 }
 
-func TestKeysAreShownWithoutReadingWhatTheyPointTo(t *testing.T) {
+func TestKeyText(t *testing.T) {
 	type pair struct {
 		Name string
 		N    int
@@ -270,30 +270,30 @@ func TestKeysAreShownWithoutReadingWhatTheyPointTo(t *testing.T) {
 	}{
 		{"text", "text"}, {42, "42"}, {uint8(7), "7"}, {1.5, "1.5"}, {true, "true"}, {nil, "nil"},
 		{pair{"x", 1}, "{x 1}"}, {[2]bool{true, false}, "[true false]"},
-		{loud("quiet"), "quiet"}, {(*int)(nil), "nil"},
+		{stringerKey("quiet"), "quiet"}, {(*int)(nil), "nil"},
 		{&value, fmt.Sprintf("*struct { changing int } %p", &value)},
 		{strings.Repeat("ä", 300), strings.Repeat("ä", 100) + "…"},
 	} {
 		p := newPort[any](t)
 		_, url := serve(t, debug.Port("p", p))
-		enable(t, p, udp(t), c.key, socknotify.EventIn)
+		enable(t, p, newUDP(t), c.key, socknotify.EventIn)
 		if r := get[debug.Registrations](t, url+"registrations", 200).Rows[0]; r.Key != c.want {
 			t.Errorf("%v is shown as %q; want %q", c.key, r.Key, c.want)
 		}
 	}
 }
 
-// loud has a method that must not be called.
-type loud string
+// A stringerKey is a key with a String method that must not be called.
+type stringerKey string
 
-func (loud) String() string { panic("called") }
+func (stringerKey) String() string { panic("called") }
 
 func TestTrace(t *testing.T) {
 	for _, sse := range []bool{false, true} {
 		p := newPort[string](t)
 		page, url := serve(t, debug.Port("p", p))
-		s := udp(t)
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		s := newUDP(t)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, "GET", url+"trace", nil)
 		if err != nil {
@@ -313,7 +313,7 @@ func TestTrace(t *testing.T) {
 			t.Fatal(resp.Status, resp.Header)
 		}
 		enable(t, p, s, "able", socknotify.EventOut)
-		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
+		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
 			t.Fatal(err)
 		}
 		var got []debug.Event
@@ -347,13 +347,13 @@ func TestTrace(t *testing.T) {
 		}
 		page.Close()
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Errorf("the stream does not end well with the page: %v", err)
+			t.Errorf("the stream does not end cleanly when the page is closed: %v", err)
 		}
 	}
 }
 
-// A trace ends with the port, and no more of them than allowed are under way.
-func TestTraceEndsAndIsBounded(t *testing.T) {
+// A trace ends when the port is closed, and there are never more than maxTraces.
+func TestTraceEndsWithPort(t *testing.T) {
 	p := newPort[int](t)
 	_, url := serve(t, debug.Port("p", p))
 	var open []io.ReadCloser
@@ -382,16 +382,16 @@ func TestTraceEndsAndIsBounded(t *testing.T) {
 	}
 }
 
-func TestCloseEndsTheObservation(t *testing.T) {
+func TestCloseEndsObservation(t *testing.T) {
 	p := newPort[int](t)
 	page := debug.New(debug.Port("p", p))
 	if debug.TakeSnapshot(p, 0, 0).Observed.IsZero() {
-		t.Error("not observed")
+		t.Error("the port is not observed")
 	}
 	page.Close()
 	page.Close()
 	if !debug.TakeSnapshot(p, 0, 0).Observed.IsZero() {
-		t.Error("still observed")
+		t.Error("the port is still observed")
 	}
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, request("GET", "/ports"))
@@ -400,7 +400,7 @@ func TestCloseEndsTheObservation(t *testing.T) {
 	}
 }
 
-func TestTwoPortsOfOneName(t *testing.T) {
+func TestDuplicateName(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
@@ -409,7 +409,7 @@ func TestTwoPortsOfOneName(t *testing.T) {
 	debug.New(debug.Port("p", newPort[int](t)), debug.Port("p", newPort[int](t)))
 }
 
-// request is one from this machine.
+// request returns a request from this machine.
 func request(method, path string) *http.Request {
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
@@ -445,7 +445,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestWhoMayLook(t *testing.T) {
+func TestAccess(t *testing.T) {
 	closed := debug.New()
 	open := debug.New(debug.AllowRemote(), debug.AllowHosts("ops.example"))
 	defer closed.Close()
@@ -461,7 +461,7 @@ func TestWhoMayLook(t *testing.T) {
 		{"[::ffff:127.0.0.1]:9", "localhost:6060", nil, true, true},
 		{"127.0.0.1:9", "LOCALHOST.", nil, true, true},
 		{"127.0.0.1:9", "app.localhost:80", nil, true, true},
-		{"127.0.0.1", "localhost", nil, true, true}, // as a middleware sets it
+		{"127.0.0.1", "localhost", nil, true, true}, // as set by some middleware
 		{"::1", "localhost", nil, true, true},
 		{"@", "localhost", nil, false, true},
 		{"", "localhost", nil, false, true},
@@ -504,8 +504,8 @@ func TestWhoMayLook(t *testing.T) {
 	}
 }
 
-// The peer of a Unix socket is on this machine, unless the request was passed on.
-func TestWhoMayLookByUnixSocket(t *testing.T) {
+// A request through a Unix socket is local, unless a proxy has forwarded it.
+func TestAccessByUnixSocket(t *testing.T) {
 	page := debug.New()
 	defer page.Close()
 	for _, c := range []struct {
@@ -529,8 +529,8 @@ func TestWhoMayLookByUnixSocket(t *testing.T) {
 	}
 }
 
-// A proxy of the standard library, on this machine, does not open the page to others.
-func TestProxied(t *testing.T) {
+// Requests through a local httputil.ReverseProxy are refused.
+func TestAccessByProxy(t *testing.T) {
 	_, to := serve(t, debug.Port("p", newPort[int](t)))
 	target, err := url.Parse(to)
 	if err != nil {
@@ -543,8 +543,8 @@ func TestProxied(t *testing.T) {
 	}
 }
 
-// Every kind of a port's can be asked for, and chosen on the page.
-func TestEveryKind(t *testing.T) {
+// Every kind of internal/port is accepted by the trace view and offered on the page.
+func TestTraceKinds(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
 	said := get[debug.Failure](t, url+"trace?kind=x", 400).Error
 	page, err := http.Get(url)
@@ -568,9 +568,9 @@ func TestEveryKind(t *testing.T) {
 	}
 }
 
-// The first sample may come before anything else is done with a page.
-func TestSampleComesFirst(t *testing.T) {
+// The first sample may be taken concurrently with the end of New.
+func TestSampleDuringNew(t *testing.T) {
 	page := debug.New(debug.Port("p", newPort[int](t)))
-	time.Sleep(1200 * time.Millisecond) // anything but waiting could hide a data race
+	time.Sleep(1200 * time.Millisecond) // any synchronization would hide a data race
 	page.Close()
 }

@@ -18,22 +18,22 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// watched counts the writes that are under way.
-type watched struct {
+// A countingWriter counts the writes that are in progress.
+type countingWriter struct {
 	http.ResponseWriter
 	writing, made *atomic.Int64
 }
 
-func (w watched) Write(b []byte) (int, error) {
+func (w countingWriter) Write(b []byte) (int, error) {
 	w.writing.Add(1)
 	defer w.writing.Add(-1)
 	defer w.made.Add(1)
 	return w.ResponseWriter.Write(b)
 }
 
-func (w watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A trace whose client does not read ends with the page, and with the server, as one does whose client reads.
+// A trace ends when the page is closed and when the server is shut down, also if its client does not read.
 func TestTraceEndsWithoutReader(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -49,7 +49,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			defer page.Close()
 			var writing, made atomic.Int64
 			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				page.ServeHTTP(watched{w, &writing, &made}, r)
+				page.ServeHTTP(countingWriter{w, &writing, &made}, r)
 			})}
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -63,7 +63,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			}
 			defer client.Close()
 			fmt.Fprintf(client, "GET /trace HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			client.SetReadDeadline(time.Now().Add(soon))
+			client.SetReadDeadline(time.Now().Add(timeout))
 			in := bufio.NewReader(client)
 			if line, err := in.ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 				t.Fatalf("%q, %v", line, err)
@@ -71,7 +71,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			if c.reads {
 				go io.Copy(io.Discard, in)
 			} else {
-				// Enough that a write cannot be finished. One that goes on for so long is taken for such.
+				// Cause more events than the buffers hold. A write that takes this long is blocked.
 				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; time.Sleep(time.Millisecond) {
 					for range 4000 {
 						p.Post(1, 2)
@@ -85,7 +85,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 			if c.close {
 				page.Close()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if err := server.Shutdown(ctx); err != nil {
 				t.Errorf("Shutdown = %v", err)
@@ -98,7 +98,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 	}
 }
 
-// A query ends when its client has gone, whether it is at work or waits for another.
+// A query stops when its client disconnects, while it runs and while it waits for another query.
 func TestQueryEndsWithClient(t *testing.T) {
 	const sockets = 600
 	p := newPort[int](t)
@@ -115,31 +115,31 @@ func TestQueryEndsWithClient(t *testing.T) {
 	}))
 	defer page.Close()
 	for i := range sockets {
-		enable(t, p, udp(t), i, socknotify.EventIn)
+		enable(t, p, newUDP(t), i, socknotify.EventIn)
 	}
-	look := func(ctx context.Context) *httptest.ResponseRecorder {
+	query := func(ctx context.Context) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		page.ServeHTTP(w, request("GET", "/registrations?sort=key").WithContext(ctx))
 		return w
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop <- cancel
-	if w := look(ctx); w.Body.Len() != 0 {
-		t.Errorf("a client that has gone is told %d bytes", w.Body.Len())
+	if w := query(ctx); w.Body.Len() != 0 {
+		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}
 	if n := asked.Load(); n >= sockets {
-		t.Errorf("%d keys were asked for, of %d", n, sockets)
+		t.Errorf("%d keys were read, of %d", n, sockets)
 	}
-	// One is at work, and another has waited for it.
+	// One query runs, and another waits for it.
 	at, release := make(chan struct{}), make(chan struct{})
 	stop <- func() { close(at); <-release }
 	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- look(t.Context()) }()
+	go func() { first <- query(t.Context()) }()
 	<-at
 	ctx, cancel = context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if w := look(ctx); w.Body.Len() != 0 {
-		t.Errorf("a client that has gone is told %d bytes", w.Body.Len())
+	if w := query(ctx); w.Body.Len() != 0 {
+		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}
 	close(release)
 	var all debug.Registrations
@@ -148,19 +148,19 @@ func TestQueryEndsWithClient(t *testing.T) {
 	}
 }
 
-// There is nothing after the last number that there can be.
-func TestHistoryAfterTheLast(t *testing.T) {
+// There are no samples after the largest number.
+func TestHistoryAfterMax(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
 	const last = "after=18446744073709551615"
 	if h := get[debug.History](t, url+"history?"+last, 200); len(h.Samples) != 0 {
 		t.Errorf("%+v", h)
 	}
-	if l := get[debug.Look](t, url+"look?"+last, 200); len(l.History.Samples) != 0 {
+	if l := get[debug.View](t, url+"view?"+last, 200); len(l.History.Samples) != 0 {
 		t.Errorf("%+v", l.History)
 	}
 }
 
-// Socket 0 is a socket like others to who asks for it, and not all of them.
+// A trace of socket 0 has the events of that socket only.
 func TestTraceOfSocketZero(t *testing.T) {
 	p := newPort[int](t)
 	_, url := serve(t, debug.Port("p", p))
@@ -170,15 +170,15 @@ func TestTraceOfSocketZero(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	var s *sock.Socket
-	for s = udp(t); s.Handle() == 0; s = udp(t) {
+	for s = newUDP(t); s.Handle() == 0; s = newUDP(t) {
 	}
 	enable(t, p, s, 1, socknotify.EventOut)
-	if err := p.Post(2, 3); err != nil { // which is of no socket
+	if err := p.Post(2, 3); err != nil { // a post has no socket
 		t.Fatal(err)
 	}
 	out := make([]socknotify.Notification[int], 2)
-	for n := 0; n < 2; { // the socket's, and the post
-		k, err := p.Process(nil, out, soon)
+	for n := 0; n < 2; { // the notification and the post
+		k, err := p.Process(nil, out, timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

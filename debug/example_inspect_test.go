@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A datagram socket is registered, notified once, and looked at.
+// A datagram socket is registered, notified once, and inspected.
 func ExampleTakeSnapshot() {
 	port, err := socknotify.New[string]()
 	if err != nil {
@@ -44,7 +44,7 @@ func ExampleTakeSnapshot() {
 	// Output: dns OUT level|one-shot fired 1 OUT
 }
 
-// A port's posts are traced.
+// The posts of a port are traced.
 func ExampleStartTrace() {
 	port, err := socknotify.New[string]()
 	if err != nil {
@@ -67,7 +67,7 @@ func ExampleStartTrace() {
 	// 0 lost
 }
 
-// The addresses of a registered listener.
+// The addresses of a registered listener are read.
 func ExampleAddresses() {
 	port, err := socknotify.New[string]()
 	if err != nil {
@@ -88,7 +88,7 @@ func ExampleAddresses() {
 	// Output: tcp true true <nil>
 }
 
-// Notifications are counted from the first observation on.
+// Notifications are counted while the port is observed.
 func ExampleObserve() {
 	port, err := socknotify.New[string]()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// A page lives as long as what it shows is to be recorded.
+// A page observes its ports until it is closed.
 func ExampleNew() {
 	port, err := socknotify.New[int]()
 	if err != nil {
@@ -26,7 +26,7 @@ func ExampleNew() {
 	// true
 }
 
-// Several ports, of which one has keys with names.
+// A page shows several ports. One of them has a function that returns the texts of its keys.
 func ExamplePort() {
 	sessions, err := socknotify.New[*session]()
 	if err != nil {
@@ -47,7 +47,7 @@ func ExamplePort() {
 	// Output: 200
 }
 
-// Other machines may look, and so it is behind a password.
+// The page serves other machines, so it is protected by a password.
 func ExampleAllowRemote() {
 	port, err := socknotify.New[int]()
 	if err != nil {
@@ -68,7 +68,8 @@ func ExampleAllowRemote() {
 	// Output: 401
 }
 
-// ask is the status of an answer to another machine, or to this one where the URL says so.
+// ask returns the status of the answer to a request. The request comes from another machine, or from this one if
+// the URL says so.
 func ask(h http.Handler, url string) int {
 	r := httptest.NewRequest("GET", url, nil)
 	if r.Host == "localhost:6060" {

@@ -13,7 +13,7 @@ import (
 
 type session struct{ name string }
 
-// A page for one port, whose keys are shown by name, on a server of its own.
+// A page for one port, with texts for its keys, on a server of its own.
 func Example() {
 	port, err := socknotify.New[*session]()
 	if err != nil {
@@ -38,8 +38,8 @@ func Example() {
 	// Output: {"port":"chat","total":0,"states":{},"matched":0,"offset":0,"rows":[]}
 }
 
-// A page for other machines too, on a listener of its own and under a name. Whoever reaches that listener
-// can look, so put it where only those can who should.
+// A page for other machines, on a listener of its own and under a host name. Everyone who can reach that listener
+// can see the page, so access to the listener must be restricted.
 func ExampleAllowHosts() {
 	port, err := socknotify.New[int]()
 	if err != nil {
@@ -56,7 +56,7 @@ func ExampleAllowHosts() {
 	// Output: 200
 }
 
-// The page of a program whose own pages are on the default mux.
+// A page on the default mux of a program.
 func Example_default() {
 	port, err := socknotify.New[int]()
 	if err != nil {

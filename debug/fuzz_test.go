@@ -14,9 +14,9 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// Whatever is asked for has an answer of the right form, and no more of it than was asked for.
+// Every request receives a well-formed answer that respects the limits of the request.
 func FuzzQuery(f *testing.F) {
-	views := []string{"ports", "look", "status", "history", "registrations", "trace", "index.html"}
+	views := []string{"ports", "view", "status", "history", "registrations", "trace", "index.html"}
 	for _, q := range []string{
 		"", "port=first", "port=second&q=key+1", "q=%F0%9F%98%80&state=enabled", "sort=remote&order=desc&offset=3&limit=1000",
 		"after=18446744073709551615", "after=-1", "after=0", "socket=0&kind=notified", "socket=18446744073709551616", "offset=1073741824",
@@ -28,13 +28,13 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Add(uint8(7), "/../..//page/../app.js", "", true, false)
 	p, other := newPort[string](f), newPort[int](f)
-	s := udp(f)
+	s := newUDP(f)
 	enable(f, p, s, "key 1", socknotify.EventOut)
-	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), soon); err != nil {
+	if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
 		f.Fatal(err)
 	}
 	for range 5 {
-		enable(f, p, udp(f), "key 2\xff", socknotify.EventIn)
+		enable(f, p, newUDP(f), "key 2\xff", socknotify.EventIn)
 	}
 	pages := []*debug.Handler{debug.New(debug.Port("first", p)), debug.New(debug.Port("first", p), debug.Port("second", other))}
 	for _, page := range pages {
@@ -51,7 +51,7 @@ func FuzzQuery(f *testing.F) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if path.Base(place) == "trace" {
-			cancel() // it has no other end
+			cancel() // the stream does not end by itself
 		}
 		r := request("GET", "/").WithContext(ctx)
 		r.URL = &url.URL{Path: place, RawQuery: query}
@@ -90,8 +90,8 @@ func FuzzQuery(f *testing.F) {
 		switch place {
 		case "/ports":
 			decoded[debug.Ports](t, body)
-		case "/look":
-			l := decoded[debug.Look](t, body)
+		case "/view":
+			l := decoded[debug.View](t, body)
 			rows(&l.Registrations)
 			samples(&l.History)
 		case "/status":

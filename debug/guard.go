@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// A guard decides who may look.
+// A guard decides which requests are served.
 type guard struct {
 	remote bool
 	hosts  []string
 }
 
-// refuses returns why a request gets no answer, or "".
+// refuses returns the reason to refuse a request, or "".
 func (g *guard) refuses(r *http.Request) string {
 	if !g.remote && !isLocal(r) {
-		return "only this machine may look (debug.AllowRemote)"
+		return "only requests from this machine are served (debug.AllowRemote)"
 	}
 	if !g.remote && isForwarded(r.Header) {
-		return "only this machine may look, not by way of a proxy (debug.AllowRemote)"
+		return "only requests from this machine are served, not through a proxy (debug.AllowRemote)"
 	}
-	if !g.knows(r.Host) {
+	if !g.isKnownHost(r.Host) {
 		return "unknown host name (debug.AllowHosts)"
 	}
-	// Browsers say where a request comes from. Another site may link to the page, and no more.
+	// Browsers send the origin of a request. Other sites may link to the page, but not load it otherwise.
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return ""
@@ -33,17 +33,17 @@ func (g *guard) refuses(r *http.Request) string {
 	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
 		return ""
 	}
-	return "asked for by another site"
+	return "request from another site"
 }
 
-// isLocal reports whether a request comes from a loopback address. Middlewares replace the address by one of their own,
-// often without a port, so an address that cannot be parsed is no local one.
+// isLocal reports whether a request comes from a loopback address or through a Unix socket. Middleware may replace
+// RemoteAddr, often by an address without a port. An address that cannot be parsed is not local.
 //
-// A Unix socket has no such address; the mode of its file says who may connect.
+// A request through a Unix socket is local; the mode of the socket's file restricts access to it.
 func isLocal(r *http.Request) bool {
 	if to, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && to.Network() == "unix" {
 		switch from := r.RemoteAddr; {
-		case from == "", from[0] == '@', from[0] == '/': // as package net names a peer of no name, of an abstract one, or a path
+		case from == "", from[0] == '@', from[0] == '/': // package net's names of an unnamed peer, an abstract name, and a path
 			return true
 		}
 	}
@@ -54,7 +54,7 @@ func isLocal(r *http.Request) bool {
 	return err == nil && from.Unmap().IsLoopback()
 }
 
-// isForwarded reports whether a proxy says that it has passed a request on, so that its address is the proxy's.
+// isForwarded reports whether a request has a header that proxies add.
 func isForwarded(h http.Header) bool {
 	for name := range h {
 		switch {
@@ -65,9 +65,9 @@ func isForwarded(h http.Header) bool {
 	return false
 }
 
-// knows reports whether a request's host is one that the page goes by. A name that belongs to others may resolve
-// to this machine, an address cannot.
-func (g *guard) knows(host string) bool {
+// isKnownHost reports whether the page accepts the host of a request. Another site's name may resolve to this
+// machine, so unknown names are refused. Addresses are accepted.
+func (g *guard) isKnownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

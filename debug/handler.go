@@ -25,22 +25,23 @@ type Handler struct {
 	mu     sync.Mutex
 	timer  *time.Timer
 	closed bool
-	done   chan struct{} // closed with it
+	done   chan struct{} // closed by Close
 	traces int
-	// servers are those that have served a trace. Each channel is closed when the server's Shutdown begins.
+	// servers holds the servers that have served a trace. Each channel is closed when the server's Shutdown is
+	// called.
 	servers map[*http.Server]chan struct{}
 }
 
-// longestQuery bounds what is to be parsed of a request.
-const longestQuery = 4096
+// maxQuery is the maximum length of the query of a request.
+const maxQuery = 4096
 
-// An Option says what a page shows, and to whom.
+// An Option configures a page.
 type Option func(*Handler)
 
-// Port shows a port under a name, which no other port of the page has. Keys are shown as key says, which is
-// called at any time and by any goroutine, also for a key whose registration has just ended. Without key, or
-// where it is nil, numbers and strings are shown as they are and pointers as such: nothing they point to is
-// read, because it may be changing.
+// Port shows a port under a name, which must be unique on the page. key returns the text for a key. It is called at
+// any time and by any goroutine, also for a key whose registration has just ended. Without key, or if it is nil,
+// numbers and strings are shown as they are, and pointers as addresses. The page does not read what a pointer
+// points to, because it may be changing concurrently.
 func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) string) Option {
 	text := keyText[K]
 	for _, f := range key {
@@ -52,17 +53,16 @@ func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) strin
 	return func(h *Handler) { h.sources = append(h.sources, s) }
 }
 
-// AllowRemote answers requests from other machines too.
+// AllowRemote serves requests from other machines too.
 func AllowRemote() Option { return func(h *Handler) { h.guard.remote = true } }
 
-// AllowHosts answers requests for these host names, without port, as well as those for localhost and for
-// addresses.
+// AllowHosts serves requests for these host names too, besides localhost and IP addresses. The names have no port.
 func AllowHosts(names ...string) Option {
 	return func(h *Handler) { h.guard.hosts = append(h.guard.hosts, names...) }
 }
 
-// New makes a page, which observes its ports until it is closed, or they are. A port that has a page is
-// kept by it. New panics where two ports have one name, as http.Handle does for a pattern.
+// New returns a page. The page observes each port until the page or the port is closed, and keeps a reference to
+// it. New panics if two ports have the same name.
 func New(opts ...Option) *Handler {
 	h := &Handler{history: make(map[source]*history), done: make(chan struct{})}
 	for _, set := range opts {
@@ -80,7 +80,7 @@ func New(opts ...Option) *Handler {
 	for _, s := range h.sources {
 		h.history[s] = newHistory(s)
 	}
-	h.mu.Lock() // sample may come first, however far away it is
+	h.mu.Lock() // sample may run before h.timer is set
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(sampleEvery, h.sample)
 	return h
@@ -102,8 +102,7 @@ func (h *Handler) sample() {
 	}
 }
 
-// Close ends the observation and the traces under way, also those whose clients do not read. What is asked for
-// afterwards is refused.
+// Close ends the observation and all traces, also those whose clients do not read. Later requests are refused.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +128,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", "no-store")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		head.Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed, "nothing can be changed here")
+		fail(w, http.StatusMethodNotAllowed, "the page is read-only")
 		return
 	}
 	if why := h.guard.refuses(r); why != "" {
@@ -138,12 +137,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case <-h.done:
-		fail(w, http.StatusServiceUnavailable, "the page was closed")
+		fail(w, http.StatusServiceUnavailable, "the page is closed")
 		return
 	default:
 	}
-	if len(r.URL.RawQuery) > longestQuery {
-		fail(w, http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", longestQuery))
+	if len(r.URL.RawQuery) > maxQuery {
+		fail(w, http.StatusRequestURITooLong, fmt.Sprintf("the query has more than %d bytes", maxQuery))
 		return
 	}
 	name := path.Base(r.URL.Path)
@@ -153,8 +152,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch name {
 	case "ports":
 		h.servePorts(w)
-	case "look":
-		h.with(w, r, h.serveLook)
+	case "view":
+		h.with(w, r, h.serveView)
 	case "status":
 		h.with(w, r, h.serveStatus)
 	case "history":
@@ -174,11 +173,11 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 		fail(w, http.StatusNotFound, "no such view: "+name)
 		return
 	}
-	// ServeContent knows the type by the name.
+	// ServeContent derives the content type from the name.
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(b))
 }
 
-// with finds the port that a request is for.
+// with calls serve with the port that the request names.
 func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, source)) {
 	name := r.URL.Query().Get("port")
 	for _, s := range h.sources {
@@ -188,7 +187,7 @@ func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.R
 		}
 	}
 	if name == "" {
-		fail(w, http.StatusBadRequest, "port is missing: which of those that ports lists")
+		fail(w, http.StatusBadRequest, "the parameter port is missing; see ports for the names")
 		return
 	}
 	fail(w, http.StatusNotFound, fmt.Sprintf("no port is named %q", name))
@@ -203,5 +202,5 @@ func fail(w http.ResponseWriter, status int, why string) {
 
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v) // whoever has gone needs no answer
+	json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }

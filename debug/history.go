@@ -13,17 +13,17 @@ import (
 const (
 	sampleEvery = time.Second
 	keepSamples = 600
-	// rateSamples is over how many samples a rate is taken.
+	// rateSamples is the number of samples over which a rate is computed.
 	rateSamples = 5
 )
 
-// A history is a port's latest samples.
+// A history holds the latest samples of a port.
 type history struct {
-	stop func() // observing
+	stop func() // stops observing the port
 
 	mu      sync.Mutex
 	ring    [keepSamples]Sample
-	samples uint64 // ever
+	samples uint64 // number of samples so far
 }
 
 func newHistory(s source) *history {
@@ -32,7 +32,7 @@ func newHistory(s source) *history {
 	return h
 }
 
-// sample adds one, and says whether there can be more.
+// sample adds a sample. It reports whether the port is open.
 func (h *history) sample(s source) bool {
 	st := s.status()
 	h.mu.Lock()
@@ -42,7 +42,7 @@ func (h *history) sample(s source) bool {
 	return !st.Closed
 }
 
-// after are the samples with a number of at least from.
+// after returns the samples with a number of at least from.
 func (h *history) after(from uint64) []Sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +56,7 @@ func (h *history) after(from uint64) []Sample {
 	return out
 }
 
-// rates compares a status with the sample of some seconds ago.
+// rates returns the rates between a sample of a few seconds ago and now.
 func (h *history) rates(now *Status) (r Rates) {
 	h.mu.Lock()
 	back := min(h.samples, rateSamples)
@@ -64,7 +64,7 @@ func (h *history) rates(now *Status) (r Rates) {
 	h.mu.Unlock()
 	d := now.Time.Sub(then.Time).Seconds()
 	if d < sampleEvery.Seconds()/2 {
-		return r // too short to tell
+		return r // too short for a rate
 	}
 	per := func(now, then uint64) float64 { return float64(now-then) / d }
 	c := &now.Counts
@@ -109,7 +109,7 @@ func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s source)
 	reply(w, History{Port: s.name(), Samples: h.history[s].after(from)})
 }
 
-// parseAfter is the number of the first sample that is asked for.
+// parseAfter returns the number of the first sample that is requested.
 func parseAfter(r *http.Request) (from uint64, why string) {
 	text := r.URL.Query().Get("after")
 	if text == "" {
@@ -120,14 +120,14 @@ func parseAfter(r *http.Request) (from uint64, why string) {
 		return 0, fmt.Sprintf("after=%q is not the number of a sample", text)
 	}
 	if n == math.MaxUint64 {
-		return n, "" // there is none after it
+		return n, "" // there is no later sample
 	}
 	return n + 1, ""
 }
 
-// serveLook has all that the page shows in one answer: a request costs the program more system calls than
-// what it is about.
-func (h *Handler) serveLook(w http.ResponseWriter, r *http.Request, s source) {
+// serveView sends everything that the page shows in one answer, because one request costs more system calls than
+// the work on the answer.
+func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s source) {
 	q, why := parseQuery(r)
 	from, whyNot := parseAfter(r)
 	if why = cmp.Or(why, whyNot); why != "" {
@@ -136,9 +136,9 @@ func (h *Handler) serveLook(w http.ResponseWriter, r *http.Request, s source) {
 	}
 	found := s.query(r.Context(), q)
 	if found == nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
-	reply(w, Look{
+	reply(w, View{
 		Status: h.status(s), Registrations: *found, History: History{Port: s.name(), Samples: h.history[s].after(from)},
 	})
 }

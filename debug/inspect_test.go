@@ -22,8 +22,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The error for a nil RegistrationInfo names the call; that of a closed port comes before it.
-func TestAddressesOfNil(t *testing.T) {
+// The error for a nil RegistrationInfo contains the name of the call. If the port is closed, the error is ErrClosed.
+func TestAddressesNil(t *testing.T) {
 	p := newPort[string](t)
 	_, err := debug.Addresses(p, nil)
 	if !errors.Is(err, socknotify.ErrInvalid) || !strings.HasPrefix(err.Error(), "socknotify: Addresses: ") {
@@ -35,23 +35,23 @@ func TestAddressesOfNil(t *testing.T) {
 	}
 }
 
-// A port is found in a Port of any key type.
-func TestPortOfEachKey(t *testing.T) {
+// TakeSnapshot works for a port of any key type.
+func TestPortKeyTypes(t *testing.T) {
 	type pair struct {
 		a string
 		b int
 	}
-	lookAt(t, 1)
-	lookAt(t, "one")
-	lookAt(t, pair{"one", 1})
-	lookAt(t, &pair{"one", 1})
-	lookAt[any](t, pair{"one", 1})
+	verifyKey(t, 1)
+	verifyKey(t, "one")
+	verifyKey(t, pair{"one", 1})
+	verifyKey(t, &pair{"one", 1})
+	verifyKey[any](t, pair{"one", 1})
 }
 
-func lookAt[K comparable](t *testing.T, key K) {
+func verifyKey[K comparable](t *testing.T, key K) {
 	t.Helper()
 	p := newPort[K](t)
-	s := udp(t)
+	s := newUDP(t)
 	enable(t, p, s, key, socknotify.EventIn)
 	all := debug.TakeSnapshot(p, 0, 10).Registrations
 	if len(all) != 1 || all[0].Key != key || all[0].Socket != s.Handle() {

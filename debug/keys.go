@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// keyText is a key's text where nobody says otherwise: what is in the key itself, and nothing that it
-// points to. No method of the key is called, because it may read what others are writing.
+// keyText returns the default text of a key. It shows the key itself, and not what it points to. It calls no method
+// of the key, because a method might read memory that is being written concurrently.
 func keyText[K comparable](key K) string {
 	v := reflect.ValueOf(&key).Elem()
 	if v.Kind() == reflect.Interface {
@@ -18,17 +18,17 @@ func keyText[K comparable](key K) string {
 	return shorten(b.String())
 }
 
-const longestKey = 200
+const maxKey = 200
 
 func shorten(s string) string {
-	if len(s) <= longestKey {
+	if len(s) <= maxKey {
 		return s
 	}
-	return strings.ToValidUTF8(s[:longestKey], "") + "…"
+	return strings.ToValidUTF8(s[:maxKey], "") + "…"
 }
 
 func writeKey(b *strings.Builder, v reflect.Value) {
-	if b.Len() > longestKey {
+	if b.Len() > maxKey {
 		return
 	}
 	switch v.Kind() {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A query says which registrations to show.
+// A query selects and orders registrations.
 type query struct {
-	words         []string // in lower case; all must be found
+	words         []string // in lower case; all must match
 	state         string
 	sort          string
 	descending    bool
@@ -25,7 +25,7 @@ const (
 	maxWords     = 16
 )
 
-// sorts are the columns to sort by; by those that are texts it takes the text of every registration.
+// sorts returns the names of the columns by which rows can be sorted.
 func sorts() []string {
 	return []string{"socket", "key", "local", "remote", "filter", "trigger", "state", "notifications", "last", "since"}
 }
@@ -36,7 +36,7 @@ func (h *Handler) serveRegistrations(w http.ResponseWriter, r *http.Request, s s
 		fail(w, http.StatusBadRequest, why)
 		return
 	}
-	if found := s.query(r.Context(), q); found != nil { // or the client has gone
+	if found := s.query(r.Context(), q); found != nil { // nil if the client has disconnected
 		reply(w, found)
 	}
 }
@@ -78,19 +78,18 @@ func parseQuery(r *http.Request) (q *query, why string) {
 	return q, ""
 }
 
-// A candidate is a registration that may be shown. Its texts are there if they are needed for searching
-// and sorting.
+// A candidate is a registration that may be shown. Its texts are set only if they are needed for searching or sorting.
 type candidate[K comparable] struct {
 	RegistrationInfo[K]
 	key           string
 	local, remote string
 }
 
-// query returns nil where the context is done before.
+// query returns the registrations that match q. It returns nil if ctx is done first.
 func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.querying <- struct{}{}:
+		defer func() { <-s.querying }()
 	case <-ctx.Done():
 		return nil
 	}
@@ -134,18 +133,18 @@ func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
 		}
 		out.Rows = append(out.Rows, s.row(&found[i].RegistrationInfo))
 	}
-	s.forget(out.Total)
+	s.dropAddresses(out.Total)
 	return out
 }
 
-// forget drops the addresses if there are many more than registrations.
-func (s *portSource[K]) forget(registrations int) {
+// dropAddresses drops the cached addresses if there are many more of them than registrations.
+func (s *portSource[K]) dropAddresses(registrations int) {
 	if len(s.names) > 2*registrations+1000 {
 		s.names = nil
 	}
 }
 
-// matches reports whether every word is found somewhere.
+// matches reports whether every word occurs in a text of c.
 func (c *candidate[K]) matches(words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -180,7 +179,7 @@ func compare[K comparable](by string, a, b *candidate[K]) int {
 	case "last":
 		return a.LastTime.Compare(b.LastTime)
 	case "since":
-		return cmp.Compare(a.ID, b.ID) // given in that order, and finer
+		return cmp.Compare(a.ID, b.ID) // IDs are assigned in order of time
 	default:
 		return cmp.Compare(a.Socket, b.Socket)
 	}

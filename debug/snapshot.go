@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Snapshot is the state of a port as [TakeSnapshot] found it. It belongs to the caller; the port keeps no part of
-// it. Each part is exact on its own, but the parts were not read at one instant.
+// A Snapshot is the state of a port, returned by [TakeSnapshot]. Each field is exact, but the fields were not read
+// at the same instant.
 type Snapshot[K comparable] struct {
 	Time        time.Time
 	Backend     string
@@ -21,12 +21,12 @@ type Snapshot[K comparable] struct {
 	// observed ([Observe]).
 	Observed time.Time
 	Stats    socknotify.Stats
-	// Spread has the counts of each place that the port counts calls in. It has several, so that processors
-	// share none. A goroutine keeps to one as long as it stays on its processor.
+	// Spread holds the counters of each of the port's stripes. The port has several stripes, so that processors do
+	// not share counters. A goroutine uses the same stripe as long as it runs on the same processor.
 	Spread []Spread
-	// Registrations are some of the port's, by rising socket number.
+	// Registrations is one page of the port's registrations, ordered by socket number.
 	Registrations []RegistrationInfo[K]
-	// Next is where the following ones begin, and More reports that there may be some.
+	// Next is the socket number at which the next page begins. More reports whether there may be one.
 	Next uintptr
 	More bool
 }
@@ -38,16 +38,16 @@ type RegistrationInfo[K comparable] struct {
 	Filter  socknotify.Events
 	Trigger socknotify.Trigger // level or edge, and one-shot or persistent
 	State   State
-	// Pending reports that the kernel has reported something since the registration is not enabled. Enabling
-	// asks it again.
+	// Pending reports that the kernel has reported an event since the registration was last enabled and notified.
+	// Enabling it polls the socket again.
 	Pending bool
-	// ID is never that of another registration of the port. It is 0 while the port is not observed. The following
-	// fields have what was recorded since the observation began.
+	// ID identifies the registration; the port never reuses it. It is 0 while the port is not observed. The
+	// following fields are recorded only while the port is observed.
 	ID            uint64
 	Notifications uint64
-	Last          socknotify.Events // the latest notification's
-	LastTime      time.Time         // to the millisecond; zero: there was none
-	Since         time.Time         // when it was made; zero: before the observation began
+	Last          socknotify.Events // events of the latest notification
+	LastTime      time.Time         // time of the latest notification, to the millisecond, or zero
+	Since         time.Time         // time of the registration, or zero if it is older than the observation
 
 	record *port.Record
 }
@@ -57,28 +57,30 @@ type State uint8
 
 // The states.
 const (
-	// StateEnabled may notify.
+	// StateEnabled means that the registration is enabled.
 	StateEnabled State = iota
-	// StateFired is a one-shot registration that has notified. It does not notify before it is enabled again.
+	// StateFired means that a one-shot registration has notified and has not been enabled again.
 	StateFired
-	// StateMuted is a fired one that the kernel has been told not to report any more, because more kept coming.
-	StateMuted
-	// StateDisabled was disabled by OpDisable.
+	// StateSuppressed is StateFired after further kernel reports arrived; the kernel now reports nothing for the
+	// socket until the registration is enabled.
+	StateSuppressed
+	// StateDisabled means that the registration was disabled by OpDisable.
 	StateDisabled
-	// StateAccepting is a listener that Accept was called for.
+	// StateAccepting means that the socket is a listener from which the port accepts (Port.Accept).
 	StateAccepting
-	// StatePaused is such a listener for which descriptors or memory ran out. The port tries it again later.
+	// StatePaused means that accepting failed because there were no descriptors or no memory. The port tries again
+	// later.
 	StatePaused
-	// StateStopped is such a listener whose accepting was disabled, or has failed.
+	// StateStopped means that accepting was disabled or has failed.
 	StateStopped
-	// StateOverlapped is no registration, but a socket that operations wait for, or have waited for
-	// (Port.Recv). It has no key, and its filter is what the kernel watches for them.
+	// StateOverlapped means that the socket is not registered, but used by overlapped operations (Port.Recv). It
+	// has no key. Its filter holds the events that the port waits for.
 	StateOverlapped
 )
 
-var stateNames = [...]string{"enabled", "fired", "muted", "disabled", "accepting", "paused", "stopped", "overlapped"}
+var stateNames = [...]string{"enabled", "fired", "suppressed", "disabled", "accepting", "paused", "stopped", "overlapped"}
 
-// String names the state.
+// String returns the name of the state.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -86,15 +88,16 @@ func (s State) String() string {
 	return strconv.Itoa(int(s))
 }
 
-// MarshalText is String.
+// MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// TakeSnapshot returns the state of a port, with at most limit registrations of sockets from a number on. The first
-// call has 0 for the number, and each later one the Next of the snapshot before. A registration that lasts from the
-// first page to the last is in exactly one. With limit 0 or less there are none.
+// TakeSnapshot returns the state of a port with one page of at most limit registrations. The page begins at socket
+// number from: 0 for the first page, and Next of the previous snapshot for each other page. A registration that
+// exists from the first call to the last is in exactly one page. If limit is 0 or less, there are no registrations
+// in the snapshot.
 //
-// It may be called at any time, also after Close. It takes no lock that a call that dequeues would wait for, and makes
-// no system call.
+// TakeSnapshot may be called at any time, also after Close. It makes no system call, and takes no lock that a
+// dequeuing call waits for.
 func TakeSnapshot[K comparable](p *socknotify.Port[K], from uintptr, limit int) Snapshot[K] {
 	return takeSnapshot(p, port.Of(p), from, limit)
 }
@@ -134,22 +137,21 @@ func registrationInfo[K comparable](i *port.Info) RegistrationInfo[K] {
 	return r
 }
 
-// Observe has a port record, until stop is called or the port is closed, how often each registration notifies, the
-// events of its latest notification, and when. [TakeSnapshot] returns the records. The clock is read once each time
-// the kernel is asked.
+// Observe makes a port record, for each registration, the number of its notifications and the events and time of
+// the latest one. [TakeSnapshot] returns the records. Recording ends when stop is called or the port is closed.
 //
-// A port may be observed several times at once; counts begin with the first and end with the last. A port that is not
-// observed records nothing, and pays one load of a pointer each time the kernel is asked. The records hold no key. stop
-// may be called more than once.
+// A port may have several observers; recording begins with the first and ends with the last. An observed port reads
+// the clock once per poll. A port without observers records nothing, at the cost of loading one pointer per poll.
+// The records hold no keys. stop may be called more than once.
 func Observe[K comparable](p *socknotify.Port[K]) (stop func()) {
 	return port.Of(p).Observe()
 }
 
-// Addresses asks the system for the names of the socket of a registration. It takes a few system calls.
+// Addresses returns the names of the socket of a registration. It makes a few system calls.
 //
-// The error is ErrNotRegistered, with net.ErrClosed where the socket was closed, if the registration is
-// over: the names of another socket that has the number by now are never returned. It is ErrInvalid for a nil
-// RegistrationInfo, and ErrClosed, or the system's, otherwise.
+// If the registration has ended, Addresses fails with ErrNotRegistered; the error also wraps net.ErrClosed if the
+// socket was closed. It never returns the names of another socket that was given the same number. It fails with
+// ErrInvalid if r is nil, with ErrClosed if the port is closed, and with errors of the system.
 func Addresses[K comparable](p *socknotify.Port[K], r *RegistrationInfo[K]) (sock.Names, error) {
 	return addresses(port.Of(p), r)
 }
@@ -159,7 +161,7 @@ func addresses[K comparable](in *port.Port, r *RegistrationInfo[K]) (sock.Names,
 		if in.Core.Closed.Load() {
 			return sock.Names{}, port.ErrClosed
 		}
-		return sock.Names{}, port.CallError("Addresses", "a nil RegistrationInfo")
+		return sock.Names{}, port.CallError("Addresses", "nil RegistrationInfo")
 	}
 	names, err := in.Addresses(r.Socket, r.record)
 	runtime.KeepAlive(in)

@@ -9,57 +9,57 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A source is a port, whatever its keys are.
+// A source is a port with keys of any type.
 type source interface {
 	name() string
 	observe() (stop func())
 	status() Status
 	query(ctx context.Context, q *query) *Registrations
 	trace() *Trace
-	// describe fills in what is known of a registration; false says that it is over.
+	// describe sets the key and addresses of a registration in e. It reports whether the registration still exists.
 	describe(socket uintptr, id uint64, e *Event) bool
 }
 
 type portSource[K comparable] struct {
 	title string
 	port  *socknotify.Port[K]
-	in    *port.Port // in it
+	in    *port.Port // the port inside port
 	text  func(K) string
 
-	turn chan struct{} // holds an element during a query: there is one at a time
-	// names are addresses by registration, which it takes system calls to ask for.
-	names map[uint64]known
+	querying chan struct{} // holds an element during a query, so that one runs at a time
+	// names caches addresses by registration ID, because reading them needs system calls.
+	names map[uint64]cachedNames
 }
 
-type known struct {
+type cachedNames struct {
 	names sock.Names
 	gone  string
 	at    time.Time
 }
 
 const (
-	// fresh is how long addresses are good for that may be others by now. Those of a stream that is connected
-	// stay, and only whether it was closed without a word is asked again, for what is shown.
-	fresh     = 10 * time.Second
-	freshPair = time.Minute
-	// scanned is how many registrations are copied at a time.
-	scanned = 256
+	// maxNamesAge is the time for which cached addresses are used. The addresses of a connected stream do not
+	// change. They are read again after maxConnectedAge only to find out whether the socket was closed.
+	maxNamesAge     = 10 * time.Second
+	maxConnectedAge = time.Minute
+	// scanBatch is the number of registrations that are copied at a time.
+	scanBatch = 256
 )
 
 func newSource[K comparable](name string, p *socknotify.Port[K], text func(K) string) *portSource[K] {
-	return &portSource[K]{title: name, port: p, in: port.Of(p), text: text, turn: make(chan struct{}, 1)}
+	return &portSource[K]{title: name, port: p, in: port.Of(p), text: text, querying: make(chan struct{}, 1)}
 }
 
-func (k *known) good() time.Duration {
+func (k *cachedNames) maxAge() time.Duration {
 	if k.names.Network == "tcp" && k.names.Remote != "" {
-		return freshPair
+		return maxConnectedAge
 	}
-	return fresh
+	return maxNamesAge
 }
 
-// found tells whether addresses are good for a search: old ones are, but for those of a socket that may have
-// connected since.
-func (k *known) found() bool {
+// usableForSearch reports whether cached addresses of any age can be used for a search. That is not so for a socket
+// that may have connected since.
+func (k *cachedNames) usableForSearch() bool {
 	return k.names.Remote != "" || k.names.Network != "tcp" && k.names.Network != "udp"
 }
 
@@ -75,14 +75,14 @@ func (s *portSource[K]) status() Status {
 	}
 }
 
-// all calls f for every registration. It reports false where the context was done before the end.
+// all calls f for every registration. It reports whether it has finished before ctx was done.
 func (s *portSource[K]) all(ctx context.Context, f func(*RegistrationInfo[K])) bool {
 	from := uintptr(0)
 	for more := true; more; {
 		if ctx.Err() != nil {
 			return false
 		}
-		page := takeSnapshot(s.port, s.in, from, scanned)
+		page := takeSnapshot(s.port, s.in, from, scanBatch)
 		for i := range page.Registrations {
 			f(&page.Registrations[i])
 		}
@@ -91,13 +91,13 @@ func (s *portSource[K]) all(ctx context.Context, f func(*RegistrationInfo[K])) b
 	return true
 }
 
-// addresses asks for a registration's, unless they were found before. Its caller has the turn.
-func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) known {
+// addresses returns the addresses of a registration, from the cache if possible. The caller holds s.querying.
+func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) cachedNames {
 	k, ok := s.names[r.ID]
-	if ok && r.ID != 0 && (search && k.found() || time.Since(k.at) < k.good()) {
+	if ok && r.ID != 0 && (search && k.usableForSearch() || time.Since(k.at) < k.maxAge()) {
 		return k
 	}
-	k = known{at: time.Now()}
+	k = cachedNames{at: time.Now()}
 	names, err := addresses(s.in, r)
 	if err != nil {
 		k.gone = err.Error()
@@ -105,7 +105,7 @@ func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) known {
 	k.names = names
 	if r.ID != 0 {
 		if s.names == nil {
-			s.names = make(map[uint64]known)
+			s.names = make(map[uint64]cachedNames)
 		}
 		s.names[r.ID] = k
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// What a socket is found by is not for ever what it was when somebody first searched: it may have connected since.
-func TestSearchFindsWhoConnectedSince(t *testing.T) {
+// A search finds a socket by its current addresses, also if it has connected since the previous search.
+func TestSearchRefreshesAddresses(t *testing.T) {
 	p, err := socknotify.New[string]()
 	if err != nil {
 		t.Fatal(err)
@@ -38,27 +38,27 @@ func TestSearchFindsWhoConnectedSince(t *testing.T) {
 		t.Fatal(why)
 	}
 	if n := s.query(t.Context(), q).Matched; n != 0 {
-		t.Fatalf("%d are found", n)
+		t.Fatalf("found %d", n)
 	}
 	if err := c.Connect(peer.LocalAddr()); err != nil {
 		t.Fatal(err)
 	}
-	for id, k := range s.names { // time passes
-		k.at = k.at.Add(-2 * fresh)
+	for id, k := range s.names { // make the cache entries old
+		k.at = k.at.Add(-2 * maxNamesAge)
 		s.names[id] = k
 	}
 	if n := s.query(t.Context(), q).Matched; n != 1 {
-		t.Errorf("%d are found by the address that it has now", n)
+		t.Errorf("found %d by the current address", n)
 	}
 	asked := time.Now()
 	for id, k := range s.names {
-		k.at = k.at.Add(-2 * freshPair)
+		k.at = k.at.Add(-2 * maxConnectedAge)
 		s.names[id] = k
 	}
 	s.addresses(&RegistrationInfo[string]{ID: firstID(s)}, true)
 	for _, k := range s.names {
 		if k.at.After(asked) {
-			t.Error("one that is connected is asked again for a search")
+			t.Error("the addresses of a connected socket are read again for a search")
 		}
 	}
 }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// maxTraces is how many may be under way at once.
+	// maxTraces is the maximum number of concurrent traces.
 	maxTraces = 16
-	// traceEvery is how often what has happened is sent.
+	// traceEvery is the interval at which new events are sent.
 	traceEvery = 100 * time.Millisecond
-	// maxDescribed bounds what one trace remembers of registrations.
+	// maxDescribed is the maximum number of registrations whose description a trace caches.
 	maxDescribed = 10000
 )
 
-// traceKinds are the kinds' names.
+// traceKinds returns the names of the kinds.
 func traceKinds() (names []string) {
 	for k := TraceNotified; k <= TraceCompleted; k++ {
 		names = append(names, k.String())
@@ -29,20 +29,20 @@ func traceKinds() (names []string) {
 	return names
 }
 
-// A tracing is one stream.
-type tracing struct {
-	source source
-	trace  *Trace
-	socket uint64
-	one    bool   // that socket alone
-	kind   string // "": any
-	known  map[uint64]Event
-	missed uint64
-	buf    [256]TraceEntry
+// A traceStream is the answer to one trace request.
+type traceStream struct {
+	source    source
+	trace     *Trace
+	socket    uint64
+	oneSocket bool   // only that socket
+	kind      string // "" means any
+	described map[uint64]Event
+	missed    uint64
+	buf       [256]TraceEntry
 }
 
 func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
-	t := &tracing{source: s, known: map[uint64]Event{}}
+	t := &traceStream{source: s, described: map[uint64]Event{}}
 	v := r.URL.Query()
 	if text := v.Get("socket"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -50,21 +50,21 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 			fail(w, http.StatusBadRequest, fmt.Sprintf("socket=%q is not a number", text))
 			return
 		}
-		t.socket, t.one = n, true
+		t.socket, t.oneSocket = n, true
 	}
 	if t.kind = v.Get("kind"); t.kind != "" && !slices.Contains(traceKinds(), t.kind) {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("kind=%q is not one of %s", t.kind, strings.Join(traceKinds(), ", ")))
 		return
 	}
 	if s.status().Closed {
-		fail(w, http.StatusGone, "the port is closed") // which an EventSource takes for a no
+		fail(w, http.StatusGone, "the port is closed") // an EventSource does not retry after this status
 		return
 	}
-	if !h.oneMore() {
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d traces are under way", maxTraces))
+	if !h.beginTrace() {
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("there are already %d traces", maxTraces))
 		return
 	}
-	defer h.oneLess()
+	defer h.endTrace()
 	sse := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 	kind := "application/x-ndjson"
 	if sse {
@@ -72,7 +72,7 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 	}
 	w.Header().Set("Content-Type", kind)
 	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // the write deadline stays; a stream of HTTP/2 has its own
+		w.Header().Set("Connection", "close") // the connection keeps the write deadline; with HTTP/2 each stream has its own
 	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
@@ -80,16 +80,16 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 	}
 	t.trace = s.trace()
 	defer t.trace.Close()
-	out := &outlet{ResponseController: http.NewResponseController(w)}
+	out := &deadlineWriter{ResponseController: http.NewResponseController(w)}
 	defer out.end()
-	over := h.over(r)
+	shutdown := h.shutdownOf(r)
 	left := make(chan struct{})
 	defer close(left)
-	go func() { // the stream may be in a write
+	go func() { // a write may be blocked
 		select {
 		case <-h.done:
 			out.end()
-		case <-over:
+		case <-shutdown:
 			out.end()
 		case <-left:
 		}
@@ -97,14 +97,14 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 	clock := time.NewTicker(traceEvery)
 	defer clock.Stop()
 	for first := sse; ; first = false {
-		out.begin()
+		out.beginWrite()
 		if first {
 			io.WriteString(w, "retry: 1000\n\n")
 		}
 		if t.send(w, sse) != nil || out.Flush() != nil {
 			return
 		}
-		out.pause()
+		out.endWrite()
 		if s.status().Closed {
 			return
 		}
@@ -113,16 +113,16 @@ func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
 			return
 		case <-h.done:
 			return
-		case <-over:
+		case <-shutdown:
 			return
 		case <-clock.C:
 		}
 	}
 }
 
-// over returns a channel that is closed when the server of a request is shut down, which otherwise waits for the end of
-// a stream that has none. It is nil where the server is not of net/http.
-func (h *Handler) over(r *http.Request) <-chan struct{} {
+// shutdownOf returns a channel that is closed when Shutdown of the request's server is called. Without it, Shutdown
+// would wait for the stream, which does not end by itself. The channel is nil if the server is not an http.Server.
+func (h *Handler) shutdownOf(r *http.Request) <-chan struct{} {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil {
 		return nil
@@ -142,21 +142,21 @@ func (h *Handler) over(r *http.Request) <-chan struct{} {
 }
 
 const (
-	// traceWait is how long a client may take none of what is written to it.
+	// traceWait is the timeout of a write to the client.
 	traceWait = 10 * time.Second
-	// traceEnd is how long the end of a stream may take.
+	// traceEnd is the timeout of the last write.
 	traceEnd = time.Second
 )
 
-// An outlet sets the write deadlines of a stream, which outlasts the server's WriteTimeout. Where the deadline cannot be
-// set the stream ends with that.
-type outlet struct {
+// A deadlineWriter sets a deadline for each write of a stream, because a stream lasts longer than the server's
+// WriteTimeout. If the deadline cannot be set, WriteTimeout ends the stream.
+type deadlineWriter struct {
 	*http.ResponseController
 	mu    sync.Mutex
 	ended bool
 }
 
-func (o *outlet) set(at time.Time) {
+func (o *deadlineWriter) set(at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ended {
@@ -164,14 +164,14 @@ func (o *outlet) set(at time.Time) {
 	}
 }
 
-// begin is before a write, and pause after: a stream of HTTP/2 is reset by a deadline that passes, also between two
-// writes.
-func (o *outlet) begin() { o.set(time.Now().Add(traceWait)) }
-func (o *outlet) pause() { o.set(time.Time{}) }
+// beginWrite is called before a write and endWrite after it. endWrite clears the deadline, because with HTTP/2 a
+// deadline that expires between two writes resets the stream.
+func (o *deadlineWriter) beginWrite() { o.set(time.Now().Add(traceWait)) }
+func (o *deadlineWriter) endWrite()   { o.set(time.Time{}) }
 
-// end leaves a short time for what is being written and for the end of the stream. It may be called by any goroutine,
-// until the handler returns.
-func (o *outlet) end() {
+// end limits the time for the current write and the end of the stream to traceEnd. It may be called by any
+// goroutine until the handler returns.
+func (o *deadlineWriter) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.ended {
@@ -180,8 +180,8 @@ func (o *outlet) end() {
 	}
 }
 
-// send writes what has happened, in one server-sent event, or a line each.
-func (t *tracing) send(w io.Writer, sse bool) error {
+// send writes the new events: as one server-sent event, or one per line.
+func (t *traceStream) send(w io.Writer, sse bool) error {
 	events := t.read()
 	if len(events) == 0 {
 		return nil
@@ -203,9 +203,9 @@ func (t *tracing) send(w io.Writer, sse bool) error {
 	return nil
 }
 
-// read takes what there is to be read, but for what nobody asked for.
-func (t *tracing) read() (out []Event) {
-	for rounds := 0; rounds < 16; rounds++ { // a whole ring
+// read returns the new events that match the request.
+func (t *traceStream) read() (out []Event) {
+	for rounds := 0; rounds < 16; rounds++ { // at most one ring buffer of entries
 		n := t.trace.Read(t.buf[:])
 		if lost := t.trace.Lost(); lost > t.missed {
 			out = append(out, Event{Time: time.Now(), Kind: "missed", Missed: lost - t.missed})
@@ -213,7 +213,7 @@ func (t *tracing) read() (out []Event) {
 		}
 		for i := range t.buf[:n] {
 			e := &t.buf[i]
-			if t.one && uint64(e.Socket) != t.socket || t.kind != "" && e.Kind.String() != t.kind {
+			if t.oneSocket && uint64(e.Socket) != t.socket || t.kind != "" && e.Kind.String() != t.kind {
 				continue
 			}
 			out = append(out, t.event(e))
@@ -225,15 +225,15 @@ func (t *tracing) read() (out []Event) {
 	return out
 }
 
-func (t *tracing) event(e *TraceEntry) Event {
+func (t *traceStream) event(e *TraceEntry) Event {
 	ev := Event{}
 	if e.ID != 0 {
 		var ok bool
-		if ev, ok = t.known[e.ID]; !ok && t.source.describe(e.Socket, e.ID, &ev) {
-			if len(t.known) >= maxDescribed {
-				clear(t.known)
+		if ev, ok = t.described[e.ID]; !ok && t.source.describe(e.Socket, e.ID, &ev) {
+			if len(t.described) >= maxDescribed {
+				clear(t.described)
 			}
-			t.known[e.ID] = ev
+			t.described[e.ID] = ev
 		}
 	}
 	ev.Time, ev.Kind, ev.Socket, ev.ID = e.Time, e.Kind.String(), uint64(e.Socket), e.ID
@@ -242,12 +242,12 @@ func (t *tracing) event(e *TraceEntry) Event {
 	}
 	ev.Data = uint64(e.Data)
 	if e.Kind == TraceRemoved || e.Kind == TraceLost {
-		delete(t.known, e.ID)
+		delete(t.described, e.ID)
 	}
 	return ev
 }
 
-func (h *Handler) oneMore() bool {
+func (h *Handler) beginTrace() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.traces == maxTraces {
@@ -257,7 +257,7 @@ func (h *Handler) oneMore() bool {
 	return true
 }
 
-func (h *Handler) oneLess() {
+func (h *Handler) endTrace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.traces--

@@ -8,28 +8,28 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 )
 
-// TraceKind says what a [TraceEntry] is about.
+// TraceKind is the kind of a [TraceEntry].
 type TraceKind uint8
 
 // The kinds.
 const (
-	// TraceNotified is a notification that a call dequeued.
+	// TraceNotified means that a call dequeued a notification.
 	TraceNotified TraceKind = iota
-	// TraceAccepted is a connection, or a failure, that Port.Accept delivered.
+	// TraceAccepted means that Port.Accept delivered a connection or an error.
 	TraceAccepted
-	// TraceRegistered is the beginning of a registration.
+	// TraceRegistered means that a registration began.
 	TraceRegistered
-	// TraceRemoved is the end of a registration by OpRemove: its EventRemove is queued, or taken.
+	// TraceRemoved means that a registration was ended by OpRemove. Its EventRemove is queued or dequeued.
 	TraceRemoved
-	// TraceLost is the end of a registration whose socket was closed (G9).
+	// TraceLost means that a registration ended because its socket was closed. No EventRemove follows.
 	TraceLost
-	// TracePosted is a post that a call dequeued.
+	// TracePosted means that a call dequeued a post.
 	TracePosted
-	// TraceCompleted is a completion of an overlapped operation on a socket.
+	// TraceCompleted means that an overlapped operation on a socket completed.
 	TraceCompleted
 )
 
-// String names the kind.
+// String returns the name of the kind.
 func (k TraceKind) String() string {
 	names := [...]string{"notified", "accepted", "registered", "removed", "lost", "posted", "completed"}
 	if int(k) < len(names) {
@@ -38,32 +38,32 @@ func (k TraceKind) String() string {
 	return strconv.Itoa(int(k))
 }
 
-// MarshalText is String.
+// MarshalText returns the name of the kind.
 func (k TraceKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// A TraceEntry is one thing that a port did.
+// A TraceEntry describes one action of a port.
 type TraceEntry struct {
 	Time   time.Time // to the millisecond
 	Kind   TraceKind
 	Socket uintptr           // 0 for a post
-	ID     uint64            // of the registration, as in RegistrationInfo; 0 for a post
-	Events socknotify.Events // of a notification
-	Data   uintptr           // of a post
+	ID     uint64            // the registration's ID, as in RegistrationInfo; 0 for a post
+	Events socknotify.Events // the events of a notification
+	Data   uintptr           // the data of a post
 }
 
-// A Trace reads entries of a port while the port adds them ([StartTrace]). Its Read and Lost are for one goroutine.
+// A Trace reads the entries that a port records; see [StartTrace]. Read and Lost must not be called concurrently.
 type Trace struct{ reader *port.TraceReader }
 
-// StartTrace has a port keep what it does about registrations and posts, until the trace is closed or the port
-// is. The port keeps the latest few thousand entries; older ones are written over. It also observes the port, as
-// [Observe] does.
+// StartTrace makes a port record its actions on registrations and posts, until the trace or the port is closed. The
+// port keeps the latest few thousand entries and overwrites older ones. A trace also observes the port, like
+// [Observe].
 func StartTrace[K comparable](p *socknotify.Port[K]) *Trace { return &Trace{port.Of(p).StartTrace()} }
 
-// Close ends the trace. It may be called more than once, and by any goroutine.
+// Close ends the trace. It may be called more than once and by any goroutine.
 func (t *Trace) Close() { t.reader.Stop() }
 
-// Read copies entries that have not been read yet, the oldest first, and returns how many. It does not
-// wait: with none to be had it returns 0. Nothing is added after the port's or the trace's own Close.
+// Read copies unread entries to into, oldest first, and returns their number. It does not block; if there are none,
+// it returns 0. After Close of the port or the trace no entries are added.
 func (t *Trace) Read(into []TraceEntry) int {
 	for n := range into {
 		e, ok := t.reader.Read()
@@ -77,5 +77,5 @@ func (t *Trace) Read(into []TraceEntry) int {
 	return len(into)
 }
 
-// Lost returns how many entries were written over, or given up, before they were read.
+// Lost returns the number of entries that were overwritten or dropped before they were read.
 func (t *Trace) Lost() uint64 { return t.reader.Lost }

@@ -2,10 +2,10 @@ package debug
 
 import "time"
 
-// Ports is what there is to be seen.
+// Ports lists the ports of a page.
 type Ports struct {
 	Ports  []PortName `json:"ports"`
-	Remote bool       `json:"remote"` // other machines may look too (AllowRemote)
+	Remote bool       `json:"remote"` // requests from other machines are served too (AllowRemote)
 }
 
 // A PortName is one port of a page.
@@ -15,27 +15,27 @@ type PortName struct {
 	Closed  bool   `json:"closed"`
 }
 
-// Look is all that the page shows of a port, in one answer.
-type Look struct {
+// View is everything that the page shows of a port.
+type View struct {
 	Status        Status        `json:"status"`
 	Registrations Registrations `json:"registrations"`
 	History       History       `json:"history"`
 }
 
-// Status is how a port stands.
+// Status is the current status of a port.
 type Status struct {
 	Port        string    `json:"port"`
 	Time        time.Time `json:"time"`
 	Backend     string    `json:"backend"`
 	KernelEdges bool      `json:"kernel_edges"`
 	Closed      bool      `json:"closed"`
-	Observed    time.Time `json:"observed,omitzero"` // since when notifications are counted by registration
+	Observed    time.Time `json:"observed,omitzero"` // the time since which notifications are counted per registration
 	Counts      Counts    `json:"counts"`
 	Rates       Rates     `json:"rates"`
 	Spread      []Spread  `json:"spread"`
 }
 
-// Counts are a port's, as socknotify.Stats.
+// Counts holds the counters of a port, as in socknotify.Stats.
 type Counts struct {
 	Registrations int64  `json:"registrations"`
 	Notifications uint64 `json:"notifications"`
@@ -52,7 +52,7 @@ type Counts struct {
 	Stale         uint64 `json:"stale"`
 }
 
-// Rates are per second, over the last few seconds.
+// Rates holds rates per second over the last few seconds.
 type Rates struct {
 	Notifications float64 `json:"notifications"`
 	Accepted      float64 `json:"accepted"`
@@ -65,9 +65,9 @@ type Rates struct {
 	Stale         float64 `json:"stale"`
 }
 
-// Spread is the part of a port's counts that is kept in one place.
+// Spread holds the counters of one stripe of a port.
 type Spread struct {
-	Inside        int64  `json:"inside"` // calls inside the port now, asleep or not
+	Inside        int64  `json:"inside"` // calls in the port now, blocked or not
 	Notifications uint64 `json:"notifications"`
 	Removals      uint64 `json:"removals"`
 	PostsDequeued uint64 `json:"posts_dequeued"`
@@ -75,15 +75,15 @@ type Spread struct {
 	RearmsSaved   uint64 `json:"rearms_saved"`
 }
 
-// History is a port's counts, once a second for the last minutes.
+// History holds a port's counters of the last minutes, one sample per second.
 type History struct {
 	Port    string   `json:"port"`
 	Samples []Sample `json:"samples"`
 }
 
-// A Sample is a port's counts at one time.
+// A Sample holds a port's counters at one time.
 type Sample struct {
-	Number uint64    `json:"number"` // one more than that of the sample before
+	Number uint64    `json:"number"` // increases by one with each sample
 	Time   time.Time `json:"time"`
 	Counts
 }
@@ -92,7 +92,7 @@ type Sample struct {
 type Registrations struct {
 	Port    string         `json:"port"`
 	Total   int            `json:"total"`
-	States  map[string]int `json:"states"` // of all
+	States  map[string]int `json:"states"` // number of registrations by state, without the filter
 	Matched int            `json:"matched"`
 	Offset  int            `json:"offset"`
 	Rows    []Row          `json:"rows"`
@@ -106,7 +106,7 @@ type Row struct {
 	Network       string    `json:"network,omitempty"`
 	Local         string    `json:"local,omitempty"`
 	Remote        string    `json:"remote,omitempty"`
-	Gone          string    `json:"gone,omitempty"` // why there are no addresses
+	Gone          string    `json:"gone,omitempty"` // the reason that there are no addresses
 	Filter        string    `json:"filter"`
 	Trigger       string    `json:"trigger"`
 	State         string    `json:"state"`
@@ -117,7 +117,7 @@ type Row struct {
 	Since         time.Time `json:"since,omitzero"`
 }
 
-// An Event is one thing that a port did, or how many were missed before the next.
+// An Event describes one action of a port, or the number of events that were missed before the next.
 type Event struct {
 	Time   time.Time `json:"time,omitzero"`
 	Kind   string    `json:"kind"` // as TraceKind, or "missed"
@@ -127,11 +127,11 @@ type Event struct {
 	Local  string    `json:"local,omitempty"`
 	Remote string    `json:"remote,omitempty"`
 	Events string    `json:"events,omitempty"`
-	Data   uint64    `json:"data,omitempty"`   // of a post
-	Missed uint64    `json:"missed,omitempty"` // how many
+	Data   uint64    `json:"data,omitempty"`   // data of a post
+	Missed uint64    `json:"missed,omitempty"` // number of missed events
 }
 
-// A Failure is the answer to what cannot be answered.
+// A Failure is the answer to a request that failed.
 type Failure struct {
 	Error string `json:"error"`
 }

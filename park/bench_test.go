@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A byte and its answer, through a parked function and through a goroutine that waits in Read.
-func BenchmarkRound(b *testing.B) {
+// BenchmarkRoundTrip measures the echo of one byte by a parked function, and by a goroutine that blocks in Read.
+func BenchmarkRoundTrip(b *testing.B) {
 	rounds := func(b *testing.B, client net.Conn) {
 		buf := make([]byte, 1)
 		b.ReportAllocs()

@@ -14,35 +14,35 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A Conn is a connection around another that may have read ahead, such as a *tls.Conn. The other cannot be asked
-// whether it has, so parking reads from it under a deadline that has passed, which touches no socket. The result
-// is kept in a buffer from a pool, for the next Reads, until they have drained it.
+// A Conn wraps a connection that may have read bytes ahead, such as a *tls.Conn. There is no method to ask for such
+// bytes. So Park reads from the wrapped connection with a deadline in the past, which returns buffered bytes and does
+// not read from the socket. The Conn keeps the result in a pooled buffer until Read has returned all of it.
 //
-// Any number of goroutines may call its methods at once, as those of the connection inside.
+// The methods of a Conn may be called concurrently if those of the wrapped connection may.
 type Conn struct {
 	net.Conn
 
-	mu       sync.Mutex
-	complete bool   // the handshakes below
-	ahead    *ahead // nil if nothing is held
+	mu         sync.Mutex
+	handshaken bool             // the TLS handshakes of all layers are complete
+	ahead      *readAheadBuffer // nil if no bytes were read ahead
 
-	// spot is where it was parked last.
-	spot atomic.Pointer[spot]
+	// parkedConn is the lot's record of the connection, set by its latest call.
+	parkedConn atomic.Pointer[parkedConn]
 }
 
-// ahead is what was read ahead. It is in use, and owned by one Conn, while there are bytes or an error.
-type ahead struct {
-	from, to int   // buf[from:to] is to be read
-	err      error // and then this
-	buf      [aheadSize]byte
+// A readAheadBuffer holds the result of reading ahead. It belongs to one Conn as long as it holds bytes or an error.
+type readAheadBuffer struct {
+	from, to int   // buf[from:to] is unread
+	err      error // returned after the bytes
+	buf      [readAheadSize]byte
 }
 
-// aheadSize is the most that a TLS record holds.
-const aheadSize = 16 << 10
+// readAheadSize is the maximum length of the plaintext of a TLS record.
+const readAheadSize = 16 << 10
 
-var aheads = sync.Pool{New: func() any { return new(ahead) }}
+var readAheadBuffers = sync.Pool{New: func() any { return new(readAheadBuffer) }}
 
-// Wrap makes a Conn, or returns conn if it is one.
+// Wrap returns a Conn that wraps conn. If conn is a *Conn, Wrap returns conn itself.
 func Wrap(conn net.Conn) *Conn {
 	if c, ok := conn.(*Conn); ok {
 		return c
@@ -50,10 +50,11 @@ func Wrap(conn net.Conn) *Conn {
 	return &Conn{Conn: conn}
 }
 
-// NetConn returns the connection inside.
+// NetConn returns the wrapped connection.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite calls the method of the connection inside.
+// CloseWrite calls CloseWrite of the wrapped connection. It fails with errors.ErrUnsupported if there is no such
+// method.
 func (c *Conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -61,8 +62,8 @@ func (c *Conn) CloseWrite() error {
 	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
 }
 
-// Read returns bytes that parking has read ahead, if there are any, and then the error that it met. Otherwise it
-// reads from the connection inside.
+// Read first returns the bytes that Park has read ahead, and then the error that ended reading ahead, if there was
+// one. After that it reads from the wrapped connection.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) > 0 {
 		if n, err := c.drain(p); n > 0 || err != nil {
@@ -72,7 +73,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// drain reads what is held. It returns neither bytes nor an error if nothing is.
+// drain reads from the buffer. It returns 0 and no error if the buffer is empty.
 func (c *Conn) drain(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,77 +88,81 @@ func (c *Conn) drain(p []byte) (n int, err error) {
 		err, a.err = a.err, nil
 	}
 	if a.from == a.to && a.err == nil {
-		c.release()
+		c.releaseBuffer()
 	}
 	return n, err
 }
 
-// release gives the buffer back, under the lock. No byte of it is reachable through c afterwards.
-func (c *Conn) release() {
+// releaseBuffer returns the buffer to the pool. The caller holds c.mu.
+func (c *Conn) releaseBuffer() {
 	a := c.ahead
 	if a == nil {
 		return
 	}
 	c.ahead = nil
 	a.from, a.to, a.err = 0, 0, nil
-	aheads.Put(a)
+	readAheadBuffers.Put(a)
 }
 
-// Close closes the connection inside. What was read ahead is dropped.
+// Close closes the wrapped connection and discards bytes that were read ahead.
 func (c *Conn) Close() error {
-	err := c.Conn.Close() // first, for it ends a Read
+	err := c.Conn.Close() // before the lock: it ends a Read in fill, which holds the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.release()
+	c.releaseBuffer()
 	return err
 }
 
-// holds reports whether Read would return without the socket.
-func (c *Conn) holds() bool {
+// hasBytesAhead reports whether c holds bytes or an error from reading ahead.
+func (c *Conn) hasBytesAhead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ahead != nil
 }
 
-// lookAhead reads what the connection inside holds, and reports whether Read would return without the socket.
+// readAhead reads the bytes that the wrapped connection holds. It reports whether Read would return without the
+// socket.
 //
-// Package tls takes a read error of a connection for final unless it is a temporary net.Error, which that of
-// a deadline is, and goes on with a record of which it has a part. Not so in a handshake.
-func (c *Conn) lookAhead() bool {
+// A deadline in the past does no harm to a *tls.Conn: package tls treats a read error as final unless it is a temporary
+// net.Error, which a deadline error is, and a later Read continues with a partial record. But during a handshake every
+// error is final. So readAhead does nothing before the handshakes are complete; no application bytes can have been read
+// by then.
+func (c *Conn) readAhead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ahead != nil {
 		return true
 	}
-	if c.complete = c.complete || complete(c.Conn); !c.complete {
-		return false // nothing was read yet
+	if c.handshaken = c.handshaken || handshakesComplete(c.Conn); !c.handshaken {
+		return false
 	}
 	if err := c.Conn.SetReadDeadline(longAgo); err != nil {
-		return true // Read will say
+		return true // Read returns the reason
 	}
 	return c.fill()
 }
 
-// fill reads ahead, and reports whether Read would return without the socket. c.mu is held.
+// fill reads ahead under the deadline that is set. It reports whether Read would return without the socket. The caller
+// holds c.mu.
 func (c *Conn) fill() bool {
 	if c.ahead != nil {
 		return true
 	}
-	a := aheads.Get().(*ahead)
+	a := readAheadBuffers.Get().(*readAheadBuffer)
 	a.to, a.err = c.Conn.Read(a.buf[:])
-	timeout := isTimeout(a.err) // of the lot's deadline
+	timeout := isTimeout(a.err) // the lot's deadline
 	if timeout {
 		a.err = nil
 	}
 	c.ahead = a
 	if a.to == 0 && a.err == nil {
-		c.release()
+		c.releaseBuffer()
 	}
-	return c.ahead != nil || !timeout // after a Read of nothing there may be more
+	return c.ahead != nil || !timeout // if Read returned 0 and nil, there may be more
 }
 
-// complete reports whether no layer has a TLS handshake before it.
-func complete(conn net.Conn) bool {
+// handshakesComplete reports whether the TLS handshakes of all layers are complete.
+func handshakesComplete(conn net.Conn) bool {
 	for conn != nil {
 		if t, ok := conn.(*tls.Conn); ok && !t.ConnectionState().HandshakeComplete {
 			return false
@@ -171,16 +176,16 @@ func complete(conn net.Conn) bool {
 	return true
 }
 
-// descend finds the descriptor's owner. plain tells that it is conn itself, and of a kind that reads nothing
-// ahead.
-func descend(conn net.Conn) (base syscall.Conn, plain bool, err error) {
+// findBase follows NetConn to the connection that has the descriptor. plain reports that it is conn itself and of a
+// type that reads nothing ahead.
+func findBase(conn net.Conn) (base syscall.Conn, plain bool, err error) {
 	switch c := conn.(type) {
 	case nil:
-		return nil, false, notNil(false)
+		return nil, false, checkNil(false)
 	case *net.TCPConn:
-		return c, true, notNil(c != nil)
+		return c, true, checkNil(c != nil)
 	case *net.UnixConn:
-		return c, true, notNil(c != nil)
+		return c, true, checkNil(c != nil)
 	}
 	for in := conn; in != nil; {
 		if c, ok := in.(syscall.Conn); ok {
@@ -195,13 +200,13 @@ func descend(conn net.Conn) (base syscall.Conn, plain bool, err error) {
 		}
 		in = next.NetConn()
 	}
-	return nil, false, fmt.Errorf("park: %w: %T has neither SyscallConn nor NetConn with one below",
+	return nil, false, fmt.Errorf("park: %w: no SyscallConn method on %T or on what its NetConn method returns",
 		socknotify.ErrInvalid, conn)
 }
 
-func notNil(ok bool) error {
+func checkNil(ok bool) error {
 	if !ok {
-		return fmt.Errorf("park: %w: a nil connection", socknotify.ErrInvalid)
+		return fmt.Errorf("park: %w: nil connection", socknotify.ErrInvalid)
 	}
 	return nil
 }

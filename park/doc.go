@@ -1,20 +1,20 @@
-// Package park keeps idle connections without a goroutine, for programs written with package net, blocking
-// handlers and net/http.
+// Package park lets servers with blocking handlers, on package net or net/http, park their idle connections. A
+// parked connection needs no goroutine.
 //
-// A handler that has answered and would now wait in Read parks its connection instead, and returns:
+// A handler that has answered and would now block in Read parks its connection instead, and returns:
 //
 //	func serve(conn net.Conn) {
-//		n, err := conn.Read(buf) // does not wait: the connection was parked until it is readable
+//		n, err := conn.Read(buf) // does not block: the connection was parked until it became readable
 //		...
 //		lot.Park(conn, serve)
 //	}
 //
-// When the connection becomes readable, is closed by the peer, fails, or has been idle for too long, the
-// [Lot] runs the function on a goroutine of its pool. There it may block, read, write, and park again. What
-// happened is what its next Read says, as if that Read had been waiting all the time.
+// When the connection becomes readable, is closed by the peer, fails, or exceeds its idle timeout, the [Lot]
+// runs the function on a goroutine of its pool. The function may block, read, write, and park the connection
+// again. Its next Read returns the same result as a Read that had blocked all the time.
 //
-// [HTTPServer] is net/http's server with the same for keep-alive connections.
+// [HTTPServer] does this for the keep-alive connections of a net/http server.
 //
-// A parked connection stays the standard library's own: no descriptor is duplicated, and Go's poller goes on
-// watching it beside the lot's port. What that costs, when parking pays, and its traps are in docs/park.md.
+// No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's
+// port. docs/park.md says what that costs, when parking is worthwhile, and what to watch out for.
 package park

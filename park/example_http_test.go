@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// The whole of a program, with a page that shows its parked connections.
+// A complete program with a debug page that shows its parked connections.
 func ExampleHTTPServer_ListenAndServe() {
 	server := park.HTTPServer{
 		Server: &http.Server{Handler: http.FileServer(http.Dir("."))},
@@ -27,7 +27,7 @@ func ExampleHTTPServer_ListenAndServe() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// With TLS. A server of the world has its certificate from an authority, mostly in files.
+// A server with TLS. In production the certificate comes from an authority, usually in files.
 func ExampleHTTPServer_ServeTLS() {
 	cert, trusted, err := selfcert.New(24*time.Hour, "127.0.0.1")
 	if err != nil {
@@ -42,7 +42,7 @@ func ExampleHTTPServer_ServeTLS() {
 			Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }),
 			TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
 		},
-		Linger: -1, // parks at once
+		Linger: -1, // park immediately
 	}
 	served := make(chan error)
 	go func() { served <- server.ServeTLS(ln, "", "") }()
@@ -55,10 +55,10 @@ func ExampleHTTPServer_ServeTLS() {
 	body, err := io.ReadAll(r.Body)
 	r.Body.Close()
 	fmt.Printf("%s %v\n", body, err)
-	for server.Parked() != 1 { // soon
+	for server.Parked() != 1 { // wait until the connection is parked
 		time.Sleep(time.Millisecond)
 	}
-	server.SetKeepAlivesEnabled(false) // closes what is parked
+	server.SetKeepAlivesEnabled(false) // closes parked connections
 	for server.Parked() > 0 {
 		time.Sleep(time.Millisecond)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// linked makes a connection, and returns both ends.
-func linked() (server, client net.Conn) {
+// newPair returns both ends of a new connection.
+func newPair() (server, client net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
@@ -32,13 +32,13 @@ func linked() (server, client net.Conn) {
 	return server, client
 }
 
-// A connection is parked until its peer says something.
+// A connection is parked until its peer sends something.
 func ExampleNew() {
 	lot, err := park.New(park.Config{IdleTimeout: time.Minute, MaxRunning: 100})
 	if err != nil {
 		log.Fatal(err)
 	}
-	server, client := linked()
+	server, client := newPair()
 	said := make(chan string)
 	err = lot.Park(server, func(conn net.Conn) {
 		defer conn.Close()
@@ -57,14 +57,14 @@ func ExampleNew() {
 	// <nil>
 }
 
-// A function that reads through a bufio.Reader says so, because that may have read ahead.
+// A function that reads through a bufio.Reader passes it to ParkWith, because the reader may hold bytes.
 func ExampleLot_ParkWith() {
 	lot, err := park.New(park.Config{IdleTimeout: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lot.Close()
-	server, client := linked()
+	server, client := newPair()
 	defer client.Close()
 	in := bufio.NewReader(server)
 	ended := make(chan error)
@@ -92,14 +92,14 @@ func ExampleLot_ParkWith() {
 	// EOF
 }
 
-// A server that has something to say takes an idle connection back, or ends it.
+// A server takes a parked connection back to send something, or closes it.
 func ExampleLot_Unpark() {
 	lot, err := park.New(park.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lot.Close()
-	server, client := linked()
+	server, client := newPair()
 	defer client.Close()
 	ended := make(chan error)
 	idle := func(conn net.Conn) {
@@ -110,7 +110,7 @@ func ExampleLot_Unpark() {
 	if err := lot.Park(server, idle); err != nil {
 		log.Fatal(err)
 	}
-	if lot.Unpark(server) { // it is ours again
+	if lot.Unpark(server) { // we own it again
 		fmt.Fprint(server, "news")
 		if err := lot.Park(server, idle); err != nil {
 			log.Fatal(err)
@@ -126,14 +126,14 @@ func ExampleLot_Unpark() {
 	// news
 }
 
-// The lot's port, for the page of package debug or a collector of metrics.
+// The lot's port can be observed by package debug or by a metrics collector.
 func ExampleLot_Port() {
 	lot, err := park.New(park.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lot.Close()
-	server, client := linked()
+	server, client := newPair()
 	defer client.Close()
 	if err := lot.Park(server, func(conn net.Conn) { conn.Close() }); err != nil {
 		log.Fatal(err)
@@ -142,34 +142,34 @@ func ExampleLot_Port() {
 	// Output: 1 1
 }
 
-// ahead is a connection that reads ahead, as a protocol's may.
-type ahead struct {
+// A bufferedConn reads ahead, as the connections of many protocols do.
+type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-func (a ahead) Read(p []byte) (int, error) { return a.in.Read(p) }
-func (a ahead) NetConn() net.Conn          { return a.Conn }
+func (a bufferedConn) Read(p []byte) (int, error) { return a.in.Read(p) }
+func (a bufferedConn) NetConn() net.Conn          { return a.Conn }
 
-// A connection that reads ahead is wrapped before it is first used, and parked as what Wrap has returned.
+// A connection that reads ahead is wrapped before its first use. The result of Wrap is parked.
 func ExampleWrap() {
 	lot, err := park.New(park.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer lot.Close()
-	server, client := linked()
+	server, client := newPair()
 	defer client.Close()
 	fmt.Fprint(client, "hello")
 
-	conn := park.Wrap(ahead{server, bufio.NewReader(server)})
+	conn := park.Wrap(bufferedConn{server, bufio.NewReader(server)})
 	buf := make([]byte, 2)
 	io.ReadFull(conn, buf)
 	fmt.Printf("%s\n", buf)
 	rest := make(chan []byte)
 	if err := lot.Park(conn, func(c net.Conn) {
 		defer c.Close()
-		fmt.Println(c == net.Conn(conn)) // which is at once: there was more
+		fmt.Println(c == net.Conn(conn)) // runs immediately: the reader held bytes
 		more, _ := io.ReadAll(c)
 		rest <- more
 	}); err != nil {
@@ -177,7 +177,7 @@ func ExampleWrap() {
 	}
 	client.Close()
 	fmt.Printf("%s\n", bytes.ToUpper(<-rest))
-	_, isAhead := conn.NetConn().(ahead)
+	_, isAhead := conn.NetConn().(bufferedConn)
 	fmt.Println(isAhead)
 	// Output:
 	// he
@@ -186,9 +186,9 @@ func ExampleWrap() {
 	// true
 }
 
-// The half of a connection that is written to can be ended through the wrapper.
+// The write side of a connection can be closed through the wrapper.
 func ExampleConn_CloseWrite() {
-	server, client := linked()
+	server, client := newPair()
 	defer server.Close()
 	defer client.Close()
 	conn := park.Wrap(server)
@@ -205,9 +205,9 @@ func ExampleConn_CloseWrite() {
 	// EOF
 }
 
-// What parking has read ahead is dropped with the connection.
+// Close discards bytes that were read ahead.
 func ExampleConn_Close() {
-	server, client := linked()
+	server, client := newPair()
 	defer client.Close()
 	conn := park.Wrap(server)
 	fmt.Println(conn.Close())

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// An echo server whose idle connections hold neither goroutine nor buffer.
+// An echo server whose idle connections need neither a goroutine nor a buffer.
 func ExampleLot() {
 	lot, err := park.New(park.Config{IdleTimeout: time.Minute})
 	if err != nil {
@@ -39,7 +39,7 @@ func ExampleLot() {
 		if err == nil {
 			err = lot.Park(conn, serve)
 		}
-		if err != nil { // the peer is gone, the time-out has passed, or the lot is closed
+		if err != nil { // the peer has closed, the timeout has expired, or the lot is closed
 			conn.Close()
 		}
 	}

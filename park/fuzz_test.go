@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cut takes pieces of data, as long as the bytes of cuts say, until it is used up. pause is true for every fourth.
+// cut calls each for consecutive pieces of data, whose lengths are given by cuts. pause is true for every fourth piece.
 func cut(data, cuts []byte, each func(piece []byte, pause bool)) {
 	for i := 0; len(data) > 0; i++ {
 		n, pause := len(data), false
@@ -26,10 +26,10 @@ func cut(data, cuts []byte, each func(piece []byte, pause bool)) {
 	}
 }
 
-// FuzzLookAhead sends a stranger's bytes in arbitrary segments to connections that are parked between any two
-// Reads: plain, wrapped, and with TLS, where records and segments are cut each in its own way, and behind the last
-// record there may be bytes that are none. Every byte comes out once and in order, and then the end.
-func FuzzLookAhead(f *testing.F) {
+// FuzzReadAhead sends arbitrary bytes in arbitrary segments to connections that are parked between any two Reads:
+// plain, wrapped, and with TLS. With TLS, records and segments are cut independently, and invalid bytes may follow the
+// last record. Every byte is received once and in order, and then the end of the stream.
+func FuzzReadAhead(f *testing.F) {
 	text := []byte("what a stranger sends, in pieces")
 	for kind := range uint8(4) {
 		f.Add(kind, text, []byte{0, 0, 4, 7, 3, 8}, []byte{1, 200, 3})
@@ -42,24 +42,24 @@ func FuzzLookAhead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, data, cuts, sizes []byte) {
 		data = data[:min(len(data), 100<<10)]
 		server, client := pair(t, "tcp")
-		client.SetDeadline(time.Now().Add(soon))
+		client.SetDeadline(time.Now().Add(timeout))
 		wire, garbage := data, []byte(nil)
 		switch kind % 4 {
 		case 1:
 			server = buffered(server)
 		case 2, 3:
 			server = tls.Server(server, &tls.Config{Certificates: []tls.Certificate{cert}})
-			h := &hoard{Conn: client}
+			h := &heldWriter{Conn: client}
 			c := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 			failed := make(chan error, 1)
 			go func() { failed <- server.(*tls.Conn).Handshake() }()
 			must(t, c.Handshake())
-			must(t, get(t, failed))
+			must(t, receive(t, failed))
 			h.on = true
 			cut(data, sizes, func(piece []byte, _ bool) { c.Write(piece) })
 			if kind%4 == 2 {
 				c.CloseWrite()
-				client.SetDeadline(time.Now().Add(soon)) // after which nothing could be written
+				client.SetDeadline(time.Now().Add(timeout)) // the client cannot write after that
 			} else {
 				garbage = cuts
 			}
@@ -67,15 +67,15 @@ func FuzzLookAhead(f *testing.F) {
 		}
 
 		var got []byte
-		var turns int
+		var calls int
 		ended := make(chan error, 1)
 		var serve func(net.Conn)
 		serve = func(conn net.Conn) {
 			size := 4096
 			if len(sizes) > 0 {
-				size = 1 + int(sizes[turns%len(sizes)])*16
+				size = 1 + int(sizes[calls%len(sizes)])*16
 			}
-			turns++
+			calls++
 			buf := make([]byte, size)
 			n, err := conn.Read(buf)
 			got = append(got, buf[:n]...)
@@ -91,12 +91,12 @@ func FuzzLookAhead(f *testing.F) {
 		cut(wire, cuts, func(piece []byte, pause bool) {
 			send(t, client, string(piece))
 			if pause {
-				time.Sleep(time.Millisecond) // so that it may be parked
+				time.Sleep(time.Millisecond) // time to be parked
 			}
 		})
-		client.Write(garbage) // the server may have closed
+		client.Write(garbage) // fails if the server has closed
 		client.(*net.TCPConn).CloseWrite()
-		err := get(t, ended)
+		err := receive(t, ended)
 		if !bytes.Equal(got, data) {
 			t.Errorf("got %d bytes, want %d, then %v", len(got), len(data), err)
 		}
@@ -106,9 +106,9 @@ func FuzzLookAhead(f *testing.F) {
 	})
 }
 
-// FuzzHTTP sends a stranger's bytes, cut arbitrarily, with or without TLS, to net/http and to an HTTPServer that
-// parks whenever it can. The answers are the same, byte for byte. A server that closes with bytes unread resets the
-// connection, and what it wrote may be lost: then one answer is the beginning of the other.
+// FuzzHTTP sends arbitrary bytes in arbitrary pieces, with and without TLS, to net/http and to an HTTPServer that parks
+// whenever it can. The answers are the same, byte for byte. If a server closes the connection with unread bytes, the
+// connection is reset and a part of the answer may be lost. Then one answer must be a prefix of the other.
 func FuzzHTTP(f *testing.F) {
 	post := request("POST", "/echo", "Content-Length: 4")
 	chunked := request("POST", "/echo", "Transfer-Encoding: chunked")
@@ -125,7 +125,7 @@ func FuzzHTTP(f *testing.F) {
 			f.Add([]byte(hello+text), []byte{4*7 + 3, 3, 3, 3, 3, 3}, secure)
 		}
 	}
-	var addresses [2][2]string // of stock and ours, without and with TLS
+	var addresses [2][2]string // net/http and HTTPServer, each without and with TLS
 	for i := range 2 {
 		for j := range 2 {
 			srv := &http.Server{Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0),
@@ -148,13 +148,13 @@ func FuzzHTTP(f *testing.F) {
 			}()
 			f.Cleanup(func() {
 				must(f, end(context.Background()))
-				wantErr(f, get(f, served), http.ErrServerClosed)
+				wantErr(f, receive(f, served), http.ErrServerClosed)
 			})
 		}
 	}
 	f.Fuzz(func(t *testing.T, data, cuts []byte, secure bool) {
 		if len(data) > 32<<10 {
-			return // net/http answers large heads, and waits for half a second then
+			return // net/http waits for half a second after it has rejected a large head
 		}
 		j := 0
 		if secure {
@@ -172,7 +172,7 @@ func FuzzHTTP(f *testing.F) {
 				answers[i] <- answer{text, reset}
 			}()
 		}
-		want, got := get(t, answers[0]), get(t, answers[1])
+		want, got := receive(t, answers[0]), receive(t, answers[1])
 		same := got.text == want.text
 		if want.reset || got.reset {
 			same = strings.HasPrefix(want.text, got.text) || strings.HasPrefix(got.text, want.text)
@@ -183,7 +183,7 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// ask sends data, and returns the answers. reset reports that the connection did not end with io.EOF.
+// ask sends data and returns the answers. reset reports that the connection did not end with io.EOF.
 func ask(t *testing.T, address string, secure bool, data, cuts []byte) (text string, reset bool) {
 	raw, err := net.Dial("tcp", address)
 	if err != nil {
@@ -191,7 +191,7 @@ func ask(t *testing.T, address string, secure bool, data, cuts []byte) (text str
 		return "", false
 	}
 	defer raw.Close()
-	raw.SetDeadline(time.Now().Add(soon))
+	raw.SetDeadline(time.Now().Add(timeout))
 	conn := raw
 	if secure {
 		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})

@@ -12,56 +12,57 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// An HTTPServer is net/http's Server whose keep-alive connections hold no goroutine and no buffer while they
-// are idle. Everything else is net/http's, and all that a program can see of it, ConnState and ConnContext,
-// IdleTimeout, Shutdown and the bytes on the wire, is the same but for this:
+// An HTTPServer is an http.Server whose idle keep-alive connections need no goroutine and no buffer. HTTP itself is
+// served by net/http. ConnState, ConnContext, IdleTimeout, Shutdown and the bytes on the wire are the same as with an
+// http.Server, with these exceptions:
 //
-//   - A hijacked connection, and one in the context of neither hook, is a wrapper, whose NetConn method
-//     returns the *net.TCPConn or *tls.Conn.
-//   - ConnState's StateClosed may be called by a goroutine of the server's own.
-//   - An idle time-out is late by up to 0.2 seconds.
-//   - Shutdown closes connections whose TLS handshake is under way, and so does Serve when it returns, as well
-//     as parked ones.
+//   - ConnState and ConnContext receive the connection itself. Any other connection that a program receives, such as
+//     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or *tls.Conn.
+//   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
+//   - An idle timeout is up to 0.2 seconds late.
+//   - Shutdown also closes connections whose TLS handshake is in progress. When Serve returns, it closes those
+//     connections and the parked ones.
 //
-// A connection is parked when it has been idle for Linger and net/http has consumed every byte it was given.
-// HTTP/2 connections are net/http's own, and are not parked; nor are unencrypted ones where the server's
-// Protocols allow HTTP/2 on them, nor connections without a descriptor.
+// A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
+// The following connections are never parked: HTTP/2 connections; unencrypted connections if Server.Protocols allows
+// unencrypted HTTP/2; and connections without a descriptor.
 type HTTPServer struct {
-	// Server is served; without one Serve and its kin are socknotify.ErrInvalid. Its Handler, ConnState,
-	// ConnContext and BaseContext are replaced when it is first served, by functions that call them, and must not
-	// be changed from then on. Its own Shutdown and Close may be called as well as ours.
+	// Server is the server to run. If it is nil, Serve, ListenAndServe and their TLS variants fail with
+	// socknotify.ErrInvalid. The first of these calls replaces Handler, ConnState, ConnContext and BaseContext of
+	// the Server by functions that call the originals; the program must not change them after that. The program
+	// may also call Shutdown and Close of the Server itself.
 	Server *http.Server
-	// Linger is how long an idle connection keeps its goroutine, so that busy ones need not be parked between
-	// requests. 0 is half a second; a negative one parks at once.
+	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
+	// connections are not parked between requests. 0 means half a second; a negative value parks immediately.
 	Linger time.Duration
-	// Backend is that of Config.
+	// Backend is the backend of the lot, as in Config.
 	Backend string
-	// OnLot, if not nil, is called by each Serve with the lot that it parks in, before it accepts: for those
-	// who observe it. The lot is the server's.
+	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections. It lets a
+	// program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
 
 	once        sync.Once
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context
-	alive       atomic.Bool // keep-alives are allowed
-	native      sync.Map    // *tls.Conn that net/http is to serve by itself, already announced
+	alive       atomic.Bool // keep-alives are enabled
+	unwrapped   sync.Map    // keys are the *tls.Conns that net/http serves without a session; StateNew was reported
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 }
 
-var errNoServer = fmt.Errorf("park: serve: %w: no Server", socknotify.ErrInvalid)
+var errNoServer = fmt.Errorf("park: serve: %w: HTTPServer.Server is nil", socknotify.ErrInvalid)
 
 const defaultLinger = 500 * time.Millisecond
 
-// Serve is http.Server's. A listener of tls.NewListener is served as such.
+// Serve is like http.Server.Serve. It also supports listeners made by tls.NewListener.
 func (s *HTTPServer) Serve(l net.Listener) error { return s.serve(l, nil) }
 
-// ListenAndServe is http.Server's.
+// ListenAndServe is like http.Server.ListenAndServe.
 func (s *HTTPServer) ListenAndServe() error { return s.listen(":http", s.Serve) }
 
-// ServeTLS is http.Server's.
+// ServeTLS is like http.Server.ServeTLS.
 func (s *HTTPServer) ServeTLS(l net.Listener, certFile, keyFile string) error {
 	if s.Server == nil {
 		return errNoServer
@@ -73,7 +74,7 @@ func (s *HTTPServer) ServeTLS(l net.Listener, certFile, keyFile string) error {
 	return s.serve(l, config)
 }
 
-// ListenAndServeTLS is http.Server's.
+// ListenAndServeTLS is like http.Server.ListenAndServeTLS.
 func (s *HTTPServer) ListenAndServeTLS(certFile, keyFile string) error {
 	return s.listen(":https", func(l net.Listener) error {
 		defer l.Close()
@@ -95,12 +96,13 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 	return serve(l)
 }
 
-// Shutdown is http.Server's. Parked connections are closed first, and it waits for their last ConnState.
+// Shutdown is like http.Server.Shutdown. It also closes the parked connections and waits until ConnState has returned
+// for each of them.
 func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	if s.Server == nil {
 		return nil
 	}
-	served := s.served() // before they end
+	served := s.served() // before Serve removes them
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
 		if e := l.wait(ctx); err == nil {
@@ -110,7 +112,7 @@ func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close is http.Server's. Parked connections are closed as well.
+// Close is like http.Server.Close. It also closes the parked connections.
 func (s *HTTPServer) Close() error {
 	if s.Server == nil {
 		return nil
@@ -118,7 +120,7 @@ func (s *HTTPServer) Close() error {
 	return s.Server.Close()
 }
 
-// SetKeepAlivesEnabled is http.Server's. Without keep-alives the parked connections are closed.
+// SetKeepAlivesEnabled is like http.Server.SetKeepAlivesEnabled. If v is false it also closes the parked connections.
 func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 	if s.Server == nil {
 		return // there are no connections
@@ -128,12 +130,12 @@ func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 	s.Server.SetKeepAlivesEnabled(v)
 	if !v {
 		for _, l := range s.served() {
-			l.lot.evict()
+			l.lot.evictAll()
 		}
 	}
 }
 
-// Parked is the number of connections that are parked.
+// Parked returns the number of parked connections.
 func (s *HTTPServer) Parked() int {
 	n := 0
 	for _, l := range s.served() {
@@ -159,13 +161,13 @@ func (s *HTTPServer) linger() time.Duration {
 	return max(s.Linger, 0)
 }
 
-// install puts our hooks before the program's.
+// install replaces the hooks of the Server by ours, which call the program's.
 func (s *HTTPServer) install() {
 	s.once.Do(func() {
 		srv := s.Server
 		s.alive.Store(true)
 		s.connState, s.connContext, s.baseContext = srv.ConnState, srv.ConnContext, srv.BaseContext
-		srv.ConnState = s.changed
+		srv.ConnState = s.stateChanged
 		srv.ConnContext = s.context
 		srv.BaseContext = func(in net.Listener) context.Context {
 			if l, ok := in.(*listener); ok {
@@ -176,18 +178,18 @@ func (s *HTTPServer) install() {
 			}
 			return context.Background()
 		}
-		srv.Handler = handler{srv.Handler}
+		srv.Handler = methodRecorder{srv.Handler}
 	})
 }
 
-// changed is the server's ConnState.
-func (s *HTTPServer) changed(conn net.Conn, state http.ConnState) {
+// stateChanged is the ConnState hook of the Server.
+func (s *HTTPServer) stateChanged(conn net.Conn, state http.ConnState) {
 	if in, ok := conn.(inSession); ok {
-		in.self().changed(state)
+		in.self().stateChanged(state)
 		return
 	}
 	if state == http.StateNew {
-		if _, ok := s.native.LoadAndDelete(conn); ok {
+		if _, ok := s.unwrapped.LoadAndDelete(conn); ok {
 			return
 		}
 	}
@@ -200,19 +202,20 @@ func (s *HTTPServer) announce(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// context is the server's ConnContext. The program's was called when the connection was accepted.
+// context is the ConnContext hook of the Server. The program's hook was called when the connection was accepted; its
+// result is used for every session of the connection.
 func (s *HTTPServer) context(ctx context.Context, conn net.Conn) context.Context {
-	var l *link
+	var hc *httpConn
 	in, ok := conn.(inSession)
 	if ok {
-		l = in.self().link
-	} else if v, ok := s.native.Load(conn); ok {
-		l = v.(*link)
+		hc = in.self().hc
+	} else if v, ok := s.unwrapped.Load(conn); ok {
+		hc = v.(*httpConn)
 	} else if s.connContext != nil {
 		return s.connContext(ctx, conn)
 	}
-	if l != nil && l.ctx != nil {
-		ctx = l.ctx
+	if hc != nil && hc.ctx != nil {
+		ctx = hc.ctx
 	}
 	if ok {
 		ctx = context.WithValue(ctx, sessionKey{}, in.self())
@@ -222,11 +225,11 @@ func (s *HTTPServer) context(ctx context.Context, conn net.Conn) context.Context
 
 type sessionKey struct{}
 
-// A handler notes the method of a connection's latest request, after which net/http forgives what old
-// clients send behind the body of a POST.
-type handler struct{ http.Handler }
+// A methodRecorder records whether the latest request of a session was a POST. After the body of a POST, net/http
+// ignores line breaks that old clients send.
+type methodRecorder struct{ http.Handler }
 
-func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s, ok := r.Context().Value(sessionKey{}).(*session); ok {
 		s.post = r.Method == http.MethodPost
 	}
@@ -239,7 +242,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	if s.Server == nil {
-		in.Close() // as net/http does, whatever it is that cannot be served
+		in.Close() // as net/http does on every error
 		return errNoServer
 	}
 	s.install()

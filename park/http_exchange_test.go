@@ -20,79 +20,79 @@ import (
 	"time"
 )
 
-// A talk is one connection to a server, stock or ours, and what was seen of it.
-type talk struct {
+// An exchangeRun is one connection to a server, and what the test observes of it.
+type exchangeRun struct {
 	t      *testing.T
-	conn   net.Conn // the client's
-	raw    *counted
-	peer   *counted // the server's
+	conn   net.Conn // the client's end
+	raw    *countingConn
+	peer   *countingConn // the server's end
 	parked func() int
 	in     *bufio.Reader
-	got    bytes.Buffer // every byte of the server's
+	got    bytes.Buffer // every byte that the server has sent
 
 	mu     sync.Mutex
 	states []http.ConnState
 }
 
-func (k *talk) seen() []http.ConnState {
+func (k *exchangeRun) stateList() []http.ConnState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]http.ConnState(nil), k.states...)
 }
 
-func (k *talk) state() http.ConnState {
-	s := k.seen()
+func (k *exchangeRun) state() http.ConnState {
+	s := k.stateList()
 	if len(s) == 0 {
 		return -1
 	}
 	return s[len(s)-1]
 }
 
-// counted counts what a connection has read and written.
-type counted struct {
+// A countingConn counts the bytes that it has read and written.
+type countingConn struct {
 	net.Conn
 	read, written atomic.Int64
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.read.Add(int64(n))
 	return n, err
 }
 
-func (c *counted) Write(p []byte) (int, error) {
+func (c *countingConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n))
 	return n, err
 }
 
-func (c *counted) NetConn() net.Conn { return c.Conn }
+func (c *countingConn) NetConn() net.Conn { return c.Conn }
 
-func (c *counted) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+func (c *countingConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// A step is what the client does next.
-type step func(*talk)
+// A step is an action of the client.
+type step func(*exchangeRun)
 
-// send sends.
+// sends sends text.
 func sends(text string) step {
-	return func(k *talk) {
+	return func(k *exchangeRun) {
 		if _, err := io.WriteString(k.conn, text); err != nil {
 			k.t.Fatal(err)
 		}
 	}
 }
 
-// part sends, and waits until the server has read it.
-func part(text string) step {
-	return func(k *talk) {
+// sendAndWait sends text and waits until the server has read it.
+func sendAndWait(text string) step {
+	return func(k *exchangeRun) {
 		sends(text)(k)
-		until(k.t, "the server reads", func() bool { return k.peer.read.Load() == k.raw.written.Load() })
+		waitFor(k.t, "the server reads", func() bool { return k.peer.read.Load() == k.raw.written.Load() })
 	}
 }
 
-// answers reads responses to requests of a method.
+// answers reads n responses to requests with the method.
 func answers(method string, n int) step {
-	return func(k *talk) {
+	return func(k *exchangeRun) {
 		for range n {
 			r, err := http.ReadResponse(k.in, &http.Request{Method: method})
 			if err == nil {
@@ -105,46 +105,46 @@ func answers(method string, n int) step {
 	}
 }
 
-// rest waits until the connection is idle, and parked if the server does that.
-func rest(k *talk) {
-	until(k.t, "idle", func() bool { return k.state() == http.StateIdle })
+// waitIdle waits until the connection is idle and, with an HTTPServer, parked.
+func waitIdle(k *exchangeRun) {
+	waitFor(k.t, "idle", func() bool { return k.state() == http.StateIdle })
 	if k.parked != nil {
-		until(k.t, "parked", func() bool { return k.parked() == 1 })
+		waitFor(k.t, "parked", func() bool { return k.parked() == 1 })
 	}
 }
 
-// half closes the client's end for writing.
-func half(k *talk) { k.conn.(interface{ CloseWrite() error }).CloseWrite() }
+// closeWrite closes the write side of the client's end.
+func closeWrite(k *exchangeRun) { k.conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// shut closes it altogether.
-func shut(k *talk) { k.conn.Close() }
+// closeConn closes the client's end.
+func closeConn(k *exchangeRun) { k.conn.Close() }
 
-// reset aborts the connection.
-func reset(k *talk) {
+// reset resets the connection.
+func reset(k *exchangeRun) {
 	k.raw.Conn.(*net.TCPConn).SetLinger(0)
 	k.raw.Conn.Close()
 }
 
-// toTheEnd reads until the server closes.
-func toTheEnd(k *talk) { io.Copy(io.Discard, k.in) }
+// readToEnd reads until the server closes.
+func readToEnd(k *exchangeRun) { io.Copy(io.Discard, k.in) }
 
 var dates = regexp.MustCompile(`(?m)^Date: .*\r$`)
 
-// A rig is a server that talks are had with, one after the other.
-type rig struct {
+// An exchangeServer is a server for exchangeRuns, one after the other.
+type exchangeServer struct {
 	address string
 	secure  bool
 	parked  func() int
-	serves  chan *counted
+	serves  chan *countingConn
 
 	mu  sync.Mutex
-	now *talk
+	now *exchangeRun
 }
 
-// Accept counts for the talk that is had. It is the listener's.
+// A countingListener counts the bytes of the connections that it accepts.
 type countingListener struct {
 	net.Listener
-	rig *rig
+	server *exchangeServer
 }
 
 func (l countingListener) Accept() (net.Conn, error) {
@@ -152,15 +152,15 @@ func (l countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &counted{Conn: conn}
-	l.rig.serves <- c
+	c := &countingConn{Conn: conn}
+	l.server.serves <- c
 	return c, nil
 }
 
-// newRig serves with net/http, or with ours and a linger.
-func newRig(t *testing.T, secure, ours bool, backend string, linger time.Duration, set func(*http.Server)) *rig {
+// newExchangeServer starts a server: an HTTPServer with the given Linger if ours is true, and otherwise an http.Server.
+func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger time.Duration, set func(*http.Server)) *exchangeServer {
 	t.Helper()
-	r := &rig{secure: secure, serves: make(chan *counted, 1)}
+	r := &exchangeServer{secure: secure, serves: make(chan *countingConn, 1)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	r.address = ln.Addr().String()
@@ -181,8 +181,8 @@ func newRig(t *testing.T, secure, ours bool, backend string, linger time.Duratio
 				t.Errorf("the first state is %v", state)
 			}
 			_, isTLS := conn.(*tls.Conn)
-			if _, plain := conn.(*counted); isTLS != secure || plain == secure {
-				t.Errorf("ConnState is given a %T", conn)
+			if _, plain := conn.(*countingConn); isTLS != secure || plain == secure {
+				t.Errorf("ConnState receives a %T", conn)
 			}
 		},
 	}
@@ -210,27 +210,27 @@ func newRig(t *testing.T, secure, ours bool, backend string, linger time.Duratio
 	}()
 	t.Cleanup(func() {
 		must(t, shutdown(context.Background()))
-		wantErr(t, get(t, served), http.ErrServerClosed)
+		wantErr(t, receive(t, served), http.ErrServerClosed)
 	})
 	return r
 }
 
 type connKey struct{}
 
-// talk has a talk and returns what was said, and the states.
-func (r *rig) talk(t *testing.T, steps []step) (string, []http.ConnState) {
+// run runs the steps on a new connection. It returns the bytes that the server sent, and the states of the connection.
+func (r *exchangeServer) run(t *testing.T, steps []step) (string, []http.ConnState) {
 	t.Helper()
-	k := &talk{t: t, parked: r.parked}
+	k := &exchangeRun{t: t, parked: r.parked}
 	r.mu.Lock()
 	r.now = k
 	r.mu.Unlock()
 	conn, err := net.Dial("tcp", r.address)
 	must(t, err)
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(2 * soon))
-	k.raw = &counted{Conn: conn}
+	conn.SetDeadline(time.Now().Add(2 * timeout))
+	k.raw = &countingConn{Conn: conn}
 	k.conn = k.raw
-	k.peer = get(t, r.serves)
+	k.peer = receive(t, r.serves)
 	if r.secure {
 		c := tls.Client(k.raw, &tls.Config{InsecureSkipVerify: true})
 		must(t, c.Handshake())
@@ -240,17 +240,17 @@ func (r *rig) talk(t *testing.T, steps []step) (string, []http.ConnState) {
 	for _, do := range steps {
 		do(k)
 	}
-	half(k)
-	toTheEnd(k)
+	closeWrite(k)
+	readToEnd(k)
 	k.conn.Close()
-	until(t, "the last state", func() bool {
+	waitFor(t, "the last state", func() bool {
 		s := k.state()
 		return s == http.StateClosed || s == http.StateHijacked
 	})
-	return dates.ReplaceAllString(k.got.String(), "Date: then\r"), k.seen()
+	return dates.ReplaceAllString(k.got.String(), "Date: then\r"), k.stateList()
 }
 
-// exchangeHandler is what requests are for.
+// exchangeHandler returns the handler of all test servers.
 func exchangeHandler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(http.ResponseWriter, *http.Request)) {

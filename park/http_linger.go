@@ -7,20 +7,21 @@ import (
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// A lingering is how a session lingers. Its Read waits like any other, and the wheel makes it fail when it has
-// waited for long enough. A deadline of its own would be a timer that is set and stopped with each request.
+// A lingering limits the time that a session's Read waits for the next request. The timer wheel interrupts the Read by
+// setting a read deadline in the past. A real deadline would cost a timer that is started and stopped for each request.
+// The wheel's timer stays set across requests, and is set again when it fires too early.
 type lingering struct {
 	timer wheel.Timer[*session]
-	armed bool // of the goroutine that serves the session
+	armed bool // the timer is set; used only by the goroutine that serves the session
 
-	mu      sync.Mutex
-	waiting bool
-	roused  bool   // the read deadline was made to pass
-	over    bool   // the session is
-	since   uint64 // tick
+	mu          sync.Mutex
+	waiting     bool
+	interrupted bool   // the read deadline was set to the past
+	over        bool   // the session has ended
+	since       uint64 // the tick in which waiting began
 }
 
-// newLinger makes a listener's wheel, or nil for a server that does not linger.
+// newLinger returns a timer wheel for the sessions of a listener, or nil if sessions do not linger.
 func newLinger(d time.Duration) *wheel.Wheel[*session] {
 	if d <= 0 {
 		return nil
@@ -36,8 +37,8 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 		left := d
 		if s.waiting {
 			if left -= time.Duration(w.Now()-s.since) * tick; left <= 0 {
-				s.roused = true
-				s.link.rouse()
+				s.interrupted = true
+				s.hc.interrupt()
 				return
 			}
 		}
@@ -46,42 +47,44 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 	return w
 }
 
-// rouse ends a Read that waits, on the wheel's goroutine, which a panic of the connection must not end.
-func (l *link) rouse() {
-	defer l.recovered()
-	l.conn.SetReadDeadline(longAgo)
+// interrupt interrupts a waiting Read. It is called by the wheel's goroutine, so it recovers from a panic of the
+// connection's method.
+func (hc *httpConn) interrupt() {
+	defer hc.recovered()
+	hc.conn.SetReadDeadline(longAgo)
 }
 
-// settle begins to wait.
-func (s *session) settle() {
-	w := s.link.in.linger
+// startWaiting is called before a Read that waits for a request.
+func (s *session) startWaiting() {
+	w := s.hc.in.linger
 	s.mu.Lock()
-	s.waiting, s.roused, s.since = true, false, w.Now()
+	s.waiting, s.interrupted, s.since = true, false, w.Now()
 	s.mu.Unlock()
 	if !s.armed {
 		s.armed = true
-		w.Set(s, s.link.in.server.linger())
+		w.Set(s, s.hc.in.server.linger())
 	}
 }
 
-// stir ends it. It reports whether the deadline was made to pass, which happens no more.
-func (s *session) stir() bool {
+// stopWaiting is called after that Read. It reports whether the Read was interrupted. The Read deadline is not touched
+// after stopWaiting has returned.
+func (s *session) stopWaiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = false
-	if s.roused {
+	if s.interrupted {
 		s.armed = false
 	}
-	return s.roused
+	return s.interrupted
 }
 
-// leave ends it for good.
-func (s *session) leave() {
+// stopLingering stops the timer for good.
+func (s *session) stopLingering() {
 	if !s.armed {
 		return
 	}
 	s.mu.Lock()
-	s.over = true // it may be firing
+	s.over = true // the timer may be firing concurrently
 	s.mu.Unlock()
-	s.link.in.linger.Stop(s)
+	s.hc.in.linger.Stop(s)
 }

@@ -11,47 +11,49 @@ import (
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// A listener gives net/http its connections: those that are accepted, and those that were parked.
+// A listener is the listener that net/http serves. Its Accept returns connections that were just accepted and
+// connections that leave the lot.
 type listener struct {
 	net.Listener
 	server *HTTPServer
 	lot    *Lot
 	linger *wheel.Wheel[*session]
 	config *serverTLS
-	ctx    context.Context // with which net/http serves
+	ctx    context.Context // the base context, set before ctxReady is closed
 
-	asked     chan struct{} // closed when net/http asks for the context
-	given     chan struct{} // closed when it is there
-	cleared   sync.Once
-	accepting sync.WaitGroup
-	rearing   sync.WaitGroup
-	quiet     chan struct{} // closed when they are done
+	ctxWanted  chan struct{} // closed when net/http asks for the context
+	ctxReady   chan struct{} // closed when ctx is set
+	cleared    sync.Once
+	accepting  sync.WaitGroup
+	goroutines sync.WaitGroup
+	quiesced   chan struct{} // closed when accepting and goroutines are done
 
-	mu     sync.Mutex
-	queue  []arrival
-	young  map[*link]struct{} // whose handshake, or first byte, a goroutine of ours waits for
-	closed bool
-	signal chan struct{} // something is in the queue
-	ended  chan struct{} // closed when closed
+	mu       sync.Mutex
+	queue    []arrival
+	starting map[*httpConn]struct{} // connections run by goroutines
+	closed   bool
+	signal   chan struct{} // the queue may be non-empty
+	ended    chan struct{} // closed when closed
 }
 
-// An arrival is a connection for net/http, or why there is none.
+// An arrival is a result of Accept: a connection or an error.
 type arrival struct {
 	conn net.Conn
-	link *link
+	hc   *httpConn
 	err  error
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
 	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(s.linger()), config: config,
-		young: make(map[*link]struct{}), asked: make(chan struct{}), given: make(chan struct{}),
-		signal: make(chan struct{}, 1), ended: make(chan struct{}), quiet: make(chan struct{})}
+		starting: make(map[*httpConn]struct{}), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
+		signal: make(chan struct{}, 1), ended: make(chan struct{}), quiesced: make(chan struct{})}
 }
 
-// serve has net/http serve what the listener accepts, and what returns from the lot. net/http does so on a
-// goroutine of ours, so that it can be given a connection while the program's Accept waits. Accept, BaseContext,
-// ConnContext and ConnState with StateNew belong to the program and are called on the goroutine that called
-// Serve, as they are by net/http: a panic in them, and runtime.Goexit, has the same caller.
+// serve accepts connections and has net/http serve them, as well as those that leave the lot.
+//
+// http.Server.Serve runs on a new goroutine, so that it can receive a connection from the lot while the program's
+// Accept blocks. The program's Accept, BaseContext, ConnContext, and ConnState with StateNew run on the goroutine that
+// called serve, as they do with net/http. So a panic or runtime.Goexit in them reaches the caller of Serve.
 func (l *listener) serve() (err error) {
 	srv := l.server.Server
 	var result error
@@ -71,21 +73,21 @@ func (l *listener) serve() (err error) {
 		err = result
 	}()
 	select {
-	case <-l.asked:
+	case <-l.ctxWanted:
 		l.setBase()
 		if l.config != nil {
-			l.config.offer(srv) // net/http has set the server up
+			l.config.offer(srv) // net/http has initialized srv
 		}
 		l.accept()
 	case <-done:
 	}
 	returned = true
-	return nil // the deferred function sets it
+	return nil // the deferred function sets err
 }
 
-// setBase asks the program for the context that BaseContext of the server waits for.
+// setBase calls the program's BaseContext and passes the result to base.
 func (l *listener) setBase() {
-	defer close(l.given)
+	defer close(l.ctxReady)
 	ctx := context.Background()
 	if f := l.server.baseContext; f != nil {
 		if ctx = f(l.Listener); ctx == nil {
@@ -95,17 +97,17 @@ func (l *listener) setBase() {
 	l.ctx = context.WithValue(ctx, http.ServerContextKey, l.server.Server)
 }
 
-// base returns the context to net/http.
+// base is called by net/http for the base context. It waits for setBase.
 func (l *listener) base() context.Context {
-	close(l.asked)
-	<-l.given
-	if l.ctx == nil { // the program panicked, and the listener is about to be closed
+	close(l.ctxWanted)
+	<-l.ctxReady
+	if l.ctx == nil { // the program's hook panicked, and the listener is about to be closed
 		return context.Background()
 	}
 	return l.ctx
 }
 
-// Accept returns the next connection.
+// Accept returns the next connection or error in the queue. It fails with net.ErrClosed after Close.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -129,11 +131,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// push queues for Accept. It reports false if the listener is closed.
+// push queues a for Accept. It reports whether the listener was open.
 func (l *listener) push(a arrival) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.young, a.link)
+	delete(l.starting, a.hc)
 	if l.closed {
 		return false
 	}
@@ -145,15 +147,16 @@ func (l *listener) push(a arrival) bool {
 	return true
 }
 
-func (l *listener) drop(a arrival) {
-	if a.link != nil {
-		l.server.native.Delete(a.conn)
-		a.link.finish()
+// discard finishes a connection that net/http has not accepted.
+func (l *listener) discard(a arrival) {
+	if a.hc != nil {
+		l.server.unwrapped.Delete(a.conn)
+		a.hc.finish()
 	}
 }
 
-// accept accepts until that fails for good. It waits out temporary errors by itself, as net/http does, because
-// net/http takes connections that were parked while it waits.
+// accept accepts connections until a permanent error. After a temporary error it waits and retries, as net/http does.
+// It does not pass temporary errors to net/http, which would then wait instead of serving connections from the lot.
 func (l *listener) accept() {
 	var delay time.Duration
 	for {
@@ -163,7 +166,7 @@ func (l *listener) accept() {
 			l.admit(conn)
 			continue
 		}
-		//lint:ignore SA1019 net/http goes by it
+		//lint:ignore SA1019 net/http uses it
 		if e, ok := err.(net.Error); !ok || !e.Temporary() {
 			l.push(arrival{err: err})
 			return
@@ -177,6 +180,7 @@ func (l *listener) accept() {
 	}
 }
 
+// admit passes a new connection to net/http, with TLS after the handshake.
 func (l *listener) admit(conn net.Conn) {
 	if l.config != nil {
 		conn = tls.Server(conn, l.config.config)
@@ -187,9 +191,9 @@ func (l *listener) admit(conn net.Conn) {
 			conn.Close()
 		}
 	}()
-	k := newLink(l, conn)
+	hc := newHTTPConn(l, conn)
 	if f := l.server.connContext; f != nil {
-		if k.ctx = f(l.ctx, conn); k.ctx == nil {
+		if hc.ctx = f(l.ctx, conn); hc.ctx == nil {
 			panic("ConnContext returned nil") // as net/http does
 		}
 	}
@@ -197,36 +201,37 @@ func (l *listener) admit(conn net.Conn) {
 	returned = true
 	var handed bool
 	if t, ok := conn.(*tls.Conn); ok {
-		handed = l.rear(k, func() bool { return k.handshake(t) })
+		handed = l.start(hc, func() bool { return hc.handshake(t) })
 	} else {
-		handed = l.push(arrival{conn: k.newSession(nil, 0), link: k})
+		handed = l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
 	}
 	if !handed {
-		k.finish()
+		hc.finish()
 	}
 }
 
-// rear tends a connection on a goroutine of its own. Close closes the connection until that has ended. rear
-// reports false if the listener is closed.
-func (l *listener) rear(k *link, f func() (handed bool)) bool {
+// start calls hc.run(f) on a new goroutine. Until that has handed the connection over, Close closes the connection.
+// start reports whether the listener was open.
+func (l *listener) start(hc *httpConn, f func() (handed bool)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	l.young[k] = struct{}{}
-	l.rearing.Go(func() { k.tend(f) })
+	l.starting[hc] = struct{}{}
+	l.goroutines.Go(func() { hc.run(f) })
 	return true
 }
 
-func (l *listener) grown(k *link) {
+// removeStarting removes a connection from those that Close closes.
+func (l *listener) removeStarting(hc *httpConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.young, k)
+	delete(l.starting, hc)
 }
 
-// Close closes the listener, and connections that are waited for. net/http calls it with a lock held, so what
-// may call the program's hooks is left to clear.
+// Close closes the listener and the connections in l.starting. net/http calls Close with a lock held, so Close must not
+// call the program's hooks. clear closes the other connections and calls the hooks.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -234,8 +239,8 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.closed = true
-	for k := range l.young {
-		conn := k.conn
+	for hc := range l.starting {
+		conn := hc.conn
 		if t, ok := conn.(*tls.Conn); ok {
 			conn = t.NetConn() // without waiting for the handshake
 		}
@@ -246,8 +251,8 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// clear closes every connection that net/http does not have, of a listener that is closed. It waits for the
-// goroutine that accepts, so that Shutdown is not followed by new connections.
+// clear closes the queued and the parked connections of a closed listener. It waits until accept has returned, so that
+// no new connection appears after Shutdown.
 func (l *listener) clear() {
 	l.cleared.Do(func() {
 		l.accepting.Wait()
@@ -256,23 +261,23 @@ func (l *listener) clear() {
 		l.queue = nil
 		l.mu.Unlock()
 		for _, a := range left {
-			l.drop(a)
+			l.discard(a)
 		}
 		l.lot.Close()
 		if l.linger != nil {
 			l.linger.Close()
 		}
 		go func() {
-			l.rearing.Wait()
-			close(l.quiet)
+			l.goroutines.Wait()
+			close(l.quiesced)
 		}()
 	})
 }
 
-// wait waits until nothing of a listener that is closed is left but what net/http has.
+// wait waits until only connections that net/http serves are left of a closed listener.
 func (l *listener) wait(ctx context.Context) error {
 	select {
-	case <-l.quiet:
+	case <-l.quiesced:
 		return l.lot.Shutdown(ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// endings are the ways in which a callback may not return.
-var endings = map[string]func(){
-	"panic":            func() { panic("a callback's panic") },
+// failures are the ways in which a callback may end without returning.
+var failures = map[string]func(){
+	"panic":            func() { panic("callback panics") },
 	"panic of error":   func() { panic(io.ErrUnexpectedEOF) },
 	"ErrAbortHandler":  func() { panic(http.ErrAbortHandler) },
 	"runtime.Goexit":   runtime.Goexit,
@@ -31,7 +31,7 @@ var endings = map[string]func(){
 	"returns normally": func() {},
 }
 
-// signer is a private key whose use is a callback.
+// A signer is a private key whose Sign method is a callback.
 type signer struct {
 	crypto.Signer
 	end func()
@@ -42,13 +42,13 @@ func (s signer) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte
 	return s.Signer.Sign(r, digest, opts)
 }
 
-// callbacks puts end into the callbacks that package tls has for servers. After a panic in a KeyLogWriter package
-// tls holds a lock for good, with net/http too.
+// callbacks maps each callback of a server's tls.Config to a function that makes it call end. KeyLogWriter is left
+// out: after a panic in it package tls never releases a lock, with net/http too.
 var callbacks = map[string]func(c *tls.Config, end func()){
 	"GetConfigForClient": func(c *tls.Config, end func()) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			if h.Context().Value(http.LocalAddrContextKey) == nil || h.Context().Value(http.ServerContextKey) == nil {
-				return nil, fmt.Errorf("the context lacks net/http's values")
+				return nil, fmt.Errorf("the values of net/http are missing in the context")
 			}
 			end()
 			return nil, nil
@@ -77,13 +77,13 @@ var callbacks = map[string]func(c *tls.Config, end func()){
 	},
 }
 
-// lines is a log that a test may read while it is written.
-type lines struct {
+// A testLog is a log that a test may read while it is written.
+type testLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *testLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(p)
@@ -95,30 +95,30 @@ var (
 	ports  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
-// String returns the log without what differs between two runs: ports and the frames of stacks.
-func (l *lines) String() string {
+// String returns the log without the parts that differ between runs: port numbers and stack frames.
+func (l *testLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return stacks.ReplaceAllString(ports.ReplaceAllString(l.buf.String(), "address"), "a stack$1")
 }
 
-// A heard is what a client and the hooks of a server observe of a handshake.
-type heard struct {
+// A handshakeResult is what a client and the hooks of a server observe of a handshake.
+type handshakeResult struct {
 	records   string // the types of the server's TLS records
-	handshake string // the answer, or why there is none
+	handshake string // the answer or the error
 	states    []http.ConnState
 	log       string
 }
 
-// A callback of package tls that panics, or ends its goroutine, costs one connection: the client, the hooks and
-// the log get from ours what they get from net/http.
+// A callback of package tls that panics or calls runtime.Goexit costs one connection. The client, the hooks and the log
+// receive the same from an HTTPServer as from net/http.
 func TestHTTPCallbackPanics(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for callback, set := range callbacks {
-			for ending, end := range endings {
+			for ending, end := range failures {
 				t.Run(fmt.Sprint(tls.VersionName(version), "/", callback, "/", ending), func(t *testing.T) {
-					want := hear(t, version, set, end, false)
-					got := hear(t, version, set, end, true)
+					want := handshakeOnce(t, version, set, end, false)
+					got := handshakeOnce(t, version, set, end, true)
 					if got.records != want.records || got.handshake != want.handshake || got.log != want.log ||
 						!slices.Equal(got.states, want.states) {
 						t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -133,8 +133,8 @@ func TestHTTPCallbackPanics(t *testing.T) {
 	}
 }
 
-// hear makes one connection to a server of which a callback ends so.
-func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(), ours bool) heard {
+// handshakeOnce makes one connection to a server in which a callback ends by calling end.
+func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), end func(), ours bool) handshakeResult {
 	t.Helper()
 	var first, called atomic.Bool
 	first.Store(true)
@@ -146,7 +146,7 @@ func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(
 			end()
 		}
 	})
-	var logged lines
+	var logged testLog
 	var mu sync.Mutex
 	states := make(map[net.Conn][]http.ConnState)
 	var order []net.Conn
@@ -179,13 +179,13 @@ func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(
 	served := make(chan error, 1)
 	go func() { served <- serve(ln, "", "") }()
 
-	visit := func() (h heard) {
+	visit := func() (h handshakeResult) {
 		conn, err := net.Dial("tcp", ln.Addr().String())
 		must(t, err)
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(soon))
+		conn.SetDeadline(time.Now().Add(timeout))
 		var got bytes.Buffer
-		c := tls.Client(tee{conn, &got}, &tls.Config{InsecureSkipVerify: true, MaxVersion: version,
+		c := tls.Client(teeConn{conn, &got}, &tls.Config{InsecureSkipVerify: true, MaxVersion: version,
 			Certificates: []tls.Certificate{certificate(t)}, ClientSessionCache: tls.NewLRUClientSessionCache(1)})
 		var said []byte
 		if err = c.Handshake(); err == nil {
@@ -195,7 +195,7 @@ func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(
 		for b := got.Bytes(); len(b) >= 5; b = b[min(len(b), 5+int(b[3])<<8+int(b[4])):] {
 			h.records += fmt.Sprint(b[0], " ")
 		}
-		// A server that closes with the request unread resets the connection, if that is there already.
+		// If the server closes the connection before it has read the request, the connection is reset.
 		if resets.MatchString(fmt.Sprint(err)) {
 			err = nil
 		}
@@ -203,7 +203,7 @@ func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(
 		return h
 	}
 	h := visit()
-	until(t, "the connection is closed", func() bool { return ended(0) })
+	waitFor(t, "the connection is closed", func() bool { return ended(0) })
 	mu.Lock()
 	h.states = slices.Clone(states[order[0]])
 	mu.Unlock()
@@ -215,39 +215,39 @@ func hear(t *testing.T, version uint16, set func(*tls.Config, func()), end func(
 	if next := visit(); !strings.Contains(next.handshake, "hello") {
 		t.Errorf("the next connection: %+v", next)
 	}
-	until(t, "the next is closed", func() bool { return ended(1) })
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	waitFor(t, "the next is closed", func() bool { return ended(1) })
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	must(t, shutdown(ctx))
-	wantErr(t, get(t, served), http.ErrServerClosed)
+	wantErr(t, receive(t, served), http.ErrServerClosed)
 	return h
 }
 
-// tee keeps what is read.
-type tee struct {
+// A teeConn records the bytes that are read.
+type teeConn struct {
 	net.Conn
 	to *bytes.Buffer
 }
 
-func (c tee) Read(p []byte) (int, error) {
+func (c teeConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.to.Write(p[:n])
 	return n, err
 }
 
-// Hooks that are called for each connection, in the states in which they are called, panic as with net/http.
+// A panic in a hook, in each state in which the hook is called, has the same effect as with net/http.
 func TestHTTPHookPanics(t *testing.T) {
 	for _, state := range []http.ConnState{http.StateActive, http.StateIdle, http.StateHijacked} {
-		for ending, end := range endings {
+		for ending, end := range failures {
 			for _, later := range []bool{false, true} {
 				t.Run(fmt.Sprint(state, "/", ending, "/later ", later), func(t *testing.T) {
-					var logs [2]lines
+					var logs [2]testLog
 					var got [2]string
 					var states [2][]http.ConnState
 					for i := range 2 {
 						var armed atomic.Bool
 						armed.Store(!later)
-						r := newRig(t, false, i == 1, "", -1, func(srv *http.Server) {
+						r := newExchangeServer(t, false, i == 1, "", -1, func(srv *http.Server) {
 							srv.ErrorLog = log.New(&logs[i], "log: ", 0)
 							note := srv.ConnState
 							srv.ConnState = func(conn net.Conn, s http.ConnState) {
@@ -259,17 +259,18 @@ func TestHTTPHookPanics(t *testing.T) {
 						})
 						var steps []step
 						if later {
-							steps = []step{sends(hello), answers("GET", 1), rest, func(*talk) { armed.Store(true) }}
+							steps = []step{sends(hello), answers("GET", 1), waitIdle, func(*exchangeRun) { armed.Store(true) }}
 						}
 						text := hello
 						if state == http.StateHijacked {
 							text = request("GET", "/hijack")
 						}
 						if state == http.StateHijacked && ending != "returns normally" {
-							// The connection belongs to the handler, and no one closes it.
+							// The handler has hijacked the connection, so the server
+							// does not close it.
 							continue
 						}
-						got[i], states[i] = r.talk(t, append(steps, sends(text)))
+						got[i], states[i] = r.run(t, append(steps, sends(text)))
 					}
 					if got[0] != got[1] || !slices.Equal(states[0], states[1]) || logs[0].String() != logs[1].String() {
 						t.Errorf("got %q %v\n%s, want %q %v\n%s", got[1], states[1], &logs[1], got[0], states[0], &logs[0])
@@ -280,8 +281,8 @@ func TestHTTPHookPanics(t *testing.T) {
 	}
 }
 
-// What the goroutine of Serve calls has its caller: a panic in the listener's Accept, in BaseContext, ConnContext,
-// ConnState with StateNew or OnLot can be recovered there, and runtime.Goexit ends that goroutine.
+// The listener's Accept, BaseContext, ConnContext, ConnState with StateNew, and OnLot run on the goroutine that called
+// Serve. So its caller can recover from a panic in them, and runtime.Goexit ends that goroutine.
 func TestHTTPServePanics(t *testing.T) {
 	for what, set := range map[string]func(s *HTTPServer, end func()){
 		"Accept": func(*HTTPServer, func()) {},
@@ -311,12 +312,12 @@ func TestHTTPServePanics(t *testing.T) {
 				serve := func(ours bool) string {
 					srv := &http.Server{ErrorLog: log.New(io.Discard, "", 0)}
 					s := &HTTPServer{Server: srv, Linger: -1}
-					set(s, endings[ending])
+					set(s, failures[ending])
 					inner, err := net.Listen("tcp", "127.0.0.1:0")
 					must(t, err)
 					var ln net.Listener = inner
 					if what == "Accept" {
-						ln = endingListener{ln, endings[ending]}
+						ln = failingListener{ln, failures[ending]}
 					}
 					result := make(chan string, 1)
 					go func() {
@@ -338,16 +339,16 @@ func TestHTTPServePanics(t *testing.T) {
 					if err == nil {
 						defer conn.Close()
 					}
-					said := get(t, result)
+					said := receive(t, result)
 					if _, err := inner.Accept(); err == nil {
-						t.Error("the listener is open")
+						t.Error("the listener is still open")
 					}
 					must(t, srv.Close())
 					return said
 				}
 				got := serve(true)
-				if what == "OnLot" { // which net/http does not have
-					if want := map[string]string{"panic": "panic: a callback's panic", "runtime.Goexit": "ended"}[ending]; got != want {
+				if what == "OnLot" { // net/http has no such hook
+					if want := map[string]string{"panic": "panic: callback panics", "runtime.Goexit": "ended"}[ending]; got != want {
 						t.Errorf("%s, want %s", got, want)
 					}
 					return
@@ -360,13 +361,13 @@ func TestHTTPServePanics(t *testing.T) {
 	}
 }
 
-// endingListener is a listener whose Accept ends otherwise than by returning.
-type endingListener struct {
+// A failingListener is a listener whose Accept ends without returning.
+type failingListener struct {
 	net.Listener
 	end func()
 }
 
-func (l endingListener) Accept() (net.Conn, error) {
+func (l failingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err == nil {
 		conn.Close()
@@ -375,16 +376,16 @@ func (l endingListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// fragile is a connection whose Read, or SetReadDeadline, does not return once it is armed.
-type fragile struct {
+// A failingConn is a connection whose Read, or SetReadDeadline, ends without returning once it is armed.
+type failingConn struct {
 	net.Conn
 	read, deadline *atomic.Bool
 	end            func()
 }
 
-func (c *fragile) NetConn() net.Conn { return c.Conn }
+func (c *failingConn) NetConn() net.Conn { return c.Conn }
 
-func (c *fragile) Read(p []byte) (int, error) {
+func (c *failingConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.read.Load() {
 		c.end()
@@ -392,19 +393,19 @@ func (c *fragile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *fragile) SetReadDeadline(at time.Time) error {
+func (c *failingConn) SetReadDeadline(at time.Time) error {
 	if c.deadline.Load() && !at.IsZero() {
 		c.end()
 	}
 	return c.Conn.SetReadDeadline(at)
 }
 
-type fragileListener struct {
+type failingConnListener struct {
 	net.Listener
-	as *fragile
+	as *failingConn
 }
 
-func (l fragileListener) Accept() (net.Conn, error) {
+func (l failingConnListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -414,55 +415,55 @@ func (l fragileListener) Accept() (net.Conn, error) {
 	return &c, nil
 }
 
-// A connection whose own methods panic is lost, and logged, where net/http would have called them: when a parked
-// one is read, and when one that lingers is to be parked.
+// If a method of the connection panics, the connection is closed and the panic is logged, as with net/http. That is
+// tested for the Read of a parked connection, and for the interrupt of a lingering one.
 func TestHTTPConnPanics(t *testing.T) {
-	for ending, end := range endings {
+	for ending, end := range failures {
 		if ending == "returns normally" {
 			continue
 		}
 		t.Run(ending, func(t *testing.T) {
-			var logged lines
-			f := &fragile{read: new(atomic.Bool), deadline: new(atomic.Bool), end: end}
-			s := newSite(t, func(s *HTTPServer) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) },
-				func(s *HTTPServer, ln net.Listener) error { return s.Serve(fragileListener{ln, f}) })
-			conn, in := s.visit()
-			until(t, "parked", func() bool { return s.Parked() == 1 })
+			var logged testLog
+			f := &failingConn{read: new(atomic.Bool), deadline: new(atomic.Bool), end: end}
+			s := newTestServer(t, func(s *HTTPServer) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) },
+				func(s *HTTPServer, ln net.Listener) error { return s.Serve(failingConnListener{ln, f}) })
+			conn, in := s.request()
+			waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 			f.read.Store(true)
 			send(t, conn, hello)
 			if _, err := in.ReadByte(); err == nil {
-				t.Fatal("an answer")
+				t.Fatal("got an answer, want none")
 			}
-			until(t, "closed", func() bool { return s.ends(1) == 1 })
+			waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 			f.read.Store(false)
 			want := map[string]string{
-				"panic":           "log: http: panic serving address: a callback's panic\na stack",
+				"panic":           "log: http: panic serving address: callback panics\na stack",
 				"panic of error":  "log: http: panic serving address: unexpected EOF\na stack",
 				"nil dereference": "log: http: panic serving address: runtime error: invalid memory address or nil pointer dereference\na stack",
 			}[ending]
 			if got := logged.String(); strings.TrimSpace(got) != want {
 				t.Errorf("logged %q, want %q", got, want)
 			}
-			_, in = s.visit() // the server goes on
-			until(t, "parked", func() bool { return s.Parked() == 1 })
+			_, in = s.request() // the server continues
+			waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 			must(t, s.Shutdown(t.Context()))
 			if _, err := in.ReadByte(); err == nil {
-				t.Fatal("an answer")
+				t.Fatal("got an answer, want none")
 			}
 		})
 	}
 	t.Run("lingering", func(t *testing.T) {
-		var logged lines
-		f := &fragile{read: new(atomic.Bool), deadline: new(atomic.Bool), end: endings["panic"]}
-		s := newSite(t, func(s *HTTPServer) {
+		var logged testLog
+		f := &failingConn{read: new(atomic.Bool), deadline: new(atomic.Bool), end: failures["panic"]}
+		s := newTestServer(t, func(s *HTTPServer) {
 			s.Server.ErrorLog = log.New(&logged, "log: ", 0)
 			s.Linger = 50 * time.Millisecond
-		}, func(s *HTTPServer, ln net.Listener) error { return s.Serve(fragileListener{ln, f}) })
-		conn, _ := s.visit()
+		}, func(s *HTTPServer, ln net.Listener) error { return s.Serve(failingConnListener{ln, f}) })
+		conn, _ := s.request()
 		f.deadline.Store(true)
-		until(t, "logged", func() bool { return logged.String() != "" })
+		waitFor(t, "logged", func() bool { return logged.String() != "" })
 		f.deadline.Store(false)
 		conn.Close()
-		until(t, "closed", func() bool { return s.ends(1) == 1 })
+		waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	})
 }

@@ -13,49 +13,49 @@ import (
 	"time"
 )
 
-// A session is the connection that net/http serves, from when it is accepted or leaves the lot until it is
-// parked or closed. To be parked it pretends that the peer has closed: net/http then lets go of it without a
-// word on the wire.
+// A session is the net.Conn that net/http serves. It lasts from accept, or from when the connection leaves the lot,
+// until the connection is parked or closed. To park the connection, Read returns io.EOF: net/http then closes the
+// session without sending anything, and Close leaves the connection open.
 type session struct {
-	link   *link
-	parked atomic.Bool // from that on, net/http's Close closes nothing
+	hc     *httpConn
+	parked atomic.Bool // Close must not close the connection
 	lingering
 
-	// Of the goroutine that serves it.
+	// The other fields are used only by the goroutine that serves the session.
 	phase phase
 	post  bool
 	until time.Time
-	// start is where net/http's reader has its buffer. It reads to there when it has consumed everything. A
-	// session that was hijacked has none, or it would keep the buffer.
+	// start is the address of the buffer of net/http's reader. A Read into that address means that net/http has
+	// consumed all earlier bytes. It is nil after a hijack, so that the session does not keep the buffer alive.
 	start    *byte
 	hijacked bool
-	// peek holds what was read before net/http had the connection: n bytes, of which the first taken were
-	// read. It is kept until the first request is known to have begun.
+	// peek holds the n bytes that were read before the session began. Read has returned the first taken of them.
+	// The buffer is kept until the first request has begun.
 	peek     *peekBuffer
 	n, taken int
-	resumed  bool // and its first request has not begun
-	more     bool // bytes were read besides
+	resumed  bool // the session began with bytes in peek, and its first request has not begun
+	more     bool // bytes besides those in peek were read
 }
 
-// A phase is where net/http is between two requests: it says StateIdle, sets the deadline of idleness, waits
-// for the first bytes if it has none, and sets the next deadline.
+// The phase follows net/http between two requests. net/http reports StateIdle, sets the deadline of the idle timeout,
+// reads if it has no bytes of the next request, and sets the next deadline.
 type phase uint8
 
 const (
-	busy phase = iota
-	idle
-	waiting
+	busy    phase = iota
+	idle          // StateIdle was reported
+	waiting       // the idle deadline was set
 )
 
 type inSession interface{ self() *session }
 
 func (s *session) self() *session { return s }
 
-// newSession makes the connection that net/http is given. The first n bytes of buf are read from it first.
-func (l *link) newSession(buf *peekBuffer, n int) net.Conn {
+// newSession returns a session for net/http. Its Read first returns the first n bytes of buf.
+func (hc *httpConn) newSession(buf *peekBuffer, n int) net.Conn {
 	var s *session
 	var conn net.Conn
-	switch l.conn.(type) {
+	switch hc.conn.(type) {
 	case interface{ ConnectionState() tls.ConnectionState }:
 		t := new(tlsSession)
 		s, conn = &t.session, t
@@ -66,63 +66,63 @@ func (l *link) newSession(buf *peekBuffer, n int) net.Conn {
 		s = new(session)
 		conn = s
 	}
-	s.link, s.peek, s.n, s.resumed = l, buf, n, buf != nil
+	s.hc, s.peek, s.n, s.resumed = hc, buf, n, buf != nil
 	return conn
 }
 
-// A tlsSession tells net/http the Request.TLS.
+// A tlsSession has a ConnectionState method, from which net/http sets Request.TLS.
 type tlsSession struct{ session }
 
 func (s *tlsSession) ConnectionState() tls.ConnectionState {
-	return s.link.conn.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState()
+	return s.hc.conn.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState()
 }
 
-// A tcpSession lets net/http send files.
+// A tcpSession has a ReadFrom method, with which net/http sends files.
 type tcpSession struct{ session }
 
 func (s *tcpSession) ReadFrom(r io.Reader) (int64, error) {
-	return s.link.conn.(io.ReaderFrom).ReadFrom(r)
+	return s.hc.conn.(io.ReaderFrom).ReadFrom(r)
 }
 
-// NetConn returns the connection inside.
-func (s *session) NetConn() net.Conn { return s.link.conn }
+// NetConn returns the connection below the session.
+func (s *session) NetConn() net.Conn { return s.hc.conn }
 
-func (s *session) Write(p []byte) (int, error)        { return s.link.conn.Write(p) }
-func (s *session) LocalAddr() net.Addr                { return s.link.conn.LocalAddr() }
-func (s *session) RemoteAddr() net.Addr               { return s.link.conn.RemoteAddr() }
-func (s *session) SetDeadline(t time.Time) error      { return s.link.conn.SetDeadline(t) }
-func (s *session) SetWriteDeadline(t time.Time) error { return s.link.conn.SetWriteDeadline(t) }
+func (s *session) Write(p []byte) (int, error)        { return s.hc.conn.Write(p) }
+func (s *session) LocalAddr() net.Addr                { return s.hc.conn.LocalAddr() }
+func (s *session) RemoteAddr() net.Addr               { return s.hc.conn.RemoteAddr() }
+func (s *session) SetDeadline(t time.Time) error      { return s.hc.conn.SetDeadline(t) }
+func (s *session) SetWriteDeadline(t time.Time) error { return s.hc.conn.SetWriteDeadline(t) }
 
 func (s *session) CloseWrite() error {
-	if w, ok := s.link.conn.(interface{ CloseWrite() error }); ok {
+	if w, ok := s.hc.conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
 	}
 	return fmt.Errorf("park: CloseWrite: %w", errors.ErrUnsupported)
 }
 
-// SetReadDeadline leaves the deadline of idleness to the Read that waits, if one does.
+// SetReadDeadline records the deadline of the idle timeout for await, and sets any other deadline.
 func (s *session) SetReadDeadline(t time.Time) error {
 	if s.phase == idle {
 		s.phase, s.until = waiting, t
 		return nil
 	}
-	if s.phase != busy { // a Read may be under way
+	if s.phase != busy { // no write otherwise: another goroutine's Read may be reading phase
 		s.phase = busy
 	}
-	return s.link.conn.SetReadDeadline(t)
+	return s.hc.conn.SetReadDeadline(t)
 }
 
 func (s *session) Close() error {
 	if s.parked.Load() {
 		return nil
 	}
-	return s.link.conn.Close()
+	return s.hc.conn.Close()
 }
 
-// Read reads for net/http.
+// Read is called by net/http.
 func (s *session) Read(p []byte) (int, error) {
 	if len(p) == 0 {
-		return s.link.conn.Read(p)
+		return s.hc.conn.Read(p)
 	}
 	if s.start == nil && !s.hijacked {
 		s.start = &p[0]
@@ -135,53 +135,54 @@ func (s *session) Read(p []byte) (int, error) {
 	if s.phase == waiting {
 		return s.await(p)
 	}
-	n, err := s.link.conn.Read(p)
+	n, err := s.hc.conn.Read(p)
 	s.more = s.more || n > 0
 	return n, err
 }
 
-// await reads the first bytes of a request. If none come for a while, and net/http has none, the connection
-// is to be parked.
+// await reads the first bytes of a request. If none arrive while the session lingers, and net/http has consumed all
+// earlier bytes, await sets s.parked and returns io.EOF.
 func (s *session) await(p []byte) (int, error) {
-	k := s.link
-	if k.wake == nil || &p[0] != s.start {
-		k.conn.SetReadDeadline(s.until)
-		return k.conn.Read(p)
+	hc := s.hc
+	if hc.onReady == nil || &p[0] != s.start {
+		hc.conn.SetReadDeadline(s.until)
+		return hc.conn.Read(p)
 	}
-	if k.in.linger == nil {
-		k.conn.SetReadDeadline(longAgo)
-		n, err := k.conn.Read(p)
+	if hc.in.linger == nil {
+		hc.conn.SetReadDeadline(longAgo)
+		n, err := hc.conn.Read(p)
 		s.parked.Store(n == 0 && isTimeout(err))
 		if s.parked.Load() {
 			err = io.EOF
 		}
 		return n, err
 	}
-	k.conn.SetReadDeadline(s.until)
-	s.settle()
-	n, err := k.conn.Read(p)
-	if s.stir() {
+	hc.conn.SetReadDeadline(s.until)
+	s.startWaiting()
+	n, err := hc.conn.Read(p)
+	if s.stopWaiting() {
 		if n == 0 && isTimeout(err) {
 			s.parked.Store(true)
 			return 0, io.EOF
 		}
-		k.conn.SetReadDeadline(s.until)
+		hc.conn.SetReadDeadline(s.until)
 	}
 	return n, err
 }
 
-// changed is told the states that net/http gives the session, and tells the program those of the connection.
-func (s *session) changed(state http.ConnState) {
-	k := s.link
+// stateChanged receives the states of the session from net/http, and reports the states of the connection to the
+// program.
+func (s *session) stateChanged(state http.ConnState) {
+	hc := s.hc
 	switch state {
 	case http.StateNew:
-		return // which the connection was when it was accepted
+		return // reported when the connection was accepted
 	case http.StateActive:
 		s.phase, s.post = busy, false
 		begun := s.begun()
 		s.resumed = false
 		if s.taken == s.n {
-			s.drop()
+			s.releasePeek()
 		}
 		if !begun {
 			return
@@ -189,29 +190,29 @@ func (s *session) changed(state http.ConnState) {
 	case http.StateIdle:
 		s.phase = idle
 	case http.StateHijacked:
-		s.leave()
+		s.stopLingering()
 		s.start, s.hijacked = nil, true
-		if k.wake != nil {
-			k.in.lot.Unpark(k.conn) // another lot, or port, may want it
+		if hc.onReady != nil {
+			hc.in.lot.Unpark(hc.conn) // the program may use another lot or port
 		}
 	case http.StateClosed:
-		s.leave()
-		s.drop()
+		s.stopLingering()
+		s.releasePeek()
 		if s.parked.Load() {
-			k.until, k.post = s.until, s.post
-			if !k.park() { // net/http is done with the session
-				k.finish()
+			hc.until, hc.post = s.until, s.post
+			if !hc.park() {
+				hc.finish()
 			}
 			return
 		}
 	}
-	k.in.server.announce(k.conn, state)
+	hc.in.server.announce(hc.conn, state)
 }
 
-// begun reports whether net/http would call a connection active that it had kept all the time. Of a request
-// that it cannot parse it does so only if it had to read on, after the bytes with which it woke.
+// begun reports whether net/http would report StateActive for the connection if it had never been parked. For a request
+// that it cannot parse, net/http does so only if it had to read again after the first bytes.
 func (s *session) begun() bool {
-	if !s.resumed || s.more || s.link.in.server.connState == nil {
+	if !s.resumed || s.more || s.hc.in.server.connState == nil {
 		return true
 	}
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(s.peek[:s.n])))
@@ -219,10 +220,10 @@ func (s *session) begun() bool {
 		r.Method == "PRI" && r.RequestURI == "*")
 }
 
-// drop lets go of the buffer.
-func (s *session) drop() {
+// releasePeek returns the peek buffer to the pool.
+func (s *session) releasePeek() {
 	if s.peek != nil {
-		peeks.Put(s.peek)
+		peekBuffers.Put(s.peek)
 		s.peek, s.n, s.taken = nil, 0, 0
 	}
 }

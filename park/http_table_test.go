@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// request is a request without a body.
+// request returns a request without a body.
 func request(method, path string, lines ...string) string {
 	return method + " " + path + " HTTP/1.1\r\nHost: x\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
 }
@@ -23,15 +23,15 @@ type exchange struct {
 	steps []step
 }
 
-// one is an exchange of one request, alone and as the second of its connection.
+// one returns exchanges of one request: as the first, and as the second request on its connection.
 func one(name, text string) []exchange {
 	return []exchange{
 		{name, []step{sends(text)}},
-		{name + ", later", []step{sends(hello), answers("GET", 1), rest, sends(text)}},
+		{name + ", later", []step{sends(hello), answers("GET", 1), waitIdle, sends(text)}},
 	}
 }
 
-// exchanges is the table.
+// exchanges returns the table of exchanges.
 func exchanges() []exchange {
 	post := func(path, body string) string {
 		return request("POST", path, fmt.Sprintf("Content-Length: %d", len(body))) + body
@@ -93,60 +93,60 @@ func exchanges() []exchange {
 		one("upgrade", request("GET", "/upgrade", "Connection: Upgrade", "Upgrade: lines")),
 	)
 	for _, cut := range []int{1, 2, 3, 4, 5, 10, 21, len(hello) - 1} {
-		pieces := []step{part(hello[:cut]), sends(hello[cut:])}
-		later := []step{sends(hello), answers("GET", 1), rest}
+		pieces := []step{sendAndWait(hello[:cut]), sends(hello[cut:])}
+		later := []step{sends(hello), answers("GET", 1), waitIdle}
 		table = append(table,
 			exchange{fmt.Sprintf("cut after %d", cut), pieces},
-			exchange{fmt.Sprintf("cut after %d, later", cut), slices.Concat(later, pieces, []step{answers("GET", 1), rest, sends(hello)})},
+			exchange{fmt.Sprintf("cut after %d, later", cut), slices.Concat(later, pieces, []step{answers("GET", 1), waitIdle, sends(hello)})},
 			exchange{fmt.Sprintf("ends after %d, later", cut), slices.Concat(later, pieces[:1])},
 		)
 	}
-	three := []step{sends(hello), answers("GET", 1), rest}
+	three := []step{sends(hello), answers("GET", 1), waitIdle}
 	table = append(table,
 		exchange{"byte by byte", bytewise(hello)},
 		exchange{"byte by byte, later", slices.Concat(three, bytewise(hello))},
 		exchange{"idle many times", slices.Concat(three, three, three, three, three)},
-		exchange{"the same ConnContext", []step{sends(request("GET", "/conn")), answers("GET", 1), rest,
-			sends(request("GET", "/conn")), answers("GET", 1), rest, sends(request("GET", "/conn"))}},
+		exchange{"the same ConnContext", []step{sends(request("GET", "/conn")), answers("GET", 1), waitIdle,
+			sends(request("GET", "/conn")), answers("GET", 1), waitIdle, sends(request("GET", "/conn"))}},
 		exchange{"nothing", nil},
 		exchange{"nothing more", three},
-		exchange{"closed while idle", slices.Concat(three, []step{shut})},
+		exchange{"closed while idle", slices.Concat(three, []step{closeConn})},
 		exchange{"reset while idle", slices.Concat(three, []step{reset})},
-		exchange{"pieces of pipelined requests", []step{part(hello + hello[:7]), answers("GET", 1), part(hello[7:30]),
-			part(hello[30:] + hello[:2]), answers("GET", 1), part(hello[2:]), answers("GET", 1), rest, sends(hello)}},
-		exchange{"a pipelined line, and later the rest", []step{part(hello + "GET /hello HTTP/1.1\r\n"), answers("GET", 1),
-			part("Host: x\r\n"), part("\r\n"), answers("GET", 1), rest, sends(hello)}},
-		exchange{"lines", []step{part("GET /hello HTTP/1.1\r\n"), part("Host: x\r\n"), part("\r\n"), answers("GET", 1), rest,
-			part("GET /hello HTTP/1.1\r\n"), part("Host: x\r\n"), part("\r\n"), answers("GET", 1), rest, sends(hello)}},
-		exchange{"an end after a line, later", slices.Concat(three, []step{part("GET /hello HTTP/1.1\r\n")})},
-		exchange{"an end after two lines, later", slices.Concat(three, []step{part("GET /hello HTTP/1.1\r\n"), part("Host: x\r\n")})},
-		exchange{"bad in two parts, later", slices.Concat(three, []step{part("nonsense"), sends("\r\n\r\n")})},
-		exchange{"an empty line after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), rest,
+		exchange{"pieces of pipelined requests", []step{sendAndWait(hello + hello[:7]), answers("GET", 1), sendAndWait(hello[7:30]),
+			sendAndWait(hello[30:] + hello[:2]), answers("GET", 1), sendAndWait(hello[2:]), answers("GET", 1), waitIdle, sends(hello)}},
+		exchange{"a pipelined line, and later the rest", []step{sendAndWait(hello + "GET /hello HTTP/1.1\r\n"), answers("GET", 1),
+			sendAndWait("Host: x\r\n"), sendAndWait("\r\n"), answers("GET", 1), waitIdle, sends(hello)}},
+		exchange{"lines", []step{sendAndWait("GET /hello HTTP/1.1\r\n"), sendAndWait("Host: x\r\n"), sendAndWait("\r\n"), answers("GET", 1), waitIdle,
+			sendAndWait("GET /hello HTTP/1.1\r\n"), sendAndWait("Host: x\r\n"), sendAndWait("\r\n"), answers("GET", 1), waitIdle, sends(hello)}},
+		exchange{"an end after a line, later", slices.Concat(three, []step{sendAndWait("GET /hello HTTP/1.1\r\n")})},
+		exchange{"an end after two lines, later", slices.Concat(three, []step{sendAndWait("GET /hello HTTP/1.1\r\n"), sendAndWait("Host: x\r\n")})},
+		exchange{"bad in two parts, later", slices.Concat(three, []step{sendAndWait("nonsense"), sends("\r\n\r\n")})},
+		exchange{"an empty line after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), waitIdle,
 			sends("\r\n" + hello)}},
-		exchange{"empty lines after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), rest,
-			part("\r\n\r\n"), sends(hello)}},
-		exchange{"three line ends after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), rest,
-			part("\r"), part("\n\n"), sends(hello)}},
+		exchange{"empty lines after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), waitIdle,
+			sendAndWait("\r\n\r\n"), sends(hello)}},
+		exchange{"three line ends after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), waitIdle,
+			sendAndWait("\r"), sendAndWait("\n\n"), sends(hello)}},
 		exchange{"an empty line after a GET, later", slices.Concat(three, []step{sends("\r\n" + hello)})},
-		exchange{"an empty line after OPTIONS after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), rest,
-			sends(request("OPTIONS", "*")), answers("OPTIONS", 1), rest, sends("\r\n" + hello)}},
+		exchange{"an empty line after OPTIONS after a POST, later", []step{sends(post("/echo", "x")), answers("POST", 1), waitIdle,
+			sends(request("OPTIONS", "*")), answers("OPTIONS", 1), waitIdle, sends("\r\n" + hello)}},
 		exchange{"an empty line after POST and OPTIONS at once, later", []step{
-			sends(post("/echo", "x") + request("OPTIONS", "*")), answers("POST", 1), answers("OPTIONS", 1), rest,
+			sends(post("/echo", "x") + request("OPTIONS", "*")), answers("POST", 1), answers("OPTIONS", 1), waitIdle,
 			sends("\r\n" + hello)}},
-		exchange{"continue", []step{part(request("POST", "/echo", "Expect: 100-continue", "Content-Length: 4")),
-			answers("POST", 1), sends("body"), answers("POST", 1), rest, sends(hello)}},
+		exchange{"continue", []step{sendAndWait(request("POST", "/echo", "Expect: 100-continue", "Content-Length: 4")),
+			answers("POST", 1), sends("body"), answers("POST", 1), waitIdle, sends(hello)}},
 		exchange{"continue, later", slices.Concat(three, []step{
-			part(request("POST", "/echo", "Expect: 100-continue", "Content-Length: 4")),
-			answers("POST", 1), sends("body"), answers("POST", 1), rest, sends(hello)})},
+			sendAndWait(request("POST", "/echo", "Expect: 100-continue", "Content-Length: 4")),
+			answers("POST", 1), sends("body"), answers("POST", 1), waitIdle, sends(hello)})},
 		exchange{"continue, not waited for, later", slices.Concat(three, []step{
-			part(request("POST", "/ignore", "Expect: 100-continue", "Content-Length: 4"))})},
-		exchange{"a body in parts, later", slices.Concat(three, []step{part(request("POST", "/echo", "Content-Length: 6")),
-			part("abc"), sends("def"), answers("POST", 1), rest, sends(hello)})},
-		exchange{"chunks in parts, later", slices.Concat(three, []step{part(request("POST", "/echo", "Transfer-Encoding: chunked")),
-			part("3\r\nab"), part("c\r\n0"), sends("\r\n\r\n"), answers("POST", 1), rest, sends(hello)})},
-		exchange{"hijack and talk, later", slices.Concat(three, []step{part(request("GET", "/hijack")), part("a\n"), part("b\n")})},
-		exchange{"upgrade and talk, later", slices.Concat(three, []step{
-			part(request("GET", "/upgrade", "Connection: Upgrade", "Upgrade: lines")), part("a\n"), part("b\n")})},
+			sendAndWait(request("POST", "/ignore", "Expect: 100-continue", "Content-Length: 4"))})},
+		exchange{"a body in parts, later", slices.Concat(three, []step{sendAndWait(request("POST", "/echo", "Content-Length: 6")),
+			sendAndWait("abc"), sends("def"), answers("POST", 1), waitIdle, sends(hello)})},
+		exchange{"chunks in parts, later", slices.Concat(three, []step{sendAndWait(request("POST", "/echo", "Transfer-Encoding: chunked")),
+			sendAndWait("3\r\nab"), sendAndWait("c\r\n0"), sends("\r\n\r\n"), answers("POST", 1), waitIdle, sends(hello)})},
+		exchange{"hijack and exchange, later", slices.Concat(three, []step{sendAndWait(request("GET", "/hijack")), sendAndWait("a\n"), sendAndWait("b\n")})},
+		exchange{"upgrade and exchange, later", slices.Concat(three, []step{
+			sendAndWait(request("GET", "/upgrade", "Connection: Upgrade", "Upgrade: lines")), sendAndWait("a\n"), sendAndWait("b\n")})},
 	)
 	return table
 }
@@ -154,12 +154,12 @@ func exchanges() []exchange {
 func bytewise(text string) []step {
 	var steps []step
 	for i := range len(text) {
-		steps = append(steps, part(text[i:i+1]))
+		steps = append(steps, sendAndWait(text[i:i+1]))
 	}
 	return steps
 }
 
-// Stock net/http and ours give the same bytes, and the same states.
+// An HTTPServer sends the same bytes and reports the same states as an http.Server.
 func TestHTTPExchanges(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		name := "http"
@@ -168,22 +168,22 @@ func TestHTTPExchanges(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			backendtest.Need(t)
-			stock := newRig(t, secure, false, "", 0, nil)
-			rigs := map[string]*rig{
-				"parks at once": newRig(t, secure, true, "", -1, nil),
-				"lingers":       newRig(t, secure, true, "", time.Millisecond, nil),
+			stock := newExchangeServer(t, secure, false, "", 0, nil)
+			rigs := map[string]*exchangeServer{
+				"parks at once": newExchangeServer(t, secure, true, "", -1, nil),
+				"lingers":       newExchangeServer(t, secure, true, "", time.Millisecond, nil),
 			}
-			for _, b := range socknotify.Backends()[1:] { // the first is the default
-				rigs[b] = newRig(t, secure, true, b, -1, nil)
+			for _, b := range socknotify.Backends()[1:] { // the default is tested already
+				rigs[b] = newExchangeServer(t, secure, true, b, -1, nil)
 			}
 			if len(exchanges()) < 60 {
 				t.Fatal("the table is too short")
 			}
 			for _, e := range exchanges() {
 				t.Run(e.name, func(t *testing.T) {
-					want, wantStates := stock.talk(t, e.steps)
+					want, wantStates := stock.run(t, e.steps)
 					for name, r := range rigs {
-						got, states := r.talk(t, e.steps)
+						got, states := r.run(t, e.steps)
 						if got != want {
 							t.Errorf("%s: got\n%q, want\n%q", name, got, want)
 						}

@@ -20,8 +20,8 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A site is one of our servers, and what its hooks were told.
-type site struct {
+// A testServer is a running HTTPServer that records the states of its connections.
+type testServer struct {
 	*HTTPServer
 	t       testing.TB
 	address string
@@ -31,10 +31,10 @@ type site struct {
 	states map[net.Conn][]http.ConnState
 }
 
-// newSite serves; set may change the server first, and serve how it is served.
-func newSite(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, net.Listener) error) *site {
+// newTestServer starts a server. set, if not nil, configures it; serve, if not nil, replaces HTTPServer.Serve.
+func newTestServer(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, net.Listener) error) *testServer {
 	t.Helper()
-	s := &site{t: t, served: make(chan error, 1), states: make(map[net.Conn][]http.ConnState)}
+	s := &testServer{t: t, served: make(chan error, 1), states: make(map[net.Conn][]http.ConnState)}
 	s.HTTPServer = &HTTPServer{Linger: -1, Server: &http.Server{
 		Handler:  exchangeHandler(),
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -57,28 +57,28 @@ func newSite(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, net.Li
 	t.Cleanup(func() {
 		s.Close()
 		must(t, s.Shutdown(context.Background()))
-		wantErr(t, get(t, s.served), http.ErrServerClosed)
+		wantErr(t, receive(t, s.served), http.ErrServerClosed)
 	})
 	return s
 }
 
-// A connection that lingers is parked in the end, and not before it has.
+// A connection is parked after it has lingered, and not before.
 func TestHTTPLinger(t *testing.T) {
-	s := newSite(t, func(s *HTTPServer) { s.Linger = 30 * time.Millisecond }, nil)
-	conn, in := s.visit()
+	s := newTestServer(t, func(s *HTTPServer) { s.Linger = 30 * time.Millisecond }, nil)
+	conn, in := s.request()
 	for range 3 {
 		for range 20 {
 			s.ask(conn, in)
 		}
-		until(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	}
-	s.HTTPServer.served()[0].lot.evict()
+	s.HTTPServer.served()[0].lot.evictAll()
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
 
-	busy := newSite(t, func(s *HTTPServer) { s.Linger = time.Hour }, nil)
-	conn, in = busy.visit()
+	busy := newTestServer(t, func(s *HTTPServer) { s.Linger = time.Hour }, nil)
+	conn, in = busy.request()
 	for range 200 {
 		busy.ask(conn, in)
 	}
@@ -87,12 +87,12 @@ func TestHTTPLinger(t *testing.T) {
 	}
 }
 
-// A connection that cannot be registered, here because another port has it, is served without parking.
-func TestHTTPRefusedParking(t *testing.T) {
+// A connection that cannot be registered is served without parking. Here another port has registered it.
+func TestHTTPParkingFails(t *testing.T) {
 	port, err := socknotify.New[int]()
 	must(t, err)
 	defer port.Close()
-	s := newSite(t, func(s *HTTPServer) {
+	s := newTestServer(t, func(s *HTTPServer) {
 		s.Server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 			regs := []socknotify.Registration[int]{{Conn: conn.(*net.TCPConn), Op: socknotify.OpEnable,
 				Trigger: socknotify.TriggerEdge}}
@@ -103,57 +103,57 @@ func TestHTTPRefusedParking(t *testing.T) {
 			return ctx
 		}
 	}, nil)
-	conn, in := s.visit()
+	conn, in := s.request()
 	for range 5 {
 		waits := func() bool {
 			l := s.HTTPServer.served()[0]
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return len(l.young) == 1
+			return len(l.starting) == 1
 		}
-		until(t, "it waits", waits)
+		waitFor(t, "the connection waits in Read", waits)
 		send(t, conn, hello[:2])
 		send(t, conn, hello[2:])
 		r, err := http.ReadResponse(in, nil)
 		must(t, err)
 		io.Copy(io.Discard, r.Body)
-		until(t, "it waits", waits)
+		waitFor(t, "the connection waits in Read", waits)
 	}
 	if n := s.Parked(); n != 0 {
 		t.Fatalf("%d parked", n)
 	}
 	must(t, s.Shutdown(t.Context()))
-	if n := s.ends(1); n != 1 {
-		t.Fatal("not closed when Shutdown returned")
+	if n := s.closedCount(1); n != 1 {
+		t.Fatal("the connection is not closed when Shutdown has returned")
 	}
 }
 
-// A hook may call the server, also while it is closed.
-func TestHTTPHookCallsTheServer(t *testing.T) {
-	var site *HTTPServer
+// A hook may call methods of the server, also during Shutdown.
+func TestHTTPHookCallsServer(t *testing.T) {
+	var server *HTTPServer
 	calls := make(chan http.ConnState, 100)
-	s := newSite(t, func(s *HTTPServer) {
-		site = s
+	s := newTestServer(t, func(s *HTTPServer) {
+		server = s
 		note := s.Server.ConnState
 		s.Server.ConnState = func(conn net.Conn, state http.ConnState) {
-			site.Server.RegisterOnShutdown(func() {}) // which takes net/http's lock
-			site.Parked()
+			server.Server.RegisterOnShutdown(func() {}) // takes the lock of net/http
+			server.Parked()
 			note(conn, state)
 			calls <- state
 		}
 	}, nil)
 	for range 5 {
-		s.visit()
+		s.request()
 	}
-	until(t, "parked", func() bool { return s.Parked() == 5 })
+	waitFor(t, "parked", func() bool { return s.Parked() == 5 })
 	must(t, s.Shutdown(t.Context()))
-	if n := s.ends(5); n != 5 {
+	if n := s.closedCount(5); n != 5 {
 		t.Fatalf("%d closed when Shutdown returned", n)
 	}
 }
 
-// only are the states of the only connection there was.
-func (s *site) only() (states []http.ConnState) {
+// onlyStates returns the states of the only connection.
+func (s *testServer) onlyStates() (states []http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.states) != 1 {
@@ -164,14 +164,15 @@ func (s *site) only() (states []http.ConnState) {
 	return slices.Clone(states)
 }
 
-// came is how many connections there have been.
-func (s *site) came() int {
+// connCount returns the number of connections so far.
+func (s *testServer) connCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)
 }
 
-func (s *site) ends(n int) (closed int) {
+// closedCount returns the number of closed connections, and verifies the order of the states.
+func (s *testServer) closedCount(n int) (closed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for conn, states := range s.states {
@@ -186,19 +187,20 @@ func (s *site) ends(n int) (closed int) {
 	return closed
 }
 
-// visit makes a connection and one request on it, and leaves it idle.
-func (s *site) visit() (net.Conn, *bufio.Reader) {
+// request makes a connection, sends one request, and leaves the connection idle.
+func (s *testServer) request() (net.Conn, *bufio.Reader) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
 	must(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(2 * soon))
+	conn.SetDeadline(time.Now().Add(2 * timeout))
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
 	return conn, in
 }
 
-func (s *site) ask(conn net.Conn, in *bufio.Reader) {
+// ask sends a request and reads the response.
+func (s *testServer) ask(conn net.Conn, in *bufio.Reader) {
 	s.t.Helper()
 	send(s.t, conn, hello)
 	r, err := http.ReadResponse(in, nil)
@@ -209,29 +211,29 @@ func (s *site) ask(conn net.Conn, in *bufio.Reader) {
 	}
 }
 
-// Idle connections hold no goroutine.
-func TestHTTPHoldsNoGoroutine(t *testing.T) {
-	s := newSite(t, nil, nil)
+// Idle connections need no goroutine.
+func TestHTTPIdleGoroutines(t *testing.T) {
+	s := newTestServer(t, nil, nil)
 	const conns = 200
-	s.visit()
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	s.request()
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	before := runtime.NumGoroutine()
 	for range conns {
-		s.visit()
+		s.request()
 	}
-	until(t, "parked", func() bool { return s.Parked() == conns+1 })
-	until(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+runtime.GOMAXPROCS(0) })
+	waitFor(t, "parked", func() bool { return s.Parked() == conns+1 })
+	waitFor(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+runtime.GOMAXPROCS(0) })
 }
 
 func TestHTTPShutdown(t *testing.T) {
-	for name, end := range map[string]func(*site) error{
-		"ours":       func(s *site) error { return s.Shutdown(t.Context()) },
-		"net/http's": func(s *site) error { return s.Server.Shutdown(t.Context()) },
-		"Close":      (*site).closes,
+	for name, end := range map[string]func(*testServer) error{
+		"ours":       func(s *testServer) error { return s.Shutdown(t.Context()) },
+		"net/http's": func(s *testServer) error { return s.Server.Shutdown(t.Context()) },
+		"Close":      (*testServer).closeServer,
 	} {
 		t.Run(name, func(t *testing.T) {
 			entered, release := make(chan struct{}), make(chan struct{})
-			s := newSite(t, func(s *HTTPServer) {
+			s := newTestServer(t, func(s *HTTPServer) {
 				inner := s.Server.Handler
 				s.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/slow" {
@@ -243,13 +245,13 @@ func TestHTTPShutdown(t *testing.T) {
 			}, nil)
 			var ins []*bufio.Reader
 			for range 5 {
-				_, in := s.visit()
+				_, in := s.request()
 				ins = append(ins, in)
 			}
-			active, in := s.visit()
-			until(t, "parked", func() bool { return s.Parked() == 6 })
+			active, in := s.request()
+			waitFor(t, "parked", func() bool { return s.Parked() == 6 })
 			send(t, active, request("GET", "/slow"))
-			get(t, entered)
+			receive(t, entered)
 			ended := make(chan error, 1)
 			go func() { ended <- end(s) }()
 			for _, in := range ins {
@@ -258,77 +260,77 @@ func TestHTTPShutdown(t *testing.T) {
 				}
 			}
 			if name != "Close" {
-				none(t, ended)
+				wantEmpty(t, ended)
 				close(release)
 				r, err := http.ReadResponse(in, nil)
 				must(t, err)
 				if r.StatusCode != http.StatusNotFound {
 					t.Fatal(r.Status)
 				}
-				must(t, get(t, ended))
+				must(t, receive(t, ended))
 			} else {
-				must(t, get(t, ended))
+				must(t, receive(t, ended))
 				if _, err := in.ReadByte(); err == nil {
-					t.Fatal("an answer")
+					t.Fatal("got an answer, want none")
 				}
 				close(release)
 			}
-			until(t, "all closed", func() bool { return s.ends(6) == 6 })
+			waitFor(t, "all closed", func() bool { return s.closedCount(6) == 6 })
 		})
 	}
 }
 
-func (s *site) closes() error { return s.HTTPServer.Close() }
+func (s *testServer) closeServer() error { return s.HTTPServer.Close() }
 
 func TestHTTPKeepAlivesOff(t *testing.T) {
-	s := newSite(t, nil, nil)
-	_, in := s.visit()
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	s := newTestServer(t, nil, nil)
+	_, in := s.request()
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	s.SetKeepAlivesEnabled(false)
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
-	_, in = s.visit()
+	_, in = s.request()
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
 	}
-	until(t, "all closed", func() bool { return s.ends(2) == 2 })
+	waitFor(t, "all closed", func() bool { return s.closedCount(2) == 2 })
 	s.SetKeepAlivesEnabled(true)
-	s.visit()
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	s.request()
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 }
 
-// Time-outs end connections in the state, and with the bytes, that stock net/http ends them with.
+// When a timeout ends a connection, the state and the bytes are the same as with net/http.
 func TestHTTPTimeouts(t *testing.T) {
-	const short = time.Second // nothing that a client does meanwhile takes as long
+	const short = time.Second // longer than any step of a client
 	for _, c := range []struct {
 		name  string
 		set   func(*http.Server)
 		steps []step
 	}{
 		{"idle", func(s *http.Server) { s.IdleTimeout = short },
-			[]step{sends(hello), answers("GET", 1), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), readToEnd}},
 		{"idle, for ReadTimeout", func(s *http.Server) { s.ReadTimeout = short },
-			[]step{sends(hello), answers("GET", 1), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), readToEnd}},
 		{"idle, after three bytes", func(s *http.Server) { s.IdleTimeout = short; s.ReadHeaderTimeout = time.Hour },
-			[]step{sends(hello), answers("GET", 1), rest, part("GET"), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), waitIdle, sendAndWait("GET"), readToEnd}},
 		{"a slow head", func(s *http.Server) { s.ReadHeaderTimeout = short; s.IdleTimeout = time.Hour },
-			[]step{sends(hello), answers("GET", 1), rest, part("GET /"), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), waitIdle, sendAndWait("GET /"), readToEnd}},
 		{"a slow head in two parts", func(s *http.Server) { s.ReadHeaderTimeout = short; s.IdleTimeout = time.Hour },
-			[]step{sends(hello), answers("GET", 1), rest, part("GET /"), part("hello"), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), waitIdle, sendAndWait("GET /"), sendAndWait("hello"), readToEnd}},
 		{"a slow body", func(s *http.Server) { s.ReadTimeout = short; s.IdleTimeout = time.Hour },
-			[]step{sends(hello), answers("GET", 1), rest, part(request("POST", "/echo", "Content-Length: 9") + "some"), toTheEnd}},
+			[]step{sends(hello), answers("GET", 1), waitIdle, sendAndWait(request("POST", "/echo", "Content-Length: 9") + "some"), readToEnd}},
 		{"none while idle", func(s *http.Server) { s.ReadHeaderTimeout = short; s.IdleTimeout = time.Hour },
-			[]step{sends(hello), answers("GET", 1), rest,
-				func(*talk) { time.Sleep(2 * short) }, sends(hello), answers("GET", 1), rest}},
+			[]step{sends(hello), answers("GET", 1), waitIdle,
+				func(*exchangeRun) { time.Sleep(2 * short) }, sends(hello), answers("GET", 1), waitIdle}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // it waits
-			stock := newRig(t, false, false, "", 0, c.set)
-			want, wantStates := stock.talk(t, c.steps)
+			t.Parallel() // it waits for timeouts
+			stock := newExchangeServer(t, false, false, "", 0, c.set)
+			want, wantStates := stock.run(t, c.steps)
 			for name, linger := range map[string]time.Duration{"at once": -1, "lingers": time.Millisecond} {
-				r := newRig(t, false, true, "", linger, c.set)
-				got, states := r.talk(t, c.steps)
+				r := newExchangeServer(t, false, true, "", linger, c.set)
+				got, states := r.run(t, c.steps)
 				if got != want || !slices.Equal(states, wantStates) {
 					t.Errorf("%s: got\n%q %v, want\n%q %v", name, got, states, want, wantStates)
 				}
@@ -337,11 +339,10 @@ func TestHTTPTimeouts(t *testing.T) {
 	}
 }
 
-// The hooks are given one connection, of the standard library's types, through all its sessions, and
-// ConnContext is asked once.
+// The hooks receive one connection of a standard library type during all sessions, and ConnContext is called once.
 func TestHTTPHooks(t *testing.T) {
 	var contexts []net.Conn
-	s := newSite(t, func(s *HTTPServer) {
+	s := newTestServer(t, func(s *HTTPServer) {
 		s.Server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 			if ctx.Value(http.ServerContextKey) != s.Server || ctx.Value(baseKey{}) != "base" {
 				t.Error("not the server's context")
@@ -351,25 +352,25 @@ func TestHTTPHooks(t *testing.T) {
 		}
 		s.Server.BaseContext = func(ln net.Listener) context.Context {
 			if _, ok := ln.(*net.TCPListener); !ok {
-				t.Errorf("BaseContext is given a %T", ln)
+				t.Errorf("BaseContext receives a %T", ln)
 			}
 			return context.WithValue(context.Background(), baseKey{}, "base")
 		}
 	}, nil)
-	conn, in := s.visit()
+	conn, in := s.request()
 	for range 4 {
-		until(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 		s.ask(conn, in)
 	}
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	conn.Close()
-	until(t, "closed", func() bool { return s.ends(1) == 1 })
+	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	want := []http.ConnState{http.StateNew}
 	for range 5 {
 		want = append(want, http.StateActive, http.StateIdle)
 	}
 	want = append(want, http.StateClosed)
-	if got := s.only(); !slices.Equal(got, want) {
+	if got := s.onlyStates(); !slices.Equal(got, want) {
 		t.Fatal(got)
 	}
 	if len(contexts) != 1 {
@@ -384,7 +385,7 @@ type baseKey struct{}
 
 func TestHTTPHijackedConn(t *testing.T) {
 	hijacked := make(chan net.Conn, 1)
-	s := newSite(t, func(s *HTTPServer) {
+	s := newTestServer(t, func(s *HTTPServer) {
 		inner := s.Server.Handler
 		s.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/take" {
@@ -399,10 +400,10 @@ func TestHTTPHijackedConn(t *testing.T) {
 		})
 	}, nil)
 	l := newLot(t, Config{})
-	conn, _ := s.visit()
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	conn, _ := s.request()
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	send(t, conn, request("GET", "/take"))
-	taken := get(t, hijacked)
+	taken := receive(t, hijacked)
 	defer taken.Close()
 	if _, ok := taken.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn); !ok {
 		t.Fatalf("%T", taken)
@@ -410,16 +411,16 @@ func TestHTTPHijackedConn(t *testing.T) {
 	f, outcomes := reader()
 	must(t, l.Park(taken, f))
 	send(t, conn, "raw")
-	if o := get(t, outcomes); o.text != "raw" || o.err != nil {
+	if o := receive(t, outcomes); o.text != "raw" || o.err != nil {
 		t.Fatalf("%+v", o)
 	}
 	if taken.(inSession).self().start != nil {
-		t.Error("it keeps a buffer")
+		t.Error("the session keeps a buffer")
 	}
 }
 
-// bare is a connection without a descriptor, as limiting listeners make them.
-type bare struct{ net.Conn }
+// A bareConn is a connection without access to its descriptor, as some limiting listeners return.
+type bareConn struct{ net.Conn }
 
 type bareListener struct{ net.Listener }
 
@@ -428,12 +429,12 @@ func (l bareListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bare{conn}, nil
+	return bareConn{conn}, nil
 }
 
 func TestHTTPWithoutDescriptor(t *testing.T) {
-	s := newSite(t, nil, func(s *HTTPServer, ln net.Listener) error { return s.Serve(bareListener{ln}) })
-	conn, in := s.visit()
+	s := newTestServer(t, nil, func(s *HTTPServer, ln net.Listener) error { return s.Serve(bareListener{ln}) })
+	conn, in := s.request()
 	for range 5 {
 		s.ask(conn, in)
 	}
@@ -442,28 +443,28 @@ func TestHTTPWithoutDescriptor(t *testing.T) {
 	}
 }
 
-// faulty fails its first accepts.
-type faulty struct {
+// A flakyListener is a listener whose first Accepts fail with a temporary error.
+type flakyListener struct {
 	net.Listener
 	left int
 }
 
-type passing struct{ error }
+type temporaryError struct{ error }
 
-func (passing) Timeout() bool   { return false }
-func (passing) Temporary() bool { return true }
+func (temporaryError) Timeout() bool   { return false }
+func (temporaryError) Temporary() bool { return true }
 
-func (l *faulty) Accept() (net.Conn, error) {
+func (l *flakyListener) Accept() (net.Conn, error) {
 	if l.left > 0 {
 		l.left--
-		return nil, passing{errors.New("a passing fault")}
+		return nil, temporaryError{errors.New("temporary error")}
 	}
 	return l.Listener.Accept()
 }
 
 func TestHTTPAcceptErrors(t *testing.T) {
-	s := newSite(t, nil, func(s *HTTPServer, ln net.Listener) error { return s.Serve(&faulty{ln, 3}) })
-	s.visit()
+	s := newTestServer(t, nil, func(s *HTTPServer, ln net.Listener) error { return s.Serve(&flakyListener{ln, 3}) })
+	s.request()
 
 	broken := &HTTPServer{Server: &http.Server{}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -486,7 +487,7 @@ func withTLS(t testing.TB) func(*HTTPServer) {
 	}
 }
 
-// HTTP/2 is net/http's own.
+// HTTP/2 connections are served by net/http.
 func TestHTTP2(t *testing.T) {
 	type served struct {
 		protos []string
@@ -519,21 +520,21 @@ func TestHTTP2(t *testing.T) {
 		must(t, err)
 		go srv.ServeTLS(ln, "", "")
 		stock.protos = visit(ln.Addr().String())
-		get(t, closed)
+		receive(t, closed)
 		must(t, srv.Shutdown(t.Context()))
 	}
-	s := newSite(t, withTLS(t), serveTLS)
+	s := newTestServer(t, withTLS(t), serveTLS)
 	protos := visit(s.address)
-	until(t, "closed", func() bool { return s.ends(1) == 1 })
-	if states := s.only(); !slices.Equal(protos, stock.protos) || !slices.Equal(states, stock.states) ||
+	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
+	if states := s.onlyStates(); !slices.Equal(protos, stock.protos) || !slices.Equal(states, stock.states) ||
 		protos[0] != "HTTP/2.0" {
 		t.Fatalf("%v %v, want %v %v", protos, states, stock.protos, stock.states)
 	}
 }
 
-// A listener of package tls serves as well as ServeTLS.
+// Serve supports a listener of package tls.
 func TestHTTPOverTLSListener(t *testing.T) {
-	s := newSite(t, nil, func(s *HTTPServer, ln net.Listener) error {
+	s := newTestServer(t, nil, func(s *HTTPServer, ln net.Listener) error {
 		return s.Serve(tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}))
 	})
 	conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true})
@@ -542,21 +543,21 @@ func TestHTTPOverTLSListener(t *testing.T) {
 	in := bufio.NewReader(conn)
 	for range 3 {
 		s.ask(conn, in)
-		until(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	}
 }
 
-// A part of a TLS record, with which the connection leaves the lot for a moment.
+// A part of a TLS record makes the connection readable, but not the start of a request. It is parked again.
 func TestHTTPPartialRecord(t *testing.T) {
-	s := newSite(t, withTLS(t), serveTLS)
+	s := newTestServer(t, withTLS(t), serveTLS)
 	raw, err := net.Dial("tcp", s.address)
 	must(t, err)
-	h := &hoard{Conn: raw}
+	h := &heldWriter{Conn: raw}
 	conn := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 	h.on = true
 	send(t, conn, hello[:10])
 	send(t, conn, hello[10:]+hello)
@@ -570,23 +571,23 @@ func TestHTTPPartialRecord(t *testing.T) {
 		must(t, err)
 		io.Copy(io.Discard, r.Body)
 	}
-	until(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 }
 
-// The first bytes of a request in records of their own, all in one segment: package tls holds the others when the
-// first is read, and the kernel reports nothing more.
+// The first bytes of a request arrive as several records in one segment. When the first record is read, package tls
+// holds the others, and the kernel reports nothing for them.
 func TestHTTPRecordsAhead(t *testing.T) {
-	s := newSite(t, withTLS(t), serveTLS)
+	s := newTestServer(t, withTLS(t), serveTLS)
 	raw, err := net.Dial("tcp", s.address)
 	must(t, err)
-	raw.SetDeadline(time.Now().Add(2 * soon))
-	h := &hoard{Conn: raw}
+	raw.SetDeadline(time.Now().Add(2 * timeout))
+	h := &heldWriter{Conn: raw}
 	conn := tls.Client(h, &tls.Config{InsecureSkipVerify: true})
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
 	for _, cuts := range [][]int{{1}, {2, 3}, {1, 2, 3}, {3, 30}} {
-		until(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
 		h.on = true
 		from := 0
 		for _, to := range append(cuts, len(hello)) {
@@ -604,18 +605,18 @@ func TestHTTPRecordsAhead(t *testing.T) {
 	}
 }
 
-// Failed handshakes give the same bytes, states and words in the log as stock's.
+// Failed handshakes cause the same bytes, states and log messages as with net/http.
 func TestHTTPBadHandshake(t *testing.T) {
 	for _, text := range []string{hello, "nonsense", "", "\x16\x03\x01"} {
 		var logs [2]strings.Builder
 		var got [2]string
 		var states [2][]http.ConnState
 		for i := range 2 {
-			r := newRig(t, true, i == 1, "", -1, func(srv *http.Server) { srv.ErrorLog = log.New(&logs[i], "", 0) })
+			r := newExchangeServer(t, true, i == 1, "", -1, func(srv *http.Server) { srv.ErrorLog = log.New(&logs[i], "", 0) })
 			r.secure = false // the client
-			got[i], states[i] = r.talk(t, []step{sends(text)})
+			got[i], states[i] = r.run(t, []step{sends(text)})
 		}
-		port := func(s string) string { // the client's differs
+		port := func(s string) string { // the client's port differs
 			from := strings.Index(s, "127.0.0.1:")
 			if from < 0 {
 				return s
@@ -628,22 +629,22 @@ func TestHTTPBadHandshake(t *testing.T) {
 	}
 }
 
-// Shutdown does not wait for a handshake, nor does it leave one behind.
+// Shutdown closes a connection whose handshake is in progress, and does not wait for the handshake.
 func TestHTTPShutdownInHandshake(t *testing.T) {
-	s := newSite(t, withTLS(t), serveTLS)
+	s := newTestServer(t, withTLS(t), serveTLS)
 	conn, err := net.Dial("tcp", s.address)
 	must(t, err)
 	defer conn.Close()
-	until(t, "accepted", func() bool {
+	waitFor(t, "accepted", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.states) == 1
 	})
 	must(t, s.Shutdown(t.Context()))
-	until(t, "closed", func() bool { return s.ends(1) == 1 })
+	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 }
 
-// Many clients that come and go, with all kinds of pauses.
+// Many clients connect, send requests with various pauses, and disconnect.
 func TestHTTPManyClients(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
@@ -651,7 +652,7 @@ func TestHTTPManyClients(t *testing.T) {
 			if secure {
 				set, serve = withTLS(t), serveTLS
 			}
-			s := newSite(t, func(s *HTTPServer) { set(s); s.Linger = time.Millisecond }, serve)
+			s := newTestServer(t, func(s *HTTPServer) { set(s); s.Linger = time.Millisecond }, serve)
 			var all sync.WaitGroup
 			for i := range 20 {
 				all.Go(func() {
@@ -678,14 +679,15 @@ func TestHTTPManyClients(t *testing.T) {
 				})
 			}
 			all.Wait()
-			// There may be more than twenty: a client gives a connection up whose request was long in writing.
-			until(t, "all closed", func() bool { return s.ends(20) == s.came() })
+			// There may be more than twenty connections: a client closes a connection on which a
+			// request took long.
+			waitFor(t, "all closed", func() bool { return s.closedCount(20) == s.connCount() })
 		})
 	}
 }
 
-// What cannot be served is told, and leaves no listener behind, as with net/http.
-func TestHTTPCannotServe(t *testing.T) {
+// If serving fails, the error is returned and the listener is closed, as with net/http.
+func TestHTTPServeErrors(t *testing.T) {
 	listen := func() net.Listener {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)

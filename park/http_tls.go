@@ -22,7 +22,7 @@ func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
 	if _, own := srv.TLSNextProto["h2"]; (srv.Protocols == nil && srv.TLSNextProto == nil ||
 		srv.Protocols != nil && srv.Protocols.HTTP2()) && !own &&
 		!slices.Contains(srv.TLSConfig.NextProtos, "h2") {
-		// Without it Serve would leave HTTP/2 out.
+		// Without it http.Server.Serve does not set up HTTP/2.
 		srv.TLSConfig.NextProtos = append(slices.Clone(srv.TLSConfig.NextProtos), "h2")
 	}
 	config := srv.TLSConfig.Clone()
@@ -37,7 +37,7 @@ func (s *HTTPServer) tlsConfig(certFile, keyFile string) (*serverTLS, error) {
 	return &serverTLS{config}, nil
 }
 
-// offer sets the protocols, which are known only once the server has been set up.
+// offer sets the ALPN protocols. They are known only after net/http has initialized srv.
 func (c *serverTLS) offer(srv *http.Server) {
 	protos := slices.Clone(c.config.NextProtos)
 	want := func(name string, wanted bool) {
@@ -53,16 +53,16 @@ func (c *serverTLS) offer(srv *http.Server) {
 	c.config.NextProtos = protos
 }
 
-// handshake makes a connection ready, before net/http is given it: net/http makes no handshake of a connection
-// that is not a *tls.Conn, as a session is not. It reports whether net/http has the connection.
-func (l *link) handshake(conn *tls.Conn) bool {
-	in := l.in
+// handshake performs the TLS handshake and then hands the connection to net/http. net/http cannot do it, because a
+// session is not a *tls.Conn. handshake reports whether the connection was handed over.
+func (hc *httpConn) handshake(conn *tls.Conn) bool {
+	in := hc.in
 	srv := in.server.Server
 	limit := handshakeTimeout(srv)
 	if limit > 0 {
 		conn.SetDeadline(time.Now().Add(limit))
 	}
-	ctx := l.ctx
+	ctx := hc.ctx
 	if ctx == nil {
 		ctx = in.ctx
 	}
@@ -82,17 +82,17 @@ func (l *link) handshake(conn *tls.Conn) bool {
 	}
 	switch conn.ConnectionState().NegotiatedProtocol {
 	case "", "http/1.1", "http/1.0":
-		return in.push(arrival{conn: l.newSession(nil, 0), link: l})
+		return in.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
 	}
-	in.server.native.Store(conn, l)
-	handed := in.push(arrival{conn: conn, link: l})
+	in.server.unwrapped.Store(conn, hc)
+	handed := in.push(arrival{conn: conn, hc: hc})
 	if !handed {
-		in.server.native.Delete(conn)
+		in.server.unwrapped.Delete(conn)
 	}
 	return handed
 }
 
-// handshakeTimeout is the least of the server's limits that are set.
+// handshakeTimeout returns the shortest of the server's timeouts that are set, as net/http does.
 func handshakeTimeout(srv *http.Server) (least time.Duration) {
 	for _, d := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
 		if d > 0 && (least == 0 || d < least) {

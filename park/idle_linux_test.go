@@ -17,7 +17,7 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// What an idle connection costs the process of its server: each has had one request, and waits for the next.
+// BenchmarkIdle measures the memory of a server process per idle connection. Each connection has had one request.
 func BenchmarkIdle(b *testing.B) {
 	for _, kind := range idleKinds {
 		b.Run(kind.name, func(b *testing.B) {
@@ -28,10 +28,11 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// Held by a test as well: parked connections stay below 1,200 live bytes, and net/http's below a fifth.
+// A parked connection needs less than 1,200 live bytes. A parked HTTP connection needs less than a fifth of the live
+// bytes of a net/http connection.
 func TestIdleMemory(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector's own memory would count")
+		t.Skip("the memory of the race detector would be included")
 	}
 	idling.Enough(t)
 	live := func(kind string) float64 { return measureIdle(t, kind, false).Live() }
@@ -40,7 +41,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 	stock, ours := live("net/http"), live("park HTTP")
 	if ours > stock/5 {
-		t.Errorf("HTTP: %.0f bytes parked, %.0f in stock", ours, stock)
+		t.Errorf("HTTP: %.0f bytes parked, %.0f with net/http", ours, stock)
 	}
 }
 
@@ -62,13 +63,13 @@ var idleKinds = []struct {
 	{"goroutine TLS", true, serveBlocking(nil)},
 	{"park TLS", true, serveParked(true)},
 	{"net/http", false, serveStock(false)},
-	{"park HTTP", false, serveSite(false, 0)},
-	{"park HTTP at once", false, serveSite(false, -1)},
+	{"park HTTP", false, serveHTTPServer(false, 0)},
+	{"park HTTP at once", false, serveHTTPServer(false, -1)},
 	{"net/http TLS", true, serveStock(true)},
-	{"park HTTP TLS", true, serveSite(true, 0)},
+	{"park HTTP TLS", true, serveHTTPServer(true, 0)},
 }
 
-// serveBlocking has a goroutine and a buffer for each connection.
+// serveBlocking uses a goroutine and a buffer for each connection.
 func serveBlocking(wrap func(net.Conn) (io.Reader, io.Writer, net.Conn)) func(net.Listener, tls.Certificate) func() int {
 	return func(ln net.Listener, cert tls.Certificate) func() int {
 		var answered atomic.Int64
@@ -172,7 +173,7 @@ func serveStock(secure bool) func(net.Listener, tls.Certificate) func() int {
 	}
 }
 
-func serveSite(secure bool, linger time.Duration) func(net.Listener, tls.Certificate) func() int {
+func serveHTTPServer(secure bool, linger time.Duration) func(net.Listener, tls.Certificate) func() int {
 	return func(ln net.Listener, cert tls.Certificate) func() int {
 		s := &HTTPServer{Linger: linger, Server: idleServer(secure, cert, nil)}
 		if secure {
@@ -184,17 +185,17 @@ func serveSite(secure bool, linger time.Duration) func(net.Listener, tls.Certifi
 	}
 }
 
-// playRole is the process's main, if it has a role.
-func playRole() bool {
+// runRole is the main function of a child process that has a role. It reports whether this process has one.
+func runRole() bool {
 	return idling.Roles{
-		"server":  func(args []string) { playServer(args[0]) },
-		"clients": func(args []string) { playClients(args[0], args[1], args[2] == "true") },
-		"stream":  func(args []string) { playStream(args[0], args[1], args[2]) },
-		"load":    func(args []string) { playLoad(args[0], args[1]) },
+		"server":  func(args []string) { runServer(args[0]) },
+		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
+		"stream":  func(args []string) { runStreamServer(args[0], args[1], args[2]) },
+		"load":    func(args []string) { runLoad(args[0], args[1]) },
 	}.Play()
 }
 
-func playServer(name string) {
+func runServer(name string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
@@ -206,8 +207,8 @@ func playServer(name string) {
 	}
 }
 
-// playClients makes the connections, and a request on each.
-func playClients(address, name string, secure bool) {
+// runClients makes the connections and sends a request on each.
+func runClients(address, name string, secure bool) {
 	text, answer := "x", 1
 	if strings.Contains(name, "HTTP") || strings.Contains(name, "http") {
 		text, answer = hello, 0

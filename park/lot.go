@@ -12,100 +12,104 @@ import (
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// Config is what [New] makes a [Lot] of. The zero value is a lot without limits.
+// Config configures a [Lot]. The zero value sets no limits.
 type Config struct {
-	// IdleTimeout is how long a connection may stay parked, unless Options say otherwise. Then its read
-	// deadline passes, and the function runs. 0 is for ever. It is never early, and late by up to 0.2
-	// seconds.
+	// IdleTimeout is the time that a connection may stay parked; Options.IdleTimeout overrides it. When it
+	// expires, the function runs and its Read fails with os.ErrDeadlineExceeded. The timeout is never early
+	// and at most 0.2 seconds late. 0 means no timeout.
 	IdleTimeout time.Duration
-	// MaxRunning bounds the functions that run at once. What is ready meanwhile waits for its turn, first in
-	// the sockets themselves. 0 is no bound. Functions that wait for each other need one that holds them all.
+	// MaxRunning limits the number of functions that run concurrently. 0 means no limit. Connections that
+	// become ready while the limit is reached stay queued. If functions wait for each other, the limit must be
+	// high enough for all of them to run.
 	MaxRunning int
-	// Backend is the kernel of the lot's port, one of socknotify.Backends. Empty is the default.
+	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
+	// default.
 	Backend string
 }
 
-// A Lot holds parked connections. Its methods may be called by any number of goroutines at once, and by the
-// functions it runs, but for Shutdown, which waits for those.
+// A Lot holds parked connections. Its methods may be called concurrently. The functions that it runs may call all
+// of them except Shutdown, which waits for the functions to return.
 type Lot struct {
-	config Config
-	port   *socknotify.Port[*spot]
-	wheel  *wheel.Wheel[*spot]
-	start  time.Time
-	spots  table
-	crew   crew
-	watch  watch
-	armers sync.Pool
-	sweep  sweeper
-	stats  counters
+	config     Config
+	port       *socknotify.Port[*parkedConn]
+	wheel      *wheel.Wheel[*parkedConn]
+	start      time.Time
+	conns      table
+	workers    workers
+	monitor    keepMonitor
+	registrars sync.Pool
+	sweep      sweeper
+	stats      counters
 
-	// open counts what must end before the port may be closed: the lot itself, and each connection that is
-	// parked or whose function runs.
+	// open counts the reasons to keep the port open: one for the lot until Close, and one for each connection
+	// that is parked or whose function is running. The port is closed when it reaches 0.
 	open    atomic.Int64
 	closing atomic.Bool
 	once    sync.Once
 	ended   chan struct{}
 }
 
-// tick is the resolution of idle time-outs.
+// tick is the resolution of idle timeouts.
 const tick = 100 * time.Millisecond
 
-// New makes a lot. It must be closed, by Close or Shutdown. The error is socknotify.ErrInvalid for a limit below
-// 0, or that of socknotify.New.
+// New returns a new lot. The caller must close it with Close or Shutdown. New fails with socknotify.ErrInvalid if a
+// limit is negative, and with the errors of socknotify.New.
 func New(config Config) (*Lot, error) {
 	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
-		return nil, fmt.Errorf("park: new: %w: a negative limit", socknotify.ErrInvalid)
+		return nil, fmt.Errorf("park: new: %w: negative limit", socknotify.ErrInvalid)
 	}
-	port, err := socknotify.New[*spot](socknotify.WithBackend(config.Backend))
+	port, err := socknotify.New[*parkedConn](socknotify.WithBackend(config.Backend))
 	if err != nil {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
 	l := &Lot{config: config, port: port, start: time.Now(), ended: make(chan struct{})}
-	l.wheel = wheel.New(tick, func(s *spot) *wheel.Timer[*spot] { return &s.timer }, l.expire)
-	l.armers.New = func() any { return newArmer(l) }
+	l.wheel = wheel.New(tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
+	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
-	l.hire()
+	l.startWorker()
 	return l, nil
 }
 
-// A Key is what a lot's port knows a connection by. It tells nothing.
-type Key = *spot
+// A Key identifies a parked connection on the lot's port. It is opaque.
+type Key = *parkedConn
 
-// Port is the lot's port, for those who observe it, such as a page of package debug. It is the lot's to use
-// and to close.
+// Port returns the lot's port for observation, for example by package debug. The lot owns the port: the caller must
+// not register sockets with it, dequeue from it, or close it.
 func (l *Lot) Port() *socknotify.Port[Key] { return l.port }
 
-// Shutdown closes the lot: no connection can be parked any more, those that are parked are closed, and their
-// functions run, for which Read fails with net.ErrClosed. It waits until every function has returned, or for
-// the context, whose cause is then the error. A nil context is socknotify.ErrInvalid, and nothing is done.
+// Shutdown closes the lot and waits until every function has returned. From then on Park fails with ErrClosed.
+// Connections that are parked are closed, and their functions run; Read fails there with net.ErrClosed. If ctx is
+// done before every function has returned, Shutdown returns the cause of ctx. If ctx is nil, Shutdown does nothing
+// and fails with socknotify.ErrInvalid.
 func (l *Lot) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return fmt.Errorf("park: shutdown: %w: a nil context", socknotify.ErrInvalid)
+		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
 	}
 	l.Close()
 	select {
 	case <-l.ended:
-		l.crew.gone.Wait()
+		l.workers.exited.Wait()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Close is Shutdown that does not wait. Functions that run go on; the lot's port is closed when the last of
-// them has returned.
+// Close closes the lot like Shutdown, but does not wait for functions to return. The lot's port is closed when the
+// last function has returned. Close always returns nil.
 func (l *Lot) Close() error {
 	if l.closing.Swap(true) {
 		return nil
 	}
 	l.sweep.stop()
-	l.spots.all(func(s *spot) { l.dispatch(s, evicted) })
+	l.conns.all(func(pc *parkedConn) { l.dispatch(pc, evicted) })
 	l.leave()
 	return nil
 }
 
-// enter counts a connection in. Counting comes before looking, as Close looks at the count after it has set
-// closing.
+// enter adds a connection to open. It reports whether the lot accepts it; if so, leave must follow. enter
+// increments open before it loads closing, because Close sets closing before it decrements open. In the other
+// order the port could be closed although enter has returned true.
 func (l *Lot) enter() bool {
 	l.open.Add(1)
 	if l.closing.Load() {
@@ -115,19 +119,20 @@ func (l *Lot) enter() bool {
 	return true
 }
 
+// leave removes a connection from open. The last one to leave after Close closes the port.
 func (l *Lot) leave() {
 	if l.open.Add(-1) == 0 {
-		l.once.Do(l.end) // the lot's own share was given back by Close
+		l.once.Do(l.closePort)
 	}
 }
 
-func (l *Lot) end() {
+func (l *Lot) closePort() {
 	l.wheel.Close()
 	l.port.Close()
 	close(l.ended)
 }
 
-// ErrClosed says that the lot is closed. It is net.ErrClosed to errors.Is.
+// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is true.
 var ErrClosed error = closedError{}
 
 type closedError struct{}

@@ -10,15 +10,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if !playRole() {
+	if !runRole() {
 		leaks.Main(m)
 	}
 }
 
-// soon is long enough for what must happen.
-const soon = time.Minute
+// timeout is long enough for anything that must happen.
+const timeout = time.Minute
 
-// newLot makes a lot that ends with the test, and must end cleanly.
+// newLot returns a new lot. At the end of the test it closes the lot and verifies that nothing is left behind.
 func newLot(t testing.TB, config Config) *Lot {
 	t.Helper()
 	l, err := New(config)
@@ -29,9 +29,9 @@ func newLot(t testing.TB, config Config) *Lot {
 		l.Close()
 		select {
 		case <-l.ended:
-			l.crew.gone.Wait()
-		case <-time.After(soon):
-			t.Errorf("the lot does not end: %+v, %d open", l.Stats(), l.open.Load())
+			l.workers.exited.Wait()
+		case <-time.After(timeout):
+			t.Errorf("timed out waiting for the lot to close: %+v, %d open", l.Stats(), l.open.Load())
 		}
 		if s := l.Stats(); s.Parked != 0 || s.Running != 0 {
 			t.Errorf("left behind: %+v", s)
@@ -40,7 +40,7 @@ func newLot(t testing.TB, config Config) *Lot {
 	return l
 }
 
-// pair makes a connection over loopback: the server's end and the client's.
+// pair returns both ends of a new connection over loopback.
 func pair(t testing.TB, network string) (server, client net.Conn) {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -81,45 +81,45 @@ func wantErr(t testing.TB, err, want error) {
 	}
 }
 
-// get takes a value that must come.
-func get[T any](t testing.TB, c <-chan T) T {
+// receive receives a value, and fails the test if none arrives in time.
+func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(soon):
-		t.Fatal("nothing came")
+	case <-time.After(timeout):
+		t.Fatal("timed out waiting for a value")
 		panic("unreachable")
 	}
 }
 
-// none checks that nothing has come.
-func none[T any](t testing.TB, c <-chan T) {
+// wantEmpty verifies that the channel is empty.
+func wantEmpty[T any](t testing.TB, c <-chan T) {
 	t.Helper()
 	select {
 	case v := <-c:
-		t.Fatalf("%v came", v)
+		t.Fatalf("got %v, want nothing", v)
 	default:
 	}
 }
 
-func until(t testing.TB, what string, holds func() bool) {
+func waitFor(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
 
-// outcome is what a function's Read said.
+// outcome is the result of a function's Read.
 type outcome struct {
 	text string
 	err  error
 	conn net.Conn
 }
 
-// reader returns a function that reads once, and where its outcome comes.
+// reader returns a function that reads once, and the channel that receives the outcome.
 func reader() (func(net.Conn), chan outcome) {
 	c := make(chan outcome, 16)
 	return func(conn net.Conn) {

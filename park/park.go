@@ -12,63 +12,69 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// ErrParked says that a connection is parked already.
+// ErrParked is returned by Park when the connection is already parked.
 var ErrParked = errors.New("already parked")
 
-// Options are for one parking.
+// Options are the options of [Lot.ParkWith].
 type Options struct {
-	// IdleTimeout goes before the lot's: 0 is the lot's, a negative one is none.
+	// IdleTimeout overrides Config.IdleTimeout. 0 uses the lot's timeout; a negative value means no timeout.
 	IdleTimeout time.Duration
-	// Reader is what the function will read the connection through. If it has bytes buffered the function
-	// runs at once.
+	// Reader is the reader through which the function reads the connection, if there is one. If it has
+	// buffered bytes, the function runs immediately.
 	Reader *bufio.Reader
 }
 
-// Park gives up the goroutine of an idle connection: f runs, once, on one of the lot's, when a Read of the
-// connection would not block. That is when it has bytes, the peer has closed it, it has failed, its idle
-// time-out has passed (Read then fails with os.ErrDeadlineExceeded), or it was closed, by [Lot.CloseConn] or
-// by the lot (net.ErrClosed). In rare cases there is nothing, and Read blocks.
+// Park parks an idle connection. f runs once, on a goroutine of the lot, when a Read of the connection would not
+// block:
 //
-// The caller must not use the connection after Park, because f may be running already; if Park fails it is
-// the caller's still, and f never runs. A read deadline is cleared, a write deadline stays.
+//   - The connection has bytes, the peer has closed it, or it has failed.
+//   - The idle timeout has expired. Read fails with os.ErrDeadlineExceeded.
+//   - The connection was closed by [Lot.CloseConn], or because the lot was closed. Read fails with net.ErrClosed.
 //
-// conn is a connection with a SyscallConn method, such as those of package net, or one around such a
-// connection that has a NetConn method, such as a *tls.Conn. One of package net is what f is given. Any
-// other may hold bytes that it has read already, and f is given a [*Conn] around it, which must be used from
-// then on, because it may hold the next of them; wrap the connection by [Wrap] before, and f is given what
-// was parked. If there are such bytes f runs at once. For the same reason a bufio.Reader must be given to
-// [Lot.ParkWith].
+// In rare cases f runs although there is nothing to read, and Read blocks.
+//
+// The caller must not use the connection after Park, because f may already be running. If Park fails, f never runs
+// and the caller still owns the connection. Park clears the read deadline and leaves the write deadline unchanged.
+//
+// conn must have a SyscallConn method, as the connections of package net have, or a NetConn method that returns such
+// a connection, as a *tls.Conn has.
+//
+// A *net.TCPConn or *net.UnixConn is passed to f unchanged. Any other connection may have read bytes ahead, and f
+// receives a [*Conn] around it. The program must use that Conn from then on, because the Conn may hold bytes that
+// were read ahead. A program that wants f to receive the connection that it parked calls [Wrap] first and uses the
+// result everywhere. If bytes were read ahead, f runs immediately. A program that reads the connection through a
+// bufio.Reader must use [Lot.ParkWith] for the same reason.
 //
 // A function that parks its connection should return soon. If the connection is a [*Conn] that holds bytes, or whose
-// bytes have come one soon after the other, the worker that runs f makes the next call itself after f has returned. If f
-// goes on for more than 5 milliseconds another worker makes the call, some 10 milliseconds after Park at most.
+// bytes arrive in quick succession, the worker that runs f also runs the next call, after f has returned. If f takes
+// more than 5 milliseconds to return, another worker runs the next call, about 10 milliseconds after Park at most.
 //
-// A panic in f ends the process, as in any goroutine; runtime.Goexit ends f alone.
+// A panic in f ends the process, as in any goroutine. runtime.Goexit ends f alone.
 //
-// Errors are ErrClosed, ErrParked, socknotify.ErrInvalid for a connection without a descriptor, and what the
-// port or the system says, such as net.ErrClosed.
+// Park fails with ErrClosed, with ErrParked, with socknotify.ErrInvalid if the connection has no descriptor, and with
+// the errors of the port and the operating system, such as net.ErrClosed.
 func (l *Lot) Park(conn net.Conn, f func(net.Conn)) error {
 	return l.ParkWith(conn, Options{}, f)
 }
 
-// ParkWith is Park with options.
+// ParkWith is [Lot.Park] with options.
 func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if f == nil {
-		return fmt.Errorf("park: %w: a nil function", socknotify.ErrInvalid)
+		return fmt.Errorf("park: %w: nil function", socknotify.ErrInvalid)
 	}
 	idle := o.IdleTimeout
 	if idle == 0 {
 		idle = l.config.IdleTimeout
 	}
-	atOnce := o.Reader != nil && o.Reader.Buffered() > 0
-	looked := false
+	immediate := o.Reader != nil && o.Reader.Buffered() > 0
+	checked := false
 	if c, ok := conn.(*Conn); ok {
 		var done bool
-		if done, looked, atOnce = l.keep(c, f, idle, atOnce); done {
+		if done, checked, immediate = l.keep(c, f, idle, immediate); done {
 			return nil
 		}
 	}
-	base, plain, err := descend(conn)
+	base, plain, err := findBase(conn)
 	if err != nil {
 		return err
 	}
@@ -76,43 +82,43 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	if !l.enter() { // before bytes are read that would be lost
+	if !l.enter() { // before readAhead, whose bytes would be lost
 		return ErrClosed
 	}
-	armed := false
+	registering := false
 	defer func() {
-		if !armed { // a method of the connection has failed, or panics
+		if !registering { // a method of the connection failed or panicked
 			l.leave()
 		}
 	}()
 	if !plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
-			if s := l.find(conn); s != nil && s.isOccupied() {
+			if pc := l.findConn(conn); pc != nil && pc.isPending() {
 				return fmt.Errorf("park: %w", ErrParked) // bytes in a second Conn would be lost
 			}
 			c = Wrap(conn)
 		}
 		conn = c
-		atOnce = atOnce || !looked && c.lookAhead()
+		immediate = immediate || !checked && c.readAhead()
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	armed = true
-	return l.entered(l.arm(&parking{base, raw, conn, f, idle, atOnce}))
+	registering = true
+	return l.leaveOnError(l.register(&parkRequest{base, raw, conn, f, idle, immediate}))
 }
 
-// park is for connections that hold nothing.
-func (l *Lot) park(p *parking) error {
+// park parks a connection that holds no bytes.
+func (l *Lot) park(p *parkRequest) error {
 	if !l.enter() {
 		return ErrClosed
 	}
-	return l.entered(l.arm(p))
+	return l.leaveOnError(l.register(p))
 }
 
-// entered ends what enter began, if it came to nothing.
-func (l *Lot) entered(err error) error {
+// leaveOnError undoes enter if err is not nil.
+func (l *Lot) leaveOnError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -120,60 +126,61 @@ func (l *Lot) entered(err error) error {
 	return fmt.Errorf("park: %w", err)
 }
 
-// A parking is what is asked of a lot.
-type parking struct {
-	base   syscall.Conn
-	raw    syscall.RawConn
-	conn   net.Conn
-	f      func(net.Conn)
-	idle   time.Duration // 0 and less: none
-	atOnce bool
+// A parkRequest holds the arguments of one call of Park.
+type parkRequest struct {
+	base      syscall.Conn
+	raw       syscall.RawConn
+	conn      net.Conn
+	f         func(net.Conn)
+	idle      time.Duration // no timeout if 0 or less
+	immediate bool          // Read would return without the socket
 }
 
-// An armer acts on a descriptor inside Control, so that nobody closes it meanwhile.
-type armer struct {
+// A registrar registers a descriptor with the lot's port. It does so inside Control, so that the descriptor cannot be
+// closed concurrently.
+type registrar struct {
 	lot     *Lot
-	parking parking
-	spot    *spot // to be watched, of a parking that was kept, or nil
-	regs    [1]socknotify.Registration[*spot]
+	request parkRequest
+	kept    *parkedConn // a kept connection to enable (see stream.go), or nil
+	regs    [1]socknotify.Registration[*parkedConn]
 	err     error
 	control func(uintptr)
 }
 
-func newArmer(l *Lot) *armer {
-	a := &armer{lot: l}
+func newRegistrar(l *Lot) *registrar {
+	a := &registrar{lot: l}
 	a.control = func(number uintptr) {
-		if a.spot != nil {
-			a.err = a.enable(a.spot, number)
+		if a.kept != nil {
+			a.err = a.enable(a.kept, number)
 			return
 		}
-		a.err = a.place(number)
+		a.err = a.park(number)
 	}
 	return a
 }
 
-// dismiss gives an armer back.
-func (a *armer) dismiss() {
-	a.parking, a.spot, a.regs[0], a.err = parking{}, nil, socknotify.Registration[*spot]{}, nil
-	a.lot.armers.Put(a)
+// release returns a to the pool.
+func (a *registrar) release() {
+	a.request, a.kept, a.regs[0], a.err = parkRequest{}, nil, socknotify.Registration[*parkedConn]{}, nil
+	a.lot.registrars.Put(a)
 }
 
-// arm parks.
-func (l *Lot) arm(p *parking) error {
-	a := l.armers.Get().(*armer)
-	a.parking, a.err = *p, nil
+// register parks the connection of p.
+func (l *Lot) register(p *parkRequest) error {
+	a := l.registrars.Get().(*registrar)
+	a.request, a.err = *p, nil
 	err := p.raw.Control(a.control)
 	if err == nil {
 		err = a.err
 	}
-	a.dismiss()
+	a.release()
 	return err
 }
 
-// enable has the port tell when the descriptor is ready.
-func (a *armer) enable(s *spot, number uintptr) error {
-	a.regs[0] = socknotify.Registration[*spot]{
-		Handle: number, Key: s, Op: socknotify.OpEnable,
+// enable registers the descriptor for one notification when it becomes readable.
+func (a *registrar) enable(pc *parkedConn, number uintptr) error {
+	a.regs[0] = socknotify.Registration[*parkedConn]{
+		Handle: number, Key: pc, Op: socknotify.OpEnable,
 		Filter:  socknotify.EventIn | socknotify.EventHangup,
 		Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
 	}
@@ -184,153 +191,159 @@ func (a *armer) enable(s *spot, number uintptr) error {
 	return err
 }
 
-// place parks in the connection's spot, or makes it one. The lot is left by the caller if it fails.
-func (a *armer) place(number uintptr) error {
-	place := a.lot.spots.at(number)
-	s, err := a.reuse(place, number)
-	if s == nil {
-		return a.settle(place, number)
+// park parks the connection of a.request, which is new to the lot or has been parked before. number is its
+// descriptor.
+func (a *registrar) park(number uintptr) error {
+	entry := a.lot.conns.at(number)
+	pc, err := a.parkExisting(entry, number)
+	if pc == nil {
+		return a.parkNew(entry, number)
 	}
-	a.unwatch(place, s, number)
+	a.deregister(entry, pc, number)
 	return err
 }
 
-// unwatch ends what watch began for a spot that Unpark had taken before, unless another has replaced it.
-func (a *armer) unwatch(place *atomic.Pointer[spot], s *spot, number uintptr) {
-	if !s.isGone() {
+// deregister undoes register if Unpark has removed pc from the table since setParked. It does nothing if another
+// record has taken the entry, because the registration then belongs to that record.
+func (a *registrar) deregister(entry *atomic.Pointer[parkedConn], pc *parkedConn, number uintptr) {
+	if !pc.isRemoved() {
 		return
 	}
-	a.lot.spots.mu.Lock()
-	defer a.lot.spots.mu.Unlock()
-	if place.Load() == nil {
-		a.lot.port.Deregister(socknotify.Registration[*spot]{Handle: number})
+	a.lot.conns.mu.Lock()
+	defer a.lot.conns.mu.Unlock()
+	if entry.Load() == nil {
+		a.lot.port.Deregister(socknotify.Registration[*parkedConn]{Handle: number})
 	}
 }
 
-// reuse parks in the spot that the connection has from earlier, or returns nil.
-func (a *armer) reuse(place *atomic.Pointer[spot], number uintptr) (*spot, error) {
+// parkExisting parks a connection that has a record in the table. It returns nil if there is none.
+func (a *registrar) parkExisting(entry *atomic.Pointer[parkedConn], number uintptr) (*parkedConn, error) {
 	for {
-		s := place.Load()
-		if s == nil || s.base != a.parking.base {
+		pc := entry.Load()
+		if pc == nil || pc.base != a.request.base {
 			return nil, nil
 		}
-		switch a.occupy(s) {
-		case vacant:
-			return s, a.watch(s, number)
+		switch a.setParked(pc) {
+		case unparked:
+			return pc, a.register(pc, number)
 		case parked:
-			return s, ErrParked
+			return pc, ErrParked
 		}
-		// Gone: Unpark has taken it from the table.
+		// Unpark has removed pc from the table: load the entry again.
 	}
 }
 
-// settle makes a new spot. The number's last one, if any, is of a connection that is closed, or of another
-// value for the same socket.
-func (a *armer) settle(place *atomic.Pointer[spot], number uintptr) error {
+// parkNew parks a connection that has no record, and adds one. If the table has an old record for the number, its
+// connection is closed, or it is another Go value for the same socket.
+func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) error {
 	l := a.lot
-	l.spots.mu.Lock()
-	defer l.spots.mu.Unlock()
-	if s, err := a.reuse(place, number); s != nil {
+	l.conns.mu.Lock()
+	defer l.conns.mu.Unlock()
+	if pc, err := a.parkExisting(entry, number); pc != nil {
 		return err
 	}
-	old := place.Load()
-	s := &spot{base: a.parking.base, raw: a.parking.raw}
-	a.occupy(s)
-	err := a.watch(s, number)
+	old := entry.Load()
+	pc := &parkedConn{base: a.request.base, raw: a.request.raw}
+	a.setParked(pc)
+	err := a.register(pc, number)
 	if errors.Is(err, socknotify.ErrKeyMismatch) {
-		if old != nil && old.isOccupied() {
+		if old != nil && old.isPending() {
 			return ErrParked
 		}
-		// The socket has been parked by another value that stands for it.
-		a.regs[0] = socknotify.Registration[*spot]{Handle: number, Op: socknotify.OpRemove}
+		// The socket is still registered with the record of another value for the same socket.
+		a.regs[0] = socknotify.Registration[*parkedConn]{Handle: number, Op: socknotify.OpRemove}
 		l.port.Process(a.regs[:], nil, 0)
-		a.occupy(s)
-		err = a.watch(s, number)
+		a.setParked(pc)
+		err = a.register(pc, number)
 	}
 	if err != nil {
 		return err
 	}
-	for !l.spots.put(place, old, s) {
-		old = place.Load() // which the sweeper has given up
+	for !l.conns.put(entry, old, pc) {
+		old = entry.Load() // the sweeper has removed old
 	}
 	if old != nil {
 		l.dispatch(old, readable)
 	}
 	if l.closing.Load() {
-		l.dispatch(s, evicted) // Close may have missed it
+		l.dispatch(pc, evicted) // Close may have read the table before put
 	}
 	l.sweep.begin(l)
 	return nil
 }
 
-// occupy makes a spot parked, or queued, before its descriptor is watched. It returns how it found it: vacant,
-// as it must be, parked, or gone.
-func (a *armer) occupy(s *spot) state {
-	l, p := a.lot, &a.parking
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.state {
-	case vacant:
-	case gone:
-		return gone
+// setParked marks pc as parked, or as queued if the request is immediate. It must be called before the descriptor is
+// enabled, so that a notification finds the connection parked. It returns unparked if it succeeded. Otherwise pc is
+// unchanged, and setParked returns parked if a call is pending already, or removed.
+func (a *registrar) setParked(pc *parkedConn) state {
+	l, p := a.lot, &a.request
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	switch pc.state {
+	case unparked:
+	case removed:
+		return removed
 	default:
 		return parked
 	}
-	s.state, s.conn, s.fn, s.parkedAt = parked, p.conn, p.f, l.instant()
+	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
 	l.stats.parked.Add(1)
 	l.stats.parks.Add(1)
-	if p.atOnce {
-		s.state = queued
+	if p.immediate {
+		pc.state = queued
 		l.stats.atOnce.Add(1)
-		l.port.Post(s, 0)
-		return vacant
+		l.port.Post(pc, 0)
+		return unparked
 	}
 	if p.idle > 0 {
-		s.due = time.Since(l.start) + p.idle
-		l.wheel.Set(s, p.idle)
+		pc.due = time.Since(l.start) + p.idle
+		l.wheel.Set(pc, p.idle)
 	}
-	return vacant
+	return unparked
 }
 
-func (s *spot) isGone() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state == gone
+func (pc *parkedConn) isRemoved() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.state == removed
 }
 
-func (s *spot) isOccupied() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.occupied()
+func (pc *parkedConn) isPending() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.pending()
 }
 
-// occupied reports whether something is asked for, under the lock.
-func (s *spot) occupied() bool { return s.state == parked || s.state == queued || s.state == kept }
+// pending reports whether a call of the function is pending. The caller holds pc.mu.
+func (pc *parkedConn) pending() bool {
+	return pc.state == parked || pc.state == queued || pc.state == kept
+}
 
-// watch has the port tell when the descriptor of a parked spot is ready.
-func (a *armer) watch(s *spot, number uintptr) error {
-	if a.parking.atOnce {
+// register enables the descriptor of a connection that setParked has marked. An immediate request needs no
+// registration.
+func (a *registrar) register(pc *parkedConn, number uintptr) error {
+	if a.request.immediate {
 		return nil
 	}
-	if err := a.enable(s, number); err != nil {
-		if a.lot.withdraw(s) {
+	if err := a.enable(pc, number); err != nil {
+		if a.lot.cancel(pc) {
 			return err
 		}
-		// Its time-out or Close came first, and its function runs.
+		// The idle timeout or Close has dispatched pc already, and its function runs.
 	}
 	if a.lot.closing.Load() {
-		a.lot.dispatch(s, evicted)
+		a.lot.dispatch(pc, evicted)
 	}
 	return nil
 }
 
-// withdraw makes a spot vacant whose function has not begun. It reports whether it was not.
-func (l *Lot) withdraw(s *spot) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.occupied() {
+// cancel ends a parking whose function has not begun. It reports whether there was one.
+func (l *Lot) cancel(pc *parkedConn) bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if !pc.pending() {
 		return false
 	}
-	l.vacate(s)
+	l.endParking(pc)
 	return true
 }

@@ -27,17 +27,17 @@ func TestPark(t *testing.T) {
 				for range 100 {
 					must(t, l.Park(server, f))
 					send(t, client, "hello")
-					o := get(t, outcomes)
+					o := receive(t, outcomes)
 					if o.text != "hello" || o.err != nil || o.conn != server {
 						t.Fatalf("%+v", o)
 					}
 				}
-				send(t, client, "before") // what is there already counts as well
+				send(t, client, "before") // bytes that arrived before Park count too
 				must(t, l.Park(server, f))
-				if o := get(t, outcomes); o.text != "before" {
+				if o := receive(t, outcomes); o.text != "before" {
 					t.Fatalf("%+v", o)
 				}
-				until(t, "nothing parked", func() bool { return l.Stats().Running == 0 })
+				waitFor(t, "nothing parked", func() bool { return l.Stats().Running == 0 })
 				if s := l.Stats(); s.Parks != 101 || s.AtOnce != 0 || s.Parked != 0 {
 					t.Fatalf("%+v", s)
 				}
@@ -73,7 +73,7 @@ func TestParkAgainInside(t *testing.T) {
 			}
 		}
 		client.Close()
-		wantErr(t, get(t, failed), io.EOF)
+		wantErr(t, receive(t, failed), io.EOF)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestPeerResets(t *testing.T) {
 		must(t, l.Park(server, f))
 		client.(*net.TCPConn).SetLinger(0)
 		client.Close()
-		if o := get(t, outcomes); o.err == nil || o.err == io.EOF && !wine.ForgetsReset.Here() {
+		if o := receive(t, outcomes); o.err == nil || o.err == io.EOF && !wine.ForgetsReset.Here() {
 			t.Fatalf("%+v", o)
 		}
 	})
@@ -99,20 +99,20 @@ func TestIdleTimeout(t *testing.T) {
 		f, outcomes := reader()
 		start := time.Now()
 		must(t, l.Park(server, f))
-		o := get(t, outcomes)
+		o := receive(t, outcomes)
 		wantErr(t, o.err, os.ErrDeadlineExceeded)
 		if took := time.Since(start); took < idle {
 			t.Fatalf("early: %v", took)
 		}
-		// The next parking begins afresh.
+		// The next parking has its own timeout.
 		must(t, l.ParkWith(server, Options{IdleTimeout: -1}, f))
 		send(t, client, "late")
-		if o := get(t, outcomes); o.text != "late" || o.err != nil {
+		if o := receive(t, outcomes); o.text != "late" || o.err != nil {
 			t.Fatalf("%+v", o)
 		}
 		must(t, l.ParkWith(server, Options{IdleTimeout: time.Hour}, f))
 		send(t, client, "in time")
-		if o := get(t, outcomes); o.text != "in time" || o.err != nil {
+		if o := receive(t, outcomes); o.text != "in time" || o.err != nil {
 			t.Fatalf("%+v", o)
 		}
 		if s := l.Stats(); s.Expired != 1 {
@@ -128,7 +128,7 @@ func TestReadDeadlineIsCleared(t *testing.T) {
 	server.SetReadDeadline(time.Unix(1, 0))
 	must(t, l.Park(server, f))
 	send(t, client, "x")
-	if o := get(t, outcomes); o.text != "x" {
+	if o := receive(t, outcomes); o.text != "x" {
 		t.Fatalf("%+v", o)
 	}
 }
@@ -150,23 +150,23 @@ func TestUnpark(t *testing.T) {
 		if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "mine" {
 			t.Fatal(err, string(buf))
 		}
-		// What must not come is followed by something that must.
+		// If the function had run, its outcome would come before the next one.
 		must(t, l.Park(server, f))
 		send(t, client, "yours")
-		if o := get(t, outcomes); o.text != "yours" {
+		if o := receive(t, outcomes); o.text != "yours" {
 			t.Fatalf("%+v", o)
 		}
-		none(t, outcomes)
+		wantEmpty(t, outcomes)
 
 		must(t, l.Park(server, f))
 		server.Close()
 		if !l.Unpark(server) {
-			t.Fatal("parked, though closed")
+			t.Fatal("Unpark of a closed connection succeeded")
 		}
 	})
 }
 
-// A connection may go from one lot to another, if the first is told.
+// A connection may be parked in another lot after Unpark.
 func TestTwoLots(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		one, two := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
@@ -177,7 +177,7 @@ func TestTwoLots(t *testing.T) {
 			must(t, from.Park(server, f))
 			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
 			send(t, client, "x")
-			if o := get(t, outcomes); o.text != "x" {
+			if o := receive(t, outcomes); o.text != "x" {
 				t.Fatalf("%+v", o)
 			}
 			wantErr(t, to.Park(server, f), socknotify.ErrOtherPort)
@@ -186,7 +186,7 @@ func TestTwoLots(t *testing.T) {
 			}
 			from, to = to, from
 		}
-		none(t, outcomes)
+		wantEmpty(t, outcomes)
 	})
 }
 
@@ -197,28 +197,28 @@ func TestCloseConn(t *testing.T) {
 		f, outcomes := reader()
 		must(t, l.Park(server, f))
 		must(t, l.CloseConn(server))
-		wantErr(t, get(t, outcomes).err, net.ErrClosed)
+		wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 		wantErr(t, l.Park(server, f), net.ErrClosed)
 		wantErr(t, l.CloseConn(server), net.ErrClosed)
 	})
 }
 
-// A connection whose Close is called while it is parked.
-func TestClosedBehindTheBack(t *testing.T) {
+// The function runs when the Close method of a parked connection is called.
+func TestCloseWhileParked(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		t.Parallel() // it waits for the sweep
+		t.Parallel() // it waits for the sweeper
 		l := newLot(t, Config{Backend: backend})
 		server, _ := pair(t, "tcp")
 		f, outcomes := reader()
 		must(t, l.Park(server, f))
 		server.Close()
-		wantErr(t, get(t, outcomes).err, net.ErrClosed)
-		until(t, "no spot left", func() bool { return l.spots.used.Load() == 0 })
+		wantErr(t, receive(t, outcomes).err, net.ErrClosed)
+		waitFor(t, "the table is empty", func() bool { return l.conns.used.Load() == 0 })
 	})
 }
 
-// The same, and the next connection with its number is parked before the sweeper comes by.
-func TestNumberIsUsedAgain(t *testing.T) {
+// The same if another connection with the same descriptor number is parked before the sweeper runs.
+func TestDescriptorReuse(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		l := newLot(t, Config{Backend: backend})
 		l.sweep.stop()
@@ -243,18 +243,18 @@ func TestNumberIsUsedAgain(t *testing.T) {
 			}
 			g, news := reader()
 			must(t, l.Park(server, g))
-			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+			wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 			send(t, client, "new")
-			if o := get(t, news); o.text != "new" {
+			if o := receive(t, news); o.text != "new" {
 				t.Fatalf("%+v", o)
 			}
 			return
 		}
-		t.Fatal("no number came back")
+		t.Fatal("no descriptor number was reused")
 	})
 }
 
-func TestReaderWithBytes(t *testing.T) {
+func TestParkWithBufferedReader(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client := pair(t, "tcp")
 	r := bufio.NewReader(server)
@@ -266,13 +266,13 @@ func TestReaderWithBytes(t *testing.T) {
 	send(t, client, "one\ntwo\n")
 	must(t, l.ParkWith(server, Options{Reader: r}, f))
 	for _, want := range []string{"one\n", "two\n"} {
-		if line := get(t, lines); line != want {
+		if line := receive(t, lines); line != want {
 			t.Fatalf("%q, want %q", line, want)
 		}
 		must(t, l.ParkWith(server, Options{Reader: r}, f))
 	}
 	send(t, client, "three\n")
-	if line := get(t, lines); line != "three\n" {
+	if line := receive(t, lines); line != "three\n" {
 		t.Fatalf("%q", line)
 	}
 	if s := l.Stats(); s.AtOnce != 1 {
@@ -280,7 +280,7 @@ func TestReaderWithBytes(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client := pair(t, "tcp")
 	in, out := net.Pipe()
@@ -303,16 +303,16 @@ func TestBadInput(t *testing.T) {
 	must(t, l.Park(server, f))
 	wantErr(t, l.Park(server, f), ErrParked)
 	wantErr(t, l.Park(sameSocket{server.(*net.TCPConn)}, f), ErrParked)
-	none(t, outcomes)
+	wantEmpty(t, outcomes)
 	if !l.Unpark(server) {
 		t.Fatal("not parked")
 	}
 	must(t, l.Park(sameSocket{server.(*net.TCPConn)}, f))
 	send(t, client, "x")
-	get(t, outcomes)
+	receive(t, outcomes)
 	wantErr(t, l.CloseConn(nil), socknotify.ErrInvalid)
 	var noContext context.Context
-	wantErr(t, l.Shutdown(noContext), socknotify.ErrInvalid) // and the lot is open:
+	wantErr(t, l.Shutdown(noContext), socknotify.ErrInvalid) // the lot is still open
 	must(t, l.Park(server, f))
 	_, err := New(Config{MaxRunning: -1})
 	wantErr(t, err, socknotify.ErrInvalid)

@@ -2,4 +2,4 @@
 
 package park
 
-func playRole() bool { return false }
+func runRole() bool { return false }

@@ -2,14 +2,14 @@ package park
 
 import "sync/atomic"
 
-// Stats are a lot's counts.
+// Stats holds counters of a lot.
 type Stats struct {
-	Parked  int    // connections parked, or ready and waiting for their turn
-	Running int    // functions that run
-	Workers int    // goroutines
-	Parks   uint64 // connections parked so far
-	AtOnce  uint64 // of them, those that were dispatched at once for bytes already buffered
-	Expired uint64 // of them, those whose idle time-out passed
+	Parked  int    // connections that are parked, or ready and queued
+	Running int    // functions that are running
+	Workers int    // goroutines that run functions or wait for work
+	Parks   uint64 // calls of Park so far
+	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered
+	Expired uint64 // the part of Parks that ended by the idle timeout
 }
 
 type counters struct {
@@ -20,9 +20,9 @@ type counters struct {
 	expired atomic.Uint64
 }
 
-// Stats reads the counts.
+// Stats returns the current counters.
 func (l *Lot) Stats() Stats {
-	c := &l.crew
+	c := &l.workers
 	c.mu.Lock()
 	workers := c.waiting + c.running
 	c.mu.Unlock()

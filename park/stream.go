@@ -7,81 +7,83 @@ import (
 	"time"
 )
 
-// A stream is a connection whose bytes come one after the other without a pause. To register it with the port
-// before each of them would cost several system calls. Its parkings are kept instead: Park, called while the
-// connection's function runs, leaves the parking to the worker that runs the function. When the function has
-// returned the worker runs the next one itself, at once if bytes are held. If not, it reads ahead first, as a
-// goroutine of the connection's own would, and waits for a moment.
+// A stream is a connection whose bytes arrive without pauses. Registering it with the port before each Read would cost
+// several system calls per Read. So a stream is kept by its worker instead: if Park is called while the connection's
+// function runs, the worker that runs the function makes the next call itself, after the function has returned. If
+// Read would return without the socket, it makes the call immediately. Otherwise it lingers first: it reads ahead from
+// the connection and waits for the next bytes for up to keepTime.
 //
-// The watch bounds how long a parking is kept. It ends the Read of a worker that has waited for a moment, and hands
-// over the parking of a function that has gone on for a moment after Park: to the port, or as a post. So
-// the connection's next call waits for a function that has parked it for two moments at most, if a worker is free.
+// The keepMonitor limits the time that a connection is kept. It interrupts the Read of a worker that has lingered for
+// keepTime. If a function has not returned keepTime after its Park, the monitor hands the connection over to the port.
+// So the connection's next call is delayed by at most two keepTimes, if a worker is free.
 //
-// A connection pays for this only while it is a stream: only a function that came soon after Park, several times in a
-// row, is followed by a wait. A wait in vain ends the row.
+// Only streams pay for this. A worker lingers only if the function began soon after Park for streamPace times in a row,
+// and lingering without receiving bytes resets that count.
 //
-// A lingering worker counts against MaxRunning, so one lingers only if another waits for work, and not more than
-// maxLingering do.
+// A lingering worker counts against MaxRunning. So a worker lingers only if another worker waits for work, and at most
+// maxLingering workers linger.
 
 const (
-	// keepTime is the moment above.
+	// keepTime is the maximum time to linger, and the time after which a kept connection is handed over.
 	keepTime = 5 * time.Millisecond
-	// steady is the length of the row above.
-	steady = 3
-	// keepPause is the number of turns in which nothing is kept for a connection whose function went on for
-	// long after Park.
-	keepPause = 100
-	// turnsInRow is the number of turns after which a worker leaves a connection if none waits for work.
-	turnsInRow = 16
-	// maxLingering bounds the workers that linger, each with a buffer.
+	// streamPace is the number of consecutive calls soon after Park that make a connection a stream.
+	streamPace = 3
+	// keepPauseCalls is the number of calls during which a connection is not kept, after its function took too
+	// long to return.
+	keepPauseCalls = 100
+	// maxCallsInRow is the number of calls after which a worker hands the connection over, unless another worker
+	// waits for work.
+	maxCallsInRow = 16
+	// maxLingering is the maximum number of workers that linger. Each of them holds a buffer.
 	maxLingering = 64
 )
 
-// A worker is one of the crew.
+// A worker is a goroutine that runs functions.
 type worker struct {
-	lot   *Lot
-	index int                  // in the list of the crew
-	spot  atomic.Pointer[spot] // whose function it runs, or ran last
+	lot     *Lot
+	index   int                        // in workers.list
+	current atomic.Pointer[parkedConn] // the connection whose function it runs, or nil
 }
 
-// An instant is a time since the lot's start in units of 65,536 ns. It has two bytes for the size of a spot, and wraps
-// around after 4.3 seconds. So a function that came late may be taken for one that came soon, about once in 860 times;
-// a stream is taken for one only after three in a row.
+// An instant is a time since the lot's start in units of 65,536 ns. It has two bytes, to keep a parkedConn small, and
+// wraps around after 4.3 seconds. Because of that, about one late call in 860 is mistaken for one soon after Park. That
+// does no harm, since a stream needs streamPace such calls in a row.
 type instant uint16
 
 func instantOf(d time.Duration) instant { return instant(d >> 16) }
 
 func (l *Lot) instant() instant { return instantOf(time.Since(l.start)) }
 
-// since reports how long ago an instant was.
+// since returns the time since i, modulo 4.3 seconds.
 func (l *Lot) since(i instant) time.Duration { return time.Duration(l.instant()-i) << 16 }
 
-// keep leaves a parking to the worker that runs the connection's function, if it may. held reports whether Read would
-// return without the socket, as far as is known: if looked, the connection inside was asked.
-func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool) (done, looked, held bool) {
-	s := c.spot.Load()
-	held = buffered || c.holds()
-	if s == nil {
+// keep parks c by keeping it for the worker that runs its function, if that is possible; done reports whether it was.
+// held reports whether Read would return without the socket. checked reports whether that is certain, because keep has
+// read ahead.
+func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool) (done, checked, held bool) {
+	pc := c.parkedConn.Load()
+	held = buffered || c.hasBytesAhead()
+	if pc == nil {
 		return false, false, held
 	}
-	s.mu.Lock()
-	may, stream := s.mayKeep(l), s.pace >= steady
-	s.mu.Unlock()
+	pc.mu.Lock()
+	may, stream := pc.mayKeep(l), pc.pace >= streamPace
+	pc.mu.Unlock()
 	if !may {
 		return false, false, held
 	}
 	if !held && !(stream && c.established()) {
-		looked, held = true, c.lookAhead()
+		checked, held = true, c.readAhead()
 	}
-	if looked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
-		return false, looked, held
+	if checked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
+		return false, checked, held
 	}
 	now := time.Since(l.start)
-	s.mu.Lock()
-	if done = s.mayKeep(l); done {
-		s.state, s.conn, s.fn, s.held, s.parkedAt = kept, c, f, held, instantOf(now)
+	pc.mu.Lock()
+	if done = pc.mayKeep(l); done {
+		pc.state, pc.conn, pc.fn, pc.held, pc.parkedAt = kept, c, f, held, instantOf(now)
 		if idle > 0 {
-			s.due = now + idle // for handOver
+			pc.due = now + idle // handOver starts the timer
 		}
 		l.stats.parked.Add(1)
 		l.stats.parks.Add(1)
@@ -89,162 +91,164 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 			l.stats.atOnce.Add(1)
 		}
 	}
-	s.mu.Unlock()
+	pc.mu.Unlock()
 	if !done {
 		l.leave()
-		return false, looked, held
+		return false, checked, held
 	}
-	l.watch.begin(l)
+	l.monitor.begin(l)
 	if l.closing.Load() {
-		l.dispatch(s, evicted) // Close may have missed it
+		l.dispatch(pc, evicted) // Close may have visited pc before it was kept
 	}
-	return true, looked, held
+	return true, checked, held
 }
 
-// mayKeep reports whether a parking in l may be kept. s.mu is held.
-func (s *spot) mayKeep(l *Lot) bool {
-	return s.state == vacant && s.runner != nil && s.runner.lot == l && s.pace >= 0
+// mayKeep reports whether a worker of l runs the function of pc and may keep pc. The caller holds pc.mu.
+func (pc *parkedConn) mayKeep(l *Lot) bool {
+	return pc.state == unparked && pc.runner != nil && pc.runner.lot == l && pc.pace >= 0
 }
 
-// paced notes how soon a function comes after Park. s.mu is held.
-func (l *Lot) paced(s *spot) {
+// updatePace records how soon after Park the function begins. The caller holds pc.mu.
+func (l *Lot) updatePace(pc *parkedConn) {
 	switch {
-	case s.pace < 0:
-		s.pace++
-	case s.state != parked:
-	case l.since(s.parkedAt) >= keepTime:
-		s.pace = 0
-	case s.pace < steady:
-		s.pace++
+	case pc.pace < 0:
+		pc.pace++
+	case pc.state != parked:
+	case l.since(pc.parkedAt) >= keepTime:
+		pc.pace = 0
+	case pc.pace < streamPace:
+		pc.pace++
 	}
 }
 
-// keptBy reports whether a parking is kept by w. s.mu is held.
-func (s *spot) keptBy(w *worker) bool { return s.state == kept && s.runner == w }
+// keptBy reports whether pc is kept for w. The caller holds pc.mu.
+func (pc *parkedConn) keptBy(w *worker) bool { return pc.state == kept && pc.runner == w }
 
-// next returns the next call of the function that w has run, or nil if that is not for w to run.
-func (l *Lot) next(w *worker, s *spot, turns int) (c call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keptBy(w) {
-		ready, looked := s.held && (turns%turnsInRow != 0 || l.crew.spare()), false
-		if !s.held && l.crew.beginLinger() {
-			ready, looked = l.linger(w, s), true
+// next returns the call for w to make after it has made calls calls of pc in a row. It returns the zero call if none is
+// kept for w; w then stops running pc.
+func (l *Lot) next(w *worker, pc *parkedConn, calls int) (c call) {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.keptBy(w) {
+		ready, checked := pc.held && (calls%maxCallsInRow != 0 || l.workers.spare()), false
+		if !pc.held && l.workers.beginLinger() {
+			ready, checked = l.linger(w, pc), true
 		}
 		switch {
-		case !s.keptBy(w): // another has taken it while w lingered
+		case !pc.keptBy(w): // the parking ended while w lingered
 		case ready:
-			return l.vacateFor(s, w)
+			return l.endParkingFor(pc, w)
 		default:
-			l.handOver(s, looked)
+			l.handOver(pc, checked)
 		}
 	}
-	if s.runner == w {
-		s.runner = nil
+	if pc.runner == w {
+		pc.runner = nil
 	}
 	return call{}
 }
 
-// linger waits for a stream's next bytes, and reports whether a Read would return at once. s.mu is held, but not
-// while it waits.
-func (l *Lot) linger(w *worker, s *spot) (ready bool) {
-	c := s.conn.(*Conn)
-	c.mu.Lock() // which Unpark waits for
-	s.lingering = true
+// linger waits for the next bytes of a stream. It reports whether Read would return without the socket. The caller
+// holds pc.mu, which linger releases while it waits.
+func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
+	c := pc.conn.(*Conn)
+	c.mu.Lock() // stopLingering waits for it
+	pc.lingering = true
 	func() {
-		s.mu.Unlock()
-		defer s.mu.Lock()
-		defer l.crew.endLinger()
+		pc.mu.Unlock()
+		defer pc.mu.Lock()
+		defer l.workers.endLinger()
 		defer c.mu.Unlock()
 		ready = c.fill()
 	}()
-	if s.keptBy(w) {
-		if s.lingering = false; s.roused {
-			s.roused = false
-			c.SetReadDeadline(time.Time{}) // fails if Read does
+	if pc.keptBy(w) {
+		if pc.lingering = false; pc.interrupted {
+			pc.interrupted = false
+			c.SetReadDeadline(time.Time{}) // if it fails, Read fails too
 		}
 	}
 	return ready
 }
 
-// rouse ends the Read of a worker that lingers. s.mu is held.
-func (s *spot) rouse() {
-	if s.lingering && !s.roused {
-		s.roused = true
-		s.conn.SetReadDeadline(longAgo) // fails if Read does
+// interrupt interrupts the Read of a lingering worker. The caller holds pc.mu.
+func (pc *parkedConn) interrupt() {
+	if pc.lingering && !pc.interrupted {
+		pc.interrupted = true
+		pc.conn.SetReadDeadline(longAgo) // if it fails, Read fails too
 	}
 }
 
-// still has no worker linger, and none begin to, as long as s.mu is held, as it is. The connection's read deadline is
-// cleared.
-func (s *spot) still() {
-	if !s.lingering {
+// stopLingering interrupts a lingering worker, waits until its Read has returned, and clears the read deadline. The
+// caller holds pc.mu; as long as it does, no worker starts to linger for pc.
+func (pc *parkedConn) stopLingering() {
+	if !pc.lingering {
 		return
 	}
-	s.rouse()
-	c := s.conn.(*Conn)
-	c.mu.Lock() // until the Read has returned
-	s.lingering, s.roused = false, false
+	pc.interrupt()
+	c := pc.conn.(*Conn)
+	c.mu.Lock() // wait until Read has returned
+	pc.lingering, pc.interrupted = false, false
 	c.mu.Unlock()
 	c.SetReadDeadline(time.Time{})
 }
 
-// handOver makes a kept parking what it would be without a worker to keep it. looked reports that the connection
-// inside holds no bytes. s.mu is held.
-func (l *Lot) handOver(s *spot, looked bool) {
-	if !looked && !s.held {
-		c := s.conn.(*Conn)
-		s.held = c.lookAhead()
-		c.SetReadDeadline(time.Time{}) // fails if Read does
-	} else if looked {
-		s.pace = 0
+// handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
+// worker has lingered and received no bytes. The caller holds pc.mu.
+func (l *Lot) handOver(pc *parkedConn, checked bool) {
+	if !checked && !pc.held {
+		c := pc.conn.(*Conn)
+		pc.held = c.readAhead()
+		c.SetReadDeadline(time.Time{}) // if it fails, Read fails too
+	} else if checked {
+		pc.pace = 0
 	}
-	if s.held {
-		s.state = queued
-		l.port.Post(s, 0)
+	if pc.held {
+		pc.state = queued
+		l.port.Post(pc, 0)
 		return
 	}
-	s.state = parked
-	if s.due != 0 {
-		l.wheel.Set(s, s.due-time.Since(l.start))
+	pc.state = parked
+	if pc.due != 0 {
+		l.wheel.Set(pc, pc.due-time.Since(l.start))
 	}
-	a := l.armers.Get().(*armer)
-	a.spot, a.err = s, nil
-	err := s.raw.Control(a.control)
+	a := l.registrars.Get().(*registrar)
+	a.kept, a.err = pc, nil
+	err := pc.raw.Control(a.control)
 	if err == nil {
 		err = a.err
 	}
-	a.dismiss()
+	a.release()
 	if err != nil {
-		s.state = queued // its Read says why, or waits
-		l.port.Post(s, 0)
+		pc.state = queued // the function's Read returns the reason, or blocks
+		l.port.Post(pc, 0)
 	}
 }
 
-// abandon is for a worker that ends in a function, or in the connection's Read.
-func (l *Lot) abandon(w *worker, s *spot) {
-	w.spot.Store(nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keptBy(w) {
-		s.lingering = false
-		l.handOver(s, false)
+// abandon is called when w exits because a function, or the connection's Read, panicked or called runtime.Goexit. It
+// hands over a connection that is kept for w.
+func (l *Lot) abandon(w *worker, pc *parkedConn) {
+	w.current.Store(nil)
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.keptBy(w) {
+		pc.lingering = false
+		l.handOver(pc, false)
 	}
-	if s.runner == w {
-		s.runner = nil
+	if pc.runner == w {
+		pc.runner = nil
 	}
 }
 
-// established reports whether Read reads no handshake.
+// established reports whether all TLS handshakes are complete.
 func (c *Conn) established() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.complete = c.complete || complete(c.Conn)
-	return c.complete
+	c.handshaken = c.handshaken || handshakesComplete(c.Conn)
+	return c.handshaken
 }
 
-// beginLinger reports whether a worker may linger.
-func (c *crew) beginLinger() bool {
+// beginLinger reports whether a worker may linger, and counts it if so. endLinger must follow.
+func (c *workers) beginLinger() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting == 0 || c.lingering >= maxLingering {
@@ -254,84 +258,88 @@ func (c *crew) beginLinger() bool {
 	return true
 }
 
-func (c *crew) endLinger() {
+func (c *workers) endLinger() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lingering--
 }
 
-// spare reports whether a worker waits for work.
-func (c *crew) spare() bool {
+// spare reports whether any worker waits for work.
+func (c *workers) spare() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting > 0
 }
 
-// A watch looks after what is kept, as long as something is.
-type watch struct {
-	on    atomic.Bool
-	mu    sync.Mutex
-	timer *time.Timer
-	list  []*worker // of one look
+// A keepMonitor hands kept connections over after keepTime. Its timer runs only while a connection is kept.
+type keepMonitor struct {
+	on      atomic.Bool
+	mu      sync.Mutex
+	timer   *time.Timer
+	workers []*worker // scratch space of checkKept
 }
 
-func (w *watch) begin(l *Lot) {
+// begin starts the timer if it is not running.
+func (w *keepMonitor) begin(l *Lot) {
 	if w.on.Load() || w.on.Swap(true) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer == nil {
-		w.timer = time.AfterFunc(keepTime, l.lookAfter)
+		w.timer = time.AfterFunc(keepTime, l.monitorKept)
 	} else {
 		w.timer.Reset(keepTime)
 	}
 }
 
-// lookAfter is a turn of the watch.
-func (l *Lot) lookAfter() {
-	w := &l.watch
+// monitorKept is called by the timer.
+func (l *Lot) monitorKept() {
+	w := &l.monitor
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	again := l.lookAtKept()
+	again := l.checkKept()
 	if !again {
 		w.on.Store(false)
-		again = l.lookAtKept() && !w.on.Swap(true) // what was kept before that store
+		// A connection kept before the store has found on set, and has not started the timer.
+		again = l.checkKept() && !w.on.Swap(true)
 	}
 	if again {
 		w.timer.Reset(keepTime)
 	}
 }
 
-// lookAtKept hands over, or rouses, what was kept for long enough. It reports whether anything is kept.
-func (l *Lot) lookAtKept() (some bool) {
-	c := &l.crew
+// checkKept handles every connection that has been kept for keepTime: it interrupts the worker if it lingers, and hands
+// the connection over otherwise. It reports whether any connection is kept.
+func (l *Lot) checkKept() (some bool) {
+	c := &l.workers
 	c.mu.Lock()
-	list := append(l.watch.list[:0], c.workers...)
+	list := append(l.monitor.workers[:0], c.list...)
 	c.mu.Unlock()
 	for _, w := range list {
-		if s := w.spot.Load(); s != nil && l.lookAtOne(w, s) {
+		if pc := w.current.Load(); pc != nil && l.checkWorker(w, pc) {
 			some = true
 		}
 	}
 	clear(list)
-	l.watch.list = list
+	l.monitor.workers = list
 	return some
 }
 
-func (l *Lot) lookAtOne(w *worker, s *spot) (is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.keptBy(w) {
+// checkWorker is checkKept for one worker.
+func (l *Lot) checkWorker(w *worker, pc *parkedConn) (kept bool) {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if !pc.keptBy(w) {
 		return false
 	}
 	switch {
-	case l.since(s.parkedAt) < keepTime:
-	case s.lingering:
-		s.rouse()
+	case l.since(pc.parkedAt) < keepTime:
+	case pc.lingering:
+		pc.interrupt()
 	default:
-		s.pace = -keepPause
-		l.handOver(s, false)
+		pc.pace = -keepPauseCalls
+		l.handOver(pc, false)
 	}
 	return true
 }

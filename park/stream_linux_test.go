@@ -14,9 +14,10 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// The CPU that a server spends on a stream of bytes, with parked connections and with a goroutine for each; compare
-// within one run. The server is a process of its own, and echoes as docs/park.md shows, or is a proxy with TLS on
-// both sides before an echo. ratio is the parked server's CPU to that of the goroutines.
+// BenchmarkStream measures the CPU time that a server spends on a stream of bytes, with parked connections and with
+// a goroutine per connection. Compare results within one run only. The server is a separate process. It is the echo
+// server of docs/park.md, or a proxy with TLS on both sides in front of an echo server. ratio is the CPU time with
+// parking divided by that with goroutines.
 func BenchmarkStream(b *testing.B) {
 	const total = 100 << 20
 	for _, kind := range streamKinds {
@@ -37,7 +38,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// streamCPU sends bytes through a server, and returns what it spent on them, in nanoseconds.
+// streamCPU sends bytes through a server and returns the CPU time of the server in nanoseconds.
 func streamCPU(b *testing.B, how string, kind streamKind, total int) float64 {
 	backend, stop := "", func() {}
 	if kind.proxy {
@@ -51,7 +52,7 @@ func streamCPU(b *testing.B, how string, kind streamKind, total int) float64 {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 	}
 	defer conn.Close()
-	exchangeBytes(b, conn, 1<<20) // handshakes, growing buffers and stacks
+	exchangeBytes(b, conn, 1<<20) // includes handshakes and the growth of buffers and stacks
 	cpu := func() (n float64) {
 		_, err := fmt.Sscan(server.Say("cpu"), &n)
 		must(b, err)
@@ -75,8 +76,8 @@ var streamKinds = []streamKind{
 	{name: "TLS proxy", secure: true, proxy: true},
 }
 
-// playStream is the server.
-func playStream(how, name, backend string) {
+// runStreamServer is the main function of the server process.
+func runStreamServer(how, name, backend string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
@@ -119,7 +120,7 @@ func playStream(how, name, backend string) {
 	}
 }
 
-// copyBytes begins to copy, in one of the two ways.
+// copyBytes starts copying, with parking or with a goroutine.
 func copyBytes(how string, lot *Lot, from, to net.Conn) {
 	if how == "park" {
 		if err := lot.Park(from, copier(lot, to, nil)); err != nil {
@@ -143,7 +144,7 @@ func copyBytes(how string, lot *Lot, from, to net.Conn) {
 	}()
 }
 
-// echoTLS is an echo with TLS, in this process.
+// echoTLS starts an echo server with TLS in this process.
 func echoTLS(b *testing.B) (address string, stop func()) {
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate(b)}})
 	must(b, err)

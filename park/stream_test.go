@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bufferedConn is a connection that reads ahead, as those of many protocols do.
+// A bufferedConn reads ahead, as the connections of many protocols do.
 type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
@@ -24,13 +24,13 @@ func (c *bufferedConn) NetConn() net.Conn          { return c.Conn }
 
 var copyBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
 
-// copier is the function of docs/park.md, for a connection whose bytes go to another, or back if to is nil. turns,
+// copier returns the function of docs/park.md. It copies bytes to the connection to, or back if to is nil. calls,
 // if not nil, counts its calls.
-func copier(lot *Lot, to net.Conn, turns *atomic.Int64) func(net.Conn) {
+func copier(lot *Lot, to net.Conn, calls *atomic.Int64) func(net.Conn) {
 	var serve func(net.Conn)
 	serve = func(conn net.Conn) {
-		if turns != nil {
-			turns.Add(1)
+		if calls != nil {
+			calls.Add(1)
 		}
 		out := to
 		if out == nil {
@@ -47,15 +47,15 @@ func copier(lot *Lot, to net.Conn, turns *atomic.Int64) func(net.Conn) {
 		}
 		if err != nil {
 			conn.Close()
-			lot.CloseConn(out) // which may be parked
+			lot.CloseConn(out) // out may be parked
 		}
 	}
 	return serve
 }
 
-// The number of turns for a stream is bounded: a function that reads 4 KiB at a time is called for each 4 KiB, and
-// besides for the remainder of each record or segment. It was called for each byte.
-func TestTurnsOfStream(t *testing.T) {
+// The number of calls for a stream is bounded. A function that reads 4 KiB at a time is called once for each 4 KiB, and
+// once for the rest of each record or segment.
+func TestStreamCallCount(t *testing.T) {
 	const total = 64 << 10
 	for name, wrap := range map[string]func(net.Conn) net.Conn{"TCP": nil, "wrapper": buffered, "TLS": secured, "TLS in a wrapper": func(conn net.Conn) net.Conn {
 		return buffered(secured(conn))
@@ -63,8 +63,9 @@ func TestTurnsOfStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLot(t, Config{})
 			server, client := pair(t, "tcp")
-			// The whole of it is there before the first turn, so that turns do not depend on the network's pace.
-			var turns atomic.Int64
+			// All bytes have arrived before the first call, so that the number of calls does not depend
+			// on timing.
+			var calls atomic.Int64
 			if wrap != nil {
 				server = wrap(server)
 			}
@@ -72,43 +73,43 @@ func TestTurnsOfStream(t *testing.T) {
 				client = tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 			}
 			ended := make(chan struct{})
-			serve := copier(l, nil, &turns)
+			serve := copier(l, nil, &calls)
 			must(t, l.Park(server, func(conn net.Conn) {
 				defer close(ended)
-				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // and the handshake
+				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // completes the handshake
 					t.Error(err)
 				}
 				must(t, l.Park(conn, serve))
 			}))
 			send(t, client, "x")
-			get(t, ended)
+			receive(t, ended)
 			exchangeBytes(t, client, total)
-			// Package tls sends records of some 1,200 bytes to begin with.
-			if n := turns.Load(); n > total/1000+total/4096 {
-				t.Errorf("%d turns for %d bytes", n, total)
+			// The first records of package tls have about 1,200 bytes.
+			if n := calls.Load(); n > total/1000+total/4096 {
+				t.Errorf("%d calls for %d bytes", n, total)
 			}
 			client.Close()
-			until(t, "the function ends", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
+			waitFor(t, "the function returns", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
 		})
 	}
 }
 
-// secured is a server's TLS connection.
+// secured returns the server's end of a TLS connection.
 func secured(conn net.Conn) net.Conn {
 	return tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{makeCertificate()}})
 }
 
-// A proxy whose connections are parked, with TLS on both sides, moves a stream in both directions at once.
+// A proxy with parked connections and TLS on both sides copies streams in both directions concurrently.
 func TestProxyOfStreams(t *testing.T) {
 	const total = 20 << 20
 	l := newLot(t, Config{})
 	front, client := pair(t, "tcp")
 	back, backend := pair(t, "tcp")
 	insecure := &tls.Config{InsecureSkipVerify: true}
-	var turns atomic.Int64
+	var calls atomic.Int64
 	in, out := secured(front), tls.Client(back, insecure)
-	must(t, l.Park(in, copier(l, out, &turns)))
-	must(t, l.Park(out, copier(l, in, &turns)))
+	must(t, l.Park(in, copier(l, out, &calls)))
+	must(t, l.Park(out, copier(l, in, &calls)))
 
 	var echoing sync.WaitGroup
 	echoing.Go(func() {
@@ -118,18 +119,18 @@ func TestProxyOfStreams(t *testing.T) {
 	})
 	conn := tls.Client(client, insecure)
 	exchangeBytes(t, conn, total)
-	if n := turns.Load(); n > 2*total/1000 {
-		t.Errorf("%d turns for %d bytes in each direction", n, total)
+	if n := calls.Load(); n > 2*total/1000 {
+		t.Errorf("%d calls for %d bytes in each direction", n, total)
 	}
 	conn.Close()
 	echoing.Wait()
-	until(t, "both sides end", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
+	waitFor(t, "the functions of both sides return", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
 }
 
-// exchangeBytes sends bytes, and receives and checks as many, both at once.
+// exchangeBytes sends total bytes, and concurrently receives and verifies as many.
 func exchangeBytes(t testing.TB, conn net.Conn, total int) {
 	t.Helper()
-	conn.SetDeadline(time.Now().Add(10 * soon))
+	conn.SetDeadline(time.Now().Add(10 * timeout))
 	sent := make(chan error, 1)
 	go func() {
 		buf := make([]byte, 32<<10)
@@ -157,7 +158,7 @@ func exchangeBytes(t testing.TB, conn net.Conn, total int) {
 	must(t, <-sent)
 }
 
-// fillBytes writes what a stream has from a place on.
+// fillBytes fills buf with the bytes that the stream has at offset from.
 func fillBytes(buf []byte, from int) {
 	for i := range buf {
 		at := from + i

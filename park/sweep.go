@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A sweeper finds connections that somebody closed while they were parked. The kernel forgets a closed
-// descriptor and tells nobody, so they are looked at, a part of them each second, and found within as many
-// seconds as there are parts.
+// A sweeper finds connections whose Close method was called while they were parked. The kernel drops a closed
+// descriptor from the port without a notification, so the sweeper checks the connections itself: one of sweepParts
+// parts each sweepInterval. A closed connection is found after at most sweepParts intervals.
 type sweeper struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	on      bool
 	stopped bool
-	turn    int
+	part    int // the next part to check
 }
 
 const (
@@ -22,7 +22,7 @@ const (
 	sweepInterval = time.Second
 )
 
-// begin has the lot swept from now on.
+// begin starts the timer if it is not running.
 func (w *sweeper) begin(l *Lot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,26 +46,26 @@ func (w *sweeper) stop() {
 	}
 }
 
-// sweepPart looks at one part.
+// sweepPart checks one part. It stops the timer when the lot knows no connection.
 func (l *Lot) sweepPart() {
 	w := &l.sweep
 	w.mu.Lock()
-	turn := w.turn
-	w.turn = (turn + 1) % sweepParts
+	part := w.part
+	w.part = (part + 1) % sweepParts
 	w.mu.Unlock()
-	l.spots.some(turn, sweepParts, l.look)
+	l.conns.some(part, sweepParts, l.sweepConn)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.on = l.spots.used.Load() > 0; w.on && !w.stopped {
+	if w.on = l.conns.used.Load() > 0; w.on && !w.stopped {
 		w.timer.Reset(sweepInterval)
 	}
 }
 
-// look gives up the spot of a connection that is closed. If it is parked its function runs.
-func (l *Lot) look(place *atomic.Pointer[spot], s *spot) {
-	if err := s.raw.Control(func(uintptr) {}); err == nil {
+// sweepConn removes pc from the table if its connection is closed. If the connection was parked, its function runs.
+func (l *Lot) sweepConn(entry *atomic.Pointer[parkedConn], pc *parkedConn) {
+	if err := pc.raw.Control(func(uintptr) {}); err == nil {
 		return
 	}
-	l.dispatch(s, readable)
-	l.spots.put(place, s, nil)
+	l.dispatch(pc, readable)
+	l.conns.put(entry, pc, nil)
 }

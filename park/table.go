@@ -6,19 +6,19 @@ import (
 	"syscall"
 )
 
-// A table finds spots by the numbers of their descriptors.
+// A table maps descriptor numbers to parked connections. Lookups take no lock.
 type table struct {
-	mu    sync.Mutex // held to grow, and to settle a connection
+	mu    sync.Mutex // held to grow the table and to add a connection
 	pages atomic.Pointer[[]*page]
-	used  atomic.Int64
+	used  atomic.Int64 // entries that are not nil
 }
 
 const pageSize = 512
 
-type page [pageSize]atomic.Pointer[spot]
+type page [pageSize]atomic.Pointer[parkedConn]
 
-// at is the place of a number.
-func (t *table) at(number uintptr) *atomic.Pointer[spot] {
+// at returns the entry for a descriptor number. It grows the table if necessary.
+func (t *table) at(number uintptr) *atomic.Pointer[parkedConn] {
 	i := int(number / pageSize)
 	if pages := t.pages.Load(); pages != nil && i < len(*pages) && (*pages)[i] != nil {
 		return &(*pages)[i][number%pageSize]
@@ -38,41 +38,41 @@ func (t *table) at(number uintptr) *atomic.Pointer[spot] {
 	return &grown[i][number%pageSize]
 }
 
-// of finds the spot of a connection in its place. One that is parked for the first time is put there under the
-// lock, when its function may be running already.
-func (t *table) of(place *atomic.Pointer[spot], base syscall.Conn) *spot {
-	if s := place.Load(); s != nil && s.base == base {
-		return s
+// of returns the record of the connection base from its entry, or nil. It loads the entry again under the lock: parkNew
+// adds a connection under the lock, and the function of that connection may be running before parkNew has returned.
+func (t *table) of(entry *atomic.Pointer[parkedConn], base syscall.Conn) *parkedConn {
+	if pc := entry.Load(); pc != nil && pc.base == base {
+		return pc
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := place.Load(); s != nil && s.base == base {
-		return s
+	if pc := entry.Load(); pc != nil && pc.base == base {
+		return pc
 	}
 	return nil
 }
 
-// put puts a spot in the place of another, or of none.
-func (t *table) put(place *atomic.Pointer[spot], old, s *spot) bool {
-	if !place.CompareAndSwap(old, s) {
+// put replaces old, which may be nil, with pc, which may be nil. It reports whether the entry still held old.
+func (t *table) put(entry *atomic.Pointer[parkedConn], old, pc *parkedConn) bool {
+	if !entry.CompareAndSwap(old, pc) {
 		return false
 	}
 	if old == nil {
 		t.used.Add(1)
 	}
-	if s == nil {
+	if pc == nil {
 		t.used.Add(-1)
 	}
 	return true
 }
 
-// all calls visit for every spot.
-func (t *table) all(visit func(*spot)) {
-	t.some(0, 1, func(_ *atomic.Pointer[spot], s *spot) { visit(s) })
+// all calls visit for every connection in the table.
+func (t *table) all(visit func(*parkedConn)) {
+	t.some(0, 1, func(_ *atomic.Pointer[parkedConn], pc *parkedConn) { visit(pc) })
 }
 
-// some calls visit for the spots of every n-th number from first on.
-func (t *table) some(first, n int, visit func(*atomic.Pointer[spot], *spot)) {
+// some calls visit for the connections with the descriptor numbers first, first+n, first+2n and so on.
+func (t *table) some(first, n int, visit func(*atomic.Pointer[parkedConn], *parkedConn)) {
 	pages := t.pages.Load()
 	if pages == nil {
 		return
@@ -82,8 +82,8 @@ func (t *table) some(first, n int, visit func(*atomic.Pointer[spot], *spot)) {
 			continue
 		}
 		for j := (first + n - i*pageSize%n) % n; j < pageSize; j += n {
-			if s := p[j].Load(); s != nil {
-				visit(&p[j], s)
+			if pc := p[j].Load(); pc != nil {
+				visit(&p[j], pc)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func certificate(t testing.TB) tls.Certificate {
 	return makeCertificate()
 }
 
-// makeCertificate makes a certificate for loopback. It panics without randomness.
+// makeCertificate returns a certificate for loopback.
 func makeCertificate() tls.Certificate {
 	cert, _, err := selfcert.New(24*time.Hour, "localhost", "127.0.0.1")
 	if err != nil {
@@ -24,14 +24,14 @@ func makeCertificate() tls.Certificate {
 	return cert
 }
 
-// hoard is a connection that holds back what is written, for a test to send as it likes.
-type hoard struct {
+// A heldWriter is a connection that collects the bytes that are written while on is true. The test sends them itself.
+type heldWriter struct {
 	net.Conn
 	on   bool
 	held []byte
 }
 
-func (h *hoard) Write(p []byte) (int, error) {
+func (h *heldWriter) Write(p []byte) (int, error) {
 	if !h.on {
 		return h.Conn.Write(p)
 	}
@@ -39,17 +39,17 @@ func (h *hoard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tlsPair makes a TLS connection, past its handshake, and the client's hoard.
-func tlsPair(t testing.TB, version uint16) (server, client *tls.Conn, h *hoard) {
+// tlsPair returns a TLS connection after its handshake, and the heldWriter below the client.
+func tlsPair(t testing.TB, version uint16) (server, client *tls.Conn, h *heldWriter) {
 	t.Helper()
 	a, b := pair(t, "tcp")
-	h = &hoard{Conn: b}
+	h = &heldWriter{Conn: b}
 	server = tls.Server(a, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, MaxVersion: version})
 	client = tls.Client(h, &tls.Config{InsecureSkipVerify: true, MaxVersion: version})
 	failed := make(chan error, 1)
 	go func() { failed <- server.Handshake() }()
 	must(t, client.Handshake())
-	must(t, get(t, failed))
+	must(t, receive(t, failed))
 	return server, client, h
 }
 
@@ -68,22 +68,22 @@ func TestTLS(t *testing.T) {
 		for range 100 {
 			must(t, l.Park(conn, f))
 			send(t, client, "hello")
-			o := get(t, outcomes)
+			o := receive(t, outcomes)
 			if o.text != "hello" || o.err != nil {
 				t.Fatalf("%+v", o)
 			}
 			if c := o.conn.(*Conn); c.NetConn() != server || conn != server && c != conn {
-				t.Fatal("not the connection that was parked")
+				t.Fatal("the function received another connection")
 			}
 			conn = o.conn
 		}
 		must(t, l.Park(conn, f))
 		client.Close()
-		wantErr(t, get(t, outcomes).err, io.EOF)
+		wantErr(t, receive(t, outcomes).err, io.EOF)
 	})
 }
 
-// Several records in one segment: package tls has read them all with the first.
+// Several records arrive in one segment. Package tls reads all of them together with the first.
 func TestTLSRecordsAhead(t *testing.T) {
 	eachTLS(t, func(t *testing.T, version uint16) {
 		l := newLot(t, Config{})
@@ -98,28 +98,28 @@ func TestTLSRecordsAhead(t *testing.T) {
 		if _, err := h.Conn.Write(h.held); err != nil {
 			t.Fatal(err)
 		}
-		o := get(t, outcomes)
+		o := receive(t, outcomes)
 		text := o.text
 		for text != "onetwothreefour" {
 			must(t, l.Park(o.conn, f))
-			o = get(t, outcomes)
+			o = receive(t, outcomes)
 			if text += o.text; o.err != nil || o.text == "" || len(text) > 15 {
 				t.Fatalf("%q, %v", text, o.err)
 			}
 		}
 		if s := l.Stats(); s.AtOnce == 0 {
-			t.Fatalf("nothing was held: %+v", s)
+			t.Fatalf("nothing was read ahead: %+v", s)
 		}
 		must(t, l.Park(o.conn, f))
 		h.on = false
 		send(t, client, "five")
-		if o := get(t, outcomes); o.text != "five" {
+		if o := receive(t, outcomes); o.text != "five" {
 			t.Fatalf("%+v", o)
 		}
 	})
 }
 
-// A record that was read in part, by small reads: the rest of its plain text is held too.
+// Small Reads leave a part of a record's plaintext in package tls, which is read ahead too.
 func TestTLSPlaintextAhead(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client, _ := tlsPair(t, tls.VersionTLS13)
@@ -136,17 +136,17 @@ func TestTLSPlaintextAhead(t *testing.T) {
 	must(t, l.Park(server, f))
 	send(t, client, "abcdef")
 	for i := range 6 {
-		if c := get(t, chars); c != "abcdef"[i] {
+		if c := receive(t, chars); c != "abcdef"[i] {
 			t.Fatalf("%c at %d", c, i)
 		}
 	}
 	send(t, client, "g")
-	if c := get(t, chars); c != 'g' {
+	if c := receive(t, chars); c != 'g' {
 		t.Fatalf("%c", c)
 	}
 }
 
-// A record in parts, of which the first has been read when the connection is parked.
+// A record arrives in parts, and the first part has been read when the connection is parked.
 func TestTLSPartialRecord(t *testing.T) {
 	eachTLS(t, func(t *testing.T, version uint16) {
 		for _, cut := range []int{1, 4, 5, 6, 20} {
@@ -157,12 +157,12 @@ func TestTLSPartialRecord(t *testing.T) {
 			send(t, client, "first")
 			n := len(h.held)
 			send(t, client, "second")
-			// The first record and the head of the second, in one segment.
+			// One segment with the first record and the start of the second.
 			if _, err := h.Conn.Write(h.held[:n+cut]); err != nil {
 				t.Fatal(err)
 			}
 			must(t, l.Park(server, f))
-			o := get(t, outcomes)
+			o := receive(t, outcomes)
 			if o.text != "first" {
 				t.Fatalf("%+v", o)
 			}
@@ -170,14 +170,14 @@ func TestTLSPartialRecord(t *testing.T) {
 			if _, err := h.Conn.Write(h.held[n+cut:]); err != nil {
 				t.Fatal(err)
 			}
-			if o := get(t, outcomes); o.text != "second" || o.err != nil {
+			if o := receive(t, outcomes); o.text != "second" || o.err != nil {
 				t.Fatalf("cut at %d: %+v", cut, o)
 			}
 		}
 	})
 }
 
-// Parking must not spoil a handshake that is yet to come.
+// A connection may be parked before its handshake.
 func TestTLSParkedBeforeHandshake(t *testing.T) {
 	l := newLot(t, Config{})
 	a, b := pair(t, "tcp")
@@ -187,12 +187,12 @@ func TestTLSParkedBeforeHandshake(t *testing.T) {
 	must(t, l.Park(server, f))
 	must(t, client.Handshake())
 	send(t, client, "hello")
-	if o := get(t, outcomes); o.text != "hello" || o.err != nil {
+	if o := receive(t, outcomes); o.text != "hello" || o.err != nil {
 		t.Fatalf("%+v", o)
 	}
 }
 
-// A closed lot takes nothing from a connection that it refuses.
+// Park in a closed lot reads no bytes from the connection.
 func TestTLSRefusedWithRecordsAhead(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client, h := tlsPair(t, tls.VersionTLS13)
@@ -213,14 +213,14 @@ func TestTLSRefusedWithRecordsAhead(t *testing.T) {
 	}
 }
 
-func TestTLSShutdownSaysGoodbye(t *testing.T) {
+func TestTLSShutdownSendsCloseNotify(t *testing.T) {
 	l := newLot(t, Config{})
 	server, client, _ := tlsPair(t, tls.VersionTLS13)
 	f, outcomes := reader()
 	must(t, l.Park(server, f))
 	must(t, l.Shutdown(t.Context()))
-	wantErr(t, get(t, outcomes).err, net.ErrClosed)
+	wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
-		t.Fatal(err) // which only a close_notify makes of it
+		t.Fatal(err) // io.EOF requires a close_notify
 	}
 }

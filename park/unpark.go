@@ -8,17 +8,18 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// Unpark takes a connection back. It reports whether it was parked; then its function does not run for that
-// parking, and the connection is the caller's. Otherwise it was not parked, or its function has begun.
+// Unpark takes a connection back. It reports whether the connection was parked. If so, the function of that parking
+// does not run, and the caller owns the connection. Otherwise the connection was not parked, or its function has
+// begun.
 //
-// A connection that was parked as what it is, without [Wrap], and of which bytes were read ahead, counts as one
-// whose function has begun: the bytes are in the [*Conn] that only the function is given. Unpark of that Conn, or of
-// a Conn that was parked, takes the connection back with its bytes.
+// Unpark returns false if bytes were read ahead from a connection that was parked without [Wrap]. Those bytes are in
+// the [*Conn] that only the function receives, so the function runs. Unpark of that Conn, or of a Conn that was
+// parked, takes the connection back with its bytes.
 //
-// A connection that is not parked stays known to the lot, and to its port, until it is closed. Unpark ends
-// that too, as must be before another lot or port can have it.
+// The lot and its port keep a record of a connection until it is closed, even while it is not parked. Unpark removes
+// that record. It must be called before another lot or port can use the connection.
 func (l *Lot) Unpark(conn net.Conn) bool {
-	base, _, err := descend(conn)
+	base, _, err := findBase(conn)
 	if err != nil {
 		return false
 	}
@@ -26,16 +27,16 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 	raw, err := base.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(number uintptr) {
-			place := l.spots.at(number)
-			if s := l.spots.of(place, base); s != nil {
-				was = l.remove(s, conn, place, number)
+			entry := l.conns.at(number)
+			if pc := l.conns.of(entry, base); pc != nil {
+				was = l.removeConn(pc, conn, entry, number)
 			}
 			here = true
 		})
 	}
-	if err != nil && !here { // it is closed
-		if s := l.search(base); s != nil && !s.hides(conn) {
-			was = l.withdraw(s)
+	if err != nil && !here { // the connection is closed
+		if pc := l.findClosed(base); pc != nil && !pc.hidesBytes(conn) {
+			was = l.cancel(pc)
 		}
 	}
 	if was {
@@ -44,76 +45,79 @@ func (l *Lot) Unpark(conn net.Conn) bool {
 	return was
 }
 
-// remove takes a spot out of table and port, inside Control, for a caller who has conn. It reports whether it was
-// parked.
-func (l *Lot) remove(s *spot, conn net.Conn, place *atomic.Pointer[spot], number uintptr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == gone {
-		return false // and the number may have another spot
+// removeConn removes pc from the table and the port, for an Unpark of conn. It is called inside Control. It reports
+// whether the connection was parked.
+func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[parkedConn], number uintptr) bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.state == removed {
+		return false // the table may have another record for the number
 	}
-	s.still()
-	if s.hidden(conn) {
-		return false // its function is to run
+	pc.stopLingering()
+	if pc.hidesBytesLocked(conn) {
+		return false // its function must run
 	}
-	was := s.occupied()
+	was := pc.pending()
 	if was {
-		l.vacate(s)
+		l.endParking(pc)
 	}
-	// One parking in it would be registered afresh, so no one may meanwhile.
-	s.state = gone
-	l.port.Deregister(socknotify.Registration[*spot]{Handle: number})
-	l.spots.put(place, s, nil)
+	// The state changes first: a concurrent Park of pc would register it again.
+	pc.state = removed
+	l.port.Deregister(socknotify.Registration[*parkedConn]{Handle: number})
+	l.conns.put(entry, pc, nil)
 	return was
 }
 
-// hidden reports whether the function of a parked connection is to be given bytes that a caller who has only conn
-// could not read. s.mu is held.
-func (s *spot) hidden(conn net.Conn) bool {
-	c, ok := s.conn.(*Conn)
-	return ok && net.Conn(c) != conn && c.holds()
+// hidesBytesLocked reports whether pc holds bytes that were read ahead and that a caller with conn alone could not
+// read. The caller holds pc.mu.
+func (pc *parkedConn) hidesBytesLocked(conn net.Conn) bool {
+	c, ok := pc.conn.(*Conn)
+	return ok && net.Conn(c) != conn && c.hasBytesAhead()
 }
 
-func (s *spot) hides(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hidden(conn)
+// hidesBytes is hidesBytesLocked for a caller without the lock.
+func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.hidesBytesLocked(conn)
 }
 
-// CloseConn closes a connection. If it is parked its function runs at once, for which Read fails with
-// net.ErrClosed. A parked connection whose Close method is called instead is found within ten seconds.
+// CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there
+// with net.ErrClosed. If a program calls the Close method of a parked connection instead, the lot needs up to ten
+// seconds to find that out.
 func (l *Lot) CloseConn(conn net.Conn) error {
 	if conn == nil {
-		return notNil(false)
+		return checkNil(false)
 	}
-	s := l.find(conn)
+	pc := l.findConn(conn)
 	err := conn.Close()
-	if s != nil {
-		l.dispatch(s, readable)
+	if pc != nil {
+		l.dispatch(pc, readable)
 	}
 	return err
 }
 
-// find finds the spot of a connection, or nil.
-func (l *Lot) find(conn net.Conn) (found *spot) {
-	base, _, err := descend(conn)
+// findConn returns the record of a connection, or nil.
+func (l *Lot) findConn(conn net.Conn) (found *parkedConn) {
+	base, _, err := findBase(conn)
 	if err != nil {
 		return nil
 	}
 	if raw, err := base.SyscallConn(); err == nil {
-		err = raw.Control(func(number uintptr) { found = l.spots.of(l.spots.at(number), base) })
+		err = raw.Control(func(number uintptr) { found = l.conns.of(l.conns.at(number), base) })
 		if err == nil {
 			return found
 		}
 	}
-	return l.search(base)
+	return l.findClosed(base)
 }
 
-// search finds the spot of a connection that is closed.
-func (l *Lot) search(base syscall.Conn) (found *spot) {
-	l.spots.all(func(s *spot) {
-		if s.base == base {
-			found = s
+// findClosed returns the record of a closed connection, or nil. The connection has no descriptor any more, so
+// findClosed visits the whole table.
+func (l *Lot) findClosed(base syscall.Conn) (found *parkedConn) {
+	l.conns.all(func(pc *parkedConn) {
+		if pc.base == base {
+			found = pc
 		}
 	})
 	return found

@@ -5,6 +5,6 @@ package sock
 import "golang.org/x/sys/unix"
 
 func acceptSocket(fd int) (int, error) {
-	c, _, err := unix.Accept4(fd, atBirth)
+	c, _, err := unix.Accept4(fd, creationFlags)
 	return c, err
 }

@@ -4,8 +4,8 @@ package sock
 
 import "syscall"
 
-// acceptSocket uses package syscall's Accept4, because x/sys has none here.
+// acceptSocket uses syscall.Accept4, because x/sys does not provide it on these systems.
 func acceptSocket(fd int) (int, error) {
-	c, _, err := syscall.Accept4(fd, atBirth)
+	c, _, err := syscall.Accept4(fd, creationFlags)
 	return c, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// accepting runs a test with each kind of listener and a way to connect to it.
-func accepting(t *testing.T, f func(t *testing.T, l *sock.Socket, dial func() *sock.Socket)) {
+// forEachListener runs f with each kind of listener and a function that connects to it.
+func forEachListener(t *testing.T, f func(t *testing.T, l *sock.Socket, dial func() *sock.Socket)) {
 	for _, c := range kinds[:2] {
 		t.Run(c.name, func(t *testing.T) {
 			on := sock.Loopback
@@ -27,11 +27,11 @@ func accepting(t *testing.T, f func(t *testing.T, l *sock.Socket, dial func() *s
 	t.Run("unix", func(t *testing.T) {
 		name := abstract("accept")
 		l, err := sock.ListenUnix(name, sock.ListenOptions{})
-		keep(t, l, err)
+		closeLater(t, l, err)
 		f(t, l, func() *sock.Socket {
 			s, err := sock.New(sock.Unix)
-			if keep(t, s, err); s.ConnectUnix(name) != nil {
-				t.Fatal("no connection")
+			if closeLater(t, s, err); s.ConnectUnix(name) != nil {
+				t.Fatal("timed out waiting for the connection")
 			}
 			return s
 		})
@@ -39,13 +39,13 @@ func accepting(t *testing.T, f func(t *testing.T, l *sock.Socket, dial func() *s
 }
 
 func TestAccept(t *testing.T) {
-	accepting(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
+	forEachListener(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
 		for range 2 {
 			if s, err := l.Accept(); s != nil || err != sock.ErrWouldBlock {
-				t.Fatalf("before anybody connects: %v, %v", s, err)
+				t.Fatalf("without a connection: %v, %v", s, err)
 			}
 			if l.Acceptable() {
-				t.Error("acceptable before anybody connects")
+				t.Error("acceptable without a connection")
 			}
 			c := dial()
 			if !l.Acceptable() {
@@ -53,9 +53,9 @@ func TestAccept(t *testing.T) {
 			}
 			s := accept(t, l)
 			if l.Acceptable() {
-				t.Error("acceptable when all are accepted")
+				t.Error("acceptable after the only connection was accepted")
 			}
-			wellMade(t, s)
+			checkFlags(t, s)
 			if s.LocalAddr() != l.LocalAddr() || s.RemoteAddr() != c.LocalAddr() || s.LocalPath() != l.LocalPath() {
 				t.Errorf("between %v, %q and %v", s.LocalAddr(), s.LocalPath(), s.RemoteAddr())
 			}
@@ -64,26 +64,26 @@ func TestAccept(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 			if short, tcp := fdstate.Of(s.SyscallConn()).Drained(fdstate.Recv), l.LocalPath() == ""; short != tcp {
-				t.Errorf("a short receive vouches: %v", short)
+				t.Errorf("a short receive drains: %v", short)
 			}
 			c.Close()
-			settle(t, s, ended)
+			waitPoll(t, s, ended)
 			if _, err := s.Recv(make([]byte, 1)); err != io.EOF {
-				t.Errorf("it is a stream, but ends in %v", err)
+				t.Errorf("the stream ends with %v", err)
 			}
 		}
 	})
 }
 
 func TestAcceptInto(t *testing.T) {
-	accepting(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
+	forEachListener(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
 		var s sock.Socket
-		for _, data := range []string{"one", "two", "three"} { // again into the same
+		for _, data := range []string{"one", "two", "three"} { // reuse the Socket
 			if err := l.AcceptInto(&s); err != sock.ErrWouldBlock || s.Handle() != none {
 				t.Fatal(err)
 			}
 			send(t, dial(), data)
-			settle(t, l, in)
+			waitPoll(t, l, in)
 			if err := l.AcceptInto(&s); err != nil {
 				t.Fatal(err)
 			}
@@ -97,17 +97,18 @@ func TestAcceptInto(t *testing.T) {
 	})
 }
 
-// One that is open, or used still, stays what it is, and the connection waits for another.
+// AcceptInto fails for a Socket that is open or still in use. The Socket is unchanged, and the connection stays
+// pending.
 func TestAcceptIntoOpen(t *testing.T) {
 	l := listen(t, sock.Loopback)
 	a, b := unixPair(t, false)
 	connect(t, l.LocalAddr())
-	settle(t, l, in)
+	waitPoll(t, l, in)
 	before := a.Handle()
 	refused := func(what string, into *sock.Socket) {
 		t.Helper()
 		err := l.AcceptInto(into)
-		failed(t, err, "accept", l.Handle(), nil)
+		wantError(t, err, "accept", l.Handle(), nil)
 		if err == nil || !strings.Contains(err.Error(), "is open") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -120,20 +121,20 @@ func TestAcceptIntoOpen(t *testing.T) {
 	}
 	fdstate.Of(a.SyscallConn()).Use()
 	a.Close()
-	refused("closed, but a call is under way", a)
+	refused("closed, but still in use", a)
 	fdstate.Of(a.SyscallConn()).Done()
 	if err := l.AcceptInto(a); err != nil {
-		t.Errorf("now that it is closed: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 }
 
-// A client that gives up before it is accepted does the listener no harm.
+// A connection that is aborted before it is accepted does not break the listener.
 func TestAcceptAborted(t *testing.T) {
 	l := listen(t, sock.Loopback)
 	for range 3 {
 		c := connect(t, l.LocalAddr())
-		settle(t, c, out)
-		settle(t, l, in)
+		waitPoll(t, c, out)
+		waitPoll(t, l, in)
 		if err := c.SetLinger(0); err != nil {
 			t.Fatal(err)
 		}
@@ -141,18 +142,18 @@ func TestAcceptAborted(t *testing.T) {
 	}
 	good := connect(t, l.LocalAddr())
 	send := func() bool { _, err := good.Send([]byte("good")); return err == nil }
-	settle(t, good, out)
+	waitPoll(t, good, out)
 	if !send() {
-		t.Fatal("not connected")
+		t.Fatal("timed out waiting for the connection")
 	}
 	for {
-		settle(t, l, in)
+		waitPoll(t, l, in)
 		s, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep(t, s, err)
-		settle(t, s, in)
+		closeLater(t, s, err)
+		waitPoll(t, s, in)
 		b := make([]byte, 8)
 		n, err := s.Recv(b)
 		if err == nil {
@@ -161,7 +162,7 @@ func TestAcceptAborted(t *testing.T) {
 			}
 			return
 		}
-		failed(t, err, "recv", s.Handle(), unix.ECONNRESET)
+		wantError(t, err, "recv", s.Handle(), unix.ECONNRESET)
 	}
 }
 
@@ -169,13 +170,13 @@ func TestAcceptFails(t *testing.T) {
 	for _, s := range []*sock.Socket{bound(t, sock.TCP4, sock.Loopback), bound(t, sock.UDP4, sock.Loopback)} {
 		c, err := s.Accept()
 		if c != nil {
-			t.Error("it accepted")
+			t.Error("Accept succeeded")
 		}
-		failed(t, err, "accept", s.Handle(), nil)
+		wantError(t, err, "accept", s.Handle(), nil)
 		var into sock.Socket
-		failed(t, s.AcceptInto(&into), "accept", s.Handle(), nil)
+		wantError(t, s.AcceptInto(&into), "accept", s.Handle(), nil)
 		if into.Handle() != none {
-			t.Error("it is open")
+			t.Error("the Socket is open")
 		}
 	}
 }

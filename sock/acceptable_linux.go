@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysAcceptable asks poll(2). Whatever else it says is for accept to tell.
+// sysAcceptable asks poll(2). It also returns true for errors, which accept then reports.
 func sysAcceptable(h uintptr) bool {
 	f := unix.PollFd{Fd: int32(h), Events: unix.POLLIN}
 	var now unix.Timespec

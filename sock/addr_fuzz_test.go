@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// FuzzDecodeAddr reads what a system may write for an address: of any family, and cut short. What is decoded is the
-// address that would be sent to, and one of another family is none.
+// FuzzDecodeAddr decodes addresses that a system may return, of any family and truncated. The decoded address must
+// encode to the same bytes. An address of another family must decode to the zero AddrPort.
 func FuzzDecodeAddr(f *testing.F) {
 	for _, s := range []string{
 		"127.0.0.1:80", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0", "[::1]:443", "[::ffff:192.0.2.1]:1",
@@ -25,8 +25,8 @@ func FuzzDecodeAddr(f *testing.F) {
 		f.Add(append([]byte(nil), b[:len(b)/2]...))
 	}
 	f.Add([]byte{})
-	f.Add([]byte{1, 0, '/', 't', 'm', 'p', '/', 's', 0}) // a Unix socket's
-	f.Add([]byte{1, 0, 0, 'n', 'a', 'm', 'e'})           // without a file
+	f.Add([]byte{1, 0, '/', 't', 'm', 'p', '/', 's', 0}) // a Unix socket
+	f.Add([]byte{1, 0, 0, 'n', 'a', 'm', 'e'})           // an abstract Unix socket
 	f.Add([]byte{16, 0, 0, 0, 1, 0, 0, 0})
 	f.Add([]byte{0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -44,7 +44,7 @@ func FuzzDecodeAddr(f *testing.F) {
 		if !a.IsValid() || a.Addr().Is4() != (family == afInet4) {
 			t.Fatalf("family %d: %v", family, a)
 		}
-		// The port is two bytes in network order, on every processor.
+		// The port has two bytes in network order on every processor.
 		if port := uint16(all[2])<<8 | uint16(all[3]); a.Port() != port {
 			t.Fatalf("%v; want port %d", a, port)
 		}

@@ -19,7 +19,7 @@ const (
 	errNoAddr = unix.EDESTADDRREQ
 )
 
-// withAddr calls f with an address as the system wants it.
+// withAddr calls f with the system's representation of a.
 func withAddr(a netip.AddrPort, f func(sa unsafe.Pointer, size uintptr) unix.Errno) error {
 	var sa unix.RawSockaddrAny
 	size, err := encode(a, &sa)

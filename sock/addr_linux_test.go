@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of interfaces other than the loopback's cannot be tried out everywhere, so what the system is
-// told and tells is looked at here.
+// Addresses of interfaces other than the loopback interface are not available everywhere. So this test compares the
+// bytes that are passed to the system.
 
 func TestEncode(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
@@ -21,7 +21,7 @@ func TestEncode(t *testing.T) {
 	}
 	index := strconv.Itoa(lo.Index)
 	for _, c := range []struct {
-		in, out string // out is what it is decoded to again
+		in, out string // out is the decoded encoding of in
 		size    uintptr
 		scope   uint32
 	}{
@@ -58,7 +58,7 @@ func TestEncode(t *testing.T) {
 		{},
 		netip.AddrPortFrom(netip.Addr{}, 80),
 		netip.MustParseAddrPort("[fe80::1%no-such-interface]:1"),
-		netip.MustParseAddrPort("[fe80::1%4294967296]:1"), // no interface has such a number
+		netip.MustParseAddrPort("[fe80::1%4294967296]:1"), // too large for an interface index
 		netip.MustParseAddrPort("[fe80::1%-1]:1"),
 	} {
 		var sa unix.RawSockaddrAny
@@ -68,8 +68,8 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// One that was longer leaves nothing behind.
-func TestEncodeOverAnother(t *testing.T) {
+// Encoding over a longer address leaves none of its bytes.
+func TestEncodeReusedBuffer(t *testing.T) {
 	var sa, fresh unix.RawSockaddrAny
 	for i := range unsafe.Slice((*byte)(unsafe.Pointer(&sa)), unsafe.Sizeof(sa)) {
 		unsafe.Slice((*byte)(unsafe.Pointer(&sa)), unsafe.Sizeof(sa))[i] = 0xff
@@ -84,7 +84,7 @@ func TestEncodeOverAnother(t *testing.T) {
 	}
 }
 
-func TestDecodeAnotherFamily(t *testing.T) {
+func TestDecodeOtherFamily(t *testing.T) {
 	for _, family := range []uint16{unix.AF_UNSPEC, unix.AF_UNIX, unix.AF_NETLINK} {
 		sa := unix.RawSockaddrAny{}
 		sa.Addr.Family = family
@@ -94,7 +94,7 @@ func TestDecodeAnotherFamily(t *testing.T) {
 	}
 }
 
-// What is encoded is decoded to what it was, but for the spelling of a zone.
+// Decoding returns the address that was encoded, except that a zone may be spelled differently.
 func FuzzEncode(f *testing.F) {
 	for _, a := range []string{"127.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1", "ff02::1"} {
 		f.Add(netip.MustParseAddr(a).AsSlice(), uint32(0), uint16(1))
@@ -106,7 +106,7 @@ func FuzzEncode(f *testing.F) {
 			return
 		}
 		if zone != 0 {
-			a = a.WithZone(strconv.FormatUint(uint64(zone), 10)) // nothing, for IPv4
+			a = a.WithZone(strconv.FormatUint(uint64(zone), 10)) // no effect for IPv4
 		}
 		var sa unix.RawSockaddrAny
 		want := netip.AddrPortFrom(a, port)
@@ -123,7 +123,7 @@ func TestListenOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		// Bound to one address, the system says that it is of IPv6 alone whatever was asked for.
+		// Read the option before Bind: for a socket bound to one address the system always reports IPv6 only.
 		if err := sysListenOptions(s.Handle(), Loopback6, ListenOptions{DualStack: dual}); err != nil {
 			t.Fatal(err)
 		}

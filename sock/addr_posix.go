@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sockaddr is the memory of an address for a call.
+// A sockaddr is the memory for the address argument of a call.
 type sockaddr struct {
 	four unix.SockaddrInet4
 	six  unix.SockaddrInet6
@@ -18,7 +18,7 @@ type sockaddr struct {
 
 var sockaddrs = sync.Pool{New: func() any { return new(sockaddr) }}
 
-// withAddr calls f with an address as x/sys wants it.
+// withAddr calls f with x/sys's representation of a.
 func withAddr(a netip.AddrPort, f func(unix.Sockaddr) error) error {
 	if !a.IsValid() {
 		return unix.EDESTADDRREQ
@@ -37,7 +37,7 @@ func withAddr(a netip.AddrPort, f func(unix.Sockaddr) error) error {
 	return f(&sa.six)
 }
 
-// decode is the address, or the zero AddrPort for one of another family.
+// decode returns the address. It returns the zero AddrPort if the address belongs to another family.
 func decode(sa unix.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
@@ -60,7 +60,7 @@ func sysConnect(h uintptr, a netip.AddrPort) error {
 	return withAddr(a, func(sa unix.Sockaddr) error {
 		err := unix.Connect(int(h), sa)
 		if err == unix.EINTR {
-			return ErrWouldBlock // it goes on all the same
+			return ErrWouldBlock // the connection attempt continues
 		}
 		return blocked(err)
 	})
@@ -76,7 +76,7 @@ func sysRemoteAddr(h uintptr) netip.AddrPort {
 	return decode(sa)
 }
 
-// isTCP asks what only TCP answers: few of these systems tell a socket's protocol.
+// isTCP reads an option that only TCP sockets have, because few of these systems report a socket's protocol.
 func isTCP(fd int) bool {
 	_, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY)
 	return err == nil

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// encode writes an address as the system wants it and returns its length.
+// encode writes the system's representation of a to sa and returns its length.
 func encode(a netip.AddrPort, sa *rawAny) (uintptr, error) {
 	if a.Addr().Is4() {
 		in := (*rawInet4)(unsafe.Pointer(sa))
@@ -29,7 +29,8 @@ func encode(a netip.AddrPort, sa *rawAny) (uintptr, error) {
 	return unsafe.Sizeof(*in), nil
 }
 
-// decode reads an address that the system wrote. One of another family is the zero AddrPort.
+// decode reads an address that was written by the system. It returns the zero AddrPort if the address belongs to
+// another family.
 func decode(sa *rawAny) netip.AddrPort {
 	switch sa.Addr.Family {
 	case afInet4:
@@ -46,7 +47,7 @@ func decode(sa *rawAny) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Ports are in network order.
+// setPort and port convert to and from network byte order.
 func setPort(p *uint16, v uint16) {
 	b := (*[2]byte)(unsafe.Pointer(p))
 	b[0], b[1] = byte(v>>8), byte(v)

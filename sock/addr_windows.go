@@ -26,7 +26,7 @@ func sysBind(h uintptr, a netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	if r, _, e := syscall.SyscallN(procBind.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); failed(r) {
+	if r, _, e := syscall.SyscallN(procBind.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); wantError(r) {
 		return blockedOr(e)
 	}
 	return nil
@@ -38,11 +38,11 @@ func sysConnect(h uintptr, a netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	if r, _, e := syscall.SyscallN(procConnect.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); failed(r) {
+	if r, _, e := syscall.SyscallN(procConnect.Addr(), h, uintptr(unsafe.Pointer(&sa)), size); wantError(r) {
 		return blockedOr(e)
 	}
 	if typ, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType); err == nil && typ == windows.SOCK_DGRAM {
-		tellRefused(h, true)
+		setConnReset(h, true)
 	}
 	return nil
 }
@@ -56,7 +56,8 @@ func sysLocalAddr(h uintptr) netip.AddrPort {
 	return unbound(h)
 }
 
-// unbound is what other systems tell of a socket that is not bound, for which this one has an error.
+// unbound returns the unspecified address of the socket's family. Other systems return it for a socket that is not
+// bound; Windows fails.
 func unbound(h uintptr) netip.AddrPort {
 	const soProtocolInfo = 0x2005
 	var info windows.WSAProtocolInfo
@@ -76,7 +77,7 @@ func unbound(h uintptr) netip.AddrPort {
 func name(get *windows.LazyProc, h uintptr) netip.AddrPort {
 	var sa rawAny
 	size := int32(unsafe.Sizeof(sa))
-	if r, _, _ := syscall.SyscallN(get.Addr(), h, uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size))); failed(r) {
+	if r, _, _ := syscall.SyscallN(get.Addr(), h, uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size))); wantError(r) {
 		return netip.AddrPort{}
 	}
 	return decode(&sa)

@@ -14,8 +14,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// raw makes a pair of sockets that package sock does not know.
-func raw(t *testing.T, typ int) (a, b int) {
+// rawPair returns a pair of descriptors that were not created by package sock.
+func rawPair(t *testing.T, typ int) (a, b int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func TestAdopt(t *testing.T) {
 		name string
 		typ  int
 		mode sock.Mode
-		want error // on what blocks
+		want error // for a blocking handle
 	}{
 		{"non-blocking", unix.SOCK_STREAM | unix.SOCK_NONBLOCK, sock.RefuseBlocking, nil},
 		{"non-blocking anyway", unix.SOCK_STREAM | unix.SOCK_NONBLOCK, sock.MakeNonblocking, nil},
@@ -40,20 +40,20 @@ func TestAdopt(t *testing.T) {
 		{"datagrams", unix.SOCK_DGRAM, sock.MakeNonblocking, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x, y := raw(t, c.typ)
+			x, y := rawPair(t, c.typ)
 			defer unix.Close(y)
 			h := uintptr(x)
 			s, err := sock.Adopt(h, c.mode)
 			if c.want != nil {
-				if failed(t, err, "adopt", h, c.want); s != nil || !blocking(t, h) {
-					t.Errorf("%v; its mode has changed: %v", s, !blocking(t, h))
+				if wantError(t, err, "adopt", h, c.want); s != nil || !blocking(t, h) {
+					t.Errorf("%v; mode changed: %v", s, !blocking(t, h))
 				}
 				if err := unix.Close(x); err != nil {
-					t.Errorf("it is not the caller's any more: %v", err)
+					t.Errorf("the caller cannot use the handle: %v", err)
 				}
 				return
 			}
-			if keep(t, s, err); s.Handle() != h || blocking(t, h) {
+			if closeLater(t, s, err); s.Handle() != h || blocking(t, h) {
 				t.Errorf("handle %d, not %d; it blocks: %v", s.Handle(), h, blocking(t, h))
 			}
 			if _, err := unix.Write(y, []byte("hello")); err != nil {
@@ -63,13 +63,13 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 			if s.Close(); unix.Close(x) != unix.EBADF {
-				t.Error("it was not the Socket's")
+				t.Error("the Socket did not own the handle")
 			}
 		})
 	}
 }
 
-// A Socket knows what it has adopted: what ends, what tells short receives, and what accepts.
+// Adopt recognizes streams, for which Recv returns io.EOF, TCP, for which a short receive drains, and listeners.
 func TestAdoptKinds(t *testing.T) {
 	dup := func(s *sock.Socket) *sock.Socket {
 		h, err := unix.FcntlInt(s.Handle(), unix.F_DUPFD_CLOEXEC, 0)
@@ -78,27 +78,27 @@ func TestAdoptKinds(t *testing.T) {
 		}
 		s.Close()
 		s, err = sock.Adopt(uintptr(h), sock.RefuseBlocking)
-		return keep(t, s, err)
+		return closeLater(t, s, err)
 	}
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		a, b = dup(a), dup(b)
 		send(t, a, "data")
-		settle(t, b, in)
+		waitPoll(t, b, in)
 		if got := receive(t, b, 8); got != "data" {
 			t.Errorf("%q", got)
 		}
 		if short := fdstate.Of(b.SyscallConn()).Drained(fdstate.Recv); short != k.tcp {
-			t.Errorf("a short receive vouches: %v", short)
+			t.Errorf("a short receive drains: %v", short)
 		}
 		if k.stream {
 			a.Close()
-			settle(t, b, ended)
+			waitPoll(t, b, ended)
 			if _, err := b.Recv(make([]byte, 8)); err != io.EOF {
 				t.Errorf("at the end: %v", err)
 			}
 		} else if send(t, a, ""); receive(t, b, 8) != "" {
-			t.Error("a datagram of nothing")
+			t.Error("got an empty datagram")
 		}
 	})
 	l := dup(listen(t, sock.Loopback))
@@ -106,7 +106,7 @@ func TestAdoptKinds(t *testing.T) {
 	s := accept(t, l)
 	send(t, c, "data")
 	if receive(t, s, 8); !fdstate.Of(s.SyscallConn()).Drained(fdstate.Recv) {
-		t.Error("what it accepts is no TCP")
+		t.Error("the accepted connection is not recognized as TCP")
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAdoptFails(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	gone, x := raw(t, unix.SOCK_STREAM)
+	gone, x := rawPair(t, unix.SOCK_STREAM)
 	unix.Close(gone)
 	unix.Close(x)
 	for _, c := range []struct {
@@ -136,24 +136,24 @@ func TestAdoptFails(t *testing.T) {
 	} {
 		for _, m := range []sock.Mode{sock.RefuseBlocking, sock.MakeNonblocking} {
 			s, err := sock.Adopt(c.handle, m)
-			if failed(t, err, "adopt", c.handle, c.cause); s != nil {
-				t.Errorf("%s: a socket", c.name)
+			if wantError(t, err, "adopt", c.handle, c.cause); s != nil {
+				t.Errorf("%s: got a Socket", c.name)
 			}
 		}
 	}
-	// The system looks at the lower half of a number alone.
-	x, y := raw(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK)
+	// The system ignores the upper half of a descriptor number.
+	x, y := rawPair(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK)
 	defer unix.Close(x)
 	defer unix.Close(y)
 	if strconv.IntSize == 64 {
 		high := uint64(1) << 32
 		s, err := sock.Adopt(uintptr(high)|uintptr(x), sock.RefuseBlocking)
-		if failed(t, err, "adopt", uintptr(high)|uintptr(x), unix.EBADF); s != nil {
-			t.Error("a socket")
+		if wantError(t, err, "adopt", uintptr(high)|uintptr(x), unix.EBADF); s != nil {
+			t.Error("got a Socket")
 		}
 	}
 	w.Write([]byte("x"))
-	if n, err := r.Read(make([]byte, 1)); n != 1 || err != nil { // it is still good
+	if n, err := r.Read(make([]byte, 1)); n != 1 || err != nil { // the descriptor is still open
 		t.Error(n, err)
 	}
 }

@@ -7,44 +7,44 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// allocatesNothing is for the race detector as well. sync.Pool forgets a quarter of what it is given then,
-// which is less than one allocation in a run, and AllocsPerRun leaves fractions out.
-func allocatesNothing(t *testing.T, what string, f func()) {
+// wantNoAllocs verifies that f does not allocate. It works with the race detector too: sync.Pool then drops a
+// quarter of the values, which is less than one allocation per run, and AllocsPerRun rounds down.
+func wantNoAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
 	if n := testing.AllocsPerRun(100, f); n != 0 {
 		t.Errorf("%s: %v allocations", what, n)
 	}
 }
 
-// soonOf repeats a receive until what was sent is there, and counts what it gets.
-func soonOf(t *testing.T, want int, f func() (int, error)) {
-	for end := time.Now().Add(soon); want > 0; {
+// recvEventually repeats a receive until want bytes or messages have been received.
+func recvEventually(t *testing.T, want int, f func() (int, error)) {
+	for end := time.Now().Add(timeout); want > 0; {
 		n, err := f()
 		if want -= n; err != nil && err != sock.ErrWouldBlock || time.Now().After(end) {
-			t.Fatalf("%d less than it should be, %v", want, err)
+			t.Fatalf("%d are missing, %v", want, err)
 		}
 	}
 }
 
-func TestAllocsOfStreamsAndPeers(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+func TestStreamAllocs(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		data, buf := []byte("data"), make([]byte, 64)
 		bufs := [][]byte{data[:1], nil, data[1:]}
 		recv := func() (int, error) { return b.Recv(buf) }
-		allocatesNothing(t, "Send and Recv", func() {
+		wantNoAllocs(t, "Send and Recv", func() {
 			if n, err := a.Send(data); n != len(data) || err != nil {
 				t.Fatal(n, err)
 			}
-			soonOf(t, len(data), recv)
+			recvEventually(t, len(data), recv)
 		})
-		allocatesNothing(t, "SendV", func() {
+		wantNoAllocs(t, "SendV", func() {
 			if n, err := a.SendV(bufs); n != len(data) || err != nil {
 				t.Fatal(n, err)
 			}
-			soonOf(t, len(data), recv)
+			recvEventually(t, len(data), recv)
 		})
-		allocatesNothing(t, "Recv that would block", func() {
+		wantNoAllocs(t, "Recv that would block", func() {
 			if _, err := b.Recv(buf); err != sock.ErrWouldBlock {
 				t.Fatal(err)
 			}
@@ -52,9 +52,9 @@ func TestAllocsOfStreamsAndPeers(t *testing.T) {
 	})
 }
 
-func TestAllocsOfSendsThatWouldBlock(t *testing.T) {
+func TestSendWouldBlockAllocs(t *testing.T) {
 	for _, k := range kinds {
-		if k.name != "tcp4" && k.name != "unix" && k.name != "unixgram" { // UDP drops what nobody receives
+		if k.name != "tcp4" && k.name != "unix" && k.name != "unixgram" { // UDP drops datagrams instead of blocking
 			continue
 		}
 		a, b := k.pair(t)
@@ -62,7 +62,7 @@ func TestAllocsOfSendsThatWouldBlock(t *testing.T) {
 		a.SetWriteBuffer(1)
 		data := make([]byte, 2000)
 		bufs, msgs := [][]byte{data}, []sock.Message{{Buf: data}}
-		for quiet := 0; quiet < 3; { // the peer's side may have made room meanwhile
+		for quiet := 0; quiet < 3; { // the kernel may still make room after the first ErrWouldBlock
 			_, err := a.Send(data)
 			if err != nil && err != sock.ErrWouldBlock {
 				t.Fatal(err)
@@ -79,27 +79,27 @@ func TestAllocsOfSendsThatWouldBlock(t *testing.T) {
 			"SendBatch": func() error { return second(a.SendBatch(msgs)) },
 		} {
 			blocked := 0
-			allocatesNothing(t, k.name+" "+what, func() {
+			wantNoAllocs(t, k.name+" "+what, func() {
 				if f() == sock.ErrWouldBlock {
 					blocked++
 				}
 			})
 			if blocked == 0 {
-				t.Errorf("%s %s: never would have blocked", k.name, what)
+				t.Errorf("%s %s: never returned ErrWouldBlock", k.name, what)
 			}
 		}
 	}
 }
 
-func TestAllocsOfDatagrams(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+func TestDatagramAllocs(t *testing.T) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		to, from := b.LocalAddr(), a.LocalAddr()
 		data, buf := []byte("data"), make([]byte, 64)
-		allocatesNothing(t, "SendTo and RecvFrom", func() {
+		wantNoAllocs(t, "SendTo and RecvFrom", func() {
 			if err := a.SendTo(data, to); err != nil {
 				t.Fatal(err)
 			}
-			soonOf(t, len(data), func() (int, error) {
+			recvEventually(t, len(data), func() (int, error) {
 				n, who, err := b.RecvFrom(buf)
 				if err == nil && who != from {
 					t.Fatal(who)
@@ -107,20 +107,20 @@ func TestAllocsOfDatagrams(t *testing.T) {
 				return n, err
 			})
 		})
-		sent, got := messages(20, to), room(20, 64)
+		sent, got := messages(20, to), buffers(20, 64)
 		recv := func() (int, error) { return b.RecvBatch(got) }
-		allocatesNothing(t, "SendBatch and RecvBatch", func() {
+		wantNoAllocs(t, "SendBatch and RecvBatch", func() {
 			if n, err := a.SendBatch(sent); n != len(sent) || err != nil {
 				t.Fatal(n, err)
 			}
-			soonOf(t, len(sent), recv)
+			recvEventually(t, len(sent), recv)
 		})
-		allocatesNothing(t, "RecvFrom that would block", func() {
+		wantNoAllocs(t, "RecvFrom that would block", func() {
 			if _, _, err := b.RecvFrom(buf); err != sock.ErrWouldBlock {
 				t.Fatal(err)
 			}
 		})
-		allocatesNothing(t, "RecvBatch that would block", func() {
+		wantNoAllocs(t, "RecvBatch that would block", func() {
 			if _, err := b.RecvBatch(got); err != sock.ErrWouldBlock {
 				t.Fatal(err)
 			}
@@ -128,16 +128,16 @@ func TestAllocsOfDatagrams(t *testing.T) {
 	})
 }
 
-func TestAllocsOfAcceptInto(t *testing.T) {
-	accepting(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
+func TestAcceptIntoAllocs(t *testing.T) {
+	forEachListener(t, func(t *testing.T, l *sock.Socket, dial func() *sock.Socket) {
 		const runs = 101 // AllocsPerRun makes one more than it counts
 		for range runs {
-			settle(t, dial(), out)
+			waitPoll(t, dial(), out)
 		}
 		var s sock.Socket
 		accepted := 0
-		allocatesNothing(t, "AcceptInto and Close", func() {
-			for end := time.Now().Add(soon); ; {
+		wantNoAllocs(t, "AcceptInto and Close", func() {
+			for end := time.Now().Add(timeout); ; {
 				err := l.AcceptInto(&s)
 				if err == nil {
 					break
@@ -154,7 +154,7 @@ func TestAllocsOfAcceptInto(t *testing.T) {
 		if accepted != runs {
 			t.Errorf("%d connections", accepted)
 		}
-		allocatesNothing(t, "AcceptInto that would block", func() {
+		wantNoAllocs(t, "AcceptInto that would block", func() {
 			if err := l.AcceptInto(&s); err != sock.ErrWouldBlock {
 				t.Fatal(err)
 			}

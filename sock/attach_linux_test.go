@@ -21,7 +21,7 @@ import (
 
 func TestAttach(t *testing.T) {
 	handles.NoneLeft(t, "")
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		send(t, a, "unread")
 		c, err := sock.Attach(b)
@@ -30,7 +30,7 @@ func TestAttach(t *testing.T) {
 		}
 		defer c.Close()
 		if b.Handle() != none || !errors.Is(b.Close(), net.ErrClosed) {
-			t.Error("the Socket is open still")
+			t.Error("the Socket is still open")
 		}
 		buf := make([]byte, 6)
 		if _, err := io.ReadFull(c, buf); string(buf) != "unread" || err != nil {
@@ -39,8 +39,8 @@ func TestAttach(t *testing.T) {
 		if k.tcp && c.RemoteAddr().String() != a.LocalAddr().String() {
 			t.Errorf("from %v, not %v", c.RemoteAddr(), a.LocalAddr())
 		}
-		whole(t, a, c)
-		// It is on Go's poller: reads block, and have deadlines.
+		wantEcho(t, a, c)
+		// The connection uses Go's poller: reads block and have deadlines.
 		c.SetReadDeadline(time.Now().Add(time.Millisecond))
 		if _, err := c.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("at its deadline: %v", err)
@@ -55,7 +55,7 @@ func TestAttach(t *testing.T) {
 		if err := <-read; err != nil || string(buf) != "wakes!" {
 			t.Errorf("%q, %v", buf, err)
 		}
-		for _, err = c.Write(buf); err == nil; _, err = c.Write(make([]byte, 1<<16)) { // until nobody receives
+		for _, err = c.Write(buf); err == nil; _, err = c.Write(make([]byte, 1<<16)) { // until the buffers are full
 			c.SetWriteDeadline(time.Now().Add(time.Millisecond))
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -67,10 +67,10 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// There and back again.
+// A connection can be attached and detached repeatedly.
 func TestAttachDetach(t *testing.T) {
 	handles.NoneLeft(t, "")
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		peer, err := sock.Attach(a)
 		if err != nil {
@@ -83,15 +83,15 @@ func TestAttachDetach(t *testing.T) {
 				t.Fatal(err)
 			}
 			b, err = sock.Detach(c, sock.RefuseBlocking)
-			keep(t, b, err)
-			whole(t, b, peer)
+			closeLater(t, b, err)
+			wantEcho(t, b, peer)
 		}
 	})
 }
 
 func TestAttachPacketConn(t *testing.T) {
 	handles.NoneLeft(t, "")
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		at := b.LocalAddr()
 		c, err := sock.AttachPacketConn(b)
 		if err != nil {
@@ -128,21 +128,21 @@ func TestAttachPacketConn(t *testing.T) {
 	if n, _, err := c.ReadFrom(buf); string(buf[:n]) != "datagram" || err != nil {
 		t.Errorf("%q, %v", buf[:n], err)
 	}
-	// A connected one is a net.Conn as well.
+	// A connected datagram socket can also become a net.Conn.
 	x, y := udpOn(t, sock.Loopback)
 	conn, err := sock.Attach(y)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	whole(t, x, conn)
+	wantEcho(t, x, conn)
 }
 
 func TestAttachListener(t *testing.T) {
 	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
 	unixListener, err := sock.ListenUnix(path, sock.ListenOptions{})
-	for network, s := range map[string]*sock.Socket{"tcp": listen(t, sock.Loopback), "unix": keep(t, unixListener, err)} {
+	for network, s := range map[string]*sock.Socket{"tcp": listen(t, sock.Loopback), "unix": closeLater(t, unixListener, err)} {
 		l, err := sock.AttachListener(s)
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestAttachListener(t *testing.T) {
 	}
 }
 
-// Where Attach fails, for the kind of the socket or for want of descriptors, the socket is what it was.
+// If Attach fails, because of the kind of socket or because there are no descriptors, the socket is unchanged.
 func TestAttachFails(t *testing.T) {
 	handles.NoneLeft(t, "")
 	attach := map[string]func(s *sock.Socket) (any, error){
@@ -183,15 +183,15 @@ func TestAttachFails(t *testing.T) {
 		t.Helper()
 		h := s.Handle()
 		c, err := attach[way](s)
-		if failed(t, err, "attach", h, cause); err == nil {
+		if wantError(t, err, "attach", h, cause); err == nil {
 			c.(io.Closer).Close()
 			return
 		}
 		if s.Handle() != h || blocking(t, h) {
-			t.Errorf("%s: it has changed", way)
+			t.Errorf("%s: the socket has changed", way)
 		}
 	}
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		wrong := []string{"listener", "packet"}
 		if !k.stream {
@@ -218,15 +218,15 @@ func TestAttachFails(t *testing.T) {
 	accept(t, l)
 	for way := range attach {
 		c, err := attach[way](new(sock.Socket))
-		failed(t, err, "attach", none, net.ErrClosed)
+		wantError(t, err, "attach", none, net.ErrClosed)
 		if err == nil {
 			c.(io.Closer).Close()
 		}
 	}
 }
 
-// Of Attach and Close at once, one has the socket.
-func TestAttachOrClose(t *testing.T) {
+// Of a concurrent Attach and Close, exactly one succeeds.
+func TestConcurrentAttachClose(t *testing.T) {
 	handles.NoneLeft(t, "")
 	for i := range 200 {
 		_, b := unixPair(t, false)
@@ -253,7 +253,7 @@ func TestAttachOrClose(t *testing.T) {
 	}
 }
 
-// Its registration ends, as by Close (G9).
+// Attach ends the registration of the socket, like Close.
 func TestAttachRegistered(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		p, err := socknotify.New[netip.AddrPort](socknotify.WithBackend(backend))
@@ -276,7 +276,7 @@ func TestAttachRegistered(t *testing.T) {
 		if n := p.Stats().Registrations; n != 0 {
 			t.Errorf("%s: %d registrations", backend, n)
 		}
-		send(t, a, "data") // is nobody's but the connection's
+		send(t, a, "data") // must not be reported by the port
 		if n, err := p.Process(nil, make([]socknotify.Notification[netip.AddrPort], 1), 0); n != 0 || err != socknotify.ErrTimeout {
 			t.Errorf("%s: notified: %d, %v", backend, n, err)
 		}

@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mmsghdr is what recvmmsg and sendmmsg take an array of.
+// mmsghdr is struct mmsghdr of recvmmsg(2) and sendmmsg(2).
 type mmsghdr struct {
 	hdr unix.Msghdr
 	n   uint32
 }
 
-// A batch is the memory that describes messages to the kernel. It refers to the caller's only during a
-// call.
+// A batch is the memory that describes messages to the kernel. It refers to the caller's buffers only during a call.
 type batch struct {
 	hdrs  [MaxBatch]mmsghdr
 	vecs  [MaxBatch]unix.Iovec
@@ -31,12 +30,12 @@ var batches = sync.Pool{New: func() any {
 	return b
 }}
 
-func (b *batch) point(i int, buf []byte) {
+func (b *batch) setBuffer(i int, buf []byte) {
 	b.vecs[i].Base = unsafe.SliceData(buf)
 	b.vecs[i].SetLen(len(buf))
 }
 
-// call makes the system call for n messages and returns how many it took.
+// call makes the system call for n messages and returns the number of messages that were received or sent.
 func (b *batch) call(trap, h uintptr, n int, flags uintptr) (int, error) {
 	for {
 		done, _, e := unix.RawSyscall6(trap, h, uintptr(unsafe.Pointer(&b.hdrs[0])), uintptr(n), flags, 0, 0)
@@ -54,7 +53,7 @@ func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 	defer batches.Put(b)
 	for i := range msgs {
 		kernelWrites(msgs[i].Buf)
-		b.point(i, msgs[i].Buf)
+		b.setBuffer(i, msgs[i].Buf)
 		b.addrs[i].Addr.Family = unix.AF_UNSPEC
 		b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
 		b.hdrs[i].hdr.Namelen = unix.SizeofSockaddrAny
@@ -80,14 +79,14 @@ func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 				if i == 0 {
 					return 0, err
 				}
-				msgs = msgs[:i] // its turn comes in the next call
+				msgs = msgs[:i] // the next call returns the error
 				break
 			}
 			b.hdrs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.addrs[i]))
 			b.hdrs[i].hdr.Namelen = uint32(size)
 		}
 		kernelReads(msgs[i].Buf)
-		b.point(i, msgs[i].Buf)
+		b.setBuffer(i, msgs[i].Buf)
 	}
 	n, err := b.call(unix.SYS_SENDMMSG, h, len(msgs), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 	if err != nil {

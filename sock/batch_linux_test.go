@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// messages are n to an address, each of another text and length.
+// messages returns n messages to an address, with different texts and lengths.
 func messages(n int, to netip.AddrPort) []sock.Message {
 	msgs := make([]sock.Message, n)
 	for i := range msgs {
@@ -21,8 +21,8 @@ func messages(n int, to netip.AddrPort) []sock.Message {
 	return msgs
 }
 
-// room is for n messages of a size.
-func room(n, size int) []sock.Message {
+// buffers returns n messages with buffers of the given size.
+func buffers(n, size int) []sock.Message {
 	msgs := make([]sock.Message, n)
 	for i := range msgs {
 		msgs[i] = sock.Message{Buf: make([]byte, size), N: -1}
@@ -31,9 +31,9 @@ func room(n, size int) []sock.Message {
 }
 
 func TestBatch(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		for _, n := range []int{1, 2, 63, 64, 65, 100} {
-			sent, got := messages(n, b.LocalAddr()), room(n, 64)
+			sent, got := messages(n, b.LocalAddr()), buffers(n, 64)
 			for from := 0; from < n; {
 				k, err := a.SendBatch(sent[from:])
 				if k != min(n-from, sock.MaxBatch) || err != nil {
@@ -44,7 +44,7 @@ func TestBatch(t *testing.T) {
 				}
 			}
 			for from := 0; from < n; {
-				settle(t, b, in)
+				waitPoll(t, b, in)
 				k, err := b.RecvBatch(got[from:])
 				if k <= 0 || k > min(n-from, sock.MaxBatch) || err != nil {
 					t.Fatalf("%d of %d: RecvBatch = %d, %v", n-from, n, k, err)
@@ -73,16 +73,16 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// A call takes what is there, and does not wait for the rest.
-func TestRecvBatchOfFewer(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+// A call returns the datagrams that have arrived, and does not wait for more.
+func TestRecvBatchPartial(t *testing.T) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		for range 2 {
 			if k, err := a.SendBatch(messages(3, b.LocalAddr())); k != 3 || err != nil {
 				t.Fatal(k, err)
 			}
 			total := 0
-			for got := room(64, 64); total < 3; {
-				settle(t, b, in)
+			for got := buffers(64, 64); total < 3; {
+				waitPoll(t, b, in)
 				k, err := b.RecvBatch(got)
 				if err != nil {
 					t.Fatal(err)
@@ -96,18 +96,19 @@ func TestRecvBatchOfFewer(t *testing.T) {
 	})
 }
 
-// What does not fit into a message's buffer is lost, and no other message's; a datagram of nothing is one.
+// If a datagram is longer than its buffer, the rest is lost; the other messages are not affected. An empty datagram
+// is a message.
 func TestRecvBatchTruncates(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		msgs := messages(5, b.LocalAddr())
 		msgs[2].Buf = nil
 		if k, err := a.SendBatch(msgs); k != 5 || err != nil {
 			t.Fatal(k, err)
 		}
-		got := room(5, 64)
+		got := buffers(5, 64)
 		got[1].Buf, got[3].Buf = got[1].Buf[:4:4], nil
 		for from := 0; from < 5; {
-			settle(t, b, in)
+			waitPoll(t, b, in)
 			k, err := b.RecvBatch(got[from:])
 			if err != nil {
 				t.Fatal(err)
@@ -122,9 +123,9 @@ func TestRecvBatchTruncates(t *testing.T) {
 	})
 }
 
-// The messages of one call may go to anybody: to the connected peer as well.
+// The messages of one call may have different destinations, including the connected peer.
 func TestSendBatchAddresses(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		n := sock.NetworkOf(a.LocalAddr(), sock.UDP4, sock.UDP6)
 		home := netip.AddrPortFrom(a.LocalAddr().Addr(), 0)
 		peer, other := b, bound(t, n, home)
@@ -133,7 +134,7 @@ func TestSendBatchAddresses(t *testing.T) {
 		}
 		msgs := messages(5, netip.AddrPort{})
 		msgs[1].Addr, msgs[3].Addr, msgs[4].Addr = other.LocalAddr(), peer.LocalAddr(), other.LocalAddr()
-		// A second time, because what is remembered of one call must not be of the next.
+		// Repeat the call, because state of the first call must not affect the second.
 		for range 2 {
 			if k, err := a.SendBatch(msgs); k != 5 || err != nil {
 				t.Fatal(k, err)
@@ -152,18 +153,18 @@ func TestSendBatchAddresses(t *testing.T) {
 	})
 }
 
-// Batches of connected sockets and of either family follow each other: nothing of one is left in the next.
-func TestBatchAfterAnother(t *testing.T) {
+// Batches on connected sockets and of both address families alternate. No state of one call is left in the next.
+func TestBatchReuse(t *testing.T) {
 	needV6(t)
 	for range 3 {
 		for _, on := range []netip.AddrPort{sock.Loopback, sock.Loopback6} {
 			a, b := udpOn(t, on)
-			sent, got := messages(3, netip.AddrPort{}), room(3, 64)
+			sent, got := messages(3, netip.AddrPort{}), buffers(3, 64)
 			if k, err := a.SendBatch(sent); k != 3 || err != nil {
 				t.Fatal(k, err)
 			}
 			for from := 0; from < 3; {
-				settle(t, b, in)
+				waitPoll(t, b, in)
 				k, err := b.RecvBatch(got[from:])
 				if err != nil {
 					t.Fatal(err)
@@ -179,9 +180,9 @@ func TestBatchAfterAnother(t *testing.T) {
 	}
 }
 
-// A message that cannot be sent ends the batch before it, and is the error of the next call.
-func TestSendBatchFailsInTheMiddle(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+// A message that cannot be sent ends the batch before it, and the next call returns its error.
+func TestSendBatchErrorInMiddle(t *testing.T) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		for _, c := range []struct {
 			name  string
 			spoil func(m *sock.Message)
@@ -206,14 +207,14 @@ func TestSendBatchFailsInTheMiddle(t *testing.T) {
 				if k != 0 || msgs[at].N != -1 {
 					t.Errorf("%s at %d: then SendBatch = %d, %v", c.name, at, k, err)
 				}
-				failed(t, err, "sendmmsg", a.Handle(), c.cause)
+				wantError(t, err, "sendmmsg", a.Handle(), c.cause)
 				for i := range at {
 					if got := receive(t, b, 64); got != string(msgs[i].Buf) {
 						t.Errorf("%s at %d: %q", c.name, at, got)
 					}
 				}
 				if _, err := b.Recv(make([]byte, 64)); err != sock.ErrWouldBlock {
-					t.Errorf("%s at %d: more was sent: %v", c.name, at, err)
+					t.Errorf("%s at %d: more messages were sent: %v", c.name, at, err)
 				}
 			}
 		}
@@ -222,12 +223,12 @@ func TestSendBatchFailsInTheMiddle(t *testing.T) {
 
 func TestUnixBatch(t *testing.T) {
 	a, b := unixPair(t, true)
-	if k, err := b.RecvBatch(room(2, 8)); k != 0 || err != sock.ErrWouldBlock {
+	if k, err := b.RecvBatch(buffers(2, 8)); k != 0 || err != sock.ErrWouldBlock {
 		t.Errorf("RecvBatch = %d, %v", k, err)
 	}
 	total := 0
 	for {
-		k, err := a.SendBatch(room(50, 2000))
+		k, err := a.SendBatch(buffers(50, 2000))
 		if err == sock.ErrWouldBlock && k == 0 {
 			break
 		}
@@ -237,7 +238,7 @@ func TestUnixBatch(t *testing.T) {
 		total += k
 	}
 	for received := 0; received < total; {
-		msgs := room(100, 4000)
+		msgs := buffers(100, 4000)
 		k, err := b.RecvBatch(msgs)
 		if err != nil {
 			t.Fatalf("after %d of %d: %v", received, total, err)
@@ -250,7 +251,7 @@ func TestUnixBatch(t *testing.T) {
 		received += k
 	}
 	b.Close()
-	k, err := a.SendBatch(room(3, 1))
+	k, err := a.SendBatch(buffers(3, 1))
 	if k != 0 || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("without a peer: %d, %v", k, err)
 	}

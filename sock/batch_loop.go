@@ -4,14 +4,15 @@ package sock
 
 import "net/netip"
 
-// An error behind the first message of a batch is dropped if the system tells it only once. Such errors
-// are of datagrams sent earlier, and may get lost in any case.
+// If a message after the first one fails, its error is dropped, and the next call fails again. If the system
+// reports the error only once, it is lost. Such errors concern datagrams that were sent earlier, and may be lost in
+// any case.
 
 func sysRecvBatch(h uintptr, msgs []Message) (int, error) {
 	for i := range msgs {
 		n, from, err := sysRecvFrom(h, msgs[i].Buf)
 		if err != nil {
-			return some(i, err)
+			return partial(i, err)
 		}
 		msgs[i].N, msgs[i].Addr = n, from
 	}
@@ -27,15 +28,15 @@ func sysSendBatch(h uintptr, msgs []Message) (int, error) {
 			err = sysSendTo(h, msgs[i].Buf, msgs[i].Addr)
 		}
 		if err != nil {
-			return some(i, err)
+			return partial(i, err)
 		}
 		msgs[i].N = len(msgs[i].Buf)
 	}
 	return len(msgs), nil
 }
 
-// some is the outcome of a batch that ended at message n.
-func some(n int, err error) (int, error) {
+// partial returns the result of a batch that failed at message n.
+func partial(n int, err error) (int, error) {
 	if n > 0 {
 		return n, nil
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// calls are all methods that can fail, with the operation that their errors name.
+// calls holds all methods that can fail, with the Op of their errors.
 var calls = map[string]struct {
 	op   string
 	call func(s *sock.Socket) error
@@ -35,10 +35,10 @@ var calls = map[string]struct {
 	"Listen":         {"listen", func(s *sock.Socket) error { return s.Listen(0) }},
 	"NoDelay":        {"getsockopt", func(s *sock.Socket) error { return second(s.NoDelay()) }},
 	"Recv":           {"recv", func(s *sock.Socket) error { return second(s.Recv(make([]byte, 8))) }},
-	"RecvBatch":      {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(room(2, 8))) }},
+	"RecvBatch":      {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(buffers(2, 8))) }},
 	"RecvFrom":       {"recvfrom", func(s *sock.Socket) error { _, _, err := s.RecvFrom(make([]byte, 8)); return err }},
 	"Send":           {"send", func(s *sock.Socket) error { return second(s.Send([]byte("x"))) }},
-	"SendBatch":      {"sendmmsg", func(s *sock.Socket) error { return second(s.SendBatch(room(2, 8))) }},
+	"SendBatch":      {"sendmmsg", func(s *sock.Socket) error { return second(s.SendBatch(buffers(2, 8))) }},
 	"SendFile":       {"sendfile", func(s *sock.Socket) error { return second(s.SendFile(os.Stdin, 0, 1)) }},
 	"SendTo":         {"sendto", func(s *sock.Socket) error { return s.SendTo([]byte("x"), sock.Loopback) }},
 	"SendV":          {"sendmsg", func(s *sock.Socket) error { return second(s.SendV([][]byte{{'x'}})) }},
@@ -51,7 +51,7 @@ var calls = map[string]struct {
 	"SetWriteBuffer": {"setsockopt", func(s *sock.Socket) error { return s.SetWriteBuffer(1) }},
 	"Shutdown":       {"shutdown", func(s *sock.Socket) error { return s.Shutdown(sock.ShutBoth) }},
 
-	// What would do nothing, or is refused, is of no more use on a closed socket.
+	// On a closed socket, calls with empty or invalid arguments fail with net.ErrClosed too.
 	"Recv of nothing":      {"recv", func(s *sock.Socket) error { return second(s.Recv(nil)) }},
 	"RecvBatch of nothing": {"recvmmsg", func(s *sock.Socket) error { return second(s.RecvBatch(nil)) }},
 	"Send of nothing":      {"send", func(s *sock.Socket) error { return second(s.Send(nil)) }},
@@ -79,7 +79,7 @@ func TestClosed(t *testing.T) {
 	for name, s := range closedSockets(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range calls {
-				failed(t, c.call(s), c.op, none, net.ErrClosed)
+				wantError(t, c.call(s), c.op, none, net.ErrClosed)
 			}
 			if s.Acceptable() {
 				t.Error("acceptable")
@@ -91,8 +91,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// No method is left out.
-func TestClosedIsAll(t *testing.T) {
+// TestClosed covers every method.
+func TestClosedCoversMethods(t *testing.T) {
 	harmless := map[string]bool{"Handle": true, "FD": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
 	of := reflect.TypeFor[*sock.Socket]()
 	for i := range of.NumMethod() {
@@ -103,12 +103,12 @@ func TestClosedIsAll(t *testing.T) {
 	}
 }
 
-// A call under way keeps the descriptor, and no other call comes in.
-func TestClosedWhileUsed(t *testing.T) {
+// A call in progress keeps the descriptor open, and no further call can start.
+func TestCloseDuringCall(t *testing.T) {
 	a, b := unixPair(t, false)
 	h, ok := fdstate.Of(a.SyscallConn()).Use()
 	if !ok {
-		t.Fatal("it is closed")
+		t.Fatal("the socket is closed")
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -121,14 +121,14 @@ func TestClosedWhileUsed(t *testing.T) {
 	send(t, b, "to a descriptor that is open")
 	fdstate.Of(a.SyscallConn()).Done()
 	if _, err := unix.FcntlInt(h, unix.F_GETFD, 0); err != unix.EBADF {
-		t.Errorf("it is open: %v", err)
+		t.Errorf("the descriptor is open: %v", err)
 	}
 	if _, err := b.Recv(make([]byte, 1)); err != io.EOF && !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("the peer sees %v", err)
 	}
 }
 
-func TestCloseOnce(t *testing.T) {
+func TestConcurrentClose(t *testing.T) {
 	for range 100 {
 		a, _ := unixPair(t, true)
 		var closed atomic.Int32
@@ -145,18 +145,18 @@ func TestCloseOnce(t *testing.T) {
 		}
 		all.Wait()
 		if closed.Load() != 1 || a.Handle() != none {
-			t.Fatalf("closed by %d, handle %d", closed.Load(), a.Handle())
+			t.Fatalf("%d Closes succeeded, handle %d", closed.Load(), a.Handle())
 		}
 	}
 }
 
-// The system's error of closing comes through.
+// Close returns the error of the system call.
 func TestCloseFails(t *testing.T) {
 	a, _ := unixPair(t, false)
 	h := a.Handle()
-	unix.Close(int(h)) // behind its back
-	failed(t, a.Close(), "close", h, unix.EBADF)
-	failed(t, a.Close(), "close", none, net.ErrClosed)
+	unix.Close(int(h)) // makes the Socket's close fail
+	wantError(t, a.Close(), "close", h, unix.EBADF)
+	wantError(t, a.Close(), "close", none, net.ErrClosed)
 }
 
 func TestError(t *testing.T) {
@@ -178,9 +178,9 @@ func TestError(t *testing.T) {
 	var e *sock.Error
 	var errno unix.Errno
 	if !errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed) || !errors.As(err, &e) || !errors.As(err, &errno) || errno != unix.ECONNRESET {
-		t.Errorf("%v is not what it is made of", err)
+		t.Errorf("%v does not wrap its cause", err)
 	}
-	// What is expected all the time is one value, and no *Error.
+	// ErrWouldBlock is returned without an *Error.
 	a, _ := unixPair(t, false)
 	if _, err := a.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
 		t.Errorf("%v", err)

@@ -19,18 +19,19 @@ func TestConnectTCP(t *testing.T) {
 			}
 			l := listen(t, on)
 			c := connect(t, l.LocalAddr())
-			settle(t, c, out)
+			waitPoll(t, c, out)
 			if err := c.Err(); err != nil {
 				t.Errorf("connected, but Err = %v", err)
 			}
 			if c.RemoteAddr() != l.LocalAddr() || c.LocalAddr().Addr() != on.Addr() {
 				t.Errorf("%v to %v", c.LocalAddr(), c.RemoteAddr())
 			}
-			// The first call says once more how that went (connect(2)).
+			// After an asynchronous connect, the first call of connect reports the result once more
+			// (connect(2)).
 			if err := c.Connect(l.LocalAddr()); err != nil {
-				failed(t, err, "connect", c.Handle(), unix.EISCONN)
+				wantError(t, err, "connect", c.Handle(), unix.EISCONN)
 			}
-			failed(t, c.Connect(l.LocalAddr()), "connect", c.Handle(), unix.EISCONN)
+			wantError(t, c.Connect(l.LocalAddr()), "connect", c.Handle(), unix.EISCONN)
 		})
 	}
 }
@@ -47,7 +48,7 @@ func TestConnectRefused(t *testing.T) {
 			if err := c.Connect(nowhere); err != sock.ErrWouldBlock {
 				t.Fatal(err)
 			}
-			settle(t, c, broken)
+			waitPoll(t, c, broken)
 			if err := c.Err(); err != unix.ECONNREFUSED {
 				t.Errorf("Err = %v", err)
 			}
@@ -61,7 +62,7 @@ func TestConnectRefused(t *testing.T) {
 func TestConnectFails(t *testing.T) {
 	needV6(t)
 	listening, err := sock.ListenUnix(abstract("connect"), sock.ListenOptions{})
-	keep(t, listening, err)
+	closeLater(t, listening, err)
 	for _, c := range []struct {
 		name    string
 		network sock.Network
@@ -86,8 +87,8 @@ func TestConnectFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sock.New(c.network)
-			keep(t, s, err)
-			failed(t, c.connect(s), "connect", s.Handle(), c.cause)
+			closeLater(t, s, err)
+			wantError(t, c.connect(s), "connect", s.Handle(), c.cause)
 		})
 	}
 }
@@ -95,10 +96,10 @@ func TestConnectFails(t *testing.T) {
 func TestConnectUnix(t *testing.T) {
 	for _, name := range []string{filepath.Join(t.TempDir(), "s"), abstract("full")} {
 		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 1})
-		keep(t, l, err)
+		closeLater(t, l, err)
 		dial := func() (*sock.Socket, error) {
 			s, err := sock.New(sock.Unix)
-			return keep(t, s, err), s.ConnectUnix(name)
+			return closeLater(t, s, err), s.ConnectUnix(name)
 		}
 		var waits *sock.Socket
 		for connected := 0; ; connected++ { // until the backlog is full
@@ -114,12 +115,12 @@ func TestConnectUnix(t *testing.T) {
 		}
 		accept(t, l)
 		if err := waits.ConnectUnix(name); err != nil {
-			t.Errorf("now that there is room: %v", err)
+			t.Errorf("after an Accept: %v", err)
 		}
 	}
 }
 
-// On a datagram socket Connect sets the peer, and sets it anew.
+// On a datagram socket Connect sets the peer, and may be called again to change it.
 func TestConnectDatagram(t *testing.T) {
 	s := bound(t, sock.UDP4, sock.Loopback)
 	for range 2 {
@@ -132,7 +133,7 @@ func TestConnectDatagram(t *testing.T) {
 		if got := receive(t, peer, 64); got != "to the peer" {
 			t.Errorf("%q", got)
 		}
-		// What others send is not received.
+		// Datagrams from other senders are not received.
 		if err := errors.Join(stranger.SendTo([]byte("stranger"), s.LocalAddr()), peer.SendTo([]byte("peer"), s.LocalAddr())); err != nil {
 			t.Fatal(err)
 		}
@@ -140,13 +141,13 @@ func TestConnectDatagram(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
-	nobody := bound(t, sock.UDP4, sock.Loopback)
-	if err := s.Connect(nobody.LocalAddr()); err != nil {
+	closedPeer := bound(t, sock.UDP4, sock.Loopback)
+	if err := s.Connect(closedPeer.LocalAddr()); err != nil {
 		t.Fatal(err)
 	}
-	nobody.Close()
+	closedPeer.Close()
 	send(t, s, "anybody?")
-	settle(t, s, broken)
+	waitPoll(t, s, broken)
 	if first, second := s.Err(), s.Err(); first != unix.ECONNREFUSED || second != nil {
 		t.Errorf("Err = %v, then %v", first, second)
 	}
@@ -157,7 +158,7 @@ func TestConnectUnixDatagram(t *testing.T) {
 	var ends [2]*sock.Socket
 	for i := range ends {
 		s, err := sock.New(sock.UnixDatagram)
-		ends[i] = keep(t, s, err)
+		ends[i] = closeLater(t, s, err)
 	}
 	if err := errors.Join(ends[0].BindUnix(name), ends[1].ConnectUnix(name)); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New descriptors are not yet to be closed by a program that is started, so none is started meanwhile.
-// The calls under the lock do not block, unless somebody has put a listener back into blocking mode.
+// These systems cannot create a descriptor with the close-on-exec flag. syscall.ForkLock prevents a fork until the
+// flag is set. The calls under the lock do not block, unless the program has put a listener back into blocking
+// mode.
 
 func newSocket(domain, typ int) (int, error) {
 	syscall.ForkLock.RLock()
@@ -18,7 +19,7 @@ func newSocket(domain, typ int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return fd, prepare(fd)
+	return fd, setFlags(fd)
 }
 
 func newPair(domain, typ int) ([2]int, error) {
@@ -28,9 +29,9 @@ func newPair(domain, typ int) ([2]int, error) {
 	if err != nil {
 		return fds, err
 	}
-	if err = prepare(fds[0]); err != nil {
+	if err = setFlags(fds[0]); err != nil {
 		unix.Close(fds[1])
-	} else if err = prepare(fds[1]); err != nil {
+	} else if err = setFlags(fds[1]); err != nil {
 		unix.Close(fds[0])
 	}
 	return fds, err
@@ -43,11 +44,12 @@ func acceptSocket(fd int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return c, prepare(c)
+	return c, setFlags(c)
 }
 
-// prepare makes a new descriptor what it should be, or closes it.
-func prepare(fd int) error {
+// setFlags makes a new descriptor non-blocking, close-on-exec and free of SIGPIPE. If it fails, it closes the
+// descriptor.
+func setFlags(fd int) error {
 	unix.CloseOnExec(fd)
 	err := unix.SetNonblock(fd, true)
 	if err == nil {

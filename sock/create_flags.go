@@ -4,8 +4,9 @@ package sock
 
 import "golang.org/x/sys/unix"
 
-const atBirth = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+// creationFlags makes new sockets non-blocking and close-on-exec.
+const creationFlags = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
 
-func newSocket(domain, typ int) (int, error) { return unix.Socket(domain, typ|atBirth, 0) }
+func newSocket(domain, typ int) (int, error) { return unix.Socket(domain, typ|creationFlags, 0) }
 
-func newPair(domain, typ int) ([2]int, error) { return unix.Socketpair(domain, typ|atBirth, 0) }
+func newPair(domain, typ int) ([2]int, error) { return unix.Socketpair(domain, typ|creationFlags, 0) }

@@ -4,18 +4,18 @@ import (
 	"net/netip"
 )
 
-// RecvFrom receives one datagram and tells who sent it. What does not fit into b is lost.
+// RecvFrom receives one datagram and returns its length and sender. If the datagram is longer than b, the rest is lost.
 func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
 	h, ok := s.fd.Use()
 	if !ok {
 		return 0, netip.AddrPort{}, closed("recvfrom")
 	}
 	defer s.fd.Done()
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, from, err := sysRecvFrom(h, b)
 	switch {
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, generation)
 		return 0, from, err
 	case err != nil:
 		return 0, from, &Error{"recvfrom", h, err}
@@ -23,30 +23,30 @@ func (s *Socket) RecvFrom(b []byte) (int, netip.AddrPort, error) {
 	return n, from, nil
 }
 
-// SendTo sends one datagram.
+// SendTo sends one datagram to an address.
 func (s *Socket) SendTo(b []byte, to netip.AddrPort) error {
 	h, ok := s.fd.Use()
 	if !ok {
 		return closed("sendto")
 	}
 	defer s.fd.Done()
-	turn := s.fd.Turn()
-	_, err := s.sent("sendto", h, turn, 0, sysSendTo(h, b, to))
+	generation := s.fd.Generation()
+	_, err := s.finishSend("sendto", h, generation, 0, sysSendTo(h, b, to))
 	return err
 }
 
 // A Message is one datagram of a batch.
 type Message struct {
-	Buf  []byte         // to send, or to receive into
-	N    int            // how much of Buf was received or sent
-	Addr netip.AddrPort // who sent it, or who is to get it; the zero AddrPort sends to the connected peer
+	Buf  []byte         // the bytes to send, or the buffer to receive into
+	N    int            // the number of bytes received or sent
+	Addr netip.AddrPort // the sender or the destination; the zero AddrPort sends to the connected peer
 }
 
-// MaxBatch is how many messages RecvBatch and SendBatch take at most in one call.
+// MaxBatch is the maximum number of messages that one call of RecvBatch or SendBatch handles.
 const MaxBatch = 64
 
-// RecvBatch receives up to len(msgs) datagrams, MaxBatch at most, and returns how many; in one system call
-// where there is one for it (recvmmsg). ErrWouldBlock is for none at all.
+// RecvBatch receives up to len(msgs) datagrams, but at most MaxBatch. It returns the number of datagrams received, or
+// ErrWouldBlock if there is none. On Linux it needs one system call (recvmmsg).
 func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -56,11 +56,11 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysRecvBatch(h, msgs[:min(len(msgs), MaxBatch)])
 	switch {
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, generation)
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recvmmsg", h, err}
@@ -68,9 +68,8 @@ func (s *Socket) RecvBatch(msgs []Message) (int, error) {
 	return n, nil
 }
 
-// SendBatch sends up to len(msgs) datagrams, MaxBatch at most, and returns how many the system took; in one
-// system call where there is one for it (sendmmsg). An error is of the first that was not sent;
-// ErrWouldBlock is for none at all.
+// SendBatch sends up to len(msgs) datagrams, but at most MaxBatch. It returns the number of datagrams sent. If none was
+// sent, it returns the error of the first one, such as ErrWouldBlock. On Linux it needs one system call (sendmmsg).
 func (s *Socket) SendBatch(msgs []Message) (int, error) {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -80,7 +79,7 @@ func (s *Socket) SendBatch(msgs []Message) (int, error) {
 	if len(msgs) == 0 {
 		return 0, nil
 	}
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysSendBatch(h, msgs[:min(len(msgs), MaxBatch)])
-	return s.sent("sendmmsg", h, turn, n, err)
+	return s.finishSend("sendmmsg", h, generation, n, err)
 }

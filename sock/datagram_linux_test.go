@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// onUDP runs a test with two sockets that are bound and not connected.
-func onUDP(t *testing.T, f func(t *testing.T, a, b *sock.Socket)) {
+// forEachUDP runs f with two bound, unconnected sockets.
+func forEachUDP(t *testing.T, f func(t *testing.T, a, b *sock.Socket)) {
 	t.Run("udp4", func(t *testing.T) {
 		f(t, bound(t, sock.UDP4, sock.Loopback), bound(t, sock.UDP4, sock.Loopback))
 	})
@@ -22,7 +22,7 @@ func onUDP(t *testing.T, f func(t *testing.T, a, b *sock.Socket)) {
 }
 
 func TestRecvFrom(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		buf := make([]byte, 8)
 		if n, from, err := b.RecvFrom(buf); n != 0 || from.IsValid() || err != sock.ErrWouldBlock {
 			t.Errorf("nothing is there: %d, %v, %v", n, from, err)
@@ -33,19 +33,19 @@ func TestRecvFrom(t *testing.T) {
 			if err := a.SendTo([]byte(c.sent), b.LocalAddr()); err != nil {
 				t.Fatal(err)
 			}
-			settle(t, b, in)
+			waitPoll(t, b, in)
 			n, from, err := b.RecvFrom(buf)
 			if string(buf[:n]) != c.want || from != a.LocalAddr() || err != nil {
 				t.Errorf("%q from %v, %v; want %q", buf[:n], from, err, c.want)
 			}
 		}
-		// Into nothing, a datagram is lost as a whole.
+		// With an empty buffer, the whole datagram is lost.
 		for _, data := range []string{"lost", "kept"} {
 			if err := a.SendTo([]byte(data), b.LocalAddr()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		settle(t, b, in)
+		waitPoll(t, b, in)
 		if n, from, err := b.RecvFrom(nil); n != 0 || from != a.LocalAddr() || err != nil {
 			t.Errorf("into nothing: %d from %v, %v", n, from, err)
 		}
@@ -55,15 +55,15 @@ func TestRecvFrom(t *testing.T) {
 	})
 }
 
-// Unix sockets and streams have no such address.
-func TestRecvFromOthers(t *testing.T) {
+// Unix sockets and streams return no sender address.
+func TestRecvFromWithoutAddress(t *testing.T) {
 	for _, k := range kinds {
 		if k.name != "unix" && k.name != "unixgram" && k.name != "tcp4" {
 			continue
 		}
 		a, b := k.pair(t)
 		send(t, a, "data")
-		settle(t, b, in)
+		waitPoll(t, b, in)
 		buf := make([]byte, 8)
 		if n, from, err := b.RecvFrom(buf); string(buf[:n]) != "data" || from.IsValid() || err != nil {
 			t.Errorf("%s: %q from %v, %v", k.name, buf[:n], from, err)
@@ -72,7 +72,7 @@ func TestRecvFromOthers(t *testing.T) {
 }
 
 func TestSendToFails(t *testing.T) {
-	onUDP(t, func(t *testing.T, a, b *sock.Socket) {
+	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		other := sock.Loopback6
 		if b.LocalAddr().Addr().Is6() {
 			other = netip.AddrPortFrom(sock.Loopback.Addr(), b.LocalAddr().Port())
@@ -88,18 +88,18 @@ func TestSendToFails(t *testing.T) {
 			{"port 0", []byte("x"), netip.AddrPortFrom(b.LocalAddr().Addr(), 0), unix.EINVAL},
 			{"too large", make([]byte, 1<<16), b.LocalAddr(), unix.EMSGSIZE},
 		} {
-			failed(t, a.SendTo(c.data, c.to), "sendto", a.Handle(), c.cause)
+			wantError(t, a.SendTo(c.data, c.to), "sendto", a.Handle(), c.cause)
 		}
 		if _, _, err := b.RecvFrom(make([]byte, 1)); err != sock.ErrWouldBlock {
-			t.Errorf("something came: %v", err)
+			t.Errorf("received something: %v", err)
 		}
-		_, err := a.Send([]byte("x")) // it has no peer
-		failed(t, err, "send", a.Handle(), unix.EDESTADDRREQ)
+		_, err := a.Send([]byte("x")) // the socket has no peer
+		wantError(t, err, "send", a.Handle(), unix.EDESTADDRREQ)
 	})
 }
 
-// A socket hears once that its datagram found nobody.
-func TestRefusedDatagram(t *testing.T) {
+// A connected socket reports once that a datagram was sent to a closed port.
+func TestDatagramRefused(t *testing.T) {
 	for name, receive := range map[string]func(s *sock.Socket) error{
 		"recv":     func(s *sock.Socket) error { _, err := s.Recv(make([]byte, 8)); return err },
 		"recvfrom": func(s *sock.Socket) error { _, _, err := s.RecvFrom(make([]byte, 8)); return err },
@@ -117,16 +117,16 @@ func TestRefusedDatagram(t *testing.T) {
 		a, b := udpOn(t, sock.Loopback)
 		b.Close()
 		send(t, a, "anybody?")
-		settle(t, a, broken)
-		failed(t, receive(a), name, a.Handle(), unix.ECONNREFUSED)
+		waitPoll(t, a, broken)
+		wantError(t, receive(a), name, a.Handle(), unix.ECONNREFUSED)
 		if err := a.Err(); err != nil && name[0] == 'r' {
 			t.Errorf("%s: once more: %v", name, err)
 		}
 	}
 }
 
-// A Unix datagram socket whose receiver does not keep up would block.
-func TestDatagramsBlock(t *testing.T) {
+// Sending on a Unix datagram socket returns ErrWouldBlock when the receiver's queue is full.
+func TestDatagramWouldBlock(t *testing.T) {
 	for name, call := range map[string]func(s *sock.Socket) error{
 		"Send":  func(s *sock.Socket) error { _, err := s.Send(make([]byte, 1000)); return err },
 		"SendV": func(s *sock.Socket) error { _, err := s.SendV([][]byte{make([]byte, 1000)}); return err },
@@ -150,19 +150,19 @@ func TestDatagramsBlock(t *testing.T) {
 			}
 		}
 		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
-			t.Errorf("%s: more than was sent: %v", name, err)
+			t.Errorf("%s: received more than was sent: %v", name, err)
 		}
 		if err := call(a); err != nil {
-			t.Errorf("%s: with room again: %v", name, err)
+			t.Errorf("%s: after receiving: %v", name, err)
 		}
 	}
 }
 
-// A socket of both families tells IPv4 addresses as mapped ones, and takes them so.
+// A dual-stack socket returns and accepts IPv4-mapped addresses.
 func TestDualStackDatagrams(t *testing.T) {
 	needV6(t)
 	s, err := sock.New(sock.UDP6)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	four := bound(t, sock.UDP4, sock.Loopback)
 	mapped := func(a netip.AddrPort) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
@@ -173,7 +173,7 @@ func TestDualStackDatagrams(t *testing.T) {
 	if err := four.SendTo([]byte("there"), netip.AddrPortFrom(sock.Loopback.Addr(), s.LocalAddr().Port())); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, s, in)
+	waitPoll(t, s, in)
 	_, from, err := s.RecvFrom(make([]byte, 8))
 	if from != mapped(four.LocalAddr()) || err != nil {
 		t.Errorf("from %v, %v", from, err)

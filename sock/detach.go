@@ -10,29 +10,30 @@ import (
 )
 
 var (
-	errLinger   = fmt.Errorf("%w: Close would block for it", os.ErrInvalid)
-	errNoConn   = fmt.Errorf("%w: a nil connection", os.ErrInvalid)
-	errOpen     = errors.New("the Socket to accept into is open, or calls on it are under way")
-	errNoHandle = errors.New("it has no SyscallConn")
-	errKind     = errors.New("it is a socket of another kind")
-
-	// ErrBlocking says that a handle's calls block, and nobody said that they need not.
-	ErrBlocking = errors.New("sock: handle is in blocking mode")
+	errLinger   = fmt.Errorf("%w: linger time above 0 would block Close", os.ErrInvalid)
+	errNoConn   = fmt.Errorf("%w: nil connection", os.ErrInvalid)
+	errOpen     = errors.New("the Socket to accept into is open or still in use")
+	errNoHandle = errors.New("no SyscallConn or Close method")
+	errKind     = errors.New("wrong kind of socket")
 )
 
-// Mode says what Adopt and Detach do with a handle in blocking mode.
+// ErrBlocking is returned by [Adopt], [Detach] and [Dup] for a handle in blocking mode, unless the Mode is
+// MakeNonblocking.
+var ErrBlocking = errors.New("sock: handle is in blocking mode")
+
+// Mode selects how Adopt, Detach and Dup treat a handle in blocking mode.
 type Mode int
 
 const (
-	// RefuseBlocking leaves it alone and returns ErrBlocking. Windows does not tell the mode, so there
-	// every handle is refused.
+	// RefuseBlocking leaves the handle unchanged and returns ErrBlocking. Windows does not report the mode of
+	// a handle, so on Windows every handle is refused.
 	RefuseBlocking Mode = iota
-	// MakeNonblocking changes its mode, for everybody who shares the open file.
+	// MakeNonblocking makes the handle non-blocking. The mode changes for all handles that share the open file.
 	MakeNonblocking
 )
 
-// Adopt makes a Socket of a system's handle, which is the Socket's from then on. Where it fails the handle
-// stays the caller's: ErrBlocking, or the system's error for what is no socket.
+// Adopt returns a Socket that owns a handle of the system. If Adopt fails, the caller still owns the handle. It
+// fails with ErrBlocking, or with the system's error if the handle is not a socket.
 func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	kind, err := sysDescribe(handle)
 	if err == nil && kind.blocking {
@@ -45,27 +46,30 @@ func Adopt(handle uintptr, m Mode) (*Socket, error) {
 	if err != nil {
 		return nil, &Error{"adopt", handle, err}
 	}
-	s := adopt(handle, kind.stream, kind.tcp)
-	// Package net's listeners are of MPTCP where they can be; their connections are of TCP if the peer's are.
+	s := fromHandle(handle, kind.stream, kind.tcp)
+	// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is TCP
+	// unless the peer uses MPTCP too.
 	if kind.listening && !kind.tcp && sysLocalAddr(handle).IsValid() {
-		s.fd.SetKind(s.fd.Kind() | kindMixed)
+		s.fd.SetKind(s.fd.Kind() | kindMaybeTCP)
 	}
 	return s, nil
 }
 
-// Detach takes a net.Conn, net.Listener or net.PacketConn, or anything else that has SyscallConn, away from
-// Go's poller: the Socket has the connection from then on, and the former owner finds it closed. What
-// others still do with it ends with net.ErrClosed. A Unix listener's path stays. It must not be registered
-// with a port; remove it first. Where Detach fails nothing has changed.
+// Detach removes a connection from Go's poller and returns a Socket for it. c may be a net.Conn, a net.Listener, a
+// net.PacketConn, or any other value with the methods SyscallConn and Close.
 //
-// A connection with bytes in a buffer of the program's, such as a tls.Conn or a bufio.Reader, must be
-// emptied first: Detach takes the socket alone.
+// The connection must not be registered with a port; remove it first. Detach closes c: calls on c that are in
+// progress, and later calls, fail with net.ErrClosed. The path of a Unix listener is not removed. If Detach fails,
+// c is unchanged.
+//
+// Detach transfers the socket only. Bytes that were read into a buffer of the program, for example by a tls.Conn or
+// a bufio.Reader, stay there and must be consumed first.
 func Detach(c any, m Mode) (*Socket, error) {
 	cl, closes := c.(interface{ Close() error })
 	if !closes {
 		return nil, &Error{"detach", ^uintptr(0), errNoHandle}
 	}
-	s, err := duplicate("detach", c, m)
+	s, err := duplicateConn("detach", c, m)
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +77,22 @@ func Detach(c any, m Mode) (*Socket, error) {
 		u.SetUnlinkOnClose(false)
 	}
 	if err := cl.Close(); err != nil && errors.Is(err, net.ErrClosed) {
-		s.Close() // somebody closed it in between, and means it
+		s.Close() // the connection was closed concurrently
 		return nil, &Error{"detach", ^uintptr(0), err}
 	}
 	sysDetached(s.Handle())
 	return s, nil
 }
 
-// Dup makes a Socket of a duplicate of the handle that a net.Conn, net.Listener or net.PacketConn has, or
-// anything else with SyscallConn. That stays its owner's, and open; the two are one socket of the system's,
-// which ends when both are closed, and a change of one's mode or options is one of the other's. Go's poller
-// goes on watching it, too, at some cost for each thing that happens to it; Detach spares that.
-func Dup(c any, m Mode) (*Socket, error) { return duplicate("dup", c, m) }
+// Dup returns a Socket for a duplicate of the handle of c. c may be a net.Conn, a net.Listener, a net.PacketConn,
+// or any other value with a SyscallConn method. c stays open.
+//
+// Both handles refer to the same socket of the system. The socket is closed when both handles are closed. Changing
+// the mode or an option of one changes it for the other. The socket stays registered with Go's poller, which costs
+// some time for each event. Detach avoids that.
+func Dup(c any, m Mode) (*Socket, error) { return duplicateConn("dup", c, m) }
 
-func duplicate(op string, c any, m Mode) (*Socket, error) {
+func duplicateConn(op string, c any, m Mode) (*Socket, error) {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return nil, &Error{op, ^uintptr(0), errNoHandle}
@@ -117,23 +123,24 @@ func duplicate(op string, c any, m Mode) (*Socket, error) {
 	return nil, &Error{op, ^uintptr(0), err}
 }
 
-// Attach makes a net.Conn of a connected socket, with package net's own no-delay and keep-alive if it is of
-// TCP. The Socket is closed, and its registration ended, as by Close; where Attach fails nothing has changed.
+// Attach returns a net.Conn for a connected socket. A TCP connection receives package net's defaults for no-delay and
+// keep-alive. Attach closes s and ends its registration, like Close. If Attach fails, s is unchanged.
 func Attach(s *Socket) (net.Conn, error) {
 	return attach(s, net.FileConn, func(d description) bool { return !d.listening })
 }
 
-// AttachListener makes a net.Listener of a listening socket, as Attach does.
+// AttachListener returns a net.Listener for a listening socket. It closes s like [Attach].
 func AttachListener(s *Socket) (net.Listener, error) {
 	return attach(s, net.FileListener, func(d description) bool { return d.listening })
 }
 
-// AttachPacketConn makes a net.PacketConn of a datagram socket, as Attach does.
+// AttachPacketConn returns a net.PacketConn for a datagram socket. It closes s like [Attach].
 func AttachPacketConn(s *Socket) (net.PacketConn, error) {
 	return attach(s, net.FilePacketConn, func(d description) bool { return !d.stream })
 }
 
-// attach checks the kind itself: package net makes a listener of a connection, and the other way round.
+// attach checks the kind of the socket itself, because package net would return a listener for a connection, and a
+// connection for a listener.
 func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, error), fits func(description) bool) (c C, err error) {
 	var none C
 	h, ok := s.fd.Use()
@@ -150,7 +157,7 @@ func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, err
 	}
 	if err == nil {
 		f := os.NewFile(dup, "socket")
-		c, err = from(f) // has a duplicate of its own
+		c, err = from(f) // duplicates the handle
 		f.Close()
 	}
 	s.fd.Done()
@@ -159,7 +166,7 @@ func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, err
 	}
 	if err := s.Close(); err != nil {
 		c.Close()
-		return none, err // somebody else closed it in between
+		return none, err // s was closed concurrently
 	}
 	return c, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// dialled makes a connection of package net's.
-func dialled(t *testing.T, network, address string) (client, server net.Conn) {
+// dialPair returns both ends of a connection of package net.
+func dialPair(t *testing.T, network, address string) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -36,8 +36,8 @@ func dialled(t *testing.T, network, address string) (client, server net.Conn) {
 	return client, server
 }
 
-// whole sends a question and checks the answer: the stream works in both directions.
-func whole(t *testing.T, s *sock.Socket, peer net.Conn) {
+// wantEcho sends data in both directions and verifies that it arrives.
+func wantEcho(t *testing.T, s *sock.Socket, peer net.Conn) {
 	t.Helper()
 	send(t, s, "ping")
 	buf := make([]byte, 4)
@@ -47,7 +47,7 @@ func whole(t *testing.T, s *sock.Socket, peer net.Conn) {
 	if _, err := peer.Write([]byte("pong")); err != nil {
 		t.Fatal(err)
 	}
-	arrived(t, s, 4)
+	waitReadable(t, s, 4)
 	if got := receive(t, s, 64); got != "pong" {
 		t.Fatalf("%q", got)
 	}
@@ -56,29 +56,29 @@ func whole(t *testing.T, s *sock.Socket, peer net.Conn) {
 func TestDetachConn(t *testing.T) {
 	handles.NoneLeft(t, "")
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
-		client, server := dialled(t, network, address)
+		client, server := dialPair(t, network, address)
 		if _, err := client.Write([]byte("unread")); err != nil {
 			t.Fatal(err)
 		}
 		s, err := sock.Detach(server, sock.RefuseBlocking)
-		keep(t, s, err)
-		wellMade(t, s)
-		arrived(t, s, 6)
+		closeLater(t, s, err)
+		checkFlags(t, s)
+		waitReadable(t, s, 6)
 		if got := receive(t, s, 64); got != "unread" {
 			t.Errorf("%s: %q", network, got)
 		}
-		whole(t, s, client)
+		wantEcho(t, s, client)
 		if network == "tcp4" && s.RemoteAddr().String() != client.LocalAddr().String() {
 			t.Errorf("from %v, not %v", s.RemoteAddr(), client.LocalAddr())
 		}
 		if _, err := server.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: its former owner reads: %v", network, err)
+			t.Errorf("%s: Read on the detached connection: %v", network, err)
 		}
 		if _, err := server.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: and writes: %v", network, err)
+			t.Errorf("%s: Write on the detached connection: %v", network, err)
 		}
 		server.Close() // does not close the Socket
-		whole(t, s, client)
+		wantEcho(t, s, client)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestDetachPacketConn(t *testing.T) {
 		}
 		defer peer.Close()
 		s, err := sock.Detach(c, sock.RefuseBlocking)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		for _, data := range []string{"datagram", "", "another"} {
 			if _, err := peer.Write([]byte(data)); err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestDetachPacketConn(t *testing.T) {
 			}
 		}
 		if _, _, err := c.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: its former owner reads: %v", network, err)
+			t.Errorf("%s: Read on the detached connection: %v", network, err)
 		}
 	}
 }
@@ -126,16 +126,16 @@ func TestDetachListener(t *testing.T) {
 		}()
 		at := l.Addr().String()
 		s, err := sock.Detach(l, sock.RefuseBlocking)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		if err := <-accepting; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: its former owner accepts: %v", network, err)
+			t.Errorf("%s: Accept on the detached listener: %v", network, err)
 		}
 		client, err := net.Dial(network, at)
 		if err != nil {
 			t.Fatalf("%s: %v", network, err)
 		}
 		defer client.Close()
-		whole(t, accept(t, s), client)
+		wantEcho(t, accept(t, s), client)
 		l.Close()
 		if s.Close(); network == "unix" {
 			if _, err := os.Stat(path); err != nil {
@@ -145,7 +145,7 @@ func TestDetachListener(t *testing.T) {
 	}
 }
 
-// A duplicate and what it is of are one socket, of which each can be closed by itself.
+// A duplicate and its original are the same socket, and can be closed independently.
 func TestDup(t *testing.T) {
 	handles.NoneLeft(t, "")
 	path := filepath.Join(t.TempDir(), "s")
@@ -155,7 +155,7 @@ func TestDup(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := sock.Dup(l, sock.RefuseBlocking)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		for _, by := range []string{"the duplicate", "the duplicate", "the listener"} {
 			client, err := net.Dial(network, l.Addr().String())
 			if err != nil {
@@ -170,7 +170,7 @@ func TestDup(t *testing.T) {
 				}
 				server.Close()
 			} else {
-				whole(t, accept(t, s), client)
+				wantEcho(t, accept(t, s), client)
 			}
 		}
 		if err := l.Close(); err != nil {
@@ -181,42 +181,42 @@ func TestDup(t *testing.T) {
 		}
 	}
 	if d, err := sock.Dup(path, sock.RefuseBlocking); d != nil || err == nil {
-		t.Error("Dup of a string is no error")
+		t.Error("Dup of a string succeeded")
 	}
 }
 
-// Whoever is blocked on the connection hears that it is closed, and takes none of what comes then.
-func TestDetachUnderRead(t *testing.T) {
+// A Read that is blocked on the connection fails with net.ErrClosed and consumes no later bytes.
+func TestDetachDuringRead(t *testing.T) {
 	handles.NoneLeft(t, "")
-	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	client, server := dialPair(t, "tcp4", "127.0.0.1:0")
 	reading, ended := make(chan struct{}), make(chan error)
 	go func() {
 		buf := make([]byte, 1)
 		server.Read(buf)
 		close(reading)
-		_, err := server.Read(buf) // blocked, or about to be: both end the same way
+		_, err := server.Read(buf) // blocked or about to block: both fail in the same way
 		ended <- err
 	}()
 	client.Write([]byte("x"))
 	<-reading
 	s, err := sock.Detach(server, sock.RefuseBlocking)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}
-	whole(t, s, client)
+	wantEcho(t, s, client)
 }
 
 func TestDetachBlocking(t *testing.T) {
 	handles.NoneLeft(t, "")
-	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	client, server := dialPair(t, "tcp4", "127.0.0.1:0")
 	f, err := server.(*net.TCPConn).File()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	h := f.Fd()
-	if err := unix.SetNonblock(int(h), false); err != nil || !blocking(t, h) { // for everybody who shares it
+	if err := unix.SetNonblock(int(h), false); err != nil || !blocking(t, h) { // changes the mode of the open file
 		t.Fatal(err)
 	}
 	s, err := sock.Detach(server, sock.RefuseBlocking)
@@ -225,32 +225,32 @@ func TestDetachBlocking(t *testing.T) {
 	}
 	client.Write([]byte("x"))
 	if _, err := server.Read(make([]byte, 1)); err != nil {
-		t.Errorf("it is not its owner's any more: %v", err)
+		t.Errorf("the owner cannot use the connection: %v", err)
 	}
 	s, err = sock.Detach(server, sock.MakeNonblocking)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	if blocking(t, h) {
-		t.Error("it blocks still")
+		t.Error("the handle is still blocking")
 	}
-	whole(t, s, client)
+	wantEcho(t, s, client)
 }
 
-// A connection that is not quite one of package net's.
-type odd struct {
+// A fakeConn is a connection whose SyscallConn and Close may fail.
+type fakeConn struct {
 	*net.TCPConn
-	raw      error // of SyscallConn
-	closed   error // of Close
+	raw      error // error of SyscallConn
+	closed   error // error of Close
 	wasAsked bool
 }
 
-func (o *odd) SyscallConn() (syscall.RawConn, error) {
+func (o *fakeConn) SyscallConn() (syscall.RawConn, error) {
 	if o.raw != nil {
 		return nil, o.raw
 	}
 	return o.TCPConn.SyscallConn()
 }
 
-func (o *odd) Close() error {
+func (o *fakeConn) Close() error {
 	o.wasAsked = true
 	if o.closed != nil {
 		return o.closed
@@ -258,11 +258,11 @@ func (o *odd) Close() error {
 	return o.TCPConn.Close()
 }
 
-// Where Detach fails the connection is its owner's still.
+// If Detach fails, the connection is unchanged.
 func TestDetachFails(t *testing.T) {
 	handles.NoneLeft(t, "")
-	errOdd := errors.New("odd")
-	client, server := dialled(t, "tcp4", "127.0.0.1:0")
+	errOdd := errors.New("SyscallConn failed")
+	client, server := dialPair(t, "tcp4", "127.0.0.1:0")
 	tcp := server.(*net.TCPConn)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -270,7 +270,7 @@ func TestDetachFails(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	shut, _ := dialled(t, "tcp4", "127.0.0.1:0")
+	shut, _ := dialPair(t, "tcp4", "127.0.0.1:0")
 	shut.Close()
 	for _, c := range []struct {
 		name  string
@@ -278,15 +278,15 @@ func TestDetachFails(t *testing.T) {
 		cause error // nil: any
 		says  string
 	}{
-		{"nothing", nil, nil, "no SyscallConn"},
-		{"a number", 7, nil, "no SyscallConn"},
-		{"a nil connection", (*net.TCPConn)(nil), os.ErrInvalid, "a nil connection"},
-		{"a TLS connection", tls.Client(server, &tls.Config{}), nil, "no SyscallConn"},
-		{"nothing to close", struct{ syscall.Conn }{tcp}, nil, "no SyscallConn"},
-		{"nothing to ask", struct{ io.Closer }{tcp}, nil, "no SyscallConn"},
+		{"nothing", nil, nil, "no SyscallConn or Close method"},
+		{"a number", 7, nil, "no SyscallConn or Close method"},
+		{"a nil connection", (*net.TCPConn)(nil), os.ErrInvalid, "nil connection"},
+		{"a TLS connection", tls.Client(server, &tls.Config{}), nil, "no SyscallConn or Close method"},
+		{"nothing to close", struct{ syscall.Conn }{tcp}, nil, "no SyscallConn or Close method"},
+		{"nothing to ask", struct{ io.Closer }{tcp}, nil, "no SyscallConn or Close method"},
 		{"a pipe", r, unix.ENOTSOCK, "detach"},
 		{"closed", shut, net.ErrClosed, "detach"},
-		{"refuses", &odd{TCPConn: tcp, raw: errOdd}, errOdd, "detach"},
+		{"refuses", &fakeConn{TCPConn: tcp, raw: errOdd}, errOdd, "detach"},
 	} {
 		s, err := sock.Detach(c.from, sock.MakeNonblocking)
 		var e *sock.Error
@@ -307,22 +307,22 @@ func TestDetachFails(t *testing.T) {
 	}
 }
 
-// One that others close meanwhile stays closed; any other failure to close is the owner's concern.
-func TestDetachClosing(t *testing.T) {
+// If the connection is closed concurrently, Detach fails. Any other error of Close is ignored.
+func TestDetachCloseErrors(t *testing.T) {
 	handles.NoneLeft(t, "")
-	client, server := dialled(t, "tcp4", "127.0.0.1:0")
-	o := &odd{TCPConn: server.(*net.TCPConn), closed: net.ErrClosed}
+	client, server := dialPair(t, "tcp4", "127.0.0.1:0")
+	o := &fakeConn{TCPConn: server.(*net.TCPConn), closed: net.ErrClosed}
 	if s, err := sock.Detach(o, sock.RefuseBlocking); s != nil || !errors.Is(err, net.ErrClosed) || !o.wasAsked {
 		t.Errorf("%v, %v", s, err)
 	}
-	o.closed = errors.New("no")
+	o.closed = errors.New("close failed")
 	s, err := sock.Detach(o, sock.RefuseBlocking)
-	keep(t, s, err)
-	whole(t, s, client)
+	closeLater(t, s, err)
+	wantEcho(t, s, client)
 }
 
-// A connection of a listener of package net, which is of MPTCP where the system has that, is known to be of
-// TCP: a short receive drains it.
+// A listener of package net uses MPTCP if the system supports it. A connection that it accepts is still recognized
+// as TCP, so a short receive drains it.
 func TestDetachedListenersAreTCP(t *testing.T) {
 	handles.NoneLeft(t, "")
 	var lc net.ListenConfig
@@ -332,7 +332,7 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := sock.Detach(l, sock.RefuseBlocking)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	peer, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -348,9 +348,9 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 		}
 	}
 	defer c.Close()
-	settle(t, &c, in)
+	waitPoll(t, &c, in)
 	recv(t, &c, 64, "hello", nil)
 	if !fdstate.Of(c.SyscallConn()).Drained(fdstate.Recv) {
-		t.Error("a short receive does not tell that it is drained")
+		t.Error("a short receive does not drain")
 	}
 }

@@ -20,123 +20,123 @@ func recv(t *testing.T, s *sock.Socket, size int, want string, end error) {
 	}
 }
 
-// What a handler does between a notification and its next enable decides whether that costs a system call
-// (X5). Where it vouches, what comes then is heard of; where it does not, what is left is.
-func TestVouching(t *testing.T) {
+// The calls of a handler between a notification and the next enable decide whether that enable needs a system call.
+// If it needs none, data that arrives later is reported. If it needs one, data that is left is reported (X5).
+func TestFastEnable(t *testing.T) {
 	all := []string{"tcp4", "unix", "udp4", "unixgram"}
 	for _, c := range []struct {
 		name  string
 		kinds []string
 		ready func(t *testing.T, peer, s *sock.Socket) // before the notification
-		turn  func(t *testing.T, peer, s *sock.Socket) // after it
-		saved bool                                     // on a kernel with edges
-		left  bool                                     // something to be notified of
+		calls func(t *testing.T, peer, s *sock.Socket) // after it
+		saved bool                                     // on a backend with kernel edges
+		left  bool                                     // a notification must follow
 	}{
-		{"nothing is done", all, one, func(t *testing.T, peer, s *sock.Socket) {}, false, true},
-		{"would block", all, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"nothing is done", all, sendOne, func(t *testing.T, peer, s *sock.Socket) {}, false, true},
+		{"would block", all, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 			recv(t, s, 8, "", sock.ErrWouldBlock)
 		}, true, false},
-		{"short, of TCP", []string{"tcp4"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"short, of TCP", []string{"tcp4"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 		}, true, false},
-		{"short, of others", []string{"unix", "udp4", "unixgram"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"short, of others", []string{"unix", "udp4", "unixgram"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 		}, false, false},
 		{"short, and another is there", []string{"udp4", "unixgram"}, func(t *testing.T, peer, s *sock.Socket) {
-			one(t, peer, s)
-			one(t, peer, s)
+			sendOne(t, peer, s)
+			sendOne(t, peer, s)
 		}, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 		}, false, true},
-		{"a full buffer", []string{"tcp4", "unix"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"a full buffer", []string{"tcp4", "unix"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 3, "one", nil)
 		}, false, false},
-		{"a part", []string{"tcp4", "unix"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"a part", []string{"tcp4", "unix"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 2, "on", nil)
 		}, false, true},
-		{"a part, then short", []string{"tcp4"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"a part, then short", []string{"tcp4"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 2, "on", nil)
 			recv(t, s, 2, "e", nil)
 		}, true, false},
-		{"into nothing", []string{"tcp4", "unix"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"into nothing", []string{"tcp4", "unix"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 0, "", nil)
 		}, false, true},
-		{"the end", []string{"tcp4", "unix"}, shut, func(t *testing.T, peer, s *sock.Socket) {
+		{"the end", []string{"tcp4", "unix"}, shutPeer, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "", io.EOF)
 		}, false, true},
 		{"short before an end that was notified", []string{"tcp4"}, func(t *testing.T, peer, s *sock.Socket) {
-			one(t, peer, s)
-			shut(t, peer, s)
+			sendOne(t, peer, s)
+			shutPeer(t, peer, s)
 		}, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 		}, false, true},
 		{"short before an urgent byte that was notified", []string{"tcp4"}, func(t *testing.T, peer, s *sock.Socket) {
-			one(t, peer, s)
+			sendOne(t, peer, s)
 			urgent(t, peer, s)
-			settled(t, s, func() { send(t, peer, "two") })
+			waitArrival(t, s, func() { send(t, peer, "two") })
 		}, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 		}, false, true},
 		{"would block behind an urgent byte", []string{"tcp4"}, func(t *testing.T, peer, s *sock.Socket) {
-			one(t, peer, s)
+			sendOne(t, peer, s)
 			urgent(t, peer, s)
-			settled(t, s, func() { send(t, peer, "two") })
+			waitArrival(t, s, func() { send(t, peer, "two") })
 		}, func(t *testing.T, peer, s *sock.Socket) {
 			recv(t, s, 8, "one", nil)
 			recv(t, s, 8, "two", nil)
 			recv(t, s, 8, "", sock.ErrWouldBlock)
-		}, false, false}, // a signal makes Linux say so too
+		}, false, false}, // a signal makes Linux return EAGAIN too
 		{"an error", []string{"tcp4"}, func(t *testing.T, peer, s *sock.Socket) {
 			peer.SetLinger(0)
 			peer.Close()
-			settle(t, s, broken)
+			waitPoll(t, s, broken)
 		}, func(t *testing.T, peer, s *sock.Socket) {
 			if _, err := s.Recv(make([]byte, 8)); !isCause(err, unix.ECONNRESET) {
 				t.Fatal(err)
 			}
 		}, false, true},
-		{"the sending side blocks", []string{"tcp4", "unix"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"the sending side blocks", []string{"tcp4", "unix"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			fill(t, s)
 		}, false, true},
-		{"RecvFrom would block", []string{"udp4"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"RecvFrom would block", []string{"udp4"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			for _, want := range []error{nil, sock.ErrWouldBlock} {
 				if _, _, err := s.RecvFrom(make([]byte, 8)); err != want {
 					t.Fatal(err)
 				}
 			}
 		}, true, false},
-		{"RecvBatch would block", []string{"udp4", "unixgram"}, one, func(t *testing.T, peer, s *sock.Socket) {
+		{"RecvBatch would block", []string{"udp4", "unixgram"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
 			for _, want := range []error{nil, sock.ErrWouldBlock} {
-				if _, err := s.RecvBatch(room(4, 8)); err != want {
+				if _, err := s.RecvBatch(buffers(4, 8)); err != want {
 					t.Fatal(err)
 				}
 			}
 		}, true, false},
-		{"RecvBatch of fewer", []string{"udp4"}, one, func(t *testing.T, peer, s *sock.Socket) {
-			if n, err := s.RecvBatch(room(4, 8)); n != 1 || err != nil {
+		{"RecvBatch of fewer", []string{"udp4"}, sendOne, func(t *testing.T, peer, s *sock.Socket) {
+			if n, err := s.RecvBatch(buffers(4, 8)); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			on(t, func(t *testing.T, k kind) {
+			forEachKindIf(t, func(t *testing.T, k kind) {
 				onPorts(t, func(t *testing.T, p port) {
 					for _, trigger := range []socknotify.Trigger{oneShot, once} {
 						peer, s := k.pair(t)
 						c.ready(t, peer, s)
 						p.enable(s, eventIn|eventHangup, trigger)
 						p.next()
-						c.turn(t, peer, s)
+						c.calls(t, peer, s)
 						if saved := p.enable(s, eventIn|eventHangup, trigger); saved != (c.saved && p.edges()) {
 							t.Errorf("%v: the enable was saved: %v", trigger, saved)
 						}
 						if !c.left {
-							p.none()
-							one(t, peer, s)
+							p.wantEmpty()
+							sendOne(t, peer, s)
 						}
 						p.next()
-						p.forget(s)
+						p.remove(s)
 					}
 				})
 			}, func(k kind) bool { return slices.Contains(c.kinds, k.name) })
@@ -144,21 +144,21 @@ func TestVouching(t *testing.T) {
 	}
 }
 
-func one(t *testing.T, peer, s *sock.Socket) {
+func sendOne(t *testing.T, peer, s *sock.Socket) {
 	t.Helper()
 	send(t, peer, "one")
-	settle(t, s, in)
+	waitPoll(t, s, in)
 }
 
-func shut(t *testing.T, peer, s *sock.Socket) {
+func shutPeer(t *testing.T, peer, s *sock.Socket) {
 	t.Helper()
 	if err := peer.Shutdown(sock.ShutWrite); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, s, ended)
+	waitPoll(t, s, ended)
 }
 
-// fill sends until that would block for good: the peer's side may make room at first.
+// fill sends until the socket stays full. At first the kernel may still make room after ErrWouldBlock.
 func fill(t *testing.T, s *sock.Socket) {
 	t.Helper()
 	data := make([]byte, 64<<10)
@@ -177,26 +177,26 @@ func fill(t *testing.T, s *sock.Socket) {
 	}
 }
 
-// A receive from before the notification was dequeued says nothing of what that is for.
-func TestVouchedTooEarly(t *testing.T) {
+// A receive that ended before the notification was dequeued does not prove that the socket has been drained since.
+func TestFastEnableStaleRecv(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		peer, s := tcpOn(t, sock.Loopback)
 		p.enable(s, eventIn, oneShot)
-		one(t, peer, s)
+		sendOne(t, peer, s)
 		recv(t, s, 8, "one", nil)
 		recv(t, s, 8, "", sock.ErrWouldBlock)
-		one(t, peer, s)
+		sendOne(t, peer, s)
 		p.next()
 		if p.enable(s, eventIn, oneShot) {
 			t.Error("the enable was saved")
 		}
 		p.next()
-		p.forget(s)
+		p.remove(s)
 	})
 }
 
-// A filter of both directions is vouched for by both.
-func TestVouchingForSends(t *testing.T) {
+// With both directions in the filter, a fast enable requires that both have been drained.
+func TestFastEnableSend(t *testing.T) {
 	block := func(t *testing.T, peer, s *sock.Socket) { recv(t, s, 8, "", sock.ErrWouldBlock) }
 	part := func(t *testing.T, peer, s *sock.Socket) { send(t, s, "x") }
 	full := func(t *testing.T, peer, s *sock.Socket) { fill(t, s) }
@@ -204,7 +204,7 @@ func TestVouchingForSends(t *testing.T) {
 		for _, c := range []struct {
 			name   string
 			filter socknotify.Events
-			turn   []func(t *testing.T, peer, s *sock.Socket)
+			calls  []func(t *testing.T, peer, s *sock.Socket)
 			saved  bool
 		}{
 			{"out, sent", eventOut, []func(t *testing.T, peer, s *sock.Socket){part}, false},
@@ -221,27 +221,27 @@ func TestVouchingForSends(t *testing.T) {
 				}
 				peer, s := k.pair(t)
 				p.enable(s, c.filter, oneShot)
-				p.next() // it can send
-				for _, f := range c.turn {
+				p.next() // EventOut
+				for _, f := range c.calls {
 					f(t, peer, s)
 				}
 				if saved := p.enable(s, c.filter, oneShot); saved != (c.saved && p.edges()) {
 					t.Errorf("%s, %s: the enable was saved: %v", k.name, c.name, saved)
 				}
-				// Then there is room again, sooner or later.
-				buf, end := make([]byte, 1<<20), time.Now().Add(soon)
-				for n, err := p.try(); n == 0; n, err = p.try() {
+				// Receiving makes room, eventually.
+				buf, end := make([]byte, 1<<20), time.Now().Add(timeout)
+				for n, err := p.poll(); n == 0; n, err = p.poll() {
 					if peer.Recv(buf); err != socknotify.ErrTimeout || time.Now().After(end) {
 						t.Fatalf("%s, %s: %v", k.name, c.name, err)
 					}
 				}
-				p.forget(s)
+				p.remove(s)
 			}
 		}
 	})
 }
 
-func TestVouchingForAccepts(t *testing.T) {
+func TestFastEnableAccept(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		l := listen(t, sock.Loopback)
 		p.enable(l, eventIn, oneShot)
@@ -257,27 +257,27 @@ func TestVouchingForAccepts(t *testing.T) {
 			if saved := p.enable(l, eventIn, oneShot); saved != (drain && p.edges()) {
 				t.Errorf("the enable was saved: %v", saved)
 			}
-			p.none()
+			p.wantEmpty()
 		}
 	})
 }
 
-// Drained is enough for an edge registration to go on, on a kernel without edges as well (T2).
-func TestEdgesGoOn(t *testing.T) {
+// An edge registration re-arms as soon as the socket is drained, also on a backend without kernel edges (T2).
+func TestEdgeRearm(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
-		onEach(t, func(t *testing.T, k kind) {
+		forEachKind(t, func(t *testing.T, k kind) {
 			peer, s := k.pair(t)
 			p.enable(s, eventIn, edge)
 			for range 5 {
-				one(t, peer, s)
+				sendOne(t, peer, s)
 				p.next()
 				recv(t, s, 8, "one", nil)
-				if !k.tcp { // of a TCP stream, the short receive is enough
+				if !k.tcp { // for TCP, the short receive is enough
 					recv(t, s, 8, "", sock.ErrWouldBlock)
 				}
-				p.none()
+				p.wantEmpty()
 			}
-			p.forget(s)
+			p.remove(s)
 		})
 	})
 }

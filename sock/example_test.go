@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An echo server of one connection. Each turn receives until that would block, and enables again: that costs
-// no system call where nothing has come meanwhile, because the socket knows that it was drained.
+// An echo server for one connection. For each notification it receives until ErrWouldBlock and enables the registration
+// again. That needs no system call if nothing has arrived since, because the socket has recorded that it is drained.
 func Example() {
 	port, err := socknotify.New[*sock.Socket]()
 	if err != nil {
@@ -50,7 +50,7 @@ func Example() {
 					open = false
 					break
 				}
-				// What does not fit waits for EventOut in a server that sends more.
+				// A server that sends more must keep the rest and wait for EventOut.
 				if _, err := nt.Key.Send(buffer[:n]); err != nil {
 					log.Fatal(err)
 				}
@@ -67,7 +67,7 @@ func Example() {
 	// client: EOF
 }
 
-// A connection that package net has accepted moves to a port, and back.
+// A connection that was accepted by package net is moved to a port and back.
 func ExampleDetach() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

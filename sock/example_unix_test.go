@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A handle that came from elsewhere, such as C, or the process that started this one. It is the socket's from
-// then on; one that cannot be taken stays the caller's.
+// A handle may come from C code or from the parent process. After Adopt the Socket owns the handle. If Adopt fails, the
+// caller still owns it.
 func ExampleAdopt() {
 	_, err := sock.Adopt(^uintptr(0), sock.MakeNonblocking)
 	fmt.Println(err != nil)

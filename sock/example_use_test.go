@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A connection is used, shut in one direction, and heard to its end.
+// A connection is used, shut down in one direction, and read to its end.
 func ExampleSocket() {
 	s, client := connected()
 	defer client.Close()
@@ -35,7 +35,7 @@ func ExampleSocket() {
 	// goodbye <nil>
 }
 
-// What a server may want of its connections.
+// Options that a server may set on its connections.
 func ExampleSocket_SetNoDelay() {
 	s, client := connected()
 	defer client.Close()
@@ -45,10 +45,10 @@ func ExampleSocket_SetNoDelay() {
 		s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}),
 		s.SetReadBuffer(64<<10),
 		s.SetWriteBuffer(64<<10),
-		s.SetLinger(0), // Close resets
+		s.SetLinger(0), // Close resets the connection
 	)
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = nil // an option that this system has not
+		err = nil // the system does not support this option
 	}
 	now, _ := s.NoDelay()
 	probes, _ := s.KeepAlive()
@@ -56,7 +56,7 @@ func ExampleSocket_SetNoDelay() {
 	// Output: true true <nil>
 }
 
-// Taking all connections that wait, without an Accept in vain in the end.
+// All pending connections are accepted, without a last Accept that returns ErrWouldBlock.
 func ExampleSocket_Acceptable() {
 	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -72,7 +72,7 @@ func ExampleSocket_Acceptable() {
 	for listener.Acceptable() {
 		s, err := listener.Accept()
 		if err != nil {
-			break // sock.ErrWouldBlock, where the system cannot tell
+			break // sock.ErrWouldBlock, if Acceptable is not exact on this system
 		}
 		accepted++
 		s.Close()
@@ -81,23 +81,23 @@ func ExampleSocket_Acceptable() {
 	// Output: 1
 }
 
-// A socket for both protocols, whose address others may have too. Both must be said before it is bound.
+// A socket accepts IPv4 and IPv6 and shares its address. Both options must be set before Bind.
 func ExampleSocket_SetDualStack() {
 	s, err := sock.New(sock.UDP6)
 	if err != nil {
-		fmt.Println("<nil>") // a machine without IPv6
+		fmt.Println("<nil>") // the machine has no IPv6
 		return
 	}
 	defer s.Close()
 	if err := s.SetReusePort(true); errors.Is(err, errors.ErrUnsupported) {
-		fmt.Println("<nil>") // a system that does not share
+		fmt.Println("<nil>") // the system does not support it
 		return
 	}
 	fmt.Println(s.SetDualStack(true))
 	// Output: <nil>
 }
 
-// A header and a body go out in one system call.
+// A header and a body are sent with one system call.
 func ExampleSocket_SendV() {
 	s, client := connected()
 	defer client.Close()
@@ -108,7 +108,7 @@ func ExampleSocket_SendV() {
 	// Output: 7 <nil> "5\nhello"
 }
 
-// A part of a file goes out without a copy through the program, where the system can do that.
+// A part of a file is sent without copying it through the program, if the system supports that.
 func ExampleSocket_SendFile() {
 	f, err := os.CreateTemp("", "")
 	if err != nil {
@@ -133,7 +133,7 @@ func ExampleSocket_SendFile() {
 	// world
 }
 
-// Several datagrams in a system call, where there is one for that.
+// Several datagrams are received with one system call, if the system supports that.
 func ExampleSocket_RecvBatch() {
 	server, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -173,8 +173,7 @@ func ExampleSocket_RecvBatch() {
 	// two
 }
 
-// A connection that is held for as long as it is served: each call is cheaper, and a Close meanwhile waits for
-// the Release.
+// A server holds a connection while it serves it. Each call is cheaper, and a concurrent Close takes effect on Release.
 func ExampleSocket_Hold() {
 	s, client := connected()
 	defer client.Close()
@@ -189,7 +188,7 @@ func ExampleSocket_Hold() {
 	for {
 		n, err := held.Recv(buf)
 		if err == sock.ErrWouldBlock {
-			time.Sleep(time.Millisecond) // it cannot be registered any more
+			time.Sleep(time.Millisecond) // it can no longer be registered
 			continue
 		}
 		fmt.Printf("%s %v\n", buf[:n], err)

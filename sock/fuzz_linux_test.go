@@ -7,8 +7,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// What strangers send is received as it is, in order, each datagram with its sender, cut where its buffer ends, however
-// the buffers of a batch are.
+// Datagrams of any content are received unchanged and in order, each with its sender, and truncated to its buffer,
+// whatever the sizes of the buffers of a batch.
 func FuzzRecvBatch(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 200, 255}, []byte{64, 0, 1, 255})
 	f.Add([]byte{}, []byte{1})
@@ -31,7 +31,7 @@ func FuzzRecvBatch(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer to.Close()
-		sizes = sizes[:min(len(sizes), 50)] // or the socket has no room for them
+		sizes = sizes[:min(len(sizes), 50)] // more would not fit into the socket's buffer
 		if len(rooms) == 0 {
 			rooms = []byte{10}
 		}
@@ -53,7 +53,7 @@ func FuzzRecvBatch(f *testing.F) {
 			for i := range msgs {
 				msgs[i] = sock.Message{Buf: make([]byte, 4*int(rooms[i])), N: -1}
 			}
-			settle(t, to, in)
+			waitPoll(t, to, in)
 			n, err := to.RecvBatch(msgs)
 			if err != nil || n < 1 || n > min(len(msgs), sock.MaxBatch, len(sizes)-got) {
 				t.Fatalf("%d of %d: %d, %v", got, len(sizes), n, err)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// sysDescribe calls every socket blocking: the system does not tell.
+// sysDescribe reports every socket as blocking, because Windows does not report the mode.
 func sysDescribe(h uintptr) (d description, err error) {
 	if err := winsock(); err != nil {
 		return d, err
@@ -20,7 +20,7 @@ func sysDescribe(h uintptr) (d description, err error) {
 	if err != nil {
 		return d, err
 	}
-	_, notTCP := windows.GetsockoptInt(s, windows.IPPROTO_TCP, windows.TCP_NODELAY) // which only TCP answers
+	_, notTCP := windows.GetsockoptInt(s, windows.IPPROTO_TCP, windows.TCP_NODELAY) // only TCP sockets have this option
 	d.stream = typ == windows.SOCK_STREAM
 	d.tcp = d.stream && notTCP == nil
 	d.listening = listening != 0
@@ -38,9 +38,9 @@ func sysDup(h uintptr) (uintptr, error) {
 	return uintptr(s), err
 }
 
-// sysDetached takes a socket that was package net's off the completion port of Go's runtime. The socket
-// works without; what it makes possible is to associate it with another, as Attach does. The system refuses
-// where I/O is under way, and therefore it comes when package net has closed its handle.
+// sysDetached dissociates a socket of package net from the completion port of Go's runtime, so that Attach can
+// associate it again. An error is ignored, because the socket works without that. sysDetached must be called after
+// package net has closed its handle, because the system refuses while I/O is in progress.
 func sysDetached(h uintptr) {
 	var status windows.IO_STATUS_BLOCK
 	var none struct{ port, key uintptr }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Go's poller opens descriptors of its own for the first socket that it watches.
+	// Go's poller opens its descriptors when the first socket is registered.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		l.Close()
 	}
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// exhaust lets no descriptor be opened, but for some spare ones, until restore is called.
+// exhaust limits the number of descriptors that can still be opened to spare, until restore is called.
 func exhaust(t *testing.T, spare int) (restore func()) {
 	t.Helper()
 	var free []int
@@ -61,24 +61,24 @@ func exhaust(t *testing.T, spare int) (restore func()) {
 	return restore
 }
 
-// soon is how long a test waits for what must come before it gives up.
-const soon = time.Minute
+// timeout is the time that a test waits for anything that must happen.
+const timeout = time.Minute
 
-// settle waits until poll(2) reports one of some conditions of a socket.
-func settle(t testing.TB, s *sock.Socket, events int16) {
+// waitPoll waits until poll(2) reports one of the events for a socket.
+func waitPoll(t testing.TB, s *sock.Socket, events int16) {
 	t.Helper()
-	settleHandle(t, s.Handle(), events)
+	waitPollHandle(t, s.Handle(), events)
 }
 
-func settleHandle(t testing.TB, h uintptr, events int16) {
+func waitPollHandle(t testing.TB, h uintptr, events int16) {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(h), Events: events}}
-	for end := time.Now().Add(soon); fds[0].Revents&events == 0; {
+	for end := time.Now().Add(timeout); fds[0].Revents&events == 0; {
 		if _, err := unix.Poll(fds, 100); err != nil && err != unix.EINTR {
 			t.Fatal(err)
 		}
 		if time.Now().After(end) {
-			t.Fatalf("poll(2) never reported %#x", events)
+			t.Fatalf("timed out waiting for poll(2) to report %#x", events)
 		}
 	}
 }
@@ -90,8 +90,8 @@ const (
 	broken = unix.POLLERR
 )
 
-// keep closes a socket at the end, if the test has not.
-func keep(t testing.TB, s *sock.Socket, err error) *sock.Socket {
+// closeLater closes a socket at the end of the test.
+func closeLater(t testing.TB, s *sock.Socket, err error) *sock.Socket {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -103,14 +103,14 @@ func keep(t testing.TB, s *sock.Socket, err error) *sock.Socket {
 func listen(t testing.TB, on netip.AddrPort) *sock.Socket {
 	t.Helper()
 	s, err := sock.ListenTCP(on, sock.ListenOptions{})
-	return keep(t, s, err)
+	return closeLater(t, s, err)
 }
 
 // connect starts to connect a new socket.
 func connect(t testing.TB, to netip.AddrPort) *sock.Socket {
 	t.Helper()
 	s, err := sock.New(sock.NetworkOf(to, sock.TCP4, sock.TCP6))
-	keep(t, s, err)
+	closeLater(t, s, err)
 	if err := s.Connect(to); err != nil && err != sock.ErrWouldBlock {
 		t.Fatal(err)
 	}
@@ -119,15 +119,15 @@ func connect(t testing.TB, to netip.AddrPort) *sock.Socket {
 
 func accept(t testing.TB, l *sock.Socket) *sock.Socket {
 	t.Helper()
-	settle(t, l, in)
+	waitPoll(t, l, in)
 	s, err := l.Accept()
-	return keep(t, s, err)
+	return closeLater(t, s, err)
 }
 
 func bound(t testing.TB, n sock.Network, to netip.AddrPort) *sock.Socket {
 	t.Helper()
 	s, err := sock.New(n)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	if err := s.Bind(to); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func needV6(t testing.TB) {
 	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 		t.Skip("no ::1 here")
 	}
-	keep(t, l, err).Close()
+	closeLater(t, l, err).Close()
 }
 
 func send(t testing.TB, s *sock.Socket, data string) {
@@ -150,10 +150,10 @@ func send(t testing.TB, s *sock.Socket, data string) {
 	}
 }
 
-// receive waits for data and receives it into a buffer of a size.
+// receive waits for data and receives it into a buffer of the given size.
 func receive(t testing.TB, s *sock.Socket, size int) string {
 	t.Helper()
-	settle(t, s, in)
+	waitPoll(t, s, in)
 	b := make([]byte, size)
 	n, err := s.Recv(b)
 	if err != nil {
@@ -162,11 +162,11 @@ func receive(t testing.TB, s *sock.Socket, size int) string {
 	return string(b[:n])
 }
 
-// arrived waits until so many bytes can be received.
-func arrived(t testing.TB, s *sock.Socket, n int) {
+// waitReadable waits until n bytes can be received.
+func waitReadable(t testing.TB, s *sock.Socket, n int) {
 	t.Helper()
-	for end := time.Now().Add(soon); ; {
-		settle(t, s, in)
+	for end := time.Now().Add(timeout); ; {
+		waitPoll(t, s, in)
 		if got, err := unix.IoctlGetInt(int(s.Handle()), unix.TIOCINQ); err != nil || got >= n {
 			if err != nil {
 				t.Fatal(err)
@@ -174,12 +174,12 @@ func arrived(t testing.TB, s *sock.Socket, n int) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("it never arrived")
+			t.Fatal("timed out waiting for the data")
 		}
 	}
 }
 
-// option reads an option of a socket.
+// option returns the value of a socket option.
 func option(t testing.TB, s *sock.Socket, level, name int) int {
 	t.Helper()
 	v, err := unix.GetsockoptInt(int(s.Handle()), level, name)
@@ -189,22 +189,22 @@ func option(t testing.TB, s *sock.Socket, level, name int) int {
 	return v
 }
 
-// failed checks that an error is an *Error of an operation, on a socket, for a cause.
-func failed(t testing.TB, err error, op string, handle uintptr, cause error) {
+// wantError verifies that an error is an *Error with the given operation, handle and cause.
+func wantError(t testing.TB, err error, op string, handle uintptr, cause error) {
 	t.Helper()
 	var e *sock.Error
 	switch {
 	case !errors.As(err, &e):
-		t.Errorf("%v (%T) is no *sock.Error", err, err)
+		t.Errorf("%v (%T) is not a *sock.Error", err, err)
 	case e.Op != op || e.Handle != handle || cause != nil && !errors.Is(err, cause):
 		t.Errorf("%v; want %s on socket %d: %v", err, op, int(handle), cause)
 	}
 }
 
-// none is the handle of no socket.
+// none is the handle in errors without a socket.
 const none = ^uintptr(0)
 
-// blocking reports whether calls on a handle block.
+// blocking reports whether a handle is in blocking mode.
 func blocking(t testing.TB, h uintptr) bool {
 	t.Helper()
 	flags, err := unix.FcntlInt(h, unix.F_GETFL, 0)
@@ -214,5 +214,5 @@ func blocking(t testing.TB, h uintptr) bool {
 	return flags&unix.O_NONBLOCK == 0
 }
 
-// abstract is a Unix address of this process's that needs no file.
+// abstract returns an abstract Unix address that is unique to this process.
 func abstract(name string) string { return fmt.Sprintf("@socknotify-%d-%s", os.Getpid(), name) }

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls here go around Go's scheduler (RawSyscall): the descriptors are non-blocking and the sizes
-// bounded, so they are short, and handing the processor over and back costs as much as a small receive.
+// The calls in this file use RawSyscall, which does not notify Go's scheduler. That is safe because the descriptors
+// are non-blocking and the sizes are bounded, so the calls are short. It is worthwhile because notifying the
+// scheduler costs as much as a small receive.
 
-// blockedOr turns an error number into an error, or into ErrWouldBlock.
+// blockedOr converts an error number to an error: ErrWouldBlock if the call would block, nil for 0.
 func blockedOr(e unix.Errno) error {
 	switch e {
 	case 0:
@@ -39,7 +40,7 @@ func sysSend(h uintptr, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// recvOnce and sendOnce are small enough to be inlined (see Socket.send).
+// recvOnce and sendOnce must be small enough to be inlined (see Socket.send).
 func recvOnce(h uintptr, b []byte) (n uintptr, e ioError) {
 	kernelWrites(b)
 	n, _, e = syscall.RawSyscall6(unix.SYS_RECVFROM, h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
@@ -57,7 +58,7 @@ type (
 	ioError = unix.Errno
 )
 
-// ioErrorOf is the error of a call that was made elsewhere.
+// ioErrorOf converts the error of a call that was not made by this package.
 func ioErrorOf(err error) ioError {
 	e, _ := err.(unix.Errno)
 	return e
@@ -65,7 +66,7 @@ func ioErrorOf(err error) ioError {
 
 func ioFailed(e ioError) bool { return e != 0 }
 
-// recvAgain and sendAgain are for those that failed.
+// recvAgain and sendAgain handle the error of a failed call: they repeat an interrupted call.
 func recvAgain(h uintptr, b []byte, e ioError) (int, error) {
 	if e == unix.EINTR {
 		return sysRecv(h, b)
@@ -80,25 +81,25 @@ func sendAgain(h uintptr, b []byte, e ioError) (int, error) {
 	return 0, blockedOr(e)
 }
 
-// maxVec is how many buffers one SendV takes.
+// maxVec is the maximum number of buffers of one SendV.
 const maxVec = 64
 
 func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 	var vec [maxVec]unix.Iovec
-	n, room := 0, maxIO
+	n, left := 0, maxIO
 	for _, b := range bufs {
 		if len(b) == 0 {
 			continue
 		}
-		if stream && (n == maxVec || room == 0) {
+		if stream && (n == maxVec || left == 0) {
 			break
 		}
 		if n == maxVec {
-			return 0, unix.EMSGSIZE // part of a message would be another message
+			return 0, unix.EMSGSIZE // a part of a message would be a different message
 		}
 		if stream {
-			b = b[:min(len(b), room)]
-			room -= len(b)
+			b = b[:min(len(b), left)]
+			left -= len(b)
 		}
 		kernelReads(b)
 		vec[n].Base = unsafe.SliceData(b)
@@ -109,7 +110,7 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 		return 0, nil
 	}
 	msg := unix.Msghdr{Iov: &vec[0]}
-	msg.SetIovlen(max(n, 1)) // an empty datagram is one of an empty buffer: not everything takes a message without any
+	msg.SetIovlen(max(n, 1)) // send an empty datagram with one empty buffer: some sockets refuse a message without buffers
 	for {
 		sent, _, e := unix.RawSyscall(unix.SYS_SENDMSG, h, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 		if e != unix.EINTR {
@@ -118,7 +119,7 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 	}
 }
 
-// sysSendFile goes through the scheduler: the file may have to be read from a disk.
+// sysSendFile uses the scheduler, because reading the file may block.
 func sysSendFile(h uintptr, f *os.File, offset int64, n int) (sent int, err error) {
 	rc, err := f.SyscallConn()
 	if err != nil {
@@ -134,7 +135,7 @@ func sysSendFile(h uintptr, f *os.File, offset int64, n int) (sent int, err erro
 		}
 	})
 	if cerr != nil {
-		return 0, os.ErrClosed // it can be nothing else, but is an error that errors.Is does not know
+		return 0, os.ErrClosed // cerr means that f is closed, but does not wrap os.ErrClosed
 	}
 	if e, ok := err.(unix.Errno); ok {
 		return 0, blockedOr(e)

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls here are x/sys' wrappers, because most of these systems can be called through their library
-// only. They go through Go's scheduler.
+// The calls in this file use x/sys, because most of these systems support system calls only through their C library.
 
 func sysRecv(h uintptr, b []byte) (int, error) {
 	for {
@@ -42,7 +41,7 @@ func sysSendV(h uintptr, bufs [][]byte, stream bool) (int, error) {
 		return 0, nil
 	}
 	if n == 0 {
-		return send(h, nil, nil) // an empty datagram is one of an empty buffer
+		return send(h, nil, nil) // send an empty datagram with one empty buffer
 	}
 	for {
 		sent, err := unix.SendmsgBuffers(int(h), few[:n], nil, nil, unix.MSG_NOSIGNAL)
@@ -57,7 +56,7 @@ func sysRecvFrom(h uintptr, b []byte) (int, netip.AddrPort, error) {
 	for {
 		n, from, err := unix.Recvfrom(int(h), b, 0)
 		switch {
-		case n >= 0: // x/sys may fail to read the sender's name, of a socket that has none
+		case n >= 0: // x/sys may have received the datagram and failed to decode the sender's address
 			return n, decode(from), nil
 		case err != unix.EINTR:
 			return 0, netip.AddrPort{}, blocked(err)
@@ -77,7 +76,7 @@ func sysAccept(h uintptr) (uintptr, error) {
 		fd, err := acceptSocket(int(h))
 		switch err {
 		case unix.EINTR:
-		case unix.ECONNABORTED, unix.EPROTO: // the connection's own
+		case unix.ECONNABORTED, unix.EPROTO: // the error of this connection: accept the next one
 		default:
 			return uintptr(fd), blocked(err)
 		}

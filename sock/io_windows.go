@@ -11,18 +11,18 @@ import (
 func sysRecv(h uintptr, b []byte) (int, error) {
 	kernelWrites(b)
 	r, _, e := syscall.SyscallN(procRecv.Addr(), h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
-	if failed(r) {
-		return received(b, e)
+	if wantError(r) {
+		return recvError(b, e)
 	}
 	return int(int32(r)), nil
 }
 
-// received is what a failed receive means elsewhere.
-func received(b []byte, e syscall.Errno) (int, error) {
+// recvError converts a failed receive to the result that other systems return.
+func recvError(b []byte, e syscall.Errno) (int, error) {
 	switch e {
-	case windows.WSAEMSGSIZE: // a datagram, cut short
+	case windows.WSAEMSGSIZE: // the datagram was truncated
 		return len(b), nil
-	case windows.WSAESHUTDOWN: // by this side
+	case windows.WSAESHUTDOWN: // receiving was shut down by Shutdown
 		return 0, nil
 	}
 	return 0, blockedOr(e)
@@ -31,7 +31,7 @@ func received(b []byte, e syscall.Errno) (int, error) {
 func sysSend(h uintptr, b []byte) (int, error) {
 	kernelReads(b)
 	r, _, e := syscall.SyscallN(procSend.Addr(), h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0)
-	if failed(r) {
+	if wantError(r) {
 		return 0, blockedOr(e)
 	}
 	return int(int32(r)), nil
@@ -62,8 +62,8 @@ func sysRecvFrom(h uintptr, b []byte) (int, netip.AddrPort, error) {
 	r, _, e := syscall.SyscallN(procRecvfrom.Addr(), h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0,
 		uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)))
 	n, err := int(int32(r)), error(nil)
-	if failed(r) {
-		n, err = received(b, e)
+	if wantError(r) {
+		n, err = recvError(b, e)
 	}
 	return n, decode(&sa), err
 }
@@ -77,7 +77,7 @@ func sysSendTo(h uintptr, b []byte, to netip.AddrPort) error {
 	kernelReads(b)
 	r, _, e := syscall.SyscallN(procSendto.Addr(), h, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0,
 		uintptr(unsafe.Pointer(&sa)), size)
-	if failed(r) {
+	if wantError(r) {
 		return blockedOr(e)
 	}
 	return nil

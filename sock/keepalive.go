@@ -12,7 +12,7 @@ func sysKeepAlive(h uintptr, c net.KeepAliveConfig) error {
 	if err := setKeepAlive(h, c.Enable); err != nil || !c.Enable {
 		return err
 	}
-	// Zero is package net's own default.
+	// 0 means package net's default.
 	for _, o := range [...]struct {
 		option, value, unset int
 	}{
@@ -53,7 +53,7 @@ func sysGetKeepAlive(h uintptr) (c net.KeepAliveConfig, err error) {
 	return c, nil
 }
 
-// seconds rounds up.
+// seconds converts d to seconds, rounded up. It returns -1 for a negative d.
 func seconds(d time.Duration) int {
 	if d < 0 {
 		return -1

@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A kind is one of the connections that the tests are run with.
+// A kind is a kind of connection that the tests use.
 type kind struct {
 	name        string
 	stream, tcp bool
@@ -24,17 +24,17 @@ var kinds = []kind{
 	{"unixgram", false, false, func(t testing.TB) (a, b *sock.Socket) { return unixPair(t, true) }},
 }
 
-func onEach(t *testing.T, f func(t *testing.T, k kind)) {
+func forEachKind(t *testing.T, f func(t *testing.T, k kind)) {
 	t.Helper()
-	on(t, f, func(kind) bool { return true })
+	forEachKindIf(t, f, func(kind) bool { return true })
 }
 
-func onStreams(t *testing.T, f func(t *testing.T, k kind)) {
+func forEachStream(t *testing.T, f func(t *testing.T, k kind)) {
 	t.Helper()
-	on(t, f, func(k kind) bool { return k.stream })
+	forEachKindIf(t, f, func(k kind) bool { return k.stream })
 }
 
-func on(t *testing.T, f func(t *testing.T, k kind), want func(k kind) bool) {
+func forEachKindIf(t *testing.T, f func(t *testing.T, k kind), want func(k kind) bool) {
 	t.Helper()
 	for _, k := range kinds {
 		if !want(k) {
@@ -55,7 +55,7 @@ func tcpOn(t testing.TB, on netip.AddrPort) (client, server *sock.Socket) {
 	defer l.Close()
 	client = connect(t, l.LocalAddr())
 	server = accept(t, l)
-	settle(t, client, out)
+	waitPoll(t, client, out)
 	return client, server
 }
 
@@ -74,7 +74,7 @@ func udpOn(t testing.TB, on netip.AddrPort) (a, b *sock.Socket) {
 func unixPair(t testing.TB, datagram bool) (a, b *sock.Socket) {
 	t.Helper()
 	a, b, err := sock.UnixPair(datagram)
-	keep(t, a, err)
-	keep(t, b, err)
+	closeLater(t, a, err)
+	closeLater(t, b, err)
 	return a, b
 }

@@ -7,25 +7,24 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// ListenOptions are what a listener may want. The zero value is a listener with the system's longest
-// backlog.
+// ListenOptions are options for listeners.
 type ListenOptions struct {
-	// Backlog is how many connections wait to be accepted at most; 0 is as many as the system allows.
+	// Backlog is the maximum number of connections that wait to be accepted. 0 means the system's maximum.
 	Backlog int
-	// ReusePort lets several sockets listen on one address, of which each gets its share of the
-	// connections or datagrams. errors.ErrUnsupported where the system has no such thing.
+	// ReusePort lets several sockets listen on the same address and share its connections or datagrams.
+	// Listening fails with errors.ErrUnsupported if the system does not support that.
 	ReusePort bool
-	// DualStack makes a listener on an IPv6 address take IPv4 as well. Without it, it does not.
+	// DualStack makes a listener on an IPv6 address accept IPv4 too.
 	DualStack bool
 }
 
-// Listen makes a bound stream socket accept connections, backlog of them in advance. 0 is as many as the
-// system allows.
+// Listen makes a bound stream socket a listener. backlog is the maximum number of connections that wait to be
+// accepted; 0 means the system's maximum.
 func (s *Socket) Listen(backlog int) error {
 	return s.do("listen", func(h uintptr) error { return sysListen(h, backlog) })
 }
 
-// ListenTCP makes a socket that listens on an address.
+// ListenTCP returns a socket that listens on a TCP address.
 func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	s, err := New(NetworkOf(a, TCP4, TCP6))
 	if err != nil {
@@ -45,9 +44,9 @@ func ListenTCP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// ListenTCPGroup makes n sockets that listen on one address and share its connections, by ReusePort; 0 or
-// less is one for each processor that Go may use. Where the address leaves the port to the system, they share the
-// first one's.
+// ListenTCPGroup returns n sockets that listen on the same address and share its connections by ReusePort. If n is
+// 0 or less, it returns runtime.GOMAXPROCS(0) sockets. If the port of the address is 0, the system chooses a port
+// for the first socket, and the others use the same.
 func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error) {
 	if n <= 0 {
 		n = runtime.GOMAXPROCS(0)
@@ -70,7 +69,7 @@ func ListenTCPGroup(a netip.AddrPort, o ListenOptions, n int) ([]*Socket, error)
 	return group, nil
 }
 
-// ListenUDP makes a socket that receives datagrams on an address. The options' Backlog means nothing here.
+// ListenUDP returns a socket that receives datagrams on an address. It ignores ListenOptions.Backlog.
 func ListenUDP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	s, err := New(NetworkOf(a, UDP4, UDP6))
 	if err != nil {
@@ -92,8 +91,8 @@ func ListenUDP(a netip.AddrPort, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// ListenUnix makes a socket that listens on a path, which must not exist, or on an abstract name. The path
-// stays when the socket is closed.
+// ListenUnix returns a stream socket that listens on a path or, on Linux, on an abstract name. The path must not
+// exist. It is not removed when the socket is closed. ListenUnix uses only ListenOptions.Backlog.
 func ListenUnix(path string, o ListenOptions) (*Socket, error) {
 	s, err := New(Unix)
 	if err != nil {
@@ -109,8 +108,8 @@ func ListenUnix(path string, o ListenOptions) (*Socket, error) {
 	return s, nil
 }
 
-// Accept takes a pending connection, or ErrWouldBlock. Connections that were given up while they waited
-// are passed over. The new socket has the system's default options.
+// Accept returns the next pending connection, or ErrWouldBlock if there is none. It skips connections that were
+// aborted by the peer. The new socket has the system's default options.
 func (s *Socket) Accept() (*Socket, error) {
 	c := new(Socket)
 	if err := s.AcceptInto(c); err != nil {
@@ -119,9 +118,10 @@ func (s *Socket) Accept() (*Socket, error) {
 	return c, nil
 }
 
-// AcceptInto is Accept into a closed Socket of the caller's, and allocates nothing.
+// AcceptInto is like [Socket.Accept], but opens the closed Socket c and does not allocate. It fails if c is open or
+// if a call on c is still in progress.
 func (s *Socket) AcceptInto(c *Socket) error {
-	if !c.fd.Closed() { // asked first, so that no connection is lost for it
+	if !c.fd.Closed() { // before accept, so that no connection is lost
 		return s.fail("accept", errOpen)
 	}
 	h, ok := s.fd.Use()
@@ -129,17 +129,17 @@ func (s *Socket) AcceptInto(c *Socket) error {
 		return closed("accept")
 	}
 	defer s.fd.Done()
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	fd, err := sysAccept(h)
 	switch {
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, generation)
 		return err
 	case err != nil:
 		return &Error{"accept", h, err}
 	}
 	tcp := s.is(kindTCP)
-	if s.is(kindMixed) {
+	if s.is(kindMaybeTCP) {
 		tcp = sysIsTCP(fd)
 	}
 	c.fd.SetKind(kindOf(true, tcp) | fdstate.Accepted)
@@ -150,8 +150,8 @@ func (s *Socket) AcceptInto(c *Socket) error {
 	return nil
 }
 
-// Acceptable reports whether there may be a connection to accept. On Linux that is certain, and costs a ninth of an
-// Accept in vain; elsewhere it is always true.
+// Acceptable reports whether there may be a connection to accept. On Linux the answer is exact, and costs a ninth of an
+// Accept that returns ErrWouldBlock. On other systems Acceptable returns true for every open socket.
 func (s *Socket) Acceptable() bool {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -161,5 +161,6 @@ func (s *Socket) Acceptable() bool {
 	return sysAcceptable(h)
 }
 
-// IsExhausted reports whether a call failed for want of descriptors or memory, so that it may succeed later.
+// IsExhausted reports whether err means that the system has run out of descriptors or memory, so that the call may
+// succeed later.
 func IsExhausted(err error) bool { return sysExhausted(err) }

@@ -18,7 +18,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// backlog is how many connections a TCP listener takes in advance: the kernel gives it in this field.
+// backlog returns the backlog of a TCP listener. For listeners, the kernel reports it in this field.
 func backlog(t *testing.T, l *sock.Socket) int {
 	t.Helper()
 	info, err := unix.GetsockoptTCPInfo(int(l.Handle()), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -28,7 +28,7 @@ func backlog(t *testing.T, l *sock.Socket) int {
 	return int(info.Sacked)
 }
 
-func longest(t *testing.T) int {
+func maxBacklog(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {
@@ -42,21 +42,21 @@ func longest(t *testing.T) int {
 }
 
 func TestListenBacklog(t *testing.T) {
-	for asked, want := range map[int]int{1: 1, 7: 7, 0: longest(t), -1: longest(t), 1 << 30: longest(t)} {
+	for asked, want := range map[int]int{1: 1, 7: 7, 0: maxBacklog(t), -1: maxBacklog(t), 1 << 30: maxBacklog(t)} {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: asked})
-		if keep(t, l, err); backlog(t, l) != want {
+		if closeLater(t, l, err); backlog(t, l) != want {
 			t.Errorf("ListenTCP with backlog %d: %d, want %d", asked, backlog(t, l), want)
 		}
 		l = bound(t, sock.TCP4, sock.Loopback)
 		if err := l.Listen(asked); err != nil || backlog(t, l) != want {
 			t.Errorf("Listen(%d): %d, %v, want %d", asked, backlog(t, l), err, want)
 		}
-		if err := l.Listen(3); err != nil || backlog(t, l) != 3 { // it may be changed
+		if err := l.Listen(3); err != nil || backlog(t, l) != 3 { // changes the backlog
 			t.Errorf("Listen(3): %d, %v", backlog(t, l), err)
 		}
 	}
 	d := bound(t, sock.UDP4, sock.Loopback)
-	failed(t, d.Listen(1), "listen", d.Handle(), unix.EOPNOTSUPP)
+	wantError(t, d.Listen(1), "listen", d.Handle(), unix.EOPNOTSUPP)
 }
 
 func TestListenTCP(t *testing.T) {
@@ -67,7 +67,7 @@ func TestListenTCP(t *testing.T) {
 		name  string
 		on    netip.AddrPort
 		o     sock.ListenOptions
-		op    string // that fails
+		op    string // the operation that fails
 		cause error
 	}{
 		{"IPv4", sock.Loopback, sock.ListenOptions{}, "", nil},
@@ -86,16 +86,16 @@ func TestListenTCP(t *testing.T) {
 				}
 				return
 			}
-			keep(t, l, err)
-			wellMade(t, l)
+			closeLater(t, l, err)
+			checkFlags(t, l)
 			if a := l.LocalAddr(); a.Addr() != c.on.Addr() || a.Port() == 0 {
 				t.Errorf("at %v", a)
 			}
 			if option(t, l, unix.SOL_SOCKET, unix.SO_ACCEPTCONN) != 1 || option(t, l, unix.SOL_SOCKET, unix.SO_REUSEADDR) != 1 {
-				t.Error("it does not listen, or cannot be restarted")
+				t.Error("the socket does not listen or has no SO_REUSEADDR")
 			}
 			if option(t, l, unix.SOL_SOCKET, unix.SO_REUSEPORT) != 0 {
-				t.Error("it shares its port")
+				t.Error("the socket has SO_REUSEPORT")
 			}
 			connect(t, l.LocalAddr())
 			accept(t, l)
@@ -103,15 +103,16 @@ func TestListenTCP(t *testing.T) {
 	}
 }
 
-// IPv4 comes in as mapped addresses. The one of IPv4's loopback needs no wildcard to try that out.
+// IPv4 peers have mapped addresses. The test listens on the mapped IPv4 loopback address instead of the wildcard
+// address.
 func TestListenDualStack(t *testing.T) {
 	needV6(t)
 	mapped := netip.MustParseAddrPort("[::ffff:127.0.0.1]:0")
 	if _, err := sock.ListenTCP(mapped, sock.ListenOptions{}); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("IPv6 alone listens on an address of IPv4's: %v", err)
+		t.Errorf("listening on an IPv4 address without DualStack: %v", err)
 	}
 	l, err := sock.ListenTCP(mapped, sock.ListenOptions{DualStack: true})
-	keep(t, l, err)
+	closeLater(t, l, err)
 	four := netip.AddrPortFrom(sock.Loopback.Addr(), l.LocalAddr().Port())
 	c := connect(t, four)
 	s := accept(t, l)
@@ -123,14 +124,14 @@ func TestListenDualStack(t *testing.T) {
 func TestListenReusePort(t *testing.T) {
 	share := sock.ListenOptions{ReusePort: true}
 	a, err := sock.ListenTCP(sock.Loopback, share)
-	keep(t, a, err)
+	closeLater(t, a, err)
 	b, err := sock.ListenTCP(a.LocalAddr(), share)
-	keep(t, b, err)
+	closeLater(t, b, err)
 	if a.LocalAddr() != b.LocalAddr() || option(t, b, unix.SOL_SOCKET, unix.SO_REUSEPORT) != 1 {
 		t.Errorf("%v, %v", a.LocalAddr(), b.LocalAddr())
 	}
 	if _, err := sock.ListenTCP(a.LocalAddr(), sock.ListenOptions{}); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("one that does not share: %v", err)
+		t.Errorf("without ReusePort: %v", err)
 	}
 }
 
@@ -142,21 +143,21 @@ func TestListenTCPGroup(t *testing.T) {
 		t.Fatal(group, err)
 	}
 	for _, l := range group {
-		if keep(t, l, nil); l.LocalAddr() != group[0].LocalAddr() || backlog(t, l) != connections {
+		if closeLater(t, l, nil); l.LocalAddr() != group[0].LocalAddr() || backlog(t, l) != connections {
 			t.Errorf("%v with backlog %d", l.LocalAddr(), backlog(t, l))
 		}
 	}
-	// The system chooses by a hash of the addresses: that one of them gets nothing is as good as
-	// impossible, and that all get some is what the group is for.
+	// The system chooses a listener by a hash of the addresses. With this many connections it is practically
+	// certain that every listener receives some.
 	var clients []*sock.Socket
 	for range connections {
 		clients = append(clients, connect(t, group[0].LocalAddr()))
 	}
 	for _, c := range clients {
-		settle(t, c, out)
+		waitPoll(t, c, out)
 	}
 	var took [size]int
-	for total, end := 0, time.Now().Add(soon); total < connections; {
+	for total, end := 0, time.Now().Add(timeout); total < connections; {
 		for i, l := range group {
 			s, err := l.Accept()
 			for ; err == nil; s, err = l.Accept() {
@@ -169,11 +170,11 @@ func TestListenTCPGroup(t *testing.T) {
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%v connections of %d", took, connections)
+			t.Fatalf("accepted %v connections of %d", took, connections)
 		}
 	}
 	if slices.Contains(took[:], 0) {
-		t.Errorf("the connections went to %v", took)
+		t.Errorf("connections per listener: %v", took)
 	}
 
 	if group, err = sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, 0); len(group) != runtime.GOMAXPROCS(0) {
@@ -184,7 +185,7 @@ func TestListenTCPGroup(t *testing.T) {
 	}
 }
 
-// A group that cannot be made as a whole is not made at all.
+// If one listener of a group fails, the others are closed.
 func TestListenTCPGroupFails(t *testing.T) {
 	handles.NoneLeft(t, "")
 	taken := listen(t, sock.Loopback).LocalAddr()
@@ -206,13 +207,13 @@ func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for _, name := range []string{path, abstract("listen")} {
 		l, err := sock.ListenUnix(name, sock.ListenOptions{Backlog: 2})
-		keep(t, l, err)
-		wellMade(t, l)
+		closeLater(t, l, err)
+		checkFlags(t, l)
 		if l.LocalPath() != name {
 			t.Errorf("at %q, not %q", l.LocalPath(), name)
 		}
 		if _, err := sock.ListenUnix(name, sock.ListenOptions{}); !errors.Is(err, unix.EADDRINUSE) {
-			t.Errorf("a second one: %v", err)
+			t.Errorf("a second listener: %v", err)
 		}
 		l.Close()
 	}
@@ -220,9 +221,9 @@ func TestListenUnix(t *testing.T) {
 		t.Errorf("the path is gone: %v", err)
 	}
 	if _, err := sock.ListenUnix(path, sock.ListenOptions{}); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("a path that exists: %v", err)
+		t.Errorf("an existing path: %v", err)
 	}
 	if _, err := sock.ListenUnix(filepath.Join(path, "below"), sock.ListenOptions{}); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("a path that cannot be: %v", err)
+		t.Errorf("an invalid path: %v", err)
 	}
 }

@@ -2,16 +2,16 @@ package sock
 
 import "net/netip"
 
-// Names are what the system calls a socket, for people to read: addresses with ports, or the path of a Unix
-// socket, and "" for what it does not have.
+// Names holds the names of a socket in printable form: addresses with ports, or the path of a Unix socket. A name
+// that the socket does not have is "".
 type Names struct {
 	Network       string // tcp, udp, unix or unixgram
-	Local, Remote string // Remote is of TCP and UDP alone
+	Local, Remote string // Remote is set for TCP and UDP only
 	Listening     bool
 }
 
-// NamesOf asks the system about a handle. It is the caller's to see that the handle is not closed, and its
-// number used again, meanwhile.
+// NamesOf returns the names of the socket with the given handle. The caller must ensure that the handle is not
+// closed during the call; otherwise the result may describe another socket.
 func NamesOf(handle uintptr) (Names, error) {
 	kind, err := sysDescribe(handle)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestNamesOf(t *testing.T) {
 	}
 	var failed *Error
 	if _, err := NamesOf(^uintptr(0)); !errors.As(err, &failed) || failed.Op != "names" {
-		t.Errorf("no handle at all: %v", err)
+		t.Errorf("invalid handle: %v", err)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// Network names the sockets that can be made.
+// Network is a kind of socket.
 type Network int
 
 // The networks.
@@ -15,14 +15,14 @@ const (
 	TCP6
 	UDP4
 	UDP6
-	Unix         // a stream
-	UnixDatagram // keeps the bounds of messages
+	Unix         // Unix stream socket
+	UnixDatagram // Unix datagram socket
 )
 
 func (n Network) stream() bool { return n == TCP4 || n == TCP6 || n == Unix }
 func (n Network) tcp() bool    { return n == TCP4 || n == TCP6 }
 
-// String is the network's name as package net spells it.
+// String returns package net's name of the network.
 func (n Network) String() string {
 	names := [...]string{"tcp4", "tcp6", "udp4", "udp6", "unix", "unixgram"}
 	if n < 0 || int(n) >= len(names) {
@@ -31,7 +31,8 @@ func (n Network) String() string {
 	return names[n]
 }
 
-// NetworkOf chooses between two networks by the kind of an address, such as TCP4 and TCP6.
+// NetworkOf returns four if a is an IPv4 address, and six otherwise. For example, NetworkOf(a, TCP4, TCP6) is the TCP
+// network of a.
 func NetworkOf(a netip.AddrPort, four, six Network) Network {
 	if a.Addr().Is4() {
 		return four
@@ -39,14 +40,13 @@ func NetworkOf(a netip.AddrPort, four, six Network) Network {
 	return six
 }
 
-// Loopback is 127.0.0.1 with a port that the system chooses, and Loopback6 is ::1.
+// Loopback is 127.0.0.1 and Loopback6 is ::1, both with port 0, for which the system chooses a port.
 var (
 	Loopback  = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	Loopback6 = netip.AddrPortFrom(netip.IPv6Loopback(), 0)
 )
 
-// New makes an unbound socket. On a TCP6 or UDP6 socket, [Socket.SetDualStack] says whether IPv4 may come
-// in too.
+// New returns an unbound socket. For a TCP6 or UDP6 socket, [Socket.SetDualStack] selects whether it accepts IPv4 too.
 func New(n Network) (*Socket, error) {
 	if n < TCP4 || n > UnixDatagram {
 		return nil, &Error{"socket", ^uintptr(0), fmt.Errorf("%w: Network(%d)", os.ErrInvalid, int(n))}
@@ -55,46 +55,46 @@ func New(n Network) (*Socket, error) {
 	if err != nil {
 		return nil, &Error{"socket", ^uintptr(0), err}
 	}
-	return adopt(h, n.stream(), n.tcp()), nil
+	return fromHandle(h, n.stream(), n.tcp()), nil
 }
 
-// Bind gives the socket a local address.
+// Bind binds the socket to a local address.
 func (s *Socket) Bind(a netip.AddrPort) error {
-	return called(s.do("bind", func(h uintptr) error { return sysBind(h, a) }), a)
+	return addAddress(s.do("bind", func(h uintptr) error { return sysBind(h, a) }), a)
 }
 
-// BindUnix gives a Unix socket a path, or on Linux an abstract name, which begins with @.
+// BindUnix binds a Unix socket to a path or, on Linux, to an abstract name, which begins with @.
 func (s *Socket) BindUnix(path string) error {
-	return called(s.do("bind", func(h uintptr) error { return sysBindUnix(h, path) }), path)
+	return addAddress(s.do("bind", func(h uintptr) error { return sysBindUnix(h, path) }), path)
 }
 
-// Connect starts to connect. nil says that it has connected, ErrWouldBlock that it is under way:
-// EventOut will say when it is done, EventErr that it has failed. On a datagram socket it sets the peer.
+// Connect connects the socket to an address. It returns ErrWouldBlock if the connection is in progress; the port then
+// reports EventOut when it is established, and EventErr if it has failed. For a datagram socket, Connect sets the peer.
 func (s *Socket) Connect(a netip.AddrPort) error {
-	return called(s.do("connect", func(h uintptr) error { return sysConnect(h, a) }), a)
+	return addAddress(s.do("connect", func(h uintptr) error { return sysConnect(h, a) }), a)
 }
 
-// ConnectUnix connects a Unix socket. ErrWouldBlock says that the listener's backlog is full; the system
-// does not tell when it no longer is, so try again later.
+// ConnectUnix connects a Unix socket. It returns ErrWouldBlock if the listener's backlog is full. The system does
+// not report when there is room again, so the caller must retry later.
 func (s *Socket) ConnectUnix(path string) error {
-	return called(s.do("connect", func(h uintptr) error { return sysConnectUnix(h, path) }), path)
+	return addAddress(s.do("connect", func(h uintptr) error { return sysConnectUnix(h, path) }), path)
 }
 
-// called puts the address of a call that failed into its error.
-func called[A any](err error, addr A) error {
+// addAddress adds the address to the error of a failed call.
+func addAddress[A any](err error, addr A) error {
 	if e, ok := err.(*Error); ok && e.Handle != ^uintptr(0) {
 		e.Err = fmt.Errorf("%v: %w", addr, e.Err)
 	}
 	return err
 }
 
-// LocalAddr is the bound address of a TCP or UDP socket, or the zero AddrPort.
+// LocalAddr returns the local address of a TCP or UDP socket, or the zero AddrPort.
 func (s *Socket) LocalAddr() netip.AddrPort { return s.addr(sysLocalAddr) }
 
-// RemoteAddr is the address of the peer of a TCP or UDP socket, or the zero AddrPort.
+// RemoteAddr returns the peer's address of a TCP or UDP socket, or the zero AddrPort.
 func (s *Socket) RemoteAddr() netip.AddrPort { return s.addr(sysRemoteAddr) }
 
-// LocalPath is the path or abstract name that a Unix socket is bound to, or "".
+// LocalPath returns the path or abstract name to which a Unix socket is bound, or "".
 func (s *Socket) LocalPath() string {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -113,7 +113,7 @@ func (s *Socket) addr(get func(h uintptr) netip.AddrPort) netip.AddrPort {
 	return get(h)
 }
 
-// do is a call that is not on anybody's hot path.
+// do calls f with the handle and converts its error. It is for calls outside the hot path.
 func (s *Socket) do(op string, f func(h uintptr) error) error {
 	h, ok := s.fd.Use()
 	if !ok {

@@ -34,37 +34,37 @@ func TestNew(t *testing.T) {
 			t.Errorf("String = %q, want %q", c.network, c.name)
 		}
 		s, err := sock.New(c.network)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		if d, typ := option(t, s, unix.SOL_SOCKET, unix.SO_DOMAIN), option(t, s, unix.SOL_SOCKET, unix.SO_TYPE); d != c.domain || typ != c.typ {
 			t.Errorf("%s is of domain %d, type %d", c.name, d, typ)
 		}
-		wellMade(t, s)
+		checkFlags(t, s)
 	}
 	for _, n := range []sock.Network{-1, sock.UnixDatagram + 1, math.MaxInt} {
 		s, err := sock.New(n)
 		if s != nil || n.String() != "invalid" {
 			t.Errorf("New(%d) = %v, %s", int(n), s, n)
 		}
-		failed(t, err, "socket", none, os.ErrInvalid)
+		wantError(t, err, "socket", none, os.ErrInvalid)
 	}
 }
 
-// wellMade checks what every socket that the package makes must be.
-func wellMade(t *testing.T, s *sock.Socket) {
+// checkFlags verifies that a socket is non-blocking and close-on-exec.
+func checkFlags(t *testing.T, s *sock.Socket) {
 	t.Helper()
 	if blocking(t, s.Handle()) {
-		t.Error("it blocks")
+		t.Error("the socket is in blocking mode")
 	}
 	if flags, err := unix.FcntlInt(s.Handle(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("programs that are started inherit it: %#x, %v", flags, err)
+		t.Errorf("the descriptor is inherited by child processes: %#x, %v", flags, err)
 	}
 }
 
 func TestUnixPair(t *testing.T) {
 	for _, datagram := range []bool{false, true} {
 		a, b := unixPair(t, datagram)
-		wellMade(t, a)
-		wellMade(t, b)
+		checkFlags(t, a)
+		checkFlags(t, b)
 		for range 2 {
 			send(t, a, "ping")
 			if got := receive(t, b, 64); got != "ping" {
@@ -75,21 +75,21 @@ func TestUnixPair(t *testing.T) {
 	}
 }
 
-// Where descriptors run out, each call that makes one says so, and leaves nothing behind.
+// If descriptors run out, each call that creates one returns the error and leaves no descriptor behind.
 func TestExhausted(t *testing.T) {
 	handles.NoneLeft(t, "")
 	l := listen(t, sock.Loopback)
 	connect(t, l.LocalAddr())
-	settle(t, l, in)
+	waitPoll(t, l, in)
 	restore := exhaust(t, 1)
 	last, err := sock.New(sock.TCP4)
-	keep(t, last, err)
+	closeLater(t, last, err)
 	_, err = sock.New(sock.TCP4)
-	failed(t, err, "socket", none, unix.EMFILE)
+	wantError(t, err, "socket", none, unix.EMFILE)
 	_, _, err2 := sock.UnixPair(false)
-	failed(t, err2, "socketpair", none, unix.EMFILE)
+	wantError(t, err2, "socketpair", none, unix.EMFILE)
 	_, err3 := l.Accept()
-	failed(t, err3, "accept", l.Handle(), unix.EMFILE)
+	wantError(t, err3, "accept", l.Handle(), unix.EMFILE)
 	_, err4 := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	_, err5 := sock.ListenUnix(abstract("exhausted"), sock.ListenOptions{})
 	for _, err := range []error{err, err2, err3, err4, err5} {
@@ -98,7 +98,7 @@ func TestExhausted(t *testing.T) {
 		}
 	}
 	last.Close()
-	if s, err := l.Accept(); err != nil { // it has waited
+	if s, err := l.Accept(); err != nil { // the connection is still pending
 		t.Error(err)
 	} else {
 		s.Close()
@@ -133,7 +133,7 @@ func TestBind(t *testing.T) {
 		name    string
 		network sock.Network
 		to      netip.AddrPort
-		cause   error // nil: it succeeds
+		cause   error // nil if it succeeds
 	}{
 		{"IPv4", sock.TCP4, sock.Loopback, nil},
 		{"IPv6", sock.TCP6, sock.Loopback6, nil},
@@ -146,17 +146,17 @@ func TestBind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sock.New(c.network)
-			keep(t, s, err)
+			closeLater(t, s, err)
 			err = s.Bind(c.to)
 			if c.cause != nil {
-				failed(t, err, "bind", s.Handle(), c.cause)
+				wantError(t, err, "bind", s.Handle(), c.cause)
 				return
 			}
 			a := s.LocalAddr()
 			if err != nil || a.Addr() != c.to.Addr() || a.Port() == 0 || s.RemoteAddr().IsValid() {
 				t.Fatalf("at %v, %v, peer %v", a, err, s.RemoteAddr())
 			}
-			failed(t, s.Bind(c.to), "bind", s.Handle(), unix.EINVAL) // a second time
+			wantError(t, s.Bind(c.to), "bind", s.Handle(), unix.EINVAL) // Bind again
 		})
 	}
 }
@@ -164,9 +164,9 @@ func TestBind(t *testing.T) {
 func TestUnknownZone(t *testing.T) {
 	a := netip.MustParseAddrPort("[fe80::1%no-such-interface]:7")
 	s, err := sock.New(sock.UDP6)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	for op, err := range map[string]error{"bind": s.Bind(a), "connect": s.Connect(a), "sendto": s.SendTo(nil, a)} {
-		failed(t, err, op, s.Handle(), nil)
+		wantError(t, err, op, s.Handle(), nil)
 		if err != nil && !strings.Contains(err.Error(), "no such network interface") {
 			t.Errorf("%v", err)
 		}
@@ -188,13 +188,13 @@ func TestBindUnix(t *testing.T) {
 			{strings.Repeat("x", 108), unix.EINVAL},
 		} {
 			s, err := sock.New(n)
-			keep(t, s, err)
+			closeLater(t, s, err)
 			if got := s.LocalPath(); got != "" {
-				t.Errorf("%s: before it is bound: %q", n, got)
+				t.Errorf("%s: before Bind: %q", n, got)
 			}
 			err = s.BindUnix(c.name)
 			if c.cause != nil {
-				failed(t, err, "bind", s.Handle(), c.cause)
+				wantError(t, err, "bind", s.Handle(), c.cause)
 				continue
 			}
 			if err != nil || s.LocalPath() != c.name {
@@ -205,7 +205,7 @@ func TestBindUnix(t *testing.T) {
 			}
 			defer s.Close()
 			if strings.HasPrefix(c.name, "@") {
-				s.Close() // the other network wants it too
+				s.Close() // the other network uses the same path
 			}
 		}
 		if fi, err := os.Stat(path); err != nil || fi.Mode().Type() != fs.ModeSocket {
@@ -216,8 +216,8 @@ func TestBindUnix(t *testing.T) {
 		}
 	}
 	s, err := sock.New(sock.Unix)
-	keep(t, s, err)
-	if err := s.BindUnix(""); err != nil || !strings.HasPrefix(s.LocalPath(), "@") { // the system chooses
+	closeLater(t, s, err)
+	if err := s.BindUnix(""); err != nil || !strings.HasPrefix(s.LocalPath(), "@") { // the system chooses an abstract name
 		t.Errorf("%q, %v", s.LocalPath(), err)
 	}
 	if err := bound(t, sock.TCP4, sock.Loopback).BindUnix("@x"); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EAFNOSUPPORT) {
@@ -225,9 +225,9 @@ func TestBindUnix(t *testing.T) {
 	}
 }
 
-// The ends of a connection see each other's addresses.
+// The local address of each end is the remote address of the other.
 func TestAddresses(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		if a.LocalAddr() != b.RemoteAddr() || a.RemoteAddr() != b.LocalAddr() {
 			t.Errorf("%v to %v and %v to %v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())

@@ -2,13 +2,13 @@ package sock
 
 import "net"
 
-// SetNoDelay says whether small sends go out at once (TCP_NODELAY). The system's default is not to;
-// package net's is to.
+// SetNoDelay sets TCP_NODELAY: whether the system transmits small sends immediately. The system's default is false;
+// package net's default is true.
 func (s *Socket) SetNoDelay(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysNoDelay(h, on) })
 }
 
-// NoDelay reports whether small sends go out at once.
+// NoDelay reports whether the system transmits small sends immediately (TCP_NODELAY).
 func (s *Socket) NoDelay() (on bool, err error) {
 	err = s.do("getsockopt", func(h uintptr) (err error) {
 		on, err = sysHasNoDelay(h)
@@ -17,15 +17,15 @@ func (s *Socket) NoDelay() (on bool, err error) {
 	return on, err
 }
 
-// SetKeepAlive configures keep-alive probes of a TCP connection. Fields of 0 are as for
-// net.TCPConn.SetKeepAliveConfig, negative ones leave the system's value. errors.ErrUnsupported
-// where the system has not all of them.
+// SetKeepAlive configures the keep-alive probes of a TCP connection. As for net.TCPConn.SetKeepAliveConfig, a field
+// of 0 means package net's default, and a negative field leaves the system's value unchanged. SetKeepAlive fails
+// with errors.ErrUnsupported if the system does not support all of the options.
 func (s *Socket) SetKeepAlive(c net.KeepAliveConfig) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysKeepAlive(h, c) })
 }
 
-// KeepAlive returns the probes of a TCP connection, or what those of a listener's connections begin with. 0 is what the
-// system does not tell.
+// KeepAlive returns the keep-alive configuration of a TCP connection. For a listener it returns the initial
+// configuration of its connections. Values that the system does not report are 0.
 func (s *Socket) KeepAlive() (c net.KeepAliveConfig, err error) {
 	err = s.do("getsockopt", func(h uintptr) (err error) {
 		c, err = sysGetKeepAlive(h)
@@ -34,19 +34,19 @@ func (s *Socket) KeepAlive() (c net.KeepAliveConfig, err error) {
 	return c, err
 }
 
-// SetReadBuffer asks for a size of the system's receive buffer, in bytes.
+// SetReadBuffer requests a size in bytes for the system's receive buffer.
 func (s *Socket) SetReadBuffer(n int) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirRecv, n) })
 }
 
-// SetWriteBuffer asks for a size of the system's send buffer, in bytes.
+// SetWriteBuffer requests a size in bytes for the system's send buffer.
 func (s *Socket) SetWriteBuffer(n int) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysBuffer(h, dirSend, n) })
 }
 
-// SetLinger says what Close does with what was sent and not yet acknowledged: with seconds < 0 the system
-// goes on sending it, with 0 it is dropped and the peer sees a reset. A number of seconds to wait is
-// refused, because Close would block for it.
+// SetLinger selects what happens on Close to data that was sent but not acknowledged. If seconds < 0, the system
+// continues to send it. If seconds == 0, the system discards it and resets the connection. SetLinger fails with
+// os.ErrInvalid if seconds > 0, because Close would block.
 func (s *Socket) SetLinger(seconds int) error {
 	return s.do("setsockopt", func(h uintptr) error {
 		if seconds > 0 {
@@ -56,14 +56,15 @@ func (s *Socket) SetLinger(seconds int) error {
 	})
 }
 
-// SetDualStack says whether an IPv6 socket takes IPv4 as well, as mapped addresses. It must come before
-// Bind.
+// SetDualStack selects whether an IPv6 socket accepts IPv4 too, with IPv4-mapped addresses. It must be called
+// before Bind.
 func (s *Socket) SetDualStack(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysDualStack(h, on) })
 }
 
-// SetReusePort says whether other sockets may be bound to the same address, to share what comes in. It
-// must come before Bind. errors.ErrUnsupported where the system does not share.
+// SetReusePort selects whether other sockets may be bound to the same address, to share its connections or
+// datagrams. It must be called before Bind. It fails with errors.ErrUnsupported if the system does not distribute
+// them.
 func (s *Socket) SetReusePort(on bool) error {
 	return s.do("setsockopt", func(h uintptr) error { return sysReusePort(h, on) })
 }

@@ -30,7 +30,7 @@ func TestFlags(t *testing.T) {
 		}, unix.SOL_SOCKET, unix.SO_KEEPALIVE, false},
 	} {
 		s, err := sock.New(c.network)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		for _, on := range []bool{true, false, true, true} {
 			if err := c.set(s, on); err != nil || (option(t, s, c.level, c.option) != 0) != (on != c.inverted) {
 				t.Errorf("%s %v: %v, %d", c.name, on, err, option(t, s, c.level, c.option))
@@ -45,7 +45,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestOptionsOfOthers(t *testing.T) {
+func TestOptionsUnsupported(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		network sock.Network
@@ -64,18 +64,18 @@ func TestOptionsOfOthers(t *testing.T) {
 		}, unix.EINVAL},
 	} {
 		s, err := sock.New(c.network)
-		keep(t, s, err)
-		failed(t, c.set(s), "setsockopt", s.Handle(), c.cause)
+		closeLater(t, s, err)
+		wantError(t, c.set(s), "setsockopt", s.Handle(), c.cause)
 	}
 	s, err := sock.New(sock.TCP6)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	if err := s.Bind(sock.Loopback6); err == nil {
-		failed(t, s.SetDualStack(true), "setsockopt", s.Handle(), unix.EINVAL) // too late
+		wantError(t, s.SetDualStack(true), "setsockopt", s.Handle(), unix.EINVAL) // fails after Bind
 	}
 }
 
 func TestKeepAlive(t *testing.T) {
-	const system = 7 // what the test sets as the system's value
+	const system = 7 // the initial value of each option
 	for _, c := range []struct {
 		config               net.KeepAliveConfig
 		idle, interval, many int
@@ -83,11 +83,11 @@ func TestKeepAlive(t *testing.T) {
 		{net.KeepAliveConfig{Enable: true, Idle: 40 * time.Second, Interval: 3 * time.Second, Count: 5}, 40, 3, 5},
 		{net.KeepAliveConfig{Enable: true}, 15, 15, 9},
 		{net.KeepAliveConfig{Enable: true, Idle: -1, Interval: -1, Count: -1}, system, system, system},
-		{net.KeepAliveConfig{Enable: true, Idle: 1, Interval: 1001 * time.Millisecond, Count: 1}, 1, 2, 1}, // upwards
+		{net.KeepAliveConfig{Enable: true, Idle: 1, Interval: 1001 * time.Millisecond, Count: 1}, 1, 2, 1}, // rounds up
 		{net.KeepAliveConfig{Idle: time.Second, Interval: time.Second, Count: 1}, system, system, system},
 	} {
 		s, err := sock.New(sock.TCP4)
-		keep(t, s, err)
+		closeLater(t, s, err)
 		names := []int{unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
 		for _, name := range names {
 			if err := unix.SetsockoptInt(int(s.Handle()), unix.IPPROTO_TCP, name, system); err != nil {
@@ -117,7 +117,7 @@ func TestKeepAlive(t *testing.T) {
 
 func TestBuffers(t *testing.T) {
 	s, err := sock.New(sock.TCP4)
-	keep(t, s, err)
+	closeLater(t, s, err)
 	for _, n := range []int{64 << 10, 32 << 10} {
 		if err := s.SetReadBuffer(n); err != nil || option(t, s, unix.SOL_SOCKET, unix.SO_RCVBUF) != 2*n { // socket(7)
 			t.Errorf("%v, %d, want twice %d", err, option(t, s, unix.SOL_SOCKET, unix.SO_RCVBUF), n)
@@ -128,7 +128,7 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// With 0 the peer sees a reset, otherwise what was sent and the end.
+// With 0 the peer receives a reset, otherwise the data and the end of the stream.
 func TestLinger(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -153,10 +153,10 @@ func TestLinger(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Fatal(err)
 			}
-			settle(t, b, ended)
+			waitPoll(t, b, ended)
 			_, err := b.Recv(make([]byte, 1))
 			if c.reset {
-				failed(t, err, "recv", b.Handle(), unix.ECONNRESET)
+				wantError(t, err, "recv", b.Handle(), unix.ECONNRESET)
 			} else if err != io.EOF {
 				t.Errorf("%v", err)
 			}

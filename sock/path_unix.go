@@ -17,13 +17,13 @@ func sysLocalPath(h uintptr) string {
 	if err != nil {
 		return ""
 	}
-	if u, ok := sa.(*unix.SockaddrUnix); ok && u.Name != "@" { // which is x/sys' for none
+	if u, ok := sa.(*unix.SockaddrUnix); ok && u.Name != "@" { // x/sys returns "@" for an unbound socket
 		return u.Name
 	}
 	return ""
 }
 
-// blocked turns what says that a call would block, or goes on in the background, into ErrWouldBlock.
+// blocked converts errors that mean that a call would block, or continues in the background, to ErrWouldBlock.
 func blocked(err error) error {
 	if err == unix.EAGAIN || err == unix.EINPROGRESS {
 		return ErrWouldBlock

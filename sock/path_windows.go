@@ -12,7 +12,7 @@ func sysBindUnix(h uintptr, path string) error {
 	return windows.Bind(windows.Handle(h), &windows.SockaddrUnix{Name: path})
 }
 
-// sysConnectUnix may have to be called again for as long as the connection is under way.
+// sysConnectUnix may be called again while the connection is in progress.
 func sysConnectUnix(h uintptr, path string) error {
 	switch err := windows.Connect(windows.Handle(h), &windows.SockaddrUnix{Name: path}); err {
 	case windows.WSAEALREADY:
@@ -29,21 +29,21 @@ func sysLocalPath(h uintptr) string {
 	if err != nil {
 		return ""
 	}
-	if u, ok := sa.(*windows.SockaddrUnix); ok && u.Name != "@" { // which is x/sys' for none
+	if u, ok := sa.(*windows.SockaddrUnix); ok && u.Name != "@" { // x/sys returns "@" for an unbound socket
 		return u.Name
 	}
 	return ""
 }
 
-// UnixPair makes two connected Unix sockets: streams, or datagram sockets. Windows has the streams only,
-// and makes them of a listener that nobody else knows of.
+// UnixPair returns two connected Unix sockets: stream sockets, or datagram sockets. On Windows it supports stream
+// sockets only, and creates them with a temporary listener.
 func UnixPair(datagram bool) (a, b *Socket, err error) {
 	const op = "socketpair"
 	none := ^uintptr(0)
 	if datagram {
 		return nil, nil, &Error{op, none, errors.ErrUnsupported}
 	}
-	client, err := socket(Unix) // still blocking: the listener's backlog has room for it
+	client, err := socket(Unix) // still blocking: connecting does not block, because the backlog has room
 	if err != nil {
 		return nil, nil, &Error{op, none, err}
 	}
@@ -75,5 +75,5 @@ func pair(client uintptr) (a, b *Socket, err error) {
 	if b, err = l.Accept(); err != nil {
 		return nil, nil, err
 	}
-	return adopt(client, true, false), b, nil
+	return fromHandle(client, true, false), b, nil
 }

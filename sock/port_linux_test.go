@@ -25,7 +25,7 @@ type port struct {
 	t *testing.T
 }
 
-// onPorts runs a test with a port on each backend.
+// onPorts runs a test with a port of each backend.
 func onPorts(t *testing.T, f func(t *testing.T, p port)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		p, err := socknotify.New[string](socknotify.WithBackend(backend))
@@ -37,7 +37,7 @@ func onPorts(t *testing.T, f func(t *testing.T, p port)) {
 	})
 }
 
-// enable enables a socket and reports whether that cost no system call.
+// enable enables a socket and reports whether that was a fast enable, without a system call.
 func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotify.Trigger) (saved bool) {
 	p.t.Helper()
 	before := p.Stats()
@@ -53,19 +53,19 @@ func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotif
 func (p port) next() socknotify.Events {
 	p.t.Helper()
 	var out [1]socknotify.Notification[string]
-	if n, err := p.Process(nil, out[:], soon); n != 1 || err != nil {
+	if n, err := p.Process(nil, out[:], timeout); n != 1 || err != nil {
 		p.t.Fatalf("Wait = %d, %v", n, err)
 	}
 	return out[0].Events
 }
 
-// try takes a notification if there is one.
-func (p port) try() (int, error) {
+// poll dequeues a notification if there is one.
+func (p port) poll() (int, error) {
 	return p.Process(nil, make([]socknotify.Notification[string], 1), 0)
 }
 
-// none checks that nothing can be dequeued.
-func (p port) none() {
+// wantEmpty verifies that nothing can be dequeued.
+func (p port) wantEmpty() {
 	p.t.Helper()
 	var out [1]socknotify.Notification[string]
 	if n, err := p.Process(nil, out[:], 0); n != 0 || err != socknotify.ErrTimeout {
@@ -73,8 +73,8 @@ func (p port) none() {
 	}
 }
 
-// forget removes a socket's registration and what is queued for it.
-func (p port) forget(s *sock.Socket) {
+// remove removes a socket's registration and its queued notifications.
+func (p port) remove(s *sock.Socket) {
 	p.t.Helper()
 	if _, err := p.Deregister(socknotify.Remove[string](s)); err != nil {
 		p.t.Fatal(err)

@@ -18,23 +18,23 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// What holds on every system, with nothing but package sock: no poller, so these ask again and again.
+// The tests in this file run on every system and use package sock alone. They have no poller and repeat calls instead.
 
-// again calls until something else than ErrWouldBlock comes.
-func again(t *testing.T, f func() error) error {
+// retry repeats f until it returns something else than ErrWouldBlock.
+func retry(t *testing.T, f func() error) error {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if err := f(); err != sock.ErrWouldBlock {
 			return err
 		}
 		if time.Now().After(end) {
-			t.Fatal("it would block for ever")
+			t.Fatal("timed out repeating a call that returns ErrWouldBlock")
 		}
 	}
 }
 
-// made is a socket until the end of the test, which is skipped where the system has none of its kind.
-func made(t *testing.T, s *sock.Socket, err error) *sock.Socket {
+// mustMake closes s at the end of the test. It skips the test if the system does not support this kind of socket.
+func mustMake(t *testing.T, s *sock.Socket, err error) *sock.Socket {
 	t.Helper()
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -46,13 +46,13 @@ func made(t *testing.T, s *sock.Socket, err error) *sock.Socket {
 	return s
 }
 
-func newOf(t *testing.T, n sock.Network) *sock.Socket {
+func mustNew(t *testing.T, n sock.Network) *sock.Socket {
 	t.Helper()
 	s, err := sock.New(n)
-	return made(t, s, err)
+	return mustMake(t, s, err)
 }
 
-// onLoopback runs a test on the loopback addresses that the machine has.
+// onLoopback runs a test with each loopback address of the machine.
 func onLoopback(t *testing.T, test func(t *testing.T, a netip.AddrPort)) {
 	for _, a := range []netip.AddrPort{sock.Loopback, sock.Loopback6} {
 		t.Run(a.Addr().String(), func(t *testing.T) {
@@ -60,7 +60,7 @@ func onLoopback(t *testing.T, test func(t *testing.T, a netip.AddrPort)) {
 			if a == sock.Loopback6 && (errors.Is(err, errno.NoAddr) || errors.Is(err, errno.NoV6)) {
 				t.Skip(err)
 			}
-			made(t, l, err).Close()
+			mustMake(t, l, err).Close()
 			test(t, a)
 		})
 	}
@@ -69,43 +69,43 @@ func onLoopback(t *testing.T, test func(t *testing.T, a netip.AddrPort)) {
 func listenOn(t *testing.T, a netip.AddrPort) *sock.Socket {
 	t.Helper()
 	l, err := sock.ListenTCP(a, sock.ListenOptions{})
-	return made(t, l, err)
+	return mustMake(t, l, err)
 }
 
-// joined connects a new socket to a listener and accepts it.
-func joined(t *testing.T, l *sock.Socket) (client, server *sock.Socket) {
+// connectPair connects a new socket to a listener and accepts the connection.
+func connectPair(t *testing.T, l *sock.Socket) (client, server *sock.Socket) {
 	t.Helper()
 	a := l.LocalAddr()
-	client = newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
+	client = mustNew(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
 	if err := client.Connect(a); err != nil && err != sock.ErrWouldBlock {
 		t.Fatal(err)
 	}
 	server = new(sock.Socket)
-	if err := again(t, func() error { return l.AcceptInto(server) }); err != nil {
+	if err := retry(t, func() error { return l.AcceptInto(server) }); err != nil {
 		t.Fatal(err)
 	}
-	return client, made(t, server, nil)
+	return client, mustMake(t, server, nil)
 }
 
-// sendAll sends all of some data.
+// sendAll sends all of data.
 func sendAll(t *testing.T, s *sock.Socket, data string) {
 	t.Helper()
 	for data != "" {
 		var n int
-		if err := again(t, func() (err error) { n, err = s.Send([]byte(data)); return err }); err != nil {
+		if err := retry(t, func() (err error) { n, err = s.Send([]byte(data)); return err }); err != nil {
 			t.Fatal(err)
 		}
 		data = data[n:]
 	}
 }
 
-// recvAll receives as much as there is to come.
+// recvAll receives size bytes.
 func recvAll(t *testing.T, s *sock.Socket, size int) string {
 	t.Helper()
 	b := make([]byte, size)
 	for got := 0; got < size; {
 		var n int
-		if err := again(t, func() (err error) { n, err = s.Recv(b[got:]); return err }); err != nil {
+		if err := retry(t, func() (err error) { n, err = s.Recv(b[got:]); return err }); err != nil {
 			t.Fatalf("after %d of %d: %v", got, size, err)
 		}
 		got += n
@@ -113,12 +113,12 @@ func recvAll(t *testing.T, s *sock.Socket, size int) string {
 	return string(b)
 }
 
-// ends receives the end of a stream.
-func ends(t *testing.T, s *sock.Socket) {
+// wantEOF verifies that the stream has ended.
+func wantEOF(t *testing.T, s *sock.Socket) {
 	t.Helper()
-	err := again(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
+	err := retry(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
 	if err != io.EOF {
-		t.Errorf("%v, not the end", err)
+		t.Errorf("got %v, want io.EOF", err)
 	}
 }
 
@@ -126,15 +126,15 @@ func TestPortableStream(t *testing.T) {
 	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
 		l := listenOn(t, a)
 		if _, err := l.Accept(); err != sock.ErrWouldBlock {
-			t.Errorf("Accept of nothing = %v", err)
+			t.Errorf("Accept without a connection = %v", err)
 		}
-		c, s := joined(t, l)
+		c, s := connectPair(t, l)
 		if c.LocalAddr() != s.RemoteAddr() || c.RemoteAddr() != s.LocalAddr() || s.LocalAddr() != l.LocalAddr() {
 			t.Errorf("%v to %v, and %v to %v", c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
 		}
-		for _, x := range []*sock.Socket{c, s} { // the accepted one is non-blocking as well
+		for _, x := range []*sock.Socket{c, s} { // the accepted socket is non-blocking too
 			if n, err := x.Recv(make([]byte, 1)); n != 0 || err != sock.ErrWouldBlock {
-				t.Errorf("Recv of nothing = %d, %v", n, err)
+				t.Errorf("Recv without data = %d, %v", n, err)
 			}
 		}
 		sendAll(t, c, "to the server")
@@ -151,9 +151,9 @@ func TestPortableStream(t *testing.T) {
 		if err := c.Shutdown(sock.ShutWrite); err != nil {
 			t.Fatal(err)
 		}
-		ends(t, s)
-		ends(t, s)
-		sendAll(t, s, "still open") // the other half
+		wantEOF(t, s)
+		wantEOF(t, s)
+		sendAll(t, s, "still open") // the other direction
 		if got := recvAll(t, c, 10); got != "still open" {
 			t.Errorf("%q", got)
 		}
@@ -161,12 +161,12 @@ func TestPortableStream(t *testing.T) {
 			t.Errorf("Send after ShutWrite = %d, %v", n, err)
 		}
 		s.Close()
-		ends(t, c)
+		wantEOF(t, c)
 	})
 }
 
 func TestPortableFull(t *testing.T) {
-	c, s := joined(t, listenOn(t, sock.Loopback))
+	c, s := connectPair(t, listenOn(t, sock.Loopback))
 	const pattern = "0123456789abcdef"
 	block := bytes.Repeat([]byte(pattern), 4<<10)
 	sent := 0
@@ -179,14 +179,14 @@ func TestPortableFull(t *testing.T) {
 			t.Fatalf("SendV = %d, %v", n, err)
 		}
 		if sent += n; sent > 1<<30 {
-			t.Fatal("it never is full")
+			t.Fatal("timed out filling the socket")
 		}
 	}
 	c.Shutdown(sock.ShutWrite)
 	b := make([]byte, 1<<16)
 	for got := 0; ; {
 		var n int
-		err := again(t, func() (err error) { n, err = s.Recv(b); return err })
+		err := retry(t, func() (err error) { n, err = s.Recv(b); return err })
 		if err == io.EOF {
 			if got != sent {
 				t.Errorf("%d of %d bytes", got, sent)
@@ -207,18 +207,18 @@ func TestPortableFull(t *testing.T) {
 
 func TestPortableRefused(t *testing.T) {
 	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
-		reserved := newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
+		reserved := mustNew(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
 		if err := reserved.Bind(a); err != nil {
 			t.Fatal(err)
 		}
-		c := newOf(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
+		c := mustNew(t, sock.NetworkOf(a, sock.TCP4, sock.TCP6))
 		at := reserved.LocalAddr()
 		if runtime.GOOS == "netbsd" || runtime.GOOS == "dragonfly" {
-			reserved.Close() // bound and not listening, it would have nothing answered
+			reserved.Close() // while it is bound, connecting might not be refused
 		}
 		err := c.Connect(at)
 		if err == sock.ErrWouldBlock {
-			err = again(t, func() error {
+			err = retry(t, func() error {
 				if err := c.Err(); err != nil {
 					return err
 				}
@@ -226,38 +226,38 @@ func TestPortableRefused(t *testing.T) {
 			})
 		}
 		if err == nil || !strings.Contains(err.Error(), "refused") {
-			t.Errorf("Connect to nobody = %v", err)
+			t.Errorf("Connect to a closed port = %v", err)
 		}
 	})
 }
 
 func TestPortableReset(t *testing.T) {
-	c, s := joined(t, listenOn(t, sock.Loopback))
+	c, s := connectPair(t, listenOn(t, sock.Loopback))
 	if err := c.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err := again(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
-	// Wine, which runs this as well, takes a reset for the end.
+	err := retry(t, func() error { _, err := s.Recv(make([]byte, 1)); return err })
+	// Wine reports a reset as the end of the stream.
 	if err == nil || err == io.EOF && runtime.GOOS != "windows" {
 		t.Errorf("Recv = %v", err)
 	}
-	err = again(t, func() error {
+	err = retry(t, func() error {
 		if _, err := s.Send([]byte("x")); err != nil {
 			return err
 		}
 		return sock.ErrWouldBlock
 	})
 	if err == nil {
-		t.Error("Send goes on")
+		t.Error("Send continues to succeed")
 	}
 }
 
 func TestPortableDatagrams(t *testing.T) {
 	onLoopback(t, func(t *testing.T, a netip.AddrPort) {
-		x, y := newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6)), newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
+		x, y := mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6)), mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
 		for _, s := range []*sock.Socket{x, y} {
 			if err := s.Bind(a); err != nil {
 				t.Fatal(err)
@@ -265,20 +265,20 @@ func TestPortableDatagrams(t *testing.T) {
 		}
 		b := make([]byte, 100)
 		if _, _, err := y.RecvFrom(b); err != sock.ErrWouldBlock {
-			t.Errorf("RecvFrom of nothing = %v", err)
+			t.Errorf("RecvFrom without a datagram = %v", err)
 		}
 		recv := func(want string, room int) {
 			t.Helper()
 			var n int
 			var from netip.AddrPort
-			err := again(t, func() (err error) { n, from, err = y.RecvFrom(b[:room]); return err })
+			err := retry(t, func() (err error) { n, from, err = y.RecvFrom(b[:room]); return err })
 			if err != nil || string(b[:n]) != want || from != x.LocalAddr() {
 				t.Errorf("%q from %v, %v; want %q from %v", b[:n], from, err, want, x.LocalAddr())
 			}
 		}
 		send := func(data string) {
 			t.Helper()
-			if err := again(t, func() error { return x.SendTo([]byte(data), y.LocalAddr()) }); err != nil {
+			if err := retry(t, func() error { return x.SendTo([]byte(data), y.LocalAddr()) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -291,8 +291,8 @@ func TestPortableDatagrams(t *testing.T) {
 		send("too long")
 		recv("too", 3)
 
-		// Nobody is at that port. A socket that is not connected does not get to know.
-		gone := newOf(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
+		// The port is closed. An unconnected socket does not receive an error.
+		gone := mustNew(t, sock.NetworkOf(a, sock.UDP4, sock.UDP6))
 		if err := gone.Bind(a); err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestPortableDatagrams(t *testing.T) {
 		}
 		for got := 0; got < 3; {
 			var n int
-			if err := again(t, func() (err error) { n, err = y.RecvBatch(msgs[got:]); return err }); err != nil {
+			if err := retry(t, func() (err error) { n, err = y.RecvBatch(msgs[got:]); return err }); err != nil {
 				t.Fatal(err)
 			}
 			got += n
@@ -348,15 +348,15 @@ func TestPortableSendFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	c, s := joined(t, listenOn(t, sock.Loopback))
+	c, s := connectPair(t, listenOn(t, sock.Loopback))
 	const from = 5
 	for at := from; at < len(data); {
 		var n int
-		if err := again(t, func() (err error) { n, err = c.SendFile(f, int64(at), 1<<30); return err }); err != nil || n <= 0 {
+		if err := retry(t, func() (err error) { n, err = c.SendFile(f, int64(at), 1<<30); return err }); err != nil || n <= 0 {
 			t.Fatalf("SendFile = %d, %v", n, err)
 		}
 		if got := recvAll(t, s, n); got != data[at:at+n] {
-			t.Fatalf("something else arrived at %d", at)
+			t.Fatalf("received wrong bytes at %d", at)
 		}
 		at += n
 	}
@@ -364,7 +364,7 @@ func TestPortableSendFile(t *testing.T) {
 		t.Errorf("SendFile at the end = %d, %v", n, err)
 	}
 	if at, err := f.Seek(0, io.SeekCurrent); at != 0 || err != nil {
-		t.Errorf("the file's own position is %d, %v", at, err)
+		t.Errorf("the position of the file is %d, %v", at, err)
 	}
 	f.Close()
 	if n, err := c.SendFile(f, 0, 1); n != 0 || !errors.Is(err, os.ErrClosed) {
@@ -374,13 +374,13 @@ func TestPortableSendFile(t *testing.T) {
 
 func TestPortableClosed(t *testing.T) {
 	l := listenOn(t, sock.Loopback)
-	c, _ := joined(t, l)
+	c, _ := connectPair(t, l)
 	h := c.Handle()
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if c.Handle() != ^uintptr(0) || c.Handle() == h {
-		t.Error("it has a handle")
+		t.Error("the closed Socket has a handle")
 	}
 	for name, err := range map[string]error{
 		"Close":      c.Close(),
@@ -395,13 +395,13 @@ func TestPortableClosed(t *testing.T) {
 			t.Errorf("%s = %v", name, err)
 		}
 	}
-	client, _ := joined(t, l) // a Socket can be used again
+	client, _ := connectPair(t, l) // a closed Socket can be reused
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d := newOf(t, sock.TCP4)
+	d := mustNew(t, sock.TCP4)
 	d.Connect(l.LocalAddr())
-	if err := again(t, func() error { return l.AcceptInto(client) }); err != nil {
+	if err := retry(t, func() error { return l.AcceptInto(client) }); err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
@@ -414,7 +414,7 @@ func TestPortableClosed(t *testing.T) {
 func justErr(_ int, err error) error { return err }
 
 func TestPortableOptions(t *testing.T) {
-	c, _ := joined(t, listenOn(t, sock.Loopback))
+	c, _ := connectPair(t, listenOn(t, sock.Loopback))
 	six, err := sock.New(sock.TCP6)
 	if err == nil {
 		defer six.Close()
@@ -438,14 +438,14 @@ func TestPortableOptions(t *testing.T) {
 		"SetReadBuffer":              c.SetReadBuffer(1 << 14),
 		"SetWriteBuffer":             c.SetWriteBuffer(1 << 14),
 		"SetLinger":                  c.SetLinger(-1),
-		"SetReusePort":               maybe(newOf(t, sock.UDP4).SetReusePort(true)),
+		"SetReusePort":               maybe(mustNew(t, sock.UDP4).SetReusePort(true)),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if c.SetLinger(1) == nil {
-		t.Error("SetLinger that blocks")
+		t.Error("SetLinger with a positive time succeeded")
 	}
 	group, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, 3)
 	if maybe(err) != nil {
@@ -464,16 +464,16 @@ func TestPortableUnix(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	l, err := sock.ListenUnix(path, sock.ListenOptions{})
-	l = made(t, l, err)
+	l = mustMake(t, l, err)
 	if got := l.LocalPath(); got != path {
 		t.Errorf("LocalPath = %q", got)
 	}
-	c := newOf(t, sock.Unix)
-	if err := again(t, func() error { return c.ConnectUnix(path) }); err != nil {
+	c := mustNew(t, sock.Unix)
+	if err := retry(t, func() error { return c.ConnectUnix(path) }); err != nil {
 		t.Fatal(err)
 	}
 	var s *sock.Socket
-	if err := again(t, func() (err error) { s, err = l.Accept(); return err }); err != nil {
+	if err := retry(t, func() (err error) { s, err = l.Accept(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
@@ -482,17 +482,17 @@ func TestPortableUnix(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	c.Close()
-	ends(t, s)
+	wantEOF(t, s)
 }
 
 func TestPortablePair(t *testing.T) {
 	for _, datagram := range []bool{false, true} {
 		t.Run(map[bool]string{false: "stream", true: "datagram"}[datagram], func(t *testing.T) {
 			a, b, err := sock.UnixPair(datagram)
-			a = made(t, a, err)
-			b = made(t, b, nil)
+			a = mustMake(t, a, err)
+			b = mustMake(t, b, nil)
 			if _, err := a.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
-				t.Errorf("Recv of nothing = %v", err)
+				t.Errorf("Recv without data = %v", err)
 			}
 			sendAll(t, a, "there")
 			sendAll(t, b, "back")
@@ -503,9 +503,9 @@ func TestPortablePair(t *testing.T) {
 	}
 }
 
-// From package net and back, also while somebody is reading.
+// A connection is detached from package net and attached again, also during a Read.
 func TestPortableDetach(t *testing.T) {
-	newOf(t, sock.TCP4) // or there is nothing to see here
+	mustNew(t, sock.TCP4) // skips the test if the system has no sockets
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -526,7 +526,7 @@ func TestPortableDetach(t *testing.T) {
 			if reading {
 				read = make(chan error, 1)
 				go func() {
-					// The first byte shows that the reader is at it.
+					// The first byte proves that the reader has started.
 					b := make([]byte, 1)
 					_, err := client.Read(b)
 					read <- err
@@ -539,17 +539,17 @@ func TestPortableDetach(t *testing.T) {
 				}
 			}
 			s, err := sock.Detach(client, sock.MakeNonblocking)
-			s = made(t, s, err)
+			s = mustMake(t, s, err)
 			if reading {
 				if err := <-read; !errors.Is(err, net.ErrClosed) {
 					t.Errorf("the reader got %v", err)
 				}
 			}
 			if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("the former owner got %v", err)
+				t.Errorf("Read on the detached connection: %v", err)
 			}
 			if _, err := s.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
-				t.Errorf("Recv of nothing = %v", err)
+				t.Errorf("Recv without data = %v", err)
 			}
 			server.Write([]byte("to it"))
 			if got := recvAll(t, s, 5); got != "to it" {
@@ -579,7 +579,7 @@ func TestPortableDetach(t *testing.T) {
 	}
 }
 
-// noAttach skips what failed because of Wine: os.NewFile puts every socket on a completion port.
+// noAttach skips the test under Wine, where Attach fails: os.NewFile associates every socket with a completion port.
 func noAttach(t *testing.T) {
 	t.Helper()
 	if wine.KeepsPort.Here() {
@@ -606,8 +606,8 @@ func TestPortableAttachListener(t *testing.T) {
 	}
 	a.Close()
 	d, err := sock.Detach(l, sock.MakeNonblocking)
-	d = made(t, d, err)
-	c1, _ := joined(t, d)
+	d = mustMake(t, d, err)
+	c1, _ := connectPair(t, d)
 	c1.Close()
 }
 
@@ -618,7 +618,7 @@ func TestPortableAdopt(t *testing.T) {
 	}
 	defer f.Close()
 	if _, err := sock.Adopt(f.Fd(), sock.MakeNonblocking); err == nil {
-		t.Error("Adopt of what is no socket")
+		t.Error("Adopt of an invalid handle succeeded")
 	}
 	if sock.IsExhausted(err) || sock.IsExhausted(nil) {
 		t.Error("IsExhausted")

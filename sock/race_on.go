@@ -2,8 +2,8 @@
 
 package sock
 
-// The race detector does not see what the kernel reads and writes, so these touch the ends of a buffer
-// for it.
+// The race detector does not see accesses by the kernel. kernelWrites and kernelReads access both ends of a buffer
+// instead.
 
 func kernelWrites(b []byte) {
 	if len(b) > 0 {

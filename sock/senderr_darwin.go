@@ -2,7 +2,7 @@ package sock
 
 import "golang.org/x/sys/unix"
 
-// sendErr translates what the system says at times of a stream that the peer is just closing.
+// sendErr converts EPROTOTYPE, which Darwin sometimes returns while the peer is closing the stream.
 func sendErr(err error) error {
 	if err == unix.EPROTOTYPE {
 		return unix.ECONNRESET

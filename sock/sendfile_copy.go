@@ -12,7 +12,7 @@ const copySize = 64 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// copyFile reads and sends.
+// copyFile sends a part of a file by reading it into a buffer.
 func copyFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
@@ -26,7 +26,7 @@ func copyFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
 		}
 		took, err := sysSend(h, buf[:got])
 		if err != nil {
-			return some(sent, err)
+			return partial(sent, err)
 		}
 		if sent += took; took < got || sent == n {
 			return sent, nil

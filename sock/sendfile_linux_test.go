@@ -51,27 +51,27 @@ func TestSendFile(t *testing.T) {
 		{"less than nothing", 0, -1, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStreams(t, func(t *testing.T, k kind) {
+			forEachStream(t, func(t *testing.T, k kind) {
 				a, b := k.pair(t)
 				n, err := a.SendFile(f, c.offset, c.n)
 				if n != len(c.want) || err != c.err {
 					t.Fatalf("%d, %v", n, err)
 				}
 				a.Close()
-				settle(t, b, ended)
+				waitPoll(t, b, ended)
 				got, err := io.ReadAll(reader{b})
 				if string(got) != c.want || err != nil {
 					t.Errorf("%q, %v", got, err)
 				}
 				if at, err := f.Seek(0, io.SeekCurrent); at != 3 || err != nil {
-					t.Errorf("the file's own position is %d, %v", at, err)
+					t.Errorf("the position of the file is %d, %v", at, err)
 				}
 			})
 		})
 	}
 }
 
-// reader reads what is there.
+// A reader is an io.Reader that calls Recv.
 type reader struct{ *sock.Socket }
 
 func (r reader) Read(b []byte) (int, error) { return r.Recv(b) }
@@ -84,7 +84,7 @@ func TestSendFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		for _, c := range []struct {
 			name   string
@@ -101,29 +101,29 @@ func TestSendFileFails(t *testing.T) {
 			if n != 0 || err == nil {
 				t.Errorf("%s: %d, %v", c.name, n, err)
 			}
-			failed(t, err, "sendfile", a.Handle(), c.cause)
+			wantError(t, err, "sendfile", a.Handle(), c.cause)
 		}
 		if _, err := b.Recv(make([]byte, 1)); err != sock.ErrWouldBlock {
-			t.Errorf("the peer has got %v", err)
+			t.Errorf("the peer has received %v", err)
 		}
 		if err := a.Shutdown(sock.ShutWrite); err != nil {
 			t.Fatal(err)
 		}
 		_, err := a.SendFile(fileOf(t, "data"), 0, 4)
-		failed(t, err, "sendfile", a.Handle(), unix.EPIPE)
+		wantError(t, err, "sendfile", a.Handle(), unix.EPIPE)
 	})
 }
 
 func TestSendFileBlocks(t *testing.T) {
 	f := fileOf(t, string(make([]byte, 8<<20)))
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		a, _ := k.pair(t)
 		for at := int64(0); ; {
 			n, err := a.SendFile(f, at, 8<<20)
 			if err == sock.ErrWouldBlock && n == 0 {
 				return
 			}
-			if err != nil || n <= 0 || n > 1<<20 { // so that others have their turn
+			if err != nil || n <= 0 || n > 1<<20 { // at most maxSendFile
 				t.Fatalf("at %d: %d, %v", at, n, err)
 			}
 			at += int64(n)

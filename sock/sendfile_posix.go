@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysSendFile lets the system send, or else copies: not every system does it for every file and socket.
+// sysSendFile uses sendfile(2). If the system does not support that for this file and socket, it copies.
 func sysSendFile(h uintptr, f *os.File, offset int64, n int) (sent int, err error) {
 	rc, err := f.SyscallConn()
 	if err != nil {
@@ -16,7 +16,7 @@ func sysSendFile(h uintptr, f *os.File, offset int64, n int) (sent int, err erro
 	}
 	cerr := rc.Control(func(file uintptr) { sent, err = sendfile(int(h), int(file), offset, n) })
 	if cerr != nil {
-		return 0, os.ErrClosed // it can be nothing else, but is an error that errors.Is does not know
+		return 0, os.ErrClosed // cerr means that f is closed, but does not wrap os.ErrClosed
 	}
 	if err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.ENOTSUP || err == unix.EINVAL {
 		return copyFile(h, f, offset, n)
@@ -29,7 +29,7 @@ func sendfile(h, file int, offset int64, n int) (int, error) {
 		at := offset
 		sent, err := unix.Sendfile(h, file, &at, n)
 		if at != offset {
-			sent = int(at - offset) // Solaris says it there, and more reliably
+			sent = int(at - offset) // on Solaris, at is more reliable than the result
 		}
 		switch {
 		case err == nil:

@@ -12,59 +12,59 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A move is what a peer does, and how that ends what is received.
-type move struct {
+// A peerAction is an action of the peer, and what the receiver must receive because of it.
+type peerAction struct {
 	name string
 	do   func(t *testing.T, peer, s *sock.Socket)
 	want string // after "first"
 	end  error
 }
 
-var moves = []move{
+var moves = []peerAction{
 	{"send", func(t *testing.T, peer, s *sock.Socket) {
 		send(t, peer, "second")
-		settle(t, s, in)
+		waitPoll(t, s, in)
 	}, "second", sock.ErrWouldBlock},
 	{"close", func(t *testing.T, peer, s *sock.Socket) {
 		peer.Close()
-		settle(t, s, ended)
+		waitPoll(t, s, ended)
 	}, "", io.EOF},
 	{"half-close", func(t *testing.T, peer, s *sock.Socket) {
 		if err := peer.Shutdown(sock.ShutWrite); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, s, ended)
+		waitPoll(t, s, ended)
 	}, "", io.EOF},
 	{"send and close", func(t *testing.T, peer, s *sock.Socket) {
 		send(t, peer, "second")
 		peer.Close()
-		settle(t, s, ended)
+		waitPoll(t, s, ended)
 	}, "second", io.EOF},
 	{"reset", func(t *testing.T, peer, s *sock.Socket) {
 		peer.SetLinger(0)
 		peer.Close()
-		settle(t, s, broken)
+		waitPoll(t, s, broken)
 	}, "", unix.ECONNRESET},
 	{"urgent", func(t *testing.T, peer, s *sock.Socket) {
 		urgent(t, peer, s)
-		settled(t, s, func() { send(t, peer, "second") })
+		waitArrival(t, s, func() { send(t, peer, "second") })
 	}, "second", sock.ErrWouldBlock},
 	{"send and urgent", func(t *testing.T, peer, s *sock.Socket) {
 		send(t, peer, "sec")
 		urgent(t, peer, s)
-		settled(t, s, func() { send(t, peer, "ond") })
+		waitArrival(t, s, func() { send(t, peer, "ond") })
 	}, "second", sock.ErrWouldBlock},
 	{"urgent and close", func(t *testing.T, peer, s *sock.Socket) {
 		urgent(t, peer, s)
 		send(t, peer, "second")
 		peer.Close()
-		settle(t, s, ended)
+		waitPoll(t, s, ended)
 	}, "second", io.EOF},
 }
 
-// settled waits until more has come to a TCP socket. How much can be received does not tell, where that
-// ends at an urgent byte.
-func settled(t *testing.T, s *sock.Socket, f func()) {
+// waitArrival waits until f has caused more data to arrive at a TCP socket. The number of bytes that can be
+// received is not enough, because it ends at an urgent byte.
+func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 	t.Helper()
 	count := func() uint64 {
 		info, err := unix.GetsockoptTCPInfo(int(s.Handle()), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -73,25 +73,25 @@ func settled(t *testing.T, s *sock.Socket, f func()) {
 		}
 		return info.Bytes_received
 	}
-	before, end := count(), time.Now().Add(soon)
+	before, end := count(), time.Now().Add(timeout)
 	for f(); count() == before; {
 		if time.Now().After(end) {
-			t.Fatal("it never arrived")
+			t.Fatal("timed out waiting for the data")
 		}
 	}
 }
 
-// urgent sends a byte that is not of the stream, and at which receives stop.
+// urgent sends an urgent byte. It is not part of the stream, and receives stop at it.
 func urgent(t *testing.T, peer, s *sock.Socket) {
 	t.Helper()
 	if err := unix.Send(int(peer.Handle()), []byte("!"), unix.MSG_OOB); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, s, unix.POLLPRI)
+	waitPoll(t, s, unix.POLLPRI)
 }
 
-// hear is told again and again until all that a move has sent was received, and how it ended.
-func (p port) hear(s *sock.Socket, m move, got string, again func()) {
+// recvAll receives after each notification until everything that the action has sent was received.
+func (p port) recvAll(s *sock.Socket, m peerAction, got string, again func()) {
 	p.t.Helper()
 	buf := make([]byte, 64)
 	for {
@@ -100,7 +100,7 @@ func (p port) hear(s *sock.Socket, m move, got string, again func()) {
 			n, err := s.Recv(buf)
 			got += string(buf[:n])
 			if err == nil {
-				continue // however short: this is to find everything
+				continue // receive again, even after a short receive
 			}
 			if err != sock.ErrWouldBlock {
 				if got != m.want || err != m.end && !isCause(err, m.end) {
@@ -122,8 +122,8 @@ func isCause(err, cause error) bool {
 	return ok && e.Err == cause
 }
 
-// A short receive of a TCP stream drains it: enabling costs nothing, and whatever the peer does meanwhile is
-// heard of all the same.
+// A short receive drains a TCP stream. Enabling then needs no system call, and any concurrent action of the peer is
+// still reported.
 func TestShortReceive(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		for _, filter := range []socknotify.Events{eventIn, eventIn | eventHangup} {
@@ -137,7 +137,7 @@ func TestShortReceive(t *testing.T) {
 							send(t, peer, "first")
 							p.next()
 							p.shortReceive(peer, s, m, when, filter, trigger)
-							p.forget(s)
+							p.remove(s)
 						})
 					}
 				}
@@ -146,7 +146,7 @@ func TestShortReceive(t *testing.T) {
 	})
 }
 
-func (p port) shortReceive(peer, s *sock.Socket, m move, when string, filter socknotify.Events, trigger socknotify.Trigger) {
+func (p port) shortReceive(peer, s *sock.Socket, m peerAction, when string, filter socknotify.Events, trigger socknotify.Trigger) {
 	p.t.Helper()
 	if when == "before the receive" {
 		m.do(p.t, peer, s)
@@ -165,11 +165,11 @@ func (p port) shortReceive(peer, s *sock.Socket, m move, when string, filter soc
 		p.t.Errorf("the enable was saved: %v", saved)
 	}
 	if when == "after the enable" {
-		p.none()
+		p.wantEmpty()
 		m.do(p.t, peer, s)
 	}
 	if got = got[5:]; got == m.want && m.end == sock.ErrWouldBlock {
-		return // all was there already
+		return // everything was received already
 	}
-	p.hear(s, m, got, again)
+	p.recvAll(s, m, got, again)
 }

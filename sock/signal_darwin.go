@@ -2,7 +2,8 @@ package sock
 
 import "golang.org/x/sys/unix"
 
-// noSignal covers sendfile, which has no flag for it, and sends on systems that know no MSG_NOSIGNAL.
+// noSignal disables SIGPIPE for the socket. MSG_NOSIGNAL is not enough: sendfile has no flags, and older systems do not
+// support MSG_NOSIGNAL.
 func noSignal(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 }

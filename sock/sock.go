@@ -1,17 +1,17 @@
-// Package sock is small non-blocking sockets: what a handler calls after a notification.
+// Package sock provides non-blocking sockets for use with a socknotify port.
 //
-// No call here blocks. One that cannot go on returns [ErrWouldBlock], a value that allocates nothing.
-// The sockets are not watched by Go's own poller; register them with a socknotify port, by
-// Registration.Conn. A socket knows in which directions it has been drained since the port last notified,
-// and vouches for that by itself, so enabling its registration again costs no system call where nothing
-// has happened since (X5).
+// No call blocks. A call that would block returns [ErrWouldBlock] without allocating. The sockets are not
+// registered with Go's own poller; register them with a socknotify port, by
+// Registration.Conn. A socket records the directions in which
+// it has been drained since the port's latest notification. If it has been drained, enabling its registration again
+// needs no system call.
 //
-// All methods may be called at once by any number of goroutines, Close included: the system closes the
-// descriptor when no call uses it any more, so no call ever meets another socket of the same number. Of
-// two receives at once, though, either may get the earlier bytes; so one goroutine at a time should
-// receive, and one send.
+// All methods, including Close, may be called concurrently. The system closes the descriptor only when no call uses
+// it any more, so a call never operates on another socket that was given the same number. If two goroutines receive
+// concurrently, either may receive the earlier bytes. So only one goroutine at a time should receive, and only one
+// should send.
 //
-// Errors are *[Error], but for ErrWouldBlock, io.EOF and what [Socket.Err] finds.
+// Errors are of type *[Error], except ErrWouldBlock, io.EOF and the result of [Socket.Err].
 package sock
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// ErrWouldBlock says that the call cannot go on now: wait for EventIn or EventOut.
+// ErrWouldBlock is returned by a call that would block. The caller should wait for EventIn or EventOut.
 var ErrWouldBlock = fdstate.ErrWouldBlock
 
-// A Socket is one non-blocking socket. The zero value is closed; [Socket.AcceptInto] can open it. A Socket
-// must not be copied.
+// A Socket is a non-blocking socket. The zero value is a closed socket, which [Socket.AcceptInto] can open. A
+// Socket must not be copied.
 type Socket struct {
 	fd fdstate.FD
 }
 
-// What is known of a socket, in its fd's Kind.
+// The bits of a socket's FD.Kind.
 const (
-	kindStream = 1 << iota // can end
-	kindTCP                // a short receive tells something
-	kindMixed              // a listener whose connections must be asked whether they are TCP
+	kindStream   = 1 << iota // a stream, which can end
+	kindTCP                  // TCP: a receive shorter than its buffer may have drained the socket
+	kindMaybeTCP             // a listener that is not TCP, but may accept TCP connections
 )
 
 func (s *Socket) is(kind uint32) bool { return s.fd.Kind()&kind != 0 }
@@ -51,14 +51,14 @@ func kindOf(stream, tcp bool) (kind uint32) {
 	return kind
 }
 
-// An Error is a failed call on a socket. errors.Is and errors.As see its cause.
+// An Error describes a failed call on a socket. It wraps the cause.
 type Error struct {
-	Op     string  // the system call, or what was tried
-	Handle uintptr // the socket; all ones where there was none
-	Err    error   // the system's error, net.ErrClosed, or os.ErrInvalid; around it the address, or what was wrong
+	Op     string  // the system call or operation
+	Handle uintptr // the handle of the socket, or ^uintptr(0) if there was none
+	Err    error   // the system's error, net.ErrClosed or os.ErrInvalid, possibly wrapped with details
 }
 
-// Error says operation, socket and cause.
+// Error returns a message with the operation, the socket and the cause.
 func (e *Error) Error() string {
 	s := "sock: " + e.Op
 	if e.Handle != ^uintptr(0) {
@@ -70,14 +70,14 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// fail makes the error of a call.
+// fail returns an Error for s.
 func (s *Socket) fail(op string, err error) error { return &Error{op, s.Handle(), err} }
 
 func closed(op string) error { return &Error{op, ^uintptr(0), net.ErrClosed} }
 
-// Handle is the system's handle of the socket, all ones where the system has closed it, which after Close it
-// does when no call uses it any more. A registration made of it,
-// rather than of the socket, knows nothing of draining and closing.
+// Handle returns the system's handle of the socket. It returns ^uintptr(0) once the system has closed the handle, which
+// happens after Close as soon as no call uses the socket. If a program registers the handle instead of the Socket, the
+// port does not learn that the socket has been drained or closed.
 func (s *Socket) Handle() uintptr { return s.fd.Handle() }
 
 // SyscallConn returns the socket's handle for system calls that this package does not have. Control, Read and Write call
@@ -86,8 +86,8 @@ func (s *Socket) Handle() uintptr { return s.fd.Handle() }
 // always nil.
 func (s *Socket) SyscallConn() (syscall.RawConn, error) { return &s.fd, nil }
 
-// Close ends the socket's registration, if it has one, without an EventRemove (G9), and closes the socket
-// as soon as no other call uses it. Every later call, a second Close included, returns net.ErrClosed.
+// Close ends the socket's registration, if it has one, without an EventRemove. The system closes the socket as soon
+// as no other call uses it. Every later call, including a second Close, fails with net.ErrClosed.
 func (s *Socket) Close() error {
 	if h := s.Handle(); h != ^uintptr(0) {
 		switch err := s.fd.Close(); {
@@ -100,8 +100,8 @@ func (s *Socket) Close() error {
 	return closed("close")
 }
 
-// adopt takes a handle that is the caller's alone into a new socket.
-func adopt(h uintptr, stream, tcp bool) *Socket {
+// fromHandle returns a new socket that owns h. No other goroutine may use h.
+func fromHandle(h uintptr, stream, tcp bool) *Socket {
 	s := new(Socket)
 	s.fd.SetKind(kindOf(stream, tcp))
 	s.fd.Open(h)

@@ -11,14 +11,14 @@ const (
 	dirRecv = fdstate.Recv
 	dirSend = fdstate.Send
 
-	// maxIO caps what one receive or send moves. They go around Go's scheduler, which is right only
-	// while they are short.
+	// maxIO is the maximum number of bytes that one receive or send transfers. These calls do not notify Go's
+	// scheduler, which is acceptable only because they are short.
 	maxIO = 256 << 10
 )
 
-// Recv receives into b: io.EOF at end of stream, ErrWouldBlock where there is nothing yet. It moves up
-// to 256 KiB, or one datagram, which may be empty and of which what does not fit into b is lost. Without room
-// in b it returns 0 and nil, whatever there is.
+// Recv receives up to 256 KiB of a stream, or one datagram, into b. It returns ErrWouldBlock if there is nothing to
+// receive, and io.EOF at the end of a stream. A datagram may be empty; if it is longer than b, the rest is lost. If
+// b is empty, Recv returns 0 and nil.
 func (s *Socket) Recv(b []byte) (int, error) {
 	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("recv")
@@ -28,37 +28,36 @@ func (s *Socket) Recv(b []byte) (int, error) {
 	return n, err
 }
 
-// recv is Recv for a socket in use.
+// recv is Recv without adding a reference.
 func (s *Socket) recv(b []byte) (int, error) {
 	b = b[:min(len(b), maxIO)]
 	if len(b) == 0 {
 		return 0, nil
 	}
 	h := s.fd.Handle()
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, e := recvOnce(h, b)
-	return s.received(h, b, turn, n, e)
+	return s.finishRecv(h, b, generation, n, e)
 }
 
-// received is what has come of a receive.
-func (s *Socket) received(h uintptr, b []byte, turn uint64, n ioCount, e ioError) (int, error) {
+// finishRecv returns the result of a receive into b that returned n and e.
+func (s *Socket) finishRecv(h uintptr, b []byte, generation uint64, n ioCount, e ioError) (int, error) {
 	if n == 0 || ioFailed(e) {
-		return s.unreceived(h, b, turn, e)
+		return s.finishRecvSlow(h, b, generation, e)
 	}
-	s.took(b, turn, int(n))
+	s.recordShortRecv(b, generation, int(n))
 	return int(n), nil
 }
 
-// took is what follows from a receive into b that brought n bytes: short of the buffer, it may have drained the
-// socket.
-func (s *Socket) took(b []byte, turn uint64, n int) {
-	if n < len(b) && s.is(kindTCP) && fdstate.ShortBlocks(turn) {
-		s.fd.Blocked(dirRecv, turn)
+// recordShortRecv records that a receive of n bytes into b has drained the socket, if n is short enough to prove that.
+func (s *Socket) recordShortRecv(b []byte, generation uint64, n int) {
+	if n < len(b) && s.is(kindTCP) && fdstate.ShortDrains(generation) {
+		s.fd.Blocked(dirRecv, generation)
 	}
 }
 
-// unreceived goes on where the first attempt brought nothing.
-func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
+// finishRecvSlow is finishRecv for a receive that returned no bytes or failed.
+func (s *Socket) finishRecvSlow(h uintptr, b []byte, generation uint64, e ioError) (int, error) {
 	n, err := 0, error(nil)
 	if ioFailed(e) {
 		n, err = recvAgain(h, b, e)
@@ -66,11 +65,11 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 	switch {
 	case err == nil && n > 0:
 		return n, nil
-	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortBlocks(turn):
-		s.fd.Doubtful(dirRecv) // with urgent data about, a signal makes Linux answer so too
+	case err == ErrWouldBlock && s.is(kindTCP) && !fdstate.ShortDrains(generation):
+		s.fd.MaybeBlocked(dirRecv) // with urgent data, an interrupted receive returns EAGAIN on Linux too
 		return 0, err
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirRecv, turn)
+		s.fd.Blocked(dirRecv, generation)
 		return 0, err
 	case err != nil:
 		return 0, &Error{"recv", h, err}
@@ -80,8 +79,8 @@ func (s *Socket) unreceived(h uintptr, b []byte, turn uint64, e ioError) (int, e
 	return 0, nil
 }
 
-// Send sends from b and returns how much the system took, up to 256 KiB of a stream. Less than all of b
-// is no error; ErrWouldBlock is for nothing at all.
+// Send sends up to 256 KiB of b on a stream, or b as one datagram. It returns the number of bytes that the system
+// accepted, which may be less than len(b). If the system accepted none, Send returns ErrWouldBlock.
 func (s *Socket) Send(b []byte) (int, error) {
 	if _, ok := s.fd.Use(); !ok {
 		return 0, closed("send")
@@ -91,9 +90,9 @@ func (s *Socket) Send(b []byte) (int, error) {
 	return n, err
 }
 
-// send is Send for a socket in use. A send goes deep into the system, delivers to the peer perhaps, and
-// spoils the processor's memory of who called whom: each return after it is mispredicted. So what is
-// between the call and whoever sends in a loop is worth being few frames.
+// send is Send without adding a reference. A send runs much code in the kernel, which overwrites the processor's
+// return stack: every return after the system call is mispredicted. So there should be few stack frames between a
+// send loop and the system call, and sendOnce must be inlined.
 func (s *Socket) send(b []byte) (int, error) {
 	if s.is(kindStream) {
 		b = b[:min(len(b), maxIO)]
@@ -102,22 +101,22 @@ func (s *Socket) send(b []byte) (int, error) {
 		}
 	}
 	h := s.fd.Handle()
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, e := sendOnce(h, b)
 	if ioFailed(e) {
-		return s.unsent(h, b, turn, e)
+		return s.finishSendSlow(h, b, generation, e)
 	}
 	return int(n), nil
 }
 
-// unsent goes on where the first attempt failed.
-func (s *Socket) unsent(h uintptr, b []byte, turn uint64, e ioError) (int, error) {
+// finishSendSlow returns the result of a send that failed.
+func (s *Socket) finishSendSlow(h uintptr, b []byte, generation uint64, e ioError) (int, error) {
 	n, err := sendAgain(h, b, e)
-	return s.sent("send", h, turn, n, err)
+	return s.finishSend("send", h, generation, n, err)
 }
 
-// SendV sends from several buffers, as if they were one (writev), up to 256 KiB and 64 buffers of a stream
-// in all.
+// SendV sends several buffers as if they were one, with one system call. On a stream it sends at most 256 KiB and 64
+// buffers.
 func (s *Socket) SendV(bufs [][]byte) (int, error) {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -128,14 +127,15 @@ func (s *Socket) SendV(bufs [][]byte) (int, error) {
 }
 
 func (s *Socket) sendV(h uintptr, bufs [][]byte) (int, error) {
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	n, err := sysSendV(h, bufs, s.is(kindStream))
-	return s.sent("sendmsg", h, turn, n, err)
+	return s.finishSend("sendmsg", h, generation, n, err)
 }
 
-// SendFile sends up to n bytes of a file from an offset, 1 MiB at most, without a copy through the program where the
-// system can. The file's own position stays. It returns how much the system took: io.EOF where the file
-// ends at the offset or before. With n of 0 or less it returns 0 and nil. Reading the file may block.
+// SendFile sends up to n bytes of a file, but at most 1 MiB, starting at an offset. It returns the number of bytes
+// that the system accepted. It returns io.EOF if the file ends at or before the offset, and 0 and nil if n is 0 or
+// less. If the system supports it, the bytes are not copied through the program. The position of the file does not
+// change. Reading the file may block.
 func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	h, ok := s.fd.Use()
 	if !ok {
@@ -145,48 +145,48 @@ func (s *Socket) SendFile(f *os.File, offset int64, n int) (int, error) {
 	if n <= 0 {
 		return 0, nil
 	}
-	turn := s.fd.Turn()
+	generation := s.fd.Generation()
 	sent, err := sysSendFile(h, f, offset, min(n, maxSendFile))
 	if sent == 0 && err == nil {
 		return 0, io.EOF
 	}
-	return s.sent("sendfile", h, turn, sent, err)
+	return s.finishSend("sendfile", h, generation, sent, err)
 }
 
-// maxSendFile bounds one SendFile, so that one socket does not keep a worker from the others.
+// maxSendFile is the maximum number of bytes of one SendFile, so that one socket does not delay the others of a worker.
 const maxSendFile = 1 << 20
 
-// sent is how a send ended.
-func (s *Socket) sent(op string, h uintptr, turn uint64, n int, err error) (int, error) {
+// finishSend returns the result of a send.
+func (s *Socket) finishSend(op string, h uintptr, generation uint64, n int, err error) (int, error) {
 	switch {
 	case err == nil:
 		return n, nil
 	case err == ErrWouldBlock:
-		s.fd.Blocked(dirSend, turn)
+		s.fd.Blocked(dirSend, generation)
 		return 0, err
 	}
 	return 0, &Error{op, h, err}
 }
 
-// How names the directions of Shutdown.
+// How is the argument of Shutdown.
 type How int
 
-// The directions.
+// The directions of Shutdown.
 const (
 	ShutRead How = iota
 	ShutWrite
 	ShutBoth
 )
 
-// Shutdown shuts one direction of a connection, or both. The peer sees the end of the stream where
-// sending was shut. A Unix datagram socket that is shut for receiving has nothing to receive on Linux
-// (ErrWouldBlock); on NetBSD it receives nothing, without an error, each time.
+// Shutdown shuts down one direction of a connection, or both. After shutting down the sending direction, the peer
+// receives the end of the stream. After shutting down the receiving direction of a Unix datagram socket, Recv
+// returns ErrWouldBlock on Linux, and 0 and nil on NetBSD.
 func (s *Socket) Shutdown(how How) error {
 	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
 }
 
-// Err returns the pending error of the socket, once: reading it clears it (SO_ERROR). It is the system's
-// error as it is; nil where there is none.
+// Err returns and clears the pending error of the socket (SO_ERROR). It returns nil if there is none. A pending
+// error is returned as it is, without an *[Error].
 func (s *Socket) Err() error {
 	h, ok := s.fd.Use()
 	if !ok {

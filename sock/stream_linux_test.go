@@ -14,11 +14,11 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// most is what one receive or send moves of a stream.
-const most = 256 << 10
+// maxIO is the maximum number of bytes that one receive or send on a stream transfers.
+const maxIO = 256 << 10
 
 func TestRecv(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		buf := make([]byte, 8)
 		if n, err := b.Recv(buf); n != 0 || err != sock.ErrWouldBlock {
@@ -28,8 +28,8 @@ func TestRecv(t *testing.T) {
 			t.Errorf("into nothing: %d, %v", n, err)
 		}
 		send(t, a, "0123456789")
-		settle(t, b, in)
-		if n, err := b.Recv(buf[:0]); n != 0 || err != nil { // takes nothing
+		waitPoll(t, b, in)
+		if n, err := b.Recv(buf[:0]); n != 0 || err != nil { // does not consume anything
 			t.Errorf("into nothing: %d, %v", n, err)
 		}
 		if got := receive(t, b, 4); got != "0123" {
@@ -45,9 +45,9 @@ func TestRecv(t *testing.T) {
 	})
 }
 
-// The end of a stream stays; a datagram of nothing is one of many.
-func TestRecvNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+// io.EOF is returned again for a stream. An empty datagram is received once.
+func TestRecvEmpty(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		send(t, a, "x")
 		if n, err := a.Send(nil); n != 0 || err != nil {
@@ -55,13 +55,13 @@ func TestRecvNothing(t *testing.T) {
 		}
 		send(t, a, "y")
 		if k.stream {
-			arrived(t, b, 2)
+			waitReadable(t, b, 2)
 			if got := receive(t, b, 8); got != "xy" {
 				t.Errorf("%q", got)
 			}
 			a.Close()
 			for range 3 {
-				settle(t, b, in)
+				waitPoll(t, b, in)
 				if n, err := b.Recv(make([]byte, 8)); n != 0 || err != io.EOF {
 					t.Errorf("at the end: %d, %v", n, err)
 				}
@@ -77,40 +77,41 @@ func TestRecvNothing(t *testing.T) {
 }
 
 func TestSendFails(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		if !k.stream {
 			n, err := a.Send(make([]byte, 4<<20))
 			if n != 0 {
-				t.Errorf("%d of what is too large", n)
+				t.Errorf("sent %d bytes of a datagram that is too large", n)
 			}
-			failed(t, err, "send", a.Handle(), unix.EMSGSIZE)
+			wantError(t, err, "send", a.Handle(), unix.EMSGSIZE)
 			if k.name != "unixgram" {
 				return
 			}
 		}
 		b.Close()
 		if k.stream {
-			settle(t, a, ended)
+			waitPoll(t, a, ended)
 		}
 		var errs [3]error
-		for end := 0; errs[0] == nil && end < 1000; end++ { // TCP first finds out by sending
+		for end := 0; errs[0] == nil && end < 1000; end++ { // with TCP, the first sends may still succeed
 			_, errs[0] = a.Send([]byte("x"))
 		}
 		_, errs[1] = a.Send([]byte("x"))
 		_, errs[2] = a.SendV([][]byte{{'x'}})
 		for i, op := range []string{"send", "send", "sendmsg"} {
-			failed(t, errs[i], op, a.Handle(), nil)
+			wantError(t, errs[i], op, a.Handle(), nil)
 		}
 	})
 }
 
-// A broken stream is an error and no signal. Go swallows that, unless the program asks for it.
-func TestSendRaisesNoSignal(t *testing.T) {
+// Sending on a broken stream returns an error and raises no SIGPIPE. Go ignores the signal unless the program asks
+// for it.
+func TestSendNoSignal(t *testing.T) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGPIPE, unix.SIGWINCH)
 	defer signal.Stop(signals)
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		a, _ := k.pair(t)
 		if err := a.Shutdown(sock.ShutWrite); err != nil {
 			t.Fatal(err)
@@ -127,7 +128,7 @@ func TestSendRaisesNoSignal(t *testing.T) {
 		if err4 == nil {
 			t.Error("SendTo succeeded")
 		}
-		// Of two signals that wait, Go tells the one with the lower number first.
+		// If two signals are pending, Go delivers the one with the lower number first.
 		if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
 			t.Fatal(err)
 		}
@@ -138,21 +139,21 @@ func TestSendRaisesNoSignal(t *testing.T) {
 	})
 }
 
-// One call moves 256 KiB of a stream, however much there is.
-func TestMostOfOneCall(t *testing.T) {
+// One call transfers at most 256 KiB of a stream.
+func TestMaxIO(t *testing.T) {
 	for name, call := range map[string]func(s *sock.Socket, b []byte) (int, error){
 		"Send":                    (*sock.Socket).Send,
 		"SendV":                   func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b}) },
 		"SendV of two":            func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:200<<10], b[200<<10:]}) },
-		"SendV of two, one is it": func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:most], b[most:]}) },
+		"SendV of two, one is it": func(s *sock.Socket, b []byte) (int, error) { return s.SendV([][]byte{b[:maxIO], b[maxIO:]}) },
 	} {
 		a, b := unixPair(t, false)
 		if err := a.SetWriteBuffer(1 << 20); err != nil {
 			t.Fatal(err)
 		}
-		data := keystream(1, 0, 380<<10) // as much as the system takes by default at most
+		data := keystream(1, 0, 380<<10) // fits into the system's default buffers
 		sent, err := call(a, data)
-		if sent != most || err != nil {
+		if sent != maxIO || err != nil {
 			t.Errorf("%s = %d, %v", name, sent, err)
 			continue
 		}
@@ -166,17 +167,17 @@ func TestMostOfOneCall(t *testing.T) {
 			sent += n
 		}
 		buf := make([]byte, 1<<20)
-		if n, err := b.Recv(buf); n != min(sent, most) || err != nil || !bytes.Equal(buf[:n], data[:n]) {
+		if n, err := b.Recv(buf); n != min(sent, maxIO) || err != nil || !bytes.Equal(buf[:n], data[:n]) {
 			t.Errorf("Recv = %d, %v of %d", n, err, sent)
 		}
-		if n, err := b.Recv(buf); sent > most && (err != nil || !bytes.Equal(buf[:n], data[most:sent])) {
+		if n, err := b.Recv(buf); sent > maxIO && (err != nil || !bytes.Equal(buf[:n], data[maxIO:sent])) {
 			t.Errorf("and of the rest %d, %v", n, err)
 		}
 	}
 }
 
 func TestSendV(t *testing.T) {
-	// many is so many buffers of one byte, each after an empty one.
+	// many returns n buffers of one byte, each after an empty buffer.
 	many := func(n int) (bufs [][]byte, all string) {
 		for i := range n {
 			bufs = append(bufs, nil, []byte{byte('a' + i%26)})
@@ -184,15 +185,15 @@ func TestSendV(t *testing.T) {
 		}
 		return append(bufs, []byte{}), all
 	}
-	onEach(t, func(t *testing.T, k kind) {
+	forEachKind(t, func(t *testing.T, k kind) {
 		for _, n := range []int{1, 2, 63, 64, 65, 200} {
 			a, b := k.pair(t)
 			bufs, all := many(n)
 			sent, err := a.SendV(bufs)
 			if !k.stream && n > 64 {
-				failed(t, err, "sendmsg", a.Handle(), unix.EMSGSIZE)
+				wantError(t, err, "sendmsg", a.Handle(), unix.EMSGSIZE)
 				if _, err := b.Recv(make([]byte, 1)); sent != 0 || err != sock.ErrWouldBlock {
-					t.Errorf("%d buffers: part of a message was sent: %d, %v", n, sent, err)
+					t.Errorf("%d buffers: a part of the message was sent: %d, %v", n, sent, err)
 				}
 				continue
 			}
@@ -200,7 +201,7 @@ func TestSendV(t *testing.T) {
 				t.Errorf("%d buffers: %d, %v", n, sent, err)
 				continue
 			}
-			arrived(t, b, sent)
+			waitReadable(t, b, sent)
 			if got := receive(t, b, 256); got != all[:sent] {
 				t.Errorf("%d buffers: %q", n, got)
 			}
@@ -224,7 +225,7 @@ func TestSendV(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	onStreams(t, func(t *testing.T, k kind) {
+	forEachStream(t, func(t *testing.T, k kind) {
 		for _, how := range []sock.How{sock.ShutRead, sock.ShutWrite, sock.ShutBoth} {
 			a, b := k.pair(t)
 			send(t, a, "before")
@@ -232,7 +233,7 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			buf := make([]byte, 8)
-			arrived(t, b, 6)
+			waitReadable(t, b, 6)
 			if got := receive(t, b, 8); got != "before" {
 				t.Errorf("%d: %q", how, got)
 			}
@@ -247,8 +248,8 @@ func TestShutdown(t *testing.T) {
 				continue
 			}
 			_, err := a.Send(buf)
-			failed(t, err, "send", a.Handle(), unix.EPIPE)
-			settle(t, b, ended)
+			wantError(t, err, "send", a.Handle(), unix.EPIPE)
+			waitPoll(t, b, ended)
 			if _, err := b.Recv(buf); err != io.EOF {
 				t.Errorf("%d: the peer's receive: %v", how, err)
 			}
@@ -260,13 +261,13 @@ func TestShutdown(t *testing.T) {
 			}
 		}
 		a, _ := k.pair(t)
-		failed(t, a.Shutdown(7), "shutdown", a.Handle(), unix.EINVAL)
+		wantError(t, a.Shutdown(7), "shutdown", a.Handle(), unix.EINVAL)
 	})
 	s := bound(t, sock.TCP4, sock.Loopback)
-	failed(t, s.Shutdown(sock.ShutBoth), "shutdown", s.Handle(), unix.ENOTCONN)
+	wantError(t, s.Shutdown(sock.ShutBoth), "shutdown", s.Handle(), unix.ENOTCONN)
 }
 
-// Err is read once, by whoever comes first: Err or a receive.
+// The pending error is returned once, by Err or by a receive.
 func TestErrOnce(t *testing.T) {
 	for _, first := range []string{"Err", "Recv"} {
 		a, b := tcpOn(t, sock.Loopback)
@@ -275,7 +276,7 @@ func TestErrOnce(t *testing.T) {
 		}
 		a.SetLinger(0)
 		a.Close()
-		settle(t, b, broken)
+		waitPoll(t, b, broken)
 		for i, want := range []string{unix.ECONNRESET.Error(), ""} {
 			var err error
 			if first == "Err" {

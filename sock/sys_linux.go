@@ -2,14 +2,14 @@ package sock
 
 import "golang.org/x/sys/unix"
 
-// sysAccept goes through the scheduler: making a socket takes long enough, and locks of the process's.
+// sysAccept uses the scheduler, because creating a socket takes longer and takes locks of the process.
 func sysAccept(h uintptr) (uintptr, error) {
 	for {
 		fd, _, e := unix.Syscall6(unix.SYS_ACCEPT4, h, 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
 		switch e {
 		case unix.EINTR, unix.ECONNABORTED:
 		case unix.EPROTO, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENOPROTOOPT, unix.ENONET:
-			// The connection's own pending error (accept(2)).
+			// The pending error of this connection (accept(2)): accept the next one.
 		default:
 			return fd, blockedOr(e)
 		}

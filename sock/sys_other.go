@@ -11,10 +11,10 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// errSystem is errors.ErrUnsupported.
-var errSystem = errors.Join(errors.New("not on this system yet"), errors.ErrUnsupported)
+// errSystem wraps errors.ErrUnsupported.
+var errSystem = errors.Join(errors.New("not supported on this system"), errors.ErrUnsupported)
 
-// UnixPair makes two connected Unix sockets: streams, or datagram sockets.
+// UnixPair returns two connected Unix sockets: stream sockets, or datagram sockets.
 func UnixPair(bool) (a, b *Socket, err error) {
 	return nil, nil, &Error{"socketpair", ^uintptr(0), errSystem}
 }

@@ -31,7 +31,7 @@ func sysSocket(n Network) (uintptr, error) {
 	return uintptr(fd), err
 }
 
-// UnixPair makes two connected Unix sockets: streams, or datagram sockets.
+// UnixPair returns two connected Unix sockets: stream sockets, or datagram sockets.
 func UnixPair(datagram bool) (a, b *Socket, err error) {
 	n := Unix
 	if datagram {
@@ -41,10 +41,10 @@ func UnixPair(datagram bool) (a, b *Socket, err error) {
 	if err != nil {
 		return nil, nil, &Error{"socketpair", ^uintptr(0), err}
 	}
-	return adopt(uintptr(fds[0]), n.stream(), false), adopt(uintptr(fds[1]), n.stream(), false), nil
+	return fromHandle(uintptr(fds[0]), n.stream(), false), fromHandle(uintptr(fds[1]), n.stream(), false), nil
 }
 
-// sysListen leaves the longest backlog to the kernel, which cuts larger ones.
+// sysListen passes a large number for the maximum backlog, which the kernel reduces to its limit.
 func sysListen(h uintptr, backlog int) error {
 	if backlog <= 0 {
 		backlog = 1<<16 - 1
@@ -152,7 +152,7 @@ func sysDescribe(h uintptr) (d description, err error) {
 		return d, err
 	}
 	if typ == unix.SOCK_SEQPACKET {
-		return d, unix.ESOCKTNOSUPPORT // it has messages, and yet an end
+		return d, unix.ESOCKTNOSUPPORT // not supported: it has message boundaries and an end
 	}
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {

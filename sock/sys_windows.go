@@ -21,12 +21,12 @@ func sysSocket(n Network) (uintptr, error) {
 		return 0, err
 	}
 	if n == UDP4 || n == UDP6 {
-		tellRefused(h, false)
+		setConnReset(h, false)
 	}
 	return h, nil
 }
 
-// socket makes a socket in blocking mode.
+// socket returns a new socket in blocking mode.
 func socket(n Network) (uintptr, error) {
 	if err := winsock(); err != nil {
 		return 0, err
@@ -46,7 +46,7 @@ func socket(n Network) (uintptr, error) {
 	case nil:
 		return uintptr(h), nil
 	case windows.WSAEAFNOSUPPORT, windows.WSAESOCKTNOSUPPORT, windows.WSAEPROTONOSUPPORT:
-		if family == windows.AF_UNIX { // Windows before 10 1803, and datagrams on any
+		if family == windows.AF_UNIX { // Windows before 10 1803, and datagram sockets on every version
 			err = errors.ErrUnsupported
 		}
 	}
@@ -55,9 +55,10 @@ func socket(n Network) (uintptr, error) {
 
 const socketFlags = windows.WSA_FLAG_OVERLAPPED | windows.WSA_FLAG_NO_HANDLE_INHERIT
 
-// tellRefused says whether a UDP socket tells that an earlier datagram met a closed port. Elsewhere only
-// connected ones do; on others it would fail receives from everybody else.
-func tellRefused(h uintptr, on bool) {
+// setConnReset selects whether a UDP socket reports that an earlier datagram was sent to a closed port. As on other
+// systems, only connected sockets should: on an unconnected socket the error would make a receive from any peer
+// fail.
+func setConnReset(h uintptr, on bool) {
 	var v, n uint32
 	if on {
 		v = 1
@@ -67,7 +68,7 @@ func tellRefused(h uintptr, on bool) {
 	}
 }
 
-// sysListen leaves the longest backlog to the system.
+// sysListen lets the system choose the maximum backlog.
 func sysListen(h uintptr, backlog int) error {
 	if backlog <= 0 {
 		backlog = windows.SOMAXCONN
@@ -75,8 +76,8 @@ func sysListen(h uintptr, backlog int) error {
 	return windows.Listen(windows.Handle(h), backlog)
 }
 
-// sysListenOptions does not set SO_REUSEADDR: here it lets others take the address away, and an address
-// with connections that are being closed can be bound without it.
+// sysListenOptions does not set SO_REUSEADDR. On Windows that option would let other programs take over the
+// address, and it is not needed to bind an address that has connections in TIME_WAIT.
 func sysListenOptions(h uintptr, a netip.AddrPort, o ListenOptions) error {
 	if !a.Addr().Is4() {
 		if err := sysDualStack(h, o.DualStack); err != nil {
@@ -89,13 +90,13 @@ func sysListenOptions(h uintptr, a netip.AddrPort, o ListenOptions) error {
 	return nil
 }
 
-// sysAccept does not rely on what a new socket has of its listener.
+// sysAccept sets the mode of the new socket explicitly, and does not rely on what it inherits from the listener.
 func sysAccept(h uintptr) (uintptr, error) {
 	for {
 		c, _, e := syscall.SyscallN(procAccept.Addr(), h, 0, 0)
 		switch {
 		case c != uintptr(windows.InvalidHandle):
-		case e == windows.WSAECONNRESET, e == windows.WSAECONNABORTED: // the connection's own
+		case e == windows.WSAECONNRESET, e == windows.WSAECONNABORTED: // the error of this connection: accept the next one
 			continue
 		default:
 			return 0, blockedOr(e)
@@ -115,7 +116,7 @@ func sysAccept(h uintptr) (uintptr, error) {
 func sysNonblock(h uintptr) error {
 	const fionbio = 0x8004667e
 	on := uint32(1)
-	if r, _, e := syscall.SyscallN(procIoctlsocket.Addr(), h, fionbio, uintptr(unsafe.Pointer(&on))); failed(r) {
+	if r, _, e := syscall.SyscallN(procIoctlsocket.Addr(), h, fionbio, uintptr(unsafe.Pointer(&on))); wantError(r) {
 		return blockedOr(e)
 	}
 	return nil
@@ -176,14 +177,14 @@ func getTCP(h uintptr, option int) (int, error) {
 	return v, err
 }
 
-// sysIsTCP is of connections whose listener is not of TCP: there are none.
+// sysIsTCP is called for connections of a listener that is not TCP itself. On Windows such connections are never TCP.
 func sysIsTCP(uintptr) bool { return false }
 
 func sysDualStack(h uintptr, on bool) error {
 	return set(h, windows.IPPROTO_IPV6, windows.IPV6_V6ONLY, flag(!on))
 }
 
-// sysReusePort: SO_REUSEADDR lets several sockets have an address, but not share what comes in.
+// sysReusePort is not supported: SO_REUSEADDR lets several sockets use an address, but does not distribute connections.
 func sysReusePort(uintptr, bool) error { return errors.ErrUnsupported }
 
 func sysBuffer(h uintptr, d fdstate.Dir, n int) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// keystream is a piece of a stream of bytes that is another for each marker and repeats nowhere, so what
-// is lost, doubled, swapped or another's is seen.
+// keystream returns n bytes of a stream that is different for each marker and does not repeat. So lost, duplicated,
+// reordered and foreign bytes are detected.
 func keystream(marker, at, n int) []byte {
 	b := make([]byte, n)
 	fillKeystream(b, marker, at)
@@ -25,7 +25,7 @@ func fillKeystream(b []byte, marker, at int) {
 	}
 }
 
-// What is sent in parts, as the system has room, arrives as it is.
+// Data that is sent in parts, as the system has room, arrives unchanged.
 func TestTransfer(t *testing.T) {
 	const size = 3 << 20
 	data := keystream(7, 0, size)
@@ -42,7 +42,7 @@ func TestTransfer(t *testing.T) {
 		"Send": func(s *sock.Socket, at int) (int, error) { return s.Send(data[at:]) },
 		"SendV": func(s *sock.Socket, at int) (int, error) {
 			var bufs [][]byte
-			for part := data[at:min(size, at+most+1000)]; len(part) > 0; {
+			for part := data[at:min(size, at+maxIO+1000)]; len(part) > 0; {
 				n := min(len(part), 1+len(bufs)*37)
 				bufs, part = append(bufs, part[:n]), part[n:]
 			}
@@ -52,7 +52,7 @@ func TestTransfer(t *testing.T) {
 	}
 	for name, send := range ways {
 		t.Run(name, func(t *testing.T) {
-			onStreams(t, func(t *testing.T, k kind) { transfer(t, k, data, send) })
+			forEachStream(t, func(t *testing.T, k kind) { transfer(t, k, data, send) })
 		})
 	}
 }
@@ -75,11 +75,11 @@ func transfer(t *testing.T, k kind, data []byte, send func(s *sock.Socket, at in
 				t.Fatalf("sent %d, %v", n, err)
 			}
 			sent += n
-			if n < most && sent < len(data) {
+			if n < maxIO && sent < len(data) {
 				parts++
 			}
 		}
-		settle(t, b, in)
+		waitPoll(t, b, in)
 		n, err := b.Recv(buf)
 		if err != nil || !bytes.Equal(buf[:n], data[received:received+n]) {
 			t.Fatalf("at %d: Recv = %d, %v", received, n, err)

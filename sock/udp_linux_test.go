@@ -23,10 +23,10 @@ func TestListenUDP(t *testing.T) {
 	if _, err := sock.ListenUDP(first.LocalAddr(), sock.ListenOptions{}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("without ReusePort: %v", err)
 	}
-	// Without DualStack an IPv6 socket takes no mapped address.
+	// Without DualStack an IPv6 socket refuses mapped addresses.
 	mapped := netip.MustParseAddrPort("[::ffff:127.0.0.1]:0")
 	if _, err := sock.ListenUDP(mapped, sock.ListenOptions{}); err == nil {
-		t.Error("a mapped address without DualStack")
+		t.Error("sending to a mapped address succeeded without DualStack")
 	}
 	s, err := sock.ListenUDP(mapped, sock.ListenOptions{DualStack: true})
 	if err != nil {

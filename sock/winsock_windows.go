@@ -27,20 +27,20 @@ const (
 	soType       = 0x1008
 )
 
-// winsock starts Winsock, which every program must before it has a socket; it is never ended.
+// winsock initializes Winsock, which is required before the first socket is created. It is never shut down.
 var winsock = sync.OnceValue(func() error {
 	var d windows.WSAData
 	return windows.WSAStartup(2<<8|2, &d)
 })
 
-// failed reports whether a call said SOCKET_ERROR, which is an int.
-func failed(r uintptr) bool { return int32(r) == -1 }
+// failed reports whether a call returned SOCKET_ERROR, which is an int.
+func wantError(r uintptr) bool { return int32(r) == -1 }
 
-// blockedOr turns an error number into an error, or into ErrWouldBlock.
+// blockedOr converts an error number to an error, or to ErrWouldBlock.
 func blockedOr(e windows.Errno) error {
 	switch e {
 	case 0:
-		return windows.WSAEINVAL // a failure that does not say why
+		return windows.WSAEINVAL // the call failed without an error number
 	case windows.WSAEWOULDBLOCK:
 		return ErrWouldBlock
 	}

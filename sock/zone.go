@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// zoneID is the number of an interface given by name or number.
+// zoneID returns the index of a network interface, which is given by name or index.
 func zoneID(zone string) (uint32, error) {
 	if zone == "" {
 		return 0, nil

@@ -130,8 +130,8 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	if s.port == "" {
 		s.port = s.ports.Ports[0].Name
 	}
-	var all debug.Look
-	s.err = c.get(ctx, "look", url.Values{
+	var all debug.View
+	s.err = c.get(ctx, "view", url.Values{
 		"port": {s.port}, "after": {w.after}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
 		"offset": {strconv.Itoa(w.offset)}, "limit": {strconv.Itoa(min(max(w.rows, 1), 1000))},
 	}, &all)

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// limit is how long something that must come may take, on a machine that is busy with other things.
+	// limit is the time that a test waits for anything that must happen, on a busy machine.
 	limit = 60 * time.Second
-	// screenshotsEnv names a directory for pictures of the page.
+	// screenshotsEnv names the environment variable with a directory for screenshots.
 	screenshotsEnv = "SCREENSHOTS"
 )
 
-// A browser is one tab, and what it complained of and asked for.
+// A browser is one tab, with the problems that it has reported and the requests that it has sent.
 type browser struct {
 	*testing.T
 	ctx context.Context
@@ -44,7 +44,7 @@ func newBrowser(t *testing.T) *browser {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 	)
-	// Not the test's context: that ends before the clean-ups, which wait for the browser's end.
+	// The test's context cannot be used: it ends before the cleanup functions, which wait for the browser to exit.
 	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -62,7 +62,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// profile makes a directory for a browser, whose processes do not all end with the first.
+// profile returns a directory for a browser. Some of the browser's processes may exit after the first.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "browser")
@@ -96,17 +96,17 @@ func (b *browser) listen(event any) {
 	}
 }
 
-// clean checks that the page has complained of nothing and asked nobody else for anything.
+// clean verifies that the page has reported no problem and has sent no request to other servers.
 func (b *browser) clean(origin string) {
 	b.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.problems {
-		b.Errorf("the page complains: %s", p)
+		b.Errorf("the page reports: %s", p)
 	}
 	for _, u := range b.urls {
 		if !strings.HasPrefix(u, origin) {
-			b.Errorf("the page asks for %s", u)
+			b.Errorf("the page requests %s", u)
 		}
 	}
 	if len(b.urls) == 0 {
@@ -114,7 +114,7 @@ func (b *browser) clean(origin string) {
 	}
 }
 
-// once checks that the page keeps itself current by one request at a time.
+// once verifies that the page refreshes itself by one request at a time.
 func (b *browser) once() {
 	b.Helper()
 	b.mu.Lock()
@@ -124,9 +124,9 @@ func (b *browser) once() {
 		path, _, _ := strings.Cut(u, "?")
 		asked[path[strings.LastIndexByte(path, '/')+1:]]++
 	}
-	// The test itself has asked for each of the others once.
-	if asked["look"] < 10 || asked["status"] > 1 || asked["registrations"] > 1 || asked["history"] > 1 {
-		b.Errorf("the page has asked for %v", asked)
+	// The test itself has requested each of the others once.
+	if asked["view"] < 10 || asked["status"] > 1 || asked["registrations"] > 1 || asked["history"] > 1 {
+		b.Errorf("the page has requested %v", asked)
 	}
 }
 
@@ -137,7 +137,7 @@ func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// call is a command of the browser's own.
+// call sends a command of the DevTools protocol.
 func call[P, R any](b *browser, command cdp.Command[P, R], parameters P) {
 	b.Helper()
 	if _, err := chromedp.Call(b.ctx, command, parameters); err != nil {
@@ -145,7 +145,7 @@ func call[P, R any](b *browser, command cdp.Command[P, R], parameters P) {
 	}
 }
 
-// eval is the value of an expression in the page, or what it promises.
+// eval returns the value of a JavaScript expression, or of the promise that it returns.
 func eval[V any](b *browser, expression string) V {
 	b.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[V](expression, chromedp.EvalAwaitPromise))
@@ -155,7 +155,7 @@ func eval[V any](b *browser, expression string) V {
 	return v
 }
 
-// until waits for an expression to be true.
+// until waits until a JavaScript expression is true.
 func (b *browser) until(what, expression string) {
 	b.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
@@ -168,7 +168,7 @@ func (b *browser) until(what, expression string) {
 	}
 }
 
-// press sends keys to whatever has the focus.
+// press sends keys to the focused element.
 func (b *browser) press(keys ...string) {
 	b.Helper()
 	for _, k := range keys {
@@ -176,19 +176,19 @@ func (b *browser) press(keys ...string) {
 			b.do(chromedp.KeyEvent(k))
 			continue
 		}
-		// In one event, so that a page which takes the key keeps it from being typed as well.
+		// The text is part of the event, so that a page that handles the key can prevent the input.
 		call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: k, Text: k})
 		call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: k})
 	}
 }
 
-// click clicks by the mouse, in the middle of an element.
+// click clicks the center of an element with the mouse.
 func (b *browser) click(selector string) {
 	b.Helper()
 	b.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
-// set gives a field a value as a user does who has found it.
+// set sets the value of a field, like a user.
 func (b *browser) set(selector, value string) {
 	b.Helper()
 	eval[bool](b, fmt.Sprintf("(e => { e.value = %q; return e.dispatchEvent(new Event('change', {bubbles: true})) })(document.querySelector(%q))", value, selector))
@@ -205,7 +205,7 @@ func (b *browser) dark(on bool) {
 	})
 }
 
-// picture keeps a screenshot of the window's top, if somebody wants it.
+// picture saves a screenshot of the window if SCREENSHOTS is set.
 func (b *browser) picture(name string) {
 	b.Helper()
 	dir := os.Getenv(screenshotsEnv)

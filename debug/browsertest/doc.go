@@ -1,4 +1,3 @@
-// Package browsertest tries package debug's page in a browser. It is a module of its own for the sake of
-// what it takes to drive one: Chromium, which must be on PATH, and chromedp. With SCREENSHOTS=dir the test
-// leaves pictures there.
+// Package browsertest tests the page of package debug in a browser. It is a module of its own because it requires
+// chromedp. Chromium must be on PATH. With SCREENSHOTS=dir the test writes screenshots to dir.
 package browsertest

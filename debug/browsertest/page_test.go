@@ -16,12 +16,12 @@ import (
 
 const rowCount = "document.querySelectorAll('#rows tr:not(:has(.none))').length"
 
-// number is the value of a card, or -1 while there is none.
+// number returns an expression for the value of a card, or -1 while there is none.
 func number(card string) string {
 	return fmt.Sprintf("(parseFloat(document.querySelector('#card-%s').textContent.replaceAll(',', '')) || 0)", card)
 }
 
-// column is an expression for the texts of a column of the registrations.
+// column returns an expression for the texts of a column of the registrations.
 func column(i int) string {
 	return fmt.Sprintf("[...document.querySelectorAll('#rows tr')].map(r => r.children[%d].textContent)", i)
 }
@@ -54,7 +54,7 @@ func TestPage(t *testing.T) {
 	b.once()
 }
 
-// A page that others may look at says what that takes.
+// A page that serves other machines shows a warning.
 func TestPageForOthers(t *testing.T) {
 	page := debug.New(debug.Port("parked", park(t)), debug.AllowRemote())
 	t.Cleanup(page.Close)
@@ -62,11 +62,11 @@ func TestPageForOthers(t *testing.T) {
 	t.Cleanup(web.Close)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(web.URL + "/"))
-	b.until("it says that others may look", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
+	b.until("a warning is shown", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
 	b.clean(web.URL)
 }
 
-// views has every number of the port in its place, and its JSON behind it.
+// views verifies that the page shows the numbers of the port and links to its JSON.
 func views(b *browser, w *world) {
 	b.until("rates and counts", number("saved")+" > 0 && "+number("wakeups")+" >= 0 && "+
 		"['queued', 'waiting', 'accepted', 'completed', 'stale', 'wakeups'].every(c => /^[0-9]/.test(document.querySelector('#card-' + c).textContent))")
@@ -78,12 +78,12 @@ func views(b *browser, w *world) {
 		b.Errorf("columns %q; want %q", got, want)
 	}
 	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1].includes('Conn') && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
-		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|muted)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
+		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|suppressed)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
 		"/^IN .* ago$/.test(c[9]) && /^[0-9.]+ (s|min)$/.test(c[10]))", w.echo)
 	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
 		".every(r => "+row+"([...r.children].map(c => c.textContent)))")
-	b.until("it says who may look, and how others may", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
-	for _, view := range []string{"look", "status", "registrations", "history"} {
+	b.until("the access rule is shown", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
+	for _, view := range []string{"view", "status", "registrations", "history"} {
 		if !eval[bool](b, fmt.Sprintf("fetch(document.querySelector('#json-%s').href).then(r => r.ok ? r.json() : {}).then(v => (v.port || v.status.port) === 'echo')", view)) {
 			b.Errorf("no JSON behind %s", view)
 		}
@@ -93,7 +93,7 @@ func views(b *browser, w *world) {
 	}
 }
 
-// search filters by words, and by state.
+// search filters by words and by state.
 func search(b *browser) {
 	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "accepting"))
 	b.until("the listener alone is found", rowCount+" === 1 && "+column(6)+"[0] === 'accepting'")
@@ -109,7 +109,7 @@ func search(b *browser) {
 	b.until("any state", rowCount+fmt.Sprintf(" === %d", busy+1))
 }
 
-// sorting goes by a click on a heading: the most notified first, then the other way round.
+// sorting clicks a heading: first it sorts by descending, then by ascending notifications.
 func sorting(b *browser) {
 	counts := "[...document.querySelectorAll('#rows tr')].map(r => Number(r.children[7].textContent.replaceAll(',', '')))"
 	b.click("#sort-notifications")
@@ -124,7 +124,7 @@ func sorting(b *browser) {
 	}
 }
 
-// life watches a connection appear, go idle and end.
+// life observes a connection that appears, becomes idle and ends.
 func life(b *browser, w *world) {
 	conn, err := net.Dial("tcp", w.echo.String())
 	if err != nil {
@@ -151,7 +151,7 @@ func life(b *browser, w *world) {
 	b.until("the others are there", rowCount+fmt.Sprintf(" === %d", busy+1))
 }
 
-// tracing shows one socket's notifications.
+// tracing traces the notifications of one socket.
 func tracing(b *browser) {
 	socket := eval[string](b, column(0)+"[5]")
 	b.click("#rows tr:nth-child(6) button")
@@ -159,7 +159,7 @@ func tracing(b *browser) {
 	b.until("entries come", "document.querySelectorAll('#events tr').length > 2")
 	of := eval[[]string](b, "[...document.querySelectorAll('#events tr')].map(r => r.children[2].textContent)")
 	if slices.ContainsFunc(of, func(s string) bool { return s != socket }) {
-		b.Errorf("traced %v; want %s alone", of, socket)
+		b.Errorf("traced %v; want only %s", of, socket)
 	}
 	b.set("#trace-socket", "")
 	b.set("#trace-kind", "notified")
@@ -171,7 +171,7 @@ func tracing(b *browser) {
 	b.until("it is cleared", "document.querySelectorAll('#events tr').length === 0")
 }
 
-// paging goes through the five thousand of the other port.
+// paging pages through the 5,000 registrations of the other port.
 func paging(b *browser) {
 	b.set("#port", "parked")
 	b.until("the other port's registrations", number("registrations")+fmt.Sprintf(" === %d && ", parked)+rowCount+" === 50")
@@ -189,20 +189,20 @@ func paging(b *browser) {
 	b.press(kb.Escape)
 	b.until("all again", rowCount+" === 50")
 	b.press(kb.Escape)
-	// How quick that is, for who reads it: nothing hangs on it.
+	// The duration is logged for information only.
 	for _, query := range []string{"", "q=1043", "sort=key&order=desc", "sort=local&q=127.0.0.1"} {
 		b.Logf("%d registrations, %q: %.0f ms", parked, query, eval[float64](b, fmt.Sprintf(
-			"(async t => { await (await fetch('look?port=parked&after=0&' + %q)).json(); return performance.now() - t })(performance.now())", query)))
+			"(async t => { await (await fetch('view?port=parked&after=0&' + %q)).json(); return performance.now() - t })(performance.now())", query)))
 	}
 }
 
-// keyboard does without a mouse.
+// keyboard uses the page without a mouse.
 func keyboard(b *browser) {
 	eval[any](b, "document.activeElement.blur(), null")
 	b.press("n")
-	b.until("n turns the page", "document.querySelector('#page').textContent.startsWith('51–')")
+	b.until("n shows the next page", "document.querySelector('#page').textContent.startsWith('51–')")
 	b.press("p")
-	b.until("p turns it back", "document.querySelector('#page').textContent.startsWith('1–')")
+	b.until("p shows the previous page", "document.querySelector('#page').textContent.startsWith('1–')")
 	b.press("/")
 	b.until("/ goes to the search", "document.activeElement.id === 'search'")
 	b.press("n", "o", "p", "e")
@@ -220,7 +220,7 @@ func keyboard(b *browser) {
 	b.press(kb.Escape)
 	b.until("Escape closes them", "!document.querySelector('#help').open")
 
-	// From the last field of the toolbar to the table and its headings by Tab, and sorting by Enter.
+	// Tab moves from the last field of the toolbar to the table headings, and Enter sorts.
 	b.do(chromedp.Focus(chromedp.CSS("#limit")))
 	b.press(kb.Tab, kb.Tab)
 	b.until("Tab comes to the headings", "document.activeElement.id === 'sort-socket'")
@@ -232,22 +232,22 @@ func keyboard(b *browser) {
 	}
 	b.do(chromedp.Focus(chromedp.CSS("#charts svg")))
 	b.press(kb.ArrowLeft, kb.ArrowLeft)
-	b.until("a chart tells of a second", "document.querySelector('#charts svg').getAttribute('aria-label').includes('2 seconds ago')")
+	b.until("a chart describes one second", "document.querySelector('#charts svg').getAttribute('aria-label').includes('2 seconds ago')")
 
 	b.unnamed()
 }
 
-// unnamed finds what assistive technology could not name.
+// unnamed verifies that every control has a name for assistive technology.
 func (b *browser) unnamed() {
 	b.Helper()
 	for _, what := range eval[[]string](b, `[...document.querySelectorAll("button, input, select, a, svg")]
 		.filter(e => !(e.textContent.trim() || e.getAttribute("aria-label") || e.labels?.[0]?.textContent.trim()))
 		.map(e => e.outerHTML.slice(0, 120))`) {
-		b.Errorf("it has no name: %s", what)
+		b.Errorf("no accessible name: %s", what)
 	}
 }
 
-// dark follows the system, and can be read.
+// dark verifies that the page follows the system's color scheme and is readable.
 func dark(b *browser) {
 	for _, on := range []bool{true, false} {
 		b.dark(on)
@@ -259,7 +259,7 @@ func dark(b *browser) {
 		}
 		light := eval[float64](b, "(m => Number(m[0]) + Number(m[1]) + Number(m[2]))(getComputedStyle(document.body).backgroundColor.match(/\\d+/g))")
 		if on != (light < 3*128) {
-			b.Errorf("dark %t: the background's brightness is %v of 765", on, light)
+			b.Errorf("dark %t: the brightness of the background is %v of 765", on, light)
 		}
 		if on {
 			b.picture("debug-page-dark")
@@ -267,7 +267,7 @@ func dark(b *browser) {
 	}
 }
 
-// contrast is the ratio between a text and what is behind it, as WCAG defines it.
+// contrast returns the contrast ratio of a text and its background, as defined by WCAG.
 const contrast = `(() => {
 	const e = document.querySelector(%q);
 	const rgb = (s) => s.match(/[\d.]+/g).map(Number);
@@ -279,7 +279,7 @@ const contrast = `(() => {
 	return (a + 0.05) / (b + 0.05);
 })()`
 
-// narrow is a window of a telephone's width: nothing but the tables scrolls sideways.
+// narrow verifies that only the tables scroll horizontally in a window as narrow as a phone.
 func narrow(b *browser) {
 	b.do(chromedp.EmulateViewport(400, 800))
 	b.until("nothing sticks out", "document.documentElement.scrollWidth <= 400")

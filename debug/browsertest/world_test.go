@@ -22,14 +22,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	busy   = 40   // connections that are under load
-	parked = 5000 // registrations of a second port, which never hear anything
+	busy   = 40   // connections under load
+	parked = 5000 // idle registrations of a second port
 )
 
-// A world is an echo server under load and a port with thousands of idle sockets, on one page.
+// A world is a page that shows an echo server under load and a port with thousands of idle sockets.
 type world struct {
-	url  string         // of the page
-	echo netip.AddrPort // of the server
+	url  string         // address of the page
+	echo netip.AddrPort // address of the server
 }
 
 func newWorld(t *testing.T) *world {
@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// converse sends a request every 80 ms and reads the answer, until the context is done.
+// converse sends a request every 80 ms and reads the answer, until ctx is done.
 func converse(t *testing.T, ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	request, answer := make([]byte, 64), make([]byte, 64)
@@ -103,7 +103,7 @@ func converse(t *testing.T, ctx context.Context, conn net.Conn) {
 	}
 }
 
-// An echo is a handler that sends back what comes.
+// An echo is a handler that sends received bytes back.
 type echo struct{}
 
 func (echo) Open(*server.Conn[struct{}]) error   { return nil }
@@ -118,7 +118,7 @@ func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
 	return err
 }
 
-// park registers many sockets with a port of their own.
+// park registers many sockets with a new port.
 func park(t *testing.T) *socknotify.Port[int] {
 	t.Helper()
 	p, err := socknotify.New[int]()

@@ -70,7 +70,7 @@ async function look() {
     if (!view.port) await listPorts();
     const query = wanted();
     const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
-    const { status, registrations, history } = await ask("look", { ...query, after: last });
+    const { status, registrations, history } = await ask("view", { ...query, after: last });
     if (turn !== asking) return; // somebody has asked for something else meanwhile
     if (view.observed !== status.observed) {
       // Another observation, with numbers of its own. What was asked for went by those of the one before.
@@ -135,7 +135,7 @@ function remember() {
   }
   history.replaceState(null, "", "#" + kept);
   const query = new URLSearchParams(wanted());
-  for (const name of ["look", "registrations"]) $("json-" + name).href = name + "?" + query;
+  for (const name of ["view", "registrations"]) $("json-" + name).href = name + "?" + query;
   for (const name of ["status", "history", "trace"]) {
     $("json-" + name).href = name + "?" + new URLSearchParams({ port: view.port });
   }

@@ -1,11 +1,11 @@
 //go:build !windows
 
-// Package errno is for tests: the system's errors that package syscall names differently.
+// Package errno provides tests with errors of the system whose names differ between systems.
 package errno
 
 import "syscall"
 
-// What a connection, a connect, a bind and a family of addresses may fail with.
+// The errors of reset connections, refused connects, failed binds and unsupported address families.
 const (
 	Reset   = syscall.ECONNRESET
 	Refused = syscall.ECONNREFUSED

@@ -1,10 +1,10 @@
-// Package errno is for tests: the system's errors that package syscall names differently.
+// Package errno provides tests with errors of the system whose names differ between systems.
 package errno
 
 import "golang.org/x/sys/windows"
 
-// What a connection, a connect, a bind and a family of addresses may fail with. Those that package syscall has of these names are
-// its own, and come from nowhere.
+// The errors of reset connections, refused connects, failed binds and unsupported address families. On Windows, package
+// syscall invents numbers for its constants ECONNRESET and so on, which the system never returns.
 const (
 	Reset   = windows.WSAECONNRESET
 	Refused = windows.WSAECONNREFUSED

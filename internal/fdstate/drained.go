@@ -1,86 +1,90 @@
 package fdstate
 
-// The lowest bits of a turn.
+// The lowest bits of a generation.
 const (
-	keepsOn  = 1 // something may be left where a stream was received short
-	standing = 2 // a condition stands that no receive or send ends
-	turnOne  = 4
+	shortUnreliable = 1 // a receive shorter than its buffer does not prove that the stream is drained
+	persistent      = 2 // a condition holds that no receive or send can end
+	generationOne   = 4
 )
 
-// Turn is to be read before a call whose outcome goes to Blocked.
-func (t *FD) Turn() uint64 { return t.turn.Load() }
+// Generation returns the current generation. It must be read before a call whose result is passed to Blocked.
+func (fd *FD) Generation() uint64 { return fd.generation.Load() }
 
-// ShortBlocks reports whether a receive of a TCP stream that was short of its buffer has drained it.
-// It has, unless urgent data, the end of the stream or an error may have cut it short; what came after
-// the notification of this turn makes a report of its own.
-func ShortBlocks(turn uint64) bool { return turn&keepsOn == 0 }
+// ShortDrains reports whether a receive shorter than its buffer has drained a TCP stream. It has, unless urgent
+// data, the end of the stream or an error may be the reason that the receive was short. Anything that arrives after
+// the notification of this generation causes another notification.
+func ShortDrains(generation uint64) bool { return generation&shortUnreliable == 0 }
 
-// Blocked records that a call in a direction would have blocked. The turn is from before the call: one
-// that began before the latest notification says nothing about what that notification was for.
-func (t *FD) Blocked(d Dir, turn uint64) {
-	t.blocked[d>>1].Store(turn + 1)
-	if Dir(t.silent.Load())&d != 0 {
-		t.tellBlocked(d)
+// Blocked records that a call in a direction would have blocked. generation was read before the call: a call that began
+// before the latest notification does not prove that the data of that notification was received.
+func (fd *FD) Blocked(d Dir, generation uint64) {
+	fd.blocked[d>>1].Store(generation + 1)
+	if Dir(fd.flags.Load())&d != 0 {
+		fd.reportBlocked(d)
 	}
 }
 
-// Doubtful is Blocked for a call whose answer may be another's: it lets the port go on, and vouches for
-// nothing.
-func (t *FD) Doubtful(d Dir) {
-	if Dir(t.silent.Load())&d != 0 {
-		t.tellBlocked(d)
+// MaybeBlocked is Blocked for a call that returned ErrWouldBlock although data may be left. It calls Owner.Blocked
+// if the direction is suppressed, but does not record that the socket is drained.
+func (fd *FD) MaybeBlocked(d Dir) {
+	if Dir(fd.flags.Load())&d != 0 {
+		fd.reportBlocked(d)
 	}
 }
 
-func (t *FD) tellBlocked(d Dir) {
-	o := t.owner.Load()
-	if o == nil || Dir(t.silent.And(^uint32(d)))&d == 0 {
+func (fd *FD) reportBlocked(d Dir) {
+	o := fd.owner.Load()
+	if o == nil || Dir(fd.flags.And(^uint32(d)))&d == 0 {
 		return
 	}
-	// The caller uses the socket, so the handle is its own.
-	o.Blocked(t.Handle(), d)
+	// The caller holds a reference, so the handle is valid.
+	o.Blocked(fd.Handle(), d)
 }
 
-// Drained reports whether a call in each of the directions would have blocked since the latest
-// notification, and nothing stands.
-func (t *FD) Drained(d Dir) bool {
-	turn := t.turn.Load()
-	return turn&standing == 0 &&
-		(d&Recv == 0 || t.blocked[0].Load() == turn+1) &&
-		(d&Send == 0 || t.blocked[1].Load() == turn+1)
+// Drained reports whether, since the latest notification, a call in each of the directions would have blocked. It
+// returns false while a condition holds that no receive or send can end.
+func (fd *FD) Drained(d Dir) bool {
+	generation := fd.generation.Load()
+	return generation&persistent == 0 &&
+		(d&Recv == 0 || fd.blocked[0].Load() == generation+1) &&
+		(d&Send == 0 || fd.blocked[1].Load() == generation+1)
 }
 
-// Notify begins a turn, for a notification that the port is about to deliver. Whether it does is settled
-// only after: the port may find that others were quicker, and the notification in whose turn the socket is
-// theirs. So what that one said about short receives is kept, until Notified. Where a report may be delivered after a
-// later one, as those of a registration that goes on being enabled, it is kept for good.
-func (t *FD) Notify(mayKeepOn, stands bool) (begun Notice) {
+// Advance begins a new generation, for a notification that the port is about to deliver. short reports that a short
+// receive does not prove that the stream is drained, and persists that a condition holds that no receive or send
+// can end.
+//
+// The port may find afterwards that another call has delivered an earlier notification instead. So the flags of the
+// previous generations are kept in addition until Confirm. If reports may be delivered out of order, as for a
+// persistent registration, the port never calls Confirm, and the flags are kept.
+func (fd *FD) Advance(short, persists bool) (begun NewGeneration) {
 	var flags uint64
-	if mayKeepOn {
-		flags |= keepsOn
+	if short {
+		flags |= shortUnreliable
 	}
-	if stands {
-		flags |= standing
+	if persists {
+		flags |= persistent
 	}
 	for {
-		turn := t.turn.Load()
-		next := turn + turnOne | flags
-		if t.turn.CompareAndSwap(turn, next) {
-			return Notice{next, next&^(turnOne-1) | flags}
+		generation := fd.generation.Load()
+		next := generation + generationOne | flags
+		if fd.generation.CompareAndSwap(generation, next) {
+			return NewGeneration{next, next&^(generationOne-1) | flags}
 		}
 	}
 }
 
-// A Notice is a turn that has begun: as it stands, and as it is once its notification is certain.
-type Notice struct{ turn, certain uint64 }
+// A NewGeneration is a generation that Advance has begun: its value before and after Confirm.
+type NewGeneration struct{ provisional, confirmed uint64 }
 
-// Notified says that the notification of a turn is the one that was delivered. Nobody can have it yet.
-func (t *FD) Notified(n Notice) {
-	if n.turn != n.certain {
-		t.turn.CompareAndSwap(n.turn, n.certain)
+// Confirm drops the flags of earlier generations, because the notification of n is the one that is delivered. It
+// must be called before the notification is returned to the program.
+func (fd *FD) Confirm(n NewGeneration) {
+	if n.provisional != n.confirmed {
+		fd.generation.CompareAndSwap(n.provisional, n.confirmed)
 	}
 }
 
-// Silenced asks for the owner's Blocked when a call in one of the directions would block: its kernel
-// keeps silent until then.
-func (t *FD) Silenced(d Dir) { t.silent.Or(uint32(d)) }
+// Suppressed records that the port suppresses reports for the directions. Owner.Blocked is called once when a call
+// in one of them would block; the port then enables the reports again.
+func (fd *FD) Suppressed(d Dir) { fd.flags.Or(uint32(d)) }

@@ -2,13 +2,14 @@ package fdstate
 
 import "testing"
 
-// A fd has been drained in a direction if a call that began after the latest notification would have
-// blocked, and nothing stands.
+// A FD is drained in a direction if a call that began after the latest notification would have blocked, and no
+// persistent condition holds.
 func TestDrained(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// n: notified, d: in vain; k: which may keep on; e: of what stands; b: of both. t: a call begins;
-		// r, s: it would have blocked. R, S: a whole call that would have.
+		// n: Advance and Confirm; k: with shortUnreliable; e: with persists; b: with both. d: Advance without
+		// Confirm. t: a call begins; r, s: that call would have blocked. R, S: a complete call that would have
+		// blocked.
 		steps string
 		want  Dir
 	}{
@@ -17,56 +18,56 @@ func TestDrained(t *testing.T) {
 		{"never notified, both", "RS", Recv | Send},
 		{"notified", "n", 0},
 		{"drained", "nR", Recv},
-		{"drained of the other", "nS", Send},
+		{"drained in the other direction", "nS", Send},
 		{"both", "nRS", Recv | Send},
 		{"drained twice", "nRR", Recv},
 		{"drained before", "Rn", 0},
 		{"drained before and after", "RnR", Recv},
-		{"each its own turn", "nRnS", Send},
+		{"each direction in its own generation", "nRnS", Send},
 		{"began before, ended before", "trn", 0},
 		{"began before, ended after", "tnr", 0},
-		{"began two turns before", "tnnr", 0},
+		{"began two generations before", "tnnr", 0},
 		{"began before the last of two", "ntnr", 0},
-		{"began before, after one that counts", "tnRr", 0},
-		{"one that counts after that", "tnrR", Recv},
+		{"began before, ends after a valid one", "tnRr", 0},
+		{"a valid one after that", "tnrR", Recv},
 		{"sends as well", "tns", 0},
-		{"sends that count", "tnsS", Send},
-		{"what may keep on is drained by would-block", "kR", Recv},
-		{"something stands", "eRS", 0},
-		{"and still does", "eRRSS", 0},
-		{"and no more", "enR", Recv},
-		{"keeps on and stands", "bRS", 0},
-		{"stood after", "nRSe", 0},
-		{"a notification in vain", "nRd", 0},
-		{"drained after one in vain", "ndR", Recv},
-		{"in vain, and something stands", "edR", 0},
-		{"in vain, and nothing stands any more", "ednR", Recv},
+		{"valid sends", "tnsS", Send},
+		{"ErrWouldBlock drains even if short receives do not", "kR", Recv},
+		{"a condition persists", "eRS", 0},
+		{"it still persists", "eRRSS", 0},
+		{"it persists no more", "enR", Recv},
+		{"short unreliable and persists", "bRS", 0},
+		{"persists afterwards", "nRSe", 0},
+		{"an unconfirmed notification", "nRd", 0},
+		{"drained after an unconfirmed one", "ndR", Recv},
+		{"unconfirmed, and a condition persists", "edR", 0},
+		{"unconfirmed, and no condition persists any more", "ednR", Recv},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var x FD
-			var turn uint64
+			var generation uint64
 			for _, s := range c.steps {
 				switch s {
 				case 'n':
-					x.Notified(x.Notify(false, false))
+					x.Confirm(x.Advance(false, false))
 				case 'k':
-					x.Notified(x.Notify(true, false))
+					x.Confirm(x.Advance(true, false))
 				case 'e':
-					x.Notified(x.Notify(false, true))
+					x.Confirm(x.Advance(false, true))
 				case 'b':
-					x.Notified(x.Notify(true, true))
+					x.Confirm(x.Advance(true, true))
 				case 'd':
-					x.Notify(false, false) // others were quicker
+					x.Advance(false, false) // another notification is delivered
 				case 't':
-					turn = x.Turn()
+					generation = x.Generation()
 				case 'r':
-					x.Blocked(Recv, turn)
+					x.Blocked(Recv, generation)
 				case 's':
-					x.Blocked(Send, turn)
+					x.Blocked(Send, generation)
 				case 'R':
-					x.Blocked(Recv, x.Turn())
+					x.Blocked(Recv, x.Generation())
 				case 'S':
-					x.Blocked(Send, x.Turn())
+					x.Blocked(Send, x.Generation())
 				}
 			}
 			for _, d := range []Dir{Recv, Send, Recv | Send} {
@@ -78,70 +79,69 @@ func TestDrained(t *testing.T) {
 	}
 }
 
-// A short receive says that a stream is drained unless its notification says why it may be short.
-func TestShortBlocks(t *testing.T) {
+// A short receive drains a stream unless the notification reports another reason for it.
+func TestShortDrains(t *testing.T) {
 	var x FD
 	for i, c := range []struct{ keepsOn, stands, want bool }{
 		{false, false, true}, {true, false, false}, {false, false, true},
 		{true, true, false}, {false, true, true}, {true, false, false},
 	} {
-		before := x.Turn()
-		x.Notified(x.Notify(c.keepsOn, c.stands))
-		if got := ShortBlocks(x.Turn()); got != c.want {
+		before := x.Generation()
+		x.Confirm(x.Advance(c.keepsOn, c.stands))
+		if got := ShortDrains(x.Generation()); got != c.want {
 			t.Errorf("%d: ShortBlocks = %v after keepsOn %v, stands %v", i, got, c.keepsOn, c.stands)
 		}
-		if x.Turn() == before {
-			t.Errorf("%d: the turn is the same", i)
+		if x.Generation() == before {
+			t.Errorf("%d: the generation is unchanged", i)
 		}
 	}
-	if !ShortBlocks(new(FD).Turn()) {
-		t.Error("a socket that no port knows")
+	if !ShortDrains(new(FD).Generation()) {
+		t.Error("a short receive does not drain a socket without notifications")
 	}
 }
 
-// A turn that has begun, but whose notification may yet turn out not to be delivered, keeps what the one
-// before said: that may be the one that is.
-func TestNotifyNotDelivered(t *testing.T) {
+// A generation that is not confirmed keeps the flags of the one before, whose notification may be delivered instead.
+func TestAdvanceWithoutConfirm(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// N, K, E: Notify of nothing, of what may keep on, of what keeps on and stands; c: the latest is
-		// certain; l: the one before that; R: a receive would have blocked
+		// N, K, E: Advance without flags, with shortUnreliable, with both; c: Confirm the latest; l:
+		// Confirm the one before; R: a receive would have blocked
 		steps          string
 		short, drained bool
 	}{
-		{"not certain", "N", true, false},
-		{"it may keep on", "K", false, false},
-		{"it did before", "KN", false, false},
-		{"and not if that is certain", "KNc", true, false},
+		{"not confirmed", "N", true, false},
+		{"short unreliable", "K", false, false},
+		{"short unreliable before", "KN", false, false},
+		{"short unreliable before, confirmed", "KNc", true, false},
 		{"two of them", "KNN", false, false},
-		{"two of them, the latter certain", "KNNc", true, false},
-		{"it stood before", "ENR", false, false},
-		{"and not if that is certain, drained", "ENcR", true, true},
-		{"drained before it is certain", "ENRc", true, false},
-		{"drained before, of nothing else", "NRc", true, true},
-		{"the former of two is certain too late", "KNNl", false, false},
+		{"two of them, the latter confirmed", "KNNc", true, false},
+		{"persisted before", "ENR", false, false},
+		{"persisted before, confirmed, drained", "ENcR", true, true},
+		{"drained before it is confirmed", "ENRc", true, false},
+		{"drained before, no flags", "NRc", true, true},
+		{"the former of two is confirmed too late", "KNNl", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var x FD
-			var notices []Notice
+			var steps []NewGeneration
 			for _, s := range c.steps {
 				switch s {
 				case 'N':
-					notices = append(notices, x.Notify(false, false))
+					steps = append(steps, x.Advance(false, false))
 				case 'K':
-					notices = append(notices, x.Notify(true, false))
+					steps = append(steps, x.Advance(true, false))
 				case 'E':
-					notices = append(notices, x.Notify(true, true))
+					steps = append(steps, x.Advance(true, true))
 				case 'c':
-					x.Notified(notices[len(notices)-1])
+					x.Confirm(steps[len(steps)-1])
 				case 'l':
-					x.Notified(notices[len(notices)-2])
+					x.Confirm(steps[len(steps)-2])
 				case 'R':
-					x.Blocked(Recv, x.Turn())
+					x.Blocked(Recv, x.Generation())
 				}
 			}
-			if short, drained := ShortBlocks(x.Turn()), x.Drained(Recv); short != c.short || drained != c.drained {
-				t.Errorf("short receives tell: %v, drained: %v", short, drained)
+			if short, drained := ShortDrains(x.Generation()), x.Drained(Recv); short != c.short || drained != c.drained {
+				t.Errorf("short receives drain: %v, drained: %v", short, drained)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package fdstate is what a socket of package sock and the port that watches it know of each other: whether
-// the socket is open, whether it has been drained since the port last notified, and whom to tell of its
-// closing.
+// Package fdstate holds the state that a socket of package sock shares with the port that it is registered with:
+// whether the socket is open, whether it has been drained since the port's latest notification, and which port to
+// inform when it is closed.
 package fdstate
 
 import (
@@ -9,38 +9,37 @@ import (
 	"sync/atomic"
 )
 
-// An FD belongs to one socket for the socket's life. The zero value is closed.
+// An FD is the reference-counted descriptor of one socket. The zero value is closed.
 //
-// Calls that use the handle are counted, and the system closes it when Close has been called and no call
-// uses it any more. So no call can meet another socket that was given the same number.
+// Calls that use the handle hold a reference. The handle is closed when Close has been called and no reference is
+// left. So a call cannot operate on another socket that was given the same number.
 type FD struct {
 	num  atomic.Uintptr // handle + 1; 0: closed
-	refs atomic.Int32   // calls under way, plus one of the following
+	refs atomic.Int32   // number of references, plus one of the constants below
 
-	// silent has the directions whose would-block the port waits for (see Blocked), and above them the
-	// socket's own bits (see Kind).
-	silent atomic.Uint32
+	// flags holds the directions that are suppressed (see Suppressed), and above them the bits of Kind.
+	flags atomic.Uint32
 
-	// turn is which of the port's notifications was the last, and what it said about receiving short
-	// (see Notify). blocked has, by direction, the turn in which a call would have blocked, plus 1.
-	turn    atomic.Uint64
-	blocked [2]atomic.Uint64
+	// generation is advanced by each notification of the port (see Advance). Its lowest bits are flags of that
+	// notification. blocked holds, by direction, 1 + the generation in which a call would have blocked.
+	generation atomic.Uint64
+	blocked    [2]atomic.Uint64
 
 	owner atomic.Pointer[Owner]
 }
 
 const (
-	shut   = math.MinInt32     // Close was called
-	ending = math.MinInt32 / 2 // no use is left, and the handle is being closed
-	over   = math.MinInt32 / 4 // it has been closed
+	closeCalled   = math.MinInt32     // Close was called
+	handleClosing = math.MinInt32 / 2 // no reference is left, and the handle is being closed
+	handleClosed  = math.MinInt32 / 4 // the handle has been closed
 )
 
-// An Owner is a port, as a socket sees it. Its functions may be called at any time, also after the
-// port was closed or dropped.
+// An Owner holds the functions by which a socket informs the port that it is registered with. They may be called at any
+// time, also after the port was closed or garbage collected.
 type Owner struct {
-	// Closing says that the system is about to close the socket.
-	Closing func(t *FD, handle uintptr)
-	// Blocked says that a call would have blocked in directions that the port had Silenced.
+	// Closing is called before the system closes the socket.
+	Closing func(fd *FD, handle uintptr)
+	// Blocked is called when a call would have blocked in a direction for which Suppressed was called.
 	Blocked func(handle uintptr, d Dir)
 }
 
@@ -55,115 +54,115 @@ const (
 	kindShift = 2
 )
 
-// Accepted is a kind that all know: a stream that was accepted, and stays what it is.
+// Accepted is a bit of Kind that is defined here for all users: the socket was returned by accept.
 const Accepted = 1 << 8
 
-// Kind is what SetKind was given: bits of the socket's, which are here because there is room.
-func (t *FD) Kind() uint32 { return t.silent.Load() >> kindShift }
+// Kind returns the bits that were set by SetKind. They belong to the socket, and are stored here because there is room.
+func (fd *FD) Kind() uint32 { return fd.flags.Load() >> kindShift }
 
-// SetKind is for who alone knows of the fd.
-func (t *FD) SetKind(kind uint32) { t.silent.Store(kind << kindShift) }
+// SetKind sets the bits of Kind. It must be called before the FD is shared.
+func (fd *FD) SetKind(kind uint32) { fd.flags.Store(kind << kindShift) }
 
-// Open gives a closed fd a handle. It fails where the fd is open, or calls from before its Close are
-// still under way.
-func (t *FD) Open(handle uintptr) bool {
-	if !t.num.CompareAndSwap(0, handle+1) {
+// Open opens a closed FD with a handle. It reports whether it succeeded. It fails if the FD is open, or if a
+// reference from before Close is left.
+func (fd *FD) Open(handle uintptr) bool {
+	if !fd.num.CompareAndSwap(0, handle+1) {
 		return false
 	}
-	switch refs := t.refs.Load(); {
-	case refs >= 0: // it has never been open
-	case refs >= over:
-		// Until the last of these, it is closed to everybody else.
-		t.silent.And(^both)
-		t.turn.Store(0)
-		t.blocked[0].Store(0)
-		t.blocked[1].Store(0)
-		t.refs.Add(-over)
+	switch refs := fd.refs.Load(); {
+	case refs >= 0: // fd has never been open
+	case refs >= handleClosed:
+		// Reset the state. fd stays closed to other calls until the last of these statements.
+		fd.flags.And(^both)
+		fd.generation.Store(0)
+		fd.blocked[0].Store(0)
+		fd.blocked[1].Store(0)
+		fd.refs.Add(-handleClosed)
 	default:
-		t.num.Store(0) // its last handle is being closed
+		fd.num.Store(0) // the previous handle is in use or being closed
 		return false
 	}
 	return true
 }
 
-// Closed reports whether Open would succeed: the fd is closed, and so is the handle that it had.
-func (t *FD) Closed() bool { return t.num.Load() == 0 && t.refs.Load() >= over }
+// Closed reports whether Open would succeed: fd is closed, and so is its previous handle.
+func (fd *FD) Closed() bool { return fd.num.Load() == 0 && fd.refs.Load() >= handleClosed }
 
-// Use begins a use of the handle; ok is false where it is closed. Done must follow where it is not.
-func (t *FD) Use() (handle uintptr, ok bool) {
+// Use adds a reference and returns the handle. ok reports whether fd is open. If it is, Done must follow.
+func (fd *FD) Use() (handle uintptr, ok bool) {
 	for {
-		refs := t.refs.Load()
+		refs := fd.refs.Load()
 		if refs < 0 {
 			return 0, false
 		}
-		if t.refs.CompareAndSwap(refs, refs+1) {
+		if fd.refs.CompareAndSwap(refs, refs+1) {
 			break
 		}
 	}
-	if num := t.num.Load(); num != 0 {
+	if num := fd.num.Load(); num != 0 {
 		return num - 1, true
 	}
-	t.Done() // it has never been open
+	fd.Done() // fd has never been open
 	return 0, false
 }
 
-// Done ends a use. If Close was called meanwhile, the last to be done closes; it must hold no lock
-// that the owner's Closing may take.
-func (t *FD) Done() {
-	if t.refs.Add(-1) == shut {
-		t.finish()
+// Done releases a reference. If Close was called and this was the last reference, Done closes the handle. The
+// caller must hold no lock that Owner.Closing may take.
+func (fd *FD) Done() {
+	if fd.refs.Add(-1) == closeCalled {
+		fd.finish()
 	}
 }
 
-// Close closes the socket, now or when the last use of it is done.
-func (t *FD) Close() error {
-	if t.num.Load() == 0 {
+// Close closes the socket. If there are references, the handle is closed when the last one is released.
+func (fd *FD) Close() error {
+	if fd.num.Load() == 0 {
 		return net.ErrClosed
 	}
 	for {
-		refs := t.refs.Load()
+		refs := fd.refs.Load()
 		switch {
 		case refs < 0:
 			return net.ErrClosed
 		case refs == 0:
-			if t.refs.CompareAndSwap(0, shut) {
-				return t.finish()
+			if fd.refs.CompareAndSwap(0, closeCalled) {
+				return fd.finish()
 			}
-		case t.refs.CompareAndSwap(refs, refs+1+shut):
-			// It is closed when the last use is done, but ends as far as the port is concerned now. That
-			// telling is a use as well: without it the fd could be closed and opened again meanwhile, and
-			// what the port ended would be its next life.
-			if o := t.owner.Load(); o != nil {
-				o.Closing(t, t.Handle())
+		case fd.refs.CompareAndSwap(refs, refs+1+closeCalled):
+			// The handle is closed when the last reference is released, but the registration must end now.
+			// The call of Closing holds a reference. Without it, fd could be closed and opened again
+			// concurrently, and Closing would end the registration of the new socket.
+			if o := fd.owner.Load(); o != nil {
+				o.Closing(fd, fd.Handle())
 			}
-			if t.refs.Add(-1) == shut {
-				return t.finish()
+			if fd.refs.Add(-1) == closeCalled {
+				return fd.finish()
 			}
 			return nil
 		}
 	}
 }
 
-// finish closes the handle once no use is left. Nobody can open the fd before it is done.
-func (t *FD) finish() error {
-	if !t.refs.CompareAndSwap(shut, ending) {
+// finish closes the handle when no reference is left. Open fails until finish has returned.
+func (fd *FD) finish() error {
+	if !fd.refs.CompareAndSwap(closeCalled, handleClosing) {
 		return nil
 	}
-	handle := t.num.Swap(0) - 1
-	if o := t.owner.Swap(nil); o != nil {
-		o.Closing(t, handle)
+	handle := fd.num.Swap(0) - 1
+	if o := fd.owner.Swap(nil); o != nil {
+		o.Closing(fd, handle)
 	}
 	err := closeHandle(handle)
-	t.refs.Add(over - ending)
+	fd.refs.Add(handleClosed - handleClosing)
 	return err
 }
 
-// Handle is the handle, or all ones where the socket is closed.
-func (t *FD) Handle() uintptr { return t.num.Load() - 1 }
+// Handle returns the handle, or ^uintptr(0) if fd is closed.
+func (fd *FD) Handle() uintptr { return fd.num.Load() - 1 }
 
-// Own makes a port the one to be told. The fd is in use.
-func (t *FD) Own(o *Owner) {
-	if t.owner.Load() != o {
-		t.owner.Store(o)
+// SetOwner sets the port that is informed. The caller holds a reference.
+func (fd *FD) SetOwner(o *Owner) {
+	if fd.owner.Load() != o {
+		fd.owner.Store(o)
 	}
 }

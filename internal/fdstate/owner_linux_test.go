@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// An owner that writes down what it is told.
-func witness(t *testing.T, name string, log *[]string) *Owner {
+// newOwner returns an Owner that logs its calls.
+func newOwner(t *testing.T, name string, log *[]string) *Owner {
 	return &Owner{
 		Closing: func(x *FD, h uintptr) {
 			if !isOpen(h) {
-				t.Errorf("%s hears of closing %d after it is closed", name, h)
+				t.Errorf("%s: Closing(%d) after the handle was closed", name, h)
 			}
 			if _, ok := x.Use(); ok {
-				t.Errorf("%s hears of closing while others may use it", name)
+				t.Errorf("%s: Closing while Use succeeds", name)
 			}
 			if x.Closed() || x.Open(h) {
-				t.Errorf("%s hears of closing while it may be opened again", name)
+				t.Errorf("%s: Closing while Open succeeds", name)
 			}
 			*log = append(*log, fmt.Sprintf("%s closing %d", name, h))
 		},
@@ -27,16 +27,16 @@ func witness(t *testing.T, name string, log *[]string) *Owner {
 	}
 }
 
-// The owner hears of the closing at Close, again when it is closed where that is later, never after, and
-// not of later lives.
-func TestClosing(t *testing.T) {
+// Owner.Closing is called by Close, and again before the handle is closed if that is later. It is not called after
+// that, nor for a later handle of the FD.
+func TestOwnerClosing(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		owners []string
 		used   bool
 	}{
-		{"nobody", nil, false},
-		{"nobody, used", nil, true},
+		{"no owner", nil, false},
+		{"no owner, in use", nil, true},
 		{"at Close", []string{"a"}, false},
 		{"at Close and the last Done", []string{"a"}, true},
 		{"the latest", []string{"a", "b", "c"}, false},
@@ -50,9 +50,9 @@ func TestClosing(t *testing.T) {
 			x.Open(h)
 			for _, name := range c.owners {
 				if owners[name] == nil {
-					owners[name] = witness(t, name, &log)
+					owners[name] = newOwner(t, name, &log)
 				}
-				x.Own(owners[name])
+				x.SetOwner(owners[name])
 				want = []string{fmt.Sprintf("%s closing %d", name, h)}
 			}
 			if c.used {
@@ -69,7 +69,7 @@ func TestClosing(t *testing.T) {
 				want = append(want, want...)
 			}
 			x.Close()
-			x.Open(descriptor(t)) // nobody's
+			x.Open(descriptor(t)) // without an owner
 			x.Close()
 			if !slices.Equal(log, want) {
 				t.Errorf("%q, want %q", log, want)
@@ -78,44 +78,44 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// While the owner is told, the handle stays the fd's, even if the last other use is done meanwhile:
-// otherwise the fd could be another socket's by the time that the owner acts on it.
-func TestClosingIsAUse(t *testing.T) {
+// The call of Owner.Closing holds a reference, so the handle stays open even if the last other reference is released
+// concurrently. Otherwise the handle could belong to another socket when the owner uses it.
+func TestClosingHoldsReference(t *testing.T) {
 	var x FD
-	told := 0
+	calls := 0
 	h := descriptor(t)
 	x.Open(h)
-	x.Own(&Owner{Closing: func(*FD, uintptr) {
-		if told++; told == 1 {
+	x.SetOwner(&Owner{Closing: func(*FD, uintptr) {
+		if calls++; calls == 1 {
 			x.Done()
 		}
 		if !isOpen(h) || x.Closed() {
-			t.Error("it is closed under the owner")
+			t.Error("the handle is closed during Closing")
 		}
 	}})
 	x.Use()
-	if err := x.Close(); err != nil || told != 2 || isOpen(h) || !x.Closed() {
-		t.Errorf("%v, told %d times, open: %v", err, told, isOpen(h))
+	if err := x.Close(); err != nil || calls != 2 || isOpen(h) || !x.Closed() {
+		t.Errorf("%v, Closing called %d times, open: %v", err, calls, isOpen(h))
 	}
 }
 
-// Who has Silenced directions is told once when a call in one of them would block.
-func TestSilenced(t *testing.T) {
+// After Suppressed, Owner.Blocked is called once when a call in one of the directions would block.
+func TestSuppressed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		steps string // r, s: Silenced; b: of both; R, S: Blocked; o: Own; c: closed and opened again
+		steps string // r, s: Suppressed; b: both directions; R, S: Blocked; o: SetOwner; c: close and open again
 		want  string
 	}{
-		{"not asked", "oRSRS", ""},
+		{"not suppressed", "oRSRS", ""},
 		{"once", "orRR", "1"},
 		{"once for each time", "orRRrRR", "11"},
-		{"asked twice", "orrRR", "1"},
+		{"suppressed twice", "orrRR", "1"},
 		{"the other direction", "orSS", ""},
 		{"sending", "osRS", "2"},
 		{"both, one by one", "obRRSS", "12"},
 		{"both, in between", "orRsSR", "12"},
-		{"an owner that comes later", "rRoR", "1"},
-		{"a former life", "orcoR", ""},
+		{"an owner that is set later", "rRoR", "1"},
+		{"a former handle", "orcoR", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var x FD
@@ -126,7 +126,7 @@ func TestSilenced(t *testing.T) {
 				Closing: func(*FD, uintptr) {},
 				Blocked: func(of uintptr, d Dir) {
 					if of != h {
-						t.Errorf("told of %d, not %d", of, h)
+						t.Errorf("Blocked(%d), want %d", of, h)
 					}
 					got += fmt.Sprint(d)
 				},
@@ -134,17 +134,17 @@ func TestSilenced(t *testing.T) {
 			for _, s := range c.steps {
 				switch s {
 				case 'o':
-					x.Own(o)
+					x.SetOwner(o)
 				case 'r':
-					x.Silenced(Recv)
+					x.Suppressed(Recv)
 				case 's':
-					x.Silenced(Send)
+					x.Suppressed(Send)
 				case 'b':
-					x.Silenced(Recv | Send)
+					x.Suppressed(Recv | Send)
 				case 'R':
-					x.Blocked(Recv, x.Turn())
+					x.Blocked(Recv, x.Generation())
 				case 'S':
-					x.Blocked(Send, x.Turn())
+					x.Blocked(Send, x.Generation())
 				case 'c':
 					x.Close()
 					h = descriptor(t)
@@ -153,49 +153,49 @@ func TestSilenced(t *testing.T) {
 			}
 			x.Close()
 			if got != c.want {
-				t.Errorf("told %q, want %q", got, c.want)
+				t.Errorf("Blocked called with %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// Calls that block at once tell once among them.
-func TestSilencedIsToldOnceByMany(t *testing.T) {
+// Concurrent calls of FD.Blocked call Owner.Blocked once per direction.
+func TestConcurrentBlocked(t *testing.T) {
 	for range 300 {
 		var x FD
-		var told [4]atomic.Int32
+		var calls [4]atomic.Int32
 		x.Open(descriptor(t))
-		x.Own(&Owner{Closing: func(*FD, uintptr) {}, Blocked: func(_ uintptr, d Dir) { told[d].Add(1) }})
-		x.Silenced(Recv | Send)
+		x.SetOwner(&Owner{Closing: func(*FD, uintptr) {}, Blocked: func(_ uintptr, d Dir) { calls[d].Add(1) }})
+		x.Suppressed(Recv | Send)
 		var all sync.WaitGroup
 		for i := range 4 {
-			all.Go(func() { x.Blocked(Recv<<(i&1), x.Turn()) })
+			all.Go(func() { x.Blocked(Recv<<(i&1), x.Generation()) })
 		}
 		all.Wait()
-		if told[Recv].Load() != 1 || told[Send].Load() != 1 {
-			t.Fatalf("told %d and %d times", told[Recv].Load(), told[Send].Load())
+		if calls[Recv].Load() != 1 || calls[Send].Load() != 1 {
+			t.Fatalf("Owner.Blocked called %d and %d times", calls[Recv].Load(), calls[Send].Load())
 		}
 		x.Close()
 	}
 }
 
-// What a former life left does not vouch for the next one.
-func TestDrainedInAFormerLife(t *testing.T) {
+// Open resets the state of the former handle.
+func TestReopenResetsState(t *testing.T) {
 	var x FD
 	for range 2 {
 		x.Open(descriptor(t))
-		if !ShortBlocks(x.Turn()) {
-			t.Error("a notification that nobody has made")
+		if !ShortDrains(x.Generation()) {
+			t.Error("the new handle has flags of a notification")
 		}
-		if x.Notified(x.Notify(false, false)); x.Drained(Recv) || x.Drained(Send) {
-			t.Error("drained by nobody")
+		if x.Confirm(x.Advance(false, false)); x.Drained(Recv) || x.Drained(Send) {
+			t.Error("the new handle is drained")
 		}
-		x.Blocked(Recv, x.Turn())
-		x.Blocked(Send, x.Turn())
+		x.Blocked(Recv, x.Generation())
+		x.Blocked(Send, x.Generation())
 		if !x.Drained(Recv | Send) {
 			t.Error("not drained")
 		}
-		x.Notified(x.Notify(true, true))
+		x.Confirm(x.Advance(true, true))
 		x.Close()
 	}
 }

@@ -35,7 +35,7 @@ func (t *FD) once(d Dir, f func(handle uintptr) (done bool)) error {
 		return net.ErrClosed
 	}
 	defer t.Done()
-	before := t.Turn()
+	before := t.Generation()
 	if f(handle) {
 		return nil
 	}

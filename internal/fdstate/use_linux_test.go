@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor makes a descriptor, which is closed at the end unless the test has.
+// descriptor returns a new descriptor, which is closed at the end of the test.
 func descriptor(t *testing.T) uintptr {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -25,33 +25,33 @@ func descriptor(t *testing.T) uintptr {
 	return uintptr(fd)
 }
 
-// isOpen reports whether a number names a descriptor. Nothing else here opens any, so a number that was
-// closed stays closed.
+// isOpen reports whether h is an open descriptor. Nothing else opens descriptors during these tests, so the number
+// of a closed descriptor is not reused.
 func isOpen(h uintptr) bool {
 	_, err := unix.FcntlInt(h, unix.F_GETFD, 0)
 	return err == nil
 }
 
-// The steps of TestOrders.
+// The steps of TestCallOrders.
 const (
-	opened   = "Open"
-	notOpen  = "Open, refused"
-	used     = "Use"
-	notUsed  = "Use, refused"
-	done     = "Done"
-	closed   = "Close"
-	closed2  = "Close, refused"
-	lateUse  = "a Use that has counted itself in after Close"
-	lateDone = "its Done"
-	lateEnd  = "its look at the count, from before"
+	opened     = "Open"
+	notOpen    = "Open, refused"
+	used       = "Use"
+	notUsed    = "Use, refused"
+	done       = "Done"
+	closed     = "Close"
+	closed2    = "Close, refused"
+	lateUse    = "a Use that adds its reference after Close"
+	lateDone   = "the Done of that Use"
+	lateFinish = "finish, called late"
 )
 
-// Every order of the calls leaves the descriptor open for exactly as long as it is used, and a fd that
-// was closed can be opened again with nothing left of its former life.
-func TestOrders(t *testing.T) {
+// In every order of the calls, the descriptor is open for exactly as long as there are references, and a closed FD
+// can be opened again.
+func TestCallOrders(t *testing.T) {
 	type step struct {
 		do    string
-		alive bool // the latest descriptor that the fd took, after the step
+		alive bool // whether the latest descriptor is open after the step
 	}
 	for name, steps := range map[string][]step{
 		"zero":                      {{notUsed, false}, {closed2, false}, {notUsed, false}, {opened, true}, {closed, false}},
@@ -71,10 +71,10 @@ func TestOrders(t *testing.T) {
 		"a late use is the last":   {{opened, true}, {used, true}, {closed, true}, {lateUse, true}, {done, true}, {lateDone, false}},
 		"a late use of a closed":   {{opened, true}, {closed, false}, {lateUse, false}, {lateDone, false}, {opened, true}, {closed, false}},
 		"late across the opening":  {{opened, true}, {closed, false}, {lateUse, false}, {opened, true}, {lateDone, true}, {used, true}, {done, true}, {closed, false}},
-		"late across two lives":    {{opened, true}, {closed, false}, {lateUse, false}, {opened, true}, {closed, true}, {lateDone, false}, {closed2, false}},
-		"late look at the count":   {{opened, true}, {closed, false}, {opened, true}, {lateEnd, true}, {used, true}, {lateEnd, true}, {done, true}, {closed, false}},
-		"late look, never open":    {{lateEnd, false}, {opened, true}, {closed, false}},
-		"late look while it is on": {{opened, true}, {used, true}, {closed, true}, {lateEnd, true}, {done, false}, {lateEnd, false}, {opened, true}, {closed, false}},
+		"late across two handles":  {{opened, true}, {closed, false}, {lateUse, false}, {opened, true}, {closed, true}, {lateDone, false}, {closed2, false}},
+		"late finish":              {{opened, true}, {closed, false}, {opened, true}, {lateFinish, true}, {used, true}, {lateFinish, true}, {done, true}, {closed, false}},
+		"late finish, never open":  {{lateFinish, false}, {opened, true}, {closed, false}},
+		"late finish while in use": {{opened, true}, {used, true}, {closed, true}, {lateFinish, true}, {done, false}, {lateFinish, false}, {opened, true}, {closed, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var x FD
@@ -100,11 +100,11 @@ func TestOrders(t *testing.T) {
 					wrong = !errors.Is(x.Close(), net.ErrClosed)
 				case lateUse:
 					x.refs.Add(1)
-				case lateEnd:
+				case lateFinish:
 					x.finish()
 				}
 				if wrong {
-					t.Fatalf("step %d: not so: %s", i, s.do)
+					t.Fatalf("step %d: unexpected result: %s", i, s.do)
 				}
 				if alive := h != 0 && isOpen(h); alive != s.alive {
 					t.Fatalf("step %d, %s: the descriptor is open: %v", i, s.do, alive)
@@ -128,7 +128,7 @@ func TestCloseFails(t *testing.T) {
 	var x FD
 	h := descriptor(t)
 	x.Open(h)
-	unix.Close(int(h)) // behind its back
+	unix.Close(int(h)) // makes Close fail
 	if err := x.Close(); err != unix.EBADF {
 		t.Errorf("Close = %v", err)
 	}
@@ -136,12 +136,12 @@ func TestCloseFails(t *testing.T) {
 		t.Errorf("a second Close = %v", err)
 	}
 	if !x.Open(descriptor(t)) || x.Close() != nil {
-		t.Error("it cannot be used again")
+		t.Error("the FD cannot be opened again")
 	}
 }
 
-// Of any number of Closes at once one succeeds, and the descriptor is closed when all uses are done.
-func TestOneOfManyCloses(t *testing.T) {
+// Exactly one of several concurrent Closes succeeds, and the descriptor is closed when all references are released.
+func TestConcurrentClose(t *testing.T) {
 	for range 200 {
 		var x FD
 		h := descriptor(t)
@@ -164,14 +164,14 @@ func TestOneOfManyCloses(t *testing.T) {
 		}
 		all.Wait()
 		if ok.Load() != 1 || isOpen(h) {
-			t.Fatalf("%d closed it, it is open: %v", ok.Load(), isOpen(h))
+			t.Fatalf("%d Closes succeeded, open: %v", ok.Load(), isOpen(h))
 		}
 	}
 }
 
-// A fd that is opened again and again stays open until it is closed, whatever uses of its former lives
-// do meanwhile, and no use meets a descriptor that is not the fd's.
-func TestReopenedUnderUse(t *testing.T) {
+// While a FD is opened and closed repeatedly, concurrent uses never get a closed descriptor, and references to
+// former handles do not close the current one.
+func TestConcurrentReopen(t *testing.T) {
 	var x FD
 	var stop atomic.Bool
 	var all sync.WaitGroup
@@ -180,7 +180,7 @@ func TestReopenedUnderUse(t *testing.T) {
 			for !stop.Load() {
 				if h, ok := x.Use(); ok {
 					if !isOpen(h) {
-						t.Error("a use met a descriptor that is closed")
+						t.Error("Use returned a closed descriptor")
 						stop.Store(true)
 					}
 					x.Done()
@@ -200,13 +200,13 @@ func TestReopenedUnderUse(t *testing.T) {
 			}
 		}
 		if err := x.Close(); err != nil {
-			t.Errorf("Close of what is open = %v", err)
+			t.Errorf("Close of an open FD = %v", err)
 			break
 		}
 	}
 	stop.Store(true)
 	all.Wait()
 	if x.Handle() != ^uintptr(0) {
-		t.Error("it is still open")
+		t.Error("the FD is still open")
 	}
 }

@@ -1,3 +1,3 @@
-// Package handles is for tests: which descriptors or handles the process has open, and, on Windows, how a
-// handle's number is used again, which the system cannot be told to do.
+// Package handles provides tests with the list of the process's open descriptors or handles. On Windows it can also
+// create a handle with a given number.
 package handles

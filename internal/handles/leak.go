@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// NoneLeft fails a test that ends, its later clean-ups included, with other descriptors open than now. Those
-// that other goroutines open at any time can be left out, by what the others are for, such as "socket:".
+// NoneLeft verifies that at the end of the test no descriptors are open that were not open when NoneLeft was
+// called. The check runs after cleanup functions that are registered later. It covers only descriptors whose target
+// begins with kind, such as "socket:".
 func NoneLeft(t testing.TB, kind string) {
 	t.Helper()
 	of := func() []string {
@@ -20,7 +21,7 @@ func NoneLeft(t testing.TB, kind string) {
 	before := of()
 	t.Cleanup(func() {
 		var after []string
-		// What another goroutine still uses is closed when that is done with it.
+		// Other goroutines may still have to close descriptors.
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			after = of()
 			if !slices.ContainsFunc(after, func(d string) bool { return !slices.Contains(before, d) }) {

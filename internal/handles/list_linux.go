@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// List names the process's open descriptors, each with what it is for.
+// List returns the process's open descriptors, each with its target.
 func List() []string {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {
-		panic(err) // a test that counts nothing finds no leak
+		panic(err) // without the list, tests would find no leaks
 	}
 	defer dir.Close()
 	numbers, err := dir.Readdirnames(-1)
@@ -23,7 +23,7 @@ func List() []string {
 		if n == self {
 			continue
 		}
-		// One that cannot be read is gone by now.
+		// If Readlink fails, the descriptor has been closed.
 		if to, err := os.Readlink("/proc/self/fd/" + n); err == nil {
 			list = append(list, n+" "+to)
 		}

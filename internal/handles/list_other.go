@@ -2,5 +2,5 @@
 
 package handles
 
-// List is nil: the system does not tell.
+// List returns nil, because the list is not available on this system.
 func List() []string { return nil }

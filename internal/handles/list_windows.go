@@ -15,8 +15,8 @@ var (
 	handleCount = windows.NewLazySystemDLL("kernel32.dll").NewProc("GetProcessHandleCount")
 )
 
-// List names the process's handles of sockets, other files and completion ports. The runtime has others,
-// for its threads, which come and go.
+// List returns the process's handles of sockets, files and completion ports. It omits other handles, which the
+// runtime opens and closes for its threads.
 func List() []string {
 	var open uint32
 	syscall.SyscallN(handleCount.Addr(), uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&open)))
@@ -24,7 +24,7 @@ func List() []string {
 		open = 1 << 16
 	}
 	var list []string
-	const end = 512 // closed ones in a row, where there are not as many as were counted
+	const end = 512 // stop after this many closed handles in a row, in case the count is too high
 	for h, closed := uintptr(4), 0; open > 0 && closed < end; h += 4 {
 		kind := Type(h)
 		if kind == "" {
@@ -40,7 +40,7 @@ func List() []string {
 	return list
 }
 
-// Type names the type of a handle's object; it is empty for a handle that is not open.
+// Type returns the name of the type of a handle's object, or "" if the handle is not open.
 func Type(h uintptr) string {
 	const objectTypeInformation = 2
 	var info struct {

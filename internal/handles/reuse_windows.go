@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Dup makes a second handle of a socket.
+// Dup returns a duplicate handle of a socket.
 func Dup(socket uintptr) (uintptr, error) {
 	var info windows.WSAProtocolInfo
 	if err := windows.WSADuplicateSocket(windows.Handle(socket), windows.GetCurrentProcessId(), &info); err != nil {
@@ -18,14 +18,14 @@ func Dup(socket uintptr) (uintptr, error) {
 	return uintptr(h), err
 }
 
-// Spares are handles of which DupAt closes one for a moment: the lowest, because Wine gives out the lowest
-// number that is free, and other threads take some, too.
+// Spares holds spare handles. DupAt temporarily closes the lowest of them, because Wine assigns the lowest free
+// number, and other threads take numbers too.
 type Spares struct {
 	mu      sync.Mutex
 	handles [32]windows.Handle
 }
 
-// NewSpares makes them. They are for the life of the process.
+// NewSpares returns new spare handles. They are never closed.
 func NewSpares() *Spares {
 	s := new(Spares)
 	for i := range s.handles {
@@ -34,8 +34,8 @@ func NewSpares() *Spares {
 	return s
 }
 
-// DupAt makes duplicates of a socket until one has a number that is free, and keeps that one alone. After so
-// many tries it gives the last of them, whatever its number.
+// DupAt duplicates a socket until a duplicate has the given number, which must be free. It closes the other
+// duplicates. After the given number of tries it returns the last duplicate, whatever its number.
 func (s *Spares) DupAt(socket, number uintptr, tries int) (h uintptr, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Spares) DupAt(socket, number uintptr, tries int) (h uintptr, err error)
 		}
 	}()
 	for i := range tries {
-		// WSADuplicateSocket first opens the process, and would take the very number each time.
+		// WSADuplicateSocket temporarily opens a handle of the process, which would take the number each time.
 		slices.Sort(s.handles[:])
 		windows.CloseHandle(s.handles[0])
 		h, err = Dup(socket)

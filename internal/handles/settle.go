@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// A failer is a test, or one of drawn values.
-type failer interface {
+// A testingT is a *testing.T or a *rapid.T.
+type testingT interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Settle waits until no more descriptors are open than before, which List told, because others may still be
-// closing theirs. It fails the test with those that are new if that does not come to pass.
-func Settle(t failer, before []string, patience time.Duration) {
+// Settle waits until no more descriptors are open than in before, an earlier result of List. It waits because other
+// goroutines may still be closing descriptors. If that takes longer than the timeout, it fails the test with the
+// new descriptors.
+func Settle(t testingT, before []string, timeout time.Duration) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		after := List()
 		if len(after) <= len(before) {
 			return

@@ -1,4 +1,4 @@
-// Package idling measures, for tests on Linux, what idle connections cost the process of their server. Servers
-// and clients are processes of their own, so that each server begins afresh: a test program starts itself
-// again, in a role.
+// Package idling measures the memory that idle connections cost a server, for tests on Linux. Servers and clients
+// run in child processes, so that each measurement begins with a fresh process. The child processes execute the
+// test program in a role.
 package idling

@@ -20,15 +20,15 @@ import (
 // Conns is the number of connections.
 const Conns = 5000
 
-// A Usage is what the connections made the server use more, in bytes. Heap is after two collections, and
-// Stack what the runtime has in use for stacks. RSS is after the runtime has given back what it does not use.
-// What the kernel keeps for a socket is in none.
+// A Usage is the additional memory of a server with connections, in bytes. Heap is measured after two garbage
+// collections. Stack is the memory that the runtime uses for stacks. RSS is measured after the runtime has returned
+// unused memory. The memory of the kernel for the sockets is not included.
 type Usage struct{ Heap, Stack, RSS int64 }
 
-// Live is both heap and stacks, for each connection.
+// Live returns the heap and stack memory per connection.
 func (u Usage) Live() float64 { return float64(u.Heap+u.Stack) / Conns }
 
-// Report makes it a benchmark's result.
+// Report reports u as the result of a benchmark.
 func (u Usage) Report(b *testing.B) {
 	b.ReportMetric(u.Live(), "live-B/conn")
 	b.ReportMetric(float64(u.Heap)/Conns, "heap-B/conn")
@@ -37,18 +37,18 @@ func (u Usage) Report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Enough skips a test where the system does not allow that many descriptors.
+// Enough skips the test if the system does not allow enough descriptors.
 func Enough(t testing.TB) {
 	t.Helper()
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if limit.Cur < Conns+100 {
-		t.Skipf("%d connections, and %d descriptors at most", Conns, limit.Cur)
+		t.Skipf("%d connections need more than the %d descriptors that are allowed", Conns, limit.Cur)
 	}
 }
 
-// Measure starts a process in the role "server", which calls Serve, and one in the role "clients", which
-// calls Connect. The clients have the server's address as their first argument, before args.
+// Measure starts a process in the role "server", which must call Serve, and one in the role "clients", which must
+// call Connect. The first argument of the clients is the server's address; args follow.
 func Measure(t testing.TB, server string, args ...string) Usage {
 	t.Helper()
 	s := Start(t, "server", server)
@@ -71,8 +71,9 @@ func (p *Process) usage(when string) (u Usage) {
 
 const ready = "ready"
 
-// Serve is the server's side of Measure, once it serves. settled counts the connections that wait for their
-// next request. It answers "cpu" with the nanoseconds that the process has used.
+// Serve is called in the server process, after it has started serving. It answers the requests of Measure. settled
+// returns the number of connections that wait for their next request. Serve answers "cpu" with the CPU time of the
+// process in nanoseconds.
 func Serve(ln net.Listener, settled func() int) {
 	fmt.Println(ln.Addr())
 	in := bufio.NewScanner(os.Stdin)
@@ -85,17 +86,17 @@ func Serve(ln net.Listener, settled func() int) {
 			for settled() < Conns {
 				time.Sleep(10 * time.Millisecond)
 			}
-			time.Sleep(200 * time.Millisecond) // for the last of them to wait
+			time.Sleep(200 * time.Millisecond) // let the last connections become idle
 		}
 		runtime.GC()
-		debug.FreeOSMemory() // which collects as well
+		debug.FreeOSMemory() // the second garbage collection
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		fmt.Println(m.HeapAlloc, m.StackInuse, residentSize())
 	}
 }
 
-// Connect is the clients' side of Measure. dial connects, and has a request answered.
+// Connect is called in the clients process. dial connects to the server and completes one request.
 func Connect(dial func() (net.Conn, error)) {
 	var conns [Conns]net.Conn
 	for i := range conns {
@@ -109,7 +110,7 @@ func Connect(dial func() (net.Conn, error)) {
 	runtime.KeepAlive(&conns)
 }
 
-// CPU is what the process has used, in nanoseconds.
+// CPU returns the CPU time of the process in nanoseconds.
 func CPU() int64 {
 	var u unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &u)

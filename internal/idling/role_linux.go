@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// Roles are what processes of a test program can be, by name. Each has its arguments.
+// Roles maps the names of roles to their main functions, which receive the arguments of Start.
 type Roles map[string]func(args []string)
 
 const roleEnv = "SOCKNOTIFY_TEST_ROLE"
 
-// Play is to be called first by TestMain. It plays the role that the process was started for, and reports
-// false if there is none.
+// Play must be called first in TestMain. If the process was started for a role, Play runs it and returns true.
+// Otherwise it returns false.
 func (r Roles) Play() bool {
 	name, args, _ := strings.Cut(os.Getenv(roleEnv), "|")
 	play, ok := r[name]
@@ -27,14 +27,14 @@ func (r Roles) Play() bool {
 	return ok
 }
 
-// A Process plays a role until the test ends.
+// A Process is a child process that runs a role until the test ends.
 type Process struct {
 	t   testing.TB
 	in  io.Writer
 	out *bufio.Reader
 }
 
-// Start starts a process. What it writes to standard error fails the test.
+// Start starts a process. The test fails if the process writes to standard error.
 func Start(t testing.TB, role string, args ...string) *Process {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -47,7 +47,7 @@ func Start(t testing.TB, role string, args ...string) *Process {
 	must(t, err)
 	must(t, c.Start())
 	t.Cleanup(func() {
-		in.Close() // which ends it
+		in.Close() // makes the process exit
 		c.Wait()
 		if failed.Len() > 0 {
 			t.Errorf("%s: %s", role, failed.String())
@@ -56,7 +56,7 @@ func Start(t testing.TB, role string, args ...string) *Process {
 	return &Process{t, in, bufio.NewReader(out)}
 }
 
-// Say says something, or nothing, and returns the answer.
+// Say sends a line, unless text is empty, and returns the next line of the answer.
 func (p *Process) Say(text string) string {
 	p.t.Helper()
 	if text != "" {

@@ -1,5 +1,5 @@
-// Package leaks is for tests: goroutines that are left behind. It is goleak, with more patience than that has
-// for goroutines that are about to end on a machine that is busy with something else.
+// Package leaks finds goroutines that tests leave behind. It uses goleak, but waits longer than goleak for
+// goroutines that are about to exit on a busy machine.
 package leaks
 
 import (
@@ -9,25 +9,26 @@ import (
 	"go.uber.org/goleak"
 )
 
-const patience = time.Minute
+const timeout = time.Minute
 
-// Find waits until there are no goroutines but those that options leave out, and names those that do not end.
+// Find waits until there are no goroutines except those that options exclude. If that takes longer than the
+// timeout, it returns an error with the remaining goroutines.
 func Find(options ...goleak.Option) error {
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		if err := goleak.Find(options...); err == nil || time.Now().After(end) {
 			return err
 		}
 	}
 }
 
-// Main is a TestMain that fails where tests have left goroutines behind.
-func Main(m *testing.M, options ...goleak.Option) { goleak.VerifyTestMain(patient{m}, options...) }
+// Main is a TestMain function that fails if tests have left goroutines behind.
+func Main(m *testing.M, options ...goleak.Option) { goleak.VerifyTestMain(waitingM{m}, options...) }
 
-type patient struct{ *testing.M }
+type waitingM struct{ *testing.M }
 
-func (p patient) Run() (status int) {
+func (p waitingM) Run() (status int) {
 	if status = p.M.Run(); status == 0 {
-		_ = Find() // which goleak reports
+		_ = Find() // goleak reports the error
 	}
 	return status
 }

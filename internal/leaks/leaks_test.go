@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// A goroutine that ends later than goleak would wait is waited for, and one that was there before is not.
+// Find waits for a goroutine that exits later than goleak would wait, and ignores a goroutine that was there before.
 func TestFind(t *testing.T) {
 	stop, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() { <-stop }()
@@ -22,7 +22,7 @@ func TestFind(t *testing.T) {
 		close(ended)
 	}()
 	if err := goleak.Find(before); err == nil {
-		t.Error("nothing was left behind")
+		t.Error("goleak finds no goroutine")
 	}
 	time.AfterFunc(time.Second, func() { close(end) })
 	if err := leaks.Find(before); err != nil {
@@ -31,6 +31,6 @@ func TestFind(t *testing.T) {
 	select {
 	case <-ended:
 	default:
-		t.Error("the goroutine has not ended")
+		t.Error("Find returned before the goroutine has exited")
 	}
 }

@@ -5,11 +5,11 @@ package lost
 
 import "io"
 
-// Silent reports whether an error says that there is no connection any more, or not yet, and not why.
+// Silent reports whether err means that there is no connection, without a reason for that.
 func Silent(err error) bool { return err == io.EOF }
 
-// Certain reports whether an error is one that ends a connection. No backend runs here, so nothing is known.
+// Certain reports whether err ends a connection. It returns false, because there is no backend for this system.
 func Certain(error) bool { return false }
 
-// Possible reports whether an error may end a connection. No backend runs here, so nothing is known.
+// Possible reports whether err may end a connection. It returns false, because there is no backend for this system.
 func Possible(error) bool { return false }

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package lost classifies the system's errors by what they say about a stream's connection.
+// Package lost classifies errors of the system by what they mean for the connection of a stream.
 package lost
 
 import (
@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// Silent reports whether an error says that there is no connection any more, or not yet, and not why.
+// Silent reports whether err means that there is no connection, without a reason for that.
 func Silent(err error) bool {
 	return err == io.EOF || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
 }
 
-// Certain reports whether an error is one that ends a connection.
+// Certain reports whether err ends a connection.
 func Certain(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED) ||
 		errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// Possible reports whether an error may end a connection. The connection may also live on: a system that is asked to
-// (IP_RECVERR) reports these of each packet.
+// Possible reports whether err may end a connection. The connection may also continue, because with IP_RECVERR the
+// system reports these errors for single packets.
 func Possible(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) ||
 		errors.Is(err, syscall.EHOSTDOWN) || errors.Is(err, syscall.ENETDOWN) ||

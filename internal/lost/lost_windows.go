@@ -1,4 +1,4 @@
-// Package lost classifies the system's errors by what they say about a stream's connection.
+// Package lost classifies errors of the system by what they mean for the connection of a stream.
 package lost
 
 import (
@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Silent reports whether an error says that there is no connection any more, or not yet, and not why.
+// Silent reports whether err means that there is no connection, without a reason for that.
 func Silent(err error) bool {
 	return err == io.EOF || errors.Is(err, windows.WSAESHUTDOWN) || errors.Is(err, windows.WSAENOTCONN)
 }
 
-// Certain reports whether an error is one that ends a connection.
+// Certain reports whether err ends a connection.
 func Certain(err error) bool {
 	return errors.Is(err, windows.WSAECONNRESET) || errors.Is(err, windows.WSAECONNREFUSED) ||
 		errors.Is(err, windows.WSAECONNABORTED) || errors.Is(err, windows.WSAETIMEDOUT) ||
 		errors.Is(err, windows.WSAENETRESET)
 }
 
-// Possible reports whether an error may end a connection, which may also live on.
+// Possible reports whether err may end a connection. The connection may also continue.
 func Possible(err error) bool {
 	return errors.Is(err, windows.WSAEHOSTUNREACH) || errors.Is(err, windows.WSAENETUNREACH) ||
 		errors.Is(err, windows.WSAENETDOWN)

@@ -39,7 +39,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	}
 	var turn uint64
 	if !drained {
-		turn = fd.Turn()
+		turn = fd.Generation()
 		if !fd.Drained(Directions(filter)) {
 			return false
 		}
@@ -48,7 +48,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if s == nil || p.checksKeys && p.typed.CheckKey(key) != nil || !p.rearm(s, filter, trigger, false, fd, key) {
 		return false
 	}
-	if !drained && fd.Turn() != turn {
+	if !drained && fd.Generation() != turn {
 		// Another goroutine has enabled the registration and was notified since, and the word is what it was before.
 		// The condition that it was notified of may still hold.
 		p.Recheck(s, uint32(handle), WEnabled)
@@ -82,8 +82,8 @@ func Directions(filter Events) fdstate.Dir {
 }
 
 // notify begins a socket's turn, for a notification that says what a report does.
-func notify(t *fdstate.FD, m backend.Mask) fdstate.Notice {
-	return t.Notify(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
+func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
+	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
 }
 
 // silenced are the directions in which a kernel without edges goes on only when the socket was drained.
@@ -105,7 +105,7 @@ func silenced(m backend.Mask) fdstate.Dir {
 // own makes the socket of an entry that has been registered tell this port.
 func (p *Port) own(r *Entry) {
 	if t := r.FD; t != nil {
-		t.Own(&p.Core.owner)
+		t.SetOwner(&p.Core.owner)
 	}
 }
 

@@ -195,7 +195,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			e = EventNone
 		}
 		tied := reg != nil && reg.fd != nil
-		var turn fdstate.Notice
+		var turn fdstate.NewGeneration
 		if e != EventNone && tied {
 			// Before the swap: once the registration is disabled, somebody may enable it and vouch.
 			turn = notify(reg.fd, r.Mask)
@@ -219,7 +219,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		}
 		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
-			reg.fd.Silenced(silenced(r.Mask))
+			reg.fd.Suppressed(silenced(r.Mask))
 		}
 		if is&WRecheck != 0 && was&WRecheck == 0 {
 			p.pushRecheck(s, index)
@@ -230,7 +230,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		}
 		if tied && was&wOneShot != 0 {
 			// Of any other registration a later report may have been delivered before this one.
-			reg.fd.Notified(turn)
+			reg.fd.Confirm(turn)
 		}
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
 		return 1, again

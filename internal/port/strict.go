@@ -35,7 +35,7 @@ func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 // would-block that came before is not of whoever enables, and drains after that.
 func (r *Entry) noteReported(held backend.Mask) {
 	if t := r.FD; t != nil {
-		t.Silenced(silenced(held))
+		t.Suppressed(silenced(held))
 	}
 }
 

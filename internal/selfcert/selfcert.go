@@ -1,4 +1,4 @@
-// Package selfcert makes certificates that sign themselves, in memory, for tests and for trying things out.
+// Package selfcert makes self-signed certificates in memory, for tests and examples.
 package selfcert
 
 import (
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// New makes a certificate for hosts, which are names or IP addresses, that is valid from an hour ago for so
-// long. The pool trusts it.
+// New returns a certificate for hosts, which are names or IP addresses. It has been valid since one hour ago and
+// expires after valid. trust contains the certificate.
 func New(valid time.Duration, hosts ...string) (cert tls.Certificate, trust *x509.CertPool, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,7 +56,7 @@ func New(valid time.Duration, hosts ...string) (cert tls.Certificate, trust *x50
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, trust, nil
 }
 
-// PEM is a certificate of New as the texts of two files.
+// PEM returns a certificate of New and its key in PEM format.
 func PEM(cert tls.Certificate) (certificate, key []byte, err error) {
 	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package wheel is one timer for many connections: a hashed wheel whose entries lie in what they are for,
-// and a coarse clock that is read without a system call.
+// Package wheel implements a hashed timer wheel for many connections, and a coarse clock that is read without a
+// system call. The timers are embedded in the values that they belong to.
 //
-// Time here is counted in ticks. A tick lasts at least its duration, and longer where the machine is late,
-// so that nothing fires early, nor for a stall of the program.
+// Time is counted in ticks. A tick lasts at least its nominal duration, and longer if the machine is late. So no
+// timer fires early, and a stall of the program does not make timers fire.
 package wheel
 
 import (
@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-const slots = 256
+const slotCount = 256
 
-// A Timer is part of what it is for. The zero value is stopped. Its fields are the wheel's.
+// A Timer is embedded in the value that it belongs to. The zero value is a stopped timer. Its fields are owned by
+// the wheel.
 type Timer[P comparable] struct {
 	next, prev P
-	due        uint64 // tick; 0 is stopped
+	due        uint64 // the tick in which it fires; 0 means stopped
 }
 
-// A Wheel holds the timers of things of one kind, P, which is a pointer. All methods may be called at once
-// by any number of goroutines, also from fire.
+// A Wheel holds the timers of values of a pointer type P. All methods may be called concurrently, and from fire.
 //
-// Its goroutine exists while a timer is armed, and up to a tick longer.
+// The wheel has a goroutine while a timer is armed, and up to one tick longer.
 type Wheel[P comparable] struct {
 	tick  time.Duration
 	timer func(P) *Timer[P]
@@ -31,26 +31,26 @@ type Wheel[P comparable] struct {
 	now atomic.Uint64
 
 	mu      sync.Mutex
-	heads   [slots]P
+	heads   [slotCount]P
 	armed   int
 	running bool
 	closed  chan struct{}
 	run     func() // starts the goroutine
 }
 
-// New makes a wheel. timer finds the Timer in a thing. fire is called by the wheel's goroutine, one thing
-// after the other and without a lock; it must not block.
+// New returns a new wheel. timer returns the Timer of a value. fire is called by the wheel's goroutine for each
+// value whose timer fires, one at a time and without a lock. It must not block.
 func New[P comparable](tick time.Duration, timer func(P) *Timer[P], fire func(P)) *Wheel[P] {
 	w := &Wheel[P]{tick: tick, timer: timer, fire: fire, closed: make(chan struct{})}
 	w.now.Store(1)
-	w.run = func() { go w.turn() }
+	w.run = func() { go w.loop() }
 	return w
 }
 
-// Now is the coarse clock, in ticks from 1 on. It stands still while nothing is armed.
+// Now returns the coarse time in ticks, beginning with 1. The clock stops while no timer is armed.
 func (w *Wheel[P]) Now() uint64 { return w.now.Load() }
 
-// Ticks is a duration in ticks, rounded up.
+// Ticks converts a duration to ticks, rounded up.
 func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 	if d <= 0 {
 		return 0
@@ -58,19 +58,19 @@ func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 	return uint64((d-1)/w.tick) + 1
 }
 
-// Set arms a timer to fire once, after d and not before, or moves it. It reports whether it was armed. After
-// Close it does nothing.
+// Set sets the timer of p to fire once, not before d has passed. If the timer is armed, Set moves it. Set reports
+// whether the timer was armed. After Close it does nothing.
 //
-// A deadline that moves with every request is best left alone: note [Wheel.Now] with each request, and set
-// the timer again, from fire, for what is left.
+// A deadline that moves with every request should not be set each time. Record [Wheel.Now] with each request
+// instead, and let fire set the timer again for the remaining time.
 func (w *Wheel[P]) Set(p P, d time.Duration) (was bool) { return w.set(p, d, true) }
 
-// Hasten is Set, but leaves a timer alone that is to fire before. It is for a timer with several deadlines, where
-// fire looks which of them has come.
+// Hasten is like [Wheel.Set], but does not move a timer to a later time. It is for a timer with several deadlines,
+// for which fire finds out which deadline has passed.
 func (w *Wheel[P]) Hasten(p P, d time.Duration) (was bool) { return w.set(p, d, false) }
 
 func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
-	ticks := w.Ticks(d) + 1 // the present tick is partly over
+	ticks := w.Ticks(d) + 1 // the current tick has already begun
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due := w.now.Load() + ticks
@@ -90,7 +90,7 @@ func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
 	return was
 }
 
-// Stop disarms a timer, and reports whether it was armed. One that was not may be firing.
+// Stop stops the timer of p and reports whether it was armed. If it was not, it may be firing concurrently.
 func (w *Wheel[P]) Stop(p P) (was bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +102,7 @@ func (w *Wheel[P]) Stop(p P) (was bool) {
 	return true
 }
 
-// Close disarms everything. It does not wait for a fire that is under way, after which there is no other.
+// Close stops all timers. It does not wait for a call of fire that is in progress; no other call follows.
 func (w *Wheel[P]) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +129,7 @@ func (w *Wheel[P]) isClosed() bool {
 
 func (w *Wheel[P]) link(p P, t *Timer[P], due uint64) {
 	var none P
-	head := &w.heads[due%slots]
+	head := &w.heads[due%slotCount]
 	t.due, t.next, t.prev = due, *head, none
 	if t.next != none {
 		w.timer(t.next).prev = p
@@ -143,7 +143,7 @@ func (w *Wheel[P]) unlink(t *Timer[P]) {
 	if t.prev != none {
 		w.timer(t.prev).next = t.next
 	} else {
-		w.heads[t.due%slots] = t.next
+		w.heads[t.due%slotCount] = t.next
 	}
 	if t.next != none {
 		w.timer(t.next).prev = t.prev
@@ -152,8 +152,8 @@ func (w *Wheel[P]) unlink(t *Timer[P]) {
 	w.armed--
 }
 
-// turn is the goroutine.
-func (w *Wheel[P]) turn() {
+// loop is the wheel's goroutine.
+func (w *Wheel[P]) loop() {
 	clock := time.NewTimer(w.tick)
 	defer clock.Stop()
 	var due []P
@@ -164,15 +164,16 @@ func (w *Wheel[P]) turn() {
 			return
 		}
 		var on bool
-		if due, on = w.step(due); !on {
+		if due, on = w.advance(due); !on {
 			return
 		}
 		clock.Reset(w.tick)
 	}
 }
 
-// step goes on by a tick and fires what is due then. on is false where the goroutine must end.
-func (w *Wheel[P]) step(due []P) (_ []P, on bool) {
+// advance advances the clock by one tick and fires the timers that are due. on reports whether the goroutine should
+// continue.
+func (w *Wheel[P]) advance(due []P) (_ []P, on bool) {
 	w.mu.Lock()
 	if w.armed == 0 {
 		w.running = false
@@ -181,10 +182,10 @@ func (w *Wheel[P]) step(due []P) (_ []P, on bool) {
 	}
 	now := w.now.Add(1)
 	var none P
-	for p := w.heads[now%slots]; p != none; {
+	for p := w.heads[now%slotCount]; p != none; {
 		t := w.timer(p)
 		next := t.next
-		if t.due == now { // and not in a later round
+		if t.due == now { // not in a later revolution of the wheel
 			w.unlink(t)
 			due = append(due, p)
 		}

@@ -14,45 +14,45 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-type thing struct {
-	timer Timer[*thing]
+type item struct {
+	timer Timer[*item]
 	id    int
 	fired atomic.Int64
 }
 
-func timerOf(x *thing) *Timer[*thing] { return &x.timer }
+func timerOf(x *item) *Timer[*item] { return &x.timer }
 
-// A wheel that is turned by hand does what a list of deadlines says.
+// A wheel that the test advances behaves like a list of deadlines.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var fired []int
-		again := map[int]time.Duration{} // what fire arms again
+		again := map[int]time.Duration{} // the durations that fire sets again
 		due := map[int]uint64{}
-		var w *Wheel[*thing]
-		w = New(time.Second, timerOf, func(x *thing) {
+		var w *Wheel[*item]
+		w = New(time.Second, timerOf, func(x *item) {
 			fired = append(fired, x.id)
 			if d, ok := again[x.id]; ok {
 				w.Set(x, d)
 			}
 		})
 		w.run = func() {}
-		things := make([]*thing, 8)
+		things := make([]*item, 8)
 		for i := range things {
-			things[i] = &thing{id: i}
+			things[i] = &item{id: i}
 		}
-		// Around the ends of the first rounds, or any.
-		wait := rapid.OneOf(rapid.Int64Range(-1, 4), rapid.Int64Range(slots-3, slots+3), rapid.Int64Range(0, 3*slots))
+		// Durations around the ends of the first revolutions, and any others.
+		wait := rapid.OneOf(rapid.Int64Range(-1, 4), rapid.Int64Range(slotCount-3, slotCount+3), rapid.Int64Range(0, 3*slotCount))
 		deadline := func(d time.Duration) uint64 {
 			return w.Now() + 1 + uint64(max(0, (d+time.Second-1)/time.Second))
 		}
-		var scratch []*thing
+		var scratch []*item
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
 				x := rapid.SampledFrom(things).Draw(t, "thing")
 				d := time.Duration(wait.Draw(t, "seconds"))*time.Second - time.Duration(rapid.IntRange(0, 1).Draw(t, "less"))
 				_, want := due[x.id]
 				if w.Set(x, d) != want {
-					t.Fatalf("Set says that it was armed: %v", !want)
+					t.Fatalf("Set returned %v", !want)
 				}
 				due[x.id] = deadline(d)
 			},
@@ -61,7 +61,7 @@ func TestModel(t *testing.T) {
 				d := time.Duration(wait.Draw(t, "seconds")) * time.Second
 				at, want := due[x.id]
 				if w.Hasten(x, d) != want {
-					t.Fatalf("Hasten says that it was armed: %v", !want)
+					t.Fatalf("Hasten returned %v", !want)
 				}
 				if due[x.id] = deadline(d); want {
 					due[x.id] = min(at, deadline(d))
@@ -71,7 +71,7 @@ func TestModel(t *testing.T) {
 				x := rapid.SampledFrom(things).Draw(t, "thing")
 				_, want := due[x.id]
 				if w.Stop(x) != want {
-					t.Fatalf("Stop says that it was armed: %v", !want)
+					t.Fatalf("Stop returned %v", !want)
 				}
 				delete(due, x.id)
 			},
@@ -79,12 +79,12 @@ func TestModel(t *testing.T) {
 				again[rapid.IntRange(0, len(things)-1).Draw(t, "thing")] = time.Duration(wait.Draw(t, "seconds")) * time.Second
 			},
 			"step": func(t *rapid.T) {
-				for range rapid.SampledFrom([]int{1, 2, slots - 1, slots + 1}).Draw(t, "ticks") {
+				for range rapid.SampledFrom([]int{1, 2, slotCount - 1, slotCount + 1}).Draw(t, "ticks") {
 					fired = nil
 					var on bool
-					scratch, on = w.step(scratch)
+					scratch, on = w.advance(scratch)
 					if on != (len(due) > 0) {
-						t.Fatalf("it goes on: %v, with %d armed", on, len(due))
+						t.Fatalf("advance returned %v with %d armed", on, len(due))
 					}
 					got := map[int]bool{}
 					for _, id := range fired {
@@ -118,13 +118,13 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Whatever is armed fires once or is stopped once, however many goroutines do it.
-func TestManyGoroutines(t *testing.T) {
+// With concurrent use, each armed timer either fires once or is stopped once.
+func TestConcurrentUse(t *testing.T) {
 	var fires, arms, stops atomic.Int64
-	w := New(time.Millisecond, timerOf, func(x *thing) { fires.Add(1) })
-	things := make([]*thing, 64)
+	w := New(time.Millisecond, timerOf, func(x *item) { fires.Add(1) })
+	things := make([]*item, 64)
 	for i := range things {
-		things[i] = &thing{id: i}
+		things[i] = &item{id: i}
 	}
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -143,24 +143,24 @@ func TestManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	wait(t, func() bool { return arms.Load() == fires.Load()+stops.Load() })
-	wait(t, func() bool { // and then there is no goroutine
+	waitFor(t, func() bool { return arms.Load() == fires.Load()+stops.Load() })
+	waitFor(t, func() bool { // the wheel's goroutine exits
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return !w.running && w.armed == 0
 	})
 }
 
-func wait(t *testing.T, cond func() bool) {
+func waitFor(t *testing.T, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it never came")
+			t.Fatal("timed out waiting for a condition")
 		}
 	}
 }
 
-func TestNeverEarly(t *testing.T) {
+func TestNotEarly(t *testing.T) {
 	type stamp struct {
 		timer Timer[*stamp]
 		at    time.Time
@@ -180,33 +180,33 @@ func TestNeverEarly(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	w := New(time.Millisecond, timerOf, func(x *thing) { x.fired.Add(1) })
-	a, b := &thing{}, &thing{}
+	w := New(time.Millisecond, timerOf, func(x *item) { x.fired.Add(1) })
+	a, b := &item{}, &item{}
 	w.Set(a, time.Hour)
 	w.Set(b, time.Hour)
 	w.Close()
 	w.Close()
 	if w.Stop(a) || w.Stop(b) || w.Set(a, 0) || w.Stop(a) {
-		t.Error("something is armed after Close")
+		t.Error("a timer is armed after Close")
 	}
 }
 
-// A long deadline takes many rounds.
-func TestRounds(t *testing.T) {
-	w := New(50*time.Microsecond, timerOf, func(x *thing) { x.fired.Store(1) })
-	x := &thing{}
+// A long timeout takes several revolutions of the wheel.
+func TestLongTimeout(t *testing.T) {
+	w := New(50*time.Microsecond, timerOf, func(x *item) { x.fired.Store(1) })
+	x := &item{}
 	from := w.Now()
-	w.Set(x, 3*slots*50*time.Microsecond)
-	wait(t, func() bool { return x.fired.Load() == 1 })
-	if n := w.Now() - from; n < 3*slots {
+	w.Set(x, 3*slotCount*50*time.Microsecond)
+	waitFor(t, func() bool { return x.fired.Load() == 1 })
+	if n := w.Now() - from; n < 3*slotCount {
 		t.Errorf("fired after %d ticks", n)
 	}
 }
 
 func BenchmarkSetStop(b *testing.B) {
-	w := New(time.Second, timerOf, func(*thing) {})
+	w := New(time.Second, timerOf, func(*item) {})
 	defer w.Close()
-	x := &thing{}
+	x := &item{}
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Set(x, time.Minute)

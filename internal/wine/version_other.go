@@ -2,5 +2,5 @@
 
 package wine
 
-// Version is empty: this is no Wine.
+// Version returns "", because this system is not Wine.
 func Version() string { return "" }

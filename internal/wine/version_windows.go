@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Version is Wine's, and empty on Windows, which has no function to ask for it.
+// Version returns the version of Wine, or "" on Windows.
 var Version = sync.OnceValue(func() string {
 	get := windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version")
 	if get.Find() != nil {

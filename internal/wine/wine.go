@@ -1,29 +1,29 @@
-// Package wine names what Wine does otherwise than Windows. Tests that run under Wine leave out, or read
-// otherwise, what is named here, and nothing else.
+// Package wine lists the deviations of Wine from Windows. A test that behaves differently under Wine must name a
+// deviation from this list.
 package wine
 
 import "strings"
 
-// A Deviation says what Wine does.
+// A Deviation describes a behavior of Wine that deviates from Windows.
 type Deviation string
 
-// What the wineserver asks Linux with poll(2) it cannot tell better than that, and what it reads of a socket
-// is gone for others.
+// The wineserver uses poll(2), so it cannot report more than poll(2) does. State that it reads from a socket, such
+// as the pending error, is lost for other readers.
 const (
-	HidesEnd       Deviation = "Wine does not tell the end of a stream before all data is read"
-	TakesError     Deviation = "Wine clears a socket's error when a poll finds it"
-	ForgetsReset   Deviation = "Wine 8 lets a receive after a reset find the end of the stream"
-	CompletesLate  Deviation = "Wine completes a poll in the thread that asked, whenever that is run"
-	KeepsPort      Deviation = "Wine cannot take a handle off a completion port"
-	ForgetsPeer    Deviation = "Wine has no peer's address of a connection that is over, by which it is told from another"
-	DiesOfHalfMade Deviation = "Wine 8's server dies of a poll of a socket that another thread is making (set_fd_events)"
-	CountsNoHandle Deviation = "Wine does not count a process's handles"
+	HidesEnd       Deviation = "Wine does not report the end of a stream before all data is read"
+	TakesError     Deviation = "Wine clears the pending error of a socket when a poll reports it"
+	ForgetsReset   Deviation = "Wine 8 reports the end of the stream to a receive after a reset"
+	CompletesLate  Deviation = "Wine completes a poll only when the thread that started it runs"
+	KeepsPort      Deviation = "Wine cannot dissociate a handle from a completion port"
+	ForgetsPeer    Deviation = "Wine does not return the peer's address of a closed connection, which identifies it"
+	DiesOfHalfMade Deviation = "The server of Wine 8 crashes when a socket is polled that another thread is creating (set_fd_events)"
+	CountsNoHandle Deviation = "Wine does not report the number of handles of a process"
 	HasNoUnix      Deviation = "Wine has no Unix sockets"
-	FailsAccept    Deviation = "Wine fails an AcceptEx whose connection was reset meanwhile"
-	AsksServer     Deviation = "Wine asks its server, one thread for all, for what is a system call elsewhere"
+	FailsAccept    Deviation = "An AcceptEx fails under Wine if its connection was reset concurrently"
+	AsksServer     Deviation = "Wine sends system calls to its server, which has one thread for all processes"
 )
 
-// Here reports whether the process has to do with it.
+// Here reports whether the deviation applies to this process.
 func (d Deviation) Here() bool {
 	if d == ForgetsReset {
 		return strings.HasPrefix(Version(), "8.")
@@ -31,7 +31,7 @@ func (d Deviation) Here() bool {
 	return d != "" && Version() != ""
 }
 
-// Cases are those of package conformance (sentence/name) that cannot pass, and why.
+// Cases maps the cases of package conformance (sentence/name) that fail under Wine to the reason.
 func Cases() map[string]Deviation {
 	return map[string]Deviation{
 		"E3/HalfCloseWithUnreadData": HidesEnd,

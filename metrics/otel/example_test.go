@@ -17,7 +17,7 @@ func ExampleObserve() {
 		log.Fatal(err)
 	}
 	defer port.Close()
-	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())) // or any exporter's
+	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())) // or a reader for any exporter
 	defer provider.Shutdown(context.Background())
 
 	registration, err := otel.Observe(provider.Meter("example"), "echo", port)

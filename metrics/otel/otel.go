@@ -1,8 +1,8 @@
-// Package otel exports the counts of socknotify ports to OpenTelemetry.
+// Package otel exports the counters of socknotify ports to OpenTelemetry.
 //
-// The instruments are those of [socknotify.Stats], named socknotify.…, observed when they are collected,
-// with the attributes socknotify.port and socknotify.backend. The hot path knows nothing of them. The
-// package is a module of its own, so that only who uses it needs OpenTelemetry.
+// The instruments are the fields of [socknotify.Stats], named socknotify.…, with the attributes socknotify.port and
+// socknotify.backend. They are observed when they are collected, and add no cost to the hot path. The package is a
+// module of its own, so that only programs that use it depend on OpenTelemetry.
 package otel
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/socknotify/socknotify/internal/metric"
 )
 
-// A Port is a [socknotify.Port], whatever its keys are.
+// A Port is a [socknotify.Port] with keys of any type.
 type Port interface {
 	Stats() socknotify.Stats
 	Backend() string
 }
 
-// Observe makes a meter's instruments observe a port under a name, until the registration is ended. The
-// meter keeps the port until then.
+// Observe registers a callback with meter that observes a port until the registration is unregistered. The name is
+// the value of the attribute socknotify.port. The meter keeps a reference to the port until then.
 func Observe(meter api.Meter, name string, p Port) (api.Registration, error) {
 	all := metric.All()
 	instruments := make([]api.Int64Observable, len(all))
 	plain := make([]api.Observable, len(all))
 	for i, m := range all {
 		var err error
-		// Units of counts are in braces, and names have dots.
+		// By convention, units of counts are in braces, and names contain dots.
 		id, unit := "socknotify."+m.Name, "{"+m.Unit+"}"
 		if m.Counter {
 			instruments[i], err = meter.Int64ObservableCounter(id, api.WithUnit(unit), api.WithDescription(m.Help))

@@ -66,7 +66,7 @@ func TestObserve(t *testing.T) {
 	}
 	posts := got["socknotify.posts"].Data.(metricdata.Sum[int64])
 	if !posts.IsMonotonic || got["socknotify.queued"].Data.(metricdata.Sum[int64]).IsMonotonic {
-		t.Error("posts must be monotonic, and what is queued not")
+		t.Error("posts must be monotonic, and queued must not")
 	}
 	for _, point := range posts.DataPoints {
 		name, _ := point.Attributes.Value(attribute.Key("socknotify.port"))
@@ -79,7 +79,7 @@ func TestObserve(t *testing.T) {
 		t.Error(err)
 	}
 	if got := collect(t, reader)["socknotify.posts"].Data.(metricdata.Sum[int64]); len(got.DataPoints) != 1 {
-		t.Errorf("%+v after the first has been ended", got)
+		t.Errorf("%+v after the first was unregistered", got)
 	}
 	second.Unregister()
 }

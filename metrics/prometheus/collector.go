@@ -1,8 +1,8 @@
-// Package prometheus exports the counts of socknotify ports to Prometheus.
+// Package prometheus exports the counters of socknotify ports to Prometheus.
 //
-// The metrics are those of [socknotify.Stats], named socknotify_…, with the labels port and backend. They
-// are read when they are scraped, which takes no lock that a waiter needs; the hot path knows nothing of
-// them. The package is a module of its own, so that only who uses it needs the client library.
+// The metrics are the fields of [socknotify.Stats], named socknotify_…, with the labels port and backend. They are
+// read when they are scraped. Reading takes no lock that a waiter needs, and exporting adds no cost to the hot
+// path. The package is a module of its own, so that only programs that use it depend on the client library.
 package prometheus
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/socknotify/socknotify/internal/metric"
 )
 
-// A Port is a [socknotify.Port], whatever its keys are.
+// A Port is a [socknotify.Port] with keys of any type.
 type Port interface {
 	Stats() socknotify.Stats
 	Backend() string
 }
 
-// A Collector collects from any number of ports. Its zero value has none and is ready for use; all methods
-// may be called at any time. It keeps the ports that it has.
+// A Collector collects metrics from any number of ports. The zero value has no ports and is ready for use. All
+// methods may be called concurrently. A Collector keeps references to its ports.
 type Collector struct {
 	mu    sync.RWMutex
 	ports map[string]Port
@@ -30,8 +30,8 @@ type Collector struct {
 
 var _ client.Collector = (*Collector)(nil)
 
-// Add collects from a port under a name, its label. It replaces a port that has the name already. What is not
-// UTF-8 in a name, which no label may have, is replaced.
+// Add adds a port. The name is the value of the label port. If there is a port with that name, Add replaces it.
+// Invalid UTF-8 in a name is replaced, because a label must be valid UTF-8.
 func (c *Collector) Add(name string, p Port) {
 	name = label(name)
 	c.mu.Lock()
@@ -42,14 +42,14 @@ func (c *Collector) Add(name string, p Port) {
 	c.ports[name] = p
 }
 
-// Remove collects no more from the port of a name.
+// Remove removes the port with a name.
 func (c *Collector) Remove(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.ports, label(name))
 }
 
-// label makes a name one that the client library takes; it panics at others.
+// label replaces invalid UTF-8 in a name, at which the client library would panic.
 func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // Describe implements client.Collector.
@@ -59,7 +59,7 @@ func (c *Collector) Describe(ch chan<- *client.Desc) {
 	}
 }
 
-// Collect implements client.Collector. The counts of one port are read together.
+// Collect implements client.Collector. It reads the counters of a port once.
 func (c *Collector) Collect(ch chan<- client.Metric) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

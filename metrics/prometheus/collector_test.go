@@ -46,7 +46,7 @@ socknotify_queued{backend=%q,port="second"} 0
 		t.Error(err)
 	}
 	c.Remove("second")
-	first.Close() // its counts can be read for as long as it is kept
+	first.Close() // the counters of a closed port can still be read
 	if n := testutil.CollectAndCount(&c); n != reflect.TypeFor[socknotify.Stats]().NumField() {
 		t.Errorf("%d metrics of one port", n)
 	}
@@ -79,6 +79,6 @@ func TestNameOfBytes(t *testing.T) {
 	}
 	c.Remove("p\xff")
 	if n := testutil.CollectAndCount(&c); n != 0 {
-		t.Errorf("%d metrics of a port that was removed", n)
+		t.Errorf("%d metrics of a removed port", n)
 	}
 }

@@ -29,7 +29,7 @@ func Example() {
 	// Output: socknotify_accepted_total Connections delivered by Accept, which are notifications too.
 }
 
-// A port that comes and goes.
+// A port is added and removed.
 func ExampleCollector_Remove() {
 	var ports prometheus.Collector
 	registry := client.NewRegistry()

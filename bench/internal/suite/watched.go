@@ -27,7 +27,7 @@ func observers() []observer {
 	return []observer{
 		{name: "debug page mounted", mounted: true},
 		{name: "debug page open", mounted: true,
-			ask: contend.PagePath + "look?port=echo&q=&state=&sort=socket&order=asc&offset=0&limit=50&after=0"},
+			ask: contend.PagePath + "view?port=echo&q=&state=&sort=socket&order=asc&offset=0&limit=50&after=0"},
 		{name: "scraped", ask: contend.ScrapePath},
 	}
 }

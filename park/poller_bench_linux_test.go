@@ -10,11 +10,11 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// What it costs that a parked connection stays in Go's own poller: a byte arrives on a socket that is in the
-// port alone, and on one that is in Go's poller beside it. "busy": one goroutine sends, dequeues, receives
-// and enables again, and never waits. "asleep": two goroutines send each other the byte, and each sleeps
-// until it comes. cpu-ns/op is what the whole process spends on a round, threads that wake for nothing
-// included.
+// BenchmarkArrival measures the cost of keeping a parked connection in Go's poller. A byte arrives on a socket that
+// is registered with the port alone, and on one that is also in Go's poller. "busy": one goroutine sends, dequeues,
+// receives and enables again, and never blocks. "asleep": two goroutines send each other the byte, and each blocks
+// until it arrives. cpu-ns/op is the CPU time of the whole process per round trip, including threads that wake
+// without need.
 func BenchmarkArrival(b *testing.B) {
 	for _, also := range []bool{false, true} {
 		name := "port"
@@ -77,12 +77,12 @@ func (e *end) open(b *testing.B) {
 	e.ready, e.buf = make([]socknotify.Notification[int], 1), make([]byte, 16)
 }
 
-// round waits for a byte; the other end's goroutine sends it back.
+// round waits for a byte; the goroutine of the other end sends it back.
 func (e *end) round() bool {
 	e.port.Process(e.regs, e.ready, -1)
 	n, _ := unix.Read(e.fd, e.buf)
 	if n == 1 && e.buf[0] == 0 {
-		e.buf[0] = 1 // an answer
+		e.buf[0] = 1 // the answer
 		unix.Write(e.fd, e.buf[:1])
 	}
 	e.buf[0] = 0
@@ -98,7 +98,7 @@ func socketpair(b *testing.B, inPoller bool) (x, y int) {
 			continue
 		}
 		f := os.NewFile(uintptr(fd), "socket") // non-blocking: the poller watches it
-		must(b, f.SetReadDeadline(longAgo))    // which fails where it does not
+		must(b, f.SetReadDeadline(longAgo))    // fails if the poller does not watch it
 		b.Cleanup(func() { f.Close() })
 	}
 	return ends[0], ends[1]

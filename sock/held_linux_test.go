@@ -10,9 +10,9 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A held socket outlives its Close until the last Release, and no longer.
-func TestHold(t *testing.T) {
-	on(t, func(t *testing.T, k kind) {
+// The descriptor of a held socket is closed by the last Release after Close, not before.
+func TestHeld(t *testing.T) {
+	forEachKindIf(t, func(t *testing.T, k kind) {
 		a, b := k.pair(t)
 		h := a.Handle()
 		first, err := a.Hold()
@@ -27,37 +27,37 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := a.Hold(); err == nil {
-			t.Error("held after Close")
+			t.Error("Hold after Close succeeded")
 		}
 		for i, held := range []sock.Held{first, second} {
 			buf := make([]byte, 8)
 			if n, err := held.Send([]byte("ping")); n != 4 || err != nil {
 				t.Fatalf("%d: send: %d, %v", i, n, err)
 			}
-			settle(t, b, unix.POLLIN)
+			waitPoll(t, b, unix.POLLIN)
 			if n, err := b.Recv(buf); n != 4 || err != nil {
 				t.Fatalf("%d: recv: %d, %v", i, n, err)
 			}
 			if n, err := b.SendV([][]byte{[]byte("po"), []byte("ng")}); n != 4 || err != nil {
 				t.Fatalf("%d: sendv: %d, %v", i, n, err)
 			}
-			settleHandle(t, h, unix.POLLIN)
+			waitPollHandle(t, h, unix.POLLIN)
 			if n, err := held.Recv(buf); err != nil || !bytes.Equal(buf[:n], []byte("pong")) {
 				t.Fatalf("%d: recv: %q, %v", i, buf[:n], err)
 			}
 			if a.Handle() != h {
-				t.Fatalf("%d: it is closed though it is held", i)
+				t.Fatalf("%d: the held descriptor is closed", i)
 			}
 			held.Release()
 		}
 		if a.Handle() != none {
-			t.Error("it is open though nobody holds it")
+			t.Error("the descriptor is open after the last Release")
 		}
 	}, func(k kind) bool { return true })
 }
 
-// What is received through a hold vouches as what is received without (X5).
-func TestHoldVouches(t *testing.T) {
+// A receive through a Held records that the socket is drained, like a receive without (X5).
+func TestHeldFastEnable(t *testing.T) {
 	a, b := unixPair(t, false)
 	held, err := a.Hold()
 	if err != nil {
@@ -65,7 +65,7 @@ func TestHoldVouches(t *testing.T) {
 	}
 	defer held.Release()
 	x := fdstate.Of(a.SyscallConn())
-	x.Notified(x.Notify(false, false))
+	x.Confirm(x.Advance(false, false))
 	if _, err := held.Recv(make([]byte, 1)); err != sock.ErrWouldBlock || !x.Drained(fdstate.Recv) {
 		t.Errorf("%v, drained: %v", err, x.Drained(fdstate.Recv))
 	}
@@ -78,10 +78,10 @@ func TestHoldVouches(t *testing.T) {
 	b.Close()
 }
 
-func TestAllocsOfHolds(t *testing.T) {
+func TestHeldAllocs(t *testing.T) {
 	a, b := unixPair(t, false)
 	buf := make([]byte, 8)
-	allocatesNothing(t, "Hold", func() {
+	wantNoAllocs(t, "Hold", func() {
 		held, err := a.Hold()
 		if err != nil {
 			t.Fatal(err)

@@ -24,22 +24,22 @@ import (
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
-// Clients that send requests in any pieces, pipelined or not, pause, and go, while the server is shut down and
-// replaced time and again.
-func TestHTTPStorm(t *testing.T) {
+// Clients send requests in pieces, pipelined or not, with pauses, and disconnect, while the server is shut down and
+// replaced repeatedly.
+func TestHTTPStress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-				s := &httpStorm{t: t, backend: backend, cert: certificate(t)}
-				for end := time.Now().Add(stormTime(t)); time.Now().Before(end) && !t.Failed(); {
-					s.season(secure)
+				s := &httpStress{t: t, backend: backend, cert: certificate(t)}
+				for end := time.Now().Add(stressDuration(t)); time.Now().Before(end) && !t.Failed(); {
+					s.runServer(secure)
 				}
 			})
 		}
 	})
 }
 
-type httpStorm struct {
+type httpStress struct {
 	t       *testing.T
 	backend string
 	cert    tls.Certificate
@@ -48,14 +48,14 @@ type httpStorm struct {
 	states map[net.Conn][]http.ConnState
 }
 
-// follows are the states that may follow each.
+// follows maps each state to the states that may follow it.
 var follows = map[http.ConnState][]http.ConnState{
 	http.StateNew:    {http.StateActive, http.StateClosed},
 	http.StateActive: {http.StateIdle, http.StateClosed, http.StateHijacked},
 	http.StateIdle:   {http.StateActive, http.StateClosed},
 }
 
-func (s *httpStorm) changed(conn net.Conn, state http.ConnState) {
+func (s *httpStress) changed(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.states[conn]
@@ -66,7 +66,7 @@ func (s *httpStorm) changed(conn net.Conn, state http.ConnState) {
 	s.states[conn] = append(was, state)
 }
 
-func (s *httpStorm) closed() bool {
+func (s *httpStress) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, states := range s.states {
@@ -77,17 +77,17 @@ func (s *httpStorm) closed() bool {
 	return true
 }
 
-// season is the life of a server.
-func (s *httpStorm) season(secure bool) {
+// runServer runs a server until it is shut down.
+func (s *httpStress) runServer(secure bool) {
 	before := handles.List()
 	s.states = make(map[net.Conn][]http.ConnState)
-	site := &HTTPServer{Backend: s.backend, Server: &http.Server{
+	server := &HTTPServer{Backend: s.backend, Server: &http.Server{
 		Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
 	}}
-	site.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
+	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]
 	if rand.IntN(3) == 0 {
-		site.Server.IdleTimeout = time.Duration(5+rand.IntN(100)) * time.Millisecond
+		server.Server.IdleTimeout = time.Duration(5+rand.IntN(100)) * time.Millisecond
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(s.t, err)
@@ -95,9 +95,9 @@ func (s *httpStorm) season(secure bool) {
 	served := make(chan error, 1)
 	go func() {
 		if secure {
-			served <- site.ServeTLS(ln, "", "")
+			served <- server.ServeTLS(ln, "", "")
 		} else {
-			served <- site.Serve(ln)
+			served <- server.Serve(ln)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(300+rand.IntN(500))*time.Millisecond)
@@ -108,35 +108,35 @@ func (s *httpStorm) season(secure bool) {
 			for ctx.Err() == nil && !s.t.Failed() {
 				conn, err := net.Dial("tcp", ln.Addr().String())
 				if err != nil {
-					return // it is shut down
+					return // the server is shut down
 				}
 				conn.(*net.TCPConn).SetLinger(0)
 				if secure {
 					conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 				}
-				s.visit(ctx, conn)
+				s.runClient(ctx, conn)
 				conn.Close()
 			}
 		})
 	}
 	if rand.IntN(2) == 0 {
-		<-ctx.Done() // else it is shut down under its clients
+		<-ctx.Done() // otherwise the server is shut down while clients are connected
 	} else {
 		time.Sleep(100 * time.Millisecond)
 	}
-	end, stop := context.WithTimeout(context.Background(), soon)
+	end, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
-	if err := site.Shutdown(end); err != nil {
+	if err := server.Shutdown(end); err != nil {
 		s.t.Errorf("Shutdown: %v", err)
 	}
-	wantErr(s.t, get(s.t, served), http.ErrServerClosed)
+	wantErr(s.t, receive(s.t, served), http.ErrServerClosed)
 	cancel()
 	clients.Wait()
-	until(s.t, "all closed", s.closed)
-	handles.Settle(s.t, before, soon)
+	waitFor(s.t, "all closed", s.closed)
+	handles.Settle(s.t, before, timeout)
 }
 
-// An acceptor goes on where Wine has an accept fail for the connection's sake.
+// An acceptor retries when Accept fails because of the connection, as happens under Wine.
 type acceptor struct{ net.Listener }
 
 func (a acceptor) Accept() (net.Conn, error) {
@@ -149,11 +149,11 @@ func (a acceptor) Accept() (net.Conn, error) {
 	}
 }
 
-// visit sends requests until it has had enough, or the server.
-func (s *httpStorm) visit(ctx context.Context, conn net.Conn) {
+// runClient sends requests on conn, a random number of times or until the server closes it.
+func (s *httpStress) runClient(ctx context.Context, conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for n := rand.IntN(30); n > 0 && ctx.Err() == nil; n-- {
-		conn.SetDeadline(time.Now().Add(2 * soon))
+		conn.SetDeadline(time.Now().Add(2 * timeout))
 		var text strings.Builder
 		var want []string
 		for range 1 + rand.IntN(3) {
@@ -166,7 +166,7 @@ func (s *httpStorm) visit(ctx context.Context, conn net.Conn) {
 			fmt.Fprintf(&text, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			want = append(want, fmt.Sprintf("%d <nil> %s map[]\n", len(body), body))
 		}
-		if err := scatter(conn, text.String()); err != nil {
+		if err := sendInPieces(conn, text.String()); err != nil {
 			return
 		}
 		for _, w := range want {
@@ -191,12 +191,12 @@ func (s *httpStorm) visit(ctx context.Context, conn net.Conn) {
 		}
 	}
 	if rand.IntN(3) == 0 {
-		conn.Write([]byte(hello[:rand.IntN(len(hello))])) // and be gone
+		conn.Write([]byte(hello[:rand.IntN(len(hello))])) // then disconnect
 	}
 }
 
-// scatter sends in pieces.
-func scatter(conn net.Conn, text string) error {
+// sendInPieces sends text in random pieces.
+func sendInPieces(conn net.Conn, text string) error {
 	for len(text) > 0 {
 		n := len(text)
 		switch rand.IntN(4) {

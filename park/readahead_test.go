@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// heldTLS makes a TLS connection that holds the text of a second record: one segment had both, and the first was
-// read.
-func heldTLS(t testing.TB, text string) (server, client *tls.Conn) {
+// tlsPairWithBytesAhead returns a TLS connection whose server holds the text of a second record. Both records arrived
+// in one segment, and the server has read the first.
+func tlsPairWithBytesAhead(t testing.TB, text string) (server, client *tls.Conn) {
 	t.Helper()
-	server, client, h := tlsPair(t, tls.VersionTLS13)
-	h.on = true
+	server, client, recorder := tlsPair(t, tls.VersionTLS13)
+	recorder.on = true
 	send(t, client, "first")
 	send(t, client, text)
-	if _, err := h.Conn.Write(h.held); err != nil {
+	if _, err := recorder.Conn.Write(recorder.held); err != nil {
 		t.Fatal(err)
 	}
-	h.on = false
+	recorder.on = false
 	buf := make([]byte, len("first"))
 	if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "first" {
 		t.Fatalf("%q, %v", buf, err)
@@ -31,8 +31,8 @@ func heldTLS(t testing.TB, text string) (server, client *tls.Conn) {
 	return server, client
 }
 
-// block keeps the only worker of a lot busy until release is called.
-func block(t testing.TB, l *Lot) (release func()) {
+// blockWorker keeps the only worker of a lot busy until release is called.
+func blockWorker(t testing.TB, l *Lot) (release func()) {
 	t.Helper()
 	server, client := pair(t, "tcp")
 	running, end := make(chan struct{}), make(chan struct{})
@@ -41,39 +41,39 @@ func block(t testing.TB, l *Lot) (release func()) {
 		<-end
 	}))
 	send(t, client, "x")
-	get(t, running)
+	receive(t, running)
 	return sync.OnceFunc(func() { close(end) })
 }
 
-// Bytes that parking has read ahead of a connection that was not wrapped before are in a Conn that only the function
-// is given. Unpark reports that the function has begun, and the function gets them.
-func TestUnparkBareWithBytesAhead(t *testing.T) {
+// If a connection was parked without Wrap, bytes that were read ahead are in a Conn that only the function receives. So
+// Unpark returns false, and the function receives the bytes.
+func TestUnparkUnwrappedWithBytesAhead(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		l := newLot(t, Config{MaxRunning: 1})
-		release := block(t, l)
+		release := blockWorker(t, l)
 		defer release()
-		server, _ := heldTLS(t, "second")
+		server, _ := tlsPairWithBytesAhead(t, "second")
 		f, outcomes := reader()
 		must(t, l.Park(server, f))
 		if closed {
 			server.Close()
 		}
 		if l.Unpark(server) {
-			t.Fatal("unparked, and its bytes are lost")
+			t.Fatal("Unpark succeeded, and the bytes are lost")
 		}
 		release()
-		if o := get(t, outcomes); o.text != "second" || o.err != nil {
+		if o := receive(t, outcomes); o.text != "second" || o.err != nil {
 			t.Fatalf("%+v", o)
 		}
 	}
 }
 
-// A wrapped one is taken back with its bytes.
+// Unpark of a wrapped connection takes it back with the bytes that were read ahead.
 func TestUnparkWrappedWithBytesAhead(t *testing.T) {
 	l := newLot(t, Config{MaxRunning: 1})
-	release := block(t, l)
+	release := blockWorker(t, l)
 	defer release()
-	server, _ := heldTLS(t, "second")
+	server, _ := tlsPairWithBytesAhead(t, "second")
 	conn := Wrap(server)
 	must(t, l.Park(conn, func(net.Conn) { t.Error("run") }))
 	if !l.Unpark(conn) {
@@ -85,16 +85,16 @@ func TestUnparkWrappedWithBytesAhead(t *testing.T) {
 	}
 }
 
-// A second Park of a connection is refused before it reads anything ahead.
+// A second Park of a connection fails before it reads anything ahead.
 func TestParkTwiceWithBytesAhead(t *testing.T) {
 	l := newLot(t, Config{MaxRunning: 1})
-	release := block(t, l)
+	release := blockWorker(t, l)
 	defer release()
-	in := bufio.NewReaderSize(nil, 2*aheadSize)
+	in := bufio.NewReaderSize(nil, 2*readAheadSize)
 	raw, client := pair(t, "tcp")
 	in.Reset(raw)
 	server := &bufferedConn{raw, in}
-	text := bytes.Repeat([]byte("0123456789abcdef"), (aheadSize+4096)/16)
+	text := bytes.Repeat([]byte("0123456789abcdef"), (readAheadSize+4096)/16)
 	if _, err := client.Write(text); err != nil {
 		t.Fatal(err)
 	}
@@ -109,21 +109,21 @@ func TestParkTwiceWithBytesAhead(t *testing.T) {
 	}))
 	wantErr(t, l.Park(server, func(net.Conn) { t.Error("run") }), ErrParked)
 	release()
-	if !bytes.Equal(get(t, got), text) {
-		t.Fatal("other bytes")
+	if !bytes.Equal(receive(t, got), text) {
+		t.Fatal("received wrong bytes")
 	}
 }
 
-// once is a connection of which one Read returns bytes and an error.
-type once struct {
+// A oneReadConn returns the text and err from its first Reads. err comes with the last bytes of the text.
+type oneReadConn struct {
 	net.Conn
 	text string
 	err  error
 }
 
-func (o *once) NetConn() net.Conn { return o.Conn }
+func (o *oneReadConn) NetConn() net.Conn { return o.Conn }
 
-func (o *once) Read(p []byte) (int, error) {
+func (o *oneReadConn) Read(p []byte) (int, error) {
 	if o.text == "" {
 		return o.Conn.Read(p)
 	}
@@ -132,9 +132,9 @@ func (o *once) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An error that came with the bytes is returned after them, once, in whatever pieces they are read.
-func TestErrorBehindBytesAhead(t *testing.T) {
-	failed := errors.New("an error of once")
+// An error that was read ahead together with bytes is returned once, after the bytes, whatever the size of the Reads.
+func TestErrorAfterBytesAhead(t *testing.T) {
+	failed := errors.New("read failed")
 	for _, size := range []int{1, 2, 3, 100} {
 		l := newLot(t, Config{})
 		server, client := pair(t, "tcp")
@@ -152,68 +152,68 @@ func TestErrorBehindBytesAhead(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		must(t, l.Park(&once{server, "abcde", failed}, f))
+		must(t, l.Park(&oneReadConn{server, "abcde", failed}, f))
 		text := ""
 		var r result
 		for r.err == nil {
-			r = get(t, results)
+			r = receive(t, results)
 			text += r.text
 		}
 		if text != "abcde" || r.err != failed {
 			t.Fatalf("%q, %v", text, r.err)
 		}
 		send(t, client, "z")
-		if r := get(t, results); r.text != "z" || r.err != nil {
+		if r := receive(t, results); r.text != "z" || r.err != nil {
 			t.Fatalf("%+v", r)
 		}
 	}
 }
 
-// faithless is a connection whose SetReadDeadline panics.
-type faithless struct{ *bufferedConn }
+// A panickingDeadlineConn is a connection whose SetReadDeadline panics.
+type panickingDeadlineConn struct{ *bufferedConn }
 
-func (faithless) SetReadDeadline(time.Time) error { panic("a deadline's panic") }
+func (panickingDeadlineConn) SetReadDeadline(time.Time) error { panic("SetReadDeadline panics") }
 
-// A panic of the connection's own methods in Park leaves the lot able to end, and so does an error.
+// After a method of the connection has panicked or failed in Park, the lot can still be shut down.
 func TestPanicInPark(t *testing.T) {
 	l := newLot(t, Config{})
 	raw, _ := pair(t, "tcp")
 	func() {
 		defer func() {
-			if v := recover(); v != "a deadline's panic" {
+			if v := recover(); v != "SetReadDeadline panics" {
 				t.Errorf("recovered %v", v)
 			}
 		}()
-		l.Park(&faithless{buffered(raw).(*bufferedConn)}, func(net.Conn) { t.Error("run") })
+		l.Park(&panickingDeadlineConn{buffered(raw).(*bufferedConn)}, func(net.Conn) { t.Error("run") })
 	}()
 	raw.Close()
 	wantErr(t, l.Park(buffered(raw), func(net.Conn) { t.Error("run") }), net.ErrClosed)
 	must(t, l.Shutdown(t.Context()))
 }
 
-// Read after Close returns the error of the connection inside, and no bytes that were read ahead.
+// Read after Close returns the error of the wrapped connection and no bytes that were read ahead.
 func TestReadAfterClose(t *testing.T) {
 	raw, _ := pair(t, "tcp")
-	c := Wrap(&once{Conn: raw, text: string(make([]byte, aheadSize))})
-	if !c.lookAhead() || !c.holds() {
-		t.Fatal("nothing is held")
+	c := Wrap(&oneReadConn{Conn: raw, text: string(make([]byte, readAheadSize))})
+	if !c.readAhead() || !c.hasBytesAhead() {
+		t.Fatal("no bytes were read ahead")
 	}
 	must(t, c.Close())
-	if c.holds() {
-		t.Error("the buffer is held")
+	if c.hasBytesAhead() {
+		t.Error("the Conn still has its buffer")
 	}
 	_, err := c.Read(make([]byte, 10))
 	wantErr(t, err, net.ErrClosed)
 }
 
-// Close drops what is held, and the buffer is given back once, whatever Reads there are at the same time.
+// Close discards bytes that were read ahead, and returns the buffer to the pool once, also during concurrent Reads.
 func TestCloseWithBytesAhead(t *testing.T) {
 	for range 200 {
 		raw, _ := pair(t, "tcp")
-		o := &once{Conn: raw, text: string(make([]byte, 1000))}
+		o := &oneReadConn{Conn: raw, text: string(make([]byte, 1000))}
 		c := Wrap(o)
-		if !c.lookAhead() || !c.holds() {
-			t.Fatal("nothing is held")
+		if !c.readAhead() || !c.hasBytesAhead() {
+			t.Fatal("no bytes were read ahead")
 		}
 		must(t, raw.SetReadDeadline(time.Time{}))
 		a := c.ahead
@@ -233,33 +233,33 @@ func TestCloseWithBytesAhead(t *testing.T) {
 		}
 		all.Go(func() { c.Close() })
 		all.Wait()
-		if c.holds() || a.from != 0 || a.to != 0 {
-			t.Fatal("the buffer is held")
+		if c.hasBytesAhead() || a.from != 0 || a.to != 0 {
+			t.Fatal("the Conn still has its buffer")
 		}
 	}
 }
 
-// An idle connection holds no buffer, nor does one that was drained.
+// A connection holds no buffer while it is idle, nor after its bytes have been read.
 func TestNoBufferWhileIdle(t *testing.T) {
 	l := newLot(t, Config{})
-	server, _ := heldTLS(t, "second")
+	server, _ := tlsPairWithBytesAhead(t, "second")
 	conn := Wrap(server)
 	done := make(chan struct{})
 	must(t, l.Park(conn, func(net.Conn) {
 		defer close(done)
 		buf := make([]byte, 4)
 		io.ReadFull(conn, buf)
-		if !conn.holds() {
-			t.Error("two bytes are left")
+		if !conn.hasBytesAhead() {
+			t.Error("the buffer was released with two bytes in it")
 		}
 		io.ReadFull(conn, buf[:2])
-		if conn.holds() {
-			t.Error("a buffer is held")
+		if conn.hasBytesAhead() {
+			t.Error("the drained Conn still has its buffer")
 		}
 		must(t, l.Park(conn, func(net.Conn) {}))
-		if conn.holds() {
-			t.Error("a buffer is held while parked")
+		if conn.hasBytesAhead() {
+			t.Error("the parked Conn has a buffer")
 		}
 	}))
-	get(t, done)
+	receive(t, done)
 }

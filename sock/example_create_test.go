@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// await waits until something can be received from a socket, or accepted (EventIn), or sent (EventOut).
+// await waits until a socket can receive or accept (EventIn), or send (EventOut).
 func await(s *sock.Socket, what socknotify.Events) {
 	port, err := socknotify.New[int]()
 	if err != nil {
@@ -30,7 +30,7 @@ func await(s *sock.Socket, what socknotify.Events) {
 	}
 }
 
-// accepted waits for a connection.
+// accepted waits for a connection and accepts it.
 func accepted(listener *sock.Socket) *sock.Socket {
 	await(listener, socknotify.EventIn)
 	s, err := listener.Accept()
@@ -40,7 +40,7 @@ func accepted(listener *sock.Socket) *sock.Socket {
 	return s
 }
 
-// connected makes a connection of a socket and one of package net.
+// connected returns both ends of a connection, as a Socket and as a net.Conn.
 func connected() (*sock.Socket, net.Conn) {
 	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -54,7 +54,7 @@ func connected() (*sock.Socket, net.Conn) {
 	return accepted(listener), client
 }
 
-// A TCP socket from nothing: made, told its options, and connected.
+// A TCP socket is created, configured, and connected.
 func ExampleNew() {
 	listener, err := sock.New(sock.TCP4)
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleNew() {
 	}
 	defer client.Close()
 	err = client.Connect(listener.LocalAddr())
-	if err == sock.ErrWouldBlock { // it is under way
+	if err == sock.ErrWouldBlock { // in progress
 		await(client, socknotify.EventOut)
 		err = client.Err()
 	}
@@ -96,7 +96,7 @@ func ExampleListenTCP() {
 	}
 	defer client.Close()
 
-	var s sock.Socket // one of the program's, so that accepting allocates nothing
+	var s sock.Socket // provided by the program, so that accepting does not allocate
 	await(listener, socknotify.EventIn)
 	fmt.Println(listener.AcceptInto(&s), s.LocalAddr() == listener.LocalAddr())
 	fmt.Println(listener.AcceptInto(new(sock.Socket)) == sock.ErrWouldBlock)
@@ -106,12 +106,12 @@ func ExampleListenTCP() {
 	// true
 }
 
-// A listener for each worker, on one address, where the system shares connections out to them.
+// One listener per worker on the same address. The system distributes the connections among them.
 func ExampleListenTCPGroup() {
 	const workers = 4
 	group, err := sock.ListenTCPGroup(sock.Loopback, sock.ListenOptions{}, workers)
 	if errors.Is(err, errors.ErrUnsupported) {
-		var one *sock.Socket // which they all share
+		var one *sock.Socket // shared by all workers
 		one, err = sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		group = []*sock.Socket{one}
 	}
@@ -127,7 +127,7 @@ func ExampleListenTCPGroup() {
 	// Output: true
 }
 
-// Datagrams, one at a time.
+// Datagrams are received one at a time.
 func ExampleListenUDP() {
 	server, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -177,7 +177,7 @@ func ExampleListenUnix() {
 	// Output: true
 }
 
-// ListenUnix step by step, for options in between.
+// The steps of ListenUnix, for programs that set options in between.
 func ExampleSocket_BindUnix() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -212,7 +212,7 @@ func ExampleUnixPair() {
 	// true <nil>
 }
 
-// The network of an address that somebody has given.
+// The network depends on an address that was given by the user.
 func ExampleNetworkOf() {
 	for _, text := range []string{"192.0.2.1:53", "[2001:db8::1]:53"} {
 		a := netip.MustParseAddrPort(text)
@@ -223,7 +223,7 @@ func ExampleNetworkOf() {
 	// udp6
 }
 
-// A server that is out of descriptors goes on when some are free again.
+// A server that has run out of descriptors continues when some are free again.
 func ExampleIsExhausted() {
 	listener, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {

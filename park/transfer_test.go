@@ -7,9 +7,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// A function may run before the Park that it is of has returned, and Unpark then ends that all the same, so that
-// another lot can have the connection.
-func TestHandOver(t *testing.T) {
+// A function may run before its Park has returned. Unpark in that function still removes the registration, so that
+// another lot can park the connection.
+func TestMoveBetweenLots(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		from, to := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		for range 300 {
@@ -21,8 +21,8 @@ func TestHandOver(t *testing.T) {
 				from.Unpark(conn)
 				errs <- to.Park(conn, f)
 			}))
-			must(t, get(t, errs))
-			if o := get(t, outcomes); o.text != "x" || o.err != nil {
+			must(t, receive(t, errs))
+			if o := receive(t, outcomes); o.text != "x" || o.err != nil {
 				t.Fatalf("%+v", o)
 			}
 			server.Close()
@@ -31,40 +31,40 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// The same where the function and its Unpark come between the two steps of a Park, as a time-out can have it.
-func TestHandOverUnwatched(t *testing.T) {
+// The same if the function and its Unpark run between the two steps of Park, as can happen after an idle timeout.
+func TestMoveBeforeRegister(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		from, to := newLot(t, Config{Backend: backend}), newLot(t, Config{Backend: backend})
 		server, client := pair(t, "tcp")
 		none, _ := reader()
-		must(t, from.Park(server, none)) // which gives it a spot
-		base, _, err := descend(server)
+		must(t, from.Park(server, none)) // adds a record to the table
+		base, _, err := findBase(server)
 		must(t, err)
 		raw, err := base.SyscallConn()
 		must(t, err)
 		must(t, raw.Control(func(number uintptr) {
-			place := from.spots.at(number)
-			s := place.Load()
-			if c := from.take(s, parked, nil); c.conn == nil {
+			entry := from.conns.at(number)
+			pc := entry.Load()
+			if c := from.take(pc, parked, nil); c.conn == nil {
 				t.Fatal("not parked")
 			}
 			from.leave()
-			a := newArmer(from)
-			a.parking = parking{base: base, raw: raw, conn: server, f: none}
+			a := newRegistrar(from)
+			a.request = parkRequest{base: base, raw: raw, conn: server, f: none}
 			from.enter()
-			if was := a.occupy(s); was != vacant {
+			if was := a.setParked(pc); was != unparked {
 				t.Fatal(was)
 			}
 			if !from.Unpark(server) {
 				t.Error("not parked")
 			}
-			must(t, a.watch(s, number))
-			a.unwatch(place, s, number)
+			must(t, a.register(pc, number))
+			a.deregister(entry, pc, number)
 		}))
 		f, outcomes := reader()
 		must(t, to.Park(server, f))
 		send(t, client, "x")
-		if o := get(t, outcomes); o.text != "x" || o.err != nil {
+		if o := receive(t, outcomes); o.text != "x" || o.err != nil {
 			t.Fatalf("%+v", o)
 		}
 	})

@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// startLinger makes a stream of a parked connection whose bytes go to f, until a worker lingers for it.
+// startLinger sends bytes to a parked connection until a worker lingers for it. last is called for a byte '.' or an
+// error.
 func startLinger(t *testing.T, l *Lot, o Options, last func(net.Conn, []byte, error)) (conn *Conn, client net.Conn) {
 	t.Helper()
 	raw, client := pair(t, "tcp")
 	conn = Wrap(buffered(raw))
-	turns := make(chan bool, 1)
+	calls := make(chan bool, 1)
 	var f func(net.Conn)
 	f = func(c net.Conn) {
 		buf := make([]byte, 64)
@@ -27,20 +28,20 @@ func startLinger(t *testing.T, l *Lot, o Options, last func(net.Conn, []byte, er
 			return
 		}
 		must(t, l.ParkWith(c, o, f))
-		turns <- true
+		calls <- true
 	}
 	must(t, l.ParkWith(conn, o, f))
-	for end := time.Now().Add(soon); ; {
+	for end := time.Now().Add(timeout); ; {
 		if time.Now().After(end) {
-			t.Fatal("nothing lingers")
+			t.Fatal("timed out waiting for a worker to linger")
 		}
 		send(t, client, "x")
-		get(t, turns)
-		s := conn.spot.Load()
+		receive(t, calls)
+		pc := conn.parkedConn.Load()
 		for is, may := false, true; may; runtime.Gosched() {
-			s.mu.Lock()
-			is, may = s.lingering, s.pace >= steady && s.state != parked
-			s.mu.Unlock()
+			pc.mu.Lock()
+			is, may = pc.lingering, pc.pace >= streamPace && pc.state != parked
+			pc.mu.Unlock()
 			if is {
 				return conn, client
 			}
@@ -48,13 +49,13 @@ func startLinger(t *testing.T, l *Lot, o Options, last func(net.Conn, []byte, er
 	}
 }
 
-// ended is what a function's Read returned.
+// ended returns a function for startLinger and the channel that receives its outcome.
 func ended() (func(net.Conn, []byte, error), chan outcome) {
 	c := make(chan outcome, 1)
 	return func(conn net.Conn, text []byte, err error) { c <- outcome{string(text), err, conn} }, c
 }
 
-// Each way to end a parking ends one that a worker lingers for.
+// Each way to end a parking also works while a worker lingers.
 func TestEndOfLingering(t *testing.T) {
 	const rounds = 20
 	t.Run("bytes", func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestEndOfLingering(t *testing.T) {
 			last, outcomes := ended()
 			_, client := startLinger(t, l, Options{}, last)
 			send(t, client, ".")
-			if o := get(t, outcomes); o.text != "." || o.err != nil {
+			if o := receive(t, outcomes); o.text != "." || o.err != nil {
 				t.Fatalf("%+v", o)
 			}
 		}
@@ -74,7 +75,7 @@ func TestEndOfLingering(t *testing.T) {
 			last, outcomes := ended()
 			_, client := startLinger(t, l, Options{}, last)
 			client.Close()
-			wantErr(t, get(t, outcomes).err, io.EOF)
+			wantErr(t, receive(t, outcomes).err, io.EOF)
 		}
 	})
 	t.Run("CloseConn", func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestEndOfLingering(t *testing.T) {
 			last, outcomes := ended()
 			conn, _ := startLinger(t, l, Options{}, last)
 			must(t, l.CloseConn(conn))
-			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+			wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 		}
 	})
 	t.Run("Shutdown", func(t *testing.T) {
@@ -92,14 +93,14 @@ func TestEndOfLingering(t *testing.T) {
 			last, outcomes := ended()
 			startLinger(t, l, Options{}, last)
 			must(t, l.Shutdown(context.Background()))
-			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+			wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 		}
 	})
 	t.Run("idle timeout", func(t *testing.T) {
 		l := newLot(t, Config{})
 		last, outcomes := ended()
 		startLinger(t, l, Options{IdleTimeout: 20 * time.Millisecond}, last)
-		wantErr(t, get(t, outcomes).err, os.ErrDeadlineExceeded)
+		wantErr(t, receive(t, outcomes).err, os.ErrDeadlineExceeded)
 	})
 	t.Run("Unpark", func(t *testing.T) {
 		l := newLot(t, Config{})
@@ -110,7 +111,7 @@ func TestEndOfLingering(t *testing.T) {
 				t.Fatal("not parked")
 			}
 			if !conn.mu.TryLock() {
-				t.Fatal("a worker reads")
+				t.Fatal("a worker is still reading")
 			}
 			conn.mu.Unlock()
 			time.AfterFunc(2*keepTime, func() { client.Write([]byte("mine")) })
@@ -118,41 +119,41 @@ func TestEndOfLingering(t *testing.T) {
 			if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "mine" {
 				t.Fatalf("%q, %v", buf, err)
 			}
-			none(t, outcomes)
+			wantEmpty(t, outcomes)
 		}
 	})
 }
 
-// A parking that was kept in vain is as any: the connection holds no buffer, and no worker.
+// After a worker has lingered without receiving bytes, the connection needs no buffer and no worker.
 func TestIdleAfterLingering(t *testing.T) {
 	l := newLot(t, Config{})
 	last, outcomes := ended()
 	conn, client := startLinger(t, l, Options{}, last)
-	s := conn.spot.Load()
-	until(t, "the worker leaves the connection", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.state == parked && s.runner == nil
+	pc := conn.parkedConn.Load()
+	waitFor(t, "the worker leaves the connection", func() bool {
+		pc.mu.Lock()
+		defer pc.mu.Unlock()
+		return pc.state == parked && pc.runner == nil
 	})
-	if conn.holds() {
-		t.Error("a buffer is held")
+	if conn.hasBytesAhead() {
+		t.Error("the connection has a buffer")
 	}
-	if l.crew.lingering != 0 {
-		t.Errorf("%d workers linger", l.crew.lingering)
+	if l.workers.lingering != 0 {
+		t.Errorf("%d workers linger", l.workers.lingering)
 	}
 	send(t, client, ".")
-	if o := get(t, outcomes); o.text != "." || o.err != nil {
+	if o := receive(t, outcomes); o.text != "." || o.err != nil {
 		t.Fatalf("%+v", o)
 	}
 }
 
-// A function may go on after Park, and even wait for the next one. The connection holds the next bytes already, in
-// the Conn's buffer or in the connection inside, of which the port would say nothing.
-func TestFunctionGoesOnAfterPark(t *testing.T) {
-	for _, size := range []int{64, 2 * aheadSize} {
+// A function may continue to run after Park, and even wait for the next call. The next bytes have been read ahead
+// already, into the Conn's buffer or by the wrapped connection, so the port would report nothing.
+func TestFunctionRunsAfterPark(t *testing.T) {
+	for _, size := range []int{64, 2 * readAheadSize} {
 		l := newLot(t, Config{})
 		raw, client := pair(t, "tcp")
-		in := bufio.NewReaderSize(raw, 4*aheadSize)
+		in := bufio.NewReaderSize(raw, 4*readAheadSize)
 		text := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 		send(t, client, string(text))
 		if _, err := in.Peek(len(text)); err != nil {
@@ -175,23 +176,23 @@ func TestFunctionGoesOnAfterPark(t *testing.T) {
 				done <- string(got)
 				return
 			}
-			s := conn.(*Conn).spot.Load()
-			s.mu.Lock()
-			s.pace = steady // as in a stream, of which Park does not look ahead
-			s.mu.Unlock()
+			pc := conn.(*Conn).parkedConn.Load()
+			pc.mu.Lock()
+			pc.pace = streamPace // as in a stream, where Park does not read ahead
+			pc.mu.Unlock()
 			must(t, l.Park(conn, f))
-			<-parked // by the next one
+			<-parked // by the next call
 			parked <- true
 		}
 		must(t, l.Park(&bufferedConn{raw, in}, f))
-		if get(t, done) != string(text) {
-			t.Fatal("other bytes")
+		if receive(t, done) != string(text) {
+			t.Fatal("received wrong bytes")
 		}
 	}
 }
 
-// A function that ends its goroutine after Park does not end its connection.
-func TestGoexitWithParkingKept(t *testing.T) {
+// A function that calls runtime.Goexit after Park does not end its connection.
+func TestGoexitWhileKept(t *testing.T) {
 	l := newLot(t, Config{})
 	raw, client := pair(t, "tcp")
 	in := bufio.NewReader(raw)
@@ -213,53 +214,52 @@ func TestGoexitWithParkingKept(t *testing.T) {
 	conn := Wrap(&bufferedConn{raw, in})
 	must(t, l.Park(conn, f))
 	for i := range 8 {
-		if b := get(t, got); b != "abcdefgh"[i] {
+		if b := receive(t, got); b != "abcdefgh"[i] {
 			t.Fatalf("%c", b)
 		}
 	}
-	until(t, "the connection is parked", func() bool { s := l.Stats(); return s.Running == 0 && s.Parked == 1 })
+	waitFor(t, "the connection is parked", func() bool { s := l.Stats(); return s.Running == 0 && s.Parked == 1 })
 	if !l.Unpark(conn) {
 		t.Error("not parked")
 	}
 }
 
-// endless is a connection whose Read always has a byte.
-type endless struct{ net.Conn }
+// An endlessConn is a connection whose Read always returns a byte.
+type endlessConn struct{ net.Conn }
 
-func (e *endless) NetConn() net.Conn { return e.Conn }
+func (e *endlessConn) NetConn() net.Conn { return e.Conn }
 
-func (e *endless) Read(p []byte) (int, error) { return copy(p, "x"), nil }
+func (e *endlessConn) Read(p []byte) (int, error) { return copy(p, "x"), nil }
 
-// Under a bound a connection that always holds bytes leaves turns to others, and without one it is not posted for
-// each turn.
-func TestStreamsTakeTurns(t *testing.T) {
-	const turns = 10000
+// With MaxRunning 1, two connections that always hold bytes share the worker, and not every call costs a post.
+func TestStreamsShareWorker(t *testing.T) {
+	const calls = 10000
 	l := newLot(t, Config{MaxRunning: 1})
 	gate, counts := make(chan bool), make(chan [2]int, 2)
-	var n [2]int // of the only worker
+	var n [2]int // used only by the one worker
 	for i := range n {
 		raw, _ := pair(t, "tcp")
 		var f func(net.Conn)
 		f = func(conn net.Conn) {
 			<-gate
-			if n[i]++; n[i] == turns {
+			if n[i]++; n[i] == calls {
 				counts <- n
 				conn.Close()
 				return
 			}
-			if _, err := conn.Read(make([]byte, aheadSize)); err != nil {
+			if _, err := conn.Read(make([]byte, readAheadSize)); err != nil {
 				t.Error(err)
 			}
 			must(t, l.Park(conn, f))
 		}
-		must(t, l.Park(&endless{raw}, f))
+		must(t, l.Park(&endlessConn{raw}, f))
 	}
 	close(gate)
-	if c := get(t, counts); min(c[0], c[1]) < turns/4 {
-		t.Errorf("one had %d turns, the other %d", c[0], c[1])
+	if c := receive(t, counts); min(c[0], c[1]) < calls/4 {
+		t.Errorf("one connection had %d calls, the other %d", c[0], c[1])
 	}
-	get(t, counts)
+	receive(t, counts)
 	if s, p := l.Stats(), l.Port().Stats(); p.PostsDequeued > s.Parks/2 {
-		t.Errorf("%d posts for %d turns", p.PostsDequeued, s.Parks)
+		t.Errorf("%d posts for %d calls", p.PostsDequeued, s.Parks)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
-// stormTime is how long a storm lasts: PARK_STORM, such as 5m, or a moment.
-func stormTime(t *testing.T) time.Duration {
+// stressDuration returns the duration of a stress test: the value of PARK_STRESS, such as 5m, or a default.
+func stressDuration(t *testing.T) time.Duration {
 	d := 1500 * time.Millisecond
-	if v := os.Getenv("PARK_STORM"); v != "" {
+	if v := os.Getenv("PARK_STRESS"); v != "" {
 		var err error
 		d, err = time.ParseDuration(v)
 		must(t, err)
@@ -30,52 +30,53 @@ func stormTime(t *testing.T) time.Duration {
 	return d
 }
 
-// A storm is guests that are parked, served, taken back and closed by either side, while their lot is
-// replaced time and again.
-type storm struct {
-	t      *testing.T
-	config Config
-	cert   tls.Certificate
-	lot    atomic.Pointer[Lot]
-	over   atomic.Bool
+// A stressTest parks, serves, unparks and closes connections from many goroutines, while their lot is replaced
+// repeatedly.
+type stressTest struct {
+	t       *testing.T
+	config  Config
+	cert    tls.Certificate
+	lot     atomic.Pointer[Lot]
+	stopped atomic.Bool
 
 	parks, runs, taken atomic.Int64
-	guests             [24]atomic.Pointer[guest]
+	conns              [24]atomic.Pointer[stressConn]
 }
 
-// A guest is the server's end of a connection. It is its function's, or whoever's took it back.
-type guest struct {
-	s    *storm
+// A stressConn is the server's end of a connection. It is owned by its function, or by the goroutine whose Unpark
+// returned true.
+type stressConn struct {
+	s    *stressTest
 	conn net.Conn
-	end  chan struct{} // the server is done with it
+	end  chan struct{} // closed when the server has closed the connection
 }
 
-func TestStorm(t *testing.T) {
+func TestStress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, bound := range []int{0, 4} {
 			t.Run(fmt.Sprint("bound ", bound), func(t *testing.T) {
-				s := &storm{t: t, config: Config{Backend: backend, MaxRunning: bound}, cert: certificate(t)}
-				s.rage(stormTime(t))
+				s := &stressTest{t: t, config: Config{Backend: backend, MaxRunning: bound}, cert: certificate(t)}
+				s.run(stressDuration(t))
 			})
 		}
 	})
 }
 
-func (s *storm) rage(d time.Duration) {
+func (s *stressTest) run(d time.Duration) {
 	before := handles.List()
 	s.lot.Store(newLot(s.t, s.config))
 	var clients, others sync.WaitGroup
-	for i := range s.guests {
+	for i := range s.conns {
 		clients.Go(func() {
-			for n := 0; !s.over.Load() && !s.t.Failed(); n++ {
-				s.visit(i, n)
+			for n := 0; !s.stopped.Load() && !s.t.Failed(); n++ {
+				s.runClient(i, n)
 			}
 		})
 	}
 	for range 2 {
 		others.Go(func() {
-			for !s.over.Load() {
-				s.meddle()
+			for !s.stopped.Load() {
+				s.disturb()
 				time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
 			}
 		})
@@ -84,24 +85,24 @@ func (s *storm) rage(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end) && !s.t.Failed(); {
 			time.Sleep(time.Duration(100+rand.IntN(300)) * time.Millisecond)
 			old := s.lot.Swap(newLot(s.t, s.config))
-			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			if err := old.Shutdown(ctx); err != nil {
 				s.t.Errorf("Shutdown: %v, %+v, %d open", err, old.Stats(), old.open.Load())
 			}
 			cancel()
 		}
-		s.over.Store(true)
+		s.stopped.Store(true)
 	})
 	ended := make(chan struct{})
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { // more often than the lot does by itself
+	sweeping.Go(func() { // more often than the lot's sweeper
 		for {
 			select {
 			case <-ended:
 				return
 			case <-time.After(50 * time.Millisecond):
 				l := s.lot.Load()
-				l.spots.some(0, 1, l.look)
+				l.conns.some(0, 1, l.sweepConn)
 			}
 		}
 	})
@@ -110,15 +111,15 @@ func (s *storm) rage(d time.Duration) {
 	close(ended)
 	sweeping.Wait()
 	must(s.t, s.lot.Load().Shutdown(context.Background()))
-	handles.Settle(s.t, before, soon)
+	handles.Settle(s.t, before, timeout)
 	if parks, runs, taken := s.parks.Load(), s.runs.Load(), s.taken.Load(); parks != runs+taken || runs == 0 || taken == 0 {
 		s.t.Errorf("%d parkings, %d runs, %d taken back", parks, runs, taken)
 	}
 	s.t.Logf("%d parkings, %d taken back", s.parks.Load(), s.taken.Load())
 }
 
-// visit is the life of one connection, from the client's side.
-func (s *storm) visit(i, n int) {
+// runClient makes a connection, exchanges messages, and waits until the server has closed its end.
+func (s *stressTest) runClient(i, n int) {
 	network := "unix"
 	if i%4 == 0 || wine.HasNoUnix.Here() {
 		network = "tcp"
@@ -128,34 +129,34 @@ func (s *storm) visit(i, n int) {
 		return
 	}
 	if t, ok := client.(*net.TCPConn); ok {
-		t.SetLinger(0) // or the ports run out
+		t.SetLinger(0) // otherwise the system runs out of TCP ports
 	}
-	g := &guest{s: s, conn: server, end: make(chan struct{})}
+	g := &stressConn{s: s, conn: server, end: make(chan struct{})}
 	if i%3 == 1 {
 		g.conn = Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{s.cert}}))
 		client = tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 	}
-	s.guests[i].Store(g)
+	s.conns[i].Store(g)
 	g.park(nil)
-	s.talk(client)
+	s.exchange(client)
 	switch half, ok := client.(interface{ CloseWrite() error }); {
 	case ok && rand.IntN(3) == 0:
 		half.CloseWrite()
-		client.SetReadDeadline(time.Now().Add(soon))
+		client.SetReadDeadline(time.Now().Add(timeout))
 		io.Copy(io.Discard, client)
 	}
 	client.Close()
 	select {
 	case <-g.end:
-	case <-time.After(2 * soon):
-		s.t.Errorf("%s %d: the server never noticed: %+v", network, i, s.lot.Load().Stats())
+	case <-time.After(2 * timeout):
+		s.t.Errorf("%s %d: timed out waiting for the server to close: %+v", network, i, s.lot.Load().Stats())
 	}
 }
 
-func (s *storm) pair(network string) (server, client net.Conn) {
+func (s *stressTest) pair(network string) (server, client net.Conn) {
 	address := "127.0.0.1:0"
 	if network == "unix" {
-		dir, err := os.MkdirTemp("", "storm")
+		dir, err := os.MkdirTemp("", "stress")
 		if err != nil {
 			s.t.Error(err)
 			return nil, nil
@@ -179,14 +180,14 @@ func (s *storm) pair(network string) (server, client net.Conn) {
 	return server, client
 }
 
-// talk sends messages and expects them back, until either side has had enough.
-func (s *storm) talk(conn net.Conn) {
-	for n := rand.IntN(60); n > 0 && !s.over.Load(); n-- {
+// exchange sends a random number of messages and verifies their echoes. It stops early if the server closes.
+func (s *stressTest) exchange(conn net.Conn) {
+	for n := rand.IntN(60); n > 0 && !s.stopped.Load(); n-- {
 		text := make([]byte, 1+rand.IntN(100))
 		for i := range text {
 			text[i] = byte(rand.Int())
 		}
-		conn.SetDeadline(time.Now().Add(2 * soon))
+		conn.SetDeadline(time.Now().Add(2 * timeout))
 		cut := rand.IntN(len(text))
 		conn.Write(text[:cut])
 		if rand.IntN(4) == 0 {
@@ -210,12 +211,12 @@ func (s *storm) talk(conn net.Conn) {
 	}
 }
 
-// serve is the function of a parked guest.
-func (g *guest) serve(in *Lot) func(net.Conn) {
+// serve returns the function of a connection that is parked in the lot in.
+func (g *stressConn) serve(in *Lot) func(net.Conn) {
 	return func(conn net.Conn) {
 		g.s.runs.Add(1)
 		if conn != g.conn {
-			g.s.t.Errorf("given a %T", conn)
+			g.s.t.Errorf("the function receives a %T", conn)
 		}
 		if rand.IntN(20) == 0 {
 			time.Sleep(time.Millisecond)
@@ -237,13 +238,13 @@ func (g *guest) serve(in *Lot) func(net.Conn) {
 	}
 }
 
-func (g *guest) close() {
+func (g *stressConn) close() {
 	g.conn.Close()
 	close(g.end)
 }
 
-// park parks in the lot of the moment. in is the lot that had it.
-func (g *guest) park(in *Lot) {
+// park parks the connection in the current lot. in is the lot in which it was parked before, or nil.
+func (g *stressConn) park(in *Lot) {
 	var o Options
 	if rand.IntN(3) == 0 {
 		o.IdleTimeout = time.Duration(1+rand.IntN(300)) * time.Millisecond
@@ -251,7 +252,7 @@ func (g *guest) park(in *Lot) {
 	for {
 		lot := g.s.lot.Load()
 		if in != nil && in != lot && in.Unpark(g.conn) {
-			g.s.t.Error("taken back what was not parked")
+			g.s.t.Error("Unpark succeeded for a connection that was not parked")
 		}
 		g.s.parks.Add(1)
 		err := lot.ParkWith(g.conn, o, g.serve(lot))
@@ -270,9 +271,9 @@ func (g *guest) park(in *Lot) {
 	}
 }
 
-// meddle does something to a guest from outside.
-func (s *storm) meddle() {
-	g := s.guests[rand.IntN(len(s.guests))].Load()
+// disturb unparks or closes a random connection.
+func (s *stressTest) disturb() {
+	g := s.conns[rand.IntN(len(s.conns))].Load()
 	if g == nil {
 		return
 	}
@@ -286,6 +287,6 @@ func (s *storm) meddle() {
 	case n < 950:
 		lot.CloseConn(g.conn)
 	case n < 953:
-		g.conn.Close() // behind the lot's back
+		g.conn.Close() // not through the lot
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/socknotify/socknotify/internal/idling"
 )
 
-// Busy keep-alive connections, through stock net/http and through ours; compare within one run. Each client
-// has one request under way. Ours is measured with the linger that it has by itself, for which busy
-// connections are never parked, and parking after every request, which is the worst there is. CPU-µs are the
-// server's for a request; it is a process of its own, as the clients are.
-func BenchmarkBusy(b *testing.B) {
+// BenchmarkBusyHTTP measures busy keep-alive connections with net/http and with an HTTPServer. Compare results within
+// one run only. Each client has one outstanding request. The HTTPServer is measured with its default Linger, with which
+// busy connections are never parked, and with parking after every request, which is the worst case. The server and the
+// clients are separate processes; CPU-µs is the CPU time of the server per request.
+func BenchmarkBusyHTTP(b *testing.B) {
 	for _, conns := range []int{1, 64, 1000} {
 		for _, kind := range []string{"net/http", "park HTTP", "park HTTP at once"} {
 			b.Run(fmt.Sprintf("%d/%s", conns, kind), func(b *testing.B) {
@@ -45,8 +45,8 @@ func BenchmarkBusy(b *testing.B) {
 
 const loadTime = 2 * time.Second
 
-// playLoad sends requests on each of its connections, one at a time, and says how they fared.
-func playLoad(address, number string) {
+// runLoad sends requests on each of its connections, one at a time, and prints the results.
+func runLoad(address, number string) {
 	n, _ := strconv.Atoi(number)
 	var mu sync.Mutex
 	var took []time.Duration
@@ -66,7 +66,7 @@ func playLoad(address, number string) {
 				if _, err := io.WriteString(conn, hello); err != nil {
 					log.Fatal(err)
 				}
-				// It has a fixed length, and is written at once.
+				// The response has a fixed length and is written at once.
 				k, err := conn.Read(buf)
 				if err != nil || !strings.HasSuffix(string(buf[:k]), "\r\n\r\nx") {
 					log.Fatalf("%q, %v", buf[:k], err)

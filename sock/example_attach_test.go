@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A connection that was accepted by a port goes to a library that wants a net.Conn.
+// A connection that was accepted with a port is passed to a library that requires a net.Conn.
 func ExampleAttach() {
 	s, client := connected()
 	defer client.Close()
@@ -29,7 +29,7 @@ func ExampleAttachListener() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	listener, err := sock.AttachListener(s) // for http.Serve, say
+	listener, err := sock.AttachListener(s) // for http.Serve, for example
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func ExampleAttachPacketConn() {
 	// Output: hello true <nil>
 }
 
-// A listener of package net becomes a socket that a port can accept from.
+// A listener of package net becomes a Socket, whose connections can be accepted with a port.
 func ExampleDetach_listener() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,7 +78,7 @@ func ExampleDetach_listener() {
 	// Output: sock: operation would block true
 }
 
-// The connection stays package net's, and its descriptor is shared.
+// The connection remains usable with package net, and both share one socket.
 func ExampleDup() {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

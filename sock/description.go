@@ -1,4 +1,4 @@
 package sock
 
-// A description is what Adopt and Attach need to know of a handle.
+// A description holds the properties of a handle that Adopt and Attach need.
 type description struct{ stream, tcp, listening, blocking bool }

@@ -32,7 +32,7 @@ func TestMaxRunning(t *testing.T) {
 			}))
 			send(t, client, "x")
 		}
-		until(t, "as many run as may", func() bool { return running.Load() == bound })
+		waitFor(t, "MaxRunning functions are running", func() bool { return running.Load() == bound })
 		if s := l.Stats(); s.Running != bound || s.Parked != conns-bound || s.Workers != bound {
 			t.Fatalf("%+v", s)
 		}
@@ -44,8 +44,8 @@ func TestMaxRunning(t *testing.T) {
 	})
 }
 
-// Functions that wait for each other get a goroutine each, and those end.
-func TestCrewGrowsAndShrinks(t *testing.T) {
+// Functions that wait for each other run on a goroutine each, and idle workers exit later.
+func TestWorkersGrowAndShrink(t *testing.T) {
 	l := newLot(t, Config{})
 	const conns = 50
 	var all sync.WaitGroup
@@ -59,24 +59,24 @@ func TestCrewGrowsAndShrinks(t *testing.T) {
 		send(t, client, "x")
 	}
 	all.Wait()
-	until(t, "the crew shrinks", func() bool { return l.Stats().Workers <= runtime.GOMAXPROCS(0) })
-	until(t, "to one", func() bool { return l.Stats().Workers == 1 })
+	waitFor(t, "idle workers exit", func() bool { return l.Stats().Workers <= runtime.GOMAXPROCS(0) })
+	waitFor(t, "one worker is left", func() bool { return l.Stats().Workers == 1 })
 }
 
-// A function that ends its goroutine costs the lot a worker, and no more.
+// A function that calls runtime.Goexit ends its worker; the lot continues with a new one.
 func TestGoexit(t *testing.T) {
 	l := newLot(t, Config{MaxRunning: 1})
 	for range 5 {
 		server, client := pair(t, "tcp")
 		must(t, l.Park(server, func(net.Conn) { runtime.Goexit() }))
 		send(t, client, "x")
-		until(t, "it has run", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
+		waitFor(t, "the function has run", func() bool { s := l.Stats(); return s.Parked+s.Running == 0 })
 	}
 	server, client := pair(t, "tcp")
 	f, outcomes := reader()
 	must(t, l.Park(server, f))
 	send(t, client, "x")
-	get(t, outcomes)
+	receive(t, outcomes)
 }
 
 func TestShutdown(t *testing.T) {
@@ -89,7 +89,7 @@ func TestShutdown(t *testing.T) {
 			<-release
 		}))
 		send(t, client, "x")
-		get(t, started)
+		receive(t, started)
 		f, outcomes := reader()
 		for range 10 {
 			server, _ := pair(t, "tcp")
@@ -99,20 +99,20 @@ func TestShutdown(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- l.Shutdown(ctx) }()
 		for range 10 {
-			wantErr(t, get(t, outcomes).err, net.ErrClosed)
+			wantErr(t, receive(t, outcomes).err, net.ErrClosed)
 		}
-		none(t, result)
+		wantEmpty(t, result)
 		server, _ := pair(t, "tcp")
 		wantErr(t, l.Park(server, f), ErrClosed)
 		wantErr(t, l.Park(server, f), net.ErrClosed)
-		if _, err := server.Write([]byte("still the caller's")); err != nil {
+		if _, err := server.Write([]byte("still owned by the caller")); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
-		wantErr(t, get(t, result), context.Canceled)
+		wantErr(t, receive(t, result), context.Canceled)
 		close(release)
 		must(t, l.Shutdown(t.Context()))
 		wantErr(t, l.Park(server, f), ErrClosed)
-		none(t, outcomes)
+		wantEmpty(t, outcomes)
 	})
 }

@@ -18,20 +18,19 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A life is a connection that is used by several goroutines while others close it. What it carries is
-// marked as its own, so that a call is seen that met another socket, because that was given the number
-// meanwhile: it puts some of one life into another, or takes some out.
-type life struct {
+// A reusedConn is a connection that several goroutines use while others close it. Its data is marked, so that the test
+// detects a call that operates on another socket which was given the same number.
+type reusedConn struct {
 	t      *testing.T
-	marker int // of what a sends, and one more of what b does
+	marker int // marks the data that a sends; marker+1 marks the data that b sends
 	a, b   *sock.Socket
-	// send and receive go on until the socket is closed.
-	send    func(l *life, s *sock.Socket, marker int)
-	receive func(l *life, s *sock.Socket, marker int, count *atomic.Int64)
+	// send and receive run until the socket is closed.
+	send    func(l *reusedConn, s *sock.Socket, marker int)
+	receive func(l *reusedConn, s *sock.Socket, marker int, count *atomic.Int64)
 }
 
-// fine reports whether an error is one that a socket may have that is closed at either end.
-func fine(err error) bool {
+// isExpected reports whether a socket may return err when it is closed at either end.
+func isExpected(err error) bool {
 	for _, is := range []error{io.EOF, net.ErrClosed, unix.EPIPE, unix.ECONNRESET, unix.ENOTCONN, unix.ECONNREFUSED} {
 		if errors.Is(err, is) {
 			return true
@@ -40,21 +39,21 @@ func fine(err error) bool {
 	return false
 }
 
-// over is called with every error; true says that the socket is closed.
-func (l *life) over(what string, err error) bool {
+// closed checks every error. It reports whether the socket is closed.
+func (l *reusedConn) closed(what string, err error) bool {
 	switch {
 	case err == nil || err == sock.ErrWouldBlock:
 		runtime.Gosched()
 		return l.t.Failed()
-	case !fine(err):
+	case !isExpected(err):
 		l.t.Errorf("%s: %v", what, err)
 		return true
 	}
 	return errors.Is(err, net.ErrClosed)
 }
 
-// sendStream sends a keystream in many small buffers: the call has work to do before it enters the system.
-func sendStream(l *life, s *sock.Socket, marker int) {
+// sendStream sends a keystream in many small buffers, so that the call takes some time before the system call.
+func sendStream(l *reusedConn, s *sock.Socket, marker int) {
 	buf, bufs := make([]byte, 640), make([][]byte, 64)
 	for i := range bufs {
 		bufs[i] = buf[10*i : 10*i+10]
@@ -62,45 +61,45 @@ func sendStream(l *life, s *sock.Socket, marker int) {
 	for at := 0; ; {
 		fillKeystream(buf, marker, at)
 		n, err := s.SendV(bufs)
-		if at += n; l.over("SendV", err) {
+		if at += n; l.closed("SendV", err) {
 			return
 		}
 	}
 }
 
-func receiveStream(l *life, s *sock.Socket, marker int, count *atomic.Int64) {
+func receiveStream(l *reusedConn, s *sock.Socket, marker int, count *atomic.Int64) {
 	buf, want := make([]byte, 900), make([]byte, 900)
 	for at := 0; ; {
 		n, err := s.Recv(buf)
 		fillKeystream(want[:n], marker, at)
 		if !bytes.Equal(buf[:n], want[:n]) {
-			l.t.Errorf("received at %d what is another socket's", at)
+			l.t.Errorf("received data of another socket at %d", at)
 			return
 		}
 		at += n
-		if count.Add(int64(n)); l.over("Recv", err) {
+		if count.Add(int64(n)); l.closed("Recv", err) {
 			return
 		}
 	}
 }
 
-// sendNumbered sends datagrams that have the marker and count.
-func sendNumbered(l *life, s *sock.Socket, marker int) {
-	msgs := room(sock.MaxBatch, 16)
+// sendNumbered sends datagrams that contain the marker and a number.
+func sendNumbered(l *reusedConn, s *sock.Socket, marker int) {
+	msgs := buffers(sock.MaxBatch, 16)
 	for at := 0; ; {
 		for i := range msgs {
 			binary.LittleEndian.PutUint64(msgs[i].Buf, uint64(marker))
 			binary.LittleEndian.PutUint64(msgs[i].Buf[8:], uint64(at+i))
 		}
 		n, err := s.SendBatch(msgs)
-		if at += n; l.over("SendBatch", err) {
+		if at += n; l.closed("SendBatch", err) {
 			return
 		}
 	}
 }
 
-func receiveNumbered(l *life, s *sock.Socket, marker int, count *atomic.Int64) {
-	msgs := room(sock.MaxBatch, 32)
+func receiveNumbered(l *reusedConn, s *sock.Socket, marker int, count *atomic.Int64) {
+	msgs := buffers(sock.MaxBatch, 32)
 	for at := 0; ; {
 		n, err := s.RecvBatch(msgs)
 		for _, m := range msgs[:n] {
@@ -111,14 +110,14 @@ func receiveNumbered(l *life, s *sock.Socket, marker int, count *atomic.Int64) {
 			}
 			at++
 		}
-		if count.Add(int64(n)); l.over("RecvBatch", err) {
+		if count.Add(int64(n)); l.closed("RecvBatch", err) {
 			return
 		}
 	}
 }
 
-// live uses the sockets until some has come through both, and closes them under all that.
-func (l *life) live() {
+// run uses the sockets until both have received data, and closes them while they are in use.
+func (l *reusedConn) run() {
 	var all sync.WaitGroup
 	var received, closed [2]atomic.Int64
 	ends := []*sock.Socket{l.a, l.b}
@@ -126,14 +125,14 @@ func (l *life) live() {
 		all.Go(func() { l.send(l, s, l.marker+i) })
 		all.Go(func() { l.receive(l, s, l.marker+1-i, &received[i]) })
 		all.Go(func() {
-			for !l.over("Err", s.Err()) {
+			for !l.closed("Err", s.Err()) {
 				s.LocalAddr()
 			}
 		})
 	}
-	for end := time.Now().Add(soon); received[0].Load() < 50 || received[1].Load() < 50; runtime.Gosched() {
+	for end := time.Now().Add(timeout); received[0].Load() < 50 || received[1].Load() < 50; runtime.Gosched() {
 		if time.Now().After(end) {
-			l.t.Error("it does not get on")
+			l.t.Error("timed out waiting for data")
 		}
 		if l.t.Failed() {
 			break
@@ -157,18 +156,18 @@ func (l *life) live() {
 	}
 }
 
-// No call meets another socket that was given the number of one that is closed under it, nothing but the
-// end comes out of any, and no descriptor is left.
-func TestClosedUnderUse(t *testing.T) {
+// A call on a socket that is closed concurrently never operates on another socket with the same number. It returns an
+// expected error, and no descriptor is left behind.
+func TestConcurrentCloseFDReuse(t *testing.T) {
 	handles.NoneLeft(t, "")
-	// More threads than processors, so that the system takes turns among them anywhere.
+	// With more threads than processors, the system preempts threads at any point.
 	was := runtime.GOMAXPROCS(8)
 	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
 
 	listener := listen(t, sock.Loopback)
 	var connecting sync.Mutex
-	open := func(n int) (l *life, err error) {
-		l = &life{t: t, marker: 2 * n, send: sendStream, receive: receiveStream}
+	open := func(n int) (l *reusedConn, err error) {
+		l = &reusedConn{t: t, marker: 2 * n, send: sendStream, receive: receiveStream}
 		switch n % 4 {
 		case 0:
 			l.a, l.b, err = sock.UnixPair(false)
@@ -196,7 +195,7 @@ func TestClosedUnderUse(t *testing.T) {
 				if _, again := numbers.Swap(l.a.Handle(), true); again {
 					reused.Add(1)
 				}
-				if l.live(); t.Failed() {
+				if l.run(); t.Failed() {
 					return
 				}
 			}
@@ -204,11 +203,11 @@ func TestClosedUnderUse(t *testing.T) {
 	}
 	all.Wait()
 	if reused.Load() == 0 && !t.Failed() {
-		t.Error("no number was ever used again")
+		t.Error("no descriptor number was reused")
 	}
 }
 
-// connectTo makes a connection that ends in a reset where the client is closed first.
+// connectTo makes a connection that is reset if the client closes first.
 func connectTo(l *sock.Socket) (a, b *sock.Socket, err error) {
 	if a, err = sock.New(sock.TCP4); err != nil {
 		return nil, nil, err
@@ -226,8 +225,8 @@ func connectTo(l *sock.Socket) (a, b *sock.Socket, err error) {
 	return a, b, err
 }
 
-// Calls that find a Socket closed harm no connection that is accepted into it meanwhile.
-func TestAcceptIntoUnderUse(t *testing.T) {
+// Calls on a closed Socket do not affect a connection that is accepted into it concurrently.
+func TestConcurrentAcceptInto(t *testing.T) {
 	handles.NoneLeft(t, "")
 	l := listen(t, sock.Loopback)
 	var s sock.Socket
@@ -236,7 +235,7 @@ func TestAcceptIntoUnderUse(t *testing.T) {
 	for _, name := range []string{"Recv", "Send", "Err", "RecvBatch"} {
 		all.Go(func() {
 			for !stop.Load() {
-				if err := calls[name].call(&s); err != nil && err != sock.ErrWouldBlock && !fine(err) {
+				if err := calls[name].call(&s); err != nil && err != sock.ErrWouldBlock && !isExpected(err) {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
@@ -246,16 +245,16 @@ func TestAcceptIntoUnderUse(t *testing.T) {
 	t.Cleanup(func() { stop.Store(true); all.Wait() })
 	for range 200 {
 		c := connect(t, l.LocalAddr())
-		settle(t, l, in)
-		err, end := l.AcceptInto(&s), time.Now().Add(soon)
+		waitPoll(t, l, in)
+		err, end := l.AcceptInto(&s), time.Now().Add(timeout)
 		for ; errors.As(err, new(*sock.Error)) && time.Now().Before(end); err = l.AcceptInto(&s) {
-			runtime.Gosched() // the last call on what it was is not done yet
+			runtime.Gosched() // a call on the previous connection is still in progress
 		}
 		if err != nil {
 			t.Fatalf("the connection is lost: %v", err)
 		}
 		if err := s.Close(); err != nil {
-			t.Errorf("somebody else closed it: %v", err)
+			t.Errorf("the socket was closed by another call: %v", err)
 		}
 		c.Close()
 	}

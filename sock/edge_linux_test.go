@@ -15,15 +15,15 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A receiver that stops at every short receive and enables again misses nothing of what a peer sends
-// meanwhile, in pieces of any size, with urgent bytes in between, until it closes.
-func TestShortReceivesMissNothing(t *testing.T) {
+// A receiver that enables again after every short receive misses no data. The peer concurrently sends pieces of any
+// size and urgent bytes, and then closes.
+func TestShortReceiveEdge(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		const size = 1 << 20
 		peer, s := tcpOn(t, sock.Loopback)
 		var received, stop atomic.Int64
 		var all sync.WaitGroup
-		all.Go(func() { sendRagged(t, peer, size, &received, &stop) })
+		all.Go(func() { sendPieces(t, peer, size, &received, &stop) })
 		t.Cleanup(func() { stop.Store(1); all.Wait() })
 
 		buf, want := make([]byte, 700), make([]byte, 700)
@@ -37,7 +37,7 @@ func TestShortReceivesMissNothing(t *testing.T) {
 				}
 				fillKeystream(want[:n], 5, at)
 				if !bytes.Equal(buf[:n], want[:n]) {
-					t.Fatalf("at %d: not what was sent", at)
+					t.Fatalf("at %d: received wrong bytes", at)
 				}
 				at += n
 				received.Store(int64(at))
@@ -50,15 +50,15 @@ func TestShortReceivesMissNothing(t *testing.T) {
 			}
 		}
 		if saved := p.Stats().RearmsSaved; (saved > 0) != p.edges() {
-			t.Errorf("%d enables were saved", saved)
+			t.Errorf("%d fast enables", saved)
 		}
-		p.forget(s)
+		p.remove(s)
 	})
 }
 
-// sendRagged sends a keystream in pieces, and closes. An urgent byte is not sent before the one ahead of it
-// has been passed: the system would make that one a part of the stream.
-func sendRagged(t *testing.T, s *sock.Socket, size int, received, stop *atomic.Int64) {
+// sendPieces sends a keystream in pieces, and closes. It sends an urgent byte only after the receiver has passed the
+// previous one; otherwise the system would make the previous one a part of the stream.
+func sendPieces(t *testing.T, s *sock.Socket, size int, received, stop *atomic.Int64) {
 	defer s.Close()
 	random := rand.New(rand.NewPCG(1, 2))
 	data := keystream(5, 0, size)
@@ -66,9 +66,9 @@ func sendRagged(t *testing.T, s *sock.Socket, size int, received, stop *atomic.I
 	had, end := int64(-1), time.Time{}
 	for at := 0; at < size && stop.Load() == 0; {
 		if now := received.Load(); now != had {
-			had, end = now, time.Now().Add(soon)
+			had, end = now, time.Now().Add(timeout)
 		} else if time.Now().After(end) {
-			t.Errorf("nobody receives more than %d of %d bytes", had, at)
+			t.Errorf("timed out: the peer has received %d of %d bytes", had, at)
 			return
 		}
 		n, err := s.Send(data[at:min(size, at+1+random.IntN(2000))])
@@ -85,22 +85,22 @@ func sendRagged(t *testing.T, s *sock.Socket, size int, received, stop *atomic.I
 				}
 			}
 		case 1, 2:
-			for end := time.Now().Add(soon); received.Load() < int64(at) && stop.Load() == 0 && time.Now().Before(end); {
-				runtime.Gosched() // so that it is drained now and then
+			for end := time.Now().Add(timeout); received.Load() < int64(at) && stop.Load() == 0 && time.Now().Before(end); {
+				runtime.Gosched() // lets the receiver drain the socket
 			}
 		}
 	}
 }
 
-// Question and answer, many times: every enable is saved, and every answer comes.
-func TestRounds(t *testing.T) {
+// In many round trips, every enable is a fast enable, and every answer is reported.
+func TestFastEnableRoundTrips(t *testing.T) {
 	onPorts(t, func(t *testing.T, p port) {
 		const rounds = 1000
 		client, server := tcpOn(t, sock.Loopback)
 		for i := range rounds {
 			saved := p.enable(server, eventIn, oneShot)
 			if saved != (i > 0 && p.edges()) {
-				t.Fatalf("round %d: saved %v", i, saved)
+				t.Fatalf("round %d: fast enable: %v", i, saved)
 			}
 			send(t, client, "question")
 			if e := p.next(); e != eventIn {
@@ -112,6 +112,6 @@ func TestRounds(t *testing.T) {
 				t.Fatalf("round %d: %q", i, got)
 			}
 		}
-		p.forget(server)
+		p.remove(server)
 	})
 }

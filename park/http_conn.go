@@ -1,0 +1,179 @@
+package park
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// An httpConn is an HTTP connection from accept to close. At any time it is owned by one goroutine: a goroutine of
+// net/http, through a session, or a goroutine of the lot.
+type httpConn struct {
+	in      *listener
+	conn    net.Conn
+	base    syscall.Conn // the connection with the descriptor, or nil if there is none
+	raw     syscall.RawConn
+	ctx     context.Context // the result of the program's ConnContext, or nil
+	onReady func(net.Conn)
+
+	until time.Time // when the idle timeout expires, or zero
+	head  [minHead - 1]byte
+	n     uint8 // the length of head
+	post  bool  // the latest request was a POST
+}
+
+// minHead is the number of bytes after which net/http considers a request begun and starts its timeouts. With fewer
+// bytes the connection is parked again.
+const minHead = 4
+
+// readyWait is the time that a worker of the lot waits for the bytes of a connection that became readable. There may be
+// only a part of a TLS record, or nothing.
+const readyWait = 5 * time.Millisecond
+
+// peekBuffers holds buffers for the first bytes of requests, as large as those of net/http.
+var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
+
+type peekBuffer [4096]byte
+
+func newHTTPConn(in *listener, conn net.Conn) *httpConn {
+	hc := &httpConn{in: in, conn: conn}
+	if base, _, err := findBase(conn); err == nil {
+		if raw, err := base.SyscallConn(); err == nil {
+			hc.base, hc.raw = base, raw
+		}
+	}
+	if _, secure := conn.(interface{ ConnectionState() tls.ConnectionState }); hc.base != nil &&
+		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
+		hc.onReady = hc.ready
+	}
+	return hc
+}
+
+// finish closes the connection and reports StateClosed.
+func (hc *httpConn) finish() {
+	hc.conn.Close()
+	hc.in.server.announce(hc.conn, http.StateClosed)
+}
+
+// run runs f for a connection that net/http is not serving. f reports whether it has handed the connection over, to
+// net/http, to the lot or to another goroutine. If not, run finishes the connection, also if f panics or calls
+// runtime.Goexit. f may do both, because it calls code of the program, such as the callbacks of a tls.Config. With
+// net/http such a panic costs one connection, and so it does here.
+func (hc *httpConn) run(f func() (handed bool)) {
+	handed := false
+	defer func() {
+		if !handed {
+			hc.in.removeStarting(hc)
+			hc.finish()
+		}
+	}()
+	defer hc.recovered()
+	handed = f()
+}
+
+// recovered must be deferred. It recovers from a panic and logs it as net/http does.
+func (hc *httpConn) recovered() {
+	err := recover()
+	if err == nil || err == http.ErrAbortHandler {
+		return
+	}
+	remote := ""
+	if a := hc.conn.RemoteAddr(); a != nil {
+		remote = a.String()
+	}
+	buf := make([]byte, 64<<10)
+	buf = buf[:runtime.Stack(buf, false)]
+	logf(hc.in.server.Server, "http: panic serving %v: %v\n%s", remote, err, buf)
+}
+
+// park parks the connection. It reports whether the connection was handed over; if not, the caller must finish it.
+func (hc *httpConn) park() (handed bool) {
+	s := hc.in.server
+	if !s.alive.Load() {
+		return false
+	}
+	idle := time.Duration(-1)
+	if !hc.until.IsZero() {
+		idle = max(time.Until(hc.until), 1)
+	}
+	switch err := hc.in.lot.park(&parkRequest{hc.base, hc.raw, hc.conn, hc.onReady, idle, false}); {
+	case err == nil:
+		if !s.alive.Load() {
+			hc.in.lot.evictAll() // SetKeepAlivesEnabled may have missed this connection
+		}
+		return true
+	case errors.Is(err, net.ErrClosed):
+		return false
+	default: // the connection cannot be registered: wait in Read instead
+		return hc.in.start(hc, hc.wait)
+	}
+}
+
+// ready is the function of parked connections. It reads what has arrived, and then hands the connection to net/http or
+// parks it again.
+func (hc *httpConn) ready(net.Conn) {
+	hc.run(func() bool {
+		hc.conn.SetReadDeadline(time.Now().Add(readyWait))
+		idle, handed := hc.read()
+		return handed || idle && hc.park()
+	})
+}
+
+// wait waits for a request in Read, for a connection that cannot be parked.
+func (hc *httpConn) wait() (handed bool) {
+	hc.conn.SetReadDeadline(hc.until)
+	for idle := true; idle; {
+		idle, handed = hc.read()
+	}
+	return handed
+}
+
+// read reads until a request has begun or the read deadline passes. If a request has begun, it hands the connection
+// to net/http. It reports whether the connection is still idle, and whether it was handed over. If neither, the
+// caller must finish it.
+//
+// One Read is not enough: package tls returns one record and may have read the next one already, for which the
+// kernel reports nothing.
+func (hc *httpConn) read() (idle, handed bool) {
+	buf := peekBuffers.Get().(*peekBuffer)
+	n := copy(buf[:], hc.head[:hc.n])
+	var err error
+	for n < minHead && err == nil {
+		var m int
+		m, err = hc.conn.Read(buf[n:])
+		n += m
+	}
+	if n >= minHead {
+		hc.n = 0
+		return false, hc.resume(buf, n)
+	}
+	hc.n = uint8(copy(hc.head[:], buf[:n]))
+	peekBuffers.Put(buf)
+	return isTimeout(err) && (hc.until.IsZero() || time.Now().Before(hc.until)), false
+}
+
+// resume hands the connection to net/http as a new connection whose first n bytes are in buf. It reports whether the
+// listener was open.
+func (hc *httpConn) resume(buf *peekBuffer, n int) bool {
+	from := 0
+	for hc.post && from < minHead && (buf[from] == '\r' || buf[from] == '\n') {
+		from++ // net/http would ignore it (see methodRecorder)
+	}
+	copy(buf[:], buf[from:n])
+	hc.conn.SetReadDeadline(time.Time{})
+	return hc.in.push(arrival{conn: hc.newSession(buf, n-from), hc: hc})
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// evictAll closes every parked connection.
+func (l *Lot) evictAll() { l.conns.all(func(pc *parkedConn) { l.dispatch(pc, evicted) }) }
