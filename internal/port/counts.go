@@ -1,6 +1,6 @@
 package port
 
-// counts are a port's counts since it was made, except for those of its queue.
+// counts are the counts of a port, except those of its queue.
 type counts struct {
 	Registrations int64
 	Notifications uint64
@@ -17,7 +17,7 @@ type counts struct {
 	Stale         uint64
 }
 
-// A spread is the part of the counts that one stripe has.
+// A spread is the part of the counts that one stripe holds.
 type spread struct {
 	Inside        int64
 	Notifications uint64

@@ -49,10 +49,10 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 	p.Transfers.gather(w)
 	if p.queue.any() {
 		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
-		w.turn = !w.turn
+		w.queueFirst = !w.queueFirst
 		if half := out.Len() / 2; half > 0 {
 			n = p.take(w, out.first(half))
-		} else if w.turn {
+		} else if w.queueFirst {
 			n = p.take(w, out)
 		}
 	}
@@ -219,7 +219,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		}
 		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
 			// After the swap: a would-block that came before it is not of whoever is notified.
-			reg.fd.Suppressed(silenced(r.Mask))
+			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
 		if is&WRecheck != 0 && was&WRecheck == 0 {
 			p.pushRecheck(s, index)
