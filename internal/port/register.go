@@ -184,7 +184,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	reg := s.Reg.Load()
 	switch {
 	case was&wOverlapped != 0 && reg.Work.idle():
-		p.dissociate(w, s, index)
+		p.unwatch(w, s, index)
 		p.settleNew(r, h, p.create(w, s, r, h))
 		s.Mu.Unlock()
 		return
