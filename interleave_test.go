@@ -92,9 +92,9 @@ func TestTwoReportsOneShot(t *testing.T) {
 		// The report that was not delivered must have left its mark: this enable has to ask.
 		r := enableHandle(x.Handle(), "x", EventIn, oneShot)
 		r.Drained = true
-		saved := p.Stats().RearmsSaved
+		saved := p.Stats().FastEnables
 		do(t, p, r)
-		if p.Stats().RearmsSaved != saved {
+		if p.Stats().FastEnables != saved {
 			t.Fatal("X5: enabled without the kernel though a report was pending")
 		}
 		none(t, p) // and pending is never delivered from: the socket is drained

@@ -13,7 +13,7 @@ type counts struct {
 	Waiting       int
 	Wakeups       uint64
 	Rearms        uint64
-	RearmsSaved   uint64
+	FastEnables   uint64
 	Stale         uint64
 }
 
@@ -24,7 +24,7 @@ type spread struct {
 	Removals      uint64
 	PostsDequeued uint64
 	Rearms        uint64
-	RearmsSaved   uint64
+	FastEnables   uint64
 }
 
 func (p *Port) Stats() counts {
@@ -38,7 +38,7 @@ func (p *Port) Stats() counts {
 		s.Removals += t.removals.Load()
 		s.PostsDequeued += t.dequeuedPosts.Load()
 		s.Rearms += t.rearms.Load()
-		s.RearmsSaved += t.saved.Load()
+		s.FastEnables += t.saved.Load()
 		s.Stale += t.stale.Load()
 	}
 	return s
