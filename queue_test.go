@@ -171,7 +171,7 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// Whoever queues, dequeues or parks touches one cache line of the port for that. The port may begin eight bytes into a
+// Queueing, dequeuing and waiting each touch one cache line of the port. The port may begin eight bytes into a
 // line, which is what an allocation's header takes.
 func TestLocksLieInOneLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
