@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -133,25 +134,28 @@ func (p *Port[K]) fastEnable(w *port.Call, r *Registration[K]) bool {
 	if r.Op != OpEnable {
 		return false
 	}
-	var fd *fdstate.FD
-	handle := r.Handle
-	switch c := r.Conn.(type) {
-	case nil:
-		if !r.Drained || handle == 0 {
-			return false
-		}
-	case *sock.Socket:
-		if c == nil {
-			return false
-		}
-		fd = fdstate.Of(c.SyscallConn())
-		handle = fd.Handle()
-	default:
-		return false
-	}
-	if !p.port.FastEnable(w, fd, handle, port.Events(r.Filter), port.Trigger(r.Trigger), r.Drained, unsafe.Pointer(&r.Key)) {
+	fd, handle := fastSocket(r.Conn, r.Handle, r.Drained)
+	if handle == port.NoSocket ||
+		!p.port.FastEnable(w, fd, handle, port.Events(r.Filter), port.Trigger(r.Trigger), r.Drained, unsafe.Pointer(&r.Key)) {
 		return false
 	}
 	r.Result = nil
 	return true
+}
+
+// fastSocket returns the socket of a registration for FastEnable. The handle is port.NoSocket if enabling needs a system
+// call in any case.
+func fastSocket(conn syscall.Conn, handle uintptr, drained bool) (*fdstate.FD, uintptr) {
+	switch c := conn.(type) {
+	case nil:
+		if drained && handle != 0 {
+			return nil, handle
+		}
+	case *sock.Socket:
+		if c != nil {
+			fd := fdstate.Of(c.SyscallConn())
+			return fd, fd.Handle()
+		}
+	}
+	return nil, port.NoSocket
 }
