@@ -20,7 +20,7 @@ var (
 const fresh = 1
 
 // accepted takes a new connection in, or turns it away.
-func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S]]) {
+func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s := w.server
 	socket, err := nt.Accepted()
 	switch {
@@ -47,12 +47,13 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 }
 
 // take counts a new connection in, or turns it away. It is owned, and no worker knows of it yet.
-func (s *Server[S]) take(l *listener[S], socket *sock.Socket) *Conn[S] {
+func (s *server) take(l *listener, socket *sock.Socket) *conn {
 	held, err := socket.Hold()
 	if err != nil {
 		return nil // it has no other owner, so it is not closed
 	}
-	c := &Conn[S]{listener: l, held: held}
+	c := s.handler.newConn()
+	c.listener, c.held = l, held
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if l.tls != nil {
@@ -74,7 +75,7 @@ func (s *Server[S]) take(l *listener[S], socket *sock.Socket) *Conn[S] {
 }
 
 // welcome begins with a connection that was taken in.
-func (w *worker[S]) welcome(c *Conn[S]) {
+func (w *worker) welcome(c *conn) {
 	if s := w.server; c.listener.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())
 	} else {
@@ -84,13 +85,13 @@ func (w *worker[S]) welcome(c *Conn[S]) {
 }
 
 // open makes a connection the handler's.
-func (w *worker[S]) open(c *Conn[S]) {
+func (w *worker) open(c *conn) {
 	s := w.server
 	if s.IdleTimeout > 0 {
 		s.wheel.Set(c, s.IdleTimeout)
 	}
 	w.current = c
-	err := s.Handler.Open(c)
+	err := s.handler.open(c)
 	w.current = nil
 	c.returned(err)
 }
@@ -101,7 +102,7 @@ var (
 )
 
 // link counts a new connection in, if the limits allow it.
-func (s *Server[S]) link(c *Conn[S]) error {
+func (s *server) link(c *conn) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
 		from = c.socket().RemoteAddr().Addr().Unmap()
@@ -132,7 +133,7 @@ func (s *Server[S]) link(c *Conn[S]) error {
 }
 
 // unlink counts a connection out.
-func (s *Server[S]) unlink(c *Conn[S]) {
+func (s *server) unlink(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)

@@ -24,11 +24,11 @@ type optionsOf struct {
 }
 
 func (o optioner) Open(c *Conn[*int]) error {
-	on, err := c.socket().NoDelay()
+	on, err := c.conn.socket().NoDelay()
 	if err != nil {
 		o.t.Error(err)
 	}
-	o.got <- optionsOf{on, probesOf(o.t, int(c.socket().Handle()))}
+	o.got <- optionsOf{on, probesOf(o.t, int(c.conn.socket().Handle()))}
 	return io.EOF
 }
 
@@ -93,7 +93,7 @@ func TestListenerBequeaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	l := &listener[*int]{server: &Server[*int]{}, sock: s, tcp: true}
+	l := &listener{server: new(server), sock: s, tcp: true}
 	if l.bequeath(); !l.bequeaths.Load() {
 		t.Fatal("the listener's options were not set")
 	}

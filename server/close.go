@@ -13,10 +13,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Close closes the connection when what was written has been sent, or the peer has not taken any of it for
-// Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer's that
-// were not read make the system reset it. The handler's Close follows; a second Close is net.ErrClosed.
-func (c *Conn[S]) Close() error {
+func (c *conn) Close() error {
 	if t := c.tls(); t != nil {
 		t.closeNotify() // where it fails there is nothing to end
 	}
@@ -25,15 +22,14 @@ func (c *Conn[S]) Close() error {
 	return c.end(wClosing)
 }
 
-// Abort closes the connection now. What is queued is dropped, and a TCP peer sees a reset.
-func (c *Conn[S]) Abort() error {
+func (c *conn) Abort() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.end(wAborting | wReset)
 }
 
 // end begins to close without a failure. The lock is held.
-func (c *Conn[S]) end(bits uint32) error {
+func (c *conn) end(bits uint32) error {
 	word := c.word.Load()
 	if word&bits == bits || word&(wAborting|wDead) != 0 {
 		return net.ErrClosed
@@ -63,14 +59,14 @@ func (c *Conn[S]) end(bits uint32) error {
 }
 
 // fail closes the connection now, for a cause.
-func (c *Conn[S]) fail(cause error) {
+func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failLocked(cause, wAborting)
 }
 
 // failLocked is fail under the lock. The first cause is the one that Close is told.
-func (c *Conn[S]) failLocked(cause error, bits uint32) {
+func (c *conn) failLocked(cause error, bits uint32) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
@@ -85,7 +81,7 @@ func (c *Conn[S]) failLocked(cause error, bits uint32) {
 //
 // The system tells one call why a connection is gone, and others EPIPE or ENOTCONN, maybe before that one has come
 // here: a receive is made without the lock. So these are a cause only until a better one comes.
-func (c *Conn[S]) lost(err error) {
+func (c *conn) lost(err error) {
 	word := c.word.Load()
 	vague := isVague(err)
 	if vague && word&(wUnheld|wDead) == 0 {
@@ -111,7 +107,7 @@ func isVague(err error) bool {
 //
 // Where a connection of TCP is gone and no call was told why, its peer has ended its stream, and reset the connection
 // then: that is EPIPE for every call.
-func (c *Conn[S]) cause() error {
+func (c *conn) cause() error {
 	x := c.extra
 	if x == nil {
 		return nil
@@ -123,7 +119,7 @@ func (c *Conn[S]) cause() error {
 }
 
 // failed is for a notification of an error, with others or alone: it reports whether the connection is lost.
-func (c *Conn[S]) failed(buf []byte, alone bool) bool {
+func (c *conn) failed(buf []byte, alone bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.socket().Err()
@@ -168,7 +164,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panick
 const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
 // release lets go of a connection, so that its next notification is anybody's; or it ends it.
-func (w *worker[S]) release(c *Conn[S]) {
+func (w *worker) release(c *conn) {
 	for {
 		word := c.word.Load()
 		if word&wSpecial != 0 {
@@ -214,9 +210,9 @@ func (w *worker[S]) release(c *Conn[S]) {
 
 // letGoAll is release for connections that were kept, in one call of the port. What has come up meanwhile is
 // left to a worker that is woken for it, because no handler is to be called here.
-func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
+func (w *worker) letGoAll(kept []socknotify.Notification[*Key]) {
 	for i := range kept {
-		if c := kept[i].Key; c != nil {
+		if c := (*conn)(kept[i].Key); c != nil {
 			kept[i].Key = nil
 			w.letGo(c)
 		}
@@ -227,7 +223,7 @@ func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
 		w.port.Process(regs, nil, 0)
 		for i := range regs {
 			r := &regs[i]
-			c, s, f := r.Key, r.Sock, r.Filter
+			c, s, f := (*conn)(r.Key), r.Sock, r.Filter
 			r.Key, r.Sock = nil, nil // an idle worker holds on to nobody
 			if r.Result != nil {
 				c.refused(s, r.Result)
@@ -240,7 +236,7 @@ func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
 }
 
 // letGo gives up a connection, and has it enabled with the others.
-func (w *worker[S]) letGo(c *Conn[S]) {
+func (w *worker) letGo(c *conn) {
 	for {
 		s, word := c.socket(), c.word.Load()
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
@@ -252,22 +248,22 @@ func (w *worker[S]) letGo(c *Conn[S]) {
 		}
 		r := &w.regs[w.nregs]
 		w.nregs++
-		r.Sock, r.Key, r.Filter = s, c, filter(word)
+		r.Sock, r.Key, r.Filter = s, c.key(), filter(word)
 		return
 	}
 }
 
 // ownAgain owns a connection that was let go of and enabled for a filter, if that is no longer what it waits
 // for. Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
-func (c *Conn[S]) ownAgain(f socknotify.Events) bool {
+func (c *conn) ownAgain(f socknotify.Events) bool {
 	word := c.word.Load()
 	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
 }
 
 // enable is for a connection that is not owned.
-func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
+func (w *worker) enable(c *conn, s *sock.Socket, f socknotify.Events) {
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
+	r.Sock, r.Key, r.Filter, r.Op = s, c.key(), f, socknotify.OpEnable
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil // an idle worker holds on to nobody
 	if r.Result != nil {
@@ -276,7 +272,7 @@ func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
 }
 
 // refused is for a socket that could not be enabled, unless it is owned by another worker by now.
-func (c *Conn[S]) refused(s *sock.Socket, err error) {
+func (c *conn) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
 	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
 	if is {
@@ -289,7 +285,7 @@ func (c *Conn[S]) refused(s *sock.Socket, err error) {
 }
 
 // ends takes a connection that is owned to its end, where its word says so.
-func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
+func (w *worker) ends(c *conn, word uint32) bool {
 	switch {
 	case word&wDead != 0:
 		return true
@@ -304,10 +300,10 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 
 // remove ends the registration. Its EventRemove, which may be another worker's, is the last of the
 // connection; without a registration nothing comes, and this is.
-func (w *worker[S]) remove(c *Conn[S]) {
+func (w *worker) remove(c *conn) {
 	w.current = nil
 	r := &w.reg[0]
-	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
+	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c.key(), 0, socknotify.OpRemove
 	w.server.ports[c.port].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil
 	if r.Result != nil {
@@ -316,7 +312,7 @@ func (w *worker[S]) remove(c *Conn[S]) {
 }
 
 // finish is after the last notification.
-func (w *worker[S]) finish(c *Conn[S]) {
+func (w *worker) finish(c *conn) {
 	s := w.server
 	word := c.word.Or(wDead | wOwned)
 	if word&wDead != 0 {
@@ -332,7 +328,7 @@ func (w *worker[S]) finish(c *Conn[S]) {
 		return
 	}
 	w.current = c
-	s.Handler.Close(c, cause)
+	s.handler.closed(c, cause)
 	w.current = nil
 	if t := c.tls(); t != nil {
 		t.farewell()
@@ -341,7 +337,7 @@ func (w *worker[S]) finish(c *Conn[S]) {
 }
 
 // free closes the socket and forgets the connection.
-func (w *worker[S]) free(c *Conn[S]) {
+func (w *worker) free(c *conn) {
 	s := w.server
 	c.mu.Lock()
 	if x := c.extra; x != nil {

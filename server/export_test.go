@@ -11,11 +11,11 @@ import (
 
 // Faulty has a server make its ports with options, and give up after a time.
 func Faulty[S any](s *Server[S], patient time.Duration, options ...socknotify.Option) {
-	s.options, s.patient = options, patient
+	s.server.options, s.server.patient = options, patient
 }
 
 // Grace is the time that a server has for first requests at its end.
-func Grace[S any](s *Server[S], d time.Duration) { s.graceTime = d }
+func Grace[S any](s *Server[S], d time.Duration) { s.server.graceTime = d }
 
 // FaultyPackets is Faulty for datagrams.
 func FaultyPackets(s *PacketServer, patient time.Duration, options ...socknotify.Option) {
@@ -34,7 +34,7 @@ var names = []struct {
 }
 
 // describe is a connection's state, for a test that has failed.
-func (c *Conn[S]) describe() string {
+func (c *conn) describe() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -55,7 +55,8 @@ func (c *Conn[S]) describe() string {
 }
 
 // Describe is the state of a server's connections and ports, for a test that has failed.
-func Describe[S any](s *Server[S]) string {
+func Describe[S any](typed *Server[S]) string {
+	s := &typed.server
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v\n", s.Stats())
 	s.mu.Lock()

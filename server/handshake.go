@@ -23,14 +23,14 @@ import (
 //
 // For the connection the goroutine is one that it is paused for. Where the goroutine needs more bytes, Data is allowed
 // again, and the worker that calls it resumes the goroutine. The worker that finds the handshake done calls Open.
-type handshake[S any] struct {
-	tls    *tlsConn[S]
+type handshake struct {
+	tls    *tlsConn
 	from   net.Addr // the peer's; after a reset the socket has forgotten it
 	ctx    context.Context
 	cancel context.CancelFunc
 	turn   chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
-	reg    [1]socknotify.Registration[*Conn[S]] // for the goroutine
+	reg    [1]socknotify.Registration[*Key] // for the goroutine
 
 	// Under handshakes.mu.
 	in     *list.List // one of handshakes, or nil
@@ -50,7 +50,7 @@ type handshake[S any] struct {
 // While a goroutine could compute and no slot is free for it, a handshake that waits for its peer is ended (see evict).
 // So handshakes that wait delay no other. While all that may compute do so, none is ended, because a free slot would be
 // of no use.
-type handshakes[S any] struct {
+type handshakes struct {
 	mu      sync.Mutex
 	n       int // goroutines
 	bound   int // of len(computing)
@@ -98,13 +98,13 @@ func originOf(a net.Addr) netip.Addr {
 	return addr
 }
 
-func (p *handshakes[S]) init() {
+func (p *handshakes) init() {
 	p.bound = perProcessor * runtime.GOMAXPROCS(0)
 	p.origins = make(map[netip.Addr]*origin)
 }
 
 // handshake is Data for a connection that is not the handler's yet.
-func (w *worker[S]) handshake(c *Conn[S]) {
+func (w *worker) handshake(c *conn) {
 	s := w.server
 	t := c.tls()
 	h := t.shake
@@ -138,7 +138,7 @@ func (w *worker[S]) handshake(c *Conn[S]) {
 }
 
 // greeted receives, and reports whether crypto/tls has something to do with what was received.
-func (t *tlsConn[S]) greeted(buf []byte) bool {
+func (t *tlsConn) greeted(buf []byte) bool {
 	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -172,7 +172,7 @@ func greeting(b []byte) bool {
 }
 
 // move takes a handshake out of its list and appends it to another, or to none. The lock is held.
-func (p *handshakes[S]) move(h *handshake[S], to *list.List) {
+func (p *handshakes) move(h *handshake, to *list.List) {
 	if h.in != nil {
 		h.in.Remove(h.at)
 	}
@@ -186,7 +186,7 @@ func (p *handshakes[S]) move(h *handshake[S], to *list.List) {
 //
 // It adds to the server's running only for a connection that is in the list fresh. The end of that connection waits
 // for the lock (see unshaken), so a worker is running as well.
-func (s *Server[S]) dispatch() {
+func (s *server) dispatch() {
 	p := &s.handshakes
 	for p.computing.Len() < p.bound {
 		e := p.ready.Front()
@@ -196,7 +196,7 @@ func (s *Server[S]) dispatch() {
 		if e == nil {
 			return
 		}
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		switch {
 		case h.in == &p.ready:
 			h.turn <- struct{}{}
@@ -222,12 +222,12 @@ func (s *Server[S]) dispatch() {
 		p.move(h, &p.computing)
 	}
 	if p.fresh.Len()+p.ready.Len() > 0 {
-		s.dispatchAt(p.computing.Front().Value.(*handshake[S]).since.Add(overdue))
+		s.dispatchAt(p.computing.Front().Value.(*handshake).since.Add(overdue))
 	}
 }
 
 // dispatchAt arms the timer, unless it is armed or there is nothing to wait for (a zero time). The lock is held.
-func (s *Server[S]) dispatchAt(at time.Time) {
+func (s *server) dispatchAt(at time.Time) {
 	p := &s.handshakes
 	if p.armed || at.IsZero() {
 		return
@@ -241,14 +241,14 @@ func (s *Server[S]) dispatchAt(at time.Time) {
 }
 
 // passOver lets others compute in the place of those that are overdue.
-func (s *Server[S]) passOver() {
+func (s *server) passOver() {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.armed = false
 	now := time.Now()
 	for e := p.computing.Front(); e != nil; e = p.computing.Front() {
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		if now.Sub(h.since) < overdue {
 			break
 		}
@@ -260,10 +260,10 @@ func (s *Server[S]) passOver() {
 // evict ends a handshake that waits for its peer: of those whose address has the most unfinished handshakes, the one
 // that began first. If that one is younger than minAge none is ended, and next is when it may be; next is zero if none
 // waits. The lock is held.
-func (p *handshakes[S]) evict() (evicted bool, next time.Time) {
-	var worst *handshake[S]
+func (p *handshakes) evict() (evicted bool, next time.Time) {
+	var worst *handshake
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		if worst == nil || h.origin.n > worst.origin.n || h.origin.n == worst.origin.n && h.began.Before(worst.began) {
 			worst = h
 		}
@@ -281,7 +281,7 @@ func (p *handshakes[S]) evict() (evicted bool, next time.Time) {
 }
 
 // begin counts a goroutine in. The lock is held.
-func (p *handshakes[S]) begin(h *handshake[S]) {
+func (p *handshakes) begin(h *handshake) {
 	addr := originOf(h.from)
 	o := p.origins[addr]
 	if o == nil {
@@ -294,7 +294,7 @@ func (p *handshakes[S]) begin(h *handshake[S]) {
 }
 
 // leave counts a goroutine out.
-func (s *Server[S]) leaveHandshake(h *handshake[S]) {
+func (s *server) leaveHandshake(h *handshake) {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +307,7 @@ func (s *Server[S]) leaveHandshake(h *handshake[S]) {
 }
 
 // shake makes a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
-func (s *Server[S]) shake(h *handshake[S]) {
+func (s *server) shake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
 	cut := true
@@ -320,7 +320,7 @@ func (s *Server[S]) shake(h *handshake[S]) {
 	cut = false
 }
 
-func (t *tlsConn[S]) handshake(h *handshake[S]) {
+func (t *tlsConn) handshake(h *handshake) {
 	c := t.conn
 	err := t.tls.HandshakeContext(h.ctx)
 	t.push()
@@ -334,7 +334,7 @@ func (t *tlsConn[S]) handshake(h *handshake[S]) {
 }
 
 // await sends what crypto/tls has to say and waits until there is something to receive, without computing.
-func (t *tlsConn[S]) await() error {
+func (t *tlsConn) await() error {
 	c, h := t.conn, t.shake
 	s := c.server()
 	p := &s.handshakes
@@ -364,7 +364,7 @@ func (t *tlsConn[S]) await() error {
 
 // enable is release for a goroutine that is no worker and has changed the connection's word. If another owns the
 // connection, that one will enable it according to the new word.
-func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
+func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
 	if c.word.Or(wOwned)&wOwned != 0 {
 		return
 	}
@@ -378,7 +378,7 @@ func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
 			return
 		}
 		f := filter(word)
-		reg[0] = socknotify.Registration[*Conn[S]]{Sock: socket, Key: c, Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
+		reg[0] = socknotify.Registration[*Key]{Sock: socket, Key: c.key(), Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
 		c.server().ports[c.port].Process(reg[:], nil, 0)
 		if err := reg[0].Result; err != nil {
 			c.refused(socket, err)
@@ -389,7 +389,7 @@ func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
 	}
 }
 
-func (t *tlsConn[S]) panicked(value any) {
+func (t *tlsConn) panicked(value any) {
 	s := t.conn.server()
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
@@ -401,7 +401,7 @@ func (t *tlsConn[S]) panicked(value any) {
 }
 
 // unshaken is the end of a connection that never was the handler's.
-func (s *Server[S]) unshaken(c *Conn[S], cause error) {
+func (s *server) unshaken(c *conn, cause error) {
 	h := c.tls().shake
 	if h.ctx != nil {
 		h.cancel()

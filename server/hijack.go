@@ -10,17 +10,7 @@ import (
 
 var errNotCalled = errors.New("server: Hijack is for the handler's calls")
 
-// Hijack gives the connection to a goroutine that must block: the net.Conn's calls wait as usual. It is for
-// the handler's calls of this connection, none of which comes after it until [Conn.Resume] gives the
-// connection back; Close comes when the net.Conn, or the Conn, is closed.
-//
-// What was written before reaches the peer first. While some of it is queued the server sends it, with
-// Server.WriteTimeout, and the net.Conn's calls wait for that, as they would wait for the write itself; so
-// do Read and its deadline. If it cannot be sent the calls fail.
-//
-// Each way costs a dozen system calls. Where the request alone must wait, and not its bytes, Pause is
-// cheaper.
-func (c *Conn[S]) Hijack() (net.Conn, error) {
+func (c *conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -55,7 +45,7 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 }
 
 // give makes a net.Conn of the socket. The lock is held.
-func (c *Conn[S]) give(h *hijacked) error {
+func (c *conn) give(h *hijacked) error {
 	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return err
@@ -69,7 +59,7 @@ func (c *Conn[S]) give(h *hijacked) error {
 
 // handOver gives the socket to a hijacker who waits for it, when nothing is queued any more. The caller owns
 // the connection.
-func (c *Conn[S]) handOver() {
+func (c *conn) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&(wHijacked|wUnheld|wOut|wAborting|wDead) != wHijacked {
@@ -81,7 +71,7 @@ func (c *Conn[S]) handOver() {
 }
 
 // closeHijacked is Close for a hijacker. Once the connection was given back it is not the hijacker's to close.
-func (c *Conn[S]) closeHijacked(h *hijacked) error {
+func (c *conn) closeHijacked(h *hijacked) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.extra == nil || c.extra.hijacked != h {
@@ -91,7 +81,7 @@ func (c *Conn[S]) closeHijacked(h *hijacked) error {
 }
 
 // whyEnded is what a hijacker is told whose connection ends before it has the socket. The lock is held.
-func (c *Conn[S]) whyEnded() error {
+func (c *conn) whyEnded() error {
 	if c.extra.failed {
 		return c.extra.cause
 	}
@@ -99,7 +89,7 @@ func (c *Conn[S]) whyEnded() error {
 }
 
 // endHijacked closes a connection whose socket a hijacker has. The lock is held.
-func (c *Conn[S]) endHijacked(bits uint32) {
+func (c *conn) endHijacked(bits uint32) {
 	x := c.extra
 	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
 		l.SetLinger(0)
@@ -109,15 +99,12 @@ func (c *Conn[S]) endHijacked(bits uint32) {
 }
 
 // takeBack ends the waiting for a socket that the server has still. The lock is held.
-func (c *Conn[S]) takeBack(why error) {
+func (c *conn) takeBack(why error) {
 	c.extra.hijacked.settle(nil, why)
 	c.extra.hijacked = nil
 }
 
-// Resume gives a connection back to the server after Pause or Hijack. Data is called then, even if nothing
-// has come meanwhile, so that a handler can go on with what it has received before. The net.Conn of Hijack
-// is closed; nobody may be using that any more. On any other connection it does nothing.
-func (c *Conn[S]) Resume() error {
+func (c *conn) Resume() error {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -164,7 +151,7 @@ func (c *Conn[S]) Resume() error {
 
 // letGoHijacked ends a hijack: the owner goes on, or a worker if the owner has let go already. The lock is
 // held.
-func (c *Conn[S]) letGoHijacked(bits uint32) {
+func (c *conn) letGoHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
 		next := word&^(wHijacked|wAway|wPaused) | bits

@@ -10,20 +10,13 @@ import (
 // A hijacked is the net.Conn of Hijack. While bytes are queued the server has the socket still, and the calls
 // wait until it has sent them.
 type hijacked struct {
-	conn  hijackable
+	conn  *conn
 	given chan struct{} // closed when it is settled whether there is a socket
 	nc    net.Conn      // it, or
 	err   error         // why there is none
 
 	mu               sync.Mutex
 	reading, writing deadline
-}
-
-// A hijackable is the Conn that was hijacked.
-type hijackable interface {
-	LocalAddr() net.Addr
-	RemoteAddr() net.Addr
-	closeHijacked(*hijacked) error
 }
 
 // A deadline is one that nobody else has yet.

@@ -25,7 +25,7 @@ func (counter) Data(c *Conn[*int], buf []byte) error {
 func (counter) Close(c *Conn[*int], cause error) {}
 
 // serving starts a server.
-func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
+func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -42,7 +42,7 @@ func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
 		if err := s.Shutdown(tb.Context()); err != nil && tb.Context().Err() == nil {
 			tb.Error(err)
 		}
-		<-s.stopped
+		<-s.server.stopped
 	})
 	return addr
 }
@@ -64,28 +64,28 @@ func TestNoTimerStays(t *testing.T) {
 		}
 	}
 	until(func() bool { return s.Stats().Conns == 1 })
-	s.mu.Lock()
-	c := s.table.all()[0]
-	s.mu.Unlock()
+	s.server.mu.Lock()
+	c := s.server.table.all()[0]
+	s.server.mu.Unlock()
 
 	c.mu.Lock() // as SetIdleTimeout does
 	c.end(wAborting)
 	until(func() bool { return c.word.Load()&wDead != 0 })
 	time.Sleep(10 * time.Millisecond) // the worker goes on to where it needs the lock
-	s.wheel.Set(c, time.Hour)
+	s.server.wheel.Set(c, time.Hour)
 	c.mu.Unlock()
 	until(func() bool { return s.Stats().Conns == 0 })
-	if s.wheel.Stop(c) {
+	if s.server.wheel.Stop(c) {
 		t.Error("the timer of a connection that is gone is armed")
 	}
 }
 
 // The longest of the time-outs can be had beside others.
 func TestLongestTimeout(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}, WriteTimeout: time.Second}
+	s := &server{config: config{WriteTimeout: time.Second}}
 	s.init()
 	defer s.wheel.Close()
-	c := &Conn[*int]{listener: &listener[*int]{server: s}}
+	c := &conn{listener: &listener{server: s}}
 	c.word.Store(wOut)
 	c.more().since = s.wheel.Now()
 	c.extra.idle = math.MaxInt64
@@ -104,11 +104,11 @@ func TestBegunSince(t *testing.T) {
 
 // At the end a connection that has said nothing has time for it, unless it has had that.
 func TestLastRequest(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}}
+	s := new(server)
 	s.init()
 	defer s.wheel.Close()
 	long := uint32(s.wheel.Ticks(graceTime)) + 1
-	for _, c := range []struct {
+	for _, test := range []struct {
 		age, is, becomes uint32
 	}{
 		{0, 0, wGrace},
@@ -118,11 +118,11 @@ func TestLastRequest(t *testing.T) {
 		{0, wHandshake, wHandshake | wGrace},
 		{long, wHandshake, wHandshake | wLast | wResumed},
 	} {
-		conn := &Conn[*int]{listener: &listener[*int]{server: s}}
-		conn.word.Store(wOwned | c.is)
-		conn.active.Store(uint32(s.wheel.Now()) - c.age)
-		if conn.lastRequest(); conn.word.Load() != wOwned|c.becomes {
-			t.Errorf("%+v becomes %b, want %b", c, conn.word.Load(), wOwned|c.becomes)
+		c := &conn{listener: &listener{server: s}}
+		c.word.Store(wOwned | test.is)
+		c.active.Store(uint32(s.wheel.Now()) - test.age)
+		if c.lastRequest(); c.word.Load() != wOwned|test.becomes {
+			t.Errorf("%+v becomes %b, want %b", test, c.word.Load(), wOwned|test.becomes)
 		}
 	}
 }
@@ -130,10 +130,10 @@ func TestLastRequest(t *testing.T) {
 // A hijacker that closes the connection before it has the socket leaves no moment at which a worker could take it for
 // one like others.
 func TestHijackedToClosing(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}}
+	s := new(server)
 	s.init()
 	defer s.wheel.Close()
-	var now atomic.Pointer[Conn[*int]]
+	var now atomic.Pointer[conn]
 	var between atomic.Int64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -150,7 +150,7 @@ func TestHijackedToClosing(t *testing.T) {
 		}
 	}()
 	for range 20_000 {
-		c := &Conn[*int]{listener: &listener[*int]{server: s}}
+		c := &conn{listener: &listener{server: s}}
 		c.word.Store(wOwned | wHijacked | wOut)
 		h := &hijacked{conn: c, given: make(chan struct{})}
 		c.more().hijacked = h

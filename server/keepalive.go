@@ -10,7 +10,7 @@ import (
 )
 
 // keepAlive is what the fields mean, as those of net.ListenConfig do.
-func (s *Server[S]) keepAlive() net.KeepAliveConfig {
+func (s *server) keepAlive() net.KeepAliveConfig {
 	if !s.KeepAliveConfig.Enable && s.KeepAlive >= 0 {
 		return net.KeepAliveConfig{Enable: true, Idle: s.KeepAlive}
 	}
@@ -20,7 +20,7 @@ func (s *Server[S]) keepAlive() net.KeepAliveConfig {
 // bequeath sets a listener's options to those that its connections of TCP want, which begin with them on Linux. What
 // was connected before does not. So TCP_NODELAY comes last: a connection that begins with it has the others, unless
 // that is not so at all (see inherits).
-func (l *listener[S]) bequeath() {
+func (l *listener) bequeath() {
 	config := l.server.keepAlive()
 	if runtime.GOOS != "linux" || !config.Enable {
 		return
@@ -33,7 +33,7 @@ func (l *listener[S]) bequeath() {
 
 // inherits reports whether a connection has begun with the listener's options. The first that seems to is asked for
 // all of them: the listener may be of MPTCP, and these change from one version of the system to the next.
-func (l *listener[S]) inherits(c sock.Held) bool {
+func (l *listener) inherits(c sock.Held) bool {
 	if !l.bequeaths.Load() || !c.TCP() {
 		return false
 	}
@@ -55,7 +55,7 @@ func (l *listener[S]) inherits(c sock.Held) bool {
 
 // tune sets the options of a new TCP connection, if it has not begun with them. What fails makes it slower at worst, or
 // found dead later.
-func (l *listener[S]) tune(c sock.Held) {
+func (l *listener) tune(c sock.Held) {
 	if l.inherits(c) {
 		return
 	}
@@ -72,7 +72,7 @@ func (l *listener[S]) tune(c sock.Held) {
 }
 
 // keepOn is for a net.Conn of the socket, for which package net has set its own.
-func (s *Server[S]) keepOn(nc net.Conn) {
+func (s *server) keepOn(nc net.Conn) {
 	if c, ok := nc.(*net.TCPConn); ok {
 		c.SetKeepAliveConfig(s.keepAlive()) // as good as it was before
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // A listener is what Serve serves. Its key on the port is a connection without a socket.
-type listener[S any] struct {
-	server *Server[S]
+type listener struct {
+	server *server
 	sock   *sock.Socket
 	of     net.Listener // that sock is a duplicate of, or nil
 	raw    syscall.RawConn
-	key    Conn[S]
+	key    conn
 	tcp    bool
 	tls    *tls.Config // nil without
 	failed chan error  // its end
@@ -27,7 +27,7 @@ type listener[S any] struct {
 	proved    atomic.Bool // one was seen that did
 }
 
-func (l *listener[S]) fail(err error) {
+func (l *listener) fail(err error) {
 	select {
 	case l.failed <- err:
 	default: // it has failed already
@@ -35,7 +35,7 @@ func (l *listener[S]) fail(err error) {
 }
 
 // close ends the listener and its Serve.
-func (l *listener[S]) close(why error) {
+func (l *listener) close(why error) {
 	l.sock.Close()
 	if l.of != nil {
 		l.of.Close()
@@ -44,7 +44,7 @@ func (l *listener[S]) close(why error) {
 }
 
 // gone reports whether somebody has closed the listener.
-func (l *listener[S]) gone() bool {
+func (l *listener) gone() bool {
 	if l.of == nil {
 		return isClosed(l.sock)
 	}

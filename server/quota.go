@@ -66,7 +66,7 @@ func (q *quotas) end() {
 }
 
 // logSome is log within a quota.
-func (s *Server[S]) logSome(q *quota, level slog.Level, msg string, args ...any) {
+func (s *server) logSome(q *quota, level slog.Level, msg string, args ...any) {
 	if s.Logger != nil && q.allow(func(n int) { s.log(level, msg, "suppressed", n) }) {
 		s.log(level, msg, args...)
 	}

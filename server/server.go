@@ -4,18 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A Handler is told what happens to connections. For one connection it is called by one goroutine at a
@@ -108,50 +102,11 @@ type Server[S any] struct {
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once, with the ports, before anything is served: for those who observe
 	// them, such as package debug. It must not call the server.
-	OnStart func(ports []*socknotify.Port[*Conn[S]])
+	OnStart func(ports []*socknotify.Port[*Key])
 	// StuckAfter is how long a handler may run before that is logged and counted; 0 is 10 s.
 	StuckAfter time.Duration
 
-	state[S]
-}
-
-// state is what a server that runs has.
-type state[S any] struct {
-	mu        sync.Mutex
-	started   bool
-	closing   bool          // nothing is served that was not accepted before
-	late      bool          // nor is there time for a first request any more
-	cut       bool          // and no connection is taken in
-	emptying  bool          // a listener may have connections that wait
-	failure   error         // why the server ended by itself
-	drained   chan struct{} // no connection is left after closing
-	stopped   chan struct{} // and no worker
-	ports     []*socknotify.Port[*Conn[S]]
-	listeners map[*listener[S]]struct{}
-	workers   map[*worker[S]]struct{}
-	atWork    int // workers asked for
-	running   sync.WaitGroup
-	table     table[S]
-	addrs     addrs
-	handled   atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
-
-	wheel   *wheel.Wheel[*Conn[S]]
-	watcher *Conn[S] // in the wheel while there are connections
-	extras  sync.Pool
-	next    atomic.Uint32 // port of the next connection
-	writer  WritableHandler[S]
-	counts  counts
-
-	handshakes handshakes[S]
-	quotas     quotas
-	tlsBuffers sync.Pool
-
-	failures seldom
-	refusals seldom
-	options  []socknotify.Option // of the ports; a test's
-	// Of these 0 is the constant of the name; they are a test's.
-	patient   time.Duration
-	graceTime time.Duration
+	server server
 }
 
 var (
@@ -168,96 +123,87 @@ var (
 	ErrSlow error = &timeoutError{"server: peer does not read"}
 )
 
-const (
-	tick         = 50 * time.Millisecond
-	defaultQueue = 256 << 10
-	defaultBuf   = 64 << 10
-	lingerTime   = 5 * time.Second
-	defaultStuck = 10 * time.Second
-)
-
-// start makes ports and workers, once. The server's lock is held.
-func (s *Server[S]) start() error {
-	switch {
-	case s.closing:
-		return ErrServerClosed
-	case s.started:
-		return nil
-	case s.Handler == nil:
-		return wrong("no Handler")
+// config returns the fields, of which only the type of Handler depends on S.
+func (s *Server[S]) config() *config {
+	c := &config{
+		Workers: s.Workers, Ports: s.Ports, Backend: s.Backend, BufferSize: s.BufferSize,
+		WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
+		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
+		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
+		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,
 	}
-	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Ports", int64(s.Ports), maxPorts},
-		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
-		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
-		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
-	); err != nil {
-		return err
+	if s.Handler != nil {
+		c.handler = newTyped(s.Handler)
 	}
-	workers := s.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	ports := min(max(s.Ports, 1), workers)
-	defer func() { // OnStart may panic
-		if !s.started {
-			for _, p := range s.ports {
-				p.Close()
-			}
-			s.ports = nil
-		}
-	}()
-	for range ports {
-		p, err := socknotify.New[*Conn[S]](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
-		if err != nil {
-			return fmt.Errorf("server: %w", err)
-		}
-		s.ports = append(s.ports, p)
-	}
-	s.init()
-	if s.OnStart != nil {
-		s.OnStart(slices.Clone(s.ports))
-	}
-	for i := range workers {
-		s.addWorker(&worker[S]{server: s, port: s.ports[i%ports], alone: workers == ports})
-	}
-	s.atWork = workers
-	s.started = true
-	return nil
+	return c
 }
 
-// init makes what needs no system.
-func (s *Server[S]) init() {
-	s.writer, _ = s.Handler.(WritableHandler[S])
-	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
-	s.listeners = make(map[*listener[S]]struct{})
-	s.workers = make(map[*worker[S]]struct{})
-	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
-	s.extras.New = func() any { return new(extra) }
-	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
-	s.handshakes.init()
-	s.watcher = new(Conn[S])
-	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)
+// ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and serves. The
+// path of a Unix socket is removed in the end.
+func (s *Server[S]) ListenAndServe(network, address string) error {
+	return s.server.listenAndServe(s.config(), network, address)
 }
 
-const maxPorts = 1 << 16
-
-func (s *Server[S]) bufferSize() int {
-	n := s.BufferSize
-	if n == 0 {
-		n = defaultBuf
-	}
-	return max(min(n, s.writeQueue()/2), 1)
+// Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns
+// ErrServerClosed; or until the listener fails. It closes the listener in the end. If somebody else does, it
+// ends with an error that is net.ErrClosed, within a second, and the connections that there are, and other
+// listeners, are served on. Several listeners may be served at once, each by a Serve of its own. Where the system keeps
+// the server from waiting for notifications for five seconds, each Serve returns the error, which is the cause that
+// connections are closed with.
+//
+// Meanwhile nobody else may accept of it. On Linux a TCP listener is given the options that its
+// connections are to begin with (TCP_NODELAY, KeepAlive).
+func (s *Server[S]) Serve(l net.Listener) error {
+	return s.server.serveListener(s.config(), l, nil)
 }
 
-func (s *Server[S]) writeQueue() int {
-	if s.WriteQueue == 0 {
-		return defaultQueue
-	}
-	return s.WriteQueue
+// ServeSocket is Serve for a listening socket of package sock.
+func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
+	return s.server.serve(s.config(), socket, nil, nil)
 }
 
-func (s *Server[S]) log(level slog.Level, msg string, args ...any) {
-	if s.Logger != nil {
-		s.Logger.Log(context.Background(), level, msg, args...)
-	}
+// ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS serves.
+func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string) error {
+	return s.server.listenAndServeTLS(s.config(), network, address, certFile, keyFile)
 }
+
+// ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate is that of the files (PEM), or
+// of TLSConfig where they are "". The listener is one of TCP or Unix sockets, without TLS.
+//
+// The handler knows nothing of TLS: a connection is its own when the handshake is over, so Open can ask
+// [Conn.TLS] what was agreed upon. What ends before that ends without Open and Close, and is logged and
+// counted. Data comes for plaintext, and sometimes for none: where what came is a part of a record, Read is
+// sock.ErrWouldBlock. The peer's close_notify is the end of its stream, and CloseWrite and Close send one.
+//
+// A connection that is idle, or has not sent its first record, costs no goroutine. A handshake has one, of
+// which there are Server.MaxHandshakes at most. The functions of the configuration may block. One that panics, or calls
+// runtime.Goexit, ends its connection, and is logged and counted in Stats.Panics.
+func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
+	return s.server.serveTLS(s.config(), l, certFile, keyFile)
+}
+
+// ServeTLSSocket is ServeTLS for a listening socket of package sock.
+func (s *Server[S]) ServeTLSSocket(socket *sock.Socket, certFile, keyFile string) error {
+	return s.server.serveTLSSocket(s.config(), socket, certFile, keyFile)
+}
+
+// Shutdown ends the server gracefully. Listeners are closed, and the handler of every connection is given
+// what has come, and then the end of the stream, as if the peer had ended it. So one that closes when the
+// stream ends, or returns Read's io.EOF, closes idle connections at once and others when they have answered.
+// Shutdown returns when all are closed and no worker is left.
+//
+// A connection that was accepted within the last five seconds, or waits for that, and has not sent anything to the
+// handler yet has five seconds to do so, as with net/http; its stream ends when it was answered. Time in which a TLS
+// handshake is made is part of these.
+//
+// When the context is done first, it does what Close does, waits for handlers to return all the same no
+// longer, and returns the context's cause. A nil context is socknotify.ErrInvalid, and nothing is done.
+func (s *Server[S]) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
+
+// Close ends the server at once. Listeners are closed and connections shut, and what is queued is dropped;
+// the handler's Close is called for each connection, with ErrServerClosed as cause, as soon as no other call
+// of its handler is under way. Close does not wait for that; Shutdown after it does.
+func (s *Server[S]) Close() error { return s.server.Close() }
+
+// Stats returns the server's counts. It may be called at any time.
+func (s *Server[S]) Stats() Stats { return s.server.Stats() }

@@ -29,8 +29,7 @@ type Stats struct {
 	Unshaken  uint64        // connections that ended before their TLS handshake was over
 }
 
-// Stats returns the server's counts. It may be called at any time.
-func (s *Server[S]) Stats() Stats {
+func (s *server) Stats() Stats {
 	k := &s.counts
 	st := Stats{
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
@@ -49,13 +48,11 @@ func (s *Server[S]) Stats() Stats {
 	return st
 }
 
-// LocalAddr is the address that the connection came to. After a failure it can be nil.
-func (c *Conn[S]) LocalAddr() net.Addr { return c.address(true) }
+func (c *conn) LocalAddr() net.Addr { return c.address(true) }
 
-// RemoteAddr is the peer's address. After a failure it can be nil.
-func (c *Conn[S]) RemoteAddr() net.Addr { return c.address(false) }
+func (c *conn) RemoteAddr() net.Addr { return c.address(false) }
 
-func (c *Conn[S]) address(local bool) net.Addr {
+func (c *conn) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&wUnheld != 0 {

@@ -94,7 +94,7 @@ func FuzzTLSRecords(f *testing.F) {
 			at += tlsHeader + recordLength(b[at:])
 			ends[at] = true
 		}
-		c := &tlsConn[int]{conn: &Conn[int]{listener: &listener[int]{server: new(Server[int])}}, feed: bytes.Clone(b)}
+		c := &tlsConn{conn: &conn{listener: &listener{server: new(server)}}, feed: bytes.Clone(b)}
 		var got []byte
 		for i := 0; len(c.feed) > 0; i++ {
 			size := 512

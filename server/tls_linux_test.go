@@ -36,7 +36,7 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 	tb.Cleanup(func() {
 		s.Close()
 		<-done
-		<-s.stopped
+		<-s.server.stopped
 	})
 	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}
 }
@@ -168,9 +168,9 @@ func TestTLSQueueSentByReader(t *testing.T) {
 	}
 	defer peer.Close()
 	eventually(t, func() bool { return s.Stats().Conns == 1 })
-	s.mu.Lock()
-	c := s.table.all()[0]
-	s.mu.Unlock()
+	s.server.mu.Lock()
+	c := s.server.table.all()[0]
+	s.server.mu.Unlock()
 	eventually(t, func() bool { return c.word.Load()&(wHandshake|wOwned) == 0 })
 	tc := c.tls()
 	piece := make([]byte, 16_000) // one record

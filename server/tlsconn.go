@@ -14,10 +14,10 @@ import (
 // thing with other methods: it never waits, except in the handshake and for a hijacker.
 //
 // Locks are taken in this order: writing, those of crypto/tls, mu, the connection's.
-type tlsConn[S any] struct {
-	conn  *Conn[S]
+type tlsConn struct {
+	conn  *conn
 	tls   *tls.Conn
-	shake *handshake[S] // until the handshake is over
+	shake *handshake // until the handshake is over
 
 	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
 	nc      net.Conn   // of Hijack
@@ -59,17 +59,17 @@ const (
 type tlsBuffer [tlsBytes]byte
 
 // secure puts TLS under a connection that nobody knows of yet.
-func (c *Conn[S]) secure(config *tls.Config) {
-	t := &tlsConn[S]{conn: c}
-	t.shake = &handshake[S]{tls: t, from: c.RemoteAddr()}
-	t.tls = tls.Server((*tlsInner[S])(t), config)
+func (c *conn) secure(config *tls.Config) {
+	t := &tlsConn{conn: c}
+	t.shake = &handshake{tls: t, from: c.RemoteAddr()}
+	t.tls = tls.Server((*tlsInner)(t), config)
 	c.more().transport = t
 	c.wrapped = true
 	c.word.Or(wHandshake)
 }
 
 // Read decrypts as much as has come, or b has room for.
-func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
+func (t *tlsConn) Read(b []byte) (n int, err error) {
 	c := t.conn
 	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
@@ -113,7 +113,7 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 }
 
 // more says whether there is something to be read that no notification will tell of.
-func (t *tlsConn[S]) more(is bool) {
+func (t *tlsConn) more(is bool) {
 	w := &t.conn.word
 	switch {
 	case is:
@@ -124,7 +124,7 @@ func (t *tlsConn[S]) more(is bool) {
 }
 
 // receive is for the system's bytes.
-func (t *tlsConn[S]) receive(b []byte) (int, error) {
+func (t *tlsConn) receive(b []byte) (int, error) {
 	if t.nc != nil {
 		return t.nc.Read(b)
 	}
@@ -146,7 +146,7 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 }
 
 // give gives crypto/tls what has come of one record.
-func (t *tlsConn[S]) give(p []byte) (int, error) {
+func (t *tlsConn) give(p []byte) (int, error) {
 	s := t.conn.server()
 	if len(t.feed) == 0 {
 		buf := s.tlsBuffers.Get().(*tlsBuffer)
@@ -168,7 +168,7 @@ func (t *tlsConn[S]) give(p []byte) (int, error) {
 }
 
 // cut is how much of what comes next is still of the present record.
-func (t *tlsConn[S]) cut(b []byte) (n int) {
+func (t *tlsConn) cut(b []byte) (n int) {
 	if t.left == 0 {
 		n = copy(t.head[t.nhead:], b)
 		if t.nhead += n; t.nhead < tlsHeader {

@@ -6,7 +6,7 @@ import (
 )
 
 // A tlsInner is the net.Conn of crypto/tls.
-type tlsInner[S any] tlsConn[S]
+type tlsInner tlsConn
 
 // errAgain says that nothing has come. As it is temporary, crypto/tls goes on after it: what it has of a
 // record, or of a message of the handshake protocol, it keeps.
@@ -18,8 +18,8 @@ func (againError) Error() string   { return "server: nothing has come" }
 func (againError) Timeout() bool   { return true }
 func (againError) Temporary() bool { return true }
 
-func (i *tlsInner[S]) Read(p []byte) (int, error) {
-	t := (*tlsConn[S])(i)
+func (i *tlsInner) Read(p []byte) (int, error) {
+	t := (*tlsConn)(i)
 	for {
 		n, err := t.give(p)
 		if err != errAgain || t.shake == nil {
@@ -32,8 +32,8 @@ func (i *tlsInner[S]) Read(p []byte) (int, error) {
 }
 
 // Write keeps what is to be sent until whoever called crypto/tls pushes it.
-func (i *tlsInner[S]) Write(p []byte) (int, error) {
-	t := (*tlsConn[S])(i)
+func (i *tlsInner) Write(p []byte) (int, error) {
+	t := (*tlsConn)(i)
 	if t.nc != nil {
 		return t.nc.Write(p)
 	}
@@ -49,33 +49,33 @@ func (i *tlsInner[S]) Write(p []byte) (int, error) {
 
 // Close is a hijacker's: crypto/tls has sent its close_notify. One of a handshake is because of an end that
 // is known already.
-func (i *tlsInner[S]) Close() error {
+func (i *tlsInner) Close() error {
 	if i.shake != nil {
 		return nil
 	}
 	return i.conn.Close()
 }
 
-func (i *tlsInner[S]) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
-func (i *tlsInner[S]) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
+func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
 
 // Deadlines are a hijacker's, too.
 
-func (i *tlsInner[S]) SetDeadline(at time.Time) error {
+func (i *tlsInner) SetDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}
 	return i.nc.SetDeadline(at)
 }
 
-func (i *tlsInner[S]) SetReadDeadline(at time.Time) error {
+func (i *tlsInner) SetReadDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}
 	return i.nc.SetReadDeadline(at)
 }
 
-func (i *tlsInner[S]) SetWriteDeadline(at time.Time) error {
+func (i *tlsInner) SetWriteDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 // Write encrypts what there is room for, and sends it. crypto/tls would never forget an error of what is
 // below it, so nothing is given to it that could be refused there.
-func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
+func (t *tlsConn) Write(b []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	for {
@@ -29,7 +29,7 @@ func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
 }
 
 // room is how much of n bytes can be encrypted now: at least one, if there is no error.
-func (t *tlsConn[S]) room(n int) (int, error) {
+func (t *tlsConn) room(n int) (int, error) {
 	c := t.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *tlsConn[S]) room(n int) (int, error) {
 }
 
 // sendable is why nothing can be sent in a state. The lock is held.
-func (c *Conn[S]) sendable() error {
+func (c *conn) sendable() error {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
@@ -66,7 +66,7 @@ func (c *Conn[S]) sendable() error {
 // push sends what was encrypted. A reader calls it for answers to the peer, while another goroutine encrypts perhaps; so
 // it may send a part of what Write encrypts. How much of that is the handler's is not known then: as much as possible is
 // taken for it, and the records around it are counted with what is sent later.
-func (t *tlsConn[S]) push() error {
+func (t *tlsConn) push() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) == 0 {
@@ -93,7 +93,7 @@ func (t *tlsConn[S]) push() error {
 }
 
 // sent forgets what was encrypted. The lock is held.
-func (t *tlsConn[S]) sent() {
+func (t *tlsConn) sent() {
 	if t.outs != nil {
 		t.conn.server().tlsBuffers.Put(t.outs)
 	}
@@ -101,7 +101,7 @@ func (t *tlsConn[S]) sent() {
 }
 
 // CloseWrite sends a close_notify, and ends the stream below after it.
-func (t *tlsConn[S]) CloseWrite() error {
+func (t *tlsConn) CloseWrite() error {
 	if err := t.closeNotify(); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (t *tlsConn[S]) CloseWrite() error {
 }
 
 // closeNotify is before the end of what is sent.
-func (t *tlsConn[S]) closeNotify() error {
+func (t *tlsConn) closeNotify() error {
 	c := t.conn
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -125,7 +125,7 @@ func (t *tlsConn[S]) closeNotify() error {
 
 // farewell is a close_notify for a peer whose connection ends without Close, as far as that is possible. The
 // connection is dead.
-func (t *tlsConn[S]) farewell() {
+func (t *tlsConn) farewell() {
 	c := t.conn
 	t.writing.Lock()
 	defer t.writing.Unlock()

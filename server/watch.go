@@ -6,7 +6,7 @@ import (
 )
 
 // watch looks at the workers with every tick while there are connections.
-func (s *Server[S]) watch() {
+func (s *server) watch() {
 	p := patrol{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
 	defer p.tell(s.log)
 	s.mu.Lock()
@@ -26,12 +26,12 @@ func (s *Server[S]) watch() {
 
 // replace has another worker go on with what one has dequeued and not begun, and with what it kept. The one
 // that was replaced leaves when its handler returns. The server's lock is held.
-func (s *Server[S]) replace(w *worker[S], cur uint64) {
+func (s *server) replace(w *worker, cur uint64) {
 	if cur&replaced != 0 || !w.cursor.CompareAndSwap(cur, cur|replaced) {
 		return
 	}
 	n, next, kept := position(cur)
-	other := &worker[S]{server: s, port: w.port, alone: w.alone}
+	other := &worker{server: s, port: w.port, alone: w.alone}
 	// The one before next is still the other's.
 	before := w.ready[min(kept, max(next-1, 0)):max(next-1, 0)]
 	k := copy(other.ready[:], before)
@@ -44,7 +44,7 @@ func (s *Server[S]) replace(w *worker[S], cur uint64) {
 }
 
 // expired is called when a connection's timer fires: some time-out may be over.
-func (s *Server[S]) expired(c *Conn[S]) {
+func (s *server) expired(c *conn) {
 	if c == s.watcher {
 		s.watch()
 		return
@@ -100,15 +100,14 @@ func (s *Server[S]) expired(c *Conn[S]) {
 }
 
 // idleLimit is the connection's, or the server's. The lock is held.
-func (c *Conn[S]) idleLimit() time.Duration {
+func (c *conn) idleLimit() time.Duration {
 	if x := c.extra; x != nil && x.idle != 0 {
 		return x.idle
 	}
 	return c.server().IdleTimeout
 }
 
-// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on; 0 is never.
-func (c *Conn[S]) SetIdleTimeout(d time.Duration) {
+func (c *conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&(wAborting|wDead) != 0 {
@@ -125,15 +124,14 @@ func (c *Conn[S]) SetIdleTimeout(d time.Duration) {
 }
 
 // writeLimit is the connection's, or the server's. The lock is held.
-func (c *Conn[S]) writeLimit() time.Duration {
+func (c *conn) writeLimit() time.Duration {
 	if x := c.extra; x != nil && x.slow != 0 {
 		return x.slow
 	}
 	return c.server().WriteTimeout
 }
 
-// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on; 0 is never.
-func (c *Conn[S]) SetWriteTimeout(d time.Duration) {
+func (c *conn) SetWriteTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -154,7 +152,7 @@ func (c *Conn[S]) SetWriteTimeout(d time.Duration) {
 }
 
 // lingerLimit is writeLimit after Close.
-func (c *Conn[S]) lingerLimit() time.Duration {
+func (c *conn) lingerLimit() time.Duration {
 	if limit := c.writeLimit(); limit > 0 {
 		return limit
 	}

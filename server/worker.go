@@ -12,23 +12,23 @@ import (
 )
 
 // A worker is one of the goroutines that serve.
-type worker[S any] struct {
-	server *Server[S]
-	port   *socknotify.Port[*Conn[S]]
+type worker struct {
+	server *server
+	port   *socknotify.Port[*Key]
 	buf    []byte
-	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   [batch]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	reg    [1]socknotify.Registration[*Key]
+	regs   [batch]socknotify.Registration[*Key] // of those that it lets go of together
 	nregs  int
 
-	ready [batch]socknotify.Notification[*Conn[S]]
+	ready [batch]socknotify.Notification[*Key]
 	at    uint64 // what cursor is, or was before the rest was taken away
 	// cursor is how far the worker is in ready, and since when: a tick, how many there are, which is next,
 	// and from which on those before that are kept, to be let go of together. Who swaps it owns the next
 	// one; a worker that does not return has all of the rest taken away, and what it kept.
 	cursor  atomic.Uint64
-	current *Conn[S] // whose handler runs
-	logged  bool     // that the worker is stuck; the watcher's
-	alone   bool     // there is no other on the port, but for one that does not return
+	current *conn // whose handler runs
+	logged  bool  // that the worker is stuck; the watcher's
+	alone   bool  // there is no other on the port, but for one that does not return
 }
 
 // batch is how many notifications a worker dequeues at a time.
@@ -47,23 +47,23 @@ func position(cur uint64) (n, next, kept int) {
 	return int(cur >> 16 & 0xff), int(cur & 0xff), int(cur >> 8 & 0xff)
 }
 
-func since(cur uint64) (tick uint32)        { return uint32(cur >> 32) }
-func (s *Server[S]) addWorker(w *worker[S]) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
-func (w *worker[S]) advance(next uint64) bool {
+func since(cur uint64) (tick uint32)  { return uint32(cur >> 32) }
+func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
+func (w *worker) advance(next uint64) bool {
 	was := w.at
 	w.at = next
 	return w.cursor.CompareAndSwap(was, next)
 }
 
 // run serves until the port is closed, or another worker has taken over.
-func (w *worker[S]) run() {
+func (w *worker) run() {
 	cut := true
 	defer func() { w.leave(cut) }()
 	w.loop()
 	cut = false
 }
 
-func (w *worker[S]) loop() {
+func (w *worker) loop() {
 	s := w.server
 	w.buf = make([]byte, s.bufferSize())
 	var f failing
@@ -92,7 +92,7 @@ func (w *worker[S]) loop() {
 }
 
 // serve handles what was dequeued. It is false where another worker has taken the rest.
-func (w *worker[S]) serve() (mine bool) {
+func (w *worker) serve() (mine bool) {
 	for {
 		done, mine := w.some()
 		if done {
@@ -102,7 +102,7 @@ func (w *worker[S]) serve() (mine bool) {
 }
 
 // some handles notifications until none is left or a handler panics.
-func (w *worker[S]) some() (done, mine bool) {
+func (w *worker) some() (done, mine bool) {
 	defer func() {
 		if c := w.current; c != nil {
 			w.panicked(c, recover())
@@ -133,7 +133,7 @@ func (w *worker[S]) some() (done, mine bool) {
 			return true, false
 		}
 		nt := &w.ready[i]
-		c, read := nt.Key, true
+		c, read := (*conn)(nt.Key), true
 		if nt.Events == socknotify.EventIn { // a connection's, and nearly always just that
 			word := c.word.Or(wOwned)
 			if word&wOwned != 0 {
@@ -147,9 +147,9 @@ func (w *worker[S]) some() (done, mine bool) {
 		} else if c, read = w.handle(nt, uint32(now)); c == nil {
 			continue
 		}
-		if read { // as in data, but within one frame less (see direct)
+		if read { // as in data
 			w.current = c
-			err := s.Handler.Data(c, w.buf)
+			err := s.handler.data(c, w.buf)
 			w.current = nil
 			if err != nil {
 				c.returned(err)
@@ -166,7 +166,7 @@ func (w *worker[S]) some() (done, mine bool) {
 }
 
 // panicked closes the connection of a handler that did not return.
-func (w *worker[S]) panicked(c *Conn[S], value any) {
+func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
 	_, i, _ := position(w.at)
@@ -186,8 +186,8 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 
 // handle is for a notification of more than EventIn, or of something else. It returns the connection, which stays its
 // key, if that is to be let go of, and whether Data is to be called before.
-func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_ *Conn[S], read bool) {
-	c := nt.Key
+func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn, read bool) {
+	c := (*conn)(nt.Key)
 	nt.Key = nil // an idle worker holds on to nobody
 	switch {
 	case nt.Events&socknotify.EventRemove != 0:
@@ -201,7 +201,7 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 		c.word.And(^uint32(wWoken))
 	case c == &c.listener.key:
 		a := *nt
-		*nt = socknotify.Notification[*Conn[S]]{}
+		*nt = socknotify.Notification[*Key]{}
 		w.accepted(c.listener, &a)
 		return nil, false
 	}
@@ -209,21 +209,21 @@ func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_
 	if word&wOwned != 0 {
 		return nil, false // the owner will see to it
 	}
-	nt.Key = c
+	nt.Key = c.key()
 	c.touch(now)
 	return c, w.events(c, nt.Events, word)
 }
 
 // events sees to all but Data for a connection that is owned, and reports whether that is to be called.
-func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read bool) {
+func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 	s := w.server
 	if e&socknotify.EventErr != 0 && c.failed(w.buf, e == socknotify.EventErr) {
 		return false
 	}
 	if e&socknotify.EventOut != 0 {
-		if c.flush() && s.writer != nil && c.word.Load()&wOver == 0 {
+		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
-			err := s.writer.Writable(c)
+			err := s.handler.writable(c)
 			w.current = nil
 			c.returned(err)
 		}
@@ -239,13 +239,13 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read b
 	return true
 }
 
-func (w *worker[S]) data(c *Conn[S]) {
+func (w *worker) data(c *conn) {
 	if c.wrapped && c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}
 	w.current = c
-	err := w.server.Handler.Data(c, w.buf)
+	err := w.server.handler.data(c, w.buf)
 	w.current = nil
 	if err != nil {
 		c.returned(err)
@@ -253,7 +253,7 @@ func (w *worker[S]) data(c *Conn[S]) {
 }
 
 // returned is what a handler's error means.
-func (c *Conn[S]) returned(err error) {
+func (c *conn) returned(err error) {
 	switch err {
 	case nil, sock.ErrWouldBlock:
 	case io.EOF:
@@ -266,7 +266,7 @@ func (c *Conn[S]) returned(err error) {
 // waitFailed is for a wait that failed although the port is open. It pauses, so that the worker may try again, and
 // ends the server where that has been so for long. The worker goes on even then: what ends a connection is queued,
 // and dequeued without waiting.
-func (s *Server[S]) waitFailed(f *failing, err error) {
+func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
 	}
@@ -276,7 +276,7 @@ func (s *Server[S]) waitFailed(f *failing, err error) {
 }
 
 // leave is a worker's end. One whose goroutine was cut off by its handler (runtime.Goexit) is replaced.
-func (w *worker[S]) leave(cut bool) {
+func (w *worker) leave(cut bool) {
 	s := w.server
 	s.mu.Lock()
 	if cut {

@@ -3,21 +3,16 @@ package server
 import (
 	"net"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Write sends what the system takes at once and queues the rest, so it never blocks. Where the queue would
-// grow beyond Server.WriteQueue it returns ErrQueueFull and how much it took; Writable tells when to go on
-// with the rest. After Close or CloseWrite it is net.ErrClosed.
-func (c *Conn[S]) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
+func (c *conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 
 // send is Write without a transport.
-func (c *Conn[S]) send(b []byte) (int, error) { return c.write(b, false) }
+func (c *conn) send(b []byte) (int, error) { return c.write(b, false) }
 
-// write is Write, which is small enough to be inlined. What is usual is all here, because each frame between
-// a handler's caller and the system's send costs a return that is mispredicted (see direct).
-func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
+// write is Write, which is small enough to be inlined.
+func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	if wrapped {
 		return c.extra.transport.Write(b)
 	}
@@ -26,15 +21,7 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	// Where sending is to be shut after what is queued, something is.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
-		if direct {
-			of, turn := c.held.Ahead(fdstate.Send, b)
-			k, e := directSend(c.socket().Handle(), of)
-			if n = int(k); n == len(b) {
-				c.mu.Unlock()
-				return n, nil
-			}
-			n, err = c.held.Made(fdstate.Send, of, turn, n, e)
-		} else if n, err = c.held.Send(b); n == len(b) && err == nil {
+		if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
 		}
@@ -45,7 +32,7 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 }
 
 // writeOn goes on after n bytes were sent, and a failure perhaps. The lock is held.
-func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
+func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
@@ -73,7 +60,7 @@ func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
 }
 
 // enqueue queues what is behind the first n bytes.
-func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
+func (c *conn) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
 	x := c.more()
 	most := s.writeQueue()
@@ -113,9 +100,7 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 	return n, nil
 }
 
-// WantWritable has Writable called, of a handler that has it, when at most half of what may be queued is:
-// soon, where that is so already. So one that has much to write gives others their turn.
-func (c *Conn[S]) WantWritable() { c.set(wWant) }
+func (c *conn) WantWritable() { c.set(wWant) }
 
 func (x *extra) push(b []byte) {
 	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
@@ -127,7 +112,7 @@ func (x *extra) push(b []byte) {
 
 // flush sends what is queued, and reports whether a handler that waits for it may go on. Its caller owns
 // the connection.
-func (c *Conn[S]) flush() (goOn bool) {
+func (c *conn) flush() (goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -141,7 +126,7 @@ func (c *Conn[S]) flush() (goOn bool) {
 }
 
 // drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
-func (c *Conn[S]) drain(x *extra) bool {
+func (c *conn) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
 		n, err := c.held.Send(x.queue[x.head:])
@@ -175,16 +160,14 @@ func (c *Conn[S]) drain(x *extra) bool {
 	return true
 }
 
-// CloseWrite ends the stream to the peer after what was written so far. Once its end was received as well
-// the connection is closed.
-func (c *Conn[S]) CloseWrite() error {
+func (c *conn) CloseWrite() error {
 	if c.wrapped {
 		return c.extra.transport.CloseWrite()
 	}
 	return c.shut()
 }
 
-func (c *Conn[S]) shut() error {
+func (c *conn) shut() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -200,7 +183,7 @@ func (c *Conn[S]) shut() error {
 	return c.shutLocked()
 }
 
-func (c *Conn[S]) shutLocked() error {
+func (c *conn) shutLocked() error {
 	err := c.socket().Shutdown(sock.ShutWrite)
 	if err != nil {
 		c.lost(err)
@@ -211,7 +194,7 @@ func (c *Conn[S]) shutLocked() error {
 }
 
 // more is the extra, made where there is none. The lock is held.
-func (c *Conn[S]) more() *extra {
+func (c *conn) more() *extra {
 	if c.extra == nil {
 		c.extra = c.server().extras.Get().(*extra)
 	}
@@ -222,7 +205,7 @@ func (c *Conn[S]) more() *extra {
 const keep = 64 << 10
 
 // spare gives the extra back if nothing is in it. The lock is held.
-func (c *Conn[S]) spare() {
+func (c *conn) spare() {
 	x := c.extra
 	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
 		return
@@ -234,8 +217,7 @@ func (c *Conn[S]) spare() {
 	}
 }
 
-// Queued is how many bytes wait for the peer to take what is before them.
-func (c *Conn[S]) Queued() int {
+func (c *conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.extra == nil {

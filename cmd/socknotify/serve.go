@@ -121,7 +121,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 		Handler: service.handler(&t), Workers: f.workers, Ports: f.ports, Backend: backend,
 		TLSConfig: config, IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
-		OnStart: func(ports []*socknotify.Port[*server.Conn[tally]]) {
+		OnStart: func(ports []*socknotify.Port[*server.Key]) {
 			var pages []debug.Option
 			for i, p := range ports {
 				pages = append(pages, debug.Port(service.name+suffix(i, len(ports)), p))

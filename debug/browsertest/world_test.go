@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 	served := make(chan error, 1)
 	s := &server.Server[struct{}]{
 		Handler: echo{}, Workers: 3,
-		OnStart: func(ports []*socknotify.Port[*server.Conn[struct{}]]) {
+		OnStart: func(ports []*socknotify.Port[*server.Key]) {
 			mounted <- debug.Port("echo", ports[0])
 		},
 	}

@@ -53,7 +53,7 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
-		OnStart: func(ports []*sn.Port[conn]) {
+		OnStart: func(ports []*sn.Port[*server.Key]) {
 			mux := http.NewServeMux()
 			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", ports[0])))
 			var collector prometheus.Collector

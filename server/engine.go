@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wheel"
+)
+
+// config is the fields of a Server[S], which are documented there.
+type config struct {
+	handler calls // nil where there is none
+
+	Workers          int
+	Ports            int
+	Backend          string
+	BufferSize       int
+	WriteQueue       int
+	MaxQueued        int64
+	MaxConns         int
+	MaxConnsPerAddr  int
+	IdleTimeout      time.Duration
+	WriteTimeout     time.Duration
+	KeepAlive        time.Duration
+	KeepAliveConfig  net.KeepAliveConfig
+	TLSConfig        *tls.Config
+	HandshakeTimeout time.Duration
+	MaxHandshakes    int
+	Logger           *slog.Logger
+	OnStart          func(ports []*socknotify.Port[*Key])
+	StuckAfter       time.Duration
+}
+
+// A server is a Server[S], without the type of its connections' states.
+type server struct {
+	config // set before it starts, and left alone after
+
+	mu        sync.Mutex
+	started   bool
+	closing   bool          // nothing is served that was not accepted before
+	late      bool          // nor is there time for a first request any more
+	cut       bool          // and no connection is taken in
+	emptying  bool          // a listener may have connections that wait
+	failure   error         // why the server ended by itself
+	drained   chan struct{} // no connection is left after closing
+	stopped   chan struct{} // and no worker
+	ports     []*socknotify.Port[*Key]
+	listeners map[*listener]struct{}
+	workers   map[*worker]struct{}
+	atWork    int // workers asked for
+	running   sync.WaitGroup
+	table     table
+	addrs     addrs
+	handled   atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
+
+	wheel   *wheel.Wheel[*conn]
+	watcher *conn // in the wheel while there are connections
+	extras  sync.Pool
+	next    atomic.Uint32 // port of the next connection
+	counts  counts
+
+	handshakes handshakes
+	quotas     quotas
+	tlsBuffers sync.Pool
+
+	failures seldom
+	refusals seldom
+	options  []socknotify.Option // of the ports; a test's
+	// Of these 0 is the constant of the name; they are a test's.
+	patient   time.Duration
+	graceTime time.Duration
+}
+
+const (
+	tick         = 50 * time.Millisecond
+	defaultQueue = 256 << 10
+	defaultBuf   = 64 << 10
+	lingerTime   = 5 * time.Second
+	defaultStuck = 10 * time.Second
+)
+
+// start makes ports and workers, once. The server's lock is held.
+func (s *server) start(c *config) error {
+	switch {
+	case s.closing:
+		return ErrServerClosed
+	case s.started:
+		return nil
+	case c.handler == nil:
+		return wrong("no Handler")
+	}
+	s.config = *c
+	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Ports", int64(s.Ports), maxPorts},
+		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
+		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
+		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
+	); err != nil {
+		return err
+	}
+	workers := s.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	ports := min(max(s.Ports, 1), workers)
+	defer func() { // OnStart may panic
+		if !s.started {
+			for _, p := range s.ports {
+				p.Close()
+			}
+			s.ports = nil
+		}
+	}()
+	for range ports {
+		p, err := socknotify.New[*Key](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
+		if err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		s.ports = append(s.ports, p)
+	}
+	s.init()
+	if s.OnStart != nil {
+		s.OnStart(slices.Clone(s.ports))
+	}
+	for i := range workers {
+		s.addWorker(&worker{server: s, port: s.ports[i%ports], alone: workers == ports})
+	}
+	s.atWork = workers
+	s.started = true
+	return nil
+}
+
+// init makes what needs no system.
+func (s *server) init() {
+	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
+	s.listeners = make(map[*listener]struct{})
+	s.workers = make(map[*worker]struct{})
+	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
+	s.extras.New = func() any { return new(extra) }
+	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
+	s.handshakes.init()
+	s.watcher = new(conn)
+	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
+}
+
+const maxPorts = 1 << 16
+
+func (s *server) bufferSize() int {
+	n := s.BufferSize
+	if n == 0 {
+		n = defaultBuf
+	}
+	return max(min(n, s.writeQueue()/2), 1)
+}
+
+func (s *server) writeQueue() int {
+	if s.WriteQueue == 0 {
+		return defaultQueue
+	}
+	return s.WriteQueue
+}
+
+func (s *server) log(level slog.Level, msg string, args ...any) {
+	if s.Logger != nil {
+		s.Logger.Log(context.Background(), level, msg, args...)
+	}
+}
