@@ -97,7 +97,7 @@ func TestLongestTimeout(t *testing.T) {
 
 // Stats reads the clock before it looks at the workers, which may have begun something since.
 func TestBegunSince(t *testing.T) {
-	if d := (&patrol{now: 5}).waited(cursor(6, 1, 1, 0)); d != 0 {
+	if d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
 	}
 }

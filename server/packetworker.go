@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -19,8 +18,7 @@ type packetWorker struct {
 	in     [packets]sock.Message
 	reg    [1]socknotify.Registration[*PacketConn]
 
-	cursor atomic.Uint64 // as a worker's, for the watcher: since when it is at a socket
-	logged bool          // that it is stuck; the watcher's
+	activity
 }
 
 // run serves until the port is closed, or another worker has taken its place. A worker whose goroutine was cut
@@ -37,7 +35,9 @@ func (w *packetWorker) run() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.workers, w)
-		if c != nil && w.cursor.Load()&replaced == 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c != nil && !w.replaced {
 			s.addWorker()
 		}
 	}()
@@ -53,15 +53,19 @@ func (w *packetWorker) run() {
 		f = failing{}
 		c = ready[0].Key
 		ready[0] = socknotify.Notification[*PacketConn]{}
-		at := cursor(s.wheel.Now(), 1, 1, 0)
-		w.cursor.Store(at)
+		w.mu.Lock()
+		w.begin(s.wheel.Now())
+		w.mu.Unlock()
 		if err := w.serve(c); err != nil {
 			c.fail(err)
 		} else {
 			w.again(c)
 		}
 		c = nil
-		if !w.cursor.CompareAndSwap(at, idle) {
+		w.mu.Lock()
+		replaced := w.end()
+		w.mu.Unlock()
+		if replaced {
 			return
 		}
 	}

@@ -40,9 +40,9 @@ func (s *server) Stats() Stats {
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)
 	if st.Workers > 0 {
-		p := patrol{now: uint32(s.wheel.Now())}
+		d := watchdog{now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			st.Longest = max(st.Longest, p.waited(w.cursor.Load()))
+			st.Longest = max(st.Longest, d.ran(&w.activity))
 		}
 	}
 	return st

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -20,39 +19,57 @@ type worker struct {
 	regs   [batch]socknotify.Registration[*Key] // of those that it lets go of together
 	nregs  int
 
-	ready [batch]socknotify.Notification[*Key]
-	at    uint64 // what cursor is, or was before the rest was taken away
-	// cursor is how far the worker is in ready, and since when: a tick, how many there are, which is next,
-	// and from which on those before that are kept, to be let go of together. Who swaps it owns the next
-	// one; a worker that does not return has all of the rest taken away, and what it kept.
-	cursor  atomic.Uint64
+	// What was dequeued: ready[next:n] is not begun, and ready[next-1] may be in the call of a handler. Of those
+	// before, the connections in ready[kept:] are still owned, and are let go of together at the end.
+	//
+	// All of this changes with the lock of the activity held. So while a handler does not return, the watchdog can
+	// take everything but ready[next-1] away from its worker (see replace).
+	ready         [batch]socknotify.Notification[*Key]
+	n, next, kept int
+	activity
+
 	current *conn // whose handler runs
-	logged  bool  // that the worker is stuck; the watcher's
 	alone   bool  // there is no other on the port, but for one that does not return
 }
 
 // batch is how many notifications a worker dequeues at a time.
 const batch = 64
 
-const (
-	idle     = 1 << 30 // nothing to do
-	replaced = 1 << 31 // another has taken the rest
-)
-
-func cursor(now uint64, n, next, kept int) uint64 {
-	return now<<32 | uint64(n)<<16 | uint64(kept)<<8 | uint64(next)
-}
-
-func position(cur uint64) (n, next, kept int) {
-	return int(cur >> 16 & 0xff), int(cur & 0xff), int(cur >> 8 & 0xff)
-}
-
-func since(cur uint64) (tick uint32)  { return uint32(cur >> 32) }
 func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
-func (w *worker) advance(next uint64) bool {
-	was := w.at
-	w.at = next
-	return w.cursor.CompareAndSwap(was, next)
+
+// begin begins to handle n notifications that were dequeued.
+func (w *worker) begin(n int) {
+	w.mu.Lock()
+	w.n, w.next, w.kept = n, 0, 0
+	w.activity.begin(w.server.wheel.Now())
+	w.mu.Unlock()
+}
+
+// claim returns the index of the next notification to handle, if there is one.
+func (w *worker) claim(now uint64) (i int, ok bool) {
+	w.mu.Lock()
+	if ok = w.next < w.n; ok {
+		i = w.next
+		w.next++
+		if !w.alone {
+			w.kept = i // those before have been let go of
+		}
+		w.activity.begin(now)
+	}
+	w.mu.Unlock()
+	return i, ok
+}
+
+// end lets go of the connections that were kept, and reports whether the worker goes on. A worker that was replaced
+// has kept at most the one that it handled last, and leaves.
+func (w *worker) end() (goesOn bool) {
+	w.mu.Lock()
+	kept := w.kept
+	w.kept = w.next
+	goesOn = !w.activity.end()
+	w.mu.Unlock()
+	w.letGoAll(w.ready[kept:w.next])
+	return goesOn
 }
 
 // run serves until the port is closed, or another worker has taken over.
@@ -72,9 +89,6 @@ func (w *worker) loop() {
 		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
 	}
 	for w.serve() {
-		if !w.advance(idle) {
-			return
-		}
 		n, err := w.port.Process(nil, w.ready[:], -1)
 		if err == socknotify.ErrClosed {
 			return
@@ -86,23 +100,19 @@ func (w *worker) loop() {
 		if f.pause != 0 {
 			f = failing{}
 		}
-		w.at = cursor(s.wheel.Now(), n, 0, 0)
-		w.cursor.Store(w.at)
+		w.begin(n)
 	}
 }
 
-// serve handles what was dequeued. It is false where another worker has taken the rest.
-func (w *worker) serve() (mine bool) {
-	for {
-		done, mine := w.some()
-		if done {
-			return mine
-		}
+// serve handles what was dequeued, and reports whether the worker goes on.
+func (w *worker) serve() bool {
+	for !w.some() {
 	}
+	return w.end()
 }
 
-// some handles notifications until none is left or a handler panics.
-func (w *worker) some() (done, mine bool) {
+// some handles notifications until none is left, which it reports, or a handler panics.
+func (w *worker) some() (done bool) {
 	defer func() {
 		if c := w.current; c != nil {
 			w.panicked(c, recover())
@@ -110,27 +120,10 @@ func (w *worker) some() (done, mine bool) {
 	}()
 	s := w.server
 	for {
-		n, i, kept := position(w.at)
-		if w.at&(idle|replaced) != 0 {
-			return true, true
-		}
-		if !w.alone {
-			kept = i
-		}
 		now := s.wheel.Now()
-		switch {
-		case i == n && kept < n:
-			if !w.advance(cursor(now, n, i, i)) {
-				w.letGoAll(w.ready[i-1 : i])
-				return true, false
-			}
-			w.letGoAll(w.ready[kept:i])
-			continue
-		case i == n:
-			return true, true
-		case !w.advance(cursor(now, n, i+1, kept)):
-			w.letGoAll(w.ready[max(i-1, kept):i])
-			return true, false
+		i, ok := w.claim(now)
+		if !ok {
+			return true
 		}
 		nt := &w.ready[i]
 		c, read := (*conn)(nt.Key), true
@@ -157,7 +150,6 @@ func (w *worker) some() (done, mine bool) {
 		}
 		if w.alone && c.word.Load()&wSpecial == 0 {
 			// Nobody else could serve it yet anyway, and letting go of many at once costs a good part less.
-			// It is this worker's until the cursor moves on, and whose that is then.
 			continue
 		}
 		nt.Key = nil // an idle worker holds on to nobody
@@ -169,8 +161,7 @@ func (w *worker) some() (done, mine bool) {
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
-	_, i, _ := position(w.at)
-	w.ready[i-1].Key = nil // not to be let go of with those that were kept
+	w.ready[w.next-1].Key = nil // not to be let go of with those that were kept
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
 	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
@@ -280,7 +271,11 @@ func (w *worker) leave(cut bool) {
 	s := w.server
 	s.mu.Lock()
 	if cut {
-		s.replace(w, w.cursor.Load())
+		w.mu.Lock()
+		if !w.replaced {
+			s.replace(w)
+		}
+		w.mu.Unlock()
 	}
 	delete(s.workers, w)
 	s.mu.Unlock()

@@ -5,44 +5,6 @@ import (
 	"time"
 )
 
-// watch looks at the workers with every tick while there are connections.
-func (s *server) watch() {
-	p := patrol{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
-	defer p.tell(s.log)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.table.n == 0 {
-		return
-	}
-	for w := range s.workers {
-		cur := w.cursor.Load()
-		if p.sees(cur, &w.logged) && len(s.workers) < s.atWork+maxStuck {
-			s.replace(w, cur)
-		}
-	}
-	s.counts.stuck.Add(uint64(len(p.found)))
-	s.wheel.Set(s.watcher, 0)
-}
-
-// replace has another worker go on with what one has dequeued and not begun, and with what it kept. The one
-// that was replaced leaves when its handler returns. The server's lock is held.
-func (s *server) replace(w *worker, cur uint64) {
-	if cur&replaced != 0 || !w.cursor.CompareAndSwap(cur, cur|replaced) {
-		return
-	}
-	n, next, kept := position(cur)
-	other := &worker{server: s, port: w.port, alone: w.alone}
-	// The one before next is still the other's.
-	before := w.ready[min(kept, max(next-1, 0)):max(next-1, 0)]
-	k := copy(other.ready[:], before)
-	m := k + copy(other.ready[k:], w.ready[next:n])
-	clear(before)
-	clear(w.ready[next:n])
-	other.at = cursor(s.wheel.Now(), m, k, 0)
-	other.cursor.Store(other.at)
-	s.addWorker(other)
-}
-
 // expired is called when a connection's timer fires: some time-out may be over.
 func (s *server) expired(c *conn) {
 	if c == s.watcher {
