@@ -128,7 +128,7 @@ func (s *server) link(c *conn) error {
 		s.wheel.Set(s.watcher, tick)
 	}
 	s.addrs.enter(c.index, from)
-	c.port = uint16(s.next.Add(1) % uint32(len(s.ports)))
+	c.shard = uint16(s.next.Add(1) % uint32(len(s.shards)))
 	return nil
 }
 

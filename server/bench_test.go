@@ -58,8 +58,8 @@ func role(name string) {
 		return
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
-	if kind == "ports" {
-		s.Ports = workers
+	if kind == "shards" {
+		s.Shards = workers
 	}
 	until(ctx, s.Serve)
 	s.Close()
@@ -69,7 +69,7 @@ func role(name string) {
 // BenchmarkEcho is CPU per request of servers in processes of their own: a raw port, which is the floor, a
 // server, and one with a port per worker; with so many workers. Compare within one run.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "ports/2"} {
+	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "shards/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
@@ -83,10 +83,10 @@ func BenchmarkEcho(b *testing.B) {
 // for half of the time: with one port that both workers share, and with one for each, where half of the others
 // have the port of that one. Compare within one run.
 func BenchmarkUneven(b *testing.B) {
-	for _, ports := range []string{"1", "2"} {
-		b.Run("ports="+ports, func(b *testing.B) {
+	for _, shards := range []string{"1", "2"} {
+		b.Run("shards="+shards, func(b *testing.B) {
 			for b.Loop() {
-				res, _ := benchServer(b, "uneven/"+ports, 5000, 2*time.Second)
+				res, _ := benchServer(b, "uneven/"+shards, 5000, 2*time.Second)
 				b.ReportMetric(float64(res.p50)/1e3, "p50-us")
 				b.ReportMetric(float64(res.p90)/1e3, "p90-us")
 			}
@@ -116,10 +116,10 @@ func (*busy) Data(c *server.Conn[bool], buf []byte) error {
 	return err
 }
 
-func uneven(ctx context.Context, ports string) {
+func uneven(ctx context.Context, shards string) {
 	s := &server.Server[bool]{Handler: &busy{}, Workers: 2}
-	if ports == "2" {
-		s.Ports = 2
+	if shards == "2" {
+		s.Shards = 2
 	}
 	until(ctx, s.Serve)
 	s.Close()

@@ -264,7 +264,7 @@ func (c *conn) ownAgain(f socknotify.Events) bool {
 func (w *worker) enable(c *conn, s *sock.Socket, f socknotify.Events) {
 	r := &w.reg[0]
 	r.Sock, r.Key, r.Filter, r.Op = s, c.key(), f, socknotify.OpEnable
-	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil // an idle worker holds on to nobody
 	if r.Result != nil {
 		c.refused(s, r.Result)
@@ -304,7 +304,7 @@ func (w *worker) remove(c *conn) {
 	w.current = nil
 	r := &w.reg[0]
 	r.Sock, r.Key, r.Filter, r.Op = c.socket(), c.key(), 0, socknotify.OpRemove
-	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
 	r.Sock, r.Key = nil, nil
 	if r.Result != nil {
 		w.finish(c)

@@ -52,14 +52,14 @@ func TestRequestCosts(t *testing.T) {
 		if n := testing.AllocsPerRun(many, request); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		before := s.server.ports[0].Stats()
+		before := s.server.shards[0].Stats()
 		for range many {
 			request()
 		}
-		after := s.server.ports[0].Stats()
+		after := s.server.shards[0].Stats()
 		asked := float64(after.Rearms-before.Rearms) / many
 		t.Logf("%.3f enables that asked the kernel per request", asked)
-		if s.server.ports[0].KernelEdges() && asked > 0.05 {
+		if s.server.shards[0].KernelEdges() && asked > 0.05 {
 			t.Errorf("%.3f enables asked the kernel per request", asked)
 		}
 	})

@@ -22,7 +22,7 @@ type config struct {
 	handler calls // nil where there is none
 
 	Workers          int
-	Ports            int
+	Shards           int
 	Backend          string
 	BufferSize       int
 	WriteQueue       int
@@ -37,7 +37,7 @@ type config struct {
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 	Logger           *slog.Logger
-	OnStart          func(ports []*socknotify.Port[*Key])
+	OnStart          func(shards []*socknotify.Port[*Key])
 	StuckAfter       time.Duration
 }
 
@@ -54,7 +54,7 @@ type server struct {
 	failure   error         // why the server ended by itself
 	drained   chan struct{} // no connection is left after closing
 	stopped   chan struct{} // and no worker
-	ports     []*socknotify.Port[*Key]
+	shards    []*socknotify.Port[*Key]
 	listeners map[*listener]struct{}
 	workers   map[*worker]struct{}
 	atWork    int // workers asked for
@@ -100,7 +100,7 @@ func (s *server) start(c *config) error {
 		return wrong("no Handler")
 	}
 	s.config = *c
-	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Ports", int64(s.Ports), maxPorts},
+	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Shards", int64(s.Shards), maxShards},
 		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
 		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
 		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
@@ -111,28 +111,28 @@ func (s *server) start(c *config) error {
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	ports := min(max(s.Ports, 1), workers)
+	shards := min(max(s.Shards, 1), workers)
 	defer func() { // OnStart may panic
 		if !s.started {
-			for _, p := range s.ports {
+			for _, p := range s.shards {
 				p.Close()
 			}
-			s.ports = nil
+			s.shards = nil
 		}
 	}()
-	for range ports {
+	for range shards {
 		p, err := socknotify.New[*Key](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		s.ports = append(s.ports, p)
+		s.shards = append(s.shards, p)
 	}
 	s.init()
 	if s.OnStart != nil {
-		s.OnStart(slices.Clone(s.ports))
+		s.OnStart(slices.Clone(s.shards))
 	}
 	for i := range workers {
-		s.addWorker(&worker{server: s, port: s.ports[i%ports], alone: workers == ports})
+		s.addWorker(&worker{server: s, port: s.shards[i%shards], alone: workers == shards})
 	}
 	s.atWork = workers
 	s.started = true
@@ -152,7 +152,7 @@ func (s *server) init() {
 	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }
 
-const maxPorts = 1 << 16
+const maxShards = 1 << 16
 
 func (s *server) bufferSize() int {
 	n := s.BufferSize

@@ -88,7 +88,7 @@ func run[S any](h server.Handler[S], talk func(client net.Conn)) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &server.Server[S]{Handler: h, Workers: 2, OnStart: func(ports []*socknotify.Port[*server.Key]) {
+	s := &server.Server[S]{Handler: h, Workers: 2, OnStart: func(shards []*socknotify.Port[*server.Key]) {
 		// For debug.Port, or a collector of metrics.
 	}}
 	served := make(chan error)

@@ -39,7 +39,7 @@ func (c *conn) describe() string {
 	defer c.mu.Unlock()
 	word := c.word.Load()
 	var b strings.Builder
-	fmt.Fprintf(&b, "port %d, active at %d:", c.port, c.active.Load())
+	fmt.Fprintf(&b, "shard %d, active at %d:", c.shard, c.active.Load())
 	for _, n := range names {
 		if word&n.bit != 0 {
 			fmt.Fprintf(&b, " %s", n.name)
@@ -65,9 +65,9 @@ func Describe[S any](typed *Server[S]) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
-	for i, p := range s.ports {
+	for i, p := range s.shards {
 		view := debug.TakeSnapshot(p, 0, 1000)
-		fmt.Fprintf(&b, "port %d: %+v\n", i, view.Stats)
+		fmt.Fprintf(&b, "shard %d: %+v\n", i, view.Stats)
 		for _, r := range view.Registrations {
 			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)
 		}

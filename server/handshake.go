@@ -379,7 +379,7 @@ func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
 		}
 		f := filter(word)
 		reg[0] = socknotify.Registration[*Key]{Sock: socket, Key: c.key(), Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
-		c.server().ports[c.port].Process(reg[:], nil, 0)
+		c.server().shards[c.shard].Process(reg[:], nil, 0)
 		if err := reg[0].Result; err != nil {
 			c.refused(socket, err)
 		}

@@ -28,7 +28,7 @@ func TestOnStartFails(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() { panic("OnStart") }, "exit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			fails := true
-			s := &srv{Handler: &handler{t: t}, Ports: 2, Workers: 2, OnStart: func([]*socknotify.Port[*server.Key]) {
+			s := &srv{Handler: &handler{t: t}, Shards: 2, Workers: 2, OnStart: func([]*socknotify.Port[*server.Key]) {
 				if fails {
 					fail()
 				}

@@ -181,10 +181,10 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r := &random{t: t, h: &handler{t: t}, count: make(map[int]int), next: seed << 16, cut: rng.IntN(3) == 0}
 	r.h.data, r.h.open = r.data, r.open
 	config, client := certified(t)
-	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
+	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
 		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))),
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
-	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
+	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
 	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
 	var to []target

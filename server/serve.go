@@ -63,7 +63,7 @@ func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls
 		l.bequeath()
 	}
 	name := nameOf(socket)
-	err := s.ports[l.key.port].Accept(socket, l.key.key(), accepts)
+	err := s.shards[l.key.shard].Accept(socket, l.key.key(), accepts)
 	if err == nil {
 		err = await(l.failed, l.gone)
 	}
@@ -86,7 +86,7 @@ func (s *server) begin(c *config, l *listener) error {
 	if err := s.start(c); err != nil {
 		return err
 	}
-	l.key.port = uint16(len(s.listeners) % len(s.ports))
+	l.key.shard = uint16(len(s.listeners) % len(s.shards))
 	s.listeners[l] = struct{}{}
 	return nil
 }
@@ -191,14 +191,14 @@ func (s *server) empty(l *listener) {
 	if l.gone() {
 		return
 	}
-	s.ports[l.key.port].RemoveWaitSock(context.Background(), l.sock) // where it fails, workers accept until the close
+	s.shards[l.key.shard].RemoveWaitSock(context.Background(), l.sock) // where it fails, workers accept until the close
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {
 			return
 		}
 		if c := s.take(l, socket); c != nil {
-			s.ports[c.port].Post(c.key(), fresh)
+			s.shards[c.shard].Post(c.key(), fresh)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (s *server) settle() {
 		return
 	}
 	var accepted uint64
-	for _, p := range s.ports {
+	for _, p := range s.shards {
 		accepted += p.Stats().Accepted
 	}
 	if s.handled.Load() < accepted {
@@ -264,7 +264,7 @@ func (s *server) endGrace() {
 // leave waits for the last connection and ends the workers.
 func (s *server) leave() {
 	<-s.drained
-	for _, p := range s.ports {
+	for _, p := range s.shards {
 		p.Close()
 	}
 	s.running.Wait()

@@ -165,15 +165,15 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("the listener is open: %v", err)
 	}
 	for says, s := range map[string]*srv{
-		"Workers: negative (-1)":         {Workers: -1},
-		"Ports: negative (-1)":           {Ports: -1},
-		"Ports: more than 65536 (65537)": {Ports: 1<<16 + 1},
-		"BufferSize: negative (-1)":      {BufferSize: -1},
-		"WriteQueue: negative (-1)":      {WriteQueue: -1},
-		"MaxQueued: negative (-1)":       {MaxQueued: -1},
-		"MaxConns: negative (-1)":        {MaxConns: -1},
-		"MaxConnsPerAddr: negative (-1)": {MaxConnsPerAddr: -1},
-		"MaxHandshakes: negative (-1)":   {MaxHandshakes: -1},
+		"Workers: negative (-1)":          {Workers: -1},
+		"Shards: negative (-1)":           {Shards: -1},
+		"Shards: more than 65536 (65537)": {Shards: 1<<16 + 1},
+		"BufferSize: negative (-1)":       {BufferSize: -1},
+		"WriteQueue: negative (-1)":       {WriteQueue: -1},
+		"MaxQueued: negative (-1)":        {MaxQueued: -1},
+		"MaxConns: negative (-1)":         {MaxConns: -1},
+		"MaxConnsPerAddr: negative (-1)":  {MaxConnsPerAddr: -1},
+		"MaxHandshakes: negative (-1)":    {MaxHandshakes: -1},
 	} {
 		s.Handler = &handler{t: t}
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, socknotify.ErrInvalid) || !strings.HasSuffix(err.Error(), says) {

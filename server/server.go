@@ -53,7 +53,7 @@ type Server[S any] struct {
 	// Ports is how many ports the workers are spread over, each with its share of the connections; 0 is one
 	// that all share. As many as there are workers spares them each other, but leaves one idle while
 	// another has too much to do.
-	Ports int
+	Shards int
 	// Backend is the ports' kernel, one of socknotify.Backends; "" is the default.
 	Backend string
 	// BufferSize is the size of a worker's buffer, in bytes; 0 is 64 KiB. It is at most half of WriteQueue, so
@@ -102,7 +102,7 @@ type Server[S any] struct {
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once, with the ports, before anything is served: for those who observe
 	// them, such as package debug. It must not call the server.
-	OnStart func(ports []*socknotify.Port[*Key])
+	OnStart func(shards []*socknotify.Port[*Key])
 	// StuckAfter is how long a handler may run before that is logged and counted; 0 is 10 s.
 	StuckAfter time.Duration
 
@@ -126,7 +126,7 @@ var (
 // config returns the fields, of which only the type of Handler depends on S.
 func (s *Server[S]) config() *config {
 	c := &config{
-		Workers: s.Workers, Ports: s.Ports, Backend: s.Backend, BufferSize: s.BufferSize,
+		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
 		WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,

@@ -17,9 +17,9 @@ import (
 // Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.
 func TestEcho(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, ports := range []int{1, 3} {
-			t.Run(fmt.Sprint("ports=", ports), func(t *testing.T) {
-				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Ports: ports}
+		for _, shards := range []int{1, 3} {
+			t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
+				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Shards: shards}
 				addr := start(t, s)
 				var ul net.Listener
 				if !wine.HasNoUnix.Here() {

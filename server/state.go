@@ -19,7 +19,7 @@ type conn struct {
 	word     atomic.Uint32
 	active   atomic.Uint32 // the wheel's time of the latest notification
 	wrapped  bool          // extra has a transport, for life
-	port     uint16
+	shard    uint16
 	index    uint32 // in the table
 	extra    *extra // under mu; what few connections need
 	timer    wheel.Timer[*conn]
@@ -119,7 +119,7 @@ func (c *conn) touch(now uint32) {
 func (c *conn) wake() {
 	if c.word.Or(wWoken)&wWoken == 0 {
 		s := c.server()
-		s.ports[c.port].Post(c.key(), 0)
+		s.shards[c.shard].Post(c.key(), 0)
 	}
 }
 
