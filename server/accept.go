@@ -12,12 +12,12 @@ import (
 var (
 	errLost      = errors.New("server: connection: failed for an unknown reason")
 	errHijacked  = errors.New("server: connection is hijacked")
-	errNoSocket  = wrong("a nil listener or socket")
-	errNoContext = wrong("a nil context")
+	errNoSocket  = invalid("a nil listener or socket")
+	errNoContext = invalid("a nil context")
 )
 
 // fresh is the data of a post whose key is a connection that was taken in, and is to be welcomed.
-const fresh = 1
+const admitted = 1
 
 // accepted takes a new connection in, or turns it away.
 func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
@@ -34,20 +34,20 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.gone() && !s.isClosing() { // it came after
+	if l.of != nil && l.isClosed() && !s.isClosing() { // it came after
 		socket.Close()
-		l.fail(errGone)
-	} else if c := s.take(l, socket); c != nil {
-		w.welcome(c)
+		l.fail(errClosedElsewhere)
+	} else if c := s.admit(l, socket); c != nil {
+		w.startConn(c)
 		return
 	}
 	s.mu.Lock()
-	s.settle() // it may have been the last that was on its way
+	s.checkDrained() // it may have been the last that was on its way
 	s.mu.Unlock()
 }
 
 // take counts a new connection in, or turns it away. It is owned, and no worker knows of it yet.
-func (s *server) take(l *listener, socket *sock.Socket) *conn {
+func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	held, err := socket.Hold()
 	if err != nil {
 		return nil // it has no other owner, so it is not closed
@@ -57,25 +57,25 @@ func (s *server) take(l *listener, socket *sock.Socket) *conn {
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if l.tls != nil {
-		c.secure(l.tls)
+		c.startTLS(l.tls)
 	}
-	if err := s.link(c); err != nil {
+	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
 			s.counts.refused.Add(1) // before the peer knows
-			s.logSome(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
+			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
 		held.Release()
 		return nil
 	}
 	if l.tcp {
-		l.tune(held)
+		l.setOptions(held)
 	}
 	return c
 }
 
 // welcome begins with a connection that was taken in.
-func (w *worker) welcome(c *conn) {
+func (w *worker) startConn(c *conn) {
 	if s := w.server; c.listener.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())
 	} else {
@@ -102,7 +102,7 @@ var (
 )
 
 // link counts a new connection in, if the limits allow it.
-func (s *server) link(c *conn) error {
+func (s *server) addConn(c *conn) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
 		from = c.socket().RemoteAddr().Addr().Unmap()
@@ -110,7 +110,7 @@ func (s *server) link(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.cut:
+	case s.refusing:
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
@@ -119,13 +119,13 @@ func (s *server) link(c *conn) error {
 	}
 	if s.closing { // it was accepted before
 		c.word.Or(wGrace)
-		if s.late {
+		if s.graceOver {
 			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)
 	if s.table.add(c); s.table.n == 1 {
-		s.wheel.Set(s.watcher, tick)
+		s.wheel.Set(s.ticker, tick)
 	}
 	s.addrs.enter(c.index, from)
 	c.shard = uint16(s.next.Add(1) % uint32(len(s.shards)))
@@ -133,13 +133,13 @@ func (s *server) link(c *conn) error {
 }
 
 // unlink counts a connection out.
-func (s *server) unlink(c *conn) {
+func (s *server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)
 	s.addrs.leave(c.index)
 	if s.table.n == 0 {
-		s.wheel.Stop(s.watcher)
-		s.settle()
+		s.wheel.Stop(s.ticker)
+		s.checkDrained()
 	}
 }

@@ -34,12 +34,12 @@ func (c *conn) end(bits uint32) error {
 	if word&bits == bits || word&(wAborting|wDead) != 0 {
 		return net.ErrClosed
 	}
-	if word&(wHijacked|wUnheld) == wHijacked|wUnheld {
+	if word&(wHijacked|wDetached) == wHijacked|wDetached {
 		c.endHijacked(bits)
 		return nil
 	}
 	if word&wHijacked != 0 { // what is queued is sent as without a hijacker
-		c.takeBack(c.whyEnded())
+		c.cancelHijack(c.whyEnded())
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
@@ -70,7 +70,7 @@ func (c *conn) failLocked(cause error, bits uint32) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
-	x := c.more()
+	x := c.ensureExtra()
 	if !x.failed {
 		x.cause, x.failed = cause, true
 	}
@@ -84,7 +84,7 @@ func (c *conn) failLocked(cause error, bits uint32) {
 func (c *conn) lost(err error) {
 	word := c.word.Load()
 	vague := isVague(err)
-	if vague && word&(wUnheld|wDead) == 0 {
+	if vague && word&(wDetached|wDead) == 0 {
 		if e := c.socket().Err(); e != nil && !errors.Is(e, net.ErrClosed) {
 			err, vague = &lostError{e}, false
 		}
@@ -174,13 +174,13 @@ func (w *worker) release(c *conn) {
 					w.data(c)
 				}
 				continue
-			case word&(wHijacked|wUnheld|wOut|wDead) == wHijacked:
+			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
 				c.handOver()
 				continue
-			case word&(wHijacked|wUnheld|wDead) == wHijacked:
+			case word&(wHijacked|wDetached|wDead) == wHijacked:
 				// It is the hijacker's when nothing is queued.
 			case word&(wHijacked|wDead) == wHijacked:
-				if !c.word.CompareAndSwap(word, word|wAway) {
+				if !c.word.CompareAndSwap(word, word|wReleased) {
 					continue
 				}
 				return
@@ -202,7 +202,7 @@ func (w *worker) release(c *conn) {
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
 			continue
 		}
-		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
+		if w.enable(c, s, filter(word)); !c.reacquire(filter(word)) {
 			return
 		}
 	}
@@ -210,11 +210,11 @@ func (w *worker) release(c *conn) {
 
 // letGoAll is release for connections that were kept, in one call of the port. What has come up meanwhile is
 // left to a worker that is woken for it, because no handler is to be called here.
-func (w *worker) letGoAll(kept []socknotify.Notification[*Key]) {
+func (w *worker) releaseKept(kept []socknotify.Notification[*Key]) {
 	for i := range kept {
 		if c := (*conn)(kept[i].Key); c != nil {
 			kept[i].Key = nil
-			w.letGo(c)
+			w.queueEnable(c)
 		}
 	}
 	for w.nregs > 0 {
@@ -228,15 +228,15 @@ func (w *worker) letGoAll(kept []socknotify.Notification[*Key]) {
 			if r.Result != nil {
 				c.refused(s, r.Result)
 			}
-			if c.ownAgain(f) {
-				w.letGo(c) // in the place of this one, or of one before
+			if c.reacquire(f) {
+				w.queueEnable(c) // in the place of this one, or of one before
 			}
 		}
 	}
 }
 
 // letGo gives up a connection, and has it enabled with the others.
-func (w *worker) letGo(c *conn) {
+func (w *worker) queueEnable(c *conn) {
 	for {
 		s, word := c.socket(), c.word.Load()
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
@@ -255,7 +255,7 @@ func (w *worker) letGo(c *conn) {
 
 // ownAgain owns a connection that was let go of and enabled for a filter, if that is no longer what it waits
 // for. Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
-func (c *conn) ownAgain(f socknotify.Events) bool {
+func (c *conn) reacquire(f socknotify.Events) bool {
 	word := c.word.Load()
 	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
 }
@@ -323,7 +323,7 @@ func (w *worker) finish(c *conn) {
 	cause := c.cause()
 	c.mu.Unlock()
 	if word&wHandshake != 0 {
-		s.unshaken(c, cause)
+		s.handshakeFailed(c, cause)
 		w.free(c)
 		return
 	}
@@ -331,7 +331,7 @@ func (w *worker) finish(c *conn) {
 	s.handler.closed(c, cause)
 	w.current = nil
 	if t := c.tls(); t != nil {
-		t.farewell()
+		t.sendCloseNotify()
 	}
 	w.free(c)
 }
@@ -348,9 +348,9 @@ func (w *worker) free(c *conn) {
 		c.socket().SetLinger(0)
 	}
 	c.socket().Close()
-	if c.word.Load()&wUnheld == 0 {
+	if c.word.Load()&wDetached == 0 {
 		c.held.Release()
 	}
 	c.mu.Unlock()
-	s.unlink(c)
+	s.removeConn(c)
 }

@@ -45,39 +45,39 @@ type config struct {
 type server struct {
 	config // set before it starts, and left alone after
 
-	mu        sync.Mutex
-	started   bool
-	closing   bool          // nothing is served that was not accepted before
-	late      bool          // nor is there time for a first request any more
-	cut       bool          // and no connection is taken in
-	emptying  bool          // a listener may have connections that wait
-	failure   error         // why the server ended by itself
-	drained   chan struct{} // no connection is left after closing
-	stopped   chan struct{} // and no worker
-	shards    []*socknotify.Port[*Key]
-	listeners map[*listener]struct{}
-	workers   map[*worker]struct{}
-	atWork    int // workers asked for
-	running   sync.WaitGroup
-	table     table
-	addrs     addrs
-	handled   atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
+	mu               sync.Mutex
+	started          bool
+	closing          bool          // nothing is served that was not accepted before
+	graceOver        bool          // nor is there time for a first request any more
+	refusing         bool          // and no connection is taken in
+	acceptingBacklog bool          // a listener may have connections that wait
+	failure          error         // why the server ended by itself
+	drained          chan struct{} // no connection is left after closing
+	stopped          chan struct{} // and no worker
+	shards           []*socknotify.Port[*Key]
+	listeners        map[*listener]struct{}
+	workers          map[*worker]struct{}
+	nworkers         int // workers asked for
+	running          sync.WaitGroup
+	table            table
+	addrs            addrs
+	handled          atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
 
-	wheel   *wheel.Wheel[*conn]
-	watcher *conn // in the wheel while there are connections
-	extras  sync.Pool
-	next    atomic.Uint32 // port of the next connection
-	counts  counts
+	wheel  *wheel.Wheel[*conn]
+	ticker *conn // in the wheel while there are connections
+	extras sync.Pool
+	next   atomic.Uint32 // port of the next connection
+	counts counts
 
 	handshakes handshakes
 	quotas     quotas
 	tlsBuffers sync.Pool
 
-	failures seldom
-	refusals seldom
+	failures oncePerSecond
+	refusals oncePerSecond
 	options  []socknotify.Option // of the ports; a test's
 	// Of these 0 is the constant of the name; they are a test's.
-	patient   time.Duration
+	giveUp    time.Duration
 	graceTime time.Duration
 }
 
@@ -97,7 +97,7 @@ func (s *server) start(c *config) error {
 	case s.started:
 		return nil
 	case c.handler == nil:
-		return wrong("no Handler")
+		return invalid("no Handler")
 	}
 	s.config = *c
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Shards", int64(s.Shards), maxShards},
@@ -134,7 +134,7 @@ func (s *server) start(c *config) error {
 	for i := range workers {
 		s.addWorker(&worker{server: s, port: s.shards[i%shards], alone: workers == shards})
 	}
-	s.atWork = workers
+	s.nworkers = workers
 	s.started = true
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *server) init() {
 	s.extras.New = func() any { return new(extra) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.handshakes.init()
-	s.watcher = new(conn)
+	s.ticker = new(conn)
 	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }
 

@@ -10,16 +10,16 @@ import (
 )
 
 // Faulty has a server make its ports with options, and give up after a time.
-func Faulty[S any](s *Server[S], patient time.Duration, options ...socknotify.Option) {
-	s.server.options, s.server.patient = options, patient
+func Faulty[S any](s *Server[S], giveUp time.Duration, options ...socknotify.Option) {
+	s.server.options, s.server.giveUp = options, giveUp
 }
 
 // Grace is the time that a server has for first requests at its end.
 func Grace[S any](s *Server[S], d time.Duration) { s.server.graceTime = d }
 
 // FaultyPackets is Faulty for datagrams.
-func FaultyPackets(s *PacketServer, patient time.Duration, options ...socknotify.Option) {
-	s.options, s.patient = options, patient
+func FaultyPackets(s *PacketServer, giveUp time.Duration, options ...socknotify.Option) {
+	s.options, s.giveUp = options, giveUp
 }
 
 // names are those of a connection's word.
@@ -27,10 +27,10 @@ var names = []struct {
 	bit  uint32
 	name string
 }{
-	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWant, "want"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
+	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWritable, "writable"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
-	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"}, {wLast, "last"},
-	{wSpoke, "spoke"}, {wGrace, "grace"},
+	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
+	{wReceived, "received"}, {wGrace, "grace"},
 }
 
 // describe is a connection's state, for a test that has failed.
@@ -45,7 +45,7 @@ func (c *conn) describe() string {
 			fmt.Fprintf(&b, " %s", n.name)
 		}
 	}
-	if word&(wUnheld|wDead) == 0 {
+	if word&(wDetached|wDead) == 0 {
 		fmt.Fprintf(&b, "; socket %d from %v", c.socket().Handle(), c.socket().RemoteAddr())
 	}
 	if x := c.extra; x != nil {

@@ -154,7 +154,7 @@ func TestWaitFailsForGood(t *testing.T) {
 				if ended++; !errors.Is(err, fault) {
 					t.Errorf("Serve = %v", err)
 				}
-			case <-time.After(300 * time.Millisecond): // longer than the server is patient
+			case <-time.After(300 * time.Millisecond): // longer than the server tries
 				for _, c := range clients {
 					c.Write([]byte("x")) // has workers wait once more, in the end the one that waited before
 				}

@@ -18,15 +18,15 @@ func checkFields(fields ...field) error {
 	for _, f := range fields {
 		switch {
 		case f.value < 0:
-			return wrong("%s: negative (%d)", f.name, f.value)
+			return invalid("%s: negative (%d)", f.name, f.value)
 		case f.most > 0 && f.value > f.most:
-			return wrong("%s: more than %d (%d)", f.name, f.most, f.value)
+			return invalid("%s: more than %d (%d)", f.name, f.most, f.value)
 		}
 	}
 	return nil
 }
 
 // wrong says what is the matter with an argument or a field.
-func wrong(format string, args ...any) error {
+func invalid(format string, args ...any) error {
 	return fmt.Errorf("server: %w: %s", socknotify.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -28,7 +28,7 @@ type handshake struct {
 	from   net.Addr // the peer's; after a reset the socket has forgotten it
 	ctx    context.Context
 	cancel context.CancelFunc
-	turn   chan struct{} // receives when the goroutine may compute again
+	resume chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
 	reg    [1]socknotify.Registration[*Key] // for the goroutine
 
@@ -107,24 +107,24 @@ func (p *handshakes) init() {
 func (w *worker) handshake(c *conn) {
 	s := w.server
 	t := c.tls()
-	h := t.shake
+	h := t.hs
 	switch {
 	case h.ctx == nil:
-		if !t.greeted(w.buf) {
+		if !t.receiveFirstRecord(w.buf) {
 			return
 		}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
-		h.turn = make(chan struct{}, 1)
+		h.resume = make(chan struct{}, 1)
 		c.word.Or(wPaused)
 		s.handshakes.mu.Lock()
 		defer s.handshakes.mu.Unlock()
 		s.handshakes.move(h, &s.handshakes.fresh)
 		s.dispatch()
 	case h.done.Load():
-		t.shake = nil
+		t.hs = nil
 		h.cancel()
 		c.word.And(^uint32(wHandshake))
-		t.more(len(t.feed) > 0)
+		t.setMore(len(t.feed) > 0)
 		w.open(c)
 	default:
 		c.word.Or(wPaused)
@@ -138,7 +138,7 @@ func (w *worker) handshake(c *conn) {
 }
 
 // greeted receives, and reports whether crypto/tls has something to do with what was received.
-func (t *tlsConn) greeted(buf []byte) bool {
+func (t *tlsConn) receiveFirstRecord(buf []byte) bool {
 	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -148,7 +148,7 @@ func (t *tlsConn) greeted(buf []byte) bool {
 		return false
 	}
 	t.feed = append(t.feed, buf[:n]...)
-	return greeting(t.feed)
+	return hasFirstRecord(t.feed)
 }
 
 // Of records, as crypto/tls bounds them.
@@ -160,7 +160,7 @@ const (
 
 // greeting reports whether b, which is what a client has sent, is its whole first record, or such that crypto/tls
 // refuses it without waiting for the rest.
-func greeting(b []byte) bool {
+func hasFirstRecord(b []byte) bool {
 	if len(b) < tlsHeader {
 		return false
 	}
@@ -185,7 +185,7 @@ func (p *handshakes) move(h *handshake, to *list.List) {
 // give back what they hold. It is called after each change of the lists. The lock is held.
 //
 // It adds to the server's running only for a connection that is in the list fresh. The end of that connection waits
-// for the lock (see unshaken), so a worker is running as well.
+// for the lock (see handshakeFailed), so a worker is running as well.
 func (s *server) dispatch() {
 	p := &s.handshakes
 	for p.computing.Len() < p.bound {
@@ -199,7 +199,7 @@ func (s *server) dispatch() {
 		h := e.Value.(*handshake)
 		switch {
 		case h.in == &p.ready:
-			h.turn <- struct{}{}
+			h.resume <- struct{}{}
 		case h.tls.conn.word.Load()&wOver != 0:
 			p.move(h, nil)
 			continue
@@ -216,7 +216,7 @@ func (s *server) dispatch() {
 		default:
 			p.begin(h)
 			s.running.Add(1)
-			go s.shake(h)
+			go s.runHandshake(h)
 		}
 		h.since = time.Now()
 		p.move(h, &p.computing)
@@ -307,7 +307,7 @@ func (s *server) leaveHandshake(h *handshake) {
 }
 
 // shake makes a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
-func (s *server) shake(h *handshake) {
+func (s *server) runHandshake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
 	cut := true
@@ -334,8 +334,8 @@ func (t *tlsConn) handshake(h *handshake) {
 }
 
 // await sends what crypto/tls has to say and waits until there is something to receive, without computing.
-func (t *tlsConn) await() error {
-	c, h := t.conn, t.shake
+func (t *tlsConn) waitForPeer() error {
+	c, h := t.conn, t.hs
 	s := c.server()
 	p := &s.handshakes
 	p.mu.Lock()
@@ -347,7 +347,7 @@ func (t *tlsConn) await() error {
 		c.word.And(^uint32(wPaused))
 		c.enable(&h.reg)
 		select {
-		case <-h.turn:
+		case <-h.resume:
 		case <-h.ctx.Done():
 		}
 		err = h.ctx.Err()
@@ -383,7 +383,7 @@ func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
 		if err := reg[0].Result; err != nil {
 			c.refused(socket, err)
 		}
-		if !c.ownAgain(f) {
+		if !c.reacquire(f) {
 			return
 		}
 	}
@@ -396,13 +396,13 @@ func (t *tlsConn) panicked(value any) {
 	if value == nil { // not even panic(nil) is recovered as that
 		e.Value = "runtime.Goexit was called"
 	}
-	s.logSome(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
+	s.logLimited(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
 	t.conn.fail(e)
 }
 
-// unshaken is the end of a connection that never was the handler's.
-func (s *server) unshaken(c *conn, cause error) {
-	h := c.tls().shake
+// handshakeFailed is the end of a connection that never was the handler's.
+func (s *server) handshakeFailed(c *conn, cause error) {
+	h := c.tls().hs
 	if h.ctx != nil {
 		h.cancel()
 		s.handshakes.mu.Lock()
@@ -411,12 +411,12 @@ func (s *server) unshaken(c *conn, cause error) {
 		}
 		s.handshakes.mu.Unlock()
 	}
-	s.counts.handshakes.Add(1)
+	s.counts.failedHandshakes.Add(1)
 	from := h.from
 	if from == nil {
 		from = unknownAddr{}
 	}
-	s.logSome(&s.quotas.handshakes, slog.LevelInfo, "no TLS handshake", "from", from, "error", cause)
+	s.logLimited(&s.quotas.handshakes, slog.LevelInfo, "no TLS handshake", "from", from, "error", cause)
 }
 
 // An unknownAddr is that of a peer which had reset the connection before it was accepted.

@@ -225,15 +225,15 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// A patient is a connection whose deadline is for what comes next, however much there is.
-type patient struct{ net.Conn }
+// An extended is a connection whose deadline is for what comes next, however much there is.
+type extended struct{ net.Conn }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p extended) Read(b []byte) (int, error) {
 	p.SetReadDeadline(time.Now().Add(soon))
 	return p.Conn.Read(b)
 }
 
-func (p patient) Write(b []byte) (n int, err error) {
+func (p extended) Write(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int
 		p.SetWriteDeadline(time.Now().Add(soon))

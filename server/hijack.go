@@ -29,13 +29,13 @@ func (c *conn) Hijack() (net.Conn, error) {
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	h := &hijacked{conn: c, given: make(chan struct{})}
+	h := &hijacked{conn: c, ready: make(chan struct{})}
 	if word&wOut == 0 {
-		if err := c.give(h); err != nil {
+		if err := c.giveSocket(h); err != nil {
 			return nil, err
 		}
 	}
-	c.more().hijacked = h
+	c.ensureExtra().hijacked = h
 	c.word.Or(wHijacked)
 	if t != nil {
 		t.nc = h
@@ -45,15 +45,15 @@ func (c *conn) Hijack() (net.Conn, error) {
 }
 
 // give makes a net.Conn of the socket. The lock is held.
-func (c *conn) give(h *hijacked) error {
+func (c *conn) giveSocket(h *hijacked) error {
 	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return err
 	}
-	c.server().keepOn(nc)
+	c.server().restoreKeepAlive(nc)
 	c.held.Release() // it is closed now
-	c.word.Or(wUnheld)
-	h.settle(nc, nil)
+	c.word.Or(wDetached)
+	h.resolve(nc, nil)
 	return nil
 }
 
@@ -62,10 +62,10 @@ func (c *conn) give(h *hijacked) error {
 func (c *conn) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.word.Load()&(wHijacked|wUnheld|wOut|wAborting|wDead) != wHijacked {
+	if c.word.Load()&(wHijacked|wDetached|wOut|wAborting|wDead) != wHijacked {
 		return
 	}
-	if err := c.give(c.extra.hijacked); err != nil {
+	if err := c.giveSocket(c.extra.hijacked); err != nil {
 		c.failLocked(err, wAborting)
 	}
 }
@@ -95,12 +95,12 @@ func (c *conn) endHijacked(bits uint32) {
 		l.SetLinger(0)
 	}
 	x.hijacked.nc.Close()
-	c.letGoHijacked(bits | wAborting) // the socket is gone
+	c.releaseHijacked(bits | wAborting) // the socket is gone
 }
 
 // takeBack ends the waiting for a socket that the server has still. The lock is held.
-func (c *conn) takeBack(why error) {
-	c.extra.hijacked.settle(nil, why)
+func (c *conn) cancelHijack(why error) {
+	c.extra.hijacked.resolve(nil, why)
 	c.extra.hijacked = nil
 }
 
@@ -117,8 +117,8 @@ func (c *conn) Resume() error {
 	switch {
 	case word&(wClosing|wAborting|wDead) != 0:
 		return net.ErrClosed
-	case word&(wHijacked|wUnheld) == wHijacked:
-		c.takeBack(net.ErrClosed)
+	case word&(wHijacked|wDetached) == wHijacked:
+		c.cancelHijack(net.ErrClosed)
 		if t != nil {
 			t.nc = nil
 		}
@@ -133,14 +133,14 @@ func (c *conn) Resume() error {
 		if c.held, err = socket.Hold(); err != nil {
 			return err
 		}
-		c.word.And(^uint32(wUnheld))
+		c.word.And(^uint32(wDetached))
 		if t != nil {
 			t.nc = nil
 		}
 		c.extra.hijacked = nil
-		c.spare()
+		c.dropExtra()
 		c.touch(uint32(s.wheel.Now()))
-		c.letGoHijacked(wResumed)
+		c.releaseHijacked(wResumed)
 	case word&wPaused != 0:
 		c.touch(uint32(s.wheel.Now()))
 		c.word.And(^uint32(wPaused))
@@ -149,17 +149,17 @@ func (c *conn) Resume() error {
 	return nil
 }
 
-// letGoHijacked ends a hijack: the owner goes on, or a worker if the owner has let go already. The lock is
+// releaseHijacked ends a hijack: the owner goes on, or a worker if the owner has let go already. The lock is
 // held.
-func (c *conn) letGoHijacked(bits uint32) {
+func (c *conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
-		next := word&^(wHijacked|wAway|wPaused) | bits
-		if word&wAway != 0 {
+		next := word&^(wHijacked|wReleased|wPaused) | bits
+		if word&wReleased != 0 {
 			next &^= wOwned
 		}
 		if c.word.CompareAndSwap(word, next) {
-			if word&wAway != 0 {
+			if word&wReleased != 0 {
 				c.wake()
 			}
 			return

@@ -11,7 +11,7 @@ import (
 // wait until it has sent them.
 type hijacked struct {
 	conn  *conn
-	given chan struct{} // closed when it is settled whether there is a socket
+	ready chan struct{} // closed when it is settled whether there is a socket
 	nc    net.Conn      // it, or
 	err   error         // why there is none
 
@@ -34,7 +34,7 @@ func (d *deadline) set(at time.Time) {
 }
 
 // settle ends the waiting, once.
-func (h *hijacked) settle(nc net.Conn, err error) {
+func (h *hijacked) resolve(nc net.Conn, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if nc != nil {
@@ -42,14 +42,14 @@ func (h *hijacked) settle(nc net.Conn, err error) {
 		nc.SetWriteDeadline(h.writing.at)
 	}
 	h.nc, h.err = nc, err
-	close(h.given)
+	close(h.ready)
 }
 
 // wait is for the socket.
 func (h *hijacked) wait(op string, d *deadline) error {
 	for {
 		select {
-		case <-h.given:
+		case <-h.ready:
 			return h.fail(op, h.err)
 		default:
 		}
@@ -69,7 +69,7 @@ func (h *hijacked) wait(op string, d *deadline) error {
 			over = time.After(left)
 		}
 		select {
-		case <-h.given:
+		case <-h.ready:
 		case <-moved:
 		case <-over:
 		}
@@ -108,7 +108,7 @@ func (h *hijacked) Close() error { return h.conn.closeHijacked(h) }
 // NetConn is the connection of package net, such as a *net.TCPConn; it waits for it. It is to be closed by
 // the one that it is in. It is nil where the connection has ended before.
 func (h *hijacked) NetConn() net.Conn {
-	<-h.given
+	<-h.ready
 	return h.nc
 }
 

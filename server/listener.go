@@ -23,8 +23,8 @@ type listener struct {
 	failed chan error  // its end
 	warned atomic.Bool // that it cannot set an option
 
-	bequeaths atomic.Bool // connections begin with the listener's options
-	proved    atomic.Bool // one was seen that did
+	inheritable atomic.Bool // connections begin with the listener's options
+	verified    atomic.Bool // one was seen that did
 }
 
 func (l *listener) fail(err error) {
@@ -44,7 +44,7 @@ func (l *listener) close(why error) {
 }
 
 // gone reports whether somebody has closed the listener.
-func (l *listener) gone() bool {
+func (l *listener) isClosed() bool {
 	if l.of == nil {
 		return isClosed(l.sock)
 	}
@@ -59,15 +59,15 @@ func isClosed(s *sock.Socket) bool {
 	return err != nil
 }
 
-// errGone is why serving a socket ends that somebody else has closed.
-var errGone = fmt.Errorf("somebody has closed it: %w", net.ErrClosed)
+// errClosedElsewhere is why serving a socket ends that somebody else has closed.
+var errClosedElsewhere = fmt.Errorf("somebody has closed it: %w", net.ErrClosed)
 
-// lookAgain is how often a socket that is served is looked at, since one that is closed tells nobody.
-const lookAgain = 250 * time.Millisecond
+// recheckInterval is how often a socket that is served is looked at, since one that is closed tells nobody.
+const recheckInterval = 250 * time.Millisecond
 
 // await waits for a failure of what is served, or for its end.
 func await(failed <-chan error, gone func() bool) error {
-	clock := time.NewTicker(lookAgain)
+	clock := time.NewTicker(recheckInterval)
 	defer clock.Stop()
 	for {
 		select {
@@ -75,7 +75,7 @@ func await(failed <-chan error, gone func() bool) error {
 			return err
 		case <-clock.C:
 			if gone() {
-				return errGone
+				return errClosedElsewhere
 			}
 		}
 	}

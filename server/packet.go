@@ -57,13 +57,13 @@ type PacketServer struct {
 	running sync.WaitGroup
 	counts  struct{ received, sent, dropped, panics, stuck atomic.Uint64 }
 
-	wheel   *wheel.Wheel[*packetWatcher]
-	watcher packetWatcher // in the wheel while there is something to be watched
+	wheel  *wheel.Wheel[*packetTimer]
+	ticker packetTimer // in the wheel while there is something to be watched
 
 	failure  error // why the server ended by itself
-	failures seldom
+	failures oncePerSecond
 	options  []socknotify.Option // of the port; a test's
-	patient  time.Duration       // 0 is the constant; a test's
+	giveUp   time.Duration       // 0 is the constant; a test's
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
@@ -180,7 +180,7 @@ func (s *PacketServer) begin(c *PacketConn) error {
 		return err
 	}
 	s.conns[c] = struct{}{}
-	s.wheel.Set(&s.watcher, 0)
+	s.wheel.Set(&s.ticker, 0)
 	return nil
 }
 
@@ -208,7 +208,7 @@ func (s *PacketServer) start() error {
 	case s.port != nil:
 		return nil
 	case s.Handler == nil:
-		return wrong("no Handler")
+		return invalid("no Handler")
 	}
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"MaxSize", int64(s.MaxSize), maxSize}); err != nil {
 		return err
@@ -225,8 +225,8 @@ func (s *PacketServer) start() error {
 		}
 	}()
 	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
-	s.wheel = wheel.New(tick, func(p *packetWatcher) *wheel.Timer[*packetWatcher] { return &p.timer },
-		func(*packetWatcher) { s.watch() })
+	s.wheel = wheel.New(tick, func(p *packetTimer) *wheel.Timer[*packetTimer] { return &p.timer },
+		func(*packetTimer) { s.watch() })
 	if s.OnStart != nil {
 		s.OnStart(port)
 	}

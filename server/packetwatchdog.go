@@ -2,9 +2,9 @@ package server
 
 import "github.com/socknotify/socknotify/internal/wheel"
 
-// A packetWatcher is what the wheel of a PacketServer has.
-type packetWatcher struct {
-	timer wheel.Timer[*packetWatcher]
+// A packetTimer is what the wheel of a PacketServer has.
+type packetTimer struct {
+	timer wheel.Timer[*packetTimer]
 }
 
 // addWorker starts one more worker. The server's lock is held.
@@ -32,7 +32,7 @@ func (s *PacketServer) watch() {
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
 	if on {
-		s.wheel.Set(&s.watcher, 0)
+		s.wheel.Set(&s.ticker, 0)
 	}
 }
 

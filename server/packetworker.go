@@ -30,7 +30,7 @@ func (w *packetWorker) run() {
 	s := w.server
 	defer func() {
 		if c != nil {
-			w.again(c)
+			w.rearm(c)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (w *packetWorker) run() {
 		if err := w.serve(c); err != nil {
 			c.fail(err)
 		} else {
-			w.again(c)
+			w.rearm(c)
 		}
 		c = nil
 		w.mu.Lock()
@@ -73,7 +73,7 @@ func (w *packetWorker) run() {
 
 // again enables a socket. While the system refuses that, it is tried again: the watcher has other workers serve the
 // other sockets.
-func (w *packetWorker) again(c *PacketConn) {
+func (w *packetWorker) rearm(c *PacketConn) {
 	for f := (failing{}); ; {
 		err := c.enable(&w.reg)
 		if err == nil {
@@ -92,13 +92,13 @@ func (s *PacketServer) failed(f *failing, err error) bool {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
 	}
-	return f.again(cmp.Or(s.patient, patient))
+	return f.again(cmp.Or(s.giveUp, giveUpAfter))
 }
 
 // serve receives a batch of datagrams and has them handled. What is left notifies again.
 func (w *packetWorker) serve(c *PacketConn) error {
 	s := w.server
-	w.point()
+	w.resetBuffers()
 	n, err := c.sock.RecvBatch(w.in[:])
 	switch {
 	case err == sock.ErrWouldBlock:
@@ -115,7 +115,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 }
 
 // point gives each message its buffer. Handlers may have changed them.
-func (w *packetWorker) point() {
+func (w *packetWorker) resetBuffers() {
 	size := w.server.MaxSize
 	if size == 0 {
 		size = maxSize

@@ -65,8 +65,8 @@ func (q *quotas) end() {
 	q.refused.end()
 }
 
-// logSome is log within a quota.
-func (s *server) logSome(q *quota, level slog.Level, msg string, args ...any) {
+// logLimited is log within a quota.
+func (s *server) logLimited(q *quota, level slog.Level, msg string, args ...any) {
 	if s.Logger != nil && q.allow(func(n int) { s.log(level, msg, "suppressed", n) }) {
 		s.log(level, msg, args...)
 	}

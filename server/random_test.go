@@ -255,10 +255,10 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
-	if r.h.opens != r.h.closes || r.h.opens+int(st.Unshaken) < dialed || r.h.opens > clients {
+	if r.h.opens != r.h.closes || r.h.opens+int(st.FailedHandshakes) < dialed || r.h.opens > clients {
 		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}
-	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.Unshaken) > gone ||
+	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.FailedHandshakes) > gone ||
 		int(st.Idle) > r.count[kindIdle] || int(st.Slow) > r.count[kindStuck] {
 		t.Errorf("%+v", st)
 	}

@@ -24,7 +24,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 		return 0, sock.ErrWouldBlock // what has come since will make a notification
 	}
 	n, err := c.held.Recv(b)
-	if n > 0 && word&wSpoke != 0 {
+	if n > 0 && word&wReceived != 0 {
 		return n, nil
 	}
 	return c.received(word, n, err)
@@ -34,7 +34,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		n, err := c.extra.transport.Read(b)
-		return c.heard(word, n), err
+		return c.noteReceived(word, n), err
 	}
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
@@ -56,13 +56,13 @@ func (c *conn) received(word uint32, n int, err error) (int, error) {
 		defer c.mu.Unlock()
 		err = c.ended(err)
 	}
-	return c.heard(word, n), err
+	return c.noteReceived(word, n), err
 }
 
 // heard notes that the peer has sent something to the handler, where it has.
-func (c *conn) heard(word uint32, n int) int {
-	if n > 0 && word&wSpoke == 0 {
-		c.word.Or(wSpoke)
+func (c *conn) noteReceived(word uint32, n int) int {
+	if n > 0 && word&wReceived == 0 {
+		c.word.Or(wReceived)
 	}
 	return n
 }
@@ -94,7 +94,7 @@ func (c *conn) recvPaused(word uint32, b []byte) (int, error) {
 	if err != nil && err != sock.ErrWouldBlock {
 		err = c.ended(err)
 	}
-	return c.heard(word, n), err
+	return c.noteReceived(word, n), err
 }
 
 // refusal is why nothing is received in a state.

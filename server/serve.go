@@ -33,7 +33,7 @@ func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error
 	}
 	defer l.Close()
 	if _, ok := l.(syscall.Conn); !ok {
-		return wrong("%T has no SyscallConn: Serve and ServeTLS take listeners of package net itself", l)
+		return invalid("%T has no SyscallConn: Serve and ServeTLS take listeners of package net itself", l)
 	}
 	socket, err := sock.Dup(l, sock.MakeNonblocking)
 	if err != nil {
@@ -60,12 +60,12 @@ func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls
 		return err
 	}
 	if l.tcp {
-		l.bequeath()
+		l.setInheritable()
 	}
 	name := nameOf(socket)
 	err := s.shards[l.key.shard].Accept(socket, l.key.key(), accepts)
 	if err == nil {
-		err = await(l.failed, l.gone)
+		err = await(l.failed, l.isClosed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,9 +136,9 @@ func (s *server) end(cause error) {
 }
 
 // lose ends the server because a port cannot be waited on. Each Serve returns the error.
-func (s *server) lose(err error) {
+func (s *server) fail(err error) {
 	s.mu.Lock()
-	again := s.cut || s.failure != nil
+	again := s.refusing || s.failure != nil
 	if !again {
 		s.failure = err
 	}
@@ -156,13 +156,13 @@ func (s *server) stop(cause error) (list []*conn, started bool) {
 	s.mu.Lock()
 	first := !s.closing
 	s.closing = true
-	s.cut = s.cut || cause != nil
-	s.emptying = s.emptying || first && cause == nil
+	s.refusing = s.refusing || cause != nil
+	s.acceptingBacklog = s.acceptingBacklog || first && cause == nil
 	listeners := slices.Collect(maps.Keys(s.listeners))
 	s.mu.Unlock()
 	for _, l := range listeners {
 		if first && cause == nil {
-			s.empty(l)
+			s.acceptBacklog(l)
 		}
 		if first || cause != nil {
 			l.close(cmp.Or(cause, ErrServerClosed))
@@ -171,10 +171,10 @@ func (s *server) stop(cause error) (list []*conn, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first {
-		s.emptying = false
+		s.acceptingBacklog = false
 		if s.started {
-			s.settle()
-			go s.leave()
+			s.checkDrained()
+			go s.stopWhenDrained()
 		}
 	}
 	return s.table.all(), s.started
@@ -187,8 +187,8 @@ const maxBacklog = 1 << 16
 // empty takes in what waits in the backlog of a listener, which would be reset when it is closed. The port has given
 // what it has accepted to workers when it has forgotten the listener. A connection that comes between the last accept
 // and the close is lost; so it is with every server that closes its listener.
-func (s *server) empty(l *listener) {
-	if l.gone() {
+func (s *server) acceptBacklog(l *listener) {
+	if l.isClosed() {
 		return
 	}
 	s.shards[l.key.shard].RemoveWaitSock(context.Background(), l.sock) // where it fails, workers accept until the close
@@ -197,15 +197,15 @@ func (s *server) empty(l *listener) {
 		if err != nil {
 			return
 		}
-		if c := s.take(l, socket); c != nil {
-			s.shards[c.shard].Post(c.key(), fresh)
+		if c := s.admit(l, socket); c != nil {
+			s.shards[c.shard].Post(c.key(), admitted)
 		}
 	}
 }
 
 // settle has the server end where nothing is left of it to serve. The server's lock is held.
-func (s *server) settle() {
-	if !s.closing || !s.started || s.emptying || s.table.n > 0 {
+func (s *server) checkDrained() {
+	if !s.closing || !s.started || s.acceptingBacklog || s.table.n > 0 {
 		return
 	}
 	var accepted uint64
@@ -215,7 +215,7 @@ func (s *server) settle() {
 	if s.handled.Load() < accepted {
 		return // some are on their way to workers
 	}
-	s.cut = true
+	s.refusing = true
 	select {
 	case <-s.drained:
 	default:
@@ -232,10 +232,10 @@ func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
 func (c *conn) lastRequest() {
 	s := c.server()
 	young := int64(int32(uint32(s.wheel.Now())-c.active.Load())) <= int64(s.wheel.Ticks(s.grace()))
-	if young && c.word.Load()&wSpoke == 0 {
+	if young && c.word.Load()&wReceived == 0 {
 		// An answer to what the handler receives from here on meets the bit; one to what it received before may
 		// have been sent by now.
-		if c.word.Or(wGrace)&wSpoke == 0 {
+		if c.word.Or(wGrace)&wReceived == 0 {
 			return
 		}
 		c.word.And(^uint32(wGrace))
@@ -253,7 +253,7 @@ func (c *conn) endGrace() {
 // endGrace ends the time for first requests.
 func (s *server) endGrace() {
 	s.mu.Lock()
-	s.late = true
+	s.graceOver = true
 	list := s.table.all()
 	s.mu.Unlock()
 	for _, c := range list {
@@ -262,7 +262,7 @@ func (s *server) endGrace() {
 }
 
 // leave waits for the last connection and ends the workers.
-func (s *server) leave() {
+func (s *server) stopWhenDrained() {
 	<-s.drained
 	for _, p := range s.shards {
 		p.Close()

@@ -41,7 +41,7 @@ const (
 	wOwned     = 1 << iota // for good, once the connection ends
 	wOut                   // bytes are queued
 	wFull                  // more than half of what may be
-	wWant                  // Writable is to be called
+	wWritable              // Writable is to be called
 	wEOF                   // the end of the stream was received
 	wShut                  // sending was shut
 	wPaused                // Data is not to be called
@@ -50,14 +50,14 @@ const (
 	wAborting              // close now
 	wReset                 // and tell the peer so
 	wHijacked              // a net.Conn has the socket, or will when nothing is queued
-	wAway                  // and the owner has let go
-	wWoken                 // a post is under way
+	wReleased              // and the owner has let go
+	wPosted                // a post is under way
 	wDead                  // Close was called, or is being
 	wHandshake             // the handler does not know of it yet
 	wMore                  // there is more to read that no notification will tell of
-	wUnheld                // the socket was given away
+	wDetached              // the socket was given away
 	wLast                  // the stream ends with what has come
-	wSpoke                 // the handler has received something
+	wReceived              // the handler has received something
 	wGrace                 // Shutdown waits for the peer's first request, and for an answer to that
 )
 
@@ -75,7 +75,7 @@ func filter(word uint32) (f socknotify.Events) {
 	if word&wNoRead == 0 {
 		f = socknotify.EventIn
 	}
-	if word&(wOut|wWant) != 0 {
+	if word&(wOut|wWritable) != 0 {
 		f |= socknotify.EventOut
 	}
 	return f
@@ -117,7 +117,7 @@ func (c *conn) touch(now uint32) {
 
 // wake has a worker look at a connection that nobody owns, after a change of its word.
 func (c *conn) wake() {
-	if c.word.Or(wWoken)&wWoken == 0 {
+	if c.word.Or(wPosted)&wPosted == 0 {
 		s := c.server()
 		s.shards[c.shard].Post(c.key(), 0)
 	}

@@ -8,25 +8,25 @@ import (
 
 // counts are a server's counters.
 type counts struct {
-	accepted, refused, panics, stuck, idle, slow, overloads, handshakes atomic.Uint64
-	queued                                                              atomic.Int64
+	accepted, refused, panics, stuck, idle, slow, overloads, failedHandshakes atomic.Uint64
+	queued                                                                    atomic.Int64
 }
 
 // Stats are what a server has done, and what it is doing. Each count is exact; together they are not of
 // one instant.
 type Stats struct {
-	Conns     int           // connections now
-	Workers   int           // goroutines now, those replaced included
-	Queued    int64         // bytes queued now
-	Longest   time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
-	Accepted  uint64        // connections taken in
-	Refused   uint64        // connections beyond a limit
-	Overloads uint64        // connections closed because of MaxQueued
-	Idle      uint64        // connections closed because of IdleTimeout
-	Slow      uint64        // connections closed because of WriteTimeout
-	Panics    uint64        // handlers, and functions of TLSConfig, that panicked
-	Stuck     uint64        // handlers that ran for StuckAfter
-	Unshaken  uint64        // connections that ended before their TLS handshake was over
+	Conns            int           // connections now
+	Workers          int           // goroutines now, those replaced included
+	Queued           int64         // bytes queued now
+	Longest          time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
+	Accepted         uint64        // connections taken in
+	Refused          uint64        // connections beyond a limit
+	Overloads        uint64        // connections closed because of MaxQueued
+	Idle             uint64        // connections closed because of IdleTimeout
+	Slow             uint64        // connections closed because of WriteTimeout
+	Panics           uint64        // handlers, and functions of TLSConfig, that panicked
+	Stuck            uint64        // handlers that ran for StuckAfter
+	FailedHandshakes uint64        // connections that ended before their TLS handshake was over
 }
 
 func (s *server) Stats() Stats {
@@ -34,7 +34,7 @@ func (s *server) Stats() Stats {
 	st := Stats{
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
 		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(),
-		Panics: k.panics.Load(), Stuck: k.stuck.Load(), Unshaken: k.handshakes.Load(),
+		Panics: k.panics.Load(), Stuck: k.stuck.Load(), FailedHandshakes: k.failedHandshakes.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *conn) RemoteAddr() net.Addr { return c.address(false) }
 func (c *conn) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.word.Load()&wUnheld != 0 {
+	if c.word.Load()&wDetached != 0 {
 		nc := c.extra.hijacked.nc
 		if local {
 			return nc.LocalAddr()

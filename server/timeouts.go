@@ -7,7 +7,7 @@ import (
 
 // expired is called when a connection's timer fires: some time-out may be over.
 func (s *server) expired(c *conn) {
-	if c == s.watcher {
+	if c == s.ticker {
 		s.watch()
 		return
 	}
@@ -82,7 +82,7 @@ func (c *conn) SetIdleTimeout(d time.Duration) {
 	} else {
 		s.wheel.Hasten(c, d) // if it is for something else, that is looked at then
 	}
-	c.more().idle = d
+	c.ensureExtra().idle = d
 }
 
 // writeLimit is the connection's, or the server's. The lock is held.
@@ -103,7 +103,7 @@ func (c *conn) SetWriteTimeout(d time.Duration) {
 	if d <= 0 {
 		d = -1
 	}
-	s, x := c.server(), c.more()
+	s, x := c.server(), c.ensureExtra()
 	x.slow = d
 	if word&wOut != 0 {
 		x.since = s.wheel.Now()

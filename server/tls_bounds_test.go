@@ -99,7 +99,7 @@ func TestTLSResetLogged(t *testing.T) {
 			}
 			c.SetLinger(0)
 			c.Close()
-			wait(t, func() bool { return s.Stats().Unshaken == uint64(i+1) && log.lines.Load() == int64(i+1) })
+			wait(t, func() bool { return s.Stats().FailedHandshakes == uint64(i+1) && log.lines.Load() == int64(i+1) })
 			if got := log.last.Load(); got != c.LocalAddr().String() {
 				t.Errorf("from %v, want %v", got, c.LocalAddr())
 			}
@@ -191,7 +191,7 @@ func TestTLSQueueBesideReader(t *testing.T) {
 		if q := sc.Queued(); q > queue+queue/10 || reads == 0 {
 			t.Errorf("%d bytes queued, where %d may be; %d reads in between", q, queue, reads)
 		}
-		if n, err := io.CopyN(io.Discard, patient{c}, int64(total)); err != nil {
+		if n, err := io.CopyN(io.Discard, extended{c}, int64(total)); err != nil {
 			t.Errorf("%d bytes of %d, %v", n, total, err)
 		}
 	})

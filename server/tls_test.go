@@ -74,7 +74,7 @@ func TestTLSEcho(t *testing.T) {
 					TLSConfig: &tls.Config{MinVersion: version, MaxVersion: version}}
 				addr, config := startTLS(t, s)
 				tc := dialTLS(t, addr, config)
-				c := patient{tc}
+				c := extended{tc}
 				total := 1 << 20
 				if size == fewer() {
 					total = 20_000
@@ -350,7 +350,7 @@ func TestTLSNoHandshake(t *testing.T) {
 		send(t, bad, string(hello))
 		bad.CloseWrite()
 		dial(t, addr).Close()
-		wait(t, func() bool { return s.Stats().Unshaken == 11 })
+		wait(t, func() bool { return s.Stats().FailedHandshakes == 11 })
 		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("an unknown certificate is no error")
 		}
@@ -426,8 +426,8 @@ func TestTLSConfigFaults(t *testing.T) {
 			good := dialTLS(t, l.Addr().String(), client)
 			send(t, good, "hello")
 			expect(t, good, "hello")
-			wait(t, func() bool { return s.Stats().Unshaken >= 20 }) // which the clients may know before
-			if st := s.Stats(); st.Panics != c.panics || st.Unshaken != 20 {
+			wait(t, func() bool { return s.Stats().FailedHandshakes >= 20 }) // which the clients may know before
+			if st := s.Stats(); st.Panics != c.panics || st.FailedHandshakes != 20 {
 				t.Errorf("%s: %+v", name, st)
 			}
 		}

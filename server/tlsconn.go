@@ -15,9 +15,9 @@ import (
 //
 // Locks are taken in this order: writing, those of crypto/tls, mu, the connection's.
 type tlsConn struct {
-	conn  *conn
-	tls   *tls.Conn
-	shake *handshake // until the handshake is over
+	conn *conn
+	tls  *tls.Conn
+	hs   *handshake // until the handshake is over
 
 	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
 	nc      net.Conn   // of Hijack
@@ -59,11 +59,11 @@ const (
 type tlsBuffer [tlsBytes]byte
 
 // secure puts TLS under a connection that nobody knows of yet.
-func (c *conn) secure(config *tls.Config) {
+func (c *conn) startTLS(config *tls.Config) {
 	t := &tlsConn{conn: c}
-	t.shake = &handshake{tls: t, from: c.RemoteAddr()}
+	t.hs = &handshake{tls: t, from: c.RemoteAddr()}
 	t.tls = tls.Server((*tlsInner)(t), config)
-	c.more().transport = t
+	c.ensureExtra().transport = t
 	c.wrapped = true
 	c.word.Or(wHandshake)
 }
@@ -97,10 +97,10 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 	}
 	if n > 0 {
 		t.failed = err
-		t.more(err != nil || n == len(b) || len(t.feed) > 0)
+		t.setMore(err != nil || n == len(b) || len(t.feed) > 0)
 		return n, nil
 	}
-	t.more(false)
+	t.setMore(false)
 	switch err {
 	case nil:
 		return 0, sock.ErrWouldBlock
@@ -113,7 +113,7 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 }
 
 // more says whether there is something to be read that no notification will tell of.
-func (t *tlsConn) more(is bool) {
+func (t *tlsConn) setMore(is bool) {
 	w := &t.conn.word
 	switch {
 	case is:
@@ -146,7 +146,7 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 }
 
 // give gives crypto/tls what has come of one record.
-func (t *tlsConn) give(p []byte) (int, error) {
+func (t *tlsConn) readRecord(p []byte) (int, error) {
 	s := t.conn.server()
 	if len(t.feed) == 0 {
 		buf := s.tlsBuffers.Get().(*tlsBuffer)
@@ -157,7 +157,7 @@ func (t *tlsConn) give(p []byte) (int, error) {
 		}
 		t.buf, t.feed = buf, buf[:n]
 	}
-	n := copy(p, t.feed[:t.cut(t.feed[:min(len(p), len(t.feed))])])
+	n := copy(p, t.feed[:t.recordPart(t.feed[:min(len(p), len(t.feed))])])
 	if t.feed = t.feed[n:]; len(t.feed) == 0 {
 		if t.buf != nil {
 			s.tlsBuffers.Put(t.buf)
@@ -168,7 +168,7 @@ func (t *tlsConn) give(p []byte) (int, error) {
 }
 
 // cut is how much of what comes next is still of the present record.
-func (t *tlsConn) cut(b []byte) (n int) {
+func (t *tlsConn) recordPart(b []byte) (n int) {
 	if t.left == 0 {
 		n = copy(t.head[t.nhead:], b)
 		if t.nhead += n; t.nhead < tlsHeader {

@@ -21,11 +21,11 @@ func (againError) Temporary() bool { return true }
 func (i *tlsInner) Read(p []byte) (int, error) {
 	t := (*tlsConn)(i)
 	for {
-		n, err := t.give(p)
-		if err != errAgain || t.shake == nil {
+		n, err := t.readRecord(p)
+		if err != errAgain || t.hs == nil {
 			return n, err
 		}
-		if err := t.await(); err != nil {
+		if err := t.waitForPeer(); err != nil {
 			return 0, err
 		}
 	}
@@ -50,7 +50,7 @@ func (i *tlsInner) Write(p []byte) (int, error) {
 // Close is a hijacker's: crypto/tls has sent its close_notify. One of a handshake is because of an end that
 // is known already.
 func (i *tlsInner) Close() error {
-	if i.shake != nil {
+	if i.hs != nil {
 		return nil
 	}
 	return i.conn.Close()

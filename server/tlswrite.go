@@ -45,7 +45,7 @@ func (t *tlsConn) room(n int) (int, error) {
 	}
 	k := min(n, tlsChunk, c.server().writeQueue()-max(queued-t.before-t.beyond, 0))
 	if k <= 0 && n > 0 {
-		c.set(wWant)
+		c.set(wWritable)
 		return 0, ErrQueueFull
 	}
 	return k, nil
@@ -125,7 +125,7 @@ func (t *tlsConn) closeNotify() error {
 
 // farewell is a close_notify for a peer whose connection ends without Close, as far as that is possible. The
 // connection is dead.
-func (t *tlsConn) farewell() {
+func (t *tlsConn) sendCloseNotify() {
 	c := t.conn
 	t.writing.Lock()
 	defer t.writing.Unlock()

@@ -37,7 +37,7 @@ type rotten struct{ counter }
 func (rotten) Open(c *Conn[*int]) error {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
-	c.conn.more().transport = rot{&c.conn}
+	c.conn.ensureExtra().transport = rot{&c.conn}
 	c.conn.wrapped = true
 	return nil
 }

@@ -94,13 +94,13 @@ func (s *server) watch() {
 	}
 	for w := range s.workers {
 		w.mu.Lock()
-		if d.late(&w.activity) && len(s.workers) < s.atWork+maxStuck {
+		if d.late(&w.activity) && len(s.workers) < s.nworkers+maxStuck {
 			s.replace(w)
 		}
 		w.mu.Unlock()
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
-	s.wheel.Set(s.watcher, 0)
+	s.wheel.Set(s.ticker, 0)
 }
 
 // replace starts another worker in the place of one that is in the call of a handler. The new one handles the

@@ -68,14 +68,14 @@ func (w *worker) end() (goesOn bool) {
 	w.kept = w.next
 	goesOn = !w.activity.end()
 	w.mu.Unlock()
-	w.letGoAll(w.ready[kept:w.next])
+	w.releaseKept(w.ready[kept:w.next])
 	return goesOn
 }
 
 // run serves until the port is closed, or another worker has taken over.
 func (w *worker) run() {
 	cut := true
-	defer func() { w.leave(cut) }()
+	defer func() { w.exit(cut) }()
 	w.loop()
 	cut = false
 }
@@ -106,13 +106,13 @@ func (w *worker) loop() {
 
 // serve handles what was dequeued, and reports whether the worker goes on.
 func (w *worker) serve() bool {
-	for !w.some() {
+	for !w.handleSome() {
 	}
 	return w.end()
 }
 
 // some handles notifications until none is left, which it reports, or a handler panics.
-func (w *worker) some() (done bool) {
+func (w *worker) handleSome() (done bool) {
 	defer func() {
 		if c := w.current; c != nil {
 			w.panicked(c, recover())
@@ -185,11 +185,11 @@ func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn,
 		w.finish(c)
 		return nil, false
 	case nt.Posted():
-		if nt.Data == fresh {
-			w.welcome(c)
+		if nt.Data == admitted {
+			w.startConn(c)
 			return nil, false
 		}
-		c.word.And(^uint32(wWoken))
+		c.word.And(^uint32(wPosted))
 	case c == &c.listener.key:
 		a := *nt
 		*nt = socknotify.Notification[*Key]{}
@@ -261,13 +261,13 @@ func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
 	}
-	if f.again(cmp.Or(s.patient, patient)) {
-		s.lose(err)
+	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
+		s.fail(err)
 	}
 }
 
 // leave is a worker's end. One whose goroutine was cut off by its handler (runtime.Goexit) is replaced.
-func (w *worker) leave(cut bool) {
+func (w *worker) exit(cut bool) {
 	s := w.server
 	s.mu.Lock()
 	if cut {

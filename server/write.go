@@ -40,7 +40,7 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
 		return n, net.ErrClosed
 	}
-	if word&(wGrace|wSpoke) == wGrace|wSpoke {
+	if word&(wGrace|wReceived) == wGrace|wReceived {
 		c.endGrace() // this is the answer
 	}
 	c.touch(uint32(c.server().wheel.Now()))
@@ -62,7 +62,7 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 // enqueue queues what is behind the first n bytes.
 func (c *conn) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
-	x := c.more()
+	x := c.ensureExtra()
 	most := s.writeQueue()
 	k := len(b) - n
 	if !c.wrapped { // a transport has looked before, since what it sends cannot be refused
@@ -83,7 +83,7 @@ func (c *conn) enqueue(b []byte, n int) (int, error) {
 		bits |= wFull
 	}
 	if n < len(b) {
-		bits |= wWant
+		bits |= wWritable
 	}
 	if c.word.Load()&bits != bits {
 		was := c.set(bits)
@@ -100,7 +100,7 @@ func (c *conn) enqueue(b []byte, n int) (int, error) {
 	return n, nil
 }
 
-func (c *conn) WantWritable() { c.set(wWant) }
+func (c *conn) WantWritable() { c.set(wWritable) }
 
 func (x *extra) push(b []byte) {
 	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
@@ -122,7 +122,7 @@ func (c *conn) flush() (goOn bool) {
 	if word&wOut != 0 && !c.drain(c.extra) || word&wHijacked != 0 {
 		return false
 	}
-	return c.word.And(^uint32(wWant))&wWant != 0
+	return c.word.And(^uint32(wWritable))&wWritable != 0
 }
 
 // drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
@@ -155,7 +155,7 @@ func (c *conn) drain(x *extra) bool {
 			x.shut = false
 			c.shutLocked()
 		}
-		c.spare()
+		c.dropExtra()
 	}
 	return true
 }
@@ -194,7 +194,7 @@ func (c *conn) shutLocked() error {
 }
 
 // more is the extra, made where there is none. The lock is held.
-func (c *conn) more() *extra {
+func (c *conn) ensureExtra() *extra {
 	if c.extra == nil {
 		c.extra = c.server().extras.Get().(*extra)
 	}
@@ -202,16 +202,16 @@ func (c *conn) more() *extra {
 }
 
 // keep is how large a queue may be to be kept for another connection.
-const keep = 64 << 10
+const maxKeptQueue = 64 << 10
 
 // spare gives the extra back if nothing is in it. The lock is held.
-func (c *conn) spare() {
+func (c *conn) dropExtra() {
 	x := c.extra
 	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
 		return
 	}
 	c.extra = nil
-	if cap(x.queue) <= keep {
+	if cap(x.queue) <= maxKeptQueue {
 		x.since = 0
 		c.server().extras.Put(x)
 	}

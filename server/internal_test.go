@@ -87,7 +87,7 @@ func TestLongestTimeout(t *testing.T) {
 	defer s.wheel.Close()
 	c := &conn{listener: &listener{server: s}}
 	c.word.Store(wOut)
-	c.more().since = s.wheel.Now()
+	c.ensureExtra().since = s.wheel.Now()
 	c.extra.idle = math.MaxInt64
 	s.expired(c)
 	if !s.wheel.Stop(c) {
@@ -114,7 +114,7 @@ func TestLastRequest(t *testing.T) {
 		{0, 0, wGrace},
 		{long - 1, 0, wGrace},
 		{long, 0, wLast | wResumed},
-		{0, wSpoke, wSpoke | wLast | wResumed},
+		{0, wReceived, wReceived | wLast | wResumed},
 		{0, wHandshake, wHandshake | wGrace},
 		{long, wHandshake, wHandshake | wLast | wResumed},
 	} {
@@ -152,8 +152,8 @@ func TestHijackedToClosing(t *testing.T) {
 	for range 20_000 {
 		c := &conn{listener: &listener{server: s}}
 		c.word.Store(wOwned | wHijacked | wOut)
-		h := &hijacked{conn: c, given: make(chan struct{})}
-		c.more().hijacked = h
+		h := &hijacked{conn: c, ready: make(chan struct{})}
+		c.ensureExtra().hijacked = h
 		now.Store(c)
 		if err := h.Close(); err != nil {
 			t.Fatal(err)

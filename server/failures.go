@@ -16,7 +16,7 @@ type failing struct {
 
 const (
 	// patient is how long a call of a port may go on failing until the server gives up.
-	patient = 5 * time.Second
+	giveUpAfter = 5 * time.Second
 	// Between two attempts there is a pause, which grows.
 	firstPause   = time.Millisecond
 	longestPause = tick
@@ -36,10 +36,10 @@ func (f *failing) again(limit time.Duration) (hopeless bool) {
 	return now.Sub(f.since) >= limit
 }
 
-// A seldom lets through one event a second.
-type seldom struct{ at atomic.Int64 }
+// A oncePerSecond lets through one event a second.
+type oncePerSecond struct{ at atomic.Int64 }
 
-func (s *seldom) now() bool {
+func (s *oncePerSecond) now() bool {
 	now := time.Now().Unix()
 	return s.at.Swap(now) != now
 }

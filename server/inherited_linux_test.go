@@ -94,7 +94,7 @@ func TestListenerBequeaths(t *testing.T) {
 	}
 	defer s.Close()
 	l := &listener{server: new(server), sock: s, tcp: true}
-	if l.bequeath(); !l.bequeaths.Load() {
+	if l.setInheritable(); !l.inheritable.Load() {
 		t.Fatal("the listener's options were not set")
 	}
 	accepted := func() sock.Held {
@@ -130,21 +130,21 @@ func TestListenerBequeaths(t *testing.T) {
 		}
 	}
 	first, second := accepted(), accepted()
-	l.tune(first)
+	l.setOptions(first)
 	has(first, probes{1, 15, 15, 9})
 	count(second, 5)
-	l.tune(second)
+	l.setOptions(second)
 	has(second, probes{1, 15, 15, 5}) // nobody has set it again
 
-	l.proved.Store(false)
+	l.verified.Store(false)
 	third, fourth := accepted(), accepted()
 	count(third, 5)
-	l.tune(third)
+	l.setOptions(third)
 	has(third, probes{1, 15, 15, 9})
 	count(fourth, 5)
-	l.tune(fourth)
+	l.setOptions(fourth)
 	has(fourth, probes{1, 15, 15, 9})
-	if l.bequeaths.Load() {
+	if l.inheritable.Load() {
 		t.Error("still believed to bequeath")
 	}
 }
