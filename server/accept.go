@@ -10,16 +10,16 @@ import (
 )
 
 var (
-	errLost      = errors.New("server: connection: failed for an unknown reason")
+	errLost      = errors.New("server: connection failed for an unknown reason")
 	errHijacked  = errors.New("server: connection is hijacked")
-	errNoSocket  = invalid("a nil listener or socket")
-	errNoContext = invalid("a nil context")
+	errNoSocket  = invalid("listener or socket is nil")
+	errNoContext = invalid("context is nil")
 )
 
-// fresh is the data of a post whose key is a connection that was taken in, and is to be welcomed.
+// admitted is the data of a post whose key is a connection that admit has returned, and that is to be started.
 const admitted = 1
 
-// accepted takes a new connection in, or turns it away.
+// accepted handles the notification of a connection that a port has accepted.
 func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s := w.server
 	socket, err := nt.Accepted()
@@ -34,7 +34,7 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.isClosed() && !s.isClosing() { // it came after
+	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the listener was closed
 		socket.Close()
 		l.fail(errClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {
@@ -42,15 +42,15 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 		return
 	}
 	s.mu.Lock()
-	s.checkDrained() // it may have been the last that was on its way
+	s.checkDrained() // this may have been the last accepted connection that was not handled
 	s.mu.Unlock()
 }
 
-// take counts a new connection in, or turns it away. It is owned, and no worker knows of it yet.
+// admit makes the conn of a new connection, or closes it and returns nil if a limit forbids it. The caller owns the conn.
 func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	held, err := socket.Hold()
 	if err != nil {
-		return nil // it has no other owner, so it is not closed
+		return nil // does not happen: only a closed socket cannot be held
 	}
 	c := s.handler.newConn()
 	c.listener, c.held = l, held
@@ -61,7 +61,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	}
 	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
-			s.counts.refused.Add(1) // before the peer knows
+			s.counts.refused.Add(1) // before the socket is closed, so that a peer that is refused is counted
 			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
@@ -74,7 +74,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	return c
 }
 
-// welcome begins with a connection that was taken in.
+// startConn starts to serve a connection that admit has returned.
 func (w *worker) startConn(c *conn) {
 	if s := w.server; c.listener.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())
@@ -84,7 +84,7 @@ func (w *worker) startConn(c *conn) {
 	w.release(c)
 }
 
-// open makes a connection the handler's.
+// open calls the handler's Open.
 func (w *worker) open(c *conn) {
 	s := w.server
 	if s.IdleTimeout > 0 {
@@ -101,7 +101,7 @@ var (
 	errTooManyAddr = errors.New("too many connections from one address")
 )
 
-// link counts a new connection in, if the limits allow it.
+// addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
@@ -117,7 +117,7 @@ func (s *server) addConn(c *conn) error {
 	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
 		return errTooManyAddr
 	}
-	if s.closing { // it was accepted before
+	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
 			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
@@ -132,7 +132,7 @@ func (s *server) addConn(c *conn) error {
 	return nil
 }
 
-// unlink counts a connection out.
+// removeConn removes a connection from the table.
 func (s *server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ func (plain) Data(c *server.Conn[struct{}], buf []byte) error {
 }
 func (plain) Close(c *server.Conn[struct{}], cause error) {}
 
-// role runs the server that the environment names, and tells its address.
+// role runs the server that the environment names, and prints its address.
 func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -66,8 +66,9 @@ func role(name string) {
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho is CPU per request of servers in processes of their own: a raw port, which is the floor, a
-// server, and one with a port per worker; with so many workers. Compare within one run.
+// BenchmarkEcho measures the CPU per request of servers in processes of their own: a loop on a raw port, which is the
+// floor, a server with one port, and a server with a shard for each worker. The number is that of workers. Compare within
+// one run.
 func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"raw/1", "server/1", "raw/2", "server/2", "shards/2"} {
 		b.Run(r, func(b *testing.B) {
@@ -79,9 +80,9 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkUneven is how a server does for one of whose hundred connections the handler waits at each request,
-// for half of the time: with one port that both workers share, and with one for each, where half of the others
-// have the port of that one. Compare within one run.
+// BenchmarkUneven measures the latencies of a server with two workers and a hundred connections, for one of which the
+// handler sleeps half of the time: with one port, and with a shard for each worker, where half of the other connections
+// share that one's shard. Compare within one run.
 func BenchmarkUneven(b *testing.B) {
 	for _, shards := range []string{"1", "2"} {
 		b.Run("shards="+shards, func(b *testing.B) {
@@ -126,7 +127,7 @@ func uneven(ctx context.Context, shards string) {
 	s.Shutdown(context.Background())
 }
 
-// until tells where it serves, and does until it is interrupted.
+// until prints the address that it serves on, and serves until it is interrupted.
 func until(ctx context.Context, serve func(net.Listener) error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

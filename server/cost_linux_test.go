@@ -18,12 +18,12 @@ func eventually(tb testing.TB, cond func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("it never came")
+			tb.Fatal("timed out waiting")
 		}
 	}
 }
 
-// requests returns what makes one request of 64 bytes of an echo server, and allocates nothing itself.
+// requests returns a function that makes one request of 64 bytes to an echo server and does not allocate.
 func requests(t *testing.T, c net.Conn) func() {
 	buf := make([]byte, 64)
 	return func() {
@@ -36,7 +36,7 @@ func requests(t *testing.T, c net.Conn) func() {
 	}
 }
 
-// A request allocates nothing, and enabling costs a system call for one in twenty at most.
+// A request allocates nothing, and at most one enable in twenty makes a system call.
 func TestRequestCosts(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
@@ -65,7 +65,7 @@ func TestRequestCosts(t *testing.T) {
 	})
 }
 
-// An idle connection costs at most 256 live bytes, with everything that there is of it.
+// An idle connection costs at most 256 live bytes, its socket and its registration included.
 func TestIdleConnMemory(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}

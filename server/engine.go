@@ -17,7 +17,7 @@ import (
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// config is the fields of a Server[S], which are documented there.
+// config has the fields of a Server[S], which are documented there.
 type config struct {
 	handler calls // nil where there is none
 
@@ -41,19 +41,19 @@ type config struct {
 	StuckAfter       time.Duration
 }
 
-// A server is a Server[S], without the type of its connections' states.
+// A server is what is inside a Server[S]. It does not depend on the type of the connections' states.
 type server struct {
-	config // set before it starts, and left alone after
+	config // set by start
 
 	mu               sync.Mutex
 	started          bool
-	closing          bool          // nothing is served that was not accepted before
-	graceOver        bool          // nor is there time for a first request any more
-	refusing         bool          // and no connection is taken in
-	acceptingBacklog bool          // a listener may have connections that wait
-	failure          error         // why the server ended by itself
-	drained          chan struct{} // no connection is left after closing
-	stopped          chan struct{} // and no worker
+	closing          bool          // Shutdown or Close was called
+	graceOver        bool          // the time for first requests at the end is over
+	refusing         bool          // no more connections are added
+	acceptingBacklog bool          // Shutdown accepts what is in the backlogs of listeners
+	failure          error         // why the server ended without Shutdown or Close
+	drained          chan struct{} // closed when closing and no connection is left
+	stopped          chan struct{} // closed when no worker is left either
 	shards           []*socknotify.Port[*Key]
 	listeners        map[*listener]struct{}
 	workers          map[*worker]struct{}
@@ -61,12 +61,12 @@ type server struct {
 	running          sync.WaitGroup
 	table            table
 	addrs            addrs
-	handled          atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
+	handled          atomic.Uint64 // connections that the ports have accepted and that were added or refused
 
 	wheel  *wheel.Wheel[*conn]
-	ticker *conn // in the wheel while there are connections
+	ticker *conn // a wheel entry that calls the watchdog, while there are connections
 	extras sync.Pool
-	next   atomic.Uint32 // port of the next connection
+	next   atomic.Uint32 // shard of the next connection
 	counts counts
 
 	handshakes handshakes
@@ -75,10 +75,10 @@ type server struct {
 
 	failures oncePerSecond
 	refusals oncePerSecond
-	options  []socknotify.Option // of the ports; a test's
-	// Of these 0 is the constant of the name; they are a test's.
-	giveUp    time.Duration
-	graceTime time.Duration
+	// Set by tests.
+	options   []socknotify.Option // of the ports
+	giveUp    time.Duration       // instead of giveUpAfter
+	graceTime time.Duration       // instead of the constant
 }
 
 const (
@@ -89,7 +89,7 @@ const (
 	defaultStuck = 10 * time.Second
 )
 
-// start makes ports and workers, once. The server's lock is held.
+// start makes the ports and the workers, if there are none. The server's lock is held.
 func (s *server) start(c *config) error {
 	switch {
 	case s.closing:
@@ -97,7 +97,7 @@ func (s *server) start(c *config) error {
 	case s.started:
 		return nil
 	case c.handler == nil:
-		return invalid("no Handler")
+		return invalid("Handler is nil")
 	}
 	s.config = *c
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Shards", int64(s.Shards), maxShards},
@@ -139,7 +139,7 @@ func (s *server) start(c *config) error {
 	return nil
 }
 
-// init makes what needs no system.
+// init makes everything that needs no call of the system.
 func (s *server) init() {
 	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
 	s.listeners = make(map[*listener]struct{})

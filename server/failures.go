@@ -8,24 +8,24 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A failing is a row of one worker's attempts that failed. The zero value is an empty row.
+// A failing is a series of failed attempts of one worker. The zero value is an empty series.
 type failing struct {
-	since time.Time // the first of the row
+	since time.Time // the first attempt of the series
 	pause time.Duration
 }
 
 const (
-	// patient is how long a call of a port may go on failing until the server gives up.
+	// giveUpAfter is the time after which a server whose calls of a port still fail gives up.
 	giveUpAfter = 5 * time.Second
-	// Between two attempts there is a pause, which grows.
+	// The pause between two attempts doubles from firstPause to longestPause.
 	firstPause   = time.Millisecond
 	longestPause = tick
 )
 
-// again pauses before the next attempt, and reports whether the row has lasted for longer than limit.
+// again pauses before the next attempt, and reports whether the series has lasted for longer than limit.
 //
-// A port that cannot be waited on can still be asked: each call of Process takes what there is before it waits. So a
-// server whose attempts are this far apart goes on serving, later.
+// Each call of Process dequeues the notifications that exist before it waits. So a server whose waits fail still
+// serves, with the delay of these pauses.
 func (f *failing) again(limit time.Duration) (hopeless bool) {
 	now := time.Now()
 	if f.since.IsZero() {
@@ -36,7 +36,7 @@ func (f *failing) again(limit time.Duration) (hopeless bool) {
 	return now.Sub(f.since) >= limit
 }
 
-// A oncePerSecond lets through one event a second.
+// A oncePerSecond lets one event through in each second.
 type oncePerSecond struct{ at atomic.Int64 }
 
 func (s *oncePerSecond) now() bool {
@@ -44,8 +44,8 @@ func (s *oncePerSecond) now() bool {
 	return s.at.Swap(now) != now
 }
 
-// refusedBySystem reports whether the Result of a registration is a refusal that may pass, such as a limit. Any other
-// failure is about the socket or the port, which is closed.
+// refusedBySystem reports whether the Result of a registration is a refusal by the system that may be temporary, such
+// as a limit. Other failures mean that the socket or the port is closed.
 func refusedBySystem(err error) bool {
 	var e *socknotify.OpError
 	return errors.As(err, &e) && e.Kind == nil

@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-var errNotCalled = errors.New("server: Hijack is for the handler's calls")
+var errNotCalled = errors.New("server: Hijack called outside the handler's calls for the connection")
 
 func (c *conn) Hijack() (net.Conn, error) {
 	t := c.tls()
@@ -44,21 +44,20 @@ func (c *conn) Hijack() (net.Conn, error) {
 	return h, nil
 }
 
-// give makes a net.Conn of the socket. The lock is held.
+// giveSocket makes a net.Conn of the socket for a hijacker. The lock is held.
 func (c *conn) giveSocket(h *hijacked) error {
 	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return err
 	}
 	c.server().restoreKeepAlive(nc)
-	c.held.Release() // it is closed now
+	c.held.Release() // Attach has closed the socket
 	c.word.Or(wDetached)
 	h.resolve(nc, nil)
 	return nil
 }
 
-// handOver gives the socket to a hijacker who waits for it, when nothing is queued any more. The caller owns
-// the connection.
+// handOver gives the socket to a waiting hijacker, once no bytes are queued. The caller owns the connection.
 func (c *conn) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +69,7 @@ func (c *conn) handOver() {
 	}
 }
 
-// closeHijacked is Close for a hijacker. Once the connection was given back it is not the hijacker's to close.
+// closeHijacked is Close of a hijacker's net.Conn. After Resume it closes nothing.
 func (c *conn) closeHijacked(h *hijacked) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +79,7 @@ func (c *conn) closeHijacked(h *hijacked) error {
 	return c.end(wClosing)
 }
 
-// whyEnded is what a hijacker is told whose connection ends before it has the socket. The lock is held.
+// whyEnded returns the error for a hijacker whose connection ends before it has the socket. The lock is held.
 func (c *conn) whyEnded() error {
 	if c.extra.failed {
 		return c.extra.cause
@@ -88,17 +87,17 @@ func (c *conn) whyEnded() error {
 	return net.ErrClosed
 }
 
-// endHijacked closes a connection whose socket a hijacker has. The lock is held.
+// endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
 func (c *conn) endHijacked(bits uint32) {
 	x := c.extra
 	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
 		l.SetLinger(0)
 	}
 	x.hijacked.nc.Close()
-	c.releaseHijacked(bits | wAborting) // the socket is gone
+	c.releaseHijacked(bits | wAborting) // there is no socket to send on
 }
 
-// takeBack ends the waiting for a socket that the server has still. The lock is held.
+// cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
 func (c *conn) cancelHijack(why error) {
 	c.extra.hijacked.resolve(nil, why)
 	c.extra.hijacked = nil
@@ -149,8 +148,7 @@ func (c *conn) Resume() error {
 	return nil
 }
 
-// releaseHijacked ends a hijack: the owner goes on, or a worker if the owner has let go already. The lock is
-// held.
+// releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The lock is held.
 func (c *conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()

@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An optioner tells whether a new connection has TCP_NODELAY, and its probes.
+// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive probes.
 type optioner struct {
 	counter
 	t   *testing.T
@@ -32,9 +32,9 @@ func (o optioner) Open(c *Conn[*int]) error {
 	return io.EOF
 }
 
-// Every connection has the options, whether it has them from the listener or was connected before that had them, and
-// whatever the listener had before.
-func TestOptionsOfEveryConnection(t *testing.T) {
+// Every connection has the options, whether it inherits them or was connected before the listener had them, and whatever
+// options the listener had before.
+func TestConnectionOptions(t *testing.T) {
 	for name, prepare := range map[string]func(l *sock.Socket) error{
 		"plain":    func(l *sock.Socket) error { return nil },
 		"no delay": func(l *sock.Socket) error { return l.SetNoDelay(true) },
@@ -85,9 +85,9 @@ func TestOptionsOfEveryConnection(t *testing.T) {
 	}
 }
 
-// Where a listener's connections begin with its options nothing is set; where they do not, everything is, and from then
-// on nobody expects it any more.
-func TestListenerBequeaths(t *testing.T) {
+// If connections inherit the listener's options, nothing is set. If one does not, everything is set, on it and on all
+// later connections.
+func TestListenerOptionsInherited(t *testing.T) {
 	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestListenerBequeaths(t *testing.T) {
 	has(first, probes{1, 15, 15, 9})
 	count(second, 5)
 	l.setOptions(second)
-	has(second, probes{1, 15, 15, 5}) // nobody has set it again
+	has(second, probes{1, 15, 15, 5}) // it was not set again
 
 	l.verified.Store(false)
 	third, fourth := accepted(), accepted()
@@ -145,6 +145,6 @@ func TestListenerBequeaths(t *testing.T) {
 	l.setOptions(fourth)
 	has(fourth, probes{1, 15, 15, 9})
 	if l.inheritable.Load() {
-		t.Error("still believed to bequeath")
+		t.Error("inheritable is still set")
 	}
 }

@@ -24,7 +24,7 @@ func (counter) Data(c *Conn[*int], buf []byte) error {
 }
 func (counter) Close(c *Conn[*int], cause error) {}
 
-// serving starts a server.
+// serving starts a server and returns its address.
 func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
@@ -47,8 +47,8 @@ func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	return addr
 }
 
-// Who sets a time-out of a connection that is just ending does not leave its timer behind.
-func TestNoTimerStays(t *testing.T) {
+// A timeout that is set while the connection ends leaves no armed timer.
+func TestNoTimerAfterClose(t *testing.T) {
 	s := &Server[*int]{Handler: counter{}, Workers: 1}
 	peer, err := net.Dial("tcp", serving(t, s).String())
 	if err != nil {
@@ -59,7 +59,7 @@ func TestNoTimerStays(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("it never came")
+				t.Fatal("timed out waiting")
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestNoTimerStays(t *testing.T) {
 	}
 }
 
-// The longest of the time-outs can be had beside others.
+// The longest possible timeout does not disable another one.
 func TestLongestTimeout(t *testing.T) {
 	s := &server{config: config{WriteTimeout: time.Second}}
 	s.init()
@@ -95,14 +95,14 @@ func TestLongestTimeout(t *testing.T) {
 	}
 }
 
-// Stats reads the clock before it looks at the workers, which may have begun something since.
-func TestBegunSince(t *testing.T) {
+// Stats reads the clock before it looks at the workers. A handler call that has begun since has the age 0.
+func TestWatchdogClock(t *testing.T) {
 	if d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
 	}
 }
 
-// At the end a connection that has said nothing has time for it, unless it has had that.
+// During Shutdown a connection that has sent nothing has time for a first request, unless it was accepted long ago.
 func TestLastRequest(t *testing.T) {
 	s := new(server)
 	s.init()
@@ -127,9 +127,9 @@ func TestLastRequest(t *testing.T) {
 	}
 }
 
-// A hijacker that closes the connection before it has the socket leaves no moment at which a worker could take it for
-// one like others.
-func TestHijackedToClosing(t *testing.T) {
+// If a hijacker closes the connection before it has the socket, the word changes from hijacked to closing in one step. A
+// worker that found neither bit would call Data.
+func TestHijackedCloseIsAtomic(t *testing.T) {
 	s := new(server)
 	s.init()
 	defer s.wheel.Close()

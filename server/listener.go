@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A listener is what Serve serves. Its key on the port is a connection without a socket.
+// A listener is a listening socket that is served. Its key on the port is the address of key, a conn without a socket.
 type listener struct {
 	server *server
 	sock   *sock.Socket
@@ -19,22 +19,22 @@ type listener struct {
 	raw    syscall.RawConn
 	key    conn
 	tcp    bool
-	tls    *tls.Config // nil without
-	failed chan error  // its end
-	warned atomic.Bool // that it cannot set an option
+	tls    *tls.Config // nil without TLS
+	failed chan error  // receives the error that ends Serve
+	warned atomic.Bool // it was logged that keep-alive cannot be set
 
-	inheritable atomic.Bool // connections begin with the listener's options
-	verified    atomic.Bool // one was seen that did
+	inheritable atomic.Bool // connections inherit the options that setInheritable has set
+	verified    atomic.Bool // one connection was asked for all options, and had them
 }
 
 func (l *listener) fail(err error) {
 	select {
 	case l.failed <- err:
-	default: // it has failed already
+	default: // it has an error already
 	}
 }
 
-// close ends the listener and its Serve.
+// close closes the listener and ends its Serve.
 func (l *listener) close(why error) {
 	l.sock.Close()
 	if l.of != nil {
@@ -43,7 +43,7 @@ func (l *listener) close(why error) {
 	l.fail(why)
 }
 
-// gone reports whether somebody has closed the listener.
+// isClosed reports whether the listener was closed.
 func (l *listener) isClosed() bool {
 	if l.of == nil {
 		return isClosed(l.sock)
@@ -59,13 +59,13 @@ func isClosed(s *sock.Socket) bool {
 	return err != nil
 }
 
-// errClosedElsewhere is why serving a socket ends that somebody else has closed.
-var errClosedElsewhere = fmt.Errorf("somebody has closed it: %w", net.ErrClosed)
+// errClosedElsewhere is the error of Serve for a listener or a socket that was closed, but not by the server.
+var errClosedElsewhere = fmt.Errorf("closed while it was served: %w", net.ErrClosed)
 
-// recheckInterval is how often a socket that is served is looked at, since one that is closed tells nobody.
+// recheckInterval is the interval at which a served socket is checked, because its closing causes no notification.
 const recheckInterval = 250 * time.Millisecond
 
-// await waits for a failure of what is served, or for its end.
+// await waits until serving a socket has failed or ended, or the socket was closed.
 func await(failed <-chan error, gone func() bool) error {
 	clock := time.NewTicker(recheckInterval)
 	defer clock.Stop()
@@ -81,7 +81,7 @@ func await(failed <-chan error, gone func() bool) error {
 	}
 }
 
-// nameOf is for errors.
+// nameOf names a socket in errors.
 func nameOf(s *sock.Socket) string {
 	if a := s.LocalAddr(); a.IsValid() {
 		return a.String()

@@ -22,7 +22,7 @@ func ends(f func()) {
 	<-done
 }
 
-// An OnStart that does not return leaves a server that is as before.
+// After an OnStart that has panicked or called Goexit, the server is as before.
 func TestOnStartFails(t *testing.T) {
 	before := handles.List()
 	for name, fail := range map[string]func(){"panic": func() { panic("OnStart") }, "exit": runtime.Goexit} {

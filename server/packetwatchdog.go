@@ -2,7 +2,7 @@ package server
 
 import "github.com/socknotify/socknotify/internal/wheel"
 
-// A packetTimer is what the wheel of a PacketServer has.
+// A packetTimer is the entry of a PacketServer in its wheel.
 type packetTimer struct {
 	timer wheel.Timer[*packetTimer]
 }
@@ -14,7 +14,7 @@ func (s *PacketServer) addWorker() {
 	s.running.Go(w.run)
 }
 
-// watch looks at the workers with every tick while there are sockets, or handlers that have not returned.
+// watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers that run.
 func (s *PacketServer) watch() {
 	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
 	defer d.log(s.log)

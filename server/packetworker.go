@@ -21,10 +21,10 @@ type packetWorker struct {
 	activity
 }
 
-// run serves until the port is closed, or another worker has taken its place. A worker whose goroutine was cut
-// off by its handler (runtime.Goexit) is replaced.
+// run serves until the port is closed, or the watchdog has replaced the worker. A worker whose handler has ended the
+// goroutine (runtime.Goexit) is replaced as well.
 func (w *packetWorker) run() {
-	var ready [1]socknotify.Notification[*PacketConn] // the datagrams of a socket may be many
+	var ready [1]socknotify.Notification[*PacketConn] // one socket at a time, since each may have many datagrams
 	var c *PacketConn
 	var f failing
 	s := w.server
@@ -71,7 +71,7 @@ func (w *packetWorker) run() {
 	}
 }
 
-// again enables a socket. While the system refuses that, it is tried again: the watcher has other workers serve the
+// rearm enables a socket. While the system refuses that, rearm tries again; the watchdog starts another worker for the
 // other sockets.
 func (w *packetWorker) rearm(c *PacketConn) {
 	for f := (failing{}); ; {
@@ -86,8 +86,7 @@ func (w *packetWorker) rearm(c *PacketConn) {
 	}
 }
 
-// failed is for a call of the port that failed though that is open. It pauses, and reports whether there is no sense
-// in trying again.
+// failed handles a call that failed on an open port. It pauses, and reports whether to give up.
 func (s *PacketServer) failed(f *failing, err error) bool {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
@@ -95,7 +94,7 @@ func (s *PacketServer) failed(f *failing, err error) bool {
 	return f.again(cmp.Or(s.giveUp, giveUpAfter))
 }
 
-// serve receives a batch of datagrams and has them handled. What is left notifies again.
+// serve receives a batch of datagrams and calls the handler. Datagrams that are left notify again.
 func (w *packetWorker) serve(c *PacketConn) error {
 	s := w.server
 	w.resetBuffers()
@@ -114,7 +113,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	return nil
 }
 
-// point gives each message its buffer. Handlers may have changed them.
+// resetBuffers gives each message its buffer again, because handlers may have changed them.
 func (w *packetWorker) resetBuffers() {
 	size := w.server.MaxSize
 	if size == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// A panic closes its connection, is told once with its stack, and hurts nothing else.
+// A panic closes its connection, is logged once with its stack, and affects no other connection.
 func TestPanic(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, where := range []string{"open", "data", "close", "exit"} {
@@ -92,9 +92,8 @@ func (l locked) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// A handler whose connection is not what its Close expects fails twice: in the call that was to make it so, and in
-// Close. That is one connection's end, and not the program's, also where the connection has no registration, as
-// before Open has returned and after Hijack, so that nothing is waited for between the two.
+// A handler may panic in a call and again in Close. The program continues, even if the connection has no registration,
+// before Open has returned and after Hijack, so that Close could follow at once.
 func TestPanicTwice(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, boom := range map[string]func(){"panic": func() { panic("boom") }, "exit": runtime.Goexit} {

@@ -11,7 +11,7 @@ import (
 
 func (c *conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 
-// recv is Read without a transport.
+// recv is Read without the transport.
 func (c *conn) recv(b []byte) (int, error) { return c.read(b, false) }
 
 // read is Read, which is small enough to be inlined.
@@ -21,7 +21,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 		return c.readOtherwise(b, wrapped, word)
 	}
 	if c.socket().FD().Drained(fdstate.Recv) {
-		return 0, sock.ErrWouldBlock // what has come since will make a notification
+		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
 	}
 	n, err := c.held.Recv(b)
 	if n > 0 && word&wReceived != 0 {
@@ -30,7 +30,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 	return c.received(word, n, err)
 }
 
-// readOtherwise is for what is not usual.
+// readOtherwise is read, for the unusual cases.
 func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		n, err := c.extra.transport.Read(b)
@@ -46,7 +46,7 @@ func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	return c.received(word, n, err)
 }
 
-// received is what has come of a receive that began with a word.
+// received returns the result of a receive. word is from before it.
 func (c *conn) received(word uint32, n int, err error) (int, error) {
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF
@@ -59,7 +59,7 @@ func (c *conn) received(word uint32, n int, err error) (int, error) {
 	return c.noteReceived(word, n), err
 }
 
-// heard notes that the peer has sent something to the handler, where it has.
+// noteReceived sets wReceived if n is not 0, and returns n. word is from before the receive.
 func (c *conn) noteReceived(word uint32, n int) int {
 	if n > 0 && word&wReceived == 0 {
 		c.word.Or(wReceived)
@@ -67,10 +67,11 @@ func (c *conn) noteReceived(word uint32, n int) int {
 	return n
 }
 
-// ended is the end of what is received, or a failure. The lock is held.
+// ended handles an error of a receive: the end of the stream, or a failure. The lock is held.
 //
-// The system tells of a failure once, and afterwards a receive finds the end of a stream. Other calls that may be told
-// are made under the lock, which they keep until they have noted it. So an end that is one of these is known here.
+// The system reports a failure of a socket once; afterwards a receive finds the end of the stream. Calls that may get
+// that report are made with the lock held until they have noted it in extra. So here it is known whether an io.EOF is
+// the end of the stream or follows a failure.
 func (c *conn) ended(err error) error {
 	if err != io.EOF {
 		c.lost(err)
@@ -83,7 +84,8 @@ func (c *conn) ended(err error) error {
 	return err
 }
 
-// recvPaused receives for a goroutine that the connection was given to by Pause, and under which it may end.
+// recvPaused receives for a goroutine that has the connection after Pause. It holds the lock, because the connection may
+// end at the same time.
 func (c *conn) recvPaused(word uint32, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +99,7 @@ func (c *conn) recvPaused(word uint32, b []byte) (int, error) {
 	return c.noteReceived(word, n), err
 }
 
-// refusal is why nothing is received in a state.
+// refusal returns the error of a Read that finds a word in which nothing can be received.
 func refusal(word uint32) error {
 	switch {
 	case word&wHijacked != 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// accepts is how many accepts of a listener are outstanding where the system accepts ahead.
+// accepts is the number of outstanding accepts of a listener, on systems that accept ahead.
 const accepts = 64
 
 func (s *server) listenAndServe(c *config, network, address string) error {
@@ -26,14 +26,15 @@ func (s *server) listenAndServe(c *config, network, address string) error {
 	return s.serveListener(c, l, nil)
 }
 
-// serveListener serves by a duplicate, since a listener that is left open tells when its owner closes it.
+// serveListener serves a duplicate of the listener's socket. The listener itself is left open, because then it can be
+// asked whether its owner has closed it.
 func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error {
 	if l == nil {
 		return errNoSocket
 	}
 	defer l.Close()
 	if _, ok := l.(syscall.Conn); !ok {
-		return invalid("%T has no SyscallConn: Serve and ServeTLS take listeners of package net itself", l)
+		return invalid("want a listener with a SyscallConn method, such as those of package net, got %T", l)
 	}
 	socket, err := sock.Dup(l, sock.MakeNonblocking)
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error
 	return s.serve(c, socket, l, tls)
 }
 
-// serve serves a socket, which is perhaps a duplicate of a listener's.
+// serve serves a socket. of is the listener that the socket is a duplicate of, or nil.
 func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls.Config) error {
 	if socket == nil {
 		return errNoSocket
@@ -79,7 +80,7 @@ func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls
 	return fmt.Errorf("server: listener on %s: %w", name, err)
 }
 
-// begin starts the server, where it is the first listener's, and counts that in.
+// begin starts the server, if this is the first listener, and adds the listener.
 func (s *server) begin(c *config, l *listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +123,7 @@ func (s *server) Close() error {
 	return nil
 }
 
-// end is Close for a cause.
+// end is Close with a cause.
 func (s *server) end(cause error) {
 	list, _ := s.stop(cause)
 	for _, c := range list {
@@ -135,7 +136,7 @@ func (s *server) end(cause error) {
 	}
 }
 
-// lose ends the server because a port cannot be waited on. Each Serve returns the error.
+// fail ends the server because a port cannot be waited on. Each Serve returns the error.
 func (s *server) fail(err error) {
 	s.mu.Lock()
 	again := s.refusing || s.failure != nil
@@ -150,8 +151,8 @@ func (s *server) fail(err error) {
 	s.end(err)
 }
 
-// stop closes the listeners, and returns the connections that there are. With a cause it is at once: there will be no
-// others. Without, what the listeners have accepted is taken in before.
+// stop closes the listeners, and returns the connections. With a cause it does so at once, and no connections are added
+// after. Without a cause it adds the connections in the backlogs first.
 func (s *server) stop(cause error) (list []*conn, started bool) {
 	s.mu.Lock()
 	first := !s.closing
@@ -180,18 +181,18 @@ func (s *server) stop(cause error) (list []*conn, started bool) {
 	return s.table.all(), s.started
 }
 
-// maxBacklog is how many connections of a listener are taken in at its end. There cannot be more, but for those that
-// come while they are.
+// maxBacklog bounds the number of connections that are accepted from a listener's backlog at the end. A backlog is not
+// longer, but new connections may arrive in it.
 const maxBacklog = 1 << 16
 
-// empty takes in what waits in the backlog of a listener, which would be reset when it is closed. The port has given
-// what it has accepted to workers when it has forgotten the listener. A connection that comes between the last accept
-// and the close is lost; so it is with every server that closes its listener.
+// acceptBacklog adds the connections in a listener's backlog, because the system resets them when the listener is closed.
+// The listener is removed from its port first; connections that the port has accepted by then are dequeued by workers. A
+// connection that arrives between the last accept and the close is lost, as with every server that closes its listener.
 func (s *server) acceptBacklog(l *listener) {
 	if l.isClosed() {
 		return
 	}
-	s.shards[l.key.shard].RemoveWaitSock(context.Background(), l.sock) // where it fails, workers accept until the close
+	s.shards[l.key.shard].RemoveWaitSock(context.Background(), l.sock) // if it fails, workers accept until the close
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {
@@ -203,7 +204,7 @@ func (s *server) acceptBacklog(l *listener) {
 	}
 }
 
-// settle has the server end where nothing is left of it to serve. The server's lock is held.
+// checkDrained closes drained if the server is closing and has nothing left to serve. The server's lock is held.
 func (s *server) checkDrained() {
 	if !s.closing || !s.started || s.acceptingBacklog || s.table.n > 0 {
 		return
@@ -213,7 +214,7 @@ func (s *server) checkDrained() {
 		accepted += p.Stats().Accepted
 	}
 	if s.handled.Load() < accepted {
-		return // some are on their way to workers
+		return // workers have not handled all accepted connections
 	}
 	s.refusing = true
 	select {
@@ -223,18 +224,18 @@ func (s *server) checkDrained() {
 	}
 }
 
-// graceTime is how long a connection has for its first request at the end.
+// graceTime is the time that a connection has for its first request during Shutdown.
 const graceTime = 5 * time.Second
 
 func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
 
-// lastRequest ends a connection's stream at the end of the server, or lets it have its first request yet.
+// lastRequest ends a connection's stream because of Shutdown, or leaves it open for the first request.
 func (c *conn) lastRequest() {
 	s := c.server()
 	young := int64(int32(uint32(s.wheel.Now())-c.active.Load())) <= int64(s.wheel.Ticks(s.grace()))
 	if young && c.word.Load()&wReceived == 0 {
-		// An answer to what the handler receives from here on meets the bit; one to what it received before may
-		// have been sent by now.
+		// If the handler has received nothing when the bit is set, the answer is still to come, and finds the bit. If it
+		// has received something, the answer may have been sent already.
 		if c.word.Or(wGrace)&wReceived == 0 {
 			return
 		}
@@ -243,14 +244,14 @@ func (c *conn) lastRequest() {
 	c.set(wLast | wResumed)
 }
 
-// endGrace ends the stream of a connection that was answered, or has had its time.
+// endGrace ends the stream of a connection whose first request was answered, or whose time is over.
 func (c *conn) endGrace() {
 	if c.word.And(^uint32(wGrace))&wGrace != 0 {
 		c.set(wLast | wResumed)
 	}
 }
 
-// endGrace ends the time for first requests.
+// endGrace ends the time for first requests of all connections.
 func (s *server) endGrace() {
 	s.mu.Lock()
 	s.graceOver = true
@@ -261,7 +262,7 @@ func (s *server) endGrace() {
 	}
 }
 
-// leave waits for the last connection and ends the workers.
+// stopWhenDrained waits for the end of the last connection, and then for that of the workers.
 func (s *server) stopWhenDrained() {
 	<-s.drained
 	for _, p := range s.shards {

@@ -12,14 +12,13 @@ type counts struct {
 	queued                                                                    atomic.Int64
 }
 
-// Stats are what a server has done, and what it is doing. Each count is exact; together they are not of
-// one instant.
+// Stats are the counts of a server. Each is exact, but they are not read at one instant.
 type Stats struct {
 	Conns            int           // connections now
-	Workers          int           // goroutines now, those replaced included
-	Queued           int64         // bytes queued now
-	Longest          time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
-	Accepted         uint64        // connections taken in
+	Workers          int           // worker goroutines now, including replaced ones that have not returned
+	Queued           int64         // bytes queued now, for all connections
+	Longest          time.Duration // age of the oldest handler call that is running, to about 0.1 s
+	Accepted         uint64        // connections accepted, without Refused
 	Refused          uint64        // connections beyond a limit
 	Overloads        uint64        // connections closed because of MaxQueued
 	Idle             uint64        // connections closed because of IdleTimeout

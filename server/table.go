@@ -2,7 +2,7 @@ package server
 
 import "net/netip"
 
-// A table has the connections, for who must find all of them.
+// A table holds all connections of a server.
 type table struct {
 	chunks []*[chunk]*conn
 	free   []uint32
@@ -35,7 +35,7 @@ func (t *table) remove(c *conn) {
 	}
 }
 
-// all returns the connections that there are.
+// all returns all connections.
 func (t *table) all() []*conn {
 	list := make([]*conn, 0, t.n)
 	for _, chunk := range t.chunks {
@@ -48,7 +48,7 @@ func (t *table) all() []*conn {
 	return list
 }
 
-// addrs counts the connections of each address, where there is a limit.
+// addrs counts the connections of each address, if there is a limit.
 type addrs struct {
 	n  map[netip.Addr]int
 	of map[uint32]netip.Addr // by the connection's index

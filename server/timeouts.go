@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// expired is called when a connection's timer fires: some time-out may be over.
+// expired is called when a connection's timer fires. It closes the connection if a timeout has expired, and otherwise sets
+// the timer for the earliest one.
 func (s *server) expired(c *conn) {
 	if c == s.ticker {
 		s.watch()
@@ -24,7 +25,7 @@ func (s *server) expired(c *conn) {
 	var next time.Duration
 	left := func(limit time.Duration, from uint32) bool {
 		waited := uint64(uint32(s.wheel.Now()) - from)
-		ticks := s.wheel.Ticks(limit) + 1 // the first one may have been nearly over
+		ticks := s.wheel.Ticks(limit) + 1 // the first tick may have been nearly over
 		if waited >= ticks {
 			return false
 		}
@@ -47,7 +48,7 @@ func (s *server) expired(c *conn) {
 	if limit := c.idleLimit(); limit > 0 && word&wClosing == 0 {
 		from := c.active.Load()
 		if word&(wOwned|wOut|wPaused) != 0 {
-			from = uint32(s.wheel.Now()) // it is at work
+			from = uint32(s.wheel.Now()) // the connection is not idle
 			c.touch(from)
 		}
 		if !left(limit, from) {
@@ -61,7 +62,7 @@ func (s *server) expired(c *conn) {
 	}
 }
 
-// idleLimit is the connection's, or the server's. The lock is held.
+// idleLimit returns the idle timeout of the connection, or the server's. The lock is held.
 func (c *conn) idleLimit() time.Duration {
 	if x := c.extra; x != nil && x.idle != 0 {
 		return x.idle
@@ -80,12 +81,12 @@ func (c *conn) SetIdleTimeout(d time.Duration) {
 	if d <= 0 {
 		d = -1
 	} else {
-		s.wheel.Hasten(c, d) // if it is for something else, that is looked at then
+		s.wheel.Hasten(c, d) // expired checks the other timeouts as well
 	}
 	c.ensureExtra().idle = d
 }
 
-// writeLimit is the connection's, or the server's. The lock is held.
+// writeLimit returns the write timeout of the connection, or the server's. The lock is held.
 func (c *conn) writeLimit() time.Duration {
 	if x := c.extra; x != nil && x.slow != 0 {
 		return x.slow
@@ -113,7 +114,7 @@ func (c *conn) SetWriteTimeout(d time.Duration) {
 	}
 }
 
-// lingerLimit is writeLimit after Close.
+// lingerLimit returns the write timeout after Close.
 func (c *conn) lingerLimit() time.Duration {
 	if limit := c.writeLimit(); limit > 0 {
 		return limit

@@ -9,11 +9,11 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// ErrHandshake is why a connection ended whose TLS handshake was not over in time. It is
-// os.ErrDeadlineExceeded to errors.Is.
+// ErrHandshake is logged for a connection whose TLS handshake was not done within HandshakeTimeout. It matches
+// os.ErrDeadlineExceeded with errors.Is.
 var ErrHandshake error = &timeoutError{"server: TLS handshake took too long"}
 
-var errNoCertificate = errors.New("server: no certificate: neither files nor TLSConfig have one")
+var errNoCertificate = errors.New("server: neither files nor TLSConfig have a certificate")
 
 const (
 	defaultHandshake  = 10 * time.Second
@@ -50,7 +50,7 @@ func (s *server) serveTLSSocket(c *config, socket *sock.Socket, certFile, keyFil
 	return s.serve(c, socket, nil, config)
 }
 
-// tls is TLSConfig, or one with the certificate of files. TLSConfig is not copied without need, so that
+// tls returns TLSConfig, or a copy with the certificate of the files. TLSConfig itself is used if it can be, so that
 // sessions of one listener can be resumed on another.
 func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
 	config := c.TLSConfig
@@ -81,7 +81,7 @@ func (c *conn) TLS() *tls.ConnectionState {
 	return &state
 }
 
-// tls is the connection's transport where that is TLS, or nil.
+// tls returns the connection's transport if that is TLS, or nil.
 func (c *conn) tls() *tlsConn {
 	if !c.wrapped {
 		return nil

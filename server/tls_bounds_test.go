@@ -41,8 +41,9 @@ func (c *tally) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Strangers cannot fill the log: of what they cause, ten lines are logged in a second, and the number of the others.
-func TestLogBounded(t *testing.T) {
+// Peers cannot fill the log: of each kind of line that they can cause, ten are logged in a second, and the number of the
+// others.
+func TestLogLimited(t *testing.T) {
 	config, _ := certified(t)
 	for name, c := range map[string]struct {
 		tls  bool
@@ -108,9 +109,9 @@ func TestTLSResetLogged(t *testing.T) {
 	})
 }
 
-// A peer that changes its keys again and again between bytes does not keep a Read at work for long, and what is left is
-// read without another byte from it.
-func TestTLSReadEnds(t *testing.T) {
+// A Read ends after a number of records, even if a peer sends many key updates between its bytes. The rest is read without
+// another byte from the peer.
+func TestTLSReadRecordLimit(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const groups = 100
 		var most atomic.Int64
@@ -147,9 +148,8 @@ func TestTLSReadEnds(t *testing.T) {
 	})
 }
 
-// What is queued stays within the bound when another goroutine reads while Write encrypts, for the reader sends what is
-// encrypted by then.
-func TestTLSQueueBesideReader(t *testing.T) {
+// The queue stays within WriteQueue if another goroutine reads while Write encrypts, and the reader sends a part of it.
+func TestTLSQueueWithConcurrentReader(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const queue = 300_000
 		read := make(chan struct{}, 1)

@@ -50,7 +50,7 @@ func (r rotten) Data(c *Conn[*int], buf []byte) error {
 	return err
 }
 
-// A transport has every byte of its connection in both directions, also those that are queued.
+// Every byte of a connection passes through its transport, in both directions, also queued ones.
 func TestTransport(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())

@@ -19,7 +19,7 @@ type activity struct {
 	mu       sync.Mutex // contended by the watchdog alone
 	busy     bool
 	since    uint32 // a tick, where busy
-	replaced bool   // the watchdog has started another worker in the place of this one, which then leaves
+	replaced bool   // another worker was started in the place of this one, which ends when the call returns
 	logged   bool   // the watchdog has logged the call
 }
 
@@ -32,11 +32,11 @@ func (a *activity) end() (replaced bool) {
 	return a.replaced
 }
 
-// A watchdog is one look at the workers of a server.
+// A watchdog is one inspection of the workers of a server.
 type watchdog struct {
 	now   uint32
 	after time.Duration   // the time after which a call is stuck
-	found []time.Duration // of the calls that are stuck now and were not before, how long they have run
+	found []time.Duration // ages of the calls that are stuck and were not stuck at the last inspection
 }
 
 // late reports whether a worker is to be replaced, and notes whether it is stuck. The worker's lock is held.
@@ -83,7 +83,7 @@ func stuckAfter(d time.Duration) time.Duration {
 	return defaultStuck
 }
 
-// watch looks at the workers with every tick while there are connections.
+// watch is the watchdog. The wheel calls it with every tick while there are connections.
 func (s *server) watch() {
 	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
 	defer d.log(s.log)
@@ -103,12 +103,12 @@ func (s *server) watch() {
 	s.wheel.Set(s.ticker, 0)
 }
 
-// replace starts another worker in the place of one that is in the call of a handler. The new one handles the
-// notifications that the old one has not begun, and lets go of the connections that it kept. The old one leaves when
-// its handler returns. The locks of the server and of the worker are held.
+// replace starts another worker in the place of one that is in the call of a handler. The new worker handles the
+// notifications that the old one has not begun, and releases the connections that the old one still owns, except that of
+// the call. The old worker ends when the call returns. The locks of the server and of the worker are held.
 func (s *server) replace(w *worker) {
 	w.replaced = true
-	at := max(w.next-1, 0) // of the handler that runs; that notification stays the old worker's
+	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
 	other := &worker{server: s, port: w.port, alone: w.alone}
 	other.next = copy(other.ready[:], w.ready[w.kept:at])
 	other.n = other.next + copy(other.ready[other.next:], w.ready[w.next:w.n])

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// Handlers that do not return, more of them than there are workers, can be seen, and the rest is served.
+// If more handlers than there are workers do not return, the other connections are served, and Stats and the log report it.
 func TestStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
@@ -66,9 +66,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// A worker that is alone on its port keeps the connections that it has handled until it has handled all that it has
-// dequeued. If one of these handlers does not return, whether it runs on or was cut off, the other connections are served
-// on: those that were kept, and those that were not begun.
+// A worker that is alone on its port releases connections only when it has handled all that it has dequeued. If a handler
+// does not return, or calls Goexit, the connections that were not released and those that were not begun are served.
 func TestStuckAlone(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, exits := range []bool{false, true} {

@@ -16,28 +16,28 @@ type worker struct {
 	port   *socknotify.Port[*Key]
 	buf    []byte
 	reg    [1]socknotify.Registration[*Key]
-	regs   [batch]socknotify.Registration[*Key] // of those that it lets go of together
+	regs   [batch]socknotify.Registration[*Key] // regs[:nregs] are to be enabled together
 	nregs  int
 
-	// What was dequeued: ready[next:n] is not begun, and ready[next-1] may be in the call of a handler. Of those
-	// before, the connections in ready[kept:] are still owned, and are let go of together at the end.
+	// ready[:n] was dequeued. ready[next:n] is not begun, ready[next-1] may be in the call of a handler, and the
+	// worker still owns the connections of ready[kept:next-1], which it releases together at the end.
 	//
-	// All of this changes with the lock of the activity held. So while a handler does not return, the watchdog can
-	// take everything but ready[next-1] away from its worker (see replace).
+	// These fields change with activity.mu held. So while a handler does not return, the watchdog can move all of
+	// ready except ready[next-1] to another worker (see replace).
 	ready         [batch]socknotify.Notification[*Key]
 	n, next, kept int
 	activity
 
 	current *conn // whose handler runs
-	alone   bool  // there is no other on the port, but for one that does not return
+	alone   bool  // the port has no other worker, except replaced ones
 }
 
-// batch is how many notifications a worker dequeues at a time.
+// batch is the number of notifications that a worker dequeues at a time.
 const batch = 64
 
 func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 
-// begin begins to handle n notifications that were dequeued.
+// begin notes that n notifications were dequeued.
 func (w *worker) begin(n int) {
 	w.mu.Lock()
 	w.n, w.next, w.kept = n, 0, 0
@@ -52,7 +52,7 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 		i = w.next
 		w.next++
 		if !w.alone {
-			w.kept = i // those before have been let go of
+			w.kept = i // each connection was released at once
 		}
 		w.activity.begin(now)
 	}
@@ -60,8 +60,8 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 	return i, ok
 }
 
-// end lets go of the connections that were kept, and reports whether the worker goes on. A worker that was replaced
-// has kept at most the one that it handled last, and leaves.
+// end releases the connections that the worker still owns, and reports whether it is to dequeue again. A worker that was
+// replaced owns at most the connection that it handled last, and ends.
 func (w *worker) end() (goesOn bool) {
 	w.mu.Lock()
 	kept := w.kept
@@ -72,7 +72,7 @@ func (w *worker) end() (goesOn bool) {
 	return goesOn
 }
 
-// run serves until the port is closed, or another worker has taken over.
+// run serves until the port is closed or the worker was replaced.
 func (w *worker) run() {
 	cut := true
 	defer func() { w.exit(cut) }()
@@ -104,14 +104,14 @@ func (w *worker) loop() {
 	}
 }
 
-// serve handles what was dequeued, and reports whether the worker goes on.
+// serve handles the notifications that were dequeued, and reports whether the worker is to dequeue again.
 func (w *worker) serve() bool {
 	for !w.handleSome() {
 	}
 	return w.end()
 }
 
-// some handles notifications until none is left, which it reports, or a handler panics.
+// handleSome handles notifications. It returns true when none is left, and false after a handler has panicked.
 func (w *worker) handleSome() (done bool) {
 	defer func() {
 		if c := w.current; c != nil {
@@ -127,10 +127,10 @@ func (w *worker) handleSome() (done bool) {
 		}
 		nt := &w.ready[i]
 		c, read := (*conn)(nt.Key), true
-		if nt.Events == socknotify.EventIn { // a connection's, and nearly always just that
+		if nt.Events == socknotify.EventIn { // the usual case
 			word := c.word.Or(wOwned)
 			if word&wOwned != 0 {
-				nt.Key = nil // the owner will see to it
+				nt.Key = nil // the owner enables the registration again
 				continue
 			}
 			c.touch(uint32(now))
@@ -149,19 +149,19 @@ func (w *worker) handleSome() (done bool) {
 			}
 		}
 		if w.alone && c.word.Load()&wSpecial == 0 {
-			// Nobody else could serve it yet anyway, and letting go of many at once costs a good part less.
+			// There is no other worker that could serve it now, and releasing many together costs less.
 			continue
 		}
-		nt.Key = nil // an idle worker holds on to nobody
+		nt.Key = nil // an idle worker must not keep a connection alive
 		w.release(c)
 	}
 }
 
-// panicked closes the connection of a handler that did not return.
+// panicked closes the connection of a handler that has panicked or called runtime.Goexit.
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
-	w.ready[w.next-1].Key = nil // not to be let go of with those that were kept
+	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
 	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
@@ -170,16 +170,16 @@ func (w *worker) panicked(c *conn, value any) {
 		return
 	}
 	c.fail(e)
-	// Its end may call Close, which may panic as well, and nobody would recover from that here.
+	// Release it by a post. Ending it here could call the handler's Close, and a panic of that would not be recovered.
 	c.word.And(^uint32(wOwned))
 	c.wake()
 }
 
-// handle is for a notification of more than EventIn, or of something else. It returns the connection, which stays its
-// key, if that is to be let go of, and whether Data is to be called before.
+// handle handles any notification that is not just EventIn. If the notification leaves the worker the owner of a
+// connection, handle returns that, which stays the key, and reports whether Data is to be called before releasing it.
 func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn, read bool) {
 	c := (*conn)(nt.Key)
-	nt.Key = nil // an idle worker holds on to nobody
+	nt.Key = nil // an idle worker must not keep a connection alive
 	switch {
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
@@ -198,14 +198,15 @@ func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn,
 	}
 	word := c.word.Or(wOwned)
 	if word&wOwned != 0 {
-		return nil, false // the owner will see to it
+		return nil, false // the owner enables the registration again
 	}
 	nt.Key = c.key()
 	c.touch(now)
 	return c, w.events(c, nt.Events, word)
 }
 
-// events sees to all but Data for a connection that is owned, and reports whether that is to be called.
+// events does everything except calling Data for the events of a connection that the worker owns, and reports whether
+// Data is to be called.
 func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 	s := w.server
 	if e&socknotify.EventErr != 0 && c.failed(w.buf, e == socknotify.EventErr) {
@@ -243,7 +244,7 @@ func (w *worker) data(c *conn) {
 	}
 }
 
-// returned is what a handler's error means.
+// returned acts on an error that a handler has returned.
 func (c *conn) returned(err error) {
 	switch err {
 	case nil, sock.ErrWouldBlock:
@@ -254,9 +255,9 @@ func (c *conn) returned(err error) {
 	}
 }
 
-// waitFailed is for a wait that failed although the port is open. It pauses, so that the worker may try again, and
-// ends the server where that has been so for long. The worker goes on even then: what ends a connection is queued,
-// and dequeued without waiting.
+// waitFailed handles a wait that failed on an open port. It pauses, and ends the server if the waits have failed for
+// giveUpAfter. The worker continues even then, because ending a connection posts to the port, and posts are dequeued
+// without waiting.
 func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
@@ -266,7 +267,8 @@ func (s *server) waitFailed(f *failing, err error) {
 	}
 }
 
-// leave is a worker's end. One whose goroutine was cut off by its handler (runtime.Goexit) is replaced.
+// exit removes a worker whose goroutine ends. If a handler has ended it (runtime.Goexit), cut is true and the worker is
+// replaced.
 func (w *worker) exit(cut bool) {
 	s := w.server
 	s.mu.Lock()

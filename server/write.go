@@ -8,7 +8,7 @@ import (
 
 func (c *conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 
-// send is Write without a transport.
+// send is Write without the transport.
 func (c *conn) send(b []byte) (int, error) { return c.write(b, false) }
 
 // write is Write, which is small enough to be inlined.
@@ -18,7 +18,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	}
 	n, err := 0, error(nil)
 	c.mu.Lock()
-	// Where sending is to be shut after what is queued, something is.
+	// extra.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
 		if n, err = c.held.Send(b); n == len(b) && err == nil {
@@ -31,7 +31,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	return n, err
 }
 
-// writeOn goes on after n bytes were sent, and a failure perhaps. The lock is held.
+// writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	word := c.word.Load()
 	switch {
@@ -41,7 +41,7 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 		return n, net.ErrClosed
 	}
 	if word&(wGrace|wReceived) == wGrace|wReceived {
-		c.endGrace() // this is the answer
+		c.endGrace() // this write answers the first request
 	}
 	c.touch(uint32(c.server().wheel.Now()))
 	for word&wOut == 0 && err != sock.ErrWouldBlock {
@@ -59,13 +59,13 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	return c.enqueue(b, n)
 }
 
-// enqueue queues what is behind the first n bytes.
+// enqueue queues b[n:], as far as the queue has room. The lock is held.
 func (c *conn) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
 	x := c.ensureExtra()
 	most := s.writeQueue()
 	k := len(b) - n
-	if !c.wrapped { // a transport has looked before, since what it sends cannot be refused
+	if !c.wrapped { // a transport has checked the room before it encrypted
 		k = min(k, most-len(x.queue)+x.head)
 	}
 	if k > 0 {
@@ -110,8 +110,7 @@ func (x *extra) push(b []byte) {
 	x.queue = append(x.queue, b...)
 }
 
-// flush sends what is queued, and reports whether a handler that waits for it may go on. Its caller owns
-// the connection.
+// flush sends queued bytes, and reports whether Writable is to be called. The caller owns the connection.
 func (c *conn) flush() (goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +124,7 @@ func (c *conn) flush() (goOn bool) {
 	return c.word.And(^uint32(wWritable))&wWritable != 0
 }
 
-// drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
+// drain sends queued bytes, and reports whether at most half of the write queue is still in use. The lock is held.
 func (c *conn) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
@@ -193,7 +192,7 @@ func (c *conn) shutLocked() error {
 	return nil
 }
 
-// more is the extra, made where there is none. The lock is held.
+// ensureExtra returns the extra, and makes it if there is none. The lock is held.
 func (c *conn) ensureExtra() *extra {
 	if c.extra == nil {
 		c.extra = c.server().extras.Get().(*extra)
@@ -201,10 +200,10 @@ func (c *conn) ensureExtra() *extra {
 	return c.extra
 }
 
-// keep is how large a queue may be to be kept for another connection.
+// maxKeptQueue bounds the capacity of a queue that is reused for another connection.
 const maxKeptQueue = 64 << 10
 
-// spare gives the extra back if nothing is in it. The lock is held.
+// dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
 	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
