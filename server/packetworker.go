@@ -63,7 +63,8 @@ func (w *packetWorker) run() {
 		}
 		c = nil
 		w.mu.Lock()
-		replaced := w.end()
+		w.busy = false
+		replaced := w.replaced
 		w.mu.Unlock()
 		if replaced {
 			return

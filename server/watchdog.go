@@ -23,14 +23,8 @@ type activity struct {
 	logged   bool   // the watchdog has logged the call
 }
 
-// begin notes that a worker begins something. The lock is held.
+// begin notes that a worker is about to call a handler. The lock is held.
 func (a *activity) begin(now uint64) { a.busy, a.since = true, uint32(now) }
-
-// end notes that a worker is idle, and reports whether it was replaced before. The lock is held.
-func (a *activity) end() (replaced bool) {
-	a.busy = false
-	return a.replaced
-}
 
 // A watchdog is one inspection of the workers of a server.
 type watchdog struct {
@@ -115,6 +109,6 @@ func (s *server) replace(w *worker) {
 	clear(w.ready[w.kept:at])
 	clear(w.ready[w.next:w.n])
 	w.n = w.next
-	other.activity.begin(s.wheel.Now())
+	other.begin(s.wheel.Now())
 	s.addWorker(other)
 }

@@ -22,8 +22,9 @@ type worker struct {
 	// ready[:n] was dequeued. ready[next:n] is not begun, ready[next-1] may be in the call of a handler, and the
 	// worker still owns the connections of ready[kept:next-1], which it releases together at the end.
 	//
-	// These fields change with activity.mu held. So while a handler does not return, the watchdog can move all of
-	// ready except ready[next-1] to another worker (see replace).
+	// While the worker is busy these fields change with activity.mu held. So while a handler does not return, the
+	// watchdog can move all of ready except ready[next-1] to another worker (see replace). While the worker is idle,
+	// only the worker uses them.
 	ready         [batch]socknotify.Notification[*Key]
 	n, next, kept int
 	activity
@@ -37,15 +38,7 @@ const batch = 64
 
 func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 
-// begin notes that n notifications were dequeued.
-func (w *worker) begin(n int) {
-	w.mu.Lock()
-	w.n, w.next, w.kept = n, 0, 0
-	w.activity.begin(w.server.wheel.Now())
-	w.mu.Unlock()
-}
-
-// claim returns the index of the next notification to handle, if there is one.
+// claim returns the index of the next notification to handle. If there is none the worker is idle.
 func (w *worker) claim(now uint64) (i int, ok bool) {
 	w.mu.Lock()
 	if ok = w.next < w.n; ok {
@@ -54,22 +47,19 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 		if !w.alone {
 			w.kept = i // each connection was released at once
 		}
-		w.activity.begin(now)
+		w.begin(now)
+	} else {
+		w.busy = false
 	}
 	w.mu.Unlock()
 	return i, ok
 }
 
-// end releases the connections that the worker still owns, and reports whether it is to dequeue again. A worker that was
-// replaced owns at most the connection that it handled last, and ends.
-func (w *worker) end() (goesOn bool) {
-	w.mu.Lock()
-	kept := w.kept
-	w.kept = w.next
-	goesOn = !w.activity.end()
-	w.mu.Unlock()
-	w.releaseKept(w.ready[kept:w.next])
-	return goesOn
+// releaseRest releases the connections that an idle worker still owns. One that was replaced owns at most the connection
+// that it handled last.
+func (w *worker) releaseRest() {
+	w.releaseKept(w.ready[w.kept:w.next])
+	w.n, w.next, w.kept = 0, 0, 0
 }
 
 // run serves until the port is closed or the worker was replaced.
@@ -100,7 +90,7 @@ func (w *worker) loop() {
 		if f.pause != 0 {
 			f = failing{}
 		}
-		w.begin(n)
+		w.n = n
 	}
 }
 
@@ -108,7 +98,8 @@ func (w *worker) loop() {
 func (w *worker) serve() bool {
 	for !w.handleSome() {
 	}
-	return w.end()
+	w.releaseRest()
+	return !w.replaced
 }
 
 // handleSome handles notifications. It returns true when none is left, and false after a handler has panicked.
