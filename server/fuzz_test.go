@@ -158,7 +158,6 @@ func FuzzHijack(f *testing.F) {
 		if err := <-sent; err != nil {
 			t.Fatal(err)
 		}
-		helpers.Wait()
 		plain := make([]byte, 0, len(script))
 		for len(got) > 0 {
 			plain = append(plain, got[0])
@@ -174,5 +173,6 @@ func FuzzHijack(f *testing.F) {
 		if err := h.cause(1); err != nil {
 			t.Errorf("cause %v", err)
 		}
+		helpers.Wait() // the handler starts no more after Close
 	})
 }
