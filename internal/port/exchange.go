@@ -47,14 +47,14 @@ func (e *early) recv(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Recv(b)
 	}
-	return held.Made(fdstate.Recv, e.call.Buf, e.generation, e.call.N, e.call.Err)
+	return held.Made(false, e.call.Buf, e.generation, e.call.N, e.call.Err)
 }
 
 func (e *early) send(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Send(b)
 	}
-	return held.Made(fdstate.Send, e.call.Buf, e.generation, e.call.N, e.call.Err)
+	return held.Made(true, e.call.Buf, e.generation, e.call.N, e.call.Err)
 }
 
 // add adds the call of a direction's first operation, if it can be made together with others.
@@ -75,9 +75,9 @@ func (j *joint) add(a *ahead, d fdstate.Dir) {
 	}
 	c := &j.calls[j.n]
 	j.n++
-	b, turn := a.held.Ahead(d, o.Buf[o.N:])
+	b, generation := a.held.Ahead(d == fdstate.Send, o.Buf[o.N:])
 	*c = backend.Exchange{Handle: a.reg.fd.Handle(), Buf: b, Send: d == fdstate.Send}
-	a.made[d>>1] = early{c, turn}
+	a.made[d>>1] = early{c, generation}
 }
 
 // make makes the calls together, if there are enough of them. Those that it leaves out are made one by one later.
