@@ -1,6 +1,6 @@
-//go:build !linux && !windows
+//go:build !unix && !windows
 
 package handles
 
-// List is nil: the system does not tell.
+// List is nil: this system has no backend whose descriptors could be counted.
 func List() []string { return nil }
