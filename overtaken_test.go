@@ -4,7 +4,6 @@ import (
 	"io"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -36,9 +35,7 @@ func overtake(t *testing.T, p *Port[string], h *hooked, x, y *sock.Socket, got *
 		if !p.KernelEdges() {
 			return // it is silent
 		}
-		eventually(t, "the end of the stream", func() bool {
-			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
-		})
+		waitForEnd(t, p, x)
 		w := p.port.Begin()
 		defer p.port.End(w)
 		var out [1]Notification[string]

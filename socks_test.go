@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
@@ -44,9 +43,7 @@ func TestTurnInVain(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.(*net.TCPConn).CloseWrite()
-		eventually(t, "the end has come", func() bool {
-			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
-		})
+		waitForEnd(t, p, x)
 		do(t, p, EnableSock(x, "x", EventIn, oneShot))
 		next(t, p)
 		x.FD().Notify(false, false)
