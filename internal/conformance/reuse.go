@@ -297,6 +297,7 @@ var dupChecks = []check{
 	both("G10", "NeverAfterReuse", dupNeverAfterReuse),
 	both("G10", "NeverAfterOperation", dupNeverAfterOperation),
 	both("G10", "NeverSpins", dupNeverSpins),
+	both("G10", "HidesNothing", dupHidesNothing),
 	both("G10", "SameSocketTwice", sameSocketTwice),
 	both("G10", "NumberComesBack", dupNumberComesBack),
 }
@@ -388,6 +389,42 @@ func dupNeverSpins(e *env) {
 			e.Errorf("%d stale reports", n)
 		}
 		e.closeFD(alive)
+	}
+}
+
+// dupHidesNothing polls for one notification while the reports of sockets that only duplicates keep alive are ahead of it.
+func dupHidesNothing(e *env) {
+	const olds = 3
+	p := e.port()
+	var numbers, alive []fd
+	var peers []*socket
+	for range olds {
+		s, oldPeer := e.unix()
+		alive, peers = append(alive, e.dup(s)), append(peers, oldPeer)
+		e.do(p, enable(s, "old", in, edge))
+		again, _ := e.reuse(s)
+		numbers = append(numbers, again)
+		e.do(p, enable(again, "new", in, edge))
+	}
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, level|oneShot))
+	for i, oldPeer := range peers {
+		e.send(oldPeer, "x")
+		settle(e, alive[i], stateIn)
+	}
+	e.deliver(peer, s, "y")
+	var one [1]note
+	n, err := p.Wait(one[:], 0)
+	if n == 0 && tellsLate {
+		n, err = p.Wait(one[:], limit)
+	}
+	if n != 1 || err != nil {
+		e.Fatalf("Wait = %d, %v; want a notification", n, err)
+	}
+	e.check(one[0], "k", in)
+	for i := range olds {
+		e.closeFD(alive[i])
+		e.closeFD(numbers[i])
 	}
 }
 
