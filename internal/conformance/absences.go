@@ -16,10 +16,10 @@ type absence struct {
 }
 
 var (
-	bsds      = []string{"darwin", "dragonfly", "freebsd", "netbsd", "openbsd"}
-	sysvs     = []string{"aix", "illumos", "solaris"}
-	notLinux  = slices.Concat(bsds, sysvs, []string{"windows"})
-	noPollHup = []string{"aix", "solaris"} // and no POLLRDHUP
+	bsds     = []string{"darwin", "dragonfly", "freebsd", "netbsd", "openbsd"}
+	sysvs    = []string{"aix", "illumos", "solaris"}
+	notLinux = slices.Concat(bsds, sysvs, []string{"windows"})
+	noRdhup  = []string{"aix", "solaris"} // without POLLRDHUP and without kqueue
 )
 
 // absences are all of them but for Wine's, which package wine names.
@@ -29,7 +29,7 @@ var absences = []absence{
 	}},
 	{on: notLinux, why: "vsock is for Linux alone", cases: []string{"E6/VsockFresh"}},
 	{on: slices.Concat(sysvs, []string{"darwin", "windows"}), why: "the system has no Unix sequenced packets", cases: []string{"E1/Packets"}},
-	{on: noPollHup, why: "the system does not report the end of a stream behind unread data", cases: []string{
+	{on: noRdhup, why: "the system does not report the end of a stream behind unread data", cases: []string{
 		"E3/HalfCloseWithUnreadData", "E3/HangupAlone", "E8/LevelOutsideTheFilter", "E9/NothingOutsideTheFilter",
 		"T3/OneForEachEnable", "T5/Coalesce", "T6/LookedAtWhenEnabled",
 	}},
