@@ -19,6 +19,7 @@ var reuseChecks = []check{
 	both("G9", "KeyReleasedByReuse", keyReleasedByReuse),
 	both("G9", "KeyReleasedByOperation", keyReleasedByOperation),
 	both("G9", "PeerSeesTheClose", peerSeesClose),
+	ofSocks("G9", "EnabledAgainAsASocket", enabledAgainAsSocket),
 }
 
 func closeEndsSilently(e *env) {
@@ -289,6 +290,24 @@ func peerSeesClose(e *env) {
 	settle(e, peer, statePeerClosed)
 	p.Post("end", 0)
 	e.get(w)
+}
+
+// enabledAgainAsSocket registers a handle and enables it again as a socket, whose Close ends the registration from then on.
+func enabledAgainAsSocket(e *env) {
+	p := e.port()
+	for _, trigger := range everyWay {
+		keys := weakKeys(1, func(_ int, k *key) {
+			s, _ := e.unix()
+			e.do(p, enable(fd(s.Handle()), k, in, trigger))
+			e.do(p, enable(s, k, in, trigger))
+			s.Close()
+		})
+		e.released("the key of a closed socket", keys)
+		if n := p.Stats().Registrations; n != 0 {
+			e.Errorf("%d registrations", n)
+		}
+	}
+	runtime.KeepAlive(p)
 }
 
 // G10: duplicates that keep a closed socket alive.
