@@ -179,11 +179,16 @@ func (e *env) wantErr(err error, want ...error) {
 	}
 }
 
-// next waits for one notification.
+// next waits for one notification. One that comes only as the wait ends is late: a call polls once more before it gives up,
+// and would find what no wake-up announced.
 func (e *env) next(p *port) note {
 	e.Helper()
 	var one [1]note
-	n, err := p.Wait(one[:], patience())
+	begin, most := time.Now(), patience()
+	n, err := p.Wait(one[:], most)
+	if n == 1 && time.Since(begin) >= most {
+		e.overdue("a notification of %v came only as the wait ended", one[0].Key)
+	}
 	if n != 1 || err != nil {
 		e.overdue("Wait = %d, %v; want a notification", n, err)
 	}
