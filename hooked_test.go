@@ -126,3 +126,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(50 * time.Microsecond)
 	}
 }
+
+// newTCP makes a TCP connection, whose short receives drain it.
+func newTCP(t *testing.T) (x, y *sock.Socket) {
+	t.Helper()
+	x, y, err := backendtest.TCPPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close(); y.Close() })
+	return x, y
+}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/wine"
@@ -45,9 +44,7 @@ func TestConcurrentEnableDuringFastEnable(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.(*net.TCPConn).CloseWrite()
-		eventually(t, "the end has come", func() bool {
-			return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
-		})
+		waitForEnd(t, p, x)
 		do(t, p, Enable(x, "x", EventIn, oneShot))
 		next(t, p)
 		fdstate.Of(x.SyscallConn()).Advance(false, false)

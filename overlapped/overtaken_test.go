@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
@@ -40,9 +39,7 @@ func overtake(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked, x
 		if !port.Of(p).Core.OwnEdges {
 			return // it is silent
 		}
-		eventually(t, "the end of the stream", func() bool {
-			return port.Of(p).Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
-		})
+		waitForEnd(t, p, x)
 		w := port.Of(p).Begin()
 		defer port.Of(p).End(w)
 		var out [1]socknotify.Notification[string]

@@ -3,6 +3,7 @@
 package backendtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -19,32 +20,63 @@ const (
 	RingAlways = "epoll-ring-always"
 )
 
-// list is made once: the ports of a test must be on one fake system.
-var list = sync.OnceValues(func() ([]system.Backend, error) {
-	all := append(system.List(), fakes()...)
-	only := os.Getenv("SOCKNOTIFY_BACKEND")
+// A choice is the backends that tests run on, and why others are not among them.
+type choice struct {
+	list    []system.Backend
+	refused []string
+}
+
+// choose chooses once: the ports of a test must be on one fake system.
+var choose = sync.OnceValues(func() (choice, error) { return chosen(os.Getenv("SOCKNOTIFY_BACKEND")) })
+
+func chosen(only string) (choice, error) {
+	var c choice
+	fake, whyNot := fakes()
+	all := append(system.List(), fake...)
 	if only == "" {
-		return all, nil
+		for name, why := range whyNot {
+			c.refused = append(c.refused, fmt.Sprintf("%s: %v", name, why))
+		}
+		for _, name := range preferred {
+			if _, ok := system.Find(name); !ok {
+				c.refused = append(c.refused, fmt.Sprintf("%s: %v", name, system.Absent(name)))
+			}
+		}
+		slices.Sort(c.refused)
+		c.list = all
+		return c, nil
 	}
 	for _, r := range all {
 		if r.Name == only {
-			return []system.Backend{r}, nil
+			c.list = []system.Backend{r}
+			return c, nil
 		}
 	}
-	if r, ok := fake(only); ok {
-		return []system.Backend{r}, nil
+	r, why := fakeNamed(only)
+	if errors.Is(why, errUnknown) {
+		why = system.Absent(only)
 	}
-	return nil, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: there is no such room", only)
-})
+	if why != nil {
+		return c, fmt.Errorf("SOCKNOTIFY_BACKEND=%s: %w", only, why)
+	}
+	c.list = []system.Backend{r}
+	return c, nil
+}
 
-// List returns the backends, or the one that the environment asks for.
+// errUnknown is of a name that no fake backend has.
+var errUnknown = errors.New("there is no such backend")
+
+// List returns the backends, or the one that the environment asks for. It logs which are left out, and why.
 func List(tb testing.TB) []system.Backend {
 	tb.Helper()
-	all, err := list()
+	c, err := choose()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return all
+	for _, why := range c.refused {
+		tb.Log("without the backend ", why)
+	}
+	return c.list
 }
 
 // Files returns the backends for tests of files: those in List, and one whose kernel is given every read and write,
@@ -53,7 +85,7 @@ func Files(tb testing.TB) []system.Backend {
 	tb.Helper()
 	all := slices.Clone(List(tb))
 	if slices.ContainsFunc(all, func(r system.Backend) bool { return r.Name == Ring }) {
-		if r, ok := fake(RingAlways); ok {
+		if r, err := fakeNamed(RingAlways); err == nil {
 			all = append(all, r)
 		}
 	}
@@ -70,12 +102,12 @@ func Names(tb testing.TB) []string {
 	return names
 }
 
-// With is an option of socknotify.New, as WithBackend is, for any room in List. No name is the system's
+// With is an option of socknotify.New, as WithBackend is, for any backend in List. No name is the system's
 // default, whatever the environment asks for.
 func With(name string) func(*system.Options) {
 	return func(o *system.Options) {
-		all, _ := list()
-		for _, r := range append(system.List(), all...) {
+		c, _ := choose()
+		for _, r := range append(system.List(), c.list...) {
 			if name == "" || name == r.Name {
 				o.Backend = &r
 				return

@@ -13,23 +13,31 @@ import (
 
 const psnFake = "psn-fake"
 
-// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring.
-func fakes() []system.Backend {
-	list := []system.Backend{on(psnFake, fakepsn.Quirks{})}
-	if ring.Probe() == nil {
-		list = append(list, system.Backend{Name: Ring, Open: ring.New})
+// preferred are backends that are left out of the system's own list where the system refuses them.
+var preferred []string
+
+// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring; or why Ring is refused.
+func fakes() (list []system.Backend, refused map[string]error) {
+	list = []system.Backend{on(psnFake, fakepsn.Quirks{})}
+	if err := ring.Probe(); err != nil {
+		return list, map[string]error{Ring: err}
 	}
-	return list
+	return append(list, system.Backend{Name: Ring, Open: ring.New}), nil
 }
 
-// fake returns a backend that is there only when a test asks for it by name: RingAlways; or psn-fake-1 and so on, on a
-// fake with other choices of what the reference leaves open.
-func fake(name string) (system.Backend, bool) {
-	if name == RingAlways {
-		return system.Backend{Name: RingAlways, Open: ring.NewAlways}, ring.Probe() == nil
+// fakeNamed returns a backend that is there only when a test asks for it by name: RingAlways; or psn-fake-1 and so on, on
+// a fake with other choices of what the reference leaves open. The error is errUnknown or why the system refuses it.
+func fakeNamed(name string) (system.Backend, error) {
+	switch name {
+	case Ring, RingAlways:
+		return system.Backend{Name: RingAlways, Open: ring.NewAlways}, ring.Probe()
 	}
-	seed, err := strconv.ParseUint(strings.TrimPrefix(name, psnFake+"-"), 10, 64)
-	return on(name, fakepsn.Seeded(seed)), err == nil
+	number, ok := strings.CutPrefix(name, psnFake+"-")
+	seed, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil {
+		return system.Backend{}, errUnknown
+	}
+	return on(name, fakepsn.Seeded(seed)), nil
 }
 
 func on(name string, q fakepsn.Quirks) system.Backend {

@@ -4,6 +4,6 @@ package backendtest
 
 import "github.com/socknotify/socknotify/internal/backend/system"
 
-func fakes() []system.Backend { return nil }
+func fakes() ([]system.Backend, map[string]error) { return nil, nil }
 
-func fake(string) (system.Backend, bool) { return system.Backend{}, false }
+func fakeNamed(string) (system.Backend, error) { return system.Backend{}, errUnknown }

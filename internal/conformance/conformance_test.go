@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 	for _, backend := range backends {
 		factory := func(tb testing.TB) *socknotify.Port[any] {
 			tb.Helper()
-			p, err := socknotify.New[any](backendtest.With(backend))
+			p, err := socknotify.New[any](backendtest.Counted(backend))
 			if err != nil {
 				tb.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func (e *env) netPair(network string) (a, b conn) {
 	e.Helper()
 	address := "127.0.0.1:0"
 	if strings.HasPrefix(network, "unix") {
-		address = e.TempDir() + "/s"
+		address = e.socketPath()
 	}
 	var x, y net.Conn
 	switch network {
@@ -97,7 +97,7 @@ func (e *env) known(networks ...string) []string {
 		if !strings.HasPrefix(network, "unix") {
 			return false
 		}
-		path := e.TempDir() + "/s"
+		path := e.socketPath()
 		if network == "unixgram" {
 			c, err := net.ListenPacket(network, path)
 			if err == nil {
@@ -147,7 +147,7 @@ func everyListener(e *env) {
 	for _, network := range e.known("tcp", "unix", "unixpacket") {
 		address := "127.0.0.1:0"
 		if network != "tcp" {
-			address = e.TempDir() + "/s"
+			address = e.socketPath()
 		}
 		l, err := net.Listen(network, address)
 		e.must(err)

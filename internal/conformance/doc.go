@@ -17,6 +17,6 @@
 // restricts it to one.
 //
 // The cases assert order and outcome, and that nothing comes early; never how fast anything is. What
-// must come has ten seconds. They count the descriptors and goroutines of the whole process, so
+// must come has minutes, until something has not come. They count the descriptors and goroutines of the whole process, so
 // nothing else may run beside them.
 package conformance

@@ -472,6 +472,7 @@ var removeChecks = []check{
 	both("G4", "EnableAtOnce", removeThenEnable),
 	both("G4", "OtherPortAtOnce", removeThenOtherPort),
 	both("G4", "WakesWaiter", removeWakes),
+	both("G4", "WakesWaiterForTheRest", removeRestWakes),
 	both("G4", "NothingAfterwards", nothingAfterRemoval),
 	both("G4", "ConcurrentRemovals", concurrentRemovals),
 	both("G5", "ComesAlone", removeAlone),
@@ -582,6 +583,33 @@ func removeWakes(e *env) {
 		e.Fatalf("Wait = %v, %v", r.notes, r.err)
 	}
 	e.check(r.notes[0], "k", gone)
+}
+
+// removeRestWakes removes two in a call that has room for one EventRemove. Another call waits, and must be given the other.
+func removeRestWakes(e *env) {
+	p := e.port()
+	a, _ := e.unix()
+	b, _ := e.unix()
+	e.do(p, enable(a, "a", in, level), enable(b, "b", in, level))
+	w := e.wait(p, 1, -1)
+	e.parked(p, 1)
+	var one [1]note
+	n, err := p.Process([]reg{remove(a), remove(b)}, one[:], patience())
+	if n != 1 || err != nil {
+		e.Fatalf("Process = %d, %v; want one notification", n, err)
+	}
+	r := e.get(w)
+	if len(r.notes) != 1 {
+		e.Fatalf("Wait = %v, %v", r.notes, r.err)
+	}
+	other := "a"
+	if one[0].Key == other {
+		other = "b"
+	} else {
+		e.check(one[0], "b", gone)
+	}
+	e.check(r.notes[0], other, gone)
+	e.none(p)
 }
 
 // nothingAfterRemoval removes under a flood of events. A waiter that begins to wait after the removal

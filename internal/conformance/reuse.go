@@ -19,6 +19,7 @@ var reuseChecks = []check{
 	both("G9", "KeyReleasedByReuse", keyReleasedByReuse),
 	both("G9", "KeyReleasedByOperation", keyReleasedByOperation),
 	both("G9", "PeerSeesTheClose", peerSeesClose),
+	ofSocks("G9", "EnabledAgainAsASocket", enabledAgainAsSocket),
 }
 
 func closeEndsSilently(e *env) {
@@ -291,12 +292,31 @@ func peerSeesClose(e *env) {
 	e.get(w)
 }
 
+// enabledAgainAsSocket registers a handle and enables it again as a socket, whose Close ends the registration from then on.
+func enabledAgainAsSocket(e *env) {
+	p := e.port()
+	for _, trigger := range everyWay {
+		keys := weakKeys(1, func(_ int, k *key) {
+			s, _ := e.unix()
+			e.do(p, enable(fd(s.Handle()), k, in, trigger))
+			e.do(p, enable(s, k, in, trigger))
+			s.Close()
+		})
+		e.released("the key of a closed socket", keys)
+		if n := p.Stats().Registrations; n != 0 {
+			e.Errorf("%d registrations", n)
+		}
+	}
+	runtime.KeepAlive(p)
+}
+
 // G10: duplicates that keep a closed socket alive.
 var dupChecks = []check{
 	both("G10", "NeverToANewKey", dupNeverToNewKey),
 	both("G10", "NeverAfterReuse", dupNeverAfterReuse),
 	both("G10", "NeverAfterOperation", dupNeverAfterOperation),
 	both("G10", "NeverSpins", dupNeverSpins),
+	both("G10", "HidesNothing", dupHidesNothing),
 	both("G10", "SameSocketTwice", sameSocketTwice),
 	both("G10", "NumberComesBack", dupNumberComesBack),
 }
@@ -388,6 +408,42 @@ func dupNeverSpins(e *env) {
 			e.Errorf("%d stale reports", n)
 		}
 		e.closeFD(alive)
+	}
+}
+
+// dupHidesNothing polls for one notification while the reports of sockets that only duplicates keep alive are ahead of it.
+func dupHidesNothing(e *env) {
+	const olds = 3
+	p := e.port()
+	var numbers, alive []fd
+	var peers []*socket
+	for range olds {
+		s, oldPeer := e.unix()
+		alive, peers = append(alive, e.dup(s)), append(peers, oldPeer)
+		e.do(p, enable(s, "old", in, edge))
+		again, _ := e.reuse(s)
+		numbers = append(numbers, again)
+		e.do(p, enable(again, "new", in, edge))
+	}
+	s, peer := e.unix()
+	e.do(p, enable(s, "k", in, level|oneShot))
+	for i, oldPeer := range peers {
+		e.send(oldPeer, "x")
+		settle(e, alive[i], stateIn)
+	}
+	e.deliver(peer, s, "y")
+	var one [1]note
+	n, err := p.Process(nil, one[:], 0)
+	if n == 0 && tellsLate {
+		n, err = p.Process(nil, one[:], limit)
+	}
+	if n != 1 || err != nil {
+		e.Fatalf("Wait = %d, %v; want a notification", n, err)
+	}
+	e.check(one[0], "k", in)
+	for i := range olds {
+		e.closeFD(alive[i])
+		e.closeFD(numbers[i])
 	}
 }
 

@@ -107,8 +107,18 @@ func (c check) in(t *testing.T, factory Factory) {
 	c.with(t, c.name+"/BySock", factory, true)
 }
 
+// backendOf names the backend of a factory's ports.
+func backendOf(t *testing.T, factory Factory) string {
+	p := factory(t)
+	defer p.Close()
+	return p.Backend()
+}
+
 func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 	t.Run(name, func(t *testing.T) {
+		if why := absent(c.sentence+"/"+c.name, func() string { return backendOf(t, factory) }); why != "" {
+			t.Skip(why)
+		}
 		goroutines := goleak.IgnoreCurrent()
 		before := handles.List()
 		// Registered first, so run last.

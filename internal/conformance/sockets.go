@@ -3,6 +3,8 @@ package conformance
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/socknotify/socknotify"
@@ -105,6 +107,17 @@ func (e *env) nowhere(n sock.Network) netip.AddrPort {
 		s.Close()
 	}
 	return a
+}
+
+// socketPath returns a path for a Unix socket. Those of TempDir are longer than some systems' addresses (104 bytes).
+func (e *env) socketPath() string {
+	e.Helper()
+	dir, err := os.MkdirTemp("", "u")
+	if err != nil {
+		e.Fatalf("%v", err)
+	}
+	e.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
 }
 
 func (e *env) send(s *socket, data string) {

@@ -21,7 +21,7 @@ func TestStrictEdgeKeepsTheContract(t *testing.T) {
 func edgePort(backend string, strict bool) Factory {
 	return func(tb testing.TB) *socknotify.Port[any] {
 		tb.Helper()
-		opts := []socknotify.Option{socknotify.WithBackend(backend)}
+		opts := []socknotify.Option{backendtest.Counted(backend)}
 		if strict {
 			opts = append(opts, socknotify.WithStrictEdge())
 		}

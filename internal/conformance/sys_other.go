@@ -1,15 +1,16 @@
-//go:build !linux && !windows
+//go:build !unix && !windows
 
 package conformance
 
 import (
 	"errors"
-	"time"
 )
 
 // States that settle waits for.
+type state uint8
+
 const (
-	stateIn int16 = 1 << iota
+	stateIn state = 1 << iota
 	stateOut
 	stateErr
 	stateDead
@@ -37,9 +38,7 @@ func (e *env) noHelper() {
 
 const tellsLate = false
 
-func settle(e *env, _ handle, _ int16)           { e.noHelper() }
-func threads(e *env) int                         { e.noHelper(); return 0 }
-func processorTime(e *env) time.Duration         { e.noHelper(); return 0 }
+func settle(e *env, _ handle, _ state)           { e.noHelper() }
 func (e *env) closeFD(fd)                        { e.noHelper() }
 func (e *env) dup(handle) fd                     { e.noHelper(); return 0 }
 func (e *env) become(uintptr, handle) fd         { e.noHelper(); return 0 }
@@ -50,8 +49,5 @@ func (e *env) shutListener(handle)               { e.noHelper() }
 func (e *env) unixStream() fd                    { e.noHelper(); return 0 }
 func (e *env) unixListen(fd) string              { e.noHelper(); return "" }
 func (e *env) unixConnect(fd, string)            { e.noHelper() }
-func (e *env) packets() (a, b fd)                { e.noHelper(); return 0, 0 }
-func (e *env) vsock() *socket                    { e.Skip("vsock is for Linux alone"); return nil }
-func (e *env) mptcp() *socket                    { e.Skip("MPTCP is for Linux alone"); return nil }
 func (e *env) write(handle, string)              { e.noHelper() }
 func (e *env) noSockets() map[string]fd          { e.noHelper(); return nil }

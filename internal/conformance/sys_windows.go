@@ -2,9 +2,7 @@ package conformance
 
 import (
 	"os"
-	"path/filepath"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -22,7 +20,9 @@ const (
 	pollHup    = 0x0002
 )
 
-// States that settle waits for.
+// A state is conditions that settle waits for.
+type state = int16
+
 const (
 	stateIn         int16 = pollIn
 	stateOut        int16 = pollOut
@@ -45,18 +45,11 @@ func init() {
 	if wine.ForgetsReset.Here() {
 		errReset = endOfStream // to a receive
 	}
-	cases := wine.Cases()
-	for i := range checks {
-		c := &checks[i]
-		if why := cases[c.sentence+"/"+c.name]; why.Here() {
-			c.run = func(e *env) { e.Skip(why) }
-		}
-	}
 }
 
 // settle waits until all of these states hold of a socket, so that a port must know of them, or is about to be
 // told (tellsLate).
-func settle(e *env, s handle, states int16) {
+func settle(e *env, s handle, states state) {
 	e.Helper()
 	e.until("the socket's state has arrived", func() bool {
 		got := polled(s.Handle())
@@ -95,38 +88,6 @@ func isDatagram(h uintptr) bool {
 func isOpen(h uintptr) bool {
 	_, err := windows.GetsockoptInt(windows.Handle(h), windows.SOL_SOCKET, soType)
 	return err == nil
-}
-
-// threads counts the process's threads.
-func threads(e *env) int {
-	e.Helper()
-	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
-	if err != nil {
-		e.Skip("threads cannot be counted: ", err)
-	}
-	defer windows.CloseHandle(all)
-	t := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
-	n := 0
-	for err = windows.Thread32First(all, &t); err == nil; err = windows.Thread32Next(all, &t) {
-		if t.OwnerProcessID == windows.GetCurrentProcessId() {
-			n++
-		}
-	}
-	if n == 0 {
-		e.Skip("threads cannot be counted: ", err)
-	}
-	return n
-}
-
-// processorTime is what the process has used.
-func processorTime(e *env) time.Duration {
-	e.Helper()
-	var created, exited, kernel, user windows.Filetime
-	if err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user); err != nil {
-		e.Fatalf("GetProcessTimes: %v", err)
-	}
-	ticks := func(t windows.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
-	return time.Duration(ticks(kernel)+ticks(user)) * 100
 }
 
 // An fd is a handle that only this package's own helpers know.
@@ -228,16 +189,11 @@ func (e *env) unixStream() fd {
 	return fd(s)
 }
 
-// unixListen makes a Unix stream listen, and returns where. TempDir would be too long an address.
+// unixListen makes a Unix stream listen, and returns where.
 func (e *env) unixListen(s fd) string {
 	e.Helper()
-	dir, err := os.MkdirTemp("", "u")
-	if err != nil {
-		e.Fatalf("%v", err)
-	}
-	e.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	err = windows.Bind(windows.Handle(s), &windows.SockaddrUnix{Name: path})
+	path := e.socketPath()
+	err := windows.Bind(windows.Handle(s), &windows.SockaddrUnix{Name: path})
 	if err == nil {
 		err = windows.Listen(windows.Handle(s), 8)
 	}
@@ -252,12 +208,6 @@ func (e *env) unixConnect(s fd, path string) {
 	if err := windows.Connect(windows.Handle(s), &windows.SockaddrUnix{Name: path}); err != nil {
 		e.Fatalf("connect: %v", err)
 	}
-}
-
-func (e *env) packets() (a, b fd) {
-	e.Helper()
-	e.Skip("Windows has no Unix sequenced packets")
-	return 0, 0
 }
 
 // noSockets opens handles that are no sockets, and says what each is. They are closed at the end.
@@ -301,17 +251,3 @@ var (
 	errRefused  error = windows.WSAECONNREFUSED
 	errReset    error = windows.WSAECONNRESET
 )
-
-// mptcp skips the case.
-func (e *env) mptcp() *socket {
-	e.Helper()
-	e.Skip("Windows has no MPTCP")
-	return nil
-}
-
-// vsock skips the case.
-func (e *env) vsock() *socket {
-	e.Helper()
-	e.Skip("Windows has no vsock")
-	return nil
-}

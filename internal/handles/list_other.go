@@ -1,6 +1,6 @@
-//go:build !linux && !windows
+//go:build !unix && !windows
 
 package handles
 
-// List returns nil, because the list is not available on this system.
+// List returns nil: this system has no backend whose descriptors could be counted.
 func List() []string { return nil }

@@ -1,11 +1,11 @@
-//go:build linux || windows
+//go:build unix || windows
 
 package model
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -164,14 +164,6 @@ func (f *file) dead(m state) bool {
 	return f.kind.stream() && m&stateErr != 0 && m&stateDead != 0
 }
 
-// sources spreads connections over the loopback addresses, because closed ones use up ports.
-var sources atomic.Uint32
-
-func source() netip.AddrPort {
-	n := sources.Add(1)
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, byte(1 + n>>8%200), byte(1 + n%250)}), 0)
-}
-
 // must ends the test where the system refuses what it cannot refuse.
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -199,6 +191,14 @@ func connect(to netip.AddrPort) *sock.Socket {
 		check(err)
 	}
 	return s
+}
+
+// resetOnClose has a socket's Close reset its connection. A system may refuse that where the connection is over already,
+// and nothing is left to be reset.
+func resetOnClose(s *sock.Socket) {
+	if err := s.SetLinger(0); err != nil && poll(int(s.Handle()))&(stateErr|stateEnded|stateDead) == 0 {
+		panic(fmt.Sprint("linger: ", err))
+	}
 }
 
 const buffer = 4096

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -50,6 +52,15 @@ func sendUrgent(fd uintptr) error {
 		return err
 	}
 	return nil
+}
+
+// sources spreads connections over the loopback addresses, because closed ones use up ports.
+var sources atomic.Uint32
+
+// source returns the address that a connection is made from.
+func source() netip.AddrPort {
+	n := sources.Add(1)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, byte(1 + n>>8%200), byte(1 + n%250)}), 0)
 }
 
 func spare(*sock.Socket) {}

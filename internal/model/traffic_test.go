@@ -1,4 +1,4 @@
-//go:build linux || windows
+//go:build unix || windows
 
 package model
 
@@ -15,7 +15,7 @@ func (f *file) peerSend(n int) {
 		if f.open() >= 0 && f.mask()&stateIn == 0 {
 			c := connect(f.by().LocalAddr())
 			await(f.open(), stateIn)
-			check(c.SetLinger(0))
+			resetOnClose(c)
 			check(c.Close())
 		}
 		return
@@ -66,7 +66,7 @@ func accept(s *sock.Socket) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	check(c.SetLinger(0))
+	resetOnClose(c)
 	return 1, c.Close()
 }
 
@@ -135,7 +135,7 @@ func (f *file) peerClose(reset bool) {
 		return
 	}
 	if reset && f.kind == tcp {
-		check(f.peer.SetLinger(0))
+		resetOnClose(f.peer)
 	}
 	check(f.peer.Close())
 	f.peer = nil
@@ -150,7 +150,7 @@ func (f *file) peerClose(reset bool) {
 // destroy closes everything, and leaves no connection behind.
 func (f *file) destroy() {
 	if f.kind == tcp && f.peer != nil {
-		check(f.peer.SetLinger(0))
+		resetOnClose(f.peer)
 	}
 	for _, s := range []*sock.Socket{f.peer, f.by()} {
 		if s != nil {

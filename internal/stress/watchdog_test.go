@@ -1,11 +1,12 @@
+//go:build unix
+
 package stress
 
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/sockettest"
 )
 
 // quiesce waits until everything that was sent has arrived. It fails when nothing moves any more
@@ -58,7 +59,7 @@ func (s *stressTest) stuck() string {
 func (s *stressTest) readable(e *end) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.fd >= 0 && poll(e.fd)&(unix.POLLIN|unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	return e.fd >= 0 && sockettest.Now(e.fd)&(sockettest.In|sockettest.PeerClosed|sockettest.Dead|sockettest.Err) != 0
 }
 
 // removeAll removes what is left: each gives one EventRemove, and there is nothing else.

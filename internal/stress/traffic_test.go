@@ -1,3 +1,5 @@
+//go:build unix
+
 package stress
 
 import (
@@ -6,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socknotify/socknotify/internal/sockettest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -79,12 +82,12 @@ func (e *end) send(n int, b []byte, urgent bool) (blocked bool) {
 	}
 	b = b[:n]
 	fill(b, e.id, e.sent)
-	flags := unix.MSG_NOSIGNAL
+	flags := 0
 	if urgent && e.pair.tcp {
-		flags |= unix.MSG_OOB
+		flags = unix.MSG_OOB
 	}
 	var err error
-	if e.pair.bySock && flags&unix.MSG_OOB == 0 {
+	if e.pair.bySock && flags == 0 {
 		n, err = e.sock.Send(b)
 	} else {
 		n, err = unix.SendmsgN(e.fd, b, nil, nil, flags)
@@ -131,7 +134,7 @@ func (s *stressTest) close(e *end, keep bool) {
 	fd := e.fd
 	e.fd, e.shut = -1, true
 	if keep {
-		if dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		if dup, err := sockettest.Dup(uintptr(fd), 0); err == nil {
 			s.keep(dup)
 		}
 	}

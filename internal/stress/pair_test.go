@@ -1,3 +1,5 @@
+//go:build unix
+
 package stress
 
 import (
@@ -6,10 +8,12 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/sockettest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -72,30 +76,20 @@ func (e *end) String() string {
 	s := fmt.Sprintf("stream %d, descriptor %d: sent %d, received %d, tcp %v, edge %v, aborted %v, shut %v, blocked %v, context %v",
 		e.id, e.fd, e.sent, e.received.Load(), e.pair.tcp, e.pair.edge, e.pair.aborted.Load(), e.shut, e.blocked, e.ctx.Load())
 	if e.fd >= 0 {
-		s += fmt.Sprintf(", poll(2) says %#x", poll(e.fd))
+		s += fmt.Sprintf(", the system says %#b", sockettest.Now(e.fd))
 	}
 	return s
 }
 
-func poll(fd int) int16 {
-	f := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLOUT | unix.POLLRDHUP}}
-	for {
-		if _, err := unix.Poll(f, 0); err != unix.EINTR {
-			return f[0].Revents
-		}
-	}
-}
-
 // A hub is where TCP pairs come from.
 type hub struct {
-	mu      sync.Mutex
-	fd      int
-	at      unix.Sockaddr
-	sources uint32
+	mu sync.Mutex
+	fd int
+	at unix.Sockaddr
 }
 
 func newHub() (*hub, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := sockettest.New(unix.AF_INET, unix.SOCK_STREAM)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
@@ -114,29 +108,32 @@ func newHub() (*hub, error) {
 func (h *hub) connect() (fds [2]int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := sockettest.New(unix.AF_INET, unix.SOCK_STREAM)
 	if err != nil {
 		return fds, os.NewSyscallError("socket", err)
 	}
-	h.sources++
-	from := &unix.SockaddrInet4{Addr: [4]byte{127, 0, byte(1 + h.sources>>8%200), byte(1 + h.sources%250)}}
-	err = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	err = sockettest.BindTo(uintptr(fd))
 	if err == nil {
-		err = unix.Bind(fd, from)
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: sockettest.Source()})
 	}
 	if err == nil {
-		err = unix.Connect(fd, h.at)
+		if err = unix.Connect(fd, h.at); err == unix.EINPROGRESS {
+			err = nil
+		}
 	}
 	if err != nil {
 		unix.Close(fd)
 		return fds, os.NewSyscallError("connect", err)
 	}
-	peer, _, err := unix.Accept4(h.fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	peer, err := sockettest.Accept(h.fd)
+	for end := time.Now().Add(patience); err == unix.EAGAIN && time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+		peer, err = sockettest.Accept(h.fd)
+	}
 	if err != nil {
 		unix.Close(fd)
 		return fds, os.NewSyscallError("accept", err)
 	}
-	return [2]int{fd, peer}, unix.SetNonblock(fd, true)
+	return [2]int{fd, peer}, nil
 }
 
 func (s *stressTest) newPair(rng *rand.Rand) (*pair, error) {
@@ -146,7 +143,7 @@ func (s *stressTest) newPair(rng *rand.Rand) (*pair, error) {
 	if p.tcp {
 		fds, err = s.hub.connect()
 	} else {
-		fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fds, err = sockettest.UnixPair(unix.SOCK_STREAM)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("new connection: %w", err)

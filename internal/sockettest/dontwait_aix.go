@@ -1,0 +1,5 @@
+package sockettest
+
+import "golang.org/x/sys/unix"
+
+const dontWait = unix.MSG_NONBLOCK

@@ -1,0 +1,20 @@
+//go:build !unix
+
+package overlapped
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// waitForEnd waits until the end of a stream has arrived, behind unread data.
+func waitForEnd[K comparable](t *testing.T, p *socknotify.Port[K], x *sock.Socket) {
+	t.Helper()
+	eventually(t, "the end of the stream", func() bool {
+		return port.Of(p).Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
+	})
+}
