@@ -78,7 +78,7 @@ func TestEdgeAfterError(t *testing.T) {
 		}
 		y.Close()
 		do(t, p, Enable(x, "x", EventIn, TriggerEdge))
-		x.Send([]byte("to nobody"))
+		x.Send([]byte("to no one"))
 		if nt := next(t, p); !nt.Events.Has(EventErr) {
 			t.Fatalf("got %v", nt.Events)
 		}

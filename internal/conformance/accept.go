@@ -111,7 +111,7 @@ func acceptWakes(e *env) {
 	}
 }
 
-// acceptBackpressure lets connections come that nobody dequeues.
+// acceptBackpressure makes connections that are not dequeued.
 func acceptBackpressure(e *env) {
 	const n, clients = 2, 7
 	p := e.port()

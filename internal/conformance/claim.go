@@ -147,7 +147,7 @@ func raceForASocket(e *env) {
 		if results[0] != nil {
 			winner, loser = q, results[0]
 			if results[1] != nil {
-				e.Fatalf("nobody got the socket: %v; %v", results[0], results[1])
+				e.Fatalf("neither port got the socket: %v; %v", results[0], results[1])
 			}
 		}
 		e.wantErr(loser, socknotify.ErrOtherPort)

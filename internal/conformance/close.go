@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/handles"
 )
 
-// P4: Close, and ports that nobody closes.
+// P4: Close, and ports that are not closed.
 var closeChecks = []check{
 	both("P4", "WakesEveryWaiter", closeWakes),
 	both("P4", "WaitsForCallsInside", closeWaitsForCalls),
@@ -170,7 +170,7 @@ func closeLaterCalls(e *env) {
 	conn := &slowConn{s, make(chan struct{}), make(chan struct{})}
 	for name, call := range map[string]func() (int, error){
 		"Process":              func() (int, error) { return p.Process(regs, buf, 0) },
-		"Process for ever":     func() (int, error) { return p.Process(regs, buf, -1) },
+		"Process, no limit":    func() (int, error) { return p.Process(regs, buf, -1) },
 		"Process no entries":   func() (int, error) { return p.Process(regs, nil, 0) },
 		"Process nothing":      func() (int, error) { return p.Process(nil, nil, 0) },
 		"ProcessContext":       func() (int, error) { return p.ProcessContext(ctx, regs, buf) },
@@ -195,7 +195,7 @@ func closeLaterCalls(e *env) {
 	p.Stats()
 }
 
-// weakKeys makes keys that nobody but what use gives them to keeps.
+// weakKeys makes keys that only what use gives them to keeps reachable.
 //
 //go:noinline
 func weakKeys(count int, use func(i int, k *key)) []weak.Pointer[key] {
@@ -208,7 +208,7 @@ func weakKeys(count int, use func(i int, k *key)) []weak.Pointer[key] {
 	return all
 }
 
-// released waits until nobody keeps any of the keys.
+// released waits until none of the keys is reachable.
 func (e *env) released(what string, keys []weak.Pointer[key]) {
 	e.Helper()
 	for _, w := range keys {

@@ -203,7 +203,7 @@ func refusedNeverOut(e *env) {
 	}
 }
 
-// E8: conditions that stand for ever.
+// E8: conditions that persist.
 var standingChecks = []check{
 	both("E8", "NoneHearsErrors", noneHearsErrors),
 	both("E8", "NoneHearsNothingElse", noneHearsNothingElse),
@@ -305,7 +305,7 @@ func edgeNotForEver(e *env) {
 	}
 }
 
-// outBesideHangup asks for what does not hold beside what holds for ever.
+// outBesideHangup asks for a condition that does not hold beside one that persists.
 func outBesideHangup(e *env) {
 	p := e.port()
 	for _, trigger := range everyWay {
@@ -344,7 +344,7 @@ func levelOutsideFilter(e *env) {
 	p := e.port()
 	s, peer := e.tcp()
 	e.do(p, enable(s, "k", hangup, level))
-	e.deliver(peer, s, "x") // readable and writable, and nobody asked
+	e.deliver(peer, s, "x") // readable and writable, and the filter has neither
 	e.quiet(p)
 	e.shut(s, peer)
 	e.wantNow(p, "k", hangup)

@@ -328,7 +328,7 @@ func connKeptReachable(e *env) {
 	e.want(p, "k", in)
 	p.Close()
 	var b [1]byte
-	// Now nobody keeps it, and its end shows.
+	// Now it is unreachable, and its end shows.
 	ended := async(func() error {
 		if _, err := peer.Read(b[:]); err == nil {
 			return errors.New("data from nowhere")

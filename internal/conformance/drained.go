@@ -51,7 +51,7 @@ func drainedSaves(e *env) {
 	}
 }
 
-// eventBeforeEnable has data arrive after would-block, which nobody has dequeued at the enable.
+// eventBeforeEnable has data arrive after would-block, and is not dequeued before the enable.
 func eventBeforeEnable(e *env) {
 	p := e.port()
 	for _, trigger := range everyWay {
@@ -72,7 +72,7 @@ func eventBeforeEnable(e *env) {
 	}
 }
 
-// eventBeforeEnableDequeued has somebody look in between, who is given nothing: the report is used up.
+// eventBeforeEnableDequeued has a call poll in between, which dequeues nothing: the report is used up.
 func eventBeforeEnableDequeued(e *env) {
 	p := e.port()
 	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot} {

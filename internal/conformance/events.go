@@ -453,7 +453,7 @@ func udpNeverHangsUp(e *env) {
 		e.do(p, enable(s, "k", in|hangup, trigger))
 		peer.Close()
 		e.never(p, hangup)
-		e.send(s, "to nobody")
+		e.send(s, "to no one")
 		e.never(p, hangup)
 		if err := s.Shutdown(sock.ShutBoth); err != nil {
 			e.Fatalf("shutdown: %v", err)
@@ -605,7 +605,7 @@ func neverOut(e *env) {
 // refuse makes a UDP socket have the error of a refused datagram.
 func (e *env) refuse(s *socket) {
 	e.Helper()
-	e.send(s, "to nobody")
+	e.send(s, "to no one")
 	settle(e, s, stateErr)
 }
 

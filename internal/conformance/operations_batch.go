@@ -173,7 +173,7 @@ func batchCarriedOut(e *env) {
 			overlapped.SendRequest[any](conns[i][0].Socket, "s", []byte("out"), &sends[i]))
 	}
 	e.started(p, ops...)
-	for i := range conns { // though nobody has dequeued
+	for i := range conns { // although nothing was dequeued
 		e.arrives(conns[i][1], "out")
 	}
 	seen := map[*op]bool{}

@@ -407,7 +407,7 @@ func sendAll(e *env) {
 		const size = 5 << 20
 		b := bytes.Repeat([]byte("0123456789"), size/10)
 		e.startSend(p, s, "k", b, &o)
-		e.none(p) // nobody receives
+		e.none(p) // no peer receives
 		received := async(func() error {
 			all := make([]byte, 0, size)
 			for len(all) < len(b) {

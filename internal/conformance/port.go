@@ -186,7 +186,7 @@ func socketsOnceEach(e *env) {
 	p := e.port()
 	type connection struct {
 		s     *socket
-		count int // owned by whoever holds the notification
+		count int // owned by the holder of the notification
 	}
 	var finished atomic.Int32
 	var failed atomic.Pointer[string]
@@ -244,7 +244,7 @@ func busyWaiterHoldsNobodyUp(e *env) {
 	case <-time.After(limit):
 		e.Fatalf("no waiter got the notification")
 	}
-	// Whoever got it does not come back. The other waiter must do.
+	// The waiter that got it does not wait again. The other one must get the next.
 	e.send(peerB, "x")
 	r := e.get(other)
 	if r.err != nil || len(r.notes) != 1 {
@@ -266,7 +266,7 @@ func oneNotificationOneWaiter(e *env) {
 		s, peer := e.unix()
 		e.do(p, enable(s, i, in, level|oneShot))
 		e.send(peer, "x")
-		e.until("somebody has it", func() bool { return p.Stats().Notifications == uint64(i+1) })
+		e.until("a waiter has it", func() bool { return p.Stats().Notifications == uint64(i+1) })
 		e.parked(p, waiters-1-i)
 	}
 	time.Sleep(pause)
@@ -361,8 +361,8 @@ func nobodySleepsOnPosts(e *env) {
 	}
 }
 
-// leaderHandsOver lets waiters leave one after the other, by time-outs in the order in which they
-// came; whoever is left must get the event.
+// leaderHandsOver lets waiters leave one after the other, by timeouts in the order in which they
+// came; the last must get the event.
 func leaderHandsOver(e *env) {
 	p := e.port()
 	s, peer := e.unix()

@@ -151,7 +151,7 @@ func postLosesNone(e *env) {
 	}
 }
 
-// postUncomparable posts a key that nobody needs to compare.
+// postUncomparable posts a key that need not be compared.
 func postUncomparable(e *env) {
 	p := e.port()
 	if err := p.Post([]int{1, 2}, 0); err != nil {

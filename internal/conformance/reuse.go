@@ -124,7 +124,7 @@ func reusedNumberOtherPort(e *env) {
 	e.wantNow(q, "new", gone)
 }
 
-// reusedInFlight closes sockets whose events nobody has dequeued yet.
+// reusedInFlight closes sockets whose events have not been dequeued.
 func reusedInFlight(e *env) {
 	p := e.port()
 	for i := range 16 {
@@ -331,7 +331,7 @@ func dupNeverToNewKey(e *env) {
 		e.send(oldPeer, "x")
 		settle(e, alive, stateIn)
 		for _, n := range e.now(p) {
-			e.check(n, "old", in) // allowed, but to nobody else
+			e.check(n, "old", in) // allowed, but to no other key
 		}
 		e.do(p, enable(again, "new", in, level|oneShot))
 		for range 20 {
@@ -403,7 +403,7 @@ func dupNeverSpins(e *env) {
 		e.send(peer, "x")
 		peer.Close()
 		settle(e, alive, statePeerClosed)
-		e.quietSoon(p, 10) // spurious ones may come, but not for ever
+		e.quietSoon(p, 10) // spurious ones may come, but must end
 		if n := p.Stats().Stale; n > 100 {
 			e.Errorf("%d stale reports", n)
 		}

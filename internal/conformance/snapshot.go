@@ -149,7 +149,7 @@ func snapshotCounts(e *env) {
 	}
 	second()
 	if got := debug.TakeSnapshot(p, 0, 1); !got.Observed.IsZero() || got.Registrations[0].ID != 0 {
-		e.Errorf("nobody observes: %+v", got)
+		e.Errorf("not observed: %+v", got)
 	}
 }
 

@@ -171,7 +171,7 @@ func (e *env) fill(s *socket) {
 		case err == nil:
 			quietly = 0
 		case errors.Is(err, sock.ErrWouldBlock):
-			quietly++ // the peer's side may have made room meanwhile
+			quietly++ // the peer's side may have made room in between
 		default:
 			e.Fatalf("send: %v", err)
 		}

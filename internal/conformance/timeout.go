@@ -71,7 +71,7 @@ func neverEarlyAmongOthers(e *env) {
 	}
 }
 
-// neverEarlyUnderWakeups makes the kernel report things that are nobody's notification.
+// neverEarlyUnderWakeups makes the kernel report things that make no notification.
 func neverEarlyUnderWakeups(e *env) {
 	const timeout = 20 * time.Millisecond
 	p := e.port()
@@ -133,6 +133,6 @@ func timeoutError(e *env) {
 	e.wantErr(err, socknotify.ErrTimeout, os.ErrDeadlineExceeded)
 	var ne net.Error
 	if !errors.As(err, &ne) || !ne.Timeout() {
-		e.Errorf("%v is no time-out to package net", err)
+		e.Errorf("%v is no timeout to package net", err)
 	}
 }

@@ -81,7 +81,7 @@ func forEveryWaiter(e *env) {
 }
 
 // forSleepersBesidePoll has a call that does not wait take the notification of a level that it has
-// enabled itself; whoever is asleep must hear of the level as well.
+// enabled itself; a waiter must be notified of the level as well.
 func forSleepersBesidePoll(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -324,7 +324,7 @@ func lookedAtWhenEnabled(e *env) {
 	e.wantNow(p, "k", in|hangup)
 }
 
-// endedWhileDisabled has a level come and go while nobody wants to know.
+// endedWhileDisabled has a level come and go while the registration is disabled.
 func endedWhileDisabled(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -564,7 +564,7 @@ func errorCounts(e *env) {
 		e.wantNow(p, "k", bad)
 		e.quiet(p)
 		e.do(p, enable(s, "k", socknotify.EventNone, level|oneShot))
-		e.wantNow(p, "k", bad) // nobody has read it
+		e.wantNow(p, "k", bad) // it was not read
 		e.quiet(p)
 		e.do(p, remove(s))
 		e.wantNow(p, "k", gone)

@@ -92,7 +92,7 @@ func (w *world) charge(r *reg, begin int) {
 	}
 }
 
-// during tells whether a call that began at a time may return notifications of the registration, with
+// during reports whether a call that began at a time may return notifications of the registration, with
 // which events, and whether only one per enable.
 func (r *reg) during(begin int) (filter events, some, once bool) {
 	once = true

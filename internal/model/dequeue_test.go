@@ -16,7 +16,7 @@ type waitFor int
 
 const (
 	now    waitFor = iota
-	due            // for ever (patience) if something must come, else not at all
+	due            // as long as patience if something must come, else not at all
 	brief          // a moment
 	moment = time.Millisecond
 )

@@ -85,7 +85,7 @@ func (w *world) chooseKey(ps *portState, r *reg, op Op, num int) int {
 	return w.key
 }
 
-// elsewhere tells whether another port has the socket (P5).
+// elsewhere reports whether another port has the socket (P5).
 func (w *world) elsewhere(ps *portState, num int, f *file) bool {
 	for _, other := range w.ports {
 		if r := other.regs[num]; other != ps && r != nil && r.file == f && !r.gone {
@@ -95,8 +95,8 @@ func (w *world) elsewhere(ps *portState, num int, f *file) bool {
 	return false
 }
 
-// drained tells whether Drained is true (X5): nothing was notified since each direction would have
-// blocked. With waiters a notification may be on its way that nobody knows of; only the holder of a
+// drained reports whether Drained is true (X5): nothing was notified since each direction would have
+// blocked. With waiters an unknown notification may be on its way; only the holder of a
 // one-shot notification can tell then.
 func (w *world) drained(r *reg, filter events) bool {
 	if filter == 0 || w.waiters != nil && (!r.oneShot() || r.fired == 0 || r.budget != 0) {

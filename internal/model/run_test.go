@@ -204,7 +204,7 @@ func (w *world) renew(i int) {
 
 // notFound names what is no socket (G8).
 func (w *world) notFound(ps *portState, op Op) {
-	num := nobody
+	num := noSocket
 	if op.N%2 == 1 {
 		r, w, err := os.Pipe()
 		check(err)

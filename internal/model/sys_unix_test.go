@@ -38,7 +38,7 @@ func spare(s *sock.Socket) { check(sockettest.BindTo(s.Handle())) }
 // lie among them.
 const base = 400
 
-const nobody = base + 5000 // no descriptor
+const noSocket = base + 5000 // no descriptor
 
 // moved makes the lowest free number name a socket, too.
 func moved(fd uintptr, _ int) int { return must(sockettest.Dup(fd, base)) }

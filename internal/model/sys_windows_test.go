@@ -65,14 +65,14 @@ func source() netip.AddrPort {
 
 func spare(*sock.Socket) {}
 
-const nobody = 1 << 20 // no handle
+const noSocket = 1 << 20 // no handle
 
 var spares = handles.NewSpares()
 
 // moved makes another number name a socket, if it can the one that is given.
 func moved(fd uintptr, num int) int {
 	tries := 20
-	if num == 0 || num == nobody {
+	if num == 0 || num == noSocket {
 		tries = 1
 	}
 	return int(must(spares.DupAt(fd, uintptr(num), tries)))

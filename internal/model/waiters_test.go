@@ -18,7 +18,7 @@ type waiters struct {
 	done     sync.WaitGroup
 }
 
-// startWaiters starts n goroutines for each port. Half of them wait for ever, half a little.
+// startWaiters starts n goroutines for each port. Half of them wait without limit, half a little.
 func (w *world) startWaiters(n int) {
 	ws := &waiters{}
 	w.waiters = ws

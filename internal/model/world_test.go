@@ -25,7 +25,7 @@ type world struct {
 	// causes is therefore checked after the model knows of the operation.
 	mu      sync.Mutex
 	backend string
-	waiters *waiters // nil: nobody dequeues but the sequence itself
+	waiters *waiters // nil: only the sequence itself dequeues
 	// clock ticks with every operation and notification. A call that began at a time may return
 	// what was allowed at any time since.
 	clock atomic.Int64
@@ -120,7 +120,7 @@ func (w *world) newPort() *portState {
 // place gives a new file a number: if possible one that a socket had before.
 func (w *world) place(s *slot, f *file) {
 	if w.retired[s.num] {
-		s.num = nobody
+		s.num = noSocket
 	}
 	w.release(s.num)
 	num := moved(f.sock.Handle(), s.num)
@@ -128,7 +128,7 @@ func (w *world) place(s *slot, f *file) {
 	w.put(s, f, num)
 }
 
-// keep sees to it that a number that was closed names no socket until place has a use for it. Where the
+// keep prevents a closed number from naming a socket until place uses it. Where the
 // system chooses the numbers, another end would take it.
 func (w *world) keep(num int) {
 	if letGo := occupy(num); letGo != nil {

@@ -28,7 +28,7 @@ type pair struct {
 	edge    bool // registered edge one-shot, and always drained; otherwise level one-shot
 }
 
-// An end is one end of a connection. It belongs to whoever holds the notification of its context, and
+// An end is one end of a connection. It belongs to the holder of the notification of its context, and
 // passes on through the port alone: the race detector checks that that is enough (C8).
 type end struct {
 	pair  *pair
@@ -54,7 +54,7 @@ type end struct {
 type context struct {
 	end   *end
 	state atomic.Int32
-	// closes tells whoever dequeues EventRemove to close the end.
+	// closes makes the goroutine that dequeues EventRemove close the end.
 	closes bool
 }
 

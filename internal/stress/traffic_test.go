@@ -74,7 +74,7 @@ func (s *stressTest) endOfStream(e *end) outcome {
 	return ended
 }
 
-// send sends up to n bytes of the end's stream, and tells whether it would have blocked. The lock of
+// send sends up to n bytes of the end's stream, and reports whether it would have blocked. The lock of
 // sending is held.
 func (e *end) send(n int, b []byte, urgent bool) (blocked bool) {
 	if e.shut || e.fd < 0 {
@@ -98,7 +98,7 @@ func (e *end) send(n int, b []byte, urgent bool) (blocked bool) {
 	return err == unix.EAGAIN || err == sock.ErrWouldBlock
 }
 
-// reply sends something, and sometimes more than fits. It tells whether the last send would have
+// reply sends something, and sometimes more than fits. It reports whether the last send would have
 // blocked.
 func (s *stressTest) reply(e *end, b []byte, rng *rand.Rand) {
 	e.mu.Lock()

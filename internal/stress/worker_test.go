@@ -47,7 +47,7 @@ func (w *worker) run() {
 	}
 }
 
-// closing tells whether something is to be done once the entries are through, which must not wait for the
+// closing reports whether something is to be done once the entries are through, which must not wait for the
 // next notification: there may be none.
 func (w *worker) closing() bool {
 	for _, f := range w.after {
