@@ -8,22 +8,20 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Accept has connections delivered as completions (AcceptEx): from now on a listener's connections are
-// dequeued as notifications with its key, whose [Notification.Accepted] has the connected socket. Calling it
-// again changes n.
+// Accept delivers the connections of a listener as notifications of [KindAccepted] with this key (AcceptEx);
+// [Notification.Accepted] returns the connected socket. Calling Accept again changes n. [sock.AttachListener] makes a
+// *sock.Socket of a listener of package net.
 //
-// n is how many accepts are outstanding. Where a kernel accepts ahead, and none does so far (docs/design.md),
-// it accepts so many before anybody dequeues, and no more. Elsewhere nothing is accepted that nobody dequeues
-// (X3): a call takes up to n connections, and no more than its entries hold, before it lets others have their
-// turn; the rest wait in the listener's backlog.
+// n is the number of accepts outstanding. A dequeuing call accepts up to n connections, and no more than its entries hold,
+// before it makes way for other sockets. Nothing is accepted that is not dequeued: the rest waits in the listener's backlog.
 //
-// Where descriptors or memory run out, one notification says so (EventErr, and the error from Accepted), and
-// accepting pauses, to be tried again after a time that grows to a second; it goes on by itself. Any other
-// failure is reported the same way and ends it: remove the listener.
+// If descriptors or memory run out, one notification says so, with EventErr and the error from Accepted. Accepting then
+// pauses for a time that grows up to a second, and resumes by itself. Any other failure is reported the same way and ends
+// accepting; the listener should then be removed.
 //
-// The listener is removed like any registration, and its EventRemove is the last that comes for the key;
-// OpDisable pauses, Accept goes on. The error is an *[OpError], ErrInvalid for a nil listener or an n below
-// 1, or ErrClosed.
+// The listener is removed like any registration, and its EventRemove is the last notification for the key. OpDisable pauses
+// accepting, and Accept resumes it. The error is an *[OpError], [ErrInvalid] for a nil listener or an n below 1, or
+// [ErrClosed].
 func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	switch {
 	case p.port.Core.Closed.Load():
@@ -31,7 +29,7 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 	case listener == nil:
 		return port.CallError("Accept", "a nil listener")
 	case n < 1:
-		return port.CallError("Accept", fmt.Sprintf("n: fewer than one accept outstanding (%d)", n))
+		return port.CallError("Accept", fmt.Sprintf("n must be at least 1, got %d", n))
 	}
 	w := p.port.Begin()
 	if w == nil {

@@ -81,7 +81,7 @@ func TestWholeCallErrors(t *testing.T) {
 	})
 }
 
-// Time-outs near the ends of int64 neither overflow nor end early.
+// Timeouts near the ends of int64 neither overflow nor end early.
 func TestExtremeTimeouts(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, port.Forever, port.Forever - 1, math.MinInt64, -1} {
@@ -94,7 +94,7 @@ func TestExtremeTimeouts(t *testing.T) {
 			asleep(t, p, 1)
 			p.Post("k", 0)
 			if err := <-got; err != nil {
-				t.Errorf("time-out %d: %v", timeout, err)
+				t.Errorf("timeout %d: %v", timeout, err)
 			}
 		}
 	})

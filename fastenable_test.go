@@ -11,7 +11,7 @@ import (
 
 // A socket knows that it is drained from before its latest notification. That says nothing about what the
 // notification was for (X5, T4).
-func TestVouchFromBeforeTheNotification(t *testing.T) {
+func TestFastEnableFromBeforeNotification(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		do(t, p, Enable(x, "x", EventIn, oneShot))
@@ -28,7 +28,7 @@ func TestVouchFromBeforeTheNotification(t *testing.T) {
 
 // A report has been taken from the kernel when the socket is drained, and is delivered after: the turn has
 // begun by then, and the drained socket may vouch in it only by what it does from here on.
-func TestVouchBetweenReportAndDelivery(t *testing.T) {
+func TestFastEnableBetweenReportAndDelivery(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
 		do(t, p, Enable(x, "x", EventIn, oneShot))
@@ -47,7 +47,7 @@ func TestVouchBetweenReportAndDelivery(t *testing.T) {
 
 // Another goroutine enables a registration and is notified between the two looks of an enable that vouches.
 // The word is then what it was, and the vouch is not.
-func TestVouchOvertaken(t *testing.T) {
+func TestFastEnableOvertaken(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		do(t, p, Enable(x, "x", EventIn, oneShot))
@@ -86,7 +86,7 @@ func TestVouchOvertaken(t *testing.T) {
 
 // A TCP receive that is short of its buffer has drained the socket, unless the report says that something
 // may have cut it short. A receive on anything else has not.
-func TestShortReceiveVouches(t *testing.T) {
+func TestShortReceiveDrains(t *testing.T) {
 	for _, c := range []struct {
 		mask backend.Mask
 		want bool
@@ -127,9 +127,9 @@ func TestShortReceiveVouches(t *testing.T) {
 			if n, err := x.Recv(b[:]); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			before := p.Stats().RearmsSaved
+			before := p.Stats().FastEnables
 			do(t, p, Enable(x, "x", EventIn, oneShot))
-			if got := p.Stats().RearmsSaved > before; got != c.want {
+			if got := p.Stats().FastEnables > before; got != c.want {
 				t.Errorf("after a report of %#x: saved %t", c.mask, got)
 			}
 		})

@@ -121,7 +121,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(soon); !ok(); {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}

@@ -92,9 +92,9 @@ func TestTwoReportsOneShot(t *testing.T) {
 		// The report that was not delivered must have left its mark: this enable has to ask.
 		r := enableHandle(x.Handle(), "x", EventIn, oneShot)
 		r.Drained = true
-		saved := p.Stats().RearmsSaved
+		saved := p.Stats().FastEnables
 		do(t, p, r)
-		if p.Stats().RearmsSaved != saved {
+		if p.Stats().FastEnables != saved {
 			t.Fatal("X5: enabled without the kernel though a report was pending")
 		}
 		none(t, p) // and pending is never delivered from: the socket is drained
@@ -104,7 +104,7 @@ func TestTwoReportsOneShot(t *testing.T) {
 }
 
 // Data arrives after the last receive would have blocked and before the enable that vouches.
-func TestArrivalBeforeVouchedEnable(t *testing.T) {
+func TestArrivalBeforeFastEnable(t *testing.T) {
 	for _, harvested := range []bool{false, true} {
 		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 			x, y := newPair(t)
@@ -125,7 +125,7 @@ func TestArrivalBeforeVouchedEnable(t *testing.T) {
 }
 
 // A peer that keeps on sending to a disabled registration is silenced, and heard again when enabled.
-func TestSilencedAndHeardAgain(t *testing.T) {
+func TestSuppressedAndEnabledAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
@@ -241,8 +241,8 @@ func TestOppositeBatches(t *testing.T) {
 }
 
 // A call has taken the report of a persistent level and not delivered it yet, or is about to make the
-// kernel look again. Another one that polls meanwhile finds the level too (T1).
-func TestLevelInAnotherCallsHands(t *testing.T) {
+// kernel poll again. Another call that polls in between finds the level too (T1).
+func TestLevelHarvestedByAnotherCall(t *testing.T) {
 	level := func(t *testing.T, p *Port[string]) {
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, persistent))
@@ -291,7 +291,7 @@ func TestLevelInAnotherCallsHands(t *testing.T) {
 
 // The first persistent level of a port may be hidden from a poll by a call that was looking before; but not from a
 // wait (T1).
-func TestFirstLevelInAnotherCallsHands(t *testing.T) {
+func TestFirstLevelHarvestedByAnotherCall(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		idle, _ := newPair(t)
 		do(t, p, enableHandle(idle.Handle(), "idle", EventIn, oneShot))

@@ -9,7 +9,7 @@ import (
 
 // A level whose socket was drained needs no look: what comes later is a report of its own (X5). One that was not
 // drained is looked at with every dequeue, and notified (T1).
-func TestDrainedLevelAsksNobody(t *testing.T) {
+func TestDrainedLevelMakesNoSystemCall(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
 		do(t, p, Registration[string]{Conn: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
@@ -35,7 +35,7 @@ func TestDrainedLevelAsksNobody(t *testing.T) {
 	})
 }
 
-// An enable that fails leaves the level as it was, also where the kernel told of it meanwhile: that report was of no
+// An enable that fails leaves the level as it was, even if the kernel reported it in between: that report was of no
 // registration any more, or not yet, and the socket that vouches knows nothing of it.
 func TestRefusedEnableOfDrainedLevel(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {

@@ -90,7 +90,7 @@ func TestParkedWaiterUsesNoCPU(t *testing.T) {
 		if testing.Short() {
 			waits /= 10
 		}
-		debug.FreeOSMemory() // or the runtime would do it meanwhile
+		debug.FreeOSMemory() // otherwise the runtime would do it during the test
 		before := cpuTime(t)
 		var out [1]Notification[int]
 		p.Process(nil, out[:], waits)
@@ -170,7 +170,7 @@ func TestBadHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(epfd)
-	// Far above the numbers that are handed out, so that nothing takes it meanwhile.
+	// Far above the numbers that are handed out, so that no other descriptor gets it.
 	closed, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 5000)
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,7 @@ func TestNotificationsTime(t *testing.T) {
 }
 
 // The peer keeps sending to a fired registration, which is first pending and then muted.
-func TestSnapshotOfPendingAndMuted(t *testing.T) {
+func TestSnapshotOfPendingAndSuppressed(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))

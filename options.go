@@ -9,8 +9,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// BackendEnv is the environment variable that chooses the kernel of ports made without
-// [WithBackend].
+// BackendEnv is the environment variable with the name of the backend for ports made without [WithBackend].
 const BackendEnv = "SOCKNOTIFY_BACKEND"
 
 // An Option changes how [New] makes a port.
@@ -18,15 +17,14 @@ type Option func(*options)
 
 type options = system.Options
 
-// WithBackend chooses the kernel by its name, one of [Backends]. It goes before BackendEnv; an empty
-// name means the default.
+// WithBackend chooses the backend by its name, one of [Backends]. It overrides BackendEnv. An empty name is ignored.
 //
-// New's error for another name is [errors.ErrUnsupported], and says why.
+// For any other name the error of New is [errors.ErrUnsupported] and says why.
 func WithBackend(name string) Option {
 	return func(o *options) { o.Name = name }
 }
 
-// Backends returns the names of this system's backends, the default first. It is empty where none is supported.
+// Backends returns the names of this system's backends, the default first. It is empty if the system is not supported.
 func Backends() []string {
 	var names []string
 	for _, r := range system.List() {
@@ -35,7 +33,7 @@ func Backends() []string {
 	return names
 }
 
-// choose finds the room to open.
+// choose returns the backend to open.
 func choose(o *options) (system.Backend, error) {
 	if o.Backend != nil {
 		return *o.Backend, nil
@@ -47,7 +45,7 @@ func choose(o *options) (system.Backend, error) {
 	return r, err
 }
 
-// named finds the backend that an option or the environment names, or else the default.
+// named returns the backend that an option or the environment names, or else the default.
 func named(o *options) (system.Backend, error) {
 	name, from := o.Name, "WithBackend"
 	if name == "" {
@@ -67,17 +65,15 @@ func named(o *options) (system.Backend, error) {
 		from, name, system.Absent(name), strings.Join(Backends(), ", "))
 }
 
-// WithStrictEdge makes edges of the port as rare as the contract allows (T2), which is how Windows reports
-// them: a program that hangs there for an edge that it relied upon hangs here, too, in its tests. An edge
-// registration then hears of a condition of its filter only when that begins to hold: neither at OpEnable,
-// if it held already, nor again for what arrives while the socket has not been drained. Errors are always
-// reported.
+// WithStrictEdge makes edge notifications as rare as the contract allows, which is how Windows reports them. A program that
+// relies on an edge that Windows does not report then hangs in its tests on any system. An edge registration is notified of
+// a condition of its filter only when the condition begins to hold. It is not notified at OpEnable if the condition held
+// already, nor again of data that arrives while the socket has not been drained. Errors are always reported.
 //
-// The port must learn when a socket has been drained: a socket of package sock reports it by itself, any other is
-// enabled again with Drained.
+// The port must learn when a socket has been drained: a sock.Socket reports it by itself, and any other socket is enabled
+// again with Drained.
 //
-// It is for tests. What does not come from the kernel as an edge is taken from the kernel and dropped, and
-// enabling costs two system calls more.
+// It is meant for tests. Enabling costs two more system calls.
 func WithStrictEdge() Option {
 	return func(o *options) { o.Strict = true }
 }

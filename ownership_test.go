@@ -114,7 +114,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 
 // Two calls name a socket of their own port first and one of the other's after. Neither may hold on to the
 // first while it waits to hear about the second.
-func TestTwoPortsEachWantsTheOthers(t *testing.T) {
+func TestOwnershipNoDeadlock(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		q, err := New[string](backendtest.With(p.Backend()))
 		if err != nil {
@@ -147,7 +147,7 @@ func TestTwoPortsEachWantsTheOthers(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(5 * soon): // they have much to do
-				t.Fatal("they wait for each other for ever")
+				t.Fatal("timed out: they wait for each other")
 			}
 		}
 		runtime.KeepAlive(p)

@@ -8,21 +8,20 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 )
 
-// A Port is a queue that sockets' notifications, removals and posted completions are dequeued from:
-// Winsock's I/O completion port with socket notifications. K is the type of the completion keys: a
-// pointer to a context, an interface that several context types implement, or a number.
+// A Port is a queue from which notifications of sockets, removals and posted completions are dequeued: Winsock's I/O
+// completion port with socket notifications. K is the type of the keys: a pointer to a context, an interface that several
+// context types implement, or a number.
 //
-// All methods may be called by any number of goroutines at once; none needs a lock of the caller's
-// (P1). A Port is made by [New], its zero value is none, and it must not be copied. One that is dropped
-// without [Port.Close] is cleaned up by the garbage collector (P4).
+// All methods may be called by any number of goroutines at once. [New] makes a Port; the zero value is not usable, and a
+// Port must not be copied. A Port that is dropped without [Port.Close] is cleaned up by the garbage collector.
 type Port[K comparable] struct {
 	port    port.Port // first, so that a weak pointer to it is one to the whole
 	keys    keys[K]
 	cleanup runtime.Cleanup
 }
 
-// New makes a port (CreateIoCompletionPort). It fails with errors.ErrUnsupported for a backend that
-// this system does not have, and with the system's error where descriptors or memory run out.
+// New makes a port (CreateIoCompletionPort). The error is errors.ErrUnsupported for a backend that this system does not
+// have, and the system's error if descriptors or memory run out.
 func New[K comparable](opts ...Option) (*Port[K], error) {
 	var o options
 	for _, set := range opts {
@@ -43,7 +42,7 @@ func New[K comparable](opts ...Option) (*Port[K], error) {
 	return p, nil
 }
 
-// newPort makes a port on a kernel's queue, which it owns from here on.
+// newPort makes a port on a backend, which it owns from here on.
 func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	p := new(Port[K])
 	p.keys.oddKeys = hasOddKeys(reflect.TypeFor[K]())
@@ -52,7 +51,7 @@ func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	return p
 }
 
-// newError is the error of New where the system refused.
+// newError is the error of New if the system refused.
 type newError struct {
 	backend string
 	err     error
@@ -61,7 +60,7 @@ type newError struct {
 func (e *newError) Error() string { return "socknotify: new " + e.backend + " port: " + e.err.Error() }
 func (e *newError) Unwrap() error { return e.err }
 
-// hasOddKeys reports whether a comparable type has values that cannot be compared, or that do not equal themselves.
+// hasOddKeys reports whether a comparable type has values whose comparison panics, or that do not equal themselves.
 func hasOddKeys(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Interface, reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
@@ -78,12 +77,13 @@ func hasOddKeys(t reflect.Type) bool {
 	return false
 }
 
-// Close closes the port (CloseHandle). It wakes every waiter, whose calls return ErrClosed, waits
-// until no call is inside the port any more, and then closes its kernel objects. Sockets stay open;
-// keys are released; posts, removals and completions not yet dequeued are dropped; every later call returns
-// ErrClosed (P4). The buffers of operations in flight are the callers' when it returns, and these never
-// complete; it waits for reads and writes of files that have begun (O10). Closing again returns the same result. Close must not be called from within a call
-// on the same port, such as from a method of a [Registration.Conn].
+// Close closes the port (CloseHandle). It wakes every waiter, whose call returns ErrClosed, waits until no call is inside the
+// port, and then closes the port's descriptors. Sockets stay open. Keys are released. Posts, removals and completions that
+// were not dequeued are dropped. The buffers of operations in flight belong to their callers again, and these operations
+// never complete; Close waits for reads and writes of files that have begun.
+//
+// Every later call returns ErrClosed, and a second Close the result of the first. Close must not be called from within a
+// call on the same port, such as from a method of a [Registration.Conn].
 func (p *Port[K]) Close() error {
 	p.cleanup.Stop()
 	p.port.Core.Closed.Store(true)
@@ -96,9 +96,9 @@ func (p *Port[K]) Close() error {
 // Backend returns the name of the port's backend, one of [Backends].
 func (p *Port[K]) Backend() string { return p.port.Core.Backend }
 
-// Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It
-// never blocks, and keeps the order of the posts that one goroutine makes (Q1). What happened before
-// Post happens before the return of the call that dequeues it (C8). The error is nil or ErrClosed.
+// Post queues a completion with a key and a number for one waiter (PostQueuedCompletionStatus). It never blocks. The posts of
+// one goroutine are dequeued in order. What happens before Post happens before the return of the call that dequeues it.
+// The error is nil or ErrClosed.
 func (p *Port[K]) Post(key K, data uintptr) error {
 	if !p.keys.queue.push(Notification[K]{Key: key, Data: data, kind: port.Posted}) {
 		return ErrClosed

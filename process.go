@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -12,21 +13,20 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Process applies registrations in order, then dequeues up to len(entries) notifications
-// (ProcessSocketNotifications). If there is none it waits for the first: not at all with a time-out
-// of 0, for ever with a negative one, else so long and not less. It returns how many entries it
-// filled.
+// Process applies registrations in order, then dequeues up to len(entries) notifications (ProcessSocketNotifications) and
+// returns their number. If there is none, Process waits for the first: not at all if timeout is 0, without limit if it is
+// negative, and otherwise for that time.
 //
-// The error is ErrClosed, or ErrInvalid for a time-out other than 0 without entries; then nothing
-// was changed. It is ErrTimeout where entries were given and nothing came. In that case as in the
-// case of success all registrations were processed, and each one's Result alone tells how it fared
-// (C1 to C6). The port keeps no reference to either slice.
+// If the error is nil or [ErrTimeout], which says that nothing could be dequeued in time, all registrations have been
+// processed, and the Result of each says whether it succeeded. If it is [ErrClosed], or [ErrInvalid] for a timeout other
+// than 0 without entries, nothing was changed. The port keeps no reference to either slice. In the steady state Process
+// allocates nothing.
 func (p *Port[K]) Process(registrations []Registration[K], entries []Notification[K], timeout time.Duration) (int, error) {
 	if len(entries) == 0 && timeout != 0 {
 		if p.port.Core.Closed.Load() {
 			return 0, ErrClosed
 		}
-		return 0, port.CallError("Process", "a time-out without entries")
+		return 0, port.CallError("Process", "a timeout without entries")
 	}
 	if len(entries) == 0 && len(registrations) == 1 && !p.port.Core.Closed.Load() && p.fastEnable(nil, &registrations[0]) {
 		runtime.KeepAlive(p)
@@ -37,9 +37,9 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 	return n, err
 }
 
-// ProcessContext is Process that waits until the context is done, and then returns the context's
-// cause; registrations stay processed (C9). A context that is done already dequeues nothing. A nil
-// context is ErrInvalid. Without entries it only registers.
+// ProcessContext is Process that waits until the context is done, and then returns the context's cause; registrations stay
+// processed. If the context is done already, nothing is dequeued. A nil context is ErrInvalid. Without entries
+// ProcessContext only registers.
 func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
 	return p.processContext("ProcessContext", ctx, registrations, entries)
 }
@@ -60,9 +60,10 @@ func (p *Port[K]) processContext(call string, ctx context.Context, registrations
 	return n, err
 }
 
-// Wait dequeues up to len(entries) notifications (GetQueuedCompletionStatusEx). If there is none it waits for the first,
-// until the context is done, and then returns the context's cause. A context that is done already dequeues nothing. No
-// entries, and a nil context, are ErrInvalid. To wait for a limited time, use Process without registrations.
+// Wait dequeues up to len(entries) notifications (GetQueuedCompletionStatusEx) and returns their number. If there is none,
+// it waits for the first until the context is done, and then returns the context's cause. If the context is done already,
+// nothing is dequeued. No entries, and a nil context, are ErrInvalid. To wait for a limited time, use [Port.Process] without
+// registrations.
 func (p *Port[K]) Wait(ctx context.Context, entries []Notification[K]) (int, error) {
 	if len(entries) == 0 {
 		return 0, p.noEntries("Wait")
@@ -77,8 +78,8 @@ func (p *Port[K]) noEntries(call string) error {
 	return port.CallError(call, "no entries to dequeue into")
 }
 
-// All returns an iterator that dequeues one notification at a time, so that leaving the loop loses
-// none, until the context is done or the port is closed. With a nil context it ends at once.
+// All returns an iterator that dequeues one notification at a time, so that leaving the loop loses none. It ends when the
+// context is done or the port is closed. With a nil context it ends at once.
 func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 	return func(yield func(Notification[K]) bool) {
 		var one [1]Notification[K]
@@ -108,7 +109,7 @@ func (p *Port[K]) Deregister(r Registration[K]) (K, error) {
 	return key, err
 }
 
-// process is the one way in. Where the time-out counts, the context is one that is never done.
+// process registers and dequeues. If timeout is positive or 0, the context is never done.
 func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Notification[K], timeout time.Duration) (int, error) {
 	w := p.port.Begin()
 	if w == nil {
@@ -133,25 +134,28 @@ func (p *Port[K]) fastEnable(w *port.Call, r *Registration[K]) bool {
 	if r.Op != OpEnable {
 		return false
 	}
-	var fd *fdstate.FD
-	handle := r.Handle
-	switch c := r.Conn.(type) {
-	case nil:
-		if !r.Drained || handle == 0 {
-			return false
-		}
-	case *sock.Socket:
-		if c == nil {
-			return false
-		}
-		fd = fdstate.Of(c.SyscallConn())
-		handle = fd.Handle()
-	default:
-		return false
-	}
-	if !p.port.FastEnable(w, fd, handle, port.Events(r.Filter), port.Trigger(r.Trigger), r.Drained, unsafe.Pointer(&r.Key)) {
+	fd, handle := fastSocket(r.Conn, r.Handle, r.Drained)
+	if handle == port.NoSocket ||
+		!p.port.FastEnable(w, fd, handle, port.Events(r.Filter), port.Trigger(r.Trigger), r.Drained, unsafe.Pointer(&r.Key)) {
 		return false
 	}
 	r.Result = nil
 	return true
+}
+
+// fastSocket returns the socket of a registration for FastEnable. The handle is port.NoSocket if enabling needs a system
+// call in any case.
+func fastSocket(conn syscall.Conn, handle uintptr, drained bool) (*fdstate.FD, uintptr) {
+	switch c := conn.(type) {
+	case nil:
+		if drained && handle != 0 {
+			return nil, handle
+		}
+	case *sock.Socket:
+		if c != nil {
+			fd := fdstate.Of(c.SyscallConn())
+			return fd, fd.Handle()
+		}
+	}
+	return nil, port.NoSocket
 }

@@ -6,28 +6,27 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 )
 
-// A queue holds posts, removals and completions in the order in which they came. Those who queue and those who dequeue
-// have a lock each, so that they do not wait for one another.
+// A queue holds posts, removals and completions in order. The two ends have a lock each, so that calls that queue and calls
+// that dequeue do not wait for one another.
 type queue[K comparable] struct {
-	_   [144]byte // what is beside a queue is read by all, and not to move with those who queue
+	_   [144]byte // keeps what is before the queue, which all calls read, out of its cache lines
 	in  queueEnd[K]
 	out queueEnd[K]
 
 	free segments[K]
 }
 
-// A queueEnd is where entries go in, or out. What changes with each is in one cache line, so that a processor whose
-// turn it is fetches one. The two ends are two lines apart, because processors fetch them in pairs.
+// A queueEnd is where entries are added or removed. What changes with each entry is in one cache line, so that a processor
+// fetches one line. The two ends are two lines apart, because processors fetch lines in pairs.
 type queueEnd[K comparable] struct {
-	// turnstile is the lock of what follows. It counts the entries that have passed; one is in the segment before it
-	// is counted in.
+	// Turnstile is the lock. It counts the entries that have passed. An entry is in the segment before it is counted in.
 	port.Turnstile
-	at     int // in seg
-	seg    *segment[K]
-	posts  uint64 // going in
-	closed bool   // to what would go in
-	turned bool   // going out: segments came back since the queue was last empty
-	_      [150]byte
+	at       int // in seg
+	seg      *segment[K]
+	posts    uint64 // going in
+	closed   bool   // to what would go in
+	returned bool   // going out: segments came back since the queue was last empty
+	_        [150]byte
 }
 
 const segmentSize = 64
@@ -46,7 +45,7 @@ func (q *queue[K]) size() int64 {
 // any reports whether there are entries.
 func (q *queue[K]) any() bool { return q.in.Count() != q.out.Count() }
 
-// push appends an entry; false says that the queue is closed.
+// push appends an entry. It returns false if the queue is closed.
 func (q *queue[K]) push(n Notification[K]) bool {
 	e := &q.in
 	e.Enter()
@@ -66,19 +65,19 @@ func (q *queue[K]) push(n Notification[K]) bool {
 	return true
 }
 
-// extend gives the incoming end another segment. Its lock is held.
+// extend adds a segment to the incoming end. The lock of that end is held.
 func (q *queue[K]) extend() {
 	s := q.free.get()
 	if q.in.seg == nil {
-		q.out.seg = s // whoever takes looks at the count first
+		q.out.seg = s // the taking end reads the count first
 	} else {
 		q.in.seg.next = s
 	}
 	q.in.seg, q.in.at = s, 0
 }
 
-// take moves the oldest entries to out and returns how many, and how many of them were posts and completions
-// of operations, which have ended by that.
+// take moves the oldest entries to out, and returns their number, that of posts and that of completions among them. It ends
+// the operations of the completions.
 func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 	e := &q.out
 	e.Enter()
@@ -92,7 +91,7 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 			e.seg, e.at = old.next, 0
 			old.next = nil
 			q.free.put(old)
-			e.turned = true
+			e.returned = true
 		}
 		from := e.seg.entries[e.at:min(segmentSize, e.at+len(out)-n)]
 		for i := range from {
@@ -105,13 +104,13 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 				completions++
 			}
 			out[n] = *entry
-			*entry = Notification[K]{} // the key is the caller's now (G11)
+			*entry = Notification[K]{} // the queue keeps no key that was dequeued (G11)
 			n++
 		}
 		e.at += len(from)
 	}
-	if n > 0 && uint64(n) == waiting && e.turned {
-		e.turned = false
+	if n > 0 && uint64(n) == waiting && e.returned {
+		e.returned = false
 		q.free.settle()
 	}
 	e.Leave(n)
@@ -136,7 +135,7 @@ func (q *queue[K]) posted() uint64 {
 	return q.in.posts
 }
 
-// segments are those not in use: as many as came back from the largest backlog of late.
+// segments are unused segments: as many as came back from the largest recent backlog.
 type segments[K comparable] struct {
 	mu    sync.Mutex
 	first *segment[K]
@@ -146,7 +145,7 @@ type segments[K comparable] struct {
 	used, peak, quiet int
 }
 
-const quietTurns = 64
+const quietLimit = 64
 
 func (f *segments[K]) get() *segment[K] {
 	f.mu.Lock()
@@ -172,14 +171,13 @@ func (f *segments[K]) put(s *segment[K]) {
 	f.mu.Unlock()
 }
 
-// settle is called when nothing is queued. It drops half of the segments that have long been too many for
-// what passes through.
+// settle is called when the queue is empty. It drops half of the segments that have been too many for a long time.
 func (f *segments[K]) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count <= f.peak {
 		f.quiet = 0
-	} else if f.quiet++; f.quiet == quietTurns {
+	} else if f.quiet++; f.quiet == quietLimit {
 		f.quiet = 0
 		for drop := (f.count - f.peak + 1) / 2; drop > 0; drop-- {
 			f.first = f.first.next

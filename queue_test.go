@@ -171,7 +171,7 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// Whoever queues, dequeues or parks touches one cache line of the port for that. The port may begin eight bytes into a
+// Queueing, dequeuing and waiting each touch one cache line of the port. The port may begin eight bytes into a
 // line, which is what an allocation's header takes.
 func TestLocksLieInOneLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
@@ -180,8 +180,8 @@ func TestLocksLieInOneLine(t *testing.T) {
 	const line = 64
 	var p Port[string]
 	for name, at := range map[string][2]uintptr{
-		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.turned)},
-		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.turned)},
+		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.returned)},
+		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.returned)},
 		"parking": {unsafe.Offsetof(p.port.Waiters), unsafe.Offsetof(p.port.Waiters.Closed)},
 	} {
 		for _, header := range []uintptr{0, 8} {

@@ -70,16 +70,21 @@ func (r *Registration[K]) entry() port.Entry {
 		Handle: r.Handle, Key: unsafe.Pointer(&r.Key), Result: &r.Result,
 		Filter: port.Events(r.Filter), Op: port.Op(r.Op), Trigger: port.Trigger(r.Trigger), Drained: r.Drained,
 	}
-	switch c := r.Conn.(type) {
-	case nil:
-	case *sock.Socket:
-		if c == nil {
-			e.Handle = port.NoSocket
-		} else {
-			e.FD = fdstate.Of(c.SyscallConn())
-		}
-	default:
-		e.Conn = c
+	if r.Conn != nil {
+		name(&e, r.Conn)
 	}
 	return e
+}
+
+// name sets the socket of an entry.
+func name(e *port.Entry, conn syscall.Conn) {
+	s, ok := conn.(*sock.Socket)
+	switch {
+	case !ok:
+		e.Conn = conn
+	case s == nil:
+		e.Handle = port.NoSocket
+	default:
+		e.FD = fdstate.Of(s.SyscallConn())
+	}
 }

@@ -27,7 +27,7 @@ func newListener(t *testing.T) *sock.Socket {
 
 // A harvester that came too late began a turn, in vain: it must not take from the one that delivered that
 // the end of the stream was in its report, or a short receive vouches and the end is never heard of.
-func TestTurnInVain(t *testing.T) {
+func TestConcurrentEnableDuringFastEnable(t *testing.T) {
 	if wine.HidesEnd.Here() {
 		t.Skip(wine.HidesEnd)
 	}
@@ -201,7 +201,7 @@ func TestCloseOfListenerInUse(t *testing.T) {
 
 // A condition that stands though a receive would block is reported now and then, and does not make the port spin
 // with its handler (E8).
-func TestStandingConditionBehindWouldBlock(t *testing.T) {
+func TestPersistentConditionAfterWouldBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y, err := sock.UnixPair(true)
 		if errors.Is(err, errors.ErrUnsupported) {

@@ -2,9 +2,9 @@ package socknotify
 
 import "testing"
 
-// A call that polls finds what is queued whoever's turn it is, the queue's or the kernel's (Q1, C4): where the other
+// A call that polls finds what is queued, whether the queue or the backend comes first (Q1, C4): where the other
 // has nothing, the entries are for the one that has, all of them.
-func TestPollFindsEitherInAnyTurn(t *testing.T) {
+func TestPollFindsQueueAndBackend(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		send(t, y)

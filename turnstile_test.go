@@ -40,7 +40,7 @@ func TestTurnstile(t *testing.T) {
 }
 
 // Those who have gone to sleep are woken, also where others get in before them.
-func TestTurnstileSleepers(t *testing.T) {
+func TestTurnstileWaiters(t *testing.T) {
 	const rounds, sleepers = 50, 8
 	var s port.Turnstile
 	for range rounds {
@@ -52,7 +52,7 @@ func TestTurnstileSleepers(t *testing.T) {
 				s.Leave(1)
 			})
 		}
-		eventually(t, "somebody sleeps", func() bool { return s.State.Load()&port.TurnstileCrowd != 0 })
+		eventually(t, "a waiter", func() bool { return s.State.Load()&port.TurnstileCrowd != 0 })
 		s.Leave(0)
 		s.Enter()
 		s.Leave(0)

@@ -19,7 +19,7 @@ func asleep[K comparable](t *testing.T, p *Port[K], n int) {
 
 // One of two sleepers gives up at the very moment something is queued, or arrives, for one of them:
 // it takes it, or the other does.
-func TestGivingUpPassesOn(t *testing.T) {
+func TestGivingUpWakesAnother(t *testing.T) {
 	const rounds = 400
 	for _, quitter := range []string{"leader", "follower"} {
 		for _, how := range []string{"cancel", "timeout"} {
@@ -103,7 +103,7 @@ func giveUp(t *testing.T, p *Port[string], leaderQuits, cancel bool, produce, pr
 	}
 }
 
-// Sixteen waiters, one notification after the other, each with nobody else awake: none is lost on the
+// Sixteen waiters, one notification after the other, each with no other call awake: none is lost on the
 // way from leader to leader.
 func TestLeadershipIsHandedOn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
@@ -190,7 +190,7 @@ func TestQueueLeftBehindWakesTheNext(t *testing.T) {
 			}
 			asleep(t, p, sleepers)
 			for range 1 + sleepers {
-				p.keys.queue.push(Notification[string]{kind: port.Posted}) // and nobody is woken
+				p.keys.queue.push(Notification[string]{kind: port.Posted}) // and no waiter is woken
 			}
 			next(t, p)
 			wg.Wait()
@@ -224,7 +224,7 @@ func TestRemovalWakes(t *testing.T) {
 	}
 }
 
-// Whoever leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
+// A call that leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
 // each notification.
 func TestOneHandOverPerPark(t *testing.T) {
 	const waiters, rounds = 16, 200
@@ -310,8 +310,8 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 	})
 }
 
-// No call returns without anything before its time-out, however many others are woken, and compete with it.
-func TestNobodyReturnsEmptyEarly(t *testing.T) {
+// No call returns without anything before its timeout, however many others are woken, and compete with it.
+func TestNoEmptyReturnBeforeTimeout(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		const waiters, rounds = 16, 60
 		x, y := newPair(t)
@@ -365,7 +365,7 @@ func TestNobodyReturnsEmptyEarly(t *testing.T) {
 }
 
 // Close wakes leader and followers, however they wait, and returns after them.
-func TestCloseWakesEverybody(t *testing.T) {
+func TestCloseWakesAllWaiters(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		const waiters = 32
 		errs := make(chan error, waiters)
@@ -399,7 +399,7 @@ func TestCloseWakesEverybody(t *testing.T) {
 	})
 }
 
-// Time-outs of leader and followers are never early.
+// Timeouts of leader and followers are never early.
 func TestTimeoutsAreNeverEarly(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		var wg sync.WaitGroup
@@ -418,8 +418,8 @@ func TestTimeoutsAreNeverEarly(t *testing.T) {
 	})
 }
 
-// Whoever was chosen for a look that nobody else has been told of, and gives up for another reason, passes that on.
-func TestPickedForALookPassesOn(t *testing.T) {
+// A waiter that was chosen, and returns for another reason without polling, chooses another.
+func TestChosenWaiterWakesAnother(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
@@ -444,7 +444,7 @@ func TestPickedForALookPassesOn(t *testing.T) {
 }
 
 // Those who sleep on a port that has never had a socket watch the first one that it gets.
-func TestFirstSocketWhileOthersSleep(t *testing.T) {
+func TestFirstSocketWhileOthersWait(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		p.port.Core.Watching.Store(false)
 		const sleepers = 3
@@ -470,7 +470,7 @@ func TestFirstSocketWhileOthersSleep(t *testing.T) {
 					t.Errorf("%+v", n)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("nobody watches the socket")
+				t.Fatal("no call watches the socket")
 			}
 			drain(t, x)
 		}

@@ -76,7 +76,7 @@ func (h *history) rates(now *Status) (r Rates) {
 		Posts:         per(c.Posts, then.Posts),
 		Wakeups:       per(c.Wakeups, then.Wakeups),
 		Rearms:        per(c.Rearms, then.Rearms),
-		RearmsSaved:   per(c.RearmsSaved, then.RearmsSaved),
+		FastEnables:   per(c.FastEnables, then.FastEnables),
 		Stale:         per(c.Stale, then.Stale),
 	}
 }

@@ -48,7 +48,7 @@ type Counts struct {
 	Waiting       int    `json:"waiting"`
 	Wakeups       uint64 `json:"wakeups"`
 	Rearms        uint64 `json:"rearms"`
-	RearmsSaved   uint64 `json:"rearms_saved"`
+	FastEnables   uint64 `json:"fast_enables"`
 	Stale         uint64 `json:"stale"`
 }
 
@@ -61,7 +61,7 @@ type Rates struct {
 	Posts         float64 `json:"posts"`
 	Wakeups       float64 `json:"wakeups"`
 	Rearms        float64 `json:"rearms"`
-	RearmsSaved   float64 `json:"rearms_saved"`
+	FastEnables   float64 `json:"fast_enables"`
 	Stale         float64 `json:"stale"`
 }
 
@@ -72,7 +72,7 @@ type Spread struct {
 	Removals      uint64 `json:"removals"`
 	PostsDequeued uint64 `json:"posts_dequeued"`
 	Rearms        uint64 `json:"rearms"`
-	RearmsSaved   uint64 `json:"rearms_saved"`
+	FastEnables   uint64 `json:"fast_enables"`
 }
 
 // History holds a port's counters of the last minutes, one sample per second.

@@ -58,7 +58,7 @@ func TestAwaitRefused(t *testing.T) {
 
 // A send that stops for the others' sake goes on, though the socket has been writable all along and the kernel has
 // nothing to report (O5).
-func TestSendGoesOnAfterItsTurn(t *testing.T) {
+func TestSendResumesAfterItsTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
 		x, y := newTCP(t)
 		var o Op[string]

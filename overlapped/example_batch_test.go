@@ -137,7 +137,7 @@ func ExampleRecvRequest() {
 	// socknotify: Send: invalid argument: the Overlapped is in flight
 }
 
-// What was sent is carried out, though nobody waits.
+// A started send is carried out even if no call waits.
 func ExampleSendRequest() {
 	port, a, b := batchable()
 	defer port.Close()

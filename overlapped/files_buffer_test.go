@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// guard is how many bytes before and behind a buffer nobody may write to.
+	// guard is the number of bytes before and after a buffer that must not be written.
 	guard    = 64
 	sentinel = 0xc5
 	// alignment is that of all that a direct read or write needs aligned.
@@ -41,10 +41,10 @@ func (g *guardedBuffer) buffer(n int, aligned bool) []byte {
 // clear fills it with what intact looks for.
 func (g *guardedBuffer) clear() { copy(g.around, sentinels) }
 
-// intact tells that nobody has written to the buffer, nor beside it, since it was cleared.
+// intact reports whether neither the buffer nor the bytes beside it have been written since it was cleared.
 func (g *guardedBuffer) intact() bool { return bytes.Equal(g.around, sentinels[:len(g.around)]) }
 
-// inside tells that nobody has written beside it.
+// inside reports whether the bytes beside it have not been written.
 func (g *guardedBuffer) inside() bool {
 	end := len(g.around) - guard
 	return bytes.Equal(g.around[:guard], sentinels[:guard]) && bytes.Equal(g.around[end:], sentinels[:guard])

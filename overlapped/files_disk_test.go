@@ -67,13 +67,13 @@ func (d *modelDisk) closeAll() {
 	}
 }
 
-// free tells whether nobody is writing there.
+// free reports whether no write is in progress there.
 func (d *modelDisk) free(off int64, n int) bool {
 	end := off + int64(n)
 	return !slices.ContainsFunc(d.writes, func(w *modelWrite) bool { return off < w.end() && w.off < end })
 }
 
-// began lists a write. Who reads meanwhile may see it.
+// began adds a write. A concurrent read may see it.
 func (d *modelDisk) began(w *modelWrite) {
 	d.writes = append(d.writes, w)
 	for _, r := range d.reads {
@@ -118,7 +118,7 @@ func (v *modelView) room(n int) (least, most int) {
 	return least, most
 }
 
-// allows tells whether b can have been read.
+// allows reports whether b can have been read.
 func (v *modelView) allows(b []byte) bool {
 	old := v.before[:min(len(b), len(v.before))]
 	if bytes.Equal(b[:len(old)], old) && len(v.beside) == 0 {

@@ -21,7 +21,7 @@ type fileOp struct {
 	modelView
 	aligned bool
 	refusal error // of package os, for the same on the twin
-	closed  bool  // the file was, meanwhile
+	closed  bool  // the file was closed during the operation
 	started bool
 }
 
@@ -32,7 +32,7 @@ func (op *fileOp) untouched(t *rapid.T) {
 	}
 }
 
-// ours makes the buffer one that nobody else may write to.
+// ours reserves the buffer for this test.
 func (op *fileOp) ours(t *rapid.T) {
 	if !op.inside() {
 		t.Fatal("written beside the buffer")
@@ -63,7 +63,7 @@ func (op *fileOp) asks() error {
 }
 
 // picky tells that it depends on how the system has laid the file out whether this is EINVAL: what of a direct read
-// is a hole, or behind the end, need not be aligned, nor where the rest begins if the file grows meanwhile.
+// is a hole, or behind the end, need not be aligned, nor where the rest begins if the file grows during the operation.
 func (op *fileOp) picky() bool {
 	return op.f.disk != nil && op.f.disk.direct && (!op.aligned || len(op.beside) > 0)
 }
@@ -130,7 +130,7 @@ func (op *fileOp) ending(err error) error {
 	return nil
 }
 
-// sameCause tells whether two errors of package os differ in the name of the file at most.
+// sameCause reports whether two errors of package os differ in the name of the file at most.
 func sameCause(a, b error) bool {
 	var x, y *os.PathError
 	if errors.As(a, &x) && errors.As(b, &y) {

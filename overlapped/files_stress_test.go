@@ -24,7 +24,7 @@ var filesRounds = flag.Int("files.rounds", 100, "how many operations each gorout
 // stressSize is how long the files are. What is written to one is what was there before.
 const stressSize = 512 << 10
 
-// A stressOp is an operation, and belongs to whoever may touch it: its user, the port, and the waiter who has
+// A stressOp is an operation, and is owned in turn by its user, the port, and the waiter that has
 // dequeued it, who gives it back.
 type stressOp struct {
 	o Op[*stressOp]
@@ -176,7 +176,7 @@ func (o *stressOp) dequeued(t *testing.T, nt *socknotify.Notification[*stressOp]
 	o.user.free <- o
 }
 
-// Users start operations on files, which are closed meanwhile, others cancel them, and several waiters share the
+// Users start operations on files, other goroutines close the files and cancel the operations, and several waiters share the
 // completions, until the port is closed under all of them. What an operation reads or writes is known, and so is who
 // may write to its buffer at any time.
 func TestFilesStress(t *testing.T) {

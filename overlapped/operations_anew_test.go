@@ -9,7 +9,7 @@ import (
 
 // Two receives of a socket are in flight as their port is closed. Another port, which one of them is given to,
 // knows nothing of the other (O10).
-func TestStartedAnewWithoutTheOthers(t *testing.T) {
+func TestStartedAgainAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
 		var first, second Op[string]

@@ -79,7 +79,7 @@ func batching(t *testing.T, f func(t *testing.T, p *socknotify.Port[*batchConn],
 	})
 }
 
-// Calls that the kernel does not make, some of them or all, are made one by one, and nobody can tell.
+// Calls that the kernel does not make, some of them or all, are made one by one, with the same results.
 func TestKernelMakesFewer(t *testing.T) {
 	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 40
@@ -176,7 +176,7 @@ func TestCallsHeldAcrossOthers(t *testing.T) {
 	})
 }
 
-// Whoever is locked while others are gathered is looked at again.
+// A slot that is locked while others are gathered is polled again.
 func TestGatheringMeetsLockedSlot(t *testing.T) {
 	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 6
@@ -208,7 +208,7 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 	})
 }
 
-// A socket that another port has registered meanwhile, or that was closed, harms no other entry.
+// A socket that another port has registered in between, or that was closed, harms no other entry.
 func TestBatchOfClosedAndOpen(t *testing.T) {
 	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		conns := batchConns(t, 8)

@@ -53,7 +53,7 @@ func TestReportHeldAcrossStart(t *testing.T) {
 	})
 }
 
-// The report is for nobody, but the next receive must not rely on what was so before it.
+// The report concerns no operation, but the next receive must not rely on what was known before it.
 func TestReportHeldAcrossCancel(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
@@ -100,7 +100,7 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 	})
 }
 
-// Whoever finds the slot locked has the kernel look again.
+// A call that finds the slot locked makes the backend poll again.
 func TestReportMeetsLockedSlot(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y := newPair(t)
@@ -188,7 +188,7 @@ func TestRefusedOperations(t *testing.T) {
 	})
 }
 
-// Canceling a read that nobody has begun wakes a sleeper for its completion.
+// Canceling a read that no worker has begun wakes a waiter for its completion.
 func TestCanceledReadWakes(t *testing.T) {
 	p, err := socknotify.New[string](socknotify.WithBackend("poll")) // which does not read files by itself
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -224,7 +224,7 @@ func TestCanceledReadWakes(t *testing.T) {
 	}
 }
 
-// A port whose reads are under way can be collected, and whoever has started them can use what is his.
+// A port whose reads are under way can be collected, and the program can use its buffers and Ops.
 func TestFilesKeepNoPort(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -231,7 +231,7 @@ func (m *operationsModel) wait(t *rapid.T) {
 	m.take(t, rapid.IntRange(1, 4).Draw(t, "entries"), 0)
 }
 
-// owed tells whether something must come.
+// owed reports whether something must come.
 func (m *operationsModel) owed() bool {
 	over := m.closed || m.reset
 	return len(m.recvs) > 0 && (len(m.sent) > 0 || m.ended || over) || len(m.sends) > 0 && over

@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An error queue that nobody reads stands, and no receive takes it. A kernel without edges reports it whenever
-// it is asked, so it is asked a while later, and the port does not spin meanwhile (E8). But it is asked.
+// An error queue that is not read persists, and no receive empties it. A backend without edges reports it whenever
+// it is polled. So it is polled after a delay, and the port does not spin (E8). But it is polled.
 func TestOperationUnderStandingError(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		var socks [2]*sock.Socket

@@ -165,7 +165,7 @@ func (k *polled) Poll(changes []backend.Change, ready []backend.Ready) int {
 }
 
 // A read ends while a leader looks for the last time, and the look takes the report that was to end its sleep.
-func TestTransferEndsInTheLastLook(t *testing.T) {
+func TestTransferEndsInLastPoll(t *testing.T) {
 	k := &polled{transferring: transferringKernel(t)}
 	p := newPort[string](t, k, "ring")
 	t.Cleanup(func() { p.Close() })
@@ -184,7 +184,7 @@ func TestTransferEndsInTheLastLook(t *testing.T) {
 }
 
 // Waiters who went to sleep on a port without sockets are told too.
-func TestTransferWakesEarlierSleepers(t *testing.T) {
+func TestTransferWakesEarlierWaiters(t *testing.T) {
 	for _, waiters := range []int{1, 3} {
 		p, _ := transferringPort[string](t)
 		r, w := slow(t)
@@ -230,7 +230,7 @@ func TestTransferCanceled(t *testing.T) {
 	}
 }
 
-// A file that is closed meanwhile does the operation no harm here, and its number none to another file.
+// Closing the file during the operation does the operation no harm here, and its number none to another file.
 func TestTransferOutlivesFile(t *testing.T) {
 	p, _ := transferringPort[string](t)
 	r, w := slow(t)
@@ -495,8 +495,8 @@ func TestTransferOutlivesThread(t *testing.T) {
 	t.Logf("the kernel was given it %d times", k.taken.Load())
 }
 
-// What the kernel had is nobody else's until the closed port has let go of it (O2).
-func TestCloseLetsGoOfTransfersFirst(t *testing.T) {
+// The port owns the buffers that the kernel had until it is closed (O2).
+func TestCloseDropsTransfersFirst(t *testing.T) {
 	p, _ := transferringPort[string](t)
 	q, _ := transferringPort[string](t)
 	r, w := slow(t)

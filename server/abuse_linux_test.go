@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// Without descriptors, what there is goes on being served, and what waits is accepted when there are some.
+// Without free descriptors, open connections are still served, and waiting ones are accepted when there are free ones again.
 func TestOutOfDescriptors(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend}
@@ -56,7 +56,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	})
 }
 
-// exhaust lets the process open no descriptor more.
+// exhaust makes every further attempt to open a descriptor fail.
 func exhaust(t *testing.T) (restore func()) {
 	t.Helper()
 	var was unix.Rlimit
@@ -171,7 +171,7 @@ func TestAbuse(t *testing.T) {
 	})
 }
 
-// Where there is no descriptor for the net.Conn when all that was queued is sent, the hijacker is told.
+// If there is no descriptor for the net.Conn when the queued bytes have been sent, the hijacker's calls return the error.
 func TestHijackWithoutDescriptors(t *testing.T) {
 	hijackQueued(t, func(t *testing.T, q *queued) {
 		nc, total := q.hijack(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/socknotify/socknotify/internal/load"
 )
 
-// BenchmarkAbuse is what good requests cost a server, in a process of its own, that is abused meanwhile, as a
-// multiple of what they cost it before, and how long they took. Compare within one run.
+// BenchmarkAbuse measures good requests to a server in a process of its own beside bad peers: the server's CPU per good
+// request, as a multiple of that without bad peers, and the latencies. Compare within one run.
 func BenchmarkAbuse(b *testing.B) {
 	for _, limit := range []string{"MaxConns", "EMFILE"} {
 		b.Run(limit, func(b *testing.B) {
@@ -94,7 +94,7 @@ func abuse(b *testing.B, limit string, d time.Duration) {
 	b.ReportMetric(shut, "shutdown-ms")
 }
 
-// crowd starts those who are bad to a server and connected.
+// crowd starts the bad peers that stay connected.
 func crowd(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) {
 	all := make([]net.Conn, lorises)
 	for i := range all {
@@ -128,7 +128,7 @@ func crowd(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) 
 	}
 }
 
-// flood500 has those connect for which there is no backend, 500 a second.
+// flood500 makes 500 connections a second that the server refuses.
 func flood500(b *testing.B, ctx context.Context, bad *sync.WaitGroup, addr string) {
 	for range late {
 		c, err := net.Dial("tcp", addr)
@@ -164,7 +164,7 @@ func often(ctx context.Context, bad *sync.WaitGroup, every time.Duration, f func
 	})
 }
 
-// cpuOf is what a process has run for.
+// cpuOf returns the processor time of a process.
 func cpuOf(b *testing.B, pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -177,7 +177,7 @@ func cpuOf(b *testing.B, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ
 }
 
-// peakOf is the most memory that a process has had.
+// peakOf returns the peak memory of a process.
 func peakOf(b *testing.B, pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

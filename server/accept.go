@@ -10,17 +10,17 @@ import (
 )
 
 var (
-	errLost      = errors.New("server: connection: failed for an unknown reason")
+	errLost      = errors.New("server: connection failed for an unknown reason")
 	errHijacked  = errors.New("server: connection is hijacked")
-	errNoSocket  = wrong("a nil listener or socket")
-	errNoContext = wrong("a nil context")
+	errNoSocket  = invalid("listener or socket is nil")
+	errNoContext = invalid("context is nil")
 )
 
-// fresh is the data of a post whose key is a connection that was taken in, and is to be welcomed.
-const fresh = 1
+// admitted is the data of a post whose key is a connection that admit has returned, and that is to be started.
+const admitted = 1
 
-// accepted takes a new connection in, or turns it away.
-func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S]]) {
+// accepted handles the notification of a connection that a port has accepted.
+func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s := w.server
 	socket, err := nt.Accepted()
 	switch {
@@ -34,47 +34,48 @@ func (w *worker[S]) accepted(l *listener[S], nt *socknotify.Notification[*Conn[S
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.gone() && !s.isClosing() { // it came after
+	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the listener was closed
 		socket.Close()
-		l.fail(errGone)
-	} else if c := s.take(l, socket); c != nil {
-		w.welcome(c)
+		l.fail(errClosedElsewhere)
+	} else if c := s.admit(l, socket); c != nil {
+		w.startConn(c)
 		return
 	}
 	s.mu.Lock()
-	s.settle() // it may have been the last that was on its way
+	s.checkDrained() // this may have been the last accepted connection that was not handled
 	s.mu.Unlock()
 }
 
-// take counts a new connection in, or turns it away. It is owned, and no worker knows of it yet.
-func (s *Server[S]) take(l *listener[S], socket *sock.Socket) *Conn[S] {
+// admit makes the conn of a new connection, or closes it and returns nil if a limit forbids it. The caller owns the conn.
+func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	held, err := socket.Hold()
 	if err != nil {
-		return nil // it has no other owner, so it is not closed
+		return nil // does not happen: only a closed socket cannot be held
 	}
-	c := &Conn[S]{listener: l, held: held}
+	c := s.handler.newConn()
+	c.listener, c.held = l, held
 	c.word.Store(wOwned)
 	c.active.Store(uint32(s.wheel.Now()))
 	if l.tls != nil {
-		c.secure(l.tls)
+		c.startTLS(l.tls)
 	}
-	if err := s.link(c); err != nil {
+	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
-			s.counts.refused.Add(1) // before the peer knows
-			s.logSome(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
+			s.counts.refused.Add(1) // before the socket is closed, so that a peer that is refused is counted
+			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
 		held.Release()
 		return nil
 	}
 	if l.tcp {
-		l.tune(held)
+		l.setOptions(held)
 	}
 	return c
 }
 
-// welcome begins with a connection that was taken in.
-func (w *worker[S]) welcome(c *Conn[S]) {
+// startConn starts to serve a connection that admit has returned.
+func (w *worker) startConn(c *conn) {
 	if s := w.server; c.listener.tls != nil {
 		s.wheel.Set(c, s.handshakeTimeout())
 	} else {
@@ -83,14 +84,14 @@ func (w *worker[S]) welcome(c *Conn[S]) {
 	w.release(c)
 }
 
-// open makes a connection the handler's.
-func (w *worker[S]) open(c *Conn[S]) {
+// open calls the handler's Open.
+func (w *worker) open(c *conn) {
 	s := w.server
 	if s.IdleTimeout > 0 {
 		s.wheel.Set(c, s.IdleTimeout)
 	}
 	w.current = c
-	err := s.Handler.Open(c)
+	err := s.handler.open(c)
 	w.current = nil
 	c.returned(err)
 }
@@ -100,8 +101,8 @@ var (
 	errTooManyAddr = errors.New("too many connections from one address")
 )
 
-// link counts a new connection in, if the limits allow it.
-func (s *Server[S]) link(c *Conn[S]) error {
+// addConn adds a new connection to the table, unless a limit forbids it.
+func (s *server) addConn(c *conn) error {
 	var from netip.Addr
 	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
 		from = c.socket().RemoteAddr().Addr().Unmap()
@@ -109,36 +110,36 @@ func (s *Server[S]) link(c *Conn[S]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.cut:
+	case s.refusing:
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
 	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
 		return errTooManyAddr
 	}
-	if s.closing { // it was accepted before
+	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
-		if s.late {
+		if s.graceOver {
 			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)
 	if s.table.add(c); s.table.n == 1 {
-		s.wheel.Set(s.watcher, tick)
+		s.wheel.Set(s.ticker, tick)
 	}
 	s.addrs.enter(c.index, from)
-	c.port = uint16(s.next.Add(1) % uint32(len(s.ports)))
+	c.shard = uint16(s.next.Add(1) % uint32(len(s.shards)))
 	return nil
 }
 
-// unlink counts a connection out.
-func (s *Server[S]) unlink(c *Conn[S]) {
+// removeConn removes a connection from the table.
+func (s *server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)
 	s.addrs.leave(c.index)
 	if s.table.n == 0 {
-		s.wheel.Stop(s.watcher)
-		s.settle()
+		s.wheel.Stop(s.ticker)
+		s.checkDrained()
 	}
 }

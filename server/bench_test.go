@@ -32,7 +32,7 @@ func (plain) Data(c *server.Conn[struct{}], buf []byte) error {
 }
 func (plain) Close(c *server.Conn[struct{}], cause error) {}
 
-// role runs the server that the environment names, and tells its address.
+// role runs the server that the environment names, and prints its address.
 func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,18 +50,18 @@ func role(name string) {
 		workers = 2
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
-	if kind == "ports" {
-		s.Ports = workers
+	if kind == "shards" {
+		s.Shards = workers
 	}
 	until(ctx, s.Serve)
 	s.Close()
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho is CPU per request of servers in processes of their own: a server, and one with a port per worker;
-// with so many workers. Compare within one run. bench has the port by hand beside it.
+// BenchmarkEcho measures the CPU per request of servers in processes of their own: a server with one port, and one with a
+// shard for each worker. The number is that of workers. Compare within one run. bench has a loop on a port beside them.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"server/1", "server/2", "ports/2"} {
+	for _, r := range []string{"server/1", "server/2", "shards/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
@@ -71,14 +71,14 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkUneven is how a server does for one of whose hundred connections the handler waits at each request,
-// for half of the time: with one port that both workers share, and with one for each, where half of the others
-// have the port of that one. Compare within one run.
+// BenchmarkUneven measures the latencies of a server with two workers and a hundred connections, for one of which the
+// handler sleeps half of the time: with one port, and with a shard for each worker, where half of the other connections
+// share that one's shard. Compare within one run.
 func BenchmarkUneven(b *testing.B) {
-	for _, ports := range []string{"1", "2"} {
-		b.Run("ports="+ports, func(b *testing.B) {
+	for _, shards := range []string{"1", "2"} {
+		b.Run("shards="+shards, func(b *testing.B) {
 			for b.Loop() {
-				res, _ := benchServer(b, "uneven/"+ports, 5000, 2*time.Second)
+				res, _ := benchServer(b, "uneven/"+shards, 5000, 2*time.Second)
 				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
 				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
 			}
@@ -108,17 +108,17 @@ func (*busy) Data(c *server.Conn[bool], buf []byte) error {
 	return err
 }
 
-func uneven(ctx context.Context, ports string) {
+func uneven(ctx context.Context, shards string) {
 	s := &server.Server[bool]{Handler: &busy{}, Workers: 2}
-	if ports == "2" {
-		s.Ports = 2
+	if shards == "2" {
+		s.Shards = 2
 	}
 	until(ctx, s.Serve)
 	s.Close()
 	s.Shutdown(context.Background())
 }
 
-// until tells where it serves, and does until it is interrupted.
+// until prints the address that it serves on, and serves until it is interrupted.
 func until(ctx context.Context, serve func(net.Listener) error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,44 +13,40 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Close closes the connection when what was written has been sent, or the peer has not taken any of it for
-// Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer's that
-// were not read make the system reset it. The handler's Close follows; a second Close is net.ErrClosed.
-func (c *Conn[S]) Close() error {
+func (c *conn) Close() error {
 	if t := c.tls(); t != nil {
-		t.closeNotify() // where it fails there is nothing to end
+		t.closeNotify() // if it fails, the stream has ended already
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.end(wClosing)
 }
 
-// Abort closes the connection now. What is queued is dropped, and a TCP peer sees a reset.
-func (c *Conn[S]) Abort() error {
+func (c *conn) Abort() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.end(wAborting | wReset)
 }
 
-// end begins to close without a failure. The lock is held.
-func (c *Conn[S]) end(bits uint32) error {
+// end begins to close the connection, by wClosing or wAborting. The lock is held.
+func (c *conn) end(bits uint32) error {
 	word := c.word.Load()
 	if word&bits == bits || word&(wAborting|wDead) != 0 {
 		return net.ErrClosed
 	}
-	if word&(wHijacked|wUnheld) == wHijacked|wUnheld {
+	if word&(wHijacked|wDetached) == wHijacked|wDetached {
 		c.endHijacked(bits)
 		return nil
 	}
-	if word&wHijacked != 0 { // what is queued is sent as without a hijacker
-		c.takeBack(c.whyEnded())
+	if word&wHijacked != 0 { // the queued bytes are sent as if there were no hijacker
+		c.cancelHijack(c.whyEnded())
 	}
 	if word&wOut != 0 && bits&wAborting == 0 {
 		s := c.server()
 		c.extra.since = s.wheel.Now()
 		s.wheel.Hasten(c, c.lingerLimit())
 	}
-	// In one swap: to a worker that finds neither bit the connection is one like others, and it calls Data.
+	// In one swap, because a worker that finds neither wHijacked nor wClosing would call Data.
 	for {
 		if word = c.word.Load(); c.word.CompareAndSwap(word, word&^wHijacked|bits) {
 			break
@@ -62,19 +58,19 @@ func (c *Conn[S]) end(bits uint32) error {
 	return nil
 }
 
-// fail closes the connection now, for a cause.
-func (c *Conn[S]) fail(cause error) {
+// fail closes the connection now, with a cause.
+func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failLocked(cause, wAborting)
 }
 
-// failLocked is fail under the lock. The first cause is the one that Close is told.
-func (c *Conn[S]) failLocked(cause error, bits uint32) {
+// failLocked is fail with the lock held. The first cause stays.
+func (c *conn) failLocked(cause error, bits uint32) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
-	x := c.more()
+	x := c.ensureExtra()
 	if !x.failed {
 		x.cause, x.failed = cause, true
 	}
@@ -83,12 +79,12 @@ func (c *Conn[S]) failLocked(cause error, bits uint32) {
 
 // lost closes the connection because a call of its socket failed. The lock is held.
 //
-// The system tells one call why a connection is gone, and others EPIPE or ENOTCONN, maybe before that one has come
-// here: a receive is made without the lock. So these are a cause only until a better one comes.
-func (c *Conn[S]) lost(err error) {
+// The system reports the reason to one call, and EPIPE or ENOTCONN to others. Since receives are made without the lock,
+// such an error can get here before the reason. So it is the cause only until a better one comes.
+func (c *conn) lost(err error) {
 	word := c.word.Load()
 	vague := isVague(err)
-	if vague && word&(wUnheld|wDead) == 0 {
+	if vague && word&(wDetached|wDead) == 0 {
 		if e := c.socket().Err(); e != nil && !errors.Is(e, net.ErrClosed) {
 			err, vague = &lostError{e}, false
 		}
@@ -107,11 +103,10 @@ func isVague(err error) bool {
 	return err == errLost || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
 }
 
-// cause is what Close is told. The lock is held.
+// cause returns the cause for the handler's Close. The lock is held.
 //
-// Where a connection of TCP is gone and no call was told why, its peer has ended its stream, and reset the connection
-// then: that is EPIPE for every call.
-func (c *Conn[S]) cause() error {
+// If every call on a TCP connection has got EPIPE, the peer has ended its stream and then reset the connection.
+func (c *conn) cause() error {
 	x := c.extra
 	if x == nil {
 		return nil
@@ -122,8 +117,8 @@ func (c *Conn[S]) cause() error {
 	return x.cause
 }
 
-// failed is for a notification of an error, with others or alone: it reports whether the connection is lost.
-func (c *Conn[S]) failed(buf []byte, alone bool) bool {
+// failed handles EventErr, with other events or alone, and reports whether the connection is lost.
+func (c *conn) failed(buf []byte, alone bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.socket().Err()
@@ -132,7 +127,7 @@ func (c *Conn[S]) failed(buf []byte, alone bool) bool {
 		err = &lostError{err}
 	case !alone:
 		return false
-	default: // or the port would report it again and again
+	default: // the port would report EventErr alone again and again
 		if _, err = c.socket().Recv(buf); err == nil || err == sock.ErrWouldBlock || err == io.EOF {
 			err = errLost
 		} else {
@@ -143,7 +138,7 @@ func (c *Conn[S]) failed(buf []byte, alone bool) bool {
 	return true
 }
 
-// A lostError is a failure of the socket that a notification told of.
+// A lostError is a failure of the socket that was found after a notification.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
@@ -158,17 +153,18 @@ func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineEx
 
 // A PanicError is the cause of a connection whose handler panicked.
 type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // of its goroutine then, as debug.Stack formats it
+	Value any    // the argument of panic
+	Stack []byte // of the goroutine, as formatted by debug.Stack
 }
 
-// Error says what the handler panicked with.
+// Error formats the value.
 func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
 
 const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
-// release lets go of a connection, so that its next notification is anybody's; or it ends it.
-func (w *worker[S]) release(c *Conn[S]) {
+// release gives up the ownership of a connection and enables its registration, so that the next notification may go to any
+// worker. If the word says so, it ends the connection instead, or calls Data.
+func (w *worker) release(c *conn) {
 	for {
 		word := c.word.Load()
 		if word&wSpecial != 0 {
@@ -178,13 +174,13 @@ func (w *worker[S]) release(c *Conn[S]) {
 					w.data(c)
 				}
 				continue
-			case word&(wHijacked|wUnheld|wOut|wDead) == wHijacked:
+			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
 				c.handOver()
 				continue
-			case word&(wHijacked|wUnheld|wDead) == wHijacked:
-				// It is the hijacker's when nothing is queued.
+			case word&(wHijacked|wDetached|wDead) == wHijacked:
+				// The queued bytes are sent before the hijacker gets the socket.
 			case word&(wHijacked|wDead) == wHijacked:
-				if !c.word.CompareAndSwap(word, word|wAway) {
+				if !c.word.CompareAndSwap(word, word|wReleased) {
 					continue
 				}
 				return
@@ -198,27 +194,27 @@ func (w *worker[S]) release(c *Conn[S]) {
 				if f := filter(word) &^ socknotify.EventIn; f != 0 {
 					w.enable(c, s, f)
 				}
-				c.wake() // others have their turn before
+				c.wake() // Data is called after the notifications that are queued already
 				return
 			}
 		}
-		s := c.socket() // before somebody else owns it
+		s := c.socket() // while the connection is owned
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
 			continue
 		}
-		if w.enable(c, s, filter(word)); !c.ownAgain(filter(word)) {
+		if w.enable(c, s, filter(word)); !c.reacquire(filter(word)) {
 			return
 		}
 	}
 }
 
-// letGoAll is release for connections that were kept, in one call of the port. What has come up meanwhile is
-// left to a worker that is woken for it, because no handler is to be called here.
-func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
+// releaseKept is release for the connections of several notifications, with one call of the port. No handler is called: a
+// connection whose word needs more than enabling is posted.
+func (w *worker) releaseKept(kept []socknotify.Notification[*Key]) {
 	for i := range kept {
-		if c := kept[i].Key; c != nil {
+		if c := (*conn)(kept[i].Key); c != nil {
 			kept[i].Key = nil
-			w.letGo(c)
+			w.queueEnable(c)
 		}
 	}
 	for w.nregs > 0 {
@@ -227,21 +223,21 @@ func (w *worker[S]) letGoAll(kept []socknotify.Notification[*Conn[S]]) {
 		w.port.Process(regs, nil, 0)
 		for i := range regs {
 			r := &regs[i]
-			c, f := r.Key, r.Filter
+			c, f := (*conn)(r.Key), r.Filter
 			s := r.Conn.(*sock.Socket)
-			r.Key, r.Conn = nil, nil // an idle worker holds on to nobody
+			r.Key, r.Conn = nil, nil // an idle worker must not keep a connection alive
 			if r.Result != nil {
 				c.refused(s, r.Result)
 			}
-			if c.ownAgain(f) {
-				w.letGo(c) // in the place of this one, or of one before
+			if c.reacquire(f) {
+				w.queueEnable(c) // at an index of regs that the loop has passed
 			}
 		}
 	}
 }
 
-// letGo gives up a connection, and has it enabled with the others.
-func (w *worker[S]) letGo(c *Conn[S]) {
+// queueEnable gives up the ownership of a connection and adds its registration to regs.
+func (w *worker) queueEnable(c *conn) {
 	for {
 		s, word := c.socket(), c.word.Load()
 		if !c.word.CompareAndSwap(word, word&^wOwned) {
@@ -253,31 +249,31 @@ func (w *worker[S]) letGo(c *Conn[S]) {
 		}
 		r := &w.regs[w.nregs]
 		w.nregs++
-		r.Conn, r.Key, r.Filter = s, c, filter(word)
+		r.Conn, r.Key, r.Filter = s, c.key(), filter(word)
 		return
 	}
 }
 
-// ownAgain owns a connection that was let go of and enabled for a filter, if that is no longer what it waits
-// for. Meanwhile another may have owned it, and enabled it for more; before this enable, perhaps.
-func (c *Conn[S]) ownAgain(f socknotify.Events) bool {
+// reacquire acquires a connection that was released and enabled for a filter, if that is no longer the filter to wait
+// for. In between, another owner may have enabled it for more events, and this enable may have come after that.
+func (c *conn) reacquire(f socknotify.Events) bool {
 	word := c.word.Load()
 	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
 }
 
-// enable is for a connection that is not owned.
-func (w *worker[S]) enable(c *Conn[S], s *sock.Socket, f socknotify.Events) {
+// enable enables the registration of a connection that was released.
+func (w *worker) enable(c *conn, s *sock.Socket, f socknotify.Events) {
 	r := &w.reg[0]
-	r.Conn, r.Key, r.Filter, r.Op = s, c, f, socknotify.OpEnable
-	w.server.ports[c.port].Process(w.reg[:], nil, 0)
-	r.Conn, r.Key = nil, nil // an idle worker holds on to nobody
+	r.Conn, r.Key, r.Filter, r.Op = s, c.key(), f, socknotify.OpEnable
+	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
+	r.Conn, r.Key = nil, nil // an idle worker must not keep a connection alive
 	if r.Result != nil {
 		c.refused(s, r.Result)
 	}
 }
 
-// refused is for a socket that could not be enabled, unless it is owned by another worker by now.
-func (c *Conn[S]) refused(s *sock.Socket, err error) {
+// refused closes a connection that could not be enabled, unless it has another owner by now.
+func (c *conn) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
 	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
 	if is {
@@ -289,8 +285,8 @@ func (c *Conn[S]) refused(s *sock.Socket, err error) {
 	}
 }
 
-// ends takes a connection that is owned to its end, where its word says so.
-func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
+// ends removes a connection that is owned, if its word says so, and reports whether the connection ends.
+func (w *worker) ends(c *conn, word uint32) bool {
 	switch {
 	case word&wDead != 0:
 		return true
@@ -303,46 +299,46 @@ func (w *worker[S]) ends(c *Conn[S], word uint32) bool {
 	return false
 }
 
-// remove ends the registration. Its EventRemove, which may be another worker's, is the last of the
-// connection; without a registration nothing comes, and this is.
-func (w *worker[S]) remove(c *Conn[S]) {
+// remove removes the registration. The worker that dequeues the EventRemove finishes the connection. If there was no
+// registration, nothing will be dequeued, and remove finishes it.
+func (w *worker) remove(c *conn) {
 	w.current = nil
 	r := &w.reg[0]
-	r.Conn, r.Key, r.Filter, r.Op = c.socket(), c, 0, socknotify.OpRemove
-	w.server.ports[c.port].Process(w.reg[:], nil, 0)
+	r.Conn, r.Key, r.Filter, r.Op = c.socket(), c.key(), 0, socknotify.OpRemove
+	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
 	r.Conn, r.Key = nil, nil
 	if r.Result != nil {
 		w.finish(c)
 	}
 }
 
-// finish is after the last notification.
-func (w *worker[S]) finish(c *Conn[S]) {
+// finish calls the handler's Close and frees the connection, after its last notification.
+func (w *worker) finish(c *conn) {
 	s := w.server
 	word := c.word.Or(wDead | wOwned)
 	if word&wDead != 0 {
 		return
 	}
 	c.mu.Lock()
-	s.wheel.Stop(c) // under the lock, as who sets it has seen that the connection lives
+	s.wheel.Stop(c) // with the lock held, because timers are set with it held, after a look at wDead
 	cause := c.cause()
 	c.mu.Unlock()
 	if word&wHandshake != 0 {
-		s.unshaken(c, cause)
+		s.handshakeFailed(c, cause)
 		w.free(c)
 		return
 	}
 	w.current = c
-	s.Handler.Close(c, cause)
+	s.handler.closed(c, cause)
 	w.current = nil
 	if t := c.tls(); t != nil {
-		t.farewell()
+		t.sendCloseNotify()
 	}
 	w.free(c)
 }
 
-// free closes the socket and forgets the connection.
-func (w *worker[S]) free(c *Conn[S]) {
+// free closes the socket and removes the connection from the table.
+func (w *worker) free(c *conn) {
 	s := w.server
 	c.mu.Lock()
 	if x := c.extra; x != nil {
@@ -353,9 +349,9 @@ func (w *worker[S]) free(c *Conn[S]) {
 		c.socket().SetLinger(0)
 	}
 	c.socket().Close()
-	if c.word.Load()&wUnheld == 0 {
+	if c.word.Load()&wDetached == 0 {
 		c.held.Release()
 	}
 	c.mu.Unlock()
-	s.unlink(c)
+	s.removeConn(c)
 }

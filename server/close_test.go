@@ -55,7 +55,7 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// A peer that resets ends the connection, whatever it is waiting for.
+// A reset by the peer ends the connection in any state.
 func TestReset(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, when := range []string{"idle", "paused", "after its end", "queued"} {
@@ -91,7 +91,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// Close sends what is queued; Abort does not.
+// Close sends the queued bytes; Abort does not.
 func TestClose(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, from := range []string{"handler", "outside"} {
@@ -135,7 +135,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Connections are closed from everywhere while their handlers are busy.
+// Connections are closed by several goroutines and by their peers while their handlers run.
 func TestCloseRaces(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		before := handles.List()

@@ -19,12 +19,12 @@ func eventually(tb testing.TB, cond func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatal("it never came")
+			tb.Fatal("timed out waiting")
 		}
 	}
 }
 
-// requests returns what makes one request of 64 bytes of an echo server, and allocates nothing itself.
+// requests returns a function that makes one request of 64 bytes to an echo server and does not allocate.
 func requests(t *testing.T, c net.Conn) func() {
 	buf := make([]byte, 64)
 	return func() {
@@ -37,7 +37,7 @@ func requests(t *testing.T, c net.Conn) func() {
 	}
 }
 
-// A request allocates nothing, and enabling costs a system call for one in twenty at most.
+// A request allocates nothing, and at most one enable in twenty makes a system call.
 func TestRequestCosts(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
@@ -53,20 +53,20 @@ func TestRequestCosts(t *testing.T) {
 		if n := testing.AllocsPerRun(many, request); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		before := s.ports[0].Stats()
+		before := s.server.shards[0].Stats()
 		for range many {
 			request()
 		}
-		after := s.ports[0].Stats()
+		after := s.server.shards[0].Stats()
 		asked := float64(after.Rearms-before.Rearms) / many
 		t.Logf("%.3f enables that asked the kernel per request", asked)
-		if port.Of(s.ports[0]).Core.OwnEdges && asked > 0.05 {
+		if port.Of(s.server.shards[0]).Core.OwnEdges && asked > 0.05 {
 			t.Errorf("%.3f enables asked the kernel per request", asked)
 		}
 	})
 }
 
-// An idle connection costs at most 256 live bytes, with everything that there is of it.
+// An idle connection costs at most 256 live bytes, its socket and its registration included.
 func TestIdleConnMemory(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, IdleTimeout: time.Hour}

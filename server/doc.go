@@ -1,6 +1,6 @@
-// Package server is the multi-threaded server on a socknotify port: workers that share the port, one-shot
-// level-triggered registrations that are enabled again when a handler returns, and connections that are
-// freed exactly when nothing can come for them any more.
+// Package server is a multi-threaded server on socknotify ports: workers that dequeue from a shared port, one-shot
+// level registrations that are enabled again when a handler returns, and connections that are freed when their
+// last notification was dequeued.
 //
 //	type echo struct{}
 //
@@ -24,38 +24,36 @@
 // A worker dequeues a connection that the port has accepted. If the limits allow it, the worker calls Open
 // and registers the socket.
 //
-// When something can be received, one worker is notified, and the registration is disabled by that. The
-// connection is this worker's now: it calls Data with its own buffer, and enables the registration again
-// when Data has returned. What Data left unread, and what has come since, notifies again. Nearly always the
-// socket knows that it was drained, and enabling costs no system call; so a small request and its answer
-// cost a receive, a send, and a share in dequeuing.
+// When bytes arrive, one worker dequeues the notification, which also disables the registration. That worker owns
+// the connection: it calls Data with a buffer of its own, and enables the registration again when Data has returned.
+// Bytes that Data left unread, or that have arrived since, notify again. Usually the socket is known to be drained,
+// and then enabling costs no system call. So a small request and its answer cost a receive, a send and a share in
+// dequeuing.
 //
-// Write sends at once. What the system does not take is queued, the registration waits for room as well,
-// and a worker sends the rest. While more than half of what may be queued is, the connection is not
-// received from; so a peer that sends and does not read holds up itself alone. Write may be called by any
-// goroutine at any time, and so can push to an idle connection.
+// Write sends at once. Bytes that the system does not take are queued; the registration then waits for EventOut as
+// well, and a worker sends the rest. While more than half of the write queue is in use, the connection is not
+// received from, so a peer that sends and does not read delays only itself. Write may be called by any goroutine at
+// any time, also while the connection is idle.
 //
-// A peer that ends its stream makes Data read io.EOF, after all else. The connection can still be written
-// to. It ends when the handler returns that io.EOF or calls Close, or with CloseWrite, since both directions
-// are over then. A peer that resets ends it at once, with a cause that is ECONNRESET,
-// whichever call found out.
+// When the peer ends its stream, Data reads all that was sent and then io.EOF. The connection can still be written
+// to. It ends when the handler returns that io.EOF or calls Close, or after CloseWrite, since both directions are
+// over then. A reset by the peer ends the connection at once, and the cause is ECONNRESET.
 //
-// Whoever ends a connection, its handler, another goroutine, a time-out, a limit or the server, only says
-// so in the connection's state. The worker that owns it, or one that is woken to, removes the registration.
-// The EventRemove is the port's last word, and whoever dequeues it calls the handler's Close, closes the
-// socket and forgets the connection.
+// Handlers, other goroutines, timeouts and limits end a connection by a bit in its state. The worker that owns the
+// connection removes the registration; if none owns it, a worker is woken to do so. The EventRemove is the last
+// notification. The worker that dequeues it calls the handler's Close, closes the socket and frees the connection.
 //
 // # Blocking
 //
-// A handler that waits for something else keeps a worker. It may instead [Conn.Pause] the connection, have
-// another goroutine write the answer, and [Conn.Resume]; or [Conn.Hijack] it for a goroutine that reads and
-// writes a net.Conn, and give it back by Resume. If a handler does block, another worker takes over what
-// its worker had dequeued after a tenth of a second; Stats and the log tell of it.
+// A handler that waits for something occupies a worker. Instead it can call [Conn.Pause], have another goroutine
+// write the answer, and call [Conn.Resume]. Or it can [Conn.Hijack] the connection for a goroutine that reads and
+// writes a net.Conn, and give it back by Resume. If a handler does block for a tenth of a second, another worker takes
+// over the notifications that its worker has dequeued; Stats and the log report it.
 //
 // # TLS
 //
-// [Server.ServeTLS] puts crypto/tls under each connection; the handler is the same. An idle connection has no
-// goroutine, and no buffer but those of crypto/tls.
+// [Server.ServeTLS] adds crypto/tls below each connection. The handler is the same. An idle connection has no
+// goroutine, and no buffers except those of crypto/tls.
 //
 // # Datagrams
 //

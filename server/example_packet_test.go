@@ -50,7 +50,7 @@ func ExamplePacketServer() {
 	// server: closed
 }
 
-// A socket of package net, which is the server's from then on.
+// A socket of package net, which the server takes over.
 func ExamplePacketServer_Serve() {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +84,7 @@ type datagrams func(c *server.PacketConn, in []sock.Message)
 
 func (f datagrams) Datagrams(c *server.PacketConn, in []sock.Message) { f(c, in) }
 
-// The whole of a program.
+// A complete program.
 func ExamplePacketServer_ListenAndServe() {
 	s := &server.PacketServer{Handler: shouter{}, MaxSize: 1500}
 	log.Fatal(s.ListenAndServe("udp", ":7000"))

@@ -16,7 +16,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A greeter answers each line with a greeting, and a connection's state is what has come of a line.
+// A greeter answers each line with a greeting. The state of a connection is the part of a line that has arrived.
 type greeter struct{}
 
 type greeting = server.Conn[[]byte]
@@ -88,7 +88,7 @@ func run[S any](h server.Handler[S], talk func(client net.Conn)) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &server.Server[S]{Handler: h, Workers: 2, OnStart: func(ports []*socknotify.Port[*server.Conn[S]]) {
+	s := &server.Server[S]{Handler: h, Workers: 2, OnStart: func(shards []*socknotify.Port[*server.Key]) {
 		// For debug.Port, or a collector of metrics.
 	}}
 	served := make(chan error)
@@ -104,7 +104,7 @@ func run[S any](h server.Handler[S], talk func(client net.Conn)) {
 	s.Shutdown(context.Background()) // waits for the handlers
 }
 
-// A handler that must not wait has another goroutine do that: a look-up, say.
+// A handler pauses its connection while another goroutine waits for something, such as a look-up.
 type slow struct{}
 
 func (slow) Open(c *server.Conn[string]) error {
@@ -142,7 +142,7 @@ func ExampleConn_Pause() {
 	// Output: the answer to everything
 }
 
-// A handler whose connections are given to code that blocks, such as a library for a protocol.
+// A handler gives its connections to blocking code, such as a library for a protocol.
 type hijacker struct{}
 
 func (hijacker) Open(c *server.Conn[struct{}]) error         { return nil }
@@ -173,8 +173,8 @@ func ExampleConn_Hijack() {
 	// Output: HELLO
 }
 
-// A handler that has more to send than its peer takes at once: it writes as much as fits, and goes on when there
-// is room again.
+// A handler has more to send than its peer takes at once: it writes as much as fits, and continues when there is room
+// again.
 type producer struct{ size int }
 
 func (producer) Open(c *server.Conn[int]) error {
@@ -212,7 +212,7 @@ func ExampleConn_WantWritable() {
 	// Output: 10485760 <nil>
 }
 
-// A handler that knows its peers, and throws one out whose request it does not understand.
+// A handler aborts the connection of a peer whose request it does not understand.
 type bouncer struct{}
 
 func (bouncer) Open(c *server.Conn[struct{}]) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A versioner tells its peer what the handshake has agreed upon.
+// A versioner sends its peer what the handshake has negotiated.
 type versioner struct{}
 
 func (versioner) Open(c *server.Conn[struct{}]) error {
@@ -29,7 +29,7 @@ func (versioner) Data(c *server.Conn[struct{}], buf []byte) error {
 
 func (versioner) Close(c *server.Conn[struct{}], cause error) {}
 
-// With TLS. A server of the world has its certificate from an authority, mostly in files.
+// A server with TLS. The certificate of a public server comes from an authority, usually in files.
 func ExampleServer_ServeTLS() {
 	cert, trusted, err := selfcert.New(24*time.Hour, "127.0.0.1")
 	if err != nil {
@@ -74,13 +74,13 @@ func ExampleServer_ServeTLSSocket() {
 	// Output: true
 }
 
-// The whole of a program.
+// A complete program.
 func ExampleServer_ListenAndServeTLS() {
 	s := &server.Server[struct{}]{Handler: versioner{}, HandshakeTimeout: 5 * time.Second}
 	log.Fatal(s.ListenAndServeTLS("tcp", ":8443", "cert.pem", "key.pem"))
 }
 
-// The whole of a program.
+// A complete program.
 func ExampleServer_ListenAndServe() {
 	s := &server.Server[[]byte]{Handler: greeter{}}
 	log.Fatal(s.ListenAndServe("tcp", ":7000"))

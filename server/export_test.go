@@ -10,16 +10,16 @@ import (
 )
 
 // Faulty has a server make its ports with options, and give up after a time.
-func Faulty[S any](s *Server[S], patient time.Duration, options ...socknotify.Option) {
-	s.options, s.patient = options, patient
+func Faulty[S any](s *Server[S], giveUp time.Duration, options ...socknotify.Option) {
+	s.server.options, s.server.giveUp = options, giveUp
 }
 
 // Grace is the time that a server has for first requests at its end.
-func Grace[S any](s *Server[S], d time.Duration) { s.graceTime = d }
+func Grace[S any](s *Server[S], d time.Duration) { s.server.graceTime = d }
 
 // FaultyPackets is Faulty for datagrams.
-func FaultyPackets(s *PacketServer, patient time.Duration, options ...socknotify.Option) {
-	s.options, s.patient = options, patient
+func FaultyPackets(s *PacketServer, giveUp time.Duration, options ...socknotify.Option) {
+	s.options, s.giveUp = options, giveUp
 }
 
 // names are those of a connection's word.
@@ -27,25 +27,25 @@ var names = []struct {
 	bit  uint32
 	name string
 }{
-	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWant, "want"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
+	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWritable, "writable"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
-	{wAway, "away"}, {wWoken, "woken"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wUnheld, "unheld"}, {wLast, "last"},
-	{wSpoke, "spoke"}, {wGrace, "grace"},
+	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
+	{wReceived, "received"}, {wGrace, "grace"},
 }
 
 // describe is a connection's state, for a test that has failed.
-func (c *Conn[S]) describe() string {
+func (c *conn) describe() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
 	var b strings.Builder
-	fmt.Fprintf(&b, "port %d, active at %d:", c.port, c.active.Load())
+	fmt.Fprintf(&b, "shard %d, active at %d:", c.shard, c.active.Load())
 	for _, n := range names {
 		if word&n.bit != 0 {
 			fmt.Fprintf(&b, " %s", n.name)
 		}
 	}
-	if word&(wUnheld|wDead) == 0 {
+	if word&(wDetached|wDead) == 0 {
 		fmt.Fprintf(&b, "; socket %d from %v", c.socket().Handle(), c.socket().RemoteAddr())
 	}
 	if x := c.extra; x != nil {
@@ -55,7 +55,8 @@ func (c *Conn[S]) describe() string {
 }
 
 // Describe is the state of a server's connections and ports, for a test that has failed.
-func Describe[S any](s *Server[S]) string {
+func Describe[S any](typed *Server[S]) string {
+	s := &typed.server
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v\n", s.Stats())
 	s.mu.Lock()
@@ -64,9 +65,9 @@ func Describe[S any](s *Server[S]) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
-	for i, p := range s.ports {
+	for i, p := range s.shards {
 		view := debug.TakeSnapshot(p, 0, 1000)
-		fmt.Fprintf(&b, "port %d: %+v\n", i, view.Stats)
+		fmt.Fprintf(&b, "shard %d: %+v\n", i, view.Stats)
 		for _, r := range view.Registrations {
 			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)
 		}

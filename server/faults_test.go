@@ -23,7 +23,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// faulty is a real kernel that a test has fail. Either function may be nil, and either error.
+// faulty is a real backend whose calls a test makes fail. Either function may be nil, and may return nil.
 type faulty struct {
 	backend.Poller
 	park   func() error
@@ -53,7 +53,7 @@ func (f *faulty) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return f.Poller.Poll(nil, ready)
 }
 
-// on is the option for a port on it.
+// on is the option that makes a port on the backend.
 func (f faulty) on(name string) socknotify.Option {
 	return func(o *system.Options) {
 		r, _ := system.Find(name)
@@ -64,7 +64,7 @@ func (f faulty) on(name string) socknotify.Option {
 	}
 }
 
-// A logged is a log that a test reads.
+// A logged is the output of a logger, which a test reads.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -82,7 +82,7 @@ func (l *logged) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// eachFault runs a test on each name with each error.
+// eachFault runs a test for each name and each error.
 func eachFault(t *testing.T, f func(t *testing.T, name string, fault error)) {
 	backendtest.Each(t, func(t *testing.T, name string) {
 		for _, fault := range []error{syscall.EIO, syscall.EPERM, syscall.EINTR} {
@@ -91,7 +91,7 @@ func eachFault(t *testing.T, f func(t *testing.T, name string, fault error)) {
 	})
 }
 
-// A server some or all of whose waits fail serves all the same, says so, and ends.
+// A server whose waits fail, some or all of them, still serves, logs it, and shuts down.
 func TestWaitFails(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		for _, every := range []uint64{2, 1} { // of how many fails one
@@ -121,7 +121,7 @@ func TestWaitFails(t *testing.T) {
 	})
 }
 
-// Where waits go on failing, Serve says so, connections end, and Shutdown does.
+// If all waits fail for long, Serve returns the error, connections are closed, and Shutdown returns.
 func TestWaitFailsForGood(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		var broken atomic.Bool
@@ -154,7 +154,7 @@ func TestWaitFailsForGood(t *testing.T) {
 				if ended++; !errors.Is(err, fault) {
 					t.Errorf("Serve = %v", err)
 				}
-			case <-time.After(300 * time.Millisecond): // longer than the server is patient
+			case <-time.After(300 * time.Millisecond): // longer than giveUp
 				for _, c := range clients {
 					c.Write([]byte("x")) // has workers wait once more, in the end the one that waited before
 				}
@@ -174,7 +174,7 @@ func TestWaitFailsForGood(t *testing.T) {
 	})
 }
 
-// Changes that the system refuses cost the connections that they are for, and nothing else.
+// If the system refuses to enable a connection, only that connection is closed.
 func TestChangesFail(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		var changes atomic.Uint64
@@ -208,7 +208,7 @@ func TestChangesFail(t *testing.T) {
 	})
 }
 
-// What the system refuses to forget does not hold up the end.
+// Removals that the system refuses do not delay Shutdown.
 func TestRemovalsFail(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		s := &srv{Handler: &handler{t: t}, Workers: 2}
@@ -228,7 +228,7 @@ func TestRemovalsFail(t *testing.T) {
 	})
 }
 
-// A PacketServer serves, says what fails, and ends, too.
+// A PacketServer whose waits fail still serves, logs it, and shuts down.
 func TestPacketWaitFails(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		var calls atomic.Uint64

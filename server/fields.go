@@ -6,27 +6,27 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A field is a number that a server was given.
+// A field is an option of a server that is a number.
 type field struct {
 	name  string
 	value int64
-	most  int64 // 0: no matter
+	most  int64 // 0 means no limit
 }
 
-// checkFields names the first that makes no sense.
+// checkFields returns an error that names the first field out of range.
 func checkFields(fields ...field) error {
 	for _, f := range fields {
 		switch {
 		case f.value < 0:
-			return wrong("%s: negative (%d)", f.name, f.value)
+			return invalid("%s must not be negative, got %d", f.name, f.value)
 		case f.most > 0 && f.value > f.most:
-			return wrong("%s: more than %d (%d)", f.name, f.most, f.value)
+			return invalid("%s must be at most %d, got %d", f.name, f.most, f.value)
 		}
 	}
 	return nil
 }
 
-// wrong says what is the matter with an argument or a field.
-func wrong(format string, args ...any) error {
+// invalid returns an error that matches socknotify.ErrInvalid.
+func invalid(format string, args ...any) error {
 	return fmt.Errorf("server: %w: %s", socknotify.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Datagrams of two strangers, which are cut from what a fuzzer makes, come back as they were, or cut to MaxSize.
+// Datagrams of two peers, with contents and lengths from the fuzzer, come back unchanged, or cut to MaxSize.
 func FuzzDatagrams(f *testing.F) {
 	backendtest.Need(f)
 	f.Add([]byte("\x00\x01a\x05hello\xff"), uint8(1))
@@ -62,8 +62,8 @@ func FuzzDatagrams(f *testing.F) {
 	})
 }
 
-// The bytes of a client decide what the handler does with its connection: it echoes them, hijacks the connection with or
-// without something queued, or pauses it, and resumes. Whatever they are, all of them come back, in order.
+// The bytes of a client decide what the handler does with its connection: echo them, hijack it with or without queued
+// bytes, or pause it, and resume. All bytes come back in order.
 func FuzzHijack(f *testing.F) {
 	backendtest.Need(f)
 	for _, script := range []string{
@@ -158,7 +158,6 @@ func FuzzHijack(f *testing.F) {
 		if err := <-sent; err != nil {
 			t.Fatal(err)
 		}
-		helpers.Wait()
 		plain := make([]byte, 0, len(script))
 		for len(got) > 0 {
 			plain = append(plain, got[0])
@@ -174,5 +173,6 @@ func FuzzHijack(f *testing.F) {
 		if err := h.cause(1); err != nil {
 			t.Errorf("cause %v", err)
 		}
+		helpers.Wait() // the handler starts no more after Close
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// graceful runs a test with connections of each kind. The server starts with the first.
+// graceful runs a test for each kind of connection. The server starts with the first call of dial.
 func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func() net.Conn)) {
 	for _, kind := range []string{"tcp", "unix", "tls"} {
 		t.Run(kind, func(t *testing.T) {
@@ -64,7 +64,8 @@ func shuttingDown(t *testing.T, s *srv) (done <-chan error) {
 	return end
 }
 
-// Connections that were accepted, or wait for that, when Shutdown is called, and speak after, are answered, each once.
+// Connections that are accepted or in the backlog when Shutdown is called, and send their first request after that, are
+// answered once.
 func TestShutdownServesFirstRequests(t *testing.T) {
 	const conns = 20
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
@@ -88,7 +89,7 @@ func TestShutdownServesFirstRequests(t *testing.T) {
 	})
 }
 
-// So are those that no worker has had the time to accept.
+// Connections in the backlog of a server whose workers are all busy are answered as well.
 func TestShutdownServesBacklog(t *testing.T) {
 	const conns = 20
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
@@ -178,7 +179,7 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 	})
 }
 
-// Those that stay silent end when the time is over, and old ones at once.
+// Connections that send nothing end after the grace time, and old ones at once.
 func TestShutdownOfSilentConnections(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
 		server.Grace(s, 200*time.Millisecond)
@@ -203,7 +204,7 @@ func TestShutdownOfSilentConnections(t *testing.T) {
 	})
 }
 
-// What hits the bound of the context ends as ever.
+// The context bounds the grace time.
 func TestShutdownGraceIsBounded(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
 		server.Grace(s, time.Hour)

@@ -17,40 +17,40 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// A handshake is what a connection has until its TLS handshake is over. crypto/tls runs on a goroutine, because an
-// error of a handshake is final there, also one that only says that nothing has come. The goroutine is started when the
-// first record is complete, so a peer that sends less costs none.
+// A handshake is the state of an unfinished TLS handshake. crypto/tls runs on a goroutine of its own, because any error
+// of a handshake is final in crypto/tls, also one that says that nothing has arrived yet. The goroutine is started when
+// the first record is complete, so a peer that sends less has none.
 //
-// For the connection the goroutine is one that it is paused for. Where the goroutine needs more bytes, Data is allowed
-// again, and the worker that calls it resumes the goroutine. The worker that finds the handshake done calls Open.
-type handshake[S any] struct {
-	tls    *tlsConn[S]
-	from   net.Addr // the peer's; after a reset the socket has forgotten it
+// While the goroutine computes, the connection is paused. If the goroutine needs more bytes, it allows Data again and
+// waits; the worker that would call Data wakes it instead. The worker that finds the handshake done calls Open.
+type handshake struct {
+	tls    *tlsConn
+	from   net.Addr // the peer's address, which cannot be asked for after a reset
 	ctx    context.Context
 	cancel context.CancelFunc
-	turn   chan struct{} // receives when the goroutine may compute again
+	resume chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
-	reg    [1]socknotify.Registration[*Conn[S]] // for the goroutine
+	reg    [1]socknotify.Registration[*Key] // used by the goroutine
 
 	// Under handshakes.mu.
 	in     *list.List // one of handshakes, or nil
 	at     *list.Element
 	origin *origin
 	began  time.Time // when the goroutine was started
-	since  time.Time // since when it is in crypto/tls
+	since  time.Time // when it has last entered crypto/tls
 }
 
 // handshakes are the unfinished TLS handshakes of a server. A handshake is in at most one of the lists.
 //
-// Two numbers are bounded. Goroutines are at most Server.MaxHandshakes, since each costs memory while it waits for its
-// peer. Those that compute are few, so that workers are not kept waiting for a processor; a handshake that waits for
-// its peer is not one of them, and one that has been in crypto/tls for longer than overdue is no longer counted, for it
-// may be waiting in a function of the configuration.
+// Two numbers are bounded. The number of goroutines is at most Server.MaxHandshakes, since each needs memory while it
+// waits for its peer. The number of those that compute is small, so that workers get processors. A handshake that waits
+// for its peer does not compute. Neither is one counted that has been in crypto/tls for longer than overdue, because it
+// may wait in a function of the configuration.
 //
-// While a goroutine could compute and no slot is free for it, a handshake that waits for its peer is ended (see evict).
-// So handshakes that wait delay no other. While all that may compute do so, none is ended, because a free slot would be
-// of no use.
-type handshakes[S any] struct {
+// While a goroutine could compute but no slot is free, a handshake that waits for its peer is ended (see evict). So
+// handshakes that wait delay no others. While the bound of those that compute is reached, none is ended, because a free
+// slot would not help.
+type handshakes struct {
 	mu      sync.Mutex
 	n       int // goroutines
 	bound   int // of len(computing)
@@ -65,26 +65,26 @@ type handshakes[S any] struct {
 	leaving   list.List // cancelled while it waited; the goroutine is about to end
 }
 
-// An origin counts the goroutines of unfinished handshakes of one address.
+// An origin counts the goroutines of unfinished handshakes with one address.
 type origin struct {
 	addr netip.Addr
 	n    int
 }
 
 const (
-	// perProcessor is how many handshakes compute at once for each processor.
+	// perProcessor bounds the number of handshakes that compute at once, for each processor.
 	perProcessor = 4
-	// overdue is how long a handshake is counted among those that compute.
+	// overdue is the time after which a handshake in crypto/tls is no longer counted as computing.
 	overdue = 20 * time.Millisecond
-	// minAge is the age below which a handshake is not ended to make room for another: more than most peers need to
-	// answer. While slots are short, at least MaxHandshakes/minAge handshakes can begin in a second.
+	// minAge is the age below which a handshake is not ended to make room for another. It is longer than most peers
+	// need to answer. While there are no free slots, at least MaxHandshakes/minAge handshakes can begin in a second.
 	minAge = 500 * time.Millisecond
 )
 
 var errCrowded = errors.New("server: TLS handshake ended to make room for another: peer did not answer")
 
-// originOf is the address that an unfinished handshake is counted for. Any host on an IPv6 network of 64 bits may use
-// all of its addresses, so they count as one. Peers without an IP address count as one, too.
+// originOf returns the address that an unfinished handshake is counted for. The addresses of an IPv6 network of 64 bits
+// count as one, because any host on it may use all of them. All peers without an IP address count as one, too.
 func originOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -98,47 +98,47 @@ func originOf(a net.Addr) netip.Addr {
 	return addr
 }
 
-func (p *handshakes[S]) init() {
+func (p *handshakes) init() {
 	p.bound = perProcessor * runtime.GOMAXPROCS(0)
 	p.origins = make(map[netip.Addr]*origin)
 }
 
-// handshake is Data for a connection that is not the handler's yet.
-func (w *worker[S]) handshake(c *Conn[S]) {
+// handshake is called instead of Data while the handshake is unfinished.
+func (w *worker) handshake(c *conn) {
 	s := w.server
 	t := c.tls()
-	h := t.shake
+	h := t.hs
 	switch {
 	case h.ctx == nil:
-		if !t.greeted(w.buf) {
+		if !t.receiveFirstRecord(w.buf) {
 			return
 		}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
-		h.turn = make(chan struct{}, 1)
+		h.resume = make(chan struct{}, 1)
 		c.word.Or(wPaused)
 		s.handshakes.mu.Lock()
 		defer s.handshakes.mu.Unlock()
 		s.handshakes.move(h, &s.handshakes.fresh)
 		s.dispatch()
 	case h.done.Load():
-		t.shake = nil
+		t.hs = nil
 		h.cancel()
 		c.word.And(^uint32(wHandshake))
-		t.more(len(t.feed) > 0)
+		t.setMore(len(t.feed) > 0)
 		w.open(c)
 	default:
 		c.word.Or(wPaused)
 		s.handshakes.mu.Lock()
 		defer s.handshakes.mu.Unlock()
-		if h.in == &s.handshakes.waiting { // and was not evicted
+		if h.in == &s.handshakes.waiting { // otherwise it was evicted
 			s.handshakes.move(h, &s.handshakes.ready)
 			s.dispatch()
 		}
 	}
 }
 
-// greeted receives, and reports whether crypto/tls has something to do with what was received.
-func (t *tlsConn[S]) greeted(buf []byte) bool {
+// receiveFirstRecord receives, and reports whether the handshake can begin.
+func (t *tlsConn) receiveFirstRecord(buf []byte) bool {
 	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -148,19 +148,19 @@ func (t *tlsConn[S]) greeted(buf []byte) bool {
 		return false
 	}
 	t.feed = append(t.feed, buf[:n]...)
-	return greeting(t.feed)
+	return hasFirstRecord(t.feed)
 }
 
-// Of records, as crypto/tls bounds them.
+// TLS records, with the bounds of crypto/tls.
 const (
 	recordAlert     = 21
 	recordHandshake = 22
-	maxCiphertext   = 16384 + 2048 // of one that is not of TLS 1.3
+	maxCiphertext   = 16384 + 2048 // before TLS 1.3
 )
 
-// greeting reports whether b, which is what a client has sent, is its whole first record, or such that crypto/tls
-// refuses it without waiting for the rest.
-func greeting(b []byte) bool {
+// hasFirstRecord reports whether b, the bytes that a client has sent, has the whole first record, or begins with
+// something that crypto/tls refuses without waiting for the rest.
+func hasFirstRecord(b []byte) bool {
 	if len(b) < tlsHeader {
 		return false
 	}
@@ -171,8 +171,8 @@ func greeting(b []byte) bool {
 	return len(b) >= tlsHeader+n
 }
 
-// move takes a handshake out of its list and appends it to another, or to none. The lock is held.
-func (p *handshakes[S]) move(h *handshake[S], to *list.List) {
+// move removes a handshake from its list and appends it to another, unless that is nil. The lock is held.
+func (p *handshakes) move(h *handshake, to *list.List) {
 	if h.in != nil {
 		h.in.Remove(h.at)
 	}
@@ -181,12 +181,12 @@ func (p *handshakes[S]) move(h *handshake[S], to *list.List) {
 	}
 }
 
-// dispatch lets handshakes compute as far as the bounds allow it: first those whose peers have answered, since they
-// give back what they hold. It is called after each change of the lists. The lock is held.
+// dispatch lets handshakes compute as far as the bounds allow it. Those whose peers have answered come first, since they
+// free their slots soonest. dispatch is called after each change of the lists. The lock is held.
 //
-// It adds to the server's running only for a connection that is in the list fresh. The end of that connection waits
-// for the lock (see unshaken), so a worker is running as well.
-func (s *Server[S]) dispatch() {
+// dispatch calls running.Add only for a connection that is in the list fresh. The end of that connection waits for the
+// lock (see handshakeFailed), so a worker is running and the counter is not zero.
+func (s *server) dispatch() {
 	p := &s.handshakes
 	for p.computing.Len() < p.bound {
 		e := p.ready.Front()
@@ -196,15 +196,15 @@ func (s *Server[S]) dispatch() {
 		if e == nil {
 			return
 		}
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		switch {
 		case h.in == &p.ready:
-			h.turn <- struct{}{}
+			h.resume <- struct{}{}
 		case h.tls.conn.word.Load()&wOver != 0:
 			p.move(h, nil)
 			continue
 		case p.n >= s.maxHandshakes():
-			// Those that are about to end make room for as many as could compute.
+			// Evict as many as could compute, counting those that are about to end.
 			for p.leaving.Len() < min(p.fresh.Len(), p.bound-p.computing.Len()) {
 				evicted, next := p.evict()
 				if !evicted {
@@ -216,18 +216,18 @@ func (s *Server[S]) dispatch() {
 		default:
 			p.begin(h)
 			s.running.Add(1)
-			go s.shake(h)
+			go s.runHandshake(h)
 		}
 		h.since = time.Now()
 		p.move(h, &p.computing)
 	}
 	if p.fresh.Len()+p.ready.Len() > 0 {
-		s.dispatchAt(p.computing.Front().Value.(*handshake[S]).since.Add(overdue))
+		s.dispatchAt(p.computing.Front().Value.(*handshake).since.Add(overdue))
 	}
 }
 
-// dispatchAt arms the timer, unless it is armed or there is nothing to wait for (a zero time). The lock is held.
-func (s *Server[S]) dispatchAt(at time.Time) {
+// dispatchAt arms the timer, unless it is armed or at is zero. The lock is held.
+func (s *server) dispatchAt(at time.Time) {
 	p := &s.handshakes
 	if p.armed || at.IsZero() {
 		return
@@ -240,15 +240,15 @@ func (s *Server[S]) dispatchAt(at time.Time) {
 	}
 }
 
-// passOver lets others compute in the place of those that are overdue.
-func (s *Server[S]) passOver() {
+// passOver stops counting the overdue handshakes as computing, and lets others compute.
+func (s *server) passOver() {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.armed = false
 	now := time.Now()
 	for e := p.computing.Front(); e != nil; e = p.computing.Front() {
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		if now.Sub(h.since) < overdue {
 			break
 		}
@@ -257,13 +257,13 @@ func (s *Server[S]) passOver() {
 	s.dispatch()
 }
 
-// evict ends a handshake that waits for its peer: of those whose address has the most unfinished handshakes, the one
-// that began first. If that one is younger than minAge none is ended, and next is when it may be; next is zero if none
-// waits. The lock is held.
-func (p *handshakes[S]) evict() (evicted bool, next time.Time) {
-	var worst *handshake[S]
+// evict ends a handshake that waits for its peer: from the address with the most unfinished handshakes, the one that began
+// first. If that one is younger than minAge, none is ended, and next is when it may be. If none waits, next is zero. The
+// lock is held.
+func (p *handshakes) evict() (evicted bool, next time.Time) {
+	var worst *handshake
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
-		h := e.Value.(*handshake[S])
+		h := e.Value.(*handshake)
 		if worst == nil || h.origin.n > worst.origin.n || h.origin.n == worst.origin.n && h.began.Before(worst.began) {
 			worst = h
 		}
@@ -280,8 +280,8 @@ func (p *handshakes[S]) evict() (evicted bool, next time.Time) {
 	return true, time.Time{}
 }
 
-// begin counts a goroutine in. The lock is held.
-func (p *handshakes[S]) begin(h *handshake[S]) {
+// begin adds a goroutine to the counts. The lock is held.
+func (p *handshakes) begin(h *handshake) {
 	addr := originOf(h.from)
 	o := p.origins[addr]
 	if o == nil {
@@ -293,8 +293,8 @@ func (p *handshakes[S]) begin(h *handshake[S]) {
 	h.origin, h.began = o, time.Now()
 }
 
-// leave counts a goroutine out.
-func (s *Server[S]) leaveHandshake(h *handshake[S]) {
+// leaveHandshake removes a goroutine from the counts.
+func (s *server) leaveHandshake(h *handshake) {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,8 +306,8 @@ func (s *Server[S]) leaveHandshake(h *handshake[S]) {
 	s.dispatch()
 }
 
-// shake makes a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
-func (s *Server[S]) shake(h *handshake[S]) {
+// runHandshake is the goroutine of a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
+func (s *server) runHandshake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
 	cut := true
@@ -320,7 +320,7 @@ func (s *Server[S]) shake(h *handshake[S]) {
 	cut = false
 }
 
-func (t *tlsConn[S]) handshake(h *handshake[S]) {
+func (t *tlsConn) handshake(h *handshake) {
 	c := t.conn
 	err := t.tls.HandshakeContext(h.ctx)
 	t.push()
@@ -333,13 +333,13 @@ func (t *tlsConn[S]) handshake(h *handshake[S]) {
 	c.set(wResumed)
 }
 
-// await sends what crypto/tls has to say and waits until there is something to receive, without computing.
-func (t *tlsConn[S]) await() error {
-	c, h := t.conn, t.shake
+// waitForPeer sends what crypto/tls has written and waits until there is something to receive.
+func (t *tlsConn) waitForPeer() error {
+	c, h := t.conn, t.hs
 	s := c.server()
 	p := &s.handshakes
 	p.mu.Lock()
-	p.move(h, &p.waiting) // before the peer can answer
+	p.move(h, &p.waiting) // before push, after which the peer can answer
 	s.dispatch()
 	p.mu.Unlock()
 	err := t.push()
@@ -347,7 +347,7 @@ func (t *tlsConn[S]) await() error {
 		c.word.And(^uint32(wPaused))
 		c.enable(&h.reg)
 		select {
-		case <-h.turn:
+		case <-h.resume:
 		case <-h.ctx.Done():
 		}
 		err = h.ctx.Err()
@@ -362,9 +362,9 @@ func (t *tlsConn[S]) await() error {
 	return err
 }
 
-// enable is release for a goroutine that is no worker and has changed the connection's word. If another owns the
-// connection, that one will enable it according to the new word.
-func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
+// enable acquires a connection, releases it and enables its registration, for a goroutine that is not a worker and has
+// changed the word. If the connection has an owner, that enables it according to the new word.
+func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
 	if c.word.Or(wOwned)&wOwned != 0 {
 		return
 	}
@@ -378,31 +378,31 @@ func (c *Conn[S]) enable(reg *[1]socknotify.Registration[*Conn[S]]) {
 			return
 		}
 		f := filter(word)
-		reg[0] = socknotify.Registration[*Conn[S]]{Conn: socket, Key: c, Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
-		c.server().ports[c.port].Process(reg[:], nil, 0)
+		reg[0] = socknotify.Registration[*Key]{Conn: socket, Key: c.key(), Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
+		c.server().shards[c.shard].Process(reg[:], nil, 0)
 		if err := reg[0].Result; err != nil {
 			c.refused(socket, err)
 		}
-		if !c.ownAgain(f) {
+		if !c.reacquire(f) {
 			return
 		}
 	}
 }
 
-func (t *tlsConn[S]) panicked(value any) {
+func (t *tlsConn) panicked(value any) {
 	s := t.conn.server()
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
-	if value == nil { // not even panic(nil) is recovered as that
+	if value == nil { // panic(nil) is recovered as another value
 		e.Value = "runtime.Goexit was called"
 	}
-	s.logSome(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
+	s.logLimited(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
 	t.conn.fail(e)
 }
 
-// unshaken is the end of a connection that never was the handler's.
-func (s *Server[S]) unshaken(c *Conn[S], cause error) {
-	h := c.tls().shake
+// handshakeFailed counts and logs a connection that ended before its handshake was done.
+func (s *server) handshakeFailed(c *conn, cause error) {
+	h := c.tls().hs
 	if h.ctx != nil {
 		h.cancel()
 		s.handshakes.mu.Lock()
@@ -411,15 +411,15 @@ func (s *Server[S]) unshaken(c *Conn[S], cause error) {
 		}
 		s.handshakes.mu.Unlock()
 	}
-	s.counts.handshakes.Add(1)
+	s.counts.failedHandshakes.Add(1)
 	from := h.from
 	if from == nil {
 		from = unknownAddr{}
 	}
-	s.logSome(&s.quotas.handshakes, slog.LevelInfo, "no TLS handshake", "from", from, "error", cause)
+	s.logLimited(&s.quotas.handshakes, slog.LevelInfo, "TLS handshake failed", "from", from, "error", cause)
 }
 
-// An unknownAddr is that of a peer which had reset the connection before it was accepted.
+// An unknownAddr is the address of a peer that has reset the connection before it was accepted.
 type unknownAddr struct{}
 
 func (unknownAddr) Network() string { return "tcp" }

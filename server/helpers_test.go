@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	leaks.Main(m)
 }
 
-// soon is how long what must come may take.
+// soon is the time after which a test gives up waiting for something that must happen.
 const soon = time.Minute
 
 type (
@@ -34,7 +34,7 @@ type (
 	srv  = server.Server[*state]
 )
 
-// A state checks that the handler is called as promised.
+// A state is used to check the order of the handler's calls.
 type state struct {
 	mu     sync.Mutex // never waited for: one call at a time
 	opened bool
@@ -105,14 +105,14 @@ func (h *handler) Close(c conn, cause error) {
 	}
 }
 
-// told is the causes of all that are closed.
+// told returns the causes of all connections that were closed.
 func (h *handler) told() []error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.causes
 }
 
-// cause waits for the n-th Close and returns what it was told.
+// cause waits for the n-th Close and returns its cause.
 func (h *handler) cause(n int) error {
 	h.t.Helper()
 	wait(h.t, func() bool { return len(h.told()) >= n })
@@ -128,7 +128,7 @@ func (h *handler) conn(n int) conn {
 	return h.conns[n-1]
 }
 
-// writable is a handler that hears of Writable.
+// writable is a handler with Writable.
 type writable struct {
 	*handler
 	writable func(c conn) error
@@ -152,7 +152,7 @@ func wait(t testing.TB, cond func() bool) {
 	for end := time.Now().Add(soon); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 1<<20)
-			t.Fatalf("it never came\n%s", buf[:runtime.Stack(buf, true)])
+			t.Fatalf("timed out waiting\n%s", buf[:runtime.Stack(buf, true)])
 		}
 	}
 }
@@ -225,15 +225,15 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// A patient is a connection whose deadline is for what comes next, however much there is.
-type patient struct{ net.Conn }
+// An extended is a connection whose deadline is extended with each call.
+type extended struct{ net.Conn }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p extended) Read(b []byte) (int, error) {
 	p.SetReadDeadline(time.Now().Add(soon))
 	return p.Conn.Read(b)
 }
 
-func (p patient) Write(b []byte) (n int, err error) {
+func (p extended) Write(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int
 		p.SetWriteDeadline(time.Now().Add(soon))
@@ -243,7 +243,7 @@ func (p patient) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// fewer is by how much a test takes fewer steps than it would, where each takes long.
+// fewer returns the factor by which a test reduces its steps on a system where each takes long.
 func fewer() int {
 	if wine.AsksServer.Here() {
 		return 100
@@ -259,7 +259,7 @@ func send(t testing.TB, c net.Conn, text string) {
 	}
 }
 
-// expect reads exactly a text.
+// expect reads a text, and fails if other bytes arrive.
 func expect(t testing.TB, c net.Conn, text string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(soon))
@@ -275,7 +275,7 @@ func expect(t testing.TB, c net.Conn, text string) {
 	}
 }
 
-// expectEnd reads an end, for which err is nil, or an error.
+// expectEnd fails unless the next Read returns an error that matches want.
 func expectEnd(t testing.TB, c net.Conn, want error) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(soon))
@@ -285,7 +285,7 @@ func expectEnd(t testing.TB, c net.Conn, want error) {
 	}
 }
 
-// noUnix skips what needs Unix sockets.
+// noUnix skips a test that needs Unix sockets, if there are none.
 func noUnix(t testing.TB) {
 	t.Helper()
 	if wine.HasNoUnix.Here() {
@@ -293,8 +293,8 @@ func noUnix(t testing.TB) {
 	}
 }
 
-// noHijack skips what needs Hijack, for which a socket goes to package net, and so through os.NewFile, which
-// puts it on a completion port that net.FileConn then takes it off.
+// noHijack skips a test that needs Hijack, if that does not work: the socket goes to package net through os.NewFile, which
+// associates it with a completion port, and net.FileConn must be able to remove it from that.
 func noHijack(t testing.TB) {
 	t.Helper()
 	if wine.KeepsPort.Here() {
@@ -304,8 +304,8 @@ func noHijack(t testing.TB) {
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 
-// stream is a part of what a connection sends: every place of every stream has bytes of its own, so that one
-// that is lost, twice, out of order, or of another connection shows.
+// stream returns a part of the bytes that a connection sends. They depend on the connection and the position, so that a
+// test finds bytes that are lost, duplicated, out of order, or from another connection.
 func stream(id uint64, from, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -320,7 +320,7 @@ func stream(id uint64, from, n int) []byte {
 
 func isReset(err error) bool { return errors.Is(err, errno.Reset) }
 
-// isLost is for whoever may send.
+// isLost reports whether err means that the peer is gone, for a connection that may be sending.
 func isLost(err error) bool {
 	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
 }

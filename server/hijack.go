@@ -8,19 +8,9 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-var errNotCalled = errors.New("server: Hijack is for the handler's calls")
+var errNotCalled = errors.New("server: Hijack called outside the handler's calls for the connection")
 
-// Hijack gives the connection to a goroutine that must block: the net.Conn's calls wait as usual. It is for
-// the handler's calls of this connection, none of which comes after it until [Conn.Resume] gives the
-// connection back; Close comes when the net.Conn, or the Conn, is closed.
-//
-// What was written before reaches the peer first. While some of it is queued the server sends it, with
-// Server.WriteTimeout, and the net.Conn's calls wait for that, as they would wait for the write itself; so
-// do Read and its deadline. If it cannot be sent the calls fail.
-//
-// Each way costs a dozen system calls. Where the request alone must wait, and not its bytes, Pause is
-// cheaper.
-func (c *Conn[S]) Hijack() (net.Conn, error) {
+func (c *conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -39,13 +29,13 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	h := &hijacked{conn: c, given: make(chan struct{})}
+	h := &hijacked{conn: c, ready: make(chan struct{})}
 	if word&wOut == 0 {
-		if err := c.give(h); err != nil {
+		if err := c.giveSocket(h); err != nil {
 			return nil, err
 		}
 	}
-	c.more().hijacked = h
+	c.ensureExtra().hijacked = h
 	c.word.Or(wHijacked)
 	if t != nil {
 		t.nc = h
@@ -54,34 +44,33 @@ func (c *Conn[S]) Hijack() (net.Conn, error) {
 	return h, nil
 }
 
-// give makes a net.Conn of the socket. The lock is held.
-func (c *Conn[S]) give(h *hijacked) error {
+// giveSocket makes a net.Conn of the socket for a hijacker. The lock is held.
+func (c *conn) giveSocket(h *hijacked) error {
 	nc, err := sock.Attach(c.socket())
 	if err != nil {
 		return err
 	}
-	c.server().keepOn(nc)
-	c.held.Release() // it is closed now
-	c.word.Or(wUnheld)
-	h.settle(nc, nil)
+	c.server().restoreKeepAlive(nc)
+	c.held.Release() // Attach has closed the socket
+	c.word.Or(wDetached)
+	h.resolve(nc, nil)
 	return nil
 }
 
-// handOver gives the socket to a hijacker who waits for it, when nothing is queued any more. The caller owns
-// the connection.
-func (c *Conn[S]) handOver() {
+// handOver gives the socket to a waiting hijacker, once no bytes are queued. The caller owns the connection.
+func (c *conn) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.word.Load()&(wHijacked|wUnheld|wOut|wAborting|wDead) != wHijacked {
+	if c.word.Load()&(wHijacked|wDetached|wOut|wAborting|wDead) != wHijacked {
 		return
 	}
-	if err := c.give(c.extra.hijacked); err != nil {
+	if err := c.giveSocket(c.extra.hijacked); err != nil {
 		c.failLocked(err, wAborting)
 	}
 }
 
-// closeHijacked is Close for a hijacker. Once the connection was given back it is not the hijacker's to close.
-func (c *Conn[S]) closeHijacked(h *hijacked) error {
+// closeHijacked is Close of a hijacker's net.Conn. After Resume it closes nothing.
+func (c *conn) closeHijacked(h *hijacked) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.extra == nil || c.extra.hijacked != h {
@@ -90,34 +79,31 @@ func (c *Conn[S]) closeHijacked(h *hijacked) error {
 	return c.end(wClosing)
 }
 
-// whyEnded is what a hijacker is told whose connection ends before it has the socket. The lock is held.
-func (c *Conn[S]) whyEnded() error {
+// whyEnded returns the error for a hijacker whose connection ends before it has the socket. The lock is held.
+func (c *conn) whyEnded() error {
 	if c.extra.failed {
 		return c.extra.cause
 	}
 	return net.ErrClosed
 }
 
-// endHijacked closes a connection whose socket a hijacker has. The lock is held.
-func (c *Conn[S]) endHijacked(bits uint32) {
+// endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
+func (c *conn) endHijacked(bits uint32) {
 	x := c.extra
 	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
 		l.SetLinger(0)
 	}
 	x.hijacked.nc.Close()
-	c.letGoHijacked(bits | wAborting) // the socket is gone
+	c.releaseHijacked(bits | wAborting) // there is no socket to send on
 }
 
-// takeBack ends the waiting for a socket that the server has still. The lock is held.
-func (c *Conn[S]) takeBack(why error) {
-	c.extra.hijacked.settle(nil, why)
+// cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
+func (c *conn) cancelHijack(why error) {
+	c.extra.hijacked.resolve(nil, why)
 	c.extra.hijacked = nil
 }
 
-// Resume gives a connection back to the server after Pause or Hijack. Data is called then, even if nothing
-// has come meanwhile, so that a handler can go on with what it has received before. The net.Conn of Hijack
-// is closed; nobody may be using that any more. On any other connection it does nothing.
-func (c *Conn[S]) Resume() error {
+func (c *conn) Resume() error {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -130,8 +116,8 @@ func (c *Conn[S]) Resume() error {
 	switch {
 	case word&(wClosing|wAborting|wDead) != 0:
 		return net.ErrClosed
-	case word&(wHijacked|wUnheld) == wHijacked:
-		c.takeBack(net.ErrClosed)
+	case word&(wHijacked|wDetached) == wHijacked:
+		c.cancelHijack(net.ErrClosed)
 		if t != nil {
 			t.nc = nil
 		}
@@ -146,14 +132,14 @@ func (c *Conn[S]) Resume() error {
 		if c.held, err = socket.Hold(); err != nil {
 			return err
 		}
-		c.word.And(^uint32(wUnheld))
+		c.word.And(^uint32(wDetached))
 		if t != nil {
 			t.nc = nil
 		}
 		c.extra.hijacked = nil
-		c.spare()
+		c.dropExtra()
 		c.touch(uint32(s.wheel.Now()))
-		c.letGoHijacked(wResumed)
+		c.releaseHijacked(wResumed)
 	case word&wPaused != 0:
 		c.touch(uint32(s.wheel.Now()))
 		c.word.And(^uint32(wPaused))
@@ -162,17 +148,16 @@ func (c *Conn[S]) Resume() error {
 	return nil
 }
 
-// letGoHijacked ends a hijack: the owner goes on, or a worker if the owner has let go already. The lock is
-// held.
-func (c *Conn[S]) letGoHijacked(bits uint32) {
+// releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The lock is held.
+func (c *conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
-		next := word&^(wHijacked|wAway|wPaused) | bits
-		if word&wAway != 0 {
+		next := word&^(wHijacked|wReleased|wPaused) | bits
+		if word&wReleased != 0 {
 			next &^= wOwned
 		}
 		if c.word.CompareAndSwap(word, next) {
-			if word&wAway != 0 {
+			if word&wReleased != 0 {
 				c.wake()
 			}
 			return

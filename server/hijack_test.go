@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A request is handed to a goroutine, and the connection given back.
+// A paused connection is used by another goroutine, which then calls Resume.
 func TestPause(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -62,7 +62,7 @@ func TestPausedAndClosed(t *testing.T) {
 	})
 }
 
-// A connection goes to a goroutine that blocks, and back, again and again.
+// A connection is hijacked by a blocking goroutine and resumed, several times.
 func TestHijack(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -127,7 +127,7 @@ func TestHijack(t *testing.T) {
 	})
 }
 
-// Close of the server ends hijacked connections too.
+// Close of the server closes hijacked connections too.
 func TestHijackedAndClosed(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {

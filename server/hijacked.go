@@ -7,29 +7,22 @@ import (
 	"time"
 )
 
-// A hijacked is the net.Conn of Hijack. While bytes are queued the server has the socket still, and the calls
-// wait until it has sent them.
+// A hijacked is the net.Conn of Hijack. While bytes are queued the server still has the socket, and Read and Write wait
+// until it has sent them.
 type hijacked struct {
-	conn  hijackable
-	given chan struct{} // closed when it is settled whether there is a socket
-	nc    net.Conn      // it, or
+	conn  *conn
+	ready chan struct{} // closed when nc or err is set
+	nc    net.Conn      // the connection of package net, or
 	err   error         // why there is none
 
 	mu               sync.Mutex
 	reading, writing deadline
 }
 
-// A hijackable is the Conn that was hijacked.
-type hijackable interface {
-	LocalAddr() net.Addr
-	RemoteAddr() net.Addr
-	closeHijacked(*hijacked) error
-}
-
-// A deadline is one that nobody else has yet.
+// A deadline is a read or write deadline that applies while there is no socket.
 type deadline struct {
 	at    time.Time
-	moved chan struct{} // closed when it changes; nil where nobody waits
+	moved chan struct{} // closed when at changes; nil if no call waits
 }
 
 func (d *deadline) set(at time.Time) {
@@ -40,8 +33,8 @@ func (d *deadline) set(at time.Time) {
 	}
 }
 
-// settle ends the waiting, once.
-func (h *hijacked) settle(nc net.Conn, err error) {
+// resolve ends the waiting: there is a net.Conn, or an error. It is called once.
+func (h *hijacked) resolve(nc net.Conn, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if nc != nil {
@@ -49,14 +42,14 @@ func (h *hijacked) settle(nc net.Conn, err error) {
 		nc.SetWriteDeadline(h.writing.at)
 	}
 	h.nc, h.err = nc, err
-	close(h.given)
+	close(h.ready)
 }
 
-// wait is for the socket.
+// wait waits for the socket, until the deadline.
 func (h *hijacked) wait(op string, d *deadline) error {
 	for {
 		select {
-		case <-h.given:
+		case <-h.ready:
 			return h.fail(op, h.err)
 		default:
 		}
@@ -76,14 +69,14 @@ func (h *hijacked) wait(op string, d *deadline) error {
 			over = time.After(left)
 		}
 		select {
-		case <-h.given:
+		case <-h.ready:
 		case <-moved:
 		case <-over:
 		}
 	}
 }
 
-// fail is an error as package net's connections have them.
+// fail wraps an error as connections of package net do.
 func (h *hijacked) fail(op string, err error) error {
 	if err == nil {
 		return nil
@@ -109,13 +102,13 @@ func (h *hijacked) Write(b []byte) (int, error) {
 	return h.nc.Write(b)
 }
 
-// Close has the server know of it, too.
+// Close closes the connection, and the handler's Close follows.
 func (h *hijacked) Close() error { return h.conn.closeHijacked(h) }
 
-// NetConn is the connection of package net, such as a *net.TCPConn; it waits for it. It is to be closed by
-// the one that it is in. It is nil where the connection has ended before.
+// NetConn waits for the socket and returns the connection of package net, such as a *net.TCPConn. To close the
+// connection, close h and not that. NetConn returns nil if the connection has ended before.
 func (h *hijacked) NetConn() net.Conn {
-	<-h.given
+	<-h.ready
 	return h.nc
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// queued is one connection whose handler queues bytes at each "h" and hijacks the connection then.
+// queued is a connection whose handler, for each "h" that it receives, queues bytes and hijacks the connection.
 type queued struct {
 	h      *handler
 	s      *srv
@@ -79,7 +79,7 @@ func (q *queued) hijack(t *testing.T) (nc net.Conn, total int) {
 	return <-q.conns, <-q.totals
 }
 
-// What was queued before Hijack comes first, whatever the hijacker does then, and nothing of it is lost.
+// The bytes that were queued before Hijack reach the peer first, and none is lost, whatever the hijacker does.
 func TestHijackQueued(t *testing.T) {
 	for name, then := range map[string]func(t *testing.T, q *queued, nc net.Conn){
 		"write": func(t *testing.T, q *queued, nc net.Conn) {
@@ -154,7 +154,7 @@ func TestHijackQueued(t *testing.T) {
 	}
 }
 
-// A hijacker that waits for what is queued keeps its deadlines, old and new ones.
+// The deadlines of a hijacker apply while it waits for queued bytes to be sent, and after.
 func TestHijackQueuedDeadlines(t *testing.T) {
 	noHijack(t)
 	hijackQueued(t, func(t *testing.T, q *queued) {
@@ -206,8 +206,8 @@ func TestHijackQueuedDeadlines(t *testing.T) {
 	})
 }
 
-// When the connection ends before all is sent, the hijacker is told, and so is Close.
-func TestHijackQueuedEnds(t *testing.T) {
+// If the connection ends before the queued bytes are sent, the hijacker's calls fail and Close is called.
+func TestHijackQueuedConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(q *queued){
 		"reset": func(q *queued) { q.below.SetLinger(0); q.below.Close() },
 		"abort": func(q *queued) { q.h.conns[0].Abort() },
@@ -256,8 +256,8 @@ func TestHijackQueuedEnds(t *testing.T) {
 	}
 }
 
-// A net.Conn of before is closed when the connection was given back, and closes nothing more.
-func TestHijackStale(t *testing.T) {
+// After Resume, the earlier net.Conn is closed, and closing it again does not close the connection.
+func TestHijackedConnAfterResume(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		old := make(chan net.Conn, 1)

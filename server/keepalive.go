@@ -9,54 +9,54 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// keepAlive is what the fields mean, as those of net.ListenConfig do.
-func (s *Server[S]) keepAlive() net.KeepAliveConfig {
+// keepAlive returns the settings that KeepAlive and KeepAliveConfig stand for, as in net.ListenConfig.
+func (s *server) keepAlive() net.KeepAliveConfig {
 	if !s.KeepAliveConfig.Enable && s.KeepAlive >= 0 {
 		return net.KeepAliveConfig{Enable: true, Idle: s.KeepAlive}
 	}
 	return s.KeepAliveConfig
 }
 
-// bequeath sets a listener's options to those that its connections of TCP want, which begin with them on Linux. What
-// was connected before does not. So TCP_NODELAY comes last: a connection that begins with it has the others, unless
-// that is not so at all (see inherits).
-func (l *listener[S]) bequeath() {
+// setInheritable sets the options of a listener that its TCP connections should have. On Linux a connection inherits
+// them, unless it was in the backlog before. TCP_NODELAY is set last. So a connection that has it, has all of them, if
+// it inherits options at all (see hasInherited).
+func (l *listener) setInheritable() {
 	config := l.server.keepAlive()
 	if runtime.GOOS != "linux" || !config.Enable {
 		return
 	}
 	if on, err := l.sock.NoDelay(); on || err != nil || l.sock.SetKeepAlive(config) != nil {
-		return // somebody else has set it, perhaps with other options
+		return // TCP_NODELAY was set before, and other options may have been set with it
 	}
-	l.bequeaths.Store(l.sock.SetNoDelay(true) == nil)
+	l.inheritable.Store(l.sock.SetNoDelay(true) == nil)
 }
 
-// inherits reports whether a connection has begun with the listener's options. The first that seems to is asked for
-// all of them: the listener may be of MPTCP, and these change from one version of the system to the next.
-func (l *listener[S]) inherits(c sock.Held) bool {
-	if !l.bequeaths.Load() || !c.TCP() {
+// hasInherited reports whether a connection has inherited the listener's options. The first connection that seems to have
+// them is asked for all, because MPTCP listeners differ in that from one version of the system to the next.
+func (l *listener) hasInherited(c sock.Held) bool {
+	if !l.inheritable.Load() || !c.TCP() {
 		return false
 	}
 	if on, err := c.Socket().NoDelay(); !on || err != nil {
 		return false
 	}
-	if l.proved.Load() {
+	if l.verified.Load() {
 		return true
 	}
 	want, err1 := l.sock.KeepAlive()
 	got, err2 := c.Socket().KeepAlive()
 	if got != want || err1 != nil || err2 != nil {
-		l.bequeaths.Store(false)
+		l.inheritable.Store(false)
 		return false
 	}
-	l.proved.Store(true)
+	l.verified.Store(true)
 	return true
 }
 
-// tune sets the options of a new TCP connection, if it has not begun with them. What fails makes it slower at worst, or
-// found dead later.
-func (l *listener[S]) tune(c sock.Held) {
-	if l.inherits(c) {
+// setOptions sets the options of a new TCP connection, unless it has inherited them. Errors are ignored: without
+// TCP_NODELAY a connection is slower, and without keep-alive it takes longer to find that the peer is gone.
+func (l *listener) setOptions(c sock.Held) {
+	if l.hasInherited(c) {
 		return
 	}
 	socket := c.Socket()
@@ -71,9 +71,9 @@ func (l *listener[S]) tune(c sock.Held) {
 	}
 }
 
-// keepOn is for a net.Conn of the socket, for which package net has set its own.
-func (s *Server[S]) keepOn(nc net.Conn) {
+// restoreKeepAlive sets the server's keep-alive on a net.Conn, for which package net has set its default.
+func (s *server) restoreKeepAlive(nc net.Conn) {
 	if c, ok := nc.(*net.TCPConn); ok {
-		c.SetKeepAliveConfig(s.keepAlive()) // as good as it was before
+		c.SetKeepAliveConfig(s.keepAlive()) // errors are ignored, as in setOptions
 	}
 }

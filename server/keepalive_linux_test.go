@@ -42,7 +42,7 @@ func probesOfConn(t *testing.T, c net.Conn) (p probes) {
 	return p
 }
 
-// A prober tells the options of each connection, as it is, hijacked, and given back.
+// A prober sends the options of each connection to a channel: before Hijack, after it, and after Resume.
 type prober struct {
 	counter
 	t   *testing.T
@@ -50,7 +50,7 @@ type prober struct {
 }
 
 func (p prober) Open(c *Conn[*int]) error {
-	p.got <- probesOf(p.t, int(c.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
 	nc, err := c.Hijack()
 	if err != nil {
 		return err
@@ -59,11 +59,11 @@ func (p prober) Open(c *Conn[*int]) error {
 	if err := c.Resume(); err != nil {
 		return err
 	}
-	p.got <- probesOf(p.t, int(c.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
 	return io.EOF
 }
 
-// Connections have the probes that those of a listener of package net have which is told the same.
+// Connections have the same keep-alive options as those of a net.ListenConfig with the same fields.
 func TestKeepAlive(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -133,7 +133,7 @@ func listening(t *testing.T, from string, period time.Duration, config net.KeepA
 	return s, s.LocalAddr().String()
 }
 
-// netProbes are those of a connection of package net's.
+// netProbes returns the options of a connection that package net has accepted.
 func netProbes(t *testing.T, period time.Duration, config net.KeepAliveConfig) probes {
 	t.Helper()
 	l, addr := listening(t, "net", period, config)

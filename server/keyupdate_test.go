@@ -22,7 +22,7 @@ func updating(t *testing.T, backend string, h *handler, queue int) *rawTLS {
 	return dialRawTLS(t, addr, config)
 }
 
-// text receives as much data as a text has, and compares.
+// text receives as much data as want has, and compares.
 func (r *rawTLS) text(want string) {
 	r.t.Helper()
 	var got []byte
@@ -38,7 +38,7 @@ func (r *rawTLS) text(want string) {
 	}
 }
 
-// answer receives a change of the server's keys, and no data before it.
+// answer receives a key update of the server, without data before it.
 func (r *rawTLS) answer() {
 	r.t.Helper()
 	before := r.updates
@@ -47,8 +47,7 @@ func (r *rawTLS) answer() {
 	}
 }
 
-// A peer may change its keys, and ask for a change of the server's, which is answered even while nothing else
-// is written.
+// A peer may update its keys and request an update of the server's, which is sent even if nothing else is written.
 func TestTLSKeyUpdate(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
@@ -60,7 +59,7 @@ func TestTLSKeyUpdate(t *testing.T) {
 			r.text("after")
 		}
 		if r.updates != 0 || r.tickets == 0 {
-			t.Errorf("%d updates that nobody asked for, %d tickets", r.updates, r.tickets)
+			t.Errorf("%d updates without a request, %d tickets", r.updates, r.tickets)
 		}
 		for range 5 {
 			for range 10 { // crypto/tls allows 16 without data
@@ -73,7 +72,7 @@ func TestTLSKeyUpdate(t *testing.T) {
 	})
 }
 
-// Changes of keys come in any pieces, alone or between data, a message in one record or in several.
+// Key updates may arrive in any pieces, alone or between data, and in one record or several.
 func TestTLSKeyUpdateInPieces(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
@@ -104,7 +103,7 @@ func TestTLSKeyUpdateInPieces(t *testing.T) {
 	})
 }
 
-// Answers are in their place among what other goroutines write, and among what is queued.
+// Key updates are sent in order with the bytes of other goroutines and with queued bytes.
 func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -149,7 +148,7 @@ func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 	})
 }
 
-// While nothing may be queued for the peer, its request waits with all else that it sends.
+// While the write queue is full, the peer's request for a key update waits with everything else that it sends.
 func TestTLSKeyUpdateQueueFull(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
@@ -173,8 +172,8 @@ func TestTLSKeyUpdateQueueFull(t *testing.T) {
 	})
 }
 
-// A hijacker's connection, and a paused one, change keys as any.
-func TestTLSKeyUpdateAway(t *testing.T) {
+// Key updates work on hijacked and on paused connections.
+func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -230,7 +229,7 @@ func TestTLSKeyUpdateAway(t *testing.T) {
 	})
 }
 
-// After CloseWrite there is no answer any more, but what the peer sends is received still.
+// After CloseWrite a request for a key update has no answer, but the peer's bytes are still received.
 func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		got := make(chan string, 1)
@@ -266,7 +265,7 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 	})
 }
 
-// Requests without end, and what is none, end their connection with an alert, and hurt nobody.
+// An endless series of key updates, or a malformed one, ends its connection with an alert. Other connections are served.
 func TestTLSKeyUpdateAbuse(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, bad := range map[string]func(r *rawTLS) string{

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// flood connects until something of it is turned away, and returns the connections that were served.
+// flood connects until a connection is refused, and returns the connections that were served.
 func flood(t *testing.T, addr string, n int) (served []net.Conn) {
 	t.Helper()
 	for range n {
@@ -152,7 +152,7 @@ func echoes(c net.Conn) bool {
 	return n == 1
 }
 
-// A peer that takes nothing of what is queued is given up, before Close and after it.
+// A connection whose peer takes no queued bytes is closed after WriteTimeout, before Close and after it.
 func TestWriteTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, closing := range []bool{false, true} {
@@ -174,7 +174,7 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
-// A connection has one timer for both of its time-outs, and each is kept whatever the other one is set to.
+// A connection has one timer for both of its timeouts. Each expires in time, whatever the other one is set to.
 func TestTimeoutsTogether(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		fill := func(sc conn) {

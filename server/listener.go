@@ -11,31 +11,31 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A listener is what Serve serves. Its key on the port is a connection without a socket.
-type listener[S any] struct {
-	server *Server[S]
+// A listener is a listening socket that is served. Its key on the port is the address of key, a conn without a socket.
+type listener struct {
+	server *server
 	sock   *sock.Socket
 	of     net.Listener // that sock is a duplicate of, or nil
 	raw    syscall.RawConn
-	key    Conn[S]
+	key    conn
 	tcp    bool
-	tls    *tls.Config // nil without
-	failed chan error  // its end
-	warned atomic.Bool // that it cannot set an option
+	tls    *tls.Config // nil without TLS
+	failed chan error  // receives the error that ends Serve
+	warned atomic.Bool // it was logged that keep-alive cannot be set
 
-	bequeaths atomic.Bool // connections begin with the listener's options
-	proved    atomic.Bool // one was seen that did
+	inheritable atomic.Bool // connections inherit the options that setInheritable has set
+	verified    atomic.Bool // one connection was asked for all options, and had them
 }
 
-func (l *listener[S]) fail(err error) {
+func (l *listener) fail(err error) {
 	select {
 	case l.failed <- err:
-	default: // it has failed already
+	default: // it has an error already
 	}
 }
 
-// close ends the listener and its Serve.
-func (l *listener[S]) close(why error) {
+// close closes the listener and ends its Serve.
+func (l *listener) close(why error) {
 	l.sock.Close()
 	if l.of != nil {
 		l.of.Close()
@@ -43,8 +43,8 @@ func (l *listener[S]) close(why error) {
 	l.fail(why)
 }
 
-// gone reports whether somebody has closed the listener.
-func (l *listener[S]) gone() bool {
+// isClosed reports whether the listener was closed.
+func (l *listener) isClosed() bool {
 	if l.of == nil {
 		return isClosed(l.sock)
 	}
@@ -59,15 +59,15 @@ func isClosed(s *sock.Socket) bool {
 	return err != nil
 }
 
-// errGone is why serving a socket ends that somebody else has closed.
-var errGone = fmt.Errorf("somebody has closed it: %w", net.ErrClosed)
+// errClosedElsewhere is the error of Serve for a listener or a socket that was closed, but not by the server.
+var errClosedElsewhere = fmt.Errorf("closed while it was served: %w", net.ErrClosed)
 
-// lookAgain is how often a socket that is served is looked at, since one that is closed tells nobody.
-const lookAgain = 250 * time.Millisecond
+// recheckInterval is the interval at which a served socket is checked, because its closing causes no notification.
+const recheckInterval = 250 * time.Millisecond
 
-// await waits for a failure of what is served, or for its end.
+// await waits until serving a socket has failed or ended, or the socket was closed.
 func await(failed <-chan error, gone func() bool) error {
-	clock := time.NewTicker(lookAgain)
+	clock := time.NewTicker(recheckInterval)
 	defer clock.Stop()
 	for {
 		select {
@@ -75,13 +75,13 @@ func await(failed <-chan error, gone func() bool) error {
 			return err
 		case <-clock.C:
 			if gone() {
-				return errGone
+				return errClosedElsewhere
 			}
 		}
 	}
 }
 
-// nameOf is for errors.
+// nameOf names a socket in errors.
 func nameOf(s *sock.Socket) string {
 	if a := s.LocalAddr(); a.IsValid() {
 		return a.String()

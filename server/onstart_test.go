@@ -22,13 +22,13 @@ func ends(f func()) {
 	<-done
 }
 
-// An OnStart that does not return leaves a server that is as before.
+// After an OnStart that has panicked or called Goexit, the server is as before.
 func TestOnStartFails(t *testing.T) {
 	before := handles.List()
 	for name, fail := range map[string]func(){"panic": func() { panic("OnStart") }, "exit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			fails := true
-			s := &srv{Handler: &handler{t: t}, Ports: 2, Workers: 2, OnStart: func([]*socknotify.Port[conn]) {
+			s := &srv{Handler: &handler{t: t}, Shards: 2, Workers: 2, OnStart: func([]*socknotify.Port[*server.Key]) {
 				if fails {
 					fail()
 				}

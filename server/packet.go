@@ -17,36 +17,36 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A PacketHandler is given datagrams. For one socket it is called by one goroutine at a time. A panic is
-// logged and counted, and loses the rest of its batch.
+// A PacketHandler handles datagrams. For one socket it is called by one goroutine at a time. A panic is logged and
+// counted, and the rest of its batch is lost.
 type PacketHandler interface {
-	// Datagrams is called with what has come, in order. The messages and their buffers are the worker's,
-	// for use until it returns; so an answer may be made in place, and sent with c.Send.
+	// Datagrams is called with the datagrams received, in order. The messages and their buffers belong to the worker
+	// and may be used until Datagrams returns. So an answer may be made in place, and sent with c.Send.
 	Datagrams(c *PacketConn, in []sock.Message)
 }
 
-// A PacketServer serves datagram sockets with workers that share a port. A socket is one worker's at a time,
-// so to use several processors it takes several sockets, on one address by sock.ListenOptions.ReusePort.
+// A PacketServer serves datagram sockets with workers that share a port. A socket is handled by one worker at a time,
+// so serving one address on several processors takes several sockets, with sock.ListenOptions.ReusePort.
 //
-// A handler that does not return keeps its socket, whose datagrams wait. After a tenth of a second another
-// worker takes the place of the one that it keeps, so the other sockets are served.
+// While a handler does not return, the datagrams of its socket wait. After a tenth of a second another worker takes
+// the place of its worker, so the other sockets are served.
 //
-// It is for UDP. A Unix datagram socket is received from as well, but those who send to it have no address in a
+// A PacketServer is for UDP. It also receives from a Unix datagram socket, but the senders have no address in a
 // sock.Message, so they cannot be answered.
 //
-// The fields are set before the first Serve and left alone after. A PacketServer must not be copied.
+// The fields must be set before the first Serve, and not be changed after it. A PacketServer must not be copied.
 type PacketServer struct {
 	Handler PacketHandler
-	Workers int    // goroutines that serve; 0 is 1
-	Backend string // the port's kernel; "" is the default
-	MaxSize int    // of a datagram, in bytes; 0 is 65,535. What is longer is cut.
+	Workers int    // number of goroutines that serve; 0 means 1
+	Backend string // backend of the port, one of socknotify.Backends; "" means the default
+	MaxSize int    // longest datagram, in bytes; 0 means 65,535. Longer ones are cut.
 
-	// Logger, if not nil, is told of failures and of handlers that do not return.
+	// Logger, if not nil, is used for failures and for handlers that do not return.
 	Logger *slog.Logger
-	// OnStart, if not nil, is called once, with the port, before anything is served: for those who observe
-	// it, such as package debug. It must not call the server.
+	// OnStart, if not nil, is called once with the port, before anything is served. It is for observers of the port,
+	// such as package debug. It must not call the server.
 	OnStart func(port *socknotify.Port[*PacketConn])
-	// StuckAfter is how long a handler may run before that is logged and counted; 0 is 10 s.
+	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s.
 	StuckAfter time.Duration
 
 	mu      sync.Mutex
@@ -57,13 +57,13 @@ type PacketServer struct {
 	running sync.WaitGroup
 	counts  struct{ received, sent, dropped, panics, stuck atomic.Uint64 }
 
-	wheel   *wheel.Wheel[*packetWatcher]
-	watcher packetWatcher // in the wheel while there is something to be watched
+	wheel  *wheel.Wheel[*packetTimer]
+	ticker packetTimer // in the wheel while the watchdog has something to look at
 
 	failure  error // why the server ended by itself
-	failures seldom
-	options  []socknotify.Option // of the port; a test's
-	patient  time.Duration       // 0 is the constant; a test's
+	failures oncePerSecond
+	options  []socknotify.Option // of the port; set by tests
+	giveUp   time.Duration       // instead of giveUpAfter; set by tests
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
@@ -73,26 +73,26 @@ type PacketConn struct {
 	failed chan error
 }
 
-// PacketStats are what a PacketServer has done.
+// PacketStats are the counts of a PacketServer.
 type PacketStats struct {
 	Sockets  int           // served now
-	Workers  int           // goroutines now, those replaced included
-	Longest  time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
-	Received uint64        // datagrams
+	Workers  int           // worker goroutines now, including replaced ones that have not returned
+	Longest  time.Duration // age of the oldest handler call that is running, to about 0.1 s
+	Received uint64        // datagrams received
 	Sent     uint64        // datagrams that the system took
-	Dropped  uint64        // datagrams that it did not take
+	Dropped  uint64        // datagrams that the system did not take
 	Panics   uint64        // of handlers
 	Stuck    uint64        // handlers that ran for StuckAfter
 }
 
-// packets is how many datagrams a worker receives at a time, and maxSize how long they can be.
+// packets is the number of datagrams that a worker receives at a time, and maxSize the length of the longest.
 const (
 	packets = 32
 	maxSize = 65535
 )
 
-// Send sends datagrams, each to its Addr, and returns how many the system took. Like the network it drops
-// the others: those for which there is no backend, and those that cannot be sent.
+// Send sends datagrams, each to its Addr, and returns the number that the system took. The others are dropped, as by
+// the network: those for which the socket's buffer has no room, and those that cannot be sent.
 func (c *PacketConn) Send(out []sock.Message) (sent int) {
 	s := c.server
 	for rest := out; len(rest) > 0; {
@@ -113,10 +113,10 @@ func (c *PacketConn) Send(out []sock.Message) (sent int) {
 	return sent
 }
 
-// LocalAddr is the address that the socket is bound to.
+// LocalAddr returns the address that the socket is bound to.
 func (c *PacketConn) LocalAddr() netip.AddrPort { return c.sock.LocalAddr() }
 
-// ListenAndServe listens on a UDP address, as net.ListenPacket names it ("udp", "udp4", "udp6"), and serves.
+// ListenAndServe listens on a UDP address, as net.ListenPacket names it ("udp", "udp4", "udp6"), and calls Serve.
 func (s *PacketServer) ListenAndServe(network, address string) error {
 	c, err := net.ListenPacket(network, address)
 	if err != nil {
@@ -125,9 +125,9 @@ func (s *PacketServer) ListenAndServe(network, address string) error {
 	return s.Serve(c)
 }
 
-// Serve serves a datagram socket until Shutdown or Close, and then returns ErrServerClosed; or until the
-// socket fails. It is the server's from then on (sock.Detach), so a Close of its former owner's does nothing;
-// and closed in the end. Several may be served at once, each by a Serve of its own.
+// Serve serves a datagram socket until Shutdown or Close, and then returns ErrServerClosed. If the socket fails, Serve
+// returns the error. The server takes the socket over (sock.Detach), so closing c has no effect, and closes it at the
+// end. Several sockets may be served at once, each by a Serve of its own.
 func (s *PacketServer) Serve(c net.PacketConn) error {
 	if c == nil {
 		return errNoSocket
@@ -140,8 +140,8 @@ func (s *PacketServer) Serve(c net.PacketConn) error {
 	return s.ServeSocket(socket)
 }
 
-// ServeSocket is Serve for a socket of package sock. If somebody else closes that it ends with an error that
-// is net.ErrClosed, within a second, and other sockets are served on.
+// ServeSocket is Serve for a socket of package sock. If the socket is closed by another goroutine, ServeSocket returns
+// an error that matches net.ErrClosed, within a second. Other sockets are still served.
 func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if socket == nil {
 		return errNoSocket
@@ -172,7 +172,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	return fmt.Errorf("server: socket on %s: %w", name, err)
 }
 
-// begin starts the server, where it is the first socket's, and counts that in.
+// begin starts the server, if this is the first socket, and adds the socket.
 func (s *PacketServer) begin(c *PacketConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,11 +180,12 @@ func (s *PacketServer) begin(c *PacketConn) error {
 		return err
 	}
 	s.conns[c] = struct{}{}
-	s.wheel.Set(&s.watcher, 0)
+	s.wheel.Set(&s.ticker, 0)
 	return nil
 }
 
-// datagrams is an error for a stream: its end, or its connections, would be told for ever.
+// datagrams returns an error unless a socket is a datagram socket. The end of a stream, or a listener's connections,
+// would be reported again and again.
 func datagrams(socket *sock.Socket) error {
 	held, err := socket.Hold()
 	if err != nil {
@@ -195,12 +196,12 @@ func datagrams(socket *sock.Socket) error {
 	case err != nil:
 		return err
 	case names.Network == "tcp" || names.Network == "unix":
-		return fmt.Errorf("%w: it is a stream's", socknotify.ErrInvalid)
+		return fmt.Errorf("%w: want a datagram socket, got a stream", socknotify.ErrInvalid)
 	}
 	return nil
 }
 
-// start makes the port and the workers, once. The server's lock is held.
+// start makes the port and the workers, if there are none. The server's lock is held.
 func (s *PacketServer) start() error {
 	switch {
 	case s.closing:
@@ -208,7 +209,7 @@ func (s *PacketServer) start() error {
 	case s.port != nil:
 		return nil
 	case s.Handler == nil:
-		return wrong("no Handler")
+		return invalid("Handler is nil")
 	}
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"MaxSize", int64(s.MaxSize), maxSize}); err != nil {
 		return err
@@ -225,8 +226,8 @@ func (s *PacketServer) start() error {
 		}
 	}()
 	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
-	s.wheel = wheel.New(tick, func(p *packetWatcher) *wheel.Timer[*packetWatcher] { return &p.timer },
-		func(*packetWatcher) { s.watch() })
+	s.wheel = wheel.New(tick, func(p *packetTimer) *wheel.Timer[*packetTimer] { return &p.timer },
+		func(*packetTimer) { s.watch() })
 	if s.OnStart != nil {
 		s.OnStart(port)
 	}
@@ -252,14 +253,14 @@ func (c *PacketConn) fail(err error) {
 	}
 }
 
-// Close ends the server: sockets are closed, with what they have received and no handler has seen. It does
-// not wait for handlers to return; Shutdown does.
+// Close ends the server. It closes the sockets; datagrams that no handler was called for are lost. Close does not wait
+// for handlers to return; Shutdown does.
 func (s *PacketServer) Close() error {
 	s.end(nil)
 	return nil
 }
 
-// end is Close, with the failure that it is for, if any.
+// end is Close, because of a failure if that is not nil.
 func (s *PacketServer) end(failure error) {
 	s.mu.Lock()
 	if !s.closing {
@@ -270,7 +271,7 @@ func (s *PacketServer) end(failure error) {
 		c.sock.Close()
 		c.fail(cmp.Or(failure, ErrServerClosed))
 	}
-	clear(s.conns) // none is served from now on, wherever its Serve is
+	clear(s.conns) // Stats reports none, even before each Serve has returned
 	port := s.port
 	s.mu.Unlock()
 	if port != nil {
@@ -278,8 +279,8 @@ func (s *PacketServer) end(failure error) {
 	}
 }
 
-// Shutdown is Close that waits for the handlers to return, or for the context, whose cause it returns then. A nil
-// context is socknotify.ErrInvalid, and nothing is done.
+// Shutdown closes the server as Close does and waits for the handlers to return. If the context is done first, it
+// returns the context's cause. A nil context is socknotify.ErrInvalid, and the server is left as it is.
 func (s *PacketServer) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -84,7 +84,7 @@ func TestDatagrams(t *testing.T) {
 	})
 }
 
-// What a handler does to its worker or its messages hurts no other datagram.
+// A handler that panics, calls Goexit or changes its messages affects no other datagrams.
 func TestDatagramHandlerFails(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &server.PacketServer{Backend: backend, MaxSize: 8, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
@@ -132,8 +132,8 @@ func TestPacketServerErrors(t *testing.T) {
 		says string
 	}{
 		{&server.PacketServer{}, socknotify.ErrInvalid, "Handler"},
-		{&server.PacketServer{Handler: packetFunc(nil), Workers: -1}, socknotify.ErrInvalid, "Workers: negative (-1)"},
-		{&server.PacketServer{Handler: packetFunc(nil), MaxSize: 1 << 20}, socknotify.ErrInvalid, "MaxSize: more than 65535 (1048576)"},
+		{&server.PacketServer{Handler: packetFunc(nil), Workers: -1}, socknotify.ErrInvalid, "Workers must not be negative, got -1"},
+		{&server.PacketServer{Handler: packetFunc(nil), MaxSize: 1 << 20}, socknotify.ErrInvalid, "MaxSize must be at most 65535, got 1048576"},
 		{&server.PacketServer{Handler: packetFunc(nil), Backend: "abacus"}, errors.ErrUnsupported, "abacus"},
 	} {
 		s := c.s
@@ -147,7 +147,7 @@ func TestPacketServerErrors(t *testing.T) {
 	}
 }
 
-// A socket that somebody else closes ends its Serve, and nothing else.
+// Closing a socket outside the server ends its Serve, and nothing else.
 func TestPacketSocketClosed(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &server.PacketServer{Backend: backend, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
@@ -171,8 +171,8 @@ func TestPacketSocketClosed(t *testing.T) {
 	})
 }
 
-// Handlers that do not return, more of them than there are workers, can be seen, and the other sockets are
-// served; those that do not are when they have returned.
+// If more handlers than there are workers do not return, the other sockets are served, and Stats reports the handlers. The
+// sockets of these are served again when they have returned.
 func TestPacketHandlerStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
@@ -233,7 +233,7 @@ func TestPacketHandlerStuck(t *testing.T) {
 	})
 }
 
-// What cannot be served is closed all the same: it was given to the server, and ListenAndServe has it from nobody.
+// A socket that cannot be served is closed.
 func TestPacketServeFails(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -252,7 +252,7 @@ func TestPacketServeFails(t *testing.T) {
 	}
 }
 
-// A socket of a stream has no datagrams, but an end, or connections, that would be told again and again.
+// Streams and listeners are refused.
 func TestPacketServerOfStreams(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -19,25 +18,26 @@ type packetWorker struct {
 	in     [packets]sock.Message
 	reg    [1]socknotify.Registration[*PacketConn]
 
-	cursor atomic.Uint64 // as a worker's, for the watcher: since when it is at a socket
-	logged bool          // that it is stuck; the watcher's
+	activity
 }
 
-// run serves until the port is closed, or another worker has taken its place. A worker whose goroutine was cut
-// off by its handler (runtime.Goexit) is replaced.
+// run serves until the port is closed, or the watchdog has replaced the worker. A worker whose handler has ended the
+// goroutine (runtime.Goexit) is replaced as well.
 func (w *packetWorker) run() {
-	var ready [1]socknotify.Notification[*PacketConn] // the datagrams of a socket may be many
+	var ready [1]socknotify.Notification[*PacketConn] // one socket at a time, since each may have many datagrams
 	var c *PacketConn
 	var f failing
 	s := w.server
 	defer func() {
 		if c != nil {
-			w.again(c)
+			w.rearm(c)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.workers, w)
-		if c != nil && w.cursor.Load()&replaced == 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c != nil && !w.replaced {
 			s.addWorker()
 		}
 	}()
@@ -53,23 +53,28 @@ func (w *packetWorker) run() {
 		f = failing{}
 		c = ready[0].Key
 		ready[0] = socknotify.Notification[*PacketConn]{}
-		at := cursor(s.wheel.Now(), 1, 1, 0)
-		w.cursor.Store(at)
+		w.mu.Lock()
+		w.begin(s.wheel.Now())
+		w.mu.Unlock()
 		if err := w.serve(c); err != nil {
 			c.fail(err)
 		} else {
-			w.again(c)
+			w.rearm(c)
 		}
 		c = nil
-		if !w.cursor.CompareAndSwap(at, idle) {
+		w.mu.Lock()
+		w.busy = false
+		replaced := w.replaced
+		w.mu.Unlock()
+		if replaced {
 			return
 		}
 	}
 }
 
-// again enables a socket. While the system refuses that, it is tried again: the watcher has other workers serve the
+// rearm enables a socket. While the system refuses that, rearm tries again; the watchdog starts another worker for the
 // other sockets.
-func (w *packetWorker) again(c *PacketConn) {
+func (w *packetWorker) rearm(c *PacketConn) {
 	for f := (failing{}); ; {
 		err := c.enable(&w.reg)
 		if err == nil {
@@ -82,19 +87,18 @@ func (w *packetWorker) again(c *PacketConn) {
 	}
 }
 
-// failed is for a call of the port that failed though that is open. It pauses, and reports whether there is no sense
-// in trying again.
+// failed handles a call that failed on an open port. It pauses, and reports whether to give up.
 func (s *PacketServer) failed(f *failing, err error) bool {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
 	}
-	return f.again(cmp.Or(s.patient, patient))
+	return f.again(cmp.Or(s.giveUp, giveUpAfter))
 }
 
-// serve receives a batch of datagrams and has them handled. What is left notifies again.
+// serve receives a batch of datagrams and calls the handler. Datagrams that are left notify again.
 func (w *packetWorker) serve(c *PacketConn) error {
 	s := w.server
-	w.point()
+	w.resetBuffers()
 	n, err := c.sock.RecvBatch(w.in[:])
 	switch {
 	case err == sock.ErrWouldBlock:
@@ -110,8 +114,8 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	return nil
 }
 
-// point gives each message its buffer. Handlers may have changed them.
-func (w *packetWorker) point() {
+// resetBuffers gives each message its buffer again, because handlers may have changed them.
+func (w *packetWorker) resetBuffers() {
 	size := w.server.MaxSize
 	if size == 0 {
 		size = maxSize

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A quota bounds how often a message is logged that strangers can cause. In each second the first few lines are
-// logged; the others are counted, and the number is logged when the second is over.
+// A quota bounds how often a message is logged that peers can cause. In each second the first few lines are logged. The
+// others are counted, and their number is logged at the end of the second.
 type quota struct {
 	mu    sync.Mutex
-	from  time.Time // when the present second began
+	from  time.Time // begin of the current second
 	n     int       // lines in it
-	over  int       // of these, not logged
+	over  int       // lines in it that were not logged
 	timer *time.Timer
 	flush func()
 }
@@ -22,7 +22,7 @@ const (
 	quotaPeriod = time.Second
 )
 
-// allow counts a line, and reports whether it is to be logged. The function logs how many were not.
+// allow counts a line, and reports whether it may be logged. summary logs the number of lines that were not.
 func (q *quota) allow(summary func(n int)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +45,7 @@ func (q *quota) allow(summary func(n int)) bool {
 	return false
 }
 
-// end logs what there is to log at the end of a second.
+// end ends the current second: it logs the summary, if there is one.
 func (q *quota) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,7 +56,7 @@ func (q *quota) end() {
 	}
 }
 
-// quotas are those of a server.
+// quotas are the quotas of a server.
 type quotas struct{ handshakes, panics, refused quota }
 
 func (q *quotas) end() {
@@ -65,8 +65,8 @@ func (q *quotas) end() {
 	q.refused.end()
 }
 
-// logSome is log within a quota.
-func (s *Server[S]) logSome(q *quota, level slog.Level, msg string, args ...any) {
+// logLimited is log, limited by a quota.
+func (s *server) logLimited(q *quota, level slog.Level, msg string, args ...any) {
 	if s.Logger != nil && q.allow(func(n int) { s.log(level, msg, "suppressed", n) }) {
 		s.log(level, msg, args...)
 	}

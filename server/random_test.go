@@ -24,7 +24,7 @@ var (
 	long  = flag.Duration("server.for", 0, "TestRandom tries seeds for so long instead")
 )
 
-// A client sends its stream, and something about itself before that, which is a part of what comes back.
+// A client sends a header about itself and then its stream. Both come back.
 const (
 	kindIdle  = 1 << iota // ends by sending nothing: the server is to close
 	kindStuck             // reads nothing while it sends: the server closes if that is too much
@@ -38,7 +38,7 @@ const (
 	shortTime = 60 * time.Millisecond
 )
 
-// A random is one seed's run.
+// A random is the run of one seed.
 type random struct {
 	t     *testing.T
 	w     *watch
@@ -51,7 +51,7 @@ type random struct {
 	count map[int]int // of a kind
 }
 
-// A peer is what a connection's handler knows of its client.
+// A peer is the handler's state of a connection.
 type peer struct {
 	rng  *rand.Rand
 	head []byte
@@ -66,7 +66,7 @@ func (r *random) open(c conn) error {
 	return nil
 }
 
-// check has the bytes that the server received be those that its client sent.
+// check compares the bytes that the server has received with the client's stream.
 func (r *random) check(c conn, b []byte) {
 	p := c.State.extra.(*peer)
 	if k := min(headLen-len(p.head), len(b)); k > 0 {
@@ -88,7 +88,7 @@ func (r *random) check(c conn, b []byte) {
 	p.pos += len(b)
 }
 
-// data echoes in every way that there is, by turns that a connection's own random numbers decide.
+// data echoes in one of all possible ways, chosen by the connection's random numbers.
 func (r *random) data(c conn, buf []byte) error {
 	p := c.State.extra.(*peer)
 	rng := p.rng
@@ -114,7 +114,7 @@ func (r *random) data(c conn, buf []byte) error {
 			return err
 		}
 		if len(p.head) < headLen || p.head[8]&kindStuck != 0 {
-			return nil // a hijacker would wait for it for ever
+			return nil // a hijacker would wait forever
 		}
 		if wine.KeepsPort.Here() {
 			return nil // see noHijack
@@ -160,7 +160,7 @@ func (r *random) data(c conn, buf []byte) error {
 	return err
 }
 
-// Random clients of random servers: every byte comes back, in order, unless somebody cut the connection.
+// Random clients of random servers: every byte comes back, in order, unless one side has cut the connection.
 func TestRandom(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		end := time.Now().Add(*long)
@@ -181,10 +181,10 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r := &random{t: t, h: &handler{t: t}, count: make(map[int]int), next: seed << 16, cut: rng.IntN(3) == 0}
 	r.h.data, r.h.open = r.data, r.open
 	config, client := certified(t)
-	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Ports: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
+	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
 		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))),
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
-	t.Logf("workers %d, ports %d, buffer %d, queue %d, cut %v", s.Workers, s.Ports, s.BufferSize, s.WriteQueue, r.cut)
+	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
 	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
 	var to []target
@@ -255,22 +255,22 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
-	if r.h.opens != r.h.closes || r.h.opens+int(st.Unshaken) < dialed || r.h.opens > clients {
+	if r.h.opens != r.h.closes || r.h.opens+int(st.FailedHandshakes) < dialed || r.h.opens > clients {
 		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}
-	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.Unshaken) > gone ||
+	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.FailedHandshakes) > gone ||
 		int(st.Idle) > r.count[kindIdle] || int(st.Slow) > r.count[kindStuck] {
 		t.Errorf("%+v", st)
 	}
 }
 
-// A target is where clients connect to.
+// A target is an address that clients connect to.
 type target struct {
 	network, addr string
 	tls           bool
 }
 
-// dial connects, and returns the connection twice: below TLS, or whatever there is, and above.
+// dial connects, and returns the connection below TLS and the one above it, which are the same without TLS.
 func (r *random) dial(rng *rand.Rand, id uint64, to target, config *tls.Config) (*moving, net.Conn) {
 	m, err := r.w.dial(id, to)
 	if err != nil {
@@ -298,7 +298,7 @@ func (r *random) dial(rng *rand.Rand, id uint64, to target, config *tls.Config) 
 	return m, tc
 }
 
-// client sends and receives as it likes, and checks that what comes back is what it sent.
+// client sends and receives at random, and checks that the bytes it has sent come back.
 func (r *random) client(rng *rand.Rand, id uint64, m *moving, c net.Conn) {
 	kind := 0
 	if rng.IntN(2) == 0 {

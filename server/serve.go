@@ -16,56 +16,41 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// accepts is how many accepts of a listener are outstanding where the system accepts ahead.
+// accepts is the number of outstanding accepts of a listener, on systems that accept ahead.
 const accepts = 64
 
-// ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and serves. The
-// path of a Unix socket is removed in the end.
-func (s *Server[S]) ListenAndServe(network, address string) error {
+func (s *server) listenAndServe(c *config, network, address string) error {
 	l, err := net.Listen(network, address)
 	if err != nil {
 		return err
 	}
-	return s.Serve(l)
+	return s.serveListener(c, l, nil)
 }
 
-// Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns
-// ErrServerClosed; or until the listener fails. It closes the listener in the end. If somebody else does, it
-// ends with an error that is net.ErrClosed, within a second, and the connections that there are, and other
-// listeners, are served on. Several listeners may be served at once, each by a Serve of its own. Where the system keeps
-// the server from waiting for notifications for five seconds, each Serve returns the error, which is the cause that
-// connections are closed with.
-//
-// Meanwhile nobody else may accept of it. On Linux a TCP listener is given the options that its
-// connections are to begin with (TCP_NODELAY, KeepAlive).
-func (s *Server[S]) Serve(l net.Listener) error { return s.serveListener(l, nil) }
-
-// ServeSocket is Serve for a listening socket of package sock.
-func (s *Server[S]) ServeSocket(socket *sock.Socket) error { return s.serve(socket, nil, nil) }
-
-// serveListener serves by a duplicate, since a listener that is left open tells when its owner closes it.
-func (s *Server[S]) serveListener(l net.Listener, config *tls.Config) error {
+// serveListener serves a duplicate of the listener's socket. The listener itself is left open, because then it can be
+// asked whether its owner has closed it.
+func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error {
 	if l == nil {
 		return errNoSocket
 	}
 	defer l.Close()
 	if _, ok := l.(syscall.Conn); !ok {
-		return wrong("%T has no SyscallConn: Serve and ServeTLS take listeners of package net itself", l)
+		return invalid("want a listener with a SyscallConn method, such as those of package net, got %T", l)
 	}
 	socket, err := sock.Dup(l, sock.MakeNonblocking)
 	if err != nil {
 		return err
 	}
-	return s.serve(socket, l, config)
+	return s.serve(c, socket, l, tls)
 }
 
-// serve serves a socket, which is perhaps a duplicate of a listener's.
-func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Config) error {
+// serve serves a socket. of is the listener that the socket is a duplicate of, or nil.
+func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls.Config) error {
 	if socket == nil {
 		return errNoSocket
 	}
 	defer socket.Close()
-	l := &listener[S]{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: config, failed: make(chan error, 1)}
+	l := &listener{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: tls, failed: make(chan error, 1)}
 	l.key.listener = l
 	if of != nil {
 		var err error
@@ -73,16 +58,16 @@ func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Conf
 			return err
 		}
 	}
-	if err := s.begin(l); err != nil {
+	if err := s.begin(c, l); err != nil {
 		return err
 	}
 	if l.tcp {
-		l.bequeath()
+		l.setInheritable()
 	}
 	name := nameOf(socket)
-	err := s.ports[l.key.port].Accept(socket, &l.key, accepts)
+	err := s.shards[l.key.shard].Accept(socket, l.key.key(), accepts)
 	if err == nil {
-		err = await(l.failed, l.gone)
+		err = await(l.failed, l.isClosed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,30 +81,19 @@ func (s *Server[S]) serve(socket *sock.Socket, of net.Listener, config *tls.Conf
 	return fmt.Errorf("server: listener on %s: %w", name, err)
 }
 
-// begin starts the server, where it is the first listener's, and counts that in.
-func (s *Server[S]) begin(l *listener[S]) error {
+// begin starts the server, if this is the first listener, and adds the listener.
+func (s *server) begin(c *config, l *listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.start(); err != nil {
+	if err := s.start(c); err != nil {
 		return err
 	}
-	l.key.port = uint16(len(s.listeners) % len(s.ports))
+	l.key.shard = uint16(len(s.listeners) % len(s.shards))
 	s.listeners[l] = struct{}{}
 	return nil
 }
 
-// Shutdown ends the server gracefully. Listeners are closed, and the handler of every connection is given
-// what has come, and then the end of the stream, as if the peer had ended it. So one that closes when the
-// stream ends, or returns Read's io.EOF, closes idle connections at once and others when they have answered.
-// Shutdown returns when all are closed and no worker is left.
-//
-// A connection that was accepted within the last five seconds, or waits for that, and has not sent anything to the
-// handler yet has five seconds to do so, as with net/http; its stream ends when it was answered. Time in which a TLS
-// handshake is made is part of these.
-//
-// When the context is done first, it does what Close does, waits for handlers to return all the same no
-// longer, and returns the context's cause. A nil context is socknotify.ErrInvalid, and nothing is done.
-func (s *Server[S]) Shutdown(ctx context.Context) error {
+func (s *server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext
 	}
@@ -145,16 +119,13 @@ func (s *Server[S]) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends the server at once. Listeners are closed and connections shut, and what is queued is dropped;
-// the handler's Close is called for each connection, with ErrServerClosed as cause, as soon as no other call
-// of its handler is under way. Close does not wait for that; Shutdown after it does.
-func (s *Server[S]) Close() error {
+func (s *server) Close() error {
 	s.end(ErrServerClosed)
 	return nil
 }
 
-// end is Close for a cause.
-func (s *Server[S]) end(cause error) {
+// end is Close with a cause.
+func (s *server) end(cause error) {
 	list, _ := s.stop(cause)
 	for _, c := range list {
 		c.mu.Lock()
@@ -166,10 +137,10 @@ func (s *Server[S]) end(cause error) {
 	}
 }
 
-// lose ends the server because a port cannot be waited on. Each Serve returns the error.
-func (s *Server[S]) lose(err error) {
+// fail ends the server because a port cannot be waited on. Each Serve returns the error.
+func (s *server) fail(err error) {
 	s.mu.Lock()
-	again := s.cut || s.failure != nil
+	again := s.refusing || s.failure != nil
 	if !again {
 		s.failure = err
 	}
@@ -181,19 +152,19 @@ func (s *Server[S]) lose(err error) {
 	s.end(err)
 }
 
-// stop closes the listeners, and returns the connections that there are. With a cause it is at once: there will be no
-// others. Without, what the listeners have accepted is taken in before.
-func (s *Server[S]) stop(cause error) (list []*Conn[S], started bool) {
+// stop closes the listeners, and returns the connections. With a cause it does so at once, and no connections are added
+// after. Without a cause it adds the connections in the backlogs first.
+func (s *server) stop(cause error) (list []*conn, started bool) {
 	s.mu.Lock()
 	first := !s.closing
 	s.closing = true
-	s.cut = s.cut || cause != nil
-	s.emptying = s.emptying || first && cause == nil
+	s.refusing = s.refusing || cause != nil
+	s.acceptingBacklog = s.acceptingBacklog || first && cause == nil
 	listeners := slices.Collect(maps.Keys(s.listeners))
 	s.mu.Unlock()
 	for _, l := range listeners {
 		if first && cause == nil {
-			s.empty(l)
+			s.acceptBacklog(l)
 		}
 		if first || cause != nil {
 			l.close(cmp.Or(cause, ErrServerClosed))
@@ -202,51 +173,51 @@ func (s *Server[S]) stop(cause error) (list []*Conn[S], started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first {
-		s.emptying = false
+		s.acceptingBacklog = false
 		if s.started {
-			s.settle()
-			go s.leave()
+			s.checkDrained()
+			go s.stopWhenDrained()
 		}
 	}
 	return s.table.all(), s.started
 }
 
-// maxBacklog is how many connections of a listener are taken in at its end. There cannot be more, but for those that
-// come while they are.
+// maxBacklog bounds the number of connections that are accepted from a listener's backlog at the end. A backlog is not
+// longer, but new connections may arrive in it.
 const maxBacklog = 1 << 16
 
-// empty takes in what waits in the backlog of a listener, which would be reset when it is closed. The port has given
-// what it has accepted to workers when it has forgotten the listener. A connection that comes between the last accept
-// and the close is lost; so it is with every server that closes its listener.
-func (s *Server[S]) empty(l *listener[S]) {
-	if l.gone() {
+// acceptBacklog adds the connections in a listener's backlog, because the system resets them when the listener is closed.
+// The listener is removed from its port first; connections that the port has accepted by then are dequeued by workers. A
+// connection that arrives between the last accept and the close is lost, as with every server that closes its listener.
+func (s *server) acceptBacklog(l *listener) {
+	if l.isClosed() {
 		return
 	}
-	s.ports[l.key.port].Deregister(socknotify.Remove[*Conn[S]](l.sock)) // where it fails, workers accept until the close
+	s.shards[l.key.shard].Deregister(socknotify.Remove[*Key](l.sock)) // if it fails, workers accept until the close
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {
 			return
 		}
-		if c := s.take(l, socket); c != nil {
-			s.ports[c.port].Post(c, fresh)
+		if c := s.admit(l, socket); c != nil {
+			s.shards[c.shard].Post(c.key(), admitted)
 		}
 	}
 }
 
-// settle has the server end where nothing is left of it to serve. The server's lock is held.
-func (s *Server[S]) settle() {
-	if !s.closing || !s.started || s.emptying || s.table.n > 0 {
+// checkDrained closes drained if the server is closing and has nothing left to serve. The server's lock is held.
+func (s *server) checkDrained() {
+	if !s.closing || !s.started || s.acceptingBacklog || s.table.n > 0 {
 		return
 	}
 	var accepted uint64
-	for _, p := range s.ports {
+	for _, p := range s.shards {
 		accepted += p.Stats().Accepted
 	}
 	if s.handled.Load() < accepted {
-		return // some are on their way to workers
+		return // workers have not handled all accepted connections
 	}
-	s.cut = true
+	s.refusing = true
 	select {
 	case <-s.drained:
 	default:
@@ -254,19 +225,19 @@ func (s *Server[S]) settle() {
 	}
 }
 
-// graceTime is how long a connection has for its first request at the end.
+// graceTime is the time that a connection has for its first request during Shutdown.
 const graceTime = 5 * time.Second
 
-func (s *Server[S]) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
+func (s *server) grace() time.Duration { return cmp.Or(s.graceTime, graceTime) }
 
-// lastRequest ends a connection's stream at the end of the server, or lets it have its first request yet.
-func (c *Conn[S]) lastRequest() {
+// lastRequest ends a connection's stream because of Shutdown, or leaves it open for the first request.
+func (c *conn) lastRequest() {
 	s := c.server()
 	young := int64(int32(uint32(s.wheel.Now())-c.active.Load())) <= int64(s.wheel.Ticks(s.grace()))
-	if young && c.word.Load()&wSpoke == 0 {
-		// An answer to what the handler receives from here on meets the bit; one to what it received before may
-		// have been sent by now.
-		if c.word.Or(wGrace)&wSpoke == 0 {
+	if young && c.word.Load()&wReceived == 0 {
+		// If the handler has received nothing when the bit is set, the answer is still to come, and finds the bit. If it
+		// has received something, the answer may have been sent already.
+		if c.word.Or(wGrace)&wReceived == 0 {
 			return
 		}
 		c.word.And(^uint32(wGrace))
@@ -274,17 +245,17 @@ func (c *Conn[S]) lastRequest() {
 	c.set(wLast | wResumed)
 }
 
-// endGrace ends the stream of a connection that was answered, or has had its time.
-func (c *Conn[S]) endGrace() {
+// endGrace ends the stream of a connection whose first request was answered, or whose time is over.
+func (c *conn) endGrace() {
 	if c.word.And(^uint32(wGrace))&wGrace != 0 {
 		c.set(wLast | wResumed)
 	}
 }
 
-// endGrace ends the time for first requests.
-func (s *Server[S]) endGrace() {
+// endGrace ends the time for first requests of all connections.
+func (s *server) endGrace() {
 	s.mu.Lock()
-	s.late = true
+	s.graceOver = true
 	list := s.table.all()
 	s.mu.Unlock()
 	for _, c := range list {
@@ -292,10 +263,10 @@ func (s *Server[S]) endGrace() {
 	}
 }
 
-// leave waits for the last connection and ends the workers.
-func (s *Server[S]) leave() {
+// stopWhenDrained waits for the end of the last connection, and then for that of the workers.
+func (s *server) stopWhenDrained() {
 	<-s.drained
-	for _, p := range s.ports {
+	for _, p := range s.shards {
 		p.Close()
 	}
 	s.running.Wait()
@@ -305,7 +276,7 @@ func (s *Server[S]) leave() {
 }
 
 // isClosing reports whether Shutdown or Close was called.
-func (s *Server[S]) isClosing() bool {
+func (s *server) isClosing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing

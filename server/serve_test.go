@@ -64,7 +64,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// Shutdown lets a handler have what has come, however little it takes at a time.
+// Shutdown lets a handler read all bytes that have arrived, however few it reads at a time.
 func TestShutdownAfterData(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 10_000 // one segment on every loopback: all has come when some has
@@ -103,8 +103,8 @@ func TestShutdownAfterData(t *testing.T) {
 	})
 }
 
-// When the context is done, Shutdown closes what has not ended.
-func TestShutdownExpires(t *testing.T) {
+// When the context is done, Shutdown closes the connections that are left.
+func TestShutdownContextDone(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { // never closes
 			if _, err := c.Read(buf); err != io.EOF {
@@ -165,15 +165,15 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("the listener is open: %v", err)
 	}
 	for says, s := range map[string]*srv{
-		"Workers: negative (-1)":         {Workers: -1},
-		"Ports: negative (-1)":           {Ports: -1},
-		"Ports: more than 65536 (65537)": {Ports: 1<<16 + 1},
-		"BufferSize: negative (-1)":      {BufferSize: -1},
-		"WriteQueue: negative (-1)":      {WriteQueue: -1},
-		"MaxQueued: negative (-1)":       {MaxQueued: -1},
-		"MaxConns: negative (-1)":        {MaxConns: -1},
-		"MaxConnsPerAddr: negative (-1)": {MaxConnsPerAddr: -1},
-		"MaxHandshakes: negative (-1)":   {MaxHandshakes: -1},
+		"Workers must not be negative, got -1":         {Workers: -1},
+		"Shards must not be negative, got -1":          {Shards: -1},
+		"Shards must be at most 65536, got 65537":      {Shards: 1<<16 + 1},
+		"BufferSize must not be negative, got -1":      {BufferSize: -1},
+		"WriteQueue must not be negative, got -1":      {WriteQueue: -1},
+		"MaxQueued must not be negative, got -1":       {MaxQueued: -1},
+		"MaxConns must not be negative, got -1":        {MaxConns: -1},
+		"MaxConnsPerAddr must not be negative, got -1": {MaxConnsPerAddr: -1},
+		"MaxHandshakes must not be negative, got -1":   {MaxHandshakes: -1},
 	} {
 		s.Handler = &handler{t: t}
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, socknotify.ErrInvalid) || !strings.HasSuffix(err.Error(), says) {
@@ -209,7 +209,7 @@ func TestServeErrors(t *testing.T) {
 	shutdown(t, s)
 }
 
-// A listener that somebody else closes ends its Serve, and nothing else.
+// Closing a listener outside the server ends its Serve, and nothing else.
 func TestListenerClosed(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, kind := range []string{"tcp", "unix", "sock", "tls"} {
@@ -264,7 +264,7 @@ func TestListenerClosed(t *testing.T) {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
-				if late, err := net.Dial(network, addr); err == nil { // the system's, but nobody's
+				if late, err := net.Dial(network, addr); err == nil { // in the backlog of the duplicate
 					late.SetDeadline(time.Now().Add(soon))
 					if n, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Errorf("%d bytes, %v", n, err)

@@ -4,260 +4,207 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/sock"
 )
 
-// A Handler is told what happens to connections. For one connection it is called by one goroutine at a
-// time, so what belongs to the connection needs no lock; for different ones by several at once.
+// A Handler handles the events of connections. For one connection it is called by one goroutine at a time, so the
+// state of a connection needs no lock. For different connections it is called by several goroutines at once.
 //
-// An error that Open, Data or Writable returns closes the connection: io.EOF as [Conn.Close] does, any other
-// at once, as the cause that Close is told. sock.ErrWouldBlock is no error here, so a handler may return
-// what Read gave it. A panic closes the connection too, and is logged.
+// If Open, Data or Writable returns an error, the connection is closed: for io.EOF as [Conn.Close] does, for any other
+// error at once, with that error as the cause that Close is given. sock.ErrWouldBlock does not close the connection,
+// so a handler may return the error of Read as it is. A panic closes the connection too, and is logged.
 //
-// A handler should not block: what must wait is done elsewhere, after [Conn.Pause] or [Conn.Hijack]. One
-// that runs for long has its worker replaced meanwhile, so the other connections go on.
+// A handler should not block. Work that waits belongs in another goroutine, after [Conn.Pause] or [Conn.Hijack]. If a
+// handler runs for long, another worker takes the place of its worker, so other connections are still served.
 type Handler[S any] interface {
 	// Open is called first, before anything of the connection is received.
 	Open(c *Conn[S]) error
-	// Data is called when something can be received: bytes, or the end of the stream. What it leaves makes
-	// it be called again. buf is the worker's, for use until it returns.
+	// Data is called when there is something to receive: bytes, or the end of the stream. If it leaves bytes unread,
+	// it is called again. buf belongs to the worker and may be used until Data returns.
 	Data(c *Conn[S], buf []byte) error
-	// Close is called last, exactly once for each Open, when no other call is under way or can come. The
-	// cause is nil where this side closed, or returned io.EOF. The socket is closed after it.
+	// Close is called last, exactly once for each Open, when no other call is running or will follow. The cause is
+	// nil if the handler closed the connection or returned io.EOF. The socket is closed after Close.
 	Close(c *Conn[S], cause error)
 }
 
-// A WritableHandler is a Handler that is told to go on after [Conn.Write] returned [ErrQueueFull], or
-// [Conn.WantWritable] was called: at most half of what may be queued is.
+// A WritableHandler is a Handler that is called when it can write again, after [Conn.Write] returned [ErrQueueFull] or
+// [Conn.WantWritable] was called.
 type WritableHandler[S any] interface {
 	Handler[S]
-	// Writable is called as Data is, by one goroutine at a time with the handler's other calls.
+	// Writable is called when at most half of the write queue is in use. Like Data it is called by one goroutine at a
+	// time with the handler's other calls.
 	Writable(c *Conn[S]) error
 }
 
-// A Server serves connections with workers that share a port. S is the type of the state that each
-// connection has for its handler.
+// A Server serves connections with workers, which dequeue from one shared port or from several (see Shards). S is the
+// type of the state that the handler keeps for each connection.
 //
-// The fields are set before the first Serve and left alone after; one that makes no sense is
-// socknotify.ErrInvalid there. A Server must not be copied.
+// The fields must be set before the first Serve, and not be changed after it. Serve returns socknotify.ErrInvalid for a
+// field that makes no sense. A Server must not be copied.
 type Server[S any] struct {
 	Handler Handler[S]
 
-	// Workers is how many goroutines serve; 0 is GOMAXPROCS.
+	// Workers is the number of goroutines that serve; 0 means GOMAXPROCS.
 	Workers int
-	// Ports is how many ports the workers are spread over, each with its share of the connections; 0 is one
-	// that all share. As many as there are workers spares them each other, but leaves one idle while
-	// another has too much to do.
-	Ports int
-	// Backend is the ports' kernel, one of socknotify.Backends; "" is the default.
+	// Shards is the number of ports that workers and connections are spread over; 0 means one, shared by all workers.
+	// With as many shards as workers, workers do not contend with each other, but one can be idle while another has
+	// too much to do.
+	Shards int
+	// Backend is the backend of the ports, one of socknotify.Backends; "" means the default.
 	Backend string
-	// BufferSize is the size of a worker's buffer, in bytes; 0 is 64 KiB. It is at most half of WriteQueue, so
+	// BufferSize is the size of a worker's buffer in bytes; 0 means 64 KiB. It is limited to half of WriteQueue, so
 	// that Data can always write as much as it was given.
 	BufferSize int
 
-	// WriteQueue is how many bytes of a connection are queued at most when its peer does not read; 0 is
-	// 256 KiB. While more than half of it is queued nothing is received.
+	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read; 0 means 256 KiB. While
+	// more than half of it is in use, nothing is received.
 	WriteQueue int
-	// MaxQueued is how many bytes are queued at most for all connections together; 0 is no limit. The
-	// connection that goes beyond it is closed.
+	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A connection whose
+	// Write exceeds it is closed.
 	MaxQueued int64
-	// MaxConns is how many connections there may be, and MaxConnsPerAddr how many from one IP address; 0
-	// is no limit. One that goes beyond them is closed as it comes, without Open.
+	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no
+	// limit. A connection beyond a limit is closed when it is accepted, without Open.
 	MaxConns        int
 	MaxConnsPerAddr int
 
-	// IdleTimeout closes a connection that nothing has come for, and nothing was written to, for so long; 0
-	// is never. While its handler runs, or it is paused or hijacked, or bytes are queued, it is not idle. See
-	// also Conn.SetIdleTimeout. Time-outs come some 0.1 s late.
+	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 means never. A
+	// connection is not idle while its handler runs, while it is paused or hijacked, or while bytes are queued. See
+	// also Conn.SetIdleTimeout. Timeouts may expire about 0.1 s late.
 	IdleTimeout time.Duration
-	// WriteTimeout closes a connection whose peer takes none of what is queued for so long; 0 is never.
-	// After Conn.Close it is 5 s if it is not set. See also Conn.SetWriteTimeout.
+	// WriteTimeout closes a connection whose peer has not taken any of the queued bytes for this time; 0 means never,
+	// except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
 
-	// KeepAlive and KeepAliveConfig are what net.ListenConfig has by these names: TCP connections have
-	// keep-alive probes, every 15 s where both are zero, and none where KeepAlive is negative and the other's
-	// Enable is false. What a system cannot be told stays as it is there.
+	// KeepAlive and KeepAliveConfig mean what they mean in net.ListenConfig: TCP connections have keep-alive probes,
+	// every 15 s if both are zero, and none if KeepAlive is negative and KeepAliveConfig.Enable is false. Settings
+	// that a system does not support are left at the system's default.
 	KeepAlive       time.Duration
 	KeepAliveConfig net.KeepAliveConfig
 
-	// TLSConfig is what ServeTLS uses.
+	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
-	// HandshakeTimeout closes a connection whose TLS handshake is not over in time; 0 is 10 s.
+	// HandshakeTimeout closes a connection whose TLS handshake takes longer; 0 means 10 s.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes is how many TLS handshakes are under way at most, each with a goroutine from when its first
-	// record has come; 0 is 1024. When there are as many and another could begin, one that waits for its peer is
-	// ended: of the address with the most unfinished handshakes, the one that began first. If none waits for its
-	// peer, new ones wait. A handshake in a function of TLSConfig, such as GetCertificate, counts until the
-	// function returns.
+	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024. A handshake has a
+	// goroutine from when its first record is complete. If there are as many and another could begin, a handshake
+	// that waits for its peer is ended: from the address with the most unfinished handshakes, the one that began
+	// first. If none waits for its peer, new ones wait. A handshake inside a function of TLSConfig, such as
+	// GetCertificate, counts until the function returns.
 	MaxHandshakes int
 
-	// Logger, if not nil, is told of failures, refusals and handlers that do not return. Of refused connections,
+	// Logger, if not nil, is used for failures, refusals and handlers that do not return. Of refused connections,
 	// failed TLS handshakes, and functions of TLSConfig that panic, ten of each are logged in a second, and the
 	// number of the others.
 	Logger *slog.Logger
-	// OnStart, if not nil, is called once, with the ports, before anything is served: for those who observe
-	// them, such as package debug. It must not call the server.
-	OnStart func(ports []*socknotify.Port[*Conn[S]])
-	// StuckAfter is how long a handler may run before that is logged and counted; 0 is 10 s.
+	// OnStart, if not nil, is called once with the ports, before anything is served. It is for observers of the
+	// ports, such as package debug. It must not call the server.
+	OnStart func(shards []*socknotify.Port[*Key])
+	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s.
 	StuckAfter time.Duration
 
-	state[S]
-}
-
-// state is what a server that runs has.
-type state[S any] struct {
-	mu        sync.Mutex
-	started   bool
-	closing   bool          // nothing is served that was not accepted before
-	late      bool          // nor is there time for a first request any more
-	cut       bool          // and no connection is taken in
-	emptying  bool          // a listener may have connections that wait
-	failure   error         // why the server ended by itself
-	drained   chan struct{} // no connection is left after closing
-	stopped   chan struct{} // and no worker
-	ports     []*socknotify.Port[*Conn[S]]
-	listeners map[*listener[S]]struct{}
-	workers   map[*worker[S]]struct{}
-	atWork    int // workers asked for
-	running   sync.WaitGroup
-	table     table[S]
-	addrs     addrs
-	handled   atomic.Uint64 // connections that the ports have accepted, and that were taken in or turned away
-
-	wheel   *wheel.Wheel[*Conn[S]]
-	watcher *Conn[S] // in the wheel while there are connections
-	extras  sync.Pool
-	next    atomic.Uint32 // port of the next connection
-	writer  WritableHandler[S]
-	counts  counts
-
-	handshakes handshakes[S]
-	quotas     quotas
-	tlsBuffers sync.Pool
-
-	failures seldom
-	refusals seldom
-	options  []socknotify.Option // of the ports; a test's
-	// Of these 0 is the constant of the name; they are a test's.
-	patient   time.Duration
-	graceTime time.Duration
+	server server
 }
 
 var (
-	// ErrServerClosed is what Serve returns after Shutdown or Close. It is http.ErrServerClosed's namesake.
+	// ErrServerClosed is returned by Serve after Shutdown or Close, like http.ErrServerClosed.
 	ErrServerClosed = errors.New("server: closed")
-	// ErrQueueFull is what Write returns, beside how much it took, when more would exceed the connection's
-	// queue.
+	// ErrQueueFull is returned by Write, with the number of bytes taken, if the write queue has no room for the rest.
 	ErrQueueFull = errors.New("server: write queue is full")
-	// ErrOverload is the cause of a connection closed because too much was queued for all together.
+	// ErrOverload is the cause of a connection that was closed because of MaxQueued.
 	ErrOverload = errors.New("server: too many bytes queued")
-	// ErrIdle is the cause of a connection closed after IdleTimeout, and ErrSlow after WriteTimeout. Both
-	// are os.ErrDeadlineExceeded to errors.Is.
+	// ErrIdle is the cause of a connection that was closed after IdleTimeout, and ErrSlow after WriteTimeout. Both
+	// match os.ErrDeadlineExceeded with errors.Is.
 	ErrIdle error = &timeoutError{"server: idle for too long"}
 	ErrSlow error = &timeoutError{"server: peer does not read"}
 )
 
-const (
-	tick         = 50 * time.Millisecond
-	defaultQueue = 256 << 10
-	defaultBuf   = 64 << 10
-	lingerTime   = 5 * time.Second
-	defaultStuck = 10 * time.Second
-)
-
-// start makes ports and workers, once. The server's lock is held.
-func (s *Server[S]) start() error {
-	switch {
-	case s.closing:
-		return ErrServerClosed
-	case s.started:
-		return nil
-	case s.Handler == nil:
-		return wrong("no Handler")
+// config returns the fields, of which only the type of Handler depends on S.
+func (s *Server[S]) config() *config {
+	c := &config{
+		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
+		WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
+		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
+		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
+		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,
 	}
-	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Ports", int64(s.Ports), maxPorts},
-		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
-		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
-		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
-	); err != nil {
-		return err
+	if s.Handler != nil {
+		c.handler = newTyped(s.Handler)
 	}
-	workers := s.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	ports := min(max(s.Ports, 1), workers)
-	defer func() { // OnStart may panic
-		if !s.started {
-			for _, p := range s.ports {
-				p.Close()
-			}
-			s.ports = nil
-		}
-	}()
-	for range ports {
-		p, err := socknotify.New[*Conn[S]](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
-		if err != nil {
-			return fmt.Errorf("server: %w", err)
-		}
-		s.ports = append(s.ports, p)
-	}
-	s.init()
-	if s.OnStart != nil {
-		s.OnStart(slices.Clone(s.ports))
-	}
-	for i := range workers {
-		s.addWorker(&worker[S]{server: s, port: s.ports[i%ports], alone: workers == ports})
-	}
-	s.atWork = workers
-	s.started = true
-	return nil
+	return c
 }
 
-// init makes what needs no system.
-func (s *Server[S]) init() {
-	s.writer, _ = s.Handler.(WritableHandler[S])
-	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
-	s.listeners = make(map[*listener[S]]struct{})
-	s.workers = make(map[*worker[S]]struct{})
-	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
-	s.extras.New = func() any { return new(extra) }
-	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
-	s.handshakes.init()
-	s.watcher = new(Conn[S])
-	s.wheel = wheel.New(tick, func(c *Conn[S]) *wheel.Timer[*Conn[S]] { return &c.timer }, s.expired)
+// ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and calls Serve. The path of a
+// Unix socket is removed at the end.
+func (s *Server[S]) ListenAndServe(network, address string) error {
+	return s.server.listenAndServe(s.config(), network, address)
 }
 
-const maxPorts = 1 << 16
-
-func (s *Server[S]) bufferSize() int {
-	n := s.BufferSize
-	if n == 0 {
-		n = defaultBuf
-	}
-	return max(min(n, s.writeQueue()/2), 1)
+// Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns ErrServerClosed. If
+// the listener fails, Serve returns the error. Several listeners may be served at once, each by a Serve of its own.
+//
+// Serve closes the listener at the end. If it is closed by another goroutine, Serve returns an error that matches
+// net.ErrClosed, within a second; connections and other listeners are still served. If the system refuses to wait for
+// notifications for five seconds, the server ends: each Serve returns the system's error, which is also the cause that
+// connections are closed with.
+//
+// While Serve runs, no other code may accept from the listener. On Linux, Serve sets options on a TCP listener that its
+// connections inherit (TCP_NODELAY, and those of KeepAlive).
+func (s *Server[S]) Serve(l net.Listener) error {
+	return s.server.serveListener(s.config(), l, nil)
 }
 
-func (s *Server[S]) writeQueue() int {
-	if s.WriteQueue == 0 {
-		return defaultQueue
-	}
-	return s.WriteQueue
+// ServeSocket is Serve for a listening socket of package sock.
+func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
+	return s.server.serve(s.config(), socket, nil, nil)
 }
 
-func (s *Server[S]) log(level slog.Level, msg string, args ...any) {
-	if s.Logger != nil {
-		s.Logger.Log(context.Background(), level, msg, args...)
-	}
+// ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS serves.
+func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string) error {
+	return s.server.listenAndServeTLS(s.config(), network, address, certFile, keyFile)
 }
+
+// ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate comes from the files (PEM), or from
+// TLSConfig if their names are "". The listener must be one of TCP or Unix sockets, without TLS.
+//
+// The handler is called when the handshake has completed, so Open can ask [Conn.TLS] what was negotiated. A connection
+// that ends before is logged and counted; neither Open nor Close is called for it. Data is called for plaintext. It may
+// also be called when only a part of a record has arrived; Read then returns sock.ErrWouldBlock. The peer's
+// close_notify is the end of its stream, and CloseWrite and Close send one.
+//
+// A connection that is idle, or has not sent its first record, has no goroutine. An unfinished handshake has one, and
+// Server.MaxHandshakes bounds their number. The functions of the configuration may block. If one panics, or calls
+// runtime.Goexit, its connection is closed, and it is logged and counted in Stats.Panics.
+func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
+	return s.server.serveTLS(s.config(), l, certFile, keyFile)
+}
+
+// ServeTLSSocket is ServeTLS for a listening socket of package sock.
+func (s *Server[S]) ServeTLSSocket(socket *sock.Socket, certFile, keyFile string) error {
+	return s.server.serveTLSSocket(s.config(), socket, certFile, keyFile)
+}
+
+// Shutdown ends the server gracefully. It closes the listeners and ends the stream of every connection: the handler
+// receives the bytes that have arrived and then io.EOF, as if the peer had ended its stream. So a handler that returns
+// the io.EOF of Read closes idle connections at once, and others when they have been answered. Shutdown returns when
+// all connections are closed and no worker is left.
+//
+// A connection that was accepted within the last five seconds, or is still in the backlog, and from which the handler
+// has not received anything, has five more seconds for its first request, as with net/http. Its stream ends when the
+// request was answered. A TLS handshake counts towards these five seconds.
+//
+// If the context is done first, Shutdown does what Close does, does not wait for running handlers, and returns the
+// context's cause. A nil context is socknotify.ErrInvalid, and the server is left as it is.
+func (s *Server[S]) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
+
+// Close ends the server at once. It closes the listeners, shuts down the connections, and drops the bytes that are
+// queued. The handler's Close is called for each connection, with ErrServerClosed as the cause, when no other call of
+// the handler for that connection is running. Close does not wait for that; a Shutdown after it does.
+func (s *Server[S]) Close() error { return s.server.Close() }
+
+// Stats returns the server's counts. It may be called at any time.
+func (s *Server[S]) Stats() Stats { return s.server.Stats() }

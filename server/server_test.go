@@ -17,9 +17,9 @@ import (
 // Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.
 func TestEcho(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		for _, ports := range []int{1, 3} {
-			t.Run(fmt.Sprint("ports=", ports), func(t *testing.T) {
-				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Ports: ports}
+		for _, shards := range []int{1, 3} {
+			t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
+				s := &srv{Handler: &handler{t: t}, Backend: backend, Workers: 3, Shards: shards}
 				addr := start(t, s)
 				var ul net.Listener
 				if !wine.HasNoUnix.Here() {
@@ -75,8 +75,8 @@ func TestEcho(t *testing.T) {
 	})
 }
 
-// A handler that reads a byte at a time is told of the rest again and again.
-func TestLeftUnread(t *testing.T) {
+// A handler that reads a byte at a time is called again until all is read.
+func TestDataAfterPartialRead(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error { return echo(c, buf[:1]) }}
 		addr := start(t, &srv{Handler: h, Backend: backend})
@@ -86,8 +86,8 @@ func TestLeftUnread(t *testing.T) {
 	})
 }
 
-// A handler that reads until there is nothing costs no more.
-func TestDrainLoop(t *testing.T) {
+// A handler may read until ErrWouldBlock.
+func TestReadUntilWouldBlock(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			for {

@@ -8,57 +8,53 @@ import (
 
 // counts are a server's counters.
 type counts struct {
-	accepted, refused, panics, stuck, idle, slow, overloads, handshakes atomic.Uint64
-	queued                                                              atomic.Int64
+	accepted, refused, panics, stuck, idle, slow, overloads, failedHandshakes atomic.Uint64
+	queued                                                                    atomic.Int64
 }
 
-// Stats are what a server has done, and what it is doing. Each count is exact; together they are not of
-// one instant.
+// Stats are the counts of a server. Each is exact, but they are not read at one instant.
 type Stats struct {
-	Conns     int           // connections now
-	Workers   int           // goroutines now, those replaced included
-	Queued    int64         // bytes queued now
-	Longest   time.Duration // how long the longest of the handlers that run now has run, to about 0.1 s
-	Accepted  uint64        // connections taken in
-	Refused   uint64        // connections beyond a limit
-	Overloads uint64        // connections closed because of MaxQueued
-	Idle      uint64        // connections closed because of IdleTimeout
-	Slow      uint64        // connections closed because of WriteTimeout
-	Panics    uint64        // handlers, and functions of TLSConfig, that panicked
-	Stuck     uint64        // handlers that ran for StuckAfter
-	Unshaken  uint64        // connections that ended before their TLS handshake was over
+	Conns            int           // connections now
+	Workers          int           // worker goroutines now, including replaced ones that have not returned
+	Queued           int64         // bytes queued now, for all connections
+	Longest          time.Duration // age of the oldest handler call that is running, to about 0.1 s
+	Accepted         uint64        // connections accepted, without Refused
+	Refused          uint64        // connections beyond a limit
+	Overloads        uint64        // connections closed because of MaxQueued
+	Idle             uint64        // connections closed because of IdleTimeout
+	Slow             uint64        // connections closed because of WriteTimeout
+	Panics           uint64        // handlers, and functions of TLSConfig, that panicked
+	Stuck            uint64        // handlers that ran for StuckAfter
+	FailedHandshakes uint64        // connections that ended before their TLS handshake was over
 }
 
-// Stats returns the server's counts. It may be called at any time.
-func (s *Server[S]) Stats() Stats {
+func (s *server) Stats() Stats {
 	k := &s.counts
 	st := Stats{
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
 		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(),
-		Panics: k.panics.Load(), Stuck: k.stuck.Load(), Unshaken: k.handshakes.Load(),
+		Panics: k.panics.Load(), Stuck: k.stuck.Load(), FailedHandshakes: k.failedHandshakes.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)
 	if st.Workers > 0 {
-		p := patrol{now: uint32(s.wheel.Now())}
+		d := watchdog{now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			st.Longest = max(st.Longest, p.waited(w.cursor.Load()))
+			st.Longest = max(st.Longest, d.ran(&w.activity))
 		}
 	}
 	return st
 }
 
-// LocalAddr is the address that the connection came to. After a failure it can be nil.
-func (c *Conn[S]) LocalAddr() net.Addr { return c.address(true) }
+func (c *conn) LocalAddr() net.Addr { return c.address(true) }
 
-// RemoteAddr is the peer's address. After a failure it can be nil.
-func (c *Conn[S]) RemoteAddr() net.Addr { return c.address(false) }
+func (c *conn) RemoteAddr() net.Addr { return c.address(false) }
 
-func (c *Conn[S]) address(local bool) net.Addr {
+func (c *conn) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.word.Load()&wUnheld != 0 {
+	if c.word.Load()&wDetached != 0 {
 		nc := c.extra.hijacked.nc
 		if local {
 			return nc.LocalAddr()

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The counts that are taken, by the names of the kernel's trace points.
+// The trace points of the kernel that perf counts.
 const (
 	allCalls = "raw_syscalls:sys_enter"
 	enables  = "syscalls:sys_enter_epoll_ctl"
@@ -53,15 +53,16 @@ func TestSystemCalls(t *testing.T) {
 	}
 }
 
-// systemCalls are how many were made, but for those by the clock, and of these how many to enable.
+// systemCalls are numbers of system calls: all except those of byTheClock, and those that enable.
 type systemCalls struct{ all, enables float64 }
 
-// perfStat are arguments that make perf count for a command.
+// perfStat returns arguments that make perf count the calls of a command.
 func perfStat(report, command string) []string {
 	return []string{"stat", "-x", ",", "-e", strings.Join(append(slices.Clone(byTheClock), allCalls, enables), ","), "-o", report, command}
 }
 
-// callsOf is what a server with one worker calls for so many connections, of which so many send a request in each round.
+// callsOf returns the numbers of calls of a server with one worker, with conns connections, of which active send a request
+// in each round.
 func callsOf(t *testing.T, conns, active, rounds int) systemCalls {
 	report := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("perf", perfStat(report, os.Args[0])...)
@@ -118,7 +119,7 @@ func callsOf(t *testing.T, conns, active, rounds int) systemCalls {
 	return calls
 }
 
-// exchange sends a request by each connection, lets the server go on, and takes the answers.
+// exchange sends a request on each connection, lets the server continue, and reads the answers.
 func exchange(t *testing.T, conns []net.Conn, b []byte, resume func() error) {
 	t.Helper()
 	for _, c := range conns {
@@ -137,7 +138,7 @@ func exchange(t *testing.T, conns []net.Conn, b []byte, resume func() error) {
 	}
 }
 
-// childOf is the only child of a process.
+// childOf returns the only child of a process.
 func childOf(t *testing.T, parent int) *os.Process {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
 	if err != nil {
@@ -173,7 +174,7 @@ func stop(t *testing.T, p *os.Process) {
 	}
 }
 
-// runs tells whether a thread that there is is not stopped.
+// runs reports whether a thread exists and is not stopped.
 func runs(stat string) bool {
 	text, err := os.ReadFile(stat)
 	_, state, _ := strings.Cut(string(text), ") ")

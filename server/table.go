@@ -2,9 +2,9 @@ package server
 
 import "net/netip"
 
-// A table has the connections, for who must find all of them.
-type table[S any] struct {
-	chunks []*[chunk]*Conn[S]
+// A table holds all connections of a server.
+type table struct {
+	chunks []*[chunk]*conn
 	free   []uint32
 	n      int // connections
 	end    uint32
@@ -12,13 +12,13 @@ type table[S any] struct {
 
 const chunk = 256
 
-func (t *table[S]) add(c *Conn[S]) {
+func (t *table) add(c *conn) {
 	var i uint32
 	if k := len(t.free); k > 0 {
 		i, t.free = t.free[k-1], t.free[:k-1]
 	} else {
 		if i = t.end; i%chunk == 0 {
-			t.chunks = append(t.chunks, new([chunk]*Conn[S]))
+			t.chunks = append(t.chunks, new([chunk]*conn))
 		}
 		t.end++
 	}
@@ -27,17 +27,17 @@ func (t *table[S]) add(c *Conn[S]) {
 	t.n++
 }
 
-func (t *table[S]) remove(c *Conn[S]) {
+func (t *table) remove(c *conn) {
 	t.chunks[c.index/chunk][c.index%chunk] = nil
 	t.free = append(t.free, c.index)
 	if t.n--; t.n == 0 {
-		*t = table[S]{}
+		*t = table{}
 	}
 }
 
-// all returns the connections that there are.
-func (t *table[S]) all() []*Conn[S] {
-	list := make([]*Conn[S], 0, t.n)
+// all returns all connections.
+func (t *table) all() []*conn {
+	list := make([]*conn, 0, t.n)
 	for _, chunk := range t.chunks {
 		for _, c := range chunk {
 			if c != nil {
@@ -48,7 +48,7 @@ func (t *table[S]) all() []*Conn[S] {
 	return list
 }
 
-// addrs counts the connections of each address, where there is a limit.
+// addrs counts the connections of each address, if there is a limit.
 type addrs struct {
 	n  map[netip.Addr]int
 	of map[uint32]netip.Addr // by the connection's index

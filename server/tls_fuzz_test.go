@@ -37,14 +37,14 @@ func FuzzTLSGreeting(f *testing.F) {
 		s := &stranger{sends: b}
 		err := tls.Server(s, config).Handshake()
 		asks := errors.Is(err, errSilent) // it took all of b, and asked for more
-		switch whole := greeting(b); {
+		switch whole := hasFirstRecord(b); {
 		case !whole && (!asks || len(s.wrote) > 0):
 			t.Errorf("crypto/tls does not wait for more: %v, %d bytes sent", err, len(s.wrote))
 		case whole && asks && len(s.wrote) == 0 && (recordLength(b) > len(b)-tlsHeader || b[0] != recordHandshake && b[0] != recordAlert):
 			t.Error("crypto/tls waits for the rest of the record")
 		}
 		for i := range b { // what was enough with fewer bytes is enough with more
-			if greeting(b[:i]) && !greeting(b) {
+			if hasFirstRecord(b[:i]) && !hasFirstRecord(b) {
 				t.Errorf("enough after %d bytes, but not after %d", i, len(b))
 			}
 			if i > 32 {
@@ -94,7 +94,7 @@ func FuzzTLSRecords(f *testing.F) {
 			at += tlsHeader + recordLength(b[at:])
 			ends[at] = true
 		}
-		c := &tlsConn[int]{conn: &Conn[int]{listener: &listener[int]{server: new(Server[int])}}, feed: bytes.Clone(b)}
+		c := &tlsConn{conn: &conn{listener: &listener{server: new(server)}}, feed: bytes.Clone(b)}
 		var got []byte
 		for i := 0; len(c.feed) > 0; i++ {
 			size := 512
@@ -102,7 +102,7 @@ func FuzzTLSRecords(f *testing.F) {
 				size = int(sizes[i%len(sizes)]) + 1
 			}
 			p := make([]byte, size)
-			n, err := c.give(p)
+			n, err := c.readRecord(p)
 			if n == 0 || err != nil {
 				t.Fatalf("%d bytes, %v, with %d left", n, err, len(c.feed))
 			}

@@ -36,12 +36,12 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 	tb.Cleanup(func() {
 		s.Close()
 		<-done
-		<-s.stopped
+		<-s.server.stopped
 	})
 	return addr, &tls.Config{RootCAs: trust, ServerName: "localhost"}
 }
 
-// An idle connection has no goroutine, and no buffer but those of crypto/tls.
+// An idle connection has no goroutine, and no buffers except those of crypto/tls.
 func TestIdleTLSMemory(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -92,7 +92,7 @@ func TestIdleTLSMemory(t *testing.T) {
 	})
 }
 
-// socketCost is what a *net.TCPConn of the client's takes, which is no part of the server.
+// socketCost returns the memory of a client's *net.TCPConn, which is subtracted.
 func socketCost(t *testing.T) float64 {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,7 +120,7 @@ func socketCost(t *testing.T) float64 {
 	return cost
 }
 
-// resident is the process's memory.
+// resident returns the resident memory of the process.
 func resident(t *testing.T) int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -133,7 +133,7 @@ func resident(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// A request through TLS costs the server no more allocations than crypto/tls makes by itself.
+// A request through TLS makes no more allocations than crypto/tls itself.
 func TestTLSRequestCosts(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: counter{}, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
@@ -156,8 +156,8 @@ func TestTLSRequestCosts(t *testing.T) {
 	})
 }
 
-// What is queued stays within the bound when a reader sends all that Write has encrypted, before Write does. A mutex that a
-// waiter has found locked again after a millisecond is handed to its waiters in turn, so it comes to that here.
+// The queue stays within WriteQueue if a reader sends all that Write has encrypted before Write does. That happens here,
+// because a mutex whose waiter finds it locked for a millisecond is handed to the waiters in turn.
 func TestTLSQueueSentByReader(t *testing.T) {
 	const queue = 300_000
 	s := &Server[*int]{Handler: counter{}, WriteQueue: queue}
@@ -168,9 +168,9 @@ func TestTLSQueueSentByReader(t *testing.T) {
 	}
 	defer peer.Close()
 	eventually(t, func() bool { return s.Stats().Conns == 1 })
-	s.mu.Lock()
-	c := s.table.all()[0]
-	s.mu.Unlock()
+	s.server.mu.Lock()
+	c := s.server.table.all()[0]
+	s.server.mu.Unlock()
 	eventually(t, func() bool { return c.word.Load()&(wHandshake|wOwned) == 0 })
 	tc := c.tls()
 	piece := make([]byte, 16_000) // one record

@@ -35,7 +35,7 @@ func equalLengths(t testing.TB, version uint16) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}, MinVersion: version, MaxVersion: version}
 }
 
-// An ending is how a server ended a connection that sent what it should not.
+// An ending describes how a server ended a connection that sent malformed bytes.
 type ending struct {
 	sent  string // an alert; other records, which are not the same twice, by their heads
 	cause string
@@ -57,7 +57,7 @@ func records(b []byte, secret bool) string {
 	return s.String()
 }
 
-// A causes notes the causes of failed handshakes.
+// A causes collects the causes of failed handshakes from the log.
 type causes chan string
 
 func (c causes) Enabled(context.Context, slog.Level) bool { return true }
@@ -73,7 +73,7 @@ func (c causes) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A rival is a server to compare with: it returns where it listens, and then why it ended its connection.
+// A rival is a server to compare with: it returns its address, and a function that returns the cause of its connection.
 type rival func(t *testing.T, config *tls.Config) (addr string, cause func() string)
 
 // stockRival serves one connection with crypto/tls alone.
@@ -116,18 +116,18 @@ func rivalOn(backend string) rival {
 	}
 }
 
-// record is one that is not encrypted.
+// record returns a record that is not encrypted.
 func record(typ byte, version uint16, body string) string {
 	return oversized(typ, version, len(body)) + body
 }
 
-// oversized is the head of a record.
+// oversized returns the header of a record that is too long.
 func oversized(typ byte, version uint16, n int) string {
 	return string([]byte{typ, byte(version >> 8), byte(version), byte(n >> 8), byte(n)})
 }
 
-// Bytes that are no TLS, or break its rules, are answered as crypto/tls answers them: by the same bytes, for the same
-// cause, and without waiting for a byte more.
+// Bytes that violate TLS are answered as crypto/tls answers them: with the same bytes and cause, and without waiting for
+// more.
 func TestTLSMalformed(t *testing.T) {
 	const (
 		ccs   = 20
@@ -248,8 +248,8 @@ func TestTLSMalformed(t *testing.T) {
 	}
 }
 
-// Encrypted records that break the rules are answered as crypto/tls answers them.
-func TestTLSMalformedSecret(t *testing.T) {
+// Malformed encrypted records are answered as crypto/tls answers them.
+func TestTLSMalformedEncrypted(t *testing.T) {
 	config, client := certified(t)
 	for name, text := range map[string]func(r *rawTLS) string{
 		"oversized":              func(r *rawTLS) string { return r.record(typeData, strings.Repeat("x", 16385)) },

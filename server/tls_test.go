@@ -55,7 +55,7 @@ func dialTLS(t testing.TB, addr string, config *tls.Config) *tls.Conn {
 	return c
 }
 
-// versions runs a test for each kernel and each version that there are.
+// versions runs a test for each backend and each version of TLS.
 func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, v := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -64,7 +64,7 @@ func versions(t *testing.T, f func(t *testing.T, backend string, version uint16)
 	})
 }
 
-// Small and large amounts come back, in records of every size, through buffers that fit none of them.
+// Small and large amounts come back, in records of all sizes, through buffers of other sizes.
 func TestTLSEcho(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		for _, size := range []int{0, fewer(), 1000, 20_000} {
@@ -74,7 +74,7 @@ func TestTLSEcho(t *testing.T) {
 					TLSConfig: &tls.Config{MinVersion: version, MaxVersion: version}}
 				addr, config := startTLS(t, s)
 				tc := dialTLS(t, addr, config)
-				c := patient{tc}
+				c := extended{tc}
 				total := 1 << 20
 				if size == fewer() {
 					total = 20_000
@@ -100,7 +100,7 @@ func TestTLSEcho(t *testing.T) {
 	})
 }
 
-// What was agreed upon is known in Open, which can write.
+// Open knows what was negotiated, and can write.
 func TestTLSState(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t}
@@ -148,7 +148,7 @@ func TestTLSResumption(t *testing.T) {
 	})
 }
 
-// Every byte of a connection may come by itself, from the first of the ClientHello on.
+// Every byte of a connection may arrive alone, from the first byte of the ClientHello on.
 func TestTLSInPieces(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, TLSConfig: &tls.Config{MaxVersion: version}}
@@ -175,9 +175,9 @@ func (c trickle) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What a record has beyond the handler's buffer, and the records after it, are read without another byte
-// from the peer; and the connection can wait with them, paused.
-func TestTLSNothingStays(t *testing.T) {
+// The rest of a record that does not fit into the handler's buffer, and the records after it, are read without another byte
+// from the peer, also after a pause.
+func TestTLSReadAllRecords(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:7])
@@ -215,7 +215,7 @@ func TestTLSNothingStays(t *testing.T) {
 	})
 }
 
-// A gather can hold back what is written, and write it at once.
+// A gather can hold writes back, and then write them together.
 type gather struct {
 	net.Conn
 	held    []byte
@@ -239,7 +239,7 @@ func (c *gather) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A peer that does not read makes Write refuse, and nothing of what was taken is lost.
+// Write fails when a peer does not read and the queue is full, and none of the bytes taken is lost.
 func TestTLSQueue(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t}
@@ -275,8 +275,8 @@ func TestTLSQueue(t *testing.T) {
 	})
 }
 
-// The end of the stream is said in both directions, by whoever is first.
-func TestTLSEnds(t *testing.T) {
+// Each side can end its stream first, with a close_notify.
+func TestTLSHalfClose(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		for _, end := range []string{"Close", "CloseWrite", "io.EOF", "error", "idle"} {
 			t.Run(end, func(t *testing.T) {
@@ -331,13 +331,13 @@ func (c *unexpected) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handshakeTime is what handshakes that never finish are given, and what one that is alone must not take.
+// handshakeTime is the HandshakeTimeout of handshakes that never finish, and a bound for one that does.
 const handshakeTime = 5 * time.Second
 
-// What is no TLS, is cut off, or never finishes ends without Open, and hurts nobody.
-func TestTLSNoHandshake(t *testing.T) {
+// Handshakes that fail, are cut off, or never finish end without Open. Other connections are served.
+func TestTLSHandshakeFailures(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		t.Parallel() // it waits for a time-out
+		t.Parallel() // it waits for a timeout
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, HandshakeTimeout: handshakeTime, MaxHandshakes: 2}
 		addr, config := startTLS(t, s)
@@ -350,7 +350,7 @@ func TestTLSNoHandshake(t *testing.T) {
 		send(t, bad, string(hello))
 		bad.CloseWrite()
 		dial(t, addr).Close()
-		wait(t, func() bool { return s.Stats().Unshaken == 11 })
+		wait(t, func() bool { return s.Stats().FailedHandshakes == 11 })
 		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("an unknown certificate is no error")
 		}
@@ -386,10 +386,10 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 	return buf[:n]
 }
 
-// A function of the configuration that panics or waits costs its own connection alone.
+// A function of the configuration that panics or waits affects its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		t.Parallel() // it waits for a time-out
+		t.Parallel() // it waits for a timeout
 		config, client := certified(t)
 		for name, c := range map[string]struct {
 			timeout time.Duration
@@ -426,15 +426,15 @@ func TestTLSConfigFaults(t *testing.T) {
 			good := dialTLS(t, l.Addr().String(), client)
 			send(t, good, "hello")
 			expect(t, good, "hello")
-			wait(t, func() bool { return s.Stats().Unshaken >= 20 }) // which the clients may know before
-			if st := s.Stats(); st.Panics != c.panics || st.Unshaken != 20 {
+			wait(t, func() bool { return s.Stats().FailedHandshakes >= 20 }) // which the clients may know before
+			if st := s.Stats(); st.Panics != c.panics || st.FailedHandshakes != 20 {
 				t.Errorf("%s: %+v", name, st)
 			}
 		}
 	})
 }
 
-// A connection goes to a goroutine that blocks on a *tls.Conn, and back, with records in between.
+// A connection is hijacked by a goroutine that blocks on a *tls.Conn, and resumed, with records in between.
 func TestTLSHijack(t *testing.T) {
 	noHijack(t)
 	versions(t, func(t *testing.T, backend string, version uint16) {
@@ -493,7 +493,7 @@ func TestTLSHijack(t *testing.T) {
 	})
 }
 
-// Shutdown ends what is idle, and what has not finished its handshake.
+// Shutdown ends idle connections, and those whose handshake is unfinished.
 func TestTLSShutdown(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, HandshakeTimeout: time.Hour, TLSConfig: &tls.Config{MaxVersion: version}}
@@ -544,8 +544,8 @@ func TestServeTLS(t *testing.T) {
 	})
 }
 
-// A receive without room for anything changes nothing: what crypto/tls has, and the socket no longer, is still told.
-func TestTLSReadNothing(t *testing.T) {
+// A Read into an empty buffer changes nothing: Data is still called for bytes that crypto/tls has and the socket has not.
+func TestTLSReadEmptyBuffer(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf[:1])

@@ -10,72 +10,72 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A tlsConn is TLS between a connection and its handler. Below crypto/tls is a tlsInner, which is the same
-// thing with other methods: it never waits, except in the handshake and for a hijacker.
+// A tlsConn is the TLS transport of a connection. It calls crypto/tls, which reads and writes through a tlsInner: the same
+// struct with the methods of a net.Conn. That never waits, except in the handshake and for a hijacker.
 //
-// Locks are taken in this order: writing, those of crypto/tls, mu, the connection's.
-type tlsConn[S any] struct {
-	conn  *Conn[S]
-	tls   *tls.Conn
-	shake *handshake[S] // until the handshake is over
+// Locks are acquired in this order: writing, those of crypto/tls, mu, the connection's.
+type tlsConn struct {
+	conn *conn
+	tls  *tls.Conn
+	hs   *handshake // until the handshake is over
 
-	writing sync.Mutex // of who encrypts because somebody asked for it, and for nc
-	nc      net.Conn   // of Hijack
+	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
+	nc      net.Conn   // returned by Hijack, or nil
 
-	// What was received and crypto/tls has not asked for. It is given record by record, so that crypto/tls
-	// itself has never one more in its buffer, of which nobody would know.
+	// The bytes that were received and that crypto/tls has not read. It reads record by record, so it never has a whole
+	// record in its own buffer, which the server would not know of.
 	feed   []byte
-	buf    *tlsBuffer // that feed lies in, or nil
+	buf    *tlsBuffer // that feed is in, or nil
 	head   [tlsHeader]byte
-	nhead  int // how much of the head of a record was given
-	left   int // how much of its body was not
-	heads  int // how many records were begun since Read was called
+	nhead  int // bytes of head that crypto/tls has read
+	left   int // bytes of the record's body that it has not read
+	heads  int // records begun since Read was called
 	failed error
 
 	mu    sync.Mutex
 	out   []byte // encrypted, and to be sent
 	outs  *tlsBuffer
-	plain int  // how many bytes of the handler's are or will be in out
-	lost  bool // something of it was not sent
+	plain int  // bytes of the handler that are in out, or will be
+	lost  bool // sending a part of out has failed
 
-	// How much of what is queued is not the handler's bytes, but records around them; under the connection's
-	// lock. It is of what was encrypted before the mark and after it; what was before the mark is forgotten
-	// when it was sent.
-	total, mark    int64 // of all that was encrypted
+	// The number of queued bytes that TLS has added to the handler's bytes, under the connection's lock: before bytes in
+	// front of the mark and beyond bytes behind it. When everything in front of the mark was sent, the mark moves to the
+	// end (see room).
+	total, mark    int64 // positions in the stream of encrypted bytes: its end, and the mark
 	before, beyond int
 }
 
 const (
 	tlsHeader = 5
 	tlsBytes  = 32 << 10
-	tlsChunk  = 24 << 10 // which encrypted has room in a buffer
+	tlsChunk  = 24 << 10 // plaintext that fits into a buffer when encrypted
 
-	// tlsRecords is the number of records after which Read returns what it has, because a peer can send many that
-	// yield little: up to 16 without data, such as changes of keys, before each that has a byte. Until data comes
-	// crypto/tls goes on by itself, but refuses a seventeenth.
+	// tlsRecords is the number of records after which Read returns, because a peer can send many records with few
+	// bytes: up to 16 without data, such as key updates, before each with one byte. crypto/tls itself reads on until
+	// there is data, and refuses a seventeenth record without.
 	tlsRecords = 32
 )
 
 type tlsBuffer [tlsBytes]byte
 
-// secure puts TLS under a connection that nobody knows of yet.
-func (c *Conn[S]) secure(config *tls.Config) {
-	t := &tlsConn[S]{conn: c}
-	t.shake = &handshake[S]{tls: t, from: c.RemoteAddr()}
-	t.tls = tls.Server((*tlsInner[S])(t), config)
-	c.more().transport = t
+// startTLS puts TLS on a new connection.
+func (c *conn) startTLS(config *tls.Config) {
+	t := &tlsConn{conn: c}
+	t.hs = &handshake{tls: t, from: c.RemoteAddr()}
+	t.tls = tls.Server((*tlsInner)(t), config)
+	c.ensureExtra().transport = t
 	c.wrapped = true
 	c.word.Or(wHandshake)
 }
 
-// Read decrypts as much as has come, or b has room for.
-func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
+// Read decrypts the records that have arrived, as far as b has room.
+func (t *tlsConn) Read(b []byte) (n int, err error) {
 	c := t.conn
 	if word := c.word.Load(); word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
 	if len(b) == 0 {
-		return 0, nil // what there is to read stays to be told of
+		return 0, nil // wMore stays as it is
 	}
 	err = t.failed
 	for t.heads = 0; n < len(b) && err == nil && t.heads < tlsRecords; {
@@ -87,20 +87,20 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 		}
 	}
 	if t.push() != nil {
-		err = net.ErrClosed // what it was for will be told
+		err = net.ErrClosed // push has noted the cause
 	}
 	switch {
 	case err == errAgain:
 		err = nil
 	case err == io.ErrUnexpectedEOF && c.server().isClosing():
-		err = io.EOF // Shutdown has cut a record
+		err = io.EOF // Shutdown has ended the stream inside a record
 	}
 	if n > 0 {
 		t.failed = err
-		t.more(err != nil || n == len(b) || len(t.feed) > 0)
+		t.setMore(err != nil || n == len(b) || len(t.feed) > 0)
 		return n, nil
 	}
-	t.more(false)
+	t.setMore(false)
 	switch err {
 	case nil:
 		return 0, sock.ErrWouldBlock
@@ -112,8 +112,8 @@ func (t *tlsConn[S]) Read(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// more says whether there is something to be read that no notification will tell of.
-func (t *tlsConn[S]) more(is bool) {
+// setMore notes whether there are bytes to read that no notification will report.
+func (t *tlsConn) setMore(is bool) {
 	w := &t.conn.word
 	switch {
 	case is:
@@ -123,8 +123,8 @@ func (t *tlsConn[S]) more(is bool) {
 	}
 }
 
-// receive is for the system's bytes.
-func (t *tlsConn[S]) receive(b []byte) (int, error) {
+// receive receives encrypted bytes.
+func (t *tlsConn) receive(b []byte) (int, error) {
 	if t.nc != nil {
 		return t.nc.Read(b)
 	}
@@ -136,7 +136,7 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
-	n, err := c.socket().Recv(b) // which may be closed under a handshake
+	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
 	if err == sock.ErrWouldBlock {
 		if err = errAgain; word&wLast != 0 {
 			err = io.EOF
@@ -145,8 +145,8 @@ func (t *tlsConn[S]) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// give gives crypto/tls what has come of one record.
-func (t *tlsConn[S]) give(p []byte) (int, error) {
+// readRecord copies received bytes of the current record to p.
+func (t *tlsConn) readRecord(p []byte) (int, error) {
 	s := t.conn.server()
 	if len(t.feed) == 0 {
 		buf := s.tlsBuffers.Get().(*tlsBuffer)
@@ -157,7 +157,7 @@ func (t *tlsConn[S]) give(p []byte) (int, error) {
 		}
 		t.buf, t.feed = buf, buf[:n]
 	}
-	n := copy(p, t.feed[:t.cut(t.feed[:min(len(p), len(t.feed))])])
+	n := copy(p, t.feed[:t.recordPart(t.feed[:min(len(p), len(t.feed))])])
 	if t.feed = t.feed[n:]; len(t.feed) == 0 {
 		if t.buf != nil {
 			s.tlsBuffers.Put(t.buf)
@@ -167,8 +167,8 @@ func (t *tlsConn[S]) give(p []byte) (int, error) {
 	return n, nil
 }
 
-// cut is how much of what comes next is still of the present record.
-func (t *tlsConn[S]) cut(b []byte) (n int) {
+// recordPart returns how many of the next bytes belong to the current record, and advances by as many.
+func (t *tlsConn) recordPart(b []byte) (n int) {
 	if t.left == 0 {
 		n = copy(t.head[t.nhead:], b)
 		if t.nhead += n; t.nhead < tlsHeader {

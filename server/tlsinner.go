@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// A tlsInner is the net.Conn of crypto/tls.
-type tlsInner[S any] tlsConn[S]
+// A tlsInner is the net.Conn that crypto/tls reads and writes.
+type tlsInner tlsConn
 
-// errAgain says that nothing has come. As it is temporary, crypto/tls goes on after it: what it has of a
-// record, or of a message of the handshake protocol, it keeps.
+// errAgain is returned to crypto/tls when nothing has arrived. Because it is temporary, crypto/tls can go on after it, and
+// keeps what it has of a record or of a handshake message.
 var errAgain error = againError{}
 
 type againError struct{}
 
-func (againError) Error() string   { return "server: nothing has come" }
+func (againError) Error() string   { return "server: nothing has arrived" }
 func (againError) Timeout() bool   { return true }
 func (againError) Temporary() bool { return true }
 
-func (i *tlsInner[S]) Read(p []byte) (int, error) {
-	t := (*tlsConn[S])(i)
+func (i *tlsInner) Read(p []byte) (int, error) {
+	t := (*tlsConn)(i)
 	for {
-		n, err := t.give(p)
-		if err != errAgain || t.shake == nil {
+		n, err := t.readRecord(p)
+		if err != errAgain || t.hs == nil {
 			return n, err
 		}
-		if err := t.await(); err != nil {
+		if err := t.waitForPeer(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// Write keeps what is to be sent until whoever called crypto/tls pushes it.
-func (i *tlsInner[S]) Write(p []byte) (int, error) {
-	t := (*tlsConn[S])(i)
+// Write appends to out, which is sent by push when crypto/tls has returned.
+func (i *tlsInner) Write(p []byte) (int, error) {
+	t := (*tlsConn)(i)
 	if t.nc != nil {
 		return t.nc.Write(p)
 	}
@@ -47,35 +47,35 @@ func (i *tlsInner[S]) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close is a hijacker's: crypto/tls has sent its close_notify. One of a handshake is because of an end that
-// is known already.
-func (i *tlsInner[S]) Close() error {
-	if i.shake != nil {
+// Close is called when a hijacker closes the connection, after crypto/tls has sent its close_notify. During a handshake
+// crypto/tls calls it after an error, which the caller of the handshake handles.
+func (i *tlsInner) Close() error {
+	if i.hs != nil {
 		return nil
 	}
 	return i.conn.Close()
 }
 
-func (i *tlsInner[S]) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
-func (i *tlsInner[S]) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
+func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
 
-// Deadlines are a hijacker's, too.
+// Deadlines are set by a hijacker alone.
 
-func (i *tlsInner[S]) SetDeadline(at time.Time) error {
+func (i *tlsInner) SetDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}
 	return i.nc.SetDeadline(at)
 }
 
-func (i *tlsInner[S]) SetReadDeadline(at time.Time) error {
+func (i *tlsInner) SetReadDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}
 	return i.nc.SetReadDeadline(at)
 }
 
-func (i *tlsInner[S]) SetWriteDeadline(at time.Time) error {
+func (i *tlsInner) SetWriteDeadline(at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}

@@ -4,9 +4,9 @@ import (
 	"net"
 )
 
-// Write encrypts what there is room for, and sends it. crypto/tls would never forget an error of what is
-// below it, so nothing is given to it that could be refused there.
-func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
+// Write encrypts as many bytes as the write queue has room for, and sends them. crypto/tls keeps every error of a write,
+// so the room is checked before it encrypts.
+func (t *tlsConn) Write(b []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	for {
@@ -28,8 +28,8 @@ func (t *tlsConn[S]) Write(b []byte) (n int, err error) {
 	}
 }
 
-// room is how much of n bytes can be encrypted now: at least one, if there is no error.
-func (t *tlsConn[S]) room(n int) (int, error) {
+// room returns how many of n bytes can be encrypted now: at least one, unless n is 0 or there is an error.
+func (t *tlsConn) room(n int) (int, error) {
 	c := t.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,14 +45,14 @@ func (t *tlsConn[S]) room(n int) (int, error) {
 	}
 	k := min(n, tlsChunk, c.server().writeQueue()-max(queued-t.before-t.beyond, 0))
 	if k <= 0 && n > 0 {
-		c.set(wWant)
+		c.set(wWritable)
 		return 0, ErrQueueFull
 	}
 	return k, nil
 }
 
-// sendable is why nothing can be sent in a state. The lock is held.
-func (c *Conn[S]) sendable() error {
+// sendable returns an error if nothing can be sent any more. The lock is held.
+func (c *conn) sendable() error {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
@@ -63,10 +63,10 @@ func (c *Conn[S]) sendable() error {
 	return nil
 }
 
-// push sends what was encrypted. A reader calls it for answers to the peer, while another goroutine encrypts perhaps; so
-// it may send a part of what Write encrypts. How much of that is the handler's is not known then: as much as possible is
-// taken for it, and the records around it are counted with what is sent later.
-func (t *tlsConn[S]) push() error {
+// push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while another goroutine is in
+// Write. Then push may send a part of what Write encrypts, and does not know how many of its bytes are the handler's. It
+// counts as many as possible as the handler's; the rest is counted with the bytes that are sent next.
+func (t *tlsConn) push() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) == 0 {
@@ -79,7 +79,7 @@ func (t *tlsConn[S]) push() error {
 	t.sent()
 	t.plain -= plain
 	if err == net.ErrClosed && plain == 0 && c.word.Load()&wOver == 0 {
-		return nil // an answer to the peer's change of keys, after CloseWrite
+		return nil // an answer to a key update of the peer, after CloseWrite
 	}
 	if err != nil {
 		t.lost = true
@@ -92,8 +92,8 @@ func (t *tlsConn[S]) push() error {
 	return nil
 }
 
-// sent forgets what was encrypted. The lock is held.
-func (t *tlsConn[S]) sent() {
+// sent empties out. The lock is held.
+func (t *tlsConn) sent() {
 	if t.outs != nil {
 		t.conn.server().tlsBuffers.Put(t.outs)
 	}
@@ -101,15 +101,15 @@ func (t *tlsConn[S]) sent() {
 }
 
 // CloseWrite sends a close_notify, and ends the stream below after it.
-func (t *tlsConn[S]) CloseWrite() error {
+func (t *tlsConn) CloseWrite() error {
 	if err := t.closeNotify(); err != nil {
 		return err
 	}
 	return t.conn.shut()
 }
 
-// closeNotify is before the end of what is sent.
-func (t *tlsConn[S]) closeNotify() error {
+// closeNotify sends a close_notify before the stream ends.
+func (t *tlsConn) closeNotify() error {
 	c := t.conn
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -119,13 +119,12 @@ func (t *tlsConn[S]) closeNotify() error {
 	if err != nil {
 		return err
 	}
-	t.tls.CloseWrite() // what fails has failed before, or there was no handshake
+	t.tls.CloseWrite() // it fails if the connection has failed before, or the handshake is not done
 	return t.push()
 }
 
-// farewell is a close_notify for a peer whose connection ends without Close, as far as that is possible. The
-// connection is dead.
-func (t *tlsConn[S]) farewell() {
+// sendCloseNotify sends a close_notify on a dead connection that was not ended by Close, if that is possible at once.
+func (t *tlsConn) sendCloseNotify() {
 	c := t.conn
 	t.writing.Lock()
 	defer t.writing.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // A rot is a transport that changes every byte on its way.
-type rot struct{ c *Conn[*int] }
+type rot struct{ c *conn }
 
 func (r rot) Read(b []byte) (int, error) {
 	n, err := r.c.recv(b)
@@ -35,10 +35,10 @@ func (r rot) CloseWrite() error { return r.c.shut() }
 type rotten struct{ counter }
 
 func (rotten) Open(c *Conn[*int]) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.more().transport = rot{c}
-	c.wrapped = true
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	c.conn.ensureExtra().transport = rot{&c.conn}
+	c.conn.wrapped = true
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (r rotten) Data(c *Conn[*int], buf []byte) error {
 	return err
 }
 
-// A transport has every byte of its connection in both directions, also those that are queued.
+// Every byte of a connection passes through its transport, in both directions, also queued ones.
 func TestTransport(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())

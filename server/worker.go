@@ -5,65 +5,72 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
 
 // A worker is one of the goroutines that serve.
-type worker[S any] struct {
-	server *Server[S]
-	port   *socknotify.Port[*Conn[S]]
+type worker struct {
+	server *server
+	port   *socknotify.Port[*Key]
 	buf    []byte
-	reg    [1]socknotify.Registration[*Conn[S]]
-	regs   [batch]socknotify.Registration[*Conn[S]] // of those that it lets go of together
+	reg    [1]socknotify.Registration[*Key]
+	regs   [batch]socknotify.Registration[*Key] // regs[:nregs] are to be enabled together
 	nregs  int
 
-	ready [batch]socknotify.Notification[*Conn[S]]
-	at    uint64 // what cursor is, or was before the rest was taken away
-	// cursor is how far the worker is in ready, and since when: a tick, how many there are, which is next,
-	// and from which on those before that are kept, to be let go of together. Who swaps it owns the next
-	// one; a worker that does not return has all of the rest taken away, and what it kept.
-	cursor  atomic.Uint64
-	current *Conn[S] // whose handler runs
-	logged  bool     // that the worker is stuck; the watcher's
-	alone   bool     // there is no other on the port, but for one that does not return
+	// ready[:n] was dequeued. ready[next:n] is not begun, ready[next-1] may be in the call of a handler, and the
+	// worker still owns the connections of ready[kept:next-1], which it releases together at the end.
+	//
+	// While the worker is busy these fields change with activity.mu held. So while a handler does not return, the
+	// watchdog can move all of ready except ready[next-1] to another worker (see replace). While the worker is idle,
+	// only the worker uses them.
+	ready         [batch]socknotify.Notification[*Key]
+	n, next, kept int
+	activity
+
+	current *conn // whose handler runs
+	alone   bool  // the port has no other worker, except replaced ones
 }
 
-// batch is how many notifications a worker dequeues at a time.
+// batch is the number of notifications that a worker dequeues at a time.
 const batch = 64
 
-const (
-	idle     = 1 << 30 // nothing to do
-	replaced = 1 << 31 // another has taken the rest
-)
+func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 
-func cursor(now uint64, n, next, kept int) uint64 {
-	return now<<32 | uint64(n)<<16 | uint64(kept)<<8 | uint64(next)
+// claim returns the index of the next notification to handle. If there is none the worker is idle.
+func (w *worker) claim(now uint64) (i int, ok bool) {
+	w.mu.Lock()
+	if ok = w.next < w.n; ok {
+		i = w.next
+		w.next++
+		if !w.alone {
+			w.kept = i // each connection was released at once
+		}
+		w.begin(now)
+	} else {
+		w.busy = false
+	}
+	w.mu.Unlock()
+	return i, ok
 }
 
-func position(cur uint64) (n, next, kept int) {
-	return int(cur >> 16 & 0xff), int(cur & 0xff), int(cur >> 8 & 0xff)
+// releaseRest releases the connections that an idle worker still owns. One that was replaced owns at most the connection
+// that it handled last.
+func (w *worker) releaseRest() {
+	w.releaseKept(w.ready[w.kept:w.next])
+	w.n, w.next, w.kept = 0, 0, 0
 }
 
-func since(cur uint64) (tick uint32)        { return uint32(cur >> 32) }
-func (s *Server[S]) addWorker(w *worker[S]) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
-func (w *worker[S]) advance(next uint64) bool {
-	was := w.at
-	w.at = next
-	return w.cursor.CompareAndSwap(was, next)
-}
-
-// run serves until the port is closed, or another worker has taken over.
-func (w *worker[S]) run() {
+// run serves until the port is closed or the worker was replaced.
+func (w *worker) run() {
 	cut := true
-	defer func() { w.leave(cut) }()
+	defer func() { w.exit(cut) }()
 	w.loop()
 	cut = false
 }
 
-func (w *worker[S]) loop() {
+func (w *worker) loop() {
 	s := w.server
 	w.buf = make([]byte, s.bufferSize())
 	var f failing
@@ -72,9 +79,6 @@ func (w *worker[S]) loop() {
 		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
 	}
 	for w.serve() {
-		if !w.advance(idle) {
-			return
-		}
 		n, err := w.port.Process(nil, w.ready[:], -1)
 		if err == socknotify.ErrClosed {
 			return
@@ -86,23 +90,20 @@ func (w *worker[S]) loop() {
 		if f.pause != 0 {
 			f = failing{}
 		}
-		w.at = cursor(s.wheel.Now(), n, 0, 0)
-		w.cursor.Store(w.at)
+		w.n = n
 	}
 }
 
-// serve handles what was dequeued. It is false where another worker has taken the rest.
-func (w *worker[S]) serve() (mine bool) {
-	for {
-		done, mine := w.some()
-		if done {
-			return mine
-		}
+// serve handles the notifications that were dequeued, and reports whether the worker is to dequeue again.
+func (w *worker) serve() bool {
+	for !w.handleSome() {
 	}
+	w.releaseRest()
+	return !w.replaced
 }
 
-// some handles notifications until none is left or a handler panics.
-func (w *worker[S]) some() (done, mine bool) {
+// handleSome handles notifications. It returns true when none is left, and false after a handler has panicked.
+func (w *worker) handleSome() (done bool) {
 	defer func() {
 		if c := w.current; c != nil {
 			w.panicked(c, recover())
@@ -110,34 +111,17 @@ func (w *worker[S]) some() (done, mine bool) {
 	}()
 	s := w.server
 	for {
-		n, i, kept := position(w.at)
-		if w.at&(idle|replaced) != 0 {
-			return true, true
-		}
-		if !w.alone {
-			kept = i
-		}
 		now := s.wheel.Now()
-		switch {
-		case i == n && kept < n:
-			if !w.advance(cursor(now, n, i, i)) {
-				w.letGoAll(w.ready[i-1 : i])
-				return true, false
-			}
-			w.letGoAll(w.ready[kept:i])
-			continue
-		case i == n:
-			return true, true
-		case !w.advance(cursor(now, n, i+1, kept)):
-			w.letGoAll(w.ready[max(i-1, kept):i])
-			return true, false
+		i, ok := w.claim(now)
+		if !ok {
+			return true
 		}
 		nt := &w.ready[i]
-		c, read := nt.Key, true
-		if nt.Events == socknotify.EventIn { // a connection's, and nearly always just that
+		c, read := (*conn)(nt.Key), true
+		if nt.Events == socknotify.EventIn { // the usual case
 			word := c.word.Or(wOwned)
 			if word&wOwned != 0 {
-				nt.Key = nil // the owner will see to it
+				nt.Key = nil // the owner enables the registration again
 				continue
 			}
 			c.touch(uint32(now))
@@ -147,30 +131,28 @@ func (w *worker[S]) some() (done, mine bool) {
 		} else if c, read = w.handle(nt, uint32(now)); c == nil {
 			continue
 		}
-		if read { // as in data, but within one frame less (see direct)
+		if read { // as in data
 			w.current = c
-			err := s.Handler.Data(c, w.buf)
+			err := s.handler.data(c, w.buf)
 			w.current = nil
 			if err != nil {
 				c.returned(err)
 			}
 		}
 		if w.alone && c.word.Load()&wSpecial == 0 {
-			// Nobody else could serve it yet anyway, and letting go of many at once costs a good part less.
-			// It is this worker's until the cursor moves on, and whose that is then.
+			// There is no other worker that could serve it now, and releasing many together costs less.
 			continue
 		}
-		nt.Key = nil // an idle worker holds on to nobody
+		nt.Key = nil // an idle worker must not keep a connection alive
 		w.release(c)
 	}
 }
 
-// panicked closes the connection of a handler that did not return.
-func (w *worker[S]) panicked(c *Conn[S], value any) {
+// panicked closes the connection of a handler that has panicked or called runtime.Goexit.
+func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
-	_, i, _ := position(w.at)
-	w.ready[i-1].Key = nil // not to be let go of with those that were kept
+	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
 	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
@@ -179,51 +161,52 @@ func (w *worker[S]) panicked(c *Conn[S], value any) {
 		return
 	}
 	c.fail(e)
-	// Its end may call Close, which may panic as well, and nobody would recover from that here.
+	// Release it by a post. Ending it here could call the handler's Close, and a panic of that would not be recovered.
 	c.word.And(^uint32(wOwned))
 	c.wake()
 }
 
-// handle is for a notification of more than EventIn, or of something else. It returns the connection, which stays its
-// key, if that is to be let go of, and whether Data is to be called before.
-func (w *worker[S]) handle(nt *socknotify.Notification[*Conn[S]], now uint32) (_ *Conn[S], read bool) {
-	c := nt.Key
-	nt.Key = nil // an idle worker holds on to nobody
+// handle handles any notification that is not just EventIn. If the notification leaves the worker the owner of a
+// connection, handle returns that, which stays the key, and reports whether Data is to be called before releasing it.
+func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn, read bool) {
+	c := (*conn)(nt.Key)
+	nt.Key = nil // an idle worker must not keep a connection alive
 	switch {
 	case nt.Events&socknotify.EventRemove != 0:
 		w.finish(c)
 		return nil, false
 	case nt.Kind() == socknotify.KindPosted:
-		if nt.Data == fresh {
-			w.welcome(c)
+		if nt.Data == admitted {
+			w.startConn(c)
 			return nil, false
 		}
-		c.word.And(^uint32(wWoken))
+		c.word.And(^uint32(wPosted))
 	case c == &c.listener.key:
 		a := *nt
-		*nt = socknotify.Notification[*Conn[S]]{}
+		*nt = socknotify.Notification[*Key]{}
 		w.accepted(c.listener, &a)
 		return nil, false
 	}
 	word := c.word.Or(wOwned)
 	if word&wOwned != 0 {
-		return nil, false // the owner will see to it
+		return nil, false // the owner enables the registration again
 	}
-	nt.Key = c
+	nt.Key = c.key()
 	c.touch(now)
 	return c, w.events(c, nt.Events, word)
 }
 
-// events sees to all but Data for a connection that is owned, and reports whether that is to be called.
-func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read bool) {
+// events does everything except calling Data for the events of a connection that the worker owns, and reports whether
+// Data is to be called.
+func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 	s := w.server
 	if e&socknotify.EventErr != 0 && c.failed(w.buf, e == socknotify.EventErr) {
 		return false
 	}
 	if e&socknotify.EventOut != 0 {
-		if c.flush() && s.writer != nil && c.word.Load()&wOver == 0 {
+		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
-			err := s.writer.Writable(c)
+			err := s.handler.writable(c)
 			w.current = nil
 			c.returned(err)
 		}
@@ -239,21 +222,21 @@ func (w *worker[S]) events(c *Conn[S], e socknotify.Events, word uint32) (read b
 	return true
 }
 
-func (w *worker[S]) data(c *Conn[S]) {
+func (w *worker) data(c *conn) {
 	if c.wrapped && c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}
 	w.current = c
-	err := w.server.Handler.Data(c, w.buf)
+	err := w.server.handler.data(c, w.buf)
 	w.current = nil
 	if err != nil {
 		c.returned(err)
 	}
 }
 
-// returned is what a handler's error means.
-func (c *Conn[S]) returned(err error) {
+// returned acts on an error that a handler has returned.
+func (c *conn) returned(err error) {
 	switch err {
 	case nil, sock.ErrWouldBlock:
 	case io.EOF:
@@ -263,24 +246,29 @@ func (c *Conn[S]) returned(err error) {
 	}
 }
 
-// waitFailed is for a wait that failed although the port is open. It pauses, so that the worker may try again, and
-// ends the server where that has been so for long. The worker goes on even then: what ends a connection is queued,
-// and dequeued without waiting.
-func (s *Server[S]) waitFailed(f *failing, err error) {
+// waitFailed handles a wait that failed on an open port. It pauses, and ends the server if the waits have failed for
+// giveUpAfter. The worker continues even then, because ending a connection posts to the port, and posts are dequeued
+// without waiting.
+func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
 		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
 	}
-	if f.again(cmp.Or(s.patient, patient)) {
-		s.lose(err)
+	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
+		s.fail(err)
 	}
 }
 
-// leave is a worker's end. One whose goroutine was cut off by its handler (runtime.Goexit) is replaced.
-func (w *worker[S]) leave(cut bool) {
+// exit removes a worker whose goroutine ends. If a handler has ended it (runtime.Goexit), cut is true and the worker is
+// replaced.
+func (w *worker) exit(cut bool) {
 	s := w.server
 	s.mu.Lock()
 	if cut {
-		s.replace(w, w.cursor.Load())
+		w.mu.Lock()
+		if !w.replaced {
+			s.replace(w)
+		}
+		w.mu.Unlock()
 	}
 	delete(s.workers, w)
 	s.mu.Unlock()

@@ -3,38 +3,25 @@ package server
 import (
 	"net"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Write sends what the system takes at once and queues the rest, so it never blocks. Where the queue would
-// grow beyond Server.WriteQueue it returns ErrQueueFull and how much it took; Writable tells when to go on
-// with the rest. After Close or CloseWrite it is net.ErrClosed.
-func (c *Conn[S]) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
+func (c *conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 
-// send is Write without a transport.
-func (c *Conn[S]) send(b []byte) (int, error) { return c.write(b, false) }
+// send is Write without the transport.
+func (c *conn) send(b []byte) (int, error) { return c.write(b, false) }
 
-// write is Write, which is small enough to be inlined. What is usual is all here, because each frame between
-// a handler's caller and the system's send costs a return that is mispredicted (see direct).
-func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
+// write is Write, which is small enough to be inlined.
+func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	if wrapped {
 		return c.extra.transport.Write(b)
 	}
 	n, err := 0, error(nil)
 	c.mu.Lock()
-	// Where sending is to be shut after what is queued, something is.
+	// extra.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
 		c.touch(uint32(c.server().wheel.Now()))
-		if direct {
-			of, turn := c.held.Ahead(fdstate.Send, b)
-			k, e := directSend(c.socket().Handle(), of)
-			if n = int(k); n == len(b) {
-				c.mu.Unlock()
-				return n, nil
-			}
-			n, err = c.held.Made(fdstate.Send, of, turn, n, e)
-		} else if n, err = c.held.Send(b); n == len(b) && err == nil {
+		if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
 		}
@@ -44,8 +31,8 @@ func (c *Conn[S]) write(b []byte, wrapped bool) (int, error) {
 	return n, err
 }
 
-// writeOn goes on after n bytes were sent, and a failure perhaps. The lock is held.
-func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
+// writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
+func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
@@ -53,8 +40,8 @@ func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
 	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
 		return n, net.ErrClosed
 	}
-	if word&(wGrace|wSpoke) == wGrace|wSpoke {
-		c.endGrace() // this is the answer
+	if word&(wGrace|wReceived) == wGrace|wReceived {
+		c.endGrace() // this write answers the first request
 	}
 	c.touch(uint32(c.server().wheel.Now()))
 	for word&wOut == 0 && err != sock.ErrWouldBlock {
@@ -72,13 +59,13 @@ func (c *Conn[S]) writeOn(b []byte, n int, err error) (int, error) {
 	return c.enqueue(b, n)
 }
 
-// enqueue queues what is behind the first n bytes.
-func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
+// enqueue queues b[n:], as far as the queue has room. The lock is held.
+func (c *conn) enqueue(b []byte, n int) (int, error) {
 	s := c.server()
-	x := c.more()
+	x := c.ensureExtra()
 	most := s.writeQueue()
 	k := len(b) - n
-	if !c.wrapped { // a transport has looked before, since what it sends cannot be refused
+	if !c.wrapped { // a transport has checked the room before it encrypted
 		k = min(k, most-len(x.queue)+x.head)
 	}
 	if k > 0 {
@@ -96,7 +83,7 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 		bits |= wFull
 	}
 	if n < len(b) {
-		bits |= wWant
+		bits |= wWritable
 	}
 	if c.word.Load()&bits != bits {
 		was := c.set(bits)
@@ -113,9 +100,7 @@ func (c *Conn[S]) enqueue(b []byte, n int) (int, error) {
 	return n, nil
 }
 
-// WantWritable has Writable called, of a handler that has it, when at most half of what may be queued is:
-// soon, where that is so already. So one that has much to write gives others their turn.
-func (c *Conn[S]) WantWritable() { c.set(wWant) }
+func (c *conn) WantWritable() { c.set(wWritable) }
 
 func (x *extra) push(b []byte) {
 	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
@@ -125,9 +110,8 @@ func (x *extra) push(b []byte) {
 	x.queue = append(x.queue, b...)
 }
 
-// flush sends what is queued, and reports whether a handler that waits for it may go on. Its caller owns
-// the connection.
-func (c *Conn[S]) flush() (goOn bool) {
+// flush sends queued bytes, and reports whether Writable is to be called. The caller owns the connection.
+func (c *conn) flush() (goOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -137,11 +121,11 @@ func (c *Conn[S]) flush() (goOn bool) {
 	if word&wOut != 0 && !c.drain(c.extra) || word&wHijacked != 0 {
 		return false
 	}
-	return c.word.And(^uint32(wWant))&wWant != 0
+	return c.word.And(^uint32(wWritable))&wWritable != 0
 }
 
-// drain sends what is queued, and reports whether at most half of what may be still is. The lock is held.
-func (c *Conn[S]) drain(x *extra) bool {
+// drain sends queued bytes, and reports whether at most half of the write queue is still in use. The lock is held.
+func (c *conn) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
 		n, err := c.held.Send(x.queue[x.head:])
@@ -170,21 +154,19 @@ func (c *Conn[S]) drain(x *extra) bool {
 			x.shut = false
 			c.shutLocked()
 		}
-		c.spare()
+		c.dropExtra()
 	}
 	return true
 }
 
-// CloseWrite ends the stream to the peer after what was written so far. Once its end was received as well
-// the connection is closed.
-func (c *Conn[S]) CloseWrite() error {
+func (c *conn) CloseWrite() error {
 	if c.wrapped {
 		return c.extra.transport.CloseWrite()
 	}
 	return c.shut()
 }
 
-func (c *Conn[S]) shut() error {
+func (c *conn) shut() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -200,7 +182,7 @@ func (c *Conn[S]) shut() error {
 	return c.shutLocked()
 }
 
-func (c *Conn[S]) shutLocked() error {
+func (c *conn) shutLocked() error {
 	err := c.socket().Shutdown(sock.ShutWrite)
 	if err != nil {
 		c.lost(err)
@@ -210,32 +192,31 @@ func (c *Conn[S]) shutLocked() error {
 	return nil
 }
 
-// more is the extra, made where there is none. The lock is held.
-func (c *Conn[S]) more() *extra {
+// ensureExtra returns the extra, and makes it if there is none. The lock is held.
+func (c *conn) ensureExtra() *extra {
 	if c.extra == nil {
 		c.extra = c.server().extras.Get().(*extra)
 	}
 	return c.extra
 }
 
-// keep is how large a queue may be to be kept for another connection.
-const keep = 64 << 10
+// maxKeptQueue bounds the capacity of a queue that is reused for another connection.
+const maxKeptQueue = 64 << 10
 
-// spare gives the extra back if nothing is in it. The lock is held.
-func (c *Conn[S]) spare() {
+// dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
+func (c *conn) dropExtra() {
 	x := c.extra
 	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
 		return
 	}
 	c.extra = nil
-	if cap(x.queue) <= keep {
+	if cap(x.queue) <= maxKeptQueue {
 		x.since = 0
 		c.server().extras.Put(x)
 	}
 }
 
-// Queued is how many bytes wait for the peer to take what is before them.
-func (c *Conn[S]) Queued() int {
+func (c *conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.extra == nil {

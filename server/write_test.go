@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// fill writes until something is queued.
+// fill writes until bytes are queued.
 func fill(t testing.TB, c conn) (total int) {
 	t.Helper()
 	b := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
@@ -27,7 +27,7 @@ func fill(t testing.TB, c conn) (total int) {
 	return total
 }
 
-// Writing more than may be queued is refused without a loss, and Writable tells when to go on.
+// Write returns ErrQueueFull with the number of bytes taken, and Writable is called when there is room again.
 func TestWritable(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 16 << 20
@@ -70,7 +70,7 @@ func TestWritable(t *testing.T) {
 }
 
 // Goroutines write to a connection that is idle, and to one that is busy.
-func TestPush(t *testing.T) {
+func TestConcurrentWrites(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const length = 503
 		h := &handler{t: t, data: func(c conn, buf []byte) error { // whole lines only
@@ -121,8 +121,8 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// A peer that never reads holds up itself alone: what is kept for it is bounded, and others are served.
-func TestNeverReads(t *testing.T) {
+// A peer that never reads delays only itself: its queue is bounded, and other connections are served.
+func TestPeerNeverReads(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, WriteQueue: 1 << 20}

@@ -93,7 +93,7 @@ func TestClosed(t *testing.T) {
 
 // TestClosed covers every method.
 func TestClosedCoversMethods(t *testing.T) {
-	harmless := map[string]bool{"Handle": true, "FD": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
+	harmless := map[string]bool{"Handle": true, "SyscallConn": true, "LocalAddr": true, "RemoteAddr": true, "LocalPath": true, "Acceptable": true}
 	of := reflect.TypeFor[*sock.Socket]()
 	for i := range of.NumMethod() {
 		name := of.Method(i).Name

@@ -49,7 +49,7 @@ func TestShortReceiveEdge(t *testing.T) {
 				t.Fatalf("at %d: %v", at, err)
 			}
 		}
-		if saved := p.Stats().RearmsSaved; (saved > 0) != p.edges() {
+		if saved := p.Stats().FastEnables; (saved > 0) != p.edges() {
 			t.Errorf("%d fast enables", saved)
 		}
 		p.remove(s)

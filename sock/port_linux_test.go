@@ -46,7 +46,7 @@ func (p port) enable(s *sock.Socket, filter socknotify.Events, trigger socknotif
 		p.t.Fatal(err, regs[0].Result)
 	}
 	after := p.Stats()
-	return after.RearmsSaved == before.RearmsSaved+1 && after.Rearms == before.Rearms
+	return after.FastEnables == before.FastEnables+1 && after.Rearms == before.Rearms
 }
 
 // next waits for a notification.

@@ -25,7 +25,7 @@ type serveFlags struct {
 	addr      string
 	backend   string
 	workers   int
-	ports     int
+	shards    int
 	listeners int
 	debugAddr string
 	conns     int
@@ -57,7 +57,7 @@ func serveCommand() *cobra.Command {
 		flags := c.Flags()
 		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
 		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "worker goroutines")
-		flags.IntVar(&f.ports, "ports", 1, "ports that the workers share")
+		flags.IntVar(&f.shards, "shards", 1, "ports that the workers are spread over")
 		flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
 		flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
 		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
@@ -79,7 +79,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 		min, max int
 	}{
 		{"workers", f.workers, 1, maxWorkers},
-		{"ports", f.ports, 1, maxWorkers},
+		{"shards", f.shards, 1, maxWorkers},
 		{"listeners", f.listeners, 1, maxWorkers},
 		{"max-connections", f.conns, 0, math.MaxInt},
 	} {
@@ -118,13 +118,13 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	}
 	var t totals
 	s := &server.Server[tally]{
-		Handler: service.handler(&t), Workers: f.workers, Ports: f.ports, Backend: backend,
+		Handler: service.handler(&t), Workers: f.workers, Shards: f.shards, Backend: backend,
 		TLSConfig: config, IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
-		OnStart: func(ports []*socknotify.Port[*server.Conn[tally]]) {
+		OnStart: func(shards []*socknotify.Port[*server.Key]) {
 			var pages []debug.Option
-			for i, p := range ports {
-				pages = append(pages, debug.Port(service.name+suffix(i, len(ports)), p))
+			for i, p := range shards {
+				pages = append(pages, debug.Port(service.name+suffix(i, len(shards)), p))
 			}
 			page.mount(pages...)
 		},
@@ -168,7 +168,7 @@ const (
 	writeTimeout = time.Minute
 )
 
-// suffix distinguishes the names of several ports.
+// suffix distinguishes the shards of a server.
 func suffix(i, n int) string {
 	if n == 1 {
 		return ""

@@ -95,15 +95,15 @@ func (m *topModel) header(width, height int) []string {
 	st := &m.now.status
 	c, r := &st.Counts, &st.Rates
 	saved := "–"
-	if enables := r.Rearms + r.RearmsSaved; enables > 0 {
-		saved = fmt.Sprintf("%.1f %%", 100*r.RearmsSaved/enables)
+	if enables := r.Rearms + r.FastEnables; enables > 0 {
+		saved = fmt.Sprintf("%.1f %%", 100*r.FastEnables/enables)
 	}
 	lines := []string{fmt.Sprintf("socknotify top  %s at %s  %s  observed %s  %s",
 		printable(m.port), m.where, st.Backend, m.observed(), m.health())}
 	counts := flow(width, []string{
 		fmt.Sprintf("registrations %-8d", c.Registrations),
 		fmt.Sprintf("notifications/s %-8s", rate(r.Notifications)),
-		fmt.Sprintf("enables/s %-8s", rate(r.Rearms+r.RearmsSaved)),
+		fmt.Sprintf("enables/s %-8s", rate(r.Rearms+r.FastEnables)),
 		fmt.Sprintf("saved %-8s", saved),
 		fmt.Sprintf("wake-ups/s %-8s", rate(r.Wakeups)),
 		fmt.Sprintf("queued %-8d", c.Queued),

@@ -163,7 +163,7 @@ func (b *browser) until(what, expression string) {
 			return
 		}
 		if time.Now().After(end) {
-			b.Fatalf("never: %s\n%s\nrows: %.500s", what, expression, eval[string](b, "document.querySelector('#rows').innerText"))
+			b.Fatalf("timed out waiting for %s\n%s\nrows: %.500s", what, expression, eval[string](b, "document.querySelector('#rows').innerText"))
 		}
 	}
 }

@@ -44,8 +44,8 @@ func newWorld(t *testing.T) *world {
 	served := make(chan error, 1)
 	s := &server.Server[struct{}]{
 		Handler: echo{}, Workers: 3,
-		OnStart: func(ports []*socknotify.Port[*server.Conn[struct{}]]) {
-			mounted <- debug.Port("echo", ports[0])
+		OnStart: func(shards []*socknotify.Port[*server.Key]) {
+			mounted <- debug.Port("echo", shards[0])
 		},
 	}
 	go func() { served <- s.ServeSocket(l) }()

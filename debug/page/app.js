@@ -175,8 +175,8 @@ function showStatus(s) {
   text($("observed"), s.observed ? "observed for " + span(Date.parse(s.time) - Date.parse(s.observed)) : "");
   set("registrations", count(c.registrations), several(c.removals, "removal", "removals"));
   set("notifications", rate(r.notifications), count(c.notifications) + " in all");
-  const enables = r.rearms + r.rearms_saved;
-  set("saved", enables ? (100 * r.rearms_saved / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
+  const enables = r.rearms + r.fast_enables;
+  set("saved", enables ? (100 * r.fast_enables / enables).toFixed(1) + " %" : "–", rate(enables) + " enables/s");
   set("wakeups", rate(r.wakeups), count(c.wakeups) + " in all");
   set("queued", count(c.queued), rate(r.posts) + " posts/s");
   set("waiting", count(c.waiting), several(s.spread.reduce((n, p) => n + p.inside, 0), "call inside", "calls inside"));
@@ -426,7 +426,7 @@ function begin() {
   const box = $("charts");
   charts.push(
     new Chart(box, "Notifications per second", [{ value: perSecond("notifications") }], rate),
-    new Chart(box, "Re-arms per second", [{ name: "saved", value: perSecond("rearms_saved") }, { name: "asked the kernel", value: perSecond("rearms") }], rate),
+    new Chart(box, "Re-arms per second", [{ name: "saved", value: perSecond("fast_enables") }, { name: "asked the kernel", value: perSecond("rearms") }], rate),
     new Chart(box, "Registrations", [{ value: (s) => s.registrations }], count),
     new Chart(box, "Queue and waiters", [{ name: "queued", value: (s) => s.queued }, { name: "asleep", value: (s) => s.waiting }], count),
   );

@@ -95,7 +95,7 @@ func (b *tab) until(what, expression string) {
 	b.Helper()
 	for end := time.Now().Add(soon); !eval[bool](b, "!!("+expression+")"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.Fatalf("never: %s\n%s\n%s", what, expression, eval[string](b, "document.body.innerText"))
+			b.Fatalf("timed out waiting for %s\n%s\n%s", what, expression, eval[string](b, "document.body.innerText"))
 		}
 	}
 }

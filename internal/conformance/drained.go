@@ -41,7 +41,7 @@ func drainedSaves(e *env) {
 			e.do(p, drained(s, "k", in, trigger))
 		}
 		after := p.Stats()
-		saved, asked := after.RearmsSaved-before.RearmsSaved, after.Rearms-before.Rearms
+		saved, asked := after.FastEnables-before.FastEnables, after.Rearms-before.Rearms
 		if kernelEdges(p) && (saved != rounds || asked != 0) {
 			e.Errorf("%v: %d of %d enables saved, %d asked the kernel", trigger, saved, rounds, asked)
 		}

@@ -51,7 +51,7 @@ func sockSaves(e *env) {
 			e.do(p, enable(s, "k", in, trigger))
 		}
 		after := p.Stats()
-		if saved := after.RearmsSaved - before.RearmsSaved; kernelEdges(p) && saved != rounds {
+		if saved := after.FastEnables - before.FastEnables; kernelEdges(p) && saved != rounds {
 			e.Errorf("%v: %d of %d enables saved", trigger, saved, rounds)
 		}
 	}

@@ -21,11 +21,11 @@ type Metric struct {
 // All are the metrics of a port.
 func All() []Metric {
 	return []Metric{
-		{"registrations", "registration", "Registrations now, including those of sockets that were closed since, and sockets that operations wait for.", false,
+		{"registrations", "registration", "Present registrations, including those of closed sockets that the port has not noticed, and sockets with operations.", false,
 			func(s *socknotify.Stats) int64 { return s.Registrations }},
 		{"queued", "entry", "Posts, removals and completions that wait to be dequeued.", false,
 			func(s *socknotify.Stats) int64 { return s.Queued }},
-		{"waiting", "call", "Calls that are asleep in the port.", false,
+		{"waiting", "call", "Calls that wait in the port.", false,
 			func(s *socknotify.Stats) int64 { return int64(s.Waiting) }},
 		{"notifications", "notification", "Socket notifications dequeued, without removals.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Notifications) }},
@@ -39,13 +39,13 @@ func All() []Metric {
 			func(s *socknotify.Stats) int64 { return int64(s.Posts) }},
 		{"posts_dequeued", "post", "Posted completions dequeued.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.PostsDequeued) }},
-		{"wakeups", "wakeup", "Sleeping calls woken for queued work, or to watch the kernel.", true,
+		{"wakeups", "wakeup", "Waiting calls woken.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Wakeups) }},
-		{"rearms", "enable", "Enables of existing registrations that asked the kernel.", true,
+		{"rearms", "enable", "Enables of existing registrations that made a system call.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Rearms) }},
-		{"rearms_saved", "enable", "Enables that cost no system call.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.RearmsSaved) }},
-		{"stale_reports", "report", "Kernel reports dropped because their registration was over or changed.", true,
+		{"fast_enables", "enable", "Enables of existing registrations without a system call.", true,
+			func(s *socknotify.Stats) int64 { return int64(s.FastEnables) }},
+		{"stale_reports", "report", "Reports dropped because their registration had ended or changed.", true,
 			func(s *socknotify.Stats) int64 { return int64(s.Stale) }},
 	}
 }

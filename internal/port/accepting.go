@@ -17,25 +17,24 @@ var (
 	errShutDown   = errors.New("the listener was shut down")
 )
 
-// An Acceptor is what a listener's record has for Accept.
+// An Acceptor is the state of Port.Accept for a listener.
 type Acceptor struct {
 	AtOnce int
 	Paused atomic.Bool
-	Pause  time.Duration // the latest, 0 after a success; under the slot's lock
+	Pause  time.Duration // the latest pause; 0 after a success; guarded by the slot's lock
 }
 
 const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 
-	// Asked is how many times the listener is asked before an accept whether there is more. So often that costs
-	// less than the one accept in vain.
+	// Asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
+	// polls cost less than the one accept that fails.
 	Asked = 8
 )
 
-// takeAccepted takes connections of a listener that the kernel has reported. more says that it did not come to the
-// end of them. The slot is locked: a removal waits until what was accepted is somebody's, so that none is
-// lost.
+// takeAccepted accepts connections of a listener that was reported. more reports that there may be others. The slot is
+// locked, so a removal waits until the accepted connections are in the caller's entries, and none is lost.
 func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Entries) (n int, more bool) {
 	a := reg.Work.Accept
 	if a.Paused.Load() {
@@ -56,7 +55,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			case n > 0 || p.Core.Poller.Look(Socket(index))&backend.Out == 0:
 				return n, true
 			}
-			// The listener was shut down, which some systems report by a poll, and not by the accept.
+			// The listener was shut down. Some systems report that to poll and not to accept.
 			err = errShutDown
 		}
 		switch {
@@ -68,7 +67,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			n++
 			continue
 		case errors.Is(err, net.ErrClosed):
-			return n, false // by now, which ends the registration
+			return n, false // closing the listener has ended its registration
 		case sock.IsExhausted(err):
 			known := a.Pause != 0
 			a.Pause = min(max(2*a.Pause, firstPause), longestPause)
@@ -80,7 +79,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 		default:
 			s.update(func(v uint64) uint64 { return v &^ WEnabled })
 		}
-		why := err // on the heap, where an error is rare
+		why := err // a copy, so that only errors are allocated
 		p.typed.Put(out, n, Packet{Rec: reg, Events: EventErr, Kind: NoConnection, Of: unsafe.Pointer(&why)})
 		return n + 1, false
 	}

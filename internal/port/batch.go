@@ -2,9 +2,9 @@ package port
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// A batch is the changes that have been made to slots but not yet to the kernel. It holds the lock of
-// every slot in it, until flush. Because others may hold theirs and want ours, nobody waits for a
-// slot's lock before having flushed (see lockSlot).
+// A batch holds changes that have been made to slots but not yet to the backend, and the lock of every slot in it until
+// flush. Two calls may each hold slots that the other wants. So no call waits for a slot's lock without having flushed
+// (see lockSlot).
 type batch struct {
 	n       int
 	changes [batchSize]backend.Change
@@ -13,15 +13,15 @@ type batch struct {
 
 const batchSize = 32
 
-// An item is what is to be done with a change's outcome.
+// An item is what settle needs besides the outcome of a change.
 type item struct {
 	Entry
 	slot  *Slot
-	was   uint64 // the word before
+	was   uint64 // the word before the change
 	index uint32
 }
 
-// lockSlot locks a slot.
+// lockSlot locks a slot. It flushes before it waits.
 func (p *Port) lockSlot(w *Call, s *Slot) {
 	if !s.Mu.TryLock() {
 		p.flush(w)
@@ -29,7 +29,7 @@ func (p *Port) lockSlot(w *Call, s *Slot) {
 	}
 }
 
-// add puts a change and the lock of its slot into the batch.
+// add appends a change, and the lock of its slot, to the batch.
 func (p *Port) add(w *Call, it item, c backend.Change) {
 	b := &w.batch
 	b.changes[b.n], b.items[b.n] = c, it
@@ -38,7 +38,7 @@ func (p *Port) add(w *Call, it item, c backend.Change) {
 	}
 }
 
-// flush makes the batch's changes and settles each with its outcome, in order. Afterwards no slot is locked.
+// flush applies the changes of the batch and sets their entries' Results, in order. Afterwards no slot is locked.
 func (p *Port) flush(w *Call) {
 	p.commit(w)
 	for n := len(w.redo); n > 0; n = len(w.redo) {
@@ -50,8 +50,8 @@ func (p *Port) flush(w *Call) {
 	}
 }
 
-// Complete flushes, counts, and ends the use of the sockets that the entries were for. Whichever use was the last of
-// a closed socket closes it, for which the port must lock its slot (sockClosing).
+// Complete flushes, counts, and ends the use of the sockets that the entries named. The last use of a closed socket closes
+// it, for which the port must lock its slot (sockClosing); so no slot may be locked here.
 func (p *Port) Complete(w *Call) {
 	p.flush(w)
 	if w.saved > 0 {
@@ -65,8 +65,8 @@ func (p *Port) Complete(w *Call) {
 	w.used = w.used[:0]
 }
 
-// A redo is an entry whose registration turned out to have ended. It is processed anew once the batch's
-// slots are free, because it may have to wait for another port.
+// A redo is an entry whose registration turned out to have ended. It is processed again once the slots of the batch are
+// unlocked, because it may have to wait for another port.
 type redo struct {
 	Entry
 	at Socket
@@ -84,11 +84,11 @@ func (p *Port) commit(w *Call) {
 		it := &b.items[i]
 		p.settle(w, it, &b.changes[i])
 		it.slot.Mu.Unlock()
-		*it = item{} // it points into the caller's slice
+		*it = item{} // its Entry points into the caller's slice
 	}
 }
 
-// settle gives an entry of the batch its Result, under the slot's lock.
+// settle sets the Result of an entry of the batch. The slot is locked.
 func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	s, r := it.slot, &it.Entry
 	if r.Result == nil {
@@ -119,8 +119,8 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 		p.Core.releaseHandle(it.index)
 		p.fail(r, c.Handle, ErrBadSocket, c.Err)
 	default:
-		// The kernel still has the old token. Put the word back, and have the kernel asked again:
-		// what it reported meanwhile was dropped as stale, whoever it woke.
+		// The backend still has the old token. Restore the word and recheck the slot: reports that came under the new
+		// epoch were dropped as stale.
 		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRecheck })
 		if v&WRecheck == 0 {
 			p.pushRecheck(s, it.index)
@@ -130,7 +130,7 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	}
 }
 
-// settled does what follows from a change that the kernel has made.
+// settled completes a change that the backend has made.
 func (p *Port) settled(w *Call, it *item) {
 	s, r := it.slot, &it.Entry
 	switch r.Op {
@@ -153,8 +153,7 @@ func (p *Port) settled(w *Call, it *item) {
 	}
 }
 
-// lose ends the registration of an entry whose change found the socket gone. OpRemove has ended it
-// in the word already.
+// lose ends the registration of an entry whose change found the socket gone. OpRemove has changed the word already.
 func (p *Port) lose(w *Call, it *item) {
 	if it.Op == OpRemove {
 		p.release(w.stripe, it.slot, it.was, it.index, traceLost)

@@ -9,11 +9,10 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// maxReports is how many reports a harvest takes from the kernel at once.
+// maxReports is the number of reports that one poll takes at most.
 const maxReports = 128
 
-// A Call is what one call inside the port works with. Calls are pooled, so that the steady state
-// allocates nothing (C7).
+// A Call is the state of one call inside the port. Calls are pooled, so that the steady state allocates nothing (C7).
 type Call struct {
 	port   *Port
 	stripe *stripe
@@ -21,43 +20,43 @@ type Call struct {
 	ready  [maxReports]backend.Ready
 	single [1]backend.Change
 
-	// turn alternates between the queue and the kernel when only one entry is left to fill (Q2).
-	turn bool
+	// queueFirst alternates between the queue and the backend when there is only one entry to fill (Q2).
+	queueFirst bool
 
-	// Sleeping (see waiters).
-	wake   chan struct{} // capacity 1: a token for each time that another has taken it off the list
-	woken  bool          // it has taken that token
+	// Waiting (see waiters).
+	wake   chan struct{} // capacity 1: a token from the call that has removed this one from the list
+	woken  bool          // it has received that token
 	timer  *time.Timer
 	listed bool
 	prev   *Call
 	after  *Call
-	// look dequeues into out and reports whether there was anything, for backend.Poller.Park.
+	// look dequeues into out and reports whether there was anything. It is the argument of backend.Poller.Park.
 	look  func() bool
 	out   Entries
 	found int
 
-	// The connection that is being acted on (see connections.go).
+	// The entry whose connection's Control is running (see connections.go).
 	reg     Entry
 	raw     syscall.RawConn
-	held    bool // the port holds it already
+	held    bool // the port holds the connection already
 	inside  bool
 	control func(uintptr)
 	redo    []redo
-	// used are the sockets of package sock that the entries are for, until complete.
+	// used are the sockets of package sock that the entries name, until Complete.
 	used []*fdstate.FD
-	// saved counts the entries that cost no system call, until complete.
+	// saved counts fast enables, until Complete.
 	saved uint64
-	// joint is what this call has the kernel do together; nil until then.
+	// joint holds the calls that io_uring makes together; nil until there are any.
 	joint *joint
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
-	// The operation that the kernel is given (see transfers.go).
+	// The operation on a file that io_uring is given (see transfers.go).
 	transfer *Overlapped
 	use      backend.FileUse
 	fd       uintptr
-	begun    bool // it took it
+	begun    bool // io_uring took it
 	onFile   func(uintptr)
-	// deregisters says that the EventRemove of a removal is not queued, and deregistered is then that removal's record (Deregister).
+	// deregisters is set for Deregister: instead of queueing an EventRemove, the removal stores its record in deregistered.
 	deregisters  bool
 	deregistered *Record
 }
@@ -80,7 +79,7 @@ func newCall(p *Port) *Call {
 	return w
 }
 
-// Begin counts a call in; nil says that the port is closed.
+// Begin starts a call. It returns nil if the port is closed.
 func (p *Port) Begin() *Call {
 	w := p.pool.Get().(*Call)
 	if !w.stripe.Enter(p.Core) {
@@ -90,6 +89,7 @@ func (p *Port) Begin() *Call {
 	return w
 }
 
+// End ends a call.
 func (p *Port) End(w *Call) {
 	w.stripe.Leave(p.Core)
 	p.pool.Put(w)

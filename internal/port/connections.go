@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// A connTable keeps the connections that are registered (X2): reachable, and known by themselves, so
-// that one whose descriptor is closed can still be removed.
+// A connTable holds the registered connections of package net (X2). It keeps them reachable, and finds them by their
+// value, so that one whose descriptor is closed can still be removed.
 type connTable struct {
 	mu      sync.Mutex
 	byConn  map[syscall.Conn]*heldConn
@@ -34,7 +34,7 @@ func (t *connTable) lookup(conn syscall.Conn) (heldConn, bool) {
 	return heldConn{}, false
 }
 
-// hold remembers the connection of a registration. The slot's lock is held.
+// hold adds the connection of a registration. The slot is locked.
 func (t *connTable) hold(conn syscall.Conn, raw syscall.RawConn, index uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +49,7 @@ func (t *connTable) hold(conn syscall.Conn, raw syscall.RawConn, index uint32) {
 	t.byConn[conn], t.byIndex[index] = h, h
 }
 
-// release forgets the connection of an ended registration. The slot's lock is held.
+// release removes the connection of an ended registration. The slot is locked.
 func (t *connTable) release(index uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,10 +69,10 @@ func (t *connTable) drop() {
 	t.byConn, t.byIndex = nil, nil
 }
 
-// registerConn processes an entry that names a connection. The operation runs to its end inside
-// Control, which keeps the descriptor from being closed, and so reused, meanwhile.
+// registerConn processes an entry that names a connection. All of it happens inside Control, which keeps the descriptor
+// from being closed, and so its number from being reused.
 func (p *Port) registerConn(w *Call, r *Entry) {
-	// Pointers, which they nearly always are, need no look inside, which would allocate.
+	// Nearly all are pointers, which are comparable. Comparable would allocate.
 	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
 		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "its type is not comparable", nil))
 		return
@@ -106,7 +106,7 @@ func (p *Port) registerConn(w *Call, r *Entry) {
 	p.fail(r, NoSocket, kind, err)
 }
 
-// runControl calls the connection's methods, which are the caller's code and may panic.
+// runControl calls the connection's methods, which are the program's code and may panic.
 func (w *Call) runControl() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -124,8 +124,7 @@ func (w *Call) runControl() (err error) {
 	return w.raw.Control(w.control)
 }
 
-// releaseConn ends the registration of a connection that is closed, unless its number has been registered
-// again since.
+// releaseConn ends the registration of a closed connection, unless its number has been registered again.
 func (p *Port) releaseConn(w *Call, held heldConn) {
 	s := p.Table.Lookup(held.index)
 	s.Mu.Lock()

@@ -8,53 +8,53 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// A Core is the part of a port that outlives it, if only for its cleanup: it holds the kernel's
-// objects and no key. Nothing reachable from it leads back to the port.
+// A Core is the part of a port that outlives it, if only for its cleanup: the backend and the counts, but no key. Nothing
+// reachable from it leads back to the port, so a port that the program drops is collected.
 type Core struct {
 	Poller backend.Poller
-	// Batcher is the kernel, if it is one; and least what it says.
+	// Batcher is the backend, if it has that interface; least is what it returns.
 	Batcher backend.Batcher
 	least   int
 
 	Edges  bool // backend.Edges()
 	strict bool // WithStrictEdge
-	// OwnEdges tells that edges begin anew by themselves, without the port being told that the socket was
-	// drained (T2): the kernel has them, and they are not strict.
+	// OwnEdges reports that an edge registration re-arms without the port knowing that the socket was drained (T2): the
+	// backend has edges, and they are not strict.
 	OwnEdges bool
 	Backend  string
-	id       uint32 // in claims
-	// probe asks the port's kernel about a number, if the port still exists.
+	id       uint32 // in owners
+	// probe asks the backend about a number for another port, if this one still exists.
 	probe func(index uint32) (has, busy bool, err error)
-	// owner is what sockets of package sock tell of themselves.
+	// owner receives the events of sockets of package sock.
 	owner fdstate.Owner
-	// resume tells the port, if it still exists, that a socket it works on may be tried again.
+	// resume retries a socket that the port accepts or operates on, if the port still exists.
 	resume func(index uint32)
-	// drained tells the port, if it still exists, to go on with an edge.
+	// drained re-arms an edge registration, if the port still exists.
 	drained func(index uint32, reported uint64)
-	// transferred tells the port, if it still exists, that another one has registered a number.
+	// transferred ends the registration of a number that another port has registered, if this port still exists.
 	transferred func(index uint32)
-	// Observer is what is recorded for those who observe; nil while nobody does.
+	// Observer records notifications; nil unless the port is observed.
 	Observer atomic.Pointer[Observer]
 
-	// Watching says that a socket has been registered. Until then the kernel has nothing to report, and a
-	// wait is one for the queue alone.
+	// Watching is set by the first registration. Until then the backend has nothing to report, and a call waits for the
+	// queue alone.
 	Watching atomic.Bool
 
 	Closed  atomic.Bool
-	down    atomic.Bool  // closed, nobody is inside, and the kernel has no buffer
-	jobs    atomic.Int64 // operations on files that have been given to a goroutine
+	down    atomic.Bool  // closed, no call is inside, and the kernel has no buffer
+	jobs    atomic.Int64 // operations on files that a goroutine carries out
 	Stripes [Stripes]stripe
-	left    chan struct{} // a call left a closed port
+	left    chan struct{} // receives when a call leaves a closed port
 	once    sync.Once
-	err     error // of closing the kernel
+	err     error // of closing the backend
 	Watch   watch
 }
 
-// Stripes is the number of places that calls are counted in, so that cores do not share them.
+// Stripes is the number of places in which calls are counted, so that processors do not share them.
 const Stripes = 16
 
-// A stripe counts calls inside the port and what they did. It fills two cache lines, because
-// processors fetch them in pairs.
+// A stripe counts calls inside the port and what they did. It fills two cache lines, because processors fetch lines in
+// pairs.
 type stripe struct {
 	inside        atomic.Int64
 	registrations atomic.Int64 // created minus ended
@@ -69,8 +69,8 @@ type stripe struct {
 	_             [128 - 10*8]byte
 }
 
-// Enter counts a call in; false says that the port is closed, and nothing of it may be touched.
-// Counting comes before looking: Close looks at the count after it has set closed.
+// Enter counts a call in. False means that the port is closed, and that nothing of it may be used. The count is raised
+// before Closed is read, and Close reads the count after it has set Closed, so one of the two sees the other.
 func (s *stripe) Enter(c *Core) bool {
 	s.inside.Add(1)
 	if c.Closed.Load() {
@@ -89,8 +89,8 @@ func (s *stripe) Leave(c *Core) {
 	}
 }
 
-// shut closes the kernel's objects once nobody is inside, and then has what the kernel had given back, if anybody is
-// there for that. closed must be set, and whoever waits inside must have been woken. Later callers wait for the first.
+// shut closes the backend once no call is inside, and then calls giveBack, if it is not nil, to return what the kernel had.
+// Closed must be set, and every waiter woken. Concurrent callers wait for the first.
 func (c *Core) shut(giveBack func()) error {
 	c.once.Do(func() {
 		owners.removePort(c)
@@ -104,16 +104,16 @@ func (c *Core) shut(giveBack func()) error {
 		if giveBack != nil {
 			giveBack()
 		}
-		c.down.Store(true) // not before: an operation of a port that is down is another port's to take
+		c.down.Store(true) // last, because another port may take the operations of a port that is down
 	})
 	return c.err
 }
 
-// Abandon is the cleanup of a port that was dropped without Close: nobody can be inside.
+// Abandon is the cleanup of a port that was dropped without Close. No call can be inside.
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
 	if f, ok := c.Poller.(backend.Files); ok && f.Transferring() {
-		go c.shut(nil) // which waits for the kernel
+		go c.shut(nil) // it waits for the kernel
 		return
 	}
 	c.shut(nil)

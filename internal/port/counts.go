@@ -1,6 +1,6 @@
 package port
 
-// counts are a port's counts since it was made, except for those of its queue.
+// counts are the counts of a port, except those of its queue.
 type counts struct {
 	Registrations int64
 	Notifications uint64
@@ -13,18 +13,18 @@ type counts struct {
 	Waiting       int
 	Wakeups       uint64
 	Rearms        uint64
-	RearmsSaved   uint64
+	FastEnables   uint64
 	Stale         uint64
 }
 
-// A spread is the part of the counts that one stripe has.
+// A spread is the part of the counts that one stripe holds.
 type spread struct {
 	Inside        int64
 	Notifications uint64
 	Removals      uint64
 	PostsDequeued uint64
 	Rearms        uint64
-	RearmsSaved   uint64
+	FastEnables   uint64
 }
 
 func (p *Port) Stats() counts {
@@ -38,7 +38,7 @@ func (p *Port) Stats() counts {
 		s.Removals += t.removals.Load()
 		s.PostsDequeued += t.dequeuedPosts.Load()
 		s.Rearms += t.rearms.Load()
-		s.RearmsSaved += t.saved.Load()
+		s.FastEnables += t.saved.Load()
 		s.Stale += t.stale.Load()
 	}
 	return s

@@ -7,9 +7,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// The port knows no key type. Everything that does is a Port[K], which the port reaches through this interface. A
-// record, an overlapped operation and a queued notification are allocated with their key behind them by Port[K], so a
-// pointer to one leads to its key.
+// Typed is what the port needs of a Port[K], because the port itself does not know the type of the keys. A record is
+// allocated with its key behind it, so a pointer to the record leads to the key.
 type Typed interface {
 	// Put writes a notification into entry i. The operation of a completion gives up its key.
 	Put(to Entries, i int, pk Packet)
@@ -28,13 +27,13 @@ type Typed interface {
 	NewRecord(key unsafe.Pointer) *Record
 	// SameKey reports whether a record has this key.
 	SameKey(rec *Record, key unsafe.Pointer) bool
-	// CheckKey returns an error for a key that can be compared with none.
+	// CheckKey returns an error for a key that does not equal itself, or whose comparison panics.
 	CheckKey(key unsafe.Pointer) error
 }
 
 // A Packet is a notification without its key.
 type Packet struct {
-	Rec    *Record // that has the key
+	Rec    *Record // has the key
 	Of     unsafe.Pointer
 	Data   uintptr
 	Events Events
@@ -49,18 +48,18 @@ type Entries struct {
 
 func (e Entries) Len() int { return e.End - e.At }
 
-// from returns the entries behind the first n.
+// from returns the entries after the first n.
 func (e Entries) from(n int) Entries { return Entries{e.Base, e.At + n, e.End} }
 
 // first returns the first n entries.
 func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
 
-// Failed says which entry failed, and why.
+// Failed describes a failed entry.
 type Failed struct {
 	Op     Op
 	Socket Socket
 	Conn   bool // the entry named a connection or a socket of package sock
-	Accept bool // it was that of Port.Accept
+	Accept bool // the entry was made by Port.Accept
 	Kind   error
 	Err    error
 }
@@ -72,7 +71,7 @@ type Entry struct {
 	FD     *fdstate.FD // of a socket of package sock, where Conn is nil
 	Work   *Work       // of Port.Accept, or of a socket with operations
 	Key    unsafe.Pointer
-	Result *error // nil: a level that is checked again
+	Result *error // nil: a recheck, which has no Result
 
 	Filter  Events
 	Op      Op
@@ -80,7 +79,7 @@ type Entry struct {
 	Drained bool
 }
 
-// A NoteKind says what a notification is.
+// A NoteKind is the kind of a notification, as in socknotify.Kind, and whether an accept failed.
 type NoteKind uint8
 
 const (
@@ -109,7 +108,7 @@ const (
 	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
 )
 
-// The triggers that make sense: level or edge, and at most one of one-shot and persistent.
+// soundTriggers has a bit for each valid trigger: level or edge, and at most one of one-shot and persistent.
 const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
 	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
 	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
@@ -119,7 +118,7 @@ func Sound(filter Events, trigger Trigger) bool {
 	return filter&^EventsAll == 0 && 1<<trigger&soundTriggers != 0
 }
 
-// Check reports the first field that does not make sense, before any look-up (G6, G7).
+// Check returns an error for the first field that is invalid. It looks at no socket (G6, G7).
 func (r *Entry) Check() error {
 	switch r.Op {
 	case OpNone, OpDisable, OpRemove:

@@ -38,7 +38,7 @@ func (e Events) String() string {
 	})
 }
 
-// Op says what an entry does to its socket.
+// Op is what an entry does to its socket.
 type Op uint8
 
 const (

@@ -6,33 +6,33 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A joint is the system calls that one call inside the port has a backend.Batcher make together: those of the
-// first operations of many sockets. It holds the locks of their slots meanwhile. Nobody who has a lock waits for
-// another one, so it waits for none: whoever is found locked is left out, or what there is is ended before.
+// A joint is a batch of system calls that a backend.Batcher makes together, for the first operations of many sockets. It
+// holds the locks of their slots. A call that holds a slot's lock never waits for another, so a joint does not either: a
+// slot that is locked is left out, or the joint is ended before.
 type joint struct {
-	n       int // calls
-	k       int // sockets
+	n       int // number of calls
+	k       int // number of sockets
 	calls   [MaxJoint]backend.Exchange
-	sockets [MaxJoint]ahead // of a harvest, by its reports
+	sockets [MaxJoint]ahead // for a harvest, at the indexes of its reports
 }
 
-// MaxJoint is how many sockets and calls a joint has: as many as a harvest has reports.
+// MaxJoint is the number of sockets and of calls in a joint: as many as a harvest has reports.
 const MaxJoint = maxReports
 
-// An ahead is a socket whose calls are made ahead of the rest of what is done for it. Without slot there is
-// nothing to do but release it.
+// An ahead is a socket whose system calls are made before the rest of its handling. If slot is nil, the socket need only
+// be released.
 type ahead struct {
 	slot *Slot
 	reg  *Record
 	held sock.Held
 	dirs fdstate.Dir
-	made [2]early // by direction
+	made [2]early // index: the direction
 }
 
-// An early is a call that is made ahead, of a direction's first operation.
+// An early is a system call that is made before the rest, for the first operation of a direction.
 type early struct {
-	call *backend.Exchange // nil: there is none
-	turn uint64            // of the socket, before it
+	call       *backend.Exchange // or nil
+	generation uint64            // of the socket, before the call
 }
 
 func (a *ahead) call(d fdstate.Dir) *early {
@@ -42,22 +42,22 @@ func (a *ahead) call(d fdstate.Dir) *early {
 	return &a.made[d>>1]
 }
 
-// recv is the outcome of the call, or of one that is made now.
+// recv returns the outcome of the call, or receives now.
 func (e *early) recv(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Recv(b)
 	}
-	return held.Made(fdstate.Recv, e.call.Buf, e.turn, e.call.N, e.call.Err)
+	return held.Made(false, e.call.Buf, e.generation, e.call.N, e.call.Err)
 }
 
 func (e *early) send(held sock.Held, b []byte) (int, error) {
 	if e == nil {
 		return held.Send(b)
 	}
-	return held.Made(fdstate.Send, e.call.Buf, e.turn, e.call.N, e.call.Err)
+	return held.Made(true, e.call.Buf, e.generation, e.call.N, e.call.Err)
 }
 
-// add adds the call of a direction's first operation, if it is one that can be made together with others.
+// add adds the call of a direction's first operation, if it can be made together with others.
 func (j *joint) add(a *ahead, d fdstate.Dir) {
 	ops := &a.reg.Work.operations
 	o := ops.list(d).first
@@ -75,13 +75,12 @@ func (j *joint) add(a *ahead, d fdstate.Dir) {
 	}
 	c := &j.calls[j.n]
 	j.n++
-	b, turn := a.held.Ahead(d, o.Buf[o.N:])
+	b, generation := a.held.Ahead(d == fdstate.Send, o.Buf[o.N:])
 	*c = backend.Exchange{Handle: a.reg.fd.Handle(), Buf: b, Send: d == fdstate.Send}
-	a.made[d>>1] = early{c, turn}
+	a.made[d>>1] = early{c, generation}
 }
 
-// make has the kernel make the calls, if they are worth it. Those that it has not made are made one by one, when
-// their sockets' turn comes.
+// make makes the calls together, if there are enough of them. Those that it leaves out are made one by one later.
 func (j *joint) make(c *Core) {
 	if j.n >= c.least {
 		c.Batcher.Exchange(j.calls[:j.n])
@@ -97,8 +96,8 @@ func (j *joint) make(c *Core) {
 	}
 }
 
-// end releases the sockets, when no slot is locked any more: whichever use was the last of a closed socket closes
-// it, for which the port must lock its slot. A nil joint has none.
+// end releases the sockets. No slot may be locked, because the last use of a closed socket closes it, for which the port
+// locks its slot. j may be nil.
 func (j *joint) end() {
 	if j == nil {
 		return
@@ -114,7 +113,7 @@ func (j *joint) end() {
 	j.n, j.k = 0, 0
 }
 
-// together is the call's joint.
+// together returns the call's joint.
 func (w *Call) together() *joint {
 	if w.joint == nil {
 		w.joint = new(joint)
@@ -122,8 +121,8 @@ func (w *Call) together() *joint {
 	return w.joint
 }
 
-// gatherReports makes the calls of the first operations that reports say something for. nil says that there is
-// nothing to be made together.
+// gatherReports makes the calls of the first operations that the reports concern. It returns nil if there are none to be
+// made together.
 func (p *Port) gatherReports(w *Call, ready []backend.Ready) *joint {
 	if p.Core.Batcher == nil || len(ready) < p.Core.least {
 		return nil
@@ -137,8 +136,8 @@ func (p *Port) gatherReports(w *Call, ready []backend.Ready) *joint {
 	return j
 }
 
-// gatherReport locks the slot that a report is for, if it is one of a socket with operations. Whatever is in the
-// way is seen to when the report is delivered.
+// gatherReport locks the slot of a report, if its socket has operations. If it cannot, the report is handled when the report
+// is delivered.
 func (p *Port) gatherReport(j *joint, a *ahead, r *backend.Ready) {
 	s := p.Table.Lookup(tokenIndex(r.Token))
 	const all = WRegistered | WEnabled | wOverlapped
@@ -165,15 +164,15 @@ func (j *joint) addAll(a *ahead) {
 	}
 }
 
-// workOn does what a report is for, whose slot has been locked and whose calls have been made, as work does.
+// workOn is work for a report whose slot has been locked and whose calls have been made.
 func (p *Port) workOn(w *Call, a *ahead, r *backend.Ready, out Entries) (n int, again bool) {
 	n, more := p.operateOn(w, a.slot, a.reg, a.held, r.Mask, out, a)
-	again = more && p.markRelook(a.slot, tokenIndex(r.Token), r.Token)
+	again = more && p.markRecheck(a.slot, tokenIndex(r.Token), r.Token)
 	a.slot.Mu.Unlock()
 	return n, again
 }
 
-// gatherStart begins an operation whose call is made by carryOut, if it can be, and now otherwise.
+// gatherStart starts an operation whose call CarryOut makes, if that can be left to it.
 func (p *Port) gatherStart(w *Call, s *sock.Socket, o *Overlapped) error {
 	if o.kind == OpConnect {
 		p.CarryOut(w) // calls that have been added are not for a socket that is connecting
@@ -191,7 +190,7 @@ func (p *Port) gatherStart(w *Call, s *sock.Socket, o *Overlapped) error {
 	}
 	j := w.together()
 	d := o.kind.direction()
-	if j.k > 0 && j.sockets[j.k-1].slot == sl && sl.associated(s) {
+	if j.k > 0 && j.sockets[j.k-1].slot == sl && sl.watchesFor(s) {
 		held.Release() // which is not the last
 		a := &j.sockets[j.k-1]
 		if first, _ := p.place(w, sl, s, o); first {
@@ -204,7 +203,7 @@ func (p *Port) gatherStart(w *Call, s *sock.Socket, o *Overlapped) error {
 		p.CarryOut(w)
 		sl.Mu.Lock()
 	}
-	if j.k > 0 && !sl.associated(s) {
+	if j.k > 0 && !sl.watchesFor(s) {
 		sl.Mu.Unlock()
 		p.CarryOut(w) // it may have to wait for another port
 		sl.Mu.Lock()
@@ -222,8 +221,7 @@ func (p *Port) gatherStart(w *Call, s *sock.Socket, o *Overlapped) error {
 	return nil
 }
 
-// CarryOut makes the calls of operations that have been started, and what follows from them. Afterwards no slot is
-// locked.
+// CarryOut makes the calls of operations that have been started, and handles their results. Afterwards no slot is locked.
 func (p *Port) CarryOut(w *Call) {
 	j := w.joint
 	if j == nil || j.k == 0 {

@@ -21,7 +21,7 @@ var (
 	ErrBadSocket           = errors.New("bad socket")
 )
 
-// timeoutError is the type of errTimeout, which speaks both of Go's dialects for time-outs.
+// timeoutError is the type of ErrTimeout, which is both os.ErrDeadlineExceeded and a net.Error.
 type timeoutError struct{}
 
 func (timeoutError) Error() string        { return "socknotify: wait timed out" }
@@ -29,13 +29,13 @@ func (timeoutError) Timeout() bool        { return true }
 func (timeoutError) Temporary() bool      { return true }
 func (timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// closedError is the type of errClosed.
+// closedError is the type of ErrClosed.
 type closedError struct{}
 
 func (closedError) Error() string        { return "socknotify: port is closed" }
 func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
-// canceledError is the type of errCanceled.
+// canceledError is the type of ErrCanceled.
 type canceledError struct{}
 
 func (canceledError) Error() string        { return "canceled" }
@@ -59,7 +59,7 @@ func (e *OperationError) Error() string {
 
 func (e *OperationError) Unwrap() []error { return Both(e.Kind, e.Err) }
 
-// Causes is the part of an error's text that names kind and cause.
+// Causes returns the part of an error text that names kind and cause.
 func Causes(kind, cause error) (s string) {
 	for _, err := range Both(kind, cause) {
 		s += ": " + err.Error()
@@ -67,7 +67,7 @@ func Causes(kind, cause error) (s string) {
 	return s
 }
 
-// Both is those that are not nil.
+// Both returns those of the two that are not nil.
 func Both(kind, cause error) []error {
 	errs := make([]error, 0, 2)
 	if kind != nil {
@@ -79,10 +79,10 @@ func Both(kind, cause error) []error {
 	return errs
 }
 
-// NoSocket stands where a connection or socket had no handle any more.
+// NoSocket is the handle of a connection or socket that has none any more.
 const NoSocket = ^Socket(0)
 
-// A fieldError says which field of a registration is wrong, and what it held.
+// A fieldError names the field of a registration that is wrong, and its value.
 type fieldError struct {
 	field, why string
 	value      fmt.Stringer
@@ -99,7 +99,7 @@ func Invalid(field, why string, value fmt.Stringer) error {
 	return &fieldError{field, why, value}
 }
 
-// CallError is a failure of a whole call.
+// CallError returns the error of a call that failed as a whole.
 func CallError(call, why string) error {
 	return fmt.Errorf("socknotify: %s: %w: %s", call, ErrInvalid, why)
 }

@@ -27,12 +27,12 @@ func (p *Port) registerSock(w *Call, r *Entry) {
 	}
 }
 
-// FastEnable carries out an OpEnable that needs no system call, because the program (drained) or the socket of package
-// sock (fd, or nil) knows that nothing holds of the filter (X5). False says that nothing was done. No use of the handle
-// is counted: a registration is known by its FD, and for any other socket the program promises that it is open.
+// FastEnable carries out an OpEnable without a system call, if the program (drained) or the socket of package sock (fd,
+// which may be nil) knows that no condition of the filter holds (X5). False means that nothing was done. No use of the
+// handle is counted: a registration is known by its FD, and for any other socket the program promises that it is open.
 //
-// w is nil for a call that has nothing else to do; it is not counted in, because it makes no system call. FastEnable takes
-// the values that it needs, rather than an Entry, because making that would cost as much as the rest.
+// w is nil if the call does nothing else. Such a call is not counted in, because it makes no system call. FastEnable takes
+// single values rather than an Entry, because making an Entry would cost as much as the rest.
 func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events, trigger Trigger, drained bool, key unsafe.Pointer) bool {
 	if handle > MaxIndex || !p.Core.OwnEdges || !Sound(filter, trigger) {
 		return false
@@ -49,7 +49,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 		return false
 	}
 	if !drained && fd.Generation() != turn {
-		// Another goroutine has enabled the registration and was notified since, and the word is what it was before.
+		// Another goroutine has enabled the registration and was notified in between, and the word has become what it was.
 		// The condition that it was notified of may still hold.
 		p.Recheck(s, uint32(handle), WEnabled)
 	}
@@ -61,15 +61,15 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	return true
 }
 
-// drainedFor reports whether the socket of a registration vouches that nothing holds of its filter but for what the
-// kernel has yet to report. The slot is locked.
+// drainedFor reports whether the registration's socket knows that no condition of the filter holds, except those that the
+// backend has yet to report. The slot is locked.
 func (s *Slot) drainedFor(word uint64) bool {
 	reg := s.Reg.Load()
 	return reg != nil && reg.fd != nil && reg.fd.Drained(Directions(wordFilter(word)))
 }
 
-// Directions are those in which a socket must be drained to vouch for a filter. What a hang-up or an error
-// leaves behind is received, so a filter of neither direction needs that one.
+// Directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
+// receiving, so a filter with neither direction needs that one.
 func Directions(filter Events) fdstate.Dir {
 	var d fdstate.Dir
 	if filter&EventOut != 0 {
@@ -81,14 +81,14 @@ func Directions(filter Events) fdstate.Dir {
 	return d
 }
 
-// notify begins a socket's turn, for a notification that says what a report does.
+// notify advances the generation of a socket for a notification with the conditions m.
 func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
 	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
 }
 
-// silenced are the directions in which a kernel without edges goes on only when the socket was drained.
-// An error silences both until it has been received, or sent into.
-func silenced(m backend.Mask) fdstate.Dir {
+// suppressedBy returns the directions in which a backend without edges reports again only after the socket was drained. An
+// error suppresses both until it has been received, or sent into.
+func suppressedBy(m backend.Mask) fdstate.Dir {
 	var d fdstate.Dir
 	if m&backend.Err != 0 {
 		d = fdstate.Recv | fdstate.Send
@@ -102,15 +102,14 @@ func silenced(m backend.Mask) fdstate.Dir {
 	return d
 }
 
-// own makes the socket of an entry that has been registered tell this port.
+// own makes the port the owner of the FD of a registered entry.
 func (p *Port) own(r *Entry) {
 	if t := r.FD; t != nil {
 		t.SetOwner(&p.Core.owner)
 	}
 }
 
-// Recheck puts a registration on the recheck list if its word has all of some flags, and wakes a sleeper to
-// see to it.
+// Recheck puts a registration on the recheck list if its word has all of the flags, and wakes a waiter to poll it.
 func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
 	was, _ := s.update(func(v uint64) uint64 {
 		if v&flags != flags {
@@ -126,11 +125,12 @@ func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
 	}
 }
 
-// sockBlocked lets a kernel without edges go on after an edge: what was told has been drained (T2).
+// sockBlocked re-arms an edge registration on a backend without edges: a call on the socket would have blocked, so the
+// reported condition has been drained (T2).
 //
-// A condition that stands though the call would have blocked (an error queue that nobody reads, a datagram
-// socket shut for receiving) would be told again at once, and the port spin with its handler (E8). There
-// the kernel is asked a while later.
+// Some conditions persist although a call would have blocked: an error queue that is not read, or a datagram socket that
+// was shut down for receiving. Reported again at once they would make the port and its handler spin (E8), so those are
+// polled after a delay.
 func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 	st := &p.Core.Stripes[0]
 	if handle > MaxIndex || !st.Enter(p.Core) {
@@ -150,23 +150,23 @@ func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 		return
 	}
 	if p.persists(handle, s) {
-		c := p.Core // and not the port, which may be dropped
+		c := p.Core // not the port, which the program may drop
 		time.AfterFunc(recheckDelay, func() { c.drained(index, reported) })
 		return
 	}
 	p.drained(index, reported)
 }
 
-// stands tells of a socket whose call would have blocked that something holds all the same, and will not end.
+// persists reports whether a condition holds that neither receiving nor sending ends. A call would have blocked.
 func (p *Port) persists(handle uintptr, s *Slot) bool {
 	m := p.Core.Poller.Look(handle)
 	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
 }
 
-// recheckDelay is how much later.
+// recheckDelay is the delay before a condition that persists is polled again.
 const recheckDelay = 250 * time.Millisecond
 
-// drained has the kernel asked about conditions that had been told.
+// drained polls again for conditions that had been reported.
 func (p *Port) drained(index uint32, reported uint64) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {
@@ -198,7 +198,7 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 		return
 	}
 	p.forget(st, s, index)
-	// The kernel too: a duplicate, or a poll under way, may keep the socket alive.
+	// The backend must forget it too: a duplicate, or a poll in progress, may keep the socket alive.
 	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
 	p.Core.releaseHandle(index)
 }

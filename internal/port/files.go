@@ -7,13 +7,12 @@ import (
 	"weak"
 )
 
-// files are a port's operations on files that the kernel does not carry out by itself (transfers). No system tells
-// the readiness of a file: a few goroutines carry them out, and end when there are none left. They do not keep
-// the port.
+// files are the operations on files that io_uring does not carry out (see transfers). No system reports when a file can be
+// read. So a few goroutines carry them out; they end when there are none left, and do not keep the port reachable.
 type files struct {
 	port weak.Pointer[Port]
 	core *Core
-	work func() // made once, so that a goroutine starts without an allocation
+	work func() // made once, so that starting a goroutine allocates nothing
 
 	Mu      sync.Mutex
 	waiting opList
@@ -22,8 +21,7 @@ type files struct {
 	closed  bool
 }
 
-// MaxWorkers is how many files are read or written at once: enough to keep a disk busy, while each of them
-// may hold a thread.
+// MaxWorkers is the number of files that are read or written at once: enough to keep a disk busy. Each may hold a thread.
 const MaxWorkers = 8
 
 func newFiles(p weak.Pointer[Port], c *Core) *files {
@@ -38,7 +36,7 @@ func newFiles(p weak.Pointer[Port], c *Core) *files {
 	return f
 }
 
-// StartFile begins an operation on a file that has been claimed.
+// StartFile starts a reserved operation on a file.
 func (p *Port) StartFile(file *os.File, off int64, o *Overlapped) error {
 	o.File, o.off = file, off
 	if !p.Transfers.start(p, o) && !p.Files.submit(o) {
@@ -50,7 +48,7 @@ func (p *Port) StartFile(file *os.File, off int64, o *Overlapped) error {
 	return nil
 }
 
-// submit queues an operation; false says that the port is closed.
+// submit queues an operation. False means that the port is closed.
 func (f *files) submit(o *Overlapped) bool {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -67,7 +65,7 @@ func (f *files) submit(o *Overlapped) bool {
 	return true
 }
 
-// next takes the next operation, which cannot be canceled any more. With nil the worker ends.
+// next takes the next operation, which cannot be canceled any more. The worker ends if there is none.
 func (f *files) next() *Overlapped {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -86,7 +84,7 @@ func (f *files) next() *Overlapped {
 	return o
 }
 
-// transfer is the operation, or what the kernel has left of it.
+// transfer carries out the operation, or the part that the kernel has left.
 func (o *Overlapped) transfer() {
 	var n int
 	var err error
@@ -113,7 +111,7 @@ func (f *files) done(o *Overlapped) {
 	f.core.jobs.Add(-1)
 }
 
-// abandon gives an operation back that never completes (O10).
+// abandon ends an operation that never completes (O10).
 func (f *files) abandon(o *Overlapped) {
 	o.Forget()
 	o.at.Store(0)
@@ -121,7 +119,7 @@ func (f *files) abandon(o *Overlapped) {
 	f.core.jobs.Add(-1)
 }
 
-// cancel completes an operation that nobody has begun. false says that it is queued no longer.
+// cancel cancels an operation that no worker has begun. False means that it is not queued any more.
 func (f *files) cancel(p *Port, o *Overlapped) bool {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -137,7 +135,7 @@ func (f *files) cancel(p *Port, o *Overlapped) bool {
 	return true
 }
 
-// close drops what nobody has begun, and waits for what somebody has.
+// close drops the operations that no worker has begun, and waits for the others.
 func (f *files) close() {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

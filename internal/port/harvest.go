@@ -8,8 +8,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// Dequeue fills out with what can be had without blocking and returns how many entries it filled. If
-// it leaves work behind it wakes a sleeper for it.
+// Dequeue fills out with the notifications that are there, and returns their number. If it leaves work behind, it wakes a
+// waiter for it.
 func (p *Port) Dequeue(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.DequeueOnce(w, out)
@@ -19,7 +19,7 @@ func (p *Port) Dequeue(w *Call, out Entries) int {
 	return p.DequeueOnce(w, out)
 }
 
-// dequeueAlone is dequeue for a call that gives up if there is nothing.
+// dequeueAlone is Dequeue for a call that returns if it finds nothing.
 func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.DequeueOnce(w, out)
@@ -29,15 +29,15 @@ func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	return p.DequeueOnce(w, out)
 }
 
-// levels is for persistent levels, which every call is to find for as long as they hold (T1). A call
-// that has taken the report of one, and has yet to put it on the recheck list, or has taken that list
-// and has yet to make the kernel look again, hides it from the others meanwhile. So calls dequeue with
-// the lock shared, and one that would say that there is nothing dequeues alone.
+// levels makes every call find a persistent level for as long as it holds (T1). A call hides such a level from others while
+// it has harvested the report and not yet put the slot on the recheck list, or has taken that list and not yet made the
+// kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues alone.
 type levels struct {
-	any atomic.Bool // there has been such a registration; until then the lock is left out
+	any atomic.Bool // there has been a persistent level; until then the lock is not used
 	mu  sync.RWMutex
 }
 
+// DequeueOnce is Dequeue without the lock of levels.
 func (p *Port) DequeueOnce(w *Call, out Entries) int {
 	if p.rechecks.Load() != 0 {
 		p.recheckAll(w)
@@ -48,11 +48,11 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 	n := 0
 	p.Transfers.gather(w)
 	if p.queue.any() {
-		// Half for the queue, half for the kernel; a single entry, by turns (Q2).
-		w.turn = !w.turn
+		// Half of the entries are for the queue and half for the backend. A single entry alternates (Q2).
+		w.queueFirst = !w.queueFirst
 		if half := out.Len() / 2; half > 0 {
 			n = p.take(w, out.first(half))
-		} else if w.turn {
+		} else if w.queueFirst {
 			n = p.take(w, out)
 		}
 	}
@@ -61,37 +61,38 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 		var k int
 		k, more = p.harvest(w, out.from(n))
 		n += k
-		p.Transfers.gather(w) // the kernel may have told that there is something
+		p.Transfers.gather(w) // a report may have said that transfers have ended
 	}
 	if n < out.Len() && p.queue.any() {
 		n += p.take(w, out.from(n))
 	}
-	// A leader that has found something is about to leave, and wakes its successor then: once is enough.
+	// A leader that has found something is about to leave, and wakes its successor when it does.
 	if (more || p.queue.any()) && (n == 0 || p.Waiters.Leader.Load() != w) {
 		p.Waiters.WakeOne(p.Core, w)
 	}
 	return n
 }
 
-// dequeueQueued is look on a port that has never had a socket.
+// dequeueQueued is DequeueOnce on a port that has never had a socket.
 func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	n := 0
 	if p.queue.any() {
 		n = p.take(w, out)
 	}
-	if n == out.Len() && p.queue.any() { // with room left, the queue was seen empty
+	if n == out.Len() && p.queue.any() { // with entries to spare, the queue was found empty
 		p.Waiters.WakeOne(p.Core, w)
 	}
 	return n
 }
 
-// wakeForQueue wakes a sleeper for what a call that does not dequeue has queued.
+// wakeForQueue wakes a waiter for what a call has queued that does not dequeue.
 func (p *Port) wakeForQueue() {
 	if p.queue.any() {
 		p.Waiters.WakeOne(p.Core, nil)
 	}
 }
 
+// take dequeues from the queue.
 func (p *Port) take(w *Call, out Entries) int {
 	n, posts, completions := p.typed.TakeQueued(out, p.Core.Observer.Load())
 	if posts > 0 {
@@ -109,7 +110,7 @@ func (p *Port) take(w *Call, out Entries) int {
 	return n
 }
 
-// harvest asks the kernel, and never for more than out holds (C1). more says that there may be more.
+// harvest polls the backend, for no more reports than out holds (C1). more reports that there may be others.
 func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	o := p.Core.Observer.Load()
 	rechecks := 0
@@ -117,13 +118,13 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		ready := w.ready[:min(out.Len(), len(w.ready))]
 		k := p.Core.Poller.Poll(nil, ready)
 		more = k == len(ready)
-		var at int64 // for the observer
+		var at int64 // time for the observer
 		if o != nil && k > 0 {
 			at = Millis()
 		}
 		j := p.gatherReports(w, ready[:k])
 		for i := range k {
-			// One entry is kept for each of the reports that follow.
+			// Each of the following reports needs an entry.
 			room := out.first(out.Len() - (k - i - 1)).from(n)
 			var got int
 			var again bool
@@ -143,24 +144,23 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		if n > 0 || !more {
 			break
 		}
-		// Reports came, all of them for nobody, and there may be others behind them.
+		// None of the reports made a notification, and there may be others behind them.
 	}
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
 	if rechecks > 0 && (n == 0 || p.Waiters.Count() > 0) {
-		// A level still holds for whoever waits (T1), and nobody else would look.
+		// A level still holds for the waiters (T1), and no other call would poll it.
 		p.recheckAll(w)
 	}
 	return n, more
 }
 
-// deliver turns one report into a notification, if there is one in it, or into several where it is of a
-// socket that the port works on. again says that it put the slot on the recheck list.
+// deliver turns a report into a notification, or into several if the socket has a Work, or into none. again reports that it
+// put the slot on the recheck list.
 //
-// It takes no lock. A one-shot registration is disabled by the same swap of the word that decides
-// that this report is its notification, so two harvesters cannot both deliver (T3), and none can
-// after a removal has swapped it (G4).
+// It takes no lock. The swap of the word that decides that this report is the notification of a one-shot registration also
+// disables it. So two harvesters cannot both deliver (T3), and none can after a removal has swapped the word (G4).
 func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.Table.Lookup(index)
@@ -175,7 +175,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			return 0, false
 		}
 		if was&WEnabled == 0 {
-			if p.note(w, s, was, index) {
+			if p.notePending(w, s, was, index) {
 				return 0, false
 			}
 			continue
@@ -183,7 +183,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		reg := s.Reg.Load()
 		if was&wWorked != 0 {
 			if reg == nil || reg.Work == nil {
-				continue // removed in between, or replaced by another
+				continue // removed, or replaced by another registration
 			}
 			return p.work(w, s, reg, r, out)
 		}
@@ -197,7 +197,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		tied := reg != nil && reg.fd != nil
 		var turn fdstate.NewGeneration
 		if e != EventNone && tied {
-			// Before the swap: once the registration is disabled, somebody may enable it and vouch.
+			// Before the swap, because once the registration is disabled, a fast enable may read the generation.
 			turn = notify(reg.fd, r.Mask)
 		}
 		is := was
@@ -207,19 +207,19 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		case e != EventNone && was&wEdge == 0:
 			is |= WRecheck
 		case !p.Core.Edges && r.Mask&backend.Err == 0:
-			// The kernel is silent now. Let it go on with what has not been told; a stream that
-			// is dead to both sides can still be reset.
+			// The backend does not report any more. Make it watch the conditions that have not been reported; a
+			// stream that is dead in both directions can still be reset.
 			is |= WRecheck | reportedBits(r.Mask)
 		case e != EventNone && was&wStrict != 0:
 			is |= reportedBits(r.Mask)
 		}
-		// A swap even where nothing changes: it proves that the key is this registration's.
+		// The swap is made even if nothing changes, because it proves that the record belongs to the word.
 		if !s.Word.CompareAndSwap(was, is) {
 			continue
 		}
 		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
-			// After the swap: a would-block that came before it is not of whoever is notified.
-			reg.fd.Suppressed(silenced(r.Mask))
+			// After the swap, because a call that would have blocked before it was not made for this notification.
+			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
 		if is&WRecheck != 0 && was&WRecheck == 0 {
 			p.pushRecheck(s, index)
@@ -229,7 +229,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			return 0, again
 		}
 		if tied && was&wOneShot != 0 {
-			// Of any other registration a later report may have been delivered before this one.
+			// Only here: for a registration that stays enabled, a later report may have been delivered before this one.
 			reg.fd.Confirm(turn)
 		}
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
@@ -237,10 +237,10 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 	}
 }
 
-// deliverObserved is deliver that records what it delivers.
+// deliverObserved is deliver for an observed port.
 //
-// The record is the registration's: the report was made after its token's epoch had begun, and is delivered
-// only if the slot's word is still of that epoch, which it therefore was when the record was looked up.
+// The record belongs to the registration: the report is delivered only if the slot's word still has the epoch of the token,
+// so the word had it when the record was read.
 func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	rec := o.of(index)
@@ -250,7 +250,7 @@ func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready,
 		kind := TraceNotified
 		switch was {
 		case Completion:
-			continue // noted where it was completed
+			continue // recorded when it completed
 		case Connection, NoConnection:
 			kind = traceAccepted
 		}
@@ -259,23 +259,23 @@ func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready,
 	return n, again
 }
 
-// confirmDead looks at a stream that has an error and is not dead. Either it lives on, with something in
-// its error queue, or the report caught it between its error and its end (E5, E7).
+// confirmDead polls a stream that was reported with an error and not dead. Either the stream lives on, with something in its
+// error queue, or the report was made between its error and its end (E5, E7).
 func (p *Port) confirmDead(index uint32) backend.Mask {
 	m := p.Core.Poller.Look(Socket(index))
 	if m&backend.Dead == 0 {
 		return 0
 	}
 	if has, busy, err := p.Probe(index); !has || busy || err != nil {
-		return 0 // the number is another socket's by now, or about to be looked at again
+		return 0 // another socket has the number, or another call is changing the slot
 	}
 	return m
 }
 
-// note remembers a report that came while the registration is disabled: enabling must ask the kernel.
-// A peer that keeps on sending must not wake waiters for ever, so the second such report silences the
-// kernel. It returns false where the word changed under it.
-func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
+// notePending records a report that came while the registration is disabled, so that enabling polls. A peer that keeps
+// sending must not wake waiters again and again, so the second such report suppresses the registration. notePending
+// returns false if the word has changed.
+func (p *Port) notePending(w *Call, s *Slot, was uint64, index uint32) bool {
 	if was&wSuppressed != 0 || !p.Core.Edges {
 		return true
 	}
@@ -283,7 +283,7 @@ func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
 		return s.Word.CompareAndSwap(was, was|wPending)
 	}
 	if !s.Mu.TryLock() {
-		return true // somebody is changing it, and asks the kernel in doing so
+		return true // another call is changing it, and makes the backend poll
 	}
 	defer s.Mu.Unlock()
 	if !s.Word.CompareAndSwap(was, was|wSuppressed) {
@@ -294,7 +294,7 @@ func (p *Port) note(w *Call, s *Slot, was uint64, index uint32) bool {
 	return true
 }
 
-// pushRecheck links a slot whose word has just got WRecheck.
+// pushRecheck adds a slot to the recheck list. Its word has just got WRecheck.
 func (p *Port) pushRecheck(s *Slot, index uint32) {
 	for {
 		head := p.rechecks.Load()
@@ -305,16 +305,16 @@ func (p *Port) pushRecheck(s *Slot, index uint32) {
 	}
 }
 
-// recheckAll asks the kernel again about every slot on the recheck list: persistent levels that were
-// notified of, and on kernels without edges whatever a report has silenced.
+// recheckAll makes the backend poll every slot on the recheck list: persistent levels that were notified of, and on backends
+// without edges whatever a report has suppressed.
 func (p *Port) recheckAll(w *Call) {
 	for link := p.rechecks.Swap(0); link != 0; {
 		index := link - 1
 		s := p.Table.Lookup(index)
 		p.lockSlot(w, s)
-		link = s.next // from here on the slot may be linked again
+		link = s.next // after the update below the slot may be linked again
 		_, is := s.update(func(v uint64) uint64 { return v &^ WRecheck })
-		// A level that the kernel has reported and goes on watching as the word says.
+		// same: a level that the backend has reported, and watches as the word says.
 		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
 		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.drainedFor(is) {
 			s.Mu.Unlock()

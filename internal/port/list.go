@@ -2,7 +2,7 @@ package port
 
 import "time"
 
-// An Info is what a port knows of one registration.
+// An Info describes one registration.
 type Info struct {
 	Handle        Socket
 	Record        *Record
@@ -10,14 +10,14 @@ type Info struct {
 	Trigger       Trigger
 	State         state
 	Pending       bool
-	Id            uint64 // 0 unless the port is observed
+	Id            uint64 // 0 if the port is not observed
 	Notifications uint64
 	Last          Events
-	LastTime      int64 // Unix milliseconds; 0: there was no notification
-	Since         int64 // Unix milliseconds; 0: it is older than the observation
+	LastTime      int64 // Unix milliseconds; 0 if there was no notification
+	Since         int64 // Unix milliseconds; 0 if it is older than the observation
 }
 
-// A state is how a registration stands. Package debug documents the values.
+// A state is the state of a registration. Package debug documents the values.
 type state uint8
 
 const (
@@ -31,8 +31,8 @@ const (
 	StateOverlapped
 )
 
-// List returns at most limit registrations of handles from a number on, where the following ones begin, and whether
-// there may be more. observed is the time since which notifications are recorded, or zero.
+// List returns at most limit registrations whose handles are from or more, the handle at which the next page begins, and
+// whether there may be more. observed is the time since which notifications are recorded, or zero.
 func (p *Port) List(from Socket, limit int) (observed time.Time, infos []Info, next Socket, more, closed bool) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) { // the slots may be dropped
@@ -68,8 +68,8 @@ func (p *Port) List(from Socket, limit int) (observed time.Time, infos []Info, n
 	return observed, infos, next, false, false
 }
 
-// info returns what a slot has registered. What it reads besides the word belongs to the registration of the
-// word if the epoch was the same before and after.
+// info describes the registration of a slot. What it reads besides the word belongs to the registration of the word if the
+// epoch is the same before and after.
 func (s *Slot) info(o *Observer, index uint32) (i Info, ok bool) {
 	for {
 		was := s.Word.Load()
@@ -98,7 +98,8 @@ func (s *Slot) info(o *Observer, index uint32) (i Info, ok bool) {
 	}
 }
 
-// State reads a word. One that OpDisable wrote is muted and not pending; one that note muted was pending.
+// State returns the state in a word. A word written by OpDisable is suppressed and not pending; one that notePending has
+// suppressed was pending before.
 func (r *Record) State(word uint64) state {
 	enabled := word&WEnabled != 0
 	switch {

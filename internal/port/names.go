@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Addresses returns the names of the socket of a registration. The error is ErrNotRegistered where h has another
-// record, or none.
+// Addresses returns the addresses of a registration's socket. The error is ErrNotRegistered if h has another record, or
+// none.
 func (p *Port) Addresses(h Socket, rec *Record) (sock.Names, error) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {
@@ -34,9 +34,9 @@ func (p *Port) Addresses(h Socket, rec *Record) (sock.Names, error) {
 	return names, nil
 }
 
-// names asks for the names in a way that no other socket of the same number can answer: a tied socket or a connection
-// cannot be closed during the call, and for a raw handle the kernel reports afterwards whether it is still the one that
-// was registered.
+// names asks for the addresses in a way that another socket of the same number cannot answer. A socket of package sock, or
+// a connection, cannot be closed during the call. For a raw handle the backend says afterwards whether it is still the
+// socket that was registered.
 func (p *Port) names(s *Slot, rec *Record, h Socket) (names sock.Names, err error) {
 	if t := rec.fd; t != nil {
 		own, ok := t.Use()
@@ -71,7 +71,7 @@ func (p *Port) names(s *Slot, rec *Record, h Socket) (names sock.Names, err erro
 		has, busy, err := p.Probe(uint32(h))
 		switch {
 		case busy:
-			runtime.Gosched() // somebody is at it, and soon done
+			runtime.Gosched() // another call is changing it
 			continue
 		case err != nil || !has:
 			return names, over(h, net.ErrClosed)

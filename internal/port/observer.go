@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Observer is what a port records while somebody observes. It has no key and leads to no port.
+// An Observer records what a port notifies. It has no key and leads to no port.
 type Observer struct {
 	since time.Time
 	ids   *atomic.Uint64
@@ -14,20 +14,20 @@ type Observer struct {
 	Ring  atomic.Pointer[Ring]
 }
 
-// seenPage is to a page of slots what seen is to a slot.
+// A seenPage holds a record for each slot of a page.
 type seenPage [pageSize]atomic.Pointer[seen]
 
-// A seen is what is recorded of one registration, for as long as that lasts.
+// A seen is the record of one registration while it lasts.
 type seen struct {
-	id    uint64 // never that of another registration of the port
-	since int64  // Unix milliseconds; 0: it is older than the observation
+	id    uint64 // unique among the registrations of the port
+	since int64  // Unix milliseconds; 0 if it is older than the observation
 	count atomic.Uint64
 	last  atomic.Uint64 // Unix milliseconds above, events in the eight bits below; 0: never
 }
 
-// of is the record of a slot's registration, or what will be. Whoever finds the same epoch in the slot's
-// word before and after has that of the registration that the word tells of: create stores a new one
-// before the word says registered.
+// of returns the record of a slot's registration, which is made if there is none. A caller that finds the same epoch in the
+// slot's word before and after has the record of the registration in that word, because create stores a new record before
+// the word says registered.
 func (o *Observer) of(index uint32) *seen {
 	cell := o.cell(index)
 	for {
@@ -38,14 +38,14 @@ func (o *Observer) of(index uint32) *seen {
 	}
 }
 
-// begin is for a registration that is about to begin.
+// begin makes the record of a registration that is about to begin.
 func (o *Observer) begin(index uint32) {
 	s := &seen{id: o.ids.Add(1), since: Millis()}
 	o.cell(index).Store(s)
 	o.Trace(s.since, traceRegistered, index, s.id, 0, 0)
 }
 
-// finish is for one that has ended.
+// finish ends the record of a registration.
 func (o *Observer) finish(index uint32, kind traceKind) {
 	if s := o.cell(index).Swap(nil); s != nil {
 		o.Trace(Millis(), kind, index, s.id, 0, 0)
@@ -61,8 +61,8 @@ func (o *Observer) note(s *seen, at int64, index uint32, e Events, kind traceKin
 	}
 }
 
-// Millis is the time in Unix milliseconds. A clock that a timer advances would be cheaper to read, but its timer
-// wakes threads, some ten system calls each time.
+// Millis returns the time in Unix milliseconds. A clock advanced by a timer would be cheaper to read, but its timer wakes
+// threads, with some ten system calls each time.
 func Millis() int64 { return time.Now().UnixMilli() }
 
 func (o *Observer) cell(index uint32) *atomic.Pointer[seen] {
@@ -74,7 +74,7 @@ func (o *Observer) cell(index uint32) *atomic.Pointer[seen] {
 	return &pg[index%pageSize]
 }
 
-// A watch counts who observes a port.
+// A watch counts the observers of a port.
 type watch struct {
 	Mu       sync.Mutex
 	watchers int
@@ -83,7 +83,7 @@ type watch struct {
 	Over     bool // the port is closed
 }
 
-// begin counts somebody in and returns the ring, if there is one. It is nil where the port is closed.
+// begin counts an observer in and returns the ring, if there is one. It returns nil if the port is closed.
 func (v *watch) begin(c *Core, tracing bool) *Ring {
 	v.Mu.Lock()
 	defer v.Mu.Unlock()
@@ -118,7 +118,7 @@ func (v *watch) end(c *Core, tracing bool) {
 	}
 }
 
-// close ends every observation, for good.
+// close ends every observation.
 func (v *watch) close(c *Core) {
 	v.Mu.Lock()
 	defer v.Mu.Unlock()
@@ -126,7 +126,7 @@ func (v *watch) close(c *Core) {
 	c.Observer.Store(nil)
 }
 
-// Observe has the port record notifications until stop is called, which may be done more than once.
+// Observe makes the port record notifications until stop is called. stop may be called more than once.
 func (p *Port) Observe() (stop func()) {
 	c := p.Core
 	c.Watch.begin(c, false)

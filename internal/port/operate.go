@@ -11,16 +11,16 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// MaxTurn is after how many bytes a socket's operations let others have their turn.
+// MaxTurn is the number of bytes after which the operations of a socket make way for others.
 const MaxTurn = 1 << 20
 
-// noteReported begins the turn of a report, of a socket with operations: what would have blocked before it was taken need
-// not any more. What a turn before it said of short receives and of what stands is kept, because that may have been
-// the turn of a later report.
+// noteReported advances the generation for a report of a socket with operations: a call that would have blocked before the
+// report may not block any more. What the generation before said of short receives and of lasting conditions is kept,
+// because it may have been made by a later report.
 func (r *Record) noteReported(m backend.Mask) { notify(r.fd, m) }
 
-// operateOn carries out operations that a report says something for. more says that the kernel has to look
-// again. The slot is locked.
+// operateOn carries out the operations that a report concerns. more reports that the backend must poll again. The slot is
+// locked.
 func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries, a *ahead) (n int, more bool) {
 	t := reg.fd
 	to := outlet{p: p, out: out}
@@ -37,7 +37,7 @@ func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backen
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
 		more = true
 	default:
-		// The kernel is silent now, and has to be told what is still waited for.
+		// The backend does not report any more; what operations still wait for must be watched again.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
 		if d&waiting(f) != 0 && p.persists(h, s) {
 			p.later(recheckDelay, uint32(h))
@@ -48,7 +48,7 @@ func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backen
 	return to.n, more
 }
 
-// moved are the directions that a report says something for.
+// moved returns the directions that a report concerns.
 func moved(m backend.Mask) fdstate.Dir {
 	var d fdstate.Dir
 	if m&(backend.In|backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0 {
@@ -71,11 +71,11 @@ func waiting(f Events) fdstate.Dir {
 	return d
 }
 
-// operate carries out what is first in these directions, and then what follows, as far as that goes without
-// blocking. more says that it stopped before that, for the others' sake. The first calls may have been made ahead.
+// operate carries out the first operations of these directions, and those that follow, until they would block. more reports
+// that it stopped earlier, to make way for other sockets. The first calls may have been made already (a).
 func (p *Port) operate(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet, a *ahead) (more bool) {
 	if a != nil {
-		// Both directions' calls may have been made: the error that one of them got is the other's as well.
+		// The calls of both directions may have been made. An error that one of them got concerns the other as well.
 		for i := range a.made {
 			if e := a.made[i]; e.call != nil && e.call.Err != nil {
 				p.remember(ops, s, h, e.call.Err, false)
@@ -86,7 +86,7 @@ func (p *Port) operate(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, 
 		connecting := ops.connects > 0
 		more = p.operateIn(ops, s, t, held, h, fdstate.Send, to, a.call(fdstate.Send))
 		if connecting && ops.connects == 0 {
-			d |= fdstate.Recv // they have waited for that
+			d |= fdstate.Recv // receives have waited for the connect
 		}
 	}
 	if d&fdstate.Recv != 0 && ops.connects == 0 {
@@ -100,7 +100,7 @@ func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held
 	for room := MaxTurn; l.first != nil; {
 		o := l.first
 		if o.kind != OpConnect && e == nil && t.Drained(d) {
-			return false // and if anything has come since, the kernel reports it
+			return false // what comes later is reported
 		}
 		had := o.N
 		done := p.attempt(ops, o, s, held, h, e)
@@ -123,8 +123,8 @@ func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held
 	return false
 }
 
-// attempt makes an operation's system call, unless that was made ahead, and tells whether that was the end of it. It
-// is not where the call would have blocked, or there is more to be sent.
+// attempt makes the system call of an operation, unless it was made already (e), and reports whether the operation is done.
+// It is not if the call would have blocked, or if there is more to send.
 func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, h Socket, e *early) (done bool) {
 	var n int
 	var err error
@@ -159,7 +159,7 @@ func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, 
 		}
 	case OpConnect:
 		if !o.begun {
-			ops.lost = nil // of an earlier connection
+			ops.lost = nil // it was that of an earlier connection
 		}
 		err = o.connect(held.Socket())
 	}
@@ -176,7 +176,7 @@ func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, 
 	return true
 }
 
-// explain returns the error that an operation completes with, for one of its system call.
+// explain returns the error with which an operation completes, for the error of its system call.
 func (p *Port) explain(ops *operations, kind OpKind, s *Slot, held sock.Held, h Socket, err error) error {
 	if !lost.Silent(err) {
 		p.remember(ops, s, h, err, kind == OpConnect)
@@ -194,7 +194,7 @@ func (p *Port) explain(ops *operations, kind OpKind, s *Slot, held sock.Held, h 
 	return err
 }
 
-// remember keeps an error if it is what ended the connection of a stream.
+// remember keeps an error if it has ended the connection of a stream.
 func (p *Port) remember(ops *operations, s *Slot, h Socket, err error, connect bool) {
 	if ops.lost != nil || s.Word.Load()&wStream == 0 {
 		return
@@ -204,8 +204,8 @@ func (p *Port) remember(ops *operations, s *Slot, h Socket, err error, connect b
 	}
 }
 
-// connect begins to connect, or finds out what has come of it. A report alone says nothing: it may be from
-// before.
+// connect starts to connect, or finds out how that ended. A report alone does not say that it has ended, because it may be
+// from before.
 func (o *Overlapped) connect(s *sock.Socket) error {
 	if !o.begun {
 		o.begun = true
@@ -217,14 +217,14 @@ func (o *Overlapped) connect(s *sock.Socket) error {
 	return sock.ErrWouldBlock
 }
 
-// cause is the error of an operation's result.
+// cause returns the error of an operation's result.
 func (o *Overlapped) cause(h Socket, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
 	var of *sock.Error
 	if errors.As(err, &of) {
-		err = of.Err // which socket and call is said once
+		err = of.Err // so that the socket and the call are named once
 	}
 	e := &OperationError{Op: o.kind.String(), Handle: h, Err: err}
 	if errors.Is(err, net.ErrClosed) {

@@ -2,20 +2,20 @@ package port
 
 import "github.com/socknotify/socknotify/internal/fdstate"
 
-// operations are those in flight on one socket, under its slot's lock. The first of a direction is the one
-// that is being carried out.
+// operations are those in flight on one socket. They are guarded by the slot's lock. The first of each direction is being
+// carried out.
 type operations struct {
 	recvs, sends opList
 	connects     int // among the sends
-	// lost is the error that ended the connection of a stream, once the system has reported it. The system reports
-	// it to one call: a receive behind that one finds the end of the stream, and a send a broken pipe.
+	// lost is the error that ended the connection of a stream, once the system has reported it. The system reports it to
+	// one call only: a later receive gets the end of the stream, and a later send a broken pipe.
 	lost error
 }
 
-// idle reports whether there are none.
+// idle reports whether no operation is in flight.
 func (ops *operations) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
 
-// pending reports whether there are any in some directions.
+// pending reports whether operations of some directions are in flight.
 func (ops *operations) pending(d fdstate.Dir) bool {
 	return d&fdstate.Recv != 0 && ops.recvs.first != nil || d&fdstate.Send != 0 && ops.sends.first != nil
 }
@@ -27,7 +27,7 @@ func (ops *operations) list(d fdstate.Dir) *opList {
 	return &ops.recvs
 }
 
-// awaited is what has to happen for the first operations to go on.
+// awaited returns the conditions that the first operations wait for.
 func (ops *operations) awaited() Events {
 	var f Events
 	if ops.recvs.first != nil && ops.connects == 0 {
@@ -50,7 +50,7 @@ func (l *opList) push(o *Overlapped) {
 	l.last = o
 }
 
-// remove takes an operation out, mostly the first.
+// remove removes an operation. It is nearly always the first.
 func (l *opList) remove(o *Overlapped) {
 	var before *Overlapped
 	for at := l.first; at != o; at = at.next {
@@ -84,7 +84,7 @@ func (p *Port) abortAll(ops *Work, index uint32, why error) {
 	}
 }
 
-// cancelAt ends an operation that waits for a socket. false says that it is there no longer.
+// cancelAt cancels an operation that waits for a socket. False means that it is not there any more.
 func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 	index := at - 1
 	s := p.Table.Lookup(index)
@@ -104,7 +104,7 @@ func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 	to.complete(o)
 	p.Waiters.WakeOne(p.Core, nil)
 	if f := ops.awaited(); connect && f != EventNone {
-		// What has waited for it goes on. The kernel may have reported what that needs already.
+		// Operations that waited for the connect proceed. What they need may have been reported already.
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
 		p.Recheck(s, index, WEnabled|wOverlapped)
 	}

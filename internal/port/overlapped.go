@@ -10,14 +10,14 @@ import (
 
 // An Overlapped is an operation without its key.
 type Overlapped struct {
-	// Core is of the port that the operation is in flight on, or nil.
+	// Core belongs to the port that the operation is in flight on; nil if it is not in flight.
 	Core atomic.Pointer[Core]
-	// at is where it waits: a slot's index + 1, atFile or atKernel. It is written under the lock of that place.
+	// at is the list that the operation is on: a slot's index + 1, atFile or atKernel. It is written under the lock of that list.
 	at   atomic.Uint32
 	kind OpKind
-	// begun tells that a connect has been told to the system, or that it has failed at a read or write.
+	// begun is set once a connect was started, or the kernel has failed at a read or write.
 	begun bool
-	// canceled tells that the kernel was asked to give it up, and token what that knows it by.
+	// canceled is set once io_uring was asked to cancel the operation, which it knows by token.
 	canceled bool
 	token    uint8
 
@@ -25,11 +25,11 @@ type Overlapped struct {
 	Err error
 
 	Buf  []byte
-	next *Overlapped    // of its direction, or of the files' queue
-	Addr netip.AddrPort // to connect to or send to, or the sender of what was received
+	next *Overlapped    // in the list of its direction, or in the queue of files
+	Addr netip.AddrPort // the address to connect to or send to, or that of the sender
 	File *os.File
 	off  int64
-	Pool *BufferPool // that buf is from, while there is one; or nil
+	Pool *BufferPool // the pool of Buf, or nil
 	Rec  *Record     // has the key; the Overlapped and its key are allocated together
 	// ClearKey is the function of that name for the type of the key.
 	ClearKey func(*Record)
@@ -56,13 +56,13 @@ func (k OpKind) String() string { return opNames[k] }
 func (k OpKind) Call() string   { return callNames[k] }
 func (k OpKind) sends() bool    { return k == OpSend || k == OpSendTo || k == OpConnect }
 
-// atFile stands for the files' queue.
+// atFile stands for the queue of files.
 const atFile = ^uint32(0)
 
-// atKernel stands for the kernel, and is above every slot.
+// atKernel stands for io_uring. It is greater than any slot.
 const atKernel = atFile - 1
 
-// direction is whose list a kind of operation belongs to.
+// direction returns the direction in which an operation waits.
 func (k OpKind) direction() fdstate.Dir {
 	if k.sends() {
 		return fdstate.Send
@@ -70,25 +70,25 @@ func (k OpKind) direction() fdstate.Dir {
 	return fdstate.Recv
 }
 
-// Reserve makes the operation one that is in flight on a port. false says that it is in flight already; what
-// was in flight on a port that is no more never completes (O10).
+// Reserve marks the operation as in flight on a port. False means that it is in flight already. An operation that was in
+// flight on a port that is closed never completes (O10), and can be reserved.
 func (o *Overlapped) Reserve(c *Core) bool {
 	was := o.Core.Load()
 	if was != nil && !was.Over() || !o.Core.CompareAndSwap(was, c) {
 		return false
 	}
 	if was != nil {
-		// The port was closed as it was: on a list that is no more, with others that are not to be carried out.
+		// The closed port left it on a list, with other operations that must not be carried out.
 		o.next = nil
 		o.at.Store(0)
 	}
 	return true
 }
 
-// End makes the operation the caller's again.
+// End gives the operation back to the caller.
 func (o *Overlapped) End() { o.Core.Store(nil) }
 
-// Over tells that nothing on the port completes any more, and nobody uses a buffer of it.
+// Over reports that no operation on the port completes any more, and that none of their buffers is in use.
 func (c *Core) Over() bool { return c.down.Load() && c.jobs.Load() == 0 }
 
 // Forget drops the arguments.
@@ -100,7 +100,7 @@ func (o *Overlapped) Forget() {
 	}
 }
 
-// Reserve makes an operation one that is being started, with what it has in common with others.
+// Reserve reserves an operation and sets the fields that all kinds of operation have.
 func (p *Port) Reserve(kind OpKind, b []byte, o *Overlapped) error {
 	switch {
 	case p.Core.Closed.Load():
@@ -115,14 +115,14 @@ func (p *Port) Reserve(kind OpKind, b []byte, o *Overlapped) error {
 	return nil
 }
 
-// equip gives a receive from a pool its buffer, for as long as it takes to find out that there is nothing.
+// equip gives a pooled receive a buffer for one system call.
 func (o *Overlapped) equip() {
 	if o.Pool != nil && o.Buf == nil {
 		o.Buf = o.Pool.get()
 	}
 }
 
-// unequip takes from it what has not been filled.
+// unequip returns the buffer to the pool if nothing was received.
 func (o *Overlapped) unequip(n int) {
 	if o.Pool == nil {
 		return
@@ -135,7 +135,7 @@ func (o *Overlapped) unequip(n int) {
 	o.Buf = nil
 }
 
-// Cancel ends an operation that is in flight on the port.
+// Cancel cancels an operation that is in flight on the port.
 func (p *Port) Cancel(o *Overlapped) error {
 	w := p.Begin()
 	if w == nil {
@@ -148,7 +148,7 @@ func (p *Port) Cancel(o *Overlapped) error {
 		}
 		switch at := o.at.Load(); at {
 		case 0:
-			return nil // it has been completed
+			return nil // it has completed
 		case atFile:
 			if p.Files.cancel(p, o) {
 				return nil

@@ -6,25 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// claims tells, for the whole process, which port a handle is registered with (P5). A port is named
-// by an id that dies with it, so a claim keeps no port alive.
+// owners records, for the whole process, which port owns a handle: the port that it is registered with (P5). It names a port
+// by an ID, so it keeps no port alive.
 var owners ownerTable
 
 type ownerTable struct {
 	pages pages[ownerPage]
 
-	mu    sync.Mutex // over what follows
+	mu    sync.Mutex // guards the following
 	ports map[uint32]*Core
 	last  uint32
 }
 
 const ownerPageSize = 1024
 
-// A claim is a port's id, shifted, and a bit that says that the port is about to add the handle to
-// its kernel. Whoever sets the bit waits for nothing until it has cleared it.
+// An ownerPage has a word for each handle: the ID of the port that owns it, shifted, and a bit that is set while ownership
+// is in transfer, because a port is about to add the handle to its backend. A call that has set the bit waits for nothing
+// until it has cleared it.
 type ownerPage [ownerPageSize]atomic.Uint32
 
-const inTransit = 1
+const inTransfer = 1
 
 func (t *ownerTable) at(index uint32) *atomic.Uint32 {
 	page, offset := int(index/ownerPageSize), index%ownerPageSize
@@ -35,7 +36,7 @@ func (t *ownerTable) at(index uint32) *atomic.Uint32 {
 	return &pg[offset]
 }
 
-// addPort gives a port its id.
+// addPort gives a port its ID.
 func (t *ownerTable) addPort(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +53,7 @@ func (t *ownerTable) addPort(c *Core) {
 	t.ports[c.id] = c
 }
 
-// removePort makes every claim of a port void.
+// removePort voids all ownership of a port.
 func (t *ownerTable) removePort(c *Core) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,26 +66,26 @@ func (t *ownerTable) port(id uint32) *Core {
 	return t.ports[id]
 }
 
-// claim takes a handle for a port that is about to add it, and leaves the claim in transit. It fails
-// with errOtherPort where another port's kernel still has the socket. Asking it under our transit
-// bit decides for good: the other port needs the bit to add. A port that has lost its claim to the
-// caller is returned, to be told once the transit is over.
-func (c *Core) acquireHandle(index uint32, handle Socket) (loser *Core, err error) {
+// acquireHandle makes a port the owner of a handle that it is about to add, and leaves the ownership in transfer. It fails
+// with ErrOtherPort if the backend of another port still watches the socket. The answer stays true while the transfer bit
+// is set, because the other port would need the bit to add the handle. If another port has lost the ownership, that port
+// is returned; call its transferred once the transfer has ended.
+func (c *Core) acquireHandle(index uint32, handle Socket) (previous *Core, err error) {
 	word := owners.at(index)
 	for {
 		v := word.Load()
-		if v&inTransit != 0 {
+		if v&inTransfer != 0 {
 			runtime.Gosched()
 			continue
 		}
-		if !word.CompareAndSwap(v, c.id<<1|inTransit) {
+		if !word.CompareAndSwap(v, c.id<<1|inTransfer) {
 			continue
 		}
 		if owner := v >> 1; owner != 0 && owner != c.id {
-			loser = owners.port(owner)
-			has, busy, err := loser.has(index)
+			previous = owners.port(owner)
+			has, busy, err := previous.has(index)
 			if busy {
-				word.Store(v) // the other port is at this very socket
+				word.Store(v) // the other port is changing its registration
 				runtime.Gosched()
 				continue
 			}
@@ -96,11 +97,11 @@ func (c *Core) acquireHandle(index uint32, handle Socket) (loser *Core, err erro
 				return nil, err
 			}
 		}
-		return loser, nil
+		return previous, nil
 	}
 }
 
-// claimed ends the transit: the handle is the port's, or nobody's.
+// endTransfer ends a transfer. If the handle was not added, it has no owner.
 func (c *Core) endTransfer(index uint32, added bool) {
 	var v uint32
 	if added {
@@ -109,21 +110,21 @@ func (c *Core) endTransfer(index uint32, added bool) {
 	owners.at(index).Store(v)
 }
 
-// releaseHandle gives a handle up, unless another port has taken it over.
+// releaseHandle releases the ownership of a handle, unless another port has acquired it.
 func (c *Core) releaseHandle(index uint32) {
 	word := owners.at(index)
 	for {
 		v := word.Load()
-		if v == c.id<<1 && word.CompareAndSwap(v, 0) || v>>1 != c.id && v&inTransit == 0 {
+		if v == c.id<<1 && word.CompareAndSwap(v, 0) || v>>1 != c.id && v&inTransfer == 0 {
 			return
 		}
-		// In transit: another port is asking our kernel, and may yet restore our claim.
+		// In transfer: another port is asking this one, and may give the ownership back.
 		runtime.Gosched()
 	}
 }
 
-// has reports whether the port's kernel watches the socket; a nil or closed port's does not. busy says
-// that the port is changing its own registration for the number just now.
+// has reports whether the port's backend watches the socket; that of a nil or closed port does not. busy reports that the
+// port is changing its own registration of the number.
 func (c *Core) has(index uint32) (has, busy bool, err error) {
 	if c == nil || !c.Stripes[0].Enter(c) {
 		return false, false, nil

@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// pages are what there is for each index, in pieces that never move, so that looking needs no lock. The zero value
-// has none.
+// pages is an array that grows in pages which never move, so that reading needs no lock. The zero value is empty.
 type pages[P any] struct {
 	list atomic.Pointer[[]atomic.Pointer[P]]
-	mu   sync.Mutex // held to add one
+	mu   sync.Mutex // held while a page is added
 }
 
 // lookup returns a page, or nil.
@@ -20,7 +19,7 @@ func (t *pages[P]) lookup(at int) *P {
 	return nil
 }
 
-// make returns a page that may have to be made.
+// make returns a page, and makes it if there is none.
 func (t *pages[P]) make(at int) *P {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,7 +28,7 @@ func (t *pages[P]) make(at int) *P {
 		list = *l
 	}
 	if at >= len(list) {
-		// Twice as many, or a table that grows page by page is copied as often.
+		// Doubling, because a list that grew by one page at a time would be copied each time.
 		grown := make([]atomic.Pointer[P], max(2*len(list), at+1))
 		for i := range list {
 			grown[i].Store(list[i].Load())
@@ -43,7 +42,7 @@ func (t *pages[P]) make(at int) *P {
 	return list[at].Load()
 }
 
-// all returns what there is of pages; some are nil.
+// all returns the list of pages; some are nil.
 func (t *pages[P]) all() []atomic.Pointer[P] {
 	if list := t.list.Load(); list != nil {
 		return *list
@@ -51,5 +50,5 @@ func (t *pages[P]) all() []atomic.Pointer[P] {
 	return nil
 }
 
-// drop lets go of all. Nobody may be using them.
+// drop drops all pages. No call may be using them.
 func (t *pages[P]) drop() { t.list.Store(nil) }

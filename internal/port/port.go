@@ -13,8 +13,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// A Port keeps the contract without knowing the type of the keys. It is the first field of a Port[K], so that a weak
-// pointer to it is one to that.
+// A Port implements the contract without knowing the type of the keys. It is the first field of a socknotify.Port[K], so a
+// weak pointer to it is a weak pointer to that.
 type Port struct {
 	Waiters   waiters // first, for its place in cache lines
 	queue     QueueEnds
@@ -24,19 +24,19 @@ type Port struct {
 	conns     connTable
 	pool      sync.Pool // of *Call
 	calls     atomic.Uint32
-	rechecks  atomic.Uint32 // head of the list of slots whose level the kernel must be asked again: index + 1
+	rechecks  atomic.Uint32 // head of the list of slots to be polled again: index + 1
 	levels    levels
 	Files     *files
-	Transfers *transfers // nil where the kernel cannot
-	// checksKeys says that keys must be checked before they are compared.
+	Transfers *transfers // nil if the backend has no such operations
+	// checksKeys is set if keys must be checked before they are compared.
 	checksKeys bool
 }
 
-// Of returns the port inside a *Port[K] of package socknotify, whatever K is. That package sets it, because only its own
-// code can reach that far. A package above calls it once for each port that it is given.
+// Of returns the port inside a *socknotify.Port[K], for any K. Package socknotify sets it. The packages above it call it
+// once for each port that they are given.
 var Of func(p any) *Port
 
-// Init makes a port on a kernel's queue, which it owns from here on.
+// Init makes a port on a backend, which it owns from here on.
 func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, checksKeys bool) {
 	p.Core = &Core{Poller: poller, Edges: poller.Edges(), OwnEdges: poller.Edges(), Backend: name, left: make(chan struct{}, 1)}
 	p.typed, p.queue, p.checksKeys = t, q, checksKeys
@@ -83,7 +83,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 	owners.addPort(p.Core)
 }
 
-// Close ends every call, and returns when none is inside. The queue is closed already.
+// Close makes every call return, and waits until none is inside. The queue is closed already.
 func (p *Port) Close() error {
 	p.Waiters.close(p.Core)
 	p.Files.close()
@@ -94,13 +94,13 @@ func (p *Port) Close() error {
 	return err
 }
 
-// QueueEnds are the locks of a queue, which count what has gone in and out.
+// QueueEnds are the locks of the two ends of a queue. Each counts the entries that have passed it.
 type QueueEnds struct{ In, Out *Turnstile }
 
 // any reports whether the queue holds anything.
 func (q QueueEnds) any() bool { return q.In.Count() != q.Out.Count() }
 
-// Deregister removes a registration and returns its record, which has the key. No EventRemove is queued for it.
+// Deregister removes a registration and returns its record, which has the key. No EventRemove is queued.
 func (p *Port) Deregister(r *Entry) (*Record, error) {
 	w := p.Begin()
 	if w == nil {
@@ -115,7 +115,7 @@ func (p *Port) Deregister(r *Entry) (*Record, error) {
 	return rec, *r.Result
 }
 
-// DequeueIn is the second half of a call, whose first has processed its entries.
+// DequeueIn dequeues, and waits for the first notification. The entries of the call have been processed.
 func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
 	switch {
 	case out.Len() == 0:
@@ -135,10 +135,10 @@ func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time
 	return n, err
 }
 
-// What an execution trace (runtime/trace) shows of a port, in the task of the call's context.
+// Names in an execution trace (runtime/trace), in the task of the call's context.
 const (
-	RegionWait = "socknotify.wait"  // a region: asleep until there is something to dequeue
-	LogBatch   = "socknotify.batch" // a log entry: how many were dequeued, and for how many there was room
+	RegionWait = "socknotify.wait"  // a region in which a call waits
+	LogBatch   = "socknotify.batch" // a log entry with the number of notifications and of entries
 )
 
 func Traced(ctx context.Context, n, room int) {

@@ -31,7 +31,7 @@ func (p *Port) Register(w *Call, r *Entry) {
 	case r.FD != nil:
 		p.registerSock(w, r)
 	case r.Handle == 0:
-		// Nearly always Conn was forgotten. On Unix 0 is the standard input.
+		// Most likely Conn was forgotten. On Unix 0 is the standard input.
 		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "nil, and Handle is 0", nil))
 	default:
 		p.apply(w, r, r.Handle)
@@ -43,7 +43,7 @@ func (p *Port) fail(r *Entry, h Socket, kind, err error) {
 	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.FD != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
 }
 
-// settleNew sets the Result of an entry that was to make a registration.
+// settleNew sets the Result of an entry that was to make a registration. A nil f is success.
 func (p *Port) settleNew(r *Entry, h Socket, f *failure) {
 	if f != nil {
 		p.fail(r, h, f.kind, f.err)
@@ -55,7 +55,7 @@ type failure struct{ kind, err error }
 
 func failed(kind, err error) *failure { return &failure{kind, err} }
 
-// apply processes one entry for a handle. Its Result may come only with the batch's flush.
+// apply processes one entry for a handle. Its Result may be set as late as the flush.
 func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	if h > MaxIndex {
 		_, err := p.Core.Poller.Describe(h)
@@ -70,7 +70,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 			return
 		}
 		if s == nil {
-			// No page for what is no socket: its number may be anything.
+			// Make no page before the handle is known to be a socket: a bad number may be anything.
 			if _, err := p.Core.Poller.Describe(h); err != nil {
 				p.fail(r, h, ErrBadSocket, err)
 				return
@@ -96,7 +96,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	c := backend.Change{Handle: h, Action: backend.Suppress}
 	var is uint64
 	if r.Op == OpRemove {
-		// From here on nothing is dequeued for it (G4); what is in flight is dropped (G5).
+		// From here on nothing is dequeued for the registration (G4): reports with the old epoch are dropped (G5).
 		c.Action = backend.Delete
 		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
 	} else {
@@ -108,14 +108,14 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	p.add(w, item{*r, s, word, index}, c)
 }
 
-// newRecord returns the record of the registration that an entry makes.
+// newRecord returns a record for the registration that an entry makes.
 func (p *Port) newRecord(r *Entry) *Record {
 	rec := p.typed.NewRecord(r.Key)
 	rec.fd, rec.Work = r.FD, r.Work
 	return rec
 }
 
-// missing is the Result of an operation on a handle without registration.
+// missing sets the Result of an operation on a handle without a registration.
 func (p *Port) missing(r *Entry, h Socket) {
 	if _, err := p.Core.Poller.Describe(h); err != nil {
 		p.fail(r, h, ErrBadSocket, err)
@@ -124,12 +124,12 @@ func (p *Port) missing(r *Entry, h Socket) {
 	p.fail(r, h, ErrNotRegistered, nil)
 }
 
-// rearm enables without the kernel, for a caller that vouches (X5): the kernel has had nothing to
-// report since, it watches the same conditions, and it has not been silenced. All of that is in the
-// word that a harvester must swap to change it, so no report can slip in between: one that was
-// harvested before has left wPending, one that is harvested later finds the registration enabled.
+// rearm enables without a system call (X5). It needs three things: the backend has reported nothing since the last enable,
+// it watches the same conditions, and it is not suppressed. All three are in the word that a harvester must swap to change
+// them, so no report is lost: a report harvested before has set wPending, and one harvested later finds the registration
+// enabled.
 //
-// The caller is either the program, or a socket that must be the one that is registered.
+// fd is the socket that must be the registered one, or nil if the program has made the promise.
 func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
 	for {
 		was := s.Word.Load()
@@ -137,7 +137,7 @@ func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fds
 			return false
 		}
 		if conn && was&wConn == 0 {
-			return false // the port has yet to take hold of the connection
+			return false // the port does not hold the connection yet
 		}
 		reg := s.Reg.Load()
 		if reg == nil || fd != nil && reg.fd != fd || !p.typed.SameKey(reg, key) {
@@ -145,7 +145,7 @@ func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fds
 		}
 		is := was&^(wOneShot|wEdge) | armed(filter, trigger)
 		if is&(wEdge|wOneShot) == 0 {
-			return false // persistent level: the kernel must look
+			return false // a persistent level must be polled
 		}
 		if s.Word.CompareAndSwap(was, is) {
 			return true
@@ -153,7 +153,7 @@ func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fds
 	}
 }
 
-// armed is armed, for a registration that goes to the kernel.
+// armed returns the word of an entry that goes to the backend.
 func (p *Port) armed(r *Entry) uint64 {
 	word := armed(r.Filter, r.Trigger)
 	if word&(wEdge|wOneShot) == 0 && r.Work == nil && !p.levels.any.Load() {
@@ -165,12 +165,12 @@ func (p *Port) armed(r *Entry) uint64 {
 	return word
 }
 
-// enable processes OpEnable under the slot's lock, which it releases or gives to the batch.
+// enable processes OpEnable. The slot is locked; enable unlocks it, or leaves that to the batch.
 func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	index := uint32(h)
 	if w.batch.n > 0 && p.differs(s, r) {
-		// It may have to be created, and wait for another port's answer meanwhile; and a call of that port
-		// for a slot in the batch.
+		// The registration may have to be created, which may wait for a call of another port, and that call may wait
+		// for a slot in this batch.
 		s.Mu.Unlock()
 		p.flush(w)
 		s.Mu.Lock()
@@ -184,7 +184,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	reg := s.Reg.Load()
 	switch {
 	case was&wOverlapped != 0 && reg.Work.idle():
-		p.dissociate(w, s, index)
+		p.unwatch(w, s, index)
 		p.settleNew(r, h, p.create(w, s, r, h))
 		s.Mu.Unlock()
 		return
@@ -204,8 +204,8 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
 		s.Reg.Store(p.newRecord(r))
 	}
-	// Enabled first, in the kernel after: the other way round, another goroutine could harvest the
-	// report that the change causes and find the registration still disabled.
+	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest the report that the
+	// change causes, and find the registration disabled.
 	flags := p.armed(r)
 	var held backend.Mask
 	if flags&wStrict != 0 {
@@ -224,7 +224,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	})
 }
 
-// differs tells whether an entry is for another registration than there is.
+// differs reports whether an entry does not fit the registration that there is.
 func (p *Port) differs(s *Slot, r *Entry) bool {
 	if s.Word.Load()&WRegistered == 0 {
 		return true
@@ -233,8 +233,8 @@ func (p *Port) differs(s *Slot, r *Entry) bool {
 	return !reg.Work.like(r.Work) || !p.typed.SameKey(reg, r.Key)
 }
 
-// mismatch is for an entry that the registration does not fit: an error, unless the registration is one of a
-// socket that is no more (G12).
+// mismatch handles an entry that does not fit the registration. It is an error, unless the registered socket is closed and
+// this is another socket with its number (G12).
 func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
 	has, err := p.Core.Poller.Has(h)
 	switch {
@@ -249,8 +249,8 @@ func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *
 	return p.create(w, s, r, h)
 }
 
-// create makes a registration in an unregistered slot, under its lock. The kernel is told at once, not
-// with the batch, because of the claim: whoever holds one in transit must not wait for others.
+// create makes a registration in an unregistered slot, which is locked. It changes the backend at once rather than with the
+// batch, because the handle's ownership is in transfer, and a call that holds it in transfer must not wait.
 func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	index := uint32(h)
 	kind := backend.Stream
@@ -264,7 +264,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	if accepts && kind != backend.Listener {
 		return failed(ErrInvalid, errNoListener)
 	}
-	loser, err := p.Core.acquireHandle(index, h)
+	previous, err := p.Core.acquireHandle(index, h)
 	switch {
 	case errors.Is(err, ErrOtherPort):
 		return failed(ErrOtherPort, nil)
@@ -309,7 +309,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
 	p.Core.Poller.Poll(w.single[:], nil)
 	if c.Status == backend.Present {
-		// The kernel kept the item of an earlier registration, which a duplicate kept alive.
+		// The kernel still has the entry of an earlier registration, because a duplicate keeps that socket alive.
 		c.Action = backend.Set
 		p.Core.Poller.Poll(w.single[:], nil)
 	}
@@ -326,8 +326,8 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 		return failed(nil, c.Err)
 	}
 	p.Core.endTransfer(index, true)
-	if loser != nil {
-		loser.transferred(index)
+	if previous != nil {
+		previous.transferred(index)
 	}
 	w.stripe.registrations.Add(1)
 	p.own(r)
@@ -337,15 +337,15 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	return nil
 }
 
-// forget ends a registration whose socket is gone: no EventRemove comes (G9). Its claim is the
-// caller's to give up.
+// forget ends a registration whose socket is gone, without an EventRemove (G9). The caller releases the ownership of the
+// handle.
 func (p *Port) forget(st *stripe, s *Slot, index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
 	p.release(st, s, was, index, traceLost)
 }
 
-// Probe asks the kernel about a number under its slot's lock: what Has does for an answer must not meet
-// a change of the same number.
+// Probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
+// overlap a change of the same number.
 func (p *Port) Probe(index uint32) (has, busy bool, err error) {
 	s := p.Table.Lookup(index)
 	if s == nil {
@@ -359,9 +359,9 @@ func (p *Port) Probe(index uint32) (has, busy bool, err error) {
 	return has, false, err
 }
 
-// transferred ends the registration of a closed socket whose number another port has registered. Where the
-// slot is locked, its own port is at it, and finds out; waiting for the lock could be waiting for each
-// other, because the caller holds that of its own slot.
+// transferred ends the registration of a closed socket whose number another port has registered. If the slot is locked, the
+// call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
+// its own slot.
 func (p *Port) transferred(index uint32) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {
@@ -381,7 +381,7 @@ func (p *Port) transferred(index uint32) {
 	}
 }
 
-// release lets go of what an ended registration held.
+// release releases what an ended registration held.
 func (p *Port) release(st *stripe, s *Slot, was uint64, index uint32, how traceKind) {
 	if reg := s.Reg.Swap(nil); reg != nil && reg.Work != nil {
 		p.abortAll(reg.Work, index, net.ErrClosed)

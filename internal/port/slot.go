@@ -9,27 +9,25 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// A Slot is what a port knows of one handle. There is one per handle number for the life of the
-// port; registrations come and go in it.
+// A Slot is the state of one handle number. It exists for the life of the port; registrations come and go in it.
 //
-// Its truth is the state word, which harvesting reads and swaps without a lock. Everything that
-// changes the kernel's view of the handle is done under mu, which is held across the kernel's
-// change, so that a change of the word and its system call are not overtaken by another's.
+// The state word is authoritative, and harvesting reads and swaps it without a lock. Everything that changes what the
+// backend watches is done under Mu, which is held across the system call, so that a word and its system call are not
+// overtaken by those of another call.
 type Slot struct {
 	Word atomic.Uint64
-	// Reg is of the registration that word tells of. It is stored before the word says registered
-	// and cleared after it says otherwise, so whoever finds the same epoch in the word before and
-	// after reading it has the right one.
+	// Reg is the record of the registration in Word. It is stored before the word says registered, and cleared after the
+	// word says otherwise. So a reader that finds the same epoch in Word before and after has the right record.
 	Reg atomic.Pointer[Record]
 	Mu  sync.Mutex
 	// next links the slot into the port's recheck list while the word has WRecheck: index + 1.
 	next uint32
 }
 
-// A Record is what a registration holds beside the word and the key (see Keyed). It is never changed, only replaced.
+// A Record is what a registration has besides the word and the key (see Keyed). It is replaced, never changed.
 type Record struct {
 	fd   *fdstate.FD // of a socket of package sock, or nil
-	Work *Work       // where reports are not delivered but worked on, or nil
+	Work *Work       // what to do with reports instead of delivering them, or nil
 }
 
 // A Keyed is a record with its key. Every record of a port is in one.
@@ -47,37 +45,36 @@ func ClearKey[K comparable](rec *Record) {
 	(*Keyed[K])(unsafe.Pointer(rec)).Key = zero
 }
 
-// The state word: flags below, the epoch above.
+// The state word has flags below and the epoch above.
 //
-// The epoch changes with every operation that reaches the kernel. The kernel's reports carry it in
-// their token, so a report from before the operation, be it of this registration or of a socket
-// that had the number earlier, is known as stale by a comparison (G9), and dropping it loses
-// nothing, because the operation made the kernel look again.
+// The epoch changes with every operation that reaches the backend, and the backend's reports carry it in their token. A
+// report with another epoch is stale: it is from before the operation, or from another socket that had the number (G9).
+// Dropping it loses nothing, because the operation made the kernel poll again.
 const (
 	wFilter     = 0x7     // the filter, as in Events
 	WRegistered = 1 << 3  // the slot has a registration
-	WEnabled    = 1 << 4  // which may notify
-	wOneShot    = 1 << 5  // once
-	wEdge       = 1 << 6  // by edges; otherwise by level
-	wPending    = 1 << 7  // the kernel reported while disabled: ask it again, never deliver from this
-	wSuppressed = 1 << 8  // the kernel has been told to be silent
+	WEnabled    = 1 << 4  // the registration may notify
+	wOneShot    = 1 << 5  // it notifies once per enable
+	wEdge       = 1 << 6  // edge-triggered; otherwise level-triggered
+	wPending    = 1 << 7  // the backend reported while disabled: enabling must poll
+	wSuppressed = 1 << 8  // the backend does not report
 	WRecheck    = 1 << 9  // linked into the recheck list; survives registrations
-	wStream     = 1 << 10 // a socket that can be hung up on
+	wStream     = 1 << 10 // the socket is a stream
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
 	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
-	wStrict     = 1 << 17 // by edges, strictly (WithStrictEdge)
-	wOverlapped = 1 << 18 // no registration of the program's: operations wait for it, or have (X4)
-	wReported   = 12      // four bits from here: what need not be repeated, without edges or by strict ones
+	wStrict     = 1 << 17 // a strict edge (WithStrictEdge)
+	wOverlapped = 1 << 18 // not registered by the program, but for operations (X4)
+	wReported   = 12      // four bits from here: reported conditions
 
-	wWorked = WAccept | wOverlapped // reports are worked on (see work)
+	wWorked = WAccept | wOverlapped // reports are handled by work
 
-	wKind = wStream | wConn | wWorked // what stays when a registration is enabled again
+	wKind = wStream | wConn | wWorked // flags that an enable keeps
 
 	epochShift = 26
 	epochOne   = 1 << epochShift
 	flagMask   = epochOne - 1
 
-	// MaxIndex bounds the handles: tokens are an index below the epoch.
+	// MaxIndex is the largest handle, because a token has the index below the epoch.
 	MaxIndex = 1<<epochShift - 1
 )
 
@@ -89,7 +86,7 @@ func nextEpoch(word, keep, set uint64) uint64 {
 	return word&^uint64(flagMask) + epochOne | word&keep | set
 }
 
-// armed is the part of the word that an enabled registration's arguments make.
+// armed returns the flags of an enabled registration.
 func armed(filter Events, t Trigger) uint64 {
 	w := uint64(filter) | WRegistered | WEnabled
 	if t&TriggerOneShot != 0 {
@@ -101,7 +98,7 @@ func armed(filter Events, t Trigger) uint64 {
 	return w
 }
 
-// update swaps the word for what change makes of it, however often others get in between.
+// update applies change to the word, and tries again if the word was changed concurrently.
 func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 	for {
 		was = s.Word.Load()
@@ -112,9 +109,9 @@ func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 	}
 }
 
-// interest is what the kernel must watch for a filter. PeerClosed is always asked for, because a
-// dead stream is known by it from one that was never started. Urgent data comes along with In,
-// because it ends a receive early: one that was short of its buffer then does not mean drained.
+// interest returns what the backend must watch for a filter. PeerClosed is always included, because it tells a dead stream
+// from one that was never started. Urgent is included with In, because urgent data ends a receive early: a receive that is
+// short of its buffer then does not mean that the socket is drained.
 func interest(filter Events) backend.Mask {
 	m := backend.PeerClosed
 	if filter&EventIn != 0 {
@@ -126,8 +123,8 @@ func interest(filter Events) backend.Mask {
 	return m
 }
 
-// The told bits stand for conditions that a kernel without edges would go on repeating: an edge
-// registration has heard of them, or they mean nothing to its filter.
+// reportedBits returns the word's bits for conditions that a backend without edges would report again and again: an edge
+// registration has been notified of them, or its filter does not include them.
 func reportedBits(m backend.Mask) uint64 {
 	var t uint64
 	if m&backend.In != 0 {
@@ -145,7 +142,7 @@ func reportedBits(m backend.Mask) uint64 {
 	return t
 }
 
-// unreported is the interest that is left to a word.
+// unreported returns what the backend must still watch for a word.
 func unreported(word uint64) backend.Mask {
 	m := interest(wordFilter(word))
 	if word&(1<<wReported) != 0 {
@@ -170,7 +167,7 @@ const pageSize = 64
 
 type page [pageSize]Slot
 
-// Lookup returns the slot of an index, or nil where no page holds it.
+// Lookup returns the slot of an index, or nil if it has no page.
 func (t *table) Lookup(index uint32) *Slot {
 	pg := t.pages.lookup(int(index / pageSize))
 	if pg == nil {
@@ -179,7 +176,7 @@ func (t *table) Lookup(index uint32) *Slot {
 	return &pg[index%pageSize]
 }
 
-// at returns the slot of an index and makes its page if there is none.
+// at returns the slot of an index, and makes its page if there is none.
 func (t *table) at(index uint32) *Slot {
 	if s := t.Lookup(index); s != nil {
 		return s

@@ -13,7 +13,7 @@ var (
 	errRegistered = errors.New("the socket has a registration; remove it first")
 )
 
-// Admit begins an operation that has been claimed, and makes its system call at once, or leaves that to carryOut.
+// Admit starts a reserved operation. It makes the system call at once, or leaves that to CarryOut.
 func (p *Port) Admit(w *Call, s *sock.Socket, o *Overlapped, later bool) (queued bool, err error) {
 	if later {
 		err = p.gatherStart(w, s, o)
@@ -27,13 +27,13 @@ func (p *Port) Admit(w *Call, s *sock.Socket, o *Overlapped, later bool) (queued
 	return queued, err
 }
 
-// submit gives an operation to its socket, which is in use meanwhile. queued says that completions were queued.
+// submit starts an operation on its socket, which stays open during the call. queued reports that completions were queued.
 func (p *Port) submit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err error) {
 	held, err := s.Hold()
 	if err != nil {
 		return false, o.cause(NoSocket, err)
 	}
-	defer held.Release() // after the unlock: it may be the one that closes
+	defer held.Release() // after the unlock, because the last use closes the socket
 	sl, err := p.slotFor(s, o)
 	if err != nil {
 		return false, err
@@ -47,7 +47,7 @@ func (p *Port) submit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err 
 	return p.proceed(w, sl, held, s.Handle(), o.kind.direction(), nil), nil
 }
 
-// slotFor is the slot of an operation's socket.
+// slotFor returns the slot of an operation's socket.
 func (p *Port) slotFor(s *sock.Socket, o *Overlapped) (*Slot, error) {
 	h := s.Handle()
 	if h > MaxIndex {
@@ -56,17 +56,17 @@ func (p *Port) slotFor(s *sock.Socket, o *Overlapped) (*Slot, error) {
 	return p.Table.at(uint32(h)), nil
 }
 
-// associated tells that the port watches a socket for operations. The slot is locked.
-func (sl *Slot) associated(s *sock.Socket) bool {
+// watchesFor reports whether the port watches a socket for operations. The slot is locked.
+func (sl *Slot) watchesFor(s *sock.Socket) bool {
 	return sl.Word.Load()&wOverlapped != 0 && sl.Reg.Load().fd == fdstate.Of(s.SyscallConn())
 }
 
-// place puts an operation on its socket's list. If it is not the first there, what it waits for is waited for
-// already. The slot is locked.
+// place appends an operation to its socket's list. If it is not the first, the backend already watches what it waits for.
+// The slot is locked.
 func (p *Port) place(w *Call, sl *Slot, s *sock.Socket, o *Overlapped) (first bool, err error) {
 	h, d := s.Handle(), o.kind.direction()
-	if !sl.associated(s) {
-		if f := p.associate(w, sl, s, h, d); f != nil {
+	if !sl.watchesFor(s) {
+		if f := p.watchForOperations(w, sl, s, h, d); f != nil {
 			return false, &OperationError{Op: o.kind.String(), Handle: h, Kind: f.kind, Err: f.err}
 		}
 	}
@@ -95,8 +95,8 @@ func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Di
 	return to.queued
 }
 
-// associate makes the port watch a socket for operations. The slot is locked.
-func (p *Port) associate(w *Call, sl *Slot, s *sock.Socket, h Socket, d fdstate.Dir) *failure {
+// watchForOperations makes the port watch a socket for operations. The slot is locked.
+func (p *Port) watchForOperations(w *Call, sl *Slot, s *sock.Socket, h Socket, d fdstate.Dir) *failure {
 	r := &Entry{FD: fdstate.Of(s.SyscallConn()), Op: OpEnable, Trigger: TriggerLevel, Work: &Work{Socket: s}}
 	if r.Filter = EventIn; d == fdstate.Send {
 		r.Filter = EventOut
@@ -104,23 +104,22 @@ func (p *Port) associate(w *Call, sl *Slot, s *sock.Socket, h Socket, d fdstate.
 	switch was := sl.Word.Load(); {
 	case was&WRegistered == 0:
 		return p.create(w, sl, r, h)
-	case was&wOverlapped != 0: // of another socket, which is closed
+	case was&wOverlapped != 0: // for another socket, which is closed
 		return p.mismatch(w, sl, r, h, ErrBadSocket, nil)
 	default:
 		return p.mismatch(w, sl, r, h, ErrInvalid, errRegistered)
 	}
 }
 
-// dissociate ends that, for a socket without operations in flight. The slot is locked.
-func (p *Port) dissociate(w *Call, s *Slot, index uint32) {
+// unwatch ends that for a socket without operations in flight. The slot is locked.
+func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
 	p.forget(w.stripe, s, index)
 	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
 	p.Core.Poller.Poll(w.single[:], nil)
 	p.Core.releaseHandle(index)
 }
 
-// probeForTransfer answers another port that asks for a number: a socket without operations in flight is given up
-// (O11).
+// probeForTransfer answers another port that asks for a number. A socket without operations in flight is released (O11).
 func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
@@ -132,13 +131,13 @@ func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	return p.Probe(index)
 }
 
-// await has the kernel report what the first operations wait for. The slot is locked.
+// await makes the backend watch what the first operations wait for. The slot is locked.
 func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 	f := ops.awaited()
 	was := s.Word.Load()
 	if p.Core.Edges {
 		if f&^wordFilter(was) == 0 {
-			return // it does, from when the kernel was last asked
+			return // the backend watches it already
 		}
 		f |= wordFilter(was)
 	}
@@ -148,7 +147,7 @@ func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 	p.Core.Poller.Poll(w.single[:], nil)
 	switch c.Status {
 	case backend.Done:
-	case backend.Absent, backend.Bad: // closed behind the back of its sock.Socket
+	case backend.Absent, backend.Bad: // the handle was closed without the sock.Socket
 		p.forget(w.stripe, s, index)
 		p.Core.releaseHandle(index)
 	default:
@@ -156,8 +155,8 @@ func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
 	}
 }
 
-// interest is what the kernel must watch for a word that stays as it is. A kernel without edges would go on
-// reporting what no operation waits for.
+// interest returns what the backend must watch for a word. A backend without edges would go on reporting what no operation
+// waits for.
 func (c *Core) interest(word uint64) backend.Mask {
 	if word&wOverlapped == 0 || c.Edges {
 		return unreported(word)

@@ -10,15 +10,15 @@ func (c *Core) SetStrict(strict bool) {
 	c.OwnEdges = c.Edges && !strict
 }
 
-// held is what a strict edge must not report, because it holds as the registration is enabled. In a
-// direction that the program or the socket vouches for nothing held: what does has begun since.
+// held returns the conditions that a strict edge must not report because they hold as the registration is enabled. In a
+// direction that was drained, no condition held before; what holds now has begun since.
 func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 	if r.Drained {
 		return 0
 	}
 	m := p.Core.Poller.Look(h)
 	if meaning(m, EventsAll, stream) == EventNone {
-		return 0 // a stream that was never started: all is yet to come (E6)
+		return 0 // a stream that was never started (E6)
 	}
 	if t := r.FD; t != nil {
 		if t.Drained(fdstate.Recv) {
@@ -31,16 +31,16 @@ func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 	return m
 }
 
-// noteReported has the socket of an entry tell when what it held is drained. The word must have been swapped: a
-// would-block that came before is not of whoever enables, and drains after that.
+// noteReported makes the socket of an entry report when the conditions that held are drained. The word must have been
+// swapped: a call that would have blocked before the swap was not made by the goroutine that enables and then drains.
 func (r *Entry) noteReported(held backend.Mask) {
 	if t := r.FD; t != nil {
-		t.Suppressed(silenced(held))
+		t.Suppressed(suppressedBy(held))
 	}
 }
 
-// repeats tells that events say nothing but what a strict edge has been told already. An end of stream is
-// told as such: as something to receive it is told with that.
+// repeats reports whether a strict edge has reported all of these events already. An end of stream has been reported once
+// PeerClosed has, although it can still be received.
 func repeats(e Events, word uint64) bool {
 	var known Events
 	if word&reportedBits(backend.In) != 0 {

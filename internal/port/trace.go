@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A traceKind says what an entry of a trace is about. Package debug documents the values.
+// A traceKind is the kind of a trace entry. Package debug documents the values.
 type traceKind uint8
 
 const (
@@ -29,17 +29,17 @@ type traceEntry struct {
 	Data   uintptr
 }
 
-// A TraceReader reads the ring of a port. One goroutine at a time may use it, except for stop.
+// A TraceReader reads the ring of a port. It may be used by one goroutine at a time, except for Stop.
 type TraceReader struct {
-	ring *Ring // nil where the port was closed already
+	ring *Ring // nil if the port was closed already
 	Stop func()
 	next uint64
 	Lost uint64
-	// stuck is since when the next entry has been found not to be there yet.
+	// stuck is the time at which the next entry was first found incomplete.
 	stuck time.Time
 }
 
-// StartTrace has the port keep a ring of entries until the reader stops.
+// StartTrace makes the port keep a ring of entries until the reader stops.
 func (p *Port) StartTrace() *TraceReader {
 	c := p.Core
 	r := c.Watch.begin(c, true)
@@ -50,7 +50,7 @@ func (p *Port) StartTrace() *TraceReader {
 	return t
 }
 
-// Read returns the oldest entry that has not been read yet, if there is one.
+// Read returns the oldest unread entry, if there is one.
 func (t *TraceReader) Read() (e traceEntry, ok bool) {
 	r := t.ring
 	if r == nil {
@@ -69,7 +69,7 @@ func (t *TraceReader) Read() (e traceEntry, ok bool) {
 		case cellLost:
 			t.Lost++
 		case cellBusy:
-			// It is being written, or was given up.
+			// The entry is being written, or its writer gave up.
 			if t.stuck.IsZero() {
 				t.stuck = time.Now()
 			}
@@ -83,7 +83,7 @@ func (t *TraceReader) Read() (e traceEntry, ok bool) {
 	return e, false
 }
 
-// givenUp is how long an entry may be under way.
+// givenUp is the time after which an incomplete entry is skipped.
 const givenUp = time.Second
 
 // Trace adds an entry to the ring, if the port is traced.
@@ -95,14 +95,14 @@ func (o *Observer) Trace(at int64, kind traceKind, index uint32, id uint64, e Ev
 
 const ringSize = 4096
 
-// A Ring holds the latest entries. Nobody waits in it: a writer that finds its cell in another's hands, a
-// whole ring ahead or behind, gives its entry up.
+// A Ring holds the latest entries. No writer waits: one that finds its cell in use by another, which is a whole ring ahead
+// or behind, drops its entry.
 type Ring struct {
-	head  atomic.Uint64 // entries ever begun
+	head  atomic.Uint64 // number of entries begun
 	cells [ringSize]cell
 }
 
-// A cell holds the entry with number state/2 - 1; an odd state says that it is being written.
+// A cell holds the entry with the number state/2 - 1. An odd state means that the entry is being written.
 type cell struct {
 	state                   atomic.Uint64
 	what, socket, id, datum atomic.Uint64
@@ -127,11 +127,11 @@ type cellState int
 
 const (
 	cellRead cellState = iota
-	cellLost           // written over
-	cellBusy           // not there yet, or given up
+	cellLost           // overwritten
+	cellBusy           // incomplete
 )
 
-// read copies the entry with a number. It is whole if the state was the same before and after.
+// read copies the entry with a number. The copy is whole if the state is the same before and after.
 func (c *cell) read(n uint64, e *traceEntry) cellState {
 	done := 2*n + 2
 	state := c.state.Load()

@@ -11,10 +11,10 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// transfers are a port's operations on files that the kernel carries out by itself, where it can. What it does
-// not take, or fails at, goes to the goroutines (files), which find the error that belongs to it.
+// transfers are the operations on files that io_uring carries out, where the system has it. Those that it does not take, or
+// fails at, go to the goroutines (files), which find the error.
 //
-// The operations belong to the port: the kernel's room knows them by a number, and keeps their buffers.
+// The operations belong to the port: io_uring knows them by a number, and the backend keeps their buffers.
 type transfers struct {
 	Room backend.Files
 
@@ -26,18 +26,18 @@ type transfers struct {
 	ended  [16]backend.Transferred
 }
 
-// MaxNow is up to how many bytes are copied in the time of whoever starts a read.
+// MaxNow is the number of bytes that a starting call copies at most, if they are in memory.
 const MaxNow = 64 << 10
 
-// A fileConn is what the port knows of a file. The garbage collector takes it sooner or later when nothing is being
-// started on the file, and the port does not keep the file.
+// A fileConn is what the port keeps of a file. The garbage collector takes it when no operation is being started on the
+// file. It does not keep the file.
 type fileConn struct {
 	file *os.File
 	raw  syscall.RawConn
 	use  backend.FileUse
 }
 
-// newTransfers returns nil for a kernel that cannot.
+// newTransfers returns nil if the backend has no such operations.
 func newTransfers(k backend.Poller) *transfers {
 	room, ok := k.(backend.Files)
 	if !ok {
@@ -46,11 +46,10 @@ func newTransfers(k backend.Poller) *transfers {
 	return &transfers{Room: room}
 }
 
-// start carries an operation out if that takes no waiting, or else gives it to the kernel. If it returns false
-// it has done neither.
+// start carries an operation out if it need not wait, or gives it to io_uring. If it returns false it has done neither.
 func (t *transfers) start(p *Port, o *Overlapped) bool {
 	if t == nil || len(o.Buf) == 0 || o.off < 0 || o.off+int64(len(o.Buf)) < 0 {
-		return false // package os knows what that is
+		return false // package os returns the error
 	}
 	w := p.Begin()
 	if w == nil {
@@ -60,7 +59,7 @@ func (t *transfers) start(p *Port, o *Overlapped) bool {
 	if !t.begin(w, o) {
 		return false
 	}
-	t.gather(w) // it may be done
+	t.gather(w) // it may have ended
 	p.wakeForQueue()
 	if t.Room.Transferring() && !p.Core.Watching.Load() {
 		p.Core.Watching.Store(true)
@@ -69,7 +68,7 @@ func (t *transfers) start(p *Port, o *Overlapped) bool {
 	return true
 }
 
-// begin is start, or another one for the rest.
+// begin gives an operation, or the rest of one, to io_uring.
 func (t *transfers) begin(w *Call, o *Overlapped) bool {
 	c := t.conn(w, o.File)
 	if c == nil {
@@ -78,7 +77,7 @@ func (t *transfers) begin(w *Call, o *Overlapped) bool {
 	w.transfer, w.use, w.begun = o, c.use, false
 	c.raw.Control(w.onFile)
 	w.transfer = nil
-	return w.begun // and then it may be over already, and in use for something else
+	return w.begun // it may have completed already, and be in use again
 }
 
 // onFile is called while the file cannot be closed.
@@ -97,7 +96,7 @@ func (t *transfers) onFile(w *Call) {
 			w.begun = true
 			return
 		case n == MaxNow:
-			return // so is the rest, probably, and it would keep the caller
+			return // the rest is probably in memory too, and would take the caller time
 		}
 		b, off = b[n:], off+int64(n)
 	}
@@ -113,7 +112,7 @@ func (t *transfers) onFile(w *Call) {
 	}
 }
 
-// conn looks a file up. It is nil for a file that is closed.
+// conn returns the fileConn of a file, or nil if the file is closed.
 func (t *transfers) conn(w *Call, f *os.File) *fileConn {
 	if w.onFile == nil {
 		w.onFile = func(fd uintptr) { w.fd = fd; t.onFile(w) }
@@ -123,7 +122,7 @@ func (t *transfers) conn(w *Call, f *os.File) *fileConn {
 	c := t.conns[at].Value()
 	t.Mu.Unlock()
 	if c != nil {
-		return c // it keeps the file, so the address is still that one's
+		return c // it keeps the file reachable, so the address has not been reused
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -142,7 +141,7 @@ func (t *transfers) conn(w *Call, f *os.File) *fileConn {
 	return c
 }
 
-// sweep takes the files out that are no more. The lock is held.
+// sweep removes files that have been collected. The lock is held.
 func (t *transfers) sweep() {
 	if t.conns == nil {
 		t.conns = make(map[uintptr]weak.Pointer[fileConn])
@@ -177,7 +176,7 @@ func (t *transfers) list(o *Overlapped) bool {
 	return true
 }
 
-// unlist takes an operation out. The lock is held.
+// unlist removes an operation. The lock is held.
 func (t *transfers) unlist(token uint32) *Overlapped {
 	o := t.flight[token]
 	t.flight[token] = nil
@@ -185,7 +184,7 @@ func (t *transfers) unlist(token uint32) *Overlapped {
 	return o
 }
 
-// gather queues the completions of transfers that have ended, and goes on with those that have moved a part.
+// gather queues the completions of transfers that have ended, and continues those that moved a part.
 func (t *transfers) gather(w *Call) {
 	if t != nil && t.Room.Due() {
 		t.gatherDue(w)
@@ -209,7 +208,7 @@ func (t *transfers) gatherDue(w *Call) {
 	}
 }
 
-// collect takes what has ended. What has not ended by that, for the operation, is put on a list.
+// collect completes transfers that have ended. Operations that still have bytes to move are appended to rest.
 func (t *transfers) collect(p *Port, rest *opList) {
 	to := outlet{p: p}
 	t.Mu.Lock()
@@ -225,8 +224,7 @@ func (t *transfers) collect(p *Port, rest *opList) {
 		case o.canceled:
 			o.Err = &OperationError{Op: o.kind.String(), Handle: NoSocket, Kind: ErrCanceled}
 		default:
-			// The kernel is asked once more for what it has not moved or has given up; the goroutines know
-			// what to make of the rest.
+			// io_uring is asked again for the rest of a part. The goroutines handle what it has failed at.
 			o.begun = e.Status == backend.Failed || e.Status == backend.Moved && e.N == 0
 			o.at.Store(0)
 			rest.push(o)
@@ -236,7 +234,7 @@ func (t *transfers) collect(p *Port, rest *opList) {
 	}
 }
 
-// cancel has the kernel asked to give an operation up, which completes then. false says that it has not got it.
+// cancel asks io_uring to cancel an operation, which then completes. False means that io_uring does not have it.
 func (t *transfers) cancel(w *Call, o *Overlapped) bool {
 	t.Mu.Lock()
 	if o.at.Load() != atKernel || o.Core.Load() != w.port.Core {
@@ -251,7 +249,7 @@ func (t *transfers) cancel(w *Call, o *Overlapped) bool {
 	return true
 }
 
-// drop gives back what the kernel had when the port was closed.
+// drop ends the operations that io_uring had when the port was closed.
 func (t *transfers) drop() {
 	if t == nil {
 		return

@@ -5,23 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// A Turnstile is a lock with a count. The zero value is free and counts nothing.
+// A Turnstile is a lock with a count. The zero value is unlocked, with count 0.
 //
-// It is for what takes no longer than a few stores, and differs from a sync.Mutex beside an atomic counter in two
-// ways. Whoever leaves changes the count by the same instruction that frees the lock: most of what a short critical
-// section costs is its locked instructions. And whoever finds the lock held looks again a few times before it sleeps.
-// With more goroutines than processors a sync.Mutex does not, and once some sleep, each that leaves wakes
-// one that will find the lock held again; so that they cost many times what they came for.
+// It is for critical sections of a few stores. It differs from a sync.Mutex beside an atomic counter in two ways. Leave
+// changes the count with the same instruction that unlocks, because locked instructions are most of what a short critical
+// section costs. And Enter polls a locked turnstile a few times before it blocks. With more goroutines than processors a
+// sync.Mutex does not: once some of them block, each unlock wakes a waiter that finds the lock taken again, and the wake-ups
+// cost more than the critical section.
 //
-// Why no sleeper is left behind. It sets turnstileCrowd in a state that says held, and sleeps, under the crowd's mu.
-// So whoever holds the lock finds the flag when it leaves, and wakes all that sleep, under mu. It is cleared there
-// alone.
+// Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the crowd's mu. So the holder
+// finds the flag when it leaves, and wakes all waiters under mu. Only there the flag is cleared.
 type Turnstile struct {
 	State atomic.Uint64         // the count, above the flags
-	crowd atomic.Pointer[crowd] // of the first that had to sleep. It is apart, so that what is guarded can be beside state
+	crowd atomic.Pointer[crowd] // allocated by the first waiter, so that guarded data can be beside State
 }
 
-// A crowd is where those sleep who want to enter.
+// A crowd is where waiters block.
 type crowd struct {
 	mu   sync.Mutex
 	cond sync.Cond // its L is mu
@@ -32,24 +31,25 @@ const (
 	TurnstileCrowd = 2
 	TurnstileShift = 2
 
-	// How often a held turnstile is looked at before one sleeps, and how long it is left alone before each look, about a
-	// microsecond. A look takes the cache line from whoever holds it. With short pauses the line changes processors
-	// with each who enters, and that takes longer than what they do there; with long ones a processor goes through
-	// some fifty times meanwhile.
+	// turnstileLooks is how often a locked turnstile is polled before Enter blocks, and turnstilePause how long it is left
+	// alone before each poll: about a microsecond. A poll takes the cache line from the holder. With short pauses the
+	// line changes processors with each Enter, which takes longer than the critical section; with long ones a processor
+	// goes through some fifty times in a row.
 	turnstileLooks = 8
-	turnstilePause = 3000 // turns of an empty loop
+	turnstilePause = 3000 // iterations of an empty loop
 )
 
-// Count is what those have made of it who have left.
+// Count returns the sum of the arguments of all calls of Leave.
 func (t *Turnstile) Count() uint64 { return t.State.Load() >> TurnstileShift }
 
+// Enter locks.
 func (t *Turnstile) Enter() {
 	if s := t.State.Load(); s&turnstileHeld != 0 || !t.State.CompareAndSwap(s, s|turnstileHeld) {
 		t.wait()
 	}
 }
 
-// Leave lets the next one in, and changes the count.
+// Leave changes the count and unlocks.
 func (t *Turnstile) Leave(by int) {
 	if t.State.Add(uint64(by)<<TurnstileShift-turnstileHeld)&TurnstileCrowd != 0 {
 		t.wake()

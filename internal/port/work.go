@@ -7,16 +7,15 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Work is what harvesters do for a socket in the place of delivering its reports: accept a listener's
-// connections (Accept), or carry out the operations that wait for it (Recv and so on).
+// A Work says what to do with reports of a socket instead of delivering them: accept connections (Accept), or carry out
+// the operations that wait for the socket.
 type Work struct {
 	Socket *sock.Socket
 	Accept *Acceptor // or nil
 	operations
 }
 
-// like tells whether two registrations are of one kind: for reports that are delivered (nil), accepts or
-// operations.
+// like reports whether two registrations are of the same kind: delivered (nil), accepting or operating.
 func (a *Work) like(b *Work) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -24,19 +23,19 @@ func (a *Work) like(b *Work) bool {
 	return (a.Accept == nil) == (b.Accept == nil)
 }
 
-// work does what a report is for. again says that it put the slot on the recheck list.
+// work handles a report of a socket with a Work. again reports that it put the slot on the recheck list.
 //
-// The slot's lock is held meanwhile. Whoever finds it locked leaves word for a look after that: what the
-// report tells may have come after the other's last call.
+// It holds the slot's lock. A call that finds the slot locked asks for a recheck instead: what its report says may have
+// happened after the other call's last system call.
 func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries) (n int, again bool) {
 	held, err := reg.Work.Socket.Hold()
 	if err != nil {
-		return 0, false // closed: its registration is about to end
+		return 0, false // the socket is closed, and its registration is about to end
 	}
-	defer held.Release() // after the unlock: it may be the one that closes
+	defer held.Release() // after the unlock, because the last use closes the socket
 	index := tokenIndex(r.Token)
 	if !s.Mu.TryLock() {
-		return 0, p.markRelook(s, index, r.Token)
+		return 0, p.markRecheck(s, index, r.Token)
 	}
 	defer s.Mu.Unlock()
 	was := s.Word.Load()
@@ -51,11 +50,11 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 		reg.noteReported(r.Mask)
 		n, more = p.operateOn(w, s, reg, held, r.Mask, out, nil)
 	}
-	return n, more && p.markRelook(s, index, r.Token)
+	return n, more && p.markRecheck(s, index, r.Token)
 }
 
-// markRelook puts a registration on the recheck list, if it is still that of a token and enabled.
-func (p *Port) markRelook(s *Slot, index uint32, token uint64) bool {
+// markRecheck puts a registration on the recheck list if it still has the token and is enabled.
+func (p *Port) markRecheck(s *Slot, index uint32, token uint64) bool {
 	for {
 		was := s.Word.Load()
 		if !SameEpoch(was, token) || was&WEnabled == 0 {
@@ -71,13 +70,13 @@ func (p *Port) markRelook(s *Slot, index uint32, token uint64) bool {
 	}
 }
 
-// later has the kernel asked about a socket again in a while.
+// later polls a socket again after a delay.
 func (p *Port) later(d time.Duration, index uint32) {
-	c := p.Core // and not the port, which may be dropped
+	c := p.Core // not the port, which the program may drop
 	time.AfterFunc(d, func() { c.resume(index) })
 }
 
-// resume tries a socket again after a pause.
+// resume handles a socket again after a pause.
 func (p *Port) resume(index uint32) {
 	st := &p.Core.Stripes[0]
 	if !st.Enter(p.Core) {

@@ -72,7 +72,7 @@ func TestNameOfBytes(t *testing.T) {
 	var c prometheus.Collector
 	p := newPort[int](t)
 	c.Add("p\xff", p)
-	want := fmt.Sprintf("# HELP socknotify_waiting Calls that are asleep in the port.\n# TYPE socknotify_waiting gauge\n"+
+	want := fmt.Sprintf("# HELP socknotify_waiting Calls that wait in the port.\n# TYPE socknotify_waiting gauge\n"+
 		"socknotify_waiting{backend=%q,port=\"p\uFFFD\"} 0\n", p.Backend())
 	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_waiting"); err != nil {
 		t.Error(err)

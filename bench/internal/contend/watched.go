@@ -40,7 +40,7 @@ func serveWatched(p param.Params, backend string, ready func(string)) error {
 	registry.MustRegister(&ports)
 	s := &snserver.Server[struct{}]{
 		Handler: new(echoed), Workers: p.Cores, Backend: backend,
-		OnStart: func(all []*socknotify.Port[*snserver.Conn[struct{}]]) {
+		OnStart: func(all []*socknotify.Port[*snserver.Key]) {
 			ports.Add("echo", all[0])
 			go http.Serve(web, watchedMux(all[0], promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 		},
@@ -49,7 +49,7 @@ func serveWatched(p param.Params, backend string, ready func(string)) error {
 	return s.ServeSocket(l)
 }
 
-func watchedMux(port *socknotify.Port[*snserver.Conn[struct{}]], metrics http.Handler) *http.ServeMux {
+func watchedMux(port *socknotify.Port[*snserver.Key], metrics http.Handler) *http.ServeMux {
 	var page *debug.Handler // requests come one at a time
 	mux := http.NewServeMux()
 	mux.Handle(ScrapePath, metrics)

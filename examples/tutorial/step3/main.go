@@ -141,5 +141,5 @@ func main() {
 	working.Wait()
 	stats := port.Stats()
 	log.Printf("%d connections with %d clients made, %d notifications, %d re-arms of which %d cost no system call",
-		s.had.Load(), s.made.Load(), stats.Notifications, stats.Rearms+stats.RearmsSaved, stats.RearmsSaved)
+		s.had.Load(), s.made.Load(), stats.Notifications, stats.Rearms+stats.FastEnables, stats.FastEnables)
 }

@@ -49,9 +49,9 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
-		OnStart: func(ports []*sn.Port[conn]) {
+		OnStart: func(shards []*sn.Port[*server.Key]) {
 			mux := http.NewServeMux()
-			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", ports[0])))
+			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", shards[0])))
 			go http.Serve(pages, mux)
 			log.Printf("live page on http://%v/debug/socknotify/", pages.Addr())
 		},

@@ -35,7 +35,7 @@ func TestChangesKick(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(50 * time.Microsecond) {
 			if time.Now().After(end) {
-				t.Fatalf("never: %s", what)
+				t.Fatalf("timed out waiting for %s", what)
 			}
 		}
 	}

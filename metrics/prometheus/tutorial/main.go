@@ -53,11 +53,11 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
-		OnStart: func(ports []*sn.Port[conn]) {
+		OnStart: func(shards []*sn.Port[*server.Key]) {
 			mux := http.NewServeMux()
-			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", ports[0])))
+			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", shards[0])))
 			var collector prometheus.Collector
-			collector.Add("echo", ports[0])
+			collector.Add("echo", shards[0])
 			registry := client.NewRegistry()
 			registry.MustRegister(&collector)
 			mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	request  = 64   // bytes of one; a peer that sends fewer waits for ever
+	request  = 64   // bytes of one; a peer that sends fewer gets no answer
 	lorises  = 5000 // send a byte now and then
 	greedy   = 10   // send as much as they can, and never read
 	goodOnes = 100  // send requests as fast as they are answered
@@ -44,8 +44,8 @@ func (framed) Data(c *frame, buf []byte) error {
 	return err
 }
 
-// abused is the process that is abused: it turns away connections beyond a limit, or will have no descriptors
-// for them. When it is interrupted it tells how its Shutdown went.
+// abused is the server process: it refuses connections beyond a limit, or has no descriptors for them. When it is
+// interrupted it prints the result of its Shutdown.
 func abused(ctx context.Context, limit string) {
 	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, WriteQueue: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
 	if limit == "MaxConns" {

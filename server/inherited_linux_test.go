@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An optioner tells whether a new connection has TCP_NODELAY, and its probes.
+// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive probes.
 type optioner struct {
 	counter
 	t   *testing.T
@@ -24,17 +24,17 @@ type optionsOf struct {
 }
 
 func (o optioner) Open(c *Conn[*int]) error {
-	on, err := c.socket().NoDelay()
+	on, err := c.conn.socket().NoDelay()
 	if err != nil {
 		o.t.Error(err)
 	}
-	o.got <- optionsOf{on, probesOf(o.t, int(c.socket().Handle()))}
+	o.got <- optionsOf{on, probesOf(o.t, int(c.conn.socket().Handle()))}
 	return io.EOF
 }
 
-// Every connection has the options, whether it has them from the listener or was connected before that had them, and
-// whatever the listener had before.
-func TestOptionsOfEveryConnection(t *testing.T) {
+// Every connection has the options, whether it inherits them or was connected before the listener had them, and whatever
+// options the listener had before.
+func TestConnectionOptions(t *testing.T) {
 	for name, prepare := range map[string]func(l *sock.Socket) error{
 		"plain":    func(l *sock.Socket) error { return nil },
 		"no delay": func(l *sock.Socket) error { return l.SetNoDelay(true) },
@@ -85,16 +85,16 @@ func TestOptionsOfEveryConnection(t *testing.T) {
 	}
 }
 
-// Where a listener's connections begin with its options nothing is set; where they do not, everything is, and from then
-// on nobody expects it any more.
-func TestListenerBequeaths(t *testing.T) {
+// If connections inherit the listener's options, nothing is set. If one does not, everything is set, on it and on all
+// later connections.
+func TestListenerOptionsInherited(t *testing.T) {
 	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	l := &listener[*int]{server: &Server[*int]{}, sock: s, tcp: true}
-	if l.bequeath(); !l.bequeaths.Load() {
+	l := &listener{server: new(server), sock: s, tcp: true}
+	if l.setInheritable(); !l.inheritable.Load() {
 		t.Fatal("the listener's options were not set")
 	}
 	accepted := func() sock.Held {
@@ -130,21 +130,21 @@ func TestListenerBequeaths(t *testing.T) {
 		}
 	}
 	first, second := accepted(), accepted()
-	l.tune(first)
+	l.setOptions(first)
 	has(first, probes{1, 15, 15, 9})
 	count(second, 5)
-	l.tune(second)
-	has(second, probes{1, 15, 15, 5}) // nobody has set it again
+	l.setOptions(second)
+	has(second, probes{1, 15, 15, 5}) // it was not set again
 
-	l.proved.Store(false)
+	l.verified.Store(false)
 	third, fourth := accepted(), accepted()
 	count(third, 5)
-	l.tune(third)
+	l.setOptions(third)
 	has(third, probes{1, 15, 15, 9})
 	count(fourth, 5)
-	l.tune(fourth)
+	l.setOptions(fourth)
 	has(fourth, probes{1, 15, 15, 9})
-	if l.bequeaths.Load() {
-		t.Error("still believed to bequeath")
+	if l.inheritable.Load() {
+		t.Error("inheritable is still set")
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// A machine may be busy with something else for as long as it likes. So where much is to be done, a test does
-// not give up by the clock, but when nothing has moved for many of its own turns.
+// A machine may be busy with something else for any time. So a long test does not give up by the clock, but when nothing
+// has moved for many of its own turns.
 const (
 	turn  = 50 * time.Millisecond
 	turns = 1200 // at least a minute
 )
 
-// A watch ends a context when nothing was counted for long, after it has told of the state.
+// A watch ends a context when nothing was counted for long, after it has printed the state.
 type watch struct {
 	moved atomic.Uint64
 	ctx   context.Context
@@ -59,7 +59,7 @@ func (w *watch) stop() {
 	<-w.done
 }
 
-// until waits for a condition, for as long as something moves.
+// until waits for a condition, as long as something moves.
 func (w *watch) until(cond func() bool) bool {
 	for !cond() {
 		select {
@@ -76,7 +76,7 @@ func stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// A moving is a client's connection of which the watch knows what moves, and which ends with it.
+// A moving is a client's connection whose transfers are counted by a watch, and which is closed with it.
 type moving struct {
 	net.Conn
 	w           *watch
@@ -108,7 +108,7 @@ func (m *moving) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write counts in pieces, or one that is long would be one move.
+// Write writes and counts in pieces, because a long Write would be one move otherwise.
 func (m *moving) Write(b []byte) (n int, err error) {
 	for rest := b; ; rest = b[n:] {
 		k, err := m.Conn.Write(rest[:min(len(rest), 1<<16)])
@@ -137,7 +137,7 @@ func (m *moving) String() string {
 		m.target.addr, m.target.tls, m.Conn.LocalAddr(), m.phase.Load(), m.wrote.Load(), m.read.Load())
 }
 
-// A fleet is all clients, for the state.
+// A fleet is a list of all clients, for printing the state.
 type fleet struct {
 	mu  sync.Mutex
 	all []*moving

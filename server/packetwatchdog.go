@@ -2,36 +2,37 @@ package server
 
 import "github.com/socknotify/socknotify/internal/wheel"
 
-// A packetWatcher is what the wheel of a PacketServer has.
-type packetWatcher struct {
-	timer wheel.Timer[*packetWatcher]
+// A packetTimer is the entry of a PacketServer in its wheel.
+type packetTimer struct {
+	timer wheel.Timer[*packetTimer]
 }
 
-// addWorker starts one more. The server's lock is held.
+// addWorker starts one more worker. The server's lock is held.
 func (s *PacketServer) addWorker() {
 	w := &packetWorker{server: s}
-	w.cursor.Store(idle)
 	s.workers[w] = struct{}{}
 	s.running.Go(w.run)
 }
 
-// watch looks at the workers with every tick while there are sockets, or handlers that have not returned.
+// watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers that run.
 func (s *PacketServer) watch() {
-	p := patrol{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
-	defer p.tell(s.log)
+	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
+	defer d.log(s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	on := len(s.conns) > 0
 	for w := range s.workers {
-		cur := w.cursor.Load()
-		on = on || cur&idle == 0
-		if p.sees(cur, &w.logged) && !s.closing && len(s.workers) < max(s.Workers, 1)+maxStuck && w.cursor.CompareAndSwap(cur, cur|replaced) {
+		w.mu.Lock()
+		on = on || w.busy
+		if d.late(&w.activity) && !s.closing && len(s.workers) < max(s.Workers, 1)+maxStuck {
+			w.replaced = true
 			s.addWorker() // for the other sockets
 		}
+		w.mu.Unlock()
 	}
-	s.counts.stuck.Add(uint64(len(p.found)))
+	s.counts.stuck.Add(uint64(len(d.found)))
 	if on {
-		s.wheel.Set(&s.watcher, 0)
+		s.wheel.Set(&s.ticker, 0)
 	}
 }
 
@@ -45,9 +46,9 @@ func (s *PacketServer) Stats() PacketStats {
 		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
 	}
 	if st.Workers > 0 {
-		p := patrol{now: uint32(s.wheel.Now())}
+		d := watchdog{now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			st.Longest = max(st.Longest, p.waited(w.cursor.Load()))
+			st.Longest = max(st.Longest, d.ran(&w.activity))
 		}
 	}
 	return st

@@ -24,8 +24,8 @@ func (counter) Data(c *Conn[*int], buf []byte) error {
 }
 func (counter) Close(c *Conn[*int], cause error) {}
 
-// serving starts a server.
-func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
+// serving starts a server and returns its address.
+func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -42,13 +42,13 @@ func serving(tb testing.TB, s *Server[*int]) netip.AddrPort {
 		if err := s.Shutdown(tb.Context()); err != nil && tb.Context().Err() == nil {
 			tb.Error(err)
 		}
-		<-s.stopped
+		<-s.server.stopped
 	})
 	return addr
 }
 
-// Who sets a time-out of a connection that is just ending does not leave its timer behind.
-func TestNoTimerStays(t *testing.T) {
+// A timeout that is set while the connection ends leaves no armed timer.
+func TestNoTimerAfterClose(t *testing.T) {
 	s := &Server[*int]{Handler: counter{}, Workers: 1}
 	peer, err := net.Dial("tcp", serving(t, s).String())
 	if err != nil {
@@ -59,35 +59,35 @@ func TestNoTimerStays(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("it never came")
+				t.Fatal("timed out waiting")
 			}
 		}
 	}
 	until(func() bool { return s.Stats().Conns == 1 })
-	s.mu.Lock()
-	c := s.table.all()[0]
-	s.mu.Unlock()
+	s.server.mu.Lock()
+	c := s.server.table.all()[0]
+	s.server.mu.Unlock()
 
 	c.mu.Lock() // as SetIdleTimeout does
 	c.end(wAborting)
 	until(func() bool { return c.word.Load()&wDead != 0 })
 	time.Sleep(10 * time.Millisecond) // the worker goes on to where it needs the lock
-	s.wheel.Set(c, time.Hour)
+	s.server.wheel.Set(c, time.Hour)
 	c.mu.Unlock()
 	until(func() bool { return s.Stats().Conns == 0 })
-	if s.wheel.Stop(c) {
+	if s.server.wheel.Stop(c) {
 		t.Error("the timer of a connection that is gone is armed")
 	}
 }
 
-// The longest of the time-outs can be had beside others.
+// The longest possible timeout does not disable another one.
 func TestLongestTimeout(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}, WriteTimeout: time.Second}
+	s := &server{config: config{WriteTimeout: time.Second}}
 	s.init()
 	defer s.wheel.Close()
-	c := &Conn[*int]{listener: &listener[*int]{server: s}}
+	c := &conn{listener: &listener{server: s}}
 	c.word.Store(wOut)
-	c.more().since = s.wheel.Now()
+	c.ensureExtra().since = s.wheel.Now()
 	c.extra.idle = math.MaxInt64
 	s.expired(c)
 	if !s.wheel.Stop(c) {
@@ -95,45 +95,45 @@ func TestLongestTimeout(t *testing.T) {
 	}
 }
 
-// Stats reads the clock before it looks at the workers, which may have begun something since.
-func TestBegunSince(t *testing.T) {
-	if d := (&patrol{now: 5}).waited(cursor(6, 1, 1, 0)); d != 0 {
+// Stats reads the clock before it looks at the workers. A handler call that has begun since has the age 0.
+func TestWatchdogClock(t *testing.T) {
+	if d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
 	}
 }
 
-// At the end a connection that has said nothing has time for it, unless it has had that.
+// During Shutdown a connection that has sent nothing has time for a first request, unless it was accepted long ago.
 func TestLastRequest(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}}
+	s := new(server)
 	s.init()
 	defer s.wheel.Close()
 	long := uint32(s.wheel.Ticks(graceTime)) + 1
-	for _, c := range []struct {
+	for _, test := range []struct {
 		age, is, becomes uint32
 	}{
 		{0, 0, wGrace},
 		{long - 1, 0, wGrace},
 		{long, 0, wLast | wResumed},
-		{0, wSpoke, wSpoke | wLast | wResumed},
+		{0, wReceived, wReceived | wLast | wResumed},
 		{0, wHandshake, wHandshake | wGrace},
 		{long, wHandshake, wHandshake | wLast | wResumed},
 	} {
-		conn := &Conn[*int]{listener: &listener[*int]{server: s}}
-		conn.word.Store(wOwned | c.is)
-		conn.active.Store(uint32(s.wheel.Now()) - c.age)
-		if conn.lastRequest(); conn.word.Load() != wOwned|c.becomes {
-			t.Errorf("%+v becomes %b, want %b", c, conn.word.Load(), wOwned|c.becomes)
+		c := &conn{listener: &listener{server: s}}
+		c.word.Store(wOwned | test.is)
+		c.active.Store(uint32(s.wheel.Now()) - test.age)
+		if c.lastRequest(); c.word.Load() != wOwned|test.becomes {
+			t.Errorf("%+v becomes %b, want %b", test, c.word.Load(), wOwned|test.becomes)
 		}
 	}
 }
 
-// A hijacker that closes the connection before it has the socket leaves no moment at which a worker could take it for
-// one like others.
-func TestHijackedToClosing(t *testing.T) {
-	s := &Server[*int]{Handler: counter{}}
+// If a hijacker closes the connection before it has the socket, the word changes from hijacked to closing in one step. A
+// worker that found neither bit would call Data.
+func TestHijackedCloseIsAtomic(t *testing.T) {
+	s := new(server)
 	s.init()
 	defer s.wheel.Close()
-	var now atomic.Pointer[Conn[*int]]
+	var now atomic.Pointer[conn]
 	var between atomic.Int64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -150,10 +150,10 @@ func TestHijackedToClosing(t *testing.T) {
 		}
 	}()
 	for range 20_000 {
-		c := &Conn[*int]{listener: &listener[*int]{server: s}}
+		c := &conn{listener: &listener{server: s}}
 		c.word.Store(wOwned | wHijacked | wOut)
-		h := &hijacked{conn: c, given: make(chan struct{})}
-		c.more().hijacked = h
+		h := &hijacked{conn: c, ready: make(chan struct{})}
+		c.ensureExtra().hijacked = h
 		now.Store(c)
 		if err := h.Close(); err != nil {
 			t.Fatal(err)

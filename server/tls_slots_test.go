@@ -26,7 +26,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// answer is what both servers send to a request.
+// answer is the answer of both servers to a request.
 const answer = "HTTP/1.1 200 OK\r\n"
 
 // answering is a handler that answers a request as far as the good clients here read.
@@ -38,7 +38,7 @@ func answering(c conn, buf []byte) error {
 	return err
 }
 
-// stockTLS serves the same with net/http.
+// stockTLS serves the same answer with net/http.
 func stockTLS(t testing.TB, config *tls.Config) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ type holder struct {
 	of     sync.WaitGroup
 }
 
-// hold connects n times from an address.
+// hold makes n connections from an address.
 func hold(t testing.TB, from, addr string, hello []byte, n int) *holder {
 	t.Helper()
 	h := &holder{addr: addr, hello: hello, conns: make([]net.Conn, n)}
@@ -95,7 +95,7 @@ func (h *holder) connect() (net.Conn, error) {
 	return c, nil
 }
 
-// renew replaces the oldest connection so many times a second until the context ends.
+// renew replaces the oldest connection perSecond times a second until the context ends.
 func (h *holder) renew(ctx context.Context, t testing.TB, rate int) {
 	h.of.Go(func() {
 		clock := time.NewTicker(time.Second / time.Duration(rate))
@@ -149,8 +149,8 @@ func visit(addr string, config *tls.Config) error {
 	return nil
 }
 
-// visits has several clients visit two servers in turn until the context ends, and returns how long the visits of each
-// server took, in order of length.
+// visits lets several clients visit two servers in turn until the context ends, and returns the sorted durations of the
+// visits of each server.
 func visits(ctx context.Context, t testing.TB, clients int, addrs [2]string, config *tls.Config) (took [2][]time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -176,16 +176,16 @@ func visits(ctx context.Context, t testing.TB, clients int, addrs [2]string, con
 	return took
 }
 
-// unfinished is a server with so many slots for handshakes, which it gives all the time that they want.
+// unfinished starts a server with a number of slots for handshakes and a long HandshakeTimeout.
 func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, client *tls.Config) {
 	s = &srv{Handler: &handler{t: t, data: answering}, Backend: backend, MaxHandshakes: slots, HandshakeTimeout: time.Hour}
 	addr, client = startTLS(t, s)
 	return s, addr, client
 }
 
-// Many more peers than there are slots begin handshakes and go silent, and others do so all the time. Each good client
+// Many more peers than there are slots begin handshakes and then send nothing, and new ones keep doing so. Each good client
 // completes its handshake.
-func TestTLSHeld(t *testing.T) {
+func TestTLSUnfinishedHandshakes(t *testing.T) {
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 		t.Run(from, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
@@ -205,7 +205,7 @@ func TestTLSHeld(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if s.Stats().Unshaken == 0 {
+				if s.Stats().FailedHandshakes == 0 {
 					t.Error("no handshake was ended for another")
 				}
 			})
@@ -213,8 +213,8 @@ func TestTLSHeld(t *testing.T) {
 	}
 }
 
-// As many handshakes as there are slots are left alone. Those beyond end others, and only as many.
-func TestTLSHeldSlots(t *testing.T) {
+// While there are slots, no handshake is ended. Each one beyond ends one other.
+func TestTLSHandshakeSlots(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const slots, more = 10, 30
 		s, addr, client := unfinished(t, backend, slots)
@@ -224,7 +224,7 @@ func TestTLSHeldSlots(t *testing.T) {
 		for _, c := range h.conns {
 			expectFlight(t, c)
 		}
-		if st := s.Stats(); st.Conns != slots || st.Unshaken != 0 {
+		if st := s.Stats(); st.Conns != slots || st.FailedHandshakes != 0 {
 			t.Errorf("with free slots: %+v", st)
 		}
 		h = hold(t, "127.0.0.1", addr, hello, more)
@@ -232,7 +232,7 @@ func TestTLSHeldSlots(t *testing.T) {
 			expectFlight(t, c)
 		}
 		wait(t, func() bool { return s.Stats().Conns == slots })
-		if n := s.Stats().Unshaken; n != more {
+		if n := s.Stats().FailedHandshakes; n != more {
 			t.Errorf("%d handshakes ended for %d others", n, more)
 		}
 		// crypto/tls has a goroutine of its own for each context.
@@ -246,9 +246,9 @@ func expectFlight(t testing.TB, c net.Conn) {
 	expect(t, c, "\x16\x03\x03")
 }
 
-// Where there is no slot, the address with the most unfinished handshakes loses the one that began first; among equals it
-// is the first of all.
-func TestTLSHeldByAddress(t *testing.T) {
+// If there is no free slot, the oldest handshake of the address with the most unfinished ones is ended; among addresses
+// with equal numbers, the oldest of all.
+func TestTLSEvictionByAddress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s, addr, client := unfinished(t, backend, 4)
 		hello := clientHello(t, client)
@@ -275,18 +275,18 @@ func TestTLSHeldByAddress(t *testing.T) {
 		c2 := holding("127.0.0.3") // 2, 1 and 1
 		ended(a2)
 		wait(t, func() bool { return s.Stats().Conns == 4 })
-		if n := s.Stats().Unshaken; n != 4 {
+		if n := s.Stats().FailedHandshakes; n != 4 {
 			t.Errorf("%d handshakes ended", n)
 		}
 		for _, c := range []net.Conn{b3, a3, c1, c2} { // what is left
 			c.Close()
 		}
-		wait(t, func() bool { return s.Stats().Unshaken == 8 })
+		wait(t, func() bool { return s.Stats().FailedHandshakes == 8 })
 	})
 }
 
-// Functions of the configuration that wait, more of them than may compute at once, do not keep others from their
-// handshakes. crypto/tls calls them, and the server cannot know.
+// Functions of the configuration that wait, more of them than may compute at once, do not delay other handshakes for long.
+// crypto/tls calls them, so the server is not told.
 func TestTLSBlockingConfig(t *testing.T) {
 	config, client := certified(t)
 	for name, set := range map[string]func(c *tls.Config, wait func()){
@@ -345,7 +345,7 @@ func TestTLSBlockingConfig(t *testing.T) {
 	}
 }
 
-// A slowSigner waits before it signs, as one elsewhere does.
+// A slowSigner waits before it signs, as a remote one does.
 type slowSigner struct {
 	crypto.Signer
 	wait func()
@@ -356,8 +356,8 @@ func (s slowSigner) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) 
 	return s.Signer.Sign(rand, digest, opts)
 }
 
-// A function of the configuration that panics, or ends its goroutine, costs its connection. Slots and turns come back.
-func TestTLSConfigEnds(t *testing.T) {
+// A function of the configuration that panics or calls Goexit closes its connection, and frees the slot of its handshake.
+func TestTLSConfigPanicFreesSlot(t *testing.T) {
 	config, client := certified(t)
 	for name, set := range map[string]func(c *tls.Config, f func()){
 		"GetCertificate": func(c *tls.Config, f func()) {
@@ -407,7 +407,7 @@ func TestTLSConfigEnds(t *testing.T) {
 					if err := visit(l.Addr().String(), client); err != nil {
 						t.Error(err)
 					}
-					if st := s.Stats(); st.Panics != uint64(n) || st.Unshaken != uint64(n) {
+					if st := s.Stats(); st.Panics != uint64(n) || st.FailedHandshakes != uint64(n) {
 						t.Errorf("%+v", st)
 					}
 					mu.Lock()
@@ -425,10 +425,10 @@ func TestTLSConfigEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkTLSHeld compares good clients' full handshakes, with a request each, with those of a server of net/http in the
-// same process and at the same time. Beside each server there are connections that send a ClientHello and nothing more,
-// of which 130 a second are replaced by new ones. The ratio is that of handshakes in a second. None may fail.
-func BenchmarkTLSHeld(b *testing.B) {
+// BenchmarkTLSUnfinishedHandshakes compares full handshakes of good clients, with a request each, with those of a server of
+// net/http in the same process and at the same time. Beside each server there are connections that send a ClientHello and
+// nothing more, of which 130 a second are replaced by new ones. The ratio is that of handshakes in a second. None may fail.
+func BenchmarkTLSUnfinishedHandshakes(b *testing.B) {
 	for _, n := range []int{0, 1100, 4500} {
 		for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 			b.Run(fmt.Sprintf("%d/%s", n, from), func(b *testing.B) {

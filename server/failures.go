@@ -1,0 +1,52 @@
+package server
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// A failing is a series of failed attempts of one worker. The zero value is an empty series.
+type failing struct {
+	since time.Time // the first attempt of the series
+	pause time.Duration
+}
+
+const (
+	// giveUpAfter is the time after which a server whose calls of a port still fail gives up.
+	giveUpAfter = 5 * time.Second
+	// The pause between two attempts doubles from firstPause to longestPause.
+	firstPause   = time.Millisecond
+	longestPause = tick
+)
+
+// again pauses before the next attempt, and reports whether the series has lasted for longer than limit.
+//
+// Each call of Process dequeues the notifications that exist before it waits. So a server whose waits fail still
+// serves, with the delay of these pauses.
+func (f *failing) again(limit time.Duration) (hopeless bool) {
+	now := time.Now()
+	if f.since.IsZero() {
+		f.since, f.pause = now, firstPause
+	}
+	time.Sleep(f.pause)
+	f.pause = min(2*f.pause, longestPause)
+	return now.Sub(f.since) >= limit
+}
+
+// A oncePerSecond lets one event through in each second.
+type oncePerSecond struct{ at atomic.Int64 }
+
+func (s *oncePerSecond) now() bool {
+	now := time.Now().Unix()
+	return s.at.Swap(now) != now
+}
+
+// refusedBySystem reports whether the Result of a registration is a refusal by the system that may be temporary, such
+// as a limit. Other failures mean that the socket or the port is closed.
+func refusedBySystem(err error) bool {
+	var e *socknotify.OpError
+	return errors.As(err, &e) && e.Kind == nil
+}

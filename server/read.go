@@ -1,0 +1,113 @@
+package server
+
+import (
+	"cmp"
+	"io"
+	"net"
+
+	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/sock"
+)
+
+func (c *conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
+
+// recv is Read without the transport.
+func (c *conn) recv(b []byte) (int, error) { return c.read(b, false) }
+
+// read is Read, which is small enough to be inlined.
+func (c *conn) read(b []byte, wrapped bool) (int, error) {
+	word := c.word.Load()
+	if wrapped || word&wReadsOtherwise != 0 {
+		return c.readOtherwise(b, wrapped, word)
+	}
+	if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
+		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
+	}
+	n, err := c.held.Recv(b)
+	if n > 0 && word&wReceived != 0 {
+		return n, nil
+	}
+	return c.received(word, n, err)
+}
+
+// readOtherwise is read, for the unusual cases.
+func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
+	if wrapped {
+		n, err := c.extra.transport.Read(b)
+		return c.noteReceived(word, n), err
+	}
+	if word&(wOver|wEOF|wFull) != 0 {
+		return 0, refusal(word)
+	}
+	if word&wPaused != 0 {
+		return c.recvPaused(word, b)
+	}
+	n, err := c.held.Recv(b)
+	return c.received(word, n, err)
+}
+
+// received returns the result of a receive. word is from before it.
+func (c *conn) received(word uint32, n int, err error) (int, error) {
+	if err == sock.ErrWouldBlock && word&wLast != 0 {
+		err = io.EOF
+	}
+	if err != nil && err != sock.ErrWouldBlock {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err = c.ended(err)
+	}
+	return c.noteReceived(word, n), err
+}
+
+// noteReceived sets wReceived if n is not 0, and returns n. word is from before the receive.
+func (c *conn) noteReceived(word uint32, n int) int {
+	if n > 0 && word&wReceived == 0 {
+		c.word.Or(wReceived)
+	}
+	return n
+}
+
+// ended handles an error of a receive: the end of the stream, or a failure. The lock is held.
+//
+// The system reports a failure of a socket once; afterwards a receive finds the end of the stream. Calls that may get
+// that report are made with the lock held until they have noted it in extra. So here it is known whether an io.EOF is
+// the end of the stream or follows a failure.
+func (c *conn) ended(err error) error {
+	if err != io.EOF {
+		c.lost(err)
+		return err
+	}
+	if x := c.extra; x != nil && x.failed {
+		return cmp.Or(x.cause, err)
+	}
+	c.word.Or(wEOF)
+	return err
+}
+
+// recvPaused receives for a goroutine that has the connection after Pause. It holds the lock, because the connection may
+// end at the same time.
+func (c *conn) recvPaused(word uint32, b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.socket().Recv(b)
+	if err == sock.ErrWouldBlock && word&wLast != 0 {
+		err = io.EOF
+	}
+	if err != nil && err != sock.ErrWouldBlock {
+		err = c.ended(err)
+	}
+	return c.noteReceived(word, n), err
+}
+
+// refusal returns the error of a Read that finds a word in which nothing can be received.
+func refusal(word uint32) error {
+	switch {
+	case word&wHijacked != 0:
+		return errHijacked
+	case word&wOver != 0:
+		return net.ErrClosed
+	case word&wEOF != 0:
+		return io.EOF
+	}
+	return sock.ErrWouldBlock
+}

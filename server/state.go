@@ -1,0 +1,137 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A conn is a connection, without the handler's state. It is inside a Conn[S], whose methods are documented there.
+type conn struct {
+	// The fields that a request uses come first, so that they share cache lines.
+	listener *listener
+	held     sock.Held  // until the connection is freed, except while hijacked; changed by the owner with mu held
+	mu       sync.Mutex // held while sending, and for changes of extra
+	word     atomic.Uint32
+	active   atomic.Uint32 // tick of the latest notification or write
+	wrapped  bool          // extra has a transport; never changes once the connection is open
+	shard    uint16
+	index    uint32 // in the table
+	extra    *extra // under mu; nil for most connections
+	timer    wheel.Timer[*conn]
+}
+
+// A Key is a completion key of a server's ports, which stands for a connection or a listener. It has no methods: it is
+// for the types of the ports that Server.OnStart is given.
+type Key conn
+
+func (c *conn) key() *Key { return (*Key)(c) }
+
+// The state word of a connection. The goroutine that sets wOwned owns the connection until it clears the bit: only the
+// owner calls the handler, and it enables the registration when it releases the connection. A notification that finds
+// wOwned set is dropped. Nothing is lost by that, because the owner enables a level registration: a condition that still
+// holds is reported again.
+//
+// For the same reason an enable that is not needed does no harm. An enable may be overtaken by that of a later owner and
+// so set an older filter. Therefore each owner compares the filter with the word again after enabling (see reacquire).
+const (
+	wOwned     = 1 << iota // never cleared once the connection ends
+	wOut                   // bytes are queued
+	wFull                  // more than half of the write queue is in use
+	wWritable              // Writable is to be called
+	wEOF                   // the end of the stream was received
+	wShut                  // sending was shut down
+	wPaused                // Data must not be called
+	wResumed               // Data must be called, even if nothing has arrived
+	wClosing               // close when no bytes are queued
+	wAborting              // close now
+	wReset                 // and send the peer a reset
+	wHijacked              // a net.Conn has the socket, or will have it when no bytes are queued
+	wReleased              // hijacked, and the owner has released the connection
+	wPosted                // a post with the connection as key is in the queue
+	wDead                  // the handler's Close was called, or is being called
+	wHandshake             // the TLS handshake is unfinished; the handler does not know the connection
+	wMore                  // there are bytes to read that no notification will report
+	wDetached              // the socket was given to a net.Conn
+	wLast                  // the stream ends with the bytes that have arrived
+	wReceived              // the handler has received something
+	wGrace                 // Shutdown waits for the first request, and for the answer
+)
+
+const (
+	wOver   = wClosing | wAborting | wHijacked | wDead
+	wNoRead = wOver | wFull | wEOF | wPaused
+	// read is not the usual case if one of these is set
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast
+	// nor is release, if one of these is set
+	wSpecial = wOver | wShut | wResumed | wMore | wLast
+)
+
+// filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
+func filter(word uint32) (f socknotify.Events) {
+	if word&wNoRead == 0 {
+		f = socknotify.EventIn
+	}
+	if word&(wOut|wWritable) != 0 {
+		f |= socknotify.EventOut
+	}
+	return f
+}
+
+// An extra has the fields that most connections do not need most of the time.
+type extra struct {
+	queue  []byte // queue[head:] is to be sent
+	head   int
+	shut   bool          // shut down sending when no bytes are queued
+	since  uint64        // tick at which the peer last took queued bytes
+	idle   time.Duration // instead of IdleTimeout; negative means never
+	slow   time.Duration // instead of WriteTimeout; negative means never
+	cause  error         // for the handler's Close
+	failed bool          // cause is set, and stays
+	vague  bool          // unless a better one comes (see lost)
+
+	transport transport
+	hijacked  *hijacked
+}
+
+// A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by
+// conn.send.
+type transport interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
+	CloseWrite() error
+}
+
+func (c *conn) server() *server      { return c.listener.server }
+func (c *conn) socket() *sock.Socket { return c.held.Socket() }
+
+// touch notes the time of a notification or a write, for IdleTimeout.
+func (c *conn) touch(now uint32) {
+	if c.active.Load() != now {
+		c.active.Store(now)
+	}
+}
+
+// wake posts a connection that has no owner, so that a worker acquires it and acts on its word.
+func (c *conn) wake() {
+	if c.word.Or(wPosted)&wPosted == 0 {
+		s := c.server()
+		s.shards[c.shard].Post(c.key(), 0)
+	}
+}
+
+// set sets bits of the word. If the connection has an owner, that acts on them when it releases the connection;
+// otherwise a worker is woken.
+func (c *conn) set(bits uint32) (was uint32) {
+	was = c.word.Or(bits)
+	if was&wOwned == 0 {
+		c.wake()
+	}
+	return was
+}
+
+func (c *conn) Pause() { c.word.Or(wPaused) }

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"net"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// Every field of a Server reaches the server that runs.
+func TestConfigHasEveryField(t *testing.T) {
+	var s Server[string]
+	v := reflect.ValueOf(&s).Elem()
+	fields := 0
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Name == "Handler" {
+			continue
+		}
+		fields++
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i + 1))
+		case reflect.String:
+			f.SetString("a")
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Func:
+			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
+		case reflect.Struct:
+			f.Field(0).SetBool(true)
+		default:
+			t.Fatalf("%s is a %s", v.Type().Field(i).Name, f.Kind())
+		}
+	}
+	c := reflect.ValueOf(s.config()).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Name == "Handler" {
+			continue
+		}
+		got := c.FieldByName(f.Name)
+		switch {
+		case !got.IsValid() || got.Type() != f.Type:
+			t.Errorf("config has no %s %s", f.Name, f.Type)
+		case f.Type.Kind() == reflect.Func && got.Pointer() != v.Field(i).Pointer():
+			t.Errorf("%s is another function", f.Name)
+		case f.Type.Kind() != reflect.Func && !got.Equal(v.Field(i)):
+			t.Errorf("%s is %v, want %v", f.Name, got, v.Field(i))
+		}
+	}
+	if fields != c.NumField()-1 {
+		t.Errorf("Server has %d fields without Handler, and config has %d", fields, c.NumField()-1)
+	}
+	if s.config().handler != nil {
+		t.Error("config has a handler, and Server has none")
+	}
+}
+
+// A wide is a handler whose connections have a state of many bytes.
+type wide struct{ got chan [100]int }
+
+func (h wide) Open(c *Conn[[100]int]) error {
+	for i := range c.State {
+		c.State[i] = i
+	}
+	return nil
+}
+
+func (h wide) Data(c *Conn[[100]int], buf []byte) error {
+	n, err := c.Read(buf)
+	if n > 0 {
+		c.State[99] += n
+	}
+	return err
+}
+
+func (h wide) Writable(c *Conn[[100]int]) error { return nil }
+
+func (h wide) Close(c *Conn[[100]int], cause error) { h.got <- c.State }
+
+// The calls of a handler are given the Conn that newConn has made, with its state, whatever the state's type is.
+func TestConnOf(t *testing.T) {
+	h := wide{make(chan [100]int, 1)}
+	var calls calls = newTyped[[100]int](h)
+	c := calls.newConn()
+	if err := calls.open(c); err != nil {
+		t.Fatal(err)
+	}
+	if typed := connOf[[100]int](c); &typed.conn != c || typed.State[98] != 98 {
+		t.Errorf("another connection, with state %v", typed.State)
+	}
+	calls.closed(c, nil)
+	if state := <-h.got; state[98] != 98 {
+		t.Errorf("Close has got %v", state)
+	}
+	if !calls.hasWritable() || newTyped[*int](counter{}).hasWritable() {
+		t.Error("Writable is called of a handler that has none, or not of one that has it")
+	}
+	peer, err := net.Dial("tcp", serving(t, &Server[[100]int]{Handler: h}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	if _, err := peer.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	peer.Close()
+	select {
+	case state := <-h.got:
+		if state[98] != 98 || state[99] != 104 {
+			t.Errorf("Close has got %v", state)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("timed out waiting for Close")
+	}
+}

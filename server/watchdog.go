@@ -1,0 +1,114 @@
+package server
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// lateTicks is the number of ticks after which a handler's worker is replaced.
+	lateTicks = 2
+	// maxStuck bounds the number of workers beyond those asked for.
+	maxStuck = 512
+)
+
+// An activity says since when a worker is in the call of a handler. The worker writes it, and the watchdog reads it
+// once a tick.
+type activity struct {
+	mu       sync.Mutex // contended by the watchdog alone
+	busy     bool
+	since    uint32 // a tick, where busy
+	replaced bool   // another worker was started in the place of this one, which ends when the call returns
+	logged   bool   // the watchdog has logged the call
+}
+
+// begin notes that a worker is about to call a handler. The lock is held.
+func (a *activity) begin(now uint64) { a.busy, a.since = true, uint32(now) }
+
+// A watchdog is one inspection of the workers of a server.
+type watchdog struct {
+	now   uint32
+	after time.Duration   // the time after which a call is stuck
+	found []time.Duration // ages of the calls that are stuck and were not stuck at the last inspection
+}
+
+// late reports whether a worker is to be replaced, and notes whether it is stuck. The worker's lock is held.
+func (d *watchdog) late(a *activity) bool {
+	if d.ticks(a) < lateTicks {
+		a.logged = false
+		return false
+	}
+	if ran := time.Duration(d.ticks(a)) * tick; ran >= d.after && !a.logged {
+		a.logged = true
+		d.found = append(d.found, ran)
+	}
+	return !a.replaced
+}
+
+// ran returns how long the present call of a worker has run, to a tick.
+func (d *watchdog) ran(a *activity) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Duration(d.ticks(a)) * tick
+}
+
+// ticks returns the age of a worker's present call: 0 if it began after the watchdog had read the clock. The worker's
+// lock is held.
+func (d *watchdog) ticks(a *activity) uint32 {
+	if !a.busy {
+		return 0
+	}
+	return uint32(max(int32(d.now-a.since), 0))
+}
+
+// log logs the calls found. No lock is held.
+func (d *watchdog) log(log func(level slog.Level, msg string, args ...any)) {
+	for _, ran := range d.found {
+		log(slog.LevelWarn, "handler does not return", "for", ran)
+	}
+}
+
+// stuckAfter returns the value of a field, or the default.
+func stuckAfter(d time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return defaultStuck
+}
+
+// watch is the watchdog. The wheel calls it with every tick while there are connections.
+func (s *server) watch() {
+	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
+	defer d.log(s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table.n == 0 {
+		return
+	}
+	for w := range s.workers {
+		w.mu.Lock()
+		if d.late(&w.activity) && len(s.workers) < s.nworkers+maxStuck {
+			s.replace(w)
+		}
+		w.mu.Unlock()
+	}
+	s.counts.stuck.Add(uint64(len(d.found)))
+	s.wheel.Set(s.ticker, 0)
+}
+
+// replace starts another worker in the place of one that is in the call of a handler. The new worker handles the
+// notifications that the old one has not begun, and releases the connections that the old one still owns, except that of
+// the call. The old worker ends when the call returns. The locks of the server and of the worker are held.
+func (s *server) replace(w *worker) {
+	w.replaced = true
+	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
+	other := &worker{server: s, port: w.port, alone: w.alone}
+	other.next = copy(other.ready[:], w.ready[w.kept:at])
+	other.n = other.next + copy(other.ready[other.next:], w.ready[w.next:w.n])
+	clear(w.ready[w.kept:at])
+	clear(w.ready[w.next:w.n])
+	w.n = w.next
+	other.begin(s.wheel.Now())
+	s.addWorker(other)
+}
