@@ -9,8 +9,8 @@ import (
 )
 
 // Accept delivers the connections of a listener as notifications of [KindAccepted] with this key (AcceptEx);
-// [Notification.Accepted] returns the connected socket. Calling Accept again changes n. [sock.AttachListener] makes a
-// *sock.Socket of a listener of package net.
+// [Notification.Accepted] returns the connected socket. Calling Accept again changes n. [sock.Detach] makes a *sock.Socket
+// of a listener of package net.
 //
 // n is the number of accepts outstanding. A dequeuing call accepts up to n connections, and no more than its entries hold,
 // before it makes way for other sockets. Nothing is accepted that is not dequeued: the rest waits in the listener's backlog.
