@@ -1,31 +1,12 @@
 package port
 
 import (
-	"net"
 	"time"
 	"unsafe"
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
-
-// registerSock processes an entry that names a socket of package sock.
-func (p *Port) registerSock(w *Call, r *Entry) {
-	t := r.FD
-	h, ok := t.Use()
-	if !ok {
-		kind := ErrBadSocket
-		if r.Op != OpEnable {
-			kind = ErrNotRegistered // its Close has ended the registration
-		}
-		p.fail(r, NoSocket, kind, net.ErrClosed)
-		return
-	}
-	p.apply(w, r, h)
-	if w.used = append(w.used, t); len(w.used) == batchSize {
-		p.Complete(w)
-	}
-}
 
 // FastEnable carries out an OpEnable without a system call, if the program (drained) or the socket of package sock (fd,
 // which may be nil) knows that no condition of the filter holds (X5). False means that nothing was done. No use of the
@@ -79,11 +60,6 @@ func Directions(filter Events) fdstate.Dir {
 		d |= fdstate.Recv
 	}
 	return d
-}
-
-// notify advances the generation of a socket for a notification with the conditions m.
-func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
-	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
 }
 
 // suppressedBy returns the directions in which a backend without edges reports again only after the socket was drained. An

@@ -237,6 +237,11 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 	}
 }
 
+// notify advances the generation of a socket for a notification with the conditions m.
+func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
+	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
+}
+
 // deliverObserved is deliver for an observed port.
 //
 // The record belongs to the registration: the report is delivered only if the slot's word still has the epoch of the token,

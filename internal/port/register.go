@@ -38,6 +38,24 @@ func (p *Port) Register(w *Call, r *Entry) {
 	}
 }
 
+// registerSock processes an entry that names a socket of package sock.
+func (p *Port) registerSock(w *Call, r *Entry) {
+	t := r.FD
+	h, ok := t.Use()
+	if !ok {
+		kind := ErrBadSocket
+		if r.Op != OpEnable {
+			kind = ErrNotRegistered // its Close has ended the registration
+		}
+		p.fail(r, NoSocket, kind, net.ErrClosed)
+		return
+	}
+	p.apply(w, r, h)
+	if w.used = append(w.used, t); len(w.used) == batchSize {
+		p.Complete(w)
+	}
+}
+
 // fail sets the Result of an entry.
 func (p *Port) fail(r *Entry, h Socket, kind, err error) {
 	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.FD != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
