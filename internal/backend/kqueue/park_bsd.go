@@ -41,12 +41,12 @@ const longest = time.Hour
 
 func (p *Poller) unpark() {
 	p.woken.Store(false) // whoever woke us is answered by our return
-	p.bell.Quiet()
+	p.waker.Reset()
 }
 
-// Wake implements backend.Poller: woken stays until a Park has returned. It is set before the bell rings,
+// Wake implements backend.Poller: woken stays until a Park has returned. It is set before the waker rings,
 // and looked at after it was quieted.
 func (p *Poller) Wake() {
 	p.woken.Store(true)
-	p.bell.Ring()
+	p.waker.Wake()
 }

@@ -6,36 +6,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Bell ends a blocked poll(2). Here it is an eventfd: one descriptor.
-type Bell struct{ fd int }
+// A Waker makes a blocked poll(2) return. On this system it is an eventfd: one descriptor.
+type Waker struct{ fd int }
 
-// NewBell opens one.
-func NewBell() (Bell, error) {
+// NewWaker opens a Waker.
+func NewWaker() (Waker, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return Bell{}, os.NewSyscallError("eventfd", err)
+		return Waker{}, os.NewSyscallError("eventfd", err)
 	}
-	return Bell{fd}, nil
+	return Waker{fd}, nil
 }
 
-// Entry is what a poll(2) that it is to end has to have.
-func (b Bell) Entry() unix.PollFd { return unix.PollFd{Fd: int32(b.fd), Events: unix.POLLIN} }
+// Entry returns the entry that a poll(2) needs to be woken.
+func (w Waker) Entry() unix.PollFd { return unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN} }
 
-// Ring makes it readable.
-func (b Bell) Ring() {
+// Wake makes w readable.
+func (w Waker) Wake() {
 	one := [8]byte{1}
-	unix.Write(b.fd, one[:])
+	unix.Write(w.fd, one[:])
 }
 
-// Quiet makes it unreadable until it is rung again.
-func (b Bell) Quiet() {
+// Reset makes w unreadable until the next Wake.
+func (w Waker) Reset() {
 	var count [8]byte
-	unix.Read(b.fd, count[:])
+	unix.Read(w.fd, count[:])
 }
 
-// Close closes it.
-func (b Bell) Close() error {
-	if err := unix.Close(b.fd); err != nil {
+// Close closes the descriptor of w.
+func (w Waker) Close() error {
+	if err := unix.Close(w.fd); err != nil {
 		return os.NewSyscallError("close", err)
 	}
 	return nil

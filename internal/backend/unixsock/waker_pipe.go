@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Bell ends a blocked poll(2). Here it is a pipe: two descriptors.
-type Bell struct{ r, w int }
+// A Waker makes a blocked poll(2) return. On these systems it is a pipe: two descriptors.
+type Waker struct{ r, w int }
 
-// NewBell opens one.
-func NewBell() (Bell, error) {
+// NewWaker opens a Waker.
+func NewWaker() (Waker, error) {
 	var p [2]int
-	// Not every system can set the flags at once, so no child may be made in between.
+	// Not every system can create a pipe with the flags set, so no child process may be created in between.
 	syscall.ForkLock.RLock()
 	err := unix.Pipe(p[:])
 	if err == nil {
@@ -24,44 +24,44 @@ func NewBell() (Bell, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return Bell{}, os.NewSyscallError("pipe", err)
+		return Waker{}, os.NewSyscallError("pipe", err)
 	}
-	b := Bell{p[0], p[1]}
+	w := Waker{p[0], p[1]}
 	for _, fd := range p {
 		if err := unix.SetNonblock(fd, true); err != nil {
-			b.Close()
-			return Bell{}, os.NewSyscallError("fcntl", err)
+			w.Close()
+			return Waker{}, os.NewSyscallError("fcntl", err)
 		}
 	}
-	return b, nil
+	return w, nil
 }
 
-// Entry is what a poll(2) that it is to end has to have.
-func (b Bell) Entry() unix.PollFd { return unix.PollFd{Fd: int32(b.r), Events: unix.POLLIN} }
+// Entry returns the entry that a poll(2) needs to be woken.
+func (w Waker) Entry() unix.PollFd { return unix.PollFd{Fd: int32(w.r), Events: unix.POLLIN} }
 
-// Ring makes it readable. A full pipe is readable already.
-func (b Bell) Ring() {
+// Wake makes w readable. A full pipe is readable already.
+func (w Waker) Wake() {
 	for {
-		if _, err := unix.Write(b.w, []byte{1}); err != unix.EINTR {
+		if _, err := unix.Write(w.w, []byte{1}); err != unix.EINTR {
 			return
 		}
 	}
 }
 
-// Quiet makes it unreadable until it is rung again.
-func (b Bell) Quiet() {
+// Reset makes w unreadable until the next Wake.
+func (w Waker) Reset() {
 	var buf [64]byte
 	for {
-		if n, err := unix.Read(b.r, buf[:]); n < len(buf) && err != unix.EINTR {
+		if n, err := unix.Read(w.r, buf[:]); n < len(buf) && err != unix.EINTR {
 			return
 		}
 	}
 }
 
-// Close closes it.
-func (b Bell) Close() error {
-	err := unix.Close(b.r)
-	if e := unix.Close(b.w); err == nil {
+// Close closes the descriptors of w.
+func (w Waker) Close() error {
+	err := unix.Close(w.r)
+	if e := unix.Close(w.w); err == nil {
 		err = e
 	}
 	if err != nil {
