@@ -19,10 +19,10 @@ type Poller struct {
 	native  native
 	waker   unixsock.Waker
 	woken   atomic.Bool
-	parking [2]unix.PollFd // of the one caller of Park
+	parking [2]unix.PollFd // used by the one caller of Park
 }
 
-// New opens a kqueue, and a waker for wake-ups: three descriptors.
+// New opens a kqueue and a waker: three descriptors.
 func New() (backend.Poller, error) {
 	waker, err := unixsock.NewWaker()
 	if err != nil {
