@@ -127,7 +127,7 @@ func TestConcurrently(t *testing.T) {
 }
 
 // All kinds of changes run concurrently with harvests, a parked goroutine and closing.
-func TestTurmoil(t *testing.T) {
+func TestConcurrentChanges(t *testing.T) {
 	p := open(t)
 	var stop atomic.Bool
 	var wg sync.WaitGroup

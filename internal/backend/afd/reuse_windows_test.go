@@ -71,7 +71,7 @@ func TestClosed(t *testing.T) {
 }
 
 // Closing makes no report, with or without interest in the end.
-func TestClosedSilently(t *testing.T) {
+func TestCloseMakesNoReport(t *testing.T) {
 	p := open(t)
 	for range 40 {
 		a, _ := pair(t)
@@ -127,7 +127,7 @@ func TestReusedNumberIsAbsent(t *testing.T) {
 	}
 }
 
-func TestReusedNumberIsNotHad(t *testing.T) {
+func TestHasOfReusedNumber(t *testing.T) {
 	onReuse(t, func(t *testing.T, p *Poller, a socket) {
 		if has, err := p.Has(uintptr(a)); has || err != nil {
 			t.Fatalf("Has = %v, %v", has, err)
@@ -188,7 +188,7 @@ func TestClosedUnderDuplicate(t *testing.T) {
 }
 
 // A number is used again many times while reports of its earlier sockets are still queued.
-func TestManyLives(t *testing.T) {
+func TestNumberReusedOften(t *testing.T) {
 	p := open(t)
 	for life := range uint64(200) {
 		a, addr := bound(t, windows.SOCK_DGRAM)

@@ -92,7 +92,7 @@ func TestSetPolls(t *testing.T) {
 }
 
 // A condition that a poll found before a Set may have ended.
-func TestSetForgetsWhatWasFound(t *testing.T) {
+func TestSetDropsEarlierResult(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	apply(t, p, backend.Add, a, 1, in)
@@ -136,7 +136,7 @@ func TestSetIsNotDelayed(t *testing.T) {
 }
 
 // A report has the conditions that hold when it is harvested, not those that the completed poll found.
-func TestReportIsOfNow(t *testing.T) {
+func TestReportIsCurrent(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	arrived := func(m backend.Mask) {
@@ -199,7 +199,7 @@ func TestSetGrowsUnderParked(t *testing.T) {
 	}
 }
 
-func TestDeleteDropsWhatWasFound(t *testing.T) {
+func TestDeleteDropsEarlierResult(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	write(t, b)

@@ -29,7 +29,7 @@ func token(e *unix.EpollEvent) uint64 {
 }
 
 // ctl changes one item. MOD and DEL wait only for the mutex of the epoll descriptor, which is held for
-// no longer than one change or harvest, so they are raw system calls, which Go's scheduler does not see. ADD allocates,
+// no longer than one change or harvest, so they are raw system calls, unknown to Go's scheduler. ADD allocates,
 // and takes a system-wide mutex too if the epoll descriptor is nested in another one (the bridge).
 func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	if op == unix.EPOLL_CTL_ADD {

@@ -9,7 +9,7 @@ import (
 
 const number = 5
 
-var mine, stranger = new(socket), new(socket)
+var mine, other = new(socket), new(socket)
 
 func onBoth(t *testing.T, f func(t *testing.T, m *model)) {
 	for _, lazy := range []bool{false, true} {
@@ -99,7 +99,7 @@ func TestClosedBetweenSteps(t *testing.T) {
 							switch {
 							case step != at:
 							case again:
-								m.reuse(number, stranger)
+								m.reuse(number, other)
 							default:
 								m.closed(number)
 							}
@@ -133,7 +133,7 @@ func TestGoneBefore(t *testing.T) {
 				m.reuse(number, mine)
 				m.submit(steps(nil, backend.Add, number, forIn))
 				if m.closed(number); c.open {
-					m.reuse(number, stranger)
+					m.reuse(number, other)
 				}
 				for _, list := range [][]kevent{steps(nil, action, number, forBoth), probe(nil, number, true), probe(nil, number, false)} {
 					var errs [1]int64

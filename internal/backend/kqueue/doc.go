@@ -12,8 +12,8 @@
 // waits for more data than any buffer holds (NOTE_LOWAT), because without an enabled filter a socket
 // reports nothing.
 //
-// Tokens are in a table by number, not in the kernel, for three reasons: the table is needed to know what
-// Has must leave unchanged, 32-bit systems have no room for a token, and an integer in a field that x/sys
+// Tokens are in a table by number, not in the kernel, for three reasons: the table is needed to know which
+// parameters Has must leave unchanged, 32-bit systems have no room for a token, and an integer in a field that x/sys
 // declares as a pointer can crash the garbage collector. The table is consistent because one mutex covers
 // a Poll: an event that is taken belongs to a knote that was last changed by the latest change.
 //

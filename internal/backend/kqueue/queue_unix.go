@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// A system is what a queue needs of the kernel. In the tests it is a model.
+// A system has the functions of the kernel that a queue needs. Tests use a model.
 type system interface {
 	// kevent makes the steps. If steps fail, it fills out with those, and perhaps with some that succeeded,
 	// as evError with the error number. Otherwise it fills out with events, unless silent is set. out must

@@ -160,7 +160,7 @@ func TestQueueStatus(t *testing.T) {
 				t.Error("remembered after it was found gone")
 			}
 			if r := w.harvest(4); len(r) != 0 {
-				t.Errorf("a stranger's report: %+v", r)
+				t.Errorf("report of another socket: %+v", r)
 			}
 			expect("Add", backend.Add, 4, backend.Done)
 			w.reuse(4, &socket{})
@@ -418,7 +418,7 @@ func checkReport(t *testing.T, w *world, what string, r backend.Ready, tokens ma
 	for fd, token := range tokens {
 		if token == r.Token && owner[fd] != nil {
 			if owner[fd] != w.sockets[fd] {
-				t.Fatalf("%s: report %+v of a stranger", what, r)
+				t.Fatalf("%s: report %+v of another socket", what, r)
 			}
 			if m := interest[fd]; m == 0 || r.Mask&^(m|err|dead|closed) != 0 {
 				t.Fatalf("%s: report %+v to interest %#x", what, r, m)

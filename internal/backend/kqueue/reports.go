@@ -46,7 +46,7 @@ func meaning(k kevent, interest backend.Mask, pending func(fd int) (m backend.Ma
 		return interest & (backend.In | backend.Urgent)
 	}
 	// There is no data, or In is not of interest. The event is about an error, an empty datagram or a full
-	// buffer, or about a listener, whose connections not every system counts.
+	// buffer, or about a listener: not every system counts its connections.
 	m, sure := pending(k.fd)
 	if !sure {
 		m = backend.In

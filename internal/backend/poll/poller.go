@@ -81,7 +81,7 @@ func stateOf(interest backend.Mask) state {
 
 func (st state) interest() backend.Mask { return backend.Mask(st & interested) }
 
-// New opens a Poller with a waker and what identities need.
+// New opens a Poller, with a waker and, on the BSDs and macOS, a kqueue for identities.
 func New() (backend.Poller, error) {
 	waker, err := unixsock.NewWaker()
 	if err != nil {

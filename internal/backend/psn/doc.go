@@ -59,8 +59,8 @@
 // # Removal
 //
 // Delete removes natively, so that any other port may register the socket, and does not wait for the
-// removal's own packet. That packet has an unknown key or confirms what is known, because the layer above
-// makes its own EventRemove. If the system refuses a registration until that packet was dequeued, Add
+// removal's own packet. That packet has an unknown key or changes nothing: the layer above makes its
+// EventRemove without it. If the system refuses a registration until that packet was dequeued, Add
 // dequeues it, also from another port's queue, and tries again.
 //
 // # Pending packets

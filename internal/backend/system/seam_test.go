@@ -334,7 +334,7 @@ func TestChangesAndHarvestInOneCall(t *testing.T) {
 }
 
 // With an interest in PeerClosed alone, the end is reported, and data is not.
-func TestOnlyTheEnd(t *testing.T) {
+func TestPeerClosedOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		c := []backend.Change{{Handle: uintptr(a), Token: 1, Interest: backend.PeerClosed, Action: backend.Add}}

@@ -30,7 +30,7 @@ func Pending(fd int) (m backend.Mask, sure bool) {
 	if bad != nil {
 		return 0, false
 	}
-	return nothing(err, kind)
+	return withoutData(err, kind)
 }
 
 // peeked returns the error of a peek that got no data. It drops an error that is only about the sender's address.
@@ -42,8 +42,8 @@ func peeked(n int, err error) error {
 	return err
 }
 
-// nothing returns what a receive without data means, given its error or nil.
-func nothing(err error, kind backend.Kind) (m backend.Mask, sure bool) {
+// withoutData returns what a receive without data means, given its error or nil.
+func withoutData(err error, kind backend.Kind) (m backend.Mask, sure bool) {
 	switch {
 	case kind == backend.Listener:
 		return 0, false

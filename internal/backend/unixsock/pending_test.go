@@ -56,7 +56,7 @@ func TestPending(t *testing.T) {
 	expect("no descriptor", 1<<30, 0, false)
 }
 
-func TestNothing(t *testing.T) {
+func TestWithoutData(t *testing.T) {
 	const gone = backend.In | backend.Err | backend.Dead | backend.PeerClosed
 	for _, c := range []struct {
 		err  error
@@ -75,7 +75,7 @@ func TestNothing(t *testing.T) {
 		{unix.ENOTCONN, backend.Listener, 0, false},
 		{unix.EINVAL, backend.Listener, 0, false},
 	} {
-		if m, sure := nothing(c.err, c.kind); m != c.want || sure != c.sure {
+		if m, sure := withoutData(c.err, c.kind); m != c.want || sure != c.sure {
 			t.Errorf("%v of kind %d: %x, %v; want %x, %v", c.err, c.kind, m, sure, c.want, c.sure)
 		}
 	}

@@ -71,7 +71,7 @@ func (p *port) notice() {
 		for i := range max(n, 0) {
 			id := uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32
 			if r := p.watched[id]; r != nil {
-				p.k.look(r)
+				p.k.poll(r)
 			}
 		}
 		if n < len(p.events) {
@@ -162,7 +162,7 @@ func (p *port) dequeue(entries []psn.Entry) int {
 		}
 	}
 	for _, r := range again {
-		p.k.look(r)
+		p.k.poll(r)
 	}
 	return n
 }

@@ -15,7 +15,7 @@ type Quirks struct {
 	EnableWithdraws, DisableWithdraws bool
 	// A registration cannot be enabled while its packet was not dequeued ("must not be re-enabled until").
 	StrictEnable bool
-	// A packet that is queued when its registration is removed becomes the REMOVE packet, where it is.
+	// A packet that is queued when its registration is removed becomes the REMOVE packet, at its place in the queue.
 	// Otherwise it comes before the REMOVE packet.
 	RemoveMerges bool
 	// The REMOVE packet is queued some time after the call.

@@ -27,8 +27,8 @@ func (r *registration) alive() bool {
 	return open && c == r.cookie
 }
 
-// look polls the socket and queues a packet if there is something to report.
-func (k *Kernel) look(r *registration) {
+// poll polls the socket and queues a packet if there is something to report.
+func (k *Kernel) poll(r *registration) {
 	if r.over {
 		return
 	}
@@ -158,7 +158,7 @@ func (k *Kernel) enable(p *port, r *registration, e *psn.Registration, cookie ui
 	if how == edge {
 		r.held = r.conditions(&k.q)
 	}
-	k.look(r)
+	k.poll(r)
 	return ok
 }
 
