@@ -8,13 +8,13 @@ import (
 	sn "github.com/socknotify/socknotify"
 )
 
-// An api is a port, or the system's own call, which take and give the same numbers. The key 0 is nobody's.
+// An api is a port or the system's own call, which have the same numbers. The key 0 is not used.
 type api interface {
-	// do processes one registration and says what became of it: nothing, or the error in short.
+	// do processes one registration and returns "" or its error in short.
 	do(op sn.Op, h uintptr, key int, filter sn.Events, t sn.Trigger) string
 	// next waits for one notification.
 	next(timeout time.Duration) (key int, e sn.Events, ok bool)
-	// many enables sockets in one call, and says what became of that.
+	// many enables sockets in one call and describes the outcome.
 	many(handles []uintptr) string
 	close()
 }
@@ -58,7 +58,7 @@ func (a portAPI) many(handles []uintptr) string {
 	return "taken"
 }
 
-// short names the kind of a Result.
+// short returns the name of the error in a Result.
 func short(err error) string {
 	for _, k := range []struct {
 		err  error
@@ -77,7 +77,7 @@ func short(err error) string {
 	return ""
 }
 
-// A watch watches one socket by an api: by edges while something happens, by level for what holds then.
+// A watch watches one socket with an api, by edges for changes, and by level for the conditions that hold afterwards.
 type watch struct {
 	api
 	handle uintptr
@@ -97,7 +97,7 @@ func (w *watch) start(h uintptr) error {
 func (w *watch) gather(first time.Duration) sn.Events {
 	var all sn.Events
 	for end := time.Now().Add(first); ; {
-		_, e, ok := w.next(max(0, time.Until(end).Truncate(time.Millisecond))) // a negative one waits
+		_, e, ok := w.next(max(0, time.Until(end).Truncate(time.Millisecond))) // a negative timeout waits forever
 		if !ok && !time.Now().Add(time.Millisecond).Before(end) {
 			return all
 		}
@@ -108,7 +108,7 @@ func (w *watch) gather(first time.Duration) sn.Events {
 	}
 }
 
-func (w *watch) heard(first time.Duration) (string, bool) {
+func (w *watch) reported(first time.Duration) (string, bool) {
 	e := w.gather(first)
 	return names(e), e != 0
 }
@@ -120,7 +120,7 @@ func (w *watch) holds() string {
 	return names(w.gather(soon))
 }
 
-// list joins answers that say something.
+// list joins the answers that are not empty.
 func list(answers ...string) string {
 	var said []string
 	for _, a := range answers {

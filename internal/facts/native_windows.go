@@ -12,7 +12,7 @@ import (
 	sn "github.com/socknotify/socknotify"
 )
 
-// native asks ProcessSocketNotifications itself, without any backend between.
+// native calls ProcessSocketNotifications directly, without a backend.
 type native struct {
 	call uintptr
 	port windows.Handle
@@ -28,7 +28,7 @@ type registration struct {
 	result  uint32
 }
 
-// entry is OVERLAPPED_ENTRY; of a socket's notification the length is the events.
+// entry is OVERLAPPED_ENTRY. In a socket's notification the length has the events.
 type entry struct {
 	key        uintptr
 	overlapped uintptr
@@ -81,7 +81,7 @@ func (a *native) next(timeout time.Duration) (int, sn.Events, bool) {
 	return int(entries[0].key), sn.Events(entries[0].length), true
 }
 
-// many also says what an entry costs.
+// many also returns the cost of an entry.
 func (a *native) many(handles []uintptr) string {
 	regs := make([]registration, len(handles))
 	for i, h := range handles {
@@ -101,7 +101,7 @@ func (a *native) many(handles []uintptr) string {
 	return fmt.Sprintf("taken, %v and %d bytes of pool each", each, (nonPagedPool()-pool)/len(regs))
 }
 
-// nonPagedPool is what the process is charged for.
+// nonPagedPool returns the bytes of non-paged pool that the process is charged for.
 func nonPagedPool() int {
 	var c struct {
 		size, faults                                                                   uint32

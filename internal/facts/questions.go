@@ -23,7 +23,7 @@ const (
 	persist = sn.TriggerPersistent
 )
 
-// questions are those that ask about registrations rather than what a socket's state looks like.
+// questions are the rows about registrations. The rows about the state of a socket are situations.
 var questions = []row{
 	ask("FIN, filter IN alone", func(c *scope, a api) string { return ended(c, a, sn.EventIn) }),
 	ask("FIN, filter HANGUP alone", func(c *scope, a api) string { return ended(c, a, sn.EventHangup) }),
@@ -31,50 +31,50 @@ var questions = []row{
 	ask("edge, ready when enabled", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		c.deliver(peer, s, "x")
-		return list(a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, edge|persist), told(a))
+		return list(a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, edge|persist), reported(a))
 	}),
 	ask("edge, more arrives, undrained", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, edge|persist)
 		c.deliver(peer, s, "x")
-		told(a)
+		reported(a)
 		c.deliver(peer, s, "y")
-		return list(failed, told(a))
+		return list(failed, reported(a))
 	}),
 	ask("edge, drained, more arrives", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, edge|persist)
 		c.deliver(peer, s, "x")
-		told(a)
+		reported(a)
 		c.drain(s)
 		c.deliver(peer, s, "y")
-		return list(failed, told(a))
+		return list(failed, reported(a))
 	}),
 	ask("one-shot level enabled again, undrained", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		c.deliver(peer, s, "x")
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot)
-		told(a)
-		return list(failed, a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot), told(a))
+		reported(a)
+		return list(failed, a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot), reported(a))
 	}),
 	ask("DISABLE", func(c *scope, a api) string {
 		s, _ := c.tcp()
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|persist)
-		return list(failed, "packet: "+list(a.do(sn.OpDisable, s.Handle(), 1, 0, 0), told(a)))
+		return list(failed, "packet: "+list(a.do(sn.OpDisable, s.Handle(), 1, 0, 0), reported(a)))
 	}),
 	ask("ENABLE right after DISABLE, data there", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot)
 		failed = list(failed, a.do(sn.OpDisable, s.Handle(), 1, 0, 0))
 		c.deliver(peer, s, "x")
-		return list(failed, a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot), told(a))
+		return list(failed, a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot), reported(a))
 	}),
 	ask("REMOVE after a one-shot has fired", func(c *scope, a api) string {
 		s, peer := c.tcp()
 		c.deliver(peer, s, "x")
 		failed := a.do(sn.OpEnable, s.Handle(), 1, sn.EventIn, level|oneShot)
-		told(a)
-		return list(failed, a.do(sn.OpRemove, s.Handle(), 1, 0, 0), told(a))
+		reported(a)
+		return list(failed, a.do(sn.OpRemove, s.Handle(), 1, 0, 0), reported(a))
 	}),
 	ask("REMOVE with a notification queued", func(c *scope, a api) string {
 		s, peer := c.tcp()
@@ -82,7 +82,7 @@ var questions = []row{
 		c.deliver(peer, s, "x")
 		time.Sleep(soon)
 		failed = list(failed, a.do(sn.OpRemove, s.Handle(), 1, 0, 0))
-		return list(failed, told(a), told(a))
+		return list(failed, reported(a), reported(a))
 	}),
 	ask("ENABLE right after REMOVE, another key", func(c *scope, a api) string {
 		s, peer := c.tcp()
@@ -174,7 +174,7 @@ var questions = []row{
 		}
 		return list(all...)
 	}),
-	ask("a time-out of 20 ms", func(c *scope, a api) string {
+	ask("a timeout of 20 ms", func(c *scope, a api) string {
 		const asked = 20 * time.Millisecond
 		for range 10 {
 			begin := time.Now()
@@ -188,7 +188,7 @@ var questions = []row{
 	ask("many registrations in one call", func(c *scope, a api) string {
 		many := 100
 		if runtime.GOOS == "windows" {
-			many = 1000 // where descriptors have no limit
+			many = 1000 // Windows does not limit descriptors
 		}
 		var handles []uintptr
 		for range many {
@@ -198,7 +198,7 @@ var questions = []row{
 	}),
 }
 
-// with asks one port.
+// with opens an api and calls f with it.
 func with(open func() (api, error), f func(c *scope, a api) string) (string, error) {
 	a, err := open()
 	if err != nil {
@@ -212,7 +212,7 @@ func ask(name string, f func(c *scope, a api) string) row {
 	return row{name: name, api: func(open func() (api, error)) (string, error) { return with(open, f) }}
 }
 
-// refusal is about an operation on a socket that is not registered.
+// refusal returns a row about an operation on a socket that is not registered.
 func refusal(name string, op sn.Op, t sn.Trigger) row {
 	return ask(name, func(c *scope, a api) string {
 		s, _ := c.tcp()
@@ -227,13 +227,13 @@ func or(failed, taken string) string {
 	return taken
 }
 
-// told is the next notification.
-func told(a api) string {
+// reported returns the events of the next notification.
+func reported(a api) string {
 	_, e, _ := a.next(patient)
 	return names(e)
 }
 
-// keys are all that come, with their keys.
+// keys returns all notifications that come, with their keys.
 func keys(a api) string {
 	var all []string
 	for {
@@ -243,7 +243,7 @@ func keys(a api) string {
 		}
 		all = append(all, fmt.Sprintf("key %d: %s", k, names(e)))
 	}
-	slices.Sort(all) // two sockets have no order
+	slices.Sort(all) // the order of two sockets is unspecified
 	if all == nil {
 		return nothing
 	}
@@ -254,7 +254,7 @@ func ended(c *scope, a api, filter sn.Events) string {
 	s, peer := c.tcp()
 	failed := a.do(sn.OpEnable, s.Handle(), 1, filter, level|oneShot)
 	c.shut(peer, sock.ShutWrite)
-	return list(failed, told(a))
+	return list(failed, reported(a))
 }
 
 func dialled(c *scope) (conn *net.TCPConn, peer net.Conn) {

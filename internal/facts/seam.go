@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// A seam watches one socket by a backend itself, without a port.
+// A seam watches one socket with a backend, without a port.
 type seam struct {
 	k      backend.Poller
 	handle uintptr
@@ -33,7 +33,7 @@ var statuses = [...]string{"done", "absent", "present", "bad", "refused"}
 
 func (s *seam) change(a backend.Action, m backend.Mask) error {
 	s.token++
-	kind, _ := s.k.Describe(s.handle) // of a handle that is closed, the change says so
+	kind, _ := s.k.Describe(s.handle) // if the handle is closed, the change fails
 	c := []backend.Change{{Handle: s.handle, Token: s.token, Action: a, Interest: m, Listens: kind == backend.Listener}}
 	s.k.Poll(c, nil)
 	if c[0].Status != backend.Done {
@@ -51,8 +51,8 @@ func (s *seam) start(h uintptr) error {
 	return nil
 }
 
-// gather takes what is reported until there is a silence. A kernel whose reports silence is made to go on
-// with what it has not reported yet.
+// gather returns all conditions that are reported until none comes for a while. If reports suppress the handle (Edges is
+// false), gather enables it again for the conditions that it has not reported yet.
 func (s *seam) gather(first time.Duration) backend.Mask {
 	var all backend.Mask
 	ready := make([]backend.Ready, 8)
@@ -75,7 +75,7 @@ func (s *seam) gather(first time.Duration) backend.Mask {
 	return all
 }
 
-func (s *seam) heard(first time.Duration) (string, bool) {
+func (s *seam) reported(first time.Duration) (string, bool) {
 	m := s.gather(first)
 	return maskNames(m), m != 0
 }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	soon    = 60 * time.Millisecond  // a silence, on loopback
-	patient = 300 * time.Millisecond // for what may come
-	limit   = 10 * time.Second       // for what must
+	soon    = 60 * time.Millisecond  // no report for this long on loopback means that none comes
+	patient = 300 * time.Millisecond // waits for a report that may come
+	limit   = 10 * time.Second       // waits for a report that must come
 )
 
-// A scope closes what a situation has opened. Its methods panic with a failure, which run returns.
+// A scope closes the sockets that a situation has opened. Its methods panic with a failure, which run returns.
 type scope struct{ opened []io.Closer }
 
 type failure struct{ err error }
@@ -50,11 +50,11 @@ func (c *scope) keep(s *sock.Socket, err error) *sock.Socket {
 	return s
 }
 
-// wait asks again until something has happened.
+// wait waits until done returns true.
 func (c *scope) wait(what string, done func() bool) {
 	for end := time.Now().Add(limit); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			c.check(what, errors.New("it does not happen"))
+			c.check(what, errors.New("timed out"))
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (c *scope) send(s *sock.Socket, data string) {
 	c.check("send", err)
 }
 
-// arrives waits until a socket has something to receive, and leaves it there.
+// arrives waits until a socket has something to receive, and does not receive it.
 func (c *scope) arrives(s *sock.Socket) {
 	c.wait("arrival", func() bool { return peek(s.Handle()) })
 }
@@ -135,7 +135,7 @@ func (c *scope) drain(s *sock.Socket) {
 	}
 }
 
-// fill sends until there is no backend, even a while later.
+// fill sends until the socket buffer is full, and still is after a while.
 func (c *scope) fill(s *sock.Socket) {
 	b := make([]byte, 64<<10)
 	for full := 0; full < 5; {
@@ -158,7 +158,7 @@ func (c *scope) reset(peer *sock.Socket) {
 	c.check("close", peer.Close())
 }
 
-// takeError reads a socket's error once it has one, or for a while.
+// takeError waits until a socket has an error, for at most four seconds, and reads it.
 func takeError(s *sock.Socket) {
 	for end := time.Now().Add(4 * time.Second); s.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
@@ -169,7 +169,7 @@ type dup uintptr
 
 func (d dup) handle() uintptr { return uintptr(d) }
 
-// handleOf is the handle of a connection or file, which stays open for the situation.
+// handleOf returns the handle of a connection or file, which remains open during the situation.
 func handleOf(c *scope, f syscall.Conn) (h uintptr) {
 	raw, err := f.SyscallConn()
 	c.check("SyscallConn", err)
@@ -177,14 +177,14 @@ func handleOf(c *scope, f syscall.Conn) (h uintptr) {
 	return h
 }
 
-// refuse has a connect refused. Nothing is bound to the address: NetBSD and DragonFly do not answer for a socket that is
-// bound and does not listen.
+// refuse makes a connect that is refused. No socket is bound to the address, because NetBSD and DragonFly do not answer for
+// a socket that is bound and does not listen.
 func (c *scope) refuse(s *sock.Socket) {
-	nobody := c.fresh(sock.TCP4)
-	c.check("bind", nobody.Bind(sock.Loopback))
-	at := nobody.LocalAddr()
-	nobody.Close()
+	unused := c.fresh(sock.TCP4)
+	c.check("bind", unused.Bind(sock.Loopback))
+	at := unused.LocalAddr()
+	unused.Close()
 	if err := s.Connect(at); err == nil {
-		c.check("connect", errors.New("accepted by nobody"))
+		c.check("connect", errors.New("want an error"))
 	}
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// A column is one way to ask the system: a backend by the seam, a port, or the system's own call.
+// A column is one way to observe the system: a backend through the seam, a port, or the system's own call.
 type column struct {
 	name string
 	seam func() (*seam, error)
 	open func() (api, error)
 }
 
-// A row is a situation or a question. It is observed by whatever there is for a column.
+// A row is a situation or a question. It has a function for the seam, for an api, or for both.
 type row struct {
 	name string
 	seam func(*seam) (string, error)
 	api  func(open func() (api, error)) (string, error)
 }
 
-// notHere is what a column cannot tell on this system.
+// notHere is the text of a cell that cannot be observed on this system.
 const notHere = "not on this system"
 
-// Sheet observes everything and returns it as a table in Markdown. The errors are of situations that could
-// not be set up, or of which nothing was reported where something must be.
+// Sheet observes all rows in all columns and returns a table in Markdown. It returns an error for each situation that
+// could not be set up, or that made no report although it must.
 func Sheet() (table string, errs []error) {
 	columns, rows := columns(), append(situations(), questions...)
 	cells := make([][]string, len(rows))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	turn := make(chan struct{}, 8)
+	slots := make(chan struct{}, 8)
 	for i, r := range rows {
 		cells[i] = make([]string, len(columns))
 		for j, c := range columns {
 			wg.Go(func() {
-				turn <- struct{}{}
-				defer func() { <-turn }()
+				slots <- struct{}{}
+				defer func() { <-slots }()
 				text, err := observe(r, c)
 				if errors.Is(err, errors.ErrUnsupported) {
 					text, err = notHere, nil
@@ -70,7 +70,7 @@ func Sheet() (table string, errs []error) {
 	return b.String(), errs
 }
 
-// Names are those of the rows.
+// Names returns the names of the rows.
 func Names() []string {
 	var list []string
 	for _, r := range append(situations(), questions...) {
@@ -111,7 +111,7 @@ func observe(r row, c column) (string, error) {
 	return r.seam(s)
 }
 
-// names spells a set of conditions without the bar, which would end a table's cell.
+// names returns the names of events without bars, because a bar ends a cell of the table.
 func names(e socknotify.Events) string {
 	if e == 0 {
 		return nothing

@@ -7,20 +7,20 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A situation makes a socket, and what is to happen to it once it is watched.
+// A situation sets up a socket and returns a function that acts on it after it is watched.
 type situation struct {
 	name string
-	// silent says that nothing needs to be reported.
+	// silent is set if no report has to come.
 	silent bool
-	// ends says that the number is not the socket's any more when it has happened.
+	// ends is set if act closes the socket's number.
 	ends  bool
 	setUp func(c *scope) (s *sock.Socket, act func())
 }
 
-// A watcher is either side of the contract: a seam or a watch.
+// A watcher is a seam or a watch.
 type watcher interface {
 	start(h uintptr) error
-	heard(first time.Duration) (string, bool)
+	reported(first time.Duration) (string, bool)
 	holds() string
 }
 
@@ -190,7 +190,7 @@ func (s situation) row() row {
 	}
 }
 
-// observe says what was reported, and what holds afterwards.
+// observe returns the conditions that were reported, and those that hold afterwards.
 func (s situation) observe(w watcher) (string, error) {
 	return run(func(c *scope) string {
 		subject, act := s.setUp(c)
@@ -200,13 +200,13 @@ func (s situation) observe(w watcher) (string, error) {
 		if !s.silent {
 			first = limit
 		}
-		heard, any := w.heard(first)
+		reported, any := w.reported(first)
 		if !any && !s.silent {
 			c.check("report", errNone)
 		}
 		if s.ends {
-			return heard
+			return reported
 		}
-		return heard + " → " + w.holds()
+		return reported + " → " + w.holds()
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peek tells whether a receive would not block. The socket does not.
+// peek reports whether a receive would not block. The socket must be non-blocking.
 func peek(h uintptr) bool {
 	var b [1]byte
 	_, _, err := unix.Recvfrom(int(h), b[:], unix.MSG_PEEK)

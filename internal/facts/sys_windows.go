@@ -19,7 +19,7 @@ const (
 	msgPeek = 2
 )
 
-// peek tells whether a receive would not block.
+// peek reports whether a receive would not block.
 func peek(h uintptr) bool {
 	var b [1]byte
 	r, _, err := syscall.SyscallN(wsRecv.Addr(), h, uintptr(unsafe.Pointer(&b)), 1, msgPeek)

@@ -1,9 +1,9 @@
-// Package metric is what there is to be measured of a port, for those who export it.
+// Package metric lists the metrics of a port, for the packages that export them.
 package metric
 
 import "github.com/socknotify/socknotify"
 
-// A Port is a socknotify.Port, whatever its keys are.
+// A Port is a socknotify.Port with keys of any type.
 type Port interface {
 	Stats() socknotify.Stats
 	Backend() string
@@ -11,14 +11,14 @@ type Port interface {
 
 // A Metric is one number of a port.
 type Metric struct {
-	Name    string // words, joined by underscores
-	Unit    string // what is counted, in the singular
+	Name    string // words joined by underscores
+	Unit    string // the thing counted, in the singular
 	Help    string
-	Counter bool // it only rises; otherwise it is a number of now
+	Counter bool // the value only increases; otherwise it is a current number
 	Value   func(*socknotify.Stats) int64
 }
 
-// All are the metrics of a port.
+// All returns the metrics of a port.
 func All() []Metric {
 	return []Metric{
 		{"registrations", "registration", "Present registrations, including those of closed sockets that the port has not noticed, and sockets with operations.", false,

@@ -326,7 +326,7 @@ func (p *Port) recheckAll(w *Call) {
 			continue
 		}
 		p.add(w, item{slot: s, was: is, index: index}, backend.Change{
-			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), Same: same,
+			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), SkipIdle: same,
 		})
 	}
 	p.flush(w)

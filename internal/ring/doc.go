@@ -1,7 +1,7 @@
 // Package ring lets io_uring carry out overlapped operations for a port on the epoll backend: many receives and sends
-// by one system call (backend.Batcher), and reads and writes of files (backend.Files). Readiness stays with epoll.
+// with one system call (backend.Batcher), and reads and writes of files (backend.Files). Readiness is left to epoll.
 //
-// The reasons, with what was measured, are in docs/decisions/io_uring.md.
+// The reasons and the measurements are in docs/decisions/io_uring.md.
 //
 // # Receives and sends
 //
@@ -15,7 +15,7 @@
 //
 // # Files
 //
-// One ring per port reads files, and writes those that were opened with O_DIRECT. What the page cache holds is read by
-// preadv2 with RWF_NOWAIT, up to 64 KiB, without the ring. The callers' goroutines do the rest: writes to the page
-// cache, and file systems without RWF_NOWAIT.
+// One ring per port reads files, and writes those that were opened with O_DIRECT. Data in the page cache is
+// read with preadv2 and RWF_NOWAIT, up to 64 KiB, without the ring. The ring does not serve other operations: the
+// callers' goroutines write to the page cache, and use file systems without RWF_NOWAIT.
 package ring

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// leastExchanges is how many receives and sends cost less in a ring than by a system call each.
+	// leastExchanges is the number of receives and sends from which a ring costs less than a system call each.
 	leastExchanges = 4
-	// maxExchanges is how many are submitted at once at most.
+	// maxExchanges limits the calls of one submission.
 	maxExchanges = 128
-	// maxRings is how many goroutines can make exchanges at once. Others make their calls themselves.
+	// maxRings limits the goroutines that use a ring at once. Others make the system calls themselves.
 	maxRings = 8
 )
 
-// exchanges are rings for receives and sends, each of which one goroutine has at a time. They are made when they
-// are needed.
+// exchanges holds the rings for receives and sends. Each is used by one goroutine at a time. They are opened on
+// demand.
 type exchanges struct {
 	made atomic.Int32
-	free chan *ring // none but these exist outside an Exchange
+	free chan *ring // the rings that no Exchange is using
 }
 
-// take returns a ring, or nil where there is none to be had.
+// take returns a ring, or nil if none is free and no more can be opened.
 func (t *exchanges) take() *ring {
 	select {
 	case r := <-t.free:
@@ -65,8 +65,8 @@ func (p *Poller) Least() int {
 	return leastExchanges
 }
 
-// Exchange implements backend.Batcher. With MSG_DONTWAIT the kernel makes a call as it takes its submission, and
-// completes it there and then, be it with EAGAIN: it arms no poll and leaves nothing to a thread.
+// Exchange implements backend.Batcher. With MSG_DONTWAIT the kernel makes each call while it takes the submission, and
+// completes it at once, also if the result is EAGAIN. It arms no poll and passes no call to a thread.
 func (p *Poller) Exchange(calls []backend.Exchange) {
 	r := p.exchanges.take()
 	if r == nil {
@@ -82,7 +82,7 @@ func (p *Poller) Exchange(calls []backend.Exchange) {
 	p.exchanges.free <- r
 }
 
-// exchange makes as many calls as the kernel takes, and tells whether it took all.
+// exchange makes as many calls as the kernel takes, and reports whether it took all.
 func (r *ring) exchange(calls []backend.Exchange) bool {
 	for i := range calls {
 		c := &calls[i]

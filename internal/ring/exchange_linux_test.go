@@ -19,7 +19,7 @@ func callOf(fd int, b []byte, send bool) backend.Exchange {
 	return backend.Exchange{Handle: uintptr(fd), Buf: b, Send: send}
 }
 
-// fill sends until there is no backend.
+// fill sends until the socket buffer is full.
 func fill(t *testing.T, fd int) {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -32,8 +32,8 @@ func fill(t *testing.T, fd int) {
 	}
 }
 
-// Every call has the outcome that the system call has, be there data, none, the end, no backend, no peer or no socket,
-// and is made when Exchange returns; what would block is not waited for.
+// Every call has the outcome of the system call, with data, without data, at the end, with a full buffer, without a
+// peer and without a socket. All calls are made when Exchange returns, which does not wait for those that would block.
 func TestExchangeOutcomes(t *testing.T) {
 	p := newPoller(t, true)
 	ready, peer := pair(t)
@@ -84,16 +84,16 @@ func TestExchangeOutcomes(t *testing.T) {
 		}
 	}
 	if n, err := unix.Read(openPeer, b); n != 5 || err != nil || string(b[:5]) != "hello" {
-		t.Errorf("the peer has received %q, %v", b[:max(n, 0)], err)
+		t.Errorf("the peer received %q, %v", b[:max(n, 0)], err)
 	}
 	r := <-p.exchanges.free
 	if r.awaits != 0 {
-		t.Errorf("waited %d times for calls that do not block", r.awaits)
+		t.Errorf("waited %d times for completions of calls that do not block", r.awaits)
 	}
 	p.exchanges.free <- r
 }
 
-// One call of more than a ring holds moves every byte to where it belongs.
+// One Exchange of more calls than a ring holds moves every byte to its place.
 func TestExchangesOfMany(t *testing.T) {
 	p := newPoller(t, true)
 	const many = 2*maxExchanges + 7
@@ -113,7 +113,7 @@ func TestExchangesOfMany(t *testing.T) {
 	}
 }
 
-// What the kernel takes no submission for is not made, and what it takes is; nothing is left behind.
+// A call is made if and only if the kernel takes its submission. Nothing is left in the ring.
 func TestKernelTakesFewerExchanges(t *testing.T) {
 	p := newPoller(t, true)
 	a, b := pair(t)
@@ -121,7 +121,7 @@ func TestKernelTakesFewerExchanges(t *testing.T) {
 		for range 8 {
 			send(t, b)
 		}
-		p.Exchange([]backend.Exchange{callOf(b, []byte("x"), true)}) // which makes a ring, if there is none
+		p.Exchange([]backend.Exchange{callOf(b, []byte("x"), true)}) // opens a ring, if there is none
 		r := <-p.exchanges.free
 		own := r.sqTail
 		own.Store(r.tail + takes)
@@ -134,7 +134,7 @@ func TestKernelTakesFewerExchanges(t *testing.T) {
 		p.Exchange(calls)
 		for i, c := range calls {
 			if c.Made != (i < int(takes)) || c.Made && c.N != 1 {
-				t.Errorf("of %d taken, call %d: %+v", takes, i, c)
+				t.Errorf("%d submissions taken: call %d: %+v", takes, i, c)
 			}
 		}
 		r = <-p.exchanges.free
@@ -149,8 +149,8 @@ func TestKernelTakesFewerExchanges(t *testing.T) {
 	}
 }
 
-// Where no ring can be made, no call is.
-func TestNoRingToBeHad(t *testing.T) {
+// Exchange makes no call if no ring can be opened.
+func TestExchangeWithoutRing(t *testing.T) {
 	p := newPoller(t, true)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
@@ -167,14 +167,14 @@ func TestNoRingToBeHad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if calls[0].Made {
-		t.Fatal("made without a ring")
+		t.Fatal("a call was made without a ring")
 	}
 	if p.Exchange(calls); !calls[0].Made || calls[0].N != 1 {
-		t.Errorf("%+v, when there are descriptors again", calls[0])
+		t.Errorf("%+v, after descriptors were available again", calls[0])
 	}
 }
 
-// Goroutines that make exchanges at once have a ring each, up to a limit, and whoever has none is told so.
+// Concurrent Exchanges use a ring each, up to a limit. Those without a ring make no call.
 func TestExchangesAtOnce(t *testing.T) {
 	p := newPoller(t, true)
 	var all sync.WaitGroup
@@ -204,7 +204,7 @@ func TestExchangesAtOnce(t *testing.T) {
 	if n := p.exchanges.made.Load(); n < 1 || int(n) != len(p.exchanges.free) || n > maxRings {
 		t.Errorf("%d rings, %d of them free", n, len(p.exchanges.free))
 	}
-	t.Logf("%d rings; %d calls found none", p.exchanges.made.Load(), missed.Load())
+	t.Logf("%d rings; %d Exchanges without a ring", p.exchanges.made.Load(), missed.Load())
 }
 
 func TestExchangesAllocateNothing(t *testing.T) {
@@ -216,7 +216,7 @@ func TestExchangesAllocateNothing(t *testing.T) {
 	}
 }
 
-// A send and a receive on each of so many sockets.
+// BenchmarkExchange makes a send and a receive on each of a number of sockets.
 func BenchmarkExchange(b *testing.B) {
 	for _, n := range []int{2, 4, 8, 32, 100} {
 		for _, together := range []bool{true, false} {

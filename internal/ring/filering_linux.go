@@ -17,19 +17,21 @@ const (
 	opRead        = 22
 	opWrite       = 23
 
-	// maxTransfer is how many bytes are asked for at once; the kernel moves up to 4 KiB less than 2 GiB.
+	// maxTransfer limits the bytes of one submission. The kernel's own limit is 4 KiB less than 2 GiB.
 	maxTransfer = 1 << 30
 )
 
 // A fileRing reads and writes files.
 //
-// What is at hand the kernel moves as it takes the submission; the rest comes when it comes. Only for that the
-// epoll descriptor watches the ring, for one report at a time (armed), so that what is done at once costs nothing
-// there. Why none is lost: whoever starts a transfer, or takes ended ones, arms the ring if another is to come
-// and it is not armed. To arm it is to look at it as well, so one that ended meanwhile is reported. Whoever takes
-// that report clears armed, and then asks Due.
+// The kernel completes a transfer while it takes the submission, if the data is in memory, and otherwise later. Only
+// for later completions, the epoll descriptor watches the ring, for one report at a time (armed). A transfer that is
+// completed at once causes no such report.
 //
-// Each transfer, and each attempt to cancel one, has one completion, for which there is always room.
+// No completion is lost. A goroutine that starts a transfer or takes completions arms the ring if a further completion
+// is expected and the ring is not armed. Arming also polls the ring, so a completion that has arrived before is
+// reported. A goroutine that takes that report clears armed, and then calls Due.
+//
+// Each transfer, and each attempt to cancel one, has one completion. The completion queue has room for all of them.
 type fileRing struct {
 	ring ring
 	epfd int
@@ -46,16 +48,16 @@ type fileRing struct {
 	closed    bool // under cq
 }
 
-// A transfer keeps a buffer as long as the kernel has it. Nothing here leads to the operation it is for, nor
-// to its key: what a port's cleanup needs must not keep the port. The buffer itself may, until the kernel is done
-// with it (tidy).
+// A transfer keeps its buffer reachable while the kernel uses it. It has no pointer to its operation or key, because
+// the data that a port's cleanup needs must not keep the port reachable. The buffer itself may keep the port
+// reachable, until the kernel is done with it (see tidy).
 type transfer struct {
 	buf      *byte
-	name     uint64 // what the kernel knows it by: a number that is not used again, and the token; 0 when there is none
+	name     uint64 // its user_data: a number that is not used again, and the token; 0 if there is no transfer
 	canceled bool
 }
 
-// tokenBits are those of the token, in a name; the bit above them tells an attempt to cancel.
+// The low tokenBits of a name are the token. The bit above them (attempt) marks an attempt to cancel.
 const (
 	tokenBits = 8
 	attempt   = 1 << tokenBits
@@ -80,14 +82,14 @@ func (f *fileRing) watch(op int, events uint32) error {
 	return unix.EpollCtl(f.epfd, op, f.ring.fd, &ev)
 }
 
-// arm has the epoll descriptor report the next completion, or one that is there.
+// arm makes the epoll descriptor report the next completion, or one that is in the queue already.
 func (f *fileRing) arm() {
 	if f.armed.CompareAndSwap(false, true) {
 		f.watch(unix.EPOLL_CTL_MOD, unix.EPOLLIN)
 	}
 }
 
-// start submits a transfer, unless somebody else is submitting one.
+// start submits a transfer. It returns false if another goroutine is submitting, or the kernel does not take it.
 func (f *fileRing) start(fd int32, token uint32, write bool, b []byte, off int64) bool {
 	if !f.sq.TryLock() {
 		return false
@@ -109,7 +111,7 @@ func (f *fileRing) start(fd int32, token uint32, write bool, b []byte, off int64
 	return true
 }
 
-// cancel submits an attempt to cancel.
+// cancel submits an attempt to cancel a transfer.
 func (f *fileRing) cancel(token uint32) {
 	f.sq.Lock()
 	defer f.sq.Unlock()
@@ -126,13 +128,13 @@ func (f *fileRing) attempt(t *transfer) {
 	t.canceled = f.submit()
 }
 
-// submit submits one entry, and arms the ring if something is to come.
+// submit submits one entry, and arms the ring if a completion is still expected.
 func (f *fileRing) submit() bool {
 	r := &f.ring
 	f.outstanding.Add(1)
 	head := r.sqHead.Load()
 	r.sqTail.Store(r.tail)
-	// The kernel may take its time, so Go's scheduler is told.
+	// The call may take long, so it is not a raw system call.
 	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 1, 0, 0, 0, 0)
 	r.tail = r.sqHead.Load()
 	r.sqTail.Store(r.tail)
@@ -140,7 +142,7 @@ func (f *fileRing) submit() bool {
 		f.outstanding.Add(-1)
 		return false
 	}
-	// In this order: what is taken meanwhile makes the second smaller first.
+	// The order matters: drain, which may run concurrently, reduces the queue before it reduces outstanding.
 	all := f.outstanding.Load()
 	if _, n := r.completed(); int(all) > n {
 		f.arm()
@@ -149,7 +151,7 @@ func (f *fileRing) submit() bool {
 	return true
 }
 
-// due is backend.Files.Due.
+// due implements backend.Files.Due.
 func (f *fileRing) due() bool {
 	if f.outstanding.Load() == 0 {
 		return false
@@ -158,7 +160,7 @@ func (f *fileRing) due() bool {
 	return n > 0 || !f.armed.Load()
 }
 
-// take is backend.Files.Transferred.
+// take implements backend.Files.Transferred.
 func (f *fileRing) take(ended []backend.Transferred) (n int) {
 	f.cq.Lock()
 	defer f.cq.Unlock()
@@ -170,9 +172,9 @@ func (f *fileRing) take(ended []backend.Transferred) (n int) {
 	return n
 }
 
-// drain takes completions as long as there is room.
+// drain takes completions until ended is full.
 func (f *fileRing) drain(ended []backend.Transferred) (n int) {
-	f.outstanding.Load() // what was submitted was written before it was counted
+	f.outstanding.Load() // transfers were filled in before they were counted, so they are visible now
 	head, there := f.ring.completed()
 	taken := 0
 	for ; taken < there && n < len(ended); taken++ {
@@ -198,16 +200,16 @@ func (f *fileRing) drain(ended []backend.Transferred) (n int) {
 	return n
 }
 
-// A port may be dropped with transfers under way, and their buffers be in the same objects as pointers to the port.
-// Nobody takes the completions then. So with each cycle of the garbage collector the ring lets go of the buffers
-// that the kernel is done with.
+// tidyLater schedules tidy for the next cycle of the garbage collector. A program may drop a port with transfers in
+// progress whose buffers are in objects with pointers to the port. No goroutine takes the completions then, so tidy
+// releases the buffers that the kernel is done with.
 func (f *fileRing) tidyLater() {
 	if !f.tidying.Swap(true) {
 		runtime.AddCleanup(new(cycle), (*fileRing).tidy, f)
 	}
 }
 
-// A cycle is garbage, to be noticed.
+// A cycle is an object whose cleanup runs in the next cycle of the garbage collector.
 type cycle struct{ _ *cycle }
 
 func (f *fileRing) tidy() {
@@ -229,7 +231,7 @@ func (f *fileRing) tidy() {
 	}
 }
 
-// close waits until the kernel has no buffer any more.
+// close cancels all transfers, waits until the kernel uses no buffer, and closes the ring.
 func (f *fileRing) close() error {
 	f.sq.Lock()
 	defer f.sq.Unlock()

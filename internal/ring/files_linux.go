@@ -11,19 +11,18 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// files are the reads and writes of files that the kernel carries out (backend.Files), by a ring that is made
-// when there is something that cannot be done at once.
+// files holds the ring for reads and writes of files (backend.Files). The ring is opened with the first transfer.
 type files struct {
-	mu   sync.Mutex // to make it
+	mu   sync.Mutex // held to open the ring
 	ring atomic.Pointer[fileRing]
 }
 
-// fileToken is the token of the ring itself among the reports of the epoll descriptor.
+// fileToken is the token of the fileRing in reports of the epoll descriptor.
 const fileToken uint64 = 1<<64 - 2
 
-// Suits implements backend.Files. It is for regular files, and reads on file systems that can tell what is at
-// hand. Where they cannot, and with writes that go to the page cache, the kernel would have a thread make what
-// amounts to the system call, which is dearer than a goroutine. Direct ones it carries out as they are.
+// Suits implements backend.Files. The ring serves regular files alone: reads if the file system has RWF_NOWAIT, and
+// reads and writes with O_DIRECT. For other reads, and for writes to the page cache, a kernel thread would make the
+// system call, which is more expensive than a goroutine that makes it.
 func (p *Poller) Suits(file uintptr) (use backend.FileUse) {
 	var st unix.Stat_t
 	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -55,7 +54,7 @@ func (p *Poller) ReadNow(file uintptr, b []byte, off int64) (n int, ok bool) {
 	return n, true
 }
 
-// readNow goes around Go's scheduler, since it does not wait.
+// readNow makes a raw system call, because it does not wait.
 func readNow(file uintptr, b []byte, off int64) (int, unix.Errno) {
 	v := unix.Iovec{Base: unsafe.SliceData(b)}
 	v.SetLen(len(b))
@@ -63,7 +62,7 @@ func readNow(file uintptr, b []byte, off int64) (int, unix.Errno) {
 	return int(n), e
 }
 
-// fileRing returns the ring, or nil if there is none to be had.
+// fileRing returns the ring, or nil if none can be opened.
 func (p *Poller) fileRing() *fileRing {
 	if f := p.files.ring.Load(); f != nil {
 		return f
@@ -75,7 +74,7 @@ func (p *Poller) fileRing() *fileRing {
 	}
 	f, err := openFileRing(p.Descriptor())
 	if err != nil {
-		return nil // the caller has other means
+		return nil // the caller uses a goroutine instead
 	}
 	p.files.ring.Store(f)
 	return f
@@ -115,7 +114,7 @@ func (p *Poller) Transferring() bool {
 	return f != nil && f.outstanding.Load() > 0
 }
 
-// Poll implements backend.Poller. Among the reports can be one that the ring of files has something (Due).
+// Poll implements backend.Poller. It removes the report of the fileRing itself; see Due.
 func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	n := p.Poller.Poll(changes, ready)
 	if f := p.files.ring.Load(); f != nil && n > 0 {
@@ -124,8 +123,9 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return n
 }
 
-// withoutFiles takes the ring's own report out. If there was room for no more, there may be another in its place:
-// not one more of a handle that has been reported, since what one Poll reports of it is one report (T1).
+// withoutFiles removes the report of the fileRing itself. If ready was full, it polls again to fill the free place.
+// A further report of a handle that is in ready already is merged, because one Poll returns at most one report of a
+// handle (T1).
 func (p *Poller) withoutFiles(f *fileRing, ready []backend.Ready, n int) int {
 	at := slices.IndexFunc(ready[:n], func(r backend.Ready) bool { return r.Token == fileToken })
 	if at < 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// pipe stands for a file that is slow: a read of it is under way until something is written.
+// pipe stands for a slow file: a read of it is in progress until something is written.
 func pipe(t *testing.T) (r, w int) {
 	t.Helper()
 	var fds [2]int
@@ -32,7 +32,7 @@ func begin(t *testing.T, p *Poller, fd int, token uint32, b []byte) {
 	}
 }
 
-// transferred parks until so many transfers have ended.
+// transferred parks until n transfers have ended.
 func transferred(t *testing.T, p *Poller, n int) map[uint32]backend.Transferred {
 	t.Helper()
 	seen := map[uint32]backend.Transferred{}
@@ -63,7 +63,7 @@ func TestTransferEndsPark(t *testing.T) {
 	for range 100 {
 		begin(t, p, r, 7, b)
 		if p.Due() {
-			t.Fatal("due before there was anything")
+			t.Fatal("Due before a transfer ended")
 		}
 		done := make(chan struct{})
 		go func() { unix.Write(w, []byte("abc")); close(done) }()
@@ -77,8 +77,8 @@ func TestTransferEndsPark(t *testing.T) {
 	}
 }
 
-// All that can be under way at once, each of them ending once, one way or the other; and no thread is in the
-// kernel for any of them.
+// As many transfers as possible run at once. Each ends exactly once, as moved or cancelled, and none of them blocks
+// a thread in the kernel.
 func TestTransfersAndCancels(t *testing.T) {
 	p := newPoller(t, false)
 	threads := func() int {
@@ -114,13 +114,13 @@ func TestTransfersAndCancels(t *testing.T) {
 			t.Errorf("transfer %d: %+v", token, e)
 		}
 	}
-	p.CancelTransfer(1) // of none
+	p.CancelTransfer(1) // has no transfer
 	if p.Due() || p.Transferring() {
 		t.Error("there is another one")
 	}
 }
 
-// Close takes the buffers back from the kernel.
+// After Close the kernel does not write into the buffers.
 func TestCloseEndsTransfers(t *testing.T) {
 	if err := Probe(); err != nil {
 		t.Skip(err)
@@ -144,7 +144,7 @@ func TestCloseEndsTransfers(t *testing.T) {
 	}
 }
 
-// The ring's own report takes nobody's place.
+// The report of the ring itself takes no report's place.
 func TestReportsBesideTransfers(t *testing.T) {
 	p := newPoller(t, false)
 	fds, peers := watched(t, p, 4)
@@ -175,7 +175,7 @@ func TestReportsBesideTransfers(t *testing.T) {
 	}
 }
 
-// In the place of the ring's own report there may be another, but not one more of a handle that is reported already.
+// Another report may take the place of the ring's own report, but not a second one of the same handle.
 func TestReportsInPlaceOfTransfers(t *testing.T) {
 	p := newPoller(t, false)
 	_, peers := watched(t, p, 2)
@@ -188,9 +188,9 @@ func TestReportsInPlaceOfTransfers(t *testing.T) {
 	var n int
 	for end := time.Now().Add(time.Minute); n < 2; n = p.Poller.Poll(nil, ready[:]) {
 		if time.Now().After(end) {
-			t.Fatal("the transfer does not end")
+			t.Fatal("timed out waiting for the transfer")
 		}
-		if n == 1 { // the socket's alone
+		if n == 1 { // only the socket's report
 			send(t, peers[0])
 		}
 	}
@@ -206,7 +206,7 @@ func TestReportsInPlaceOfTransfers(t *testing.T) {
 	transferred(t, p, 1)
 }
 
-// What the kernel takes no submission for was not begun.
+// A transfer is not started if the kernel does not take its submission.
 func TestTransferNotTaken(t *testing.T) {
 	p := newPoller(t, false)
 	r, w := pipe(t)
@@ -216,12 +216,12 @@ func TestTransferNotTaken(t *testing.T) {
 	own := f.ring.sqTail
 	f.ring.sqTail = new(atomic.Uint32)
 	if p.StartTransfer(uintptr(r), 1, false, b[:], 0) {
-		t.Error("begun")
+		t.Error("started")
 	}
 	f.ring.sqTail = own
 	f.sq.Lock()
 	if p.StartTransfer(uintptr(r), 1, false, b[:], 0) {
-		t.Error("begun while somebody else submits")
+		t.Error("started while another goroutine submits")
 	}
 	f.sq.Unlock()
 	unix.Write(w, []byte("x"))
@@ -241,8 +241,8 @@ func TestTransferFails(t *testing.T) {
 	}
 }
 
-// The ring keeps a buffer while the kernel has it, and not until somebody takes the completion.
-func TestBufferIsKeptAndLetGo(t *testing.T) {
+// The ring keeps a buffer reachable while the kernel uses it, but not until its completion is taken.
+func TestBufferIsKeptAndReleased(t *testing.T) {
 	p := newPoller(t, false)
 	r, w := pipe(t)
 	type object struct {
@@ -259,13 +259,13 @@ func TestBufferIsKeptAndLetGo(t *testing.T) {
 	for range 5 {
 		runtime.GC()
 		if gone.Load() {
-			t.Fatal("collected while the kernel has it")
+			t.Fatal("collected while the kernel uses it")
 		}
 	}
 	unix.Write(w, []byte("x"))
 	for end := time.Now().Add(time.Minute); !gone.Load(); runtime.GC() {
 		if time.Now().After(end) {
-			t.Fatal("never collected")
+			t.Fatal("timed out waiting for the buffer to be collected")
 		}
 	}
 	if e := transferred(t, p, 1)[0]; e.N != 1 {
@@ -282,7 +282,7 @@ func TestSuits(t *testing.T) {
 	fd := openFile(t, name, unix.O_RDWR)
 	var some [5]byte
 	_, err := unix.Preadv2(fd, [][]byte{some[:]}, 0, unix.RWF_NOWAIT)
-	cached := err != unix.EOPNOTSUPP // what is at hand can be told, on this file system
+	cached := err != unix.EOPNOTSUPP // this file system has RWF_NOWAIT
 	reads := backend.FileUse{ReadNow: cached, Read: cached}
 	for name, c := range map[string]struct {
 		fd   int
@@ -332,11 +332,11 @@ func openFile(t *testing.T, name string, flags int) int {
 	return fd
 }
 
-// Offsets and both directions, on a file.
+// Reads and writes of a file use their offsets.
 func TestTransferOffsets(t *testing.T) {
 	p := newPoller(t, false)
 	fd := openFile(t, filepath.Join(t.TempDir(), "file"), unix.O_RDWR|unix.O_CREAT)
-	at := int64(5) << 30 // a hole before it
+	at := int64(5) << 30 // after a hole
 	data := []byte("hello")
 	if !p.StartTransfer(uintptr(fd), 0, true, data, at) {
 		t.Fatal("not taken")

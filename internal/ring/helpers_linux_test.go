@@ -40,7 +40,7 @@ func pair(t *testing.T) (a, b int) {
 	return fds[0], fds[1]
 }
 
-// watched returns sockets that a poller watches, and their peers.
+// watched returns sockets that a Poller watches, and their peers.
 func watched(t *testing.T, p backend.Poller, n int) (fds, peers []int) {
 	t.Helper()
 	for range n {
@@ -51,7 +51,7 @@ func watched(t *testing.T, p backend.Poller, n int) (fds, peers []int) {
 	return fds, peers
 }
 
-// changes makes a change for each descriptor, whose token is its number.
+// changes applies a change for each descriptor. The token is the descriptor's number.
 func changes(action backend.Action, fds []int) []backend.Change {
 	list := make([]backend.Change, len(fds))
 	for i, fd := range fds {
@@ -70,7 +70,7 @@ func allDone(t *testing.T, p backend.Poller, list []backend.Change) {
 	}
 }
 
-// reports takes what there is: the tokens, and how often each.
+// reports harvests all reports and returns how many there are of each token.
 func reports(p backend.Poller) map[uint64]int {
 	seen := map[uint64]int{}
 	var some [16]backend.Ready

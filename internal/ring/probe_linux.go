@@ -21,8 +21,8 @@ var Probe = sync.OnceValue(func() error {
 	return try()
 })
 
-// architectures are those of 64 bits whose user and kernel sides see shared memory alike, and which have the
-// least byte first. (On 32-bit ARM and on ppc64 they do not.)
+// architectures are the 64-bit, little-endian architectures on which user and kernel addresses of shared memory
+// are coherent. (On 32-bit ARM and on ppc64 they are not.)
 var architectures = []string{"amd64", "arm64", "loong64", "riscv64"}
 
 func try() error {
@@ -32,12 +32,12 @@ func try() error {
 	}
 	r.close()
 	if err := works(); err != nil {
-		return refusal("it does not do what is asked of it", err)
+		return refusal("io_uring did not make a send and a receive", err)
 	}
 	return nil
 }
 
-// reason explains why a ring could not be made.
+// reason explains why a ring could not be opened.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
@@ -47,10 +47,10 @@ func reason(err error) string {
 	case errors.Is(err, unix.EINVAL):
 		return "the kernel is older than 5.18"
 	}
-	return "no ring could be made"
+	return "no ring could be opened"
 }
 
-// refused is the error of a system without an io_uring that serves.
+// refused is the error of a system without a usable io_uring.
 type refused struct {
 	why string
 	err error

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where the probe finds a ring that works, a Poller can be opened; elsewhere the error says why.
+// If Probe returns nil, a Poller can be opened. Otherwise the error wraps ErrUnsupported.
 func TestProbe(t *testing.T) {
 	if err := Probe(); err != nil {
 		if !errors.Is(err, errors.ErrUnsupported) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ring is the pair of queues that is shared with the kernel. One goroutine uses it at a time, on whatever
-// thread. The kernel reads and writes the queues only while somebody submits, or something is under way.
+// A ring is the pair of queues that is shared with the kernel. One goroutine uses it at a time, on any thread.
+// The kernel reads and writes the queues only during a submission, or while an operation is in progress.
 type ring struct {
 	fd int
 
@@ -22,10 +22,10 @@ type ring struct {
 	cqHead, cqTail *atomic.Uint32
 	cqes           []cqe
 
-	awaits int // how often await has blocked, for tests
+	awaits int // the number of calls of await, for tests
 }
 
-// open makes a ring with room for so many submissions, a power of two, and twice as many completions.
+// open opens a ring for the given number of submissions, a power of two, and twice as many completions.
 func (r *ring) open(submissions uint32) error {
 	p := params{flags: setupSubmitAll}
 	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(submissions), uintptr(unsafe.Pointer(&p)), 0)
@@ -77,15 +77,15 @@ func (r *ring) close() error {
 	return err
 }
 
-// next is the place of the next submission, to be filled in; there must be room.
+// next returns the next submission for the caller to fill in. The queue must not be full.
 func (r *ring) next() *sqe {
 	e := &r.sqes[r.tail&uint32(len(r.sqes)-1)]
 	r.tail++
 	return e
 }
 
-// submit has the kernel take the entries that were filled in, and returns how many it took: the first ones. The others
-// are as if they had not been filled in. The call goes through Go's scheduler, because many sends take long.
+// submit submits the entries that were filled in, and returns the number that the kernel took. It took the first ones;
+// the others are discarded. Go's scheduler knows of the system call, because many sends take long.
 func (r *ring) submit() int {
 	head := r.sqHead.Load()
 	r.sqTail.Store(r.tail)
@@ -99,19 +99,19 @@ func (r *ring) submitted(head uint32) int {
 	return int(r.tail - head)
 }
 
-// await blocks until so many completions lie in the queue, but may return without cause.
+// await blocks until at least n completions are in the queue. It may return without cause.
 func (r *ring) await(n int) {
 	r.awaits++
 	unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), 0, uintptr(n), enterGetEvents, 0, 0)
 }
 
-// completed is how many completions lie in the queue, from head on.
+// completed returns the position of the first completion in the queue and the number of completions.
 func (r *ring) completed() (head uint32, n int) {
 	head = r.cqHead.Load()
 	return head, int(r.cqTail.Load() - head)
 }
 
-// completion is one of them; release gives the kernel back the places of so many.
+// completion returns the completion at a position. release returns the first n places to the kernel.
 func (r *ring) completion(at uint32) *cqe { return &r.cqes[at&uint32(len(r.cqes)-1)] }
 
 func (r *ring) release(head uint32, n int) { r.cqHead.Store(head + uint32(n)) }

@@ -1,28 +1,30 @@
-// Package afd is the backend of every Windows: polls of the socket driver (IOCTL_AFD_POLL, which select and
-// WSAPoll are made of) that complete on an I/O completion port of our own.
+// Package afd is the backend for every version of Windows. It uses polls of the socket driver
+// (IOCTL_AFD_POLL, on which select and WSAPoll are built) that complete on an I/O completion port of its own.
 //
-// A poll is one-shot and looks when it is made, so a report silences its handle until the next Set (Edges
-// is false). It is made on a helper handle of the driver, and names the socket only in its argument: the
-// socket itself may belong to another completion port, such as that of Go's runtime.
+// A poll is one-shot and tests the conditions when it is started. So a report suppresses its handle until the
+// next Set (Edges is false). A poll is started on a helper handle of the driver, and names the socket only in
+// its argument. The socket itself may belong to another completion port, such as that of Go's runtime.
 //
 // # Which socket a handle names
 //
-// A second poll, the witness, stands beside it from Add to Delete and asks for nothing but LOCAL_CLOSE: as
-// long as it stands, the socket has not been closed. The poll for readiness cannot tell. Between its
-// completion and the next one a socket can be closed and its number used again, and nothing would show.
+// A second poll, the witness, is outstanding from Add to Delete and asks for LOCAL_CLOSE alone. While it is
+// outstanding, the socket has not been closed. The poll for readiness does not show that: between its
+// completion and the next poll, a socket can be closed and its number used again.
 //
-// Windows confuses two polls of one socket that complete on one port (the second may never complete, or the
-// first with what the second asked for; trio#52, wepoll#35), but not such that complete on two: several
-// wepoll sets may watch one socket, and their tests insist on it. So witnesses have a port to themselves,
-// and on either port a socket has one poll at a time: a poll is made only when the packet of the one before
-// has been dequeued, be it cancelled because the socket was removed, or because a Set asks for something else.
+// Windows confuses two polls of one socket that complete on one port: the second may never complete, or the
+// first may complete with events that the second asked for (trio#52, wepoll#35). It does not confuse polls
+// that complete on two ports: several wepoll sets may watch one socket, and wepoll's tests require it. So
+// witnesses have a port of their own, and on each port a socket has one poll at a time. A poll is started only
+// after the packet of the one before was dequeued. That also holds if the earlier poll was cancelled, because
+// the socket was removed or a Set asks for other events.
 //
-// The witness stands while any duplicate of the socket is open. Where a handle is closed under a duplicate,
-// and used again, the sockets are told apart by their addresses (winsock.Name), if they have any.
+// The witness remains outstanding while any duplicate of the socket is open. If a handle is closed while a
+// duplicate is open, and used again, the sockets are distinguished by their addresses (winsock.Name), if they
+// have any.
 //
 // # Memory
 //
-// What a poll is made of is the kernel's until its packet has been dequeued, also when it was cancelled or
-// its socket closed. It lies in groups of pinned entries; an entry is used again only when both of its
-// packets have been dequeued.
+// The memory of a poll is owned by the kernel until the poll's packet was dequeued, also if the poll was
+// cancelled or the socket closed. It is in groups of pinned entries. An entry is used again only after both of
+// its packets were dequeued.
 package afd

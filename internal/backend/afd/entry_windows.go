@@ -9,46 +9,46 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/winsock"
 )
 
-// An entry is a socket that is watched, or was: it is dead when it is, and free when the kernel has also
-// done with both of its blocks.
+// An entry is a socket that is or was watched. It is dead when the socket is no longer watched, and is freed when the
+// kernel owns neither of its blocks.
 type entry struct {
 	group  *group
-	handle uintptr // the caller's
-	base   uintptr // the kernel's
+	handle uintptr // the handle that the caller uses
+	base   uintptr // the handle that the kernel knows
 	name   winsock.Name
 	stream bool
 	dead   bool
 
 	token uint64
 	asked backend.Mask
-	want  uint32 // asked, in AFD's terms; 0: silent
-	found uint32 // by the last poll
-	held  bool   // found by a Park, and not yet harvested
-	queue bool   // on the list of those
+	want  uint32 // asked as AFD events; 0 if suppressed
+	found uint32 // the events that the last poll found
+	held  bool   // found holds events that a Park or a change dequeued and no harvest has reported
+	queue bool   // in Poller.held
 
 	ready   block // the poll for readiness
 	witness block
 }
 
-// A block is one poll, and the kernel's while out is set.
+// A block is one poll. It is owned by the kernel while out is set.
 type block struct {
 	iosb  windows.IO_STATUS_BLOCK
 	info  pollInfo
 	owner *entry
-	mask  uint32 // what it asks for
+	mask  uint32 // the events that it asks for
 	out   bool
-	// old says that what it finds may be from before the latest change.
+	// old is set if its result may be from before the latest change.
 	old bool
 }
 
 func (b *block) found() uint32 { return judge(uint32(b.iosb.Status), b.info.sockets, b.info.events) }
 
-// start makes a poll. It looks at the socket that the handle names now.
+// start starts a poll of the socket that the handle names now.
 func (p *Poller) start(helper windows.Handle, b *block, events uint32) (backend.Status, error) {
 	b.info = pollInfo{timeout: forever, sockets: 1, socket: b.owner.base, events: events}
 	b.iosb.Status = windows.STATUS_PENDING
 	b.mask, b.old = events, false
-	// Where the poll succeeds at once there is a packet all the same.
+	// A poll that succeeds at once queues a packet too.
 	status := poll(helper, uintptr(unsafe.Pointer(b)), &b.iosb, &b.info)
 	switch status {
 	case windows.STATUS_PENDING, 0:
@@ -61,8 +61,8 @@ func (p *Poller) start(helper windows.Handle, b *block, events uint32) (backend.
 	return backend.Refused, status.Errno()
 }
 
-// look makes an entry's poll for readiness.
-func (p *Poller) look(e *entry) (backend.Status, error) {
+// startReady starts the poll for readiness of an entry.
+func (p *Poller) startReady(e *entry) (backend.Status, error) {
 	return p.start(e.group.ready, &e.ready, e.want)
 }
 
@@ -80,7 +80,7 @@ func (p *Poller) add(c *backend.Change) (backend.Status, error) {
 	if err != nil {
 		return backend.Bad, err
 	}
-	if !p.lull(func() bool { return p.dying[base] == nil }) {
+	if !p.awaitPackets(func() bool { return p.dying[base] == nil }) {
 		return backend.Refused, windows.WAIT_TIMEOUT
 	}
 	e, err := p.take()
@@ -92,7 +92,7 @@ func (p *Poller) add(c *backend.Change) (backend.Status, error) {
 	p.entries[c.Handle] = e
 	status, err := p.start(e.group.witness, &e.witness, localClose)
 	if status == backend.Done {
-		status, err = p.look(e)
+		status, err = p.startReady(e)
 	}
 	if status != backend.Done {
 		p.drop(e)
@@ -100,24 +100,24 @@ func (p *Poller) add(c *backend.Change) (backend.Status, error) {
 	return status, err
 }
 
-// set looks again. A poll that stands is ended before: it may ask for too little, or have completed already.
+// set polls the socket again. It first ends an outstanding poll, which may ask for other events or have completed.
 func (p *Poller) set(e *entry, c *backend.Change) (backend.Status, error) {
 	token, asked := e.token, e.asked
 	if e.ready.out {
-		e.mute()
+		e.suppress()
 		cancel(e.group.ready, &e.ready.iosb)
-		over := p.lull(func() bool { return !e.ready.out })
-		if p.entries[c.Handle] != e { // closed meanwhile
+		over := p.awaitPackets(func() bool { return !e.ready.out })
+		if p.entries[c.Handle] != e { // the socket was closed during awaitPackets
 			return backend.Absent, windows.ERROR_NOT_FOUND
 		}
-		if !over { // its packet makes the next one
+		if !over { // the next poll is started when its packet is dequeued
 			e.ready.old = true
 			e.token, e.asked, e.want = c.Token, c.Interest, interest(c.Interest)
 			return backend.Done, nil
 		}
 	}
 	e.token, e.asked, e.want, e.held = c.Token, c.Interest, interest(c.Interest), false
-	status, err := p.look(e)
+	status, err := p.startReady(e)
 	switch status {
 	case backend.Bad:
 		p.drop(e)
@@ -127,14 +127,14 @@ func (p *Poller) set(e *entry, c *backend.Change) (backend.Status, error) {
 	return status, err
 }
 
-// mute leaves the poll alone, whose findings will be for nobody.
-func (e *entry) mute() { e.want, e.held = 0, false }
+// suppress makes the result of the poll be ignored.
+func (e *entry) suppress() { e.want, e.held = 0, false }
 
 // drop stops watching.
 func (p *Poller) drop(e *entry) {
 	delete(p.entries, e.handle)
 	e.dead = true
-	e.mute()
+	e.suppress()
 	if e.ready.out {
 		cancel(e.group.ready, &e.ready.iosb)
 	}
@@ -145,7 +145,7 @@ func (p *Poller) drop(e *entry) {
 	p.settle(e)
 }
 
-// settle frees an entry that is dead and nobody's any more.
+// settle frees an entry that is dead, not owned by the kernel, and not in Poller.held.
 func (p *Poller) settle(e *entry) {
 	if !e.dead || e.ready.out || e.witness.out {
 		return
@@ -158,7 +158,7 @@ func (p *Poller) settle(e *entry) {
 	}
 }
 
-// completed takes the packet of a poll for readiness, and tells whether there is something to report.
+// completed handles the packet of a poll for readiness, and reports whether there is something to report.
 func (p *Poller) completed(b *block) bool {
 	e := b.owner
 	b.out = false
@@ -173,15 +173,15 @@ func (p *Poller) completed(b *block) bool {
 	case e.found&e.want != 0 && !b.old:
 		return true
 	default:
-		return p.recheckAll(e)
+		return p.recheck(e)
 	}
 	return false
 }
 
-// still makes sure that an entry's handle names its socket, and else drops the entry. A poll's packet may be
-// on its way when the socket is closed, and the witness's is not here at once either; in between, the next
-// poll would be of whatever has the number by then.
-func (p *Poller) still(e *entry) bool {
+// checkName reports whether an entry's handle still names its socket, and drops the entry if not. A socket may be
+// closed after the packet of its poll was queued, and the packet of the witness may come later. Without the check,
+// the next poll could be of another socket with the same number.
+func (p *Poller) checkName(e *entry) bool {
 	name, err := winsock.NameOf(e.handle)
 	if err == nil && e.name.Stays(name, e.stream) {
 		return true
@@ -190,13 +190,14 @@ func (p *Poller) still(e *entry) bool {
 	return false
 }
 
-// recheckAll makes a poll for readiness that nobody waits for to know of its failure. Without memory for it
-// there is something to report all the same: what is asked for, so that a Set follows, which can fail.
-func (p *Poller) recheckAll(e *entry) (failed bool) {
-	if !p.still(e) {
+// recheck starts another poll for readiness on behalf of no Change, so it has no status to set. It returns true if the
+// system has no memory for the poll. The entry is then reported with the events it asks for, so that a Set follows,
+// which can fail.
+func (p *Poller) recheck(e *entry) (failed bool) {
+	if !p.checkName(e) {
 		return false
 	}
-	switch status, _ := p.look(e); status {
+	switch status, _ := p.startReady(e); status {
 	case backend.Bad:
 		p.drop(e)
 	case backend.Refused:
@@ -205,16 +206,15 @@ func (p *Poller) recheckAll(e *entry) (failed bool) {
 	return false
 }
 
-// report settles what a completed poll is worth. What it found may be over by the time of the harvest, or
-// have grown; so the socket is looked at once more. Errors are not over: where the system shows them once,
-// that was it.
+// report returns the conditions to report for a completed poll. Conditions may have ended or begun since the poll
+// completed, so the socket is polled once more. Errors are kept, because the system may show an error only once.
 func (p *Poller) report(e *entry) (m backend.Mask, ok bool) {
-	if !p.still(e) {
+	if !p.checkName(e) {
 		return 0, false
 	}
-	found := e.found&(abort|connectFail) | p.now(e.base, e.want)
+	found := e.found&(abort|connectFail) | p.pollNow(e.base, e.want)
 	if found == 0 {
-		if !p.recheckAll(e) {
+		if !p.recheck(e) {
 			return 0, false
 		}
 		found = e.want & (receive | send)
@@ -223,7 +223,7 @@ func (p *Poller) report(e *entry) (m backend.Mask, ok bool) {
 	return mask(found, e.stream) & (e.asked | backend.Err | backend.Dead | backend.PeerClosed), true
 }
 
-// gone takes the packet of a witness.
+// gone handles the packet of a witness.
 func (p *Poller) gone(b *block) {
 	e := b.owner
 	b.out = false

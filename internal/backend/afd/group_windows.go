@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// groupSize bounds the polls of one helper handle, because to cancel one of them takes the longer the more
-// there are (trio#1280).
+// groupSize limits the polls of one helper handle, because the time to cancel one of them grows with their number
+// (trio#1280).
 const groupSize = 32
 
-// A group is the helper handles of some sockets, one for each port, and their entries.
+// A group has two helper handles, one for each port, and the entries of the sockets that use them.
 type group struct {
 	ready   windows.Handle
 	witness windows.Handle
@@ -47,7 +47,7 @@ func (p *Poller) take() (*entry, error) {
 	panic("afd: a group has miscounted its entries")
 }
 
-// free gives an entry back. An empty group is let go of if another one has room.
+// free frees an entry. An empty group is released if another group has a free entry.
 func (p *Poller) free(e *entry) {
 	g := e.group
 	*e = entry{}

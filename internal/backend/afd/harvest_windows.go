@@ -6,9 +6,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// removePort learns which sockets have been closed. The packets of their witnesses were queued before closesocket
-// returned.
-func (p *Poller) removePort() {
+// takeClosings drops the entries of sockets that have been closed. The packets of their witnesses were queued before
+// closesocket returned.
+func (p *Poller) takeClosings() {
 	for {
 		n, _ := dequeue(p.closings, p.closed[:], 0)
 		for i := range n {
@@ -20,11 +20,11 @@ func (p *Poller) removePort() {
 	}
 }
 
-// harvest reports what Park has found, and then what is in the port, until that is empty: polls that were
-// made again on the way may have completed again.
+// harvest reports held entries first, and then dequeues from the port until it is empty. Polls that were started again
+// during the harvest may have completed again.
 func (p *Poller) harvest(ready []backend.Ready) int {
 	if len(p.held) > 0 {
-		p.removePort()
+		p.takeClosings()
 	}
 	n, taken := 0, 0
 	for ; n < len(ready) && taken < len(p.held); taken++ {
@@ -37,17 +37,17 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 		p.settle(e)
 	}
 	p.held = slices.Delete(p.held, 0, taken)
-	rang, more := false, true
+	wakeTaken, more := false, true
 	for n < len(ready) && more {
 		packets := p.packets[:min(len(ready)-n, len(p.packets))]
 		k, _ := dequeue(p.port, packets, 0)
 		more = k == len(packets)
 		if k > 0 {
-			p.removePort()
+			p.takeClosings()
 		}
 		for i := range k {
-			if packets[i].key == keyBell {
-				rang = true
+			if packets[i].key == keyWake {
+				wakeTaken = true
 				continue
 			}
 			b := packets[i].block
@@ -57,8 +57,8 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 			more = more || b.out
 		}
 	}
-	if rang {
-		p.bell.overheard() // which may ring again, so not before the port is empty
+	if wakeTaken {
+		p.waker.taken() // may queue the packet again, so it is called after the port is empty
 	}
 	return n
 }
@@ -72,7 +72,8 @@ func (p *Poller) put(e *entry, r *backend.Ready) int {
 	return 1
 }
 
-// hold keeps for the next harvest what a parked goroutine has dequeued, and tells whether it is anything.
+// hold keeps the result of a poll that a parked goroutine has dequeued for the next harvest. It reports whether there
+// is something to report.
 func (p *Poller) hold(b *block) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -105,7 +105,7 @@ func acceptFrom(t testing.TB, l socket) socket {
 	return socket(s)
 }
 
-// pair makes a TCP connection.
+// pair opens a TCP connection.
 func pair(t testing.TB) (a, b socket) {
 	t.Helper()
 	l, addr := listener(t)
@@ -115,7 +115,7 @@ func pair(t testing.TB) (a, b socket) {
 	windows.Closesocket(l)
 	p := open(t)
 	apply(t, p, backend.Add, a, 1, backend.Out)
-	await(t, p) // until it is connected on this side, too
+	await(t, p) // until it is connected on this side too
 	apply(t, p, backend.Delete, a, 1, 0)
 	return a, b
 }
@@ -130,7 +130,7 @@ func transmit(t testing.TB, s socket, flags uintptr) {
 	}
 }
 
-// read returns how much it received, or the error.
+// read returns the number of bytes received, or the error.
 func read(s socket) (int, error) {
 	var b [64]byte
 	r, _, err := wsRecv.Call(uintptr(s), uintptr(unsafe.Pointer(&b)), uintptr(len(b)), 0)
@@ -204,7 +204,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s did not come", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -221,13 +221,13 @@ func park(t testing.TB, p *Poller, until time.Time, look func() bool) {
 		}
 	case <-time.After(20 * time.Second):
 		p.Wake()
-		t.Fatal("Park slept through what should have ended it")
+		t.Fatal("timed out waiting for Park to return")
 	}
 }
 
 func sleepOn() bool { return false }
 
-// reuse closes a socket and gives its number to a fresh one of a type.
+// reuse closes a socket and opens one of the given type with the same number.
 func reuse(t testing.TB, s socket, typ int) {
 	t.Helper()
 	windows.Closesocket(s)
@@ -239,7 +239,7 @@ func reuse(t testing.TB, s socket, typ int) {
 	t.Skip("the system does not give the number to another socket")
 }
 
-// duplicate makes another handle of a socket.
+// duplicate returns another handle of a socket.
 func duplicate(t testing.TB, s socket) (dup socket) {
 	t.Helper()
 	var info windows.WSAProtocolInfo

@@ -7,12 +7,12 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/winsock"
 )
 
-// now tells what holds of a socket, by a poll that does not wait. Its helper has no port, and calls on it
-// return when they are done.
-func (p *Poller) now(base uintptr, events uint32) uint32 {
+// pollNow polls a socket without waiting and returns the events that hold. Its helper handle has no port, and is
+// synchronous: calls on it return when they are complete.
+func (p *Poller) pollNow(base uintptr, events uint32) uint32 {
 	var iosb windows.IO_STATUS_BLOCK
 	info := pollInfo{sockets: 1, socket: base, events: events}
-	status := poll(p.looker, 0, &iosb, &info)
+	status := poll(p.syncHelper, 0, &iosb, &info)
 	return judge(uint32(status), info.sockets, info.events) & events &^ localClose
 }
 
@@ -26,6 +26,6 @@ func (p *Poller) Look(handle uintptr) backend.Mask {
 	if err != nil {
 		return 0
 	}
-	events := p.now(base, interest(backend.In|backend.Urgent|backend.Out))
+	events := p.pollNow(base, interest(backend.In|backend.Urgent|backend.Out))
 	return mask(events, kind == backend.Stream)
 }

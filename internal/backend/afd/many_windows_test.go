@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
-// Sockets of several helper handles, of which some go while others stay.
+// Sockets of several helper handles are removed while others remain.
 func TestGroups(t *testing.T) {
 	p := open(t)
 	const n = 5*groupSize/2 + 3
@@ -50,7 +50,7 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	none(t, p)
-	// Wine delivers the last packets a little later.
+	// Wine delivers the last packets late.
 	eventually(t, "the last of the entries", func() bool {
 		harvest(p)
 		p.Has(0)
@@ -58,7 +58,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// Several goroutines harvest and enable, one of them parked, and no byte is left behind.
+// Several goroutines harvest and enable, one of them parked, and all bytes are received.
 func TestConcurrently(t *testing.T) {
 	p := open(t)
 	const n, each, workers = 40, 25, 4
@@ -126,8 +126,8 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// Changes of all kinds against harvests, a parked goroutine and closing.
-func TestTurmoil(t *testing.T) {
+// All kinds of changes run concurrently with harvests, a parked goroutine and closing.
+func TestConcurrentChanges(t *testing.T) {
 	p := open(t)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -192,7 +192,7 @@ func TestTurmoil(t *testing.T) {
 	}
 }
 
-// Pollers come and go, with polls standing, and leave no handle.
+// Pollers that are closed with outstanding polls leave no handle open.
 func TestHandlesAreClosed(t *testing.T) {
 	socks := make([]socket, 2*groupSize)
 	for i := range socks {
@@ -224,7 +224,7 @@ func TestHandlesAreClosed(t *testing.T) {
 	for range 10 {
 		once()
 	}
-	// Threads that the runtime starts meanwhile have handles too.
+	// Threads that the runtime has started in between have handles too.
 	if after := handles(t); after > before+8 {
 		t.Errorf("%d handles before, %d after", before, after)
 	}

@@ -2,7 +2,7 @@ package afd
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// The conditions that AFD polls for. CONNECT (0x40) is never asked for: once it is set it stays.
+// The events that AFD polls for. CONNECT (0x40) is never asked for, because it remains set.
 const (
 	receive     = 0x001 // data or a datagram, but not the end of a stream
 	expedited   = 0x002 // urgent data
@@ -11,11 +11,11 @@ const (
 	abort       = 0x010 // the connection was reset
 	localClose  = 0x020 // the last handle was closed; always reported
 	accept      = 0x080 // a connection is pending
-	connectFail = 0x100 // a connect failed, and stands until the next
+	connectFail = 0x100 // a connect failed; set until the next connect
 )
 
-// interest translates what is to be watched. The end of a stream and a reset are no receive to AFD, so both
-// are asked for wherever they end one.
+// interest translates an interest. AFD does not report the end of a stream or a reset as a receive, so both are asked
+// for along with receive.
 func interest(m backend.Mask) uint32 {
 	e := uint32(abort | connectFail | localClose)
 	if m&backend.In != 0 {
@@ -33,8 +33,9 @@ func interest(m backend.Mask) uint32 {
 	return e
 }
 
-// mask translates what AFD found, for a socket that can be hung up on (stream) or not. A failed connect has
-// no peer; on a datagram socket it is an answer to something that was sent, and passes.
+// mask translates the events that AFD found. stream is set for a socket that can be hung up. A failed connect does not
+// mean PeerClosed, because there is no peer. On a datagram socket it is a temporary error, about a datagram that was
+// sent.
 func mask(events uint32, stream bool) backend.Mask {
 	var m backend.Mask
 	if events&(receive|accept|disconnect) != 0 {

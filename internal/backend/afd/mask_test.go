@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	reading = backend.In | backend.Urgent | backend.PeerClosed // what the layer asks for EventIn
+	reading = backend.In | backend.Urgent | backend.PeerClosed // the layer above asks for this for EventIn
 	writing = backend.Out | backend.PeerClosed
 	either  = reading | writing
 )
@@ -34,8 +34,8 @@ func TestInterest(t *testing.T) {
 	}
 }
 
-// What AFD shows in each situation, on Windows or Wine, and what it means. The events are those of the poll
-// that the interest makes.
+// The events of AFD in each situation, on Windows or Wine, and the conditions that they mean. The events are limited
+// to those that the interest asks for.
 func TestMask(t *testing.T) {
 	const (
 		in    = backend.In
@@ -80,7 +80,7 @@ func TestMask(t *testing.T) {
 		{"nothing", true, either, 0, 0},
 	} {
 		if c.events&^(interest(c.asked)|0x40) != 0 {
-			t.Errorf("%s: nobody asked for %#x", c.name, c.events)
+			t.Errorf("%s: the interest does not ask for %#x", c.name, c.events)
 		}
 		if got := mask(c.events, c.stream); got != c.want {
 			t.Errorf("%s: %#x; want %#x", c.name, got, c.want)
@@ -88,8 +88,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// Whatever can complete a poll is worth a report, but for the socket's own closing: a poll that completes
-// for nothing would be made again, and complete again.
+// Every event that can complete a poll makes a report, except the closing of the socket: a poll that completes without
+// a report would be started again, and complete again.
 func TestEveryEventIsReported(t *testing.T) {
 	for m := backend.Mask(0); m < 0x40; m++ {
 		for bit := uint32(1); bit != 0; bit <<= 1 {

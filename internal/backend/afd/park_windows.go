@@ -7,19 +7,19 @@ import (
 
 // Park implements backend.Poller. It blocks one thread.
 //
-// No report is lost: whatever completes has a packet in the port, and the packet that ends the block, the
-// only one that Park takes, is held for the next harvest. There is no time-out of the system's, which would
-// come up to a tick early or late; Go's timers are better.
-func (p *Poller) Park(until time.Time, look func() bool) error {
-	if !p.bell.enter() {
+// No report is lost. Each completed poll has a packet in the port, and the packet that ends the block, the only one
+// that Park takes, is held for the next harvest. Park does not use a timeout of the system, which would end up to a
+// clock tick early or late; Go's timers are more precise.
+func (p *Poller) Park(until time.Time, poll func() bool) error {
+	if !p.waker.enter() {
 		return nil
 	}
-	defer p.bell.leave()
+	defer p.waker.leave()
 	if !until.IsZero() {
 		p.timer.Reset(time.Until(until))
 		defer p.timer.Stop()
 	}
-	if look() {
+	if poll() {
 		return nil
 	}
 	for {
@@ -30,11 +30,11 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		if n == 0 {
 			continue
 		}
-		if p.one[0].key == keyBell && p.bell.heard() || p.one[0].key == keyPoll && p.hold(p.one[0].block) {
+		if p.one[0].key == keyWake && p.waker.received() || p.one[0].key == keyPoll && p.hold(p.one[0].block) {
 			return nil
 		}
 	}
 }
 
 // Wake implements backend.Poller.
-func (p *Poller) Wake() { p.bell.ring() }
+func (p *Poller) Wake() { p.waker.wake() }

@@ -9,8 +9,8 @@ import (
 
 const rounds = 30
 
-// An arrival after the look, which is when the caller believes that it may sleep.
-func TestArrivalBetweenLookAndSleep(t *testing.T) {
+// Data arrives after Park's poll, when the caller believes that it may sleep.
+func TestArrivalBetweenPollAndSleep(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	apply(t, p, backend.Add, a, 1, in)
@@ -24,7 +24,7 @@ func TestArrivalBetweenLookAndSleep(t *testing.T) {
 	}
 }
 
-// What an earlier Park left unharvested is the look's to find.
+// Park's poll finds a report that an earlier Park left unharvested.
 func TestReadyBeforePark(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -34,11 +34,11 @@ func TestReadyBeforePark(t *testing.T) {
 		looked := false
 		park(t, p, time.Time{}, func() bool { looked = true; return len(harvest(p)) > 0 })
 		if !looked {
-			t.Fatal("Park did not look")
+			t.Fatal("Park did not poll")
 		}
 		read(a)
 		apply(t, p, backend.Set, a, 1, in)
-		// And an arrival after that wakes again.
+		// A later arrival wakes again.
 		park(t, p, time.Time{}, func() bool { write(t, b); return false })
 		harvest(p)
 		read(a)
@@ -46,7 +46,7 @@ func TestReadyBeforePark(t *testing.T) {
 	}
 }
 
-// Somebody else harvests what woke the parked goroutine, which parks again and must be woken again.
+// Another goroutine harvests the report that woke the parked one, which parks again and must be woken again.
 func TestAnotherHarvestsFirst(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -68,7 +68,7 @@ func TestAnotherHarvestsFirst(t *testing.T) {
 	}
 }
 
-// A socket that is registered, or enabled, while somebody is parked is reported to him.
+// A socket that is registered or enabled while a goroutine is parked ends the Park.
 func TestChangeUnderParked(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -105,7 +105,7 @@ func TestWakeIsSticky(t *testing.T) {
 	park(t, p, time.Time{}, sleepOn)
 }
 
-// A harvest by somebody else must not swallow the bell of one that is parked.
+// A harvest by another goroutine does not lose the wake-up of the parked one.
 func TestHarvestBesideWake(t *testing.T) {
 	p := open(t)
 	stop := make(chan struct{})
@@ -127,14 +127,14 @@ func TestHarvestBesideWake(t *testing.T) {
 	}
 	close(stop)
 	<-done
-	// Nor the parked one's own look, in which the bell is already there.
+	// The poll of the parked goroutine itself does not lose it either.
 	for range rounds {
 		park(t, p, time.Time{}, func() bool { p.Wake(); return len(harvest(p)) > 0 })
 		park(t, p, time.Now(), func() bool { time.Sleep(time.Millisecond); return len(harvest(p)) > 0 })
 	}
 }
 
-// A deadline ends a Park, and leaves nothing behind that ends a later one for good.
+// A deadline ends a Park, and does not keep later ones from blocking.
 func TestDeadline(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -147,7 +147,7 @@ func TestDeadline(t *testing.T) {
 		written, parks := false, 0
 		for len(harvest(p)) == 0 {
 			if parks++; parks > 5 {
-				t.Fatal("Park returns again and again without cause")
+				t.Fatal("too many Parks returned without cause")
 			}
 			park(t, p, time.Time{}, func() bool {
 				if !written {
@@ -162,7 +162,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Park is not early where nothing has happened: the layer would spin.
+// Without a report, Park does not return before its deadline: the layer above would spin.
 func TestDeadlineIsNotEarly(t *testing.T) {
 	p := open(t)
 	for _, d := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
@@ -174,8 +174,8 @@ func TestDeadlineIsNotEarly(t *testing.T) {
 	}
 }
 
-// A harvest asks for no more than it has room for, and what is left comes with the next.
-func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
+// A harvest takes no more reports than fit into ready. The next harvest returns the rest.
+func TestHarvestFillsNoMoreThanReady(t *testing.T) {
 	p := open(t)
 	const n = 9
 	for i := range n {

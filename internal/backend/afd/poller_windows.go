@@ -13,26 +13,25 @@ import (
 
 // Poller implements backend.Poller on polls of the socket driver.
 type Poller struct {
-	port     windows.Handle // of the polls for readiness, and the bell
-	closings windows.Handle // of the witnesses; nobody waits for it
-	looker   windows.Handle // a helper for polls that do not wait
-	bell     bell
-	timer    *time.Timer // rings at a Park's deadline
-	one      [1]packet   // of the goroutine in Park
+	port       windows.Handle // of the polls for readiness, and of the waker
+	closings   windows.Handle // of the witnesses; no goroutine waits for it
+	syncHelper windows.Handle // a helper for polls that do not wait
+	waker      waker
+	timer      *time.Timer // expires at a Park's deadline
+	one        [1]packet   // used by the goroutine in Park
 
 	mu      sync.Mutex
 	entries map[uintptr]*entry
-	dying   map[uintptr]*entry // by base: dropped, and the kernel's still
+	dying   map[uintptr]*entry // by base: dropped, but still owned by the kernel
 	groups  []*group
-	vacant  []*group // those that have room
-	held    []*entry // found by Park, in order; the first to be harvested
-	out     int      // blocks that are the kernel's
+	vacant  []*group // the groups with a free entry
+	held    []*entry // dequeued by Park or a change, in order; harvested first
+	out     int      // the number of blocks owned by the kernel
 	packets [64]packet
 	closed  [64]packet
 }
 
-// New makes two completion ports and opens a helper handle. More of these come with the sockets, two for
-// each 32.
+// New opens two completion ports and a helper handle. Two more helper handles are opened for each 32 sockets.
 func New() (backend.Poller, error) {
 	if err := winsock.Start(); err != nil {
 		return nil, os.NewSyscallError("WSAStartup", err)
@@ -43,8 +42,8 @@ func New() (backend.Poller, error) {
 		p.shut()
 		return nil, err
 	}
-	p.bell.port = p.port
-	p.timer = time.AfterFunc(time.Hour, p.bell.expire)
+	p.waker.port = p.port
+	p.timer = time.AfterFunc(time.Hour, p.waker.expire)
 	p.timer.Stop()
 	return p, nil
 }
@@ -56,13 +55,13 @@ func (p *Poller) open() (err error) {
 	if p.closings, err = newPort(); err != nil {
 		return err
 	}
-	p.looker, err = newHelper(windows.FILE_SYNCHRONOUS_IO_NONALERT)
+	p.syncHelper, err = newHelper(windows.FILE_SYNCHRONOUS_IO_NONALERT)
 	return err
 }
 
-// shut closes what open has opened.
+// shut closes the handles that open has opened.
 func (p *Poller) shut() (err error) {
-	for _, h := range [...]windows.Handle{p.port, p.closings, p.looker} {
+	for _, h := range [...]windows.Handle{p.port, p.closings, p.syncHelper} {
 		if h == 0 {
 			continue
 		}
@@ -83,7 +82,7 @@ func (p *Poller) Describe(handle uintptr) (backend.Kind, error) { return winsock
 func (p *Poller) Has(handle uintptr) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.removePort()
+	p.takeClosings()
 	_, status, err := p.find(handle)
 	if status == backend.Bad {
 		return false, err
@@ -96,7 +95,7 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(changes) > 0 {
-		p.removePort()
+		p.takeClosings()
 	}
 	for i := range changes {
 		c := &changes[i]
@@ -122,15 +121,14 @@ func (p *Poller) apply(c *backend.Change) (backend.Status, error) {
 	case backend.Set:
 		return p.set(e, c)
 	case backend.Suppress:
-		e.mute()
+		e.suppress()
 	case backend.Delete:
 		p.drop(e)
 	}
 	return backend.Done, nil
 }
 
-// find looks an entry up and makes sure that the handle still names its socket. If not, the entry is
-// dropped.
+// find looks up the entry of a handle, and drops it if the handle no longer names its socket.
 func (p *Poller) find(handle uintptr) (*entry, backend.Status, error) {
 	e := p.entries[handle]
 	name, err := winsock.NameOf(handle)
@@ -169,10 +167,10 @@ func (p *Poller) Close() error {
 	return p.shut()
 }
 
-// reclaim waits for the packets of polls that were all cancelled. They come at once.
+// reclaim waits for the packets of the polls, which were all cancelled. They usually come at once.
 func (p *Poller) reclaim() {
-	const patience = 100 // times 10 ms, for both ports
-	for try := 0; p.out > 0 && try < patience; {
+	const tries = 100 // times 10 ms, for both ports
+	for try := 0; p.out > 0 && try < tries; {
 		n := 0
 		for _, port := range [...]windows.Handle{p.port, p.closings} {
 			k, _ := dequeue(port, p.packets[:], 0)
@@ -195,7 +193,7 @@ var abandoned struct {
 	groups []*group
 }
 
-// abandon keeps what the kernel has not given back, and may yet write to.
+// abandon keeps groups reachable that the kernel still owns and may write to.
 func abandon(groups []*group) {
 	abandoned.mu.Lock()
 	defer abandoned.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// How a socket is left before it is closed; send makes it readable.
+// The states of a socket before it is closed. send makes it readable.
 var lives = map[string]func(t *testing.T, p *Poller, a socket, send func()){
-	"idle":  func(*testing.T, *Poller, socket, func()) {},
-	"muted": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Suppress, a, 1, 0) },
+	"idle":       func(*testing.T, *Poller, socket, func()) {},
+	"suppressed": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Suppress, a, 1, 0) },
 	"found": func(t *testing.T, p *Poller, a socket, send func()) {
 		send()
 		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
@@ -28,7 +28,7 @@ var lives = map[string]func(t *testing.T, p *Poller, a socket, send func()){
 	"cancelled": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Set, a, 1, everything) },
 }
 
-// old is the first socket of a number, and fresh makes the second one of it, which must be writable.
+// old is the first socket of a number. fresh opens the second one with the number, which must be writable.
 type numbers map[string]func(t *testing.T) (old socket, send, fresh func())
 
 var successions = numbers{
@@ -36,7 +36,7 @@ var successions = numbers{
 		a, b := pair(t)
 		return a, func() { write(t, b) }, func() { reuse(t, a, windows.SOCK_DGRAM) }
 	},
-	// Nothing but the witness tells these apart.
+	// Only the witness distinguishes these.
 	"datagrams, the same address": func(t *testing.T) (socket, func(), func()) {
 		a, addr := bound(t, windows.SOCK_DGRAM)
 		send := func() {
@@ -46,7 +46,7 @@ var successions = numbers{
 		}
 		return a, send, func() {
 			reuse(t, a, windows.SOCK_DGRAM)
-			// Wine frees the address only when the threads that made polls of the old socket have been run.
+			// Wine frees the address only after the threads that started polls of the old socket have run.
 			eventually(t, "the address is free", func() bool { return windows.Bind(a, &addr) == nil })
 		}
 	},
@@ -70,8 +70,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Closing is silent, whether or not anybody looks for it.
-func TestClosedSilently(t *testing.T) {
+// Closing makes no report, with or without interest in the end.
+func TestCloseMakesNoReport(t *testing.T) {
 	p := open(t)
 	for range 40 {
 		a, _ := pair(t)
@@ -82,7 +82,7 @@ func TestClosedSilently(t *testing.T) {
 	if len(p.entries) != 0 {
 		t.Errorf("%d entries are left", len(p.entries))
 	}
-	// Nor does it end a Park for good.
+	// It does not keep Park from blocking either.
 	a, b := pair(t)
 	apply(t, p, backend.Add, a, 7, in)
 	c, _ := pair(t)
@@ -113,7 +113,7 @@ func onReuse(t *testing.T, f func(t *testing.T, p *Poller, a socket)) {
 	}
 }
 
-// A number that names another socket is Absent, whatever the action and however the first was left.
+// Set, Suppress and Delete are Absent if the number names another socket, in every state of the first socket.
 func TestReusedNumberIsAbsent(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onReuse(t, func(t *testing.T, p *Poller, a socket) {
@@ -127,7 +127,7 @@ func TestReusedNumberIsAbsent(t *testing.T) {
 	}
 }
 
-func TestReusedNumberIsNotHad(t *testing.T) {
+func TestHasOfReusedNumber(t *testing.T) {
 	onReuse(t, func(t *testing.T, p *Poller, a socket) {
 		if has, err := p.Has(uintptr(a)); has || err != nil {
 			t.Fatalf("Has = %v, %v", has, err)
@@ -135,7 +135,7 @@ func TestReusedNumberIsNotHad(t *testing.T) {
 	})
 }
 
-// The number is added again before anybody has learnt that its socket was closed.
+// The number is added again before the Poller has noticed that its socket was closed.
 func TestReusedNumberIsAdded(t *testing.T) {
 	onReuse(t, func(t *testing.T, p *Poller, a socket) {
 		apply(t, p, backend.Add, a, 2, backend.Out)
@@ -145,7 +145,7 @@ func TestReusedNumberIsAdded(t *testing.T) {
 	})
 }
 
-// While a duplicate keeps the socket open, its own number goes to another one. The two have different
+// While a duplicate keeps the socket open, its number is used by another one. The two have different
 // addresses.
 func TestReusedUnderDuplicate(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete, backend.Add} {
@@ -171,7 +171,7 @@ func TestReusedUnderDuplicate(t *testing.T) {
 	}
 }
 
-// A number that was closed under a duplicate is watched no more once an operation has shown it.
+// A number that was closed while a duplicate is open is no longer watched after the next operation.
 func TestClosedUnderDuplicate(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		p := open(t)
@@ -187,8 +187,8 @@ func TestClosedUnderDuplicate(t *testing.T) {
 	}
 }
 
-// Life after life of one number, with reports of the one before still about.
-func TestManyLives(t *testing.T) {
+// A number is used again many times while reports of its earlier sockets are still queued.
+func TestNumberReusedOften(t *testing.T) {
 	p := open(t)
 	for life := range uint64(200) {
 		a, addr := bound(t, windows.SOCK_DGRAM)

@@ -46,7 +46,7 @@ func TestHas(t *testing.T) {
 	if has, err := p.Has(1 << 30); has || err != windows.WSAENOTSOCK {
 		t.Fatalf("of no socket: Has = %v, %v", has, err)
 	}
-	// Asking changes nothing.
+	// Has changes nothing.
 	write(t, a)
 	write(t, b)
 	expect(t, p, 1, backend.In)
@@ -70,14 +70,14 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestSetLooksAgain(t *testing.T) {
+func TestSetPolls(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	apply(t, p, backend.Add, a, 1, in)
 	write(t, b)
 	for token := uint64(1); token < 5; token++ {
 		expect(t, p, token, backend.In)
-		none(t, p) // a report silences
+		none(t, p) // a report suppresses
 		apply(t, p, backend.Set, a, token+1, in)
 	}
 	apply(t, p, backend.Suppress, a, 9, 0)
@@ -91,8 +91,8 @@ func TestSetLooksAgain(t *testing.T) {
 	expect(t, p, 11, backend.In)
 }
 
-// What a poll found before a Set may be over.
-func TestSetForgetsWhatWasFound(t *testing.T) {
+// A condition that a poll found before a Set may have ended.
+func TestSetDropsEarlierResult(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	apply(t, p, backend.Add, a, 1, in)
@@ -107,7 +107,7 @@ func TestSetForgetsWhatWasFound(t *testing.T) {
 	expect(t, p, 9, backend.In)
 }
 
-// What holds is there to be harvested when Set returns, whatever poll stood before.
+// When Set returns, conditions that hold can be harvested, with any poll outstanding before.
 func TestSetIsNotDelayed(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -124,7 +124,7 @@ func TestSetIsNotDelayed(t *testing.T) {
 		write(t, b)
 		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
 		apply(t, p, backend.Set, a, 3, in)
-		apply(t, p, backend.Set, a, 4, in) // of what has been found already
+		apply(t, p, backend.Set, a, 4, in) // of a condition that the poll has found already
 		now(4, backend.In)
 		apply(t, p, backend.Set, a, 5, in)
 		apply(t, p, backend.Suppress, a, 5, 0)
@@ -135,8 +135,8 @@ func TestSetIsNotDelayed(t *testing.T) {
 	}
 }
 
-// A report tells what holds when it is harvested, whatever the poll found when it completed.
-func TestReportIsOfNow(t *testing.T) {
+// A report has the conditions that hold when it is harvested, not those that the completed poll found.
+func TestReportIsCurrent(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	arrived := func(m backend.Mask) {
@@ -157,14 +157,14 @@ func TestReportIsOfNow(t *testing.T) {
 		found()
 		read(a)
 		none(t, p)
-		write(t, b) // it goes on looking
+		write(t, b) // the socket is still watched
 		expect(t, p, 2, backend.In)
 		read(a)
 		apply(t, p, backend.Delete, a, 0, 0)
 	}
 }
 
-// Interest grows and shrinks while a poll stands.
+// The interest grows and shrinks while a poll is outstanding.
 func TestSetOfAnotherInterest(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -199,7 +199,7 @@ func TestSetGrowsUnderParked(t *testing.T) {
 	}
 }
 
-func TestDeleteDropsWhatWasFound(t *testing.T) {
+func TestDeleteDropsEarlierResult(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	write(t, b)
@@ -214,7 +214,7 @@ func TestDeleteDropsWhatWasFound(t *testing.T) {
 	}
 }
 
-// Changes are made in order, and one that fails harms no other.
+// Changes are made in order, and one that fails does not affect the others.
 func TestOrder(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)

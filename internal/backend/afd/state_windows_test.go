@@ -12,7 +12,7 @@ import (
 
 const everything = in | backend.Out
 
-// watched is a poller with one socket in it.
+// watched returns a Poller that watches one socket.
 func watched(t *testing.T, s socket, interest backend.Mask) *Poller {
 	t.Helper()
 	p := open(t)
@@ -20,13 +20,13 @@ func watched(t *testing.T, s socket, interest backend.Mask) *Poller {
 	return p
 }
 
-// again looks a second time: conditions stand.
+// again polls a second time: the conditions persist.
 func again(t *testing.T, p *Poller, s socket, interest, want backend.Mask) {
 	t.Helper()
 	apply(t, p, backend.Set, s, 2, interest)
 	expect(t, p, 2, want)
 	if got := p.Look(uintptr(s)); got&^backend.Out != want&^backend.Out {
-		t.Errorf("Look says %#x; want %#x", got, want)
+		t.Errorf("Look = %#x; want %#x", got, want)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestHalfClose(t *testing.T) {
 	expect(t, p, 3, backend.In|backend.PeerClosed|backend.Out)
 	apply(t, p, backend.Set, a, 4, backend.PeerClosed)
 	expect(t, p, 4, backend.PeerClosed)
-	apply(t, p, backend.Set, a, 5, backend.In) // the end is to be received, asked for or not
+	apply(t, p, backend.Set, a, 5, backend.In) // the end can be received, whether asked for or not
 	expect(t, p, 5, backend.In|backend.PeerClosed)
 	apply(t, p, backend.Set, a, 6, 0)
 	none(t, p)
@@ -58,7 +58,7 @@ func TestEndAfterData(t *testing.T) {
 	if m&backend.In == 0 || m&(backend.Err|backend.Dead) != 0 {
 		t.Fatalf("mask %#x", m)
 	}
-	// Wine shows the end only when the data is read.
+	// Wine shows the end only after the data is read.
 	read(a)
 	again(t, p, a, in, backend.In|backend.PeerClosed)
 }
@@ -75,7 +75,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("mask %#x; want %#x", r.Mask, want)
 		}
 		if m := p.Look(uintptr(a)); m&(backend.Err|backend.Dead) != backend.Err|backend.Dead {
-			t.Errorf("Look says %#x", m)
+			t.Errorf("Look = %#x", m)
 		}
 	}
 }
@@ -130,14 +130,14 @@ func TestDatagrams(t *testing.T) {
 	read(a)
 	apply(t, p, backend.Set, a, 3, in)
 	none(t, p)
-	if err := windows.Sendto(b, nil, 0, &addr); err != nil { // empty ones count
+	if err := windows.Sendto(b, nil, 0, &addr); err != nil { // empty datagrams count
 		t.Fatal(err)
 	}
 	expect(t, p, 3, backend.In)
 }
 
-// An answer that a port is not open is an error on Wine, and something to receive on Windows; neither is an
-// end.
+// If a datagram is refused, the socket has an error on Wine, and something to receive on Windows. Neither ends the
+// socket.
 func TestDatagramRefused(t *testing.T) {
 	gone, addr := bound(t, windows.SOCK_DGRAM)
 	windows.Closesocket(gone)

@@ -18,8 +18,8 @@ var (
 	getPackets = kernel32.NewProc("GetQueuedCompletionStatusEx")
 )
 
-// A packet is what a port queues (OVERLAPPED_ENTRY). The kernel writes a pointer of ours into it, to a block
-// that is reachable as long as it is the kernel's.
+// A packet is an entry of a port's queue (OVERLAPPED_ENTRY). The kernel writes into it a pointer to a block, which
+// is kept reachable while the kernel owns it.
 type packet struct {
 	key   uintptr
 	block *block
@@ -30,10 +30,10 @@ type packet struct {
 // The keys of packets.
 const (
 	keyPoll = 1
-	keyBell = 2
+	keyWake = 2
 )
 
-// pollInfo is AFD_POLL_INFO with one socket, in and out.
+// pollInfo is AFD_POLL_INFO with one socket. It is both input and output.
 type pollInfo struct {
 	timeout   int64
 	sockets   uint32
@@ -50,8 +50,8 @@ const (
 	ioctlPoll = 0x00012024
 )
 
-// newPort makes a completion port. It must not count threads: the one that has dequeued a packet may be
-// busy with another goroutine's work.
+// newPort opens a completion port without a limit of threads, because a thread that has dequeued a packet may
+// continue with another goroutine.
 func newPort() (windows.Handle, error) {
 	port, err := windows.CreateIoCompletionPort(windows.InvalidHandle, 0, 0, math.MaxUint32)
 	if err != nil {
@@ -94,20 +94,20 @@ func newHelperOf(port windows.Handle) (windows.Handle, error) {
 	return helper, nil
 }
 
-// poll starts a poll. context comes back in its packet; without one there is none.
+// poll starts a poll. Its packet has the context; without a context there is no packet.
 func poll(helper windows.Handle, context uintptr, iosb *windows.IO_STATUS_BLOCK, info *pollInfo) windows.NTStatus {
 	r, _, _ := syscall.SyscallN(ioctl.Addr(), uintptr(helper), 0, 0, context, uintptr(unsafe.Pointer(iosb)),
 		ioctlPoll, uintptr(unsafe.Pointer(info)), infoSize, uintptr(unsafe.Pointer(info)), infoSize)
 	return windows.NTStatus(r)
 }
 
-// cancel ends a poll, or all of a helper's. One that has completed already stays as it is.
+// cancel cancels a poll, or all polls of a helper. It has no effect on a poll that has completed.
 func cancel(helper windows.Handle, iosb *windows.IO_STATUS_BLOCK) {
 	var result windows.IO_STATUS_BLOCK
 	syscall.SyscallN(cancelIO.Addr(), uintptr(helper), uintptr(unsafe.Pointer(iosb)), uintptr(unsafe.Pointer(&result)))
 }
 
-// dequeue takes packets, waiting for the first as long as milliseconds says.
+// dequeue takes packets, and waits for the first one for at most the given time.
 func dequeue(port windows.Handle, packets []packet, milliseconds uint32) (int, error) {
 	var n uint32
 	r, _, e := syscall.SyscallN(getPackets.Addr(), uintptr(port), uintptr(unsafe.Pointer(&packets[0])),

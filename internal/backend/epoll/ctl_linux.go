@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// interest and mask translate between the seam's alphabet, whose low five bits are epoll's, and
-// epoll's own: only "peer closed" sits elsewhere.
+// interest and mask translate between the seam's conditions and epoll's events. The low five bits are
+// the same; only PeerClosed has another bit.
 func interest(m backend.Mask) uint32 {
 	return uint32(m&(backend.In|backend.Urgent|backend.Out)) | uint32(m&backend.PeerClosed)<<8 | unix.EPOLLET
 }
@@ -19,7 +19,7 @@ func mask(events uint32) backend.Mask {
 	return backend.Mask(events&0x1f | events>>8&uint32(backend.PeerClosed))
 }
 
-// event builds what epoll_ctl takes; the token travels in the 64 bits that x/sys names Fd and Pad.
+// event returns the argument of epoll_ctl. The token is in the 64 bits that x/sys names Fd and Pad.
 func event(events uint32, token uint64) unix.EpollEvent {
 	return unix.EpollEvent{Events: events, Fd: int32(uint32(token)), Pad: int32(uint32(token >> 32))}
 }
@@ -28,9 +28,9 @@ func token(e *unix.EpollEvent) uint64 {
 	return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
 }
 
-// ctl changes one item. MOD and DEL wait for nothing but the descriptor's own mutex, which others hold
-// for as long as one change or harvest takes, so they go around Go's scheduler. ADD allocates, and
-// while an epoll descriptor is nested in another one (the gate) takes a system-wide mutex too.
+// ctl changes one item. MOD and DEL wait only for the mutex of the epoll descriptor, which is held for
+// no longer than one change or harvest, so they are raw system calls, unknown to Go's scheduler. ADD allocates,
+// and takes a system-wide mutex too if the epoll descriptor is nested in another one (the bridge).
 func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 	if op == unix.EPOLL_CTL_ADD {
 		_, _, e := unix.Syscall6(unix.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(ev)), 0, 0)
@@ -42,8 +42,8 @@ func ctl(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 
 // apply makes one change to an epoll descriptor.
 func apply(epfd int, c *backend.Change) {
-	if c.Same {
-		return // glance has found that nothing holds
+	if c.SkipIdle {
+		return // skipIdle has found that no condition holds
 	}
 	fd, ok := unixsock.FD(c.Handle)
 	if !ok {

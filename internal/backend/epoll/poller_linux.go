@@ -1,5 +1,5 @@
-// Package epoll is the backend of Linux' epoll: every handle is watched by edges, and the one parked
-// goroutine waits in Go's own poller, behind a gate.
+// Package epoll is the backend on epoll of Linux. Every handle is watched by edges, and the one parked
+// goroutine waits in Go's own poller, by means of a netpoll bridge.
 package epoll
 
 import (
@@ -15,25 +15,25 @@ import (
 
 // Poller implements backend.Poller on one epoll descriptor.
 type Poller struct {
-	fd   int
-	gate gate
-	// turn is held across the changes and the harvest of one Poll. The kernel has a mutex of its own
-	// around each of them, for which a second processor spins, and takes it over with every cache
-	// line that it guards, once per system call: two goroutines that only enable and dequeue settled
-	// at a quarter of the throughput of one. Whoever has to wait here sleeps, and leaves the
-	// processor that has its turn to go on with warm caches.
-	turn sync.Mutex
+	fd     int
+	bridge bridge
+	// mu is held across the changes and the harvest of one Poll. The kernel has a mutex of its own
+	// for each change and each harvest. A second processor spins for that mutex and takes it, with
+	// every cache line that it guards, once per system call: two goroutines that only enabled and
+	// dequeued reached a quarter of the throughput of one. A goroutine that waits for mu sleeps, and
+	// the other one continues with warm caches.
+	mu sync.Mutex
 
-	// How many harvests there were since parks changed. Whoever has the turn has these.
+	// harvests counts the harvests since parks changed. Both are guarded by mu.
 	harvests int
 	parks    uint32
 }
 
-// busy is how many harvests without a park are enough to take the port out of its gate. Getting back in
-// costs as much as some ten events cost less meanwhile.
+// busy is the number of harvests without a Park after which the port is detached from its bridge. Attaching it
+// again costs as much as detaching saves on about ten events.
 const busy = 64
 
-// New opens an epoll descriptor and its gate: two descriptors.
+// New opens an epoll descriptor and its bridge: two descriptors.
 func New() (backend.Poller, error) {
 	p, err := Open()
 	if err != nil {
@@ -49,14 +49,14 @@ func Open() (*Poller, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	p := &Poller{fd: fd}
-	if err := p.gate.init(fd); err != nil {
+	if err := p.bridge.init(fd); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
 	return p, nil
 }
 
-// Descriptor is the epoll descriptor.
+// Descriptor returns the epoll descriptor.
 func (p *Poller) Descriptor() int { return p.fd }
 
 // Edges is true: a handle stays on the interest list with EPOLLET.
@@ -68,10 +68,10 @@ func (p *Poller) Describe(handle uintptr) (backend.Kind, error) { return unixsoc
 // Look implements backend.Poller.
 func (p *Poller) Look(handle uintptr) backend.Mask { return unixsock.Look(handle) }
 
-// Has tries to add the socket: that changes nothing where it is there already, and is undone where
-// it is not. (A MOD would answer too, but change what it finds.)
+// Has tries to add the socket. That changes nothing if the socket is watched already, and is undone
+// if it was not. EPOLL_CTL_MOD would report it too, but would change the item.
 func (p *Poller) Has(handle uintptr) (bool, error) {
-	c := backend.Change{Handle: handle, Token: nobody, Action: backend.Add}
+	c := backend.Change{Handle: handle, Token: noToken, Action: backend.Add}
 	apply(p.fd, &c)
 	switch c.Status {
 	case backend.Present:
@@ -84,43 +84,43 @@ func (p *Poller) Has(handle uintptr) (bool, error) {
 	return false, c.Err
 }
 
-// nobody is the token of no registration.
-const nobody = ^uint64(0)
+// noToken is the token of no registration.
+const noToken = ^uint64(0)
 
 // Poll implements backend.Poller: an epoll_ctl per change and one epoll_pwait that never blocks.
 func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	for len(changes) > 0 && changes[0].Action == backend.Add {
-		apply(p.fd, &changes[0]) // may block, so nobody is kept waiting for it
+		apply(p.fd, &changes[0]) // may block, so it is made without the lock
 		changes = changes[1:]
 	}
-	changes = glance(changes) // before anybody is kept waiting
+	changes = skipIdle(changes) // makes its system call without the lock
 	if len(changes) == 0 && len(ready) == 0 {
 		return 0
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for i := range changes {
 		apply(p.fd, &changes[i])
 	}
 	if len(ready) == 0 {
 		return 0
 	}
-	if parks := p.gate.parks.Load(); parks != p.parks {
+	if parks := p.bridge.parks.Load(); parks != p.parks {
 		p.parks, p.harvests = parks, 0
 	} else if p.harvests++; p.harvests == busy {
-		p.gate.detach()
+		p.bridge.detach()
 	}
 	return p.harvest(ready)
 }
 
-// harvest lets the kernel write its events into the memory of ready itself, and spreads them out
-// from the last to the first: an event is at most as large as a Ready, so event i never lies
-// beyond the start of Ready i+1.
+// harvest lets the kernel write its events into the memory of ready itself, and converts them in place
+// from the last to the first. An event is at most as large as a Ready, so event i ends at or before the
+// start of Ready i+1.
 func (p *Poller) harvest(ready []backend.Ready) int {
 	raw := unsafe.Pointer(&ready[0])
 	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(raw), uintptr(len(ready)), 0, 0, 0)
 	for e == unix.EINTR {
-		// Nothing was taken, and a caller that is about to park relies on this look.
+		// Nothing was taken, and a caller that is about to park relies on this poll.
 		n, _, e = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(raw), uintptr(len(ready)), 0, 0, 0)
 	}
 	if e != 0 {
@@ -138,7 +138,7 @@ var _ [unsafe.Sizeof(backend.Ready{}) - unsafe.Sizeof(unix.EpollEvent{})]byte
 
 // Close implements backend.Poller.
 func (p *Poller) Close() error {
-	err := p.gate.close()
+	err := p.bridge.close()
 	if e := unix.Close(p.fd); e != nil && err == nil {
 		err = os.NewSyscallError("close", e)
 	}

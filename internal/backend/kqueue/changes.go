@@ -2,17 +2,17 @@ package kqueue
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// mostSteps is how many steps a change takes at most.
+// mostSteps is the largest number of steps of a change.
 const mostSteps = 4
 
-// steps appends what a change of a number asks of the kernel. All of it has to succeed.
+// steps appends the steps of a change of a number. The change succeeds if all of them do.
 func steps(list []kevent, action backend.Action, fd int, interest backend.Mask) []kevent {
 	switch action {
 	case backend.Add:
 		return append(list,
 			reader(fd, evAdd|evEnable|evClear, interest),
 			writer(fd, evAdd|evClear|power(interest)),
-			reader(fd, evEnable, interest), // or else it was closed in between
+			reader(fd, evEnable, interest), // fails if the number was closed in between
 		)
 	case backend.Set:
 		list = append(list,
@@ -32,13 +32,13 @@ func steps(list []kevent, action backend.Action, fd int, interest backend.Mask) 
 	return remove(list, fd)
 }
 
-// remove appends the removal of both knotes, whichever there are.
+// remove appends steps that remove both knotes. A knote may be absent.
 func remove(list []kevent, fd int) []kevent {
 	return append(list, reader(fd, evDelete, backend.In), writer(fd, evDelete))
 }
 
-// probe appends an operation that changes nothing of a watched number, and fails if it names another
-// socket by now. Some kernels take parameters from every operation, so it has those of the knote.
+// probe appends an operation that leaves a watched number unchanged, and fails if the number names
+// another socket by now. Some kernels take parameters from every operation, so it has those of the knote.
 func probe(list []kevent, fd int, writing bool) []kevent {
 	if writing {
 		return append(list, writer(fd, evEnable))
@@ -63,9 +63,9 @@ func power(interest backend.Mask) uint32 {
 	return evDisable
 }
 
-// blame finds the first error number of each change in what the kernel returned: in the order of the
-// steps, some that succeeded and all that failed. The changes are told apart by their numbers, fds, of
-// which there are no two the same.
+// blame finds the first error number of each change in the kernel's results. The results are in the order
+// of the steps: all that failed, and some that succeeded. The changes are identified by their numbers,
+// fds, which are distinct.
 func blame(fds []int, returned []kevent, errs []int64) {
 	clear(errs)
 	i := 0
@@ -74,7 +74,7 @@ func blame(fds []int, returned []kevent, errs []int64) {
 			i++
 		}
 		if i == len(fds) {
-			return // the rest is not the changes'
+			return // the rest belongs to no change
 		}
 		if errs[i] == 0 {
 			errs[i] = k.data

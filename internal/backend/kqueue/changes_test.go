@@ -9,7 +9,7 @@ import (
 
 const number = 5
 
-var mine, stranger = new(socket), new(socket)
+var mine, other = new(socket), new(socket)
 
 func onBoth(t *testing.T, f func(t *testing.T, m *model)) {
 	for _, lazy := range []bool{false, true} {
@@ -28,26 +28,26 @@ func (m *model) pair() (r, w *knote) {
 
 var interests = map[string]backend.Mask{"none": forNone, "in": forIn, "out": forOut, "both": forBoth}
 
-// What every change leaves behind, whatever was there before: both knotes in place, each that is wanted
-// enabled and looked at, and the reading one with its parameters.
+// After every change both knotes exist, those that the interest needs are enabled and were polled, and the
+// reading one has its parameters.
 func TestChangesLeave(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *model) {
-		check := func(what string, interest backend.Mask, muted bool) {
+		check := func(what string, interest backend.Mask, suppressed bool) {
 			t.Helper()
 			r, w := m.pair()
 			if r == nil || w == nil {
 				t.Fatalf("%s: knotes %v, %v", what, r, w)
 			}
-			if r.enabled == muted || w.enabled != (interest&out != 0 && !muted) {
+			if r.enabled == suppressed || w.enabled != (interest&out != 0 && !suppressed) {
 				t.Errorf("%s: reading %v, writing %v", what, r.enabled, w.enabled)
 			}
-			if low := r.fflags == noteLowat && r.data == tooMuch; !muted && low != (interest&in == 0) {
+			if low := r.fflags == noteLowat && r.data == tooMuch; !suppressed && low != (interest&in == 0) {
 				t.Errorf("%s: low-water mark %v", what, low)
 			}
-			if !muted && r.looks == 0 || w.enabled && w.looks == 0 {
-				t.Errorf("%s: not looked at: %+v, %+v", what, r, w)
+			if !suppressed && r.polls == 0 || w.enabled && w.polls == 0 {
+				t.Errorf("%s: not polled: %+v, %+v", what, r, w)
 			}
-			r.looks, w.looks = 0, 0
+			r.polls, w.polls = 0, 0
 		}
 		submit := func(what string, list []kevent) {
 			t.Helper()
@@ -78,8 +78,8 @@ func TestChangesLeave(t *testing.T) {
 	})
 }
 
-// A number that is closed, or closed and used again, between any two steps: the change fails, or had no
-// more to do, and what it may have done to the stranger can be undone.
+// If a number is closed, or closed and used again, between any two steps, the change fails or was complete
+// before, and its effect on the other socket can be undone.
 func TestClosedBetweenSteps(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *model) {
 		for _, action := range []backend.Action{backend.Add, backend.Set, backend.Suppress, backend.Delete} {
@@ -99,7 +99,7 @@ func TestClosedBetweenSteps(t *testing.T) {
 							switch {
 							case step != at:
 							case again:
-								m.reuse(number, stranger)
+								m.reuse(number, other)
 							default:
 								m.closed(number)
 							}
@@ -122,7 +122,7 @@ func TestClosedBetweenSteps(t *testing.T) {
 	})
 }
 
-// A number that was used again before the change is known by its first error, and so is one that was closed.
+// The first error of a change distinguishes a number that was used again before from one that was closed.
 func TestGoneBefore(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *model) {
 		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
@@ -133,7 +133,7 @@ func TestGoneBefore(t *testing.T) {
 				m.reuse(number, mine)
 				m.submit(steps(nil, backend.Add, number, forIn))
 				if m.closed(number); c.open {
-					m.reuse(number, stranger)
+					m.reuse(number, other)
 				}
 				for _, list := range [][]kevent{steps(nil, action, number, forBoth), probe(nil, number, true), probe(nil, number, false)} {
 					var errs [1]int64
@@ -158,7 +158,7 @@ func TestBlame(t *testing.T) {
 		{[]kevent{k(7, 0), k(7, 9), k(7, 2)}, [3]int64{9, 0, 0}},  // the first error counts
 		{[]kevent{k(7, 0), k(3, 2), k(3, 12)}, [3]int64{0, 2, 0}}, //
 		{[]kevent{k(3, 2), k(8, 9)}, [3]int64{0, 2, 9}},           //
-		{[]kevent{k(8, 22), k(40, 2)}, [3]int64{0, 0, 22}},        // the last is the step that must fail
+		{[]kevent{k(8, 22), k(40, 2)}, [3]int64{0, 0, 22}},        // the last is the step that always fails
 		{[]kevent{k(40, 2)}, [3]int64{}},                          //
 		{[]kevent{k(7, 1), k(3, 2), k(8, 3), k(40, 2)}, [3]int64{1, 2, 3}},
 	} {

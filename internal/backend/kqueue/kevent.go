@@ -2,7 +2,7 @@ package kqueue
 
 import "math"
 
-// A kevent is what is exchanged with the kernel, without what differs between the systems.
+// A kevent is a kevent of the kernel, without the fields that differ between the systems.
 type kevent struct {
 	fd     int
 	filter filter
@@ -20,7 +20,7 @@ const (
 	unknown
 )
 
-// Flags of a kevent, the same on all systems.
+// The flags of a kevent, which are the same on all systems.
 const (
 	evAdd     = 0x1
 	evDelete  = 0x2
@@ -31,7 +31,7 @@ const (
 	evEOF     = 0x8000
 )
 
-// noteLowat makes data the least that a reading knote reports; no buffer holds tooMuch.
+// With noteLowat, a reading knote reports no less than data. No buffer holds tooMuch.
 const (
 	noteLowat = 0x1
 	tooMuch   = math.MaxInt32

@@ -2,17 +2,17 @@ package kqueue
 
 import "slices"
 
-// A model is a kqueue: knotes by number and filter, which vanish when the number is closed, are active
-// once a look at their socket found what they wait for, and are reported if they are enabled and it is
-// still there.
+// A model is a kqueue: knotes by number and filter. A knote is removed when its number is closed. It becomes
+// active when a poll of its socket finds its condition, and is reported if it is enabled and its condition
+// still holds.
 type model struct {
 	sockets map[int]*socket
 	knotes  map[[2]int]*knote
 	queued  [][2]int // active, in the order in which they became so
 
-	lazy     bool           // takes parameters, and looks again, only with EV_ADD, as OpenBSD does
-	receipts bool           // returns steps that succeeded, too
-	lenient  bool           // looks for the knote first, and for the descriptor then, as macOS does
+	lazy     bool           // takes parameters, and polls again, only with EV_ADD, as OpenBSD does
+	receipts bool           // returns steps that succeeded too
+	lenient  bool           // looks up the knote before the descriptor, as macOS does
 	before   func(step int) // called before each step
 }
 
@@ -29,7 +29,7 @@ type knote struct {
 	active  bool
 	fflags  uint32
 	data    int64
-	looks   int
+	polls   int
 }
 
 const (
@@ -57,7 +57,7 @@ func (m *model) reuse(fd int, s *socket) {
 	m.sockets[fd] = s
 }
 
-// holds is what a knote waits for.
+// holds reports whether the condition of a knote holds.
 func (n *knote) holds(f filter) bool {
 	s := n.socket
 	if f == writes {
@@ -66,7 +66,7 @@ func (n *knote) holds(f filter) bool {
 	return s.eof || s.errno != 0 || n.fflags&noteLowat == 0 && s.data > 0 || n.fflags&noteLowat != 0 && s.data >= n.data
 }
 
-func (m *model) look(at [2]int) {
+func (m *model) poll(at [2]int) {
 	if n := m.knotes[at]; n != nil && n.holds(filter(at[1])) && !n.active {
 		n.active = true
 		m.queued = append(m.queued, at)
@@ -113,8 +113,8 @@ func (m *model) step(k kevent) int64 {
 		n.enabled = true
 	}
 	if n.enabled && (k.flags&evAdd != 0 || !m.lazy) {
-		n.looks++
-		m.look(at)
+		n.polls++
+		m.poll(at)
 	}
 	return 0
 }

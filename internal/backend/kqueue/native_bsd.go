@@ -9,17 +9,18 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// native is the kqueue itself. It is used under the turn of its queue.
+// native is the kqueue itself. It is guarded by the mutex of its queue.
 type native struct {
 	kq  int
 	in  [batch*mostSteps + 1]unix.Kevent_t
 	out [mostEvents]unix.Kevent_t
 }
 
-// now is the time-out of a call that does not block.
+// now is the timeout of a call that does not block.
 var now unix.Timespec
 
-// kevent implements system. To be silent it has one step returned, whatever comes of it.
+// kevent implements system. If silent is set, it makes the kernel return one step in any case, so that it returns no
+// events.
 func (s *native) kevent(list, out []kevent, silent bool) (int, error) {
 	n := 0
 	for _, k := range list {
@@ -29,7 +30,7 @@ func (s *native) kevent(list, out []kevent, silent bool) (int, error) {
 	if silent && receipt != 0 {
 		s.in[0].Flags |= receipt
 	} else if silent {
-		toSystem(&s.in[n], reader(s.kq, evDelete, backend.In)) // fails: no kqueue watches itself
+		toSystem(&s.in[n], reader(s.kq, evDelete, backend.In)) // fails, because no kqueue watches itself
 		n++
 	}
 	k, err := unix.Kevent(s.kq, s.in[:n], s.out[:len(out)], &now)
@@ -46,7 +47,7 @@ func (s *native) open(fd int) error {
 	return err
 }
 
-// The constants of this package are the systems'.
+// The constants of this package equal the system's.
 var _ = [1]struct{}{}[(evAdd^unix.EV_ADD)|(evDelete^unix.EV_DELETE)|(evEnable^unix.EV_ENABLE)|
 	(evDisable^unix.EV_DISABLE)|(evClear^unix.EV_CLEAR)|(evError^unix.EV_ERROR)|(evEOF^unix.EV_EOF)|
 	(noteLowat^unix.NOTE_LOWAT)]

@@ -9,13 +9,13 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// Park implements backend.Poller. It blocks one thread in poll(2) on the kqueue: Go's own poller cannot
-// wait for it, because it asks for both directions of a descriptor and a kqueue can only be read. A kqueue
-// is readable for as long as it has events, so no report is lost between the look and the poll; and poll
-// takes none, so it needs no turn.
-func (p *Poller) Park(until time.Time, look func() bool) error {
+// Park implements backend.Poller. It blocks one thread in poll(2) on the kqueue. Go's own poller cannot
+// wait for a kqueue, because it asks for both directions of a descriptor and a kqueue can only be read. A
+// kqueue is readable while it has events, so no report is lost between the call of poll and poll(2).
+// poll(2) takes no events, so Park does not need q.mu.
+func (p *Poller) Park(until time.Time, poll func() bool) error {
 	defer p.unpark()
-	if look() {
+	if poll() {
 		return nil
 	}
 	for !p.woken.Load() {
@@ -36,17 +36,17 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 	return nil
 }
 
-// longest bounds one poll(2) that has no time-out of its own.
+// longest bounds one poll(2) without a timeout.
 const longest = time.Hour
 
 func (p *Poller) unpark() {
-	p.woken.Store(false) // whoever woke us is answered by our return
-	p.bell.Quiet()
+	p.woken.Store(false) // the return of Park answers the Wake
+	p.waker.Reset()
 }
 
-// Wake implements backend.Poller: woken stays until a Park has returned. It is set before the bell rings,
-// and looked at after it was quieted.
+// Wake implements backend.Poller. woken stays set until a Park has returned. Wake sets woken before it wakes the
+// waker, and each Park reads woken after the Park before it has reset the waker.
 func (p *Poller) Wake() {
 	p.woken.Store(true)
-	p.bell.Ring()
+	p.waker.Wake()
 }

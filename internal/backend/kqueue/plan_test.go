@@ -11,15 +11,15 @@ func TestPlan(t *testing.T) {
 	c := backend.Change{Action: backend.Set, Interest: forBoth}
 	for fd := range batch {
 		if !b.takes(fd) {
-			t.Fatalf("no room for number %d", fd)
+			t.Fatalf("number %d is not taken", fd)
 		}
 		b.add(fd, fd, &c, true)
 		if b.takes(fd) {
-			t.Fatal("the same number twice")
+			t.Fatal("the same number is taken twice")
 		}
 	}
 	if b.takes(batch) {
-		t.Fatal("more than a batch")
+		t.Fatal("more numbers than a batch are taken")
 	}
 	if len(b.list) > batch*mostSteps {
 		t.Fatalf("%d steps", len(b.list))
@@ -55,10 +55,10 @@ func TestTable(t *testing.T) {
 	}
 	tb.made(backend.Suppress, 3, 8, 0)
 	if e := tb.get(3); e.token != 8 || e.writing || e.interest != 0 {
-		t.Fatalf("muted: %+v", e)
+		t.Fatalf("suppressed: %+v", e)
 	}
 	tb.made(backend.Delete, 3, 0, 0)
 	if tb.get(3) != nil {
-		t.Fatal("deleted, and watched")
+		t.Fatal("watched after Delete")
 	}
 }

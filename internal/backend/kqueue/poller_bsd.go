@@ -17,14 +17,14 @@ import (
 type Poller struct {
 	queue
 	native  native
-	bell    unixsock.Bell
+	waker   unixsock.Waker
 	woken   atomic.Bool
-	parking [2]unix.PollFd // of the one caller of Park
+	parking [2]unix.PollFd // used by the one caller of Park
 }
 
-// New opens a kqueue, and a bell for wake-ups: three descriptors.
+// New opens a kqueue and a waker: three descriptors.
 func New() (backend.Poller, error) {
-	bell, err := unixsock.NewBell()
+	waker, err := unixsock.NewWaker()
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +35,12 @@ func New() (backend.Poller, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		bell.Close()
+		waker.Close()
 		return nil, os.NewSyscallError("kqueue", err)
 	}
-	p := &Poller{native: native{kq: kq}, bell: bell}
+	p := &Poller{native: native{kq: kq}, waker: waker}
 	p.queue.sys = &p.native
-	p.parking = [2]unix.PollFd{{Fd: int32(kq), Events: unix.POLLIN}, bell.Entry()}
+	p.parking = [2]unix.PollFd{{Fd: int32(kq), Events: unix.POLLIN}, waker.Entry()}
 	return p, nil
 }
 
@@ -64,7 +64,7 @@ func (p *Poller) Has(handle uintptr) (bool, error) {
 
 // Close implements backend.Poller.
 func (p *Poller) Close() error {
-	err := p.bell.Close()
+	err := p.waker.Close()
 	if e := unix.Close(p.native.kq); e != nil {
 		err = os.NewSyscallError("close", e)
 	}

@@ -12,49 +12,49 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// A system is what a queue needs of the kernel. In the tests it is a model.
+// A system has the functions of the kernel that a queue needs. Tests use a model.
 type system interface {
-	// kevent makes the steps. If any fails it returns in out those that did, and perhaps some that did
-	// not, as evError with the error number; or else events, if silent does not forbid them. out has room
-	// for every step, and if silent for one more.
+	// kevent makes the steps. If steps fail, it fills out with those, and perhaps with some that succeeded,
+	// as evError with the error number. Otherwise it fills out with events, unless silent is set. out must
+	// have room for every step, and if silent is set for one more.
 	kevent(list, out []kevent, silent bool) (int, error)
-	// pending tells what a receive would come to, if it can.
+	// pending returns the conditions that a receive would find. sure is false if they are unknown.
 	pending(fd int) (m backend.Mask, sure bool)
-	// open returns the error of a number that is closed.
+	// open returns an error if a number is closed.
 	open(fd int) error
 }
 
-// A queue is the kqueue's part of a Poller that does not park.
+// A queue is the part of a Poller that changes and harvests. It does not park.
 type queue struct {
 	sys system
 
-	// turn is held across the changes and the harvest of one Poll, and guards what follows. See the
-	// package's documentation, and why the backend of epoll has one.
-	turn  sync.Mutex
+	// mu is held across the changes and the harvest of one Poll, and guards the fields below. The package
+	// comment says why; the backend on epoll has such a mutex too.
+	mu    sync.Mutex
 	table table
 	plan  plan
-	errs  [batch]int64 // of the planned changes
+	errs  [batch]int64 // the errors of the planned changes
 	out   [mostEvents]kevent
-	// kept are reports that there was no room for, in the order of their events. A socket has two knotes, so twice
-	// as many events are taken as reports are wanted: fewer would tell half of a socket. It is empty whenever
-	// the kernel is asked for events.
+	// kept holds reports that did not fit into ready, in the order of their events. A socket has two knotes, so a
+	// harvest takes twice as many events as reports are wanted; with fewer, a report could lack the events of one
+	// knote. kept is empty whenever the kernel is asked for events.
 	kept []report
 }
 
-// A report is one that waits for a harvest with room. A change of its number drops it, for that looks again.
+// A report waits for a harvest with a free place. A change of its number drops it, because the change polls again.
 type report struct {
 	fd    int
 	ready backend.Ready
 }
 
-// mostEvents is how much one kevent(2) returns at most: events, or one error for each step of a plan.
+// mostEvents is the largest number of results of one kevent(2): events, or one error for each step of a plan.
 const mostEvents = max(256, batch*mostSteps+1)
 
-// Poll implements backend.Poller. Changes and a harvest are one kevent(2) where the caller's room is large
-// enough for every error that there could be: a call that returns errors harvests nothing.
+// Poll implements backend.Poller. Changes and a harvest are one kevent(2) if ready has room for the errors of
+// all steps. A call that returns errors harvests nothing.
 func (q *queue) Poll(changes []backend.Change, ready []backend.Ready) int {
-	q.turn.Lock()
-	defer q.turn.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.table.round++
 	for len(changes) > 0 {
 		some := q.prepare(changes)
@@ -70,7 +70,7 @@ func (q *queue) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return q.harvest(ready, 0)
 }
 
-// prepare plans the first of the changes, with no number among them twice, and returns them.
+// prepare plans a prefix of the changes in which no number occurs twice, and returns it.
 func (q *queue) prepare(changes []backend.Change) []backend.Change {
 	q.plan.reset()
 	for i := range changes {
@@ -90,7 +90,7 @@ func (q *queue) prepare(changes []backend.Change) []backend.Change {
 	return changes
 }
 
-// apply makes the changes that are planned.
+// apply makes the planned changes.
 func (q *queue) apply(changes []backend.Change) {
 	if len(q.plan.list) == 0 {
 		return
@@ -99,7 +99,7 @@ func (q *queue) apply(changes []backend.Change) {
 	q.settle(changes, q.out[:max(n, 0)], err)
 }
 
-// applyAndHarvest also fills ready. all is false where there may be more to be had.
+// applyAndHarvest makes the planned changes and fills ready. all is false if there may be more reports.
 func (q *queue) applyAndHarvest(changes []backend.Change, ready []backend.Ready) (n int, all bool) {
 	room := min(2*len(ready), len(q.out))
 	k, err := q.sys.kevent(q.plan.list, q.out[:room], false)
@@ -107,18 +107,18 @@ func (q *queue) applyAndHarvest(changes []backend.Change, ready []backend.Ready)
 		q.settle(changes, q.out[:max(k, 0)], err)
 		return 0, false
 	}
-	// All have succeeded. Settling that makes no call, so the events stay where they are.
+	// All changes have succeeded. settle makes no call then, so the events in q.out are not overwritten.
 	q.settle(changes, nil, nil)
 	n = q.merge(ready, 0, k)
 	return n, k < room || n == len(ready)
 }
 
-// settle gives each planned change its outcome: the kernel has returned some errors, or failed as a whole.
+// settle sets the outcome of each planned change, from the errors that the kernel returned or its failure as a whole.
 func (q *queue) settle(changes []backend.Change, returned []kevent, err error) {
 	b := &q.plan
 	whole, failed := err.(unix.Errno)
 	if failed && whole == unix.EINTR {
-		failed, returned = false, nil // the changes have been made all the same, says kevent(2)
+		failed, returned = false, nil // the changes were made nevertheless, according to kevent(2)
 	}
 	if !failed {
 		blame(b.fds, returned, q.errs[:len(b.fds)])
@@ -135,7 +135,7 @@ func (q *queue) settle(changes []backend.Change, returned []kevent, err error) {
 func (q *queue) settleOne(c *backend.Change, fd int, e unix.Errno) {
 	watched := q.table.get(fd) != nil
 	if !watched && c.Action != backend.Add && e == 0 {
-		e = unix.ENOENT // nobody's knotes
+		e = unix.ENOENT // the knotes of no registration
 	}
 	c.Status, c.Err = status(c.Action, e), nil
 	q.drop(fd)
@@ -145,7 +145,7 @@ func (q *queue) settleOne(c *backend.Change, fd int, e unix.Errno) {
 	}
 	c.Err = e
 	if c.Status == backend.Absent && q.sys.open(fd) != nil {
-		c.Status, c.Err = backend.Bad, unix.EBADF // macOS says ENOENT also of a closed number
+		c.Status, c.Err = backend.Bad, unix.EBADF // macOS returns ENOENT for a closed number too
 	}
 	if c.Status == backend.Refused && c.Action != backend.Add {
 		return
@@ -157,14 +157,14 @@ func (q *queue) settleOne(c *backend.Change, fd int, e unix.Errno) {
 	q.table.forget(fd)
 }
 
-// harvest fills ready, of which n are reports already, with what there is.
+// harvest fills ready, which has n reports already, with the available reports.
 func (q *queue) harvest(ready []backend.Ready, n int) int {
 	n = q.unkeep(ready, n)
 	for n < len(ready) {
 		room := min(2*(len(ready)-n), len(q.out))
 		k, err := q.sys.kevent(nil, q.out[:room], false)
 		if err == unix.EINTR {
-			continue // a caller that is about to park relies on this look
+			continue // a caller that is about to park relies on this poll
 		}
 		if err != nil {
 			break
@@ -173,18 +173,18 @@ func (q *queue) harvest(ready []backend.Ready, n int) int {
 		if k < room {
 			break
 		}
-		// Two events can be one report, and some are none.
+		// Two events can make one report, and some make none.
 	}
 	return n
 }
 
-// unkeep hands out what was kept.
+// unkeep moves kept reports to ready.
 func (q *queue) unkeep(ready []backend.Ready, n int) int {
 	some := min(len(q.kept), len(ready)-n)
 	for _, r := range q.kept[:some] {
 		ready[n] = r.ready
 		if e := q.table.get(r.fd); e != nil {
-			e.round, e.at = q.table.round, int32(n) // for what else this harvest finds of the socket
+			e.round, e.at = q.table.round, int32(n) // this harvest may find more of the socket
 		}
 		n++
 	}
@@ -192,12 +192,12 @@ func (q *queue) unkeep(ready []backend.Ready, n int) int {
 	return n
 }
 
-// drop forgets what was kept of a number.
+// drop forgets the kept report of a number.
 func (q *queue) drop(fd int) {
 	q.kept = slices.DeleteFunc(q.kept, func(r report) bool { return r.fd == fd })
 }
 
-// merge turns the first k events into reports, and keeps those that there is no room for.
+// merge turns the first k events into reports, and keeps those that do not fit into ready.
 func (q *queue) merge(ready []backend.Ready, n, k int) int {
 	for i := range k {
 		fd := q.out[i].fd
@@ -222,18 +222,18 @@ func (q *queue) merge(ready []backend.Ready, n, k int) int {
 	return n
 }
 
-// has reports whether a number names the socket that is watched; the error is that of a closed one. It can
-// cause a report of what has been reported already.
+// has reports whether a number names the socket that is watched. It returns an error if the number is closed.
+// It can cause a second report of conditions that were reported already.
 func (q *queue) has(fd int) (bool, error) {
-	q.turn.Lock()
-	defer q.turn.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.watches(fd) {
 		return true, nil
 	}
 	return false, q.sys.open(fd)
 }
 
-// watches asks the kernel whether a number still names the socket that is watched, and forgets it if not.
+// watches reports whether a number still names the socket that is watched, and forgets the number if not.
 func (q *queue) watches(fd int) bool {
 	e := q.table.get(fd)
 	if e == nil {
@@ -243,7 +243,7 @@ func (q *queue) watches(fd int) bool {
 	n, err := q.sys.kevent(probe(list[:0], fd, e.writing), q.out[:], true)
 	var errs [1]int64
 	if blame([]int{fd}, q.out[:max(n, 0)], errs[:]); err != nil || errs[0] == 0 {
-		return true // a call that fails as a whole says nothing
+		return true // a call that fails as a whole gives no answer
 	}
 	q.drop(fd)
 	q.table.forget(fd)

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// errno turns the model's error numbers into the system's, which need not be the same.
+// errno converts an error number of the model to the system's, which may differ.
 func errno(e int64) int64 {
 	switch e {
 	case noEnt:
@@ -28,7 +28,7 @@ func errno(e int64) int64 {
 type world struct {
 	*model
 	q     queue
-	fail  error // what the next call of the kernel fails with as a whole
+	fail  error // the error of the next call of the kernel as a whole
 	calls int
 }
 
@@ -54,11 +54,11 @@ func (w *world) kevent(list, out []kevent, silent bool) (int, error) {
 	return n, err
 }
 
-// change changes a socket, and has its knotes look.
+// change changes a socket and makes its knotes poll.
 func (m *model) change(fd int, f func(*socket)) {
 	f(m.sockets[fd])
-	m.look([2]int{fd, int(reads)})
-	m.look([2]int{fd, int(writes)})
+	m.poll([2]int{fd, int(reads)})
+	m.poll([2]int{fd, int(writes)})
 }
 
 // kevent is the system call of the model.
@@ -149,7 +149,7 @@ func TestQueueStatus(t *testing.T) {
 		expect("again", backend.Add, 4, backend.Present)
 		expect("Set", backend.Set, 4, backend.Done)
 		expect("Suppress", backend.Suppress, 4, backend.Done)
-		expect("muted", backend.Add, 4, backend.Present)
+		expect("suppressed", backend.Add, 4, backend.Present)
 		expect("Delete", backend.Delete, 4, backend.Done)
 		expect("gone", backend.Delete, 4, backend.Absent)
 		for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
@@ -160,7 +160,7 @@ func TestQueueStatus(t *testing.T) {
 				t.Error("remembered after it was found gone")
 			}
 			if r := w.harvest(4); len(r) != 0 {
-				t.Errorf("a stranger's report: %+v", r)
+				t.Errorf("report of another socket: %+v", r)
 			}
 			expect("Add", backend.Add, 4, backend.Done)
 			w.reuse(4, &socket{})
@@ -189,9 +189,9 @@ func TestQueueHas(t *testing.T) {
 	expect("not watched", 5, false, false)
 	expect("closed", 6, false, true)
 	w.do(backend.Suppress, 4, 2, 0)
-	expect("muted", 4, true, false)
+	expect("suppressed", 4, true, false)
 	if r := w.harvest(4); len(r) != 0 {
-		t.Errorf("asking has unmuted it: %+v", r)
+		t.Errorf("has enabled a suppressed socket: %+v", r)
 	}
 	w.reuse(4, &socket{})
 	expect("used again", 4, false, false)
@@ -200,7 +200,7 @@ func TestQueueHas(t *testing.T) {
 	}
 }
 
-// A call that fails as a whole refuses the changes, and harms nothing that was there.
+// If a call fails as a whole, the changes are refused, and earlier registrations are unchanged.
 func TestQueueRefused(t *testing.T) {
 	w := newWorld()
 	w.sockets[4] = &socket{data: 1}
@@ -235,7 +235,7 @@ func TestQueueRefused(t *testing.T) {
 	}
 }
 
-// Changes and harvest are one call where there is room for all errors; where one of the changes fails, two.
+// Changes and harvest are one call if ready has room for all errors, and two if a change fails.
 func TestQueueOneCall(t *testing.T) {
 	for _, c := range []struct {
 		room, calls int
@@ -266,7 +266,7 @@ func TestQueueOneCall(t *testing.T) {
 	}
 }
 
-// A call that has returned as many events as there was room for may have left some.
+// A call that fills its room with events may have left some.
 func TestQueueOneCallAndMore(t *testing.T) {
 	w := newWorld()
 	for fd := range 3 {
@@ -280,7 +280,7 @@ func TestQueueOneCallAndMore(t *testing.T) {
 	}
 }
 
-// Raw events that are one report, or none, do not end a harvest that has room.
+// A harvest with room left continues after kernel events that merge into one report or make none.
 func TestQueueHarvestsOn(t *testing.T) {
 	w := newWorld()
 	for fd := range 40 {
@@ -291,7 +291,7 @@ func TestQueueHarvestsOn(t *testing.T) {
 		}
 		w.do(backend.Add, fd, uint64(fd), interest)
 		if fd%2 == 0 {
-			w.change(fd, func(s *socket) { s.data = tooMuch }) // a full buffer is no news
+			w.change(fd, func(s *socket) { s.data = tooMuch }) // a full buffer makes no report
 		}
 	}
 	seen := 0
@@ -307,7 +307,7 @@ func TestQueueHarvestsOn(t *testing.T) {
 			break
 		}
 	}
-	// What a round has taken in part comes again with the next: 20 sockets, some of them twice.
+	// A socket of which a round has taken one event comes again in the next: 20 sockets, some of them twice.
 	if seen < 20 {
 		t.Errorf("%d reports", seen)
 	}
@@ -320,7 +320,7 @@ func TestQueueHarvestsOn(t *testing.T) {
 
 // Random changes of random sockets, some closed or used again in the middle of a change. A change is Done
 // only for the socket that was added; after it everything that holds is reported, with its token, and
-// nothing is ever reported to a stranger, a muted one, or beyond the interest.
+// nothing is ever reported for another socket, a suppressed one, or beyond the interest.
 func TestQueueRandom(t *testing.T) {
 	const numbers = 6
 	for seed := range uint64(300) {
@@ -373,7 +373,7 @@ func TestQueueRandom(t *testing.T) {
 				case action == backend.Add && mine:
 					want = backend.Present
 				case action == backend.Add && moved:
-					want = got // of which socket is anybody's guess; checked below
+					want = got // for which socket is checked below
 				case action == backend.Add || mine:
 					want = backend.Done
 				case moved && (action == backend.Suppress || action == backend.Delete):
@@ -418,7 +418,7 @@ func checkReport(t *testing.T, w *world, what string, r backend.Ready, tokens ma
 	for fd, token := range tokens {
 		if token == r.Token && owner[fd] != nil {
 			if owner[fd] != w.sockets[fd] {
-				t.Fatalf("%s: report %+v of a stranger", what, r)
+				t.Fatalf("%s: report %+v of another socket", what, r)
 			}
 			if m := interest[fd]; m == 0 || r.Mask&^(m|err|dead|closed) != 0 {
 				t.Fatalf("%s: report %+v to interest %#x", what, r, m)
@@ -426,7 +426,7 @@ func checkReport(t *testing.T, w *world, what string, r backend.Ready, tokens ma
 			return
 		}
 	}
-	t.Fatalf("%s: report %+v to nobody", what, r)
+	t.Fatalf("%s: report %+v with an unknown token", what, r)
 }
 
 func checkLook(t *testing.T, w *world, what string, fd int, tokens map[int]uint64, interest map[int]backend.Mask, owner map[int]*socket) {
@@ -491,8 +491,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A harvest tells the whole of a socket, which has two knotes, however little room there is.
-func TestQueueLittleRoom(t *testing.T) {
+// A report has the conditions of both knotes of a socket, however small the harvest is.
+func TestQueueSmallHarvests(t *testing.T) {
 	const sockets = 3
 	for room := 1; room <= 2*sockets; room++ {
 		w := newWorld()
@@ -502,7 +502,7 @@ func TestQueueLittleRoom(t *testing.T) {
 				t.Fatal(status, err)
 			}
 		}
-		// Six rounds of a level that is looked at again after each report.
+		// Six rounds of a level that is polled again after each report.
 		for round := range 6 {
 			seen := make(map[uint64]bool)
 			for len(seen) < sockets {
@@ -527,7 +527,7 @@ func TestQueueLittleRoom(t *testing.T) {
 	}
 }
 
-// What a harvest had no room for is not reported after a change of its number, nor to what has that number by then.
+// A kept report is dropped by a change of its number, and is not reported for another socket with the number.
 func TestQueueKeptIsDropped(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		w := newWorld()
@@ -562,8 +562,8 @@ func TestQueueKeptIsDropped(t *testing.T) {
 	}
 }
 
-// The ends of both directions are a death also for harvests that have room for one report.
-func TestQueueDeathInLittleRoom(t *testing.T) {
+// The ends of both directions mean Dead also for a harvest of one report.
+func TestQueueDeadInSmallHarvest(t *testing.T) {
 	w := newWorld()
 	w.sockets[4] = &socket{room: true}
 	w.do(backend.Add, 4, 1, forBoth)

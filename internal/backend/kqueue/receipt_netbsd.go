@@ -1,4 +1,4 @@
 package kqueue
 
-// receipt is a flag that x/sys does not know here.
+// receipt is 0, because x/sys does not define EV_RECEIPT for NetBSD.
 const receipt = 0

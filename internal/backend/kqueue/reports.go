@@ -4,11 +4,11 @@ import "github.com/socknotify/socknotify/internal/backend"
 
 const none = -1
 
-// merge returns what an event adds to the report of its socket, 0 for nothing, and where that report is in this
-// round. pending tells what a receive would come to, if it can.
+// merge returns the conditions that an event adds to the report of its socket, and the position of that report in
+// this round. pending is described at type system.
 //
-// The end of a direction is for good, so two ends are a death whenever they are reported, unless a change came in
-// between, which has both looked at again.
+// The end of a direction is final. So the ends of both directions mean Dead, also if they are reported in different
+// rounds, unless a change came in between: a change makes the kernel poll both knotes again.
 func (t *table) merge(k kevent, pending func(fd int) (m backend.Mask, sure bool)) (m backend.Mask, at int32) {
 	e := t.get(k.fd)
 	if e == nil || k.flags&evError != 0 || k.filter == unknown {
@@ -26,7 +26,7 @@ func (t *table) merge(k kevent, pending func(fd int) (m backend.Mask, sure bool)
 	return m, e.at
 }
 
-// meaning is what one event says to an interest.
+// meaning returns the conditions that one event reports for an interest.
 func meaning(k kevent, interest backend.Mask, pending func(fd int) (m backend.Mask, sure bool)) backend.Mask {
 	var m backend.Mask
 	switch {
@@ -34,7 +34,7 @@ func meaning(k kevent, interest backend.Mask, pending func(fd int) (m backend.Ma
 		if k.filter == reads {
 			m = interest&backend.In | backend.PeerClosed
 		} else {
-			m = interest & backend.Out // it would fail, but not block
+			m = interest & backend.Out // a send would fail, but not block
 		}
 		if k.fflags != 0 { // the socket's error
 			m |= backend.Err | backend.Dead | backend.PeerClosed
@@ -45,8 +45,8 @@ func meaning(k kevent, interest backend.Mask, pending func(fd int) (m backend.Ma
 	case k.data > 0 && interest&backend.In != 0:
 		return interest & (backend.In | backend.Urgent)
 	}
-	// Nothing to read, or nothing that was asked for: an error, an empty datagram, or a buffer that is
-	// full; or a listener, of whose connections not every system counts.
+	// There is no data, or In is not of interest. The event is about an error, an empty datagram or a full
+	// buffer, or about a listener: not every system counts its connections.
 	m, sure := pending(k.fd)
 	if !sure {
 		m = backend.In

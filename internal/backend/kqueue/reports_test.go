@@ -15,7 +15,7 @@ const (
 	closed = backend.PeerClosed
 )
 
-// The numbers are some system's; only that they are not 0 counts.
+// The error numbers of some system. The tests need only that they are not 0.
 const (
 	connRefused = 61
 	connReset   = 54
@@ -29,12 +29,12 @@ func wr(flags, errno uint32) kevent {
 	return kevent{fd: 5, filter: writes, flags: flags, fflags: errno}
 }
 
-// peeked answers for a receive that peeks.
+// peeked returns a function that stands for a receive that peeks.
 func peeked(m backend.Mask, sure bool) func(int) (backend.Mask, bool) {
 	return func(int) (backend.Mask, bool) { return m, sure }
 }
 
-// What the interests of the layer above are: it always asks for PeerClosed, and for Urgent with In.
+// The interests of the layer above. They always have PeerClosed, and Urgent along with In.
 const (
 	forNone = closed
 	forIn   = in | urgent | closed
@@ -42,7 +42,7 @@ const (
 	forBoth = in | urgent | out | closed
 )
 
-// The rows are the situations in which systems differ, with what each of them is said to make a kqueue
+// The rows are situations in which systems differ, with the events that their kqueues are documented to
 // report (platforms: peer half-close, unread data and FIN, both directions shut, ...).
 func TestSituations(t *testing.T) {
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// merged is what a queue makes of an event, where there is room.
+// merged adds an event to ready as a queue does when ready has room.
 func merged(t *table, ready []backend.Ready, n int, k kevent, peek func(int) (backend.Mask, bool)) int {
 	m, at := t.merge(k, peek)
 	switch {
@@ -138,7 +138,7 @@ func merged(t *table, ready []backend.Ready, n int, k kevent, peek func(int) (ba
 	return n
 }
 
-// The events of a round are merged by socket, wherever they are, and not with those of another round.
+// The events of a socket are merged within a round, in any order, but not with those of another round.
 func TestMerge(t *testing.T) {
 	var tb table
 	for fd := range 3 {
@@ -169,7 +169,7 @@ func TestMerge(t *testing.T) {
 	if got := harvest(write(0)); len(got) != 1 || got[0] != (backend.Ready{Token: 100, Mask: out}) {
 		t.Errorf("next round: %+v", got)
 	}
-	// Both ends are a death, also in two rounds, unless a change has had both looked at again.
+	// The ends of both directions mean Dead, also in two rounds, unless a change came in between.
 	harvest(kevent{fd: 0, filter: reads, flags: evEOF})
 	if got := harvest(kevent{fd: 0, filter: writes, flags: evEOF}); got[0].Mask != out|dead|closed {
 		t.Errorf("the other end, a round later: %+v", got)

@@ -8,8 +8,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// status is what the first error of a change means. Add fails with ENOENT where the number was closed
-// meanwhile. The rest that is Bad is said of what is no socket: EPIPE is a pipe's whose reader is gone.
+// status returns the status for the first error of a change. Add fails with ENOENT if the number was closed
+// during the call. The other errors with status Bad are about a file that is no socket: EPIPE, for example,
+// about a pipe without a reader.
 func status(action backend.Action, e unix.Errno) backend.Status {
 	switch e {
 	case 0:

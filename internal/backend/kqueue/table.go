@@ -2,10 +2,10 @@ package kqueue
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// A table has what is known of each number that is watched.
+// A table has the state of each watched number.
 type table struct {
 	entries []entry
-	round   uint64 // the harvest that is under way
+	round   uint64 // the current harvest
 }
 
 type entry struct {
@@ -14,10 +14,10 @@ type entry struct {
 	watched  bool
 	writing  bool // the writing knote is enabled
 
-	// ends has which knotes have reported an end since the latest change.
+	// ends is the set of knotes that have reported an end since the latest change.
 	ends uint8
 
-	// at is where the report of the harvest of a round is, if there is one.
+	// at is the position of the report in the harvest of the round, or none.
 	round uint64
 	at    int32
 }
@@ -49,7 +49,7 @@ func (t *table) made(action backend.Action, fd int, token uint64, interest backe
 	}
 }
 
-// forget drops a number that is not watched any more.
+// forget drops a number that is no longer watched.
 func (t *table) forget(fd int) {
 	if e := t.get(fd); e != nil {
 		*e = entry{}

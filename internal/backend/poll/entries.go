@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// find looks an entry up and makes sure that the number still names its socket. Bad and Absent
-// come with the position of what is left of the entry, or 0.
+// find looks up the entry of a number and checks that the number still names the entry's socket. at is
+// the position of the entry, whatever the status, or 0 if there is none.
 func (p *Poller) find(fd int) (at int, status backend.Status, err error) {
 	if fd < len(p.index) {
 		at = int(p.index[fd])
@@ -37,11 +37,11 @@ func (p *Poller) apply(c *backend.Change) (backend.Status, error) {
 			return backend.Done, nil
 		}
 		if status == backend.Done && c.Action == backend.Suppress {
-			p.silence(at)
+			p.suppress(at)
 			return backend.Done, nil
 		}
 		if at != 0 {
-			p.drop(at, fd) // deleted, or the remains of another socket
+			p.drop(at, fd) // deleted, or the entry of a socket that no longer has the number
 		}
 		return status, err
 	}
@@ -72,13 +72,13 @@ func (p *Poller) apply(c *backend.Change) (backend.Status, error) {
 
 func (p *Poller) append(fd int) int {
 	if fd >= len(p.index) {
-		p.index = roomier(p.index, fd+1)
+		p.index = grow(p.index, fd+1)
 		p.index = p.index[:cap(p.index)]
 	}
 	at := len(p.fds)
 	if at == cap(p.fds) {
-		p.fds, p.tokens = roomier(p.fds, at+1), roomier(p.tokens, at+1)
-		p.ids, p.states = roomier(p.ids, at+1), roomier(p.states, at+1)
+		p.fds, p.tokens = grow(p.fds, at+1), grow(p.tokens, at+1)
+		p.ids, p.states = grow(p.ids, at+1), grow(p.states, at+1)
 	}
 	p.fds = append(p.fds, unix.PollFd{})
 	p.tokens = append(p.tokens, 0)
@@ -88,9 +88,9 @@ func (p *Poller) append(fd int) int {
 	return at
 }
 
-// roomier makes room for n and a sixteenth more, or what fills the pages of memory that a large array takes. append
-// would make more than all else that an idle entry takes here.
-func roomier[T any](s []T, n int) []T {
+// grow returns s with capacity for n elements and a sixteenth more, rounded up to 1024 elements in a large array.
+// append would reserve more memory than an idle entry takes otherwise.
+func grow[T any](s []T, n int) []T {
 	n += max(64, n/16)
 	if n > 1024 {
 		n = (n + 1023) &^ 1023
@@ -99,33 +99,33 @@ func roomier[T any](s []T, n int) []T {
 }
 
 func (p *Poller) set(at, fd int, c *backend.Change) {
-	p.setFresh(at, false)
+	p.setDormant(at, false)
 	p.tokens[at], p.states[at] = c.Token, stateOf(c.Interest)|p.states[at]&listens
 	p.fds[at] = unixsock.Poll(fd, c.Interest)
 }
 
-func (p *Poller) setFresh(at int, is bool) {
+func (p *Poller) setDormant(at int, is bool) {
 	switch st := &p.states[at]; {
-	case *st&isFresh != 0 == is:
+	case *st&isDormant != 0 == is:
 	case is:
-		*st |= isFresh
-		p.fresh++
+		*st |= isDormant
+		p.dormant++
 	default:
-		*st &^= isFresh
-		p.fresh--
+		*st &^= isDormant
+		p.dormant--
 	}
 }
 
-func (p *Poller) silence(at int) {
-	p.setFresh(at, false)
+func (p *Poller) suppress(at int) {
+	p.setDormant(at, false)
 	if fd := p.fds[at].Fd; fd >= 0 {
 		p.fds[at] = unix.PollFd{Fd: ^fd, Events: p.fds[at].Events}
 	}
 }
 
-// drop takes an entry out and moves the last one into its place.
+// drop removes an entry and moves the last one into its place.
 func (p *Poller) drop(at, fd int) {
-	p.setFresh(at, false)
+	p.setDormant(at, false)
 	p.known.drop(fd)
 	p.index[fd] = 0
 	last := len(p.fds) - 1

@@ -9,16 +9,17 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// harvest reports what the last poll(2) found and nobody had room for, and only then asks again: a
-// poll of everything for each few reports would cost the square of the number of sockets.
+// harvest fills ready, first with results of the last poll(2) that did not fit into an earlier harvest.
+// It calls poll(2) again only when these are used up: a poll of all sockets for each few reports would
+// cost time quadratic in the number of sockets.
 func (p *Poller) harvest(ready []backend.Ready) int {
 	n := p.scan(ready, true)
 	if n == len(ready) || len(p.fds) == 1 {
 		return n
 	}
 	reports := unixsock.PollNow(p.fds)
-	if p.fresh > 0 {
-		p.noticeStarted()
+	if p.dormant > 0 {
+		p.rewatchStarted()
 	}
 	if reports > 0 {
 		p.unseen = len(p.fds) - 1
@@ -27,8 +28,9 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 	return n
 }
 
-// scan goes on through the entries that have not been seen since the last poll(2). What it found may be
-// over by now if that was a call ago (again), so it is asked of the entry alone.
+// scan continues through the entries that have not been seen since the last poll(2), and reports those with
+// results. again is set if that poll(2) was made by an earlier call. Its results may be outdated then, so scan
+// polls each such entry again.
 func (p *Poller) scan(ready []backend.Ready, again bool) int {
 	n := 0
 	for ; p.unseen > 0 && n < len(ready); p.unseen-- {
@@ -51,46 +53,46 @@ func (p *Poller) scan(ready []backend.Ready, again bool) int {
 	return n
 }
 
-// inputVague tells that poll(2) reports input for other things as well, and is always asked for it.
-const inputVague = unixsock.Vague&backend.In != 0
+// inputAmbiguous is true if poll(2) reports other conditions as input too, so that each entry asks for input.
+const inputAmbiguous = unixsock.Ambiguous&backend.In != 0
 
-// noticeStarted takes sockets back into the blocking poll that have lost what was to nobody's use.
-func (p *Poller) noticeStarted() {
+// rewatchStarted puts dormant sockets back into the blocking poll if their useless condition has ended.
+func (p *Poller) rewatchStarted() {
 	for at, st := range p.states {
-		if st&isFresh != 0 && unixsock.Mask(&p.fds[at])&(backend.Dead|unixsock.Vague&backend.In) == 0 {
-			p.setFresh(at, false)
+		if st&isDormant != 0 && unixsock.Mask(&p.fds[at])&(backend.Dead|unixsock.Ambiguous&backend.In) == 0 {
+			p.setDormant(at, false)
 			p.kick()
 		}
 	}
 }
 
-// report turns what poll(2) said of an entry into a report, or into nothing.
+// report converts the result of poll(2) for an entry into a report. ok is false if there is nothing to report.
 func (p *Poller) report(at int) (m backend.Mask, ok bool) {
 	f, st := &p.fds[at], p.states[at]
 	interest := st.interest()
 	m = unixsock.Mask(f)
-	if m&unixsock.Vague != 0 {
+	if m&unixsock.Ambiguous != 0 {
 		m = unixsock.Look(uintptr(f.Fd))
-		if inputVague && m&(backend.In|backend.Err) == backend.In {
+		if inputAmbiguous && m&(backend.In|backend.Err) == backend.In {
 			m |= p.known.behind(int(f.Fd))
 		}
 		m &= interest | backend.Err | backend.Dead | backend.PeerClosed
 	}
-	// No socket's identity is used twice in a row, so a number that names the remembered socket now did
-	// so when poll(2) looked.
+	// No identity is used by two sockets in a row. So if the number names the remembered socket now, it did
+	// so during poll(2).
 	if same, err := p.known.same(int(f.Fd), p.ids[at]); err != nil || !same || f.Revents&unix.POLLNVAL != 0 {
-		p.silence(at)
+		p.suppress(at)
 		return 0, false
 	}
 	switch {
-	case inputVague && m&(interest|backend.Err|backend.Dead) == 0,
-		st&listens == 0 && m&(backend.Dead|backend.PeerClosed|backend.Err) == backend.Dead, // never started: what failed may be Dead alone, too
-		st&wasTold != 0 && m&backend.Dead != 0 && m&(interest|backend.Err) == 0:
-		p.setFresh(at, true)
+	case inputAmbiguous && m&(interest|backend.Err|backend.Dead) == 0,
+		st&listens == 0 && m&(backend.Dead|backend.PeerClosed|backend.Err) == backend.Dead, // never started; a failed connect may be Dead alone too
+		st&wasReported != 0 && m&backend.Dead != 0 && m&(interest|backend.Err) == 0:
+		p.setDormant(at, true)
 		return 0, false
 	case m == 0:
-		return 0, false // over by now; it stays armed
+		return 0, false // the condition has ended; the entry stays armed
 	}
-	p.silence(at)
+	p.suppress(at)
 	return m, true
 }

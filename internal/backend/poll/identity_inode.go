@@ -10,23 +10,24 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// identities tell sockets apart by what fstat(2) says: a file's number and that of its device.
+// identities distinguish sockets by the device and inode numbers of fstat(2).
 type identities struct {
-	devices []uint64          // that sockets have been of: few
-	far     map[int][2]uint64 // device and file by descriptor, where an identity has no room for them
+	devices []uint64          // the devices of the sockets seen, which are few
+	far     map[int][2]uint64 // device and inode by descriptor, if they do not fit into an identity
 }
 
-// An identity is both numbers: the place of the device in devices, from 1, and the two halves of the file's, which is
-// of 32 bits on Linux. It is three small numbers, because the two in one would take eight bytes. Zero is none.
+// An identity holds both numbers: the index of the device in devices, plus 1, and the two halves of the inode number,
+// which has 32 bits on Linux. It has three uint16 fields to take six bytes; a uint64 would take eight. The zero value
+// is the identity of no socket.
 type identity struct{ device, high, low uint16 }
 
-// isFar is in the place of the device of one that is in far.
+// isFar as the device means that the identity is in far.
 const isFar = 1<<16 - 1
 
 func (*identities) open() error  { return nil }
 func (*identities) close() error { return nil }
 
-// of returns the identity of what a number names now; the error is that of a closed one.
+// of returns the identity of the file that a number names now, or an error if the number is closed.
 func (ids *identities) of(fd int) (identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -35,7 +36,7 @@ func (ids *identities) of(fd int) (identity, error) {
 	return ids.keep(fd, uint64(st.Dev), uint64(st.Ino)), nil
 }
 
-// same reports whether a number names what it did when of returned id.
+// same reports whether a number still names the file that it named when of returned id.
 func (ids *identities) same(fd int, id identity) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -73,5 +74,5 @@ func (ids *identities) is(fd int, id identity, device, file uint64) bool {
 
 func (ids *identities) drop(fd int) { delete(ids.far, fd) }
 
-// behind would tell what unread data hides.
+// behind returns 0: these systems have no means to find what unread data hides.
 func (*identities) behind(int) backend.Mask { return 0 }

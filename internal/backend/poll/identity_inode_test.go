@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Identities differ wherever a number does, however large the numbers are.
+// Two identities differ if a device or an inode number differs, however large the numbers are.
 func TestIdentity(t *testing.T) {
 	values := []uint64{0, 1, 2, 1 << 31, 1 << 32, 1<<32 | 1, 1<<48 - 1, 1 << 48, 1 << 63, math.MaxUint64}
 	var ids identities
@@ -28,7 +28,7 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 	if ids.is(0, identity{}, 0, 0) {
-		t.Error("none is something's")
+		t.Error("the zero identity matches a file")
 	}
 	for fd := range values {
 		ids.drop(fd)
@@ -38,7 +38,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// More devices than have a place are told apart as well.
+// More devices than fit into devices are distinguished too.
 func TestIdentityManyDevices(t *testing.T) {
 	var ids identities
 	ids.devices = make([]uint64, 1<<16-2)

@@ -12,11 +12,12 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// identities tell sockets apart by a kqueue that watches each for nothing: a socket's knote vanishes when its
-// number is closed. (These systems' fstat(2) has the inode number 0 for every TCP and UDP socket.)
+// identities distinguish sockets by a kqueue with a disabled knote for each: the kernel removes a socket's knote
+// when its number is closed. fstat(2) is of no use on these systems, because it returns the inode number 0 for
+// every TCP and UDP socket.
 type identities struct{ kq int }
 
-// An identity is whether there is a knote, which writes; for the other see behind.
+// An identity is empty: the socket is the same if its EVFILT_WRITE knote exists. For EVFILT_READ see behind.
 type identity struct{}
 
 func (ids *identities) open() error {
@@ -40,16 +41,16 @@ func (ids *identities) close() error {
 	return nil
 }
 
-// of makes the kqueue watch what a number names now; the error is that of a closed one.
+// of adds a knote for the socket that a number names now. It returns an error if the number is closed.
 func (ids *identities) of(fd int) (identity, error) {
 	return identity{}, ids.change(fd, unix.EVFILT_WRITE, unix.EV_ADD|unix.EV_DISABLE)
 }
 
-// same reports whether a number names what it did when of was called for it.
+// same reports whether a number still names the socket that it named when of was called for it.
 func (ids *identities) same(fd int, _ identity) (bool, error) {
 	err := ids.change(fd, unix.EVFILT_WRITE, unix.EV_DISABLE)
 	if err == unix.ENOENT {
-		// macOS says that also of a closed number.
+		// macOS returns ENOENT for a closed number too.
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		return false, err
 	}
@@ -70,8 +71,9 @@ func (ids *identities) change(fd, filter, flags int) error {
 
 var now unix.Timespec
 
-// behind tells what unread data hides from poll(2) and from a peek: the end of the stream, and an error. A
-// reading knote that waits for more data than there ever is reports nothing else.
+// behind returns the conditions that unread data hides from poll(2) and from a peek: the end of the stream, and
+// an error. To find them it adds a reading knote that waits for more data than a buffer holds, and therefore
+// reports nothing else.
 func (ids *identities) behind(fd int) backend.Mask {
 	var in, out [1]unix.Kevent_t
 	unix.SetKevent(&in[0], fd, unix.EVFILT_READ, unix.EV_ADD|unix.EV_ONESHOT)

@@ -1,4 +1,4 @@
 package poll
 
-// maxEntries is OPEN_MAX, beyond which macOS refuses to poll.
+// maxEntries is OPEN_MAX. macOS refuses to poll more entries.
 const maxEntries = 10240

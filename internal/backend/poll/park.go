@@ -9,41 +9,42 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// kick makes a parked goroutine take a new copy: to watch what was armed, and to let go of what was
-// deleted, because a blocked poll(2) keeps a closed socket open.
+// kick makes the parked goroutine take a new copy of the entries, in order to watch those that were armed
+// and to release those that were deleted: a blocked poll(2) keeps a closed socket open.
 func (p *Poller) kick() {
 	if p.parked && !p.kicked {
 		p.kicked = true
-		p.bell.Ring()
+		p.waker.Wake()
 	}
 }
 
 // Bounds of one blocking poll(2). It holds the sockets of its copy open, so a socket that was closed
-// without OpRemove is let go of after the longest; streams that were never started are looked at
-// again after the shortest, then twice that, and so on.
+// without OpRemove is released after longest. Dormant sockets are polled again after shortest, then
+// after twice that, and so on.
 //
-// Where the system does not take all entries at once, the first of them are blocked on, the bell among them. The
-// others are looked at after briefly.
+// If the system does not take all entries at once, Park blocks on the first ones, among them the waker, and
+// polls the others every partLimit.
 const (
-	longest  = 250 * time.Millisecond
-	shortest = time.Millisecond
-	briefly  = 10 * time.Millisecond
+	longest   = 250 * time.Millisecond
+	shortest  = time.Millisecond
+	partLimit = 10 * time.Millisecond
 )
 
 // Park implements backend.Poller. It blocks one thread.
 //
-// No report is lost: what was armed before the copy was taken is in the copy, and poll(2) finds what
-// holds however long it has; what is armed later kicks, because parked was set with the copy.
-func (p *Poller) Park(until time.Time, look func() bool) error {
+// No report is lost. An entry that was armed before the copy was taken is in the copy, and poll(2) finds
+// its conditions however long they have held. Arming an entry later kicks, because parked was set under
+// the same lock as the copy was taken.
+func (p *Poller) Park(until time.Time, poll func() bool) error {
 	defer p.unpark()
 	again := shortest
-	fresh := p.copyFDs()
-	if look() {
+	dormant := p.copyFDs()
+	if poll() {
 		return nil
 	}
 	for !p.woken.Load() {
 		limit := longest
-		if fresh {
+		if dormant {
 			limit = again
 			again = min(again*2, longest)
 		}
@@ -57,19 +58,19 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		if err != nil {
 			return os.NewSyscallError("poll", err)
 		}
-		// A kick alone is answered here: a new copy will do.
+		// For a kick alone a new copy is enough.
 		kicked := n == 1 && p.blocking[0].Revents != 0
 		if n > 0 && !kicked {
 			return nil
 		}
 		if kicked {
-			p.bell.Quiet()
+			p.waker.Reset()
 			again = shortest
 		}
-		if fresh && look() {
+		if dormant && poll() {
 			return nil
 		}
-		fresh = p.copyFDs()
+		dormant = p.copyFDs()
 	}
 	return nil
 }
@@ -85,22 +86,22 @@ func (p *Poller) wait(limit time.Duration) (int, error) {
 	}
 	for part := p.blocking; err != nil && len(part) > 1; {
 		part = part[:len(part)/2]
-		n, err = unixsock.Wait(part, min(limit, briefly))
+		n, err = unixsock.Wait(part, min(limit, partLimit))
 	}
 	return n, err
 }
 
-// copyFDs takes the copy to block on and tells whether there are fresh streams, which it leaves out.
-func (p *Poller) copyFDs() (fresh bool) {
+// copyFDs takes the copy to block on, without dormant entries. It reports whether there are any.
+func (p *Poller) copyFDs() (dormant bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parked, p.kicked = true, false
 	p.blocking = append(p.blocking[:0], p.fds...)
-	if p.fresh == 0 {
+	if p.dormant == 0 {
 		return false
 	}
 	for at, st := range p.states {
-		if f := &p.blocking[at]; st&isFresh != 0 && f.Fd >= 0 {
+		if f := &p.blocking[at]; st&isDormant != 0 && f.Fd >= 0 {
 			f.Fd = ^f.Fd
 		}
 	}
@@ -111,13 +112,13 @@ func (p *Poller) unpark() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.parked, p.kicked = false, false
-	p.woken.Store(false) // whoever woke us is answered by our return
-	p.bell.Quiet()
+	p.woken.Store(false) // the return of Park answers the Wake
+	p.waker.Reset()
 }
 
-// Wake implements backend.Poller: woken stays until a Park has returned. It is set before the bell
-// rings, and looked at after it was quieted.
+// Wake implements backend.Poller. woken stays set until a Park has returned. No wake-up is lost, because
+// Wake sets woken before it wakes the waker, and Park reads woken after it resets the waker.
 func (p *Poller) Wake() {
 	p.woken.Store(true)
-	p.bell.Ring()
+	p.waker.Wake()
 }

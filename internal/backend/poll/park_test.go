@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// Each change while somebody is parked has him take a new copy: the second as well as the first, and not only when
-// the longest poll(2) is over.
+// Each change makes the parked goroutine take a new copy, the second change as well as the first, and before the
+// longest poll(2) is over.
 func TestChangesKick(t *testing.T) {
 	k, err := New()
 	if err != nil {
@@ -25,7 +25,7 @@ func TestChangesKick(t *testing.T) {
 	p := k.(*Poller)
 	parked := make(chan error)
 	go func() { parked <- p.Park(time.Time{}, func() bool { return false }) }()
-	// blocks reports whether the copy is of n sockets, and the next change would kick.
+	// blocks reports whether the copy has n sockets and the next change would kick.
 	blocks := func(n int) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func TestChangesKick(t *testing.T) {
 			}
 		}
 	}
-	until("parked", func() bool { return blocks(0) })
+	until("Park", func() bool { return blocks(0) })
 	var peer int
 	for i := range 4 {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)

@@ -1,23 +1,26 @@
 //go:build unix
 
-// Package poll is the backend of poll(2): the portable fall-back, and the second opinion in tests.
+// Package poll is the backend on poll(2). It is the portable fallback, and the reference for other backends
+// in tests.
 //
-// A report silences its handle until the next Set (Edges is false). poll(2) knows numbers, not
-// sockets, so each entry is checked to name its socket still before it reports.
+// A report suppresses its handle until the next Set (Edges is false). poll(2) knows descriptor numbers, not
+// sockets, so before each report the entry is checked to still name its socket.
 //
-// How well that check works, and how much there is to tell, differs:
+// The reliability of that check and the detail of the reports differ between systems:
 //
-//   - Linux has inode numbers that are not used twice in a row, and poll(2) says everything.
-//   - Elsewhere poll(2) says of an error, and mostly of the end of a stream, that there is input. So each
-//     report of input takes a peek into the socket, which allocates where there is a sender's address.
-//   - The BSDs and macOS number no sockets. A kqueue stands witness: it forgets a number when it is closed.
-//     It also knows what is behind unread data.
-//   - illumos and Solaris make a number of 16 bits from the socket's address, which the next socket may
-//     get; of AIX it is not known. There a number that was closed without OpRemove or Close of package
-//     sock, and used again, can go on reporting to the old key. An error behind unread data is found once
-//     that was received; so is, but on illumos, the end of the peer's direction alone.
-//   - What stands and is no news is looked at again from time to time, 250 ms apart in the end. Off Linux
-//     that includes unread data that an edge has told of; what comes behind it is told so much later.
+//   - Linux does not use an inode number twice in a row, and poll(2) reports all conditions.
+//   - Elsewhere poll(2) reports an error, and mostly the end of a stream, as input. So each report of input
+//     needs a peek at the socket, which allocates if there is a sender's address.
+//   - The BSDs and macOS do not number sockets. A kqueue identifies them instead, because the kernel removes
+//     a number from it when the number is closed. The kqueue also finds conditions behind unread data.
+//   - illumos and Solaris compute a number of 16 bits from the socket's address, which the next socket may
+//     get. For AIX it is not known. On these systems, a number that was closed without OpRemove or Close of
+//     package sock, and used again, can continue to report to the old key. An error behind unread data is
+//     found after the data was received. On illumos the end of the peer's direction alone is found at once,
+//     on the others after the data too.
+//   - A condition that persists and was reported already is polled again at intervals that grow to 250 ms.
+//     Except on Linux, that includes unread data that an edge has reported; a condition behind the data is
+//     reported with that delay.
 package poll
 
 import (
@@ -32,62 +35,62 @@ import (
 
 // Poller implements backend.Poller on an array of pollfds.
 type Poller struct {
-	bell  unixsock.Bell // entry 0 of the array
+	waker unixsock.Waker // entry 0 of the array
 	woken atomic.Bool
 	known identities
 
 	mu sync.Mutex
-	// fds is what poll(2) reads. A silent entry has its number complemented, which poll skips.
+	// fds is the array for poll(2). A suppressed entry has its number complemented, and poll(2) skips it.
 	fds []unix.PollFd
-	// Beside fds, an array for each part of an entry, because together they would be padded.
-	tokens []uint64
-	ids    []identity
-	states []state
-	index  []int32 // handle -> position in fds; 0 is none
-	next   int     // the entry that was seen last; the next scan goes on from it, so that none starves
-	unseen int     // entries whose results of the last poll(2) have not been seen
-	parked bool    // somebody blocks on a copy of fds
-	kicked bool    // and has been told to take a new copy
-	fresh  int     // entries that are
+	// The other parts of an entry are in arrays of their own, because a struct would be padded.
+	tokens  []uint64
+	ids     []identity
+	states  []state
+	index   []int32 // handle -> position in fds; 0 is none
+	next    int     // the entry that was seen last; the next scan continues after it, so that no entry starves
+	unseen  int     // entries whose results of the last poll(2) have not been seen
+	parked  bool    // a goroutine blocks on a copy of fds
+	kicked  bool    // and was kicked to take a new copy
+	dormant int     // the number of dormant entries
 
-	// blocking is the copy that the one goroutine in Park hands to the system.
+	// blocking is the copy that the one goroutine in Park passes to poll(2).
 	blocking []unix.PollFd
 }
 
-// A state is the interest that an entry has, and what else there is to know of it.
+// A state is the interest of an entry together with the flags below.
 type state uint8
 
 const (
 	interested = state(backend.In | backend.Urgent | backend.Out | backend.PeerClosed)
-	// isFresh marks a socket of which poll(2) reports what is to nobody's use, for as long as it stands: a
-	// stream that was never started, or one whose end has been told. The blocking poll leaves it out and
-	// comes back to it from time to time.
-	isFresh state = 1 << 6
-	wasTold state = 1 << 7 // its end has been told
-	// listens marks a listener: dead, it was shut down, where a stream was never started.
+	// isDormant marks a socket for which poll(2) persistently reports a condition of no use: a stream that was
+	// never started, or one whose end was reported. The blocking poll(2) leaves it out, and Park polls it
+	// again from time to time.
+	isDormant   state = 1 << 6
+	wasReported state = 1 << 7 // its end was reported
+	// listens marks a listener. Dead means that a listener was shut down, and that a stream was never started.
 	listens state = 1 << 4
 )
 
 func stateOf(interest backend.Mask) state {
 	st := state(interest) & interested
 	if interest&backend.Dead != 0 {
-		st |= wasTold
+		st |= wasReported
 	}
 	return st
 }
 
 func (st state) interest() backend.Mask { return backend.Mask(st & interested) }
 
-// New opens a bell for wake-ups, and what tells sockets apart.
+// New opens a Poller, with a waker and, on the BSDs and macOS, a kqueue for identities.
 func New() (backend.Poller, error) {
-	bell, err := unixsock.NewBell()
+	waker, err := unixsock.NewWaker()
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{bell: bell, fds: []unix.PollFd{bell.Entry()},
+	p := &Poller{waker: waker, fds: []unix.PollFd{waker.Entry()},
 		tokens: make([]uint64, 1), ids: make([]identity, 1), states: make([]state, 1)}
 	if err := p.known.open(); err != nil {
-		bell.Close()
+		waker.Close()
 		return nil, err
 	}
 	return p, nil
@@ -137,7 +140,7 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 // Close implements backend.Poller.
 func (p *Poller) Close() error {
 	err := p.known.close()
-	if e := p.bell.Close(); e != nil {
+	if e := p.waker.Close(); e != nil {
 		err = e
 	}
 	return err

@@ -6,17 +6,17 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A step is what the next call of the system does to one entry.
+// A step is the part of the next call of the system for one entry.
 type step struct {
-	c      *backend.Change // nil: a packet was not reported, and the entry is enabled again
+	c      *backend.Change // nil if the entry is enabled again because its packet was not reported
 	packet Entry           // that packet
 	e      *entry
-	at, n  int // its registrations
+	at, n  int // the index and number of its registrations
 	pinned bool
 	pin    uintptr
 }
 
-// maxSteps bounds the changes of one call.
+// maxSteps limits the changes of one call.
 const maxSteps = 64
 
 var (
@@ -31,7 +31,7 @@ func (p *Poller) add(s step, regs ...Registration) {
 	p.regs, p.steps = append(p.regs, regs...), append(p.steps, s)
 }
 
-// plan puts a change into the next call, or gives it its outcome.
+// plan puts a change into the next call, or sets its outcome.
 func (p *Poller) plan(c *backend.Change) {
 	e := p.table.byHandle(c.Handle)
 	switch {
@@ -60,9 +60,9 @@ func (p *Poller) plan(c *backend.Change) {
 	}
 }
 
-// set plans to enable an entry anew. With a new token it is for the program, which names the socket that
-// has the number now. With the old one it is the layer that looks again, at any time, and the number must
-// not change hands between the two registrations.
+// set plans to enable an entry again. A new token means that the program enables, and names the socket that
+// has the number now. The old token means that the layer above polls again, which it may do at any time.
+// Then both registrations must be of the same socket, so it is pinned.
 func (p *Poller) set(c *backend.Change, e *entry) {
 	s := step{c: c, e: e}
 	if c.Token != e.token && e.doubtful {
@@ -85,7 +85,7 @@ func (p *Poller) set(c *backend.Change, e *entry) {
 	p.add(s, e.registration(opDisable, 0), e.registration(opEnable, c.Interest))
 }
 
-// miss is the outcome of a change to what is not registered, or cannot be.
+// miss sets the outcome of a change of a handle that is not registered, or cannot be.
 func (p *Poller) miss(c *backend.Change) {
 	if _, err := p.sys.Describe(c.Handle); err != nil {
 		c.Status, c.Err = backend.Bad, err
@@ -98,12 +98,12 @@ func (p *Poller) miss(c *backend.Change) {
 }
 
 // flush makes the call, which dequeues up to want packets into p.entries, and settles the steps. It
-// returns how many there were.
+// returns the number of packets.
 func (p *Poller) flush(want int) int {
 	if len(p.regs) == 0 && want == 0 {
 		return 0
 	}
-	p.mark = len(p.stash)
+	p.mark = len(p.pending)
 	n, code := p.sys.Process(p.port, p.regs, 0, p.entries[:want])
 	if failed(code) && len(p.regs) > 0 {
 		n = p.oneByOne(want)
@@ -118,21 +118,21 @@ func (p *Poller) flush(want int) int {
 	}
 	for i := range p.steps {
 		if e := p.steps[i].e; want == 0 {
-			e.fresh = false // its packet waits for another call
+			e.fresh = false // a later call dequeues its packet
 		}
 	}
-	clear(p.steps) // they point to what is the caller's
+	clear(p.steps) // they point to the caller's changes
 	p.regs, p.steps = p.regs[:0], p.steps[:0]
 	return n
 }
 
-// oneByOne is flush where the call has failed as a whole. One of the sockets may be the cause, and must not
-// harm the others.
+// oneByOne continues flush after the call has failed as a whole. One of the sockets may be the cause, and must
+// not affect the others.
 func (p *Poller) oneByOne(want int) int {
 	for i := range p.steps {
 		s := &p.steps[i]
 		regs := p.regs[s.at : s.at+s.n]
-		p.mark = len(p.stash)
+		p.mark = len(p.pending)
 		_, code := p.sys.Process(p.port, regs, 0, nil)
 		p.settle(s, outcomeOf(regs, code))
 	}
@@ -146,7 +146,7 @@ func (p *Poller) oneByOne(want int) int {
 	return n
 }
 
-// settle does what follows from a step, and gives its change the outcome.
+// settle updates the entry of a step and sets the outcome of its change.
 func (p *Poller) settle(s *step, o outcome) {
 	c, e := s.c, s.e
 	e.planned = false
@@ -161,24 +161,24 @@ func (p *Poller) settle(s *step, o outcome) {
 	case c.Action == backend.Set:
 		p.settleSet(s, o)
 	case o.ok() && c.Action == backend.Suppress:
-		e.silence(c)
+		e.suppress(c)
 	case o.ok():
 		p.leave(e)
 	case p.transient(c.Handle, o), c.Action == backend.Delete && p.one(e, opDisable, 0).ok():
-		p.refuse(c, o.first) // still there: the removal has failed for a reason of its own
+		p.refuse(c, o.first) // still registered: the removal failed for another reason
 	default:
 		p.drop(e)
 		p.miss(c)
 	}
 }
 
-// verdictOf is judge for a step, and renews an entry that could not be enabled.
+// verdictOf judges the outcome of a step, and renews an entry that could not be enabled.
 func (p *Poller) verdictOf(s *step, o outcome) verdict {
 	v := p.judge(s.e, s.pinned, s.pin, o)
 	switch v {
 	case renewed:
 		p.outdate(s.e, p.mark)
-	case silenced:
+	case suppressed:
 		v = p.renew(s.e, true)
 	}
 	return v
@@ -193,8 +193,8 @@ func (p *Poller) settleSet(s *step, o outcome) {
 		e.arm(c)
 	case ended:
 		p.miss(c)
-	case silenced:
-		e.silence(c) // the layer, once refused, asks about it with another Set
+	case suppressed:
+		e.suppress(c) // the layer above makes another Set after the refusal
 		p.refuse(c, o.last)
 	case unknown:
 		e.token, e.interest = token, interest
@@ -206,8 +206,8 @@ func (p *Poller) refuse(c *backend.Change, code uint32) {
 	c.Status, c.Err = backend.Refused, p.sys.Errno(code)
 }
 
-// settleAdd finds that there was nothing to disable, or else a registration that the backend does not know,
-// whose key it cannot change.
+// settleAdd settles an Add, which succeeds if there was no registration to disable. If there was one, the backend
+// does not know it and cannot change its key, so the registration is removed and the Add tried again.
 func (p *Poller) settleAdd(c *backend.Change, e *entry, o outcome) {
 	switch {
 	case o.ok(), o.blind():
@@ -229,20 +229,20 @@ func (p *Poller) settleAdd(c *backend.Change, e *entry, o outcome) {
 	}
 }
 
-// arrived forgets that a handle was leaving: it has been registered since.
+// arrived forgets the leaving entry of a handle that was registered again.
 func (p *Poller) arrived(handle uintptr) {
 	if old := p.leaving[handle]; old != nil {
 		p.drop(old)
 	}
 }
 
-// again has the next call enable an entry whose packet is not reported.
+// again plans to enable an entry whose packet is not reported.
 func (p *Poller) again(e *entry, packet Entry) {
-	e.loose, e.fresh = false, true
+	e.stale, e.fresh = false, true
 	pin, err := p.sys.Pin(e.handle)
 	if err != nil {
 		if p.describes(e) {
-			p.stash = append(p.stash, stashed{Entry: packet})
+			p.pending = append(p.pending, pendingPacket{Entry: packet})
 		}
 		return
 	}
@@ -251,7 +251,7 @@ func (p *Poller) again(e *entry, packet Entry) {
 
 func (p *Poller) settleAgain(s *step, o outcome) {
 	switch p.verdictOf(s, o) {
-	case unknown, silenced:
-		p.stash = append(p.stash, stashed{Entry: s.packet}) // reported after all
+	case unknown, suppressed:
+		p.pending = append(p.pending, pendingPacket{Entry: s.packet}) // so that it is reported after all
 	}
 }

@@ -1,67 +1,71 @@
-// Package psn is the backend of Windows' own ProcessSocketNotifications on an I/O completion port.
+// Package psn is the backend on ProcessSocketNotifications of Windows and an I/O completion port.
 //
-// Its logic knows no system: it asks a System, which is Windows, or in tests a fake, so that all of it
-// runs everywhere. How the native semantics become the seam's is said here and nowhere else.
+// Its logic is independent of the system: it calls a System, which is Windows, or a fake in tests, so that
+// all of it runs everywhere. This comment describes how the native semantics are mapped to the seam's.
 //
 // # Trigger
 //
-// A handle is registered one-shot by level. That is the seam's "silent after a report until the next Set,
-// which looks again" to the letter: the report disables the registration, and enabling looks at what
-// holds. Edges is therefore false. A native edge would not do for true: it is one of a condition that
-// begins to hold, so what arrives at a socket that has not been drained makes none, and what held when
-// it was enabled makes none either. The price is a call for every enable: none is free (X5).
+// A handle is registered one-shot by level. This is what the seam describes for Edges false: a report
+// disables the registration, and enabling it again polls the socket. A native edge cannot serve Edges true.
+// It is an edge of a condition that begins to hold, so data that arrives at a socket which has not been
+// drained makes none, and a condition that holds when the registration is enabled makes none either. The
+// price is that every enable needs a system call (X5).
 //
 // # Keys
 //
-// The native key is fixed when a registration is created, and the token changes with every operation. So
-// the key is a serial number that stands for an entry, and the entry has the token. A number is never
-// used twice: a packet with one that is not known any more is of a registration that has ended, perhaps
-// with its socket, and is dropped (G9).
+// The native key is fixed when a registration is created, and the token changes with every operation.
+// Therefore the key is a serial number that identifies an entry, and the entry has the token. A number is
+// never used twice. A packet with an unknown number belongs to a registration that has ended, perhaps with
+// its socket, and is dropped (G9).
 //
 // # Packets of an earlier arming
 //
-// At most one packet per registration is queued, and it may have been queued, or have been dequeued by
-// the goroutine in Park, before the operation that it comes after. An entry that is changed while a
-// report was still due is therefore loose. The packet that then comes is not reported. But its delivery
-// may be what ended the one shot, be it of the earlier arming or of this one, which the reference leaves
-// open. So the registration is enabled again, in the call that goes on dequeuing, and what holds comes as
-// a packet of its own. Where that fails, the packet is reported after all: spurious, but not lost.
+// At most one packet per registration is queued. It may have been queued, or dequeued by the goroutine in
+// Park, before an operation, and be processed after it. Therefore an entry that is changed while a report
+// is due is marked stale, and its next packet is not reported. The delivery of that packet may have ended
+// the one shot, of the earlier arming or of the latest one; the reference leaves that open. So the
+// registration is enabled again, in the call that continues to dequeue, and conditions that hold come as
+// another packet. If enabling fails, the first packet is reported after all, which may be spurious, but
+// loses nothing.
 //
-// The same is done with every packet if the system's have only what held when they were queued (Snapshots).
+// The same is done with every packet if the system's packets have only the conditions of the time when they
+// were queued (Snapshots).
 //
 // # Whether the number still names the socket
 //
-// Closing a socket ends its registration without a packet, and enabling the number afterwards creates
-// one, for whichever socket has it. Disabling creates nothing and fails where there is none. So Set is two
-// registrations in one call, disable and enable, and the first one's result tells what the second was. If
-// it created a registration, that is removed again, and Set is Absent. No error code is relied upon: where
-// an operation fails, the system is asked whether the handle is a socket at all. That disabling fails where
-// there is no registration is not documented, so it is tried before the backend is used (see Probe).
+// Closing a socket ends its registration without a packet. Enabling the number afterwards creates a
+// registration, for any socket that has the number. Disabling creates nothing and fails if there is no
+// registration. So Set is two registrations in one call, disable and enable, and the result of the first
+// shows whether the second created a registration. If it did, that registration is removed again, and Set
+// is Absent. The backend does not rely on error codes: if an operation fails, it asks the system whether
+// the handle is a socket at all. It is not documented that disabling fails without a registration, so Probe
+// verifies it before the backend is used.
 //
-// The number may change hands between the two. Where the program enables, it has named the socket that has
-// the number by then. But the layer looks again by itself, and the backend does, and then the socket is
-// pinned, and the number compared with it afterwards.
+// The number may be closed and used again between the two. If the program enables, it has named the socket
+// that has the number by then. But if the layer above or the backend polls again on its own, the socket is
+// pinned, and the number is compared with it afterwards.
 //
-// Where the system has no memory for the first and has some for the second, nothing tells. A program's enable
-// then makes a new registration of the socket that it names. What the backend has enabled by itself counts as
-// the old socket until the program's next enable.
+// If the system has no memory for the first registration but has it for the second, the result shows
+// nothing. An enable of the program then makes a new registration of the socket that it names. A
+// registration that the backend has enabled on its own counts as the old socket until the program's next
+// enable.
 //
 // # Failures
 //
-// A call that fails as a whole has changed nothing. One socket may be the cause, so each change is made in a
-// call of its own then. Codes that say that memory has run out refuse the change, which may be tried again;
-// a wait is tried again after a moment.
+// A call that fails as a whole has changed nothing. One socket may be the cause, so each change is then made
+// in a call of its own. Codes that mean a lack of memory refuse the change, which may be tried again; a wait
+// is tried again after a millisecond.
 //
 // # Removal
 //
 // Delete removes natively, so that any other port may register the socket, and does not wait for the
-// removal's own packet. That one finds its key unknown, or only confirms what is known: the layer makes
-// its own EventRemove. Should the system refuse a registration until that packet was dequeued, Add
+// removal's own packet. That packet has an unknown key or changes nothing: the layer above makes its
+// EventRemove without it. If the system refuses a registration until that packet was dequeued, Add
 // dequeues it, also from another port's queue, and tries again.
 //
-// # The stash
+// # Pending packets
 //
-// What is dequeued and not yet reported lies in the stash, from which Poll takes before it asks the
-// system: the packet that ended a Park, and what lay in front of a packet that was waited for. Whoever
-// leaves something there while a goroutine is parked wakes it.
+// Packets that were dequeued and not yet reported are pending: the packet that ended a Park, and packets that
+// were queued in front of a packet that was waited for. Poll takes them before it calls the system. If a
+// goroutine leaves pending packets while another one is parked, it wakes the parked one.
 package psn

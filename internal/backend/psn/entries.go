@@ -2,32 +2,32 @@ package psn
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// An entry is what the backend knows of a registration. It fills 32 bytes.
+// An entry is the backend's state of a registration. It fills 32 bytes.
 type entry struct {
 	handle   uintptr
 	key      uintptr
 	token    uint64
 	interest uint8 // a backend.Mask
 	state    state
-	armed    bool // a report is due when something holds
-	loose    bool // a packet of an earlier arming may still come
-	fresh    bool // the packet that comes next was asked for just now
-	planned  bool // a step is about it
-	doubtful bool // it may have got another socket registered: see judge
+	armed    bool // a report is due when a condition holds
+	stale    bool // a packet of an earlier arming may still come
+	fresh    bool // the next packet was requested by the current call
+	planned  bool // a planned step uses it
+	doubtful bool // it may have registered another socket: see judge
 }
 
 type state uint8
 
 const (
 	free    state = iota
-	watched       // registered, as far as is known
-	leaving       // removed, and the packet that says so was not dequeued
+	watched       // registered, as far as the backend knows
+	leaving       // removed, but the packet of the removal was not dequeued yet
 )
 
 // wakeKey is the key of the packets that end a Park. No entry has it.
 const wakeKey = 0
 
-// drop forgets an entry. What may still come with its key is dropped.
+// drop forgets an entry. Later packets with its key are dropped.
 func (p *Poller) drop(e *entry) {
 	if p.leaving[e.handle] == e {
 		delete(p.leaving, e.handle)
@@ -35,8 +35,8 @@ func (p *Poller) drop(e *entry) {
 	p.table.drop(e)
 }
 
-// leave keeps an entry that was removed until the packet that says so is dequeued. It may never come, if
-// the socket is closed first, so there is one such entry per handle.
+// leave keeps a removed entry until the packet of the removal is dequeued. If the socket is closed first, that
+// packet may not come, so there is at most one such entry per handle.
 func (p *Poller) leave(e *entry) {
 	if old := p.leaving[e.handle]; old != nil {
 		p.drop(old)
@@ -46,29 +46,29 @@ func (p *Poller) leave(e *entry) {
 	e.state, e.armed = leaving, false
 }
 
-// arm notes that a change has enabled an entry.
+// arm records that a change has enabled an entry.
 func (e *entry) arm(c *backend.Change) {
-	e.loose = e.loose || e.armed
+	e.stale = e.stale || e.armed
 	e.token, e.interest, e.armed, e.fresh = c.Token, uint8(c.Interest), true, false
 }
 
-// silence notes that a change has disabled it.
-func (e *entry) silence(c *backend.Change) {
-	e.loose = e.loose || e.armed
+// suppress records that a change has disabled an entry.
+func (e *entry) suppress(c *backend.Change) {
+	e.stale = e.stale || e.armed
 	e.token, e.armed = c.Token, false
 }
 
-// outdate drops an entry's packets from the stash up to a mark: they were dequeued before it was enabled.
+// outdate drops an entry's pending packets up to a mark, which were dequeued before the entry was enabled.
 func (p *Poller) outdate(e *entry, mark int) {
 	for i := p.first; i < mark; i++ {
-		if p.stash[i].Key == e.key {
-			p.stash[i].Key = nobody
+		if p.pending[i].Key == e.key {
+			p.pending[i].Key = noKey
 		}
 	}
 }
 
-// nobody is no entry's key: it is of generation 0.
-const nobody = 1
+// noKey is the key of no entry, because its generation is 0.
+const noKey = 1
 
 func (e *entry) registration(op uint8, interest backend.Mask) Registration {
 	r := Registration{Socket: e.handle, Key: e.key, Op: op}
@@ -85,7 +85,7 @@ func (p *Poller) one(e *entry, op uint8, interest backend.Mask) outcome {
 	return outcomeOf(p.pair[:1], code)
 }
 
-// An outcome is what came of the registrations of one step.
+// An outcome has the results of the registrations of one step.
 type outcome struct {
 	first, last uint32
 	whole       bool // the call failed, and has changed nothing
@@ -98,13 +98,13 @@ func outcomeOf(regs []Registration, code uint32) outcome {
 	return outcome{regs[0].Result, regs[len(regs)-1].Result, false}
 }
 
-// blind tells that it was enabled, and not whether it was registered before.
+// blind reports whether the entry was enabled, but it is unknown whether it was registered before.
 func (o outcome) blind() bool { return !o.whole && exhausted(o.first) && o.last == success }
 
 func (o outcome) ok() bool { return o.first == success && o.last == success }
 
-// watches tells whether an entry's socket is still registered, and forgets the entry if it is not. What is
-// due stays due.
+// watches reports whether an entry's socket is still registered, and forgets the entry if it is not. A report
+// that is due remains due.
 func (p *Poller) watches(e *entry) bool {
 	if !e.armed {
 		o := p.one(e, opDisable, 0)
@@ -114,17 +114,17 @@ func (p *Poller) watches(e *entry) bool {
 		p.drop(e)
 		return false
 	}
-	e.loose = true
+	e.stale = true
 	switch p.renew(e, false) {
 	case ended:
 		return false
-	case silenced:
+	case suppressed:
 		p.ask(e)
 	}
-	return true // also where it cannot be told
+	return true // also if it is unknown
 }
 
-// describes tells whether an entry's handle is a socket at all, and forgets the entry if it is not.
+// describes reports whether an entry's handle is a socket at all, and forgets the entry if it is not.
 func (p *Poller) describes(e *entry) bool {
 	_, err := p.sys.Describe(e.handle)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Poller) describes(e *entry) bool {
 	return err == nil
 }
 
-// transient tells failures that say nothing about the registration.
+// transient reports whether an outcome is a failure that says nothing about the registration.
 func (p *Poller) transient(handle uintptr, o outcome) bool {
 	if exhausted(o.first) {
 		return true
@@ -145,10 +145,10 @@ func (p *Poller) transient(handle uintptr, o outcome) bool {
 	return err == nil
 }
 
-// gone forgets an entry whose socket is not registered any more. If finding out has registered the socket
-// that has the number now, that is taken back.
+// gone forgets an entry whose socket is no longer registered. registered is set if the check has registered the
+// socket that has the number now; gone removes that registration.
 func (p *Poller) gone(e *entry, registered bool) {
-	const tries = 100 // as long as there is no memory for it
+	const tries = 100 // while there is no memory for it
 	for range tries {
 		if !registered {
 			break
@@ -163,9 +163,9 @@ func (p *Poller) gone(e *entry, registered bool) {
 	p.drop(e)
 }
 
-// ask makes a report without conditions, which has the layer look again with a Set, for an entry that
-// cannot be enabled.
+// ask makes a report without conditions for an entry that cannot be enabled. The layer above then polls again
+// with a Set.
 func (p *Poller) ask(e *entry) {
-	e.loose, e.fresh = false, true
-	p.stash = append(p.stash, stashed{Entry: Entry{Key: e.key}})
+	e.stale, e.fresh = false, true
+	p.pending = append(p.pending, pendingPacket{Entry: Entry{Key: e.key}})
 }

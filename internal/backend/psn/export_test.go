@@ -2,9 +2,9 @@ package psn
 
 import "time"
 
-// SetPatience sets how long an addition waits at least, until it is set back.
-func SetPatience(d time.Duration) (restore func()) {
-	was := patience
-	patience = d
-	return func() { patience = was }
+// SetAddWait sets addWait until restore is called.
+func SetAddWait(d time.Duration) (restore func()) {
+	was := addWait
+	addWait = d
+	return func() { addWait = was }
 }

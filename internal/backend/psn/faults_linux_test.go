@@ -37,8 +37,8 @@ func onBreaking(t *testing.T, f func(t *testing.T, k backend.Poller, forgets boo
 	}
 }
 
-// insist repeats a change until it is not refused, which must have changed nothing, and fails if its outcome
-// is another than wanted.
+// insist repeats a change while it is refused, which changes nothing, and fails if its final status is not the
+// wanted one.
 func insist(t *testing.T, k backend.Poller, want backend.Status, action backend.Action, s int, token uint64, interest backend.Mask) {
 	t.Helper()
 	if got := settled(k, action, s, token, interest); got != want {
@@ -55,8 +55,8 @@ func settled(k backend.Poller, action backend.Action, s int, token uint64, inter
 	return got
 }
 
-// await harvests until there is a report that says something, which must have this token and mask. One that
-// says nothing, or was for nothing, asks for another look.
+// await harvests until there is a report with conditions, which must have the given token and mask. After a spurious
+// report, or one without conditions, it makes another Set.
 func await(t *testing.T, k backend.Poller, s int, token uint64, mask, interest backend.Mask) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -73,13 +73,13 @@ func await(t *testing.T, k backend.Poller, s int, token uint64, mask, interest b
 	t.Fatalf("no report of token %d", token)
 }
 
-// Each life of a registration, and of a number, goes as it should, though now and then the system fails.
+// Registrations and reused numbers work while the system fails at random.
 func TestFaults(t *testing.T) {
 	onBreaking(t, func(t *testing.T, k backend.Poller, forgets bool) {
 		enable := func(s int, token uint64) {
 			t.Helper()
 			if forgets && settled(k, backend.Set, s, token, both) == backend.Absent {
-				insist(t, k, backend.Done, backend.Add, s, token, both) // as the layer does
+				insist(t, k, backend.Done, backend.Add, s, token, both) // as the layer above does
 				return
 			}
 			insist(t, k, backend.Done, backend.Set, s, token, both)
@@ -119,7 +119,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// What arrives at many sockets is received, with nothing but reports to tell when, by a goroutine that parks.
+// A goroutine that parks receives all data of many sockets, and receives only after reports.
 func TestFaultsUnderPark(t *testing.T) {
 	const socks, each = 12, 60
 	onBreaking(t, func(t *testing.T, k backend.Poller, _ bool) {

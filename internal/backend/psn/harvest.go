@@ -2,15 +2,15 @@ package psn
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// harvest makes the call for the changes that are planned, and fills ready with what can be had.
+// harvest makes the call for the planned changes, and fills ready with the available reports.
 func (p *Poller) harvest(ready []backend.Ready) int {
 	if len(p.steps) > 0 && p.waiting() > 0 {
-		p.flush(0) // what is in the stash is older than the changes
+		p.flush(0) // pending packets are older than the changes
 	}
 	n := 0
 	for {
 		for n < len(ready) && p.waiting() > 0 {
-			packet := p.unstash()
+			packet := p.takePending()
 			n += p.take(packet.Entry, packet.old, &ready[n])
 		}
 		want := min(len(ready)-n, len(p.entries))
@@ -27,11 +27,11 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 	}
 }
 
-// take turns a packet into a report, or into nothing. old says that it was dequeued some time ago. It
-// returns how many reports it made.
+// take turns a packet into a report, if it makes one, and returns the number of reports, 0 or 1. old is set if the
+// packet was dequeued by an earlier call.
 func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
 	if packet.Key == wakeKey {
-		p.rang = true
+		p.wakeTaken = true
 		return 0
 	}
 	e := p.table.byKey(packet.Key)
@@ -42,11 +42,11 @@ func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
 		p.drop(e)
 		return 0
 	case e.state == leaving, e.planned:
-		return 0 // it is over, or it is about to be enabled again for a packet before this one
+		return 0 // it has ended, or is about to be enabled again because of an earlier packet
 	case !e.armed:
-		e.loose = false
+		e.stale = false
 		return 0
-	case e.loose, !e.fresh && (old || p.sys.Snapshots):
+	case e.stale, !e.fresh && (old || p.sys.Snapshots):
 		p.again(e, packet)
 		return 0
 	}
@@ -55,39 +55,39 @@ func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
 	if m&(backend.PeerClosed|backend.Err) != 0 {
 		now := p.sys.Look(e.handle)
 		if m&^now&backend.Err != 0 && !e.fresh {
-			p.again(e, packet) // it was read since
+			p.again(e, packet) // the error was read since
 			return 0
 		}
-		// It was this socket that was looked at if it is registered now. It is disabled anyway.
+		// If the socket is registered now, then Look has polled this socket. Disabling changes nothing: it is disabled.
 		if o := p.one(e, opDisable, 0); !o.ok() && !p.transient(e.handle, o) {
 			p.drop(e)
 			return 0
 		}
-		m |= looked(now, interest)
+		m |= polled(now, interest)
 	}
 	e.armed = false
 	*ready = backend.Ready{Token: e.token, Mask: m}
 	return 1
 }
 
-// A stashed packet is one that was dequeued and has not been taken.
-type stashed struct {
+// A pendingPacket was dequeued and has not been taken.
+type pendingPacket struct {
 	Entry
 	old bool // see take
 }
 
-func (p *Poller) waiting() int { return len(p.stash) - p.first }
+func (p *Poller) waiting() int { return len(p.pending) - p.first }
 
-func (p *Poller) unstash() stashed {
-	packet := p.stash[p.first]
+func (p *Poller) takePending() pendingPacket {
+	packet := p.pending[p.first]
 	p.first++
-	if p.first == len(p.stash) {
-		p.stash, p.first = p.stash[:0], 0
+	if p.first == len(p.pending) {
+		p.pending, p.first = p.pending[:0], 0
 	}
 	return packet
 }
 
-// drain moves what is queued into the stash, waiting up to timeout milliseconds for the first.
+// drain moves queued packets to p.pending. It waits up to timeout milliseconds for the first.
 func (p *Poller) drain(timeout uint32) {
 	for {
 		n, code := p.sys.Process(p.port, nil, timeout, p.drained[:])
@@ -96,9 +96,9 @@ func (p *Poller) drain(timeout uint32) {
 		}
 		for _, packet := range p.drained[:n] {
 			if packet.Transfer&eventRemove == 0 {
-				p.stash = append(p.stash, stashed{packet, true})
+				p.pending = append(p.pending, pendingPacket{packet, true})
 			} else if e := p.table.byKey(packet.Key); e != nil {
-				p.drop(e) // and with it, what lies before this in the stash
+				p.drop(e) // and so its earlier pending packets
 			}
 		}
 		if n < len(p.drained) {

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// seeds is how many choices of what the reference leaves open the tests run with, beside the plain one.
+// seeds is the number of random Quirks that the tests run with, besides the zero Quirks.
 const seeds = 16
 
 // onEach runs a test on the plain fake and on seeded ones.
@@ -89,7 +89,7 @@ func none(t *testing.T, k backend.Poller) {
 	}
 }
 
-// want harvests one report, that a real kernel might make a moment later.
+// want harvests one report, and waits for it as a real kernel might make it late.
 func want(t *testing.T, k backend.Poller, token uint64, mask backend.Mask) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -120,7 +120,7 @@ func drain(s int) {
 	}
 }
 
-// queued waits until the fake has had time to queue a packet for what has happened.
+// queued waits until the fake has had time to queue a packet.
 func queued() { time.Sleep(2 * time.Millisecond) }
 
 // park runs Park and fails if it does not return.
@@ -135,7 +135,7 @@ func park(t *testing.T, k backend.Poller, until time.Time, look func() bool) {
 		}
 	case <-time.After(time.Minute):
 		k.Wake()
-		t.Fatal("Park slept through what should have ended it")
+		t.Fatal("timed out waiting for Park to return")
 	}
 }
 

@@ -2,8 +2,8 @@ package psn
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// filter translates an interest. There is no urgent data, and an interest in Dead (it has been told)
-// needs nothing: without HANGUP in the filter a hang-up is no reason to report.
+// filter translates an interest. Windows has no condition for urgent data. An interest in Dead, which means
+// that Dead was reported, needs nothing: without HANGUP in the filter a hang-up is no reason to report.
 func filter(m backend.Mask) uint16 {
 	var f uint16
 	if m&backend.In != 0 {
@@ -18,8 +18,8 @@ func filter(m backend.Mask) uint16 {
 	return f
 }
 
-// report translates a packet's events for an interest. The end of a stream can be received, whether or
-// not IN comes with HANGUP.
+// report translates the events of a packet for an interest. HANGUP implies In, because the end of a stream
+// can be received, also if the packet does not have IN.
 func report(events uint32, interest backend.Mask) backend.Mask {
 	var m backend.Mask
 	if events&eventIn != 0 {
@@ -37,13 +37,13 @@ func report(events uint32, interest backend.Mask) backend.Mask {
 	return m
 }
 
-// looked is what a look adds to a report: the packet says neither whether a stream is dead, nor, perhaps,
-// whether its hang-up was an abort.
-func looked(look, interest backend.Mask) backend.Mask {
-	return look & (interest | backend.Err | backend.Dead | backend.PeerClosed)
+// polled returns the conditions of a poll that are added to a report. The packet does not show whether a stream
+// is dead, and may not show whether its hang-up was an abort.
+func polled(now, interest backend.Mask) backend.Mask {
+	return now & (interest | backend.Err | backend.Dead | backend.PeerClosed)
 }
 
-// WSAPoll's results.
+// The results of WSAPoll.
 const (
 	pollErr    = 0x0001
 	pollHup    = 0x0002
@@ -53,8 +53,8 @@ const (
 	pollRdBand = 0x0200
 )
 
-// pollMask translates WSAPoll's results. A hang-up is the peer's half of the stream, or, with an error,
-// the end of both: a stream has no other error than an abort or a connect that failed.
+// pollMask translates the results of WSAPoll. A hang-up is about the peer's direction, or with an error about
+// both directions: a stream has no other errors than an abort and a failed connect.
 func pollMask(revents int16, kind backend.Kind) backend.Mask {
 	if revents&pollNval != 0 {
 		return 0

@@ -22,7 +22,7 @@ func TestFilter(t *testing.T) {
 		out:                                    0x02,
 		closed:                                 0x04,
 		in | out | closed:                      0x07,
-		bad | dead:                             0, // ERR is always on, and Dead says what has been told
+		bad | dead:                             0, // ERR is always on, and Dead means that Dead was reported
 		in | out | backend.Urgent | bad | dead: 0x03,
 	} {
 		if got := filter(m); got != want {
@@ -41,7 +41,7 @@ func TestReport(t *testing.T) {
 		{0x02, out, out},
 		{0x03, in | out | closed, in | out},
 		{0x04, closed, closed},
-		{0x04, in | closed, in | closed}, // end of stream can be received
+		{0x04, in | closed, in | closed}, // the end of a stream can be received
 		{0x05, in | closed, in | closed},
 		{0x40, in, bad},
 		{0x44, in | closed, in | closed | bad},
@@ -53,15 +53,15 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestLooked(t *testing.T) {
+func TestPolled(t *testing.T) {
 	all := in | out | bad | dead | closed
 	for interest, want := range map[backend.Mask]backend.Mask{
 		0:        bad | dead | closed,
 		in:       in | bad | dead | closed,
 		in | out: all,
 	} {
-		if got := looked(all, interest); got != want {
-			t.Errorf("looked(%#x) = %#x; want %#x", interest, got, want)
+		if got := polled(all, interest); got != want {
+			t.Errorf("polled(%#x) = %#x; want %#x", interest, got, want)
 		}
 	}
 }

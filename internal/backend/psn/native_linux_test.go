@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
 )
 
-// What held before an operation, and holds no more, is not reported with its token, though a packet says so.
+// A condition that ended before an operation is not reported with its token, although a packet has it.
 func TestOldPacketsAreNotReported(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -38,7 +38,7 @@ func TestOldPacketsAreNotReported(t *testing.T) {
 	})
 }
 
-// A registration can follow another of the same socket at once, with any port (G4).
+// A socket can be registered at once after a registration with any port was removed (G4).
 func TestAddAfterDelete(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k, other := open(t, sys), open(t, sys)
@@ -59,14 +59,14 @@ func TestAddAfterDelete(t *testing.T) {
 	})
 }
 
-// The same, while the packets are being taken by a parked goroutine.
+// The same while a parked goroutine takes the packets.
 func TestAddAfterDeleteUnderPark(t *testing.T) {
 	onEach(t, addAfterDelete)
 }
 
-// Nor does it fail where all the time that it would wait has passed, as in a process that was stopped.
+// It does not fail either if addWait has passed already, as in a process that was stopped.
 func TestAddAfterDeleteOfAStoppedProcess(t *testing.T) {
-	defer psn.SetPatience(0)()
+	defer psn.SetAddWait(0)()
 	onEach(t, addAfterDelete)
 }
 
@@ -97,7 +97,7 @@ func addAfterDelete(t *testing.T, sys *psn.System) {
 	<-stopped
 }
 
-// While one port has a socket another cannot, and once the port is closed it can.
+// A socket can be registered with one port alone, and with another port after the first is closed.
 func TestTwoPorts(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		first, err := psn.NewOn(sys)
@@ -126,7 +126,7 @@ func TestTwoPorts(t *testing.T) {
 	})
 }
 
-// A handle that is no socket any more harms no other in its call.
+// A closed handle does not affect the other sockets of its call.
 func TestBadHandleInABatch(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -162,7 +162,7 @@ func TestBadHandleInABatch(t *testing.T) {
 	})
 }
 
-// Hundreds of changes in one Poll.
+// One Poll makes hundreds of changes.
 func TestLongBatch(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -191,7 +191,7 @@ func TestLongBatch(t *testing.T) {
 	})
 }
 
-// A system that does not do what the backend relies on has no backend.
+// Probe refuses a system without the behaviour that the backend relies on.
 func TestProbeRefuses(t *testing.T) {
 	type process = func(uintptr, []psn.Registration, uint32, []psn.Entry) (int, uint32)
 	const disable, enable, remove = 2, 1, 4

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Park implements backend.Poller. It blocks one thread in the system, without a limit: a deadline and a
-// Wake post a packet, because the system's own time-outs are as coarse as its clock.
+// Park implements backend.Poller. It blocks one thread in the system, without a timeout. A deadline and a
+// Wake post a packet, because the system's own timeouts are as coarse as its clock.
 //
-// No report is lost: whatever is queued ends the block, whenever it came, and what others have put into
-// the stash since parked was set comes with a packet (unlock).
-func (p *Poller) Park(until time.Time, look func() bool) error {
+// No report is lost. A queued packet ends the block, no matter when it was queued. If another goroutine has
+// left pending packets since parked was set, it posts a packet (see unlock).
+func (p *Poller) Park(until time.Time, poll func() bool) error {
 	p.parked.Store(true)
 	defer p.unpark()
 	if p.woken.Load() {
@@ -28,12 +28,12 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 		}
 		defer p.timer.Stop()
 	}
-	if look() {
+	if poll() {
 		return nil
 	}
 	n, code := p.sys.Process(p.port, nil, infinite, p.packet[:])
 	if exhausted(code) {
-		time.Sleep(time.Millisecond) // it may pass, and the caller looks again
+		time.Sleep(time.Millisecond) // it may be temporary, and the caller polls again
 		return nil
 	}
 	if failed(code) {
@@ -41,7 +41,7 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 	}
 	if code == success && n == 1 && p.packet[0].Key != wakeKey {
 		p.mu.Lock()
-		p.stash = append(p.stash, stashed{Entry: p.packet[0]})
+		p.pending = append(p.pending, pendingPacket{Entry: p.packet[0]})
 		p.mu.Unlock()
 	}
 	return nil
@@ -49,29 +49,29 @@ func (p *Poller) Park(until time.Time, look func() bool) error {
 
 func (p *Poller) unpark() {
 	p.parked.Store(false)
-	p.woken.Store(false) // whoever woke us is answered by our return
+	p.woken.Store(false) // the return of Park answers the Wake
 }
 
-// Wake implements backend.Poller: woken stays until a Park has returned. It is set before parked is looked
-// at here, and Park sets parked before it looks at woken, so one of them sees the other.
+// Wake implements backend.Poller. woken stays set until a Park has returned. Wake sets woken before it reads
+// parked, and Park sets parked before it reads woken, so at least one of them sees the other.
 func (p *Poller) Wake() {
 	if !p.woken.Swap(true) && p.parked.Load() {
-		p.ring()
+		p.postWake()
 	}
 }
 
-// expired is the timer's. It may run late, beside another Park or after Close.
+// expired is called by the timer. It may run late, concurrently with another Park or after Close.
 func (p *Poller) expired() {
 	p.shut.Lock()
 	defer p.shut.Unlock()
 	if !p.closed && p.parked.Load() {
-		p.ring()
+		p.postWake()
 	}
 }
 
-// ring posts the packet that ends a Park. If another call dequeues it, that one rings again. It fails
-// where memory has run out, which may pass.
-func (p *Poller) ring() {
+// postWake posts the packet that ends a Park. If another call dequeues the packet, that call posts it again.
+// Posting fails if memory has run out, which may be temporary.
+func (p *Poller) postWake() {
 	for range 1000 {
 		if p.sys.Post(p.port, wakeKey) == nil {
 			return

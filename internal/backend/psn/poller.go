@@ -17,29 +17,29 @@ type Poller struct {
 	table   table
 	leaving map[uintptr]*entry // by handle
 
-	// What the next call of the system is to do, and what it dequeues.
+	// The input of the next call of the system, and the packets that it dequeues.
 	steps   []step
 	regs    []Registration
 	entries [128]Entry
 	drained [64]Entry
-	pair    [2]Registration   // of a call beside that
-	refused []*backend.Change // additions to be tried again
+	pair    [2]Registration   // of a separate call
+	refused []*backend.Change // additions to try again
 
-	stash []stashed
-	first int  // of the stash
-	mark  int  // its length at the last call
-	rang  bool // a packet that was to end a Park was dequeued elsewhere
+	pending   []pendingPacket
+	first     int  // the index of the first pending packet that was not taken
+	mark      int  // the length of pending at the last call
+	wakeTaken bool // a packet of Wake was dequeued by another call than Park's
 
 	parked atomic.Bool
 	woken  atomic.Bool
-	packet [1]Entry // the parked goroutine's
+	packet [1]Entry // used by the parked goroutine
 	timer  *time.Timer
 
-	shut   sync.Mutex // held to look at closed, where no call is under way
+	shut   sync.Mutex // held to read closed, when no other call is running
 	closed bool
 }
 
-// NewOn opens a port of a system. It does not probe.
+// NewOn opens a Poller on a port of sys. It does not probe.
 func NewOn(sys *System) (backend.Poller, error) {
 	port, err := sys.OpenPort()
 	if err != nil {
@@ -50,7 +50,7 @@ func NewOn(sys *System) (backend.Poller, error) {
 	return p, nil
 }
 
-// Edges is false: see the package's documentation.
+// Edges is false: see the package comment.
 func (p *Poller) Edges() bool { return false }
 
 // Describe implements backend.Poller.
@@ -94,18 +94,18 @@ func (p *Poller) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return n
 }
 
-// unlock tells the parked goroutine of what is in the stash, or was meant for it.
+// unlock unlocks p.mu, and wakes the parked goroutine if packets are pending or its packet was taken.
 func (p *Poller) unlock() {
-	ring := p.rang || p.waiting() > 0
-	p.rang = false
+	wake := p.wakeTaken || p.waiting() > 0
+	p.wakeTaken = false
 	p.mu.Unlock()
-	if ring && p.parked.Load() {
-		p.ring()
+	if wake && p.parked.Load() {
+		p.postWake()
 	}
 }
 
-// Close implements backend.Poller. It removes what is registered: the system may keep a closed port for as
-// long as sockets are registered with it, and so keep them from other ports.
+// Close implements backend.Poller. It removes all registrations: the system may keep a closed port while sockets
+// are registered with it, and other ports could not register them.
 func (p *Poller) Close() error {
 	p.shut.Lock()
 	p.closed = true
@@ -119,13 +119,13 @@ func (p *Poller) removeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.leaving {
-		p.describes(e) // if it was closed, its packet may never come
+		p.describes(e) // forgets it if it was closed, because its packet may not come then
 	}
 	p.table.each(func(e *entry) { p.gone(e, true) })
-	for end := time.Now().Add(lastWords); len(p.leaving) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(removalWait); len(p.leaving) > 0 && time.Now().Before(end); {
 		p.drain(1)
 	}
 }
 
-// lastWords is how long a Close waits for the packets that confirm removals.
-const lastWords = 100 * time.Millisecond
+// removalWait limits the time that Close waits for the packets of removals.
+const removalWait = 100 * time.Millisecond

@@ -8,9 +8,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Probe performs what the backend relies on, on a socket of its own. The reference does not say all of it, so
-// a system that does otherwise is not one for this backend: the error then is errors.ErrUnsupported. What the
-// room can do without is noted in the System.
+// Probe verifies the behaviour that the backend relies on, with a socket of its own. The reference does not document
+// all of it. If the system behaves otherwise, the error wraps errors.ErrUnsupported. Behaviour that the backend can
+// do without is recorded in sys.
 func Probe(sys *System) error {
 	port, err := sys.OpenPort()
 	if err != nil {
@@ -28,11 +28,11 @@ func Probe(sys *System) error {
 	remove := Registration{Socket: socket, Key: key, Op: opRemove}
 
 	trial := trial{sys: sys, port: port}
-	// Only a registration can be disabled, and enabling makes one, which reports what holds, once.
+	// Only a registration can be disabled. Enabling makes one, which reports a condition that holds, once.
 	trial.do("enable", []Registration{disable, enable}, false, true)
 	trial.packet("a first report", key, eventOut)
 	trial.nothing("a second report")
-	// After that, and after it was disabled, it can be enabled again, and reports again.
+	// After the report, and after it was disabled, it can be enabled again, and reports again.
 	trial.do("enable again", []Registration{disable, enable}, true, true)
 	trial.packet("a report after enabling again", key, eventOut)
 	sys.Snapshots = true
@@ -40,7 +40,7 @@ func Probe(sys *System) error {
 		trial.do("enable for both", []Registration{disable, enable}, true, true)
 		sys.Snapshots = !trial.coalesces(socket, send)
 	}
-	// It can be removed when it has reported, and a removal is the last that is heard of it.
+	// It can be removed after its report, and the packet of the removal is its last one.
 	trial.do("remove", []Registration{remove}, true)
 	trial.packet("a removal", key, eventRemove)
 	trial.do("remove again", []Registration{remove}, false)
@@ -76,7 +76,7 @@ func (t *trial) do(what string, regs []Registration, succeed ...bool) {
 	}
 }
 
-// packet waits for one.
+// packet waits for a packet and fails if it is not the expected one.
 func (t *trial) packet(what string, key uintptr, events uint32) {
 	if t.err != nil {
 		return
@@ -89,8 +89,8 @@ func (t *trial) packet(what string, key uintptr, events uint32) {
 	}
 }
 
-// coalesces makes a datagram arrive while a packet is queued that says that one can be sent, and tells
-// whether that packet says both when it is dequeued.
+// coalesces makes a datagram arrive while a packet with OUT is queued. It reports whether that packet has IN and OUT
+// when it is dequeued.
 func (t *trial) coalesces(socket uintptr, send func() error) bool {
 	if t.err != nil || send() != nil {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/winsock"
 )
 
-// New opens a completion port. The error is that of Supported, if any.
+// New opens a Poller. It returns the error of Supported, if any.
 func New() (backend.Poller, error) {
 	if err := Supported(); err != nil {
 		return nil, err
@@ -21,8 +21,9 @@ func New() (backend.Poller, error) {
 	return NewOn(native)
 }
 
-// Supported tells why this Windows cannot have the backend, or nil: it is older than the function, or its
-// function does not do what the backend relies on. No build number tells. The error is errors.ErrUnsupported.
+// Supported returns nil if this Windows can use the backend, and otherwise an error that wraps
+// errors.ErrUnsupported: the function is missing, or lacks behaviour that the backend relies on. A build number
+// would not show the latter.
 var Supported = sync.OnceValue(func() error {
 	for _, proc := range []*windows.LazyProc{process(), wsaPoll, compare} {
 		if proc.Find() != nil {
@@ -41,7 +42,7 @@ var (
 	compare = windows.NewLazySystemDLL("kernelbase.dll").NewProc("CompareObjectHandles")
 )
 
-// process is the function, which lives in mswsock.dll, and which ws2_32.dll exports as its own, if it does.
+// process returns the function. It is in mswsock.dll, and some versions of ws2_32.dll export it too.
 var process = sync.OnceValue(func() *windows.LazyProc {
 	const name = "ProcessSocketNotifications"
 	if proc := ws2_32.NewProc(name); proc.Find() == nil {
@@ -85,7 +86,7 @@ func processSocketNotifications(port uintptr, regs []Registration, timeout uint3
 	return int(n), uint32(code)
 }
 
-// openPort sets no limit of threads: a goroutine may go on elsewhere than on the thread that dequeued.
+// openPort sets no limit of threads, because a goroutine may continue on a thread other than the one that dequeued.
 func openPort() (uintptr, error) {
 	port, err := windows.CreateIoCompletionPort(windows.InvalidHandle, 0, 0, 1<<32-1)
 	return uintptr(port), err
@@ -110,7 +111,7 @@ func look(handle uintptr) backend.Mask {
 	return pollMask(one.revents, kind)
 }
 
-// pin duplicates the handle. Winsock does not know the duplicate, which is closed in a moment.
+// pin duplicates the handle. Winsock does not know the duplicate, which is closed soon.
 func pin(handle uintptr) (uintptr, error) {
 	var pin windows.Handle
 	self := windows.CurrentProcess()
@@ -123,7 +124,7 @@ func same(handle, pin uintptr) bool {
 	return int32(r) != 0
 }
 
-// datagram opens a UDP socket, bound to the loopback where there is one.
+// datagram opens a UDP socket, bound to the loopback address if there is one.
 func datagram() (handle uintptr, send func() error, release func(), err error) {
 	s, err := windows.Socket(windows.AF_INET, windows.SOCK_DGRAM, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A pollerSet has the open pollers of a system.
+// A pollerSet has the open Pollers of a system.
 type pollerSet struct {
 	mu  sync.Mutex
 	all map[*Poller]struct{}
@@ -28,8 +28,8 @@ func (s *pollerSet) leave(p *Poller) {
 	delete(s.all, p)
 }
 
-// ending tells whether a registration of a handle with any port may be about to end: it was removed, and
-// the packet that says so is still to come, or its port is being closed. It dequeues such packets.
+// ending reports whether a registration of a handle with any port may be about to end: it was removed, but the
+// packet of the removal was not dequeued, or its port is being closed. ending dequeues such packets.
 func (s *pollerSet) ending(handle uintptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +48,14 @@ func (s *pollerSet) ending(handle uintptr) bool {
 	return pending
 }
 
-// An addition waits for a registration that is ending until it has been tried for so long, and so often. That one ends
-// within a few microseconds, or when a goroutine that has just left Park gets to run. The time alone says nothing: the
-// process may have been stopped.
-var patience = time.Second
+// An addition that is refused because of a registration which is ending is tried again for at least addWait and at least
+// leastTries times. Such a registration ends within microseconds, or when a goroutine that has just left Park gets to
+// run. The time alone is not enough, because the process may have been stopped.
+var addWait = time.Second
 
 const leastTries = 100
 
-// tryAgain makes the additions that the system has refused, if any. p.mu is let go of meanwhile.
+// tryAgain tries the refused additions again and reports whether there were any. It unlocks p.mu while it waits.
 func (p *Poller) tryAgain() bool {
 	refused := p.refused
 	p.refused = nil
@@ -67,7 +67,7 @@ func (p *Poller) tryAgain() bool {
 
 func (p *Poller) tryAdd(c *backend.Change) {
 	pause := 10 * time.Microsecond
-	end := time.Now().Add(patience)
+	end := time.Now().Add(addWait)
 	for tries := 1; ; tries++ {
 		p.unlock()
 		pending := p.sys.pollers.ending(c.Handle)

@@ -2,20 +2,20 @@ package psn
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// A verdict is what came of disabling an entry and enabling it in one call, which has it look again, and
-// tells whether its socket is still registered.
+// A verdict is the result of disabling and enabling an entry in one call. That polls its socket again and shows
+// whether the socket is still registered.
 type verdict uint8
 
 const (
-	renewed  verdict = iota
-	unknown          // that could not be done, for a reason that says nothing about the socket
-	silenced         // it is disabled, and could not be enabled
-	ended            // its socket was closed; the entry is forgotten
+	renewed    verdict = iota
+	unknown            // the call failed for a reason that says nothing about the socket
+	suppressed         // the entry is disabled, and could not be enabled
+	ended              // its socket was closed; the entry is forgotten
 )
 
-// judge makes a verdict of an outcome. A socket that was pinned must still have the number. Where the system
-// was short of memory for the first operation and not for the second, which socket that was for cannot be told,
-// until the program enables it again.
+// judge returns the verdict for an outcome. If the socket was pinned, it must still have the number. If the system
+// lacked memory for the first operation but not for the second, it is unknown which socket the second was for, until
+// the program enables the entry again.
 func (p *Poller) judge(e *entry, pinned bool, pin uintptr, o outcome) verdict {
 	if pinned {
 		same := p.sys.Same(e.handle, pin)
@@ -32,20 +32,20 @@ func (p *Poller) judge(e *entry, pinned bool, pin uintptr, o outcome) verdict {
 		e.doubtful = true
 		return renewed
 	case o.blind():
-		p.gone(e, true) // for the program, which names the socket: it is registered anew
+		p.gone(e, true) // the program names the socket, which it registers again
 		return ended
 	case p.transient(e.handle, o):
 		return unknown
 	case o.first == success:
-		return silenced
+		return suppressed
 	}
 	p.gone(e, o.last == success)
 	return ended
 }
 
-// renew disables and enables an entry in a call of its own. disabled says that it is disabled already, having
-// refused to be enabled: the reference forbids that before what is queued was dequeued. So that is dequeued,
-// and it is tried again, each time from the start: the socket may have been closed since.
+// renew disables and enables an entry in a call of its own. disabled is set if the entry is disabled because the
+// system refused to enable it; the reference forbids enabling before queued packets were dequeued. renew therefore
+// dequeues them and tries again. Each try starts with disabling, because the socket may have been closed since.
 func (p *Poller) renew(e *entry, disabled bool) verdict {
 	for range 4 {
 		if disabled {
@@ -62,16 +62,16 @@ func (p *Poller) renew(e *entry, disabled bool) verdict {
 		_, code := p.sys.Process(p.port, p.pair[:], 0, nil)
 		switch v := p.judge(e, true, pin, outcomeOf(p.pair[:], code)); v {
 		case renewed:
-			p.outdate(e, len(p.stash))
+			p.outdate(e, len(p.pending))
 			return v
 		case ended:
 			return v
-		case silenced:
+		case suppressed:
 			disabled = true
 		}
 	}
 	if disabled {
-		return silenced
+		return suppressed
 	}
 	return unknown
 }

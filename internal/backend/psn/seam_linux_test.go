@@ -37,12 +37,12 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// A socket that was closed is Bad, and one that has its number Absent.
+// A change of a closed socket is Bad. If another socket has the number, it is Absent.
 func TestClosedAndReused(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onEach(t, func(t *testing.T, sys *psn.System) {
 			k := open(t, sys)
-			for _, token := range []uint64{1, 7} { // as the layer looks again, and as the program enables
+			for _, token := range []uint64{1, 7} { // a Set of the layer above, and one of the program
 				a, _ := pair(t)
 				must(t, k, backend.Add, a, 1, both)
 				unix.Close(a)
@@ -95,7 +95,7 @@ func TestHas(t *testing.T) {
 		if _, err := k.Has(1 << 20); err == nil {
 			t.Fatal("Has of no socket: no error")
 		}
-		// What was due is still due, and what was not is not.
+		// Has does not change which reports are due.
 		want(t, k, 1, backend.In)
 		k.Has(uintptr(a))
 		none(t, k)
@@ -105,7 +105,7 @@ func TestHas(t *testing.T) {
 	})
 }
 
-func TestSetLooksAgain(t *testing.T) {
+func TestSetPolls(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
 		a, b := pair(t)
@@ -114,7 +114,7 @@ func TestSetLooksAgain(t *testing.T) {
 		for token := uint64(1); token < 5; token++ {
 			want(t, k, token, backend.In)
 			none(t, k)
-			must(t, k, backend.Set, a, token, both) // the layer looks again
+			must(t, k, backend.Set, a, token, both) // the layer above polls again
 			want(t, k, token, backend.In)
 			must(t, k, backend.Set, a, token+1, both)
 		}
@@ -126,7 +126,7 @@ func TestSetLooksAgain(t *testing.T) {
 	})
 }
 
-// Changes and harvest in one Poll: what is harvested is what holds after the changes.
+// The harvest of a Poll has the conditions that hold after the changes of the same Poll.
 func TestChangesComeBeforeTheHarvest(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -148,7 +148,7 @@ func TestChangesComeBeforeTheHarvest(t *testing.T) {
 				t.Fatalf("action %d: %+v", action, ready[:n])
 			}
 		}
-		// All of it on one handle, in order.
+		// All actions on one handle, in order.
 		all := append(append(append(add(backend.Add, 1), add(backend.Set, 2)...), add(backend.Delete, 3)...), add(backend.Add, 4)...)
 		if n := k.Poll(all, ready); n != 1 || ready[0].Token != 4 {
 			t.Fatalf("%d reports, %+v; want token 4", n, ready[:n])
@@ -161,8 +161,8 @@ func TestChangesComeBeforeTheHarvest(t *testing.T) {
 	})
 }
 
-// An arrival after the look, which is when the caller believes that it may sleep.
-func TestArrivalBetweenLookAndSleep(t *testing.T) {
+// Data arrives after Park's poll, when the caller believes that it may sleep.
+func TestArrivalBetweenPollAndSleep(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
 		a, b := pair(t)
@@ -176,7 +176,7 @@ func TestArrivalBetweenLookAndSleep(t *testing.T) {
 	})
 }
 
-// Others harvest, change and remove what woke the parked goroutine, or take its wake-up.
+// Other goroutines harvest, change and remove the registration that woke the parked one, or take its wake-up.
 func TestOthersTakeThePacket(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -205,7 +205,7 @@ func TestOthersTakeThePacket(t *testing.T) {
 				})
 			})
 			park(t, k, time.Time{}, func() bool { meddle(); return false })
-			meddle() // a Wake of the last turn may have come too late for it, and ended this Park before the look
+			meddle() // a Wake of the last round may have come late, and ended this Park before it polled
 			others.Wait()
 			must(t, k, backend.Set, a, token+2, both)
 			want(t, k, token+2, backend.In)
@@ -232,7 +232,7 @@ func TestWakeIsSticky(t *testing.T) {
 	})
 }
 
-// A deadline ends a Park, not early, and leaves nothing behind that ends later ones for good.
+// A deadline ends a Park, not early, and does not keep later ones from blocking.
 func TestDeadline(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
@@ -250,7 +250,7 @@ func TestDeadline(t *testing.T) {
 			written := false
 			for parks := 0; len(harvest(k)) == 0; parks++ {
 				if parks > 5 {
-					t.Fatal("Park returns again and again without cause")
+					t.Fatal("too many Parks returned without cause")
 				}
 				park(t, k, time.Time{}, func() bool {
 					if !written {
@@ -266,8 +266,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A harvest asks for no more than it has room for, and what is left comes with the next.
-func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
+// A harvest takes no more reports than fit into ready. The next harvest returns the rest.
+func TestHarvestFillsNoMoreThanReady(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *psn.System) {
 		k := open(t, sys)
 		const n = 200

@@ -6,11 +6,11 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A System is what the backend needs of the operating system.
+// A System has the functions of the operating system that the backend needs.
 type System struct {
-	// Process is ProcessSocketNotifications: it applies the registrations, each with its own Result, then
-	// dequeues into entries, waiting up to timeout milliseconds. It returns how many entries it filled,
-	// and the native return value. An empty slice is a NULL array.
+	// Process is ProcessSocketNotifications. It applies the registrations, each with its own Result, then
+	// dequeues into entries, waiting up to timeout milliseconds. It returns the number of entries that it
+	// filled, and the native return value. An empty slice is a NULL array.
 	Process func(port uintptr, registrations []Registration, timeout uint32, entries []Entry) (n int, code uint32)
 
 	OpenPort  func() (port uintptr, err error)
@@ -22,18 +22,18 @@ type System struct {
 	Describe func(handle uintptr) (backend.Kind, error)
 	Look     func(handle uintptr) backend.Mask
 
-	// Pin makes sure that a socket lives until Unpin, and Same tells whether a handle still names it.
+	// Pin keeps a socket alive until Unpin. Same reports whether a handle still names it.
 	Pin   func(handle uintptr) (pin uintptr, err error)
 	Same  func(handle, pin uintptr) bool
 	Unpin func(pin uintptr)
 
-	// Datagram opens a socket for the probe, that can be sent on. If send is not nil it sends to itself.
+	// Datagram opens a writable socket for Probe. If send is not nil, it sends a datagram to the same socket.
 	Datagram func() (handle uintptr, send func() error, release func(), err error)
-	// Errno makes an error of a code.
+	// Errno returns the error for a code.
 	Errno func(code uint32) error
 
-	// Snapshots says that a packet has what held when it was queued. Otherwise what begins to hold until it
-	// is dequeued comes with it, as the reference has it. Probe finds out.
+	// Snapshots is set by Probe if a packet has only the conditions that held when it was queued. If not set,
+	// a packet also has the conditions that began to hold before it was dequeued, as the reference says.
 	Snapshots bool
 
 	pollers pollerSet
@@ -57,7 +57,7 @@ type Entry struct {
 	Transfer uint32 // the events
 }
 
-// The layouts are Windows' on every system that tests run on: 24 and 32 bytes, or 16 and 16.
+// The layouts equal those of Windows on every system that tests run on: 24 and 32 bytes, or 16 and 16.
 const word = unsafe.Sizeof(uintptr(0))
 
 var (
@@ -85,7 +85,7 @@ const (
 
 	triggerOneShot = 0x01
 	triggerLevel   = 0x04
-	// trigger has both halves: one of one-shot and persistent, and one of level and edge.
+	// trigger has one flag of one-shot and persistent, and one of level and edge.
 	trigger = triggerOneShot | triggerLevel
 
 	infinite = 1<<32 - 1
@@ -95,13 +95,13 @@ const (
 	errTimeout  = 1460
 )
 
-// timedOut tells the success that found nothing to dequeue. The reference gives it both names.
+// timedOut reports whether a call succeeded with nothing to dequeue. The reference has both codes for it.
 func timedOut(code uint32) bool { return code == waitTimeout || code == errTimeout }
 
-// failed tells the failure of a whole call, which then has changed nothing.
+// failed reports whether a call failed as a whole, and so has changed nothing.
 func failed(code uint32) bool { return code != success && !timedOut(code) }
 
-// exhausted tells the codes that say nothing about a socket: memory or quota has run out.
+// exhausted reports whether a code means that memory or a quota has run out, which says nothing about a socket.
 func exhausted(code uint32) bool {
 	switch code {
 	case 8, 14, 1450, 1453, 1455, 1816, 10055:

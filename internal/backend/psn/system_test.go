@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// SOCK_NOTIFY_REGISTRATION and OVERLAPPED_ENTRY, with handles of 8 bytes and of 4.
+// The layouts of SOCK_NOTIFY_REGISTRATION and OVERLAPPED_ENTRY, with handles of 8 bytes and of 4.
 func TestLayouts(t *testing.T) {
 	var (
 		r Registration
@@ -40,14 +40,14 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// What each action becomes, alone and with a harvest, which is in the same call.
+// The registrations of each action, alone and with a harvest in the same call.
 func TestActions(t *testing.T) {
 	type reg struct {
 		op, trigger uint8
 		filter      uint16
 	}
 	disable, remove := reg{op: 2}, reg{op: 4}
-	enable := func(filter uint16) reg { return reg{1, 0x05, filter} } // one-shot and level: both halves, always
+	enable := func(filter uint16) reg { return reg{1, 0x05, filter} } // always one-shot and level
 	for _, c := range []struct {
 		name     string
 		action   backend.Action

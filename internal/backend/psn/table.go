@@ -4,14 +4,14 @@ import "math/bits"
 
 // A table has the entries, by handle and by key. They never move.
 //
-// A key is an entry's place and, above that, a generation, which is never 0. A word of 64 bits does not
-// see a key twice. One of 32 bits might after 4095 registrations in one place, so the place that has been
-// free for longest is taken first.
+// The low bits of a key are the entry's place, the high bits a generation, which is never 0. With 64 bits a
+// key does not recur. With 32 bits it could recur after 4095 registrations in one place, so the place that
+// has been free for longest is used first.
 type table struct {
 	pages []*[entryPage]entry
-	taken uint32                // places that have ever been
-	first uint32                // of the free ones, each linked to the next by its token: place + 1
-	last  uint32                //
+	taken uint32                // the number of places used so far
+	first uint32                // place + 1 of the first free entry; each links to the next by its token
+	last  uint32                // place + 1 of the last free entry
 	index []*[handlePage]uint32 // by handle: place + 1
 }
 
@@ -22,13 +22,13 @@ const (
 	placeBits = 8 + 12*(bits.UintSize/32) // 20, or 32
 	places    = 1<<placeBits - 1
 
-	// handles is more than any system's sockets have for numbers.
+	// handles exceeds the socket handles of every system.
 	handles = 1 << 26
 )
 
 func (t *table) place(i uint32) *entry { return &t.pages[i/entryPage][i%entryPage] }
 
-// byHandle returns the entry of a handle that has not left, or nil.
+// byHandle returns the watched entry of a handle, or nil.
 func (t *table) byHandle(handle uintptr) *entry {
 	page := handle / handlePage
 	if page >= uintptr(len(t.index)) || t.index[page] == nil {
@@ -52,7 +52,7 @@ func (t *table) byKey(key uintptr) *entry {
 	return nil
 }
 
-// create makes an entry with a new key, or returns nil if there is no backend.
+// create returns a new entry with a new key, or nil if the table is full.
 func (t *table) create(handle uintptr) *entry {
 	if handle >= handles {
 		return nil
@@ -92,7 +92,7 @@ func (t *table) set(handle uintptr, i uint32) {
 	t.index[page][handle%handlePage] = i
 }
 
-// leave gives an entry's handle free for another entry. The key goes on being known.
+// leave makes an entry's handle free for another entry. The key remains known.
 func (t *table) leave(e *entry) {
 	if t.byHandle(e.handle) == e {
 		t.set(e.handle, 0)
@@ -115,7 +115,7 @@ func (t *table) drop(e *entry) {
 	t.last = i
 }
 
-// each calls f for every entry that has not left. f may drop it.
+// each calls f for every watched entry. f may drop it.
 func (t *table) each(f func(*entry)) {
 	for i := range t.taken {
 		if e := t.place(i); e.state == watched {

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-func TestKeysNeverComeBack(t *testing.T) {
+func TestKeysAreNotReused(t *testing.T) {
 	var tab table
 	seen := make(map[uintptr]bool)
 	for i := range uintptr(3 * entryPage) {
@@ -31,10 +31,10 @@ func TestKeysNeverComeBack(t *testing.T) {
 		}
 		e := tab.create(handle)
 		if seen[e.key] {
-			t.Fatalf("key %#x came back", e.key)
+			t.Fatalf("key %#x was used twice", e.key)
 		}
 		seen[e.key] = true
-		if tab.byHandle(handle) != e || tab.byKey(e.key) != e || e.key == wakeKey || e.key == nobody {
+		if tab.byHandle(handle) != e || tab.byKey(e.key) != e || e.key == wakeKey || e.key == noKey {
 			t.Fatalf("entry %+v cannot be found", e)
 		}
 	}
@@ -52,14 +52,14 @@ func TestTableBounds(t *testing.T) {
 			t.Fatalf("handle %#x has an entry", handle)
 		}
 	}
-	for _, key := range []uintptr{wakeKey, nobody, ^uintptr(0), 5} {
+	for _, key := range []uintptr{wakeKey, noKey, ^uintptr(0), 5} {
 		if tab.byKey(key) != nil {
 			t.Fatalf("key %#x has an entry", key)
 		}
 	}
 }
 
-// silent is a system with room for any registration, in which nothing ever happens.
+// silent is a system that accepts any registration and never queues a packet.
 func silent() *System {
 	return &System{
 		Process: func(_ uintptr, regs []Registration, _ uint32, entries []Entry) (int, uint32) {
@@ -79,7 +79,7 @@ func silent() *System {
 	}
 }
 
-// The layer takes 61 bytes of the 128 that an idle registration may cost.
+// An idle registration may cost 128 bytes, of which the layer above takes 61.
 func TestMemory(t *testing.T) {
 	const n = 20000
 	k, err := NewOn(silent())

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/poll"
 )
 
-// List returns the backends of macOS and the BSDs.
+// List returns the backends of macOS and the BSDs, the default first.
 func List() []Backend {
 	return []Backend{{"kqueue", kqueue.New}, {"poll", poll.New}}
 }

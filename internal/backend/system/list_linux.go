@@ -6,13 +6,13 @@ import (
 	"github.com/socknotify/socknotify/internal/ring"
 )
 
-// List returns the backends of Linux.
+// List returns the backends of Linux, the default first.
 func List() []Backend {
 	return []Backend{{"epoll", epoll.New}, {"poll", poll.New}}
 }
 
-// WithRing returns the backend with io_uring for overlapped operations, where both allow it, and otherwise the backend
-// itself.
+// WithRing returns the backend with io_uring for overlapped operations, if the backend and the kernel allow it, and
+// otherwise the backend itself.
 func WithRing(r Backend) Backend {
 	if r.Name == "epoll" && ring.Probe() == nil {
 		r.Open = ring.New

@@ -5,7 +5,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 )
 
-// List returns the backends of Windows: its own function first, where the system has it.
+// List returns the backends of Windows, the default first. Backend psn is in it only if the system has
+// ProcessSocketNotifications.
 func List() []Backend {
 	list := []Backend{{"psn", psn.New}, {"afd", afd.New}}
 	if psn.Supported() != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 )
 
-// Where the system's own function works it is the default, and where not, asking for it tells why.
+// If ProcessSocketNotifications works, psn is the default. If not, choosing psn fails with the reason.
 func TestNativeIsFirstOrAbsent(t *testing.T) {
 	names := socknotify.Backends()
 	why := psn.Supported()

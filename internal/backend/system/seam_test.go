@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// onEach runs a test of the seam's promises on every backend.
+// onEach runs a test of backend.Poller on every backend.
 func onEach(t *testing.T, f func(t *testing.T, k backend.Poller)) {
 	for _, b := range system.List() {
 		t.Run(b.Name, func(t *testing.T) {
@@ -65,10 +65,10 @@ func write(t *testing.T, fd int) {
 }
 
 // park runs Park and fails if it does not return.
-func park(t *testing.T, k backend.Poller, until time.Time, look func() bool) {
+func park(t *testing.T, k backend.Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- k.Park(until, look) }()
+	go func() { done <- k.Park(until, poll) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -76,7 +76,7 @@ func park(t *testing.T, k backend.Poller, until time.Time, look func() bool) {
 		}
 	case <-time.After(time.Minute):
 		k.Wake()
-		t.Fatal("Park slept through what should have ended it")
+		t.Fatal("timed out waiting for Park to return")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestHas(t *testing.T) {
 				t.Fatalf("Has = %v, %v; want %v", has, err, want)
 			}
 		}
-		// Asking changes nothing.
+		// Has changes nothing.
 		write(t, a)
 		write(t, b)
 		if r := harvest(k); len(r) != 1 || r[0].Token != 1 {
@@ -124,7 +124,7 @@ func TestHas(t *testing.T) {
 	})
 }
 
-// A number that names another socket is Absent, whatever the action.
+// Set, Suppress and Delete have the status Absent if the number names another socket.
 func TestReusedNumberIsAbsent(t *testing.T) {
 	for _, action := range []backend.Action{backend.Set, backend.Suppress, backend.Delete} {
 		onEach(t, func(t *testing.T, k backend.Poller) {
@@ -144,7 +144,7 @@ func TestReusedNumberIsAbsent(t *testing.T) {
 	}
 }
 
-func TestSetLooksAgain(t *testing.T) {
+func TestSetPolls(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		change(k, backend.Add, a, 1)
@@ -160,13 +160,13 @@ func TestSetLooksAgain(t *testing.T) {
 		}
 		change(k, backend.Suppress, a, 9)
 		if r := harvest(k); len(r) != 0 {
-			t.Fatalf("muted: %+v", r)
+			t.Fatalf("reported after Suppress: %+v", r)
 		}
 	})
 }
 
-// An arrival after the look, which is when the caller believes that it may sleep.
-func TestArrivalBetweenLookAndSleep(t *testing.T) {
+// Data arrives after Park's poll, when the caller believes that it may sleep.
+func TestArrivalBetweenPollAndSleep(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		change(k, backend.Add, a, 1)
@@ -181,23 +181,23 @@ func TestArrivalBetweenLookAndSleep(t *testing.T) {
 	})
 }
 
-// What was ready before Park opened its wake-up, even when an earlier Park left it unharvested, is
-// the look's to find.
+// Park's poll finds a report that was ready before Park began, even if an earlier Park left it
+// unharvested.
 func TestReadyBeforePark(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		change(k, backend.Add, a, 1)
 		for range 100 {
 			park(t, k, time.Time{}, func() bool { write(t, b); return false })
-			// The report is still there; parking again opens a wake-up that has fired before.
-			looked := false
-			park(t, k, time.Time{}, func() bool { looked = true; return len(harvest(k)) > 0 })
-			if !looked {
-				t.Fatal("Park did not look")
+			// The report is still unharvested when the second Park begins.
+			polled := false
+			park(t, k, time.Time{}, func() bool { polled = true; return len(harvest(k)) > 0 })
+			if !polled {
+				t.Fatal("Park did not poll")
 			}
 			unix.Read(a, make([]byte, 8))
 			change(k, backend.Set, a, 1)
-			// And an arrival after that wakes again.
+			// A later arrival wakes again.
 			park(t, k, time.Time{}, func() bool { write(t, b); return false })
 			harvest(k)
 			unix.Read(a, make([]byte, 8))
@@ -206,7 +206,7 @@ func TestReadyBeforePark(t *testing.T) {
 	})
 }
 
-// Somebody else harvests what woke the parked goroutine, which parks again and must be woken again.
+// Another goroutine harvests the report that woke the parked one, which parks again and must be woken again.
 func TestAnotherHarvestsFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
@@ -246,7 +246,7 @@ func TestWakeIsSticky(t *testing.T) {
 	})
 }
 
-// A deadline ends a Park, and leaves nothing behind that ends a later one for good.
+// A deadline ends a Park, and does not keep later ones from blocking.
 func TestDeadline(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
@@ -256,11 +256,11 @@ func TestDeadline(t *testing.T) {
 			k.Wake()
 			park(t, k, time.Time{}, sleepOn)
 			park(t, k, time.Now().Add(-time.Second), sleepOn)
-			// A Park may return early and without cause, but not for ever.
+			// A Park may return early and without cause, but not every time.
 			written, parks := false, 0
 			for len(harvest(k)) == 0 {
 				if parks++; parks > 5 {
-					t.Fatal("Park returns again and again without cause")
+					t.Fatal("more than 5 Parks returned without cause")
 				}
 				park(t, k, time.Time{}, func() bool {
 					if !written {
@@ -276,8 +276,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// A harvest asks for no more than it has b for, and what is left comes with the next.
-func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
+// A harvest takes no more reports than fit into ready. The next harvest returns the rest.
+func TestHarvestFillsNoMoreThanReady(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		const n = 9
 		for i := range n {
@@ -299,7 +299,7 @@ func TestHarvestTakesNoMoreThanRoom(t *testing.T) {
 	})
 }
 
-// One call makes changes, tells each how it fared, and harvests what they have made ready.
+// One call makes changes, sets the status of each, and harvests what they have made ready.
 func TestChangesAndHarvestInOneCall(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
@@ -307,14 +307,14 @@ func TestChangesAndHarvestInOneCall(t *testing.T) {
 		change(k, backend.Add, a, 1)
 		write(t, b)
 		write(t, d)
-		for _, b := range []int{2, 16} { // the second is enough for whatever a backend must keep apart
+		for _, size := range []int{2, 16} { // 16 also holds reports that a backend cannot merge
 			list := []backend.Change{
 				{Handle: uintptr(a), Token: 2, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
 				{Handle: uintptr(c), Token: 3, Interest: backend.In | backend.PeerClosed, Action: backend.Add},
 				{Handle: uintptr(d), Token: 4, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
 				{Handle: uintptr(a), Token: 5, Interest: backend.In | backend.PeerClosed, Action: backend.Set},
 			}
-			ready := make([]backend.Ready, b)
+			ready := make([]backend.Ready, size)
 			ready = ready[:k.Poll(list, ready)]
 			seen := map[uint64]backend.Mask{}
 			for _, r := range ready {
@@ -333,8 +333,8 @@ func TestChangesAndHarvestInOneCall(t *testing.T) {
 	})
 }
 
-// Who asks for neither direction hears of the end all the same, and of nothing else.
-func TestOnlyTheEnd(t *testing.T) {
+// With an interest in PeerClosed alone, the end is reported, and data is not.
+func TestPeerClosedOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		c := []backend.Change{{Handle: uintptr(a), Token: 1, Interest: backend.PeerClosed, Action: backend.Add}}

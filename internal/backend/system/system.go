@@ -1,4 +1,4 @@
-// Package system lists the backends that this system has, the default first.
+// Package system lists the backends of the system that the program was built for.
 package system
 
 import (
@@ -7,25 +7,25 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A Backend is one backend: its name, and how to open it.
+// A Backend is the name of a backend and the function that opens it.
 type Backend struct {
 	Name string
 	Open func() (backend.Poller, error)
 }
 
-// Options are what a port is made with.
+// Options choose the backend of a port.
 type Options struct {
-	// Name is that of a Backend in List. Where it is empty, the environment's choice or the default is taken.
+	// Name is the name of a Backend in List. If it is empty, the environment's choice or the default is used.
 	Name string
 	// Backend overrides Name, and need not be in List. Only tests set it.
 	Backend *Backend
-	// Strict is for WithStrictEdge.
+	// Strict is set by WithStrictEdge.
 	Strict bool
-	// Ring is for WithRing.
+	// Ring is set by WithRing.
 	Ring bool
 }
 
-// Find returns the backend of a name.
+// Find returns the backend with the given name. ok is false if List does not have it.
 func Find(name string) (r Backend, ok bool) {
 	for _, r := range List() {
 		if r.Name == name {
@@ -35,7 +35,7 @@ func Find(name string) (r Backend, ok bool) {
 	return r, false
 }
 
-// Absent returns why a backend is not in List. The error is errors.ErrUnsupported.
+// Absent returns the reason why a backend is not in List. The error wraps errors.ErrUnsupported.
 func Absent(name string) error {
 	if name == "iouring" {
 		return errNotReadiness
@@ -46,7 +46,7 @@ func Absent(name string) error {
 	return errors.ErrUnsupported
 }
 
-// errNotReadiness is for programs and scripts that chose the backend of earlier versions.
+// errNotReadiness is returned to programs and scripts that choose a backend which earlier versions had.
 var errNotReadiness error = &notReadiness{}
 
 type notReadiness struct{}

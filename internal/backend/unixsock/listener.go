@@ -4,10 +4,10 @@ package unixsock
 
 import "golang.org/x/sys/unix"
 
-// seemsToListen is for the systems that do not tell (macOS, DragonFly BSD, and NetBSD and OpenBSD of some
-// age). A stream socket that is neither connected, nor connecting, nor shut cannot receive; if it has an
-// address all the same, it listens, or is about to: one that was bound and has yet to connect is taken for
-// a listener.
+// seemsToListen reports whether a stream socket is probably a listener. It is used where
+// SO_ACCEPTCONN fails (macOS, DragonFly BSD, and older NetBSD and OpenBSD). A stream socket that is neither
+// connected, nor connecting, nor shut down cannot receive. If such a socket has an address, it listens or
+// is about to. A socket that was bound and has yet to connect is mistaken for a listener.
 func seemsToListen(fd int) bool {
 	var b [1]byte
 	if _, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|dontWait); err != unix.ENOTCONN && err != unix.EINVAL {
@@ -23,7 +23,7 @@ func seemsToListen(fd int) bool {
 	case *unix.SockaddrInet6:
 		return a.Port != 0
 	case *unix.SockaddrUnix:
-		return a.Name != "" && a.Name != "@" // none, here and on Linux
+		return a.Name != "" && a.Name != "@" // no name, on these systems and on Linux
 	}
 	return false
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Describe, and what stands in for it where the system does not tell, agree on what listens.
+// Describe and seemsToListen agree on which sockets are listeners.
 func TestListener(t *testing.T) {
 	socket := func(domain, typ int) int {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestListener(t *testing.T) {
 			t.Errorf("%s: Describe = %d, %v; want %d", what, kind, err, want)
 		}
 		if seemsToListen(fd) != (want == backend.Listener) {
-			t.Errorf("%s: seems otherwise", what)
+			t.Errorf("%s: seemsToListen disagrees with kind %d", what, want)
 		}
 	}
 	must := func(err error) {

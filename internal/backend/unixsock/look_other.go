@@ -4,7 +4,7 @@ package unixsock
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// Look polls one socket and peeks into it.
+// Look polls one socket, peeks at its input, and returns the conditions that hold.
 func Look(handle uintptr) backend.Mask {
 	fd, ok := FD(handle)
 	if !ok {
@@ -14,12 +14,12 @@ func Look(handle uintptr) backend.Mask {
 	if m&backend.In == 0 {
 		return m
 	}
-	// Where a receive cannot tell, it is a listener, and poll(2) is right.
+	// If a receive gives no answer, the socket is a listener, and poll(2) is right about it.
 	if p, sure := Pending(fd); sure {
 		m = m&^backend.In | p
 	}
 	if m&(backend.Dead|backend.In) == backend.Dead|backend.In {
-		m |= backend.PeerClosed // what was never started has nothing to receive
+		m |= backend.PeerClosed // a stream that was never started has nothing to receive
 	}
 	return m
 }

@@ -4,8 +4,8 @@ package unixsock
 
 import "golang.org/x/sys/unix"
 
-// inParts is PollNow of what the system has refused: more entries than the process may have descriptors, where that
-// limit was lowered after they were opened, or than there is memory for.
+// inParts is PollNow for entries that the system has refused to poll at once. It refuses more entries than the
+// process may have descriptors (that limit may have been lowered after they were opened), or than it has memory for.
 func inParts(fds []unix.PollFd) int {
 	half := len(fds) / 2
 	if half == 0 {

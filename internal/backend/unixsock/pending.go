@@ -10,9 +10,9 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Pending tells what a receive would come to, by one that only peeks; sure is false where that cannot
-// tell, as of a listener. The error of the socket stays where it is on BSD and System V. (Not so on Linux,
-// which has POLLERR to tell.)
+// Pending returns the conditions that a receive would find, by a receive that only peeks. sure is false
+// if the peek gives no answer, as with a listener. On BSD and System V the peek leaves the socket's
+// error pending. Linux clears the error, but reports it with POLLERR.
 func Pending(fd int) (m backend.Mask, sure bool) {
 	var b [1]byte
 	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|dontWait)
@@ -30,11 +30,11 @@ func Pending(fd int) (m backend.Mask, sure bool) {
 	if bad != nil {
 		return 0, false
 	}
-	return nothing(err, kind)
+	return withoutData(err, kind)
 }
 
-// peeked returns the error of a peek that got nothing, without one that is only about the sender's address. The
-// number of bytes alone says little: x/sys returns 0 with every error on s390x, and -1 elsewhere.
+// peeked returns the error of a peek that got no data. It drops an error that is only about the sender's address.
+// The number of bytes does not distinguish errors: x/sys returns 0 with every error on s390x, and -1 elsewhere.
 func peeked(n int, err error) error {
 	if n == 0 && (err == unix.EAFNOSUPPORT || err == unix.EINVAL && runtime.GOOS != "linux") {
 		return nil
@@ -42,13 +42,13 @@ func peeked(n int, err error) error {
 	return err
 }
 
-// nothing explains a receive that got nothing, for an error or none.
-func nothing(err error, kind backend.Kind) (m backend.Mask, sure bool) {
+// withoutData returns what a receive without data means, given its error or nil.
+func withoutData(err error, kind backend.Kind) (m backend.Mask, sure bool) {
 	switch {
 	case kind == backend.Listener:
 		return 0, false
 	case kind == backend.Datagram && err == nil:
-		return backend.In, true // an empty one
+		return backend.In, true // an empty datagram
 	case kind == backend.Datagram && (err == unix.ENOTCONN || err == unix.EOPNOTSUPP || err == unix.EINVAL):
 		return 0, false
 	case kind == backend.Datagram:
@@ -58,6 +58,6 @@ func nothing(err error, kind backend.Kind) (m backend.Mask, sure bool) {
 	case err == unix.ENOTCONN:
 		return backend.Dead, true // never started
 	}
-	// The error of a stream is its end: what a connection survives the system keeps to itself.
+	// The error of a stream ends it: systems do not report errors that a connection survives.
 	return backend.In | backend.Err | backend.Dead | backend.PeerClosed, true
 }

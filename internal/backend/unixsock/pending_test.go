@@ -22,7 +22,7 @@ func TestPending(t *testing.T) {
 	}
 	expect := func(what string, fd int, want backend.Mask, wantSure bool) {
 		t.Helper()
-		for range 2 { // peeking takes nothing
+		for range 2 { // a peek consumes nothing
 			if m, sure := Pending(fd); m != want || sure != wantSure {
 				t.Errorf("%s: %x, %v; want %x, %v", what, m, sure, want, wantSure)
 			}
@@ -56,7 +56,7 @@ func TestPending(t *testing.T) {
 	expect("no descriptor", 1<<30, 0, false)
 }
 
-func TestNothing(t *testing.T) {
+func TestWithoutData(t *testing.T) {
 	const gone = backend.In | backend.Err | backend.Dead | backend.PeerClosed
 	for _, c := range []struct {
 		err  error
@@ -75,35 +75,35 @@ func TestNothing(t *testing.T) {
 		{unix.ENOTCONN, backend.Listener, 0, false},
 		{unix.EINVAL, backend.Listener, 0, false},
 	} {
-		if m, sure := nothing(c.err, c.kind); m != c.want || sure != c.sure {
+		if m, sure := withoutData(c.err, c.kind); m != c.want || sure != c.sure {
 			t.Errorf("%v of kind %d: %x, %v; want %x, %v", c.err, c.kind, m, sure, c.want, c.sure)
 		}
 	}
 }
 
-// A bell is heard however often it was rung, and not after it was quieted.
-func TestBell(t *testing.T) {
-	b, err := NewBell()
+// One Reset clears any number of Wakes.
+func TestWaker(t *testing.T) {
+	b, err := NewWaker()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	heard := func() bool { return PollNow([]unix.PollFd{b.Entry()}) == 1 }
+	readable := func() bool { return PollNow([]unix.PollFd{b.Entry()}) == 1 }
 	for range 3 {
-		if heard() {
-			t.Fatal("heard before it was rung")
+		if readable() {
+			t.Fatal("readable before Wake")
 		}
 		for range 200 {
-			b.Ring()
+			b.Wake()
 		}
-		if !heard() {
-			t.Fatal("not heard")
+		if !readable() {
+			t.Fatal("not readable after Wake")
 		}
-		b.Quiet()
+		b.Reset()
 	}
 }
 
-// An error is one whatever number of bytes comes with it, but for one about the sender's address.
+// peeked returns each error whatever the number of bytes, except an error about the sender's address.
 func TestPeeked(t *testing.T) {
 	for _, n := range []int{-1, 0} {
 		for _, err := range []error{unix.ECONNRESET, unix.ECONNREFUSED, unix.ENOTCONN, unix.ETIMEDOUT} {

@@ -6,8 +6,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// polled asks for each direction in an entry of its own: POLLHUP is that of whichever was asked for, comes
-// before the data ahead of it was received, and hides POLLOUT.
+// polled polls each direction with an entry of its own. On macOS, POLLHUP is about the direction that was asked
+// for, is reported before the data in front of it was received, and hides POLLOUT.
 func polled(fd int) backend.Mask {
 	two := [2]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(fd), Events: unix.POLLOUT}}
 	if PollNow(two[:]) <= 0 || two[0].Revents&unix.POLLNVAL != 0 {
@@ -19,7 +19,7 @@ func polled(fd int) backend.Mask {
 		m |= backend.PeerClosed | in&out&backend.Dead
 	}
 	if out&backend.Dead != 0 {
-		m |= backend.Out // it would fail, but not block
+		m |= backend.Out // a send would fail, but not block
 	}
 	return m
 }

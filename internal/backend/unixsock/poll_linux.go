@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Poll is the entry of a poll(2) for an interest.
+// Poll returns the entry of a poll(2) for an interest.
 func Poll(fd int, interest backend.Mask) unix.PollFd {
 	events := int16(interest & (backend.In | backend.Out)) // the same bits
 	if interest&backend.PeerClosed != 0 {
@@ -18,7 +18,7 @@ func Poll(fd int, interest backend.Mask) unix.PollFd {
 	return unix.PollFd{Fd: int32(fd), Events: events}
 }
 
-// Mask translates poll(2)'s results, whose low bits are the seam's.
+// Mask translates the results of poll(2). Their low bits are those of backend.Mask.
 func Mask(f *unix.PollFd) backend.Mask {
 	m := backend.Mask(f.Revents) & (backend.In | backend.Out | backend.Err | backend.Dead)
 	if f.Revents&unix.POLLRDHUP != 0 {
@@ -27,13 +27,13 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Vague are the results of a poll(2) that only Look explains: the end of a stream and the beginning of
-// one are easily taken for each other while they happen.
-const Vague = backend.Err | backend.Dead
+// Ambiguous are the results of a poll(2) that only Look can resolve: while a stream starts or ends, one can
+// be mistaken for the other.
+const Ambiguous = backend.Err | backend.Dead
 
-// PollNow is poll(2) that does not block, in parts where the system does not take all entries at once. A long array
-// takes too long to keep the scheduler waiting for. It returns how many entries have results, or a negative number
-// where the system refused even one.
+// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once. It returns the
+// number of entries with results, or a negative number if the system refused even one entry. A short
+// array is a raw system call; a long one takes too long to keep Go's scheduler waiting.
 func PollNow(fds []unix.PollFd) int {
 	var now unix.Timespec
 	var r uintptr
@@ -44,7 +44,7 @@ func PollNow(fds []unix.PollFd) int {
 		r, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&now)), 0, 0, 0)
 	}
 	if e == unix.EINTR {
-		return PollNow(fds) // a caller that is about to park relies on this look
+		return PollNow(fds) // a caller that is about to park relies on this poll
 	}
 	if e != 0 {
 		return inParts(fds)
@@ -52,7 +52,7 @@ func PollNow(fds []unix.PollFd) int {
 	return int(r)
 }
 
-// Wait is poll(2) that blocks for at most limit. It may end early, with no results.
+// Wait calls poll(2) and blocks for at most limit. It may return early, without results.
 func Wait(fds []unix.PollFd, limit time.Duration) (int, error) {
 	ts := unix.NsecToTimespec(int64(limit))
 	n, err := unix.Ppoll(fds, &ts, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// polled is what poll(2) says of a socket.
+// polled returns the results of poll(2) for a socket.
 func polled(fd int) backend.Mask {
 	one := [1]unix.PollFd{Poll(fd, backend.Out|backend.PeerClosed)}
 	if PollNow(one[:]) <= 0 || one[0].Revents&unix.POLLNVAL != 0 {

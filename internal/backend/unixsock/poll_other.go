@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Poll is the entry of a poll(2) for an interest. Input is always asked for: here poll(2) says of a pending
-// error, and mostly of the end of a stream, that there is something to receive.
+// Poll returns the entry of a poll(2) for an interest. The entry always asks for input, because on these
+// systems poll(2) reports a pending error, and mostly the end of a stream, as input.
 func Poll(fd int, interest backend.Mask) unix.PollFd {
 	f := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	if interest&backend.Out != 0 {
@@ -23,7 +23,7 @@ func Poll(fd int, interest backend.Mask) unix.PollFd {
 	return f
 }
 
-// Mask translates poll(2)'s results, as they are: see Vague.
+// Mask translates the results of poll(2) without resolving the ambiguous ones (see Ambiguous).
 func Mask(f *unix.PollFd) backend.Mask {
 	var m backend.Mask
 	if f.Revents&unix.POLLIN != 0 {
@@ -44,12 +44,12 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Vague are the results of a poll(2) that only Look explains. Input can be the end of the stream or an
-// error, and POLLHUP is one direction's on macOS.
-const Vague = backend.In | backend.Err | backend.Dead
+// Ambiguous are the results of a poll(2) that only Look can resolve. Input can be the end of the stream or
+// an error, and POLLHUP is about one direction on macOS.
+const Ambiguous = backend.In | backend.Err | backend.Dead
 
-// PollNow is poll(2) that does not block, in parts where the system does not take all entries at once. It returns
-// how many entries have results, or a negative number where the system refused even one.
+// PollNow calls poll(2) without blocking, in parts if the system does not take all entries at once. It returns
+// the number of entries with results, or a negative number if the system refused even one entry.
 func PollNow(fds []unix.PollFd) int {
 	for {
 		n, err := unix.Poll(fds, 0)
@@ -59,14 +59,14 @@ func PollNow(fds []unix.PollFd) int {
 		if err != unix.EINTR {
 			return inParts(fds)
 		}
-		// A caller that is about to park relies on this look.
+		// A caller that is about to park relies on this poll.
 	}
 }
 
-// longest keeps a time-out in what every poll(2) takes.
+// longest limits a timeout to what every poll(2) accepts.
 const longest = time.Hour
 
-// Wait is poll(2) that blocks for at most limit, rounded up to a millisecond. It may end early, with no
+// Wait calls poll(2) and blocks for at most limit, rounded up to a millisecond. It may return early, without
 // results.
 func Wait(fds []unix.PollFd, limit time.Duration) (int, error) {
 	limit = min(limit, longest)

@@ -1,3 +1,3 @@
 package unixsock
 
-const rdhup = 0x4000 // POLLRDHUP, which x/sys does not know here
+const rdhup = 0x4000 // POLLRDHUP, which x/sys does not define for illumos

@@ -2,6 +2,6 @@
 
 package unixsock
 
-// There is no POLLRDHUP: the end of a stream is found by looking, and behind unread data not at all, but on
-// macOS, whose POLLHUP tells it.
+// These systems have no POLLRDHUP. Look finds the end of a stream, but not behind unread data. On macOS,
+// POLLHUP reports it there too.
 const rdhup = 0

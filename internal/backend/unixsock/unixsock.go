@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package unixsock tells what a descriptor is, for the backends of Unix kernels.
+// Package unixsock describes and polls sockets for the backends of Unix kernels.
 package unixsock
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// FD turns a handle into a descriptor number; ok is false where it cannot be one.
+// FD converts a handle to a descriptor number. ok is false if the handle cannot be one.
 func FD(handle uintptr) (fd int, ok bool) {
 	if handle > math.MaxInt32 {
 		return -1, false
@@ -19,8 +19,8 @@ func FD(handle uintptr) (fd int, ok bool) {
 	return int(handle), true
 }
 
-// Describe asks for the socket's type, which also tells a closed descriptor (EBADF) and one that
-// is no socket (ENOTSOCK).
+// Describe returns the kind of a socket. The error is EBADF for a closed descriptor, and ENOTSOCK for
+// one that is no socket.
 func Describe(handle uintptr) (backend.Kind, error) {
 	fd, ok := FD(handle)
 	if !ok {

@@ -7,14 +7,14 @@ const (
 	sioBSPHandle       = 0x4800001b
 )
 
-// layers bounds how many providers may lie on each other.
+// layers limits the number of layered providers.
 const layers = 8
 
-// base finds the handle that the system's own provider knows a socket by. Layered providers (virus
-// scanners, VPNs) may hand out handles of their own, which the kernel does not know. Some of them do not
-// let SIO_BASE_HANDLE through; then those that select and WSAPoll use lead one layer down. What they lead
-// to will do where nothing below it answers. An error is that of the first question; final says that a
-// failure leaves nothing to ask for.
+// base returns the handle by which the system's own provider knows a socket. Layered providers (virus
+// scanners, VPNs) may have handles of their own, which the kernel does not know. Some of them do not pass
+// SIO_BASE_HANDLE on. Then base uses the codes of select and WSAPoll, which return the handle one layer
+// below. If nothing below a layer answers, base returns the lowest handle found. The error is that of the
+// first question. final reports whether an error leaves nothing to ask for.
 func base(handle uintptr, ask func(handle uintptr, code uint32) (uintptr, error), final func(error) bool) (uintptr, error) {
 	b, err := ask(handle, sioBaseHandle)
 	if err == nil || final(err) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A provider answers questions about handles; what it does not answer fails.
+// A provider answers questions about handles. Other questions fail.
 type provider map[uintptr]map[uint32]uintptr
 
 var (
@@ -36,7 +36,7 @@ func TestBase(t *testing.T) {
 		asked := 0
 		ask := func(h uintptr, code uint32) (uintptr, error) {
 			if asked++; asked > 1+4*layers {
-				t.Fatalf("%s: asks for ever", test.what)
+				t.Fatalf("%s: too many questions", test.what)
 			}
 			if answers, ok := test.world[h]; !ok {
 				return 0, errClosed

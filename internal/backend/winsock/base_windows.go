@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Base returns the handle that the kernel knows a socket by.
+// Base returns the handle by which the kernel knows a socket.
 func Base(handle uintptr) (uintptr, error) {
 	return base(handle, ask, func(err error) bool { return err == windows.WSAENOTSOCK })
 }

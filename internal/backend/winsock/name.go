@@ -2,17 +2,17 @@ package winsock
 
 import "net/netip"
 
-// A Name is what sets a socket apart from others that are open at the same time, as far as it has any:
-// where it is bound, and what it is connected to. It tells two sockets apart that had the same handle one
-// after the other, where a duplicate of the first keeps that one open.
+// A Name is the local port and the peer address of a socket, if it has any. It distinguishes sockets that are
+// open at the same time: two that had the same handle one after the other, if a duplicate of the first keeps
+// that one open.
 type Name struct {
-	port uint16 // 0: not bound, or of no such family
+	port uint16 // 0: not bound, or not an Internet socket
 	peer netip.AddrPort
 }
 
-// Stays reports whether the socket that had this name can be the one that has another now, and takes that
-// one over. A socket may be bound and connected in between; it stays bound, and a stream keeps its peer,
-// although the system may forget it with the connection.
+// Stays reports whether the socket that had the name n can have the name now, and updates n if so. A socket may be
+// bound and connected in between. It then remains bound, and a stream keeps its peer, although the system may
+// forget the peer when the connection ends.
 func (n *Name) Stays(now Name, stream bool) bool {
 	switch {
 	case n.port == 0:

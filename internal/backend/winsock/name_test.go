@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The names that a socket has in its life, and one that it cannot have then.
+// Names that a socket can have one after the other, and names that it cannot have then.
 func TestStays(t *testing.T) {
 	a, b := netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:2")
 	for _, test := range []struct {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// NameOf fails for a handle that is closed, or no socket.
+// NameOf returns the name of a socket. It fails for a handle that is closed or no socket.
 func NameOf(handle uintptr) (n Name, err error) {
 	local, err := address(getsockname, handle)
 	if err == windows.WSAENOTSOCK {
-		return n, err // anything else is for one that is not bound
+		return n, err // any other error means that the socket is not bound
 	}
 	n.port = local.Port()
 	if n.port != 0 {
@@ -27,7 +27,7 @@ var (
 	getpeername = ws2.NewProc("getpeername")
 )
 
-// address asks without the memory that x/sys would take for the answer.
+// address returns the address that proc reports. Unlike the functions of x/sys it does not allocate.
 func address(proc *windows.LazyProc, handle uintptr) (a netip.AddrPort, err error) {
 	var sa [16]uint64 // an address of any family, aligned
 	size := int32(unsafe.Sizeof(sa))

@@ -1,4 +1,4 @@
-// Package winsock tells what a SOCKET is, for the backends of Windows kernels.
+// Package winsock describes sockets for the backends of Windows.
 package winsock
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Start makes Winsock usable. Package net does so only for those who use its sockets.
+// Start initializes Winsock. Package net does so only for programs that use its sockets.
 var Start = sync.OnceValue(func() error {
 	var data windows.WSAData
 	return windows.WSAStartup(0x202, &data)
@@ -27,8 +27,7 @@ func option(s windows.Handle, option int32) (value int32, err error) {
 	return value, err
 }
 
-// Describe asks for the socket's type, which also tells a handle that is closed, or no socket
-// (WSAENOTSOCK).
+// Describe returns the kind of a socket. The error is WSAENOTSOCK for a handle that is closed or no socket.
 func Describe(handle uintptr) (backend.Kind, error) {
 	s := windows.Handle(handle)
 	kind, err := option(s, soType)

@@ -1,6 +1,6 @@
-// Command wineprng writes a bcryptprimitives.dll for a Wine that has none (before version 10), without which
-// no Go program starts there. The library has no code: its one function, ProcessPrng, is a forwarder to the
-// random numbers of advapi32.
+// Command wineprng writes a bcryptprimitives.dll for Wine before version 10, which lacks this library. No Go
+// program starts without it. The library has no code: its one function, ProcessPrng, is a forwarder to the
+// random number generator of advapi32.
 //
 //	wineprng FILE
 package main
@@ -51,7 +51,7 @@ type exportDirectory struct {
 	DLLName, FunctionName, ForwarderName   [32]byte
 }
 
-// Addresses of what lies in the section, relative to the image.
+// Addresses of the parts of the section, relative to the image.
 const (
 	atFunctionTable = page + 40
 	atNameTable     = atFunctionTable + 4
@@ -61,7 +61,7 @@ const (
 	atForwarderName = atFunctionName + 32
 )
 
-// build makes the image. An address that points into the export directory itself is a forwarder's.
+// build returns the image. A function address that points into the export directory itself marks a forwarder.
 func build() ([]byte, error) {
 	exports := exportDirectory{
 		Name: atDLLName, Base: 1, Functions: 1, Names: 1,

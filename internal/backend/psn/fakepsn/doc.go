@@ -1,15 +1,15 @@
-// Package fakepsn is a pretend Windows for tests of package psn: ProcessSocketNotifications and
+// Package fakepsn is a simulated Windows for tests of package psn: ProcessSocketNotifications and
 // completion ports over Linux sockets.
 //
 // It is written from the reference pages of ProcessSocketNotifications, SOCK_NOTIFY_REGISTRATION and
 // SocketNotificationRetrieveEvents and from "Winsock socket state notifications", not from package psn.
-// Where these are silent, or say two things, Quirks chooses, so that a backend which passes with any choice
-// depends on none. What Windows really chooses it cannot tell.
+// If these leave a behaviour open or contradict each other, Quirks chooses. A backend that passes with every
+// choice depends on none. The package does not show which choice Windows makes.
 //
-// A packet is queued when its condition begins to hold, by a goroutine of each port, and is not taken back
-// when that ends. A closed descriptor ends its registration, which is noticed at the next occasion: the
-// socket's cookie tells it from the next one of the same number.
+// A goroutine of each port queues a packet when its condition begins to hold. The packet is not withdrawn
+// when the condition ends. A closed descriptor ends its registration, which is noticed the next time that
+// the registration is used: the socket's cookie distinguishes it from the next socket with the same number.
 //
-// It differs from a real kernel in edges. A condition that ends and begins again between two looks at the
+// Edges differ from those of a real kernel. A condition that ends and begins again between two polls of the
 // socket makes none.
 package fakepsn

@@ -11,24 +11,24 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// A Kernel is one pretend Windows.
+// A Kernel is one simulated Windows.
 type Kernel struct {
 	q Quirks
 
 	mu      sync.Mutex
 	ports   map[uintptr]*port
 	regs    map[int]*registration // by descriptor
-	leaving map[uint64]int        // by cookie: REMOVE packets that were not dequeued
+	leaving map[uint64]int        // by cookie: the number of REMOVE packets that were not dequeued
 	last    uintptr
 	dice    dice
 }
 
-// New makes a kernel.
+// New returns a Kernel.
 func New(q Quirks) *Kernel {
 	return &Kernel{q: q, ports: make(map[uintptr]*port), regs: make(map[int]*registration), leaving: make(map[uint64]int)}
 }
 
-// System is what package psn asks for.
+// System returns the kernel's functions for package psn.
 func (k *Kernel) System() *psn.System {
 	return &psn.System{
 		Process: k.process, OpenPort: k.openPort, ClosePort: k.closePort, Post: k.post,
@@ -39,7 +39,7 @@ func (k *Kernel) System() *psn.System {
 	}
 }
 
-// Registrations counts those that live.
+// Registrations returns the number of registrations whose sockets are open.
 func (k *Kernel) Registrations() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +110,7 @@ func (k *Kernel) wait(p *port, timeout uint32, entries []psn.Entry) int {
 	if timeout != infinite {
 		limit := time.Duration(timeout) * time.Millisecond
 		end = time.Now().Add(limit)
-		defer time.AfterFunc(limit, p.rouse).Stop()
+		defer time.AfterFunc(limit, p.wakeWaiters).Stop()
 	}
 	for n == 0 && !p.closed && (end.IsZero() || time.Now().Before(end)) {
 		p.more.Wait()
@@ -121,7 +121,7 @@ func (k *Kernel) wait(p *port, timeout uint32, entries []psn.Entry) int {
 	return n
 }
 
-// later does something a little after the call.
+// later calls f a little after the current call.
 func (k *Kernel) later(f func()) {
 	time.AfterFunc(100*time.Microsecond, func() {
 		k.mu.Lock()
@@ -191,7 +191,7 @@ func datagram() (uintptr, func() error, func(), error) {
 	return uintptr(fd), send, func() { unix.Close(fd) }, nil
 }
 
-// pin needs to keep nothing alive: no other socket will ever have the cookie.
+// pin does not have to keep the socket alive, because no other socket gets the same cookie.
 func pin(handle uintptr) (uintptr, error) {
 	c, e := unix.GetsockoptUint64(int(handle), unix.SOL_SOCKET, unix.SO_COOKIE)
 	return uintptr(c), e

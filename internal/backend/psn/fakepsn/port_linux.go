@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 )
 
-// A port is a completion port. All of it but the pump is under the kernel's lock.
+// A port is a completion port. All of it except pump is guarded by the kernel's lock.
 type port struct {
 	k      *Kernel
 	queue  []packet
@@ -23,7 +23,7 @@ type port struct {
 	events     [64]unix.EpollEvent
 }
 
-// A packet is what its registration says when it is dequeued, or what it holds itself.
+// A packet has the events of its registration at the time when it is dequeued, or events of its own.
 type packet struct {
 	reg    *registration
 	key    uintptr
@@ -61,7 +61,7 @@ func (p *port) pump() {
 	}
 }
 
-// notice looks at the sockets that something has happened to.
+// notice polls the sockets whose state has changed.
 func (p *port) notice() {
 	for {
 		n, e := unix.EpollWait(p.epfd, p.events[:], 0)
@@ -71,7 +71,7 @@ func (p *port) notice() {
 		for i := range max(n, 0) {
 			id := uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32
 			if r := p.watched[id]; r != nil {
-				p.k.look(r)
+				p.k.poll(r)
 			}
 		}
 		if n < len(p.events) {
@@ -88,7 +88,7 @@ func (p *port) watch(r *registration) bool {
 	}
 	e := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, r.fd, &ev)
 	if e == unix.EEXIST {
-		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate had kept it
+		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate descriptor has kept the item
 	}
 	if e != nil {
 		return false
@@ -117,14 +117,14 @@ func (p *port) push(q packet) {
 	p.more.Broadcast()
 }
 
-// rouse has those who wait look at the time.
-func (p *port) rouse() {
+// wakeWaiters wakes all waiters, so that they check their deadlines.
+func (p *port) wakeWaiters() {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	p.more.Broadcast()
 }
 
-// dequeue fills entries with what there is.
+// dequeue fills entries with queued packets.
 func (p *port) dequeue(entries []psn.Entry) int {
 	p.notice()
 	n := 0
@@ -140,7 +140,7 @@ func (p *port) dequeue(entries []psn.Entry) int {
 			continue
 		}
 		if !r.over && !r.alive() {
-			// It was closed: what is queued may be delivered or not.
+			// The socket was closed. Its queued packet may be delivered or not.
 			p.k.end(r)
 			if !r.queued && p.k.q.CloseWithdraws {
 				continue
@@ -162,12 +162,12 @@ func (p *port) dequeue(entries []psn.Entry) int {
 		}
 	}
 	for _, r := range again {
-		p.k.look(r)
+		p.k.poll(r)
 	}
 	return n
 }
 
-// close drops what is queued.
+// close drops all queued packets.
 func (p *port) close() {
 	p.closed = true
 	for _, q := range p.queue {
@@ -187,7 +187,7 @@ func (p *port) close() {
 	p.more.Broadcast()
 }
 
-// release lets go of the descriptors, once nobody uses them.
+// release closes the descriptors after pump has returned.
 func (p *port) release() {
 	<-p.stopped
 	unix.Close(p.epfd)

@@ -2,33 +2,33 @@ package fakepsn
 
 import "github.com/socknotify/socknotify/internal/backend/psn"
 
-// A registration is of one socket with one port.
+// A registration registers one socket with one port.
 type registration struct {
 	fd      int
 	cookie  uint64
 	port    *port
-	key     uintptr // fixed when it is created
+	key     uintptr // fixed at creation
 	filter  uint32
 	trigger uint8
 	enabled bool
-	// disarmed says that being queued has disabled it.
+	// disarmed is set if queuing a packet has disabled the registration.
 	disarmed bool
-	held     uint32 // edge: the conditions that held when it was last looked at
-	queued   bool   // its packet is: one, in which events coalesce
-	events   uint32 // of that packet
+	held     uint32 // edge: the conditions that held at the last poll
+	queued   bool   // its packet is queued; events coalesce in one packet
+	events   uint32 // the events of that packet
 	over     bool   // removed, or the socket was closed
 
-	connected bool // a stream has been seen to be
+	connected bool // a stream was seen connected
 }
 
-// alive tells whether the descriptor still names the registration's socket.
+// alive reports whether the descriptor still names the registration's socket.
 func (r *registration) alive() bool {
 	c, open := cookie(r.fd)
 	return open && c == r.cookie
 }
 
-// look queues what there is to report.
-func (k *Kernel) look(r *registration) {
+// poll polls the socket and queues a packet if there is something to report.
+func (k *Kernel) poll(r *registration) {
 	if r.over {
 		return
 	}
@@ -56,8 +56,8 @@ func (k *Kernel) look(r *registration) {
 	}
 }
 
-// refresh brings a packet that is being dequeued up to date. If nothing is left to say the registration goes
-// on as if it had not been queued.
+// refresh updates the events of a packet that is being dequeued. If no condition holds, the registration continues
+// as if no packet had been queued.
 func (k *Kernel) refresh(r *registration) bool {
 	r.events = r.conditions(&k.q) & (r.filter | err)
 	if r.events != 0 {
@@ -68,7 +68,7 @@ func (k *Kernel) refresh(r *registration) bool {
 	return false
 }
 
-// end is of a registration whose socket was closed: no packet says so.
+// end ends a registration whose socket was closed. That queues no packet.
 func (k *Kernel) end(r *registration) {
 	if r.over {
 		return
@@ -85,7 +85,7 @@ func (k *Kernel) end(r *registration) {
 	}
 }
 
-// withdraw takes the registration's packet out of the queue.
+// withdraw removes the registration's packet from the queue.
 func (r *registration) withdraw() {
 	if !r.queued {
 		return
@@ -158,11 +158,11 @@ func (k *Kernel) enable(p *port, r *registration, e *psn.Registration, cookie ui
 	if how == edge {
 		r.held = r.conditions(&k.q)
 	}
-	k.look(r)
+	k.poll(r)
 	return ok
 }
 
-// remove ends a registration, and says so in its last packet.
+// remove ends a registration and queues its REMOVE packet.
 func (k *Kernel) remove(r *registration) {
 	p := r.port
 	r.over, r.enabled, r.disarmed = true, false, false

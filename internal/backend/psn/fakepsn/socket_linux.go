@@ -7,13 +7,13 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/unixsock"
 )
 
-// cookie tells a socket from any other that ever was; ok is false for what is no open socket.
+// cookie returns a number that no other socket has or had. ok is false if fd is no open socket.
 func cookie(fd int) (c uint64, ok bool) {
 	c, e := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	return c, e == nil
 }
 
-// conditions tells which native conditions hold of the registration's socket.
+// conditions returns the native conditions that hold for the registration's socket.
 func (r *registration) conditions(q *Quirks) uint32 {
 	fd := r.fd
 	kind, e := unixsock.Describe(uintptr(fd))
@@ -32,8 +32,8 @@ func (r *registration) conditions(q *Quirks) uint32 {
 	return q.native(p[0].Revents, kind, unread > 0, r.connected)
 }
 
-// native translates what poll(2) says. What has no connection to hang up has no HANGUP, and a stream that
-// was never started has nothing. A connect that has failed is ERR without OUT.
+// native translates the results of poll(2). A socket without a connection has no HANGUP, and a stream that was
+// never started has no condition. A failed connect is ERR without OUT.
 func (q *Quirks) native(revents int16, kind backend.Kind, unread, connected bool) uint32 {
 	const dead = unix.POLLHUP | unix.POLLRDHUP
 	var c uint32

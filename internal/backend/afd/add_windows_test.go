@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// polls counts those of a socket that are under way.
+// polls counts the outstanding polls of a socket.
 func polls(p *Poller, s socket) (ready, witness int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,8 +28,8 @@ func polls(p *Poller, s socket) (ready, witness int) {
 	return ready, witness
 }
 
-// A socket that was removed is added only when its earlier polls are over: Windows confuses two of one socket
-// that complete on one port. What comes from others meanwhile is not lost.
+// A removed socket is added again only after its earlier polls have ended, because Windows confuses two polls of one
+// socket that complete on one port. Reports of other sockets that come in between are not lost.
 func TestAddedAgain(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
@@ -51,7 +51,7 @@ func TestAddedAgain(t *testing.T) {
 	expect(t, p, 101, backend.In)
 }
 
-// What an Add takes from the port for others ends a Park.
+// A packet of another socket that Add takes from the port ends a Park.
 func TestAddedAgainBesideParked(t *testing.T) {
 	p := open(t)
 	a, _ := pair(t)

@@ -10,21 +10,21 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// looks are Sets of what the kernel has already.
-func looks(token uint64, fds ...int) []backend.Change {
+// rechecks returns Sets that repeat the token and interest that the kernel has.
+func rechecks(token uint64, fds ...int) []backend.Change {
 	var cs []backend.Change
 	for i, fd := range fds {
 		cs = append(cs, backend.Change{
 			Handle: uintptr(fd), Token: token + uint64(i), Interest: backend.In | backend.PeerClosed,
-			Action: backend.Set, Same: true,
+			Action: backend.Set, SkipIdle: true,
 		})
 	}
 	return cs
 }
 
-// A look reports what holds, and nothing of a socket of which nothing does, which goes on being watched. More of
-// them than fit into one call, with other changes in between, each on its own.
-func TestSameLooksAgain(t *testing.T) {
+// A Set with SkipIdle reports the conditions that hold, and nothing for an idle socket, which remains watched. There
+// are more of them than one poll(2) takes, with other changes among them.
+func TestSkipIdleReportsWhatHolds(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		const n = 71
 		var watched, peers []int
@@ -47,14 +47,14 @@ func TestSameLooksAgain(t *testing.T) {
 		}
 		reported()
 		for round := range 5 {
-			// Every third is drained; every fifth gets a new token, and is no look.
-			cs := looks(0, watched...)
+			// Every third socket is drained; every fifth gets a new token, without SkipIdle.
+			cs := rechecks(0, watched...)
 			for i := range cs {
 				if i%3 == round%3 {
 					unix.Read(watched[i], make([]byte, 8))
 				}
 				if i%5 == round%5 {
-					cs[i].Same, cs[i].Token = false, 1000+uint64(i)
+					cs[i].SkipIdle, cs[i].Token = false, 1000+uint64(i)
 				}
 			}
 			k.Poll(cs, nil)
@@ -70,7 +70,7 @@ func TestSameLooksAgain(t *testing.T) {
 				}
 			}
 			for i := range cs {
-				cs[i].Same, cs[i].Token = false, uint64(i)
+				cs[i].SkipIdle, cs[i].Token = false, uint64(i)
 				if i%3 == round%3 {
 					write(t, peers[i])
 				}
@@ -83,13 +83,13 @@ func TestSameLooksAgain(t *testing.T) {
 	})
 }
 
-// A look that finds nothing leaves a socket watched: what arrives next is reported.
-func TestSameGoesOn(t *testing.T) {
+// An idle socket remains watched: what arrives next is reported.
+func TestSkipIdleKeepsWatching(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, b := pair(t)
 		change(k, backend.Add, a, 7)
 		for range 3 {
-			k.Poll(looks(7, a), nil)
+			k.Poll(rechecks(7, a), nil)
 			if r := harvest(k); len(r) != 0 {
 				t.Fatalf("reports %+v", r)
 			}
@@ -102,8 +102,8 @@ func TestSameGoesOn(t *testing.T) {
 	})
 }
 
-// Of another socket that has the number by now nothing is reported, whatever holds of it.
-func TestSameOfReusedNumber(t *testing.T) {
+// Nothing is reported for another socket that has reused the number, whatever conditions hold for it.
+func TestSkipIdleOfReusedNumber(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		a, _ := pair(t)
 		c, d := pair(t)
@@ -112,7 +112,7 @@ func TestSameOfReusedNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, d)
-		cs := looks(7, a)
+		cs := rechecks(7, a)
 		if k.Poll(cs, nil); cs[0].Status != backend.Absent {
 			t.Errorf("status %d; want Absent", cs[0].Status)
 		}
@@ -122,8 +122,8 @@ func TestSameOfReusedNumber(t *testing.T) {
 	})
 }
 
-// Nor of one that is closed.
-func TestSameOfClosedNumber(t *testing.T) {
+// A Set with SkipIdle of a closed number has the status Bad.
+func TestSkipIdleOfClosedNumber(t *testing.T) {
 	onEach(t, func(t *testing.T, k backend.Poller) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
@@ -132,7 +132,7 @@ func TestSameOfClosedNumber(t *testing.T) {
 		change(k, backend.Add, fds[0], 7)
 		unix.Close(fds[0])
 		unix.Close(fds[1])
-		cs := looks(7, fds[0])
+		cs := rechecks(7, fds[0])
 		if k.Poll(cs, nil); cs[0].Status != backend.Bad {
 			t.Errorf("status %d, %v; want Bad", cs[0].Status, cs[0].Err)
 		}

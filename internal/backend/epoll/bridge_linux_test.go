@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// A subject is a poller that watches an eventfd.
+// A subject is a Poller that watches an eventfd.
 type subject struct {
 	*Poller
 	efd int
@@ -44,30 +44,30 @@ func (s subject) signal(t *testing.T) {
 	}
 }
 
-func (s subject) state() (held, open bool) {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	return s.gate.held, s.gate.open
+func (s subject) state() (attached, enabled bool) {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	return s.bridge.attached, s.bridge.enabled
 }
 
 func (s subject) found() bool { return s.Poll(nil, make([]backend.Ready, 4)) > 0 }
 
-// idle polls until the port has been taken out of the gate.
-func (s subject) idle(t *testing.T) {
+// detach polls until the port is detached from the bridge.
+func (s subject) detach(t *testing.T) {
 	t.Helper()
 	for range 2 * busy {
 		s.found()
 	}
-	if held, _ := s.state(); held {
-		t.Fatal("the gate still holds the port")
+	if attached, _ := s.state(); attached {
+		t.Fatal("the port is still attached to the bridge")
 	}
 }
 
-// A port that is out of its gate wakes whoever parks then.
+// Park attaches a detached port again, so that an event wakes the waiter.
 func TestParkAfterDetach(t *testing.T) {
 	s := newSubject(t)
 	for range 50 {
-		s.idle(t)
+		s.detach(t)
 		parked := make(chan bool)
 		go func() {
 			found := false
@@ -79,20 +79,20 @@ func TestParkAfterDetach(t *testing.T) {
 			}
 			parked <- found
 		}()
-		for s.Poller.gate.parks.Load() == 0 {
+		for s.Poller.bridge.parks.Load() == 0 {
 			time.Sleep(time.Microsecond)
 		}
 		s.signal(t)
 		if !<-parked {
 			t.Fatal("not woken")
 		}
-		if held, _ := s.state(); !held {
-			t.Fatal("parked outside the gate")
+		if attached, _ := s.state(); !attached {
+			t.Fatal("parked while the port was detached")
 		}
 	}
 }
 
-// Nobody takes the port out of the gate of one who is parked.
+// detach leaves the port attached while a goroutine is parked.
 func TestNoDetachWhileParked(t *testing.T) {
 	s := newSubject(t)
 	parked := make(chan error)
@@ -102,10 +102,10 @@ func TestNoDetachWhileParked(t *testing.T) {
 	}
 	for range 4 * busy {
 		s.found()
-		s.gate.detach()
+		s.bridge.detach()
 	}
-	if held, _ := s.state(); !held {
-		t.Error("the gate was left while somebody is parked")
+	if attached, _ := s.state(); !attached {
+		t.Error("the port was detached while a goroutine was parked")
 	}
 	s.signal(t)
 	if err := <-parked; err != nil {
@@ -113,8 +113,9 @@ func TestNoDetachWhileParked(t *testing.T) {
 	}
 }
 
-// Signals, polls in bursts long enough to leave the gate, and parks at once: every signal is found.
-func TestGateStress(t *testing.T) {
+// Signals, bursts of polls that are long enough to detach the port, and Parks run concurrently. Every signal is
+// found.
+func TestBridgeStress(t *testing.T) {
 	s := newSubject(t)
 	const signals = 3000
 	var seen atomic.Int64
@@ -170,12 +171,12 @@ func TestGateStress(t *testing.T) {
 	<-parker
 }
 
-// Without room for one watch more, waiting goes on, looking now and then.
-func TestParkWithoutRoom(t *testing.T) {
+// If the system refuses to watch one more descriptor, Park returns after a pause, so that the caller polls again.
+func TestParkWatchLimit(t *testing.T) {
 	for _, refusal := range []unix.Errno{unix.ENOSPC, unix.ENOMEM} {
 		s := newSubject(t)
-		s.idle(t)
-		s.gate.ctl = func(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
+		s.detach(t)
+		s.bridge.ctl = func(epfd, op, fd int, ev *unix.EpollEvent) unix.Errno {
 			if op == unix.EPOLL_CTL_ADD {
 				return refusal
 			}
@@ -186,8 +187,8 @@ func TestParkWithoutRoom(t *testing.T) {
 		if err := s.Park(time.Time{}, never); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(began) < napTime {
-			t.Error("it did not sleep")
+		if time.Since(began) < pauseTime {
+			t.Error("Park returned without a pause")
 		}
 		if err := s.Park(time.Now().Add(-time.Second), never); err != nil {
 			t.Fatal(err)
@@ -205,11 +206,11 @@ func TestParkWithoutRoom(t *testing.T) {
 	}
 }
 
-// Any other refusal is an error of the wait.
+// Park returns any other error of epoll_ctl.
 func TestParkRefused(t *testing.T) {
 	s := newSubject(t)
-	s.idle(t)
-	s.gate.ctl = func(int, int, int, *unix.EpollEvent) unix.Errno { return unix.EBADF }
+	s.detach(t)
+	s.bridge.ctl = func(int, int, int, *unix.EpollEvent) unix.Errno { return unix.EBADF }
 	if err := s.Park(time.Time{}, func() bool { return false }); err == nil {
 		t.Error("no error")
 	}
