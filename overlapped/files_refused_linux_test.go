@@ -149,3 +149,13 @@ func forbiddenLater(t *testing.T, errno unix.Errno) {
 		}
 	})
 }
+
+// must fails on the Result of an entry.
+func must[K comparable](tb testing.TB, regs []socknotify.Registration[K]) {
+	tb.Helper()
+	for i := range regs {
+		if regs[i].Result != nil {
+			tb.Fatal(regs[i].Result)
+		}
+	}
+}

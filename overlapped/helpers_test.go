@@ -164,16 +164,6 @@ func asleep[K comparable](t *testing.T, p *socknotify.Port[K], n int) {
 // refuseAll is a Hooked.Refuse that fails every change.
 func refuseAll(*backend.Change) error { return syscall.ENOSPC }
 
-// must fails on the Result of an entry.
-func must[K comparable](tb testing.TB, regs []socknotify.Registration[K]) {
-	tb.Helper()
-	for i := range regs {
-		if regs[i].Result != nil {
-			tb.Fatal(regs[i].Result)
-		}
-	}
-}
-
 // nextHasNumber skips a test whose next socket must get the number of the one that was closed last. The conformance
 // suite has cases that bring a number back on every system.
 func nextHasNumber(t *testing.T) {

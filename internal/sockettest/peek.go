@@ -29,8 +29,3 @@ func failed(err error) bool {
 	}
 	return true
 }
-
-func isStream(fd int) bool {
-	typ, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	return err == nil && typ != unix.SOCK_DGRAM
-}

@@ -30,3 +30,8 @@ func beside(fd int, revents uint16) (s State) {
 	}
 	return s
 }
+
+func isStream(fd int) bool {
+	typ, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil && typ != unix.SOCK_DGRAM
+}
