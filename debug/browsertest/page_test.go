@@ -77,7 +77,7 @@ func views(b *browser, w *world) {
 	if got := eval[[]string](b, "[...document.querySelectorAll('#columns th')].map(h => h.textContent)"); !slices.Equal(got, want) {
 		b.Errorf("columns %q; want %q", got, want)
 	}
-	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1].includes('Conn') && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
+	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1].includes('server.Key') && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
 		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|suppressed)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
 		"/^IN .* ago$/.test(c[9]) && /^[0-9.]+ (s|min)$/.test(c[10]))", w.echo)
 	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
