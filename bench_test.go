@@ -111,7 +111,7 @@ func BenchmarkOneShotTurn(b *testing.B) {
 	}
 }
 
-// The same over TCP by a socket that vouches for itself, with an answer: what a request costs a server.
+// The same over TCP by a socket of package sock, with an answer: what a request costs a server.
 func BenchmarkEchoTurn(b *testing.B) {
 	eachBackend(b, func(b *testing.B, p *Port[int]) {
 		l := benchListener(b)

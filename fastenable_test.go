@@ -27,7 +27,7 @@ func TestFastEnableFromBeforeNotification(t *testing.T) {
 }
 
 // A report has been taken from the kernel when the socket is drained, and is delivered after: the turn has
-// begun by then, and the drained socket may vouch in it only by what it does from here on.
+// begun by then, and in it only later calls can drain the socket.
 func TestFastEnableBetweenReportAndDelivery(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
@@ -45,8 +45,8 @@ func TestFastEnableBetweenReportAndDelivery(t *testing.T) {
 	})
 }
 
-// Another goroutine enables a registration and is notified between the two looks of an enable that vouches.
-// The word is then what it was, and the vouch is not.
+// Another goroutine enables a registration and is notified between the two reads of a fast enable.
+// The word is then what it was, and the socket is not drained any more.
 func TestFastEnableOvertaken(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)

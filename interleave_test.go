@@ -76,7 +76,7 @@ func TestReportHeldAcrossDisable(t *testing.T) {
 func TestTwoReportsOneShot(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		if !p.port.Core.OwnEdges {
-			return // a report silences the handle, so there is never a second one
+			return // a report suppresses the handle, so there is never a second one
 		}
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
@@ -103,7 +103,7 @@ func TestTwoReportsOneShot(t *testing.T) {
 	})
 }
 
-// Data arrives after the last receive would have blocked and before the enable that vouches.
+// Data arrives after the last receive would have blocked and before a fast enable.
 func TestArrivalBeforeFastEnable(t *testing.T) {
 	for _, harvested := range []bool{false, true} {
 		onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
@@ -124,7 +124,7 @@ func TestArrivalBeforeFastEnable(t *testing.T) {
 	}
 }
 
-// A peer that keeps on sending to a disabled registration is silenced, and heard again when enabled.
+// A peer that keeps on sending to a disabled registration is suppressed, and reported again when enabled.
 func TestSuppressedAndEnabledAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
@@ -166,7 +166,7 @@ func TestReportInsideEnable(t *testing.T) {
 				// What another goroutine would see right after the kernel's change.
 				s := p.port.Table.Lookup(uint32(x.Handle()))
 				if w := s.Word.Load(); w&port.WEnabled == 0 || !port.SameEpoch(w, changes[0].Token) {
-					t.Errorf("the kernel is told before the slot: %#x", w)
+					t.Errorf("the backend is changed before the slot: %#x", w)
 				}
 			}
 		}

@@ -36,7 +36,7 @@ func TestDrainedLevelMakesNoSystemCall(t *testing.T) {
 }
 
 // An enable that fails leaves the level as it was, even if the kernel reported it in between: that report was of no
-// registration any more, or not yet, and the socket that vouches knows nothing of it.
+// registration any more, or not yet, and the drained socket knows nothing of it.
 func TestRefusedEnableOfDrainedLevel(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)

@@ -62,7 +62,7 @@ func TestRefusedPoll(t *testing.T) {
 	})
 }
 
-// A sleeper is told what came while a change was under way that the kernel then refused.
+// A waiter is notified of what came during a change that the kernel then refused.
 func TestRefusedChangeWakes(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)

@@ -133,7 +133,7 @@ func TestNotificationsTime(t *testing.T) {
 	})
 }
 
-// The peer keeps sending to a fired registration, which is first pending and then muted.
+// The peer keeps sending to a fired registration, which is first pending and then suppressed.
 func TestSnapshotOfPendingAndSuppressed(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		x, y := newPair(t)
@@ -141,7 +141,7 @@ func TestSnapshotOfPendingAndSuppressed(t *testing.T) {
 		send(t, y)
 		next(t, p)
 		if !p.port.Core.OwnEdges {
-			return // the report has silenced the handle
+			return // the report has suppressed the handle
 		}
 		send(t, y)
 		none(t, p)
@@ -151,7 +151,7 @@ func TestSnapshotOfPendingAndSuppressed(t *testing.T) {
 		send(t, y)
 		none(t, p)
 		if got := sole(t, p); got.State != port.StateMuted || !got.Pending {
-			t.Fatalf("%+v; want it muted and pending", got)
+			t.Fatalf("%+v; want it suppressed and pending", got)
 		}
 		do(t, p, disableHandle[string](x.Handle()))
 		if got := sole(t, p); got.State != port.StateDisabled || got.Pending {

@@ -39,8 +39,8 @@ func choose(o *options) (system.Backend, error) {
 		return *o.Backend, nil
 	}
 	r, err := named(o)
-	if err == nil && o.Ring {
-		r = system.WithRing(r)
+	if err == nil && o.Ring != nil {
+		r = o.Ring(r)
 	}
 	return r, err
 }

@@ -47,7 +47,7 @@ func newPort[K comparable](k backend.Poller, backend string) *Port[K] {
 	p := new(Port[K])
 	p.keys.oddKeys = hasOddKeys(reflect.TypeFor[K]())
 	p.port.Init(k, backend, &p.keys, port.QueueEnds{In: &p.keys.queue.in.Turnstile, Out: &p.keys.queue.out.Turnstile}, p.keys.oddKeys)
-	p.cleanup = runtime.AddCleanup(p, (*port.Core).Abandon, p.port.Core)
+	p.cleanup = runtime.AddCleanup(&p.port, (*port.Core).Abandon, p.port.Core)
 	return p
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A socket vouches for a level in all directions of its filter, or not at all (T1).
+// A level is drained in all directions of its filter, or not at all (T1).
 func TestLevelDrainedInOneDirection(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
 		for _, filter := range []Events{EventOut, EventIn | EventOut} {
@@ -49,7 +49,7 @@ func TestHangupIsNotDrainedBySends(t *testing.T) {
 	})
 }
 
-// A listener that had no connection left vouches for nothing: what Accept leaves for the others' sake is accepted
+// A listener without another connection does not count as drained: what Accept leaves for the others' sake is accepted
 // later, though nothing more comes (X3).
 func TestAcceptGoesOnAfterItWouldBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {

@@ -25,7 +25,7 @@ func newListener(t *testing.T) *sock.Socket {
 }
 
 // A harvester that came too late began a turn, in vain: it must not take from the one that delivered that
-// the end of the stream was in its report, or a short receive vouches and the end is never heard of.
+// the end of the stream was in its report, or a short receive counts as drained and the end is never reported.
 func TestConcurrentEnableDuringFastEnable(t *testing.T) {
 	if wine.HidesEnd.Here() {
 		t.Skip(wine.HidesEnd)

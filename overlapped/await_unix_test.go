@@ -14,7 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
-// A handle that is closed behind the back of its sock.Socket just before the kernel is told what its operations wait
+// A handle that is closed without its sock.Socket just before the backend is told what its operations wait
 // for: they complete, all of them (O9).
 func TestAwaitOfClosed(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {

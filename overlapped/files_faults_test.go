@@ -108,7 +108,7 @@ func (f faultyFiles) StartTransfer(file uintptr, token uint32, write bool, b []b
 	return f.Files.StartTransfer(file, token, write, b, off)
 }
 
-// Transferred lies of reads alone: what a write has moved is to be told.
+// Transferred gives wrong results for reads only: the bytes of a write must be reported.
 func (f faultyFiles) Transferred(ended []backend.Transferred) int {
 	n := f.Files.Transferred(ended)
 	for i := range ended[:n] {

@@ -36,7 +36,7 @@ import (
 // WithRing lets io_uring carry out operations: many receives and sends by one system call, and reads and writes of
 // files. It needs Linux 5.18 and the epoll backend. Where the system lacks or forbids io_uring, the port makes ordinary
 // system calls, as it does without this option. Both keep the same contract.
-func WithRing() socknotify.Option { return func(o *system.Options) { o.Ring = true } }
+func WithRing() socknotify.Option { return func(o *system.Options) { o.Ring = system.WithRing } }
 
 // An Op is one operation (OVERLAPPED). Use one for each operation that is to be in flight at once, such as one for
 // receiving and one for sending beside a connection's buffers, and use it again and again. The zero value is ready. It

@@ -11,26 +11,23 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// In the tests below a harvester has taken a report from the kernel, and before it delivers that another one takes a
-// later report, and delivers it. So what stands now was told by the one before the latest, and the latest knows nothing
-// of it: a receive that is short must not be taken for one that has drained the socket.
+// In the tests below a harvester has taken a report from the kernel. Before it delivers that report, another harvester takes
+// and delivers a later one. So a condition that holds now was in the report before the latest, and the latest does not
+// mention it: a receive that is short of its buffer must not be taken for one that has drained the socket.
 
-// newTCP makes a connection whose short receives tell.
+// newTCP makes a TCP connection, whose short receives drain it.
 func newTCP(t *testing.T) (x, y *sock.Socket) {
 	t.Helper()
-	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
+	x, y, err := backendtest.TCPPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	y = newClient(t, l)
-	eventually(t, "a connection", func() bool { x, err = l.Accept(); return err == nil })
-	t.Cleanup(func() { x.Close() })
+	t.Cleanup(func() { x.Close(); y.Close() })
 	return x, y
 }
 
-// overtake has the end of a stream come, and be delivered, before a report that has been taken by then. got is
-// what was delivered.
+// overtake makes the end of a stream arrive, and be delivered, before a report that was taken earlier. got is the
+// notification that was delivered.
 func overtake(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked, x, y *sock.Socket, got *socknotify.Notification[string]) {
 	h.During(func() {
 		if err := y.Shutdown(sock.ShutWrite); err != nil {

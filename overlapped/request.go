@@ -104,7 +104,7 @@ func process[K comparable](p *port.Port, ctx context.Context, requests []Request
 	}
 	for i := range requests {
 		r := &requests[i]
-		if r.Result = r.claim(p); r.Result == nil {
+		if r.Result = r.prepare(p); r.Result == nil {
 			_, err := p.Admit(w, r.socket, &r.op.op, p.Core.Batcher != nil)
 			r.Result = public(err)
 		}
@@ -124,7 +124,7 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 		return port.ErrClosed
 	}
 	queued := false
-	err := r.claim(p)
+	err := r.prepare(p)
 	if err == nil {
 		queued, err = p.Admit(w, r.socket, &r.op.op, false)
 	}
@@ -136,8 +136,8 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 	return public(err)
 }
 
-// claim makes an operation one that is being started, unless an argument makes no sense.
-func (r *Request[K]) claim(p *port.Port) error {
+// prepare reserves the Op and sets its arguments. It returns an error for an argument that is invalid.
+func (r *Request[K]) prepare(p *port.Port) error {
 	switch {
 	case r.socket == nil:
 		return port.CallError(r.kind.Call(), "a nil socket")

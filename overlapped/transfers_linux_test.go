@@ -29,7 +29,7 @@ type transferring struct {
 	taken  atomic.Int32
 	refuse atomic.Bool
 	closed atomic.Bool
-	// ended changes what the kernel has told.
+	// ended changes what the kernel has reported.
 	ended func(e *backend.Transferred)
 }
 
@@ -183,7 +183,7 @@ func TestTransferEndsInLastPoll(t *testing.T) {
 	completes(t, p, &o, 1, nil)
 }
 
-// Waiters who went to sleep on a port without sockets are told too.
+// Waiters that blocked on a port without sockets are woken too.
 func TestTransferWakesEarlierWaiters(t *testing.T) {
 	for _, waiters := range []int{1, 3} {
 		p, _ := transferringPort[string](t)

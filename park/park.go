@@ -177,13 +177,31 @@ func (l *Lot) register(p *parkRequest) error {
 	return err
 }
 
+// registration returns a registration of a descriptor. A program that has closed its standard input can have a connection
+// with the number 0, which a port does not take as a Handle.
+func registration(number uintptr, op socknotify.Op) socknotify.Registration[*parkedConn] {
+	r := socknotify.Registration[*parkedConn]{Handle: number, Op: op}
+	if number == 0 {
+		r.Conn = descriptorZero{}
+	}
+	return r
+}
+
+// descriptorZero is a connection with the descriptor 0. As with a Handle, the lot knows when the descriptor is open.
+type descriptorZero struct{}
+
+func (d descriptorZero) SyscallConn() (syscall.RawConn, error) { return d, nil }
+func (descriptorZero) Control(f func(fd uintptr)) error        { f(0); return nil }
+func (descriptorZero) Read(func(fd uintptr) bool) error        { return errors.ErrUnsupported }
+func (descriptorZero) Write(func(fd uintptr) bool) error       { return errors.ErrUnsupported }
+
 // enable registers the descriptor for one notification when it becomes readable.
 func (a *registrar) enable(pc *parkedConn, number uintptr) error {
-	a.regs[0] = socknotify.Registration[*parkedConn]{
-		Handle: number, Key: pc, Op: socknotify.OpEnable,
-		Filter:  socknotify.EventIn | socknotify.EventHangup,
-		Trigger: socknotify.TriggerLevel | socknotify.TriggerOneShot,
-	}
+	r := registration(number, socknotify.OpEnable)
+	r.Key = pc
+	r.Filter = socknotify.EventIn | socknotify.EventHangup
+	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot
+	a.regs[0] = r
 	_, err := a.lot.port.Process(a.regs[:], nil, 0)
 	if err == nil {
 		err = a.regs[0].Result
@@ -212,7 +230,7 @@ func (a *registrar) deregister(entry *atomic.Pointer[parkedConn], pc *parkedConn
 	a.lot.conns.mu.Lock()
 	defer a.lot.conns.mu.Unlock()
 	if entry.Load() == nil {
-		a.lot.port.Deregister(socknotify.Registration[*parkedConn]{Handle: number})
+		a.lot.port.Deregister(registration(number, socknotify.OpRemove))
 	}
 }
 
@@ -251,7 +269,7 @@ func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) e
 			return ErrParked
 		}
 		// The socket is still registered with the record of another value for the same socket.
-		a.regs[0] = socknotify.Registration[*parkedConn]{Handle: number, Op: socknotify.OpRemove}
+		a.regs[0] = registration(number, socknotify.OpRemove)
 		l.port.Process(a.regs[:], nil, 0)
 		a.setParked(pc)
 		err = a.register(pc, number)

@@ -63,7 +63,7 @@ func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[pa
 	}
 	// The state changes first: a concurrent Park of pc would register it again.
 	pc.state = removed
-	l.port.Deregister(socknotify.Registration[*parkedConn]{Handle: number})
+	l.port.Deregister(registration(number, socknotify.OpRemove))
 	l.conns.put(entry, pc, nil)
 	return was
 }

@@ -2,7 +2,7 @@ package fdstate
 
 import "testing"
 
-// A FD is drained in a direction if a call that began after the latest notification would have blocked, and no
+// An FD is drained in a direction if a call that began after the latest notification would have blocked, and no
 // persistent condition holds.
 func TestDrained(t *testing.T) {
 	for _, c := range []struct {

@@ -169,7 +169,7 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// While a FD is opened and closed repeatedly, concurrent uses never get a closed descriptor, and references to
+// While an FD is opened and closed repeatedly, concurrent uses never get a closed descriptor, and references to
 // former handles do not close the current one.
 func TestConcurrentReopen(t *testing.T) {
 	var x FD

@@ -21,8 +21,9 @@ type Options struct {
 	Backend *Backend
 	// Strict is set by WithStrictEdge.
 	Strict bool
-	// Ring is set by WithRing.
-	Ring bool
+	// Ring is WithRing, if operations may use io_uring. It is a function so that a program without that option is
+	// linked without package ring.
+	Ring func(Backend) Backend
 }
 
 // Find returns the backend with the given name. ok is false if List does not have it.
