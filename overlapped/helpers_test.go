@@ -72,20 +72,6 @@ func newPair(t testing.TB) (x, y *sock.Socket) {
 	return x, y
 }
 
-// newClient is a socket that connects to a listener, and may not have yet.
-func newClient(t *testing.T, l *sock.Socket) *sock.Socket {
-	t.Helper()
-	c, err := sock.New(sock.TCP4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	if err := c.Connect(l.LocalAddr()); err != nil && err != sock.ErrWouldBlock {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // do processes one entry and fails on its Result.
 func do[K comparable](t *testing.T, p *socknotify.Port[K], r socknotify.Registration[K]) {
 	t.Helper()

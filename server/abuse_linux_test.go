@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -163,9 +164,18 @@ func TestAbuse(t *testing.T) {
 		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
 			t.Errorf("%+v", st)
 		}
+		served := good
+		for _, i := range []int{0, slow - 1} { // slow peers complete their line and are answered, too
+			c := loris[i].(*net.TCPConn)
+			sent := (at - i + slow - 1) / slow
+			rest := 6 - sent%6
+			send(t, c, strings.Repeat("x", rest))
+			expect(t, c, strings.Repeat("x", sent+rest))
+			served = append(served, c)
+		}
 		never.Close() // or Shutdown would wait for it as long as it may
 		shutdown(t, s)
-		for _, c := range append(good, loris[0].(*net.TCPConn), loris[slow-1].(*net.TCPConn)) {
+		for _, c := range served {
 			expectEnd(t, c, io.EOF)
 		}
 	})
