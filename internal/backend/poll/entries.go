@@ -104,16 +104,22 @@ func (p *Poller) set(at, fd int, c *backend.Change) {
 	p.fds[at] = unixsock.Poll(fd, c.Interest)
 }
 
+// setDormant changes what poll(2) is asked for too (neverStarted).
 func (p *Poller) setDormant(at int, is bool) {
-	switch st := &p.states[at]; {
-	case *st&isDormant != 0 == is:
-	case is:
+	st, f := &p.states[at], &p.fds[at]
+	if *st&isDormant != 0 == is {
+		return
+	}
+	asked := st.interest()
+	if is {
 		*st |= isDormant
 		p.dormant++
-	default:
+		asked |= backend.In | backend.PeerClosed
+	} else {
 		*st &^= isDormant
 		p.dormant--
 	}
+	f.Events = unixsock.Poll(int(f.Fd), asked).Events
 }
 
 func (p *Poller) suppress(at int) {

@@ -42,7 +42,7 @@ func (p *Poller) scan(ready []backend.Ready, again bool) int {
 			break
 		}
 		f := &p.fds[p.next]
-		if f.Fd < 0 || f.Revents == 0 || again && unixsock.PollNow(p.fds[p.next:p.next+1]) <= 0 {
+		if f.Fd < 0 || f.Revents == 0 || again && unixsock.PollNow(p.fds[p.next:p.next+1]) <= 0 || p.neverStarted(p.next) {
 			continue
 		}
 		if m, ok := p.report(p.next); ok {
@@ -51,6 +51,15 @@ func (p *Poller) scan(ready []backend.Ready, again bool) int {
 		}
 	}
 	return n
+}
+
+// neverStarted reports whether a dormant entry is a stream that still was not started. Its results say so without another
+// system call: a dormant entry asks for input and for the end of the peer's direction, and both hold once a stream has ended.
+func (p *Poller) neverStarted(at int) bool {
+	const started = backend.In | backend.PeerClosed | backend.Err
+	f := &p.fds[at]
+	return p.states[at]&(isDormant|listens) == isDormant && f.Revents&unix.POLLNVAL == 0 &&
+		unixsock.Mask(f)&(backend.Dead|started) == backend.Dead
 }
 
 // inputAmbiguous is true if poll(2) reports other conditions as input too, so that each entry asks for input.
@@ -76,8 +85,8 @@ func (p *Poller) report(at int) (m backend.Mask, ok bool) {
 		if inputAmbiguous && m&(backend.In|backend.Err) == backend.In {
 			m |= p.known.behind(int(f.Fd))
 		}
-		m &= interest | backend.Err | backend.Dead | backend.PeerClosed
 	}
+	m &= interest | backend.Err | backend.Dead | backend.PeerClosed
 	// No identity is used by two sockets in a row. So if the number names the remembered socket now, it did
 	// so during poll(2).
 	if same, err := p.known.same(int(f.Fd), p.ids[at]); err != nil || !same || f.Revents&unix.POLLNVAL != 0 {

@@ -1,0 +1,76 @@
+package poll
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/internal/backend"
+)
+
+// A stream that was never started is left out of a harvest by the results of poll(2) alone, whatever it waits for. Once it has
+// been started and has ended, or has failed, it is reported.
+func TestDormantStream(t *testing.T) {
+	for _, interest := range []backend.Mask{0, backend.In, backend.Out, backend.PeerClosed, backend.In | backend.Out} {
+		for _, refused := range []bool{false, true} {
+			k, err := New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.Close()
+			p := k.(*Poller)
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			ready := make([]backend.Ready, 4)
+			if n := p.Poll([]backend.Change{{Handle: uintptr(fd), Token: 1, Interest: interest}}, ready); n != 0 {
+				t.Fatalf("%v: %d reports of a stream that was never started", interest, n)
+			}
+			for range 3 {
+				if n := p.Poll(nil, ready); n != 0 || !p.neverStarted(1) {
+					t.Fatalf("%v: %d reports of a stream that was never started; to be left out: %t", interest, n, p.neverStarted(1))
+				}
+			}
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if refused {
+				l.Close()
+			}
+			to := &unix.SockaddrInet4{Port: l.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+			if refused { // a connect that blocks would take the error, and leave the stream as it was before
+				err = unix.SetNonblock(fd, true)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
+				t.Fatal(err)
+			}
+			if !refused { // and ended, without a poll while it was connected
+				c, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+				if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				if n := p.Poll(nil, ready); n == 1 && ready[0].Token == 1 && ready[0].Mask&backend.Dead != 0 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%v: timed out waiting for the end of a stream (refused: %t)", interest, refused)
+				}
+			}
+		}
+	}
+}
