@@ -35,7 +35,7 @@ func TestAcceptOfListenerShutDown(t *testing.T) {
 				taken = true
 			}
 		}
-		h.Looked = func(uintptr) backend.Mask { return backend.In | backend.Out }
+		h.PolledOne = func(uintptr) backend.Mask { return backend.In | backend.Out }
 		if p.port.Core.Edges {
 			eventually(t, "a report", func() bool {
 				if n, _ := p.Process(nil, make([]Notification[string], 1), 0); n != 0 {

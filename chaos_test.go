@@ -40,7 +40,7 @@ func (c chaos) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return n
 }
 
-func (c chaos) Park(until time.Time, look func() bool) error {
+func (c chaos) Park(until time.Time, poll func() bool) error {
 	switch rand.IntN(8) {
 	case 0:
 		return nil
@@ -50,7 +50,7 @@ func (c chaos) Park(until time.Time, look func() bool) error {
 			until = soonest
 		}
 	}
-	return c.Poller.Park(until, look)
+	return c.Poller.Park(until, poll)
 }
 
 // Bytes arrive on sockets of every trigger while the kernel misbehaves within the law. All of them

@@ -13,6 +13,6 @@ import (
 func waitForEnd[K comparable](t *testing.T, p *Port[K], x *sock.Socket) {
 	t.Helper()
 	eventually(t, "the end of the stream", func() bool {
-		return p.port.Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
+		return p.port.Core.Poller.PollOne(x.Handle())&backend.PeerClosed != 0
 	})
 }

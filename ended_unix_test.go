@@ -9,7 +9,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// waitForEnd waits until the end of a stream has arrived, behind unread data. A look by the backend does not show that
+// waitForEnd waits until the end of a stream has arrived, behind unread data. A poll by the backend does not show that
 // everywhere, so the system is asked.
 func waitForEnd[K comparable](t *testing.T, _ *Port[K], x *sock.Socket) {
 	t.Helper()

@@ -72,7 +72,7 @@ func TestFastEnableOvertaken(t *testing.T) {
 		if !p.port.Core.OwnEdges {
 			return
 		}
-		// The first look is over, and said drained; go on from there.
+		// The first poll is over, and found the socket drained.
 		r.Drained = true
 		if !p.fastEnable(nil, &r) {
 			t.Fatal("not enabled")

@@ -20,7 +20,7 @@ func TestReportOfHalfAReset(t *testing.T) {
 		}
 		y.Close()
 		const dead = backend.Err | backend.Dead
-		eventually(t, "the reset", func() bool { return p.port.Core.Poller.Look(x.Handle())&dead == dead })
+		eventually(t, "the reset", func() bool { return p.port.Core.Poller.PollOne(x.Handle())&dead == dead })
 		halves := 0
 		h.After = func(ready []backend.Ready) {
 			for i := range ready {
@@ -42,7 +42,7 @@ func TestReportOfAnErrorAlone(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newTCP(t)
 		send(t, y)
-		eventually(t, "data", func() bool { return p.port.Core.Poller.Look(x.Handle())&backend.In != 0 })
+		eventually(t, "data", func() bool { return p.port.Core.Poller.PollOne(x.Handle())&backend.In != 0 })
 		h.After = func(ready []backend.Ready) {
 			for i := range ready {
 				ready[i].Mask |= backend.Err

@@ -9,7 +9,7 @@ import (
 )
 
 // The interleavings below lose or misdirect a notification if done otherwise. In each of them a
-// harvester has taken a report from the kernel, and others act before it looks at the slot: the
+// harvester has taken a report from the kernel, and others act before it reads the slot: the
 // hook runs exactly there.
 
 func TestReportHeldAcrossRemoval(t *testing.T) {
@@ -289,7 +289,7 @@ func TestLevelHarvestedByAnotherCall(t *testing.T) {
 	})
 }
 
-// The first persistent level of a port may be hidden from a poll by a call that was looking before; but not from a
+// The first persistent level of a port may be hidden from a poll by a call that was polling before; but not from a
 // wait (T1).
 func TestFirstLevelHarvestedByAnotherCall(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {

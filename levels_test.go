@@ -7,14 +7,14 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A level whose socket was drained needs no look: what comes later is a report of its own (X5). One that was not
-// drained is looked at with every dequeue, and notified (T1).
+// The level of a drained socket is not polled again: what comes later is a report of its own (X5). One that was not
+// drained is polled with every dequeue, and notified (T1).
 func TestDrainedLevelMakesNoSystemCall(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)
 		do(t, p, Registration[string]{Conn: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
-		looks := 0
-		h.Before = func(changes []backend.Change) { looks += len(changes) }
+		polls := 0
+		h.Before = func(changes []backend.Change) { polls += len(changes) }
 		for range 3 {
 			send(t, y)
 			for range 3 {
@@ -22,14 +22,14 @@ func TestDrainedLevelMakesNoSystemCall(t *testing.T) {
 					t.Fatalf("got %v", nt.Events)
 				}
 			}
-			if looks == 0 {
-				t.Fatal("what was not drained was not looked at again")
+			if polls == 0 {
+				t.Fatal("a socket that was not drained was not polled again")
 			}
 			drain(t, x)
-			looks = 0
+			polls = 0
 			none(t, p)
-			if p.port.Core.OwnEdges && looks > 0 {
-				t.Fatalf("the kernel was asked %d times about a drained socket", looks)
+			if p.port.Core.OwnEdges && polls > 0 {
+				t.Fatalf("a drained socket was polled %d times", polls)
 			}
 		}
 	})

@@ -48,7 +48,7 @@ func TestRefusedChange(t *testing.T) {
 
 func refuseAll(*backend.Change) error { return syscall.ENOSPC }
 
-// A look that the kernel has refused is made up for: the level still holds (T1).
+// A recheck that the kernel refused is made again: the level still holds (T1).
 func TestRefusedPoll(t *testing.T) {
 	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
 		x, y := newPair(t)

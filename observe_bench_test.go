@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// What it costs to be looked at: one call enables a ready socket and dequeues its notification.
+// The cost of being observed: one call enables a ready socket and dequeues its notification.
 func BenchmarkObserved(b *testing.B) {
 	for _, how := range []string{"not", "observed", "traced"} {
 		b.Run(how, func(b *testing.B) {

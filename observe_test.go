@@ -16,7 +16,7 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 		x, y := newPair(t)
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot))
 		taken := 0
-		look := func() {
+		observe := func() {
 			if _, got, _, _, _ := p.port.List(0, 5); len(got) != 1 || port.KeyOf[string](got[0].Record) != "x" {
 				t.Errorf("%+v", got)
 			}
@@ -24,13 +24,13 @@ func TestSnapshotBlocksNoCall(t *testing.T) {
 		}
 		h.Before = func(changes []backend.Change) {
 			if len(changes) > 0 {
-				look()
+				observe()
 			}
 		}
 		do(t, p, enableHandle(x.Handle(), "x", EventIn, oneShot)) // its slot is locked during the change
 		h.Before = nil
 		send(t, y)
-		h.After = func([]backend.Ready) { look() }
+		h.After = func([]backend.Ready) { observe() }
 		next(t, p)
 		h.After = nil
 		if taken < 2 {

@@ -296,7 +296,7 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		var out [1]Notification[string]
 		eventually(t, "the notification", func() bool { return p.port.DequeueOnce(w, entriesOf(out[:])) == 1 })
 		if n := p.Stats().Wakeups; n != 0 {
-			t.Errorf("%d wake-ups by the leader's look", n)
+			t.Errorf("%d wake-ups by the leader's last poll", n)
 		}
 		p.port.Waiters.Go(w, &p.port, true)
 		p.port.End(w)
@@ -429,7 +429,7 @@ func TestChosenWaiterWakesAnother(t *testing.T) {
 		got := make(chan Notification[string], 1)
 		go func() {
 			var out [1]Notification[string]
-			p.Process(nil, out[:], -1) // a wait that ended would look once more, and find it
+			p.Process(nil, out[:], -1) // a wait that ended would poll once more, and find it
 			got <- out[0]
 		}()
 		asleep(t, p, 1)

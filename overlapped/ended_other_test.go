@@ -15,6 +15,6 @@ import (
 func waitForEnd[K comparable](t *testing.T, p *socknotify.Port[K], x *sock.Socket) {
 	t.Helper()
 	eventually(t, "the end of the stream", func() bool {
-		return port.Of(p).Core.Poller.Look(x.Handle())&backend.PeerClosed != 0
+		return port.Of(p).Core.Poller.PollOne(x.Handle())&backend.PeerClosed != 0
 	})
 }

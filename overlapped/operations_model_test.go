@@ -319,7 +319,7 @@ func (m *operationsModel) resets(t *rapid.T) {
 	m.reset, m.forgot = true, wine.ForgetsReset.Here()
 	m.peer.SetLinger(0)
 	m.peer.Close()
-	for end := time.Now().Add(soon); port.Of(m.p).Core.Poller.Look(m.s.Handle())&(backend.Err|backend.Dead) == 0; {
+	for end := time.Now().Add(soon); port.Of(m.p).Core.Poller.PollOne(m.s.Handle())&(backend.Err|backend.Dead) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("the reset does not arrive")
 		}

@@ -34,7 +34,7 @@ func TestOperationUnderStandingError(t *testing.T) {
 		if err := s.SendTo(make([]byte, 0xffff-10), peer.LocalAddr()); err == nil {
 			t.Fatal("a datagram with more than there is room for is sent")
 		}
-		if m := h.Look(s.Handle()); m&backend.Err == 0 {
+		if m := h.PollOne(s.Handle()); m&backend.Err == 0 {
 			t.Fatalf("it does not stand: %#x", m)
 		}
 		var o Op[string]

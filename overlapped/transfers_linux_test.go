@@ -164,7 +164,7 @@ func (k *polled) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return k.transferring.Poll(changes, ready)
 }
 
-// A read ends while a leader looks for the last time, and the look takes the report that was to end its sleep.
+// A read ends while a leader polls for the last time, and that poll takes the report that was to end its sleep.
 func TestTransferEndsInLastPoll(t *testing.T) {
 	k := &polled{transferring: transferringKernel(t)}
 	p := newPort[string](t, k, "ring")
@@ -172,9 +172,9 @@ func TestTransferEndsInLastPoll(t *testing.T) {
 	r, w := slow(t)
 	var o Op[string]
 	readAt(t, p, r, "k", make([]byte, 1), &o)
-	looks := 0
+	polls := 0
 	k.before = func() {
-		if looks++; looks == 2 { // the first is before it goes to sleep
+		if polls++; polls == 2 { // the first is before it goes to sleep
 			k.before = nil
 			write(t, w, "x")
 			eventually(t, "the read has ended", k.Due)

@@ -97,10 +97,10 @@ type Poller interface {
 	// delete it again to find out.
 	Has(handle uintptr) (bool, error)
 
-	// Look polls the socket that the handle names now and returns the conditions that hold. It
+	// PollOne polls the socket that the handle names now and returns the conditions that hold. It
 	// waits for a state change that the system is in the middle of, because a report made while
 	// a connection is being torn down can be incomplete.
-	Look(handle uintptr) Mask
+	PollOne(handle uintptr) Mask
 
 	// Poll applies the changes in order and sets the outcome of each. Then it fills ready with
 	// the reports that are available without blocking, and returns their number. If it filled

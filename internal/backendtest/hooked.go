@@ -13,19 +13,19 @@ type Hooked struct {
 	After  func(ready []backend.Ready)
 	// Refuse fails a change with the error it returns.
 	Refuse func(c *backend.Change) error
-	// Looked replaces Look.
-	Looked func(handle uintptr) backend.Mask
+	// PolledOne replaces PollOne.
+	PolledOne func(handle uintptr) backend.Mask
 	// Among chooses the calls that a backend.Batcher is to make, and Made is called after it has.
 	Among func(calls []backend.Exchange) []backend.Exchange
 	Made  func(calls []backend.Exchange)
 }
 
-// Look is the backend's, unless Looked replaces it.
-func (h *Hooked) Look(handle uintptr) backend.Mask {
-	if h.Looked != nil {
-		return h.Looked(handle)
+// PollOne is the backend's, unless PolledOne replaces it.
+func (h *Hooked) PollOne(handle uintptr) backend.Mask {
+	if h.PolledOne != nil {
+		return h.PolledOne(handle)
 	}
-	return h.Poller.Look(handle)
+	return h.Poller.PollOne(handle)
 }
 
 // Poll calls the hooks around the backend's.

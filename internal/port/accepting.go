@@ -52,7 +52,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			switch {
 			case p.Core.Edges:
 				return n, false // the next one is a new edge
-			case n > 0 || p.Core.Poller.Look(Socket(index))&backend.Out == 0:
+			case n > 0 || p.Core.Poller.PollOne(Socket(index))&backend.Out == 0:
 				return n, true
 			}
 			// The listener was shut down. Some systems report that to poll and not to accept.

@@ -30,10 +30,10 @@ type Call struct {
 	listed bool
 	prev   *Call
 	after  *Call
-	// look dequeues into out and reports whether there was anything. It is the argument of backend.Poller.Park.
-	look  func() bool
-	out   Entries
-	found int
+	// pollOnce dequeues into out and reports whether there was anything. It is the argument of backend.Poller.Park.
+	pollOnce func() bool
+	out      Entries
+	found    int
 
 	// The entry whose connection's Control is running (see connections.go).
 	reg     Entry
@@ -67,7 +67,7 @@ func newCall(p *Port) *Call {
 		stripe: &p.Core.Stripes[p.calls.Add(1)%Stripes],
 		wake:   make(chan struct{}, 1),
 	}
-	w.look = func() bool {
+	w.pollOnce = func() bool {
 		w.found = w.port.Dequeue(w, w.out)
 		return w.found > 0
 	}

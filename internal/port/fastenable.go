@@ -135,7 +135,7 @@ func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 
 // persists reports whether a condition holds that neither receiving nor sending ends. A call would have blocked.
 func (p *Port) persists(handle uintptr, s *Slot) bool {
-	m := p.Core.Poller.Look(handle)
+	m := p.Core.Poller.PollOne(handle)
 	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
 }
 

@@ -267,7 +267,7 @@ func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready,
 // confirmDead polls a stream that was reported with an error and not dead. Either the stream lives on, with something in its
 // error queue, or the report was made between its error and its end (E5, E7).
 func (p *Port) confirmDead(index uint32) backend.Mask {
-	m := p.Core.Poller.Look(Socket(index))
+	m := p.Core.Poller.PollOne(Socket(index))
 	if m&backend.Dead == 0 {
 		return 0
 	}

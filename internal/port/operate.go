@@ -132,7 +132,7 @@ func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, 
 	case OpRecv, OpRecvFrom, OpRecvPooled:
 		if len(o.Buf) == 0 && o.Pool == nil {
 			stream := s.Word.Load()&wStream != 0
-			return ops.lost != nil || meaning(p.Core.Poller.Look(h), EventIn|EventHangup, stream) != EventNone
+			return ops.lost != nil || meaning(p.Core.Poller.PollOne(h), EventIn|EventHangup, stream) != EventNone
 		}
 		if o.kind == OpRecvFrom {
 			n, o.Addr, err = held.Socket().RecvFrom(o.Buf)
@@ -199,7 +199,7 @@ func (p *Port) remember(ops *operations, s *Slot, h Socket, err error, connect b
 	if ops.lost != nil || s.Word.Load()&wStream == 0 {
 		return
 	}
-	if lost.Certain(err) || (connect || lost.Possible(err)) && p.Core.Poller.Look(h)&backend.Dead != 0 {
+	if lost.Certain(err) || (connect || lost.Possible(err)) && p.Core.Poller.PollOne(h)&backend.Dead != 0 {
 		ops.lost = err
 	}
 }

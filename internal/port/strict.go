@@ -16,7 +16,7 @@ func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
 	if r.Drained {
 		return 0
 	}
-	m := p.Core.Poller.Look(h)
+	m := p.Core.Poller.PollOne(h)
 	if meaning(m, EventsAll, stream) == EventNone {
 		return 0 // a stream that was never started (E6)
 	}

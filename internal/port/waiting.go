@@ -106,7 +106,7 @@ func (p *Port) lead(w *Call, ctx context.Context, out Entries, until time.Time) 
 		defer stop()
 	}
 	w.out, w.found = out, 0
-	err := p.Core.Poller.Park(until, w.look)
+	err := p.Core.Poller.Park(until, w.pollOnce)
 	w.out = Entries{}
 	return w.found, err
 }

@@ -210,10 +210,10 @@ func eventually(t testing.TB, what string, done func() bool) {
 }
 
 // park runs Park and fails if it does not return.
-func park(t testing.TB, p *Poller, until time.Time, look func() bool) {
+func park(t testing.TB, p *Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- p.Park(until, look) }()
+	go func() { done <- p.Park(until, poll) }()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -211,7 +211,7 @@ func TestHandlesAreClosed(t *testing.T) {
 		for i, s := range socks[:groupSize] {
 			apply(t, p, backend.Set, s, uint64(i), in)
 		}
-		p.Look(uintptr(socks[0]))
+		p.PollOne(uintptr(socks[0]))
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -31,9 +31,9 @@ func TestReadyBeforePark(t *testing.T) {
 	apply(t, p, backend.Add, a, 1, in)
 	for range rounds {
 		park(t, p, time.Time{}, func() bool { write(t, b); return false })
-		looked := false
-		park(t, p, time.Time{}, func() bool { looked = true; return len(harvest(p)) > 0 })
-		if !looked {
+		polled := false
+		park(t, p, time.Time{}, func() bool { polled = true; return len(harvest(p)) > 0 })
+		if !polled {
 			t.Fatal("Park did not poll")
 		}
 		read(a)

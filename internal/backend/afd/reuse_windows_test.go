@@ -15,7 +15,7 @@ var lives = map[string]func(t *testing.T, p *Poller, a socket, send func()){
 	"suppressed": func(t *testing.T, p *Poller, a socket, _ func()) { apply(t, p, backend.Suppress, a, 1, 0) },
 	"found": func(t *testing.T, p *Poller, a socket, send func()) {
 		send()
-		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
+		eventually(t, "the byte", func() bool { return p.PollOne(uintptr(a))&backend.In != 0 })
 	},
 	"held": func(t *testing.T, p *Poller, a socket, send func()) {
 		send()

@@ -98,7 +98,7 @@ func TestSetDropsEarlierResult(t *testing.T) {
 	apply(t, p, backend.Add, a, 1, in)
 	for token := uint64(2); token < 10; token++ {
 		write(t, b)
-		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
+		eventually(t, "the byte", func() bool { return p.PollOne(uintptr(a))&backend.In != 0 })
 		read(a)
 		apply(t, p, backend.Set, a, token, in)
 		none(t, p)
@@ -122,7 +122,7 @@ func TestSetIsNotDelayed(t *testing.T) {
 		apply(t, p, backend.Set, a, 2, backend.Out)
 		now(2, backend.Out)
 		write(t, b)
-		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&backend.In != 0 })
+		eventually(t, "the byte", func() bool { return p.PollOne(uintptr(a))&backend.In != 0 })
 		apply(t, p, backend.Set, a, 3, in)
 		apply(t, p, backend.Set, a, 4, in) // of a condition that the poll has found already
 		now(4, backend.In)
@@ -140,7 +140,7 @@ func TestReportIsCurrent(t *testing.T) {
 	p := open(t)
 	a, b := pair(t)
 	arrived := func(m backend.Mask) {
-		eventually(t, "the byte", func() bool { return p.Look(uintptr(a))&m == m })
+		eventually(t, "the byte", func() bool { return p.PollOne(uintptr(a))&m == m })
 	}
 	for _, held := range []bool{false, true} {
 		found := func() {

@@ -25,8 +25,8 @@ func again(t *testing.T, p *Poller, s socket, interest, want backend.Mask) {
 	t.Helper()
 	apply(t, p, backend.Set, s, 2, interest)
 	expect(t, p, 2, want)
-	if got := p.Look(uintptr(s)); got&^backend.Out != want&^backend.Out {
-		t.Errorf("Look = %#x; want %#x", got, want)
+	if got := p.PollOne(uintptr(s)); got&^backend.Out != want&^backend.Out {
+		t.Errorf("PollOne = %#x; want %#x", got, want)
 	}
 }
 
@@ -74,8 +74,8 @@ func TestReset(t *testing.T) {
 		if r := await(t, p); r.Mask&^backend.Out != want {
 			t.Errorf("mask %#x; want %#x", r.Mask, want)
 		}
-		if m := p.Look(uintptr(a)); m&(backend.Err|backend.Dead) != backend.Err|backend.Dead {
-			t.Errorf("Look = %#x", m)
+		if m := p.PollOne(uintptr(a)); m&(backend.Err|backend.Dead) != backend.Err|backend.Dead {
+			t.Errorf("PollOne = %#x", m)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestBridgeStress(t *testing.T) {
 	const signals = 3000
 	var seen atomic.Int64
 	stop := make(chan struct{})
-	look := func() bool {
+	pollOnce := func() bool {
 		if !s.found() {
 			return false
 		}
@@ -137,7 +137,7 @@ func TestBridgeStress(t *testing.T) {
 			default:
 			}
 			for range busy + 8 {
-				look()
+				pollOnce()
 			}
 			time.Sleep(50 * time.Microsecond)
 		}
@@ -150,11 +150,11 @@ func TestBridgeStress(t *testing.T) {
 				return
 			default:
 			}
-			if err := s.Park(time.Time{}, look); err != nil {
+			if err := s.Park(time.Time{}, pollOnce); err != nil {
 				t.Error(err)
 				return
 			}
-			look()
+			pollOnce()
 		}
 	}()
 	for i := range int64(signals) {

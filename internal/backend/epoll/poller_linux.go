@@ -65,8 +65,8 @@ func (p *Poller) Edges() bool { return true }
 // Describe implements backend.Poller.
 func (p *Poller) Describe(handle uintptr) (backend.Kind, error) { return unixsock.Describe(handle) }
 
-// Look implements backend.Poller.
-func (p *Poller) Look(handle uintptr) backend.Mask { return unixsock.Look(handle) }
+// PollOne implements backend.Poller.
+func (p *Poller) PollOne(handle uintptr) backend.Mask { return unixsock.PollOne(handle) }
 
 // Has tries to add the socket. That changes nothing if the socket is watched already, and is undone
 // if it was not. EPOLL_CTL_MOD would report it too, but would change the item.

@@ -50,8 +50,8 @@ func (p *Poller) Edges() bool { return true }
 // Describe implements backend.Poller.
 func (p *Poller) Describe(handle uintptr) (backend.Kind, error) { return unixsock.Describe(handle) }
 
-// Look implements backend.Poller.
-func (p *Poller) Look(handle uintptr) backend.Mask { return unixsock.Look(handle) }
+// PollOne implements backend.Poller.
+func (p *Poller) PollOne(handle uintptr) backend.Mask { return unixsock.PollOne(handle) }
 
 // Has implements backend.Poller.
 func (p *Poller) Has(handle uintptr) (bool, error) {

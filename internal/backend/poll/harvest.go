@@ -81,7 +81,7 @@ func (p *Poller) report(at int) (m backend.Mask, ok bool) {
 	interest := st.interest()
 	m = unixsock.Mask(f)
 	if m&unixsock.Ambiguous != 0 {
-		m = unixsock.Look(uintptr(f.Fd))
+		m = unixsock.PollOne(uintptr(f.Fd))
 		if inputAmbiguous && m&(backend.In|backend.Err) == backend.In {
 			m |= p.known.behind(int(f.Fd))
 		}

@@ -53,12 +53,12 @@ func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
 	interest := backend.Mask(e.interest)
 	m := report(packet.Transfer, interest)
 	if m&(backend.PeerClosed|backend.Err) != 0 {
-		now := p.sys.Look(e.handle)
+		now := p.sys.PollOne(e.handle)
 		if m&^now&backend.Err != 0 && !e.fresh {
 			p.again(e, packet) // the error was read since
 			return 0
 		}
-		// If the socket is registered now, then Look has polled this socket. Disabling changes nothing: it is disabled.
+		// If the socket is registered now, then PollOne has polled this socket. Disabling changes nothing: it is disabled.
 		if o := p.one(e, opDisable, 0); !o.ok() && !p.transient(e.handle, o) {
 			p.drop(e)
 			return 0

@@ -124,10 +124,10 @@ func drain(s int) {
 func queued() { time.Sleep(2 * time.Millisecond) }
 
 // park runs Park and fails if it does not return.
-func park(t *testing.T, k backend.Poller, until time.Time, look func() bool) {
+func park(t *testing.T, k backend.Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- k.Park(until, look) }()
+	go func() { done <- k.Park(until, poll) }()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -95,7 +95,7 @@ func (t *trial) coalesces(socket uintptr, send func() error) bool {
 	if t.err != nil || send() != nil {
 		return false
 	}
-	for end := time.Now().Add(time.Second); t.sys.Look(socket)&backend.In == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Second); t.sys.PollOne(socket)&backend.In == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}

@@ -59,7 +59,7 @@ var native = &System{
 		return windows.PostQueuedCompletionStatus(windows.Handle(port), 0, key, nil)
 	},
 	Describe: winsock.Describe,
-	Look:     look,
+	PollOne:  pollOne,
 	Pin:      pin,
 	Same:     same,
 	Unpin:    func(pin uintptr) { windows.CloseHandle(windows.Handle(pin)) },
@@ -98,7 +98,7 @@ type pollFD struct {
 	events, revents int16
 }
 
-func look(handle uintptr) backend.Mask {
+func pollOne(handle uintptr) backend.Mask {
 	kind, err := winsock.Describe(handle)
 	if err != nil {
 		return 0

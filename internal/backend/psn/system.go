@@ -18,9 +18,9 @@ type System struct {
 	// Post queues a packet with a key and no event (PostQueuedCompletionStatus).
 	Post func(port, key uintptr) error
 
-	// Describe and Look are those of backend.Poller.
+	// Describe and PollOne are those of backend.Poller.
 	Describe func(handle uintptr) (backend.Kind, error)
-	Look     func(handle uintptr) backend.Mask
+	PollOne  func(handle uintptr) backend.Mask
 
 	// Pin keeps a socket alive until Unpin. Same reports whether a handle still names it.
 	Pin   func(handle uintptr) (pin uintptr, err error)

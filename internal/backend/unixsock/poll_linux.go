@@ -27,7 +27,7 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Ambiguous are the results of a poll(2) that only Look can resolve: while a stream starts or ends, one can
+// Ambiguous are the results of a poll(2) that only PollOne can resolve: while a stream starts or ends, one can
 // be mistaken for the other.
 const Ambiguous = backend.Err | backend.Dead
 

@@ -44,7 +44,7 @@ func Mask(f *unix.PollFd) backend.Mask {
 	return m
 }
 
-// Ambiguous are the results of a poll(2) that only Look can resolve. Input can be the end of the stream or
+// Ambiguous are the results of a poll(2) that only PollOne can resolve. Input can be the end of the stream or
 // an error, and POLLHUP is about one direction on macOS.
 const Ambiguous = backend.In | backend.Err | backend.Dead
 

@@ -32,7 +32,7 @@ func New(q Quirks) *Kernel {
 func (k *Kernel) System() *psn.System {
 	return &psn.System{
 		Process: k.process, OpenPort: k.openPort, ClosePort: k.closePort, Post: k.post,
-		Describe: unixsock.Describe, Look: unixsock.Look,
+		Describe: unixsock.Describe, PollOne: unixsock.PollOne,
 		Pin: pin, Same: same, Unpin: func(uintptr) {},
 		Datagram: datagram,
 		Errno:    func(code uint32) error { return fmt.Errorf("winsock error %d", code) },

@@ -16,8 +16,8 @@ func (p *Poller) pollNow(base uintptr, events uint32) uint32 {
 	return judge(uint32(status), info.sockets, info.events) & events &^ localClose
 }
 
-// Look implements backend.Poller.
-func (p *Poller) Look(handle uintptr) backend.Mask {
+// PollOne implements backend.Poller.
+func (p *Poller) PollOne(handle uintptr) backend.Mask {
 	kind, err := winsock.Describe(handle)
 	if err != nil {
 		return 0

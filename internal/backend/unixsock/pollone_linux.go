@@ -6,10 +6,10 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// Look polls one socket and returns the conditions that hold. A reset sets the error of a TCP socket
-// first and its state a moment later, both under the socket's lock. Look therefore takes that lock
+// PollOne polls one socket and returns the conditions that hold. A reset sets the error of a TCP socket
+// first and its state a moment later, both under the socket's lock. PollOne therefore takes that lock
 // before it polls, by reading TCP_INFO.
-func Look(handle uintptr) backend.Mask {
+func PollOne(handle uintptr) backend.Mask {
 	fd, ok := FD(handle)
 	if !ok {
 		return 0

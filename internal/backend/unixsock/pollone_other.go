@@ -4,8 +4,8 @@ package unixsock
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// Look polls one socket, peeks at its input, and returns the conditions that hold.
-func Look(handle uintptr) backend.Mask {
+// PollOne polls one socket, peeks at its input, and returns the conditions that hold.
+func PollOne(handle uintptr) backend.Mask {
 	fd, ok := FD(handle)
 	if !ok {
 		return 0
