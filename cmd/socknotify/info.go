@@ -93,7 +93,13 @@ func find() (*facts, error) {
 	return f, nil
 }
 
+// version is set by the linker for the binaries of a release (.goreleaser.yaml), which are built in the workspace.
+var version string
+
 func moduleVersion() string {
+	if version != "" {
+		return version
+	}
 	info, ok := godebug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
