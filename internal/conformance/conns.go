@@ -15,20 +15,20 @@ import (
 )
 
 // X2: the standard library's connections.
-var connChecks = []check{
-	both("X2", "EveryType", everyConn),
-	both("X2", "Listeners", everyListener),
-	both("X2", "GoesOnWorking", connGoesOnWorking),
-	both("X2", "AllOperations", connOperations),
-	both("X2", "RemoveAfterClose", removeAfterClose),
-	both("X2", "OperationsAfterClose", operationsAfterClose),
-	both("X2", "ClosedAndReused", connClosedAndReused),
-	both("X2", "CloseRaces", connCloseRaces),
-	both("X2", "KeptReachable", connKeptReachable),
-	both("X2", "ReleasedByRemoval", connReleased),
-	both("X2", "Deregister", deregisterConn),
-	both("X2", "StrangeConns", strangeConns),
-	both("X2", "SecondPort", connSecondPort),
+var connCases = map[string]func(*env){
+	"X2/EveryType":            everyConn,
+	"X2/Listeners":            everyListener,
+	"X2/GoesOnWorking":        connGoesOnWorking,
+	"X2/AllOperations":        connOperations,
+	"X2/RemoveAfterClose":     removeAfterClose,
+	"X2/OperationsAfterClose": operationsAfterClose,
+	"X2/ClosedAndReused":      connClosedAndReused,
+	"X2/CloseRaces":           connCloseRaces,
+	"X2/KeptReachable":        connKeptReachable,
+	"X2/ReleasedByRemoval":    connReleased,
+	"X2/Deregister":           deregisterConn,
+	"X2/StrangeConns":         strangeConns,
+	"X2/SecondPort":           connSecondPort,
 }
 
 // A conn is what package net's connections have in common here.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -73,19 +74,29 @@ type env struct {
 	*testing.T
 	sentence string
 	factory  Factory
-	tied     bool // sockets are
+	tied     bool   // registrations name the sockets of package sock, and not their handles
+	stmt     string // the statement of a script, for failures
+	owned    map[fd]bool
+}
+
+// where is what a failure begins with.
+func (e *env) where() string {
+	if e.stmt != "" {
+		return e.stmt + "\n\t"
+	}
+	return e.sentence + ": "
 }
 
 // Fatalf fails the case and names its sentence.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
-	e.T.Fatalf(e.sentence+": "+format, args...)
+	e.T.Fatalf("%s%s", e.where(), fmt.Sprintf(format, args...))
 }
 
 // Errorf is Fatalf that goes on.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
-	e.T.Errorf(e.sentence+": "+format, args...)
+	e.T.Errorf("%s%s", e.where(), fmt.Sprintf(format, args...))
 }
 
 // port makes a port that is closed at the end.

@@ -9,14 +9,14 @@ import (
 
 // E3, E5, E6 and E7 for sockets of MPTCP, of which poll(2) and epoll report a dead connection otherwise than of
 // one of TCP: without input, and without the end of the peer's direction.
-var mptcpChecks = []check{
-	both("E3", "MPTCP", mptcpHangup),
-	both("E5", "MPTCPReset", mptcpReset),
-	both("E5", "MPTCPResetWithUnreadData", mptcpResetUnread),
-	both("E6", "MPTCPFresh", mptcpFresh),
-	both("E6", "VsockFresh", vsockFresh),
-	both("E7", "MPTCPRefused", mptcpRefused),
-	both("E7", "MPTCPRefusedWhileWaiting", mptcpRefusedWhileWaiting),
+var mptcpCases = map[string]func(*env){
+	"E3/MPTCP":                    mptcpHangup,
+	"E5/MPTCPReset":               mptcpReset,
+	"E5/MPTCPResetWithUnreadData": mptcpResetUnread,
+	"E6/MPTCPFresh":               mptcpFresh,
+	"E6/VsockFresh":               vsockFresh,
+	"E7/MPTCPRefused":             mptcpRefused,
+	"E7/MPTCPRefusedWhileWaiting": mptcpRefusedWhileWaiting,
 }
 
 // mptcpListeners returns a listener that speaks MPTCP, and one that does not, with which a connection falls back to
@@ -49,7 +49,7 @@ func mptcpHangup(e *env) {
 	for _, l := range e.mptcpListeners() {
 		for _, trigger := range everyWay {
 			for _, accepted := range []bool{false, true} {
-				for _, end := range []func(s, peer *socket){e.shut, func(s, peer *socket) {
+				for _, end := range []func(s handle, peer *socket){e.shut, func(s handle, peer *socket) {
 					peer.Close()
 					settle(e, s, statePeerClosed)
 				}} {
