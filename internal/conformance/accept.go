@@ -19,7 +19,6 @@ var acceptCases = map[string]func(*env){
 	"X3/ManyWaiters":            acceptManyWaiters,
 	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
 	"X3/ListenerFails":          acceptFails,
-	"X3/KeyReleased":            acceptReleases,
 }
 
 func (e *env) accept(p *port, l *socket, k any, n int) {
@@ -271,19 +270,6 @@ func acceptFails(e *env) {
 	e.quiet(p)
 	e.do(p, remove(l))
 	e.wantNow(p, "l", gone)
-}
-
-func acceptReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(2, func(_ int, k *key) {
-		l := e.listener()
-		e.accept(p, l, k, 4)
-		e.dial(l, 1)
-		e.accepted(e.next(p), k)
-		e.do(p, remove(l))
-		e.want(p, k, gone)
-	})
-	e.released("a removed listener's key", keys)
 }
 
 func acceptWithout(e *env) {

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -18,7 +17,6 @@ var closeCases = map[string]func(*env){
 	"P4/LaterCallsWithAContext": closeLaterCalls,
 	"P4/WaitsForCallsInside":    closeWaitsForCalls,
 	"P4/ConcurrentCloses":       closeConcurrent,
-	"P4/ReleasesKeys":           closeReleasesKeys,
 	"P4/RacesWithEveryCall":     closeRaces,
 	"P4/DroppedPort":            droppedPort,
 	"P4/DroppedPortWithHistory": droppedPortWithHistory,
@@ -116,41 +114,6 @@ func (e *env) released(what string, keys []weak.Pointer[key]) {
 	for _, w := range keys {
 		e.collected(what, func() bool { return w.Value() == nil })
 	}
-}
-
-// kept checks that a key is not released yet, so that its release means something.
-func (e *env) kept(keys []weak.Pointer[key]) {
-	e.Helper()
-	runtime.GC()
-	for _, w := range keys {
-		if w.Value() == nil {
-			e.Fatalf("a key that the port needs was collected")
-		}
-	}
-}
-
-func closeReleasesKeys(e *env) {
-	p := e.port()
-	keys := weakKeys(5, func(i int, k *key) {
-		s, peer := e.unix()
-		switch i {
-		case 0: // quiet
-			e.do(p, enable(s, k, in, level))
-		case 1: // ready
-			e.deliver(peer, s, "x")
-			e.do(p, enable(s, k, in, edge))
-		case 2:
-			e.do(p, enable(s, k, in, level), disable(s))
-		case 3:
-			e.do(p, enable(s, k, in, level), remove(s))
-		case 4:
-			p.Post(k, 0)
-		}
-	})
-	e.kept(keys)
-	p.Close()
-	e.released("a key of a closed port", keys)
-	runtime.KeepAlive(p)
 }
 
 func closeRaces(e *env) {

@@ -8,9 +8,7 @@ import (
 )
 
 // E6 and E7: sockets before and while they connect.
-var connectCases = map[string]func(*env){
-	"E7/RefusedWhileWaiting": refusedWhileWaiting,
-}
+var connectCases = map[string]func(*env){}
 
 var everyWay = []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot}
 
@@ -36,27 +34,4 @@ func (e *env) refuseConnect(s *socket) bool {
 	}
 	settle(e, s, stateErr)
 	return true
-}
-
-func refusedWhileWaiting(e *env) {
-	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
-		for _, trigger := range everyWay {
-			p := e.port()
-			w := e.wait(p, 4, -1)
-			e.parked(p, 1)
-			s := e.fresh()
-			e.do(p, enable(s, "k", filter, trigger))
-			if !e.refuseConnect(s) {
-				p.Close() // what the waiter was told, if anything, is of no interest
-				e.get(w)
-				continue
-			}
-			r := e.get(w)
-			if len(r.notes) != 1 {
-				e.Fatalf("Wait = %v, %v", r.notes, r.err)
-			}
-			e.check(r.notes[0], "k", filter&^out|bad)
-			e.wantErr(s.Err(), errRefused)
-		}
-	}
 }

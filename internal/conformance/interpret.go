@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"weak"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
@@ -25,7 +26,8 @@ const (
 	declNone  declaration = iota
 	declFirst             // the first, unless it was declared before
 	declAll
-	declAs // those after "as"
+	declNet // all but the first
+	declAs  // those after "as"
 )
 
 // A verb is what a statement begins with. README.md in testdata documents them.
@@ -41,6 +43,8 @@ func (v verb) declares(a []string) []string {
 		return a[:1]
 	case declAll:
 		return a
+	case declNet:
+		return a[1:]
 	case declAs:
 		if i := slices.Index(a, "as"); i >= 0 {
 			return a[i+1:]
@@ -64,6 +68,7 @@ type run struct {
 	ops     map[string]*operation
 	pools   map[string]*overlapped.Buffers
 	paths   map[fd]string // of listening Unix streams
+	weak    map[string]weak.Pointer[key]
 	before  map[*port]socknotify.Stats
 }
 
@@ -99,7 +104,7 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 	r := &run{
 		env: e, ports: make(map[string]*port), handles: make(map[string]handle), peers: make(map[handle]handle),
 		vars: vars, waits: make(map[string]*waits), parks: make(map[*port]int), brief: make(map[*port]int),
-		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string),
+		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
 		before: make(map[*port]socknotify.Stats),
 	}
 	r.block(body)
@@ -372,9 +377,33 @@ func (w *expected) is(n note) bool {
 	case w.events[0] == gone:
 		kind = socknotify.KindRemoved
 	}
-	return (w.key == "*" || n.Key == w.key) && n.Kind() == kind && (w.any || n.Data == w.data) && slices.ContainsFunc(w.events, func(ev events) bool {
+	return (w.key == "*" || keyName(n.Key) == w.key) && n.Kind() == kind && (w.any || n.Data == w.data) && slices.ContainsFunc(w.events, func(ev events) bool {
 		return n.Events == ev || w.has && n.Events.Has(ev)
 	})
+}
+
+// key returns the key of a name. One that begins with @ is an object that only the port keeps reachable.
+func (r *run) key(name string) any {
+	if name == "nil" {
+		return nil
+	}
+	if name[0] != '@' {
+		return name
+	}
+	k := r.weak[name].Value()
+	if k == nil {
+		k = &key{name}
+		r.weak[name] = weak.Make(k)
+	}
+	return k
+}
+
+// keyName is the name of a key of key.
+func keyName(k any) string {
+	if k, ok := k.(*key); ok {
+		return k.name
+	}
+	return fmt.Sprint(k)
 }
 
 // notes checks that these are the notifications that are wanted, in any order.
@@ -445,10 +474,7 @@ func (r *run) registration(words []string) reg {
 		case isTrigger:
 			x.Trigger |= trigger
 		case name == "key":
-			x.Key = value
-			if value == "nil" {
-				x.Key = nil
-			}
+			x.Key = r.key(value)
 		case name == "op":
 			x.Op = socknotify.Op(r.number(value))
 		case name == "filter":
@@ -626,6 +652,8 @@ func (r *run) values(words []string) []string {
 		switch list := loopNames[word]; {
 		case list != nil:
 			all = append(all, list...)
+		case word == "networks":
+			all = append(all, r.networks()...)
 		case isRange:
 			for i := r.number(from); i <= r.number(to); i++ {
 				all = append(all, strconv.Itoa(i))
@@ -641,7 +669,8 @@ func (r *run) values(words []string) []string {
 func (r *run) receive(a []string) {
 	what, want := outcome(a)
 	b := make([]byte, r.number(what[1]))
-	n, err := r.socket(what[0]).Recv(b)
+	receive := r.handle(what[0]).(interface{ Recv([]byte) (int, error) }).Recv
+	n, err := receive(b)
 	r.errors(err, want)
 	if len(what) > 2 && string(b[:n]) != r.string(what[2]) {
 		r.Fatalf("want %s, got %q", what[2], b[:n])

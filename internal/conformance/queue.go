@@ -16,7 +16,6 @@ var postCases = map[string]func(*env){
 	"Q1/NeverBlocks":      postNeverBlocks,
 	"Q1/LosesNone":        postLosesNone,
 	"Q1/UncomparableKey":  postUncomparable,
-	"Q1/ReleasesKeys":     postReleases,
 }
 
 func postKeyAndData(e *env) {
@@ -146,18 +145,6 @@ func postUncomparable(e *env) {
 	if n := e.next(p); len(n.Key.([]int)) != 2 {
 		e.Errorf("key %v", n.Key)
 	}
-}
-
-func postReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(5, func(_ int, k *key) { p.Post(k, 0) })
-	e.kept(keys)
-	for range keys {
-		e.next(p)
-	}
-	e.released("the key of a dequeued post", keys)
-	p.Post(nil, 0)
-	e.next(p)
 }
 
 // Q2: neither load starves the other.

@@ -123,9 +123,6 @@ func beforeLookup(e *env) {
 var removeCases = map[string]func(*env){
 	"G4/NothingAfterwards":  nothingAfterRemoval,
 	"G4/ConcurrentRemovals": concurrentRemovals,
-	"G11/AfterEventRemove":  releasedAfterRemove,
-	"G11/AfterDeregister":   releasedAfterDeregister,
-	"G11/AfterTraffic":      releasedAfterTraffic,
 }
 
 // nothingAfterRemoval removes under a flood of events. A waiter that begins to wait after the removal
@@ -218,58 +215,4 @@ func concurrentRemovals(e *env) {
 			e.Fatalf("more than one removal: %v", got)
 		}
 	}
-}
-
-func releasedAfterRemove(e *env) {
-	p := e.port()
-	keys := weakKeys(4, func(i int, k *key) {
-		s, _ := e.unix()
-		e.do(p, enable(s, k, in, []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot}[i]), remove(s))
-	})
-	e.kept(keys)
-	for range keys {
-		if n := e.next(p); n.Events != gone {
-			e.Fatalf("notification %v", n.Events)
-		}
-	}
-	e.released("a removed key", keys)
-	runtime.KeepAlive(p)
-}
-
-func releasedAfterDeregister(e *env) {
-	p := e.port()
-	keys := weakKeys(3, func(_ int, k *key) {
-		s, _ := e.unix()
-		e.do(p, enable(s, k, in, level))
-		e.deregister(p, s, k)
-	})
-	e.released("a removed key", keys)
-	runtime.KeepAlive(p)
-}
-
-// releasedAfterTraffic has the key pass through waits, posts and a full batch first.
-func releasedAfterTraffic(e *env) {
-	p := e.port()
-	keys := weakKeys(3, func(_ int, k *key) {
-		s, peer := e.unix()
-		w := e.wait(p, 4, -1)
-		e.parked(p, 1)
-		e.do(p, enable(s, k, in, level))
-		e.send(peer, "x")
-		e.get(w)
-		p.Post(k, 1)
-		for tries := 0; e.next(p).Kind() != socknotify.KindPosted; tries++ {
-			if tries == 1000 {
-				e.Fatalf("the level came %d times, and the post never (Q2)", tries)
-			}
-		}
-		var regs []reg
-		for range 70 {
-			regs = append(regs, enable(s, k, in, level))
-		}
-		e.do(p, append(regs, remove(s))...)
-		e.want(p, k, gone)
-	})
-	e.released("a removed key", keys)
-	runtime.KeepAlive(p)
 }

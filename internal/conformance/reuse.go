@@ -9,19 +9,7 @@ import (
 
 // G9: sockets that are closed without being removed, and numbers that come back.
 var reuseCases = map[string]func(*env){
-	"G9/ReusedUnderWaiters":     reusedUnderWaiters,
-	"G9/KeyReleasedByReuse":     keyReleasedByReuse,
-	"G9/KeyReleasedByOperation": keyReleasedByOperation,
-	"G9/EnabledAgainAsASocket":  enabledAgainAsSocket,
-}
-
-// reuse closes a socket and gives its number to a new one.
-func (e *env) reuse(s *socket) (again fd, peer *socket) {
-	e.Helper()
-	number := s.Handle()
-	s.Close()
-	a, b := e.unix()
-	return e.at(number, a, b)
+	"G9/ReusedUnderWaiters": reusedUnderWaiters,
 }
 
 // at gives a number that was closed to one of a pair of new sockets. The system may have given it to
@@ -97,72 +85,4 @@ func reusedUnderWaiters(e *env) {
 			e.Errorf("life %d of the number, which was silent, was reported %d times", i, n)
 		}
 	}
-}
-
-func keyReleasedByReuse(e *env) {
-	p := e.port()
-	var again fd
-	keys := weakKeys(1, func(_ int, k *key) {
-		s, peer := e.unix()
-		e.do(p, enable(s, k, in, level))
-		e.send(peer, "x")
-		e.want(p, k, in)
-		again, _ = e.reuse(s)
-	})
-	if !e.tied { // a tied socket's Close has let go of it
-		e.kept(keys)
-	}
-	e.do(p, enable(again, "new", in, level))
-	e.released("the key of a closed socket", keys)
-	e.closeFD(again)
-	runtime.KeepAlive(p)
-}
-
-func keyReleasedByOperation(e *env) {
-	p := e.port()
-	ops := []func(handle) reg{
-		disable, remove,
-		func(f handle) reg { return enable(f, "other", in, level) },
-	}
-	for _, op := range ops {
-		for _, reused := range []bool{false, true} {
-			var number fd
-			keys := weakKeys(1, func(_ int, k *key) {
-				s, _ := e.unix()
-				number = fd(s.Handle())
-				e.do(p, enable(s, k, in, level))
-				if reused {
-					number, _ = e.reuse(s)
-				} else {
-					s.Close()
-				}
-			})
-			p.Process([]reg{op(number)}, nil, 0)
-			e.released("the key of a closed socket", keys)
-			if reused {
-				p.Process([]reg{remove(number)}, nil, 0)
-				e.now(p)
-				e.closeFD(number)
-			}
-		}
-	}
-	runtime.KeepAlive(p)
-}
-
-// enabledAgainAsSocket registers a handle and enables it again as a socket, whose Close ends the registration from then on.
-func enabledAgainAsSocket(e *env) {
-	p := e.port()
-	for _, trigger := range everyWay {
-		keys := weakKeys(1, func(_ int, k *key) {
-			s, _ := e.unix()
-			e.do(p, enable(fd(s.Handle()), k, in, trigger))
-			e.do(p, enable(s, k, in, trigger))
-			s.Close()
-		})
-		e.released("the key of a closed socket", keys)
-		if n := p.Stats().Registrations; n != 0 {
-			e.Errorf("%d registrations", n)
-		}
-	}
-	runtime.KeepAlive(p)
 }

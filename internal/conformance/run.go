@@ -17,7 +17,7 @@ type Factory func(tb testing.TB) *socknotify.Port[any]
 // casesInGo are the cases that scripts cannot state, by sentence/name.
 var casesInGo = []map[string]func(*env){
 	acceptCases, allocCases, claimCases, closeCases, connectCases, connCases, contextCases, drainedCases,
-	readyCases, hangupCases, errorCases, fileCases, memoryCases, mptcpCases, operationCases, operationBatchCases,
+	readyCases, hangupCases, errorCases, fileCases, memoryCases, operationCases, operationBatchCases,
 	operationEndCases, operationPoolCases, portCases, processCases, postCases, balanceCases, deregisterCases,
 	enableCases, invalidCases, removeCases, reuseCases, snapshotCases, sockCases, statsCases, timeoutCases,
 	levelCases, edgeCases, oneShotCases,

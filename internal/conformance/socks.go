@@ -18,7 +18,6 @@ var sockCases = map[string]func(*env){
 	"X5/SockEndAfterShortReceive":    sockEnd,
 	"X5/SockUrgentAfterShortReceive": sockUrgent,
 	"X5/SockOtherDirection":          sockOtherDirection,
-	"G9/SockCloseReleases":           sockCloseReleases,
 	"G9/SockCloseRacesWithEnable":    sockCloseRaces,
 	"G12/SockReopened":               sockReopened,
 }
@@ -139,23 +138,6 @@ func sockOtherDirection(e *env) {
 	e.deliver(peer, s, "x")
 	e.do(p, enable(s, "k", in|out, level|oneShot))
 	e.wantIn(p, "k", s)
-}
-
-func sockCloseReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(4, func(i int, k *key) {
-		s, peer := e.unix()
-		e.do(p, enable(s, k, in, everyWay[i]))
-		e.send(peer, "x")
-		e.want(p, k, in)
-		s.Close()
-	})
-	e.released("the key of a closed socket", keys)
-	if n := p.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations", n)
-	}
-	e.none(p)
-	runtime.KeepAlive(p)
 }
 
 // sockCloseRaces closes sockets while another goroutine enables them, and their numbers are reused.

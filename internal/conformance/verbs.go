@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"io"
+	"runtime"
+
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -47,7 +50,7 @@ func init() {
 			if len(what) > 1 {
 				data = uintptr(r.number(what[1]))
 			}
-			r.errors(r.p().Post(what[0], data), want)
+			r.errors(r.p().Post(r.key(what[0]), data), want)
 		})},
 		"count": {2, declNone, after((*run).count)},
 		"since": {0, declNone, after(func(r *run, _ []string) { r.before[r.p()] = r.p().Stats() })},
@@ -65,9 +68,26 @@ func init() {
 		"deregister": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			k, err := r.p().Deregister(remove(r.handle(what[0])))
-			if r.errors(err, want); err == nil && k != what[len(what)-1] {
-				r.Fatalf("want the key %s, got %v", what[len(what)-1], k)
+			r.errors(err, want)
+			if name := what[len(what)-1]; err == nil && keyName(k) != name {
+				r.Fatalf("want the key %s, got %v", name, k)
 			}
+		})},
+
+		// Keys that only the port keeps reachable.
+		"kept": {1, declNone, after(func(r *run, a []string) {
+			runtime.GC()
+			for _, name := range a {
+				if r.weak[name].Value() == nil {
+					r.Fatalf("%s was collected, and the port needs it", name)
+				}
+			}
+		})},
+		"released": {1, declNone, after(func(r *run, a []string) {
+			for _, name := range a {
+				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
+			}
+			runtime.KeepAlive(r.p())
 		})},
 
 		// What is dequeued.
@@ -122,6 +142,27 @@ func init() {
 			x, y := r.packets()
 			r.pair(a, r.own(x), r.own(y))
 		})},
+		"net": {2, declNet, after(func(r *run, a []string) { // network, and the two ends
+			x, y := r.netPair(a[0])
+			r.pair(a[1:], netConn{x}, netConn{y})
+		})},
+		"mptcp-pair": {3, declNet, after(func(r *run, a []string) { // listener, client and server
+			x, y := r.mptcpPair(r.socket(a[0]))
+			r.pair(a[1:], x, y)
+		})},
+		"mptcp": singles(func(e *env) handle { return e.mptcp() }),
+		"mptcp-listener": singles(func(e *env) handle {
+			l := e.mptcp()
+			e.must(l.Bind(sock.Loopback))
+			e.must(l.Listen(16))
+			return l
+		}),
+		"vsock": singles(func(e *env) handle { return e.vsock() }),
+		"refuse-connect": {1, declNone, after(func(r *run, a []string) {
+			if !r.refuseConnect(r.socket(a[0])) {
+				r.Skip("this system refuses within the call")
+			}
+		})},
 		"listener": singles(func(e *env) handle { return e.listener() }),
 		"fresh":    singles(func(e *env) handle { return e.fresh() }),
 		"refused":  singles(func(e *env) handle { return e.refusedSocket() }),
@@ -157,11 +198,7 @@ func init() {
 		"reuse": {3, declAs, after(func(r *run, a []string) {
 			h := r.handle(a[0])
 			number := h.Handle()
-			if f, ok := h.(fd); ok {
-				r.closeOwn(f)
-			} else {
-				h.(*socket).Close()
-			}
+			r.closeHandle(h)
 			pair := (*env).unix
 			if len(a) > 2 && a[1] == "datagrams" {
 				pair, a = (*env).datagrams, a[1:]
@@ -224,19 +261,11 @@ func init() {
 			settle(r.env, r.handle(a[0]), st)
 		})},
 		"close": {1, declNone, after(func(r *run, a []string) {
-			if f, ok := r.handle(a[0]).(fd); ok {
-				r.closeOwn(f)
-			} else {
-				r.socket(a[0]).Close()
-			}
+			r.closeHandle(r.handle(a[0]))
 		})},
 		"end": {1, declNone, after(func(r *run, a []string) { // close, and wait until the peer has it
 			peer := r.peer(a[0])
-			if f, ok := r.handle(a[0]).(fd); ok {
-				r.closeOwn(f)
-			} else {
-				r.socket(a[0]).Close()
-			}
+			r.closeHandle(r.handle(a[0]))
 			settle(r.env, peer, statePeerClosed)
 		})},
 		"shut":  {1, declNone, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
@@ -286,14 +315,14 @@ func init() {
 			if len(what) > 2 {
 				key = what[2]
 			}
-			r.errors(r.p().Accept(l.Socket, key, r.number(what[1])), want)
+			r.errors(r.p().Accept(l.Socket, r.key(key), r.number(what[1])), want)
 		})},
 		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
 			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
 		})},
 		"accepted": {3, declAs, after(func(r *run, a []string) { // key of client as name
 			client := r.socket(a[2])
-			s := r.env.accepted(r.next(r.p()), a[0])
+			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
 			if s.RemoteAddr() != client.LocalAddr() {
 				r.Fatalf("want the connection of %v, got that of %v", client.LocalAddr(), s.RemoteAddr())
 			}
@@ -322,9 +351,13 @@ func singles(make func(*env) handle) verb {
 
 func (r *run) sendTo(h handle, data string) {
 	r.Helper()
-	if s, ok := h.(*socket); ok {
+	switch s := h.(type) {
+	case *socket:
 		r.send(s, data)
-	} else {
+	case netConn:
+		_, err := s.Write([]byte(data))
+		r.must(err)
+	default:
 		r.write(h, data)
 	}
 }
@@ -354,6 +387,14 @@ func (e *env) own(f fd) fd {
 	e.owned[f] = true
 	e.Cleanup(func() { e.closeOwn(f) })
 	return f
+}
+
+func (e *env) closeHandle(h handle) {
+	if f, ok := h.(fd); ok {
+		e.closeOwn(f)
+	} else {
+		h.(io.Closer).Close()
+	}
 }
 
 func (e *env) closeOwn(f fd) {
