@@ -106,3 +106,25 @@ func read(t *testing.T, path string) string {
 	}
 	return string(b)
 }
+
+// The script of each sentence, which the conformance suite runs, begins with the contract's words.
+func TestScriptsQuoteTheContract(t *testing.T) {
+	contract := map[string]string{}
+	arrow := regexp.MustCompile(` → [^→]*$`)
+	for _, item := range strings.Split(read(t, "contract.md"), "\n- **")[1:] {
+		item, _, _ = strings.Cut(item, "\n\n")
+		sentence, text, _ := strings.Cut(item, "**")
+		contract[sentence] = arrow.ReplaceAllString(strings.Join(strings.Fields(text), " "), "")
+	}
+	for _, s := range conformance.Sentences() {
+		var quoted []string
+		for _, line := range strings.Split(read(t, "../internal/conformance/testdata/"+s+".txt"), "\n") {
+			if words, ok := strings.CutPrefix(line, ">"); ok {
+				quoted = append(quoted, strings.Fields(words)...)
+			}
+		}
+		if got := strings.Join(quoted, " "); got != contract[s] {
+			t.Errorf("%s.txt quotes\n\t%s\nand the contract says\n\t%s", s, got, contract[s])
+		}
+	}
+}

@@ -3,6 +3,7 @@ package conformance
 import (
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/socknotify/socknotify/internal/wine"
 )
@@ -11,6 +12,7 @@ import (
 type absence struct {
 	on      []string // runtime.GOOS
 	backend string   // where it is that one's alone
+	psn     bool     // on the ports of Windows, wherever they are faked
 	cases   []string // sentence/name
 	why     string
 }
@@ -33,6 +35,7 @@ var absences = []absence{
 		"E3/HalfCloseWithUnreadData", "E3/HangupAlone", "E8/LevelOutsideTheFilter", "E9/NothingOutsideTheFilter",
 		"T3/OneForEachEnable", "T5/Coalesce", "T6/LookedAtWhenEnabled",
 	}},
+	{psn: true, why: "Windows does not report a local shutdown (E3)", cases: []string{"E3/LocalShutdown"}},
 	{on: []string{"netbsd", "illumos", "solaris"}, backend: "poll", why: "poll(2) reports no errors, and unread data hides them (E5)",
 		cases: []string{"E5/ErrorHidesNothing"}},
 }
@@ -40,7 +43,11 @@ var absences = []absence{
 // absent returns why a case cannot be shown here, or "".
 func absent(name string, backend func() string) string {
 	for _, a := range absences {
-		if slices.Contains(a.on, runtime.GOOS) && slices.Contains(a.cases, name) && (a.backend == "" || a.backend == backend()) {
+		if !slices.Contains(a.cases, name) {
+			continue
+		}
+		here := slices.Contains(a.on, runtime.GOOS) && (a.backend == "" || a.backend == backend())
+		if here || a.psn && (runtime.GOOS == "windows" || strings.HasPrefix(backend(), "psn")) {
 			return a.why
 		}
 	}

@@ -10,20 +10,15 @@ import (
 )
 
 // X3: accepted connections as notifications.
-var acceptChecks = []check{
-	ofSocks("X3", "Delivers", acceptDelivers),
-	ofSocks("X3", "WakesOne", acceptWakes),
-	ofSocks("X3", "OnlyWhatIsDequeued", acceptBackpressure),
-	ofSocks("X3", "LittleRoom", acceptLittleRoom),
-	ofSocks("X3", "BesideOthers", acceptBesideOthers),
-	ofSocks("X3", "ManyWaiters", acceptManyWaiters),
-	ofSocks("X3", "Remove", acceptRemove),
-	ofSocks("X3", "RemoveUnderLoad", acceptRemoveUnderLoad),
-	ofSocks("X3", "DisableAndGoOn", acceptDisable),
-	ofSocks("X3", "CloseListener", acceptClose),
-	ofSocks("X3", "ListenerFails", acceptFails),
-	ofSocks("X3", "Refused", acceptRefused),
-	ofSocks("X3", "KeyReleased", acceptReleases),
+var acceptCases = map[string]func(*env){
+	"X3/RefusedWithoutListener": acceptWithout,
+	"X3/WakesOne":               acceptWakes,
+	"X3/OnlyWhatIsDequeued":     acceptBackpressure,
+	"X3/LittleRoom":             acceptLittleRoom,
+	"X3/BesideOthers":           acceptBesideOthers,
+	"X3/ManyWaiters":            acceptManyWaiters,
+	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
+	"X3/ListenerFails":          acceptFails,
 }
 
 func (e *env) accept(p *port, l *socket, k any, n int) {
@@ -59,30 +54,6 @@ func (e *env) accepted(got note, k any) *socket {
 			got.Key, got.Events, got.Kind() == socknotify.KindPosted, s, err, k)
 	}
 	return e.keep(s, nil)
-}
-
-func acceptDelivers(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 4)
-	e.none(p)
-	for range 3 {
-		c := e.dial(l, 1)[0]
-		s := e.accepted(e.next(p), "l")
-		if s.RemoteAddr() != c.LocalAddr() {
-			e.Fatalf("connection of %v; want %v", s.RemoteAddr(), c.LocalAddr())
-		}
-		e.none2(p)
-		e.do(p, enable(s, "s", in, level|oneShot))
-		e.deliver(c, s, "x")
-		e.wantNow(p, "s", in)
-		if data := e.drain(s); data != "x" {
-			e.Fatalf("received %q", data)
-		}
-	}
-	if n := p.Stats().Accepted; n != 3 {
-		e.Errorf("Stats: %d accepted", n)
-	}
 }
 
 func acceptWakes(e *env) {
@@ -227,21 +198,6 @@ func acceptManyWaiters(e *env) {
 	}
 }
 
-// acceptRemove stops; what comes then is the listener's again.
-func acceptRemove(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 4)
-	e.dial(l, 1)
-	e.do(p, remove(l))
-	e.wantNow(p, "l", gone)
-	e.none(p)
-	e.keep(l.Accept())
-	e.accept(p, l, "again", 4)
-	e.dial(l, 1)
-	e.accepted(e.next(p), "again")
-}
-
 // acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before the
 // EventRemove, or still the listener's.
 func acceptRemoveUnderLoad(e *env) {
@@ -289,31 +245,6 @@ func acceptRemoveUnderLoad(e *env) {
 	}
 }
 
-func acceptDisable(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 4)
-	e.do(p, disable(l))
-	e.dial(l, 2)
-	e.none(p)
-	e.accept(p, l, "l", 1)
-	e.accepted(e.next(p), "l")
-	e.accepted(e.next(p), "l")
-	e.none(p)
-}
-
-func acceptClose(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 4)
-	e.dial(l, 1)
-	l.Close()
-	e.none(p)
-	if n := p.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations", n)
-	}
-}
-
 // acceptFails shuts the listener down. That is reported once, and nothing spins. poll(2) shows such a
 // listener as it shows a stream that was never started, so without kernel edges nothing comes.
 func acceptFails(e *env) {
@@ -341,40 +272,8 @@ func acceptFails(e *env) {
 	e.wantNow(p, "l", gone)
 }
 
-func acceptRefused(e *env) {
+func acceptWithout(e *env) {
 	p := e.port()
-	l, idle := e.listener(), e.listener()
-	s, _ := e.tcp()
 	e.wantErr(p.Accept(nil, "k", 1), socknotify.ErrInvalid)
-	e.wantErr(p.Accept(l.Socket, "k", 0), socknotify.ErrInvalid)
-	e.wantErr(p.Accept(s.Socket, "k", 1), socknotify.ErrInvalid)
-	e.wantErr(p.Accept(l.Socket, []int{}, 1), socknotify.ErrInvalid)
-	e.accept(p, l, "k", 1)
-	e.wantErr(p.Accept(l.Socket, "other", 1), socknotify.ErrKeyMismatch)
-	e.refused(p, enable(l, "k", in, level), socknotify.ErrInvalid)
-	e.do(p, enable(idle, "k", in, level))
-	e.wantErr(p.Accept(idle.Socket, "k", 1), socknotify.ErrInvalid)
-	q := e.port()
-	e.wantErr(q.Accept(l.Socket, "k", 1), socknotify.ErrOtherPort)
-	e.dial(l, 1)
-	e.accepted(e.next(p), "k")
-	e.do(p, remove(idle))
-	e.want(p, "k", gone)
-	idle.Close()
-	e.wantErr(p.Accept(idle.Socket, "k", 1), socknotify.ErrBadSocket)
-	q.Close()
-	e.wantErr(q.Accept(s.Socket, "k", 1), socknotify.ErrClosed)
-}
-
-func acceptReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(2, func(_ int, k *key) {
-		l := e.listener()
-		e.accept(p, l, k, 4)
-		e.dial(l, 1)
-		e.accepted(e.next(p), k)
-		e.do(p, remove(l))
-		e.want(p, k, gone)
-	})
-	e.released("a removed listener's key", keys)
+	e.wantErr(p.Accept(e.listener().Socket, []int{}, 1), socknotify.ErrInvalid)
 }

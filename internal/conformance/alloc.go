@@ -8,15 +8,15 @@ import (
 )
 
 // C7: nothing is allocated in the steady state.
-var allocChecks = []check{
-	both("C7", "Poll", allocPoll),
-	both("C7", "Timeout", allocTimeout),
-	both("C7", "Post", allocPost),
-	both("C7", "EnableAndWait", allocEnableAndWait),
-	both("C7", "DrainedEnable", allocDrained),
-	both("C7", "PersistentLevel", allocPersistent),
-	both("C7", "Conn", allocConn),
-	both("C7", "ParkedWaiters", allocParked),
+var allocCases = map[string]func(*env){
+	"C7/Poll":            allocPoll,
+	"C7/Timeout":         allocTimeout,
+	"C7/Post":            allocPost,
+	"C7/EnableAndWait":   allocEnableAndWait,
+	"C7/DrainedEnable":   allocDrained,
+	"C7/PersistentLevel": allocPersistent,
+	"C7/Conn":            allocConn,
+	"C7/ParkedWaiters":   allocParked,
 }
 
 // allocates fails if f, once it has been run, still allocates.

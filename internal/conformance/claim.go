@@ -8,77 +8,10 @@ import (
 )
 
 // P5: several ports.
-var claimChecks = []check{
-	both("P5", "ManyPorts", manyPorts),
-	both("P5", "SecondPort", secondPort),
-	both("P5", "SecondPortWhileDisabled", secondPortWhileDisabled),
-	both("P5", "AfterRemoval", afterRemoval),
-	both("P5", "AfterClosingThePort", afterClosingThePort),
-	both("P5", "AfterDroppingThePort", afterDroppingThePort),
-	both("P5", "TakeoverOfReusedNumber", takeoverOfReusedNumber),
-	both("P5", "RaceForASocket", raceForASocket),
-	both("P5", "RaceOfCrossedClaims", raceOfCrossedClaims),
-}
-
-func manyPorts(e *env) {
-	const ports = 20
-	for i := range ports {
-		p := e.port()
-		s, peer := e.unix()
-		e.do(p, enable(s, i, in, level))
-		e.deliver(peer, s, "x")
-		defer e.wantNow(p, i, in)
-	}
-}
-
-func secondPort(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "p", in, level|oneShot))
-	e.refused(q, enable(s, "q", in|out, level), socknotify.ErrOtherPort)
-	e.refused(q, disable(s), socknotify.ErrNotRegistered)
-	e.refused(q, remove(s), socknotify.ErrNotRegistered)
-	e.deliver(peer, s, "x")
-	e.none(q)
-	e.wantNow(p, "p", in)
-	e.none(p)
-}
-
-func secondPortWhileDisabled(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "p", in, level), disable(s))
-	e.refused(q, enable(s, "q", in, level), socknotify.ErrOtherPort)
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "p", in, level))
-	e.wantNow(p, "p", in)
-}
-
-func afterRemoval(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	for range 3 {
-		e.do(p, enable(s, "p", in, level|oneShot))
-		e.wantNow(p, "p", in)
-		e.do(p, remove(s))
-		e.do(q, enable(s, "q", in, level|oneShot))
-		e.refused(p, enable(s, "p", in, level), socknotify.ErrOtherPort)
-		e.wantNow(q, "q", in)
-		e.wantNow(p, "p", gone)
-		e.do(q, remove(s))
-		e.wantNow(q, "q", gone)
-	}
-}
-
-func afterClosingThePort(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "p", in, level))
-	p.Close()
-	e.do(q, enable(s, "q", in, level))
-	e.deliver(peer, s, "x")
-	e.wantNow(q, "q", in)
+var claimCases = map[string]func(*env){
+	"P5/AfterDroppingThePort": afterDroppingThePort,
+	"P5/RaceForASocket":       raceForASocket,
+	"P5/RaceOfCrossedClaims":  raceOfCrossedClaims,
 }
 
 func afterDroppingThePort(e *env) {
@@ -99,31 +32,6 @@ func afterDroppingThePort(e *env) {
 	})
 	e.deliver(peer, s, "x")
 	e.wantNow(q, "q", in)
-}
-
-// takeoverOfReusedNumber closes a socket without removing it; the number comes back on another port.
-func takeoverOfReusedNumber(e *env) {
-	p, q := e.port(), e.port()
-	s, _ := e.unix()
-	other, peer := e.unix()
-	e.do(p, enable(s, "p", in, level))
-	number := s.Handle()
-	s.Close()
-	again := e.become(number, other)
-	defer e.closeFD(again)
-	e.do(q, enable(again, "q", in, level|oneShot))
-	e.deliver(peer, other, "x")
-	e.wantNow(q, "q", in)
-	e.none(p)
-	// The first port's registration is over, and its end must not take the second's claim along.
-	e.refused(p, remove(again), socknotify.ErrNotRegistered)
-	e.refused(p, enable(again, "p", in, level), socknotify.ErrOtherPort)
-	e.do(q, enable(again, "q", in, level|oneShot))
-	e.wantNow(q, "q", in)
-	e.do(q, remove(again))
-	e.wantNow(q, "q", gone)
-	e.do(p, enable(again, "p2", in, level|oneShot))
-	e.wantNow(p, "p2", in)
 }
 
 func raceForASocket(e *env) {

@@ -9,86 +9,18 @@ import (
 )
 
 // C9: waiting with a context.
-var contextChecks = []check{
-	both("C9", "CancelTheOnlyWaiter", cancelOnly),
-	both("C9", "CancelLeader", func(e *env) { cancelAmong(e, 0) }),
-	both("C9", "CancelFollower", func(e *env) { cancelAmong(e, 2) }),
-	both("C9", "CancelAll", cancelAll),
-	both("C9", "Deadline", deadline),
-	both("C9", "DoneAlready", doneAlready),
-	both("C9", "RegistrationsStay", registrationsStay),
-	both("C9", "CancelLosesNothing", cancelLosesNothing),
-	both("C9", "AllEnds", allEnds),
+var contextCases = map[string]func(*env){
+	"C9/Deadline":           deadline,
+	"C9/DoneAlready":        doneAlready,
+	"C9/RegistrationsStay":  registrationsStay,
+	"C9/CancelLosesNothing": cancelLosesNothing,
+	"C9/AllEnds":            allEnds,
 }
 
 var errCause = errors.New("the cause")
 
 func (e *env) waitContext(ctx context.Context, p *port) <-chan result {
 	return e.start(func(buf []note) (int, error) { return p.Wait(ctx, buf) }, 1)
-}
-
-func cancelOnly(e *env) {
-	p := e.port()
-	ctx, cancel := context.WithCancelCause(e.Context())
-	w := e.waitContext(ctx, p)
-	e.parked(p, 1)
-	cancel(errCause)
-	r := e.get(w)
-	if len(r.notes) != 0 {
-		e.Errorf("notes %v", r.notes)
-	}
-	e.wantErr(r.err, errCause)
-}
-
-// cancelAmong cancels one of four waiters. The others must still be served.
-func cancelAmong(e *env, which int) {
-	for range 20 {
-		p := e.port()
-		ctx, cancel := context.WithCancelCause(e.Context())
-		var all []<-chan result
-		for i := range 4 {
-			if i == which {
-				all = append(all, e.waitContext(ctx, p))
-			} else {
-				all = append(all, e.wait(p, 1, -1))
-			}
-			e.parked(p, i+1)
-		}
-		cancel(errCause)
-		e.wantErr(e.get(all[which]).err, errCause)
-		for i := range 3 {
-			s, peer := e.unix()
-			e.do(p, enable(s, i, in, level|oneShot))
-			e.send(peer, "x")
-		}
-		for i, ch := range all {
-			if i == which {
-				continue
-			}
-			if r := e.get(ch); r.err != nil || len(r.notes) != 1 {
-				e.Fatalf("Wait = %v, %v", r.notes, r.err)
-			}
-		}
-	}
-}
-
-func cancelAll(e *env) {
-	p := e.port()
-	ctx, cancel := context.WithCancelCause(e.Context())
-	var all []<-chan result
-	for range 16 {
-		all = append(all, e.waitContext(ctx, p))
-	}
-	e.parked(p, 16)
-	cancel(errCause)
-	for _, ch := range all {
-		e.wantErr(e.get(ch).err, errCause)
-	}
-	e.parked(p, 0)
-	p.Post("k", 1)
-	if n := e.next(p); n.Data != 1 {
-		e.Errorf("post %v", n)
-	}
 }
 
 func deadline(e *env) {

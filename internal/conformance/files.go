@@ -10,14 +10,14 @@ import (
 )
 
 // O7: operations on files.
-var fileChecks = []check{
-	ofSocks("O7", "Read", fileRead),
-	ofSocks("O7", "Write", fileWrite),
-	ofSocks("O7", "Many", fileMany),
-	ofSocks("O7", "Fails", fileFails),
-	ofSocks("O7", "CloseRaces", fileClosed),
-	ofSocks("O8", "Files", fileCanceled),
-	ofSocks("O10", "Files", filePortClosed),
+var fileCases = map[string]func(*env){
+	"O7/Read":       fileRead,
+	"O7/Write":      fileWrite,
+	"O7/Many":       fileMany,
+	"O7/Fails":      fileFails,
+	"O7/CloseRaces": fileClosed,
+	"O8/Files":      fileCanceled,
+	"O10/Files":     filePortClosed,
 }
 
 func (e *env) readAt(p *port, f *os.File, k any, b []byte, off int64, o *op) {

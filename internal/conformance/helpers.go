@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -73,19 +74,29 @@ type env struct {
 	*testing.T
 	sentence string
 	factory  Factory
-	tied     bool // sockets are
+	tied     bool   // registrations name the sockets of package sock, and not their handles
+	stmt     string // the statement of a script, for failures
+	owned    map[fd]bool
+}
+
+// where is what a failure begins with.
+func (e *env) where() string {
+	if e.stmt != "" {
+		return e.stmt + "\n\t"
+	}
+	return e.sentence + ": "
 }
 
 // Fatalf fails the case and names its sentence.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
-	e.T.Fatalf(e.sentence+": "+format, args...)
+	e.T.Fatalf("%s%s", e.where(), fmt.Sprintf(format, args...))
 }
 
 // Errorf is Fatalf that goes on.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
-	e.T.Errorf(e.sentence+": "+format, args...)
+	e.T.Errorf("%s%s", e.where(), fmt.Sprintf(format, args...))
 }
 
 // port makes a port that is closed at the end.
@@ -109,12 +120,28 @@ func (e *env) ofWindows() bool {
 // A handle is anything with a socket's number.
 type handle interface{ Handle() uintptr }
 
-func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
-	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.Enable[any](s.Socket, k, filter, t)
+// naming names a socket in a registration: by its number, or where the case says so, itself.
+func naming(s handle, r reg) reg {
+	switch s := s.(type) {
+	case *socket:
+		if s.tied {
+			r.Conn = s.Socket
+			return r
+		}
+	case netConn:
+		r.Conn = s.conn
+		return r
 	}
-	return reg{Handle: s.Handle(), Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t}
+	r.Handle = s.Handle()
+	return r
 }
+
+func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
+	return naming(s, reg{Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t})
+}
+
+func disable(s handle) reg { return naming(s, reg{Op: socknotify.OpDisable}) }
+func remove(s handle) reg  { return naming(s, reg{Op: socknotify.OpRemove}) }
 
 // drained is enable that vouches for the socket (X5), unless the socket does.
 func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
@@ -131,20 +158,6 @@ func raw(r reg, s handle) reg {
 
 // kernelEdges reports whether enabling a drained socket may cost no system call (X5).
 func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
-
-func disable(s handle) reg {
-	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.Disable[any](s.Socket)
-	}
-	return reg{Handle: s.Handle(), Op: socknotify.OpDisable}
-}
-
-func remove(s handle) reg {
-	if s, ok := s.(*socket); ok && s.tied {
-		return socknotify.Remove[any](s.Socket)
-	}
-	return reg{Handle: s.Handle(), Op: socknotify.OpRemove}
-}
 
 // deregister removes a registration with a key.
 func (e *env) deregister(p *port, s handle, key any) {

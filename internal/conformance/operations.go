@@ -16,27 +16,19 @@ import (
 type op = overlapped.Op[any]
 
 // O1 to O3: operations on sockets as such.
-var operationChecks = []check{
-	ofSocks("O1", "AtOnce", opAtOnce),
-	ofSocks("O1", "Later", opLater),
-	ofSocks("O1", "WakesOne", opWakes),
-	ofSocks("O1", "BesideOthers", opBesideOthers),
-	ofSocks("O1", "NotStarted", opNotStarted),
-	ofSocks("O1", "ManyWaiters", opManyWaiters),
-	ofSocks("O1", "StandingCondition", opStanding),
-	ofSocks("O2", "InFlight", opInFlight),
-	ofSocks("O2", "Released", opReleases),
-	ofSocks("O3", "Receives", opReceiveOrder),
-	ofSocks("O3", "ReceivesAtOnceAndLater", opMixedOrder),
-	ofSocks("O3", "Sends", opSendOrder),
-	ofSocks("O3", "Directions", opDirections),
-	ofSocks("O3", "BehindConnect", opBehindConnect),
-	ofSocks("O3", "BehindCanceledConnect", opBehindCanceledConnect),
-	ofSocks("O3", "BehindQueuedConnect", opBehindQueuedConnect),
-	ofSocks("O12", "HappensBefore", opHappensBefore),
-	ofSocks("O12", "Echo", opAllocEcho),
-	ofSocks("O12", "Datagrams", opAllocDatagrams),
-	ofSocks("O12", "Files", opAllocFiles),
+var operationCases = map[string]func(*env){
+	"O1/WithoutSocketOrOp":      withoutSocketOrOp,
+	"O1/WakesOne":               opWakes,
+	"O1/ManyWaiters":            opManyWaiters,
+	"O1/StandingCondition":      opStanding,
+	"O2/Released":               opReleases,
+	"O3/ReceivesAtOnceAndLater": opMixedOrder,
+	"O3/Sends":                  opSendOrder,
+	"O3/BehindCanceledConnect":  opBehindCanceledConnect,
+	"O12/HappensBefore":         opHappensBefore,
+	"O12/Echo":                  opAllocEcho,
+	"O12/Datagrams":             opAllocDatagrams,
+	"O12/Files":                 opAllocFiles,
 }
 
 func (e *env) recv(p *port, s *socket, k any, b []byte, o *op) {
@@ -97,42 +89,6 @@ func (e *env) received(p *port, k any, o *op, b []byte, want string) {
 	}
 }
 
-func opAtOnce(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var recv, send op
-	b := make([]byte, 16)
-	for range 3 {
-		e.deliver(peer, s, "hello")
-		e.recv(p, s, "r", b, &recv)
-		e.received(p, "r", &recv, b, "hello")
-		e.startSend(p, s, "s", []byte("back"), &send)
-		if n := e.moved(p, "s", &send); n != 4 || e.drain(peer) != "back" {
-			e.Fatalf("sent %d", n)
-		}
-		e.none(p)
-	}
-	if n := p.Stats().Completions; n != 6 {
-		e.Errorf("Stats: %d completions", n)
-	}
-}
-
-func opLater(e *env) {
-	p := e.port()
-	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp, e.datagrams} {
-		s, peer := pair()
-		var recv op
-		b := make([]byte, 16)
-		for range 3 {
-			e.recv(p, s, "r", b, &recv)
-			e.none(p)
-			e.deliver(peer, s, "hello")
-			e.received(p, "r", &recv, b, "hello")
-		}
-		e.none(p)
-	}
-}
-
 func opWakes(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -165,48 +121,6 @@ func opWakes(e *env) {
 		p.Post("end", 0)
 		e.get(other)
 	}
-}
-
-func opBesideOthers(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	other, otherPeer := e.unix()
-	e.do(p, enable(other, "n", in, level|oneShot))
-	var recv op
-	b := make([]byte, 16)
-	e.recv(p, s, "r", b, &recv)
-	e.deliver(otherPeer, other, "x")
-	e.want(p, "n", in)
-	p.Post("post", 7)
-	if got := e.next(p); got.Kind() != socknotify.KindPosted || overlapped.Of(&got) != nil {
-		e.Fatalf("%v; want the post", got)
-	}
-	e.deliver(peer, s, "x")
-	e.received(p, "r", &recv, b, "x")
-	e.do(p, remove(other))
-	e.wantNow(p, "n", gone)
-}
-
-func opNotStarted(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 4)
-	e.wantErr(overlapped.Recv(p, nil, "k", b, &o), socknotify.ErrInvalid)
-	e.wantErr(overlapped.Send(p, s.Socket, "k", b, nil), socknotify.ErrInvalid)
-	e.wantErr(overlapped.ReadAt(p, nil, "k", b, 0, &o), socknotify.ErrInvalid)
-	e.wantErr(overlapped.Cancel(p, nil), socknotify.ErrInvalid)
-	closed, _ := e.unix()
-	closed.Close()
-	e.wantErr(overlapped.Recv(p, closed.Socket, "k", b, &o), socknotify.ErrBadSocket)
-	q := e.port()
-	q.Close()
-	e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &o), socknotify.ErrClosed)
-	e.wantErr(overlapped.Cancel(q, &o), socknotify.ErrClosed)
-	e.none(p)
-	e.deliver(peer, s, "x")
-	e.recv(p, s, "k", b, &o)
-	e.received(p, "k", &o, b, "x")
 }
 
 // An echoConn is the state of a connection that opManyWaiters serves.
@@ -274,27 +188,6 @@ func echoed(s *sock.Socket, rounds int) error {
 	return s.Shutdown(sock.ShutWrite)
 }
 
-func opInFlight(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o, other op
-	b := make([]byte, 16)
-	e.recv(p, s, "k", b, &o)
-	e.wantErr(overlapped.Recv(p, s.Socket, "other", b, &o), socknotify.ErrInvalid)
-	e.wantErr(overlapped.Send(p, s.Socket, "other", b, &o), socknotify.ErrInvalid)
-	q := e.port()
-	e.wantErr(overlapped.Recv(q, peer.Socket, "other", b, &o), socknotify.ErrInvalid)
-	e.deliver(peer, s, "x")
-	e.received(p, "k", &o, b, "x")
-	// Completed, but not dequeued yet.
-	e.startSend(p, s, "s", []byte("y"), &other)
-	e.wantErr(overlapped.Send(p, s.Socket, "other", []byte("z"), &other), socknotify.ErrInvalid)
-	if n := e.moved(p, "s", &other); n != 1 || e.drain(peer) != "y" {
-		e.Fatalf("sent %d", n)
-	}
-	e.none(p)
-}
-
 func opReleases(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -312,4 +205,16 @@ func opReleases(e *env) {
 	if n, err := o.Result(); n != 1 || err != nil {
 		e.Errorf("Result = %d, %v", n, err)
 	}
+}
+
+func withoutSocketOrOp(e *env) {
+	p := e.port()
+	s, _ := e.unix()
+	var o op
+	b := make([]byte, 4)
+	e.wantErr(overlapped.Recv(p, nil, "k", b, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Send(p, s.Socket, "k", b, nil), socknotify.ErrInvalid)
+	e.wantErr(overlapped.ReadAt(p, nil, "k", b, 0, &o), socknotify.ErrInvalid)
+	e.wantErr(overlapped.Cancel(p, nil), socknotify.ErrInvalid)
+	e.none(p)
 }

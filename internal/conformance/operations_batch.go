@@ -4,31 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
-	"github.com/socknotify/socknotify/sock"
 )
 
 type opEntry = overlapped.Request[any]
 
 // O13: operations that are started in batches.
-var operationBatchChecks = []check{
-	ofSocks("O13", "Order", batchOrder),
-	ofSocks("O13", "Results", batchResults),
-	ofSocks("O13", "WholeCall", batchWholeCall),
-	ofSocks("O13", "CarriedOut", batchCarriedOut),
-	ofSocks("O13", "TimeOut", batchTimeOut),
-	ofSocks("O13", "Context", batchContext),
-	ofSocks("O13", "ManySockets", batchManySockets),
-	ofSocks("O13", "SocketsByTurns", batchByTurns),
-	ofSocks("O13", "Entries", batchEntries),
-	ofSocks("O13", "Connect", batchConnect),
-	ofSocks("O13", "Datagrams", batchDatagrams),
-	ofSocks("O13", "ManyWaiters", batchManyWaiters),
-	ofSocks("O12", "BatchEcho", batchAlloc),
+var operationBatchCases = map[string]func(*env){
+	"O13/InvalidRequests": batchInvalid,
+	"O13/WholeCall":       batchWholeCall,
+	"O13/CarriedOut":      batchCarriedOut,
+	"O13/TimeOut":         batchTimeOut,
+	"O13/Context":         batchContext,
+	"O13/ManySockets":     batchManySockets,
+	"O13/SocketsByTurns":  batchByTurns,
+	"O13/Entries":         batchEntries,
+	"O13/ManyWaiters":     batchManyWaiters,
+	"O12/BatchEcho":       batchAlloc,
 }
 
 // started starts operations, all of which must be.
@@ -52,80 +47,6 @@ func (e *env) arrives(peer *socket, want string) {
 	if got != want {
 		e.Fatalf("the peer has received %q; want %q", got, want)
 	}
-}
-
-func batchOrder(e *env) {
-	p := e.port()
-	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
-		s, peer := pair()
-		var recvs, sends [3]op
-		b := make([]byte, 3)
-		var ops []opEntry
-		for i := range 3 {
-			ops = append(ops, overlapped.RecvRequest[any](s.Socket, "r", b[i:i+1], &recvs[i]),
-				overlapped.SendRequest[any](s.Socket, "s", []byte{byte('x' + i)}, &sends[i]))
-		}
-		e.started(p, ops...)
-		for i := range 3 {
-			if n := e.moved(p, "s", &sends[i]); n != 1 {
-				e.Fatalf("sent %d", n)
-			}
-		}
-		e.arrives(peer, "xyz")
-		e.none(p)
-		e.deliver(peer, s, "abc")
-		for i := range 3 {
-			e.received(p, "r", &recvs[i], b[i:], string(rune('a'+i)))
-		}
-	}
-}
-
-func batchResults(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.tcp()
-	other, otherPeer := e.tcp()
-	foreign, _ := e.tcp()
-	registered, _ := e.tcp()
-	closed, _ := e.unix()
-	closed.Close()
-	var good, busy, onOther, last, x op
-	b := make([]byte, 8)
-	e.recv(p, other, "busy", b[:4], &busy)
-	e.recv(q, foreign, "foreign", b[:4], &onOther)
-	e.do(p, enable(registered, "n", in, level|oneShot))
-	ops := []opEntry{
-		overlapped.RecvRequest[any](s.Socket, "good", b[4:], &good),
-		overlapped.RecvRequest[any](nil, "k", b, &x),
-		overlapped.SendRequest[any](s.Socket, "k", b, nil),
-		overlapped.SendRequest[any](s.Socket, "k", b, &busy),
-		overlapped.RecvRequest[any](closed.Socket, "k", b, &x),
-		overlapped.SendRequest[any](foreign.Socket, "k", b, &x),
-		overlapped.SendRequest[any](registered.Socket, "k", b, &x),
-		overlapped.SendRequest[any](s.Socket, "k", b, &good),
-		{},
-		overlapped.SendRequest[any](s.Socket, "last", []byte("z"), &last),
-	}
-	want := []error{nil, socknotify.ErrInvalid, socknotify.ErrInvalid, socknotify.ErrInvalid, net.ErrClosed,
-		socknotify.ErrOtherPort, socknotify.ErrInvalid, socknotify.ErrInvalid, socknotify.ErrInvalid, nil}
-	for i := range ops {
-		ops[i].Result = errors.New("from before")
-	}
-	if n, err := overlapped.Process(p, ops, nil, 0); n != 0 || err != nil {
-		e.Fatalf("ProcessOperations = %d, %v", n, err)
-	}
-	for i := range ops {
-		if err := ops[i].Result; !errors.Is(err, want[i]) || (err == nil) != (want[i] == nil) {
-			e.Errorf("Result of entry %d: %v; want %v", i, err, want[i])
-		}
-	}
-	e.moved(p, "last", &last)
-	e.arrives(peer, "z")
-	e.none(p)
-	e.deliver(peer, s, "one")
-	e.received(p, "good", &good, b[4:], "one")
-	e.deliver(otherPeer, other, "two")
-	e.received(p, "busy", &busy, b[:4], "two")
-	e.none(q)
 }
 
 func batchWholeCall(e *env) {
@@ -255,55 +176,16 @@ func batchByTurns(e *env) {
 	}
 }
 
-func batchConnect(e *env) {
+func batchInvalid(e *env) {
 	p := e.port()
-	l := e.listener()
-	c := e.fresh()
-	var connect, send, recv op
-	b := make([]byte, 4)
-	e.started(p,
-		overlapped.ConnectRequest[any](c.Socket, "c", l.LocalAddr(), &connect),
-		overlapped.SendRequest[any](c.Socket, "s", []byte("x"), &send),
-		overlapped.RecvRequest[any](c.Socket, "r", b, &recv))
-	if _, err := e.result(e.next(p), "c", &connect); err != nil {
-		e.Fatalf("connect: %v", err)
+	s, _ := e.unix()
+	var o op
+	ops := []opEntry{overlapped.RecvRequest[any](nil, "k", nil, &o), overlapped.SendRequest[any](s.Socket, "k", nil, nil), {}}
+	if n, err := overlapped.Process(p, ops, nil, 0); n != 0 || err != nil {
+		e.Fatalf("overlapped.Process = %d, %v", n, err)
 	}
-	e.moved(p, "s", &send)
-	var peer *socket
-	e.until("the connection is accepted", func() bool {
-		got, err := l.Accept()
-		if err == nil {
-			peer = e.keep(got, nil)
-		}
-		return err == nil
-	})
-	e.deliver(peer, c, "y")
-	e.received(p, "r", &recv, b, "y")
-}
-
-func batchDatagrams(e *env) {
-	p := e.port()
-	s, peer := e.keep(sock.New(sock.UDP4)), e.keep(sock.New(sock.UDP4))
-	for _, s := range []*socket{s, peer} {
-		if err := s.Bind(sock.Loopback); err != nil {
-			e.Fatalf("bind: %v", err)
-		}
+	for i := range ops {
+		e.wantErr(ops[i].Result, socknotify.ErrInvalid)
 	}
-	var recv, send op
-	b := make([]byte, 16)
-	e.started(p,
-		overlapped.RecvFromRequest[any](s.Socket, "r", b, &recv),
-		overlapped.SendToRequest[any](peer.Socket, "s", []byte("hello"), s.LocalAddr(), &send))
-	for range 2 {
-		got := e.next(p)
-		if n, err := overlapped.Of(&got).Result(); n != 5 || err != nil {
-			e.Fatalf("%v: %d, %v", got.Key, n, err)
-		}
-	}
-	if string(b[:5]) != "hello" {
-		e.Errorf("received %q", b)
-	}
-	if recv.Addr() != peer.LocalAddr() {
-		e.Errorf("received from %v; want %v", recv.Addr(), peer.LocalAddr())
-	}
+	e.none(p)
 }

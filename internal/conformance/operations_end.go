@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"runtime"
@@ -15,96 +14,18 @@ import (
 )
 
 // O4 to O11: how operations on sockets end.
-var operationEndChecks = []check{
-	ofSocks("O4", "FirstBytes", recvFirstBytes),
-	ofSocks("O4", "EndOfStream", recvEnd),
-	ofSocks("O4", "Reset", recvReset),
-	ofSocks("O4", "ResetBehindASend", recvResetBehindSend),
-	ofSocks("O4", "ResetOfMany", resetOfMany),
-	ofSocks("O4", "RefusedConnect", recvRefused),
-	ofSocks("O4", "EndAfterReconnect", recvEndReconnected),
-	ofSocks("O4", "NoBuffer", recvNoBuffer),
-	ofSocks("O4", "Datagrams", recvDatagrams),
-	ofSocks("O4", "NotConnected", recvNotConnected),
-	ofSocks("O5", "AllOfIt", sendAll),
-	ofSocks("O5", "CutShort", sendCutShort),
-	ofSocks("O5", "ResetBehindAReceive", sendResetBehindRecv),
-	ofSocks("O5", "RefusedConnect", sendRefused),
-	ofSocks("O5", "Nothing", sendNothing),
-	ofSocks("O5", "Datagrams", sendDatagrams),
-	ofSocks("O6", "Connects", connects),
-	ofSocks("O6", "Refused", connectRefused),
-	ofSocks("O6", "Datagram", connectDatagram),
-	ofSocks("O8", "Cancel", cancels),
-	ofSocks("O8", "Wakes", cancelWakes),
-	ofSocks("O8", "CompletedAlready", cancelsLate),
-	ofSocks("O8", "PartOfASend", cancelsPart),
-	ofSocks("O8", "NotInFlight", cancelsNothing),
-	ofSocks("O8", "OneOfMany", cancelsOneOfMany),
-	ofSocks("O8", "Races", cancelRaces),
-	ofSocks("O9", "CloseSocket", closeUnderOperations),
-	ofSocks("O9", "CloseRaces", closeSocketRaces),
-	ofSocks("O10", "ClosePort", closePortUnderOperations),
-	ofSocks("O10", "ClosePortRaces", closePortRaces),
-	ofSocks("O10", "DroppedPort", dropPortUnderOperations),
-	ofSocks("O11", "Registered", operateRegistered),
-	ofSocks("O11", "InFlight", registerOperating),
-	ofSocks("O11", "FreeAfterwards", registerAfterwards),
-	ofSocks("O11", "NoRegistration", operationsAreNoRegistration),
-}
-
-func recvFirstBytes(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	var o op
-	b := make([]byte, 1<<20)
-	e.recv(p, s, "k", b, &o)
-	e.deliver(peer, s, "first")
-	e.received(p, "k", &o, b, "first")
-	e.deliver(peer, s, "second")
-	e.recv(p, s, "k", b[:3], &o)
-	e.received(p, "k", &o, b, "sec")
-	e.recv(p, s, "k", b, &o)
-	e.received(p, "k", &o, b, "ond")
-	e.recv(p, s, "k", b, &o)
-	e.none(p)
-}
-
-func recvEnd(e *env) {
-	p := e.port()
-	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
-		s, peer := pair()
-		var o, second op
-		b := make([]byte, 4)
-		e.recv(p, s, "k", b, &o)
-		e.recv(p, s, "k2", b, &second)
-		e.shut(s, peer)
-		if n := e.failed(p, "k", &o, endOfStream); n != 0 {
-			e.Errorf("%d bytes", n)
-		}
-		e.failed(p, "k2", &second, endOfStream)
-		e.recv(p, s, "k", b, &o)
-		e.failed(p, "k", &o, endOfStream)
-		e.startSend(p, s, "s", []byte("x"), &o) // this direction goes on
-		e.moved(p, "s", &o)
-	}
-}
-
-func recvReset(e *env) {
-	p := e.port()
-	for _, early := range []bool{true, false} {
-		s, peer := e.tcp()
-		var o op
-		b := make([]byte, 4)
-		if early {
-			e.recv(p, s, "k", b, &o)
-		}
-		e.reset(s, peer)
-		if !early {
-			e.recv(p, s, "k", b, &o)
-		}
-		e.failed(p, "k", &o, errReset)
-	}
+var operationEndCases = map[string]func(*env){
+	"O4/ResetBehindASend":    recvResetBehindSend,
+	"O4/ResetOfMany":         resetOfMany,
+	"O4/EndAfterReconnect":   recvEndReconnected,
+	"O5/AllOfIt":             sendAll,
+	"O5/ResetBehindAReceive": sendResetBehindRecv,
+	"O8/Wakes":               cancelWakes,
+	"O8/PartOfASend":         cancelsPart,
+	"O8/Races":               cancelRaces,
+	"O9/CloseRaces":          closeSocketRaces,
+	"O10/ClosePortRaces":     closePortRaces,
+	"O10/DroppedPort":        dropPortUnderOperations,
 }
 
 // aborted are the ways to have a stream reset whose send is blocked: each makes a pair, and ends its peer.
@@ -250,37 +171,6 @@ func (e *env) behindRefused(p *port, c *socket, start ...func(k any, o *op)) []e
 	return errs
 }
 
-func recvRefused(e *env) {
-	p := e.port()
-	b := make([]byte, 4)
-	c := e.fresh()
-	recv := func(k any, o *op) { e.recv(p, c, k, b, o) }
-	for i, err := range e.behindRefused(p, c, recv, recv) {
-		if !errors.Is(err, errRefused) {
-			e.Errorf("receive %d: %v", i, err)
-		}
-	}
-	var later op
-	recv("later", &later)
-	e.failed(p, "later", &later, errRefused)
-}
-
-func sendRefused(e *env) {
-	p := e.port()
-	b := make([]byte, 4)
-	c := e.fresh()
-	recv := func(k any, o *op) { e.recv(p, c, k, b, o) }
-	send := func(k any, o *op) { e.startSend(p, c, k, b, o) }
-	for i, err := range e.behindRefused(p, c, send, recv, send) {
-		if !errors.Is(err, errRefused) {
-			e.Errorf("operation %d: %v", i, err)
-		}
-	}
-	var later op
-	send("later", &later)
-	e.failed(p, "later", &later, errRefused)
-}
-
 // recvEndReconnected connects a socket whose first connect was refused: what ended that is forgotten.
 func recvEndReconnected(e *env) {
 	p := e.port()
@@ -329,76 +219,6 @@ func sendResetBehindRecv(e *env) {
 	}
 }
 
-func recvNoBuffer(e *env) {
-	p := e.port()
-	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp, e.datagrams} {
-		s, peer := pair()
-		var o, second op
-		b := make([]byte, 8)
-		for range 3 {
-			e.recv(p, s, "k", nil, &o)
-			e.recv(p, s, "k2", b, &second)
-			e.none(p)
-			e.deliver(peer, s, "x")
-			e.received(p, "k", &o, nil, "")
-			e.received(p, "k2", &second, b, "x")
-		}
-		e.deliver(peer, s, "y")
-		e.recv(p, s, "k", nil, &o)
-		e.received(p, "k", &o, nil, "")
-		if data := e.drain(s); data != "y" {
-			e.Fatalf("received %q", data)
-		}
-		e.recv(p, s, "k", nil, &o)
-		e.none(p)
-	}
-	s, peer := e.tcp()
-	var o op
-	e.recv(p, s, "k", nil, &o)
-	e.shut(s, peer)
-	e.received(p, "k", &o, nil, "")
-	e.recv(p, s, "k", []byte{0}, &o)
-	e.failed(p, "k", &o, endOfStream)
-}
-
-func recvDatagrams(e *env) {
-	p := e.port()
-	for _, pair := range []func() (*socket, *socket){e.datagrams, e.udp} {
-		s, peer := pair()
-		var o op
-		b := make([]byte, 4)
-		for _, c := range []struct{ sent, want string }{{"ab", "ab"}, {"abcdef", "abcd"}, {"", ""}, {"xy", "xy"}} {
-			e.recv(p, s, "k", b, &o)
-			if c.sent == "" {
-				e.sendEmpty(peer)
-			} else {
-				e.send(peer, c.sent)
-			}
-			e.received(p, "k", &o, b, c.want)
-		}
-	}
-	s, peer := e.udp()
-	var o op
-	b := make([]byte, 4)
-	if err := overlapped.RecvFrom(p, s.Socket, "k", b, &o); err != nil {
-		e.Fatalf("RecvFrom: %v", err)
-	}
-	e.send(peer, "ab")
-	e.received(p, "k", &o, b, "ab")
-	if o.Addr() != peer.LocalAddr() {
-		e.Errorf("from %v; want %v", o.Addr(), peer.LocalAddr())
-	}
-}
-
-func recvNotConnected(e *env) {
-	p := e.port()
-	s := e.fresh()
-	var o op
-	e.recv(p, s, "k", make([]byte, 4), &o)
-	e.failed(p, "k", &o)
-	e.quiet(p)
-}
-
 func sendAll(e *env) {
 	p := e.port()
 	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
@@ -429,141 +249,11 @@ func sendAll(e *env) {
 	}
 }
 
-func sendCutShort(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	var o, second op
-	b := make([]byte, 8<<20)
-	e.startSend(p, s, "k", b, &o)
-	e.startSend(p, s, "k2", b, &second)
-	e.none(p)
-	e.reset(s, peer)
-	if n := e.failed(p, "k", &o); n == 0 || n == len(b) {
-		e.Errorf("sent %d of %d", n, len(b))
-	}
-	if n := e.failed(p, "k2", &second); n != 0 {
-		e.Errorf("sent %d behind that", n)
-	}
-}
-
-func sendNothing(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	e.startSend(p, s, "k", nil, &o)
-	if n := e.moved(p, "k", &o); n != 0 {
-		e.Errorf("sent %d", n)
-	}
-	var recv op
-	e.recv(p, peer, "r", make([]byte, 1), &recv)
-	e.none(p)
-}
-
-func sendDatagrams(e *env) {
-	p := e.port()
-	s, peer := e.udp()
-	var o op
-	for _, data := range []string{"x", "", "yy"} {
-		e.startSend(p, s, "k", []byte(data), &o)
-		if n := e.moved(p, "k", &o); n != len(data) {
-			e.Fatalf("sent %d", n)
-		}
-		var recv op
-		b := make([]byte, 4)
-		e.recv(p, peer, "r", b, &recv)
-		e.received(p, "r", &recv, b, data)
-	}
-	e.startSend(p, s, "k", make([]byte, 100_000), &o)
-	e.failed(p, "k", &o)
-	free := e.keep(sock.New(sock.UDP4))
-	if err := overlapped.SendTo(p, free.Socket, "k", []byte("abc"), s.LocalAddr(), &o); err != nil {
-		e.Fatalf("SendTo: %v", err)
-	}
-	if n := e.moved(p, "k", &o); n != 3 {
-		e.Fatalf("sent %d", n)
-	}
-}
-
-func connects(e *env) {
-	p := e.port()
-	l := e.listener()
-	for range 3 {
-		c := e.fresh()
-		var o op
-		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &o); err != nil {
-			e.Fatalf("Connect: %v", err)
-		}
-		e.moved(p, "c", &o)
-		e.send(c, "x")
-		e.none(p)
-		settle(e, l, stateIn)
-		s := e.keep(l.Accept())
-		if s.RemoteAddr() != c.LocalAddr() {
-			e.Fatalf("connected %v", s.RemoteAddr())
-		}
-	}
-}
-
-func connectRefused(e *env) {
-	p := e.port()
-	to := e.nowhere(sock.TCP4)
-	for range 3 {
-		c := e.fresh()
-		var o, recv op
-		if err := overlapped.Connect(p, c.Socket, "c", to, &o); err != nil {
-			e.Fatalf("Connect: %v", err)
-		}
-		e.recv(p, c, "r", make([]byte, 4), &recv)
-		e.failed(p, "c", &o, errRefused)
-		if n := e.failed(p, "r", &recv, errRefused); n != 0 {
-			e.Fatalf("received %d", n)
-		}
-		e.quiet(p)
-	}
-}
-
-func connectDatagram(e *env) {
-	p := e.port()
-	a, b := e.udp()
-	var o op
-	if err := overlapped.Connect(p, a.Socket, "c", b.LocalAddr(), &o); err != nil {
-		e.Fatalf("Connect: %v", err)
-	}
-	e.moved(p, "c", &o)
-}
-
 func (e *env) cancel(p *port, o *op) {
 	e.Helper()
 	if err := overlapped.Cancel(p, o); err != nil {
 		e.Fatalf("Cancel: %v", err)
 	}
-}
-
-func cancels(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o, send op
-	b := make([]byte, 8)
-	for range 3 {
-		e.recv(p, s, "k", b, &o)
-		e.cancel(p, &o)
-		e.cancel(p, &o) // it is in flight until its completion is dequeued
-		if n := e.failed(p, "k", &o, overlapped.ErrCanceled, context.Canceled); n != 0 {
-			e.Errorf("%d bytes", n)
-		}
-		e.none(p)
-	}
-	// Nothing of what came is lost.
-	e.deliver(peer, s, "x")
-	e.recv(p, s, "k", b, &o)
-	e.received(p, "k", &o, b, "x")
-	e.fill(s)
-	e.startSend(p, s, "s", []byte("y"), &send)
-	e.cancel(p, &send)
-	e.failed(p, "s", &send, overlapped.ErrCanceled)
-	for e.drain(peer) != "" {
-	}
-	e.none(p)
 }
 
 func cancelWakes(e *env) {
@@ -602,19 +292,6 @@ func cancelWakes(e *env) {
 	}
 }
 
-func cancelsLate(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 8)
-	e.deliver(peer, s, "x")
-	e.recv(p, s, "k", b, &o)
-	e.cancel(p, &o)
-	e.received(p, "k", &o, b, "x")
-	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
-	e.none(p)
-}
-
 func cancelsPart(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -634,46 +311,6 @@ func cancelsPart(e *env) {
 	}
 	if n == 0 || n != got {
 		e.Errorf("sent %d, and %d arrived", n, got)
-	}
-}
-
-func cancelsNothing(e *env) {
-	p, q := e.port(), e.port()
-	s, _ := e.unix()
-	var o op
-	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
-	e.recv(p, s, "k", make([]byte, 8), &o)
-	e.wantErr(overlapped.Cancel(q, &o), overlapped.ErrNotInFlight)
-	e.cancel(p, &o)
-	e.failed(p, "k", &o, overlapped.ErrCanceled)
-	e.wantErr(overlapped.Cancel(p, &o), overlapped.ErrNotInFlight)
-}
-
-func cancelsOneOfMany(e *env) {
-	for victim := range 3 {
-		p := e.port()
-		s, peer := e.unix()
-		var ops [3]op
-		var bufs [3][1]byte
-		for i := range ops {
-			e.recv(p, s, i, bufs[i][:], &ops[i])
-		}
-		e.cancel(p, &ops[victim])
-		e.failed(p, victim, &ops[victim], overlapped.ErrCanceled)
-		e.recv(p, s, victim, bufs[victim][:], &ops[victim])
-		e.send(peer, "abc")
-		want := byte('a')
-		for _, i := range []int{0, 1, 2, victim} {
-			if i == victim && want < 'c' {
-				continue
-			}
-			e.received(p, i, &ops[i], bufs[i][:], string(rune(want)))
-			want++
-			if want > 'c' {
-				break
-			}
-		}
-		e.none(p)
 	}
 }
 
@@ -709,36 +346,6 @@ func cancelRaces(e *env) {
 	}
 }
 
-func closeUnderOperations(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	var recv, second, send op
-	b := make([]byte, 8)
-	e.recv(p, s, "r", b, &recv)
-	e.recv(p, s, "r2", b, &second)
-	e.fill(s)
-	e.startSend(p, s, "s", []byte("x"), &send)
-	e.none(p)
-	w := e.wait(p, 4, -1)
-	e.parked(p, 1)
-	s.Close()
-	notes := e.get(w).notes
-	for len(notes) < 3 {
-		notes = append(notes, e.next(p))
-	}
-	seen := map[any]bool{}
-	for _, got := range notes {
-		_, err := overlapped.Of(&got).Result()
-		e.wantErr(err, net.ErrClosed, socknotify.ErrBadSocket)
-		seen[got.Key] = true
-	}
-	if len(seen) != 3 {
-		e.Errorf("completions of %v", seen)
-	}
-	e.none(p)
-	e.wantErr(overlapped.Recv(p, s.Socket, "r", b, &recv), socknotify.ErrBadSocket, net.ErrClosed)
-}
-
 // closeSocketRaces closes sockets whose operations are being started, carried out and canceled.
 func closeSocketRaces(e *env) {
 	p := e.port()
@@ -772,28 +379,6 @@ func closeSocketRaces(e *env) {
 		peer.Close()
 	}
 	stop()
-}
-
-func closePortUnderOperations(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	other, otherPeer := e.unix()
-	var waits, done op
-	b := make([]byte, 8)
-	e.recv(p, s, "k", b, &waits)
-	e.deliver(otherPeer, other, "x")
-	e.recv(p, other, "k", b[4:], &done)
-	if err := p.Close(); err != nil {
-		e.Fatalf("Close: %v", err)
-	}
-	e.wantErr(overlapped.Cancel(p, &waits), socknotify.ErrClosed)
-	q := e.port()
-	e.recv(q, s, "q", b, &waits)
-	e.deliver(peer, s, "y")
-	e.received(q, "q", &waits, b, "y")
-	e.recv(q, other, "q2", b, &done)
-	e.deliver(otherPeer, other, "z")
-	e.received(q, "q2", &done, b, "z")
 }
 
 // closePortRaces closes a port under operations. Whatever buffers it has left are the caller's: the race
@@ -843,82 +428,4 @@ func dropPortUnderOperations(e *env) {
 	})
 	e.deliver(peer, s, "x")
 	e.received(q, "q", &o, b, "x")
-}
-
-func operateRegistered(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 8)
-	for _, r := range []reg{enable(s, "n", in, level|oneShot), raw(enable(s, "n", in, level|oneShot), s)} {
-		e.do(p, r)
-		e.wantErr(overlapped.Recv(p, s.Socket, "k", b, &o), socknotify.ErrInvalid)
-		e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &o), socknotify.ErrOtherPort)
-		e.deliver(peer, s, "x")
-		e.want(p, "n", in)
-		e.drain(s)
-		e.do(p, remove(s))
-		e.want(p, "n", gone)
-	}
-	l := e.listener()
-	e.accept(p, l, "l", 1)
-	e.wantErr(overlapped.Recv(p, l.Socket, "k", b, &o), socknotify.ErrInvalid)
-	e.recv(p, s, "k", b, &o)
-	e.deliver(peer, s, "y")
-	e.received(p, "k", &o, b, "y")
-}
-
-func registerOperating(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	var o, other op
-	b := make([]byte, 8)
-	e.recv(p, s, "k", b, &o)
-	e.refused(p, enable(s, "n", in, level), socknotify.ErrInvalid)
-	e.refused(p, enable(s, nil, in, level), socknotify.ErrInvalid)
-	e.refused(q, enable(s, "n", in, level), socknotify.ErrOtherPort)
-	e.wantErr(overlapped.Recv(q, s.Socket, "k", b, &other), socknotify.ErrOtherPort)
-	e.wantErr(overlapped.Send(q, s.Socket, "k", b, &other), socknotify.ErrOtherPort)
-	e.deliver(peer, s, "x")
-	e.received(p, "k", &o, b, "x")
-}
-
-func registerAfterwards(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 8)
-	for range 3 {
-		for _, on := range []*port{p, q} {
-			e.recv(on, s, "k", b, &o)
-			e.deliver(peer, s, "x")
-			e.received(on, "k", &o, b, "x")
-		}
-		for _, on := range []*port{q, p} {
-			e.do(on, enable(s, "n", in|hangup, level|oneShot))
-			e.deliver(peer, s, "y")
-			e.want(on, "n", in)
-			if data := e.drain(s); data != "y" {
-				e.Fatalf("received %q", data)
-			}
-			e.do(on, remove(s))
-			e.want(on, "n", gone)
-			e.none(p)
-		}
-	}
-}
-
-func operationsAreNoRegistration(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 8)
-	e.recv(p, s, "k", b, &o)
-	e.refused(p, disable(s), socknotify.ErrNotRegistered)
-	e.refused(p, remove(s), socknotify.ErrNotRegistered)
-	_, err := p.Deregister(remove(s))
-	e.wantErr(err, socknotify.ErrNotRegistered)
-	e.deliver(peer, s, "x")
-	e.received(p, "k", &o, b, "x")
-	e.refused(p, remove(s), socknotify.ErrNotRegistered)
 }

@@ -10,26 +10,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-func opReceiveOrder(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var ops [5]op
-	var bufs [5][2]byte
-	for i := range ops {
-		e.recv(p, s, i, bufs[i][:], &ops[i])
-	}
-	e.none(p)
-	e.send(peer, "aabbcc")
-	for i := range 3 {
-		e.received(p, i, &ops[i], bufs[i][:], string([]byte{'a' + byte(i), 'a' + byte(i)}))
-	}
-	e.none(p)
-	e.send(peer, "d")
-	e.received(p, 3, &ops[3], bufs[3][:], "d")
-	e.send(peer, "e")
-	e.received(p, 4, &ops[4], bufs[4][:], "e")
-}
-
 // opMixedOrder has completions in every state at once: of receives whose bytes were there, and of such as
 // waited, dequeued one by one and in batches.
 func opMixedOrder(e *env) {
@@ -101,63 +81,6 @@ func opSendOrder(e *env) {
 	}
 }
 
-// opDirections sends and receives on one socket, where one direction cannot go on.
-func opDirections(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var recv, send, blocked op
-	b := make([]byte, 16)
-	e.recv(p, s, "r", b, &recv)
-	e.startSend(p, s, "s", []byte("out"), &send)
-	if n := e.moved(p, "s", &send); n != 3 || e.drain(peer) != "out" {
-		e.Fatalf("sent %d", n)
-	}
-	e.fill(s)
-	e.startSend(p, s, "blocked", []byte("behind"), &blocked)
-	e.none(p)
-	e.deliver(peer, s, "in")
-	e.received(p, "r", &recv, b, "in")
-	e.quiet(p) // one direction
-	e.recv(p, s, "r", b, &recv)
-	e.quiet(p) // both
-	for e.drain(peer) != "" {
-	}
-	if n := e.moved(p, "blocked", &blocked); n != 6 {
-		e.Fatalf("sent %d", n)
-	}
-	e.quiet(p) // the other one
-	e.deliver(peer, s, "again")
-	e.received(p, "r", &recv, b, "again")
-}
-
-func opBehindConnect(e *env) {
-	p := e.port()
-	l := e.listener()
-	for range 5 {
-		c := e.fresh()
-		var connect, send, recv, second op
-		b, b2 := make([]byte, 16), make([]byte, 16)
-		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &connect); err != nil {
-			e.Fatalf("Connect: %v", err)
-		}
-		e.startSend(p, c, "s", []byte("hello"), &send)
-		e.recv(p, c, "r", b, &recv)
-		e.recv(p, c, "r2", b2, &second)
-		e.moved(p, "c", &connect)
-		e.moved(p, "s", &send)
-		settle(e, l, stateIn)
-		s := e.keep(l.Accept())
-		settle(e, s, stateIn)
-		if got := e.drain(s); got != "hello" {
-			e.Fatalf("received %q", got)
-		}
-		e.send(s, "back")
-		e.received(p, "r", &recv, b, "back")
-		s.Close()
-		e.failed(p, "r2", &second, endOfStream)
-	}
-}
-
 // opBehindCanceledConnect has a receive and a send wait for a connect that is canceled.
 func opBehindCanceledConnect(e *env) {
 	p := e.port()
@@ -193,27 +116,6 @@ func opBehindCanceledConnect(e *env) {
 			e.Fatalf("received %q", got)
 		}
 	}
-}
-
-// opBehindQueuedConnect has a receive wait for a connect that waits for a send: canceling the connect is all
-// that happens.
-func opBehindQueuedConnect(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var send, connect, recv op
-	b := make([]byte, 16)
-	e.fill(s)
-	e.startSend(p, s, "s", []byte("x"), &send)
-	if err := overlapped.Connect(p, s.Socket, "c", sock.Loopback, &connect); err != nil {
-		e.Fatalf("Connect: %v", err)
-	}
-	e.recv(p, s, "r", b, &recv)
-	e.deliver(peer, s, "in")
-	e.none(p)
-	e.cancel(p, &connect)
-	e.failed(p, "c", &connect, overlapped.ErrCanceled)
-	e.received(p, "r", &recv, b, "in")
-	e.none(p)
 }
 
 // opHappensBefore lets the race detector look at what goes with an operation.

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"io"
 	"runtime"
 
 	"github.com/socknotify/socknotify"
@@ -9,14 +8,10 @@ import (
 )
 
 // O14: receives from a pool.
-var operationPoolChecks = []check{
-	ofSocks("O14", "HoldNone", poolHoldsNone),
-	ofSocks("O14", "Received", poolReceived),
-	ofSocks("O14", "Nothing", poolNothing),
-	ofSocks("O14", "Order", poolOrder),
-	ofSocks("O14", "Datagrams", poolDatagrams),
-	ofSocks("O14", "Invalid", poolInvalid),
-	ofSocks("O12", "Pooled", poolAlloc),
+var operationPoolCases = map[string]func(*env){
+	"O14/HoldNone": poolHoldsNone,
+	"O14/Invalid":  poolInvalid,
+	"O12/Pooled":   poolAlloc,
 }
 
 // poolHoldsNone has ten thousand receives wait.
@@ -58,114 +53,10 @@ func poolHoldsNone(e *env) {
 	}
 }
 
-func poolReceived(e *env) {
-	p := e.port()
-	pool := overlapped.NewBuffers(4)
-	var o op
-	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
-		s, peer := pair()
-		for _, early := range []bool{true, false} {
-			if early {
-				e.deliver(peer, s, "hello")
-			}
-			e.pooled(p, s, "k", pool, &o)
-			if !early {
-				e.none(p)
-				e.deliver(peer, s, "hello")
-			}
-			for _, want := range []string{"hell", "o"} {
-				if n := e.moved(p, "k", &o); n != len(want) || string(o.Buffer()) != want {
-					e.Fatalf("received %d, %q; want %q", n, o.Buffer(), want)
-				}
-				pool.Put(o.Buffer())
-				if want == "hell" {
-					e.pooled(p, s, "k", pool, &o)
-				}
-			}
-		}
-	}
-	b := make([]byte, 4)
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.recv(p, s, "k", b, &o)
-	if e.received(p, "k", &o, b, "x"); o.Buffer() != nil {
-		e.Errorf("a receive with its own buffer has one of a pool's: %q", o.Buffer())
-	}
-}
-
 func (e *env) pooled(p *port, s *socket, k any, pool *overlapped.Buffers, o *op) {
 	e.Helper()
 	if err := overlapped.RecvPooled(p, s.Socket, k, pool, o); err != nil {
 		e.Fatalf("RecvPooled: %v", err)
-	}
-}
-
-// poolNothing completes receives that have received nothing.
-func poolNothing(e *env) {
-	p := e.port()
-	pool := overlapped.NewBuffers(16)
-	s, peer := e.tcp()
-	reset, resetPeer := e.tcp()
-	closed, _ := e.tcp()
-	var o, canceled, broken, ended op
-	e.pooled(p, s, "k", pool, &o)
-	e.pooled(p, s, "c", pool, &canceled)
-	e.pooled(p, reset, "reset", pool, &broken)
-	e.pooled(p, closed, "closed", pool, &ended)
-	e.cancel(p, &canceled)
-	e.failed(p, "c", &canceled, overlapped.ErrCanceled)
-	closed.Close()
-	e.failed(p, "closed", &ended, socknotify.ErrBadSocket)
-	e.shut(s, peer)
-	e.failed(p, "k", &o, io.EOF)
-	e.reset(reset, resetPeer)
-	e.failed(p, "reset", &broken)
-	for _, o := range []*op{&o, &canceled, &broken, &ended} {
-		if o.Buffer() != nil {
-			e.Errorf("a buffer of %d bytes", len(o.Buffer()))
-		}
-	}
-}
-
-func poolOrder(e *env) {
-	p := e.port()
-	pool := overlapped.NewBuffers(1)
-	s, peer := e.unix()
-	var ops [4]op
-	b := make([]byte, 1)
-	for i := range ops {
-		if i == 2 {
-			e.recv(p, s, i, b, &ops[i])
-			continue
-		}
-		e.pooled(p, s, i, pool, &ops[i])
-	}
-	e.deliver(peer, s, "abcd")
-	for i := range ops {
-		e.moved(p, i, &ops[i])
-		got := ops[i].Buffer()
-		if i == 2 {
-			got = b
-		}
-		if string(got) != string(rune('a'+i)) {
-			e.Fatalf("receive %d has %q", i, got)
-		}
-	}
-}
-
-func poolDatagrams(e *env) {
-	p := e.port()
-	pool := overlapped.NewBuffers(4)
-	s, peer := e.datagrams()
-	var o op
-	for sent, want := range map[string]string{"two": "two", "three": "thre"} {
-		e.pooled(p, s, "k", pool, &o)
-		e.none(p)
-		e.deliver(peer, s, sent)
-		if e.moved(p, "k", &o); string(o.Buffer()) != want {
-			e.Fatalf("received %q; want %q", o.Buffer(), want)
-		}
-		pool.Put(o.Buffer())
 	}
 }
 

@@ -12,18 +12,15 @@ import (
 )
 
 // P1 to P3: one port, many sockets, many waiters, and who gets what.
-var portChecks = []check{
-	both("P1", "ManySocketsManyWaiters", manySocketsManyWaiters),
-	both("P1", "EveryCallAtOnce", everyCallAtOnce),
-	both("P1", "WaitersTakeNoThreads", waitersTakeNoThreads),
-	both("P2", "PostsOnceEach", postsOnceEach),
-	both("P2", "SocketsOnceEach", socketsOnceEach),
-	both("P2", "BusyWaiterHoldsNobodyUp", busyWaiterHoldsNobodyUp),
-	both("P3", "OneNotificationOneWaiter", oneNotificationOneWaiter),
-	both("P3", "PostWakesOne", postWakesOne),
-	both("P3", "NobodySleepsOnSockets", nobodySleepsOnSockets),
-	both("P3", "NobodySleepsOnPosts", nobodySleepsOnPosts),
-	both("P3", "LeaderHandsOver", leaderHandsOver),
+var portCases = map[string]func(*env){
+	"P1/ManySocketsManyWaiters":   manySocketsManyWaiters,
+	"P1/EveryCallAtOnce":          everyCallAtOnce,
+	"P1/WaitersTakeNoThreads":     waitersTakeNoThreads,
+	"P2/PostsOnceEach":            postsOnceEach,
+	"P2/SocketsOnceEach":          socketsOnceEach,
+	"P3/OneNotificationOneWaiter": oneNotificationOneWaiter,
+	"P3/PostWakesOne":             postWakesOne,
+	"P3/NobodySleepsOnSockets":    nobodySleepsOnSockets,
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.
@@ -223,36 +220,6 @@ func socketsOnceEach(e *env) {
 	}
 }
 
-// busyWaiterHoldsNobodyUp has one goroutine out handling something while work comes.
-func busyWaiterHoldsNobodyUp(e *env) {
-	p := e.port()
-	a, peerA := e.unix()
-	b, peerB := e.unix()
-	ka, kb := &key{"a"}, &key{"b"}
-	e.do(p, enable(a, ka, in, level|oneShot), enable(b, kb, in, level|oneShot))
-	first, second := e.wait(p, 1, -1), e.wait(p, 1, -1)
-	e.parked(p, 2)
-	e.send(peerA, "x")
-	var other <-chan result
-	select {
-	case r := <-first:
-		e.check(r.notes[0], ka, in)
-		other = second
-	case r := <-second:
-		e.check(r.notes[0], ka, in)
-		other = first
-	case <-time.After(limit):
-		e.Fatalf("no waiter got the notification")
-	}
-	// The waiter that got it does not wait again. The other one must get the next.
-	e.send(peerB, "x")
-	r := e.get(other)
-	if r.err != nil || len(r.notes) != 1 {
-		e.Fatalf("Wait = %v, %v", r.notes, r.err)
-	}
-	e.check(r.notes[0], kb, in)
-}
-
 func oneNotificationOneWaiter(e *env) {
 	const waiters, events = 8, 4
 	p := e.port()
@@ -336,49 +303,5 @@ func nobodySleepsOnSockets(e *env) {
 				e.Fatalf("Wait = %v, %v", r.notes, r.err)
 			}
 		}
-	}
-}
-
-func nobodySleepsOnPosts(e *env) {
-	const waiters = 8
-	for range 20 {
-		p := e.port()
-		var all []<-chan result
-		for range waiters {
-			all = append(all, e.wait(p, 1, -1))
-		}
-		e.parked(p, waiters)
-		for i := range waiters {
-			if err := p.Post(nil, uintptr(i)); err != nil {
-				e.Fatalf("Post: %v", err)
-			}
-		}
-		for _, ch := range all {
-			if r := e.get(ch); len(r.notes) != 1 || r.err != nil {
-				e.Fatalf("Wait = %v, %v", r.notes, r.err)
-			}
-		}
-	}
-}
-
-// leaderHandsOver lets waiters leave one after the other, by timeouts in the order in which they
-// came; the last must get the event.
-func leaderHandsOver(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, level|oneShot))
-	var leaving []<-chan result
-	for i := range 4 {
-		leaving = append(leaving, e.wait(p, 1, time.Duration(i+1)*5*time.Millisecond))
-		runtime.Gosched()
-	}
-	last := e.wait(p, 1, -1)
-	for _, ch := range leaving {
-		e.wantErr(e.get(ch).err, socknotify.ErrTimeout)
-	}
-	e.parked(p, 1)
-	e.send(peer, "x")
-	if r := e.get(last); r.err != nil || len(r.notes) != 1 {
-		e.Fatalf("Wait = %v, %v", r.notes, r.err)
 	}
 }

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"math"
 	"runtime"
 	"time"
 	"weak"
@@ -12,41 +11,17 @@ import (
 )
 
 // C1, C2, C3, C5 and C6: what one call does with its two slices.
-var processChecks = []check{
-	both("C1", "RegistersThenDequeues", registersThenDequeues),
-	both("C1", "RegistersInOrder", registersInOrder),
-	both("C1", "TakesNoMoreThanEntries", takesNoMoreThanEntries),
-	both("C1", "WaitsForTheFirstOnly", waitsForTheFirstOnly),
-	both("C2", "OnlyRegisters", onlyRegisters),
-	both("C2", "OnlyDequeues", onlyDequeues),
-	both("C2", "Nothing", neither),
-	both("C2", "TimeoutWithoutEntries", timeoutWithoutEntries),
-	both("C2", "WaitWithoutEntries", waitWithoutEntries),
-	both("C3", "EachEntryItsResult", eachEntryItsResult),
-	both("C3", "LongBatchWithFailures", longBatchWithFailures),
-	both("C5", "ResultsAreOverwritten", resultsAreOverwritten),
-	both("C5", "RegistrationsMayBeReused", registrationsMayBeReused),
-	both("C5", "KeepsNeitherSlice", keepsNeitherSlice),
-	both("C6", "EntriesActInTurn", entriesActInTurn),
-	both("C6", "ManyTimesInOneCall", manyTimesInOneCall),
-	both("C6", "CrossedCalls", crossedCalls),
-}
-
-func registersThenDequeues(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	regs, buf := []reg{enable(s, "k", in, level)}, make([]note, 4)
-	n, err := p.Process(regs, buf, 0)
-	if n != 1 || err != nil || regs[0].Result != nil {
-		e.Fatalf("Process = %d, %v, Result %v; want the notification that its own registration made", n, err, regs[0].Result)
-	}
-	e.check(buf[0], "k", in)
-	n, err = p.Process([]reg{remove(s)}, buf, 0)
-	if n != 1 || err != nil {
-		e.Fatalf("Process = %d, %v; want the EventRemove of its own removal", n, err)
-	}
-	e.check(buf[0], "k", gone)
+var processCases = map[string]func(*env){
+	"C2/TimeoutWithoutContext":    timeoutWithoutContext,
+	"C1/RegistersInOrder":         registersInOrder,
+	"C1/TakesNoMoreThanEntries":   takesNoMoreThanEntries,
+	"C2/OnlyRegisters":            onlyRegisters,
+	"C2/WaitWithoutEntries":       waitWithoutEntries,
+	"C3/LongBatchWithFailures":    longBatchWithFailures,
+	"C5/RegistrationsMayBeReused": registrationsMayBeReused,
+	"C5/KeepsNeitherSlice":        keepsNeitherSlice,
+	"C6/ManyTimesInOneCall":       manyTimesInOneCall,
+	"C6/CrossedCalls":             crossedCalls,
 }
 
 func registersInOrder(e *env) {
@@ -99,16 +74,6 @@ func takesNoMoreThanEntries(e *env) {
 	}
 }
 
-func waitsForTheFirstOnly(e *env) {
-	p := e.port()
-	w := e.wait(p, 8, -1)
-	e.parked(p, 1)
-	p.Post("k", 1)
-	if r := e.get(w); r.err != nil || len(r.notes) != 1 {
-		e.Fatalf("Wait = %v, %v", r.notes, r.err)
-	}
-}
-
 func onlyRegisters(e *env) {
 	p := e.port()
 	s, peer := e.unix()
@@ -124,47 +89,10 @@ func onlyRegisters(e *env) {
 	}
 }
 
-func onlyDequeues(e *env) {
-	p := e.port()
-	p.Post("k", 7)
-	buf := make([]note, 1)
-	n, err := p.Process(nil, buf, limit)
-	if n != 1 || err != nil || buf[0].Data != 7 {
-		e.Fatalf("Process = %d %v, %v", n, buf[0], err)
-	}
-	n, err = p.Process([]reg{}, buf, 0)
-	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
-		e.Fatalf("Process = %d, %v; want ErrTimeout", n, err)
-	}
-}
-
-func neither(e *env) {
-	p := e.port()
-	for _, regs := range [][]reg{nil, {}} {
-		for _, buf := range [][]note{nil, {}} {
-			if n, err := p.Process(regs, buf, 0); n != 0 || err != nil {
-				e.Errorf("Process with nothing = %d, %v", n, err)
-			}
-		}
-	}
-}
-
-func timeoutWithoutEntries(e *env) {
+// timeoutWithoutContext has calls without a context.
+func timeoutWithoutContext(e *env) {
 	p := e.port()
 	s, _ := e.unix()
-	for _, timeout := range []time.Duration{1, -1, time.Hour, math.MaxInt64, math.MinInt64} {
-		n, err := p.Process([]reg{enable(s, "k", in, level)}, nil, timeout)
-		if n != 0 {
-			e.Errorf("Process = %d", n)
-		}
-		e.wantErr(err, socknotify.ErrInvalid)
-		n, err = p.Process(nil, nil, timeout)
-		if n != 0 {
-			e.Errorf("Process = %d", n)
-		}
-		e.wantErr(err, socknotify.ErrInvalid)
-	}
-	e.refused(p, disable(s), socknotify.ErrNotRegistered) // nothing was changed
 	var noContext context.Context
 	n, err := p.ProcessContext(noContext, []reg{enable(s, "k", in, level)}, make([]note, 1))
 	if n != 0 {
@@ -179,46 +107,6 @@ func waitWithoutEntries(e *env) {
 	for _, buf := range [][]note{nil, {}} {
 		_, err := p.Wait(e.Context(), buf)
 		e.wantErr(err, socknotify.ErrInvalid)
-	}
-}
-
-func eachEntryItsResult(e *env) {
-	p, q := e.port(), e.port()
-	a, peerA := e.unix()
-	b, _ := e.unix()
-	taken, _ := e.unix()
-	shut, _ := e.unix()
-	number := fd(shut.Handle())
-	shut.Close()
-	e.do(q, enable(taken, "q", in, level))
-	pipe := e.noSockets()["pipe"]
-	e.deliver(peerA, a, "x")
-	regs := []reg{
-		enable(number, "closed", in, level),
-		enable(a, "a", in, level|oneShot),
-		enable(taken, "taken", in, level),
-		{Op: socknotify.OpEnable, Handle: b.Handle(), Filter: bad, Trigger: level},
-		disable(b),
-		enable(b, "b", out, level|oneShot),
-		enable(pipe, "pipe", in, level),
-		enable(a, "other", in, level),
-		{},
-		remove(pipe),
-	}
-	want := []error{
-		socknotify.ErrBadSocket, nil, socknotify.ErrOtherPort, socknotify.ErrInvalid,
-		socknotify.ErrNotRegistered, nil, socknotify.ErrBadSocket, socknotify.ErrKeyMismatch, nil,
-		socknotify.ErrBadSocket,
-	}
-	buf := make([]note, 8)
-	n, err := p.Process(regs, buf, 0)
-	if n != 2 || err != nil {
-		e.Fatalf("Process = %d, %v; want the two that did not fail", n, err)
-	}
-	for i, r := range regs {
-		if !errors.Is(r.Result, want[i]) || want[i] == nil && r.Result != nil {
-			e.Errorf("Result %d: %v; want %v", i, r.Result, want[i])
-		}
 	}
 }
 
@@ -255,28 +143,6 @@ func longBatchWithFailures(e *env) {
 		if got := len(e.now(p)); got != good {
 			e.Fatalf("round %d: %d notifications; want %d", round, got, good)
 		}
-	}
-}
-
-func resultsAreOverwritten(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	old := errors.New("of an earlier use")
-	regs := []reg{enable(s, "k", in, level), {}, disable(s), remove(s), remove(s)}
-	for range 3 {
-		for i := range regs {
-			regs[i].Result = old
-		}
-		n, err := p.Process(regs, nil, 0)
-		if n != 0 || err != nil {
-			e.Fatalf("Process = %d, %v", n, err)
-		}
-		for i, r := range regs[:4] {
-			if r.Result != nil {
-				e.Errorf("Result %d: %v", i, r.Result)
-			}
-		}
-		e.wantErr(regs[4].Result, socknotify.ErrNotRegistered)
 	}
 }
 
@@ -328,30 +194,6 @@ func keepsNeitherSlice(e *env) {
 	e.next(p)
 	e.end(released, "releasing the slices")
 	runtime.KeepAlive(p)
-}
-
-func entriesActInTurn(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "k", in, level), disable(s))
-	e.none(p)
-	e.do(p, enable(s, "k", in|out, level|oneShot), enable(s, "k", in, level|oneShot))
-	e.wantNow(p, "k", in) // the second one's filter
-	e.none(p)
-	e.do(p, disable(s), enable(s, "k", in, level|oneShot))
-	e.wantNow(p, "k", in)
-	e.do(p, enable(s, "k", in, level), remove(s))
-	e.wantNow(p, "k", gone)
-	regs := []reg{disable(s), enable(s, "l", in, level|oneShot), enable(s, "k", in, level), remove(s), remove(s)}
-	p.Process(regs, nil, 0)
-	want := []error{socknotify.ErrNotRegistered, nil, socknotify.ErrKeyMismatch, nil, socknotify.ErrNotRegistered}
-	for i, r := range regs {
-		if !errors.Is(r.Result, want[i]) || want[i] == nil && r.Result != nil {
-			e.Errorf("Result %d: %v; want %v", i, r.Result, want[i])
-		}
-	}
-	e.wantNow(p, "l", gone)
 }
 
 func manyTimesInOneCall(e *env) {

@@ -8,17 +8,14 @@ import (
 )
 
 // Q1, Q3 and Q4: posts.
-var postChecks = []check{
-	both("Q1", "KeyAndData", postKeyAndData),
-	both("Q1", "KeepsOrder", postOrder),
-	both("Q1", "KeepsOrderOfEach", postOrderOfEach),
-	both("Q1", "NeverBlocks", postNeverBlocks),
-	both("Q1", "WakesOne", postWakes),
-	both("Q1", "LosesNone", postLosesNone),
-	both("Q1", "UncomparableKey", postUncomparable),
-	both("Q1", "ReleasesKeys", postReleases),
-	both("Q3", "WaitReturnsEverything", waitReturnsEverything),
-	both("Q4", "Posted", posted),
+var postCases = map[string]func(*env){
+	"Q4/Zero":             func(e *env) { e.check(note{}, nil, 0) },
+	"Q1/KeyAndData":       postKeyAndData,
+	"Q1/KeepsOrder":       postOrder,
+	"Q1/KeepsOrderOfEach": postOrderOfEach,
+	"Q1/NeverBlocks":      postNeverBlocks,
+	"Q1/LosesNone":        postLosesNone,
+	"Q1/UncomparableKey":  postUncomparable,
 }
 
 func postKeyAndData(e *env) {
@@ -110,18 +107,6 @@ func postNeverBlocks(e *env) {
 	}
 }
 
-func postWakes(e *env) {
-	p := e.port()
-	for range 200 {
-		w := e.wait(p, 1, -1)
-		e.parked(p, 1)
-		p.Post("k", 0)
-		if r := e.get(w); len(r.notes) != 1 {
-			e.Fatalf("Wait = %v, %v", r.notes, r.err)
-		}
-	}
-}
-
 func postLosesNone(e *env) {
 	const posters, posts = 4, 2000
 	p := e.port()
@@ -162,74 +147,11 @@ func postUncomparable(e *env) {
 	}
 }
 
-func postReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(5, func(_ int, k *key) { p.Post(k, 0) })
-	e.kept(keys)
-	for range keys {
-		e.next(p)
-	}
-	e.released("the key of a dequeued post", keys)
-	p.Post(nil, 0)
-	e.next(p)
-}
-
-func waitReturnsEverything(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	r, _ := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "socket", in, level), enable(r, "removed", in, level), remove(r))
-	p.Post("post", 1)
-	want := map[any]events{"socket": in, "removed": gone, "post": 0}
-	got := e.come(p, len(want))
-	if len(got) != len(want) {
-		e.Fatalf("notifications %v", got)
-	}
-	for _, n := range got {
-		if ev, ok := want[n.Key]; !ok || n.Events != ev {
-			e.Errorf("%v: %v; want %v", n.Key, n.Events, ev)
-		}
-		delete(want, n.Key)
-	}
-}
-
-func posted(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	e.do(p, enable(s, "k", out, level|oneShot))
-	p.Post("k", 0)
-	e.now2(p, 2, func(n note) {
-		if (n.Kind() == socknotify.KindPosted) != (n.Events == 0) {
-			e.Errorf("%v: posted %t", n.Events, n.Kind() == socknotify.KindPosted)
-		}
-	})
-	e.do(p, remove(s))
-	if k := e.next(p).Kind(); k != socknotify.KindRemoved {
-		e.Errorf("EventRemove is of kind %v", k)
-	}
-	if k := (note{}).Kind(); k != socknotify.KindSocket {
-		e.Errorf("the zero Notification is of kind %v", k)
-	}
-}
-
-// now2 is now for a known number of notifications.
-func (e *env) now2(p *port, count int, look func(note)) {
-	e.Helper()
-	got := e.come(p, count)
-	if len(got) != count {
-		e.Fatalf("%d notifications %v; want %d", len(got), got, count)
-	}
-	for _, n := range got {
-		look(n)
-	}
-}
-
 // Q2: neither load starves the other.
-var balanceChecks = []check{
-	both("Q2", "PostAmongReadySockets", postAmongSockets),
-	both("Q2", "SocketAmongPosts", socketAmongPosts),
-	both("Q2", "RemovalAmongReadySockets", removalAmongSockets),
+var balanceCases = map[string]func(*env){
+	"Q2/PostAmongReadySockets":    postAmongSockets,
+	"Q2/SocketAmongPosts":         socketAmongPosts,
+	"Q2/RemovalAmongReadySockets": removalAmongSockets,
 }
 
 func postAmongSockets(e *env) {
@@ -304,47 +226,10 @@ func removalAmongSockets(e *env) {
 }
 
 // Q5: Deregister.
-var deregisterChecks = []check{
-	both("Q5", "ReturnsTheKey", deregisterReturnsKey),
-	both("Q5", "DropsNothingElse", deregisterDropsNothing),
-	both("Q5", "AmongWaiters", deregisterAmongWaiters),
-	both("Q5", "ManyAtOnce", deregisterMany),
-	both("Q5", "Errors", deregisterErrors),
-	both("Q5", "ReadsTheSocketAlone", deregisterReadsTheSocket),
-}
-
-func deregisterReturnsKey(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	k := &key{"k"}
-	e.deliver(peer, s, "x")
-	for range 3 {
-		e.do(p, enable(s, k, in, level))
-		e.deregister(p, s, k)
-		if got := e.now(p); len(got) != 0 {
-			e.Errorf("dequeued %v as well", got)
-		}
-	}
-	s.Close() // it may be closed at once
-}
-
-func deregisterDropsNothing(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	other, otherPeer := e.unix()
-	third, _ := e.unix()
-	e.deliver(peer, s, "x")
-	e.deliver(otherPeer, other, "x")
-	e.do(p, enable(s, "s", in, level), enable(other, "other", in, level|oneShot), enable(third, "third", in, level), remove(third))
-	p.Post("post", 5)
-	e.deregister(p, s, "s")
-	want := map[any]events{"other": in, "third": gone, "post": 0}
-	e.now2(p, 3, func(n note) {
-		if ev, ok := want[n.Key]; !ok || ev != n.Events {
-			e.Errorf("%v: %v", n.Key, n.Events)
-		}
-		delete(want, n.Key)
-	})
+var deregisterCases = map[string]func(*env){
+	"Q5/AmongWaiters":        deregisterAmongWaiters,
+	"Q5/ManyAtOnce":          deregisterMany,
+	"Q5/ReadsTheSocketAlone": deregisterReadsTheSocket,
 }
 
 // deregisterAmongWaiters removes while others are being served; they see no EventRemove.
@@ -392,22 +277,6 @@ func deregisterMany(e *env) {
 	for _, ch := range all {
 		e.end(ch, "Deregister")
 	}
-	e.none(p)
-}
-
-func deregisterErrors(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	_, err := p.Deregister(remove(s))
-	e.wantErr(err, socknotify.ErrNotRegistered)
-	_, err = p.Deregister(reg{Handle: 1 << 20})
-	e.wantErr(err, socknotify.ErrBadSocket, errNotOpen)
-	_, err = p.Deregister(reg{})
-	e.wantErr(err, socknotify.ErrInvalid)
-	e.do(p, enable(s, "k", in, level), remove(s))
-	_, err = p.Deregister(remove(s))
-	e.wantErr(err, socknotify.ErrNotRegistered)
-	e.wantNow(p, "k", gone)
 	e.none(p)
 }
 

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,55 +14,13 @@ import (
 // A Factory makes one port. The suite closes it.
 type Factory func(tb testing.TB) *socknotify.Port[any]
 
-// A check is one case of a sentence. It runs with handles and with tied sockets, unless it is about the
-// latter alone.
-type check struct {
-	sentence, name string
-	run            func(e *env)
-	ofSocks        bool
-}
-
-// both makes a check.
-func both(sentence, name string, run func(e *env)) check {
-	return check{sentence: sentence, name: name, run: run}
-}
-
-// ofSocks makes a check that is about tied sockets alone.
-func ofSocks(sentence, name string, run func(e *env)) check {
-	return check{sentence: sentence, name: name, run: run, ofSocks: true}
-}
-
-// checks are all cases, sentence by sentence.
-var checks = slices.Concat(
-	portChecks, closeChecks, claimChecks,
-	processChecks, timeoutChecks, allocChecks, memoryChecks, contextChecks,
-	enableChecks, disableChecks, removeChecks, invalidChecks, reuseChecks, dupChecks, identityChecks,
-	levelChecks, edgeChecks, oneShotChecks,
-	readyChecks, hangupChecks, errorChecks, connectChecks, mptcpChecks, standingChecks,
-	postChecks, balanceChecks, deregisterChecks,
-	operationChecks, operationEndChecks, operationBatchChecks, operationPoolChecks, fileChecks,
-	connChecks, acceptChecks, drainedChecks, sockChecks, statsChecks, snapshotChecks,
-)
-
-// Sentences names the sentences of the contract that have cases, in the contract's order.
-func Sentences() []string {
-	var names []string
-	for _, c := range checks {
-		if !slices.Contains(names, c.sentence) {
-			names = append(names, c.sentence)
-		}
-	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		const order = "PCGTEQOX"
-		if d := strings.Index(order, a[:1]) - strings.Index(order, b[:1]); d != 0 {
-			return d
-		}
-		if d := len(a) - len(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
-	return names
+// casesInGo are the cases that scripts cannot state, by sentence/name.
+var casesInGo = []map[string]func(*env){
+	acceptCases, allocCases, claimCases, closeCases, connectCases, connCases, contextCases, drainedCases,
+	readyCases, hangupCases, errorCases, fileCases, memoryCases, operationCases, operationBatchCases,
+	operationEndCases, operationPoolCases, portCases, processCases, postCases, balanceCases, deregisterCases,
+	enableCases, invalidCases, removeCases, reuseCases, snapshotCases, sockCases, statsCases, timeoutCases,
+	levelCases, edgeCases, oneShotCases,
 }
 
 // Run tests the ports that the factory makes. Each case is a subtest Conformance/<sentence>/<case>.
@@ -79,10 +35,12 @@ func Run(t *testing.T, factory Factory) {
 // RunSentence runs the cases of one sentence as subtests of t.
 func RunSentence(t *testing.T, factory Factory, sentence string) {
 	warmUp(t, factory)
+	checks, err := checksOf(sentence)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range checks {
-		if c.sentence == sentence {
-			c.in(t, factory)
-		}
+		c.in(t, factory)
 	}
 }
 
@@ -101,7 +59,7 @@ func warmUp(t *testing.T, factory Factory) {
 
 // in runs a case, and then looks for what it left behind.
 func (c check) in(t *testing.T, factory Factory) {
-	if !c.ofSocks {
+	if !c.sockOnly {
 		c.with(t, c.name, factory, false)
 	}
 	c.with(t, c.name+"/BySock", factory, true)
@@ -114,7 +72,7 @@ func backendOf(t *testing.T, factory Factory) string {
 	return p.Backend()
 }
 
-func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
+func (c check) with(t *testing.T, name string, factory Factory, bySock bool) {
 	t.Run(name, func(t *testing.T) {
 		if why := absent(c.sentence+"/"+c.name, func() string { return backendOf(t, factory) }); why != "" {
 			t.Skip(why)
@@ -131,6 +89,6 @@ func (c check) with(t *testing.T, name string, factory Factory, tied bool) {
 			}
 			handles.Settle(t, before, limit)
 		})
-		c.run(&env{T: t, sentence: c.sentence, factory: factory, tied: tied})
+		c.run(&env{T: t, sentence: c.sentence, factory: factory, tied: bySock})
 	})
 }

@@ -11,19 +11,19 @@ import (
 )
 
 // X7: a port seen from outside.
-var snapshotChecks = []check{
-	both("X7", "States", snapshotStates),
-	both("X7", "Pages", snapshotPages),
-	both("X7", "Counts", snapshotCounts),
-	both("X7", "NotObserved", snapshotNotObserved),
-	both("X7", "UnderLoad", snapshotUnderLoad),
-	both("X7", "KeyReleased", snapshotReleases),
-	both("X7", "AfterClose", snapshotAfterClose),
-	both("X7", "Addresses", snapshotAddresses),
-	both("X7", "NumberUsedAgain", snapshotNumberUsedAgain),
-	both("X7", "Trace", traceTells),
-	ofSocks("X7", "AddressesOfConn", snapshotConnAddresses),
-	ofSocks("X7", "Accept", snapshotAccept),
+var snapshotCases = map[string]func(*env){
+	"X7/States":          snapshotStates,
+	"X7/Pages":           snapshotPages,
+	"X7/Counts":          snapshotCounts,
+	"X7/NotObserved":     snapshotNotObserved,
+	"X7/UnderLoad":       snapshotUnderLoad,
+	"X7/KeyReleased":     snapshotReleases,
+	"X7/AfterClose":      snapshotAfterClose,
+	"X7/Addresses":       snapshotAddresses,
+	"X7/NumberUsedAgain": snapshotNumberUsedAgain,
+	"X7/Trace":           traceTells,
+	"X7/AddressesOfConn": snapshotConnAddresses,
+	"X7/Accept":          snapshotAccept,
 }
 
 type info = debug.RegistrationInfo[any]

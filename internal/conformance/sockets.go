@@ -197,7 +197,7 @@ func (e *env) wantIn(p *port, k any, s *socket) {
 }
 
 // reset makes a TCP connection's peer abort it, and waits until that has arrived.
-func (e *env) reset(s, peer *socket) {
+func (e *env) reset(s handle, peer *socket) {
 	e.Helper()
 	if err := peer.SetLinger(0); err != nil {
 		e.Fatalf("linger: %v", err)
@@ -207,7 +207,7 @@ func (e *env) reset(s, peer *socket) {
 }
 
 // shut shuts the peer's sending direction and waits until that has arrived.
-func (e *env) shut(s, peer *socket) {
+func (e *env) shut(s handle, peer *socket) {
 	e.Helper()
 	if err := peer.Shutdown(sock.ShutWrite); err != nil {
 		e.Fatalf("shutdown: %v", err)

@@ -11,26 +11,15 @@ import (
 
 // What holds of sockets of package sock alone: they vouch for themselves (X5), let an edge go on where the
 // kernel has none (T2), and end their registration when they are closed (G9).
-var sockChecks = []check{
-	ofSocks("X5", "SockSavesOnShortReceive", sockSaves),
-	ofSocks("X5", "SockNotReceived", sockNotReceived),
-	ofSocks("X5", "SockEmbedded", sockEmbedded),
-	ofSocks("X5", "SockReceivedInPart", sockReceivedInPart),
-	ofSocks("X5", "SockShortDatagram", sockShortDatagram),
-	ofSocks("X5", "SockEndAfterShortReceive", sockEnd),
-	ofSocks("X5", "SockUrgentAfterShortReceive", sockUrgent),
-	ofSocks("X5", "SockOtherDirection", sockOtherDirection),
-	ofSocks("X5", "SockStandingConditions", sockStanding),
-	ofSocks("X5", "SockPersistentLevel", sockPersistentLevel),
-	ofSocks("X5", "SockOfAnotherRegistration", sockOfAnother),
-	ofSocks("T2", "SockDrainedWhileWaiting", sockDrainedWhileWaiting),
-	ofSocks("T2", "SockNotDrained", sockNotDrained),
-	ofSocks("G9", "SockCloseReleases", sockCloseReleases),
-	ofSocks("G9", "SockCloseRacesWithEnable", sockCloseRaces),
-	ofSocks("G10", "SockCloseWithDuplicate", sockCloseDuplicate),
-	ofSocks("G8", "SockClosed", sockClosed),
-	ofSocks("G12", "SockReopened", sockReopened),
-	ofSocks("P5", "SockMovesToAnotherPort", sockMoves),
+var sockCases = map[string]func(*env){
+	"G8/SockIsNil":                   sockIsNil,
+	"X5/SockSavesOnShortReceive":     sockSaves,
+	"X5/SockEmbedded":                sockEmbedded,
+	"X5/SockEndAfterShortReceive":    sockEnd,
+	"X5/SockUrgentAfterShortReceive": sockUrgent,
+	"X5/SockOtherDirection":          sockOtherDirection,
+	"G9/SockCloseRacesWithEnable":    sockCloseRaces,
+	"G12/SockReopened":               sockReopened,
 }
 
 // sockSaves is the turn of a request and its answer: one short receive, and the enable is free.
@@ -54,65 +43,6 @@ func sockSaves(e *env) {
 		if saved := after.FastEnables - before.FastEnables; kernelEdges(p) && saved != rounds {
 			e.Errorf("%v: %d of %d enables saved", trigger, saved, rounds)
 		}
-	}
-}
-
-// sockNotReceived is notified and does not receive. What it knows from before does not count.
-func sockNotReceived(e *env) {
-	p := e.port()
-	for _, trigger := range []socknotify.Trigger{level | oneShot, level} {
-		s, peer := e.unix()
-		e.do(p, enable(s, "k", in, trigger))
-		e.drain(s) // would block, while enabled
-		e.deliver(peer, s, "x")
-		e.wantNow(p, "k", in)
-		for range 3 {
-			e.do(p, enable(s, "k", in, trigger))
-			e.wantNow(p, "k", in)
-		}
-		e.do(p, remove(s))
-		e.want(p, "k", gone)
-	}
-}
-
-// sockReceivedInPart fills its buffer, and more is left.
-func sockReceivedInPart(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.do(p, enable(s, "k", in, level|oneShot))
-	e.deliver(peer, s, "123456789")
-	var b [3]byte
-	for range 3 {
-		e.want(p, "k", in)
-		if n, err := s.Recv(b[:]); n != 3 || err != nil {
-			e.Fatalf("receive = %d, %v", n, err)
-		}
-		e.do(p, enable(s, "k", in, level|oneShot))
-	}
-	for _, got := range e.now(p) {
-		e.check(got, "k", in) // the last one may be for nothing
-	}
-}
-
-// sockShortDatagram has more datagrams behind one that is short of the buffer.
-func sockShortDatagram(e *env) {
-	p := e.port()
-	for _, pair := range []func() (a, b *socket){e.udp, e.datagrams} {
-		s, peer := pair()
-		e.do(p, enable(s, "k", in, level|oneShot))
-		for range 4 {
-			e.deliver(peer, s, "x")
-		}
-		var b [64]byte
-		for range 4 {
-			e.want(p, "k", in)
-			if n, err := s.Recv(b[:]); n != 1 || err != nil {
-				e.Fatalf("receive = %d, %v", n, err)
-			}
-			e.do(p, enable(s, "k", in, level|oneShot))
-		}
-		e.do(p, remove(s))
-		e.want(p, "k", gone)
 	}
 }
 
@@ -210,117 +140,6 @@ func sockOtherDirection(e *env) {
 	e.wantIn(p, "k", s)
 }
 
-// sockStanding has conditions that nothing drains, and filters without a direction.
-func sockStanding(e *env) {
-	p := e.port()
-	for _, filter := range []events{hangup, in | hangup, out | hangup, socknotify.EventNone} {
-		s, peer := e.tcp()
-		e.do(p, enable(s, "k", filter, level|oneShot))
-		e.now(p)
-		e.drain(s)
-		e.reset(s, peer)
-		for range 3 {
-			e.do(p, enable(s, "k", filter, level|oneShot))
-			if got := e.next(p); !got.Events.Has(bad) {
-				e.Fatalf("filter %v: %v; want the error again", filter, got.Events)
-			}
-		}
-		e.do(p, remove(s))
-		e.want(p, "k", gone)
-	}
-}
-
-func sockPersistentLevel(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, level))
-	for range 5 {
-		e.deliver(peer, s, "x")
-		e.wantNow(p, "k", in)
-		e.wantNow(p, "k", in)
-		e.drain(s)
-		e.do(p, enable(s, "k", in, level))
-		e.none2(p)
-	}
-}
-
-// sockOfAnother vouches with a socket that is not the one that is registered under its number.
-func sockOfAnother(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, raw(enable(s, "k", in, level|oneShot), s))
-	e.drain(s)
-	e.deliver(peer, s, "x")
-	e.wantNow(p, "k", in)
-	e.do(p, enable(s, "k", in, level|oneShot)) // the handle was notified, the socket does not know
-	e.wantNow(p, "k", in)
-	e.drain(s)
-	e.do(p, enable(s, "k", in, level|oneShot))
-	e.deliver(peer, s, "y")
-	e.wantNow(p, "k", in)
-}
-
-// sockDrainedWhileWaiting drains on another goroutine than the one that waits already.
-func sockDrainedWhileWaiting(e *env) {
-	p := e.port()
-	for _, pair := range []func() (a, b *socket){e.tcp, e.unix} {
-		s, peer := pair()
-		e.do(p, enable(s, "k", in, edge))
-		for range 20 {
-			e.deliver(peer, s, "x")
-			e.want(p, "k", in)
-			w := e.wait(p, 1, -1)
-			e.parked(p, 1)
-			e.drain(s)
-			e.send(peer, "y")
-			r := e.get(w)
-			if r.err != nil {
-				e.Fatalf("wait: %v", r.err)
-			}
-			e.check(r.notes[0], "k", in)
-			e.until("the byte is received", func() bool { return e.drain(s) == "y" })
-			e.now(p)
-			e.drain(s)
-		}
-		e.do(p, remove(s))
-		e.want(p, "k", gone)
-	}
-}
-
-// sockNotDrained leaves something: an edge may stay silent then, and goes on once it is drained.
-func sockNotDrained(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, edge))
-	e.deliver(peer, s, "12")
-	e.want(p, "k", in)
-	var b [1]byte
-	if n, err := s.Recv(b[:]); n != 1 || err != nil {
-		e.Fatalf("receive = %d, %v", n, err)
-	}
-	e.now(p)
-	e.drain(s)
-	e.deliver(peer, s, "3")
-	e.want(p, "k", in)
-}
-
-func sockCloseReleases(e *env) {
-	p := e.port()
-	keys := weakKeys(4, func(i int, k *key) {
-		s, peer := e.unix()
-		e.do(p, enable(s, k, in, everyWay[i]))
-		e.send(peer, "x")
-		e.want(p, k, in)
-		s.Close()
-	})
-	e.released("the key of a closed socket", keys)
-	if n := p.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations", n)
-	}
-	e.none(p)
-	runtime.KeepAlive(p)
-}
-
 // sockCloseRaces closes sockets while another goroutine enables them, and their numbers are reused.
 func sockCloseRaces(e *env) {
 	p := e.port()
@@ -356,46 +175,6 @@ func sockCloseRaces(e *env) {
 		e.Errorf("%d registrations of closed sockets", n)
 	}
 	stop()
-}
-
-// sockCloseDuplicate keeps the socket alive by a duplicate, and has it go on receiving.
-func sockCloseDuplicate(e *env) {
-	p := e.port()
-	for _, trigger := range everyWay {
-		s, peer := e.unix()
-		alive := e.dup(s)
-		e.do(p, enable(s, "k", in|out|hangup, trigger))
-		e.now(p)
-		s.Close()
-		stale := p.Stats().Stale
-		e.send(peer, "x")
-		e.none(p)
-		if n := p.Stats().Stale - stale; n != 0 {
-			e.Errorf("%v: %d reports of a closed socket", trigger, n)
-		}
-		e.closeFD(alive)
-	}
-}
-
-func sockClosed(e *env) {
-	p := e.port()
-	for _, registered := range []bool{false, true} {
-		s, _ := e.unix()
-		if registered {
-			e.do(p, enable(s, "k", in, level))
-		}
-		s.Close()
-		e.refused(p, enable(s, "k", in, level), socknotify.ErrBadSocket, net.ErrClosed)
-		e.refused(p, disable(s), socknotify.ErrNotRegistered, net.ErrClosed)
-		e.refused(p, remove(s), socknotify.ErrNotRegistered, net.ErrClosed)
-		_, err := p.Deregister(remove(s))
-		e.wantErr(err, socknotify.ErrNotRegistered, net.ErrClosed)
-	}
-	_, err := p.Deregister(reg{Conn: (*sock.Socket)(nil)})
-	e.wantErr(err, socknotify.ErrBadSocket)
-	s, _ := e.unix()
-	e.do(p, enable(s, "k", in, level))
-	e.deregister(p, s, "k")
 }
 
 // sockEmbedded registers what embeds a sock.Socket. It behaves as the socket does.
@@ -444,22 +223,7 @@ func sockReopened(e *env) {
 	e.none2(p)
 }
 
-func sockMoves(e *env) {
-	p, q := e.port(), e.port()
-	s, peer := e.unix()
-	for range 5 {
-		e.do(p, enable(s, "p", in, level|oneShot))
-		e.refused(q, enable(s, "q", in, level|oneShot), socknotify.ErrOtherPort)
-		e.deliver(peer, s, "x")
-		e.want(p, "p", in)
-		e.drain(s)
-		e.do(p, remove(s))
-		e.want(p, "p", gone)
-		p, q = q, p
-	}
-	e.do(p, enable(s, "p", in, level|oneShot))
-	s.Close()
-	if n := p.Stats().Registrations + q.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations", n)
-	}
+func sockIsNil(e *env) {
+	_, err := e.port().Deregister(reg{Conn: (*sock.Socket)(nil)})
+	e.wantErr(err, socknotify.ErrBadSocket)
 }

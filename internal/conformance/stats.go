@@ -7,46 +7,9 @@ import (
 )
 
 // X6: the counts.
-var statsChecks = []check{
-	both("X6", "CountsWhatHappens", countsWhatHappens),
-	both("X6", "AddsUpUnderLoad", addsUp),
-	both("X6", "WhileItRuns", whileItRuns),
-	both("X6", "AfterClose", statsAfterClose),
-}
-
-func countsWhatHappens(e *env) {
-	p := e.port()
-	if s := p.Stats(); s != (socknotify.Stats{}) {
-		e.Errorf("a new port counts %+v", s)
-	}
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "k", in, level|oneShot))
-	e.wantNow(p, "k", in)
-	e.do(p, enable(s, "k", in, level|oneShot))
-	e.wantNow(p, "k", in)
-	p.Post("k", 0)
-	p.Post("k", 0)
-	if st := p.Stats(); st.Posts != 2 || st.Queued != 2 || st.PostsDequeued != 0 || st.Registrations != 1 {
-		e.Errorf("%+v", st)
-	}
-	e.next(p)
-	e.do(p, remove(s))
-	if st := p.Stats(); st.Queued != 2 || st.Removals != 0 || st.Registrations != 0 {
-		e.Errorf("%+v", st)
-	}
-	e.next(p)
-	e.next(p)
-	w := e.wait(p, 1, -1)
-	e.parked(p, 1)
-	p.Post("k", 0)
-	e.get(w)
-	want := socknotify.Stats{
-		Notifications: 2, Removals: 1, Posts: 3, PostsDequeued: 3, Rearms: 1, Wakeups: 1,
-	}
-	if st := p.Stats(); st != want {
-		e.Errorf("%+v; want %+v", st, want)
-	}
+var statsCases = map[string]func(*env){
+	"X6/AddsUpUnderLoad": addsUp,
+	"X6/WhileItRuns":     whileItRuns,
 }
 
 func addsUp(e *env) {
@@ -103,14 +66,4 @@ func whileItRuns(e *env) {
 	end.Store(true)
 	e.end(reader, "the reader of counts")
 	stop()
-}
-
-func statsAfterClose(e *env) {
-	p := e.port()
-	p.Post("k", 0)
-	e.next(p)
-	p.Close()
-	if st := p.Stats(); st.Posts != 1 || st.PostsDequeued != 1 || st.Queued != 0 || st.Waiting != 0 {
-		e.Errorf("%+v", st)
-	}
 }

@@ -12,72 +12,10 @@ import (
 )
 
 // T1 and T4 to T6: levels, and what is common to all triggers.
-var levelChecks = []check{
-	both("T1", "AsLongAsItHolds", asLongAsItHolds),
-	both("T1", "OncePerWait", oncePerWait),
-	both("T1", "ForEveryWaiter", forEveryWaiter),
-	both("T1", "ForSleepersBesideAPoll", forSleepersBesidePoll),
-	both("T1", "HoldsWhenEnabled", holdsWhenEnabled),
-	both("T1", "AmongManySockets", levelAmongMany),
-	both("T1", "Out", levelOut),
-	both("T4", "NotifiesAgain", notifiesAgain),
-	both("T4", "EchoWithManyWorkers", echoWorkers),
-	both("T5", "Coalesce", coalesce),
-	both("T5", "OneSocketOneEntry", oneSocketOneEntry),
-	both("T6", "NothingWhileDisabled", nothingWhileDisabled),
-	both("T6", "LookedAtWhenEnabled", lookedAtWhenEnabled),
-	both("T6", "EndedWhileDisabled", endedWhileDisabled),
-}
-
-func asLongAsItHolds(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, level|persistent))
-	e.deliver(peer, s, "xyz")
-	var b [1]byte
-	for range 3 {
-		e.wantNow(p, "k", in)
-		e.wantNow(p, "k", in)
-		if _, err := s.Recv(b[:]); err != nil {
-			e.Fatalf("receive: %v", err)
-		}
-	}
-	e.none(p)
-	e.deliver(peer, s, "x")
-	e.wantNow(p, "k", in)
-}
-
-func oncePerWait(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "k", in|out, level))
-	for range 10 {
-		e.wantNow(p, "k", in|out)
-		if n := e.next(p); n.Events != in|out {
-			e.Fatalf("notification %v", n.Events)
-		}
-	}
-}
-
-// forEveryWaiter has one waiter take the notification and go away; the level must reach the others.
-func forEveryWaiter(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, level))
-	var all []<-chan result
-	for range 4 {
-		all = append(all, e.wait(p, 1, -1))
-	}
-	e.parked(p, 4)
-	e.send(peer, "x")
-	for _, ch := range all {
-		r := e.get(ch)
-		if len(r.notes) != 1 {
-			e.Fatalf("Wait = %v, %v", r.notes, r.err)
-		}
-		e.check(r.notes[0], "k", in)
-	}
+var levelCases = map[string]func(*env){
+	"T1/ForSleepersBesideAPoll": forSleepersBesidePoll,
+	"T1/AmongManySockets":       levelAmongMany,
+	"T4/EchoWithManyWorkers":    echoWorkers,
 }
 
 // forSleepersBesidePoll has a call that does not wait take the notification of a level that it has
@@ -99,20 +37,6 @@ func forSleepersBesidePoll(e *env) {
 			e.Fatalf("Wait = %v, %v", r.notes, r.err)
 		}
 		e.do(p, disable(s))
-	}
-}
-
-func holdsWhenEnabled(e *env) {
-	p := e.port()
-	for _, trigger := range []socknotify.Trigger{level, level | oneShot} {
-		s, peer := e.unix()
-		e.deliver(peer, s, "x")
-		e.do(p, enable(s, "k", in, trigger))
-		e.wantNow(p, "k", in)
-		e.do(p, disable(s), enable(s, "k", in, trigger))
-		e.wantNow(p, "k", in)
-		e.do(p, remove(s))
-		e.wantNow(p, "k", gone)
 	}
 }
 
@@ -139,39 +63,6 @@ func levelAmongMany(e *env) {
 		}
 	}
 	e.Errorf("%d of %d sockets have had a turn", len(seen), sockets)
-}
-
-func levelOut(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", out, level))
-	e.wantNow(p, "k", out)
-	e.fill(s)
-	e.none(p)
-	e.drain(peer)
-	e.want(p, "k", out)
-	e.wantNow(p, "k", out)
-}
-
-func notifiesAgain(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	for range 20 {
-		e.do(p, enable(s, "k", in, level|oneShot))
-		e.wantNow(p, "k", in)
-		if got := e.now(p); len(got) != 0 {
-			e.Fatalf("a second notification for one enable: %v", got)
-		}
-	}
-	// The same in one call, as the pattern for many goroutines does it.
-	buf := make([]note, 4)
-	for range 20 {
-		regs := []reg{enable(s, "k", in, level|oneShot)}
-		if n, err := p.Process(regs, buf, 0); n != 1 || err != nil {
-			e.Fatalf("Process = %d, %v", n, err)
-		}
-	}
 }
 
 // echoWorkers is the pattern itself: workers that register again in the call that dequeues.
@@ -258,163 +149,11 @@ func echoWorkers(e *env) {
 	}
 }
 
-func coalesce(e *env) {
-	p := e.port()
-	for _, trigger := range []socknotify.Trigger{level, edge, level | oneShot, edge | oneShot} {
-		s, peer := e.tcp()
-		e.do(p, enable(s, "k", in|out|hangup, trigger))
-		e.send(peer, "x")
-		e.send(peer, "y")
-		e.shut(s, peer)
-		e.wantNow(p, "k", in|out|hangup)
-		if got := e.drainOrEnd(s); got != "xy" {
-			e.Errorf("received %q", got)
-		}
-		e.do(p, remove(s))
-		e.wantNow(p, "k", gone)
-	}
-}
-
-// drainOrEnd is drain that also takes an end of stream.
-func (e *env) drainOrEnd(s *socket) string {
-	e.Helper()
-	data, err := receiveAll(s)
-	if err != nil && !errors.Is(err, endOfStream) {
-		e.Fatalf("receive: %v", err)
-	}
-	return data
-}
-
-func oneSocketOneEntry(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in|out, edge))
-	for range 10 {
-		e.deliver(peer, s, "x")
-	}
-	if got := e.come(p, 1); len(got) != 1 {
-		e.Errorf("%d notifications queued at once", len(got))
-	}
-}
-
-func nothingWhileDisabled(e *env) {
-	p := e.port()
-	for _, trigger := range []socknotify.Trigger{level, edge} {
-		s, peer := e.unix()
-		e.do(p, enable(s, "k", in|hangup, trigger), disable(s))
-		for range 10 {
-			e.deliver(peer, s, "x")
-			if got := e.now(p); len(got) != 0 {
-				e.Fatalf("notifications while disabled: %v", got)
-			}
-		}
-		peer.Close()
-		e.quiet(p)
-	}
-}
-
-func lookedAtWhenEnabled(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.do(p, enable(s, "k", in|hangup, level|oneShot), disable(s))
-	e.send(peer, "x")
-	e.shut(s, peer)
-	e.none(p)
-	e.do(p, enable(s, "k", in|hangup, level|oneShot))
-	e.wantNow(p, "k", in|hangup)
-}
-
-// endedWhileDisabled has a level come and go while the registration is disabled.
-func endedWhileDisabled(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, level), disable(s))
-	e.deliver(peer, s, "x")
-	e.now(p)
-	e.drain(s)
-	e.do(p, enable(s, "k", in, level))
-	e.none(p)
-}
-
 // T2: edges. On a kernel without edges the registration is enabled again after each draining.
-var edgeChecks = []check{
-	both("T2", "EveryChange", everyChange),
-	both("T2", "DrainAfterEnabling", drainAfterEnabling),
-	both("T2", "ChangeBetweenTwoReceives", changeBetween),
-	both("T2", "Out", edgeOut),
-	both("T2", "OneDirectionAfterTheOther", oneAfterTheOther),
-	both("T2", "EndAfterData", endAfterData),
-	both("T2", "Listener", edgeListener),
-	both("T2", "NoneLostUnderLoad", edgeUnderLoad),
-}
-
-func everyChange(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, edge))
-	for range 50 {
-		e.send(peer, "x")
-		e.want(p, "k", in)
-		if got := e.drain(s); got != "x" {
-			e.Fatalf("received %q", got)
-		}
-		e.again(p, s, "k", in, edge)
-	}
-}
-
-func drainAfterEnabling(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "k", in, edge))
-	if got := e.drain(s); got != "x" {
-		e.Fatalf("received %q", got)
-	}
-	e.again(p, s, "k", in, edge)
-	e.now(p) // what held already may have been reported
-	e.drain(s)
-	e.again(p, s, "k", in, edge)
-	e.send(peer, "y")
-	e.want(p, "k", in)
-}
-
-// changeBetween lets data arrive after the last receive, and before it is enabled again where that is
-// needed.
-func changeBetween(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, edge))
-	for range 50 {
-		e.send(peer, "x")
-		e.want(p, "k", in)
-		e.drain(s)
-		e.send(peer, "y")
-		e.again(p, s, "k", in, edge)
-		e.want(p, "k", in)
-		if got := e.drain(s); got != "y" {
-			e.Fatalf("received %q", got)
-		}
-		e.again(p, s, "k", in, edge)
-	}
-}
-
-func edgeOut(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.do(p, enable(s, "k", out, edge))
-	for range 5 {
-		e.now(p)
-		e.fill(s)
-		e.again(p, s, "k", out, edge)
-		e.until("OUT, when the peer has made room", func() bool {
-			e.drain(peer)
-			got := e.now(p)
-			for _, n := range got {
-				e.check(n, "k", out)
-			}
-			return len(got) > 0
-		})
-	}
+var edgeCases = map[string]func(*env){
+	"T2/OneDirectionAfterTheOther": oneAfterTheOther,
+	"T2/Listener":                  edgeListener,
+	"T2/NoneLostUnderLoad":         edgeUnderLoad,
 }
 
 // oneAfterTheOther has the second direction change while the first one is still undrained.
@@ -432,18 +171,6 @@ func oneAfterTheOther(e *env) {
 	for got&out == 0 {
 		got |= e.next(p).Events
 	}
-}
-
-func endAfterData(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.do(p, enable(s, "k", in|hangup, edge))
-	e.send(peer, "x")
-	e.want(p, "k", in)
-	e.drain(s)
-	e.again(p, s, "k", in|hangup, edge)
-	e.shut(s, peer)
-	e.want(p, "k", in|hangup)
 }
 
 func edgeListener(e *env) {
@@ -499,29 +226,10 @@ func edgeUnderLoad(e *env) {
 }
 
 // T3 and T7: one-shot.
-var oneShotChecks = []check{
-	both("T3", "OneForEachEnable", oneForEachEnable),
-	both("T3", "AcrossWaiters", oneAcrossWaiters),
-	both("T3", "ErrorCounts", errorCounts),
-	both("T3", "RemoveStillComes", removeStillComes),
-	both("T3", "OneWhenItHolds", oneWhenItHolds),
-	both("T7", "EdgeOneShot", edgeOneShot),
-	both("T7", "NothingLost", edgeOneShotLosesNothing),
-	both("T7", "AcrossWaiters", edgeOneShotAcrossWaiters),
-}
-
-func oneForEachEnable(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.do(p, enable(s, "k", in|hangup, level|oneShot))
-	e.deliver(peer, s, "x")
-	e.wantNow(p, "k", in)
-	e.deliver(peer, s, "y")
-	e.shut(s, peer)
-	e.none(p)
-	e.do(p, enable(s, "k", in|hangup, level|oneShot))
-	e.wantNow(p, "k", in|hangup)
-	e.quiet(p)
+var oneShotCases = map[string]func(*env){
+	"T3/AcrossWaiters":  oneAcrossWaiters,
+	"T3/OneWhenItHolds": oneWhenItHolds,
+	"T7/AcrossWaiters":  edgeOneShotAcrossWaiters,
 }
 
 func oneAcrossWaiters(e *env) {
@@ -555,31 +263,6 @@ func oneAcrossWaiters(e *env) {
 	}
 }
 
-func errorCounts(e *env) {
-	p := e.port()
-	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot} {
-		s, peer := e.tcp()
-		e.do(p, enable(s, "k", socknotify.EventNone, trigger))
-		e.reset(s, peer)
-		e.wantNow(p, "k", bad)
-		e.quiet(p)
-		e.do(p, enable(s, "k", socknotify.EventNone, level|oneShot))
-		e.wantNow(p, "k", bad) // it was not read
-		e.quiet(p)
-		e.do(p, remove(s))
-		e.wantNow(p, "k", gone)
-	}
-}
-
-func removeStillComes(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	e.do(p, enable(s, "k", out, level|oneShot))
-	e.wantNow(p, "k", out)
-	e.do(p, remove(s))
-	e.wantNow(p, "k", gone)
-}
-
 // oneWhenItHolds enables beside waiters, over and over, a socket whose condition stands.
 func oneWhenItHolds(e *env) {
 	const rounds = 500
@@ -600,53 +283,6 @@ func oneWhenItHolds(e *env) {
 	stop()
 	if n := len(heard); n != 0 {
 		e.Errorf("%d notifications too many", n)
-	}
-}
-
-func edgeOneShot(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, edge|oneShot))
-	for range 20 {
-		e.deliver(peer, s, "x")
-		e.wantNow(p, "k", in)
-		e.deliver(peer, s, "y")
-		if got := e.now(p); len(got) != 0 {
-			e.Fatalf("a second notification for one enable: %v", got)
-		}
-		if got := e.drain(s); got != "xy" {
-			e.Fatalf("received %q", got)
-		}
-		e.do(p, drained(s, "k", in, edge|oneShot))
-	}
-}
-
-// edgeOneShotLosesNothing has data arrive before the draining ends, between it and the enable, and
-// after that.
-func edgeOneShotLosesNothing(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.do(p, enable(s, "k", in, edge|oneShot))
-	for i := range 60 {
-		e.send(peer, "x")
-		e.want(p, "k", in)
-		e.drain(s)
-		enabling := drained(s, "k", in, edge|oneShot)
-		enabling.Drained = i%2 == 0
-		if i%3 == 0 {
-			e.send(peer, "y")
-		}
-		e.do(p, enabling)
-		if i%3 == 1 {
-			e.send(peer, "y")
-		}
-		if i%3 != 2 {
-			e.want(p, "k", in)
-			if got := e.drain(s); got != "y" {
-				e.Fatalf("received %q", got)
-			}
-			e.do(p, drained(s, "k", in, edge|oneShot))
-		}
 	}
 }
 

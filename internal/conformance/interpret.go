@@ -1,0 +1,896 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"weak"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// A declaration says which words after a verb are names that it declares.
+type declaration uint8
+
+const (
+	declNone  declaration = iota
+	declFirst             // the first, unless it was declared before
+	declAll
+	declNet // all but the first
+	declAs  // those after "as"
+)
+
+// A verb is what a statement begins with. README.md in testdata documents them.
+type verb struct {
+	least int // words after it
+	decl  declaration
+	run   func(r *run, a []string)
+}
+
+func (v verb) declares(a []string) []string {
+	switch v.decl {
+	case declFirst:
+		return a[:1]
+	case declAll:
+		return a
+	case declNet:
+		return a[1:]
+	case declAs:
+		if i := slices.Index(a, "as"); i >= 0 {
+			return a[i+1:]
+		}
+	}
+	return nil
+}
+
+// A run is the state of a script's case.
+type run struct {
+	*env
+	stmt    *statement
+	port    string // that the statement is about
+	ports   map[string]*port
+	handles map[string]handle
+	peers   map[handle]handle
+	vars    map[string]string
+	waits   map[string]*waits
+	parks   map[*port]int // calls that wait
+	brief   map[*port]int // of these, those that end by themselves
+	ops     map[string]*operation
+	pools   map[string]*overlapped.Buffers
+	paths   map[fd]string // of listening Unix streams
+	weak    map[string]weak.Pointer[key]
+	before  map[*port]socknotify.Stats
+}
+
+// waits are calls that wait, under one name.
+type waits struct {
+	p      *port
+	ends   chan result
+	brief  bool // they end by themselves
+	cancel context.CancelCauseFunc
+}
+
+// An operation is an overlapped operation of a script.
+type operation struct {
+	o   op
+	key string
+	b   []byte
+}
+
+// interpretEach runs a case for each value of its loops, each time with new ports.
+func interpretEach(e *env, c *statement, loops [][]string, vars map[string]string) {
+	if len(loops) == 0 {
+		interpret(e, c.block, vars)
+		return
+	}
+	for _, v := range (&run{env: e}).values(loops[0][3:]) {
+		vars[loops[0][1]] = v
+		interpretEach(e, c, loops[1:], vars)
+	}
+}
+
+// interpret runs the statements of a case.
+func interpret(e *env, body []*statement, vars map[string]string) {
+	r := &run{
+		env: e, ports: make(map[string]*port), handles: make(map[string]handle), peers: make(map[handle]handle),
+		vars: vars, waits: make(map[string]*waits), parks: make(map[*port]int), brief: make(map[*port]int),
+		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
+		before: make(map[*port]socknotify.Stats),
+	}
+	r.block(body)
+	for _, p := range r.ports {
+		e.must(p.Close())
+	}
+}
+
+func (r *run) block(body []*statement) {
+	for _, s := range body {
+		r.stmt = s
+		r.env.stmt = place(r.sentence, s.line) + ": " + s.text
+		words := r.expand(s.words)
+		r.port = "p"
+		if name, ok := strings.CutSuffix(words[0], ":"); ok {
+			r.port, words = name, words[1:]
+		}
+		verbs[words[0]].run(r, words)
+	}
+}
+
+// expand replaces the variables of loops.
+func expand(word string, vars map[string]string) string {
+	return variable.ReplaceAllStringFunc(word, func(name string) string {
+		if v, ok := vars[strings.Trim(name, "${}")]; ok {
+			return v
+		}
+		return name
+	})
+}
+
+var variable = regexp.MustCompile(`\$(\w+|\{\w+\})`)
+
+// expand replaces the variables, which all must be known.
+func (r *run) expand(words []string) []string {
+	words = slices.Clone(words)
+	for i, w := range words {
+		if words[i] = expand(w, r.vars); variable.MatchString(words[i]) {
+			r.Fatalf("%s is not a variable of a loop", w)
+		}
+	}
+	return words
+}
+
+// The names of scripts.
+var (
+	eventNames = map[string]events{
+		"none": 0, "in": in, "out": out, "hangup": hangup, "error": bad, "removed": gone,
+	}
+	triggerNames = map[string]socknotify.Trigger{
+		"level": level, "edge": edge, "one-shot": oneShot, "persistent": persistent,
+	}
+	// stateNames are the conditions that arrived waits for.
+	stateNames = map[string]state{
+		"in": stateIn, "out": stateOut, "error": stateErr, "dead": stateDead, "end": statePeerClosed, "urgent": stateUrgent,
+	}
+	errorNames = map[string]error{
+		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
+		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
+		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
+		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
+		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
+		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
+	}
+	fieldNames = []string{"Op", "Filter", "Trigger", "Key", "Conn", "Handle"}
+	loopNames  = map[string][]string{
+		"triggers": {"level", "edge", "level|one-shot", "edge|one-shot"},
+		"filters":  {"none", "in", "out", "in|out", "hangup", "in|hangup", "out|hangup", "in|out|hangup"},
+		"streams":  {"stream", "tcp"},
+	}
+)
+
+// mask returns the union of names joined by |, and of several such joined by & the intersection.
+func mask[T ~uint8 | ~uint32 | ~int | ~int16](word string, names map[string]T) (m T, ok bool) {
+	for i, part := range strings.Split(word, "&") {
+		var union T
+		for name := range strings.SplitSeq(part, "|") {
+			v, known := names[name]
+			if !known {
+				return 0, false
+			}
+			union |= v
+		}
+		if i == 0 {
+			m = union
+		} else {
+			m &= union
+		}
+	}
+	return m, true
+}
+
+// thePort returns a port by its name. The first of a case needs no declaration, and is p.
+func (r *run) thePort(name string) *port {
+	if name == "p" && r.ports[name] == nil {
+		r.ports[name] = r.env.port()
+	}
+	p := r.ports[name]
+	if p == nil {
+		r.Fatalf("%s is no port", name)
+	}
+	return p
+}
+
+func (r *run) p() *port { return r.thePort(r.port) }
+
+func (r *run) handle(name string) handle {
+	h := r.handles[name]
+	if h == nil {
+		r.Fatalf("%s is no socket", name)
+	}
+	return h
+}
+
+func (r *run) socket(name string) *socket {
+	s, ok := r.handle(name).(*socket)
+	if !ok {
+		r.Fatalf("%s is a handle alone", name)
+	}
+	return s
+}
+
+// peer returns the other side of a connection.
+func (r *run) peer(name string) handle {
+	h := r.peers[r.handle(name)]
+	if h == nil {
+		r.Fatalf("%s has no peer", name)
+	}
+	return h
+}
+
+func (r *run) pair(names []string, a, b handle) {
+	r.peers[a], r.peers[b] = b, a
+	for i, name := range names {
+		r.handles[name] = []handle{a, b}[i]
+	}
+}
+
+func (r *run) number(word string) int {
+	n, err := strconv.ParseInt(word, 0, 64)
+	if err != nil {
+		r.Fatalf("%q is no number", word)
+	}
+	return int(n)
+}
+
+func (r *run) string(word string) string {
+	s, err := strconv.Unquote(word)
+	if err != nil {
+		r.Fatalf("%s is no text", word)
+	}
+	return s
+}
+
+// timeout parses how long a call waits. forever is as long as anything that must come may take.
+func (r *run) timeout(word string) time.Duration {
+	switch word {
+	case "0":
+		return 0
+	case "forever":
+		return -1
+	}
+	d, err := time.ParseDuration(word)
+	if err != nil {
+		r.Fatalf("%q is no timeout", word)
+	}
+	return d
+}
+
+// lists splits words at a separator.
+func lists(words []string, separator string) [][]string {
+	var all [][]string
+	for {
+		i := slices.Index(words, separator)
+		if i < 0 {
+			return append(all, words)
+		}
+		all, words = append(all, words[:i]), words[i+1:]
+	}
+}
+
+// outcome splits words at "->".
+func outcome(words []string) (what, want []string) {
+	if i := slices.Index(words, "->"); i >= 0 {
+		return words[:i], words[i+1:]
+	}
+	return words, nil
+}
+
+// errors checks an error against its names. None is success.
+func (r *run) errors(err error, names []string) {
+	if len(names) == 0 || names[0] == "nil" {
+		if err != nil {
+			r.Fatalf("%v; want no error", err)
+		}
+		return
+	}
+	for _, name := range names {
+		switch want, known := errorNames[name]; {
+		case known:
+			r.wantErr(err, want)
+		case name == "perhaps":
+		case name == "any":
+			r.wantErr(err)
+		case name == "net.Error":
+			if ne := net.Error(nil); !errors.As(err, &ne) || !ne.Timeout() {
+				r.Fatalf("%v is no timeout to package net", err)
+			}
+		case slices.Contains(fieldNames, name):
+			if r.wantErr(err, socknotify.ErrInvalid); !strings.Contains(err.Error(), name) {
+				r.Fatalf("%q does not name the field %s", err, name)
+			}
+		default:
+			r.Fatalf("unknown error %q", name)
+		}
+	}
+}
+
+// An expected is a notification that is wanted.
+type expected struct {
+	key    string
+	events []events // any of these
+	has    bool     // at least these
+	posted bool
+	data   uintptr
+	any    bool // with any data
+	text   string
+}
+
+// expected parses notifications: a key, and then its events, "posted", "data=…", "has" or "or".
+func (r *run) expected(words []string) []expected {
+	var all []expected
+	if len(words) == 0 {
+		return nil
+	}
+	for _, some := range lists(words, ",") {
+		if len(some) == 0 {
+			r.Fatalf("want a notification's key")
+		}
+		w := expected{key: some[0], events: make([]events, 1), text: strings.Join(some, " ")}
+		for _, word := range some[1:] {
+			ev, ok := mask(word, eventNames)
+			switch {
+			case ok:
+				w.events[len(w.events)-1] |= ev
+			case word == "or":
+				w.events = append(w.events, 0)
+			case word == "has":
+				w.has = true
+			case word == "posted":
+				w.posted = true
+			case word == "data=*":
+				w.any = true
+			case strings.HasPrefix(word, "data="):
+				w.data = uintptr(r.number(word[5:]))
+			default:
+				r.Fatalf("unknown event %q", word)
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (w *expected) is(n note) bool {
+	kind := socknotify.KindSocket
+	switch {
+	case w.posted:
+		kind = socknotify.KindPosted
+	case w.events[0] == gone:
+		kind = socknotify.KindRemoved
+	}
+	return (w.key == "*" || keyName(n.Key) == w.key) && n.Kind() == kind && (w.any || n.Data == w.data) && slices.ContainsFunc(w.events, func(ev events) bool {
+		return n.Events == ev || w.has && n.Events.Has(ev)
+	})
+}
+
+// key returns the key of a name. One that begins with @ is an object that only the port keeps reachable.
+func (r *run) key(name string) any {
+	if name == "nil" {
+		return nil
+	}
+	if name[0] != '@' {
+		return name
+	}
+	k := r.weak[name].Value()
+	if k == nil {
+		k = &key{name}
+		r.weak[name] = weak.Make(k)
+	}
+	return k
+}
+
+// keyName is the name of a key of key.
+func keyName(k any) string {
+	if k, ok := k.(*key); ok {
+		return k.name
+	}
+	return fmt.Sprint(k)
+}
+
+// notes checks that these are the notifications that are wanted, in any order.
+func (r *run) notes(got []note, want []expected) {
+	r.Helper()
+	left := slices.Clone(want)
+	for _, n := range got {
+		i := slices.IndexFunc(left, func(w expected) bool { return w.is(n) })
+		if i < 0 {
+			r.Fatalf("want %s, got %s", texts(want), noteTexts(got))
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	if len(left) > 0 {
+		r.Fatalf("want %s, got %s", texts(want), noteTexts(got))
+	}
+}
+
+func texts(want []expected) string {
+	var all []string
+	for _, w := range want {
+		all = append(all, w.text)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+func noteTexts(notes []note) string {
+	var all []string
+	for _, n := range notes {
+		s := fmt.Sprintf("%v %v", n.Key, n.Events)
+		if n.Kind() == socknotify.KindPosted {
+			s += " posted"
+		}
+		if n.Data != 0 {
+			s += fmt.Sprintf(" data=%d", n.Data)
+		}
+		all = append(all, s)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// registration makes a Registration of its words: an operation, a socket, and what OpEnable reads.
+func (r *run) registration(words []string) reg {
+	if words[0] == "nothing" {
+		var x reg
+		if len(words) > 1 {
+			x.Handle = r.handle(words[1]).Handle()
+		}
+		return x
+	}
+	if len(words) < 2 {
+		r.Fatalf("%s needs a socket", words[0])
+	}
+	h := r.handle(words[1])
+	var key any = words[1]
+	x := map[string]reg{"enable": enable(h, key, 0, 0), "disable": disable(h), "remove": remove(h)}[words[0]]
+	if x.Op == 0 {
+		r.Fatalf("%s is no operation", words[0])
+	}
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		ev, isEvents := mask(word, eventNames)
+		trigger, isTrigger := mask(word, triggerNames)
+		switch {
+		case word == "-": // nothing, in a loop
+		case isEvents:
+			x.Filter |= ev
+		case isTrigger:
+			x.Trigger |= trigger
+		case name == "key":
+			x.Key = r.key(value)
+		case name == "op":
+			x.Op = socknotify.Op(r.number(value))
+		case name == "filter":
+			x.Filter = events(r.number(value))
+		case name == "trigger":
+			x.Trigger = socknotify.Trigger(r.number(value))
+		case word == "drained":
+			x.Drained = x.Conn == nil
+		case word == "raw":
+			x = raw(x, h)
+		default:
+			r.Fatalf("unknown word %q", word)
+		}
+	}
+	return x
+}
+
+// errOld is in each Result before a call: a Result is overwritten, never read (C5).
+var errOld = errors.New("from before the call")
+
+// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its parts.
+func (r *run) call(words []string) {
+	r.Helper()
+	var regs []reg
+	var results [][]string
+	entries, timeout := 0, time.Duration(0)
+	var want []string
+	for _, part := range lists(words, ";") {
+		what, result := outcome(part)
+		if len(what) == 0 {
+			r.Fatalf("want a registration")
+		}
+		if what[0] != "dequeue" {
+			x := r.registration(what)
+			x.Result = errOld
+			regs, results = append(regs, x), append(results, result)
+			continue
+		}
+		if len(what) != 3 {
+			r.Fatalf("want: dequeue entries timeout")
+		}
+		entries, timeout, want = r.number(what[1]), r.timeout(what[2]), result
+	}
+	if timeout < 0 {
+		timeout = patience()
+	}
+	buf := make([]note, entries)
+	n, err := r.p().Process(regs, buf, timeout)
+	var failed []string
+	if len(want) > 0 {
+		if _, known := errorNames[want[0]]; known {
+			want, failed = nil, want
+		}
+	}
+	if tellsLate && len(want) > 0 && n == 0 && errors.Is(err, socknotify.ErrTimeout) {
+		n, err = r.p().Process(nil, buf, patience())
+	}
+	r.errors(err, failed)
+	r.notes(buf[:n], r.expected(want))
+	whole := err != nil && !errors.Is(err, socknotify.ErrTimeout)
+	for i := range regs {
+		x := &regs[i]
+		switch {
+		case whole && x.Result != errOld:
+			r.Fatalf("Result of entry %d of a call that failed as a whole: %v", i, x.Result)
+		case whole:
+		case len(results[i]) == 0:
+			r.result(i, x.Result, nil)
+		default:
+			r.result(i, x.Result, results[i])
+			var of *socknotify.OpError
+			if x.Result != nil && (!errors.As(x.Result, &of) || of.Op != x.Op) {
+				r.Fatalf("Result of entry %d is %T of %v; want *OpError of %v", i, x.Result, of, x.Op)
+			}
+		}
+	}
+}
+
+func (r *run) result(i int, err error, names []string) {
+	r.Helper()
+	if err == errOld {
+		r.Fatalf("the Result of entry %d was not set", i)
+	}
+	r.errors(err, names)
+}
+
+// wait starts calls that wait, and waits until they do.
+func (r *run) wait(a []string) {
+	p := r.p()
+	count, entries, timeout := 1, 1, time.Duration(-1)
+	var ctx context.Context
+	w := &waits{p: p}
+	for _, word := range a[1:] {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "entries":
+			entries = r.number(value)
+		case "timeout":
+			timeout = r.timeout(value)
+		case "cancelable":
+			ctx, w.cancel = context.WithCancelCause(r.Context())
+		default:
+			count = r.number(word)
+		}
+	}
+	if known := r.waits[a[0]]; known != nil && len(known.ends) > 0 {
+		r.Fatalf("a wait of %s has ended, and no statement says how", a[0])
+	}
+	w.ends = make(chan result, count)
+	r.waits[a[0]] = w
+	for range count {
+		go func() {
+			buf := make([]note, entries)
+			begin := time.Now()
+			var n int
+			var err error
+			if ctx != nil {
+				n, err = p.Wait(ctx, buf)
+			} else {
+				n, err = p.Process(nil, buf, timeout)
+			}
+			w.ends <- result{buf[:n], err, time.Since(begin)}
+		}()
+	}
+	r.parks[p] += count
+	if w.brief = timeout > 0 && timeout < time.Minute; w.brief {
+		r.brief[p] += count
+	}
+	if r.brief[p] == 0 {
+		r.parked(p, r.parks[p])
+	}
+}
+
+func (r *run) group(name string) *waits {
+	w := r.waits[name]
+	if w == nil {
+		r.Fatalf("%s does not wait", name)
+	}
+	return w
+}
+
+// woken takes the result of one call that has ended.
+func (r *run) woken(a []string) {
+	w := r.group(a[0])
+	got := r.get(w.ends)
+	if r.parks[w.p]--; w.brief {
+		r.brief[w.p]--
+	}
+	if len(a) > 1 && a[1] == "completed" {
+		if r.errors(got.err, nil); len(got.notes) != 1 {
+			r.Fatalf("got %s", noteTexts(got.notes))
+		}
+		r.completion(got.notes[0], a[2:])
+		return
+	}
+	if len(a) > 1 {
+		if _, known := errorNames[a[1]]; known {
+			r.errors(got.err, a[1:])
+			a = nil
+		}
+	}
+	if a != nil {
+		r.errors(got.err, nil)
+		r.notes(got.notes, r.expected(a[1:]))
+	} else {
+		r.notes(got.notes, nil)
+	}
+}
+
+// values returns the words that a loop goes through.
+func (r *run) values(words []string) []string {
+	var all []string
+	for _, word := range words {
+		from, to, isRange := strings.Cut(word, "..")
+		switch list := loopNames[word]; {
+		case list != nil:
+			all = append(all, list...)
+		case word == "networks":
+			all = append(all, r.networks()...)
+		case isRange:
+			for i := r.number(from); i <= r.number(to); i++ {
+				all = append(all, strconv.Itoa(i))
+			}
+		default:
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// receive receives once, into a buffer of a size.
+func (r *run) receive(a []string) {
+	what, want := outcome(a)
+	b := make([]byte, r.number(what[1]))
+	receive := r.handle(what[0]).(interface{ Recv([]byte) (int, error) }).Recv
+	n, err := receive(b)
+	r.errors(err, want)
+	if len(what) > 2 && string(b[:n]) != r.string(what[2]) {
+		r.Fatalf("want %s, got %q", what[2], b[:n])
+	}
+}
+
+// drain receives everything.
+func (r *run) drain(a []string) {
+	what, want := outcome(a)
+	data, err := receiveAll(r.socket(what[0]))
+	r.errors(err, want)
+	if len(what) > 1 && data != r.string(what[1]) {
+		r.Fatalf("want %s, got %q", what[1], data)
+	}
+}
+
+// count checks counts of a port: a name and a value, or after "since" by how much it grew since then.
+func (r *run) count(a []string) {
+	st := r.p().Stats()
+	now, before := reflect.ValueOf(st), reflect.ValueOf(r.before[r.p()])
+	for i := 0; i+1 < len(a); i += 2 {
+		name, since := strings.CutPrefix(a[i], "+")
+		f := now.FieldByName(name)
+		if !f.IsValid() {
+			r.Fatalf("Stats has no %s", name)
+		}
+		integer := func(v reflect.Value) int {
+			if v.CanInt() {
+				return int(v.Int())
+			}
+			return int(v.Uint())
+		}
+		got := integer(f)
+		if since {
+			got -= integer(before.FieldByName(name))
+		}
+		most, isMost := strings.CutPrefix(a[i+1], "<=")
+		if want := r.number(most); got != want && !(isMost && got <= want) {
+			r.Fatalf("want %s %s, got %d", a[i], a[i+1], got)
+		}
+	}
+}
+
+func (r *run) operation(name string) *operation {
+	o := r.ops[name]
+	if o == nil {
+		o = &operation{key: name}
+		r.ops[name] = o
+	}
+	return o
+}
+
+// request makes the request of an operation of its words.
+func (r *run) request(words []string) (opEntry, *operation) {
+	if len(words) < 3 {
+		r.Fatalf("want an operation, its name and its socket")
+	}
+	o := r.operation(words[1])
+	rest := words[3:]
+	key := o.key
+	var fresh []byte
+	buffer := func() []byte {
+		if len(rest) == 0 {
+			r.Fatalf("%s needs a size or a text", words[0])
+		}
+		if rest[0][0] == '"' {
+			fresh = []byte(r.string(rest[0]))
+		} else if n := r.number(rest[0]); n > 0 {
+			fresh = make([]byte, n)
+		}
+		return fresh
+	}
+	s := func() *sock.Socket { return r.socket(words[2]).Socket }
+	var q opEntry
+	switch words[0] {
+	case "Recv":
+		q = overlapped.RecvRequest[any](s(), key, buffer(), &o.o)
+	case "RecvFrom":
+		q = overlapped.RecvFromRequest[any](s(), key, buffer(), &o.o)
+	case "RecvPooled":
+		q = overlapped.RecvPooledRequest[any](s(), key, r.pools[rest[0]], &o.o)
+	case "Send":
+		q = overlapped.SendRequest[any](s(), key, buffer(), &o.o)
+	case "SendTo":
+		to := r.socket(rest[0]).LocalAddr()
+		rest = rest[1:]
+		q = overlapped.SendToRequest[any](s(), key, buffer(), to, &o.o)
+	case "Connect":
+		if rest[0] == "nowhere" {
+			q = overlapped.ConnectRequest[any](s(), key, r.nowhere(sock.TCP4), &o.o)
+		} else {
+			q = overlapped.ConnectRequest[any](s(), key, r.socket(rest[0]).LocalAddr(), &o.o)
+		}
+	}
+	q.Result = errOld
+	return q, &operation{key: key, b: fresh}
+}
+
+// start starts operations: one by its own function, and several in a batch.
+func (r *run) start(words []string) {
+	r.Helper()
+	p := r.p()
+	parts := lists(words, ";")
+	if len(parts) == 1 {
+		what, want := outcome(words)
+		q, made := r.request(what)
+		o := r.ops[what[1]]
+		err := r.startOne(p, what, q, made.b)
+		if err == nil {
+			o.b = made.b
+		}
+		r.errors(err, want)
+		return
+	}
+	var list []opEntry
+	var results, buffers = [][]string{}, [][]byte{}
+	for _, part := range parts {
+		what, want := outcome(part)
+		q, made := r.request(what)
+		list, results, buffers = append(list, q), append(results, want), append(buffers, made.b)
+	}
+	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
+		r.Fatalf("overlapped.Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	for i, part := range parts {
+		if r.result(i, list[i].Result, results[i]); list[i].Result == nil {
+			r.ops[part[1]].b = buffers[i]
+		}
+	}
+}
+
+func (r *run) startOne(p *port, what []string, q opEntry, b []byte) error {
+	o := r.ops[what[1]]
+	s := r.socket(what[2]).Socket
+	var key any = o.key
+	switch what[0] {
+	case "Recv":
+		return overlapped.Recv(p, s, key, b, &o.o)
+	case "RecvFrom":
+		return overlapped.RecvFrom(p, s, key, b, &o.o)
+	case "RecvPooled":
+		return overlapped.RecvPooled(p, s, key, r.pools[what[3]], &o.o)
+	case "Send":
+		return overlapped.Send(p, s, key, b, &o.o)
+	case "SendTo":
+		return overlapped.SendTo(p, s, key, b, r.socket(what[3]).LocalAddr(), &o.o)
+	case "Connect":
+		if what[3] != "nowhere" {
+			return overlapped.Connect(p, s, key, r.socket(what[3]).LocalAddr(), &o.o)
+		}
+	}
+	list := []opEntry{q}
+	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
+		r.Fatalf("overlapped.Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	return list[0].Result
+}
+
+// completed waits for completions, in any order: each an operation's name, and then the number of bytes, or the text that
+// was received, or errors.
+func (r *run) completed(a []string) {
+	want := lists(a, ",")
+	for range len(want) {
+		got := r.next(r.p())
+		i := slices.IndexFunc(want, func(w []string) bool { return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.ops[w[0]].key })
+		if i < 0 {
+			r.Fatalf("got %s", noteTexts([]note{got}))
+		}
+		r.completion(got, want[i])
+		want = slices.Delete(want, i, i+1)
+	}
+}
+
+func (r *run) completion(got note, want []string) {
+	o := r.ops[want[0]]
+	n, err := r.env.result(got, o.key, &o.o)
+	var names []string
+	for _, word := range want[1:] {
+		switch {
+		case word[0] == '"':
+			b := o.o.Buffer()
+			if b == nil && n <= len(o.b) {
+				b = o.b[:n]
+			}
+			if string(b) != r.string(word) {
+				r.Fatalf("want %s, got %q, %v", word, b, err)
+			}
+		case word[0] >= '0' && word[0] <= '9':
+			if n != r.number(word) {
+				r.Fatalf("want %s bytes, got %d, %v", word, n, err)
+			}
+		case word == "part":
+			if n == 0 || n == len(o.b) {
+				r.Fatalf("want a part of %d bytes, got %d, %v", len(o.b), n, err)
+			}
+		default:
+			names = append(names, word)
+		}
+	}
+	r.errors(err, names)
+	var of *overlapped.Error
+	if err != nil && err != endOfStream && !errors.As(err, &of) {
+		r.Fatalf("completed with a %T: %v", err, err)
+	}
+}
+
+// until repeats a block until a poll finds notifications, which must all be the one that is wanted.
+func (r *run) until(a []string) {
+	p, s, want := r.p(), r.stmt, r.expected(a)
+	if len(want) != 1 {
+		r.Fatalf("want one notification")
+	}
+	r.env.until("the notification comes", func() bool {
+		r.block(s.block)
+		got := r.now(p)
+		for _, n := range got {
+			if !want[0].is(n) {
+				r.Fatalf("want %s, got %s", texts(want), noteTexts(got))
+			}
+		}
+		return len(got) > 0
+	})
+}

@@ -1,0 +1,405 @@
+package conformance
+
+import (
+	"io"
+	"runtime"
+
+	"github.com/socknotify/socknotify/overlapped"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// verbs are the verbs of scripts. The statement's first word is a[0] for those of calls and operations; for the others a
+// begins after it.
+var verbs map[string]verb
+
+func after(f func(r *run, a []string)) func(*run, []string) {
+	return func(r *run, words []string) { r.Helper(); f(r, words[1:]) }
+}
+
+func init() {
+	verbs = map[string]verb{
+		// Blocks.
+		"for": {3, declNone, after(func(r *run, a []string) {
+			body := r.stmt.block
+			for _, v := range r.values(a[2:]) {
+				r.vars[a[0]] = v
+				r.block(body)
+			}
+			delete(r.vars, a[0])
+		})},
+		"repeat": {1, declNone, after(func(r *run, a []string) {
+			body := r.stmt.block
+			for range r.number(a[0]) {
+				r.block(body)
+			}
+		})},
+		"until": {1, declNone, after((*run).until)},
+
+		// Ports.
+		"ports": {1, declAll, after(func(r *run, a []string) {
+			for _, name := range a {
+				r.ports[name] = r.env.port()
+			}
+		})},
+		"close-port": {1, declNone, after(func(r *run, a []string) {
+			r.must(r.thePort(a[0]).Close())
+		})},
+		"post": {1, declNone, after(func(r *run, a []string) {
+			what, want := outcome(a)
+			data := uintptr(0)
+			if len(what) > 1 {
+				data = uintptr(r.number(what[1]))
+			}
+			r.errors(r.p().Post(r.key(what[0]), data), want)
+		})},
+		"count": {2, declNone, after((*run).count)},
+		"since": {0, declNone, after(func(r *run, _ []string) { r.before[r.p()] = r.p().Stats() })},
+
+		// Calls.
+		"enable":  {2, declNone, (*run).call},
+		"disable": {1, declNone, (*run).call},
+		"remove":  {1, declNone, (*run).call},
+		"nothing": {0, declNone, (*run).call},
+		"dequeue": {2, declNone, (*run).call},
+		"rearm": {3, declNone, after(func(r *run, a []string) {
+			x := r.registration(append([]string{"enable"}, a...))
+			r.again(r.p(), r.handle(a[0]), x.Key, x.Filter, x.Trigger)
+		})},
+		"deregister": {1, declNone, after(func(r *run, a []string) {
+			what, want := outcome(a)
+			k, err := r.p().Deregister(remove(r.handle(what[0])))
+			r.errors(err, want)
+			if name := what[len(what)-1]; err == nil && keyName(k) != name {
+				r.Fatalf("want the key %s, got %v", name, k)
+			}
+		})},
+
+		// Keys that only the port keeps reachable.
+		"kept": {1, declNone, after(func(r *run, a []string) {
+			runtime.GC()
+			for _, name := range a {
+				if r.weak[name].Value() == nil {
+					r.Fatalf("%s was collected, and the port needs it", name)
+				}
+			}
+		})},
+		"released": {1, declNone, after(func(r *run, a []string) {
+			for _, name := range a {
+				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
+			}
+			runtime.KeepAlive(r.p())
+		})},
+
+		// What is dequeued.
+		"want": {2, declNone, after(func(r *run, a []string) { r.notes([]note{r.next(r.p())}, r.expected(a)) })},
+		"now": {2, declNone, after(func(r *run, a []string) {
+			want := r.expected(a)
+			r.notes(r.come(r.p(), len(want)), want)
+		})},
+		"none":  {0, declNone, after(func(r *run, _ []string) { r.env.none(r.p()) })},
+		"empty": {0, declNone, after(func(r *run, _ []string) { r.notes(r.env.now(r.p()), nil) })},
+		"poll":  {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
+		"quiet": {0, declNone, after(func(r *run, a []string) {
+			if len(a) == 0 {
+				r.env.quiet(r.p())
+			} else {
+				r.quietSoon(r.p(), r.number(a[0]))
+			}
+		})},
+		"now-at-most": {2, declNone, after(func(r *run, a []string) {
+			want := r.expected(a)[0]
+			for _, n := range r.env.now(r.p()) {
+				r.notes([]note{n}, []expected{want})
+			}
+		})},
+		"never": {1, declNone, after(func(r *run, a []string) {
+			ev, ok := mask(a[0], eventNames)
+			if !ok {
+				r.Fatalf("unknown event %q", a[0])
+			}
+			r.env.never(r.p(), ev)
+		})},
+
+		// Calls that wait.
+		"wait":   {1, declFirst, after((*run).wait)},
+		"woken":  {2, declNone, after((*run).woken)},
+		"waits":  {1, declNone, after(func(r *run, a []string) { r.still(r.group(a[0]).ends) })},
+		"parked": {1, declNone, after(func(r *run, a []string) { r.env.parked(r.p(), r.number(a[0])) })},
+		"cancel": {1, declNone, after(func(r *run, a []string) {
+			w := r.group(a[0])
+			if w.cancel == nil {
+				r.Fatalf("%s has no context", a[0])
+			}
+			w.cancel(errCause)
+		})},
+
+		// Sockets.
+		"stream":    pairs((*env).unix),
+		"tcp":       pairs((*env).tcp),
+		"udp":       pairs((*env).udp),
+		"datagrams": pairs((*env).datagrams),
+		"packets": {1, declAll, after(func(r *run, a []string) {
+			x, y := r.packets()
+			r.pair(a, r.own(x), r.own(y))
+		})},
+		"net": {2, declNet, after(func(r *run, a []string) { // network, and the two ends
+			x, y := r.netPair(a[0])
+			r.pair(a[1:], netConn{x}, netConn{y})
+		})},
+		"mptcp-pair": {3, declNet, after(func(r *run, a []string) { // listener, client and server
+			x, y := r.mptcpPair(r.socket(a[0]))
+			r.pair(a[1:], x, y)
+		})},
+		"mptcp": singles(func(e *env) handle { return e.mptcp() }),
+		"mptcp-listener": singles(func(e *env) handle {
+			l := e.mptcp()
+			e.must(l.Bind(sock.Loopback))
+			e.must(l.Listen(16))
+			return l
+		}),
+		"vsock": singles(func(e *env) handle { return e.vsock() }),
+		"refuse-connect": {1, declNone, after(func(r *run, a []string) {
+			if !r.refuseConnect(r.socket(a[0])) {
+				r.Skip("this system refuses within the call")
+			}
+		})},
+		"listener": singles(func(e *env) handle { return e.listener() }),
+		"fresh":    singles(func(e *env) handle { return e.fresh() }),
+		"refused":  singles(func(e *env) handle { return e.refusedSocket() }),
+		"udp-nowhere": singles(func(e *env) handle {
+			s := e.keep(sock.New(sock.UDP4))
+			e.connect(s, e.nowhere(sock.UDP4))
+			return s
+		}),
+		"udp-bound": singles(func(e *env) handle {
+			s := e.keep(sock.New(sock.UDP4))
+			e.must(s.Bind(sock.Loopback))
+			return s
+		}),
+		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
+		"unix-fresh": singles(func(e *env) handle { return e.own(e.unixStream()) }),
+		"handle": {2, declFirst, after(func(r *run, a []string) {
+			if h := r.handles[a[1]]; h != nil {
+				r.handles[a[0]] = fd(h.Handle())
+			} else {
+				r.handles[a[0]] = fd(r.number(a[1]))
+			}
+		})},
+		"dup": {1, declAs, after(func(r *run, a []string) {
+			h := r.handle(a[0])
+			f := r.own(r.dup(h))
+			if len(a) > 2 {
+				r.handles[a[2]] = f
+			}
+			if peer := r.peers[h]; peer != nil {
+				r.peers[peer] = f
+			}
+		})},
+		"reuse": {3, declAs, after(func(r *run, a []string) {
+			h := r.handle(a[0])
+			number := h.Handle()
+			r.closeHandle(h)
+			pair := (*env).unix
+			if len(a) > 2 && a[1] == "datagrams" {
+				pair, a = (*env).datagrams, a[1:]
+			}
+			x, y := pair(r.env)
+			f, peer := r.env.at(number, x, y)
+			r.pair(a[2:], r.own(f), peer)
+		})},
+		"become": {3, declAs, after(func(r *run, a []string) { // number, of the socket, as name
+			h, other := r.handle(a[0]), r.handle(a[1])
+			r.handles[a[3]] = r.own(r.become(h.Handle(), other))
+			if peer := r.peers[other]; peer != nil {
+				r.peers[peer] = r.handles[a[3]]
+			}
+		})},
+		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
+		"listen":  {1, declNone, after((*run).listen)},
+		"connect": {2, declNone, after((*run).connectTo)},
+		"accept": {1, declAs, after(func(r *run, a []string) { // listener [of client] [as name]
+			l := r.socket(a[0])
+			settle(r.env, l, stateIn)
+			s := r.keep(l.Socket.Accept())
+			for i := 1; i+1 < len(a); i += 2 {
+				switch a[i] {
+				case "of":
+					r.peers[s], r.peers[r.handle(a[i+1])] = r.handle(a[i+1]), s
+				case "as":
+					r.handles[a[i+1]] = s
+				}
+			}
+		})},
+		"send": {2, declNone, after(func(r *run, a []string) {
+			what, want := outcome(a)
+			if want == nil {
+				r.sendTo(r.handle(what[0]), r.string(what[1]))
+				return
+			}
+			_, err := r.socket(what[0]).Send([]byte(r.string(what[1])))
+			r.errors(err, want)
+		})},
+		"deliver": {2, declNone, after(func(r *run, a []string) {
+			r.sendTo(r.handle(a[0]), r.string(a[1]))
+			settle(r.env, r.peer(a[0]), stateIn)
+		})},
+		"send-empty":  {1, declNone, after(func(r *run, a []string) { r.sendEmpty(r.handle(a[0])) })},
+		"send-urgent": {1, declNone, after(func(r *run, a []string) { r.sendUrgent(r.handle(a[0])) })},
+		"refuse":      {1, declNone, after(func(r *run, a []string) { r.env.refuse(r.socket(a[0])) })},
+		"drain":       {1, declNone, after((*run).drain)},
+		"drain-until": {2, declNone, after(func(r *run, a []string) { r.arrives(r.socket(a[0]), r.string(a[1])) })},
+		"receive":     {2, declNone, after((*run).receive)},
+		"fill":        {1, declNone, after(func(r *run, a []string) { r.fill(r.socket(a[0])) })},
+		"error": {2, declNone, after(func(r *run, a []string) {
+			r.errors(r.socket(a[0]).Err(), a[1:])
+		})},
+		"arrived": {2, declNone, after(func(r *run, a []string) {
+			st, ok := mask(a[1], stateNames)
+			if !ok {
+				r.Fatalf("unknown state %q", a[1])
+			}
+			settle(r.env, r.handle(a[0]), st)
+		})},
+		"close": {1, declNone, after(func(r *run, a []string) {
+			r.closeHandle(r.handle(a[0]))
+		})},
+		"end": {1, declNone, after(func(r *run, a []string) { // close, and wait until the peer has it
+			peer := r.peer(a[0])
+			r.closeHandle(r.handle(a[0]))
+			settle(r.env, peer, statePeerClosed)
+		})},
+		"shut":  {1, declNone, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
+		"reset": {1, declNone, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
+		"shutdown": {2, declNone, after(func(r *run, a []string) {
+			a, want := outcome(a)
+			how, ok := map[string]sock.How{"read": sock.ShutRead, "write": sock.ShutWrite, "both": sock.ShutBoth}[a[1]]
+			if !ok {
+				r.Fatalf("unknown direction %q", a[1])
+			}
+			r.errors(r.socket(a[0]).Shutdown(how), want)
+		})},
+		"shut-listener": {1, declNone, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
+
+		// Operations.
+		"Recv":       {3, declFirst, (*run).start},
+		"RecvFrom":   {3, declFirst, (*run).start},
+		"RecvPooled": {3, declFirst, (*run).start},
+		"Send":       {3, declFirst, (*run).start},
+		"SendTo":     {4, declFirst, (*run).start},
+		"Connect":    {3, declFirst, (*run).start},
+		"Cancel": {1, declNone, after(func(r *run, a []string) {
+			what, want := outcome(a)
+			r.errors(overlapped.Cancel(r.p(), &r.operation(what[0]).o), want)
+		})},
+		"completed": {1, declNone, after((*run).completed)},
+		"from": {2, declNone, after(func(r *run, a []string) {
+			if got, want := r.operation(a[0]).o.Addr(), r.socket(a[1]).LocalAddr(); got != want {
+				r.Fatalf("want %v, got %v", want, got)
+			}
+		})},
+		"pool": {2, declFirst, after(func(r *run, a []string) { r.pools[a[0]] = overlapped.NewBuffers(r.number(a[1])) })},
+		"put":  {2, declNone, after(func(r *run, a []string) { r.pools[a[1]].Put(r.operation(a[0]).o.Buffer()) })},
+		"no-buffer": {1, declNone, after(func(r *run, a []string) {
+			for _, name := range a {
+				if b := r.operation(name).o.Buffer(); b != nil {
+					r.Fatalf("want no buffer, got one of %d bytes", len(b))
+				}
+			}
+		})},
+
+		// Accepting.
+		"Accept": {2, declNone, after(func(r *run, a []string) {
+			what, want := outcome(a)
+			l := r.socket(what[0])
+			key := what[0]
+			if len(what) > 2 {
+				key = what[2]
+			}
+			r.errors(r.p().Accept(l.Socket, r.key(key), r.number(what[1])), want)
+		})},
+		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
+			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
+		})},
+		"accepted": {3, declAs, after(func(r *run, a []string) { // key of client as name
+			client := r.socket(a[2])
+			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
+			if s.RemoteAddr() != client.LocalAddr() {
+				r.Fatalf("want the connection of %v, got that of %v", client.LocalAddr(), s.RemoteAddr())
+			}
+			r.peers[s], r.peers[client] = client, s
+			if len(a) > 4 {
+				r.handles[a[4]] = s
+			}
+		})},
+	}
+}
+
+func pairs(make func(*env) (a, b *socket)) verb {
+	return verb{1, declAll, after(func(r *run, a []string) {
+		x, y := make(r.env)
+		r.pair(a, x, y)
+	})}
+}
+
+func singles(make func(*env) handle) verb {
+	return verb{1, declAll, after(func(r *run, a []string) {
+		for _, name := range a {
+			r.handles[name] = make(r.env)
+		}
+	})}
+}
+
+func (r *run) sendTo(h handle, data string) {
+	r.Helper()
+	switch s := h.(type) {
+	case *socket:
+		r.send(s, data)
+	case netConn:
+		_, err := s.Write([]byte(data))
+		r.must(err)
+	default:
+		r.write(h, data)
+	}
+}
+
+// listen makes a socket listen. A handle is one of a Unix stream.
+func (r *run) listen(a []string) {
+	if f, ok := r.handle(a[0]).(fd); ok {
+		r.paths[f] = r.unixListen(f)
+		return
+	}
+	r.must(r.socket(a[0]).Listen(4))
+}
+
+func (r *run) connectTo(a []string) {
+	if f, ok := r.handle(a[0]).(fd); ok {
+		r.unixConnect(f, r.paths[r.handle(a[1]).(fd)])
+		return
+	}
+	r.connect(r.socket(a[0]), r.socket(a[1]).LocalAddr())
+}
+
+// own closes a handle at the end, unless the script has.
+func (e *env) own(f fd) fd {
+	if e.owned == nil {
+		e.owned = make(map[fd]bool)
+	}
+	e.owned[f] = true
+	e.Cleanup(func() { e.closeOwn(f) })
+	return f
+}
+
+func (e *env) closeHandle(h handle) {
+	if f, ok := h.(fd); ok {
+		e.closeOwn(f)
+	} else {
+		h.(io.Closer).Close()
+	}
+}
+
+func (e *env) closeOwn(f fd) {
+	if e.owned[f] {
+		delete(e.owned, f)
+		e.closeFD(f)
+	}
+}
