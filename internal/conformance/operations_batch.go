@@ -17,7 +17,7 @@ var operationBatchCases = map[string]func(*env){
 	"O13/InvalidRequests": batchInvalid,
 	"O13/WholeCall":       batchWholeCall,
 	"O13/CarriedOut":      batchCarriedOut,
-	"O13/TimeOut":         batchTimeOut,
+	"O13/Timeout":         batchTimeOut,
 	"O13/Context":         batchContext,
 	"O13/ManySockets":     batchManySockets,
 	"O13/SocketsByTurns":  batchByTurns,

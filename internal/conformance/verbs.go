@@ -121,9 +121,14 @@ func init() {
 		})},
 
 		// Calls that wait.
-		"wait":   {1, declFirst, after((*run).wait)},
-		"woken":  {2, declNone, after((*run).woken)},
-		"waits":  {1, declNone, after(func(r *run, a []string) { r.still(r.group(a[0]).ends) })},
+		"wait":  {1, declFirst, after((*run).wait)},
+		"woken": {2, declNone, after((*run).woken)},
+		"waits": {1, declNone, after(func(r *run, a []string) {
+			r.still(r.group(a[0]).ends)
+			before := r.polls(r.p())
+			r.still(r.group(a[0]).ends)
+			r.noSpin(r.polls(r.p()) - before)
+		})},
 		"parked": {1, declNone, after(func(r *run, a []string) { r.env.parked(r.p(), r.number(a[0])) })},
 		"cancel": {1, declNone, after(func(r *run, a []string) {
 			w := r.group(a[0])
