@@ -10,10 +10,11 @@ import (
 
 // An absence is cases that some systems cannot show, and why.
 type absence struct {
-	on      []string // runtime.GOOS
-	backend string   // where it is that one's alone
-	psn     bool     // on the ports of Windows, wherever they are faked
-	cases   []string // sentence/name
+	on      []string       // runtime.GOOS
+	backend string         // where it is that one's alone
+	wine    wine.Deviation // where it is under that
+	psn     bool           // on the ports of Windows, wherever they are faked
+	cases   []string       // sentence/name
 	why     string
 }
 
@@ -33,8 +34,10 @@ var absences = []absence{
 	{on: slices.Concat(sysvs, []string{"darwin", "windows"}), why: "the system has no Unix sequenced packets", cases: []string{"E1/Packets"}},
 	{on: noRdhup, why: "the system does not report the end of a stream behind unread data", cases: []string{
 		"E3/HalfCloseWithUnreadData", "E3/HangupAlone", "E8/LevelOutsideTheFilter", "E9/NothingOutsideTheFilter",
-		"T3/OneForEachEnable", "T5/Coalesce", "T6/LookedAtWhenEnabled",
+		"T3/OneForEachEnable", "T5/Coalesce", "T6/PolledWhenEnabled",
 	}},
+	{on: notLinux, why: "a receive does not block once a datagram socket was shut down", cases: []string{"X5/SockPersistsAfterBlocked"}},
+	{wine: wine.ForgetsReset, why: string(wine.ForgetsReset), cases: []string{"O4/ResetBehindASend", "O5/ResetBehindAReceive"}},
 	{psn: true, why: "Windows does not report a local shutdown (E3)", cases: []string{"E3/LocalShutdown"}},
 	{on: []string{"netbsd", "illumos", "solaris"}, backend: "poll", why: "poll(2) reports no errors, and unread data hides them (E5)",
 		cases: []string{"E5/ErrorHidesNothing"}},
@@ -47,7 +50,7 @@ func absent(name string, backend func() string) string {
 			continue
 		}
 		here := slices.Contains(a.on, runtime.GOOS) && (a.backend == "" || a.backend == backend())
-		if here || a.psn && (runtime.GOOS == "windows" || strings.HasPrefix(backend(), "psn")) {
+		if here || a.wine.Here() || a.psn && (runtime.GOOS == "windows" || strings.HasPrefix(backend(), "psn")) {
 			return a.why
 		}
 	}

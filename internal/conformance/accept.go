@@ -12,7 +12,6 @@ import (
 // X3: accepted connections as notifications.
 var acceptCases = map[string]func(*env){
 	"X3/RefusedWithoutListener": acceptWithout,
-	"X3/WakesOne":               acceptWakes,
 	"X3/OnlyWhatIsDequeued":     acceptBackpressure,
 	"X3/LittleRoom":             acceptLittleRoom,
 	"X3/BesideOthers":           acceptBesideOthers,
@@ -54,32 +53,6 @@ func (e *env) accepted(got note, k any) *socket {
 			got.Key, got.Events, got.Kind() == socknotify.KindPosted, s, err, k)
 	}
 	return e.keep(s, nil)
-}
-
-func acceptWakes(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 1)
-	for range 5 {
-		w := []<-chan result{e.wait(p, 2, -1), e.wait(p, 2, -1)}
-		e.parked(p, 2)
-		e.connect(e.fresh(), l.LocalAddr())
-		var first result
-		var other <-chan result
-		select {
-		case first = <-w[0]:
-			other = w[1]
-		case first = <-w[1]:
-			other = w[0]
-		}
-		if len(first.notes) != 1 {
-			e.Fatalf("woken with %v, %v", first.notes, first.err)
-		}
-		e.accepted(first.notes[0], "l")
-		e.still(other)
-		p.Post("end", 0)
-		e.get(other)
-	}
 }
 
 // acceptBackpressure makes connections that are not dequeued.

@@ -1,7 +1,7 @@
 // Package conformance is the contract of package socknotify as a test suite: each numbered sentence
 // of docs/contract.md has a group of cases that bears its number.
 //
-// A kernel's room, or anything else that makes ports, is tested by
+// A backend, or anything else that makes ports, is tested by
 //
 //	func TestMine(t *testing.T) {
 //		conformance.Run(t, func(tb testing.TB) *socknotify.Port[any] { ... })
@@ -11,12 +11,53 @@
 // every backend of the system, with the backend and the sentence in one element of the name, as in
 // TestConformance/epoll-G4/RemoveDisabled; so
 //
-//	go test ./conformance -run 'Conformance/.*G9'
+//	go test ./internal/conformance -run 'Conformance/.*G9'
 //
 // runs sentence G9 on each of them ('Conformance/.*G1$' leaves G10 to G12 out), and SOCKNOTIFY_BACKEND
-// restricts it to one.
+// restricts it to one. Each case runs with handles, and under BySock with sockets of package sock.
 //
 // The cases assert order and outcome, and that nothing comes early; never how fast anything is. What
 // must come has minutes, until something has not come. They count the descriptors and goroutines of the whole process, so
 // nothing else may run beside them.
+//
+// # Scripts
+//
+// testdata/G4.txt is the script of sentence G4: the words of the contract, in lines that begin with ">", and its cases. Cases
+// that need many goroutines, random orders or memory statistics are in Go, and the script lists them ("case X, in Go").
+//
+//	case DropsNothingElse
+//		stream s peer              # a pair of connected Unix streams
+//		stream other
+//		deliver peer "x"           # is sent, and has arrived at s
+//		enable s in level; enable other in level; remove other    # one call with three registrations
+//		post k 5
+//		now s in, other removed, k posted data=5    # all is there already, in any order
+//		enable s out level key=k -> ErrKeyMismatch  # the Result
+//
+// A line is a verb and its words. Blocks are indented, a # begins a comment. The port of a case is p; others are declared by
+// "ports q", and a statement is about one with "q:" before it. A registration's key is the name of its socket, unless key= says
+// otherwise; a key that begins with @ is an object that only the port keeps reachable (kept, released). The verbs:
+//
+//	for x in 1..9, repeat 3    repeat a block; $x is the value. After the case's name, "for x in …" repeats the case with new ports.
+//	until s out                repeats a block until a poll finds this notification
+//	enable, disable, remove,   registrations, joined by ";" to one call, which may end with "dequeue entries timeout -> notifications"
+//	nothing, dequeue           or "-> error"; -> after a registration is its error, and the name of the field that it must name
+//	deregister, post, close-port, count, since    calls of the port; counts of Stats, also since then (+Stale <=9)
+//	rearm s in edge            enables with Drained what has no socket of package sock (T2)
+//	want, now                  the next notification, for which the call waits; all that is there, without waiting
+//	none, empty, poll, quiet   nothing comes for a while; nothing is there; whatever is there; nothing comes and the port does not spin
+//	now-at-most, never         whatever is there is this notification; has not these events
+//	wait w 3, woken, waits     calls that wait; one has ended with this; all of them still wait, and the port does not spin
+//	parked, cancel             so many calls wait; the context of w ends
+//	stream, tcp, udp, datagrams, packets, net, mptcp-pair    pairs of connected sockets
+//	listener, fresh, refused, udp-nowhere, unix-fresh, …     single sockets; fresh has done nothing, the connect of refused has failed
+//	handle n s, dup, reuse, become    the number of s alone; a duplicate; a closed number that names another socket
+//	bind, listen, connect, accept, send, deliver, drain, receive, fill, shutdown, error    calls on sockets
+//	close, end, shut, reset    the last three wait until the peer has it
+//	arrived s in               waits until the system knows of it
+//	Recv, Send, Connect, …     operations of package overlapped, with a name, joined by ";" to one batch
+//	completed r "text"         the next completions, in any order: bytes, text or errors
+//	Accept, dial, accepted     connections as notifications
+//
+// A failure begins with the script's line, as in "G4.txt:12: now s removed".
 package conformance

@@ -293,14 +293,20 @@ func (e *env) none(p *port) {
 // call waits, and not all the time. A socket that was never started is polled after 1, 2, 4 ms and so on.
 func (e *env) quiet(p *port) {
 	e.Helper()
-	const window, most = 60 * time.Millisecond, 32
+	const window = 60 * time.Millisecond
 	buf := make([]note, 64)
 	before := e.polls(p)
 	n, err := p.Process(nil, buf, window)
 	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
 		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
 	}
-	polls := e.polls(p) - before
+	e.noSpin(e.polls(p) - before)
+}
+
+// noSpin checks how often a port has polled while a call waited.
+func (e *env) noSpin(polls uint64) {
+	e.Helper()
+	const most = 32
 	if polls > most {
 		e.Fatalf("the port spins: it polled %d times in vain", polls)
 	}

@@ -623,11 +623,15 @@ func (r *run) woken(a []string) {
 	if r.parks[w.p]--; w.brief {
 		r.brief[w.p]--
 	}
-	if len(a) > 1 && a[1] == "completed" {
+	if len(a) > 2 && (a[1] == "completed" || a[1] == "accepted") {
 		if r.errors(got.err, nil); len(got.notes) != 1 {
 			r.Fatalf("got %s", noteTexts(got.notes))
 		}
-		r.completion(got.notes[0], a[2:])
+		if a[1] == "accepted" {
+			r.env.accepted(got.notes[0], r.key(a[2]))
+		} else {
+			r.completion(got.notes[0], a[2:])
+		}
 		return
 	}
 	if len(a) > 1 {

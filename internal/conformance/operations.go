@@ -18,7 +18,6 @@ type op = overlapped.Op[any]
 // O1 to O3: operations on sockets as such.
 var operationCases = map[string]func(*env){
 	"O1/WithoutSocketOrOp":      withoutSocketOrOp,
-	"O1/WakesOne":               opWakes,
 	"O1/ManyWaiters":            opManyWaiters,
 	"O1/StandingCondition":      opStanding,
 	"O2/Released":               opReleases,
@@ -86,40 +85,6 @@ func (e *env) received(p *port, k any, o *op, b []byte, want string) {
 	e.Helper()
 	if n := e.moved(p, k, o); string(b[:n]) != want {
 		e.Fatalf("received %q; want %q", b[:n], want)
-	}
-}
-
-func opWakes(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var recv op
-	b := make([]byte, 16)
-	for i := range 6 {
-		w := []<-chan result{e.wait(p, 2, -1), e.wait(p, 2, -1)}
-		e.parked(p, 2)
-		if i%2 == 0 {
-			e.recv(p, s, "r", b, &recv)
-			e.send(peer, "x") // which a waiter may have received at once
-		} else {
-			e.deliver(peer, s, "x")
-			e.recv(p, s, "r", b, &recv)
-		}
-		var first result
-		other := w[1]
-		select {
-		case first = <-w[0]:
-		case first = <-w[1]:
-			other = w[0]
-		}
-		if len(first.notes) != 1 {
-			e.Fatalf("woken with %v, %v", first.notes, first.err)
-		}
-		if n, err := e.result(first.notes[0], "r", &recv); n != 1 || err != nil {
-			e.Fatalf("completed with %d, %v", n, err)
-		}
-		e.still(other)
-		p.Post("end", 0)
-		e.get(other)
 	}
 }
 

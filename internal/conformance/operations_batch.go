@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -17,10 +16,9 @@ var operationBatchCases = map[string]func(*env){
 	"O13/InvalidRequests": batchInvalid,
 	"O13/WholeCall":       batchWholeCall,
 	"O13/CarriedOut":      batchCarriedOut,
-	"O13/TimeOut":         batchTimeOut,
+	"O13/Timeout":         batchTimeOut,
 	"O13/Context":         batchContext,
 	"O13/ManySockets":     batchManySockets,
-	"O13/SocketsByTurns":  batchByTurns,
 	"O13/Entries":         batchEntries,
 	"O13/ManyWaiters":     batchManyWaiters,
 	"O12/BatchEcho":       batchAlloc,
@@ -153,27 +151,6 @@ func batchManySockets(e *env) {
 		}
 	}
 	e.none(p)
-}
-
-// batchByTurns names sockets more than once, and others in between.
-func batchByTurns(e *env) {
-	p := e.port()
-	var conns [6][2]*socket
-	var ops [24]op
-	var list []opEntry
-	for i := range conns {
-		conns[i][0], conns[i][1] = e.tcp()
-	}
-	for i := range ops {
-		list = append(list, overlapped.SendRequest[any](conns[i%len(conns)][0].Socket, i, fmt.Appendf(nil, "%02d", i), &ops[i]))
-	}
-	e.started(p, list...)
-	for i := range ops {
-		e.moved(p, i, &ops[i])
-	}
-	for i := range conns {
-		e.arrives(conns[i][1], fmt.Sprintf("%02d%02d%02d%02d", i, i+6, i+12, i+18))
-	}
 }
 
 func batchInvalid(e *env) {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
@@ -15,34 +14,14 @@ import (
 
 // O4 to O11: how operations on sockets end.
 var operationEndCases = map[string]func(*env){
-	"O4/ResetBehindASend":    recvResetBehindSend,
-	"O4/ResetOfMany":         resetOfMany,
-	"O4/EndAfterReconnect":   recvEndReconnected,
-	"O5/AllOfIt":             sendAll,
-	"O5/ResetBehindAReceive": sendResetBehindRecv,
-	"O8/Wakes":               cancelWakes,
-	"O8/PartOfASend":         cancelsPart,
-	"O8/Races":               cancelRaces,
-	"O9/CloseRaces":          closeSocketRaces,
-	"O10/ClosePortRaces":     closePortRaces,
-	"O10/DroppedPort":        dropPortUnderOperations,
-}
-
-// aborted are the ways to have a stream reset whose send is blocked: each makes a pair, and ends its peer.
-func (e *env) aborted() map[string]func() (s, peer *socket, abort func()) {
-	return map[string]func() (s, peer *socket, abort func()){
-		"tcp": func() (*socket, *socket, func()) {
-			s, peer := e.tcp()
-			return s, peer, func() { e.reset(s, peer) }
-		},
-		"unix": func() (*socket, *socket, func()) {
-			s, peer := e.unix()
-			if s.RemoteAddr().IsValid() { // there are no Unix sockets
-				return s, peer, func() { e.reset(s, peer) }
-			}
-			return s, peer, func() { peer.Close() } // it has not received everything
-		},
-	}
+	"O4/ResetOfMany":       resetOfMany,
+	"O4/EndAfterReconnect": recvEndReconnected,
+	"O5/AllOfIt":           sendAll,
+	"O8/PartOfASend":       cancelsPart,
+	"O8/Races":             cancelRaces,
+	"O9/CloseRaces":        closeSocketRaces,
+	"O10/ClosePortRaces":   closePortRaces,
+	"O10/DroppedPort":      dropPortUnderOperations,
 }
 
 // tellsReset skips a case where the system forgets a reset.
@@ -50,45 +29,6 @@ func (e *env) tellsReset() {
 	e.Helper()
 	if wine.ForgetsReset.Here() {
 		e.Skip(wine.ForgetsReset)
-	}
-}
-
-// recvResetBehindSend has operations of both directions in flight when the connection is reset. The system reports
-// the error to one of them.
-func recvResetBehindSend(e *env) {
-	e.tellsReset()
-	for name, pair := range e.aborted() {
-		p := e.port()
-		s, peer, abort := pair()
-		var recv, second, send, behind op
-		b := make([]byte, 4)
-		e.recv(p, s, "r", b, &recv)
-		e.recv(p, s, "r2", nil, &second)
-		e.startSend(p, s, "s", make([]byte, 8<<20), &send)
-		e.startSend(p, s, "s2", b, &behind)
-		e.none(p)
-		abort()
-		got := map[any]error{}
-		for range 4 {
-			n := e.next(p)
-			_, got[n.Key] = overlapped.Of(&n).Result()
-		}
-		for _, k := range []string{"r", "s", "s2"} {
-			if !errors.Is(got[k], errReset) {
-				e.Errorf("%s: %s: %v", name, k, got[k])
-			}
-		}
-		if got["r2"] != nil {
-			e.Errorf("%s: a receive without buffer: %v", name, got["r2"])
-		}
-		// So does what is started later.
-		for range 2 {
-			e.recv(p, s, "r", b, &recv)
-			e.failed(p, "r", &recv, errReset)
-			e.startSend(p, s, "s", b, &send)
-			e.failed(p, "s", &send, errReset)
-		}
-		peer.Close()
 	}
 }
 
@@ -197,28 +137,6 @@ func recvEndReconnected(e *env) {
 	e.failed(p, "r", &recv, endOfStream)
 }
 
-// sendResetBehindRecv has a receive in flight take the error.
-func sendResetBehindRecv(e *env) {
-	e.tellsReset()
-	for name, pair := range e.aborted() {
-		p := e.port()
-		s, _, abort := pair()
-		e.fill(s)
-		var recv, send op
-		b := make([]byte, 4)
-		e.recv(p, s, "r", b, &recv)
-		e.none(p)
-		abort()
-		e.failed(p, "r", &recv, errReset)
-		for range 2 {
-			e.startSend(p, s, "s", b, &send)
-			if _, err := e.result(e.next(p), "s", &send); !errors.Is(err, errReset) {
-				e.Errorf("%s: %v", name, err)
-			}
-		}
-	}
-}
-
 func sendAll(e *env) {
 	p := e.port()
 	for _, pair := range []func() (*socket, *socket){e.unix, e.tcp} {
@@ -253,42 +171,6 @@ func (e *env) cancel(p *port, o *op) {
 	e.Helper()
 	if err := overlapped.Cancel(p, o); err != nil {
 		e.Fatalf("Cancel: %v", err)
-	}
-}
-
-func cancelWakes(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	var o op
-	b := make([]byte, 8)
-	for waiters := range 3 {
-		e.recv(p, s, "k", b, &o)
-		var waits []<-chan result
-		for range 1 + waiters {
-			waits = append(waits, e.wait(p, 1, -1))
-		}
-		e.parked(p, len(waits))
-		e.cancel(p, &o)
-		e.until("one waiter has the completion", func() bool { return p.Stats().Waiting == waiters })
-		for range waiters {
-			if err := p.Post("p", 0); err != nil {
-				e.Fatalf("Post: %v", err)
-			}
-		}
-		completed := 0
-		for _, w := range waits {
-			for _, got := range e.get(w).notes {
-				if got.Kind() == socknotify.KindPosted {
-					continue
-				}
-				completed++
-				_, err := e.result(got, "k", &o)
-				e.wantErr(err, overlapped.ErrCanceled)
-			}
-		}
-		if completed != 1 {
-			e.Errorf("%d completions", completed)
-		}
 	}
 }
 

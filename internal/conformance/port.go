@@ -20,7 +20,7 @@ var portCases = map[string]func(*env){
 	"P2/SocketsOnceEach":          socketsOnceEach,
 	"P3/OneNotificationOneWaiter": oneNotificationOneWaiter,
 	"P3/PostWakesOne":             postWakesOne,
-	"P3/NobodySleepsOnSockets":    nobodySleepsOnSockets,
+	"P3/NoWaiterSleepsOnSockets":  nobodySleepsOnSockets,
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.

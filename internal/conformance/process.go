@@ -13,7 +13,6 @@ import (
 // C1, C2, C3, C5 and C6: what one call does with its two slices.
 var processCases = map[string]func(*env){
 	"C2/TimeoutWithoutContext":    timeoutWithoutContext,
-	"C1/RegistersInOrder":         registersInOrder,
 	"C1/TakesNoMoreThanEntries":   takesNoMoreThanEntries,
 	"C2/OnlyRegisters":            onlyRegisters,
 	"C2/WaitWithoutEntries":       waitWithoutEntries,
@@ -22,30 +21,6 @@ var processCases = map[string]func(*env){
 	"C5/KeepsNeitherSlice":        keepsNeitherSlice,
 	"C6/ManyTimesInOneCall":       manyTimesInOneCall,
 	"C6/CrossedCalls":             crossedCalls,
-}
-
-func registersInOrder(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	e.do(p, enable(s, "a", in, level), remove(s), enable(s, "b", in, level), remove(s), enable(s, "c", in, level))
-	var removed []any
-	for range 2 {
-		n := e.next(p)
-		if n.Events == gone {
-			removed = append(removed, n.Key)
-		} else {
-			e.check(n, "c", in)
-		}
-	}
-	for len(removed) < 2 {
-		if n := e.next(p); n.Events == gone {
-			removed = append(removed, n.Key)
-		}
-	}
-	if removed[0] != "a" || removed[1] != "b" {
-		e.Errorf("removals in the order %v", removed)
-	}
 }
 
 func takesNoMoreThanEntries(e *env) {

@@ -121,9 +121,14 @@ func init() {
 		})},
 
 		// Calls that wait.
-		"wait":   {1, declFirst, after((*run).wait)},
-		"woken":  {2, declNone, after((*run).woken)},
-		"waits":  {1, declNone, after(func(r *run, a []string) { r.still(r.group(a[0]).ends) })},
+		"wait":  {1, declFirst, after((*run).wait)},
+		"woken": {2, declNone, after((*run).woken)},
+		"waits": {1, declNone, after(func(r *run, a []string) {
+			r.still(r.group(a[0]).ends)
+			before := r.polls(r.p())
+			r.still(r.group(a[0]).ends)
+			r.noSpin(r.polls(r.p()) - before)
+		})},
 		"parked": {1, declNone, after(func(r *run, a []string) { r.env.parked(r.p(), r.number(a[0])) })},
 		"cancel": {1, declNone, after(func(r *run, a []string) {
 			w := r.group(a[0])
@@ -270,6 +275,14 @@ func init() {
 		})},
 		"shut":  {1, declNone, after(func(r *run, a []string) { r.shut(r.peer(a[0]), r.socket(a[0])) })},
 		"reset": {1, declNone, after(func(r *run, a []string) { r.reset(r.peer(a[0]), r.socket(a[0])) })},
+		"abort": {1, declNone, after(func(r *run, a []string) { // reset, or close a Unix stream that has not received everything
+			s := r.socket(a[0])
+			if s.RemoteAddr().IsValid() {
+				r.reset(r.peer(a[0]), s)
+			} else {
+				s.Close()
+			}
+		})},
 		"shutdown": {2, declNone, after(func(r *run, a []string) {
 			a, want := outcome(a)
 			how, ok := map[string]sock.How{"read": sock.ShutRead, "write": sock.ShutWrite, "both": sock.ShutBoth}[a[1]]
