@@ -16,13 +16,20 @@ const psnFake = "psn-fake"
 // preferred are backends that are left out of the system's own list where the system refuses them.
 var preferred []string
 
-// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring; or why Ring is refused.
+// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring; or why one is refused.
 func fakes() (list []system.Backend, refused map[string]error) {
-	list = []system.Backend{on(psnFake, fakepsn.Quirks{})}
-	if err := ring.Probe(); err != nil {
-		return list, map[string]error{Ring: err}
+	refused = make(map[string]error)
+	if err := fakepsn.Supported(); err != nil {
+		refused[psnFake] = err
+	} else {
+		list = append(list, on(psnFake, fakepsn.Quirks{}))
 	}
-	return append(list, system.Backend{Name: Ring, Open: ring.New}), nil
+	if err := ring.Probe(); err != nil {
+		refused[Ring] = err
+	} else {
+		list = append(list, system.Backend{Name: Ring, Open: ring.New})
+	}
+	return list, refused
 }
 
 // fakeNamed returns a backend that is there only when a test asks for it by name: RingAlways; or psn-fake-1 and so on, on

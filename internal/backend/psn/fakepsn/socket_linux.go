@@ -1,6 +1,8 @@
 package fakepsn
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/backend"
@@ -11,6 +13,20 @@ import (
 func cookie(fd int) (c uint64, ok bool) {
 	c, e := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	return c, e == nil
+}
+
+// Supported returns an error if this system does not number its sockets. Every Linux that Go supports does; qemu's
+// emulation of one does not.
+func Supported() error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
+		return fmt.Errorf("getsockopt(SO_COOKIE): %w", err)
+	}
+	return nil
 }
 
 // conditions returns the native conditions that hold for the registration's socket.
