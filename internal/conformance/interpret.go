@@ -26,11 +26,11 @@ const (
 	declNone  declaration = iota
 	declFirst             // the first, unless it was declared before
 	declAll
-	declNet // all but the first
-	declAs  // those after "as"
+	declRest // all but the first
+	declAs   // those after "as"
 )
 
-// A verb is what a statement begins with. README.md in testdata documents them.
+// A verb is what a statement begins with. The documentation of the package lists them.
 type verb struct {
 	least int // words after it
 	decl  declaration
@@ -43,7 +43,7 @@ func (v verb) declares(a []string) []string {
 		return a[:1]
 	case declAll:
 		return a
-	case declNet:
+	case declRest:
 		return a[1:]
 	case declAs:
 		if i := slices.Index(a, "as"); i >= 0 {
@@ -77,6 +77,7 @@ type waits struct {
 	p      *port
 	ends   chan result
 	brief  bool // they end by themselves
+	limit  time.Duration
 	cancel context.CancelCauseFunc
 }
 
@@ -259,13 +260,16 @@ func (r *run) string(word string) string {
 	return s
 }
 
-// timeout parses how long a call waits. forever is as long as anything that must come may take.
+// forever is the timeout of that name. A call that must dequeue something waits for as long as anything may take.
+const forever = time.Duration(-1)
+
+// timeout parses how long a call waits.
 func (r *run) timeout(word string) time.Duration {
 	switch word {
 	case "0":
 		return 0
 	case "forever":
-		return -1
+		return forever
 	}
 	d, err := time.ParseDuration(word)
 	if err != nil {
@@ -492,6 +496,14 @@ func (r *run) registration(words []string) reg {
 	return x
 }
 
+// notEarly checks a call that has ended: by ErrTimeout not before its timeout had passed (C4).
+func (r *run) notEarly(err error, took, timeout time.Duration) {
+	r.Helper()
+	if errors.Is(err, socknotify.ErrTimeout) && took < timeout {
+		r.Fatalf("waited %v, less than the %v asked for", took, timeout)
+	}
+}
+
 // errOld is in each Result before a call: a Result is overwritten, never read (C5).
 var errOld = errors.New("from before the call")
 
@@ -517,12 +529,14 @@ func (r *run) call(words []string) {
 			r.Fatalf("want: dequeue entries timeout")
 		}
 		entries, timeout, want = r.number(what[1]), r.timeout(what[2]), result
-	}
-	if timeout < 0 {
-		timeout = patience()
+		if timeout == forever && entries > 0 {
+			timeout = patience()
+		}
 	}
 	buf := make([]note, entries)
+	begin := time.Now()
 	n, err := r.p().Process(regs, buf, timeout)
+	r.notEarly(err, time.Since(begin), timeout)
 	var failed []string
 	if len(want) > 0 {
 		if _, known := errorNames[want[0]]; known {
@@ -599,6 +613,7 @@ func (r *run) wait(a []string) {
 			w.ends <- result{buf[:n], err, time.Since(begin)}
 		}()
 	}
+	w.limit = timeout
 	r.parks[p] += count
 	if w.brief = timeout > 0 && timeout < time.Minute; w.brief {
 		r.brief[p] += count
@@ -620,6 +635,7 @@ func (r *run) group(name string) *waits {
 func (r *run) woken(a []string) {
 	w := r.group(a[0])
 	got := r.get(w.ends)
+	r.notEarly(got.err, got.took, w.limit)
 	if r.parks[w.p]--; w.brief {
 		r.brief[w.p]--
 	}
