@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"weak"
 
@@ -162,14 +163,6 @@ var (
 	stateNames = map[string]state{
 		"in": stateIn, "out": stateOut, "error": stateErr, "dead": stateDead, "end": statePeerClosed, "urgent": stateUrgent,
 	}
-	errorNames = map[string]error{
-		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
-		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
-		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
-		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
-		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
-		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
-	}
 	fieldNames = []string{"Op", "Filter", "Trigger", "Key", "Conn", "Handle"}
 	loopNames  = map[string][]string{
 		"triggers": {"level", "edge", "level|one-shot", "edge|one-shot"},
@@ -177,6 +170,18 @@ var (
 		"streams":  {"stream", "tcp"},
 	}
 )
+
+// errorNames are the names of errors. Some depend on the system, and are known once the package is initialized.
+var errorNames = sync.OnceValue(func() map[string]error {
+	return map[string]error{
+		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
+		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
+		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
+		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
+		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
+		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
+	}
+})
 
 // mask returns the union of names joined by |, and of several such joined by & the intersection.
 func mask[T ~uint8 | ~uint32 | ~int | ~int16](word string, names map[string]T) (m T, ok bool) {
@@ -307,7 +312,7 @@ func (r *run) errors(err error, names []string) {
 		return
 	}
 	for _, name := range names {
-		switch want, known := errorNames[name]; {
+		switch want, known := errorNames()[name]; {
 		case known:
 			r.wantErr(err, want)
 		case name == "perhaps":
@@ -539,7 +544,7 @@ func (r *run) call(words []string) {
 	r.notEarly(err, time.Since(begin), timeout)
 	var failed []string
 	if len(want) > 0 {
-		if _, known := errorNames[want[0]]; known {
+		if _, known := errorNames()[want[0]]; known {
 			want, failed = nil, want
 		}
 	}
@@ -651,7 +656,7 @@ func (r *run) woken(a []string) {
 		return
 	}
 	if len(a) > 1 {
-		if _, known := errorNames[a[1]]; known {
+		if _, known := errorNames()[a[1]]; known {
 			r.errors(got.err, a[1:])
 			a = nil
 		}
