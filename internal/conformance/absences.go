@@ -38,6 +38,7 @@ var absences = []absence{
 	}},
 	{on: notLinux, why: "a receive does not block once a datagram socket was shut down", cases: []string{"X5/SockPersistsAfterBlocked"}},
 	{wine: wine.ForgetsReset, why: string(wine.ForgetsReset), cases: []string{"O4/ResetBehindASend", "O5/ResetBehindAReceive"}},
+	{on: sysvs, backend: "poll", why: "the next socket may have the same identity (internal/backend/poll)", cases: []string{"G9/ReusedNumberNotRegistered"}},
 	{psn: true, why: "Windows does not report a local shutdown (E3)", cases: []string{"E3/LocalShutdown"}},
 	{on: []string{"netbsd", "illumos", "solaris"}, backend: "poll", why: "poll(2) reports no errors, and unread data hides them (E5)",
 		cases: []string{"E5/ErrorHidesNothing"}},

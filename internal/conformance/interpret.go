@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"weak"
 
@@ -26,11 +27,11 @@ const (
 	declNone  declaration = iota
 	declFirst             // the first, unless it was declared before
 	declAll
-	declNet // all but the first
-	declAs  // those after "as"
+	declRest // all but the first
+	declAs   // those after "as"
 )
 
-// A verb is what a statement begins with. README.md in testdata documents them.
+// A verb is what a statement begins with. The documentation of the package lists them.
 type verb struct {
 	least int // words after it
 	decl  declaration
@@ -43,7 +44,7 @@ func (v verb) declares(a []string) []string {
 		return a[:1]
 	case declAll:
 		return a
-	case declNet:
+	case declRest:
 		return a[1:]
 	case declAs:
 		if i := slices.Index(a, "as"); i >= 0 {
@@ -77,6 +78,7 @@ type waits struct {
 	p      *port
 	ends   chan result
 	brief  bool // they end by themselves
+	limit  time.Duration
 	cancel context.CancelCauseFunc
 }
 
@@ -161,14 +163,6 @@ var (
 	stateNames = map[string]state{
 		"in": stateIn, "out": stateOut, "error": stateErr, "dead": stateDead, "end": statePeerClosed, "urgent": stateUrgent,
 	}
-	errorNames = map[string]error{
-		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
-		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
-		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
-		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
-		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
-		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
-	}
 	fieldNames = []string{"Op", "Filter", "Trigger", "Key", "Conn", "Handle"}
 	loopNames  = map[string][]string{
 		"triggers": {"level", "edge", "level|one-shot", "edge|one-shot"},
@@ -176,6 +170,18 @@ var (
 		"streams":  {"stream", "tcp"},
 	}
 )
+
+// errorNames are the names of errors. Some depend on the system, and are known once the package is initialized.
+var errorNames = sync.OnceValue(func() map[string]error {
+	return map[string]error{
+		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
+		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
+		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
+		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
+		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
+		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
+	}
+})
 
 // mask returns the union of names joined by |, and of several such joined by & the intersection.
 func mask[T ~uint8 | ~uint32 | ~int | ~int16](word string, names map[string]T) (m T, ok bool) {
@@ -259,13 +265,16 @@ func (r *run) string(word string) string {
 	return s
 }
 
-// timeout parses how long a call waits. forever is as long as anything that must come may take.
+// forever is the timeout of that name. A call that must dequeue something waits for as long as anything may take.
+const forever = time.Duration(-1)
+
+// timeout parses how long a call waits.
 func (r *run) timeout(word string) time.Duration {
 	switch word {
 	case "0":
 		return 0
 	case "forever":
-		return -1
+		return forever
 	}
 	d, err := time.ParseDuration(word)
 	if err != nil {
@@ -303,7 +312,7 @@ func (r *run) errors(err error, names []string) {
 		return
 	}
 	for _, name := range names {
-		switch want, known := errorNames[name]; {
+		switch want, known := errorNames()[name]; {
 		case known:
 			r.wantErr(err, want)
 		case name == "perhaps":
@@ -492,6 +501,14 @@ func (r *run) registration(words []string) reg {
 	return x
 }
 
+// notEarly checks a call that has ended: by ErrTimeout not before its timeout had passed (C4).
+func (r *run) notEarly(err error, took, timeout time.Duration) {
+	r.Helper()
+	if errors.Is(err, socknotify.ErrTimeout) && took < timeout {
+		r.Fatalf("waited %v, less than the %v asked for", took, timeout)
+	}
+}
+
 // errOld is in each Result before a call: a Result is overwritten, never read (C5).
 var errOld = errors.New("from before the call")
 
@@ -517,15 +534,17 @@ func (r *run) call(words []string) {
 			r.Fatalf("want: dequeue entries timeout")
 		}
 		entries, timeout, want = r.number(what[1]), r.timeout(what[2]), result
-	}
-	if timeout < 0 {
-		timeout = patience()
+		if timeout == forever && entries > 0 {
+			timeout = patience()
+		}
 	}
 	buf := make([]note, entries)
+	begin := time.Now()
 	n, err := r.p().Process(regs, buf, timeout)
+	r.notEarly(err, time.Since(begin), timeout)
 	var failed []string
 	if len(want) > 0 {
-		if _, known := errorNames[want[0]]; known {
+		if _, known := errorNames()[want[0]]; known {
 			want, failed = nil, want
 		}
 	}
@@ -599,6 +618,7 @@ func (r *run) wait(a []string) {
 			w.ends <- result{buf[:n], err, time.Since(begin)}
 		}()
 	}
+	w.limit = timeout
 	r.parks[p] += count
 	if w.brief = timeout > 0 && timeout < time.Minute; w.brief {
 		r.brief[p] += count
@@ -620,6 +640,7 @@ func (r *run) group(name string) *waits {
 func (r *run) woken(a []string) {
 	w := r.group(a[0])
 	got := r.get(w.ends)
+	r.notEarly(got.err, got.took, w.limit)
 	if r.parks[w.p]--; w.brief {
 		r.brief[w.p]--
 	}
@@ -635,7 +656,7 @@ func (r *run) woken(a []string) {
 		return
 	}
 	if len(a) > 1 {
-		if _, known := errorNames[a[1]]; known {
+		if _, known := errorNames()[a[1]]; known {
 			r.errors(got.err, a[1:])
 			a = nil
 		}

@@ -20,7 +20,7 @@ var portCases = map[string]func(*env){
 	"P2/SocketsOnceEach":          socketsOnceEach,
 	"P3/OneNotificationOneWaiter": oneNotificationOneWaiter,
 	"P3/PostWakesOne":             postWakesOne,
-	"P3/NoWaiterSleepsOnSockets":  nobodySleepsOnSockets,
+	"P3/NoWaiterSleepsOnSockets":  noWaiterSleepsOnSockets,
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.
@@ -282,8 +282,8 @@ func postWakesOne(e *env) {
 	}
 }
 
-// nobodySleepsOnSockets makes all sockets ready at once: each waiter has room for one.
-func nobodySleepsOnSockets(e *env) {
+// noWaiterSleepsOnSockets makes all sockets ready at once: each waiter has room for one.
+func noWaiterSleepsOnSockets(e *env) {
 	const waiters = 8
 	for range 20 {
 		p := e.port()

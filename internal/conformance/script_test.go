@@ -1,8 +1,13 @@
 package conformance
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
 )
 
 // Every script can be parsed, and lists each case that is in Go.
@@ -58,5 +63,33 @@ func TestScriptErrors(t *testing.T) {
 	text := "> Said.\n" + goes + "# A comment.\ncase A, sock only, for pair in streams\n\t$pair s peer # two ends\n\tsend peer \"; # ,\"\n\tdrain s \"; # ,\"\n"
 	if checks, err := parse("T9", text, inGo); err != nil || len(checks) != 2 || !checks[1].sockOnly {
 		t.Errorf("%+v, %v", checks, err)
+	}
+}
+
+// A statement that fails names its line, what it wants and what it got. The failure is in another process.
+func TestFailureNamesTheLine(t *testing.T) {
+	backendtest.Need(t)
+	const variable = "CONFORMANCE_TEST_FAILS"
+	if os.Getenv(variable) != "" {
+		checks, err := parse("T9", "> Said.\ncase A\n\tstream s\n\tenable s out level\n\tnow s in\n", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks[0].in(t, func(tb testing.TB) *socknotify.Port[any] {
+			p, err := socknotify.New[any]()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return p
+		})
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	c.Env = append(os.Environ(), variable+"=1")
+	out, err := c.CombinedOutput()
+	for _, want := range []string{"T9.txt:5: now s in", "want [s in], got [s OUT]", "A/BySock"} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v; want %q in\n%s", err, want, out)
+		}
 	}
 }

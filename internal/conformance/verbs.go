@@ -147,11 +147,11 @@ func init() {
 			x, y := r.packets()
 			r.pair(a, r.own(x), r.own(y))
 		})},
-		"net": {2, declNet, after(func(r *run, a []string) { // network, and the two ends
+		"net": {2, declRest, after(func(r *run, a []string) { // network, and the two ends
 			x, y := r.netPair(a[0])
 			r.pair(a[1:], netConn{x}, netConn{y})
 		})},
-		"mptcp-pair": {3, declNet, after(func(r *run, a []string) { // listener, client and server
+		"mptcp-pair": {3, declRest, after(func(r *run, a []string) { // listener, client and server
 			x, y := r.mptcpPair(r.socket(a[0]))
 			r.pair(a[1:], x, y)
 		})},
