@@ -212,6 +212,9 @@ func (p *completionPort) fill(entries *C.OVERLAPPED_ENTRY, notes []notification)
 		var status uintptr
 		switch nt.Kind() {
 		case socknotify.KindPosted:
+			if nt.Data&ownPost != 0 {
+				status = p.posted(nt)
+			}
 			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
 		case socknotify.KindCompleted, socknotify.KindAccepted:
 			var ok bool
@@ -221,6 +224,7 @@ func (p *completionPort) fill(entries *C.OVERLAPPED_ENTRY, notes []notification)
 			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
 		default:
 			e.dwNumberOfBytesTransferred = C.DWORD(nt.Events)
+			nt.Key.overlapped = 0
 		}
 		e.Internal = C.ULONG_PTR(status)
 		e.lpCompletionKey = C.ULONG_PTR(nt.Key.completion)

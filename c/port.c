@@ -133,6 +133,8 @@ static DWORD process(HANDLE port, UINT32 count, SOCK_NOTIFY_REGISTRATION *regs, 
 		}
 		result = snGoWait(a->id, entries, entryCount, over, got, &readable);
 	}
+	if (atomic_load(&sn_waiting) != 0)
+		sn_completed();
 	return result;
 }
 
@@ -163,12 +165,6 @@ BOOL sn_GetQueuedCompletionStatusEx(HANDLE port, LPOVERLAPPED_ENTRY entries, ULO
 	return error == ERROR_SUCCESS || sn_fail(error);
 }
 
-// win32 returns the error of an operation's status.
-static DWORD win32(ULONG_PTR status)
-{
-	return (status & 0xffff0000) == 0xc0070000 ? (DWORD)status & 0xffff : (DWORD)status;
-}
-
 BOOL sn_GetQueuedCompletionStatus(HANDLE port, LPDWORD bytes, PULONG_PTR completionKey, LPOVERLAPPED *overlapped,
 	DWORD timeoutMs)
 {
@@ -183,7 +179,7 @@ BOOL sn_GetQueuedCompletionStatus(HANDLE port, LPDWORD bytes, PULONG_PTR complet
 	*bytes = entry.dwNumberOfBytesTransferred;
 	*completionKey = entry.lpCompletionKey;
 	*overlapped = entry.lpOverlapped;
-	return entry.Internal == 0 || sn_fail(win32(entry.Internal));
+	return entry.Internal == 0 || sn_fail(sn_of_status(entry.Internal));
 }
 
 BOOL sn_PostQueuedCompletionStatus(HANDLE port, DWORD bytes, ULONG_PTR completionKey, LPOVERLAPPED overlapped)

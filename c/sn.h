@@ -32,6 +32,9 @@ int sn_fail_socket(DWORD error);
 // sn_of_errno returns the Windows error of an errno.
 DWORD sn_of_errno(int e);
 
+// sn_of_status returns the Windows error of an operation's status.
+DWORD sn_of_status(ULONG_PTR status);
+
 // sn_forked is set in a child after fork, where Go's runtime does not run.
 extern atomic_bool sn_forked;
 
@@ -42,6 +45,9 @@ void sn_set_edgeless(void);
 // sn_blocking reports whether calls on a socket should block although its descriptor does not.
 bool sn_blocking(SOCKET s);
 void sn_set_blocking(SOCKET s, bool blocking);
+
+// sn_message receives or sends, as sn_recv and sn_send do.
+ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
 
 BOOL sn_close_thread(HANDLE h);
 

@@ -98,12 +98,39 @@ int sn_sendto(SOCKET s, const void *buffer, int length, int flags, const struct 
 	return (int)n;
 }
 
+ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends)
+{
+	ssize_t n;
+	if (sends)
+		RETRY(n, sendmsg(descriptor(s), m, flags | MSG_NOSIGNAL), s, POLLOUT, flags);
+	else
+		RETRY(n, recvmsg(descriptor(s), m, flags), s, POLLIN, flags);
+	return n;
+}
+
+int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length)
+{
+	int fd = descriptor(s), error;
+	socklen_t size = sizeof error;
+	if (connect(fd, name, length) == 0)
+		return 0;
+	if (errno != EINPROGRESS)
+		return SOCKET_ERROR;
+	if (!sn_blocking(s))
+		return sn_fail_socket(WSAEWOULDBLOCK);
+	again(s, POLLOUT, 0);
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+		return SOCKET_ERROR;
+	errno = error;
+	return error == 0 ? 0 : SOCKET_ERROR;
+}
+
 int sn_closesocket(SOCKET s)
 {
 	int fd = descriptor(s);
+	sn_set_blocking(s, false);
 	if (fd >= 0 && !atomic_load(&sn_forked) && snGoClosing(fd))
 		return 0; // Go has closed it
-	sn_set_blocking(s, false);
 	return close(fd) == 0 || errno == EINTR ? 0 : SOCKET_ERROR;
 }
 

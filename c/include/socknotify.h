@@ -216,6 +216,7 @@ DWORD sn_FormatMessageW(DWORD flags, LPCVOID source, DWORD error, DWORD language
 
 /* Calls on sockets. */
 SOCKET sn_accept(SOCKET s, struct sockaddr *address, socklen_t *length);
+int sn_connect(SOCKET s, const struct sockaddr *name, socklen_t length);
 int sn_recv(SOCKET s, void *buffer, int length, int flags);
 int sn_recvfrom(SOCKET s, void *buffer, int length, int flags, struct sockaddr *from, socklen_t *fromLength);
 int sn_send(SOCKET s, const void *buffer, int length, int flags);

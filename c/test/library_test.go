@@ -100,33 +100,43 @@ func compile(t *testing.T, compiler, file string, flags ...string) string {
 	return program
 }
 
-// run runs a program on a backend, in a network namespace of its own where the system allows it, because the page's
-// programs use a fixed port.
+// run runs a program on a backend, and returns its output.
 func run(t *testing.T, backend, program string, args ...string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), patience+*long)
-	defer stop()
-	start := func(isolated bool) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Env = append(os.Environ(), "SOCKNOTIFY_BACKEND="+backend)
-		if isolated {
-			cmd.SysProcAttr = &syscall.SysProcAttr{
-				Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-			}
-		}
-		return cmd.CombinedOutput()
+	out, err := start(t, nil, backend, program, args...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", backend, err, out)
 	}
-	out, err := start(true)
+	return out
+}
+
+// runAlone is run in a network namespace of the program's own, where the system allows it, because the page's programs use
+// a fixed port.
+func runAlone(t *testing.T, backend, program string) string {
+	t.Helper()
+	out, err := start(t, &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}, backend, program)
 	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
 		t.Logf("no namespace: %v", err)
-		out, err = start(false)
+		return run(t, backend, program)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", backend, err, out)
 	}
-	return string(out)
+	return out
+}
+
+func start(t *testing.T, attr *syscall.SysProcAttr, backend, program string, args ...string) (string, error) {
+	ctx, stop := context.WithTimeout(t.Context(), patience+*long)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "SOCKNOTIFY_BACKEND="+backend)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // onEach runs a test on each backend.
@@ -168,7 +178,7 @@ func TestListings(t *testing.T) {
 			need(t, "g++")
 			program := compile(t, "g++", "page/"+p.name+".cpp", pageFlags...)
 			onEach(t, func(t *testing.T, backend string) {
-				if out := run(t, backend, program); !strings.Contains(out, p.says) {
+				if out := runAlone(t, backend, program); !strings.Contains(out, p.says) {
 					t.Errorf("the program does not say %q:\n%s", p.says, out)
 				}
 			})
@@ -203,7 +213,7 @@ func TestSymbols(t *testing.T) {
 }
 
 // programs are the test programs in C.
-var programs = []string{"errors", "edge", "waiters", "fork", "signals"}
+var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped"}
 
 func TestPrograms(t *testing.T) {
 	for _, p := range programs {

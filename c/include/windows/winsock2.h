@@ -54,6 +54,7 @@ static inline int sn_WSACleanup(void) { return 0; }
 
 /* These are macros with arguments, so that members of the same names stay what they are. */
 #define accept(s, address, length) sn_accept((s), (struct sockaddr *)(address), (socklen_t *)(length))
+#define connect(s, name, length) sn_connect((s), (const struct sockaddr *)(name), (socklen_t)(length))
 #define recv(s, buffer, length, flags) sn_recv((s), (buffer), (length), (flags))
 #define recvfrom(s, buffer, length, flags, from, fromLength) \
 	sn_recvfrom((s), (buffer), (length), (flags), (struct sockaddr *)(from), (socklen_t *)(fromLength))
