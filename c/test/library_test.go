@@ -242,6 +242,36 @@ func TestThreadsAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
 }
 
+// The same with the program under ThreadSanitizer, which knows the locks of the library but not its memory.
+func TestThreadsThreadSanitizer(t *testing.T) {
+	program := compile(t, "gcc", "programs/threads.c", "-std=gnu11", "-O1", "-fsanitize=thread")
+	run(t, "epoll", program, "16", duration())
+}
+
+// Overlapped calls, with the buffers and the OVERLAPPEDs under AddressSanitizer.
+func TestOverlappedAddressSanitizer(t *testing.T) {
+	program := compile(t, "gcc", "programs/overlapped.c", "-std=gnu11", "-O1", "-fsanitize=address,undefined")
+	onEach(t, func(t *testing.T, backend string) { run(t, backend, program) })
+}
+
+// The Go side under the race detector. It needs memory at fixed addresses, which a shared library does not leave free, so
+// the programs are linked with the archive, without position independence.
+func TestRaceDetector(t *testing.T) {
+	archive := filepath.Join(built(t), "race.a")
+	command(t, "..", "go", "build", "-race", "-buildmode=c-archive", "-o", archive, ".")
+	for _, p := range []struct {
+		name string
+		args []string
+	}{{"overlapped", nil}, {"waiters", nil}, {"edge", nil}, {"threads", []string{"16", "1"}}} {
+		t.Run(p.name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "program")
+			command(t, "", "gcc", "-no-pie", "-I../include", "-I../include/windows", "programs/"+p.name+".c", "-o", program, archive,
+				"-lpthread", "-lm")
+			onEach(t, func(t *testing.T, backend string) { run(t, backend, program, p.args...) })
+		})
+	}
+}
+
 // A program loads the library when it runs, unloads it, and uses it again.
 func TestLoadedAtRunTime(t *testing.T) {
 	program := compile(t, "gcc", "programs/load.c", "-std=gnu11", "-Wl,--as-needed")
@@ -275,4 +305,16 @@ func TestMingw(t *testing.T) {
 	// The same file, with constants as this library has them, is compiled with either set of headers.
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "--target=x86_64-w64-mingw32", "-isystem", headers, "programs/layout.c")
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "-I../include", "-I../include/windows", "programs/layout.c")
+}
+
+// The benchmarks in c/bench run.
+func TestBenchmarks(t *testing.T) {
+	calls := compile(t, "gcc", "../bench/calls.c", "-std=gnu11", "-O2")
+	echo := compile(t, "gcc", "../bench/echo.c", "-std=gnu11", "-O2")
+	onEach(t, func(t *testing.T, backend string) {
+		t.Log(run(t, backend, calls, "0.01"))
+		for _, mode := range []string{"epoll", "level", "oneshot"} {
+			t.Log(run(t, backend, echo, mode, "2", "0.2"))
+		}
+	})
 }
