@@ -49,6 +49,29 @@ int main(void)
 			IS(e.lpCompletionKey, (ULONG_PTR)&port);
 		}
 	}
+	// A duplicate keeps a closed socket alive, and its registration has ended all the same.
+	SOCKET closing[2];
+	new_pair(closing, SOCK_DGRAM);
+	IS(enable(port, closing[0], closing, SOCK_NOTIFY_TRIGGER_LEVEL), ERROR_SUCCESS);
+	SOCKET duplicate = (SOCKET)dup((int)closing[0]);
+	IS(closesocket(closing[0]), 0);
+	IS(send(closing[1], "c", 1, 0), 1);
+	CHECK(PostQueuedCompletionStatus(port, 0, 5, NULL));
+	for (;;) {
+		OVERLAPPED_ENTRY e = next(port);
+		CHECK(e.lpCompletionKey != (ULONG_PTR)closing);
+		if (e.lpCompletionKey == 5)
+			break;
+	}
+	for (OVERLAPPED_ENTRY e;;) {
+		ULONG n;
+		if (!GetQueuedCompletionStatusEx(port, &e, 1, &n, 0, FALSE))
+			break;
+		CHECK(e.lpCompletionKey != (ULONG_PTR)closing);
+	}
+	IS(closesocket(duplicate), 0);
+	IS(closesocket(closing[1]), 0);
+
 	// A send that would block re-arms too.
 	new_pair(pair, SOCK_STREAM);
 	IS(ioctlsocket(pair[0], FIONBIO, &on), 0);
