@@ -30,6 +30,9 @@ type Call struct {
 	listed bool
 	prev   *Call
 	after  *Call
+	// alert wakes a call that waits outside (see outside.go). It is nil for others, and changes only while the call is not on
+	// the list and is owed no token.
+	alert func()
 	// pollOnce dequeues into out and reports whether there was anything. It is the argument of backend.Poller.Park.
 	pollOnce func() bool
 	out      Entries

@@ -265,7 +265,7 @@ func (k *waiters) choose(c *Core, self *Call) *Call {
 	k.Chosen.Store(w)
 	k.wakeups++
 	if w == leader {
-		c.Poller.Wake()
+		w.rouse(c)
 		return nil
 	}
 	k.remove(w)
@@ -279,7 +279,7 @@ func (k *waiters) unlockAndWake(chosen *Call, count int) {
 		return
 	}
 	k.Leave(count - 1)
-	chosen.wake <- struct{}{}
+	chosen.release()
 }
 
 // woken returns the number of calls that were chosen.
@@ -299,11 +299,11 @@ func (k *waiters) close(c *Core) {
 		for w := k.first; w != nil; {
 			after := w.after
 			if w == leader {
-				c.Poller.Wake()
+				w.rouse(c)
 			} else {
 				k.remove(w)
 				asleep--
-				w.wake <- struct{}{}
+				w.release()
 			}
 			w = after
 		}

@@ -1,0 +1,236 @@
+//go:build linux && cgo
+
+// The C library: Windows' completion ports with socket state notifications, for programs in C and C++ on Linux. It is
+// built with -buildmode=c-shared or c-archive; see docs/c.md.
+//
+// The C files check arguments, block, and keep what belongs to a thread. The Go files have the ports. Go keeps no thread of
+// the program blocked, except on a backend without a descriptor to wait for (see process).
+package main
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra -Wno-unused-parameter
+#include "sn.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/port"
+)
+
+func main() {}
+
+// A key is what comes back with a notification. Registrations have no OVERLAPPED.
+type key struct{ completion, overlapped uintptr }
+
+type (
+	notification = socknotify.Notification[key]
+	registration = socknotify.Registration[key]
+)
+
+// A completionPort is what a port's handle stands for.
+type completionPort struct {
+	*socknotify.Port[key]
+	core   *port.Port
+	fd     int // what a leader waits for, or -1
+	handle uintptr
+	calls  sync.Pool // of *call
+}
+
+// A call has room for what one call converts.
+type call struct {
+	regs  []registration
+	notes []notification
+}
+
+// maxNotes is the largest number of entries that one call fills.
+const maxNotes = 1024
+
+func (c *call) resize(regs, notes int) {
+	if cap(c.regs) < regs {
+		c.regs = make([]registration, regs)
+	}
+	c.regs = c.regs[:regs]
+	if notes = min(notes, maxNotes); cap(c.notes) < notes {
+		c.notes = make([]notification, notes)
+	}
+	c.notes = c.notes[:notes]
+}
+
+// maxPorts is the number of ports that a process may have at once.
+const maxPorts = 1 << 12
+
+var (
+	ports       [maxPorts]atomic.Pointer[completionPort]
+	portsMu     sync.Mutex
+	generations [maxPorts]uint32 // guarded by portsMu
+	portsEver   int              // guarded by portsMu: all indexes from here on are unused
+	portsTop    atomic.Int32     // portsEver, for closing
+)
+
+// find returns the port of a handle, or nil.
+func find(handle uintptr) *completionPort {
+	p := ports[handle&C.SN_INDEX_MASK%maxPorts].Load()
+	if p == nil || p.handle != handle {
+		return nil
+	}
+	return p
+}
+
+//export snGoNewPort
+func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
+	made, err := socknotify.New[key]()
+	if err != nil {
+		return creationCode(err)
+	}
+	p := &completionPort{Port: made, core: port.Of(made)}
+	p.fd = p.core.Descriptor()
+	p.calls.New = func() any { return new(call) }
+	if !p.core.Core.Edges {
+		C.sn_set_edgeless()
+	}
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	index := 0
+	for index < maxPorts && ports[index].Load() != nil {
+		index++
+	}
+	if index == maxPorts {
+		made.Close()
+		return C.ERROR_TOO_MANY_OPEN_FILES
+	}
+	portsEver = max(portsEver, index+1)
+	portsTop.Store(int32(portsEver))
+	generations[index]++
+	p.handle = uintptr(generations[index])<<C.SN_GENERATION_SHIFT | C.SN_KIND_PORT<<C.SN_KIND_SHIFT | uintptr(index)
+	ports[index].Store(p)
+	*handle = C.uintptr_t(p.handle)
+	return C.ERROR_SUCCESS
+}
+
+//export snGoClosePort
+func snGoClosePort(handle C.uintptr_t) C.uint32_t {
+	p := find(uintptr(handle))
+	if p == nil || !ports[p.handle&C.SN_INDEX_MASK].CompareAndSwap(p, nil) {
+		return C.ERROR_INVALID_HANDLE
+	}
+	p.Close()
+	dropOperations(p)
+	return C.ERROR_SUCCESS
+}
+
+//export snGoPost
+func snGoPost(handle C.uintptr_t, bytes C.uint32_t, completion, overlapped C.uintptr_t) C.uint32_t {
+	p := find(uintptr(handle))
+	if p == nil {
+		return C.ERROR_INVALID_HANDLE
+	}
+	if p.Post(key{uintptr(completion), uintptr(overlapped)}, uintptr(bytes)) != nil {
+		return C.ERROR_INVALID_HANDLE
+	}
+	return C.ERROR_SUCCESS
+}
+
+// snGoProcess registers, and dequeues what is there. If that is nothing and the timeout is not 0, it makes the thread a
+// waiter and returns SN_WAIT. The thread must then wait until its alert is signaled, or *readable is readable, or the time
+// has passed, and call snGoWait.
+//
+//export snGoProcess
+func snGoProcess(handle C.uintptr_t, count C.uint32_t, regs *C.SOCK_NOTIFY_REGISTRATION, timeout C.uint32_t,
+	entryCount C.uint32_t, entries *C.OVERLAPPED_ENTRY, got *C.uint32_t, alertID C.uint32_t, alertFD C.int, readable *C.int) C.uint32_t {
+	p := find(uintptr(handle))
+	if p == nil {
+		return C.ERROR_INVALID_HANDLE
+	}
+	c := p.calls.Get().(*call)
+	defer p.calls.Put(c)
+	c.resize(int(count), int(entryCount))
+	from := unsafe.Slice(regs, int(count))
+	for i := range from {
+		r := &from[i]
+		c.regs[i] = registration{
+			Handle: uintptr(r.socket), Key: key{completion: uintptr(r.completionKey)}, Filter: socknotify.Events(r.eventFilter),
+			Op: socknotify.Op(r.operation), Trigger: socknotify.Trigger(r.triggerFlags),
+		}
+	}
+	n, err := p.Process(c.regs, c.notes, 0)
+	if err == nil || err == socknotify.ErrTimeout {
+		for i := range from {
+			from[i].registrationResult = 0
+			if e := c.regs[i].Result; e != nil {
+				from[i].registrationResult = registrationCode(e)
+			}
+		}
+	}
+	for err == nil && entryCount > 0 {
+		if n = p.fill(entries, c.notes[:n]); n > 0 {
+			break
+		}
+		n, err = p.Process(nil, c.notes, 0) // what was dequeued was for the library
+	}
+	if err == socknotify.ErrTimeout && timeout != 0 {
+		if p.fd >= 0 {
+			return waiterOf(uint32(alertID)).begin(p, int(alertFD), entries, int(entryCount), got, readable)
+		}
+		n, err = p.block(c, entries, timeout)
+	}
+	*got = C.uint32_t(n)
+	return callCode(err)
+}
+
+// block waits inside Go, on a backend without a descriptor.
+func (p *completionPort) block(c *call, entries *C.OVERLAPPED_ENTRY, timeout C.uint32_t) (n int, err error) {
+	left := time.Duration(timeout) * time.Millisecond
+	if timeout == C.INFINITE {
+		left = port.Forever
+	}
+	for until := time.Now().Add(left); ; left = max(time.Until(until), 0) {
+		if timeout == C.INFINITE {
+			left = -1
+		}
+		if n, err = p.Process(nil, c.notes, left); err != nil {
+			return n, err
+		}
+		if n = p.fill(entries, c.notes[:n]); n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// fill converts notifications. It returns the number of entries, which is smaller if some were for the library.
+func (p *completionPort) fill(entries *C.OVERLAPPED_ENTRY, notes []notification) int {
+	to := unsafe.Slice(entries, len(notes))
+	n := 0
+	for i := range notes {
+		nt := &notes[i]
+		e := &to[n]
+		var status uintptr
+		switch nt.Kind() {
+		case socknotify.KindPosted:
+			if nt.Data&ownPost != 0 {
+				status = p.posted(nt)
+			}
+			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
+		case socknotify.KindCompleted, socknotify.KindAccepted:
+			var ok bool
+			if status, ok = p.complete(nt); !ok {
+				continue
+			}
+			e.dwNumberOfBytesTransferred = C.DWORD(nt.Data)
+		default:
+			e.dwNumberOfBytesTransferred = C.DWORD(nt.Events)
+			nt.Key.overlapped = 0
+		}
+		e.Internal = C.ULONG_PTR(status)
+		e.lpCompletionKey = C.ULONG_PTR(nt.Key.completion)
+		*(*uintptr)(unsafe.Pointer(&e.lpOverlapped)) = nt.Key.overlapped // any number that was posted
+		n++
+	}
+	clear(notes)
+	return n
+}

@@ -1,0 +1,653 @@
+//go:build linux && cgo
+
+package main
+
+/*
+#include <netinet/in.h>
+#include "sn.h"
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/overlapped"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// An object is what the library knows of a descriptor with overlapped operations: a socket or a file. It lasts until
+// sn_closesocket or sn_CloseHandle.
+type object struct {
+	fd     int
+	socket *sock.Socket // nil for a file
+	file   *os.File
+	family int
+
+	mu sync.Mutex
+	// The port that CreateIoCompletionPort has associated, or nil, and the completion key.
+	port       *completionPort
+	completion uintptr
+	// accepts are the calls of AcceptEx in flight, the oldest first. spare are connections that were accepted for calls
+	// that have been canceled.
+	accepts []*operation
+	spare   []*sock.Socket
+	closed  bool
+}
+
+var (
+	objectsMu sync.RWMutex
+	objects   = map[int]*object{}
+)
+
+func objectOf(fd int) *object {
+	objectsMu.RLock()
+	defer objectsMu.RUnlock()
+	return objects[fd]
+}
+
+// makeObject returns the object of a descriptor, which is made if it is new.
+func makeObject(fd int) (*object, error) {
+	if o := objectOf(fd); o != nil {
+		return o, nil
+	}
+	objectsMu.Lock()
+	defer objectsMu.Unlock()
+	if o := objects[fd]; o != nil {
+		return o, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	o := &object{fd: fd}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		o.file = os.NewFile(uintptr(fd), "")
+	} else {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			return nil, err
+		}
+		if o.family, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil {
+			return nil, err
+		}
+		if o.socket, err = sock.Adopt(uintptr(fd), sock.MakeNonblocking); err != nil {
+			return nil, err
+		}
+		C.sn_set_blocking(C.SOCKET(fd), C.bool(flags&unix.O_NONBLOCK == 0))
+	}
+	objects[fd] = o
+	return o, nil
+}
+
+// An operation is an OVERLAPPED in flight.
+type operation struct {
+	op         overlapped.Op[key] // first, so that a pointer to it is one to the whole
+	port       *completionPort
+	target     *object // what CancelIoEx finds it by
+	overlapped *C.OVERLAPPED
+	isFile     bool
+	// buffers are those of the program, where they are several; they are received into one, and copied.
+	buffers []C.WSABUF
+	gather  []byte
+	// RecvFrom
+	family     int
+	from       *C.struct_sockaddr
+	fromLength *C.int
+	// ConnectEx sends this once it has connected.
+	socket *sock.Socket
+	then   []byte
+	// AcceptEx
+	listener                  *object
+	connectionFD              int
+	buffer                    []byte
+	data, localSize, peerSize int
+}
+
+var operations = sync.Pool{New: func() any { return new(operation) }}
+
+// inFlight are the operations in flight, by the address of their OVERLAPPED.
+var (
+	inFlightMu sync.Mutex
+	inFlight   = map[*C.OVERLAPPED]*operation{}
+)
+
+const pending = 0x103 // STATUS_PENDING
+
+// newOperation returns an operation for an OVERLAPPED, or nil if it is in flight.
+func newOperation(p *completionPort, obj *object, ov *C.OVERLAPPED) *operation {
+	inFlightMu.Lock()
+	defer inFlightMu.Unlock()
+	if inFlight[ov] != nil {
+		return nil
+	}
+	o := operations.Get().(*operation)
+	o.port, o.target, o.overlapped = p, obj, ov
+	inFlight[ov] = o
+	ov.InternalHigh = 0
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&ov.Internal)), pending)
+	return o
+}
+
+// end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards.
+func (o *operation) end(bytes int, status uintptr) {
+	inFlightMu.Lock()
+	delete(inFlight, o.overlapped)
+	inFlightMu.Unlock()
+	o.overlapped.InternalHigh = C.ULONG_PTR(bytes)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&o.overlapped.Internal)), uint64(status))
+	o.port, o.target, o.overlapped, o.listener, o.socket = nil, nil, nil, nil, nil
+	o.buffers, o.gather, o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil, nil, nil
+	operations.Put(o)
+}
+
+// statusOf returns the status of a Windows error.
+func statusOf(code C.uint32_t) uintptr {
+	if code == C.ERROR_SUCCESS {
+		return 0
+	}
+	return 0xc0070000 | uintptr(code)
+}
+
+//export snGoAssociate
+func snGoAssociate(handle C.uintptr_t, fd C.int, completion C.uintptr_t, result *C.uintptr_t) C.uint32_t {
+	var made C.uintptr_t
+	if handle == 0 {
+		if code := snGoNewPort(&made); code != C.ERROR_SUCCESS {
+			return code
+		}
+		handle = made
+	}
+	code := associate(uintptr(handle), int(fd), uintptr(completion))
+	if code != C.ERROR_SUCCESS && made != 0 {
+		snGoClosePort(made)
+	}
+	*result = handle
+	return code
+}
+
+func associate(handle uintptr, fd int, completion uintptr) C.uint32_t {
+	p := find(handle)
+	if p == nil {
+		return C.ERROR_INVALID_HANDLE
+	}
+	o, err := makeObject(fd)
+	if err != nil {
+		return C.ERROR_INVALID_HANDLE
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.port != nil && find(o.port.handle) == o.port {
+		return C.ERROR_INVALID_PARAMETER // it has a port
+	}
+	o.port, o.completion = p, completion
+	return C.ERROR_SUCCESS
+}
+
+// Kinds of transfer, for snGoTransfer.
+const (
+	recvKind = iota
+	recvFromKind
+	sendKind
+	sendToKind
+	readKind
+	writeKind
+)
+
+// snGoTransfer starts to receive, send, read or write. The result is ERROR_IO_PENDING, or why nothing was started.
+//
+//export snGoTransfer
+func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *C.struct_sockaddr, addressLength *C.int,
+	offset C.uint64_t, ov *C.OVERLAPPED) C.uint32_t {
+	obj := objectOf(int(fd))
+	if obj == nil || (obj.file != nil) != (kind == readKind || kind == writeKind) && obj.socket == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	obj.mu.Lock()
+	p, completion := obj.port, obj.completion
+	obj.mu.Unlock()
+	if p == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	o := newOperation(p, obj, ov)
+	if o == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	k := key{completion, uintptr(unsafe.Pointer(ov))}
+	b := o.oneBuffer(unsafe.Slice(buffers, int(count)), kind == sendKind || kind == sendToKind)
+	o.isFile = obj.file != nil
+	var err error
+	switch {
+	case kind == sendToKind:
+		to, ok := addrPort(address, int(*addressLength))
+		if !ok {
+			o.end(0, statusOf(C.WSAEFAULT))
+			return C.WSAEFAULT
+		}
+		err = overlapped.SendTo(p.Port, obj.socket, k, b, to, &o.op)
+	case obj.file != nil && kind == writeKind:
+		err = overlapped.WriteAt(p.Port, obj.file, k, b, int64(offset), &o.op)
+	case obj.file != nil:
+		err = overlapped.ReadAt(p.Port, obj.file, k, b, int64(offset), &o.op)
+	case kind == sendKind || kind == writeKind:
+		err = overlapped.Send(p.Port, obj.socket, k, b, &o.op)
+	case kind == recvFromKind:
+		o.family, o.from, o.fromLength = obj.family, address, addressLength
+		err = overlapped.RecvFrom(p.Port, obj.socket, k, b, &o.op)
+	default:
+		err = overlapped.Recv(p.Port, obj.socket, k, b, &o.op)
+	}
+	return o.started(err)
+}
+
+// started returns the result of a call that has started an operation, or failed to.
+func (o *operation) started(err error) C.uint32_t {
+	if err != nil {
+		code := operationCode(err)
+		o.end(0, statusOf(code))
+		return code
+	}
+	return C.ERROR_IO_PENDING
+}
+
+func bytesOf(p unsafe.Pointer, n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(p), n)
+}
+
+// oneBuffer returns the buffer of an operation. For several buffers it is a copy, from which end copies.
+func (o *operation) oneBuffer(buffers []C.WSABUF, send bool) []byte {
+	if len(buffers) == 1 {
+		return bytesOf(unsafe.Pointer(buffers[0].buf), int(buffers[0].len))
+	}
+	total := 0
+	for _, b := range buffers {
+		total += int(b.len)
+	}
+	o.gather = make([]byte, 0, total)
+	if send {
+		for _, b := range buffers {
+			o.gather = append(o.gather, bytesOf(unsafe.Pointer(b.buf), int(b.len))...)
+		}
+		return o.gather
+	}
+	o.buffers = append([]C.WSABUF(nil), buffers...) // the program's array may be gone when the call returns
+	return o.gather[:total]
+}
+
+// complete finishes an operation that was dequeued, and returns its status. It returns false if there is more to be done
+// for it, so that it has not completed.
+func (p *completionPort) complete(nt *notification) (status uintptr, ok bool) {
+	if nt.Kind() == socknotify.KindAccepted {
+		p.accepted(nt)
+		return 0, false
+	}
+	o := (*operation)(unsafe.Pointer(overlapped.Of(nt)))
+	n, err := o.op.Result()
+	if err == io.EOF && (n > 0 || !o.isFile) {
+		err = nil
+	}
+	if err == nil && o.then != nil {
+		b := o.then
+		o.then = nil
+		if err = overlapped.Send(p.Port, o.socket, nt.Key, b, &o.op); err == nil {
+			return 0, false
+		}
+	}
+	if err == nil && o.buffers != nil {
+		rest := o.gather[:n]
+		for _, b := range o.buffers {
+			rest = rest[copy(bytesOf(unsafe.Pointer(b.buf), int(b.len)), rest):]
+		}
+	}
+	if err == nil && o.from != nil && o.fromLength != nil {
+		*o.fromLength = C.int(putAddress(bytesOf(unsafe.Pointer(o.from), int(*o.fromLength)), o.family, o.op.Addr()))
+	}
+	if err != nil {
+		status = statusOf(operationCode(err))
+	}
+	nt.Data = uintptr(n)
+	o.end(n, status)
+	return status, true
+}
+
+// ownPost marks the number of a post of the library itself, for the end of an AcceptEx. A code is above the 32 bits for
+// bytes. A program's posts have only those.
+const ownPost = 1 << 63
+
+// ended posts the end of an AcceptEx.
+func (o *operation) ended(completion uintptr, bytes int, code C.uint32_t) {
+	o.port.Post(key{completion, uintptr(unsafe.Pointer(o.overlapped))}, ownPost|uintptr(code)<<32|uintptr(bytes))
+}
+
+// posted finishes an operation whose end was posted.
+func (p *completionPort) posted(nt *notification) (status uintptr) {
+	status = statusOf(C.uint32_t(nt.Data &^ ownPost >> 32))
+	inFlightMu.Lock()
+	o := inFlight[(*C.OVERLAPPED)(*(*unsafe.Pointer)(unsafe.Pointer(&nt.Key.overlapped)))]
+	inFlightMu.Unlock()
+	nt.Data &= 0xffffffff
+	if o != nil {
+		o.end(int(nt.Data), status)
+	}
+	return status
+}
+
+//export snGoConnect
+func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buffer unsafe.Pointer, length C.uint32_t, ov *C.OVERLAPPED) C.uint32_t {
+	obj := objectOf(int(fd))
+	to, ok := addrPort(address, int(addressLength))
+	if obj == nil || obj.socket == nil || !ok {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	obj.mu.Lock()
+	p, completion := obj.port, obj.completion
+	obj.mu.Unlock()
+	if p == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	o := newOperation(p, obj, ov)
+	if o == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	o.socket, o.then = obj.socket, bytesOf(buffer, int(length))
+	return o.started(overlapped.Connect(p.Port, obj.socket, key{completion, uintptr(unsafe.Pointer(ov))}, to, &o.op))
+}
+
+//export snGoAccept
+func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, peer C.uint32_t, ov *C.OVERLAPPED) C.uint32_t {
+	obj := objectOf(int(listener))
+	if obj == nil || obj.socket == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	if _, err := unix.GetsockoptInt(int(connection), unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+		return C.WSAENOTSOCK
+	}
+	obj.mu.Lock()
+	defer obj.mu.Unlock()
+	p := obj.port
+	if p == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	o := newOperation(p, obj, ov)
+	if o == nil {
+		return C.ERROR_INVALID_PARAMETER
+	}
+	o.listener, o.connectionFD, o.buffer = obj, int(connection), bytesOf(buffer, int(data+local+peer))
+	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
+	if len(obj.spare) > 0 {
+		s := obj.spare[0]
+		obj.spare = obj.spare[1:]
+		o.take(s, obj.completion)
+		return C.ERROR_IO_PENDING
+	}
+	obj.accepts = append(obj.accepts, o)
+	if err := obj.listen(); err != nil {
+		obj.accepts = obj.accepts[:len(obj.accepts)-1]
+		return o.started(err)
+	}
+	return C.ERROR_IO_PENDING
+}
+
+// listen makes the port accept as many connections as there are calls of AcceptEx. The object is locked.
+func (obj *object) listen() error {
+	p := obj.port
+	if len(obj.accepts) > 0 {
+		return p.Accept(obj.socket, key{obj.completion, uintptr(obj.fd)}, len(obj.accepts))
+	}
+	p.Process([]registration{{Conn: obj.socket, Op: socknotify.OpDisable}}, nil, 0)
+	return nil
+}
+
+// accepted gives a connection to the oldest AcceptEx.
+func (p *completionPort) accepted(nt *notification) {
+	s, err := nt.Accepted()
+	obj := objectOf(int(nt.Key.overlapped))
+	if obj == nil {
+		if s != nil {
+			s.Close()
+		}
+		return
+	}
+	obj.mu.Lock()
+	defer obj.mu.Unlock()
+	if len(obj.accepts) == 0 {
+		if s != nil && !obj.closed {
+			obj.spare = append(obj.spare, s)
+		} else if s != nil {
+			s.Close()
+		}
+		return
+	}
+	o := obj.accepts[0]
+	obj.accepts = obj.accepts[1:]
+	if err != nil {
+		o.ended(obj.completion, 0, operationCode(err))
+	} else {
+		o.take(s, obj.completion)
+	}
+	obj.listen()
+}
+
+// take makes the program's socket the connection, and receives the first data if the program has asked for it. The
+// listener is locked.
+func (o *operation) take(s *sock.Socket, completion uintptr) {
+	fd := o.connectionFD
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	cloexec, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	if err == nil {
+		err = unix.Dup3(int(s.Handle()), fd, (cloexec&unix.FD_CLOEXEC)*unix.O_CLOEXEC)
+	}
+	s.Close()
+	if err == nil && flags&unix.O_NONBLOCK == 0 && objectOf(fd) == nil {
+		err = unix.SetNonblock(fd, false)
+	}
+	if err == nil {
+		o.putAddresses(fd)
+	}
+	if err == nil && o.data > 0 {
+		var c *object
+		if c, err = makeObject(fd); err == nil {
+			err = overlapped.Recv(o.port.Port, c.socket, key{completion, uintptr(unsafe.Pointer(o.overlapped))}, o.buffer[:o.data], &o.op)
+			if err == nil {
+				return
+			}
+		}
+	}
+	code := C.uint32_t(C.ERROR_SUCCESS)
+	if err != nil {
+		code = operationCode(err)
+	}
+	o.ended(completion, 0, code)
+}
+
+// putAddresses writes the addresses of a connection behind the data. The last 4 bytes of each are its length.
+func (o *operation) putAddresses(fd int) {
+	at := o.data
+	for i, size := range []int{o.localSize, o.peerSize} {
+		b := o.buffer[at : at+size]
+		at += size
+		length := uint32(size - 4)
+		call := uintptr(unix.SYS_GETSOCKNAME)
+		if i == 1 {
+			call = unix.SYS_GETPEERNAME
+		}
+		if _, _, e := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(unsafe.Pointer(&length))); e != 0 {
+			length = 0
+		}
+		binary.NativeEndian.PutUint32(b[size-4:], min(length, uint32(size-4)))
+	}
+}
+
+// snGoCancel cancels an operation on a descriptor, or all of them if ov is nil.
+//
+//export snGoCancel
+func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
+	obj := objectOf(int(fd))
+	if obj == nil {
+		return C.ERROR_NOT_FOUND
+	}
+	code := C.uint32_t(C.ERROR_NOT_FOUND)
+	obj.mu.Lock()
+	var left []*operation
+	for _, o := range obj.accepts {
+		if ov == nil || o.overlapped == ov {
+			o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+			code = C.ERROR_SUCCESS
+		} else {
+			left = append(left, o)
+		}
+	}
+	if code == C.ERROR_SUCCESS {
+		obj.accepts = left
+		obj.listen()
+	}
+	obj.mu.Unlock()
+	inFlightMu.Lock() // no operation is used again for another OVERLAPPED
+	defer inFlightMu.Unlock()
+	for at, o := range inFlight {
+		if (ov == nil || at == ov) && o.target == obj && overlapped.Cancel(o.port.Port, &o.op) == nil {
+			code = C.ERROR_SUCCESS
+		}
+	}
+	return code
+}
+
+// dropOperations ends what was in flight on a port that is closed. Nothing of it completes.
+func dropOperations(p *completionPort) {
+	inFlightMu.Lock()
+	var left []*operation
+	for _, o := range inFlight {
+		if o.port == p {
+			left = append(left, o)
+		}
+	}
+	inFlightMu.Unlock()
+	for _, o := range left {
+		if obj := o.listener; obj != nil {
+			obj.mu.Lock()
+			obj.accepts = nil
+			obj.mu.Unlock()
+		}
+		inFlightMu.Lock()
+		delete(inFlight, o.overlapped)
+		inFlightMu.Unlock()
+	}
+}
+
+// snGoBlocked re-arms the edges of a socket on backends without edges: a call on it would have blocked.
+//
+//export snGoBlocked
+func snGoBlocked(fd C.int, recv C.bool) {
+	for i := range portsTop.Load() {
+		if p := ports[i].Load(); p != nil {
+			p.core.Blocked(uintptr(fd), bool(recv))
+		}
+	}
+}
+
+// snGoClosing ends the registration and the operations of a descriptor that is about to be closed. It reports whether it
+// has closed the descriptor.
+//
+//export snGoClosing
+func snGoClosing(fd C.int) C.bool {
+	for i := range portsTop.Load() {
+		if p := ports[i].Load(); p != nil {
+			p.core.Closing(uintptr(fd))
+		}
+	}
+	objectsMu.Lock()
+	obj := objects[int(fd)]
+	delete(objects, int(fd))
+	objectsMu.Unlock()
+	if obj == nil {
+		return false
+	}
+	if obj.file != nil {
+		return obj.file.Close() == nil
+	}
+	obj.mu.Lock()
+	obj.closed = true
+	accepts, spare := obj.accepts, obj.spare
+	obj.accepts, obj.spare = nil, nil
+	obj.mu.Unlock()
+	closed := obj.socket.Close() == nil
+	for _, o := range accepts {
+		o.ended(obj.completion, 0, C.ERROR_OPERATION_ABORTED)
+	}
+	for _, s := range spare {
+		s.Close()
+	}
+	return C.bool(closed)
+}
+
+// snGoOperates reports whether a descriptor is a socket with overlapped operations, which never blocks by itself.
+//
+//export snGoOperates
+func snGoOperates(fd C.int) C.bool {
+	o := objectOf(int(fd))
+	return o != nil && o.socket != nil
+}
+
+// addrPort converts an address of the internet.
+func addrPort(a *C.struct_sockaddr, length int) (to netip.AddrPort, ok bool) {
+	if a == nil || length < 2 {
+		return to, false
+	}
+	switch a.sa_family {
+	case unix.AF_INET:
+		if length < unix.SizeofSockaddrInet4 {
+			return to, false
+		}
+		b := bytesOf(unsafe.Pointer(a), unix.SizeofSockaddrInet4)
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:])), true
+	case unix.AF_INET6:
+		if length < unix.SizeofSockaddrInet6 {
+			return to, false
+		}
+		b := bytesOf(unsafe.Pointer(a), unix.SizeofSockaddrInet6)
+		addr := netip.AddrFrom16([16]byte(b[8:24]))
+		if scope := binary.NativeEndian.Uint32(b[24:]); scope != 0 {
+			if i, err := net.InterfaceByIndex(int(scope)); err == nil {
+				addr = addr.WithZone(i.Name)
+			}
+		}
+		return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[2:])), true
+	}
+	return to, false
+}
+
+// putAddress writes an address for a socket of a family, as far as there is room, and returns its length.
+func putAddress(to []byte, family int, from netip.AddrPort) int {
+	if !from.IsValid() {
+		return 0
+	}
+	var b [unix.SizeofSockaddrInet6]byte
+	binary.NativeEndian.PutUint16(b[:], uint16(family))
+	binary.BigEndian.PutUint16(b[2:], from.Port())
+	n := unix.SizeofSockaddrInet4
+	if family == unix.AF_INET6 {
+		n = unix.SizeofSockaddrInet6
+		a := from.Addr().As16()
+		copy(b[8:], a[:])
+		if i, err := net.InterfaceByName(from.Addr().Zone()); err == nil {
+			binary.NativeEndian.PutUint32(b[24:], uint32(i.Index))
+		}
+	} else {
+		a := from.Addr().Unmap().As4()
+		copy(b[4:], a[:])
+	}
+	copy(to, b[:n])
+	return n
+}

@@ -1,0 +1,61 @@
+// Declarations that the C files share. The functions snGo… are exported by the Go files.
+#ifndef SN_H
+#define SN_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "include/socknotify.h"
+
+// Handles. A descriptor is its own handle. Others have a kind and an index below and a generation above, so that a handle
+// that was closed is not mistaken for a later one.
+#define SN_KIND_SHIFT 28
+#define SN_KIND_PORT 4
+#define SN_KIND_THREAD 5
+#define SN_INDEX_MASK 0xfffffff
+#define SN_GENERATION_SHIFT 32
+
+static inline unsigned sn_kind(HANDLE h) { return (uint32_t)(uintptr_t)h >> SN_KIND_SHIFT; }
+// 0, which is NULL, is no handle: a handle that was never set must not be the standard input.
+static inline bool sn_is_descriptor(HANDLE h) { return h != NULL && (uintptr_t)h < (uintptr_t)1 << SN_KIND_SHIFT; }
+
+// sn_errno_own is the value of errno while the thread's last error is one of this library. Any other value of errno is the
+// error of a call of the C library.
+#define sn_errno_own 0x534e
+
+// sn_fail sets the last error. It returns FALSE.
+BOOL sn_fail(DWORD error);
+// sn_fail_socket sets the last error. It returns SOCKET_ERROR.
+int sn_fail_socket(DWORD error);
+
+// sn_of_errno returns the Windows error of an errno.
+DWORD sn_of_errno(int e);
+
+// sn_of_status returns the Windows error of an operation's status.
+DWORD sn_of_status(ULONG_PTR status);
+
+// sn_forked is set in a child after fork, where Go's runtime does not run.
+extern atomic_bool sn_forked;
+
+// sn_edgeless is set once there is a port whose backend has no edges.
+extern atomic_bool sn_edgeless;
+void sn_set_edgeless(void);
+
+// sn_blocking reports whether calls on a socket should block although its descriptor does not.
+bool sn_blocking(SOCKET s);
+void sn_set_blocking(SOCKET s, bool blocking);
+
+// sn_message receives or sends, as sn_recv and sn_send do.
+ssize_t sn_message(SOCKET s, struct msghdr *m, int flags, bool sends);
+
+BOOL sn_close_thread(HANDLE h);
+
+// SN_WAIT is what snGoProcess and snGoWait return if the thread must wait; it is no Windows error.
+#define SN_WAIT 0x80000001u
+
+// sn_completed wakes the threads in sn_GetOverlappedResult. sn_waiting is their number.
+void sn_completed(void);
+extern atomic_int sn_waiting;
+
+#endif

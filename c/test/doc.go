@@ -1,0 +1,2 @@
+// Package test builds the C library and its test programs, and runs them.
+package test
