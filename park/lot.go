@@ -3,6 +3,7 @@ package park
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,13 @@ type Config struct {
 	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
 	// default.
 	Backend string
+	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes what the lot does with
+	// it. If it returns nil, the lot looks for methods and embedded connections. If it returns its argument, the lot does
+	// not look below it. It may be called concurrently.
+	Unwrap func(net.Conn) net.Conn
+	// Logger receives one warning for each type of connections that cannot be parked, and panics of a connection's
+	// methods when the lot calls them. nil is slog.Default.
+	Logger *slog.Logger
 }
 
 // A Lot holds parked connections. Its methods may be called concurrently. The functions that it runs may call all
@@ -40,6 +48,7 @@ type Lot struct {
 	registrars sync.Pool
 	sweep      sweeper
 	stats      counters
+	unfit      sync.Map // keys are the types of connections that cannot be parked
 
 	// open counts the reasons to keep the port open: one for the lot until Close, and one for each connection
 	// that is parked or whose function is running. The port is closed when it reaches 0.

@@ -10,6 +10,9 @@ type Stats struct {
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered
 	Expired uint64 // the part of Parks that ended by the idle timeout
+	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a Server or a listener, the
+	// connections that are served without being parked for this reason.
+	Unparkable uint64
 }
 
 type counters struct {
@@ -18,6 +21,8 @@ type counters struct {
 	parks   atomic.Uint64
 	atOnce  atomic.Uint64
 	expired atomic.Uint64
+
+	unparkable atomic.Uint64
 }
 
 // Stats returns the current counters.
@@ -33,5 +38,7 @@ func (l *Lot) Stats() Stats {
 		Parks:   l.stats.parks.Load(),
 		AtOnce:  l.stats.atOnce.Load(),
 		Expired: l.stats.expired.Load(),
+
+		Unparkable: l.stats.unparkable.Load(),
 	}
 }

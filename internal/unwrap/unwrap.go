@@ -117,6 +117,20 @@ func Handshaken(conn net.Conn, hook Hook) bool {
 	return true
 }
 
+// PlainTLS reports whether conn is a *tls.Conn directly on a connection of package net. Before the handshake such a
+// connection holds no bytes, and another may.
+func PlainTLS(conn net.Conn) bool {
+	t, ok := conn.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	switch t.NetConn().(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
 // below returns the connection directly below conn, or nil if none is known. lazy is as in Socket.
 func below(conn net.Conn, hook Hook) (next net.Conn, lazy bool) {
 	if hook != nil {

@@ -303,6 +303,9 @@ func TestHandshaken(t *testing.T) {
 	if !Handshaken(tcp, nil) || !Handshaken(&embedding{tcp, 0}, nil) {
 		t.Error("without TLS there is no handshake")
 	}
+	if c := tls.Server(tcp, &tls.Config{}); !PlainTLS(c) || PlainTLS(tcp) || PlainTLS(tls.Server(&embedding{tcp, 0}, &tls.Config{})) {
+		t.Error("PlainTLS")
+	}
 	if Handshaken(&embedding{tls.Server(tcp, &tls.Config{}), 0}, nil) {
 		t.Error("the handshake has not begun")
 	}
