@@ -20,8 +20,10 @@ type Config struct {
 	// and at most 0.2 seconds late. 0 means no timeout.
 	IdleTimeout time.Duration
 	// MaxRunning limits the number of functions that run concurrently. 0 means no limit. Connections that
-	// become ready while the limit is reached stay queued. If functions wait for each other, the limit must be
-	// high enough for all of them to run.
+	// become ready while the limit is reached stay queued, in order, and have no idle timeout then; Stats.Queued
+	// counts them. Functions should bound the time that they wait for the rest of a message by a read deadline: each
+	// one that waits is one of the limit. If functions wait for each other, the limit must be high enough for all of
+	// them to run.
 	MaxRunning int
 	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
 	// default.
@@ -73,6 +75,7 @@ func New(config Config) (*Lot, error) {
 	}
 	l := &Lot{config: config, port: port, start: time.Now(), ended: make(chan struct{})}
 	l.wheel = wheel.New(tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
+	l.workers.max = config.MaxRunning
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
 	l.startWorker()

@@ -5,6 +5,7 @@ import "sync/atomic"
 // Stats holds counters of a lot.
 type Stats struct {
 	Parked  int    // connections that are parked, or ready and queued
+	Queued  int    // the part of Parked that is ready, and waits because Config.MaxRunning functions are running
 	Running int    // functions that are running
 	Workers int    // goroutines that run functions or wait for work
 	Parks   uint64 // calls of Park so far
@@ -29,10 +30,11 @@ type counters struct {
 func (l *Lot) Stats() Stats {
 	c := &l.workers
 	c.mu.Lock()
-	workers := c.waiting + c.running
+	workers, backlog := c.waiting+c.running, len(c.backlog)
 	c.mu.Unlock()
 	return Stats{
 		Parked:  int(l.stats.parked.Load()),
+		Queued:  backlog,
 		Running: int(l.stats.running.Load()),
 		Workers: workers,
 		Parks:   l.stats.parks.Load(),

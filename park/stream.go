@@ -23,7 +23,7 @@ import (
 // Only streams pay for this. A worker lingers only if the function began soon after Park for streamPace times in a row,
 // and lingering without receiving bytes resets that count.
 //
-// A lingering worker counts against MaxRunning. So a worker lingers only if another worker waits for work, and at most
+// A lingering worker counts against MaxRunning. So a worker lingers only if another function could run, and at most
 // maxLingering workers linger.
 
 const (
@@ -286,7 +286,7 @@ func (c *Conn) established(hook unwrap.Hook) bool {
 func (c *workers) beginLinger() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == 0 || c.lingering >= maxLingering {
+	if c.waiting == 0 || c.full() || c.lingering >= maxLingering {
 		return false
 	}
 	c.lingering++
@@ -299,11 +299,11 @@ func (c *workers) endLinger() {
 	c.lingering--
 }
 
-// spare reports whether any worker waits for work.
+// spare reports whether any worker waits for work and may run it.
 func (c *workers) spare() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting > 0
+	return c.waiting > 0 && !c.full()
 }
 
 // A keepMonitor hands kept connections over after keepTime. Its timer runs only while a connection is kept.
