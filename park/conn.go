@@ -21,8 +21,10 @@ type Conn struct {
 	net.Conn
 
 	mu         sync.Mutex
-	handshaken bool             // the TLS handshakes of all layers are complete
-	unsettled  bool             // a worker must settle the connection before its function runs (see settle.go)
+	handshaken bool  // the TLS handshakes of all layers are complete
+	unsettled  bool  // a worker must settle the connection before its function runs (see settle.go)
+	why        cause // of the latest call; used only by its function
+	closed     atomic.Bool
 	ahead      *readAheadBuffer // nil if no bytes were read ahead
 
 	// parkedConn is the lot's record of the connection, set by its latest call.
@@ -103,8 +105,12 @@ func (c *Conn) releaseBuffer() {
 	readAheadBuffers.Put(a)
 }
 
-// Close closes the wrapped connection and discards bytes that were read ahead.
+// Close closes the wrapped connection and discards bytes that were read ahead. The Close method of the wrapped connection
+// is called once, because some count connections; further calls fail with net.ErrClosed.
 func (c *Conn) Close() error {
+	if c.closed.Swap(true) {
+		return fmt.Errorf("park: close: %w", net.ErrClosed)
+	}
 	err := c.Conn.Close() // before the lock: it ends a Read in fill, which holds the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()

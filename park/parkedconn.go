@@ -145,6 +145,9 @@ func (l *Lot) invoke(c call) {
 	defer l.leave()
 	l.stats.running.Add(1)
 	defer l.stats.running.Add(-1)
+	if conn, ok := c.conn.(*Conn); ok {
+		conn.why = c.why
+	}
 	switch c.why {
 	case expired:
 		l.stats.expired.Add(1)
