@@ -223,7 +223,10 @@ func TestFirstByteErrors(t *testing.T) {
 func TestFirstByteHTTP(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		f, dial := firstByteListener(t, ListenerConfig{}, nil)
-		srv := idleServer(secure, certificate(t), nil)
+		srv := &http.Server{
+			Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") }),
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
+		}
 		served := make(chan error, 1)
 		fresh := make(chan net.Conn, 100)
 		srv.ConnState = func(conn net.Conn, state http.ConnState) {
