@@ -189,8 +189,8 @@ func (f *FirstByteListener) accept() {
 			}
 			continue
 		}
-		//lint:ignore SA1019 as in net/http
 		e, ok := err.(net.Error)
+		//lint:ignore SA1019 as in net/http
 		temporary := ok && e.Temporary()
 		f.mu.Lock()
 		if temporary {
