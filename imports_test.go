@@ -15,8 +15,8 @@ var allowed = []struct {
 	imports []string
 }{
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
-	{"server", []string{".", "internal/fdstate", "internal/wheel", "sock"}},
-	{"park", []string{".", "internal/wheel"}},
+	{"server", []string{".", "internal/fdstate", "internal/unwrap", "internal/wheel", "sock"}},
+	{"park", []string{".", "internal/unwrap", "internal/wheel"}},
 	{"debug", []string{".", "internal/port", "sock"}},
 	{"sock", []string{"internal/fdstate"}},
 	{"overlapped", []string{".", "internal/backend/system", "internal/port", "sock"}},
@@ -27,6 +27,7 @@ var allowed = []struct {
 	{"internal/backend", nil},
 	{"internal/lost", nil},
 	{"internal/fdstate", nil},
+	{"internal/unwrap", nil},
 	{"internal/wheel", nil},
 }
 

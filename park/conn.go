@@ -1,17 +1,15 @@
 package park
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
+	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // A Conn wraps a connection that may have read bytes ahead, such as a *tls.Conn. There is no method to ask for such
@@ -23,7 +21,10 @@ type Conn struct {
 	net.Conn
 
 	mu         sync.Mutex
-	handshaken bool             // the TLS handshakes of all layers are complete
+	handshaken bool  // the TLS handshakes of all layers are complete
+	unsettled  bool  // a worker must settle the connection before its function runs (see settle.go)
+	why        cause // of the latest call; used only by its function
+	closed     atomic.Bool
 	ahead      *readAheadBuffer // nil if no bytes were read ahead
 
 	// parkedConn is the lot's record of the connection, set by its latest call.
@@ -104,8 +105,12 @@ func (c *Conn) releaseBuffer() {
 	readAheadBuffers.Put(a)
 }
 
-// Close closes the wrapped connection and discards bytes that were read ahead.
+// Close closes the wrapped connection and discards bytes that were read ahead. The Close method of the wrapped connection
+// is called once, because some count connections; further calls fail with net.ErrClosed.
 func (c *Conn) Close() error {
+	if c.closed.Swap(true) {
+		return fmt.Errorf("park: close: %w", net.ErrClosed)
+	}
 	err := c.Conn.Close() // before the lock: it ends a Read in fill, which holds the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,95 +125,79 @@ func (c *Conn) hasBytesAhead() bool {
 	return c.ahead != nil
 }
 
-// readAhead reads the bytes that the wrapped connection holds. It reports whether Read would return without the
-// socket.
+// readAhead reads the bytes that the wrapped connection holds. It reports whether Read would return without the socket.
+// err is an *unwrap.UnfitError.
 //
 // A deadline in the past does no harm to a *tls.Conn: package tls treats a read error as final unless it is a temporary
 // net.Error, which a deadline error is, and a later Read continues with a partial record. But during a handshake every
 // error is final. So readAhead does nothing before the handshakes are complete; no application bytes can have been read
 // by then.
-func (c *Conn) readAhead() bool {
+func (c *Conn) readAhead(hook unwrap.Hook) (ready bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ahead != nil {
-		return true
+		return true, nil
 	}
-	if c.handshaken = c.handshaken || handshakesComplete(c.Conn); !c.handshaken {
-		return false
+	if !c.handshakesComplete(hook) {
+		return !unwrap.PlainTLS(c.Conn), nil // a wrapper may hold the beginning of the handshake
 	}
-	if err := c.Conn.SetReadDeadline(longAgo); err != nil {
-		return true // Read returns the reason
-	}
-	return c.fill()
+	return c.fill(unwrap.ReadAhead)
 }
 
-// fill reads ahead under the deadline that is set. It reports whether Read would return without the socket. The caller
-// holds c.mu.
-func (c *Conn) fill() bool {
+// fill reads ahead by read, which is unwrap.ReadAhead, or unwrap.ReadPast under the deadline that is set. It reports
+// whether Read would return without the socket. err is an *unwrap.UnfitError. The caller holds c.mu.
+func (c *Conn) fill(read func(net.Conn, []byte) (int, error)) (ready bool, err error) {
 	if c.ahead != nil {
-		return true
+		return true, nil
 	}
 	a := readAheadBuffers.Get().(*readAheadBuffer)
-	a.to, a.err = c.Conn.Read(a.buf[:])
-	timeout := isTimeout(a.err) // the lot's deadline
-	if timeout {
-		a.err = nil
+	defer func() {
+		if c.ahead != a { // also if Read panicked
+			a.from, a.to, a.err = 0, 0, nil
+			readAheadBuffers.Put(a)
+		}
+	}()
+	a.to, err = read(c.Conn, a.buf[:])
+	switch {
+	case a.to > 0:
+		if !errors.Is(err, os.ErrDeadlineExceeded) { // the lot's deadline
+			a.err = err
+		}
+	case err == nil:
+		return false, nil
+	case isUnfit(err):
+		return false, err
+	default:
+		a.err = err
 	}
 	c.ahead = a
-	if a.to == 0 && a.err == nil {
-		c.releaseBuffer()
-	}
-	return c.ahead != nil || !timeout // if Read returned 0 and nil, there may be more
+	return true, nil
 }
 
-// handshakesComplete reports whether the TLS handshakes of all layers are complete.
-func handshakesComplete(conn net.Conn) bool {
-	for conn != nil {
-		if t, ok := conn.(*tls.Conn); ok && !t.ConnectionState().HandshakeComplete {
-			return false
-		}
-		in, ok := conn.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		conn = in.NetConn()
-	}
-	return true
+func isUnfit(err error) bool {
+	var unfit *unwrap.UnfitError
+	return errors.As(err, &unfit)
 }
 
-// findBase follows NetConn to the connection that has the descriptor. plain reports that it is conn itself and of a
-// type that reads nothing ahead.
-func findBase(conn net.Conn) (base syscall.Conn, plain bool, err error) {
-	switch c := conn.(type) {
-	case nil:
-		return nil, false, checkNil(false)
-	case *net.TCPConn:
-		return c, true, checkNil(c != nil)
-	case *net.UnixConn:
-		return c, true, checkNil(c != nil)
-	}
-	for in := conn; in != nil; {
-		if c, ok := in.(syscall.Conn); ok {
-			if !reflect.ValueOf(c).Comparable() {
-				return nil, false, fmt.Errorf("park: %w: %T is not comparable", socknotify.ErrInvalid, c)
-			}
-			return c, false, nil
-		}
-		next, ok := in.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		in = next.NetConn()
-	}
-	return nil, false, fmt.Errorf("park: %w: no SyscallConn method on %T or on what its NetConn method returns",
-		socknotify.ErrInvalid, conn)
+// handshakesComplete reports whether the TLS handshakes of all layers are complete. The caller holds c.mu.
+func (c *Conn) handshakesComplete(hook unwrap.Hook) bool {
+	c.handshaken = c.handshaken || unwrap.Handshaken(c.Conn, hook)
+	return c.handshaken
 }
 
-func checkNil(ok bool) error {
-	if !ok {
-		return fmt.Errorf("park: %w: nil connection", socknotify.ErrInvalid)
+// find returns the socket below conn.
+func (l *Lot) find(conn net.Conn) (unwrap.Socket, error) {
+	s, err := unwrap.Find(conn, l.config.Unwrap)
+	var opaque *unwrap.OpaqueError
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.As(err, &opaque):
+		return s, fmt.Errorf("park: %w: %w", ErrUnparkable, err)
+	case s.Plain: // its SyscallConn has failed
+		return s, fmt.Errorf("park: %w", err)
 	}
-	return nil
+	return s, fmt.Errorf("park: %w: %w", socknotify.ErrInvalid, err)
 }
 
-var longAgo = time.Unix(1, 0)
+var longAgo = unwrap.Past

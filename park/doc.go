@@ -13,6 +13,9 @@
 // runs the function on a goroutine of its pool. The function may block, read, write, and park the connection
 // again. Its next Read returns the same result as a Read that had blocked all the time.
 //
+// [Server] does this with a handler that is called for each message, and has timeouts and limits. [Listener] hands a
+// connection to any server only when its client has sent something.
+//
 // [HTTPServer] does this for the keep-alive connections of a net/http server.
 //
 // No descriptor is duplicated. A parked connection remains registered with Go's own poller besides the lot's

@@ -3,6 +3,8 @@ package park
 import (
 	"context"
 	"fmt"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -25,7 +27,8 @@ import (
 //
 // A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
 // The following connections are never parked: HTTP/2 connections; unencrypted connections if Server.Protocols allows
-// unencrypted HTTP/2; and connections without a descriptor.
+// unencrypted HTTP/2; and connections of which [Lot.Park] says that they cannot be parked. The last are counted by
+// Stats.Unparkable of the lot, and the first of each type is logged to Server.ErrorLog.
 type HTTPServer struct {
 	// Server is the server to run. If it is nil, Serve, ListenAndServe and their TLS variants fail with
 	// socknotify.ErrInvalid. The first of these calls replaces Handler, ConnState, ConnContext and BaseContext of
@@ -37,6 +40,8 @@ type HTTPServer struct {
 	Linger time.Duration
 	// Backend is the backend of the lot, as in Config.
 	Backend string
+	// Unwrap, if not nil, finds the connection below a wrapper, as Config.Unwrap does.
+	Unwrap func(net.Conn) net.Conn
 	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections. It lets a
 	// program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
@@ -144,6 +149,24 @@ func (s *HTTPServer) Parked() int {
 	return n
 }
 
+// logger returns a logger that writes to Server.ErrorLog.
+func (s *HTTPServer) logger() *slog.Logger {
+	if s.Server.ErrorLog == nil {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(logWriter{s.Server.ErrorLog}, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+				return slog.Attr{} // a log.Logger has its own
+			}
+			return a
+		}}))
+}
+
+type logWriter struct{ log *log.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) { return len(p), w.log.Output(0, string(p)) }
+
 func (s *HTTPServer) served() []*listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +269,7 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		return errNoServer
 	}
 	s.install()
-	lot, err := New(Config{Backend: s.Backend})
+	lot, err := New(Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.logger()})
 	if err != nil {
 		in.Close()
 		return err

@@ -43,10 +43,10 @@ type peekBuffer [4096]byte
 
 func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	hc := &httpConn{in: in, conn: conn}
-	if base, _, err := findBase(conn); err == nil {
-		if raw, err := base.SyscallConn(); err == nil {
-			hc.base, hc.raw = base, raw
-		}
+	if s, err := in.lot.find(conn); err == nil {
+		hc.base, hc.raw = s.Conn, s.Raw
+	} else {
+		in.lot.refuse(conn, err)
 	}
 	if _, secure := conn.(interface{ ConnectionState() tls.ConnectionState }); hc.base != nil &&
 		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
@@ -102,7 +102,7 @@ func (hc *httpConn) park() (handed bool) {
 	if !hc.until.IsZero() {
 		idle = max(time.Until(hc.until), 1)
 	}
-	switch err := hc.in.lot.park(&parkRequest{hc.base, hc.raw, hc.conn, hc.onReady, idle, false}); {
+	switch err := hc.in.lot.park(&parkRequest{base: hc.base, raw: hc.raw, conn: hc.conn, f: hc.onReady, idle: idle}); {
 	case err == nil:
 		if !s.alive.Load() {
 			hc.in.lot.evictAll() // SetKeepAlivesEnabled may have missed this connection

@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // A session is the net.Conn that net/http serves. It lasts from accept, or from when the connection leaves the lot,
@@ -149,11 +152,13 @@ func (s *session) await(p []byte) (int, error) {
 		return hc.conn.Read(p)
 	}
 	if hc.in.linger == nil {
-		hc.conn.SetReadDeadline(longAgo)
-		n, err := hc.conn.Read(p)
-		s.parked.Store(n == 0 && isTimeout(err))
-		if s.parked.Load() {
-			err = io.EOF
+		n, err := unwrap.ReadAhead(hc.conn, p)
+		switch {
+		case n == 0 && err == nil:
+			s.parked.Store(true)
+			return 0, io.EOF
+		case n == 0 && isUnfit(err):
+			return s.readUnfit(p, err)
 		}
 		return n, err
 	}
@@ -161,13 +166,29 @@ func (s *session) await(p []byte) (int, error) {
 	s.startWaiting()
 	n, err := hc.conn.Read(p)
 	if s.stopWaiting() {
-		if n == 0 && isTimeout(err) {
+		switch {
+		case n > 0 || err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.parked.Store(true)
 			return 0, io.EOF
+		default:
+			// If err is not the end of the connection, the same Read under the deadline that has passed says so.
+			if n, err = unwrap.ReadPast(hc.conn, p); n == 0 && isUnfit(err) {
+				return s.readUnfit(p, err)
+			}
 		}
 		hc.conn.SetReadDeadline(s.until)
 	}
 	return n, err
+}
+
+// readUnfit waits in Read, for a connection that turns out to be one that cannot be parked.
+func (s *session) readUnfit(p []byte, why error) (int, error) {
+	hc := s.hc
+	hc.onReady = nil
+	hc.in.lot.refuse(hc.conn, fmt.Errorf("park: %w: %w", ErrUnparkable, why))
+	hc.conn.SetReadDeadline(s.until)
+	return hc.conn.Read(p)
 }
 
 // stateChanged receives the states of the session from net/http, and reports the states of the connection to the

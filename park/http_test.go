@@ -419,27 +419,47 @@ func TestHTTPHijackedConn(t *testing.T) {
 	}
 }
 
-// A bareConn is a connection without access to its descriptor, as some limiting listeners return.
-type bareConn struct{ net.Conn }
-
-type bareListener struct{ net.Listener }
-
-func (l bareListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return bareConn{conn}, nil
-}
-
-func TestHTTPWithoutDescriptor(t *testing.T) {
-	s := newTestServer(t, nil, func(s *HTTPServer, ln net.Listener) error { return s.Serve(bareListener{ln}) })
-	conn, in := s.request()
-	for range 5 {
-		s.ask(conn, in)
-	}
-	if s.Parked() != 0 {
-		t.Fatal("parked")
+// A connection that cannot be parked is served by a goroutine. The log names its type once, and says why.
+func TestHTTPUnparkable(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrap func(net.Conn) net.Conn
+		want []string
+	}{
+		"opaque":       {func(c net.Conn) net.Conn { return opaqueConn{c} }, []string{"type=park.opaqueConn", "set Unwrap"}},
+		"hides errors": {func(c net.Conn) net.Conn { return &unfitConn{Conn: c} }, []string{"type=*park.unfitConn", "own error", "os.ErrDeadlineExceeded"}},
+	} {
+		for _, linger := range []time.Duration{-1, time.Millisecond} {
+			t.Run(fmt.Sprint(name, linger), func(t *testing.T) {
+				var logged testLog
+				var lot *Lot
+				s := newTestServer(t, func(s *HTTPServer) {
+					s.Linger = linger
+					s.OnLot = func(l *Lot) { lot = l }
+					s.Server.ErrorLog = log.New(&logged, "log: ", 0)
+				}, func(s *HTTPServer, ln net.Listener) error {
+					return s.Serve(wrappingListener{ln, c.wrap})
+				})
+				for i := range 2 {
+					conn, in := s.request()
+					for range 5 {
+						s.ask(conn, in)
+					}
+					waitFor(t, "counted", func() bool { return lot.Stats().Unparkable == uint64(i+1) })
+				}
+				if s.Parked() != 0 {
+					t.Error("parked")
+				}
+				got := logged.String()
+				if strings.Count(got, "not parked") != 1 || !strings.HasPrefix(got, "log: msg=") {
+					t.Errorf("logged %s", got)
+				}
+				for _, part := range c.want {
+					if !strings.Contains(got, part) {
+						t.Errorf("the log does not say %q: %s", part, got)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package park
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -19,12 +20,21 @@ type Config struct {
 	// and at most 0.2 seconds late. 0 means no timeout.
 	IdleTimeout time.Duration
 	// MaxRunning limits the number of functions that run concurrently. 0 means no limit. Connections that
-	// become ready while the limit is reached stay queued. If functions wait for each other, the limit must be
-	// high enough for all of them to run.
+	// become ready while the limit is reached stay queued, in order, and have no idle timeout then; Stats.Queued
+	// counts them. Functions should bound the time that they wait for the rest of a message by a read deadline: each
+	// one that waits is one of the limit. If functions wait for each other, the limit must be high enough for all of
+	// them to run.
 	MaxRunning int
 	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
 	// default.
 	Backend string
+	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes what the lot does with
+	// it. If it returns nil, the lot looks for methods and embedded connections. If it returns its argument, the lot does
+	// not look below it. It may be called concurrently.
+	Unwrap func(net.Conn) net.Conn
+	// Logger receives one warning for each type of connections that cannot be parked, and panics of a connection's
+	// methods when the lot calls them. nil is slog.Default.
+	Logger *slog.Logger
 }
 
 // A Lot holds parked connections. Its methods may be called concurrently. The functions that it runs may call all
@@ -40,6 +50,7 @@ type Lot struct {
 	registrars sync.Pool
 	sweep      sweeper
 	stats      counters
+	unfit      sync.Map // keys are the types of connections that cannot be parked
 
 	// open counts the reasons to keep the port open: one for the lot until Close, and one for each connection
 	// that is parked or whose function is running. The port is closed when it reaches 0.
@@ -64,6 +75,7 @@ func New(config Config) (*Lot, error) {
 	}
 	l := &Lot{config: config, port: port, start: time.Now(), ended: make(chan struct{})}
 	l.wheel = wheel.New(tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
+	l.workers.max = config.MaxRunning
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
 	l.startWorker()

@@ -15,6 +15,10 @@ import (
 // ErrParked is returned by Park when the connection is already parked.
 var ErrParked = errors.New("already parked")
 
+// ErrUnparkable is returned by Park for a connection that cannot be parked. Its read deadline was cleared, and it can be
+// used as before. errors.Is(ErrUnparkable, socknotify.ErrInvalid) is true.
+var ErrUnparkable = fmt.Errorf("the connection cannot be parked: %w", socknotify.ErrInvalid)
+
 // Options are the options of [Lot.ParkWith].
 type Options struct {
 	// IdleTimeout overrides Config.IdleTimeout. 0 uses the lot's timeout; a negative value means no timeout.
@@ -22,6 +26,8 @@ type Options struct {
 	// Reader is the reader through which the function reads the connection, if there is one. If it has
 	// buffered bytes, the function runs immediately.
 	Reader *bufio.Reader
+
+	fresh bool // nothing was read from the connection since it was accepted
 }
 
 // Park parks an idle connection. f runs once, on a goroutine of the lot, when a Read of the connection would not
@@ -36,14 +42,17 @@ type Options struct {
 // The caller must not use the connection after Park, because f may already be running. If Park fails, f never runs
 // and the caller still owns the connection. Park clears the read deadline and leaves the write deadline unchanged.
 //
-// conn must have a SyscallConn method, as the connections of package net have, or a NetConn method that returns such
-// a connection, as a *tls.Conn has.
+// The socket below a wrapped connection is what Config.Unwrap returns, what the methods NetConn, Unwrap, Raw and TCPConn
+// return, or an embedded connection, through any number of layers, down to one with a SyscallConn method. Such a wrapper
+// may hold bytes that it has read. So Park reads from it with a deadline in the past, which does not touch the socket.
+// Bytes mean that the connection is not idle, and f runs immediately. os.ErrDeadlineExceeded means that it has none. Park
+// fails with [ErrUnparkable] if there is any other error that does not end the connection, or if no socket is found. The
+// lot logs the first such connection of each type.
 //
-// A *net.TCPConn or *net.UnixConn is passed to f unchanged. Any other connection may have read bytes ahead, and f
-// receives a [*Conn] around it. The program must use that Conn from then on, because the Conn may hold bytes that
-// were read ahead. A program that wants f to receive the connection that it parked calls [Wrap] first and uses the
-// result everywhere. If bytes were read ahead, f runs immediately. A program that reads the connection through a
-// bufio.Reader must use [Lot.ParkWith] for the same reason.
+// A *net.TCPConn or *net.UnixConn is passed to f unchanged. For any other connection f receives a [*Conn] around it. The
+// program must use that Conn from then on, because the Conn may hold bytes that were read ahead. A program that wants f to
+// receive the connection that it parked calls [Wrap] first and uses the result everywhere. A program that reads the
+// connection through a bufio.Reader must use [Lot.ParkWith] for the same reason.
 //
 // A function that parks its connection should return soon. If the connection is a [*Conn] that holds bytes, or whose
 // bytes arrive in quick succession, the worker that runs f also runs the next call, after f has returned. If f takes
@@ -51,8 +60,8 @@ type Options struct {
 //
 // A panic in f ends the process, as in any goroutine. runtime.Goexit ends f alone.
 //
-// Park fails with ErrClosed, with ErrParked, with socknotify.ErrInvalid if the connection has no descriptor, and with
-// the errors of the port and the operating system, such as net.ErrClosed.
+// Park fails with ErrClosed, ErrParked, ErrUnparkable, and with the errors of the port and the operating system, such as
+// net.ErrClosed.
 func (l *Lot) Park(conn net.Conn, f func(net.Conn)) error {
 	return l.ParkWith(conn, Options{}, f)
 }
@@ -74,13 +83,9 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			return nil
 		}
 	}
-	base, plain, err := findBase(conn)
+	s, err := l.find(conn)
 	if err != nil {
-		return err
-	}
-	raw, err := base.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("park: %w", err)
+		return l.refuse(conn, err)
 	}
 	if !l.enter() { // before readAhead, whose bytes would be lost
 		return ErrClosed
@@ -91,7 +96,8 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	if !plain {
+	settle := false
+	if !s.Plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
 			if pc := l.findConn(conn); pc != nil && pc.isPending() {
@@ -100,13 +106,26 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			c = Wrap(conn)
 		}
 		conn = c
-		immediate = immediate || !checked && c.readAhead()
+		switch {
+		case immediate:
+		case s.Lazy && c.parkedConn.Load() == nil:
+			c.mu.Lock()
+			c.unsettled = true
+			c.mu.Unlock()
+			settle = !o.fresh
+		case !checked:
+			if immediate, err = c.readAhead(l.config.Unwrap); err != nil {
+				c.SetReadDeadline(time.Time{})
+				return l.refuse(c.Conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
+			}
+		}
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
 	registering = true
-	return l.leaveOnError(l.register(&parkRequest{base, raw, conn, f, idle, immediate}))
+	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle,
+		immediate: immediate, settle: settle}))
 }
 
 // park parks a connection that holds no bytes.
@@ -134,6 +153,8 @@ type parkRequest struct {
 	f         func(net.Conn)
 	idle      time.Duration // no timeout if 0 or less
 	immediate bool          // Read would return without the socket
+	settle    bool          // a worker must settle the connection first (see settle.go)
+	again     bool          // the same Park goes on after the connection was settled
 }
 
 // A registrar registers a descriptor with the lot's port. It does so inside Control, so that the descriptor cannot be
@@ -306,15 +327,20 @@ func (a *registrar) setParked(pc *parkedConn) state {
 	}
 	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
 	l.stats.parked.Add(1)
-	l.stats.parks.Add(1)
-	if p.immediate {
-		pc.state = queued
-		l.stats.atOnce.Add(1)
-		l.port.Post(pc, 0)
-		return unparked
+	if !p.again {
+		l.stats.parks.Add(1)
 	}
-	if p.idle > 0 {
+	if p.idle > 0 && !p.immediate {
 		pc.due = time.Since(l.start) + p.idle
+	}
+	switch {
+	case p.immediate:
+		l.stats.atOnce.Add(1)
+		fallthrough
+	case p.settle:
+		pc.state = queued
+		l.port.Post(pc, 0)
+	case p.idle > 0:
 		l.wheel.Set(pc, p.idle)
 	}
 	return unparked
@@ -340,7 +366,7 @@ func (pc *parkedConn) pending() bool {
 // register enables the descriptor of a connection that setParked has marked. An immediate request needs no
 // registration.
 func (a *registrar) register(pc *parkedConn, number uintptr) error {
-	if a.request.immediate {
+	if a.request.immediate || a.request.settle {
 		return nil
 	}
 	if err := a.enable(pc, number); err != nil {

@@ -86,6 +86,7 @@ type call struct {
 	conn net.Conn
 	fn   func(net.Conn)
 	why  cause
+	due  time.Duration // as in parkedConn
 }
 
 // take ends the parking and returns its call if pc is in state from. Otherwise another goroutine has won the call, and
@@ -102,7 +103,7 @@ func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
 
 // endParkingFor ends the parking and returns the call, which w makes. The caller holds pc.mu.
 func (l *Lot) endParkingFor(pc *parkedConn, w *worker) call {
-	c := call{pc.conn, pc.fn, pc.why}
+	c := call{pc.conn, pc.fn, pc.why, pc.due}
 	l.endParking(pc)
 	pc.runner = w
 	return c
@@ -128,6 +129,10 @@ func (l *Lot) run(w *worker, pc *parkedConn, from state) {
 	if conn, ok := c.conn.(*Conn); ok && conn.parkedConn.Load() != pc {
 		conn.parkedConn.Store(pc)
 	}
+	if l.settle(w, pc, c) {
+		w.current.Store(nil)
+		return
+	}
 	for calls := 1; c.fn != nil; calls++ {
 		l.invoke(c)
 		c = l.next(w, pc, calls)
@@ -140,12 +145,17 @@ func (l *Lot) invoke(c call) {
 	defer l.leave()
 	l.stats.running.Add(1)
 	defer l.stats.running.Add(-1)
+	if conn, ok := c.conn.(*Conn); ok {
+		conn.why = c.why
+	}
 	switch c.why {
 	case expired:
 		l.stats.expired.Add(1)
-		c.conn.SetReadDeadline(longAgo)
+		if !l.guard(c.conn, func() { c.conn.SetReadDeadline(longAgo) }) {
+			l.guard(c.conn, func() { c.conn.Close() })
+		}
 	case evicted:
-		c.conn.Close()
+		l.guard(c.conn, func() { c.conn.Close() })
 	}
 	c.fn(c.conn)
 }

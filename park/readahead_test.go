@@ -195,7 +195,7 @@ func TestPanicInPark(t *testing.T) {
 func TestReadAfterClose(t *testing.T) {
 	raw, _ := pair(t, "tcp")
 	c := Wrap(&oneReadConn{Conn: raw, text: string(make([]byte, readAheadSize))})
-	if !c.readAhead() || !c.hasBytesAhead() {
+	if ready, err := c.readAhead(nil); !ready || err != nil || !c.hasBytesAhead() {
 		t.Fatal("no bytes were read ahead")
 	}
 	must(t, c.Close())
@@ -212,7 +212,7 @@ func TestCloseWithBytesAhead(t *testing.T) {
 		raw, _ := pair(t, "tcp")
 		o := &oneReadConn{Conn: raw, text: string(make([]byte, 1000))}
 		c := Wrap(o)
-		if !c.readAhead() || !c.hasBytesAhead() {
+		if ready, err := c.readAhead(nil); !ready || err != nil || !c.hasBytesAhead() {
 			t.Fatal("no bytes were read ahead")
 		}
 		must(t, raw.SetReadDeadline(time.Time{}))

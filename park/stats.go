@@ -5,11 +5,15 @@ import "sync/atomic"
 // Stats holds counters of a lot.
 type Stats struct {
 	Parked  int    // connections that are parked, or ready and queued
+	Queued  int    // the part of Parked that is ready, and waits because Config.MaxRunning functions are running
 	Running int    // functions that are running
 	Workers int    // goroutines that run functions or wait for work
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered
 	Expired uint64 // the part of Parks that ended by the idle timeout
+	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a Server or a listener, the
+	// connections that are served without being parked for this reason.
+	Unparkable uint64
 }
 
 type counters struct {
@@ -18,20 +22,25 @@ type counters struct {
 	parks   atomic.Uint64
 	atOnce  atomic.Uint64
 	expired atomic.Uint64
+
+	unparkable atomic.Uint64
 }
 
 // Stats returns the current counters.
 func (l *Lot) Stats() Stats {
 	c := &l.workers
 	c.mu.Lock()
-	workers := c.waiting + c.running
+	workers, backlog := c.waiting+c.running, len(c.backlog)
 	c.mu.Unlock()
 	return Stats{
 		Parked:  int(l.stats.parked.Load()),
+		Queued:  backlog,
 		Running: int(l.stats.running.Load()),
 		Workers: workers,
 		Parks:   l.stats.parks.Load(),
 		AtOnce:  l.stats.atOnce.Load(),
 		Expired: l.stats.expired.Load(),
+
+		Unparkable: l.stats.unparkable.Load(),
 	}
 }

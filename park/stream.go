@@ -1,10 +1,13 @@
 package park
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // A stream is a connection whose bytes arrive without pauses. Registering it with the port before each Read would cost
@@ -20,7 +23,7 @@ import (
 // Only streams pay for this. A worker lingers only if the function began soon after Park for streamPace times in a row,
 // and lingering without receiving bytes resets that count.
 //
-// A lingering worker counts against MaxRunning. So a worker lingers only if another worker waits for work, and at most
+// A lingering worker counts against MaxRunning. So a worker lingers only if another function could run, and at most
 // maxLingering workers linger.
 
 const (
@@ -72,8 +75,12 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 	if !may {
 		return false, false, held
 	}
-	if !held && !(stream && c.established()) {
-		checked, held = true, c.readAhead()
+	if !held && !(stream && c.established(l.config.Unwrap)) {
+		var err error
+		if held, err = c.readAhead(l.config.Unwrap); err != nil {
+			return false, false, false // ParkWith finds it again
+		}
+		checked = true
 	}
 	if checked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
 		return false, checked, held
@@ -159,14 +166,31 @@ func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 		defer pc.mu.Lock()
 		defer l.workers.endLinger()
 		defer c.mu.Unlock()
-		ready = c.fill()
+		ready = l.readNext(c)
 	}()
 	if pc.keptBy(w) {
 		if pc.lingering = false; pc.interrupted {
 			pc.interrupted = false
-			c.SetReadDeadline(time.Time{}) // if it fails, Read fails too
+			pc.setReadDeadline(time.Time{})
 		}
 	}
+	return ready
+}
+
+// readNext reads the next bytes of a stream. It reports whether Read would return without the socket. The caller holds
+// c.mu. After a panic the function's Read finds the reason itself.
+func (l *Lot) readNext(c *Conn) (ready bool) {
+	ready = true
+	l.guard(c, func() {
+		var err error
+		if ready, err = c.fill(unwrap.ReadPast); err == nil {
+			return
+		}
+		// The error of a Read without a deadline is for the function.
+		a := readAheadBuffers.Get().(*readAheadBuffer)
+		a.err = errors.Unwrap(err)
+		c.ahead, ready = a, true
+	})
 	return ready
 }
 
@@ -174,7 +198,15 @@ func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 func (pc *parkedConn) interrupt() {
 	if pc.lingering && !pc.interrupted {
 		pc.interrupted = true
-		pc.conn.SetReadDeadline(longAgo) // if it fails, Read fails too
+		pc.setReadDeadline(longAgo)
+	}
+}
+
+// setReadDeadline sets the read deadline of a kept connection. If it fails, Read fails too. The caller holds pc.mu.
+func (pc *parkedConn) setReadDeadline(t time.Time) {
+	l, conn := pc.runner.lot, pc.conn
+	if !l.guard(conn, func() { conn.SetReadDeadline(t) }) {
+		l.guard(conn, func() { conn.Close() })
 	}
 }
 
@@ -189,7 +221,7 @@ func (pc *parkedConn) stopLingering() {
 	c.mu.Lock() // wait until Read has returned
 	pc.lingering, pc.interrupted = false, false
 	c.mu.Unlock()
-	c.SetReadDeadline(time.Time{})
+	pc.setReadDeadline(time.Time{})
 }
 
 // handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
@@ -197,8 +229,12 @@ func (pc *parkedConn) stopLingering() {
 func (l *Lot) handOver(pc *parkedConn, checked bool) {
 	if !checked && !pc.held {
 		c := pc.conn.(*Conn)
-		pc.held = c.readAhead()
-		c.SetReadDeadline(time.Time{}) // if it fails, Read fails too
+		pc.held = true // after a panic, and for a wrapper that is not fit: the function's Read finds the reason
+		l.guard(c, func() {
+			ready, err := c.readAhead(l.config.Unwrap)
+			pc.held = ready || err != nil
+		})
+		pc.setReadDeadline(time.Time{})
 	} else if checked {
 		pc.pace = 0
 	}
@@ -240,18 +276,17 @@ func (l *Lot) abandon(w *worker, pc *parkedConn) {
 }
 
 // established reports whether all TLS handshakes are complete.
-func (c *Conn) established() bool {
+func (c *Conn) established(hook unwrap.Hook) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handshaken = c.handshaken || handshakesComplete(c.Conn)
-	return c.handshaken
+	return c.handshakesComplete(hook)
 }
 
 // beginLinger reports whether a worker may linger, and counts it if so. endLinger must follow.
 func (c *workers) beginLinger() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == 0 || c.lingering >= maxLingering {
+	if c.waiting == 0 || c.full() || c.lingering >= maxLingering {
 		return false
 	}
 	c.lingering++
@@ -264,11 +299,11 @@ func (c *workers) endLinger() {
 	c.lingering--
 }
 
-// spare reports whether any worker waits for work.
+// spare reports whether any worker waits for work and may run it.
 func (c *workers) spare() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting > 0
+	return c.waiting > 0 && !c.full()
 }
 
 // A keepMonitor hands kept connections over after keepTime. Its timer runs only while a connection is kept.

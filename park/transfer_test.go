@@ -38,10 +38,9 @@ func TestMoveBeforeRegister(t *testing.T) {
 		server, client := pair(t, "tcp")
 		none, _ := reader()
 		must(t, from.Park(server, none)) // adds a record to the table
-		base, _, err := findBase(server)
+		found, err := from.find(server)
 		must(t, err)
-		raw, err := base.SyscallConn()
-		must(t, err)
+		base, raw := found.Conn, found.Raw
 		must(t, raw.Control(func(number uintptr) {
 			entry := from.conns.at(number)
 			pc := entry.Load()

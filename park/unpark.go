@@ -1,11 +1,13 @@
 package park
 
 import (
+	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
 // Unpark takes a connection back. It reports whether the connection was parked. If so, the function of that parking
@@ -19,23 +21,20 @@ import (
 // The lot and its port keep a record of a connection until it is closed, even while it is not parked. Unpark removes
 // that record. It must be called before another lot or port can use the connection.
 func (l *Lot) Unpark(conn net.Conn) bool {
-	base, _, err := findBase(conn)
+	s, err := l.find(conn)
 	if err != nil {
 		return false
 	}
 	var was, here bool
-	raw, err := base.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(number uintptr) {
-			entry := l.conns.at(number)
-			if pc := l.conns.of(entry, base); pc != nil {
-				was = l.removeConn(pc, conn, entry, number)
-			}
-			here = true
-		})
-	}
+	err = s.Raw.Control(func(number uintptr) {
+		entry := l.conns.at(number)
+		if pc := l.conns.of(entry, s.Conn); pc != nil {
+			was = l.removeConn(pc, conn, entry, number)
+		}
+		here = true
+	})
 	if err != nil && !here { // the connection is closed
-		if pc := l.findClosed(base); pc != nil && !pc.hidesBytes(conn) {
+		if pc := l.findClosed(s.Conn); pc != nil && !pc.hidesBytes(conn) {
 			was = l.cancel(pc)
 		}
 	}
@@ -87,7 +86,7 @@ func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 // seconds to find that out.
 func (l *Lot) CloseConn(conn net.Conn) error {
 	if conn == nil {
-		return checkNil(false)
+		return fmt.Errorf("park: %w: %w", socknotify.ErrInvalid, unwrap.ErrNil)
 	}
 	pc := l.findConn(conn)
 	err := conn.Close()
@@ -99,17 +98,14 @@ func (l *Lot) CloseConn(conn net.Conn) error {
 
 // findConn returns the record of a connection, or nil.
 func (l *Lot) findConn(conn net.Conn) (found *parkedConn) {
-	base, _, err := findBase(conn)
+	s, err := l.find(conn)
 	if err != nil {
 		return nil
 	}
-	if raw, err := base.SyscallConn(); err == nil {
-		err = raw.Control(func(number uintptr) { found = l.conns.of(l.conns.at(number), base) })
-		if err == nil {
-			return found
-		}
+	if err := s.Raw.Control(func(number uintptr) { found = l.conns.of(l.conns.at(number), s.Conn) }); err == nil {
+		return found
 	}
-	return l.findClosed(base)
+	return l.findClosed(s.Conn)
 }
 
 // findClosed returns the record of a closed connection, or nil. The connection has no descriptor any more, so

@@ -9,33 +9,44 @@ import (
 )
 
 // workers is the pool of goroutines that run functions. Each worker waits on the port, dequeues one notification, and
-// runs the function of its connection. Before it runs a function it starts another worker if none waits, as far as
-// MaxRunning allows. So a function that blocks delays no other connection. At the limit, notifications stay queued in
-// the port.
+// runs the function of its connection. Before it runs a function it starts another worker if none waits. So a function
+// that blocks delays no other connection. While max functions run, the one worker that waits puts what it dequeues into
+// the backlog, from which a worker takes its next connection when its function has returned.
 type workers struct {
+	max     int // the limit of running; 0 is none
 	mu      sync.Mutex
 	waiting int
 	running int
+	backlog []ready // empty as long as running is below max
 	list    []*worker
 	// lingering counts the running workers that wait for the next bytes of a stream (see stream.go).
 	lingering int
 	exited    sync.WaitGroup
 }
 
+// A ready is a connection whose function is to run.
+type ready struct {
+	pc   *parkedConn
+	from state // of pc
+}
+
 // workerIdleTime is the time after which a worker without work exits, if others wait too.
 const workerIdleTime = 5 * time.Second
 
-// startWorker starts a worker if none waits and the limit allows another. The caller holds workers.mu, or has not yet
-// shared l.
+// startWorker starts a worker if none waits. The caller holds workers.mu, or has not yet shared l.
 func (l *Lot) startWorker() {
-	c := &l.workers
-	if c.waiting > 0 || l.config.MaxRunning > 0 && c.running >= l.config.MaxRunning {
-		return
+	if l.workers.waiting == 0 {
+		l.workers.waiting++
+		l.startWith(ready{})
 	}
-	c.waiting++
+}
+
+// startWith starts a worker that begins with r, or waits if r is zero. The caller has counted it and holds workers.mu.
+func (l *Lot) startWith(r ready) {
+	c := &l.workers
 	w := &worker{lot: l, index: len(c.list)}
 	c.list = append(c.list, w)
-	c.exited.Go(func() { l.work(w) })
+	c.exited.Go(func() { l.work(w, r) })
 }
 
 // remove removes w from the list.
@@ -49,64 +60,129 @@ func (c *workers) remove(w *worker) {
 	c.list = c.list[:end]
 }
 
-func (l *Lot) work(w *worker) {
+// full reports whether max functions run. The caller holds c.mu.
+func (c *workers) full() bool { return c.max > 0 && c.running >= c.max }
+
+// pop takes the first connection from the backlog, or returns zero. The caller holds c.mu.
+func (c *workers) pop() (r ready) {
+	if len(c.backlog) == 0 {
+		return r
+	}
+	r, c.backlog[0] = c.backlog[0], r
+	c.backlog = c.backlog[1:]
+	if len(c.backlog) == 0 {
+		c.backlog = nil
+	}
+	return r
+}
+
+func (l *Lot) work(w *worker, r ready) {
 	defer l.workers.remove(w)
+	for more := true; more; {
+		if r.pc == nil {
+			if r = l.dequeue(); r.pc == nil {
+				return
+			}
+		}
+		r, more = l.serve(w, r)
+	}
+}
+
+// dequeue waits for a connection whose function may run, and counts the worker as running. It returns zero if the worker
+// must exit.
+func (l *Lot) dequeue() ready {
 	var one [1]socknotify.Notification[*parkedConn]
 	for {
 		n, err := l.port.Process(nil, one[:], workerIdleTime)
 		switch {
 		case n == 1:
-			if !l.serve(w, one[0]) {
-				return
+			if one[0].Events == socknotify.EventRemove {
+				continue
 			}
-			one[0] = socknotify.Notification[*parkedConn]{}
+			r := ready{one[0].Key, parked}
+			if one[0].Kind() == socknotify.KindPosted {
+				r.from = queued
+			}
+			if l.admit(&r) {
+				return r
+			}
 		case err == socknotify.ErrTimeout:
 			if l.retireWorker() {
-				return
+				return ready{}
 			}
 		default:
-			return // the port is closed
+			return ready{} // the port is closed
 		}
 	}
 }
 
-// serve runs the function of the connection that nt is for. It reports whether w should continue.
-func (l *Lot) serve(w *worker, nt socknotify.Notification[*parkedConn]) bool {
-	if nt.Events == socknotify.EventRemove {
-		return true
-	}
+// admit counts a waiting worker as running. While max functions run it adds r to the backlog instead, and returns
+// false.
+func (l *Lot) admit(r *ready) bool {
 	c := &l.workers
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full() {
+		c.mu.Unlock() // pc.mu is locked before c.mu
+		ok := r.pc.enqueue(r)
+		c.mu.Lock()
+		if !ok {
+			return false
+		}
+		if c.full() {
+			c.backlog = append(c.backlog, *r)
+			return false
+		}
+	}
 	c.waiting--
 	c.running++
 	l.startWorker()
-	c.mu.Unlock()
+	return true
+}
 
+// enqueue makes a parked connection a queued one, which has no idle timeout. It reports whether the call of r is still
+// pending.
+func (pc *parkedConn) enqueue(r *ready) bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.state != r.from {
+		return false
+	}
+	pc.state, r.from = queued, queued
+	return true
+}
+
+// serve runs the function of r. It returns what w serves next, if that is in the backlog, and whether w should continue.
+func (l *Lot) serve(w *worker, r ready) (next ready, more bool) {
+	c := &l.workers
 	returned := false
 	defer func() {
 		if !returned { // the function panicked or called runtime.Goexit
-			l.abandon(w, nt.Key)
+			l.abandon(w, r.pc)
 			c.mu.Lock()
+			defer c.mu.Unlock()
+			if next := c.pop(); next.pc != nil {
+				l.startWith(next)
+				return
+			}
 			c.running--
 			l.startWorker()
-			c.mu.Unlock()
 		}
 	}()
-	from := parked
-	if nt.Kind() == socknotify.KindPosted {
-		from = queued
-	}
-	l.run(w, nt.Key, from)
+	l.run(w, r.pc, r.from)
 	returned = true
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if next = c.pop(); next.pc != nil {
+		return next, true
+	}
 	c.running--
 	if c.waiting >= runtime.GOMAXPROCS(0) {
-		return false
+		return ready{}, false
 	}
 	c.waiting++
-	return true
+	return ready{}, true
 }
 
 // retireWorker reports whether a worker that has waited for workerIdleTime may exit. One worker always stays. If it

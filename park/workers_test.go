@@ -2,8 +2,11 @@ package park
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,7 +36,8 @@ func TestMaxRunning(t *testing.T) {
 			send(t, client, "x")
 		}
 		waitFor(t, "MaxRunning functions are running", func() bool { return running.Load() == bound })
-		if s := l.Stats(); s.Running != bound || s.Parked != conns-bound || s.Workers != bound {
+		waitFor(t, "the others are queued", func() bool { return l.Stats().Queued == conns-bound })
+		if s := l.Stats(); s.Running != bound || s.Parked != conns-bound || s.Workers != bound+1 {
 			t.Fatalf("%+v", s)
 		}
 		close(release)
@@ -42,6 +46,69 @@ func TestMaxRunning(t *testing.T) {
 			t.Fatalf("%d ran at once, bound %d", m, bound)
 		}
 	})
+}
+
+// A connection that waits for a worker has no idle timeout, because its bytes came in time. It runs in its turn, and can
+// be taken back and closed while it waits.
+func TestQueued(t *testing.T) {
+	l := newLot(t, Config{MaxRunning: 1, IdleTimeout: 200 * time.Millisecond})
+	release := blockWorker(t, l)
+	defer release()
+	f, outcomes := reader()
+	var conns []net.Conn
+	for i := range 4 {
+		server, client := pair(t, "tcp")
+		conns = append(conns, server)
+		must(t, l.Park(server, f))
+		send(t, client, strconv.Itoa(i))
+		waitFor(t, "queued", func() bool { return l.Stats().Queued == i+1 })
+	}
+	if !l.Unpark(conns[1]) {
+		t.Error("not parked")
+	}
+	must(t, l.CloseConn(conns[2]))
+	idle, _ := pair(t, "tcp") // without bytes, so its timeout passes
+	must(t, l.Park(idle, f))
+	waitFor(t, "the idle connection is queued", func() bool { return l.Stats().Queued == 5 })
+	release()
+	if o := receive(t, outcomes); o.text != "0" || o.err != nil {
+		t.Errorf("%+v", o)
+	}
+	if o := receive(t, outcomes); !errors.Is(o.err, net.ErrClosed) || o.conn != conns[2] {
+		t.Errorf("%+v", o)
+	}
+	if o := receive(t, outcomes); o.text != "3" || o.err != nil {
+		t.Errorf("%+v", o)
+	}
+	if o := receive(t, outcomes); !errors.Is(o.err, os.ErrDeadlineExceeded) || o.conn != idle {
+		t.Errorf("%+v", o)
+	}
+	waitFor(t, "none is queued", func() bool { return l.Stats().Queued == 0 })
+}
+
+// Goexit in a function at the limit leaves its place to the next connection.
+func TestGoexitQueued(t *testing.T) {
+	l := newLot(t, Config{MaxRunning: 1})
+	release := blockWorker(t, l)
+	defer release()
+	f, outcomes := reader()
+	for i := range 6 {
+		server, client := pair(t, "tcp")
+		must(t, l.Park(server, func(conn net.Conn) {
+			f(conn)
+			if i%2 == 0 {
+				runtime.Goexit()
+			}
+		}))
+		send(t, client, "x")
+		waitFor(t, "queued", func() bool { return l.Stats().Queued == i+1 })
+	}
+	release()
+	for range 6 {
+		if o := receive(t, outcomes); o.text != "x" {
+			t.Fatalf("%+v", o)
+		}
+	}
 }
 
 // Functions that wait for each other run on a goroutine each, and idle workers exit later.

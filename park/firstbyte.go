@@ -1,0 +1,313 @@
+package park
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// A ListenerConfig configures a [FirstByteListener]. The zero value has the defaults.
+type ListenerConfig struct {
+	// Timeout closes a connection that has sent nothing for this time after it was accepted; 0 means 30 seconds, a
+	// negative value no timeout. It is at most 0.2 seconds late.
+	Timeout time.Duration
+	// MaxWaiting bounds the number of connections that have sent nothing yet, or that the server has not taken yet; 0 means
+	// 65,536. At the bound a new connection replaces the one that has been silent for the longest time. If all have sent
+	// something, new connections stay in the backlog of the system.
+	MaxWaiting int
+
+	// Backend, Unwrap and Logger are as in Config.
+	Backend string
+	Unwrap  func(net.Conn) net.Conn
+	Logger  *slog.Logger
+}
+
+const (
+	defaultFirstByte  = 30 * time.Second
+	defaultMaxWaiting = 65536
+)
+
+// Listener is for protocols in which the client speaks first, such as HTTP, TLS, gRPC and MQTT: with one in which the
+// server does, such as SMTP, FTP, MySQL and some SSH clients, connections would hang until the timeout closes them.
+//
+// It returns a listener whose Accept returns a connection of l once its first byte has arrived. So connections that stay
+// silent cost a server no goroutine, and need no change in the server. Connections wait for 30 seconds; a [ListenerConfig]
+// has this and other settings.
+func Listener(l net.Listener) *FirstByteListener { return ListenerConfig{}.Listener(l) }
+
+// Listener is for protocols in which the client speaks first, as the function [Listener] is. The listener that it returns
+// owns l. Errors in c, and that of creating a port, are returned by Accept.
+func (c ListenerConfig) Listener(l net.Listener) *FirstByteListener {
+	f := &FirstByteListener{l: l, timeout: c.Timeout, max: c.MaxWaiting}
+	f.changed.L = &f.mu
+	if f.timeout == 0 {
+		f.timeout = defaultFirstByte
+	}
+	if f.max == 0 {
+		f.max = defaultMaxWaiting
+	}
+	switch {
+	case l == nil:
+		f.failed = fmt.Errorf("park: %w: nil listener", socknotify.ErrInvalid)
+	case f.max < 0:
+		f.failed = fmt.Errorf("park: %w: MaxWaiting is negative", socknotify.ErrInvalid)
+	default:
+		f.lot, f.failed = New(Config{Backend: c.Backend, Unwrap: c.Unwrap, Logger: c.Logger})
+	}
+	return f
+}
+
+// A FirstByteListener is a listener that accepts connections once their first byte, or their end, has arrived. Its methods
+// may be called concurrently.
+//
+// A connection that was not wrapped is the one that the listener below has returned. A wrapped one that held bytes is a
+// [*Conn]. Connections that cannot be parked are returned at once.
+type FirstByteListener struct {
+	l       net.Listener
+	lot     *Lot
+	timeout time.Duration
+	max     int
+
+	once sync.Once
+
+	mu      sync.Mutex
+	changed sync.Cond // ready, closed or n has changed
+	ready   []accepted
+	failed  error // the listener's permanent error
+	closed  bool
+	silent  firstByte // the head of a list of the connections that wait, oldest first
+	n       int       // connections in silent and in ready
+}
+
+// An accepted is a result of Accept.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+// A firstByte is a connection that has sent nothing yet.
+type firstByte struct {
+	in         *FirstByteListener
+	conn       *Conn
+	prev, next *firstByte // in the list; nil if it is not there
+}
+
+// Accept returns the next connection that has sent something. It fails with net.ErrClosed after Close, and with the errors
+// of the listener below.
+func (f *FirstByteListener) Accept() (net.Conn, error) {
+	f.once.Do(f.start)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		switch {
+		case f.closed:
+			return nil, &net.OpError{Op: "accept", Net: "park", Err: net.ErrClosed}
+		case len(f.ready) > 0:
+			a := f.ready[0]
+			f.ready[0] = accepted{}
+			f.ready = f.ready[1:]
+			if a.conn != nil {
+				f.n--
+			}
+			f.changed.Broadcast()
+			return a.conn, a.err
+		case f.failed != nil:
+			return nil, f.failed
+		}
+		f.changed.Wait()
+	}
+}
+
+// Addr returns the address of the listener below.
+func (f *FirstByteListener) Addr() net.Addr {
+	if f.l == nil {
+		return nil
+	}
+	return f.l.Addr()
+}
+
+// Unwrap returns the listener below.
+func (f *FirstByteListener) Unwrap() net.Listener { return f.l }
+
+// Stats returns the counters of the lot in which the connections wait. Parked is the number of those that have sent
+// nothing, and Expired counts those that Timeout has closed.
+func (f *FirstByteListener) Stats() Stats {
+	if f.lot == nil {
+		return Stats{}
+	}
+	return f.lot.Stats()
+}
+
+// Close closes the listener and the connections that Accept has not returned.
+func (f *FirstByteListener) Close() error {
+	f.once.Do(func() {}) // no start after it
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return net.ErrClosed
+	}
+	f.closed = true
+	left := f.ready
+	f.ready = nil
+	f.changed.Broadcast()
+	f.mu.Unlock()
+	var err error
+	if f.l != nil {
+		err = f.l.Close()
+	}
+	for _, a := range left {
+		if a.conn != nil {
+			a.conn.Close()
+		}
+	}
+	if f.lot != nil {
+		f.lot.Close()
+	}
+	return err
+}
+
+func (f *FirstByteListener) start() {
+	if f.failed == nil {
+		go f.accept()
+	}
+}
+
+// accept accepts connections until a permanent error.
+func (f *FirstByteListener) accept() {
+	var delay time.Duration
+	for f.hasRoom() {
+		conn, err := f.l.Accept()
+		if err == nil {
+			delay = 0
+			if !f.lot.guard(conn, func() { f.admit(conn) }) {
+				conn.Close()
+			}
+			continue
+		}
+		e, ok := err.(net.Error)
+		//lint:ignore SA1019 as in net/http
+		temporary := ok && e.Temporary()
+		f.mu.Lock()
+		if temporary {
+			f.ready = append(f.ready, accepted{err: err})
+		} else {
+			f.failed = err
+		}
+		f.changed.Broadcast()
+		f.mu.Unlock()
+		if !temporary {
+			return
+		}
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(delay):
+		case <-f.lot.ended: // after Close
+		}
+	}
+}
+
+// hasRoom waits until there is room for another connection, or a silent one to make it. It returns false when the listener
+// is closed.
+func (f *FirstByteListener) hasRoom() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !f.closed && f.n >= f.max && f.silent.next == nil {
+		f.changed.Wait()
+	}
+	return !f.closed
+}
+
+// makeRoom closes the connection that has been silent for the longest time if there is no room for another.
+func (f *FirstByteListener) makeRoom() {
+	f.mu.Lock()
+	w := f.silent.next
+	full := f.n >= f.max && w != nil
+	if full {
+		f.unlink(w)
+	}
+	f.mu.Unlock()
+	if full {
+		f.lot.guard(w.conn, func() { f.lot.CloseConn(w.conn) })
+	}
+}
+
+// admit parks a connection until its first byte.
+func (f *FirstByteListener) admit(conn net.Conn) {
+	f.makeRoom()
+	w := &firstByte{in: f, conn: Wrap(conn)}
+	f.mu.Lock()
+	last := f.silent.prev
+	if last == nil {
+		last = &f.silent
+	}
+	w.prev, last.next, f.silent.prev = last, w, w
+	f.n++
+	f.mu.Unlock()
+	err := f.lot.ParkWith(w.conn, Options{IdleTimeout: f.timeout, fresh: true}, w.arrived)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnparkable):
+		f.push(w)
+	default:
+		f.remove(w)
+		w.conn.Close()
+	}
+}
+
+// arrived is the function of the parked connection.
+func (w *firstByte) arrived(net.Conn) {
+	w.in.lot.Unpark(w.conn) // the server may park it elsewhere
+	if w.conn.why == readable {
+		w.in.push(w)
+		return
+	}
+	w.in.remove(w)
+	w.in.lot.guard(w.conn, func() { w.conn.Close() })
+}
+
+// push makes a connection ready for Accept, unless hasRoom has closed it.
+func (f *FirstByteListener) push(w *firstByte) {
+	conn := net.Conn(w.conn)
+	if !w.conn.hasBytesAhead() {
+		conn = w.conn.Conn
+	}
+	f.mu.Lock()
+	open := f.unlink(w) && !f.closed
+	if open {
+		f.n++
+		f.ready = append(f.ready, accepted{conn: conn})
+		f.changed.Broadcast()
+	}
+	f.mu.Unlock()
+	if !open {
+		f.lot.guard(conn, func() { w.conn.Close() })
+	}
+}
+
+func (f *FirstByteListener) remove(w *firstByte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unlink(w)
+}
+
+// unlink removes w from the list. It reports whether w was there. The caller holds f.mu.
+func (f *FirstByteListener) unlink(w *firstByte) bool {
+	if w.prev == nil {
+		return false
+	}
+	w.prev.next = w.next
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else if f.silent.prev = w.prev; w.prev == &f.silent {
+		f.silent.prev = nil
+	}
+	w.prev, w.next = nil, nil
+	f.n--
+	f.changed.Broadcast()
+	return true
+}

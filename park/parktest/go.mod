@@ -1,0 +1,24 @@
+module github.com/socknotify/socknotify/park/parktest
+
+go 1.26.0
+
+require (
+	github.com/eclipse/paho.mqtt.golang v1.5.1
+	github.com/mochi-mqtt/server/v2 v2.7.9
+	github.com/pires/go-proxyproto v0.15.0
+	github.com/socknotify/socknotify v0.0.0
+	github.com/soheilhy/cmux v0.1.5
+	golang.org/x/net v0.62.0
+	google.golang.org/grpc v1.85.0
+)
+
+require (
+	github.com/gorilla/websocket v1.5.3 // indirect
+	github.com/rs/xid v1.4.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)

@@ -1,0 +1,651 @@
+package park
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/unwrap"
+)
+
+// A Server calls a handler for each message, and parks connections between messages and before the first one. An idle
+// connection needs no goroutine and no buffer, also with TLS.
+//
+// The fields must be set before the first Serve, and not be changed after it. A Server must not be copied.
+type Server struct {
+	// Handler is called when a connection has something to read. It reads one message, or several, and answers. If it
+	// returns nil, the connection is parked until there is more to read. Otherwise the connection is closed. Handler must
+	// not keep bytes that it has read for its next call, other than in the state of Open, and must not read through a
+	// buffer that may hold more than it uses. It may block, and it runs on one goroutine at a time for each connection.
+	// conn is the same value in every call. A panic is logged and closes the connection.
+	Handler func(conn net.Conn) error
+	// Open, if not nil, is called before the first call of Handler for a connection, when it has something to read, and
+	// with TLS after the handshake. The function that it returns is called instead of Handler for that connection, and
+	// can hold the connection's state. An error closes the connection.
+	Open func(conn net.Conn) (handler func(net.Conn) error, err error)
+	// Closed, if not nil, is called once for each connection that Handler or Open was called for, after the connection
+	// was closed. err is what Handler or Open has returned; os.ErrDeadlineExceeded after IdleTimeout; ErrServerClosed
+	// because of Shutdown or Close; and otherwise the error of the connection. errors.Is finds them.
+	Closed func(conn net.Conn, err error)
+
+	// TLSConfig is the configuration for ServeTLS.
+	TLSConfig *tls.Config
+
+	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means
+	// never. It is at most 0.2 seconds late.
+	IdleTimeout time.Duration
+	// ReadTimeout is the time within which Handler must have read its message, from its beginning, so that half a message
+	// cannot hold a goroutine. WriteTimeout is the time within which it must have written its answer. HandshakeTimeout is
+	// that of a TLS handshake, from its beginning. 0 means 10 seconds, a negative value no timeout. They are set as
+	// deadlines before Handler is called. A handler that sends or receives for longer sets its own.
+	ReadTimeout, WriteTimeout, HandshakeTimeout time.Duration
+
+	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no limit. A
+	// connection beyond a limit is closed when it is accepted; behind a wrapper that reads the address from a header, as
+	// go-proxyproto does, when the header has come.
+	MaxConns        int
+	MaxConnsPerAddr int
+	// MaxRunning bounds the number of calls of Handler and of TLS handshakes that run concurrently; 0 means no limit.
+	// Connections that become ready at the limit wait, in order (Stats.Queued). Connections that cannot be parked do not
+	// count.
+	MaxRunning int
+
+	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics, temporary errors of Accept, and, at
+	// the debug level, failed handshakes and refused connections.
+	Backend string
+	Unwrap  func(net.Conn) net.Conn
+	Logger  *slog.Logger
+
+	mu        sync.Mutex
+	lot       *Lot
+	listeners map[*net.Listener]struct{} // pointers, because not every listener can be compared
+	conns     map[*serverConn]struct{}
+	addresses map[string]int
+	refused   uint64
+	closing   bool
+	stopped   chan struct{}  // closed when closing is set
+	blocking  sync.WaitGroup // goroutines of connections that cannot be parked
+}
+
+// ErrServerClosed is returned by the Serve methods of a Server after Shutdown or Close.
+var ErrServerClosed error = serverClosedError{}
+
+type serverClosedError struct{}
+
+func (serverClosedError) Error() string        { return "park: server closed" }
+func (serverClosedError) Is(target error) bool { return target == net.ErrClosed }
+
+// ServerStats holds counters of a Server.
+type ServerStats struct {
+	Stats          // of the lot
+	Conns   int    // connections that are open
+	Refused uint64 // connections beyond MaxConns or MaxConnsPerAddr
+}
+
+// Stats returns the current counters.
+func (s *Server) Stats() ServerStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lot Stats
+	if s.lot != nil {
+		lot = s.lot.Stats()
+	}
+	return ServerStats{lot, len(s.conns), s.refused}
+}
+
+const defaultTimeout = 10 * time.Second
+
+// orDefault returns d, defaultTimeout if d is 0, or 0 if d is negative.
+func orDefault(d time.Duration) time.Duration {
+	if d == 0 {
+		return defaultTimeout
+	}
+	return max(d, 0)
+}
+
+// deadline returns the time at which a timeout ends, or zero if d is 0.
+func deadline(d time.Duration) time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// ListenAndServe listens on the address and calls Serve. network is one of "tcp", "tcp4", "tcp6" and "unix".
+func (s *Server) ListenAndServe(network, address string) error {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.Serve(l)
+}
+
+// ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS.
+func (s *Server) ListenAndServeTLS(network, address, certFile, keyFile string) error {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.ServeTLS(l, certFile, keyFile)
+}
+
+// ServeTLS is Serve with TLS. The files are read if TLSConfig has no certificate, or if they are not empty.
+func (s *Server) ServeTLS(l net.Listener, certFile, keyFile string) error {
+	config := new(tls.Config)
+	if s.TLSConfig != nil {
+		config = s.TLSConfig.Clone()
+	}
+	has := len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil
+	if !has || certFile != "" || keyFile != "" {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			if l != nil {
+				l.Close()
+			}
+			return err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return s.serve(l, config)
+}
+
+// Serve accepts connections and serves them until the listener fails, or Shutdown or Close is called. It closes the
+// listener. The listener may be one that wraps another, such as one of tls.NewListener, netutil.LimitListener or
+// go-proxyproto. Serve always returns an error: socknotify.ErrInvalid for a field that makes no sense, ErrServerClosed,
+// or that of the listener.
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, nil) }
+
+func (s *Server) serve(l net.Listener, config *tls.Config) error {
+	if l == nil {
+		return fmt.Errorf("park: serve: %w: nil listener", socknotify.ErrInvalid)
+	}
+	defer l.Close()
+	if err := s.begin(&l); err != nil {
+		return err
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, &l)
+	}()
+	var delay time.Duration
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			delay = 0
+			if !s.lot.guard(conn, func() { s.admit(conn, config) }) {
+				conn.Close()
+			}
+			continue
+		}
+		if s.isClosing() {
+			return ErrServerClosed
+		}
+		//lint:ignore SA1019 as in net/http
+		if e, ok := err.(net.Error); !ok || !e.Temporary() {
+			return fmt.Errorf("park: accept: %w", err)
+		}
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", delay)
+		select {
+		case <-time.After(delay):
+		case <-s.stopped:
+		}
+	}
+}
+
+// begin starts the server, if this is the first listener, and adds the listener.
+func (s *Server) begin(l *net.Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return ErrServerClosed
+	}
+	if s.Handler == nil && s.Open == nil {
+		return fmt.Errorf("park: serve: %w: no Handler and no Open", socknotify.ErrInvalid)
+	}
+	if s.MaxConns < 0 || s.MaxConnsPerAddr < 0 {
+		return fmt.Errorf("park: serve: %w: negative limit", socknotify.ErrInvalid)
+	}
+	if s.lot == nil {
+		lot, err := New(Config{IdleTimeout: s.IdleTimeout, MaxRunning: s.MaxRunning, Backend: s.Backend,
+			Unwrap: s.Unwrap, Logger: s.Logger})
+		if err != nil {
+			return err
+		}
+		s.lot, s.stopped = lot, make(chan struct{})
+		s.listeners = make(map[*net.Listener]struct{})
+		s.conns = make(map[*serverConn]struct{})
+		s.addresses = make(map[string]int)
+	}
+	s.listeners[l] = struct{}{}
+	return nil
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// Lot returns the server's lot for observation, for example of its port by package debug. It returns nil before the first
+// Serve.
+func (s *Server) Lot() *Lot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lot
+}
+
+// Shutdown closes the listeners and the connections that wait for a message, and waits until the handlers have returned;
+// their connections are closed then. If ctx is done first, Shutdown returns the cause of ctx, and handlers still run. If
+// ctx is nil, Shutdown does nothing and fails with socknotify.ErrInvalid.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
+	}
+	lot := s.stop(false)
+	if lot == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		s.blocking.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return lot.Shutdown(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close closes the listeners and all connections. It does not wait for handlers. It always returns nil.
+func (s *Server) Close() error {
+	s.stop(true)
+	return nil
+}
+
+// stop closes the listeners and the lot, and the connections that no handler runs for, or all of them.
+func (s *Server) stop(all bool) *Lot {
+	s.mu.Lock()
+	lot := s.lot
+	if lot != nil && !s.closing {
+		close(s.stopped)
+	}
+	s.closing = true
+	var listeners []net.Listener
+	for l := range s.listeners {
+		listeners = append(listeners, *l)
+	}
+	var conns []*serverConn
+	for c := range s.conns {
+		if all || c.waiting {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+	if lot != nil {
+		lot.Close()
+	}
+	for _, c := range conns {
+		c.close()
+	}
+	return lot
+}
+
+// A serverConn is a connection of a Server.
+type serverConn struct {
+	server  *Server
+	conn    *Conn       // set under Server.mu
+	config  *tls.Config // for a handshake that is to come, or nil
+	handler func(net.Conn) error
+	ready   func(net.Conn) // the method turn
+	address string         // that is counted in Server.addresses, or empty
+	due     time.Duration  // when IdleTimeout ends, since the lot's start; 0 is never
+
+	opened  bool // Closed must be called
+	counted bool // address is valid
+	waiting bool // in Read, on a goroutine of its own; under Server.mu
+}
+
+// admit parks a new connection until its first byte.
+func (s *Server) admit(conn net.Conn, config *tls.Config) {
+	c := &serverConn{server: s, conn: Wrap(conn), config: config}
+	c.ready = func(net.Conn) { c.turn() }
+	lot := s.lot
+	socket, err := lot.find(conn)
+	if err == nil && !socket.Lazy && !c.count() {
+		return
+	}
+	s.mu.Lock()
+	refuse, full := s.closing, s.MaxConns > 0 && len(s.conns) >= s.MaxConns
+	if full && !refuse {
+		s.refused++
+	}
+	if refuse = refuse || full; !refuse {
+		s.conns[c] = struct{}{}
+	}
+	s.mu.Unlock()
+	if refuse {
+		if full {
+			lot.log(slog.LevelDebug, "park: connection refused", "limit", "MaxConns")
+		}
+		c.end(ErrServerClosed)
+		return
+	}
+	c.idle()
+	if err := c.park(Options{fresh: true}); err != nil {
+		c.failed(err)
+	}
+}
+
+// count counts the connection for its address. If there are too many, it closes the connection and returns false.
+func (c *serverConn) count() bool {
+	s := c.server
+	if s.MaxConnsPerAddr == 0 || c.counted {
+		return true
+	}
+	c.counted = true
+	address := ""
+	if a := c.conn.RemoteAddr(); a != nil {
+		if address, _, _ = net.SplitHostPort(a.String()); address == "" {
+			return true // not of IP
+		}
+	}
+	s.mu.Lock()
+	ok := s.addresses[address] < s.MaxConnsPerAddr
+	if ok {
+		s.addresses[address]++
+		c.address = address
+	} else {
+		s.refused++
+	}
+	s.mu.Unlock()
+	if !ok {
+		s.lot.log(slog.LevelDebug, "park: connection refused", "limit", "MaxConnsPerAddr", "address", address)
+		c.end(errTooMany)
+	}
+	return ok
+}
+
+var errTooMany = errors.New("park: too many connections from one address")
+
+// idle begins the idle timeout.
+func (c *serverConn) idle() {
+	if s := c.server; s.IdleTimeout > 0 {
+		c.due = time.Since(s.lot.start) + s.IdleTimeout
+	}
+}
+
+// park parks the connection with what is left of its idle timeout.
+func (c *serverConn) park(o Options) error {
+	o.IdleTimeout = -1
+	if c.due != 0 {
+		o.IdleTimeout = max(c.due-time.Since(c.server.lot.start), 1)
+	}
+	return c.server.lot.ParkWith(c.conn, o, c.ready)
+}
+
+// failed handles an error of park: it serves the connection on a goroutine of its own, or ends it.
+func (c *serverConn) failed(err error) {
+	s := c.server
+	if !errors.Is(err, ErrUnparkable) {
+		if errors.Is(err, ErrClosed) {
+			err = ErrServerClosed
+		}
+		c.end(err)
+		return
+	}
+	s.mu.Lock()
+	closing := s.closing
+	if !closing {
+		s.blocking.Add(1)
+	}
+	s.mu.Unlock()
+	if closing {
+		c.end(ErrServerClosed)
+		return
+	}
+	go func() {
+		defer s.blocking.Done()
+		returned := false
+		defer func() {
+			if !returned { // the handler called runtime.Goexit
+				c.end(errGoexit)
+			}
+		}()
+		for c.await() && c.callHere() {
+			c.idle()
+		}
+		returned = true
+	}()
+}
+
+var errGoexit = errors.New("park: the handler called runtime.Goexit")
+
+// turn is the function of the parked connection.
+func (c *serverConn) turn() {
+	returned := false
+	defer func() {
+		if !returned {
+			c.end(errGoexit)
+		}
+	}()
+	switch c.conn.why {
+	case expired:
+		c.end(errIdle)
+	case evicted:
+		c.end(ErrServerClosed)
+	default:
+		c.serve()
+	}
+	returned = true
+}
+
+// serve handles what has arrived, and parks the connection again.
+func (c *serverConn) serve() {
+	if !c.arrived() {
+		return
+	}
+	ready, err := c.hasInput()
+	if ready {
+		if !c.call() {
+			return
+		}
+		c.idle()
+	}
+	if err != nil {
+		err = fmt.Errorf("park: %w: %w", ErrUnparkable, err)
+	} else {
+		err = c.park(Options{})
+	}
+	if err != nil {
+		c.failed(err)
+	}
+}
+
+var errIdle = fmt.Errorf("park: idle for too long: %w", os.ErrDeadlineExceeded)
+
+// arrived handles what must be done once after the first byte: it counts the connection, and performs the handshake. It
+// reports whether the connection is still open.
+func (c *serverConn) arrived() bool {
+	if c.config != nil {
+		conn := net.Conn(c.conn)
+		if _, plain := c.conn.Conn.(*net.TCPConn); plain && !c.conn.hasBytesAhead() {
+			conn = c.conn.Conn
+		}
+		secure := Wrap(tls.Server(conn, c.config))
+		c.server.mu.Lock()
+		c.conn = secure
+		c.server.mu.Unlock()
+		c.config = nil
+	}
+	t, ok := c.conn.Conn.(*tls.Conn)
+	if !ok || t.ConnectionState().HandshakeComplete {
+		return c.count()
+	}
+	limit := orDefault(c.server.HandshakeTimeout)
+	t.SetDeadline(deadline(limit))
+	err := c.try(t.Handshake)
+	if err != nil {
+		c.server.lot.log(slog.LevelDebug, "park: TLS handshake failed", "error", err, "remote", fmt.Sprint(t.RemoteAddr()))
+		c.end(err)
+		return false
+	}
+	t.SetDeadline(time.Time{})
+	return c.count()
+}
+
+// hasInput reports whether a Read would return at once. A connection may have become readable by a part of a TLS record,
+// or by a record without data.
+func (c *serverConn) hasInput() (bool, error) {
+	in := c.conn
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.ahead != nil {
+		return true, nil
+	}
+	if _, plain := in.Conn.(*net.TCPConn); plain {
+		return true, nil
+	}
+	if in.SetReadDeadline(time.Now().Add(readyWait)) != nil {
+		return true, nil
+	}
+	return in.fill(unwrap.ReadPast)
+}
+
+// await waits in Read for a message. It reports whether there is one; otherwise the connection has ended.
+func (c *serverConn) await() bool {
+	s := c.server
+	s.mu.Lock()
+	closing := s.closing
+	c.waiting = !closing
+	s.mu.Unlock()
+	if closing {
+		c.end(ErrServerClosed)
+		return false
+	}
+	if !c.arrived() {
+		return false
+	}
+	var until time.Time
+	if c.due != 0 {
+		until = s.lot.start.Add(c.due)
+	}
+	in := c.conn
+	in.mu.Lock()
+	in.SetReadDeadline(until)
+	ready, err := in.fill(unwrap.ReadPast)
+	in.mu.Unlock()
+	s.mu.Lock()
+	c.waiting = false
+	closing = s.closing
+	s.mu.Unlock()
+	switch {
+	case closing:
+		err = ErrServerClosed
+	case ready:
+		return true
+	case err == nil:
+		err = errIdle
+	}
+	c.end(err)
+	return false
+}
+
+// callHere is call on a goroutine of the connection's own.
+func (c *serverConn) callHere() bool {
+	running := &c.server.lot.stats.running
+	running.Add(1)
+	defer running.Add(-1)
+	return c.call()
+}
+
+// call calls the handler. It reports whether the connection is still open.
+func (c *serverConn) call() bool {
+	s, conn := c.server, c.conn
+	read, write := orDefault(s.ReadTimeout), orDefault(s.WriteTimeout)
+	conn.SetReadDeadline(deadline(read))
+	if write > 0 {
+		conn.SetWriteDeadline(deadline(write))
+	}
+	err := c.try(func() (err error) {
+		if !c.opened {
+			c.opened = true
+			c.handler = s.Handler
+			if s.Open != nil {
+				if c.handler, err = s.Open(conn); err != nil {
+					return err
+				}
+				if c.handler == nil {
+					return fmt.Errorf("park: %w: Open returned no handler", socknotify.ErrInvalid)
+				}
+			}
+		}
+		return c.handler(conn)
+	})
+	if err != nil {
+		c.end(err)
+		return false
+	}
+	if write > 0 {
+		conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
+	}
+	return true
+}
+
+// try calls f, and turns a panic into an error, which it logs.
+func (c *serverConn) try(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			buf := make([]byte, 64<<10)
+			err = fmt.Errorf("park: panic: %v", p)
+			c.server.lot.log(slog.LevelError, "park: panic serving a connection", "remote", fmt.Sprint(c.conn.RemoteAddr()),
+				"panic", fmt.Sprint(p), "stack", string(buf[:runtime.Stack(buf, false)]))
+		}
+	}()
+	return f()
+}
+
+// close closes the connection.
+func (c *serverConn) close() {
+	s := c.server
+	s.mu.Lock()
+	conn := c.conn
+	s.mu.Unlock()
+	s.lot.guard(conn, func() { conn.Close() })
+}
+
+// end ends the connection.
+func (c *serverConn) end(err error) {
+	s := c.server
+	c.close()
+	s.mu.Lock()
+	delete(s.conns, c)
+	if c.address != "" {
+		if s.addresses[c.address]--; s.addresses[c.address] == 0 {
+			delete(s.addresses, c.address)
+		}
+		c.address = ""
+	}
+	s.mu.Unlock()
+	if c.opened && s.Closed != nil {
+		c.opened = false
+		c.try(func() error {
+			s.Closed(c.conn, err)
+			return nil
+		})
+	}
+}

@@ -1,0 +1,549 @@
+package park
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// A lineServer is a Server of a line protocol: each line is answered by itself. Some lines do something else.
+type lineServer struct {
+	*Server
+	t       testing.TB
+	address string
+	secure  bool
+	served  chan error
+	closed  chan error    // what Closed was called with
+	holding chan struct{} // receives when a handler holds
+	release chan struct{} // ends handlers that hold
+	logged  *testLog
+}
+
+func readLine(conn net.Conn) (string, error) {
+	var line []byte
+	var one [1]byte
+	for {
+		if _, err := conn.Read(one[:]); err != nil {
+			return string(line), err
+		}
+		if one[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, one[0])
+	}
+}
+
+func newLineServer(t testing.TB, set func(*Server), serve func(*Server, net.Listener) error) *lineServer {
+	t.Helper()
+	s := &lineServer{Server: new(Server), t: t, served: make(chan error, 1), closed: make(chan error, 1000),
+		holding: make(chan struct{}, 10), release: make(chan struct{}), logged: new(testLog)}
+	s.Handler = func(conn net.Conn) error {
+		line, err := readLine(conn)
+		if err != nil {
+			return err
+		}
+		switch line {
+		case "panic":
+			panic("the handler panics")
+		case "goexit":
+			runtime.Goexit()
+		case "error":
+			return errOwn
+		case "hold":
+			s.holding <- struct{}{}
+			<-s.release
+		}
+		_, err = io.WriteString(conn, line+"\n")
+		return err
+	}
+	s.Closed = func(_ net.Conn, err error) { s.closed <- err }
+	s.Logger = slog.New(slog.NewTextHandler(s.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if set != nil {
+		set(s.Server)
+	}
+	if serve == nil {
+		serve = (*Server).Serve
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s.address = ln.Addr().String()
+	go func() { s.served <- serve(s.Server, ln) }()
+	release := sync.OnceFunc(func() { close(s.release) })
+	t.Cleanup(func() {
+		release()
+		s.Close()
+		must(t, s.Shutdown(context.Background()))
+		wantErr(t, receive(t, s.served), ErrServerClosed)
+		if n := s.Stats(); n.Conns != 0 || n.Parked != 0 || n.Running != 0 {
+			t.Errorf("left behind: %+v", n)
+		}
+		if len(s.addresses) != 0 {
+			t.Errorf("addresses left behind: %v", s.addresses)
+		}
+	})
+	return s
+}
+
+func (s *lineServer) dial() net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.address)
+	must(s.t, err)
+	s.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(timeout))
+	if s.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	return conn
+}
+
+func (s *lineServer) ask(conn net.Conn, line string) {
+	s.t.Helper()
+	send(s.t, conn, line+"\n")
+	expect(s.t, conn, line+"\n")
+}
+
+// ended waits until the server has closed conn.
+func (s *lineServer) ended(conn net.Conn) {
+	s.t.Helper()
+	conn.SetReadDeadline(time.Now().Add(timeout))
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		s.t.Fatalf("%d, %v; want the end", n, err)
+	}
+}
+
+// A Server serves connections of every kind, and parks them before the first byte and between messages.
+func TestServer(t *testing.T) {
+	cert := certificate(t)
+	config := &tls.Config{Certificates: []tls.Certificate{cert}}
+	wrapped := func(wrap func(net.Conn) net.Conn, secure bool) func(*Server, net.Listener) error {
+		return func(s *Server, l net.Listener) error {
+			l = wrappingListener{l, wrap}
+			if secure {
+				s.TLSConfig = config
+				return s.ServeTLS(l, "", "")
+			}
+			return s.Serve(l)
+		}
+	}
+	opaque := func(c net.Conn) net.Conn { return opaqueConn{c} }
+	for name, c := range map[string]struct {
+		serve      func(*Server, net.Listener) error
+		secure     bool
+		header     string
+		unparkable bool
+	}{
+		"TCP":          {nil, false, "", false},
+		"TLS":          {wrapped(func(c net.Conn) net.Conn { return c }, true), true, "", false},
+		"TLS listener": {func(s *Server, l net.Listener) error { return s.Serve(tls.NewListener(l, config)) }, true, "", false},
+		"embedded":     {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, false), false, "", false},
+		"embedded TLS": {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, true), true, "", false},
+		"header":       {wrapped(newHeaderConn, false), false, "header\n", false},
+		"header, TLS":  {wrapped(newHeaderConn, true), true, "header\n", false},
+		"opaque":       {wrapped(opaque, false), false, "", true},
+		"opaque, TLS":  {wrapped(opaque, true), true, "", true},
+		"unfit":        {wrapped(func(c net.Conn) net.Conn { return &unfitConn{c} }, false), false, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLineServer(t, nil, c.serve)
+			const conns = 5
+			parked := conns
+			if c.unparkable {
+				parked = 0
+			}
+			var clients []net.Conn
+			for range conns {
+				conn, err := net.Dial("tcp", s.address)
+				must(t, err)
+				defer conn.Close()
+				clients = append(clients, conn)
+			}
+			waitFor(t, "accepted", func() bool { n := s.Stats(); return n.Conns == conns && n.Parked == parked })
+			if n := s.Stats(); n.Running != 0 || n.Workers > 1 {
+				t.Errorf("before the first byte: %+v", n)
+			}
+			for i, conn := range clients {
+				if c.header != "" {
+					send(t, conn, c.header)
+				}
+				if c.secure {
+					clients[i] = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+				}
+			}
+			for range 5 {
+				for _, conn := range clients {
+					s.ask(conn, "text")
+				}
+				waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == parked && n.Running == 0 })
+			}
+			if n := s.Stats(); (n.Unparkable == conns) != c.unparkable {
+				t.Errorf("%+v", n)
+			}
+			clients[0].Close()
+			if err := receive(t, s.closed); !errors.Is(err, io.EOF) {
+				t.Errorf("closed with %v, want EOF", err)
+			}
+			must(t, s.Shutdown(t.Context()))
+			for _, conn := range clients[1:] {
+				if err := receive(t, s.closed); !errors.Is(err, ErrServerClosed) || !errors.Is(err, net.ErrClosed) {
+					t.Errorf("closed with %v", err)
+				}
+				s.ended(conn)
+			}
+		})
+	}
+}
+
+// Half a message is ended by ReadTimeout, a silent connection by IdleTimeout, and a slow handshake by HandshakeTimeout.
+func TestServerTimeouts(t *testing.T) {
+	const short = 50 * time.Millisecond
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	serveTLS := func(s *Server, l net.Listener) error {
+		s.TLSConfig = config
+		return s.ServeTLS(l, "", "")
+	}
+	for name, c := range map[string]struct {
+		set    func(*Server)
+		serve  func(*Server, net.Listener) error
+		ask    bool // one message first
+		send   string
+		opened bool
+	}{
+		"silent":             {func(s *Server) { s.IdleTimeout = short }, nil, false, "", false},
+		"idle":               {func(s *Server) { s.IdleTimeout = short }, nil, true, "", true},
+		"half a message":     {func(s *Server) { s.ReadTimeout = short }, nil, false, "tex", true},
+		"half, later":        {func(s *Server) { s.ReadTimeout = short }, nil, true, "tex", true},
+		"silent, TLS":        {func(s *Server) { s.IdleTimeout = short }, serveTLS, false, "", false},
+		"half a handshake":   {func(s *Server) { s.HandshakeTimeout = short }, serveTLS, false, "\x16\x03", false},
+		"idle, TLS":          {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "", true},
+		"half a record":      {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "\x17\x03", true},
+		"silent, unparkable": {func(s *Server) { s.IdleTimeout = short }, serveOpaque, false, "", false},
+		"half, unparkable":   {func(s *Server) { s.ReadTimeout = short }, serveOpaque, true, "tex", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLineServer(t, c.set, c.serve)
+			raw, err := net.Dial("tcp", s.address)
+			must(t, err)
+			defer raw.Close()
+			conn := raw
+			if strings.Contains(name, "TLS") || strings.Contains(name, "record") {
+				conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+			}
+			if c.ask {
+				s.ask(conn, "text")
+			}
+			send(t, raw, c.send)
+			raw.SetReadDeadline(time.Now().Add(timeout))
+			if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("the connection was not closed")
+			}
+			if c.opened {
+				wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
+			}
+			waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
+			wantEmpty(t, s.closed)
+		})
+	}
+}
+
+func serveOpaque(s *Server, l net.Listener) error {
+	return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }})
+}
+
+// With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and Stats shows who waits.
+func TestServerHalfMessages(t *testing.T) {
+	s := newLineServer(t, func(s *Server) {
+		s.MaxRunning = 8
+		s.ReadTimeout = 300 * time.Millisecond
+	}, nil)
+	const slow = 20
+	for range slow {
+		send(t, s.dial(), "half")
+	}
+	waitFor(t, "the others wait", func() bool { return s.Stats().Queued > 0 })
+	s.ask(s.dial(), "good")
+	for range slow {
+		wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
+	}
+	if n := s.Stats(); n.Queued != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestServerLimits(t *testing.T) {
+	s := newLineServer(t, func(s *Server) { s.MaxConns = 2 }, nil)
+	a, b := s.dial(), s.dial()
+	s.ask(a, "a")
+	s.ask(b, "b")
+	s.ended(s.dial())
+	a.Close()
+	waitFor(t, "one has ended", func() bool { return s.Stats().Conns == 1 })
+	s.ask(s.dial(), "c")
+	if n := s.Stats(); n.Refused != 1 {
+		t.Errorf("%+v", n)
+	}
+
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"TCP": func(c net.Conn) net.Conn { return c }, "header": newHeaderConn} {
+		s = newLineServer(t, func(s *Server) { s.MaxConnsPerAddr = 2 }, func(s *Server, l net.Listener) error {
+			return s.Serve(wrappingListener{l, wrap})
+		})
+		header := func(conn net.Conn) net.Conn {
+			if name == "header" {
+				send(t, conn, "header\n")
+			}
+			return conn
+		}
+		a, b = header(s.dial()), header(s.dial())
+		s.ask(a, "a")
+		s.ask(b, "b")
+		c := s.dial()
+		if name == "header" {
+			send(t, c, "header\nline\n")
+		}
+		s.ended(c)
+		a.Close()
+		waitFor(t, name+": one has ended", func() bool { return s.Stats().Conns == 1 })
+		s.ask(header(s.dial()), "d")
+		if n := s.Stats(); n.Refused != 1 {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+}
+
+// A handler that fails loses its own connection.
+func TestServerFailures(t *testing.T) {
+	for _, serve := range []func(*Server, net.Listener) error{nil, serveOpaque} {
+		s := newLineServer(t, nil, serve)
+		good := s.dial()
+		for line, want := range map[string]string{"panic": "the handler panics", "goexit": "Goexit", "error": "own error"} {
+			s.ask(good, "good")
+			bad := s.dial()
+			send(t, bad, line+"\n")
+			s.ended(bad)
+			if err := receive(t, s.closed); !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: closed with %v", line, err)
+			}
+			s.ask(good, "good")
+		}
+		if text := s.logged.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "server_test.go") ||
+			!strings.Contains(text, "the handler panics") {
+			t.Errorf("logged:\n%s", text)
+		}
+	}
+	s := newLineServer(t, func(s *Server) {
+		s.Closed = func(net.Conn, error) { panic("Closed panics") }
+	}, nil)
+	conn := s.dial()
+	s.ask(conn, "x")
+	conn.Close()
+	waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
+	s.ask(s.dial(), "x")
+}
+
+// Open gives each connection a state.
+func TestServerOpen(t *testing.T) {
+	s := newLineServer(t, func(s *Server) {
+		s.Handler = nil
+		s.Open = func(conn net.Conn) (func(net.Conn) error, error) {
+			n := 0
+			return func(conn net.Conn) error {
+				line, err := readLine(conn)
+				if err != nil {
+					return err
+				}
+				if line == "refuse" {
+					return errOwn
+				}
+				n++
+				_, err = fmt.Fprintf(conn, "%s %d\n", line, n)
+				return err
+			}, nil
+		}
+	}, nil)
+	a, b := s.dial(), s.dial()
+	for i := 1; i < 4; i++ {
+		send(t, a, "a\n")
+		expect(t, a, fmt.Sprintf("a %d\n", i))
+		send(t, b, "b\n")
+		expect(t, b, fmt.Sprintf("b %d\n", i))
+	}
+	send(t, a, "refuse\n")
+	s.ended(a)
+	wantErr(t, receive(t, s.closed), errOwn)
+
+	s = newLineServer(t, func(s *Server) {
+		s.Open = func(net.Conn) (func(net.Conn) error, error) { return nil, errOwn }
+	}, nil)
+	c := s.dial()
+	send(t, c, "x")
+	s.ended(c)
+	wantErr(t, receive(t, s.closed), errOwn)
+}
+
+// Several messages in one segment are each answered, whatever the connection.
+func TestServerPipelined(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	for name, serve := range map[string]func(*Server, net.Listener) error{
+		"TCP":    nil,
+		"opaque": serveOpaque,
+		"TLS": func(s *Server, l net.Listener) error {
+			s.TLSConfig = config
+			return s.ServeTLS(l, "", "")
+		},
+	} {
+		s := newLineServer(t, nil, serve)
+		s.secure = name == "TLS"
+		conn := s.dial()
+		in := bufio.NewReader(conn)
+		for range 5 {
+			send(t, conn, strings.Repeat("line\n", 100))
+			for range 100 {
+				if line, err := in.ReadString('\n'); line != "line\n" || err != nil {
+					t.Fatalf("%s: %q, %v", name, line, err)
+				}
+			}
+			if name != "opaque" {
+				waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
+			}
+		}
+	}
+}
+
+// Shutdown waits for handlers, and closes their connections after the answer.
+func TestServerShutdown(t *testing.T) {
+	for _, serve := range []func(*Server, net.Listener) error{nil, serveOpaque} {
+		s := newLineServer(t, nil, serve)
+		held, idle := s.dial(), s.dial()
+		s.ask(idle, "x")
+		s.ask(held, "x")
+		send(t, held, "hold\n")
+		receive(t, s.holding)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- s.Shutdown(ctx) }()
+		s.ended(idle)
+		wantErr(t, receive(t, s.closed), ErrServerClosed)
+		if _, err := net.Dial("tcp", s.address); err == nil {
+			t.Error("the listener is open")
+		}
+		wantEmpty(t, result)
+		cancel(errOwn)
+		wantErr(t, receive(t, result), errOwn)
+		s.release <- struct{}{}
+		expect(t, held, "hold\n")
+		s.ended(held)
+		must(t, s.Shutdown(t.Context()))
+		wantErr(t, s.Serve(newListening(t)), ErrServerClosed)
+	}
+}
+
+// Close closes every connection, also those whose handlers run.
+func TestServerClose(t *testing.T) {
+	entered := make(chan struct{}, 10)
+	s := newLineServer(t, func(s *Server) {
+		handler := s.Handler
+		s.Handler = func(conn net.Conn) error {
+			entered <- struct{}{}
+			return handler(conn)
+		}
+	}, nil)
+	half, idle, silent := s.dial(), s.dial(), s.dial()
+	s.ask(idle, "x")
+	receive(t, entered)
+	send(t, half, "half")
+	receive(t, entered)
+	waitFor(t, "the others are parked", func() bool { n := s.Stats(); return n.Conns == 3 && n.Parked == 2 })
+	must(t, s.Close())
+	for _, conn := range []net.Conn{half, idle, silent} {
+		s.ended(conn)
+	}
+	for range 2 {
+		wantErr(t, receive(t, s.closed), net.ErrClosed)
+	}
+	must(t, s.Shutdown(t.Context()))
+}
+
+func newListening(t testing.TB) net.Listener {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func TestServerErrors(t *testing.T) {
+	handler := func(net.Conn) error { return nil }
+	for name, s := range map[string]*Server{
+		"no handler": {}, "MaxConns": {Handler: handler, MaxConns: -1}, "MaxRunning": {Handler: handler, MaxRunning: -1},
+		"IdleTimeout": {Handler: handler, IdleTimeout: -1}, "MaxConnsPerAddr": {Handler: handler, MaxConnsPerAddr: -1},
+	} {
+		ln := newListening(t)
+		if err := s.Serve(ln); !errors.Is(err, socknotify.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: the listener is open", name)
+		}
+		must(t, s.Shutdown(t.Context()))
+	}
+	s := &Server{Handler: handler}
+	wantErr(t, s.Serve(nil), socknotify.ErrInvalid)
+	var noContext context.Context
+	wantErr(t, s.Shutdown(noContext), socknotify.ErrInvalid)
+	if err := s.ServeTLS(newListening(t), "none", "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	f := newLineServer(t, nil, func(s *Server, l net.Listener) error { return s.Serve(&flakyListener{l, 3}) })
+	f.ask(f.dial(), "x")
+	if n := strings.Count(f.logged.String(), "accept failed"); n != 3 {
+		t.Errorf("%d accept errors in the log, want 3", n)
+	}
+}
+
+// A wrapper's Close is called once for each connection, however it ends.
+func TestServerClosesOnce(t *testing.T) {
+	var opened, closed atomic.Int64
+	s := newLineServer(t, func(s *Server) { s.IdleTimeout = time.Hour }, func(s *Server, l net.Listener) error {
+		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn {
+			opened.Add(1)
+			return &closeCounter{c, &closed}
+		}})
+	})
+	a, b, c, d := s.dial(), s.dial(), s.dial(), s.dial()
+	s.ask(a, "x")
+	a.Close()
+	send(t, b, "panic\n")
+	s.ended(b)
+	s.ask(c, "x")
+	waitFor(t, "accepted", func() bool { return opened.Load() == 4 && s.Stats().Parked == 2 })
+	must(t, s.Shutdown(t.Context()))
+	s.ended(c)
+	s.ended(d)
+	if n := closed.Load(); n != 4 {
+		t.Errorf("Close was called %d times for 4 connections", n)
+	}
+}
+
+type closeCounter struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c *closeCounter) Close() error {
+	c.n.Add(1)
+	return c.Conn.Close()
+}
