@@ -170,8 +170,11 @@ func (w *worker) release(c *conn) {
 		if word&wSpecial != 0 {
 			switch {
 			case word&wResumed != 0:
-				if c.word.And(^uint32(wResumed)); word&(wOver|wPaused) == 0 {
-					w.data(c)
+				if c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
+					c.returnInput()
+				}
+				if word&(wOver|wPaused) == 0 {
+					w.data(c, word&(wAgain|wBack) != 0)
 				}
 				continue
 			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
@@ -186,7 +189,7 @@ func (w *worker) release(c *conn) {
 				return
 			case w.ends(c, word):
 				return
-			case word&(wMore|wLast) != 0 && word&wNoRead == 0:
+			case word&wAgain != 0 && word&(wOver|wFull|wPaused) == 0, word&(wMore|wLast) != 0 && word&wNoRead == 0:
 				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
 					continue
@@ -345,6 +348,7 @@ func (w *worker) free(c *conn) {
 		s.counts.queued.Add(int64(x.head - len(x.queue)))
 		x.queue, x.head = nil, 0
 	}
+	c.dropInput()
 	if c.word.Load()&wReset != 0 {
 		c.socket().SetLinger(0)
 	}

@@ -60,15 +60,18 @@ const (
 	wLast                  // the stream ends with the bytes that have arrived
 	wReceived              // the handler has received something
 	wGrace                 // Shutdown waits for the first request, and for the answer
+	wInput                 // extra has an input
+	wAgain                 // Data must be called for what is in the input
+	wBack                  // extra has bytes that a hijacker has not read
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
 	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput
 	// nor is release, if one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore | wLast
+	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain
 )
 
 // filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
@@ -96,6 +99,9 @@ type extra struct {
 
 	transport transport
 	hijacked  *hijacked
+	in        *input
+	half      uint64 // tick since which the input is half a message; 0 if it is not
+	back      []byte // bytes of the input that a hijacker has not read
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

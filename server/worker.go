@@ -125,7 +125,7 @@ func (w *worker) handleSome() (done bool) {
 				continue
 			}
 			c.touch(uint32(now))
-			if word&(wNoRead|wHandshake) != 0 {
+			if word&(wNoRead|wHandshake|wInput) != 0 {
 				read = w.events(c, socknotify.EventIn, word)
 			}
 		} else if c, read = w.handle(nt, uint32(now)); c == nil {
@@ -135,6 +135,9 @@ func (w *worker) handleSome() (done bool) {
 			w.current = c
 			err := s.handler.data(c, w.buf)
 			w.current = nil
+			if c.word.Load()&wInput != 0 {
+				c.endInput()
+			}
 			if err != nil {
 				c.returned(err)
 			}
@@ -207,8 +210,7 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
 			err := s.handler.writable(c)
-			w.current = nil
-			c.returned(err)
+			w.returned(c, err)
 		}
 		word = c.word.Load()
 	}
@@ -219,17 +221,28 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		w.handshake(c)
 		return false
 	}
-	return true
+	return c.word.Load()&(wInput|wAgain) != wInput || c.moreInput()
 }
 
-func (w *worker) data(c *conn) {
+// data calls Data. Unless it must be called, an input is asked first whether what it waits for has arrived.
+func (w *worker) data(c *conn, must bool) {
 	if c.wrapped && c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}
+	if !must && c.word.Load()&wInput != 0 && !c.moreInput() {
+		return
+	}
 	w.current = c
-	err := w.server.handler.data(c, w.buf)
+	w.returned(c, w.server.handler.data(c, w.buf))
+}
+
+// returned ends a call of the handler that has returned.
+func (w *worker) returned(c *conn, err error) {
 	w.current = nil
+	if c.word.Load()&wInput != 0 {
+		c.endInput()
+	}
 	if err != nil {
 		c.returned(err)
 	}

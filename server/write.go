@@ -206,7 +206,7 @@ const maxKeptQueue = 64 << 10
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil {
 		return
 	}
 	c.extra = nil
