@@ -38,6 +38,17 @@ func (c *conn) end(bits uint32) error {
 		c.endHijacked(bits)
 		return nil
 	}
+	switch {
+	case word&wHeld == 0:
+	case bits&wReset != 0:
+		c.dropQueue(c.extra)
+		c.word.And(^uint32(wHeld))
+	default:
+		c.sendHeld()
+		if word = c.word.Load(); word&wAborting != 0 { // it has failed
+			return nil
+		}
+	}
 	if word&wHijacked != 0 { // the queued bytes are sent as if there were no hijacker
 		c.cancelHijack(c.whyEnded())
 	}
@@ -346,7 +357,7 @@ func (w *worker) free(c *conn) {
 	c.mu.Lock()
 	if x := c.extra; x != nil {
 		s.counts.queued.Add(int64(x.head - len(x.queue)))
-		x.queue, x.head = nil, 0
+		c.dropQueue(x)
 	}
 	c.dropInput()
 	if c.word.Load()&wReset != 0 {

@@ -61,10 +61,17 @@ func (c *Conn[S]) Mark() { c.conn.Mark() }
 // Buffered returns the number of bytes of the input that were received and not consumed.
 func (c *Conn[S]) Buffered() int { return c.conn.Buffered() }
 
-// Write sends what the system takes at once and queues the rest, so it never blocks. If the queue would grow beyond
-// Server.WriteQueue, Write returns ErrQueueFull and the number of bytes taken; Writable is called when the rest can
-// be written. After Close or CloseWrite the error is net.ErrClosed.
+// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.WriteQueue bytes are queued,
+// it sends what the system takes and queues the rest. Otherwise it returns [ErrQueueFull], and Writable is called when
+// there is room. It returns [ErrOverload] where Server.MaxQueued would be exceeded, and net.ErrClosed after Close or
+// CloseWrite.
+//
+// What is written while Data or Writable runs, in writes of at most 16 KiB, is sent together when the call returns. If
+// the call takes long, it is sent after a tenth of a second.
 func (c *Conn[S]) Write(b []byte) (int, error) { return c.conn.Write(b) }
+
+// Writev is like [Conn.Write] for several slices. They are sent as if they were one, and none of them is kept.
+func (c *Conn[S]) Writev(bufs [][]byte) (int, error) { return c.conn.Writev(bufs) }
 
 // WantWritable has the handler's Writable called when at most half of the write queue is in use: soon, if that is so
 // already. A handler that has much to write calls it to let other connections be served in between. It has no effect

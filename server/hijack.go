@@ -29,6 +29,10 @@ func (c *conn) Hijack() (net.Conn, error) {
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
+	if c.sendHeld(); c.word.Load()&wAborting != 0 {
+		return nil, c.whyEnded()
+	}
+	word = c.word.Load()
 	h := &hijacked{conn: c, ready: make(chan struct{}), rest: c.takeInput()}
 	if word&wOut == 0 {
 		if err := c.giveSocket(h); err != nil {

@@ -64,11 +64,13 @@ type Server[S any] struct {
 	// MaxInput bounds the bytes of one message, for Conn.Peek and the other methods of the input: they return ErrTooLong
 	// for more. 0 means 1 MiB. The memory for a message grows with the bytes that have arrived.
 	MaxInput int
-	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read; 0 means 256 KiB. While
-	// more than half of it is in use, nothing is received.
+	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read, except for the last write;
+	// 0 means 256 KiB. A write is accepted whole if less than WriteQueue was queued before it, and refused whole
+	// otherwise. While more than half of it is in use, nothing is received and Data is not called.
 	WriteQueue int
-	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A connection whose
-	// Write exceeds it is closed.
+	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A write that could
+	// exceed it is refused with ErrOverload, before any of it is sent. Writes of at most 16 KiB to connections whose
+	// peers do read are not refused, so MaxQueued may be exceeded by what the system does not take of these.
 	MaxQueued int64
 	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no
 	// limit. A connection beyond a limit is closed when it is accepted, without Open.
@@ -122,9 +124,9 @@ type Server[S any] struct {
 var (
 	// ErrServerClosed is returned by Serve after Shutdown or Close, like http.ErrServerClosed.
 	ErrServerClosed = errors.New("server: closed")
-	// ErrQueueFull is returned by Write, with the number of bytes taken, if the write queue has no room for the rest.
+	// ErrQueueFull is returned by Write if WriteQueue bytes are queued already. Nothing was taken.
 	ErrQueueFull = errors.New("server: write queue is full")
-	// ErrOverload is the cause of a connection that was closed because of MaxQueued.
+	// ErrOverload is returned by Write because of MaxQueued. Nothing was taken.
 	ErrOverload = errors.New("server: too many bytes queued")
 	// ErrTooLong is returned by the methods of the input for a message of more than Server.MaxInput bytes, and for a
 	// line that is longer than the handler allows.

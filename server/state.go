@@ -63,6 +63,8 @@ const (
 	wInput                 // extra has an input
 	wAgain                 // Data must be called for what is in the input
 	wBack                  // extra has bytes that a hijacker has not read
+	wGather                // a handler's call is running, which sends what is written when it returns
+	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
 )
 
 const (
@@ -89,6 +91,8 @@ func filter(word uint32) (f socknotify.Events) {
 type extra struct {
 	queue  []byte // queue[head:] is to be sent
 	head   int
+	memory *buffer       // that the queue is in, or nil
+	vec    [][]byte      // used by sendVec
 	shut   bool          // shut down sending when no bytes are queued
 	since  uint64        // tick at which the peer last took queued bytes
 	idle   time.Duration // instead of IdleTimeout; negative means never

@@ -20,7 +20,7 @@ type Stats struct {
 	Longest          time.Duration // age of the oldest handler call that is running, to about 0.1 s
 	Accepted         uint64        // connections accepted, without Refused
 	Refused          uint64        // connections beyond a limit
-	Overloads        uint64        // connections closed because of MaxQueued
+	Overloads        uint64        // writes refused because of MaxQueued
 	Idle             uint64        // connections closed because of IdleTimeout
 	Slow             uint64        // connections closed because of WriteTimeout
 	Stalled          uint64        // connections closed because of MessageTimeout
