@@ -92,17 +92,26 @@ func (c *conn) makeInput(word uint32) {
 func (in *input) unread() { in.pos = in.start() }
 
 func (c *conn) Buffered() int {
-	in, err := c.begin()
-	if err != nil {
+	word := c.word.Load()
+	if word&wInput == 0 || word&wOver != 0 {
 		return 0
 	}
-	return in.end - in.pos
+	if word&wPaused != 0 {
+		c.makeInput(word)
+	}
+	return c.extra.in.end - c.extra.in.pos
 }
 
 func (c *conn) Mark() {
-	if in, err := c.begin(); err == nil {
-		in.mark = in.pos
+	word := c.word.Load()
+	if word&wOver != 0 {
+		return
 	}
+	if word&(wInput|wPaused) != wInput {
+		c.makeInput(word)
+	}
+	in := c.extra.in // also while the write queue is full, because the message before it is over
+	in.mark = in.pos
 }
 
 func (c *conn) Peek(n int) ([]byte, error) {
