@@ -30,7 +30,7 @@ func (c *conn) Hijack() (net.Conn, error) {
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
 	if c.sendHeld(); c.word.Load()&wAborting != 0 {
-		return nil, c.whyEnded()
+		return nil, net.ErrClosed
 	}
 	word = c.word.Load()
 	h := &hijacked{conn: c, ready: make(chan struct{}), rest: c.takeInput()}

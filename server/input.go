@@ -22,6 +22,7 @@ type input struct {
 	receives int     // during this call of the handler
 	consumed bool    // something was consumed during this call
 	refused  bool    // a call of the input was refused because the write queue is full
+	ended    bool    // a call has returned the end of the stream
 	held     bool    // used after Pause, by a goroutine that may have slices until Resume
 
 	// What the latest call of the input has not found: want bytes from pos; or if want is negative, the byte delim among the first -want
@@ -208,8 +209,10 @@ func (in *input) short(err error, want int) error {
 		}
 		in.want = want
 		in.unread()
-	case err == io.EOF && in.end > in.start():
-		return io.ErrUnexpectedEOF
+	case err == io.EOF:
+		if in.ended = true; in.end > in.start() {
+			return io.ErrUnexpectedEOF
+		}
 	}
 	return err
 }
@@ -275,7 +278,9 @@ func (c *conn) readInput(b []byte) (int, error) {
 	if k := min(in.end-in.pos, len(b)); k > 0 {
 		return copy(b, in.consume(k)), nil
 	}
-	return c.receive(b)
+	n, err := c.receive(b)
+	in.ended = in.ended || err == io.EOF
+	return n, err
 }
 
 // moreInput receives before Data is called for a connection that has an input, and reports whether Data is to be called:
@@ -322,7 +327,8 @@ func (c *conn) endInput() {
 		return // until Resume
 	}
 	left := in.end - in.pos
-	again := left > 0 && (in.refused || in.consumed && in.want == 0)
+	again := left > 0 && (in.refused || in.consumed && in.want == 0) ||
+		in.consumed && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
 	half := left > 0 && in.want != 0 && !again
 	switch {
 	case !half:
@@ -334,15 +340,15 @@ func (c *conn) endInput() {
 	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
 	s.buffers.put(in.old)
 	in.old = nil
+	if again {
+		c.word.Or(wAgain)
+	}
 	if left == 0 {
 		x.in = nil
 		s.freeInput(in)
 		c.word.And(^uint32(wInput))
 		c.dropExtra()
 		return
-	}
-	if again {
-		c.word.Or(wAgain)
 	}
 	if b := in.buf; left <= len(b.b)/4 && len(b.b) > 1<<smallestBuffer {
 		in.buf = s.buffers.get(left)
@@ -357,7 +363,7 @@ func (s *server) freeInput(in *input) {
 	s.buffers.put(in.buf)
 	s.buffers.put(in.old)
 	in.buf, in.old = nil, nil
-	in.pos, in.end, in.want = 0, 0, 0
+	in.pos, in.end, in.want, in.ended = 0, 0, 0, false
 	s.inputs.Put(in)
 }
 

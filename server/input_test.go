@@ -281,6 +281,37 @@ func TestInputUnconsumed(t *testing.T) {
 	})
 }
 
+// The end of the stream reaches a handler that consumes one message in each call, and that was called because of the end.
+func TestInputEndBehindMessages(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		asked := make(chan struct{})
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			if c.State.extra == nil {
+				if _, err := c.Peek(10); err == sock.ErrWouldBlock {
+					c.State.extra = "asked"
+					close(asked)
+					return err
+				}
+				t.Error("Peek has found 10 bytes")
+			}
+			b, err := c.Next(2)
+			if err == nil {
+				_, err = c.Write(b)
+			}
+			return err
+		}}
+		c := connect(&srv{Handler: h, Backend: backend})
+		send(t, c, "abcdef")
+		<-asked
+		c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
+		expect(t, c, "abcdef")
+		expectEnd(t, c, io.EOF)
+		if err := h.cause(1); err != nil {
+			t.Errorf("cause %v", err)
+		}
+	})
+}
+
 // Read returns the bytes of the input first, and so does a goroutine that has the connection after Pause.
 func TestInputReadAndPause(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {

@@ -111,13 +111,13 @@ func (c *conn) mayWrite() (word uint32, err error) {
 // A small write to a connection with nothing queued is not refused because of MaxQueued, unless the system takes nothing
 // of it. Otherwise peers that do not read could have those refused that do.
 func (c *conn) accept(n int, err error) error {
-	s, queued := c.server(), 0
-	if c.extra != nil {
-		queued = len(c.extra.queue) - c.extra.head
+	s := c.server()
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.writeQueue() {
+		c.sendHeld()
 	}
 	switch {
 	case n == 0:
-	case queued >= s.writeQueue():
+	case c.queuedBytes() >= s.writeQueue():
 		c.set(wWritable)
 		return ErrQueueFull
 	case s.MaxQueued > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
@@ -384,6 +384,11 @@ func (c *conn) dropExtra() {
 func (c *conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.queuedBytes()
+}
+
+// queuedBytes is Queued with the lock held.
+func (c *conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}
