@@ -19,24 +19,22 @@ type frames struct{}
 func (*frames) Open(c *server.Conn[peer]) error         { return nil }
 func (*frames) Close(c *server.Conn[peer], cause error) {}
 
-// A peer is what a connection has of a message that is not complete.
-type peer struct{ rest []byte }
+type peer struct{}
 
 func (*frames) Data(c *server.Conn[peer], buf []byte) error {
-	n, err := c.Read(buf)
-	in := append(c.State.rest, buf[:n]...)
-	for len(in) >= 2 {
-		size := 2 + int(binary.BigEndian.Uint16(in))
-		if len(in) < size {
-			break
+	for {
+		head, err := c.Peek(2)
+		if err != nil {
+			return err // sock.ErrWouldBlock: the rest will come
 		}
-		if _, err := c.Write(answer(in[2:size])); err != nil {
+		frame, err := c.Next(2 + int(binary.BigEndian.Uint16(head)))
+		if err != nil {
 			return err
 		}
-		in = in[size:]
+		if _, err := c.Write(answer(frame[2:])); err != nil {
+			return err
+		}
 	}
-	c.State.rest = append([]byte(nil), in...) // buf is the worker's
-	return err
 }
 
 // answer is a frame with the bytes in the other order.

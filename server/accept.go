@@ -91,9 +91,7 @@ func (w *worker) open(c *conn) {
 		s.wheel.Set(c, s.IdleTimeout)
 	}
 	w.current = c
-	err := s.handler.open(c)
-	w.current = nil
-	c.returned(err)
+	w.returned(c, s.handler.open(c))
 }
 
 var (

@@ -32,6 +32,24 @@ func (plain) Data(c *server.Conn[struct{}], buf []byte) error {
 }
 func (plain) Close(c *server.Conn[struct{}], cause error) {}
 
+// A pieces is plain with the input, and answers in pieces.
+type pieces struct{ plain }
+
+func (pieces) Data(c *server.Conn[struct{}], buf []byte) error {
+	for {
+		b, err := c.Next(request)
+		if err != nil {
+			return err
+		}
+		for len(b) > 0 {
+			if _, err := c.Write(b[:16]); err != nil {
+				return err
+			}
+			b = b[16:]
+		}
+	}
+}
+
 // role runs the server that the environment names, and prints its address.
 func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -50,6 +68,9 @@ func role(name string) {
 		workers = 2
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
+	if kind == "input" {
+		s.Handler = pieces{}
+	}
 	if kind == "shards" {
 		s.Shards = workers
 	}

@@ -38,6 +38,17 @@ func (c *conn) end(bits uint32) error {
 		c.endHijacked(bits)
 		return nil
 	}
+	switch {
+	case word&wHeld == 0:
+	case bits&wReset != 0:
+		c.dropQueue(c.extra)
+		c.word.And(^uint32(wHeld))
+	default:
+		c.sendHeld()
+		if word = c.word.Load(); word&wAborting != 0 { // it has failed
+			return nil
+		}
+	}
 	if word&wHijacked != 0 { // the queued bytes are sent as if there were no hijacker
 		c.cancelHijack(c.whyEnded())
 	}
@@ -170,8 +181,11 @@ func (w *worker) release(c *conn) {
 		if word&wSpecial != 0 {
 			switch {
 			case word&wResumed != 0:
-				if c.word.And(^uint32(wResumed)); word&(wOver|wPaused) == 0 {
-					w.data(c)
+				if c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
+					c.returnInput()
+				}
+				if word&(wOver|wPaused) == 0 {
+					w.data(c, word&(wAgain|wBack) != 0)
 				}
 				continue
 			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
@@ -186,7 +200,7 @@ func (w *worker) release(c *conn) {
 				return
 			case w.ends(c, word):
 				return
-			case word&(wMore|wLast) != 0 && word&wNoRead == 0:
+			case word&wAgain != 0 && word&(wOver|wFull|wPaused) == 0, word&(wMore|wLast) != 0 && word&wNoRead == 0:
 				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
 					continue
@@ -343,8 +357,9 @@ func (w *worker) free(c *conn) {
 	c.mu.Lock()
 	if x := c.extra; x != nil {
 		s.counts.queued.Add(int64(x.head - len(x.queue)))
-		x.queue, x.head = nil, 0
+		c.dropQueue(x)
 	}
+	c.dropInput()
 	if c.word.Load()&wReset != 0 {
 		c.socket().SetLinger(0)
 	}

@@ -25,10 +25,53 @@ type Conn[S any] struct {
 // A failure, such as a reset by the peer, ends the connection.
 func (c *Conn[S]) Read(b []byte) (int, error) { return c.conn.Read(b) }
 
-// Write sends what the system takes at once and queues the rest, so it never blocks. If the queue would grow beyond
-// Server.WriteQueue, Write returns ErrQueueFull and the number of bytes taken; Writable is called when the rest can
-// be written. After Close or CloseWrite the error is net.ErrClosed.
+// The input is an alternative to Read. Its methods receive into memory of the connection, which has none while no bytes
+// are left over. They may be called where Read may. The slices that they return are valid until the handler's call
+// returns, or until Resume if they were called after Pause. If too few bytes have arrived, they consume nothing and return
+// sock.ErrWouldBlock; Data is then not called before as many have come as were asked for, or the stream has ended. At its
+// end they return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond Server.MaxInput they return
+// [ErrTooLong]. While the write queue is full they return sock.ErrWouldBlock, and Data is called when it is no longer.
+//
+// If Data consumes something and leaves more, without asking for bytes that have not arrived, it is called again soon. If
+// it consumes nothing, it is called when more bytes have come. Read, and the net.Conn of Hijack, return the bytes of the
+// input first.
+
+// Peek returns the next n bytes without consuming them.
+func (c *Conn[S]) Peek(n int) ([]byte, error) { return c.conn.Peek(n) }
+
+// Next returns the next n bytes and consumes them.
+func (c *Conn[S]) Next(n int) ([]byte, error) { return c.conn.Next(n) }
+
+// Discard consumes the next n bytes. To skip more than Server.MaxInput bytes, use Read.
+func (c *Conn[S]) Discard(n int) error { return c.conn.Discard(n) }
+
+// Line consumes a line and returns it without its end, which is "\n" or "\r\n". A line that has more than most bytes,
+// its end included, is [ErrTooLong]; 0 means Server.MaxInput.
+func (c *Conn[S]) Line(most int) ([]byte, error) { return c.conn.Line(most) }
+
+// Until consumes the bytes up to a delimiter and returns them with it. If there is none among the first most bytes, it
+// returns [ErrTooLong]; 0 means Server.MaxInput.
+func (c *Conn[S]) Until(delim byte, most int) ([]byte, error) { return c.conn.Until(delim, most) }
+
+// Mark begins a message that several calls of the input consume. If one of them returns sock.ErrWouldBlock, everything
+// since Mark is unread, and the next Data begins the message again. The mark holds until the next Mark, or until the
+// handler's call returns. MaxInput bounds the bytes since Mark.
+func (c *Conn[S]) Mark() { c.conn.Mark() }
+
+// Buffered returns the number of bytes of the input that were received and not consumed.
+func (c *Conn[S]) Buffered() int { return c.conn.Buffered() }
+
+// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.WriteQueue bytes are queued,
+// it sends what the system takes and queues the rest. Otherwise it returns [ErrQueueFull], and Writable is called when
+// there is room. It returns [ErrOverload] where Server.MaxQueued would be exceeded, and net.ErrClosed after Close or
+// CloseWrite.
+//
+// What is written while Data or Writable runs, in writes of at most 16 KiB, is sent together when the call returns. If
+// the call takes long, it is sent after a tenth of a second.
 func (c *Conn[S]) Write(b []byte) (int, error) { return c.conn.Write(b) }
+
+// Writev is like [Conn.Write] for several slices. They are sent as if they were one, and none of them is kept.
+func (c *Conn[S]) Writev(bufs [][]byte) (int, error) { return c.conn.Writev(bufs) }
 
 // WantWritable has the handler's Writable called when at most half of the write queue is in use: soon, if that is so
 // already. A handler that has much to write calls it to let other connections be served in between. It has no effect

@@ -30,10 +30,13 @@
 // and then enabling costs no system call. So a small request and its answer cost a receive, a send and a share in
 // dequeuing.
 //
-// Write sends at once. Bytes that the system does not take are queued; the registration then waits for EventOut as
-// well, and a worker sends the rest. While more than half of the write queue is in use, the connection is not
-// received from, so a peer that sends and does not read delays only itself. Write may be called by any goroutine at
-// any time, also while the connection is idle.
+// Instead of Read, Data can use the input: Peek, Next, Discard, Line and Until return messages of a protocol, and keep
+// what is not complete. Data is called again when the rest has come.
+//
+// What Data writes is sent when it returns; other writes are sent at once. Bytes that the system does not take are
+// queued; the registration then waits for EventOut as well, and a worker sends the rest. While more than half of the write
+// queue is in use, the connection is not received from, so a peer that sends and does not read delays only itself. Write
+// may be called by any goroutine at any time, also while the connection is idle.
 //
 // When the peer ends its stream, Data reads all that was sent and then io.EOF. The connection can still be written
 // to. It ends when the handler returns that io.EOF or calls Close, or after CloseWrite, since both directions are

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -25,12 +26,14 @@ type config struct {
 	Shards           int
 	Backend          string
 	BufferSize       int
+	MaxInput         int
 	WriteQueue       int
 	MaxQueued        int64
 	MaxConns         int
 	MaxConnsPerAddr  int
 	IdleTimeout      time.Duration
 	WriteTimeout     time.Duration
+	MessageTimeout   time.Duration
 	KeepAlive        time.Duration
 	KeepAliveConfig  net.KeepAliveConfig
 	TLSConfig        *tls.Config
@@ -63,11 +66,13 @@ type server struct {
 	addrs            addrs
 	handled          atomic.Uint64 // connections that the ports have accepted and that were added or refused
 
-	wheel  *wheel.Wheel[*conn]
-	ticker *conn // a wheel entry that calls the watchdog, while there are connections
-	extras sync.Pool
-	next   atomic.Uint32 // shard of the next connection
-	counts counts
+	wheel   *wheel.Wheel[*conn]
+	ticker  *conn // a wheel entry that calls the watchdog, while there are connections
+	extras  sync.Pool
+	inputs  sync.Pool
+	buffers buffers
+	next    atomic.Uint32 // shard of the next connection
+	counts  counts
 
 	handshakes handshakes
 	quotas     quotas
@@ -101,7 +106,7 @@ func (s *server) start(c *config) error {
 	}
 	s.config = *c
 	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"Shards", int64(s.Shards), maxShards},
-		field{"BufferSize", int64(s.BufferSize), 0}, field{"WriteQueue", int64(s.WriteQueue), 0},
+		field{"BufferSize", int64(s.BufferSize), 0}, field{"MaxInput", int64(s.MaxInput), math.MaxInt32}, field{"WriteQueue", int64(s.WriteQueue), 0},
 		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
 		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
 	); err != nil {
@@ -146,6 +151,7 @@ func (s *server) init() {
 	s.workers = make(map[*worker]struct{})
 	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
+	s.inputs.New = func() any { return new(input) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.handshakes.init()
 	s.ticker = new(conn)

@@ -29,7 +29,11 @@ func (c *conn) Hijack() (net.Conn, error) {
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}
-	h := &hijacked{conn: c, ready: make(chan struct{})}
+	if c.sendHeld(); c.word.Load()&wAborting != 0 {
+		return nil, net.ErrClosed
+	}
+	word = c.word.Load()
+	h := &hijacked{conn: c, ready: make(chan struct{}), rest: c.takeInput()}
 	if word&wOut == 0 {
 		if err := c.giveSocket(h); err != nil {
 			return nil, err
@@ -39,6 +43,9 @@ func (c *conn) Hijack() (net.Conn, error) {
 	c.word.Or(wHijacked)
 	if t != nil {
 		t.nc = h
+		if len(h.rest) > 0 {
+			return &hijackedTLS{t.tls, h}, nil
+		}
 		return t.tls, nil
 	}
 	return h, nil
@@ -117,13 +124,15 @@ func (c *conn) Resume() error {
 	case word&(wClosing|wAborting|wDead) != 0:
 		return net.ErrClosed
 	case word&(wHijacked|wDetached) == wHijacked:
+		h := c.extra.hijacked
 		c.cancelHijack(net.ErrClosed)
 		if t != nil {
 			t.nc = nil
 		}
 		c.touch(uint32(s.wheel.Now()))
+		c.keepBack(h)
 		c.word.And(^uint32(wHijacked | wPaused))
-		c.set(wResumed)
+		c.set(wResumed | wAgain)
 	case word&wHijacked != 0:
 		socket, err := sock.Detach(c.extra.hijacked.nc, sock.MakeNonblocking)
 		if err != nil {
@@ -136,16 +145,25 @@ func (c *conn) Resume() error {
 		if t != nil {
 			t.nc = nil
 		}
+		c.keepBack(c.extra.hijacked)
 		c.extra.hijacked = nil
 		c.dropExtra()
 		c.touch(uint32(s.wheel.Now()))
-		c.releaseHijacked(wResumed)
+		c.releaseHijacked(wResumed | wAgain)
 	case word&wPaused != 0:
 		c.touch(uint32(s.wheel.Now()))
 		c.word.And(^uint32(wPaused))
-		c.set(wResumed)
+		c.set(wResumed | wAgain)
 	}
 	return nil
+}
+
+// keepBack keeps the bytes of the input that a hijacker has not read. The lock is held.
+func (c *conn) keepBack(h *hijacked) {
+	if b := h.takeRest(); len(b) > 0 {
+		c.extra.back = b
+		c.word.Or(wBack)
+	}
 }
 
 // releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The lock is held.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
 	"os"
 	"sync"
@@ -16,6 +17,7 @@ type hijacked struct {
 	err   error         // why there is none
 
 	mu               sync.Mutex
+	rest             []byte // bytes of the input, which Read returns first
 	reading, writing deadline
 }
 
@@ -88,7 +90,42 @@ func (h *hijacked) fail(op string, err error) error {
 	return e
 }
 
+// A hijackedTLS is the net.Conn of Hijack where TLS and the input have received something.
+type hijackedTLS struct {
+	*tls.Conn
+	h *hijacked
+}
+
+func (t *hijackedTLS) Read(b []byte) (int, error) {
+	if n := t.h.readRest(b); n > 0 {
+		return n, nil
+	}
+	return t.Conn.Read(b)
+}
+
+// readRest reads bytes of the input.
+func (h *hijacked) readRest(b []byte) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = copy(b, h.rest)
+	h.rest = h.rest[n:]
+	return n
+}
+
+// takeRest returns the bytes of the input that were not read.
+func (h *hijacked) takeRest() (b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b, h.rest = h.rest, nil
+	return b
+}
+
 func (h *hijacked) Read(b []byte) (int, error) {
+	if h.conn.tls() == nil { // otherwise the rest is plaintext, and this is the connection below
+		if n := h.readRest(b); n > 0 {
+			return n, nil
+		}
+	}
 	if err := h.wait("read", &h.reading); err != nil {
 		return 0, err
 	}

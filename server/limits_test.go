@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -68,24 +69,50 @@ func TestMaxConnsPerAddr(t *testing.T) {
 	})
 }
 
+// Writes beyond MaxQueued are refused whole, and the connection stays. A peer that reads is served, whatever others do.
 func TestMaxQueued(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		const most = 4 << 20
+		h := &handler{t: t}
+		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20, MaxQueued: most}
+		c := connect(s)
+		sc := h.conn(1)
+		total := 0
+		for size := 1 << 20; size > 0; size /= 2 {
+			for {
+				n, err := sc.Write(stream(1, total, size))
+				if total += n; err == server.ErrOverload && n == 0 {
+					break
+				} else if err != nil || n != size {
+					t.Fatalf("Write = %d, %v", n, err)
+				}
+			}
+		}
+		if q := s.Stats().Queued; q < most-1000 || q > most+most/100 {
+			t.Errorf("%d bytes queued", q)
+		}
+		if st := s.Stats(); st.Overloads != 21 || st.Conns != 1 {
+			t.Errorf("%+v", st)
+		}
+		sc.Close()
+		got, err := io.ReadAll(c)
+		if err != nil || !bytes.Equal(got, stream(1, 0, total)) {
+			t.Errorf("%d bytes of %d, %v", len(got), total, err)
+		}
+	})
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
-		c := dial(t, start(t, s))
-		sc := h.conn(1)
-		var err error
-		for b := make([]byte, 1<<16); err == nil; {
-			_, err = sc.Write(b)
+		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20, MaxQueued: 100_000}
+		addr := start(t, s)
+		dial(t, addr)
+		fill(t, h.conn(1))
+		for err := error(nil); err != server.ErrOverload; _, err = h.conn(1).Write(make([]byte, 10_000)) {
 		}
-		if err != server.ErrOverload {
-			t.Errorf("Write = %v", err)
+		good := dial(t, addr)
+		for range 100 {
+			send(t, good, "hello")
+			expect(t, good, "hello")
 		}
-		if err := h.cause(1); err != server.ErrOverload {
-			t.Errorf("cause %v", err)
-		}
-		io.Copy(io.Discard, c)
-		wait(t, func() bool { st := s.Stats(); return st.Overloads == 1 && st.Queued == 0 })
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -92,7 +93,16 @@ func (r *random) check(c conn, b []byte) {
 func (r *random) data(c conn, buf []byte) error {
 	p := c.State.extra.(*peer)
 	rng := p.rng
-	n, err := c.Read(buf[:1+rng.IntN(len(buf))])
+	n, err := 0, error(nil)
+	if len(p.head) < headLen || rng.IntN(2) == 0 { // without the header there is no timeout for a message that stays incomplete
+		n, err = c.Read(buf[:1+rng.IntN(len(buf))])
+	} else if n, err = throughInput(rng, c, buf); err == io.ErrUnexpectedEOF {
+		r.check(c, buf[:n])
+		if _, err := c.Writev([][]byte{buf[:n/2], buf[n/2 : n]}); err != nil {
+			return err
+		}
+		return io.EOF
+	}
 	if err != nil {
 		if rng.IntN(2) == 0 && err.Error() == "EOF" {
 			return c.CloseWrite() // which ends it as well
@@ -160,6 +170,29 @@ func (r *random) data(c conn, buf []byte) error {
 	return err
 }
 
+// throughInput receives a message of random length by the input, in one call or in two. At the end of the stream it
+// returns what is left.
+func throughInput(rng *rand.Rand, c conn, buf []byte) (n int, err error) {
+	k, first := 1+rng.IntN(min(300, len(buf))), 0
+	if rng.IntN(2) == 0 {
+		c.Mark()
+		first = k / 2
+	}
+	a, err := c.Next(first)
+	var b []byte
+	if err == nil {
+		b, err = c.Next(k - first)
+	}
+	if err == io.ErrUnexpectedEOF {
+		var e error
+		if b, e = c.Next(c.Buffered()); e != nil {
+			return 0, e
+		}
+	}
+	n = copy(buf, a)
+	return n + copy(buf[n:], b), err
+}
+
 // Random clients of random servers: every byte comes back, in order, unless one side has cut the connection.
 func TestRandom(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -182,7 +215,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r.h.data, r.h.open = r.data, r.open
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
-		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))),
+		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 1000 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
 	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)

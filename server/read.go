@@ -11,8 +11,8 @@ import (
 
 func (c *conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 
-// recv is Read without the transport.
-func (c *conn) recv(b []byte) (int, error) { return c.read(b, false) }
+// recv receives without the transport and the input.
+func (c *conn) recv(b []byte) (int, error) { return c.receiveOtherwise(b, false, c.word.Load()) }
 
 // read is Read, which is small enough to be inlined.
 func (c *conn) read(b []byte, wrapped bool) (int, error) {
@@ -32,6 +32,14 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 
 // readOtherwise is read, for the unusual cases.
 func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
+	if word&wInput != 0 {
+		return c.readInput(b)
+	}
+	return c.receiveOtherwise(b, wrapped, word)
+}
+
+// receiveOtherwise is readOtherwise without the input.
+func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		n, err := c.extra.transport.Read(b)
 		return c.noteReceived(word, n), err

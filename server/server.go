@@ -61,11 +61,16 @@ type Server[S any] struct {
 	// that Data can always write as much as it was given.
 	BufferSize int
 
-	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read; 0 means 256 KiB. While
-	// more than half of it is in use, nothing is received.
+	// MaxInput bounds the bytes of one message, for Conn.Peek and the other methods of the input: they return ErrTooLong
+	// for more. 0 means 1 MiB. The memory for a message grows with the bytes that have arrived.
+	MaxInput int
+	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read, except for the last write;
+	// 0 means 256 KiB. A write is accepted whole if less than WriteQueue was queued before it, and refused whole
+	// otherwise. While more than half of it is in use, nothing is received and Data is not called.
 	WriteQueue int
-	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A connection whose
-	// Write exceeds it is closed.
+	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A write that could
+	// exceed it is refused with ErrOverload, before any of it is sent. Writes of at most 16 KiB to connections whose
+	// peers do read are not refused, so MaxQueued may be exceeded by what the system does not take of these.
 	MaxQueued int64
 	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no
 	// limit. A connection beyond a limit is closed when it is accepted, without Open.
@@ -79,6 +84,12 @@ type Server[S any] struct {
 	// WriteTimeout closes a connection whose peer has not taken any of the queued bytes for this time; 0 means never,
 	// except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
+
+	// MessageTimeout closes a connection of which the input has held a part of a message for this time, however often
+	// more of it arrives; 0 means never. The time begins when Data returns after one of Conn.Peek, Next, Discard, Line
+	// and Until has found too few bytes, and ends when something is consumed. Time while the connection is paused, or
+	// its write queue is full, does not count.
+	MessageTimeout time.Duration
 
 	// KeepAlive and KeepAliveConfig mean what they mean in net.ListenConfig: TCP connections have keep-alive probes,
 	// every 15 s if both are zero, and none if KeepAlive is negative and KeepAliveConfig.Enable is false. Settings
@@ -113,21 +124,25 @@ type Server[S any] struct {
 var (
 	// ErrServerClosed is returned by Serve after Shutdown or Close, like http.ErrServerClosed.
 	ErrServerClosed = errors.New("server: closed")
-	// ErrQueueFull is returned by Write, with the number of bytes taken, if the write queue has no room for the rest.
+	// ErrQueueFull is returned by Write if WriteQueue bytes are queued already. Nothing was taken.
 	ErrQueueFull = errors.New("server: write queue is full")
-	// ErrOverload is the cause of a connection that was closed because of MaxQueued.
+	// ErrOverload is returned by Write because of MaxQueued. Nothing was taken.
 	ErrOverload = errors.New("server: too many bytes queued")
-	// ErrIdle is the cause of a connection that was closed after IdleTimeout, and ErrSlow after WriteTimeout. Both
-	// match os.ErrDeadlineExceeded with errors.Is.
-	ErrIdle error = &timeoutError{"server: idle for too long"}
-	ErrSlow error = &timeoutError{"server: peer does not read"}
+	// ErrTooLong is returned by the methods of the input for a message of more than Server.MaxInput bytes, and for a
+	// line that is longer than the handler allows.
+	ErrTooLong = errors.New("server: message is too long")
+	// ErrIdle is the cause of a connection that was closed after IdleTimeout, ErrSlow after WriteTimeout, and ErrStalled
+	// after MessageTimeout. They match os.ErrDeadlineExceeded with errors.Is.
+	ErrIdle    error = &timeoutError{"server: idle for too long"}
+	ErrSlow    error = &timeoutError{"server: peer does not read"}
+	ErrStalled error = &timeoutError{"server: message takes too long to arrive"}
 )
 
 // config returns the fields, of which only the type of Handler depends on S.
 func (s *Server[S]) config() *config {
 	c := &config{
 		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
-		WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
+		MaxInput: s.MaxInput, MessageTimeout: s.MessageTimeout, WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
 		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,

@@ -60,15 +60,20 @@ const (
 	wLast                  // the stream ends with the bytes that have arrived
 	wReceived              // the handler has received something
 	wGrace                 // Shutdown waits for the first request, and for the answer
+	wInput                 // extra has an input
+	wAgain                 // Data must be called for what is in the input
+	wBack                  // extra has bytes that a hijacker has not read
+	wGather                // a handler's call is running, which sends what is written when it returns
+	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused
 	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput
 	// nor is release, if one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore | wLast
+	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain
 )
 
 // filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
@@ -86,6 +91,8 @@ func filter(word uint32) (f socknotify.Events) {
 type extra struct {
 	queue  []byte // queue[head:] is to be sent
 	head   int
+	memory *buffer       // that the queue is in, or nil
+	vec    [][]byte      // used by sendVec
 	shut   bool          // shut down sending when no bytes are queued
 	since  uint64        // tick at which the peer last took queued bytes
 	idle   time.Duration // instead of IdleTimeout; negative means never
@@ -96,6 +103,9 @@ type extra struct {
 
 	transport transport
 	hijacked  *hijacked
+	in        *input
+	half      uint64 // tick since which the input is half a message; 0 if it is not
+	back      []byte // bytes of the input that a hijacker has not read
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

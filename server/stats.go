@@ -8,8 +8,8 @@ import (
 
 // counts are a server's counters.
 type counts struct {
-	accepted, refused, panics, stuck, idle, slow, overloads, failedHandshakes atomic.Uint64
-	queued                                                                    atomic.Int64
+	accepted, refused, panics, stuck, idle, slow, stalled, overloads, failedHandshakes atomic.Uint64
+	queued                                                                             atomic.Int64
 }
 
 // Stats are the counts of a server. Each is exact, but they are not read at one instant.
@@ -20,9 +20,10 @@ type Stats struct {
 	Longest          time.Duration // age of the oldest handler call that is running, to about 0.1 s
 	Accepted         uint64        // connections accepted, without Refused
 	Refused          uint64        // connections beyond a limit
-	Overloads        uint64        // connections closed because of MaxQueued
+	Overloads        uint64        // writes refused because of MaxQueued
 	Idle             uint64        // connections closed because of IdleTimeout
 	Slow             uint64        // connections closed because of WriteTimeout
+	Stalled          uint64        // connections closed because of MessageTimeout
 	Panics           uint64        // handlers, and functions of TLSConfig, that panicked
 	Stuck            uint64        // handlers that ran for StuckAfter
 	FailedHandshakes uint64        // connections that ended before their TLS handshake was over
@@ -32,7 +33,7 @@ func (s *server) Stats() Stats {
 	k := &s.counts
 	st := Stats{
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
-		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(),
+		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(), Stalled: k.stalled.Load(),
 		Panics: k.panics.Load(), Stuck: k.stuck.Load(), FailedHandshakes: k.failedHandshakes.Load(),
 	}
 	s.mu.Lock()

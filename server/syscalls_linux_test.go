@@ -31,14 +31,20 @@ var byTheClock = []string{"syscalls:sys_enter_nanosleep", "syscalls:sys_enter_tg
 // A request of 64 bytes costs at most 2.2 system calls where a hundred connections are busy (a receive, a send, and a
 // share in a wait), and one enable in twenty asks the kernel. The server is stopped while the hundred send, so that it
 // is as busy as that whatever else the machine does. What it does to start, to accept and to end is taken off, and that
-// it goes to sleep after each round, which a busy one does not: that is what rounds of a single request are for. It is
-// perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
+// it goes to sleep after each round, which a busy one does not: that is what rounds of a single request are for. The
+// server "input" receives by the input, and answers with several writes. It is perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
 func TestSystemCalls(t *testing.T) {
 	if out, err := exec.Command("perf", perfStat(os.DevNull, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("perf: %v: %s", err, out)
 	}
+	for _, role := range []string{"server/1", "input/1"} {
+		t.Run(role, func(t *testing.T) { testSystemCalls(t, role) })
+	}
+}
+
+func testSystemCalls(t *testing.T, role string) {
 	const conns, rounds = 100, 100
-	idle, single, busy := callsOf(t, conns, 0, 0), callsOf(t, conns, 1, rounds), callsOf(t, conns, conns, rounds)
+	idle, single, busy := callsOf(t, role, conns, 0, 0), callsOf(t, role, conns, 1, rounds), callsOf(t, role, conns, conns, rounds)
 	calls := (busy.all - single.all) / ((conns - 1) * rounds)
 	asks := (busy.enables - idle.enables) / (conns * rounds)
 	t.Logf("%.4f system calls per request, and %.4f to enable, of idle %+v, single %+v, busy %+v", calls, asks, idle, single, busy)
@@ -63,10 +69,10 @@ func perfStat(report, command string) []string {
 
 // callsOf returns the numbers of calls of a server with one worker, with conns connections, of which active send a request
 // in each round.
-func callsOf(t *testing.T, conns, active, rounds int) systemCalls {
+func callsOf(t *testing.T, role string, conns, active, rounds int) systemCalls {
 	report := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("perf", perfStat(report, os.Args[0])...)
-	cmd.Env = append(os.Environ(), roleEnv+"=server/1")
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

@@ -45,6 +45,19 @@ func (s *server) expired(c *conn) {
 			return
 		}
 	}
+	if x := c.extra; x != nil && x.half != 0 && word&(wClosing|wHijacked) == 0 {
+		if word&(wPaused|wFull|wAgain) != 0 {
+			x.half = max(s.wheel.Now(), 1)
+		}
+		if !left(s.MessageTimeout, uint32(x.half)) {
+			if word&wOwned == 0 {
+				s.counts.stalled.Add(1)
+				c.failLocked(ErrStalled, wAborting)
+				return
+			}
+			next = tick // Data may be about to consume it
+		}
+	}
 	if limit := c.idleLimit(); limit > 0 && word&wClosing == 0 {
 		from := c.active.Load()
 		if word&(wOwned|wOut|wPaused) != 0 {

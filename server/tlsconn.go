@@ -32,17 +32,10 @@ type tlsConn struct {
 	heads  int // records begun since Read was called
 	failed error
 
-	mu    sync.Mutex
-	out   []byte // encrypted, and to be sent
-	outs  *tlsBuffer
-	plain int  // bytes of the handler that are in out, or will be
-	lost  bool // sending a part of out has failed
-
-	// The number of queued bytes that TLS has added to the handler's bytes, under the connection's lock: before bytes in
-	// front of the mark and beyond bytes behind it. When everything in front of the mark was sent, the mark moves to the
-	// end (see room).
-	total, mark    int64 // positions in the stream of encrypted bytes: its end, and the mark
-	before, beyond int
+	mu   sync.Mutex
+	out  []byte // encrypted, and to be sent
+	outs *tlsBuffer
+	lost bool // sending a part of out has failed
 }
 
 const (

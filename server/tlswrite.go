@@ -4,21 +4,21 @@ import (
 	"net"
 )
 
-// Write encrypts as many bytes as the write queue has room for, and sends them. crypto/tls keeps every error of a write,
-// so the room is checked before it encrypts.
+// Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps every error of a write.
 func (t *tlsConn) Write(b []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	for {
-		k, err := t.room(len(b) - n)
-		if err != nil || n == len(b) {
-			return n, err
-		}
-		t.mu.Lock()
-		t.plain += k
-		t.mu.Unlock()
-		if k, err = t.tls.Write(b[n : n+k]); err != nil {
-			t.conn.fail(err)
+	c := t.conn
+	c.mu.Lock()
+	_, err = c.mayWrite()
+	if err == nil {
+		err = c.accept(len(b), nil)
+	}
+	c.mu.Unlock()
+	for err == nil && n < len(b) {
+		k := min(len(b)-n, tlsChunk)
+		if _, err := t.tls.Write(b[n : n+k]); err != nil {
+			c.fail(err)
 			return n, err
 		}
 		if err := t.push(); err != nil {
@@ -26,46 +26,11 @@ func (t *tlsConn) Write(b []byte) (n int, err error) {
 		}
 		n += k
 	}
-}
-
-// room returns how many of n bytes can be encrypted now: at least one, unless n is 0 or there is an error.
-func (t *tlsConn) room(n int) (int, error) {
-	c := t.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.sendable(); err != nil {
-		return 0, err
-	}
-	queued := len(c.extra.queue) - c.extra.head
-	if t.total-int64(queued) >= t.mark {
-		t.before, t.beyond, t.mark = t.beyond, 0, t.total
-	}
-	if queued == 0 {
-		t.before, t.beyond = 0, 0
-	}
-	k := min(n, tlsChunk, c.server().writeQueue()-max(queued-t.before-t.beyond, 0))
-	if k <= 0 && n > 0 {
-		c.set(wWritable)
-		return 0, ErrQueueFull
-	}
-	return k, nil
-}
-
-// sendable returns an error if nothing can be sent any more. The lock is held.
-func (c *conn) sendable() error {
-	word := c.word.Load()
-	switch {
-	case word&wHijacked != 0:
-		return errHijacked
-	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
-		return net.ErrClosed
-	}
-	return nil
+	return n, err
 }
 
 // push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while another goroutine is in
-// Write. Then push may send a part of what Write encrypts, and does not know how many of its bytes are the handler's. It
-// counts as many as possible as the handler's; the rest is counted with the bytes that are sent next.
+// Write; then push may send a part of what Write encrypts.
 func (t *tlsConn) push() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,23 +38,13 @@ func (t *tlsConn) push() error {
 		return nil
 	}
 	c := t.conn
-	n := len(t.out)
-	plain := min(n, t.plain)
 	_, err := c.send(t.out)
 	t.sent()
-	t.plain -= plain
-	if err == net.ErrClosed && plain == 0 && c.word.Load()&wOver == 0 {
+	if err == net.ErrClosed && c.word.Load()&wOver == 0 {
 		return nil // an answer to a key update of the peer, after CloseWrite
 	}
-	if err != nil {
-		t.lost = true
-		return err
-	}
-	c.mu.Lock()
-	t.total += int64(n)
-	t.beyond += n - plain
-	c.mu.Unlock()
-	return nil
+	t.lost = t.lost || err != nil
+	return err
 }
 
 // sent empties out. The lock is held.

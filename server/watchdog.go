@@ -81,6 +81,16 @@ func stuckAfter(d time.Duration) time.Duration {
 func (s *server) watch() {
 	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
 	defer d.log(s.log)
+	var conns []*conn
+	defer func() { // what a late handler has written does not wait for its return
+		for _, c := range conns {
+			if c.word.Load()&wGather != 0 {
+				c.mu.Lock()
+				c.sendHeld()
+				c.mu.Unlock()
+			}
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table.n == 0 {
@@ -90,6 +100,7 @@ func (s *server) watch() {
 		w.mu.Lock()
 		if d.late(&w.activity) && len(s.workers) < s.nworkers+maxStuck {
 			s.replace(w)
+			conns = s.table.all()
 		}
 		w.mu.Unlock()
 	}

@@ -125,7 +125,7 @@ func (w *worker) handleSome() (done bool) {
 				continue
 			}
 			c.touch(uint32(now))
-			if word&(wNoRead|wHandshake) != 0 {
+			if word&(wNoRead|wHandshake|wInput) != 0 {
 				read = w.events(c, socknotify.EventIn, word)
 			}
 		} else if c, read = w.handle(nt, uint32(now)); c == nil {
@@ -133,11 +133,8 @@ func (w *worker) handleSome() (done bool) {
 		}
 		if read { // as in data
 			w.current = c
-			err := s.handler.data(c, w.buf)
-			w.current = nil
-			if err != nil {
-				c.returned(err)
-			}
+			c.gather()
+			w.returned(c, s.handler.data(c, w.buf))
 		}
 		if w.alone && c.word.Load()&wSpecial == 0 {
 			// There is no other worker that could serve it now, and releasing many together costs less.
@@ -152,6 +149,7 @@ func (w *worker) handleSome() (done bool) {
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
+	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
 	e := &PanicError{value, debug.Stack()}
@@ -206,9 +204,8 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 	if e&socknotify.EventOut != 0 {
 		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
-			err := s.handler.writable(c)
-			w.current = nil
-			c.returned(err)
+			c.gather()
+			w.returned(c, s.handler.writable(c))
 		}
 		word = c.word.Load()
 	}
@@ -219,17 +216,44 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		w.handshake(c)
 		return false
 	}
-	return true
+	return c.word.Load()&(wInput|wAgain) != wInput || c.moreInput()
 }
 
-func (w *worker) data(c *conn) {
+// data calls Data. Unless it must be called, an input is asked first whether what it waits for has arrived.
+func (w *worker) data(c *conn, must bool) {
 	if c.wrapped && c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}
+	if !must && c.word.Load()&wInput != 0 && !c.moreInput() {
+		return
+	}
 	w.current = c
-	err := w.server.handler.data(c, w.buf)
+	c.gather()
+	w.returned(c, w.server.handler.data(c, w.buf))
+}
+
+// gather begins to hold what is written.
+func (c *conn) gather() { c.word.Or(wGather) }
+
+// endCall sends what was written during a handler's call, and ends its use of the input.
+func (c *conn) endCall() {
+	if word := c.word.And(^uint32(wGather)); word&(wHeld|wInput) != 0 {
+		if word&wHeld != 0 {
+			c.mu.Lock()
+			c.sendHeld()
+			c.mu.Unlock()
+		}
+		if word&wInput != 0 {
+			c.endInput()
+		}
+	}
+}
+
+// returned ends a call of the handler that has returned.
+func (w *worker) returned(c *conn, err error) {
 	w.current = nil
+	c.endCall()
 	if err != nil {
 		c.returned(err)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net"
 
 	"github.com/socknotify/socknotify/sock"
@@ -19,7 +20,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
-	if c.word.Load()&(wOver|wShut|wOut|wGrace) == 0 && len(b) > 0 {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.server().wheel.Now()))
 		if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
@@ -31,83 +32,244 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	return n, err
 }
 
+const (
+	// maxHeld bounds a write that is copied, to be sent together with others.
+	maxHeld = 16 << 10
+	// maxGathered bounds the bytes of several such writes.
+	maxGathered = 64 << 10
+)
+
 // writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
-	word := c.word.Load()
+	word, err2 := c.mayWrite()
 	switch {
-	case word&wHijacked != 0:
-		return n, errHijacked
-	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
-		return n, net.ErrClosed
+	case err2 != nil:
+		return n, err2
+	case err != nil && err != sock.ErrWouldBlock:
+		c.lost(err)
+		return n, err
+	case n == len(b):
+		return n, nil
+	case n == 0:
+		if !c.wrapped { // a transport has been accepted, before it encrypted
+			if err := c.accept(len(b), err); err != nil {
+				return 0, err
+			}
+		}
+		if word&wOut == 0 && word&(wGather|wHeld) != 0 && c.hold(b) {
+			return len(b), nil
+		}
+	}
+	x := c.ensureExtra()
+	x.vec = append(x.vec[:0], b[n:])
+	return c.sendVec(x, len(b), n, err == nil)
+}
+
+func (c *conn) Writev(bufs [][]byte) (total int, err error) {
+	for _, b := range bufs {
+		total += len(b)
+	}
+	if c.wrapped {
+		return c.extra.transport.Write(bytes.Join(bufs, nil))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word, err := c.mayWrite()
+	if err != nil || total == 0 {
+		return 0, err
+	}
+	if err := c.accept(total, nil); err != nil {
+		return 0, err
+	}
+	x := c.ensureExtra()
+	if word&wOut == 0 && word&(wGather|wHeld) != 0 && total <= maxHeld && len(x.queue)+total <= maxGathered {
+		for _, b := range bufs {
+			c.hold(b)
+		}
+		return total, nil
+	}
+	x.vec = append(x.vec[:0], bufs...)
+	return c.sendVec(x, total, 0, true)
+}
+
+// mayWrite returns the word, and an error if nothing can be written. The lock is held.
+func (c *conn) mayWrite() (word uint32, err error) {
+	word = c.word.Load()
+	if err := c.sendable(); err != nil {
+		return word, err
 	}
 	if word&(wGrace|wReceived) == wGrace|wReceived {
 		c.endGrace() // this write answers the first request
 	}
 	c.touch(uint32(c.server().wheel.Now()))
-	for word&wOut == 0 && err != sock.ErrWouldBlock {
-		if err != nil {
-			c.lost(err)
-			return n, err
-		}
-		if n == len(b) {
-			return n, nil
-		}
-		var k int
-		k, err = c.held.Send(b[n:])
-		n += k
-	}
-	return c.enqueue(b, n)
+	return word, nil
 }
 
-// enqueue queues b[n:], as far as the queue has room. The lock is held.
-func (c *conn) enqueue(b []byte, n int) (int, error) {
+// accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the error of an attempt to
+// send. The lock is held.
+//
+// A small write to a connection with nothing queued is not refused because of MaxQueued, unless the system takes nothing
+// of it. Otherwise peers that do not read could have those refused that do.
+func (c *conn) accept(n int, err error) error {
 	s := c.server()
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.writeQueue() {
+		c.sendHeld()
+	}
+	switch {
+	case n == 0:
+	case c.queuedBytes() >= s.writeQueue():
+		c.set(wWritable)
+		return ErrQueueFull
+	case s.MaxQueued > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
+		s.counts.queued.Load()+int64(n) > s.MaxQueued:
+		s.counts.overloads.Add(1)
+		return ErrOverload
+	}
+	return nil
+}
+
+// hold keeps a write of a handler's call until that returns, unless it is large. The lock is held.
+func (c *conn) hold(b []byte) bool {
 	x := c.ensureExtra()
-	most := s.writeQueue()
-	k := len(b) - n
-	if !c.wrapped { // a transport has checked the room before it encrypted
-		k = min(k, most-len(x.queue)+x.head)
+	if len(b) > maxHeld || len(x.queue)+len(b) > maxGathered {
+		return false
 	}
-	if k > 0 {
-		if total := s.counts.queued.Add(int64(k)); s.MaxQueued > 0 && total > s.MaxQueued {
-			s.counts.queued.Add(-int64(k))
-			s.counts.overloads.Add(1)
-			c.failLocked(ErrOverload, wAborting)
-			return n, ErrOverload
+	if word := c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
+		c.word.And(^uint32(wHeld))
+		return false
+	}
+	c.push(x, b)
+	return true
+}
+
+// sendHeld sends what was held. The lock is held.
+func (c *conn) sendHeld() {
+	x := c.extra
+	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
+		return
+	}
+	n, err := c.held.Send(x.queue[x.head:])
+	if x.head += n; x.head == len(x.queue) {
+		c.emptied(x)
+		return
+	}
+	if n > 0 && err == nil {
+		n, err = c.held.Send(x.queue[x.head:])
+		x.head += n
+	}
+	if err != nil && err != sock.ErrWouldBlock {
+		c.dropQueue(x)
+		c.lost(err)
+		return
+	}
+	c.queued(x, len(x.queue)-x.head)
+}
+
+// sendVec sends what was held and then the buffers of x.vec, unless bytes are queued before or trying is in vain, and
+// queues what the system does not take. n bytes of the write's total were sent before. The lock is held.
+func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
+	held := 0 // bytes in front of the write
+	if c.word.Load()&wHeld != 0 {
+		c.word.And(^uint32(wHeld))
+		held = len(x.queue) - x.head
+		x.vec = append(x.vec, nil)
+		copy(x.vec[1:], x.vec)
+		x.vec[0] = x.queue[x.head:]
+	}
+	vec := x.vec
+	left := held + total - n
+	for try && left > 0 && c.word.Load()&wOut == 0 {
+		k, err := c.held.SendV(vec)
+		left -= k
+		if h := min(k, held); h > 0 {
+			held -= h
+			x.head += h
 		}
-		x.push(b[n : n+k])
-		n += k
+		for k > 0 && len(vec) > 0 {
+			j := min(k, len(vec[0]))
+			k -= j
+			if vec[0] = vec[0][j:]; len(vec[0]) == 0 {
+				vec = vec[1:]
+			}
+		}
+		if err == sock.ErrWouldBlock {
+			break
+		}
+		if err != nil {
+			sent := max(held+total-left, 0)
+			clear(x.vec)
+			c.dropQueue(x)
+			c.lost(err)
+			return sent, err
+		}
 	}
-	bits := uint32(wOut)
-	if len(x.queue)-x.head > most/2 {
-		bits |= wFull
-	}
-	if n < len(b) {
-		bits |= wWritable
-	}
-	if c.word.Load()&bits != bits {
-		was := c.set(bits)
-		if was&wOut == 0 {
-			x.since = s.wheel.Now()
-			if limit := c.writeLimit(); limit > 0 {
-				s.wheel.Hasten(c, limit)
+	if left > 0 {
+		for i, b := range vec {
+			if i > 0 || held == 0 {
+				c.push(x, b)
 			}
 		}
 	}
-	if n < len(b) {
-		return n, ErrQueueFull
+	clear(x.vec) // the slices belong to the caller
+	if left == 0 {
+		if c.word.Load()&wOut == 0 {
+			c.emptied(x)
+		}
+		return total, nil
 	}
-	return n, nil
+	c.queued(x, left)
+	return total, nil
+}
+
+// queued notes that n more bytes are queued. The lock is held.
+func (c *conn) queued(x *extra, n int) {
+	s := c.server()
+	s.counts.queued.Add(int64(n))
+	bits := uint32(wOut)
+	if len(x.queue)-x.head > s.writeQueue()/2 {
+		bits |= wFull
+	}
+	if c.word.Load()&bits == bits {
+		return
+	}
+	if was := c.set(bits); was&wOut == 0 {
+		x.since = s.wheel.Now()
+		if limit := c.writeLimit(); limit > 0 {
+			s.wheel.Hasten(c, limit)
+		}
+	}
 }
 
 func (c *conn) WantWritable() { c.set(wWritable) }
 
-func (x *extra) push(b []byte) {
-	if x.head > 0 && len(x.queue)+len(b) > cap(x.queue) {
-		x.queue = x.queue[:copy(x.queue, x.queue[x.head:])]
-		x.head = 0
+// push appends to the queue. The lock is held.
+func (c *conn) push(x *extra, b []byte) {
+	if len(x.queue)+len(b) > cap(x.queue) {
+		have := len(x.queue) - x.head
+		if need := have + len(b); need > cap(x.queue)/2 {
+			s := c.server()
+			next := s.buffers.get(max(need+need/4, 2048))
+			copy(next.b, x.queue[x.head:])
+			s.buffers.put(x.memory)
+			x.memory = next
+		} else {
+			copy(x.memory.b, x.queue[x.head:])
+		}
+		x.queue, x.head = x.memory.b[:have], 0
 	}
 	x.queue = append(x.queue, b...)
+}
+
+// dropQueue empties the queue. The lock is held.
+func (c *conn) dropQueue(x *extra) {
+	c.server().buffers.put(x.memory)
+	x.memory, x.queue, x.head = nil, nil, 0
+}
+
+// emptied is called when the last byte of the queue was sent. The lock is held.
+func (c *conn) emptied(x *extra) {
+	c.dropQueue(x)
+	c.dropExtra()
 }
 
 // flush sends queued bytes, and reports whether Writable is to be called. The caller owns the connection.
@@ -149,12 +311,11 @@ func (c *conn) drain(x *extra) bool {
 	c.word.And(^uint32(wFull))
 	if left == 0 {
 		c.word.And(^uint32(wOut))
-		x.queue, x.head = x.queue[:0], 0
 		if x.shut {
 			x.shut = false
 			c.shutLocked()
 		}
-		c.dropExtra()
+		c.emptied(x)
 	}
 	return true
 }
@@ -169,13 +330,10 @@ func (c *conn) CloseWrite() error {
 func (c *conn) shut() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	word := c.word.Load()
-	switch {
-	case word&wHijacked != 0:
-		return errHijacked
-	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
-		return net.ErrClosed
-	case word&wOut != 0:
+	if err := c.sendable(); err != nil {
+		return err
+	}
+	if c.sendHeld(); c.word.Load()&wOut != 0 {
 		c.extra.shut = true
 		return nil
 	}
@@ -200,25 +358,37 @@ func (c *conn) ensureExtra() *extra {
 	return c.extra
 }
 
-// maxKeptQueue bounds the capacity of a queue that is reused for another connection.
-const maxKeptQueue = 64 << 10
+// sendable returns an error if nothing can be sent any more. The lock is held.
+func (c *conn) sendable() error {
+	word := c.word.Load()
+	switch {
+	case word&wHijacked != 0:
+		return errHijacked
+	case word&(wOver|wShut) != 0, c.extra != nil && c.extra.shut:
+		return net.ErrClosed
+	}
+	return nil
+}
 
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil {
 		return
 	}
 	c.extra = nil
-	if cap(x.queue) <= maxKeptQueue {
-		x.since = 0
-		c.server().extras.Put(x)
-	}
+	x.since, x.half = 0, 0
+	c.server().extras.Put(x)
 }
 
 func (c *conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.queuedBytes()
+}
+
+// queuedBytes is Queued with the lock held.
+func (c *conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}

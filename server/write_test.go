@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +29,7 @@ func fill(t testing.TB, c conn) (total int) {
 	return total
 }
 
-// Write returns ErrQueueFull with the number of bytes taken, and Writable is called when there is room again.
+// Write returns ErrQueueFull if WriteQueue bytes are queued, and Writable is called when there is room again.
 func TestWritable(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 16 << 20
@@ -39,17 +41,22 @@ func TestWritable(t *testing.T) {
 		refused := 0
 		more := func(c conn) error {
 			at := c.State.extra.(int)
-			n, err := c.Write(pattern[at:])
-			c.State.extra = at + n
-			if q := c.Queued(); q > 100_000 {
-				t.Errorf("%d bytes are queued", q)
-			}
-			switch {
-			case err == server.ErrQueueFull:
-				refused++
-				return nil
-			case err != nil:
-				return err
+			for at < size {
+				n, err := c.Write(pattern[at:min(at+50_000, size)])
+				at += n
+				c.State.extra = at
+				if q := c.Queued(); q >= 150_000 {
+					t.Errorf("%d bytes are queued", q)
+				}
+				switch {
+				case err == server.ErrQueueFull:
+					if refused++; n != 0 {
+						t.Errorf("%d bytes of a refused write were taken", n)
+					}
+					return nil
+				case err != nil:
+					return err
+				}
 			}
 			return c.Close()
 		}
@@ -65,6 +72,122 @@ func TestWritable(t *testing.T) {
 		}
 		if err := h.cause(1); err != nil || refused == 0 {
 			t.Errorf("cause %v, %d writes refused", err, refused)
+		}
+	})
+}
+
+// An answer of any size is taken whole, and Data is called again when it was sent, so a handler need not look at the queue.
+// The memory is bounded by WriteQueue and one answer.
+func TestLargeAnswers(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		const queue = 100_000
+		size := 8 << 20 / fewer()
+		answer := stream(1, 0, size)
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			for {
+				line, err := c.Line(0)
+				if err != nil {
+					return err
+				}
+				if q := c.Queued(); q > queue {
+					t.Errorf("%d bytes are queued when a request is read", q)
+				}
+				if n, err := c.Writev([][]byte{line, answer[:size/2], nil, answer[size/2:]}); err != nil || n != len(line)+size {
+					t.Errorf("Writev = %d, %v", n, err)
+				}
+			}
+		}}
+		c := connect(&srv{Handler: h, Backend: backend, WriteQueue: queue})
+		const n = 5
+		send(t, c, strings.Repeat("line\n", n)) // before anything is read
+		got := make([]byte, 4+size)
+		for range n {
+			if _, err := io.ReadFull(c, got); err != nil || string(got[:4]) != "line" || !bytes.Equal(got[4:], answer) {
+				t.Fatal("wrong bytes", err)
+			}
+		}
+	})
+}
+
+// What is written in one call of Data arrives in order, whatever the sizes: small writes are gathered, large ones are not.
+func TestGather(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		sizes := []int{1, 0, 16 << 10, 16<<10 + 1, 3, 100_000, 15_000, 15_000, 15_000, 15_000, 15_000, 7}
+		data := func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if n == 0 {
+				return err
+			}
+			at := 0
+			for _, size := range sizes {
+				b := stream(2, at, size)
+				if n, err := c.Write(b); n != size || err != nil {
+					t.Errorf("Write = %d, %v", n, err)
+				}
+				clear(b) // it is not kept
+				at += size
+			}
+			switch buf[0] {
+			case 'c':
+				return c.Close()
+			case 'e':
+				return errors.New("an error")
+			case 'p':
+				panic("on purpose")
+			}
+			return nil
+		}
+		for _, end := range "-cep" {
+			c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, WriteQueue: 10 << 20})
+			total := 0
+			for _, size := range sizes {
+				total += size
+			}
+			for range 3 {
+				send(t, c, "-")
+				got := make([]byte, total)
+				if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, stream(2, 0, total)) {
+					t.Fatal("wrong bytes", err)
+				}
+			}
+			if end != '-' {
+				send(t, c, string(end))
+				got := make([]byte, total)
+				if n, err := io.ReadFull(c, got); end == 'c' && err != nil || !bytes.Equal(got[:n], stream(2, 0, n)) {
+					t.Fatal("wrong bytes", err)
+				}
+			}
+		}
+	})
+}
+
+// A peer receives what was written before an error or a panic of the handler, and what a handler that does not return has
+// written.
+func TestGatherEnds(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		release := make(chan struct{})
+		data := func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if n == 0 {
+				return err
+			}
+			c.Write([]byte("last "))
+			c.Write([]byte("words"))
+			switch buf[0] {
+			case 'e':
+				return errors.New("an error")
+			case 'p':
+				panic("on purpose")
+			case 'b':
+				<-release
+			}
+			return nil
+		}
+		defer close(release)
+		for _, how := range []string{"e", "p", "b"} {
+			c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend})
+			send(t, c, how)
+			expect(t, c, "last words")
 		}
 	})
 }

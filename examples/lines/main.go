@@ -5,15 +5,11 @@
 //	WAIT duration    OK after the duration; other connections are served, and later commands of this one wait
 //	QUIT             BYE
 //
-// A line can arrive in pieces, and many lines together. The beginning of a line is kept in the state of the connection.
-// Complete lines are answered with one write.
+// A line can arrive in pieces, and many lines together; the input of package server keeps the beginning of a line.
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"log"
 	"net"
 	"os"
@@ -27,10 +23,7 @@ import (
 
 const maxLine = 4096
 
-// A client is the state of a connection. The calls of its handler are sequential, so it has no lock.
-type client struct{ rest []byte }
-
-type conn = *server.Conn[client]
+type conn = *server.Conn[struct{}]
 
 // A store is the handler.
 type store struct{ values sync.Map }
@@ -38,70 +31,42 @@ type store struct{ values sync.Map }
 func (s *store) Open(c conn) error { return nil }
 
 func (s *store) Data(c conn, buf []byte) error {
-	n, err := c.Read(buf)
-	waiting, failed := s.answer(c, append(c.State.rest, buf[:n]...))
-	switch {
-	case failed != nil:
-		return failed
-	case waiting:
-		return nil // the next Read returns the error again
-	}
-	return err
-}
-
-func (s *store) Close(c conn, cause error) {}
-
-var errTooLong = errors.New("line too long")
-
-// answer answers the complete lines, up to one that has to wait, and keeps the rest.
-func (s *store) answer(c conn, lines []byte) (waiting bool, err error) {
-	var out []byte
-	for !waiting {
-		line, rest, complete := bytes.Cut(lines, []byte("\n"))
-		if !complete {
-			break
+	for {
+		line, err := c.Line(maxLine)
+		if err != nil {
+			return err
 		}
-		lines = rest
 		verb, args, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		answer := "ERROR what?"
 		switch verb {
 		case "SET":
 			key, value, _ := strings.Cut(args, " ")
 			s.values.Store(key, value)
-			out = append(out, "OK\n"...)
+			answer = "OK"
 		case "GET":
-			value, ok := s.values.Load(args)
-			if !ok {
-				value = "NONE"
+			answer = "NONE"
+			if value, ok := s.values.Load(args); ok {
+				answer = value.(string)
 			}
-			out = append(append(out, value.(string)...), '\n')
 		case "WAIT":
 			d, err := time.ParseDuration(args)
-			if err != nil {
-				out = append(out, "ERROR what duration?\n"...)
-				continue
+			if err == nil {
+				c.Pause() // before the goroutine is started
+				go wait(c, d)
+				return nil
 			}
-			c.Pause()
-			waiting = true
-			defer func() { go wait(c, d) }() // after the answers before it are written
+			answer = "ERROR what duration?"
 		case "QUIT":
-			if _, err := c.Write(append(out, "BYE\n"...)); err != nil {
-				return false, err
-			}
-			return false, io.EOF // closes the connection after the answer is sent
-		default:
-			out = append(out, "ERROR what?\n"...)
+			c.Write([]byte("BYE\n"))
+			return c.Close() // when the answer is sent
+		}
+		if _, err := c.Write(append(append(buf[:0], answer...), '\n')); err != nil {
+			return err
 		}
 	}
-	if len(lines) > maxLine && !waiting {
-		return false, errTooLong
-	}
-	c.State.rest = nil
-	if len(lines) > 0 {
-		c.State.rest = bytes.Clone(lines) // the buffer belongs to the worker
-	}
-	_, err = c.Write(out)
-	return waiting, err
 }
+
+func (s *store) Close(c conn, cause error) {}
 
 // wait blocks, in a goroutine of its own and not in the handler. The connection is paused for it.
 func wait(c conn, d time.Duration) {
@@ -125,7 +90,7 @@ func main() {
 
 // serve serves until the context is done, and then sends the answers that are queued.
 func serve(ctx context.Context, l net.Listener, backend string) error {
-	s := &server.Server[client]{Handler: &store{}, Backend: backend, IdleTimeout: 5 * time.Minute}
+	s := &server.Server[struct{}]{Handler: &store{}, Backend: backend, IdleTimeout: 5 * time.Minute}
 	stopped := make(chan error, 1)
 	context.AfterFunc(ctx, func() {
 		limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)

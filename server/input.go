@@ -1,0 +1,402 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+
+	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// An input has the bytes that were received for Peek, Next, Discard, Line and Until, and that the handler has not
+// consumed. A connection has one from the first of these calls until the handler's call returns, and longer while bytes
+// are left. wInput says that it has one. Its extra is not replaced before that bit is cleared, so the owner uses extra.in
+// without the connection's lock. After Pause another goroutine may use the input before the worker has returned from Data.
+// It sets held first, with the lock held, and then the worker leaves the input alone.
+type input struct {
+	buf      *buffer
+	old      *buffer // earlier buffers, which slices that the handler was given may point to
+	pos, end int     // buf.b[pos:end] was not consumed
+	mark     int     // the position of Mark, or -1
+	receives int     // during this call of the handler
+	consumed bool    // something was consumed during this call
+	refused  bool    // a call of the input was refused because the write queue is full
+	ended    bool    // a call has returned the end of the stream
+	held     bool    // used after Pause, by a goroutine that may have slices until Resume
+
+	// What the latest call of the input has not found: want bytes from pos; or if want is negative, the byte delim among the first -want
+	// bytes. Data is not called before that has arrived or the stream has ended. 0 means any byte.
+	want  int
+	delim byte
+}
+
+const (
+	// maxReceives bounds the receives during one call of a handler. If more bytes have arrived, Data is called again,
+	// and other connections are served in between.
+	maxReceives = 16
+	// defaultInput is the default of MaxInput.
+	defaultInput = 1 << 20
+)
+
+func (s *server) maxInput() int { return cmp.Or(s.MaxInput, defaultInput) }
+
+// start returns the position at which the current message begins.
+func (in *input) start() int {
+	if in.mark >= 0 {
+		return in.mark
+	}
+	return in.pos
+}
+
+// consume consumes n bytes.
+func (in *input) consume(n int) []byte {
+	b := in.buf.b[in.pos : in.pos+n : in.pos+n]
+	in.pos += n
+	in.consumed = in.consumed || n > 0
+	return b
+}
+
+// begin begins a call of the input.
+func (c *conn) begin() (*input, error) {
+	word := c.word.Load()
+	if word&wOver != 0 {
+		return nil, refusal(word)
+	}
+	if word&(wInput|wPaused) != wInput {
+		c.makeInput(word)
+	}
+	in := c.extra.in
+	in.want = 0
+	if word&wFull != 0 {
+		in.refused = true
+		in.unread()
+		return nil, sock.ErrWouldBlock
+	}
+	return in, nil
+}
+
+// makeInput gives the connection an input, if it has none.
+func (c *conn) makeInput(word uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.ensureExtra()
+	if x.in == nil {
+		x.in = c.server().inputs.Get().(*input)
+		x.in.mark = -1
+		c.word.Or(wInput)
+	}
+	x.in.held = x.in.held || word&wPaused != 0
+}
+
+// unread goes back to the mark.
+func (in *input) unread() { in.pos = in.start() }
+
+func (c *conn) Buffered() int {
+	word := c.word.Load()
+	if word&wInput == 0 || word&wOver != 0 {
+		return 0
+	}
+	if word&wPaused != 0 {
+		c.makeInput(word)
+	}
+	return c.extra.in.end - c.extra.in.pos
+}
+
+func (c *conn) Mark() {
+	word := c.word.Load()
+	if word&wOver != 0 {
+		return
+	}
+	if word&(wInput|wPaused) != wInput {
+		c.makeInput(word)
+	}
+	in := c.extra.in // also while the write queue is full, because the message before it is over
+	in.mark = in.pos
+}
+
+func (c *conn) Peek(n int) ([]byte, error) {
+	in, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.need(in, n); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return in.buf.b[in.pos : in.pos+n : in.pos+n], nil
+}
+
+func (c *conn) Next(n int) ([]byte, error) {
+	in, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.need(in, n); err != nil || n == 0 {
+		return nil, err
+	}
+	return in.consume(n), nil
+}
+
+func (c *conn) Discard(n int) error {
+	_, err := c.Next(n)
+	return err
+}
+
+func (c *conn) Until(delim byte, most int) ([]byte, error) {
+	in, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	limit := c.server().maxInput() - (in.pos - in.start())
+	if most > 0 {
+		limit = min(limit, most)
+	}
+	for k := 0; ; { // the first k bytes have no delim
+		n := min(in.end-in.pos, limit)
+		if n > k {
+			if i := bytes.IndexByte(in.buf.b[in.pos+k:in.pos+n], delim); i >= 0 {
+				return in.consume(k + i + 1), nil
+			}
+			k = n
+		}
+		if k >= limit {
+			return nil, ErrTooLong
+		}
+		if err := c.fill(in, k+1); err != nil {
+			in.delim = delim
+			return nil, in.short(err, -limit)
+		}
+	}
+}
+
+func (c *conn) Line(most int) ([]byte, error) {
+	b, err := c.Until('\n', most)
+	if err != nil {
+		return nil, err
+	}
+	b = b[:len(b)-1]
+	return bytes.TrimSuffix(b, []byte{'\r'}), nil
+}
+
+// need receives until n bytes are there.
+func (c *conn) need(in *input, n int) error {
+	if n < 0 {
+		return invalid("n must not be negative, got %d", n)
+	}
+	if n > c.server().maxInput()-(in.pos-in.start()) {
+		return ErrTooLong
+	}
+	for in.end-in.pos < n {
+		if err := c.fill(in, n); err != nil {
+			return in.short(err, n)
+		}
+	}
+	return nil
+}
+
+// short returns the error of a call that has found too few bytes because fill has failed. want is as in input, but from
+// the present position.
+func (in *input) short(err error, want int) error {
+	switch {
+	case err == sock.ErrWouldBlock:
+		if k := in.pos - in.start(); want > 0 {
+			want += k
+		} else {
+			want -= k
+		}
+		in.want = want
+		in.unread()
+	case err == io.EOF:
+		if in.ended = true; in.end > in.start() {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	return err
+}
+
+// fill receives at least one byte, or returns why there is none. n is the number of bytes from pos that are wanted.
+func (c *conn) fill(in *input, n int) error {
+	if in.receives >= maxReceives {
+		return sock.ErrWouldBlock // Data is called again, because the socket was not drained
+	}
+	c.makeRoom(in, n)
+	k, err := c.receive(in.buf.b[in.end:])
+	in.end += k
+	if k > 0 {
+		in.receives++
+		return nil
+	}
+	return err
+}
+
+// makeRoom makes room behind the bytes that are there. The handler may have slices of all buffers, so no byte is moved
+// within one. Since peers announce lengths, the memory grows with what has arrived, and not with n.
+func (c *conn) makeRoom(in *input, n int) {
+	s := c.server()
+	if in.buf == nil {
+		in.buf = s.buffers.get(s.bufferSize())
+		in.pos, in.end, in.mark = 0, 0, min(in.mark, 0)
+		return
+	}
+	from := in.start()
+	have := in.end - from
+	if room := len(in.buf.b) - in.end; room >= min(s.bufferSize(), defaultBuf)/2 || room >= n-(in.end-in.pos) && room >= have {
+		return
+	}
+	next := s.buffers.get(max(s.bufferSize(), 2*have, min(n+in.pos-from, 4*have)))
+	copy(next.b, in.buf.b[from:in.end])
+	in.buf.next, in.old = in.old, in.buf
+	in.buf = next
+	in.pos, in.end = in.pos-from, have
+	if in.mark >= 0 {
+		in.mark = 0
+	}
+}
+
+// receive receives without the input.
+func (c *conn) receive(b []byte) (int, error) {
+	word := c.word.Load()
+	if !c.wrapped && word&(wReadsOtherwise&^wInput) == 0 {
+		if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
+			return 0, sock.ErrWouldBlock
+		}
+		n, err := c.held.Recv(b)
+		return c.received(word, n, err)
+	}
+	return c.receiveOtherwise(b, c.wrapped, word)
+}
+
+// readInput is Read of a connection that has an input.
+func (c *conn) readInput(b []byte) (int, error) {
+	in, err := c.begin()
+	if err != nil {
+		return 0, err
+	}
+	if k := min(in.end-in.pos, len(b)); k > 0 {
+		return copy(b, in.consume(k)), nil
+	}
+	n, err := c.receive(b)
+	in.ended = in.ended || err == io.EOF
+	return n, err
+}
+
+// moreInput receives before Data is called for a connection that has an input, and reports whether Data is to be called:
+// if what it waits for has arrived, or the end of the stream. The caller owns the connection.
+func (c *conn) moreInput() bool {
+	in, s := c.extra.in, c.server()
+	was := in.end - in.pos
+	if was == 0 {
+		return true
+	}
+	if in.want == 0 && was >= s.maxInput() {
+		c.fail(ErrTooLong)
+		return false
+	}
+	for {
+		seen := in.end - in.pos
+		err := c.fill(in, max(in.want, seen+1))
+		have := in.buf.b[in.pos:in.end]
+		complete := len(have) >= in.want
+		if in.want < 0 {
+			complete = len(have) >= -in.want || bytes.IndexByte(have[seen:], in.delim) >= 0
+		}
+		switch {
+		case err == nil && !complete:
+			continue
+		case err == nil && in.receives > 0 && len(have) > was:
+			return true
+		case err != sock.ErrWouldBlock && c.word.Load()&wOver == 0:
+			return true // the end of the stream
+		}
+		c.endInput()
+		return false
+	}
+}
+
+// endInput is called when a handler's call has returned, for a connection that has an input. It frees memory, and
+// decides whether Data is called again without another notification. The caller owns the connection.
+func (c *conn) endInput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, x := c.server(), c.extra
+	in := x.in
+	if in.held && c.word.Load()&wPaused != 0 {
+		return // until Resume
+	}
+	left := in.end - in.pos
+	again := left > 0 && (in.refused || in.consumed && in.want == 0) ||
+		in.consumed && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
+	half := left > 0 && in.want != 0 && !again
+	switch {
+	case !half:
+		x.half = 0
+	case s.MessageTimeout > 0 && (in.consumed || x.half == 0): // a message of which nothing was there before
+		x.half = max(s.wheel.Now(), 1)
+		s.wheel.Hasten(c, s.MessageTimeout)
+	}
+	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
+	s.buffers.put(in.old)
+	in.old = nil
+	if again {
+		c.word.Or(wAgain)
+	}
+	if left == 0 {
+		x.in = nil
+		s.freeInput(in)
+		c.word.And(^uint32(wInput))
+		c.dropExtra()
+		return
+	}
+	if b := in.buf; left <= len(b.b)/4 && len(b.b) > 1<<smallestBuffer {
+		in.buf = s.buffers.get(left)
+		copy(in.buf.b, b.b[in.pos:in.end])
+		in.pos, in.end = 0, left
+		s.buffers.put(b)
+	}
+}
+
+// freeInput gives an input back, with its buffers.
+func (s *server) freeInput(in *input) {
+	s.buffers.put(in.buf)
+	s.buffers.put(in.old)
+	in.buf, in.old = nil, nil
+	in.pos, in.end, in.want, in.ended = 0, 0, 0, false
+	s.inputs.Put(in)
+}
+
+// dropInput ends the input of a connection that ends. The connection's lock is held.
+func (c *conn) dropInput() {
+	x := c.extra
+	if x == nil || x.in == nil || c.word.Load()&wPaused != 0 || x.in.held {
+		return // a goroutine that has the connection may use the input still
+	}
+	in := x.in
+	x.in = nil
+	c.word.And(^uint32(wInput))
+	c.server().freeInput(in)
+}
+
+// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection.
+func (c *conn) takeInput() []byte {
+	if c.word.Load()&wInput == 0 {
+		return nil
+	}
+	in := c.extra.in
+	return bytes.Clone(in.consume(in.end - in.pos))
+}
+
+// returnInput gives bytes back to the input that a hijacker has not read. The caller owns the connection.
+func (c *conn) returnInput() {
+	c.makeInput(0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, in := c.extra.back, c.extra.in
+	c.extra.back = nil
+	c.word.And(^uint32(wBack))
+	c.server().buffers.put(in.buf) // consumed by takeInput
+	in.buf = c.server().buffers.get(len(b))
+	in.pos, in.end, in.mark = 0, copy(in.buf.b, b), -1
+}
