@@ -40,7 +40,7 @@ func Cases() map[string]Deviation {
 		"E9/NothingOutsideTheFilter": HidesEnd,
 		"T3/OneForEachEnable":        HidesEnd,
 		"T5/Coalesce":                HidesEnd,
-		"T6/PolledWhenEnabled":     HidesEnd,
+		"T6/PolledWhenEnabled":       HidesEnd,
 		"E5/ErrorHidesNothing":       TakesError,
 		"E5/ErrorIsNotRead":          TakesError,
 		"E5/RefusedDatagram":         TakesError,
