@@ -103,17 +103,23 @@ func TestHijack(t *testing.T) {
 			}()
 			return nil
 		}}
-		s := &srv{Handler: h, Backend: backend}
-		c := dial(t, start(t, s))
+		s := &srv{Handler: h, Backend: backend, Workers: 1}
+		addr := start(t, s)
+		c := dial(t, addr)
+		h.conn(1)
+		idle := dial(t, addr)
+		h.conn(2)
 		for range 50 {
 			send(t, c, "xh")
 			expect(t, c, "x")
 			send(t, c, "line-1x") // the last one is for the server again
 			expect(t, c, "got line-1x")
 		}
-		if _, err := h.conn(1).Hijack(); err == nil {
-			t.Error("Hijack from outside is no error")
+		// The one worker has left this connection long ago.
+		if _, err := h.conn(2).Hijack(); err == nil {
+			t.Error("Hijack of an idle connection is no error")
 		}
+		idle.Close()
 		send(t, c, "hfinish")
 		expect(t, c, "got finish")
 		expectEnd(t, c, io.EOF)
