@@ -1,11 +1,11 @@
 // Package socknotify notifies a program when its sockets are ready: Windows' socket state
-// notifications, on every system that Go servers run on.
+// notifications, also on Linux, macOS and the BSDs.
 //
 // A [Port] is what Winsock builds from an I/O completion port and ProcessSocketNotifications.
 // Sockets are registered with it in batches, each with a key, an event filter, an operation and a
 // trigger. Any number of goroutines dequeue notifications from it. The [EventRemove] notification
-// is the last one of a registration: nothing more comes for its key, and what the key points to
-// may be freed.
+// is the last one of a registration that the program removes: nothing more comes for its key, and
+// what the key points to may be freed.
 //
 //	port, err := socknotify.New[*client]()
 //	...

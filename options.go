@@ -17,7 +17,8 @@ type Option func(*options)
 
 type options = system.Options
 
-// WithBackend chooses the backend by its name, one of [Backends]. It overrides BackendEnv. An empty name is ignored.
+// WithBackend chooses the backend by its name, one of [Backends]. It overrides BackendEnv. An empty name is the same as no
+// WithBackend.
 //
 // For any other name the error of New is [errors.ErrUnsupported] and says why.
 func WithBackend(name string) Option {
@@ -66,7 +67,7 @@ func named(o *options) (system.Backend, error) {
 }
 
 // WithStrictEdge makes edge notifications as rare as the contract allows, which is how Windows reports them. A program that
-// relies on an edge that Windows does not report then hangs in its tests on any system. An edge registration is notified of
+// waits for an edge that Windows does not report then waits forever in its tests, on any system. An edge registration is notified of
 // a condition of its filter only when the condition begins to hold. It is not notified at OpEnable if the condition held
 // already, nor again of data that arrives while the socket has not been drained. Errors are always reported.
 //

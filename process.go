@@ -18,8 +18,9 @@ import (
 // negative, and otherwise for that time.
 //
 // If the error is nil or [ErrTimeout], which says that nothing could be dequeued in time, all registrations have been
-// processed, and the Result of each says whether it succeeded. If it is [ErrClosed], or [ErrInvalid] for a timeout other
-// than 0 without entries, nothing was changed. The port keeps no reference to either slice. In the steady state Process
+// processed, and the Result of each says whether it succeeded. If it is [ErrInvalid], for a timeout other than 0 without
+// entries, nothing was changed. [ErrClosed] is returned by a call on a closed port, which changes nothing, and by a call that
+// was waiting when the port was closed. Any other error is the system's, of the wait. The port keeps no reference to either slice. In the steady state Process
 // allocates nothing.
 func (p *Port[K]) Process(registrations []Registration[K], entries []Notification[K], timeout time.Duration) (int, error) {
 	if len(entries) == 0 && timeout != 0 {
@@ -37,8 +38,8 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 	return n, err
 }
 
-// ProcessContext is Process that waits until the context is done, and then returns the context's cause; registrations stay
-// processed. If the context is done already, nothing is dequeued. A nil context is ErrInvalid. Without entries
+// ProcessContext is like Process, but waits until ctx is done instead of for a time. It then returns the context's cause, and
+// the registrations remain in effect. If the context is done already, nothing is dequeued. A nil context is ErrInvalid. Without entries
 // ProcessContext only registers.
 func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
 	return p.processContext("ProcessContext", ctx, registrations, entries)
@@ -93,7 +94,7 @@ func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 
 // Deregister removes a registration and returns its key. Conn or Handle of r name the socket; the other fields are
 // not read. No EventRemove is queued: when Deregister returns, nothing of the registration will be dequeued any more.
-// A notification that another goroutine dequeued before may still be in use. Deregister never waits.
+// A notification that another goroutine dequeued before may still be in use. Deregister waits for no notification.
 //
 // The error is the Result that OpRemove would have had, or ErrClosed. It is ErrNotRegistered where another goroutine
 // has removed the registration.

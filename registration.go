@@ -24,8 +24,8 @@ type Registration[K comparable] struct {
 	// enabling again on any system.
 	Conn syscall.Conn
 	// Handle is the system's handle of the socket, where Conn is nil: a descriptor on Unix, a SOCKET on
-	// Windows. The port cannot know when such a socket is closed, so remove the registration first. Where Conn is
-	// nil, 0 is ErrInvalid; a socket with that number can be registered by its connection.
+	// Windows. The port cannot know when such a socket is closed, so remove the registration first. If Conn is nil,
+	// Handle must not be 0; to register the descriptor 0, set Conn.
 	Handle uintptr
 	// Key comes back in every notification of this registration (completionKey). It is set when
 	// the registration is created: enabling with another key is ErrKeyMismatch. A key that does not equal
@@ -38,11 +38,11 @@ type Registration[K comparable] struct {
 	Op Op
 	// Trigger is how to notify (triggerFlags). Only OpEnable reads it.
 	Trigger Trigger
-	// Drained, on OpEnable, is the program's promise that nothing holds that it has not seen: since the last
-	// enable on this port this is the same open socket, and the last non-blocking call in each direction of the
-	// filter, made after the last notification was dequeued, would have blocked. Where the system has reported
-	// nothing since, enabling then costs no system call. A false promise can lose notifications of this
-	// registration. A sock.Socket needs none.
+	// Drained, on OpEnable, promises two things. The socket is the one that was last enabled on this port, and it
+	// has stayed open. And after the last notification was dequeued, the program received or sent, in each direction
+	// of the filter, until the call would have blocked. If the system has reported nothing since, enabling then
+	// costs no system call. A false promise can lose notifications of this registration. A sock.Socket needs no
+	// promise.
 	Drained bool
 	// Result is the outcome of this entry (registrationResult): nil or an *[OpError]. Process overwrites it and
 	// never reads it.

@@ -10,6 +10,7 @@ type Buffers struct{ pool port.BufferPool }
 // with the pool is ErrInvalid.
 func NewBuffers(size int) *Buffers { return &Buffers{port.BufferPool{Size: size}} }
 
-// Put gives back a buffer that [Op.Buffer] returned, or its beginning, once: another receive may get it from then on.
+// Put returns a buffer to the pool: what [Op.Buffer] returned, or its beginning. It must be called once for each buffer, and
+// the buffer must not be used afterwards.
 // Any slice with the capacity of the pool's size may be put into it; a smaller one, such as nil, is ignored.
 func (p *Buffers) Put(b []byte) { p.pool.Put(b) }

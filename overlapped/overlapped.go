@@ -77,9 +77,8 @@ func (o *Op[K]) Buffer() []byte {
 }
 
 // Recv starts to receive into b (WSARecv). It completes with the first bytes, up to 256 KiB of a stream or one datagram,
-// or at the end of the stream with none and io.EOF. If b is empty, it completes as soon as there is something to
-// receive, the end of the stream or an error included, and receives nothing: a receive that waits like this needs no
-// buffer.
+// or at the end of the stream with none and io.EOF. If b is empty, it receives nothing, and completes when data, the end of
+// the stream or an error is available. That is a way to wait without a buffer.
 //
 // Receives from one socket are carried out, and complete, in the order in which they were started. An error says that
 // nothing was started: it is an *[Error], [socknotify.ErrInvalid] for a bad argument, or [socknotify.ErrClosed].
@@ -138,7 +137,7 @@ func WriteAt[K comparable](p *socknotify.Port[K], f *os.File, key K, b []byte, o
 
 // Cancel ends an operation that is in flight on the port (CancelIoEx). Its completion is still dequeued, with
 // ErrCanceled, or with its result if that came first; the bytes moved before are counted in both cases. The error is
-// ErrNotInFlight where no completion is to come from this port, or [socknotify.ErrClosed].
+// ErrNotInFlight if op is not in flight on this port, or [socknotify.ErrClosed].
 func Cancel[K comparable](p *socknotify.Port[K], op *Op[K]) error {
 	core := port.Of(p)
 	if core.Core.Closed.Load() {

@@ -62,7 +62,8 @@ func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *
 // errors. Every operation is started, unless the call fails as a whole, and the Result of each says whether it was. One
 // that was started is carried out even if nothing is dequeued.
 //
-// It is for loops that serve many sockets: what the completions of one call lead to is started in the next. On a port
+// It is for loops that serve many sockets. A loop handles the completions that one call returns, and starts the operations that
+// follow from them with the next call. On a port
 // with [WithRing] one system call makes the receives and sends of a large batch. The port keeps no reference to either
 // slice.
 func Process[K comparable](p *socknotify.Port[K], requests []Request[K], entries []socknotify.Notification[K], timeout time.Duration) (int, error) {

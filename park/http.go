@@ -22,13 +22,13 @@ import (
 //     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or *tls.Conn.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
 //   - An idle timeout is up to 0.2 seconds late.
-//   - Shutdown also closes connections whose TLS handshake is in progress. When Serve returns, it closes those
-//     connections and the parked ones.
+//   - Shutdown also closes connections whose TLS handshake is in progress. Before Serve returns, the HTTPServer
+//     closes those connections and the parked ones.
 //
 // A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
 // The following connections are never parked: HTTP/2 connections; unencrypted connections if Server.Protocols allows
-// unencrypted HTTP/2; and connections of which [Lot.Park] says that they cannot be parked. The last are counted by
-// Stats.Unparkable of the lot, and the first of each type is logged to Server.ErrorLog.
+// unencrypted HTTP/2; and connections that [Lot.Park] refuses with ErrUnparkable. Those are counted in Stats.Unparkable of
+// the lot, and one message for each of their types is logged to Server.ErrorLog.
 type HTTPServer struct {
 	// Server is the server to run. If it is nil, Serve, ListenAndServe and their TLS variants fail with
 	// socknotify.ErrInvalid. The first of these calls replaces Handler, ConnState, ConnContext and BaseContext of

@@ -17,14 +17,15 @@ import (
 )
 
 // A Server calls a handler for each message, and parks connections between messages and before the first one. An idle
-// connection needs no goroutine and no buffer, also with TLS.
+// connection needs no goroutine and no buffer, except for those of crypto/tls.
 //
 // The fields must be set before the first Serve, and not be changed after it. A Server must not be copied.
 type Server struct {
 	// Handler is called when a connection has something to read. It reads one message, or several, and answers. If it
-	// returns nil, the connection is parked until there is more to read. Otherwise the connection is closed. Handler must
-	// not keep bytes that it has read for its next call, other than in the state of Open, and must not read through a
-	// buffer that may hold more than it uses. It may block, and it runs on one goroutine at a time for each connection.
+	// returns nil, the connection is parked until there is more to read. Otherwise the connection is closed. Before
+	// Handler returns nil, it must have used every byte that it has read; a part of a message can be kept only in state that
+	// Open has made. A bufio.Reader that lasts for one call would lose what it has read and not returned. Handler may be nil if
+	// Open is set. It may block, and it runs on one goroutine at a time for each connection.
 	// conn is the same value in every call. A panic is logged and closes the connection.
 	Handler func(conn net.Conn) error
 	// Open, if not nil, is called before the first call of Handler for a connection, when it has something to read, and
@@ -42,15 +43,15 @@ type Server struct {
 	// IdleTimeout closes a connection that has sent nothing since it was accepted, or since its last message; 0 means
 	// never. It is at most 0.2 seconds late.
 	IdleTimeout time.Duration
-	// ReadTimeout is the time within which Handler must have read its message, from its beginning, so that half a message
-	// cannot hold a goroutine. WriteTimeout is the time within which it must have written its answer. HandshakeTimeout is
-	// that of a TLS handshake, from its beginning. 0 means 10 seconds, a negative value no timeout. They are set as
-	// deadlines before Handler is called. A handler that sends or receives for longer sets its own.
+	// ReadTimeout limits the time in which a call of Handler reads, so that half a message cannot hold a goroutine, and
+	// WriteTimeout the time in which it writes. HandshakeTimeout limits a TLS handshake. All begin when the call or the
+	// handshake does. 0 means 10 seconds, a negative value no timeout. They are set as deadlines before Handler is called. A
+	// handler that reads or writes for longer sets its own.
 	ReadTimeout, WriteTimeout, HandshakeTimeout time.Duration
 
 	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no limit. A
-	// connection beyond a limit is closed when it is accepted; behind a wrapper that reads the address from a header, as
-	// go-proxyproto does, when the header has come.
+	// connection beyond a limit is closed when it is accepted. Behind a wrapper that reads the address from a header, as
+	// go-proxyproto does, MaxConnsPerAddr applies when the header has come.
 	MaxConns        int
 	MaxConnsPerAddr int
 	// MaxRunning bounds the number of calls of Handler and of TLS handshakes that run concurrently; 0 means no limit.

@@ -51,7 +51,8 @@
 // A handler that waits for something occupies a worker. Instead it can call [Conn.Pause], have another goroutine
 // write the answer, and call [Conn.Resume]. Or it can [Conn.Hijack] the connection for a goroutine that reads and
 // writes a net.Conn, and give it back by Resume. If a handler does block for a tenth of a second, another worker takes
-// over the notifications that its worker has dequeued; Stats and the log report it.
+// over the notifications that its worker has dequeued. Stats.Longest shows the time of the call that has lasted longest; a call
+// that lasts longer than Server.StuckAfter is counted and logged.
 //
 // # TLS
 //

@@ -25,8 +25,9 @@ type input struct {
 	ended    bool    // a call has returned the end of the stream
 	held     bool    // used after Pause, by a goroutine that may have slices until Resume
 
-	// What the latest call of the input has not found: want bytes from pos; or if want is negative, the byte delim among the first -want
-	// bytes. Data is not called before that has arrived or the stream has ended. 0 means any byte.
+	// want is what the latest call of the input that failed waits for. A positive number means want bytes from pos. A negative
+	// number means the byte delim, within -want bytes. 0 means any byte. Data is not called before they have arrived, or the
+	// stream has ended.
 	want  int
 	delim byte
 }

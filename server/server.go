@@ -69,8 +69,8 @@ type Server[S any] struct {
 	// otherwise. While more than half of it is in use, nothing is received and Data is not called.
 	WriteQueue int
 	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A write that could
-	// exceed it is refused with ErrOverload, before any of it is sent. Writes of at most 16 KiB to connections whose
-	// peers do read are not refused, so MaxQueued may be exceeded by what the system does not take of these.
+	// exceed it is refused with ErrOverload, before any of it is sent. A write of at most 16 KiB is not refused if nothing
+	// is queued for its connection. The part of it that the system does not take is queued, even beyond MaxQueued.
 	MaxQueued int64
 	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no
 	// limit. A connection beyond a limit is closed when it is accepted, without Open.
@@ -85,8 +85,8 @@ type Server[S any] struct {
 	// except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
 
-	// MessageTimeout closes a connection of which the input has held a part of a message for this time, however often
-	// more of it arrives; 0 means never. The time begins when Data returns after one of Conn.Peek, Next, Discard, Line
+	// MessageTimeout closes a connection that does not complete a message within this time; 0 means never. Bytes that
+	// arrive do not extend the time. The time begins when Data returns after one of Conn.Peek, Next, Discard, Line
 	// and Until has found too few bytes, and ends when something is consumed. Time while the connection is paused, or
 	// its write queue is full, does not count.
 	MessageTimeout time.Duration
@@ -102,15 +102,15 @@ type Server[S any] struct {
 	// HandshakeTimeout closes a connection whose TLS handshake takes longer; 0 means 10 s.
 	HandshakeTimeout time.Duration
 	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024. A handshake has a
-	// goroutine from when its first record is complete. If there are as many and another could begin, a handshake
-	// that waits for its peer is ended: from the address with the most unfinished handshakes, the one that began
-	// first. If none waits for its peer, new ones wait. A handshake inside a function of TLSConfig, such as
+	// goroutine from when its first record is complete. At the limit, a new handshake replaces one that waits
+	// for its peer: the oldest of the address with the most unfinished handshakes. If none waits for its peer, new
+	// ones wait. A handshake inside a function of TLSConfig, such as
 	// GetCertificate, counts until the function returns.
 	MaxHandshakes int
 
-	// Logger, if not nil, is used for failures, refusals and handlers that do not return. Of refused connections,
-	// failed TLS handshakes, and functions of TLSConfig that panic, ten of each are logged in a second, and the
-	// number of the others.
+	// Logger, if not nil, is used for failures, refusals and handlers that do not return. At most ten refused
+	// connections, ten failed TLS handshakes and ten panics in functions of TLSConfig are logged in a second, and the
+	// number of those that were omitted.
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once with the ports, before anything is served. It is for observers of the
 	// ports, such as package debug. It must not call the server.

@@ -18,9 +18,9 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if handle > MaxIndex || !p.Core.OwnEdges || !Sound(filter, trigger) {
 		return false
 	}
-	var turn uint64
+	var generation uint64
 	if !drained {
-		turn = fd.Generation()
+		generation = fd.Generation()
 		if !fd.Drained(Directions(filter)) {
 			return false
 		}
@@ -29,7 +29,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if s == nil || p.checksKeys && p.typed.CheckKey(key) != nil || !p.rearm(s, filter, trigger, false, fd, key) {
 		return false
 	}
-	if !drained && fd.Generation() != turn {
+	if !drained && fd.Generation() != generation {
 		// Another goroutine has enabled the registration and was notified in between, and the word has become what it was.
 		// The condition that it was notified of may still hold.
 		p.Recheck(s, uint32(handle), WEnabled)

@@ -29,9 +29,9 @@ func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	return p.DequeueOnce(w, out)
 }
 
-// levels makes every call find a persistent level for as long as it holds (T1). A call hides such a level from others while
-// it has harvested the report and not yet put the slot on the recheck list, or has taken that list and not yet made the
-// kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues alone.
+// levels makes every call find a persistent level for as long as it holds (T1). In two windows a call
+// hides such a level from others: between harvesting its report and putting the slot on the recheck list, and between taking
+// that list and the Set that makes the kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues alone.
 type levels struct {
 	any atomic.Bool // there has been a persistent level; until then the lock is not used
 	mu  sync.RWMutex
@@ -85,7 +85,7 @@ func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	return n
 }
 
-// wakeForQueue wakes a waiter for what a call has queued that does not dequeue.
+// wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do not dequeue.
 func (p *Port) wakeForQueue() {
 	if p.queue.any() {
 		p.Waiters.WakeOne(p.Core, nil)
@@ -125,15 +125,15 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		j := p.gatherReports(w, ready[:k])
 		for i := range k {
 			// Each of the following reports needs an entry.
-			room := out.first(out.Len() - (k - i - 1)).from(n)
+			rest := out.first(out.Len() - (k - i - 1)).from(n)
 			var got int
 			var again bool
 			if j != nil && j.sockets[i].slot != nil {
-				got, again = p.workOn(w, &j.sockets[i], &ready[i], room)
+				got, again = p.workOn(w, &j.sockets[i], &ready[i], rest)
 			} else if o == nil {
-				got, again = p.deliver(w, &ready[i], room)
+				got, again = p.deliver(w, &ready[i], rest)
 			} else {
-				got, again = p.deliverObserved(w, o, at, &ready[i], room)
+				got, again = p.deliverObserved(w, o, at, &ready[i], rest)
 			}
 			n += got
 			if again {
@@ -159,7 +159,7 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 // deliver turns a report into a notification, or into several if the socket has a Work, or into none. again reports that it
 // put the slot on the recheck list.
 //
-// It takes no lock. The swap of the word that decides that this report is the notification of a one-shot registration also
+// It takes no lock, unless the slot has a Work. The swap of the word that decides that this report is the notification of a one-shot registration also
 // disables it. So two harvesters cannot both deliver (T3), and none can after a removal has swapped the word (G4).
 func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
@@ -194,11 +194,11 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		if was&wStrict != 0 && repeats(e, was) {
 			e = EventNone
 		}
-		tied := reg != nil && reg.fd != nil
-		var turn fdstate.NewGeneration
-		if e != EventNone && tied {
+		isSock := reg != nil && reg.fd != nil
+		var generation fdstate.NewGeneration
+		if e != EventNone && isSock {
 			// Before the swap, because once the registration is disabled, a fast enable may read the generation.
-			turn = notify(reg.fd, r.Mask)
+			generation = notify(reg.fd, r.Mask)
 		}
 		is := was
 		switch {
@@ -217,8 +217,9 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		if !s.Word.CompareAndSwap(was, is) {
 			continue
 		}
-		if tied && was&wEdge != 0 && !p.Core.OwnEdges {
-			// After the swap, because a call that would have blocked before it was not made for this notification.
+		if isSock && was&wEdge != 0 && !p.Core.OwnEdges {
+			// This must follow the swap: a call that would have blocked before the swap was made before this notification, so
+			// it does not show that the socket is drained now.
 			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
 		if is&WRecheck != 0 && was&WRecheck == 0 {
@@ -228,9 +229,9 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		if e == EventNone {
 			return 0, again
 		}
-		if tied && was&wOneShot != 0 {
+		if isSock && was&wOneShot != 0 {
 			// Only here: for a registration that stays enabled, a later report may have been delivered before this one.
-			reg.fd.Confirm(turn)
+			reg.fd.Confirm(generation)
 		}
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
 		return 1, again

@@ -147,7 +147,7 @@ func (p *Port) missing(r *Entry, h Socket) {
 // them, so no report is lost: a report harvested before has set wPending, and one harvested later finds the registration
 // enabled.
 //
-// fd is the socket that must be the registered one, or nil if the program has made the promise.
+// If fd is not nil, the registration must be of that socket. fd is nil if the caller has set Drained.
 func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
 	for {
 		was := s.Word.Load()

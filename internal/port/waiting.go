@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// waiters are the calls that block because they found nothing to dequeue. Exactly one of them, the leader, blocks in the
-// backend's Park. The others, the followers, block on a channel, each with its own timeout and context.
+// waiters are the calls that block because they found nothing to dequeue. Once the port has had a socket, one of them, the
+// leader, blocks in the backend's Park. The others, the followers, block on a channel, each with its own timeout and context.
 //
 // Why no wake-up is lost. Work is either in the queue or in the kernel.
 //
@@ -24,8 +24,9 @@ import (
 // Kernel. The leader is added to the list, then opens the backend's waker and polls once more (Park). While any call
 // waits there is a leader, or a call that is awake and will provide one: a leader that leaves chooses a successor under
 // the lock (Go), which becomes the leader as soon as it finds nothing to do. A waiter that is chosen after it has polled,
-// and does not wait again, chooses another in its place (Go again). A poll that filled all the room it had may have left
-// reports in the kernel that wake no one, so it chooses a waiter too; if the leader polled, its departure does so.
+// and does not wait again, chooses another in its place (Go again). A poll that fills its slice may leave
+// reports in the kernel, and these wake no one. So the polling call chooses another waiter; the leader does so when it
+// leaves.
 //
 // The call that chooses a follower removes it from the list and sends a token on its channel. The follower receives the token
 // before it is added again, so there is never more than one token and the sender never blocks.

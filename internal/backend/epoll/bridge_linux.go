@@ -93,7 +93,7 @@ func (b *bridge) init(port int) error {
 
 func (b *bridge) close() error { return b.file.Close() }
 
-// pass is the callback of RawConn.Read, which blocks if it returns false.
+// ready is the callback of RawConn.Read, which blocks if it returns false.
 func (b *bridge) ready(uintptr) bool {
 	if b.enabledHere {
 		return true // called again: the bridge is readable
