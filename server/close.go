@@ -181,7 +181,8 @@ func (w *worker) release(c *conn) {
 		if word&wSpecial != 0 {
 			switch {
 			case word&wResumed != 0:
-				if c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
+				// A Resume in between counts too: its bits are in the word that And returns.
+				if word = c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
 					c.returnInput()
 				}
 				if word&(wOver|wPaused) == 0 {

@@ -33,12 +33,13 @@ func (c *conn) Hijack() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	word = c.word.Load()
-	h := &hijacked{conn: c, ready: make(chan struct{}), rest: c.takeInput()}
+	h := &hijacked{conn: c, ready: make(chan struct{})}
 	if word&wOut == 0 {
 		if err := c.giveSocket(h); err != nil {
 			return nil, err
 		}
 	}
+	h.rest = c.takeInput() // which the handler keeps if there is an error
 	c.ensureExtra().hijacked = h
 	c.word.Or(wHijacked)
 	if t != nil {

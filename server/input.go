@@ -220,7 +220,7 @@ func (in *input) short(err error, want int) error {
 
 // fill receives at least one byte, or returns why there is none. n is the number of bytes from pos that are wanted.
 func (c *conn) fill(in *input, n int) error {
-	if in.receives >= maxReceives {
+	if in.receives >= maxReceives && !in.held {
 		return sock.ErrWouldBlock // Data is called again, because the socket was not drained
 	}
 	c.makeRoom(in, n)
@@ -386,6 +386,9 @@ func (c *conn) takeInput() []byte {
 		return nil
 	}
 	in := c.extra.in
+	if in.pos == in.end {
+		return nil // there may be no buffer
+	}
 	return bytes.Clone(in.consume(in.end - in.pos))
 }
 

@@ -395,6 +395,31 @@ func TestInputHijack(t *testing.T) {
 	})
 }
 
+// A connection whose input was used and has no bytes can be hijacked.
+func TestInputHijackEmpty(t *testing.T) {
+	noHijack(t)
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			c.Mark()
+			if _, err := c.Read(buf[:1]); err != nil {
+				return err
+			}
+			nc, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			go func() {
+				nc.Write([]byte("hijacked"))
+				nc.Close()
+			}()
+			return nil
+		}}
+		c := connect(&srv{Handler: h, Backend: backend})
+		send(t, c, "x")
+		expect(t, c, "hijacked")
+	})
+}
+
 // A message that takes longer than MessageTimeout closes its connection, however often a byte of it arrives. A connection
 // that has nothing of a message stays, and so does one whose handler has paused it.
 func TestMessageTimeout(t *testing.T) {

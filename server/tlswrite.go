@@ -10,7 +10,7 @@ func (t *tlsConn) Write(b []byte) (n int, err error) {
 	defer t.writing.Unlock()
 	c := t.conn
 	c.mu.Lock()
-	_, err = c.mayWrite()
+	err = c.mayWrite()
 	if err == nil {
 		err = c.accept(len(b), nil)
 	}

@@ -96,13 +96,19 @@ func (s *server) watch() {
 	if s.table.n == 0 {
 		return
 	}
+	late := false
 	for w := range s.workers {
 		w.mu.Lock()
-		if d.late(&w.activity) && len(s.workers) < s.nworkers+maxStuck {
-			s.replace(w)
-			conns = s.table.all()
+		if d.late(&w.activity) {
+			late = true
+			if len(s.workers) < s.nworkers+maxStuck {
+				s.replace(w)
+			}
 		}
 		w.mu.Unlock()
+	}
+	if late {
+		conns = s.table.all()
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
 	s.wheel.Set(s.ticker, 0)

@@ -41,10 +41,10 @@ const (
 
 // writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
-	word, err2 := c.mayWrite()
+	refused := c.mayWrite()
 	switch {
-	case err2 != nil:
-		return n, err2
+	case refused != nil:
+		return n, refused
 	case err != nil && err != sock.ErrWouldBlock:
 		c.lost(err)
 		return n, err
@@ -56,7 +56,7 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 				return 0, err
 			}
 		}
-		if word&wOut == 0 && word&(wGather|wHeld) != 0 && c.hold(b) {
+		if c.hold(len(b), b) {
 			return len(b), nil
 		}
 	}
@@ -74,35 +74,31 @@ func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	word, err := c.mayWrite()
-	if err != nil || total == 0 {
+	if err := c.mayWrite(); err != nil || total == 0 {
 		return 0, err
 	}
 	if err := c.accept(total, nil); err != nil {
 		return 0, err
 	}
-	x := c.ensureExtra()
-	if word&wOut == 0 && word&(wGather|wHeld) != 0 && total <= maxHeld && len(x.queue)+total <= maxGathered {
-		for _, b := range bufs {
-			c.hold(b)
-		}
+	if c.hold(total, bufs...) {
 		return total, nil
 	}
+	x := c.ensureExtra()
 	x.vec = append(x.vec[:0], bufs...)
 	return c.sendVec(x, total, 0, true)
 }
 
-// mayWrite returns the word, and an error if nothing can be written. The lock is held.
-func (c *conn) mayWrite() (word uint32, err error) {
-	word = c.word.Load()
+// mayWrite returns an error if nothing can be written. The lock is held.
+func (c *conn) mayWrite() error {
+	word := c.word.Load()
 	if err := c.sendable(); err != nil {
-		return word, err
+		return err
 	}
 	if word&(wGrace|wReceived) == wGrace|wReceived {
 		c.endGrace() // this write answers the first request
 	}
 	c.touch(uint32(c.server().wheel.Now()))
-	return word, nil
+	return nil
 }
 
 // accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the error of an attempt to
@@ -128,17 +124,24 @@ func (c *conn) accept(n int, err error) error {
 	return nil
 }
 
-// hold keeps a write of a handler's call until that returns, unless it is large. The lock is held.
-func (c *conn) hold(b []byte) bool {
+// hold keeps a write of a handler's call until that returns, unless it is large, and reports whether it has. It must follow
+// accept, which may send what was held before. The lock is held, so wOut does not change; a call that returns clears wGather
+// without it.
+func (c *conn) hold(total int, bufs ...[]byte) bool {
+	if word := c.word.Load(); word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+		return false
+	}
 	x := c.ensureExtra()
-	if len(b) > maxHeld || len(x.queue)+len(b) > maxGathered {
+	if len(x.queue)+total > maxGathered {
 		return false
 	}
 	if word := c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
 		c.word.And(^uint32(wHeld))
 		return false
 	}
-	c.push(x, b)
+	for _, b := range bufs {
+		c.push(x, b)
+	}
 	return true
 }
 

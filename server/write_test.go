@@ -109,6 +109,42 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
+// Writes of one call that together exceed a small WriteQueue are sent, in order, by Write and by Writev.
+func TestGatherBeyondQueue(t *testing.T) {
+	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		const size, writes = 8 << 10, 5
+		data := func(c conn, buf []byte) error {
+			n, err := c.Read(buf[:1])
+			if n == 0 {
+				return err
+			}
+			for i := range writes {
+				b := stream(3, i*size, size)
+				var n int
+				var err error
+				if buf[0] == 'w' {
+					n, err = c.Write(b)
+				} else {
+					n, err = c.Writev([][]byte{b[:100], nil, b[100:]})
+				}
+				if n != size || err != nil {
+					t.Errorf("write %d = %d, %v", i, n, err)
+				}
+			}
+			return nil
+		}
+		c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, WriteQueue: 16 << 10})
+		for _, how := range "wvwv" {
+			send(t, c, string(how))
+			got := make([]byte, writes*size)
+			c.SetReadDeadline(time.Now().Add(soon))
+			if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, stream(3, 0, writes*size)) {
+				t.Fatalf("%c: %d bytes, %v", how, n, err)
+			}
+		}
+	})
+}
+
 // What is written in one call of Data arrives in order, whatever the sizes: small writes are gathered, large ones are not.
 func TestGather(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
