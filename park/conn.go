@@ -1,6 +1,7 @@
 package park
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,7 @@ type Conn struct {
 	handshaken bool  // the TLS handshakes of all layers are complete
 	unsettled  bool  // a worker must settle the connection before its function runs (see settle.go)
 	why        cause // of the latest call; used only by its function
+	refused    bool  // settle has counted it as unparkable; used only by its function
 	closed     atomic.Bool
 	ahead      *readAheadBuffer // nil if no bytes were read ahead
 
@@ -138,8 +140,8 @@ func (c *Conn) readAhead(hook unwrap.Hook) (ready bool, err error) {
 	if c.ahead != nil {
 		return true, nil
 	}
-	if !c.handshakesComplete(hook) {
-		return !unwrap.PlainTLS(c.Conn), nil // a wrapper may hold the beginning of the handshake
+	if t := c.pendingTLS(hook); t != nil {
+		return !unwrap.Plain(t.NetConn()), nil // a wrapper below may hold the beginning of the handshake
 	}
 	return c.fill(unwrap.ReadAhead)
 }
@@ -179,19 +181,25 @@ func isUnfit(err error) bool {
 	return errors.As(err, &unfit)
 }
 
-// handshakesComplete reports whether the TLS handshakes of all layers are complete. The caller holds c.mu.
-func (c *Conn) handshakesComplete(hook unwrap.Hook) bool {
-	c.handshaken = c.handshaken || unwrap.Handshaken(c.Conn, hook)
-	return c.handshaken
+// pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none. The caller holds
+// c.mu.
+func (c *Conn) pendingTLS(hook unwrap.Hook) *tls.Conn {
+	if c.handshaken {
+		return nil
+	}
+	t := unwrap.PendingTLS(c.Conn, hook)
+	c.handshaken = t == nil
+	return t
 }
 
 // find returns the socket below conn.
 func (l *Lot) find(conn net.Conn) (unwrap.Socket, error) {
 	s, err := unwrap.Find(conn, l.config.Unwrap)
+	if err == nil {
+		return s, nil // before opaque, which is allocated
+	}
 	var opaque *unwrap.OpaqueError
 	switch {
-	case err == nil:
-		return s, nil
 	case errors.As(err, &opaque):
 		return s, fmt.Errorf("park: %w: %w", ErrUnparkable, err)
 	case s.Plain: // its SyscallConn has failed

@@ -162,7 +162,7 @@ func (f *FirstByteListener) Close() error {
 	}
 	for _, a := range left {
 		if a.conn != nil {
-			a.conn.Close()
+			f.lot.guard(a.conn, func() { a.conn.Close() })
 		}
 	}
 	if f.lot != nil {
@@ -184,9 +184,7 @@ func (f *FirstByteListener) accept() {
 		conn, err := f.l.Accept()
 		if err == nil {
 			delay = 0
-			if !f.lot.guard(conn, func() { f.admit(conn) }) {
-				conn.Close()
-			}
+			f.admit(conn)
 			continue
 		}
 		e, ok := err.(net.Error)
@@ -248,14 +246,17 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 	w.prev, last.next, f.silent.prev = last, w, w
 	f.n++
 	f.mu.Unlock()
-	err := f.lot.ParkWith(w.conn, Options{IdleTimeout: f.timeout, fresh: true}, w.arrived)
+	err := errPanicked
+	f.lot.guard(conn, func() {
+		err = f.lot.ParkWith(w.conn, Options{IdleTimeout: f.timeout, fresh: true}, w.arrived)
+	})
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrUnparkable):
 		f.push(w)
 	default:
 		f.remove(w)
-		w.conn.Close()
+		f.lot.guard(conn, func() { w.conn.Close() })
 	}
 }
 

@@ -261,3 +261,40 @@ func TestFirstByteHTTP(t *testing.T) {
 		wantErr(t, receive(t, served), http.ErrServerClosed)
 	}
 }
+
+// A panic in a method of a connection costs that connection alone.
+func TestFirstByteMethodPanics(t *testing.T) {
+	for _, faults := range []string{"SetDeadline", "SetDeadline, Close"} {
+		logged, first := new(testLog), true
+		f, dial := firstByteListener(t, ListenerConfig{MaxWaiting: 1, Logger: slog.New(slog.NewTextHandler(logged, nil))},
+			func(l net.Listener) net.Listener {
+				return wrappingListener{l, func(c net.Conn) net.Conn {
+					if first {
+						first = false
+						return &faultyConn{c, faults}
+					}
+					return c
+				}}
+			})
+		conns, _ := accepting(f)
+		bad := dial()
+		bad.SetReadDeadline(time.Now().Add(timeout))
+		if _, err := bad.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatalf("%v, want EOF", err)
+		}
+		waiting := func() int {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.n
+		}
+		waitFor(t, "removed", func() bool { return waiting() == 0 })
+		client := dial()
+		send(t, client, "x")
+		conn := receive(t, conns)
+		expect(t, conn, "x")
+		conn.Close()
+		if !strings.Contains(logged.String(), "SetDeadline panics") {
+			t.Errorf("logged:\n%s", logged)
+		}
+	}
+}

@@ -30,10 +30,13 @@ type Config struct {
 	Backend string
 	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes what the lot does with
 	// it. If it returns nil, the lot looks for methods and embedded connections. If it returns its argument, the lot does
-	// not look below it. It may be called concurrently.
+	// not look below it. It may be called concurrently, and must not call the lot or use the connection other than to
+	// find the one below.
 	Unwrap func(net.Conn) net.Conn
 	// Logger receives one warning for each type of connections that cannot be parked, and panics of a connection's
-	// methods when the lot calls them. nil is slog.Default.
+	// methods when the lot calls them. Its handler must not call the lot or a parked connection, because the lot may hold
+	// a lock. For the same reason the Read, SetReadDeadline and Close methods of a connection must not call the lot, or
+	// the [Conn] around the connection. nil is slog.Default.
 	Logger *slog.Logger
 }
 

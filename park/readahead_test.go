@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -262,4 +263,21 @@ func TestNoBufferWhileIdle(t *testing.T) {
 		}
 	}))
 	receive(t, done)
+}
+
+// Finding the socket of a connection of package net allocates what its SyscallConn method does.
+func TestFindAllocs(t *testing.T) {
+	l := newLot(t, Config{})
+	server, _ := pair(t, "tcp")
+	var raw syscall.RawConn // keeps the allocation
+	want := testing.AllocsPerRun(100, func() { raw, _ = server.(*net.TCPConn).SyscallConn() })
+	must(t, raw.Control(func(uintptr) {}))
+	got := testing.AllocsPerRun(100, func() {
+		if _, err := l.find(server); err != nil {
+			t.Error(err)
+		}
+	})
+	if got > want {
+		t.Errorf("%v allocations, want %v", got, want)
+	}
 }

@@ -56,7 +56,7 @@ type Server struct {
 	MaxConnsPerAddr int
 	// MaxRunning bounds the number of calls of Handler and of TLS handshakes that run concurrently; 0 means no limit.
 	// Connections that become ready at the limit wait, in order (Stats.Queued). Connections that cannot be parked do not
-	// count.
+	// count, nor do handshakes that begin at once, as Serve describes.
 	MaxRunning int
 
 	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics, temporary errors of Accept, and, at
@@ -162,6 +162,11 @@ func (s *Server) ServeTLS(l net.Listener, certFile, keyFile string) error {
 // listener. The listener may be one that wraps another, such as one of tls.NewListener, netutil.LimitListener or
 // go-proxyproto. Serve always returns an error: socknotify.ErrInvalid for a field that makes no sense, ErrServerClosed,
 // or that of the listener.
+//
+// A listener such as tls.NewListener(netutil.LimitListener(l, n), config) returns TLS connections over wrappers, which may
+// hold the beginning of the handshake. Their handshakes therefore begin when the connection is accepted, each on a
+// goroutine of its own, which MaxRunning does not bound. HandshakeTimeout, and not IdleTimeout, ends them if the peer is
+// silent. ServeTLS with the LimitListener parks such connections before their first byte.
 func (s *Server) Serve(l net.Listener) error { return s.serve(l, nil) }
 
 func (s *Server) serve(l net.Listener, config *tls.Config) error {
@@ -182,9 +187,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		conn, err := l.Accept()
 		if err == nil {
 			delay = 0
-			if !s.lot.guard(conn, func() { s.admit(conn, config) }) {
-				conn.Close()
-			}
+			s.admit(conn, config)
 			continue
 		}
 		if s.isClosing() {
@@ -321,13 +324,21 @@ type serverConn struct {
 	waiting bool // in Read, on a goroutine of its own; under Server.mu
 }
 
-// admit parks a new connection until its first byte.
+// admit parks a new connection until its first byte. A panic of the connection's methods is logged, and closes it.
 func (s *Server) admit(conn net.Conn, config *tls.Config) {
 	c := &serverConn{server: s, conn: Wrap(conn), config: config}
-	c.ready = func(net.Conn) { c.turn() }
-	lot := s.lot
-	socket, err := lot.find(conn)
-	if err == nil && !socket.Lazy && !c.count() {
+	c.ready = func(net.Conn) { c.run(c.turn) }
+	if !s.lot.guard(conn, c.admit) {
+		c.end(errPanicked)
+	}
+}
+
+// admit is Server.admit for c.
+func (c *serverConn) admit() {
+	s, lot := c.server, c.server.lot
+	socket, err := lot.find(c.conn.Conn)
+	known := err == nil && !socket.Lazy
+	if known && !c.count() {
 		return
 	}
 	s.mu.Lock()
@@ -347,9 +358,41 @@ func (s *Server) admit(conn net.Conn, config *tls.Config) {
 		return
 	}
 	c.idle()
+	if known {
+		if t := c.pendingTLS(); t != nil && !unwrap.Plain(t.NetConn()) {
+			// The connection below t may hold the beginning of the handshake, so Park would call turn at once, and a silent
+			// peer would occupy a worker until the handshake's timeout ends.
+			c.spawn(c.handshakeApart)
+			return
+		}
+	}
 	if err := c.park(Options{fresh: true}); err != nil {
 		c.failed(err)
 	}
+}
+
+var errPanicked = errors.New("park: a method of the connection panicked")
+
+// handshakeApart performs the handshake on a goroutine of the connection's own, and then parks the connection.
+func (c *serverConn) handshakeApart() {
+	if !c.beginWait() || !c.arrived() {
+		return
+	}
+	if c.endWait() {
+		c.end(ErrServerClosed)
+		return
+	}
+	if err := c.park(Options{}); err != nil {
+		c.failed(err)
+	}
+}
+
+// pendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
+func (c *serverConn) pendingTLS() *tls.Conn {
+	in := c.conn
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.pendingTLS(c.server.Unwrap)
 }
 
 // count counts the connection for its address. If there are too many, it closes the connection and returns false.
@@ -401,7 +444,6 @@ func (c *serverConn) park(o Options) error {
 
 // failed handles an error of park: it serves the connection on a goroutine of its own, or ends it.
 func (c *serverConn) failed(err error) {
-	s := c.server
 	if !errors.Is(err, ErrUnparkable) {
 		if errors.Is(err, ErrClosed) {
 			err = ErrServerClosed
@@ -409,6 +451,16 @@ func (c *serverConn) failed(err error) {
 		c.end(err)
 		return
 	}
+	c.spawn(func() {
+		for c.await() && c.callHere() {
+			c.idle()
+		}
+	})
+}
+
+// spawn runs f on a goroutine of the connection's own. It ends the connection instead if the server is closing.
+func (c *serverConn) spawn(f func()) {
+	s := c.server
 	s.mu.Lock()
 	closing := s.closing
 	if !closing {
@@ -421,29 +473,32 @@ func (c *serverConn) failed(err error) {
 	}
 	go func() {
 		defer s.blocking.Done()
-		returned := false
-		defer func() {
-			if !returned { // the handler called runtime.Goexit
-				c.end(errGoexit)
-			}
-		}()
-		for c.await() && c.callHere() {
-			c.idle()
-		}
-		returned = true
+		c.run(f)
 	}()
 }
 
-var errGoexit = errors.New("park: the handler called runtime.Goexit")
-
-// turn is the function of the parked connection.
-func (c *serverConn) turn() {
+// run calls f. If f panics or calls runtime.Goexit, run ends the connection.
+func (c *serverConn) run(f func()) {
 	returned := false
 	defer func() {
 		if !returned {
 			c.end(errGoexit)
 		}
 	}()
+	err := c.try(func() error {
+		f()
+		return nil
+	})
+	returned = true
+	if err != nil {
+		c.end(err)
+	}
+}
+
+var errGoexit = errors.New("park: the handler called runtime.Goexit")
+
+// turn is the function of the parked connection.
+func (c *serverConn) turn() {
 	switch c.conn.why {
 	case expired:
 		c.end(errIdle)
@@ -452,7 +507,6 @@ func (c *serverConn) turn() {
 	default:
 		c.serve()
 	}
-	returned = true
 }
 
 // serve handles what has arrived, and parks the connection again.
@@ -469,6 +523,9 @@ func (c *serverConn) serve() {
 	}
 	if err != nil {
 		err = fmt.Errorf("park: %w: %w", ErrUnparkable, err)
+		if !c.conn.refused {
+			c.server.lot.refuse(c.conn, err)
+		}
 	} else {
 		err = c.park(Options{})
 	}
@@ -484,7 +541,7 @@ var errIdle = fmt.Errorf("park: idle for too long: %w", os.ErrDeadlineExceeded)
 func (c *serverConn) arrived() bool {
 	if c.config != nil {
 		conn := net.Conn(c.conn)
-		if _, plain := c.conn.Conn.(*net.TCPConn); plain && !c.conn.hasBytesAhead() {
+		if unwrap.Plain(c.conn.Conn) && !c.conn.hasBytesAhead() {
 			conn = c.conn.Conn
 		}
 		secure := Wrap(tls.Server(conn, c.config))
@@ -493,8 +550,8 @@ func (c *serverConn) arrived() bool {
 		c.server.mu.Unlock()
 		c.config = nil
 	}
-	t, ok := c.conn.Conn.(*tls.Conn)
-	if !ok || t.ConnectionState().HandshakeComplete {
+	t := c.pendingTLS()
+	if t == nil {
 		return c.count()
 	}
 	limit := orDefault(c.server.HandshakeTimeout)
@@ -518,7 +575,7 @@ func (c *serverConn) hasInput() (bool, error) {
 	if in.ahead != nil {
 		return true, nil
 	}
-	if _, plain := in.Conn.(*net.TCPConn); plain {
+	if unwrap.Plain(in.Conn) {
 		return true, nil
 	}
 	if in.SetReadDeadline(time.Now().Add(readyWait)) != nil {
@@ -530,40 +587,58 @@ func (c *serverConn) hasInput() (bool, error) {
 // await waits in Read for a message. It reports whether there is one; otherwise the connection has ended.
 func (c *serverConn) await() bool {
 	s := c.server
-	s.mu.Lock()
-	closing := s.closing
-	c.waiting = !closing
-	s.mu.Unlock()
-	if closing {
-		c.end(ErrServerClosed)
-		return false
-	}
-	if !c.arrived() {
+	if !c.beginWait() || !c.arrived() {
 		return false
 	}
 	var until time.Time
 	if c.due != 0 {
 		until = s.lot.start.Add(c.due)
 	}
-	in := c.conn
-	in.mu.Lock()
-	in.SetReadDeadline(until)
-	ready, err := in.fill(unwrap.ReadPast)
-	in.mu.Unlock()
-	s.mu.Lock()
-	c.waiting = false
-	closing = s.closing
-	s.mu.Unlock()
+	ready, err := c.conn.fillUntil(until)
+	var timeout net.Error
 	switch {
-	case closing:
+	case c.endWait():
 		err = ErrServerClosed
 	case ready:
 		return true
 	case err == nil:
 		err = errIdle
+	case !until.IsZero() && !time.Now().Before(until) && errors.As(err, &timeout) && timeout.Timeout():
+		err = fmt.Errorf("%w: %w", errIdle, err) // a wrapper's own error
 	}
 	c.end(err)
 	return false
+}
+
+// fillUntil waits until the deadline for something to read. The results are those of fill.
+func (c *Conn) fillUntil(deadline time.Time) (ready bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.SetReadDeadline(deadline)
+	return c.fill(unwrap.ReadPast)
+}
+
+// beginWait marks the connection as one that Shutdown closes. If the server is closing, beginWait ends the connection and
+// returns false.
+func (c *serverConn) beginWait() bool {
+	s := c.server
+	s.mu.Lock()
+	closing := s.closing
+	c.waiting = !closing
+	s.mu.Unlock()
+	if closing {
+		c.end(ErrServerClosed)
+	}
+	return !closing
+}
+
+// endWait ends what beginWait has begun. It reports whether the server is closing.
+func (c *serverConn) endWait() (closing bool) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.waiting = false
+	return s.closing
 }
 
 // callHere is call on a goroutine of the connection's own.
@@ -613,8 +688,11 @@ func (c *serverConn) try(f func() error) (err error) {
 		if p := recover(); p != nil {
 			buf := make([]byte, 64<<10)
 			err = fmt.Errorf("park: panic: %v", p)
-			c.server.lot.log(slog.LevelError, "park: panic serving a connection", "remote", fmt.Sprint(c.conn.RemoteAddr()),
-				"panic", fmt.Sprint(p), "stack", string(buf[:runtime.Stack(buf, false)]))
+			stack := string(buf[:runtime.Stack(buf, false)])
+			remote := "unknown"
+			c.server.lot.guard(c.conn, func() { remote = fmt.Sprint(c.conn.RemoteAddr()) })
+			c.server.lot.log(slog.LevelError, "park: panic serving a connection", "remote", remote,
+				"panic", fmt.Sprint(p), "stack", stack)
 		}
 	}()
 	return f()

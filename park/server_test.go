@@ -149,6 +149,9 @@ func TestServer(t *testing.T) {
 		"TCP":          {nil, false, "", false},
 		"TLS":          {wrapped(func(c net.Conn) net.Conn { return c }, true), true, "", false},
 		"TLS listener": {func(s *Server, l net.Listener) error { return s.Serve(tls.NewListener(l, config)) }, true, "", false},
+		"TLS listener, embedded": {func(s *Server, l net.Listener) error {
+			return s.Serve(wrappingListener{tls.NewListener(l, config), func(c net.Conn) net.Conn { return embeddingConn{c} }})
+		}, true, "", false},
 		"embedded":     {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, false), false, "", false},
 		"embedded TLS": {wrapped(func(c net.Conn) net.Conn { return embeddingConn{c} }, true), true, "", false},
 		"header":       {wrapped(newHeaderConn, false), false, "header\n", false},
@@ -546,4 +549,190 @@ type closeCounter struct {
 func (c *closeCounter) Close() error {
 	c.n.Add(1)
 	return c.Conn.Close()
+}
+
+// A TLS connection over a wrapper has its handshake outside MaxRunning, because it begins before the first byte: silent
+// peers delay no other. Shutdown closes them.
+func TestServerHandshakeApart(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+	s := newLineServer(t, func(s *Server) {
+		s.MaxRunning = 1
+		s.HandshakeTimeout = -1
+	}, func(s *Server, l net.Listener) error {
+		return s.Serve(tls.NewListener(wrappingListener{l, func(c net.Conn) net.Conn { return embeddingConn{c} }}, config))
+	})
+	var silent []net.Conn
+	for range 3 {
+		silent = append(silent, s.dial())
+	}
+	waitFor(t, "accepted", func() bool { return s.Stats().Conns == 3 })
+	s.secure = true
+	conn := s.dial()
+	for range 3 {
+		s.ask(conn, "text")
+		waitFor(t, "parked", func() bool { n := s.Stats(); return n.Parked == 1 && n.Running == 0 })
+	}
+	must(t, s.Shutdown(t.Context()))
+	for _, conn := range append(silent, conn) {
+		s.ended(conn)
+	}
+	wantErr(t, receive(t, s.closed), ErrServerClosed)
+	wantEmpty(t, s.closed)
+}
+
+// A Unix socket holds no bytes, so nothing is read ahead before its handler is called.
+func TestServerUnix(t *testing.T) {
+	path, listening, ahead := t.TempDir()+"/socket", make(chan struct{}), make(chan bool, 10)
+	s := newLineServer(t, func(s *Server) {
+		handler := s.Handler
+		s.Handler = func(conn net.Conn) error {
+			ahead <- conn.(*Conn).hasBytesAhead()
+			return handler(conn)
+		}
+	}, func(s *Server, l net.Listener) error {
+		l.Close()
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			return err
+		}
+		close(listening)
+		return s.Serve(l)
+	})
+	receive(t, listening)
+	conn, err := net.Dial("unix", path)
+	must(t, err)
+	defer conn.Close()
+	s.ask(conn, "text")
+	if receive(t, ahead) {
+		t.Error("bytes were read ahead")
+	}
+}
+
+// A turncoatConn fails its second Read, the first after it was parked, with an error of its own.
+type turncoatConn struct {
+	net.Conn
+	reads int
+}
+
+func (c *turncoatConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		return 0, errOwn
+	}
+	return c.Conn.Read(p)
+}
+
+// A connection that turns out not to be parkable after it was parked is counted and logged too.
+func TestServerUnparkableLater(t *testing.T) {
+	s := newLineServer(t, nil, func(s *Server, l net.Listener) error {
+		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return &turncoatConn{Conn: c} }})
+	})
+	conn := s.dial()
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
+	s.ask(conn, "text")
+	if n := s.Stats().Unparkable; n != 1 {
+		t.Errorf("Unparkable is %d, want 1", n)
+	}
+	if text := s.logged.String(); !strings.Contains(text, "type=*park.turncoatConn") || !strings.Contains(text, "own error") {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+// An ownTimeoutConn has no socket to be found, and a timeout error of its own.
+type ownTimeoutConn struct{ opaqueConn }
+
+type ownTimeout struct{}
+
+func (ownTimeout) Error() string   { return "own timeout" }
+func (ownTimeout) Timeout() bool   { return true }
+func (ownTimeout) Temporary() bool { return true }
+
+func (c ownTimeoutConn) Read(p []byte) (int, error) {
+	n, err := c.opaqueConn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = ownTimeout{}
+	}
+	return n, err
+}
+
+// After IdleTimeout, Closed is called with os.ErrDeadlineExceeded, whatever the wrapper's error.
+func TestServerOwnTimeout(t *testing.T) {
+	s := newLineServer(t, func(s *Server) { s.IdleTimeout = 50 * time.Millisecond }, func(s *Server, l net.Listener) error {
+		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return ownTimeoutConn{opaqueConn{c}} }})
+	})
+	conn := s.dial()
+	s.ask(conn, "text")
+	s.ended(conn)
+	err := receive(t, s.closed)
+	wantErr(t, err, os.ErrDeadlineExceeded)
+	wantErr(t, err, ownTimeout{})
+}
+
+// A faultyConn panics in the methods that faults names.
+type faultyConn struct {
+	net.Conn
+	faults string
+}
+
+func (c *faultyConn) fault(method string) {
+	if strings.Contains(c.faults, method) {
+		panic(method + " panics")
+	}
+}
+
+func (c *faultyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.fault("Read")
+	}
+	return n, err
+}
+
+func (c *faultyConn) RemoteAddr() net.Addr {
+	c.fault("RemoteAddr")
+	return c.Conn.RemoteAddr()
+}
+
+func (c *faultyConn) SetReadDeadline(t time.Time) error {
+	c.fault("SetDeadline")
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *faultyConn) Close() error {
+	c.Conn.Close()
+	c.fault("Close")
+	return nil
+}
+
+// A panic in a method of a connection is logged and costs that connection. Neither it nor its address stays counted.
+func TestServerMethodPanics(t *testing.T) {
+	for _, faults := range []string{"RemoteAddr", "SetDeadline", "Close", "Read", "SetDeadline, Close", "RemoteAddr, Close",
+		"Read, RemoteAddr", "Read, RemoteAddr, Close"} {
+		for _, opaque := range []bool{false, true} {
+			var made atomic.Int64
+			s := newLineServer(t, func(s *Server) { s.MaxConnsPerAddr = 1 }, func(s *Server, l net.Listener) error {
+				return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn {
+					if made.Add(1) == 1 {
+						c = &faultyConn{c, faults}
+					}
+					if opaque {
+						c = opaqueConn{c}
+					}
+					return c
+				}})
+			})
+			conn := s.dial()
+			conn.Write([]byte("error\n"))
+			s.ended(conn)
+			waitFor(t, faults+": ended", func() bool {
+				n := s.Stats()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return n.Conns == 0 && len(s.addresses) == 0
+			})
+			s.ask(s.dial(), "text")
+			if text := s.logged.String(); !strings.Contains(text, " panics") {
+				t.Errorf("%s: logged\n%s", faults, text)
+			}
+		}
+	}
 }

@@ -45,6 +45,7 @@ func (l *Lot) settle(w *worker, pc *parkedConn, c call) (again bool) {
 		if ready, err = conn.readAhead(l.config.Unwrap); err != nil {
 			ready = true // its function reads without a deadline, as before
 			l.refuse(conn, fmt.Errorf("park: %w: %w", ErrUnparkable, err))
+			conn.refused = true
 		}
 		conn.SetReadDeadline(time.Time{})
 	})

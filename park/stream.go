@@ -279,7 +279,7 @@ func (l *Lot) abandon(w *worker, pc *parkedConn) {
 func (c *Conn) established(hook unwrap.Hook) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.handshakesComplete(hook)
+	return c.pendingTLS(hook) == nil
 }
 
 // beginLinger reports whether a worker may linger, and counts it if so. endLinger must follow.

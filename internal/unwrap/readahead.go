@@ -35,7 +35,7 @@ var Past = time.Unix(1, 0)
 //   - If err is an *UnfitError, the socket below may be silent although the wrapper has bytes.
 //   - Any other err is the end of the connection, and what Read returned.
 //
-// The caller must set another read deadline, or none. conn must have no TLS handshake before it (see Handshaken) and no
+// The caller must set another read deadline, or none. conn must have no TLS handshake before it (see PendingTLS) and no
 // header (see Socket.Lazy).
 func ReadAhead(conn net.Conn, p []byte) (n int, err error) {
 	if err := conn.SetReadDeadline(Past); err != nil {

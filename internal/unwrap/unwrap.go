@@ -103,28 +103,23 @@ func Find(conn net.Conn, hook Hook) (Socket, error) {
 	return Socket{}, &OpaqueError{Type: fmt.Sprintf("%T", conn), Layer: fmt.Sprintf("%T", in), Err: failed}
 }
 
-// Handshaken reports whether the TLS handshakes of all layers are complete.
-func Handshaken(conn net.Conn, hook Hook) bool {
+// PendingTLS returns the outermost layer whose TLS handshake is not complete, or nil if there is none.
+func PendingTLS(conn net.Conn, hook Hook) *tls.Conn {
 	for range maxLayers {
 		if isNil(conn) {
 			break
 		}
 		if t, ok := conn.(*tls.Conn); ok && !t.ConnectionState().HandshakeComplete {
-			return false
+			return t
 		}
 		conn, _ = below(conn, hook)
 	}
-	return true
+	return nil
 }
 
-// PlainTLS reports whether conn is a *tls.Conn directly on a connection of package net. Before the handshake such a
-// connection holds no bytes, and another may.
-func PlainTLS(conn net.Conn) bool {
-	t, ok := conn.(*tls.Conn)
-	if !ok {
-		return false
-	}
-	switch t.NetConn().(type) {
+// Plain reports whether conn is a connection of package net, which holds no bytes.
+func Plain(conn net.Conn) bool {
+	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		return true
 	}

@@ -298,15 +298,19 @@ func TestReadAheadSocket(t *testing.T) {
 	}
 }
 
-func TestHandshaken(t *testing.T) {
+func TestPendingTLS(t *testing.T) {
 	tcp, _ := pair(t)
-	if !Handshaken(tcp, nil) || !Handshaken(&embedding{tcp, 0}, nil) {
+	if PendingTLS(tcp, nil) != nil || PendingTLS(&embedding{tcp, 0}, nil) != nil {
 		t.Error("without TLS there is no handshake")
 	}
-	if c := tls.Server(tcp, &tls.Config{}); !PlainTLS(c) || PlainTLS(tcp) || PlainTLS(tls.Server(&embedding{tcp, 0}, &tls.Config{})) {
-		t.Error("PlainTLS")
-	}
-	if Handshaken(&embedding{tls.Server(tcp, &tls.Config{}), 0}, nil) {
+	inner := tls.Server(tcp, &tls.Config{})
+	if PendingTLS(inner, nil) != inner || PendingTLS(&embedding{inner, 0}, nil) != inner {
 		t.Error("the handshake has not begun")
+	}
+	if outer := tls.Server(inner, &tls.Config{}); PendingTLS(outer, nil) != outer {
+		t.Error("the outer handshake has not begun")
+	}
+	if !Plain(tcp) || Plain(inner) || Plain(&embedding{tcp, 0}) {
+		t.Error("Plain")
 	}
 }
