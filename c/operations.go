@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -28,7 +29,7 @@ import (
 // An object is what the library knows of a descriptor with overlapped operations: a socket or a file. It lasts until
 // sn_closesocket or sn_CloseHandle.
 type object struct {
-	fd     int
+	id     uintptr      // the descriptor, and above 32 bits a number of the object's own: descriptors are used again
 	socket *sock.Socket // nil for a file
 	file   *os.File
 	family int
@@ -45,8 +46,9 @@ type object struct {
 }
 
 var (
-	objectsMu sync.RWMutex
-	objects   = map[int]*object{}
+	objectsMu   sync.RWMutex
+	objects     = map[int]*object{}
+	objectsEver uintptr // how many objects were made; guarded by objectsMu
 )
 
 func objectOf(fd int) *object {
@@ -69,7 +71,8 @@ func makeObject(fd int) (*object, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	o := &object{fd: fd}
+	objectsEver++
+	o := &object{id: objectsEver<<32 | uintptr(fd)}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		o.file = os.NewFile(uintptr(fd), "")
 	} else {
@@ -107,7 +110,6 @@ type operation struct {
 	socket *sock.Socket
 	then   []byte
 	// AcceptEx
-	listener                  *object
 	connectionFD              int
 	buffer                    []byte
 	data, localSize, peerSize int
@@ -138,14 +140,20 @@ func newOperation(p *completionPort, obj *object, ov *C.OVERLAPPED) *operation {
 	return o
 }
 
-// end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards.
+// end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards. If the port was closed since
+// the operation was dequeued, the OVERLAPPED belongs to the program already, and may be in flight on another port.
 func (o *operation) end(bytes int, status uintptr) {
 	inFlightMu.Lock()
-	delete(inFlight, o.overlapped)
+	is := inFlight[o.overlapped] == o
+	if is {
+		delete(inFlight, o.overlapped)
+	}
 	inFlightMu.Unlock()
-	o.overlapped.InternalHigh = C.ULONG_PTR(bytes)
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(&o.overlapped.Internal)), uint64(status))
-	o.port, o.target, o.overlapped, o.listener, o.socket = nil, nil, nil, nil, nil
+	if is {
+		o.overlapped.InternalHigh = C.ULONG_PTR(bytes)
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&o.overlapped.Internal)), uint64(status))
+	}
+	o.port, o.target, o.overlapped, o.socket = nil, nil, nil, nil
 	o.buffers, o.gather, o.from, o.fromLength, o.then, o.buffer = nil, nil, nil, nil, nil, nil
 	operations.Put(o)
 }
@@ -336,9 +344,10 @@ func (p *completionPort) posted(nt *notification) (status uintptr) {
 	status = statusOf(C.uint32_t(nt.Data &^ ownPost >> 32))
 	inFlightMu.Lock()
 	o := inFlight[(*C.OVERLAPPED)(*(*unsafe.Pointer)(unsafe.Pointer(&nt.Key.overlapped)))]
+	is := o != nil && o.port == p // the port may have been closed since, and the OVERLAPPED be in flight on another
 	inFlightMu.Unlock()
 	nt.Data &= 0xffffffff
-	if o != nil {
+	if is {
 		o.end(int(nt.Data), status)
 	}
 	return status
@@ -384,7 +393,7 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	o.listener, o.connectionFD, o.buffer = obj, int(connection), bytesOf(buffer, int(data+local+peer))
+	o.connectionFD, o.buffer = int(connection), bytesOf(buffer, int(data+local+peer))
 	o.data, o.localSize, o.peerSize = int(data), int(local), int(peer)
 	if len(obj.spare) > 0 {
 		s := obj.spare[0]
@@ -404,7 +413,7 @@ func snGoAccept(listener, connection C.int, buffer unsafe.Pointer, data, local, 
 func (obj *object) listen() error {
 	p := obj.port
 	if len(obj.accepts) > 0 {
-		return p.Accept(obj.socket, key{obj.completion, uintptr(obj.fd)}, len(obj.accepts))
+		return p.Accept(obj.socket, key{obj.completion, obj.id}, len(obj.accepts))
 	}
 	p.Process([]registration{{Conn: obj.socket, Op: socknotify.OpDisable}}, nil, 0)
 	return nil
@@ -413,8 +422,8 @@ func (obj *object) listen() error {
 // accepted gives a connection to the oldest AcceptEx.
 func (p *completionPort) accepted(nt *notification) {
 	s, err := nt.Accepted()
-	obj := objectOf(int(nt.Key.overlapped))
-	if obj == nil {
+	obj := objectOf(int(uint32(nt.Key.overlapped)))
+	if obj == nil || obj.id != nt.Key.overlapped { // the listener was closed after this was dequeued
 		if s != nil {
 			s.Close()
 		}
@@ -527,22 +536,18 @@ func snGoCancel(fd C.int, ov *C.OVERLAPPED) C.uint32_t {
 // dropOperations ends what was in flight on a port that is closed. Nothing of it completes.
 func dropOperations(p *completionPort) {
 	inFlightMu.Lock()
-	var left []*operation
-	for _, o := range inFlight {
+	targets := map[*object]bool{}
+	for at, o := range inFlight {
 		if o.port == p {
-			left = append(left, o)
+			targets[o.target] = true
+			delete(inFlight, at)
 		}
 	}
 	inFlightMu.Unlock()
-	for _, o := range left {
-		if obj := o.listener; obj != nil {
-			obj.mu.Lock()
-			obj.accepts = nil
-			obj.mu.Unlock()
-		}
-		inFlightMu.Lock()
-		delete(inFlight, o.overlapped)
-		inFlightMu.Unlock()
+	for obj := range targets {
+		obj.mu.Lock()
+		obj.accepts = slices.DeleteFunc(obj.accepts, func(o *operation) bool { return o.port == p })
+		obj.mu.Unlock()
 	}
 }
 
