@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux && cgo && !386 && !arm && !mips && !mipsle
 
 // The C library: Windows' completion ports with socket state notifications, for programs in C and C++ on Linux. It is
 // built with -buildmode=c-shared or c-archive; see docs/c.md.

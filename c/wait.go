@@ -1,4 +1,4 @@
-//go:build linux && cgo
+//go:build linux && cgo && !386 && !arm && !mips && !mipsle
 
 package main
 

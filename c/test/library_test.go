@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,6 +71,9 @@ func built(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("SOCKNOTIFY_C") == "" {
 		t.Skip("SOCKNOTIFY_C is not set: .ci/c builds the library and runs this")
+	}
+	if strconv.IntSize < 64 || os.Getenv("CGO_ENABLED") == "0" {
+		t.Skip("the library needs a 64-bit processor, and cgo")
 	}
 	need(t, "gcc", "make", "go")
 	l := &library
