@@ -410,8 +410,14 @@ func TestServeWithDebugPage(t *testing.T) {
 		t.Fatal(log.Err())
 	}
 	go io.Copy(io.Discard, r)
-	if status, out, errs := sh(t, "top", url); status != 0 || !strings.Contains(out, "echo at") || !strings.Contains(out, "accepting") {
-		t.Errorf("status %d: %s\n%s", status, errs, out)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the page is there before the listener is registered
+		status, out, errs := sh(t, "top", url)
+		if status == 0 && strings.Contains(out, "echo at") && strings.Contains(out, "accepting") {
+			break
+		}
+		if status != 0 || time.Now().After(end) {
+			t.Fatalf("status %d: %s\n%s", status, errs, out)
+		}
 	}
 	interrupt()
 	if status := <-done; status != 0 {
