@@ -67,9 +67,9 @@ func named(o *options) (system.Backend, error) {
 }
 
 // WithStrictEdge makes edge notifications as rare as the contract allows, which is how Windows reports them. A program that
-// waits for an edge that Windows does not report then waits forever in its tests, on any system. An edge registration is notified of
-// a condition of its filter only when the condition begins to hold. It is not notified at OpEnable if the condition held
-// already, nor again of data that arrives while the socket has not been drained. Errors are always reported.
+// waits for an edge that Windows does not report then waits forever in its tests, on any system. An edge registration is
+// notified of a condition of its filter only when the condition begins to hold. It is not notified at OpEnable if the
+// condition held already, nor again of data that arrives while the socket has not been drained. Errors are always reported.
 //
 // The port must learn when a socket has been drained: a sock.Socket reports it by itself, and any other socket is enabled
 // again with Drained.

@@ -20,8 +20,8 @@ import (
 // If the error is nil or [ErrTimeout], which says that nothing could be dequeued in time, all registrations have been
 // processed, and the Result of each says whether it succeeded. If it is [ErrInvalid], for a timeout other than 0 without
 // entries, nothing was changed. [ErrClosed] is returned by a call on a closed port, which changes nothing, and by a call that
-// was waiting when the port was closed. Any other error is the system's, of the wait. The port keeps no reference to either slice. In the steady state Process
-// allocates nothing.
+// was waiting when the port was closed. Any other error is the system's, of the wait. The port keeps no reference to either
+// slice. In the steady state Process allocates nothing.
 func (p *Port[K]) Process(registrations []Registration[K], entries []Notification[K], timeout time.Duration) (int, error) {
 	if len(entries) == 0 && timeout != 0 {
 		if p.port.Core.Closed.Load() {
@@ -39,8 +39,8 @@ func (p *Port[K]) Process(registrations []Registration[K], entries []Notificatio
 }
 
 // ProcessContext is like Process, but waits until ctx is done instead of for a time. It then returns the context's cause, and
-// the registrations remain in effect. If the context is done already, nothing is dequeued. A nil context is ErrInvalid. Without entries
-// ProcessContext only registers.
+// the registrations remain in effect. If the context is done already, nothing is dequeued. A nil context is ErrInvalid.
+// Without entries ProcessContext only registers.
 func (p *Port[K]) ProcessContext(ctx context.Context, registrations []Registration[K], entries []Notification[K]) (int, error) {
 	return p.processContext("ProcessContext", ctx, registrations, entries)
 }

@@ -140,6 +140,18 @@ func newOperation(p *completionPort, obj *object, ov *C.OVERLAPPED) *operation {
 	return o
 }
 
+// begin returns a new operation on the object's port, and the key of its completion. It returns nil if the object has no
+// port, or the OVERLAPPED is in flight.
+func (obj *object) begin(ov *C.OVERLAPPED) (*operation, key) {
+	obj.mu.Lock()
+	p, completion := obj.port, obj.completion
+	obj.mu.Unlock()
+	if p == nil {
+		return nil, key{}
+	}
+	return newOperation(p, obj, ov), key{completion, uintptr(unsafe.Pointer(ov))}
+}
+
 // end ends an operation. The OVERLAPPED gets the result, and belongs to the program afterwards. If the port was closed since
 // the operation was dequeued, the OVERLAPPED belongs to the program already, and may be in flight on another port.
 func (o *operation) end(bytes int, status uintptr) {
@@ -220,17 +232,11 @@ func snGoTransfer(kind, fd C.int, buffers *C.WSABUF, count C.uint32_t, address *
 	if obj == nil || (obj.file != nil) != (kind == readKind || kind == writeKind) && obj.socket == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	obj.mu.Lock()
-	p, completion := obj.port, obj.completion
-	obj.mu.Unlock()
-	if p == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o := newOperation(p, obj, ov)
+	o, k := obj.begin(ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	k := key{completion, uintptr(unsafe.Pointer(ov))}
+	p := o.port
 	b := o.oneBuffer(unsafe.Slice(buffers, int(count)), kind == sendKind || kind == sendToKind)
 	o.isFile = obj.file != nil
 	var err error
@@ -354,24 +360,19 @@ func (p *completionPort) posted(nt *notification) (status uintptr) {
 }
 
 //export snGoConnect
-func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buffer unsafe.Pointer, length C.uint32_t, ov *C.OVERLAPPED) C.uint32_t {
+func snGoConnect(fd C.int, address *C.struct_sockaddr, addressLength C.int, buffer unsafe.Pointer, length C.uint32_t,
+	ov *C.OVERLAPPED) C.uint32_t {
 	obj := objectOf(int(fd))
 	to, ok := addrPort(address, int(addressLength))
 	if obj == nil || obj.socket == nil || !ok {
 		return C.ERROR_INVALID_PARAMETER
 	}
-	obj.mu.Lock()
-	p, completion := obj.port, obj.completion
-	obj.mu.Unlock()
-	if p == nil {
-		return C.ERROR_INVALID_PARAMETER
-	}
-	o := newOperation(p, obj, ov)
+	o, k := obj.begin(ov)
 	if o == nil {
 		return C.ERROR_INVALID_PARAMETER
 	}
 	o.socket, o.then = obj.socket, bytesOf(buffer, int(length))
-	return o.started(overlapped.Connect(p.Port, obj.socket, key{completion, uintptr(unsafe.Pointer(ov))}, to, &o.op))
+	return o.started(overlapped.Connect(o.port.Port, obj.socket, k, to, &o.op))
 }
 
 //export snGoAccept

@@ -262,7 +262,7 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 
 // arrived is the function of the parked connection.
 func (w *firstByte) arrived(net.Conn) {
-	w.in.lot.Unpark(w.conn) // the server may park it elsewhere
+	w.in.lot.guard(w.conn, func() { w.in.lot.Unpark(w.conn) }) // the server may park it elsewhere
 	if w.conn.why == readable {
 		w.in.push(w)
 		return
@@ -271,7 +271,7 @@ func (w *firstByte) arrived(net.Conn) {
 	w.in.lot.guard(w.conn, func() { w.conn.Close() })
 }
 
-// push makes a connection ready for Accept, unless hasRoom has closed it.
+// push makes a connection ready for Accept, unless makeRoom has closed it.
 func (f *FirstByteListener) push(w *firstByte) {
 	conn := net.Conn(w.conn)
 	if !w.conn.hasBytesAhead() {

@@ -363,8 +363,7 @@ func (c *conn) endInput() {
 func (s *server) freeInput(in *input) {
 	s.buffers.put(in.buf)
 	s.buffers.put(in.old)
-	in.buf, in.old = nil, nil
-	in.pos, in.end, in.want, in.ended = 0, 0, 0, false
+	*in = input{}
 	s.inputs.Put(in)
 }
 

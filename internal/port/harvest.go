@@ -29,9 +29,10 @@ func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	return p.DequeueOnce(w, out)
 }
 
-// levels makes every call find a persistent level for as long as it holds (T1). In two windows a call
-// hides such a level from others: between harvesting its report and putting the slot on the recheck list, and between taking
-// that list and the Set that makes the kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues alone.
+// levels makes every call find a persistent level for as long as it holds (T1). In two windows a call hides such a level from
+// others: between harvesting its report and putting the slot on the recheck list, and between taking that list and the Set
+// that makes the kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues
+// alone.
 type levels struct {
 	any atomic.Bool // there has been a persistent level; until then the lock is not used
 	mu  sync.RWMutex
@@ -159,8 +160,9 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 // deliver turns a report into a notification, or into several if the socket has a Work, or into none. again reports that it
 // put the slot on the recheck list.
 //
-// It takes no lock, unless the slot has a Work. The swap of the word that decides that this report is the notification of a one-shot registration also
-// disables it. So two harvesters cannot both deliver (T3), and none can after a removal has swapped the word (G4).
+// It takes no lock, unless the slot has a Work. The swap of the word that decides that this report is the notification of a
+// one-shot registration also disables it. So two harvesters cannot both deliver (T3), and none can after a removal has
+// swapped the word (G4).
 func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.Table.Lookup(index)
