@@ -143,13 +143,21 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 				k += max(m, 0)
 			}
 		}
-		each := float64(live()-before) / n
-		t.Logf("%.1f live bytes per idle connection; the process's resident memory grew by %.1f KiB each", each,
-			float64(resident(t)-rss)/n/1024)
 		most := 256.0
 		if backend == "epoll" {
 			most = 210
 		}
+		// A client has its answer before the handler returns, and with it the worker's buffer of 64 KiB.
+		each := float64(live()-before) / n
+		for range 200 {
+			if each <= most {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			each = float64(live()-before) / n
+		}
+		t.Logf("%.1f live bytes per idle connection; the process's resident memory grew by %.1f KiB each", each,
+			float64(resident(t)-rss)/n/1024)
 		if each > most {
 			t.Errorf("%.1f live bytes per idle connection; want at most %.0f", each, most)
 		}
