@@ -479,7 +479,8 @@ func TestMessageTimeout(t *testing.T) {
 		slow := dial(t, addr)
 		send(t, slow, "half")
 		h.cause(1) // that one
-		if st := s.Stats(); st.Stalled != 1 || st.Conns != 2 {
+		wait(t, func() bool { return s.Stats().Conns == 2 })
+		if st := s.Stats(); st.Stalled != 1 {
 			t.Errorf("%+v", st)
 		}
 	})
