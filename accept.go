@@ -36,7 +36,8 @@ func (p *Port[K]) Accept(listener *sock.Socket, key K, n int) error {
 		return ErrClosed
 	}
 	r := Registration[K]{Conn: listener, Key: key, Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel | TriggerPersistent}
-	e := r.entry()
+	var e port.Entry
+	r.entry(&e)
 	e.Work = &port.Work{Socket: listener, Accept: &port.Acceptor{AtOnce: n}}
 	p.port.Register(w, &e)
 	p.port.Complete(w)

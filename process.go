@@ -101,7 +101,8 @@ func (p *Port[K]) All(ctx context.Context) iter.Seq[Notification[K]] {
 func (p *Port[K]) Deregister(r Registration[K]) (K, error) {
 	var key K
 	r.Op = OpRemove
-	e := r.entry()
+	var e port.Entry
+	r.entry(&e)
 	rec, err := p.port.Deregister(&e)
 	if err == nil {
 		key = port.KeyOf[K](rec)
@@ -120,7 +121,8 @@ func (p *Port[K]) process(ctx context.Context, regs []Registration[K], out []Not
 		if p.fastEnable(w, &regs[i]) {
 			continue
 		}
-		e := regs[i].entry()
+		var e port.Entry
+		regs[i].entry(&e)
 		p.port.Register(w, &e)
 	}
 	p.port.Complete(w)

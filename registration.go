@@ -64,16 +64,14 @@ func Remove[K comparable](conn syscall.Conn) Registration[K] {
 	return Registration[K]{Conn: conn, Op: OpRemove}
 }
 
-// entry returns a registration without the type of its key.
-func (r *Registration[K]) entry() port.Entry {
-	e := port.Entry{
-		Handle: r.Handle, Key: unsafe.Pointer(&r.Key), Result: &r.Result,
-		Filter: port.Events(r.Filter), Op: port.Op(r.Op), Trigger: port.Trigger(r.Trigger), Drained: r.Drained,
-	}
+// entry sets a zero Entry to a registration without the type of its key. It sets one field after the other, because a
+// literal would be built elsewhere and copied.
+func (r *Registration[K]) entry(e *port.Entry) {
+	e.Handle, e.Key, e.Result = r.Handle, unsafe.Pointer(&r.Key), &r.Result
+	e.Filter, e.Op, e.Trigger, e.Drained = port.Events(r.Filter), port.Op(r.Op), port.Trigger(r.Trigger), r.Drained
 	if r.Conn != nil {
-		name(&e, r.Conn)
+		name(e, r.Conn)
 	}
-	return e
 }
 
 // name sets the socket of an entry.

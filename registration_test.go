@@ -16,7 +16,8 @@ func TestEnables(t *testing.T) {
 		for trigger := range 256 {
 			for _, filter := range []Events{EventNone, EventIn, EventsAll, EventErr, EventIn | EventRemove, 1 << 31} {
 				r := Registration[int]{Op: op, Trigger: Trigger(trigger), Filter: filter}
-				e := r.entry()
+				var e port.Entry
+				r.entry(&e)
 				got, err := op == OpEnable && port.Sound(e.Filter, e.Trigger), e.Check()
 				if want := op == OpEnable && err == nil; got != want {
 					t.Errorf("%v %v %v: sound %v, and %v", op, Trigger(trigger), filter, got, err)

@@ -29,10 +29,12 @@ func (p *Port) lockSlot(w *Call, s *Slot) {
 	}
 }
 
-// add appends a change, and the lock of its slot, to the batch.
-func (p *Port) add(w *Call, it item, c backend.Change) {
+// add appends the change of an entry, and the lock of its slot, to the batch.
+func (p *Port) add(w *Call, r *Entry, s *Slot, was uint64, index uint32, c *backend.Change) {
 	b := &w.batch
-	b.changes[b.n], b.items[b.n] = c, it
+	it := &b.items[b.n]
+	it.Entry, it.slot, it.was, it.index = *r, s, was, index
+	b.changes[b.n] = *c
 	if b.n++; b.n == batchSize {
 		p.flush(w)
 	}

@@ -328,7 +328,7 @@ func (p *Port) recheckAll(w *Call) {
 			s.Mu.Unlock()
 			continue
 		}
-		p.add(w, item{slot: s, was: is, index: index}, backend.Change{
+		p.add(w, &Entry{}, s, is, index, &backend.Change{
 			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), SkipIdle: same,
 		})
 	}

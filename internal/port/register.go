@@ -123,7 +123,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 		})
 	}
 	c.Token = token(is, index)
-	p.add(w, item{*r, s, word, index}, c)
+	p.add(w, r, s, word, index, &c)
 }
 
 // newRecord returns a record for the registration that an entry makes.
@@ -237,7 +237,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 		r.noteReported(held)
 	}
 	w.stripe.rearms.Add(1)
-	p.add(w, item{*r, s, was, index}, backend.Change{
+	p.add(w, r, s, was, index, &backend.Change{
 		Handle: h, Action: backend.Set, Token: token(is, index), Interest: interest(r.Filter),
 	})
 }
