@@ -126,7 +126,8 @@ func (s *server) addConn(c *conn) error {
 		s.wheel.Set(s.ticker, tick)
 	}
 	s.addrs.enter(c.index, from)
-	c.shard = uint16(s.next.Add(1) % uint32(len(s.shards)))
+	c.shard = uint16(s.deal(c.socket().Handle()))
+	s.shards[c.shard].conns++
 	return nil
 }
 
@@ -135,6 +136,7 @@ func (s *server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.remove(c)
+	s.shards[c.shard].conns--
 	s.addrs.leave(c.index)
 	if s.table.n == 0 {
 		s.wheel.Stop(s.ticker)

@@ -84,13 +84,13 @@ func testRequestCosts(t *testing.T, h Handler[*int]) {
 		after := s.server.shards[0].Stats()
 		asked := float64(after.Rearms-before.Rearms) / many
 		t.Logf("%.3f enables that asked the kernel per request", asked)
-		if port.Of(s.server.shards[0]).Core.OwnEdges && asked > 0.05 {
+		if port.Of(s.server.shards[0].Port).Core.OwnEdges && asked > 0.05 {
 			t.Errorf("%.3f enables asked the kernel per request", asked)
 		}
 	})
 }
 
-// An idle connection costs at most 210 live bytes on epoll and 256 elsewhere, its socket and its registration included,
+// An idle connection costs at most 210 live bytes on epoll and 270 elsewhere, its socket and its registration included,
 // also after a request.
 func TestIdleConnMemory(t *testing.T) {
 	for name, h := range echoes {
@@ -143,7 +143,7 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 				k += max(m, 0)
 			}
 		}
-		most := 256.0
+		most := 270.0
 		if backend == "epoll" {
 			most = 210
 		}

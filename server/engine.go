@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,9 @@ type server struct {
 	failure          error         // why the server ended without Shutdown or Close
 	drained          chan struct{} // closed when closing and no connection is left
 	stopped          chan struct{} // closed when no worker is left either
-	shards           []*socknotify.Port[*Key]
+	shards           []shard
+	balances         bool          // each shard has one worker, and there are several
+	balanced         time.Duration // when balance was last called, by clock
 	listeners        map[*listener]struct{}
 	workers          map[*worker]struct{}
 	nworkers         int // workers asked for
@@ -71,7 +72,6 @@ type server struct {
 	extras  sync.Pool
 	inputs  sync.Pool
 	buffers buffers
-	next    atomic.Uint32 // shard of the next connection
 	counts  counts
 
 	handshakes handshakes
@@ -116,7 +116,10 @@ func (s *server) start(c *config) error {
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	shards := min(max(s.Shards, 1), workers)
+	shards := workers
+	if s.Shards > 0 {
+		shards = min(s.Shards, workers)
+	}
 	defer func() { // OnStart may panic
 		if !s.started {
 			for _, p := range s.shards {
@@ -125,21 +128,23 @@ func (s *server) start(c *config) error {
 			s.shards = nil
 		}
 	}()
+	var ports []*socknotify.Port[*Key]
 	for range shards {
 		p, err := socknotify.New[*Key](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		s.shards = append(s.shards, p)
+		s.shards = append(s.shards, shard{Port: p})
+		ports = append(ports, p)
 	}
 	s.init()
 	if s.OnStart != nil {
-		s.OnStart(slices.Clone(s.shards))
+		s.OnStart(ports)
 	}
 	for i := range workers {
-		s.addWorker(&worker{server: s, port: s.shards[i%shards], alone: workers == shards})
+		s.addWorker(&worker{server: s, port: ports[i%shards], shard: uint16(i % shards), activity: activity{alone: workers == shards}})
 	}
-	s.nworkers = workers
+	s.nworkers, s.balances = workers, workers == shards && shards > 1
 	s.started = true
 	return nil
 }
@@ -159,6 +164,11 @@ func (s *server) init() {
 }
 
 const maxShards = 1 << 16
+
+// clock returns the time since the program started.
+func (s *server) clock() time.Duration { return time.Since(epoch) }
+
+var epoch = time.Now()
 
 func (s *server) bufferSize() int {
 	n := s.BufferSize

@@ -66,7 +66,7 @@ func Describe[S any](typed *Server[S]) string {
 	}
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
 	for i, p := range s.shards {
-		view := debug.TakeSnapshot(p, 0, 1000)
+		view := debug.TakeSnapshot(p.Port, 0, 1000)
 		fmt.Fprintf(&b, "shard %d: %+v\n", i, view.Stats)
 		for _, r := range view.Registrations {
 			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)
@@ -77,3 +77,6 @@ func Describe[S any](typed *Server[S]) string {
 	}
 	return b.String()
 }
+
+// ShardOf returns the index of the shard that a connection belongs to.
+func ShardOf[S any](c *Conn[S]) int { return int(c.conn.shard) }

@@ -21,6 +21,11 @@ type activity struct {
 	since    uint32 // a tick, where busy
 	replaced bool   // another worker was started in the place of this one, which ends when the call returns
 	logged   bool   // the watchdog has logged the call
+	alone    bool   // the port has no other worker, except replaced ones
+
+	// Only if each shard has one worker:
+	started  time.Duration // when the batch was dequeued, by the server's clock; where busy
+	workload               // of the batches that are over
 }
 
 // begin notes that a worker is about to call a handler. The lock is held.
@@ -96,6 +101,7 @@ func (s *server) watch() {
 	if s.table.n == 0 {
 		return
 	}
+	s.balance()
 	late := false
 	for w := range s.workers {
 		w.mu.Lock()
@@ -120,7 +126,10 @@ func (s *server) watch() {
 func (s *server) replace(w *worker) {
 	w.replaced = true
 	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
-	other := &worker{server: s, port: w.port, alone: w.alone}
+	other := &worker{server: s, port: w.port, shard: w.shard, help: w.help, keeps: w.keeps, activity: activity{alone: w.alone, started: w.started}}
+	if s.shards[w.shard].helper == w {
+		s.shards[w.shard].helper = other
+	}
 	other.next = copy(other.ready[:], w.ready[w.kept:at])
 	other.n = other.next + copy(other.ready[other.next:], w.ready[w.next:w.n])
 	clear(w.ready[w.kept:at])

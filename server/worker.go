@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -14,6 +16,8 @@ import (
 type worker struct {
 	server *server
 	port   *socknotify.Port[*Key]
+	shard  uint16         // index of the port
+	help   *atomic.Uint64 // of a helper: the tick at which it ends
 	buf    []byte
 	reg    [1]socknotify.Registration[*Key]
 	regs   [batch]socknotify.Registration[*Key] // regs[:nregs] are to be enabled together
@@ -30,7 +34,7 @@ type worker struct {
 	activity
 
 	current *conn // whose handler runs
-	alone   bool  // the port has no other worker, except replaced ones
+	keeps   bool  // the connections of this batch are released together at its end, because the port has no other worker
 }
 
 // batch is the number of notifications that a worker dequeues at a time.
@@ -44,12 +48,21 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 	if ok = w.next < w.n; ok {
 		i = w.next
 		w.next++
-		if !w.alone {
+		if i == 0 {
+			w.keeps = w.alone
+			if w.server.balances {
+				w.started = w.server.clock()
+			}
+		}
+		if !w.keeps {
 			w.kept = i // each connection was released at once
 		}
 		w.begin(now)
 	} else {
 		w.busy = false
+		if w.server.balances && w.n > 0 {
+			w.workload.add(w.server.clock()-w.started, w.n)
+		}
 	}
 	w.mu.Unlock()
 	return i, ok
@@ -79,8 +92,14 @@ func (w *worker) loop() {
 		w.regs[i].Op, w.regs[i].Trigger = socknotify.OpEnable, oneShot
 	}
 	for w.serve() {
-		n, err := w.port.Process(nil, w.ready[:], -1)
-		if err == socknotify.ErrClosed {
+		timeout := time.Duration(-1)
+		if w.help != nil {
+			if timeout = tick; s.wheel.Now() >= w.help.Load() {
+				return
+			}
+		}
+		n, err := w.port.Process(nil, w.ready[:], timeout)
+		if err == socknotify.ErrClosed || err == socknotify.ErrTimeout {
 			return
 		}
 		if err != nil {
@@ -136,7 +155,7 @@ func (w *worker) handleSome() (done bool) {
 			c.gather()
 			w.returned(c, s.handler.data(c, w.buf))
 		}
-		if w.alone && c.word.Load()&wSpecial == 0 {
+		if w.keeps && c.word.Load()&wSpecial == 0 {
 			// There is no other worker that could serve it now, and releasing many together costs less.
 			continue
 		}
@@ -295,6 +314,10 @@ func (w *worker) exit(cut bool) {
 		w.mu.Unlock()
 	}
 	delete(s.workers, w)
+	if s.shards[w.shard].helper == w {
+		s.shards[w.shard].helper = nil
+		s.sharePort(int(w.shard), false)
+	}
 	s.mu.Unlock()
 	s.running.Done()
 }
