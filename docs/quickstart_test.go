@@ -74,7 +74,7 @@ func TestQuickStart(t *testing.T) {
 		!regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
 		t.Errorf("the load says:\n%s", out)
 	}
-	if out := output(run(commands[4])); !strings.Contains(out, "echo at ") || !strings.Contains(out, "registrations ") {
+	if out := output(run(commands[4])); !strings.Contains(out, "registrations ") || !strings.Contains(out, "top  echo") {
 		t.Errorf("top says:\n%s", out)
 	}
 }

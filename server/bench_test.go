@@ -71,18 +71,18 @@ func role(name string) {
 	if kind == "input" {
 		s.Handler = pieces{}
 	}
-	if kind == "shards" {
-		s.Shards = workers
+	if kind == "shared" {
+		s.Shards = 1
 	}
 	until(ctx, s.Serve)
 	s.Close()
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho measures the CPU per request of servers in processes of their own: a server with one port, and one with a
-// shard for each worker. The number is that of workers. Compare within one run. bench has a loop on a port beside them.
+// BenchmarkEcho measures the CPU per request of servers in processes of their own: a server with its defaults, and one whose
+// workers share a port. The number is that of workers. Compare within one run. bench has a loop on a port beside them.
 func BenchmarkEcho(b *testing.B) {
-	for _, r := range []string{"server/1", "server/2", "shards/2"} {
+	for _, r := range []string{"server/1", "server/2", "shared/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)
@@ -93,10 +93,10 @@ func BenchmarkEcho(b *testing.B) {
 }
 
 // BenchmarkUneven measures the latencies of a server with two workers and a hundred connections, for one of which the
-// handler sleeps half of the time: with one port, and with a shard for each worker, where half of the other connections
-// share that one's shard. Compare within one run.
+// handler sleeps half of the time: with one port, and with the default of one for each worker, where half of the other
+// connections share that one's shard. Compare within one run.
 func BenchmarkUneven(b *testing.B) {
-	for _, shards := range []string{"1", "2"} {
+	for _, shards := range []string{"1", "0"} {
 		b.Run("shards="+shards, func(b *testing.B) {
 			for b.Loop() {
 				res, _ := benchServer(b, "uneven/"+shards, 5000, 2*time.Second)
@@ -131,8 +131,8 @@ func (*busy) Data(c *server.Conn[bool], buf []byte) error {
 
 func uneven(ctx context.Context, shards string) {
 	s := &server.Server[bool]{Handler: &busy{}, Workers: 2}
-	if shards == "2" {
-		s.Shards = 2
+	if shards == "1" {
+		s.Shards = 1
 	}
 	until(ctx, s.Serve)
 	s.Close()

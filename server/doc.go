@@ -1,4 +1,4 @@
-// Package server is a multi-threaded server on socknotify ports: workers that dequeue from a shared port, one-shot
+// Package server is a multi-threaded server on socknotify ports: workers that each dequeue from a port, one-shot
 // level registrations that are enabled again when a handler returns, and connections that are freed when their
 // last notification was dequeued.
 //

@@ -41,7 +41,7 @@ type WritableHandler[S any] interface {
 	Writable(c *Conn[S]) error
 }
 
-// A Server serves connections with workers, which dequeue from one shared port or from several (see Shards). S is the
+// A Server serves connections with workers, each of which dequeues from a port of its own (see Shards). S is the
 // type of the state that the handler keeps for each connection.
 //
 // The fields must be set before the first Serve, and not be changed after it. Serve returns socknotify.ErrInvalid for a
@@ -51,9 +51,9 @@ type Server[S any] struct {
 
 	// Workers is the number of goroutines that serve; 0 means GOMAXPROCS.
 	Workers int
-	// Shards is the number of ports that workers and connections are spread over; 0 means one, shared by all workers.
-	// With as many shards as workers, workers do not contend with each other, but one can be idle while another has
-	// too much to do.
+	// Shards is the number of ports that workers and connections are spread over; 0 means one for each worker, and 1 one
+	// that all workers share. With one for each worker, a shard whose connections wait for each other has a second worker
+	// while the worker of another shard is idle.
 	Shards int
 	// Backend is the backend of the ports, one of socknotify.Backends; "" means the default.
 	Backend string

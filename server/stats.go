@@ -15,7 +15,7 @@ type counts struct {
 // Stats are the counts of a server. Each is exact, but they are not read at one instant.
 type Stats struct {
 	Conns            int           // connections now
-	Workers          int           // worker goroutines now, including replaced ones that have not returned
+	Workers          int           // worker goroutines now, including replaced ones that have not returned, and helpers of shards
 	Queued           int64         // bytes queued now, for all connections
 	Longest          time.Duration // age of the oldest handler call that is running, to about 0.1 s
 	Accepted         uint64        // connections accepted, without Refused

@@ -57,7 +57,7 @@ func serveCommand() *cobra.Command {
 		flags := c.Flags()
 		flags.StringVar(&f.addr, "addr", "127.0.0.1:9000", "address to listen on; port 0 is any")
 		flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "worker goroutines")
-		flags.IntVar(&f.shards, "shards", 1, "ports that the workers are spread over")
+		flags.IntVar(&f.shards, "shards", 0, "ports that the workers are spread over; 0 is one for each worker")
 		flags.IntVar(&f.listeners, "listeners", 1, "sockets that share the address (SO_REUSEPORT)")
 		flags.StringVar(&f.backend, "backend", "", "backend to run on (default $"+socknotify.BackendEnv+", or the system's first)")
 		flags.StringVar(&f.debugAddr, "debug-addr", "", "loopback address of the live page; no page without it")
@@ -79,7 +79,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 		min, max int
 	}{
 		{"workers", f.workers, 1, maxWorkers},
-		{"shards", f.shards, 1, maxWorkers},
+		{"shards", f.shards, 0, maxWorkers},
 		{"listeners", f.listeners, 1, maxWorkers},
 		{"max-connections", f.conns, 0, math.MaxInt},
 	} {

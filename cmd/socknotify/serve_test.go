@@ -79,7 +79,7 @@ func TestServeUsage(t *testing.T) {
 		{[]string{"serve", "echo", "--listeners", "-1"}, 2, "--listeners -1"},
 		{[]string{"serve", "echo", "--addr", "nonsense"}, 2, "--addr nonsense"},
 		{[]string{"serve", "echo", "--backend", "nonsense"}, 2, "nonsense"},
-		{[]string{"serve", "discard", "--shards", "0"}, 2, "--shards 0"},
+		{[]string{"serve", "discard", "--shards", "-1"}, 2, "--shards -1"},
 		{[]string{"serve", "chargen", "--max-connections", "-1"}, 2, "--max-connections -1"},
 		{[]string{"serve", "chargen", "--idle", "-1s"}, 2, "--idle -1s"},
 		{[]string{"serve", "echo", "--cert", "x"}, 2, "--key"},

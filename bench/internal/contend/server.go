@@ -22,7 +22,7 @@ func (*echoed) Data(c *snserver.Conn[struct{}], buf []byte) error {
 	return err
 }
 
-// serveServer is package server: a worker for each core on one port.
+// serveServer is package server: a worker with a port for each core.
 func serveServer(p param.Params, backend string, ready func(string)) error {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {

@@ -53,6 +53,7 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
+		Shards:      1, // so that one page shows all; by default each worker has a port
 		OnStart: func(shards []*sn.Port[*server.Key]) {
 			mux := http.NewServeMux()
 			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", shards[0])))
