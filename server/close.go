@@ -344,6 +344,7 @@ func (w *worker) finish(c *conn) {
 		return
 	}
 	w.current = c
+	c.dropSources()
 	s.handler.closed(c, cause)
 	w.current = nil
 	if t := c.tls(); t != nil {
@@ -357,7 +358,7 @@ func (w *worker) free(c *conn) {
 	s := w.server
 	c.mu.Lock()
 	if x := c.extra; x != nil {
-		s.counts.queued.Add(int64(x.head - len(x.queue)))
+		s.counts.queued.Add(int64(x.head - len(x.queue) - x.behind))
 		c.dropQueue(x)
 	}
 	c.dropInput()

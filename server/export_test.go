@@ -30,7 +30,7 @@ var names = []struct {
 	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWritable, "writable"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
 	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
-	{wReceived, "received"}, {wGrace, "grace"},
+	{wReceived, "received"}, {wGrace, "grace"}, {wNoOut, "no out"},
 }
 
 // describe is a connection's state, for a test that has failed.

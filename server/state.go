@@ -40,8 +40,8 @@ func (c *conn) key() *Key { return (*Key)(c) }
 // so set an older filter. Therefore each owner compares the filter with the word again after enabling (see reacquire).
 const (
 	wOwned     = 1 << iota // never cleared once the connection ends
-	wOut                   // bytes are queued
-	wFull                  // more than half of the write queue is in use
+	wOut                   // bytes are queued, or there is a source
+	wFull                  // more than half of the write queue is in use, or there is a source
 	wWritable              // Writable is to be called
 	wEOF                   // the end of the stream was received
 	wShut                  // sending was shut down
@@ -65,6 +65,7 @@ const (
 	wBack                  // extra has bytes that a hijacker has not read
 	wGather                // a handler's call is running, which sends what is written when it returns
 	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
+	wNoOut                 // room is not waited for: the reader of a Stream has nothing
 )
 
 const (
@@ -81,7 +82,7 @@ func filter(word uint32) (f socknotify.Events) {
 	if word&wNoRead == 0 {
 		f = socknotify.EventIn
 	}
-	if word&(wOut|wWritable) != 0 {
+	if word&(wOut|wWritable) != 0 && word&wNoOut == 0 {
 		f |= socknotify.EventOut
 	}
 	return f
@@ -106,6 +107,10 @@ type extra struct {
 	in        *input
 	half      uint64 // tick since which the input is half a message; 0 if it is not
 	back      []byte // bytes of the input that a hijacker has not read
+
+	source *source // the first of a list
+	behind int     // bytes that were written behind sources
+	notify bool    // TLS sends a close_notify when no source is left
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

@@ -39,6 +39,9 @@ func (s *server) expired(c *conn) {
 		if word&wClosing != 0 {
 			limit = c.lingerLimit()
 		}
+		if word&(wNoOut|wClosing) == wNoOut {
+			c.extra.since = s.wheel.Now() // the peer is not waited for
+		}
 		if limit > 0 && !left(limit, uint32(c.extra.since)) {
 			s.counts.slow.Add(1)
 			c.failLocked(ErrSlow, wAborting)
@@ -60,7 +63,7 @@ func (s *server) expired(c *conn) {
 	}
 	if limit := c.idleLimit(); limit > 0 && word&wClosing == 0 {
 		from := c.active.Load()
-		if word&(wOwned|wOut|wPaused) != 0 {
+		if word&(wOwned|wPaused) != 0 || word&(wOut|wNoOut) == wOut {
 			from = uint32(s.wheel.Now()) // the connection is not idle
 			c.touch(from)
 		}

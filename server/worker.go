@@ -202,7 +202,10 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		return false
 	}
 	if e&socknotify.EventOut != 0 {
-		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
+		w.current = c // a reader of a Stream may panic
+		goOn := c.flush()
+		w.current = nil
+		if goOn && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
 			c.gather()
 			w.returned(c, s.handler.writable(c))

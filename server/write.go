@@ -42,6 +42,9 @@ const (
 // writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	refused := c.mayWrite()
+	if c.wrapped && c.feeds() {
+		refused = nil // the transport sends a source, after Close too
+	}
 	switch {
 	case refused != nil:
 		return n, refused
@@ -54,6 +57,9 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 		if !c.wrapped { // a transport has been accepted, before it encrypted
 			if err := c.accept(len(b), err); err != nil {
 				return 0, err
+			}
+			if c.writeBehind(b) {
+				return len(b), nil
 			}
 		}
 		if c.hold(len(b), b) {
@@ -80,7 +86,7 @@ func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 	if err := c.accept(total, nil); err != nil {
 		return 0, err
 	}
-	if c.hold(total, bufs...) {
+	if c.writeBehind(bufs...) || c.hold(total, bufs...) {
 		return total, nil
 	}
 	x := c.ensureExtra()
@@ -236,14 +242,35 @@ func (c *conn) queued(x *extra, n int) {
 		return
 	}
 	if was := c.set(bits); was&wOut == 0 {
-		x.since = s.wheel.Now()
-		if limit := c.writeLimit(); limit > 0 {
-			s.wheel.Hasten(c, limit)
-		}
+		c.beginOut(x)
 	}
 }
 
-func (c *conn) WantWritable() { c.set(wWritable) }
+// beginOut begins the time for WriteTimeout. The lock is held.
+func (c *conn) beginOut(x *extra) {
+	s := c.server()
+	x.since = s.wheel.Now()
+	if limit := c.writeLimit(); limit > 0 {
+		s.wheel.Hasten(c, limit)
+	}
+}
+
+func (c *conn) WantWritable() {
+	if c.word.Load()&wNoOut != 0 {
+		c.goOn()
+	}
+	c.set(wWritable)
+}
+
+// goOn has a reader asked again that had nothing.
+func (c *conn) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.extra; x != nil && x.source != nil {
+		x.since = c.server().wheel.Now()
+		c.word.And(^uint32(wNoOut))
+	}
+}
 
 // push appends to the queue. The lock is held.
 func (c *conn) push(x *extra, b []byte) {
@@ -275,8 +302,9 @@ func (c *conn) emptied(x *extra) {
 	c.dropExtra()
 }
 
-// flush sends queued bytes, and reports whether Writable is to be called. The caller owns the connection.
+// flush sends queued bytes and from sources, and reports whether Writable is to be called. The caller owns the connection.
 func (c *conn) flush() (goOn bool) {
+	c.feed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -308,6 +336,12 @@ func (c *conn) drain(x *extra) bool {
 		}
 	}
 	left := len(x.queue) - x.head
+	if x.source != nil {
+		if left == 0 {
+			c.dropQueue(x)
+		}
+		return false
+	}
 	if left > s.writeQueue()/2 {
 		return false
 	}
@@ -376,7 +410,7 @@ func (c *conn) sendable() error {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil {
 		return
 	}
 	c.extra = nil
@@ -395,5 +429,5 @@ func (c *conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}
-	return len(c.extra.queue) - c.extra.head
+	return len(c.extra.queue) - c.extra.head + c.extra.behind
 }
