@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -55,6 +56,10 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c := s.handler.newConn()
 	c.listener, c.held = l, held
 	c.word.Store(wOwned)
+	if s.ReadRate.on() || s.WriteRate.on() {
+		c.ensureExtra().rates = new(rates)
+		c.word.Or(wRated)
+	}
 	c.active.Store(uint32(s.wheel.Now()))
 	if l.tls != nil {
 		c.startTLS(l.tls)
@@ -102,7 +107,7 @@ var (
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
-	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
+	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp {
 		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -112,13 +117,16 @@ func (s *server) addConn(c *conn) error {
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
-	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
+	case from.IsValid() && s.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.MaxConnsPerAddr:
 		return errTooManyAddr
+	}
+	if err := s.acceptRates.allow(s.AcceptRate, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+		return err
 	}
 	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
+			c.word.Store(wOwned | c.word.Load()&(wHandshake|wRated) | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)

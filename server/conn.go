@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -136,6 +138,24 @@ func (c *Conn[S]) Resume() error { return c.conn.Resume() }
 //
 // Hijack and Resume cost a dozen system calls each. Where the request must wait, and not its bytes, Pause costs less.
 func (c *Conn[S]) Hijack() (net.Conn, error) { return c.conn.Hijack() }
+
+// AfterFunc calls f after d, unless the timer is stopped before: where Data would be called, and never at the same time as
+// another of the handler's calls for this connection. An error that f returns has the effect of one of Data. f is also
+// called while the connection is paused, so it can answer for a goroutine that takes too long; then it must not receive.
+// While the connection is hijacked f waits for Resume, and after Close it is not called. It may be called 0.1 s late. A
+// timer does not count as activity for IdleTimeout.
+func (c *Conn[S]) AfterFunc(d time.Duration, f func(c *Conn[S]) error) *Timer {
+	return c.conn.afterFunc(d, func() error { return f(c) })
+}
+
+// Context returns a context that is done when the connection has failed, was aborted or has ended: before the handler's
+// Close is called, and also while one of the handler's calls is running. context.Cause returns the cause that Close is
+// given, or context.Canceled if that is nil. The context is made by the first call.
+func (c *Conn[S]) Context() context.Context { return c.conn.Context() }
+
+// LogValue returns the attributes of a connection for package slog: remote and local address, and the TLS version. After a
+// failure the system does not know the remote address any more. Logger.With("conn", c) in Open keeps it.
+func (c *Conn[S]) LogValue() slog.Value { return c.conn.LogValue() }
 
 // SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means no timeout.
 func (c *Conn[S]) SetIdleTimeout(d time.Duration) { c.conn.SetIdleTimeout(d) }

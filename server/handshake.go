@@ -90,12 +90,7 @@ func originOf(a net.Addr) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
-	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if addr.Is6() {
-		p, _ := addr.Prefix(64)
-		addr = p.Addr()
-	}
-	return addr
+	return network(tcp.AddrPort().Addr())
 }
 
 func (p *handshakes) init() {

@@ -77,6 +77,17 @@ type Server[S any] struct {
 	MaxConns        int
 	MaxConnsPerAddr int
 
+	// AcceptRate limits the new connections in a second, and AcceptRatePerAddr those from one IP address, or from one IPv6
+	// network of 64 bits. A connection beyond a limit is closed when it is accepted, without Open.
+	AcceptRate        Rate
+	AcceptRatePerAddr Rate
+	// ReadRate limits the bytes that are received from each connection in a second, and WriteRate the bytes that are sent
+	// to it, counted in encrypted bytes with TLS. Beyond ReadRate nothing is received, Read returns sock.ErrWouldBlock, and
+	// Data is called again later. Beyond WriteRate bytes are queued. Both work in steps of about 0.1 s. A hijacked
+	// connection is not limited.
+	ReadRate  Rate
+	WriteRate Rate
+
 	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 means never. A
 	// connection is not idle while its handler runs, while it is paused or hijacked, or while bytes are queued. See
 	// also Conn.SetIdleTimeout. Timeouts may expire about 0.1 s late.
@@ -143,6 +154,7 @@ func (s *Server[S]) config() *config {
 	c := &config{
 		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
 		MaxInput: s.MaxInput, MessageTimeout: s.MessageTimeout, WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
+		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
 		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,

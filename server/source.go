@@ -171,12 +171,16 @@ func (c *conn) firstSource() *source {
 func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool) {
 	switch {
 	case src.f != nil && !c.wrapped && src.left > 0:
-		n, err := c.socket().SendFile(src.f, src.off, int(min(src.left, int64(most))))
+		if most = c.allowFile(int(min(src.left, int64(most)))); most == 0 {
+			return 0, false
+		}
+		n, err := c.socket().SendFile(src.f, src.off, most)
 		src.off += int64(n)
 		src.left -= int64(n)
 		if n > 0 {
 			c.mu.Lock()
 			c.took()
+			c.tookOut(n)
 			c.mu.Unlock()
 		}
 		return n, c.sourceSent(src, src.left == 0, err)
@@ -297,7 +301,8 @@ func (c *conn) sendPiece(b []byte) bool {
 	if !c.feeds() {
 		return false
 	}
-	for len(b) > 0 {
+	rated := c.word.Load()&wRated != 0
+	for len(b) > 0 && !rated {
 		n, err := c.held.Send(b)
 		if b = b[n:]; n > 0 {
 			c.took()
@@ -313,8 +318,21 @@ func (c *conn) sendPiece(b []byte) bool {
 	if len(b) > 0 {
 		c.push(c.extra, b)
 		c.server().counts.queued.Add(int64(len(b)))
+		if rated {
+			c.drain(c.extra) // as much as is allowed
+		}
 	}
 	return true
+}
+
+// allowFile is allowOut without the lock.
+func (c *conn) allowFile(n int) int {
+	if c.word.Load()&wRated == 0 {
+		return n
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allowOut(n)
 }
 
 // took notes that the system has taken bytes of a source. The lock is held.

@@ -507,4 +507,3 @@ func (z *zeros) Read(b []byte) (int, error) {
 	z.made.Add(int64(n))
 	return n, nil
 }
-

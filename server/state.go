@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,16 +66,19 @@ const (
 	wBack                  // extra has bytes that a hijacker has not read
 	wGather                // a handler's call is running, which sends what is written when it returns
 	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
-	wNoOut                 // room is not waited for: the reader of a Stream has nothing
+	wNoOut                 // room is not waited for: the reader of a Stream has nothing, or WriteRate forbids to send
+	wNoIn                  // ReadRate forbids to receive
+	wRated                 // extra has rates; never changes
+	wDue                   // a timer is due
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
-	wNoRead = wOver | wFull | wEOF | wPaused
+	wNoRead = wOver | wFull | wEOF | wPaused | wNoIn
 	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput | wRated
 	// nor is release, if one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain
+	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
 // filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
@@ -111,6 +115,11 @@ type extra struct {
 	source *source // the first of a list
 	behind int     // bytes that were written behind sources
 	notify bool    // TLS sends a close_notify when no source is left
+
+	timers *Timer // those of AfterFunc that were not called, the next one first
+	ctx    context.Context
+	cancel context.CancelCauseFunc // of ctx
+	rates  *rates                  // nil without ReadRate and WriteRate
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

@@ -129,7 +129,17 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
+	if word&wRated != 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
+			return 0, errAgain
+		}
+	}
 	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	if word&wRated != 0 {
+		c.tookIn(n)
+	}
 	if err == sock.ErrWouldBlock {
 		if err = errAgain; word&wLast != 0 {
 			err = io.EOF

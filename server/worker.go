@@ -190,7 +190,9 @@ func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn,
 		return nil, false // the owner enables the registration again
 	}
 	nt.Key = c.key()
-	c.touch(now)
+	if nt.Kind() != socknotify.KindPosted { // a timer is no activity
+		c.touch(now)
+	}
 	return c, w.events(c, nt.Events, word)
 }
 

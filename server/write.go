@@ -20,7 +20,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
-	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && len(b) > 0 && len(b) <= maxHeld {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld|wRated) == 0 && len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.server().wheel.Now()))
 		if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *conn) accept(n int, err error) error {
 // accept, which may send what was held before. The lock is held, so wOut does not change; a call that returns clears wGather
 // without it.
 func (c *conn) hold(total int, bufs ...[]byte) bool {
-	if word := c.word.Load(); word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+	if word := c.word.Load(); word&(wOut|wRated) != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
 	x := c.ensureExtra()
@@ -187,7 +187,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	}
 	vec := x.vec
 	left := held + total - n
-	for try && left > 0 && c.word.Load()&wOut == 0 {
+	for try && left > 0 && c.word.Load()&(wOut|wRated) == 0 {
 		k, err := c.held.SendV(vec)
 		left -= k
 		if h := min(k, held); h > 0 {
@@ -227,6 +227,9 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 		return total, nil
 	}
 	c.queued(x, left)
+	if c.word.Load()&wRated != 0 {
+		c.drain(x) // as much as is allowed
+	}
 	return total, nil
 }
 
@@ -321,8 +324,13 @@ func (c *conn) flush() (goOn bool) {
 func (c *conn) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
-		n, err := c.held.Send(x.queue[x.head:])
+		allowed := c.allowOut(len(x.queue) - x.head)
+		if allowed == 0 {
+			break
+		}
+		n, err := c.held.Send(x.queue[x.head : x.head+allowed])
 		if n > 0 {
+			c.tookOut(n)
 			x.head += n
 			s.counts.queued.Add(-int64(n))
 			x.since = s.wheel.Now()
@@ -410,7 +418,8 @@ func (c *conn) sendable() error {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil || x.timers != nil ||
+		x.ctx != nil || x.rates != nil {
 		return
 	}
 	c.extra = nil
