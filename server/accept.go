@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -61,6 +62,10 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 		c.word.Or(wRated)
 	}
 	c.active.Store(uint32(s.wheel.Now()))
+	if s.Preamble != nil {
+		c.ensureExtra().pre = &preamble{pending: true, remote: c.RemoteAddr(), local: c.LocalAddr()}
+		c.word.Or(wHandshake)
+	}
 	if l.tls != nil {
 		c.startTLS(l.tls)
 	}
@@ -81,9 +86,15 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 
 // startConn starts to serve a connection that admit has returned.
 func (w *worker) startConn(c *conn) {
-	if s := w.server; c.listener.tls != nil {
+	s := w.server
+	word := c.word.Load()
+	if word&wHandshake != 0 {
 		s.wheel.Set(c, s.handshakeTimeout())
-	} else {
+	}
+	switch {
+	case s.Preamble != nil:
+		w.preamble(c, true)
+	case word&wHandshake == 0:
 		w.open(c)
 	}
 	w.release(c)
@@ -107,7 +118,7 @@ var (
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
-	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp {
+	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp && s.Preamble == nil {
 		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -117,7 +128,7 @@ func (s *server) addConn(c *conn) error {
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
-	case from.IsValid() && s.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.MaxConnsPerAddr:
+	case s.hasTooMany(from):
 		return errTooManyAddr
 	}
 	if err := s.acceptRates.allow(s.AcceptRate, s.AcceptRatePerAddr, from, time.Now()); err != nil {
@@ -135,6 +146,37 @@ func (s *server) addConn(c *conn) error {
 	}
 	s.addrs.enter(c.index, from)
 	c.shard = uint16(s.next.Add(1) % uint32(len(s.shards)))
+	return nil
+}
+
+// hasTooMany reports whether another connection from an address is one too many. The lock is held.
+func (s *server) hasTooMany(from netip.Addr) bool {
+	return from.IsValid() && s.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.MaxConnsPerAddr
+}
+
+// enterAddr counts a connection for its address after Server.Preamble has found that, unless a limit forbids it. named is
+// the address in the header, or nil.
+func (s *server) enterAddr(c *conn, named net.Addr) error {
+	if s.MaxConnsPerAddr == 0 && !s.AcceptRatePerAddr.on() {
+		return nil
+	}
+	if named == nil {
+		named = c.extra.pre.remote
+	}
+	tcp, ok := named.(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	from := tcp.AddrPort().Addr().Unmap()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hasTooMany(from) {
+		return errTooManyAddr
+	}
+	if err := s.acceptRates.allow(Rate{}, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+		return err
+	}
+	s.addrs.enter(c.index, from)
 	return nil
 }
 

@@ -153,6 +153,9 @@ func (c *Conn[S]) AfterFunc(d time.Duration, f func(c *Conn[S]) error) *Timer {
 // given, or context.Canceled if that is nil. The context is made by the first call.
 func (c *Conn[S]) Context() context.Context { return c.conn.Context() }
 
+// Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble if there was no header.
+func (c *Conn[S]) Preamble() Preamble { return c.conn.Preamble() }
+
 // LogValue returns the attributes of a connection for package slog: remote and local address, and the TLS version. After a
 // failure the system does not know the remote address any more. Logger.With("conn", c) in Open keeps it.
 func (c *Conn[S]) LogValue() slog.Value { return c.conn.LogValue() }

@@ -35,6 +35,7 @@ type config struct {
 
 	AcceptRate, AcceptRatePerAddr, ReadRate, WriteRate Rate
 
+	Preamble         func(remote, local net.Addr, b []byte) (Preamble, error)
 	IdleTimeout      time.Duration
 	WriteTimeout     time.Duration
 	MessageTimeout   time.Duration

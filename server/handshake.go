@@ -101,6 +101,10 @@ func (p *handshakes) init() {
 // handshake is called instead of Data while the handshake is unfinished.
 func (w *worker) handshake(c *conn) {
 	s := w.server
+	if p := c.extra.pre; p != nil && p.pending {
+		w.preamble(c, false)
+		return
+	}
 	t := c.tls()
 	h := t.hs
 	switch {
@@ -397,6 +401,10 @@ func (t *tlsConn) panicked(value any) {
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *server) handshakeFailed(c *conn, cause error) {
+	if p := c.extra.pre; p != nil && p.pending {
+		s.preambleFailed(p, cause)
+		return
+	}
 	h := c.tls().hs
 	if h.ctx != nil {
 		h.cancel()

@@ -114,8 +114,8 @@ func TestRatesEcho(t *testing.T) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend, ReadRate: server.Rate{PerSecond: 200_000, Burst: 5000},
 			WriteRate: server.Rate{PerSecond: 300_000, Burst: 3000}}
 		c := connect(s)
-		go c.Write(stream(1, 0, 100_000))
-		expectStream(t, c, 1, 100_000)
+		go c.Write(stream(1, 0, 20_000))
+		expectStream(t, c, 1, 20_000)
 	})
 }
 

@@ -88,6 +88,15 @@ type Server[S any] struct {
 	ReadRate  Rate
 	WriteRate Rate
 
+	// Preamble, if not nil, reads a header that comes before the protocol, and before TLS, such as that of a proxy: see
+	// package server/proxyproto. It is called with the addresses of the socket and with the bytes that have arrived: with
+	// none when a connection is accepted, and again when there are more. It returns the length of the header, which is 0
+	// if there is none, or sock.ErrWouldBlock if it needs more bytes. Any other error closes the connection, as do
+	// HandshakeTimeout and 128 KiB without a result; these connections are logged and counted, and neither Open nor Close
+	// is called for them. The limits per address are applied to the address that it returns. It must not block, and must
+	// not keep b.
+	Preamble func(remote, local net.Addr, b []byte) (Preamble, error)
+
 	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 means never. A
 	// connection is not idle while its handler runs, while it is paused or hijacked, or while bytes are queued. See
 	// also Conn.SetIdleTimeout. Timeouts may expire about 0.1 s late.
@@ -110,7 +119,8 @@ type Server[S any] struct {
 
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
-	// HandshakeTimeout closes a connection whose TLS handshake takes longer; 0 means 10 s.
+	// HandshakeTimeout closes a connection whose TLS handshake takes longer, together with its header (see Preamble); 0
+	// means 10 s.
 	HandshakeTimeout time.Duration
 	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024. A handshake has a
 	// goroutine from when its first record is complete. At the limit, a new handshake replaces one that waits
@@ -154,7 +164,7 @@ func (s *Server[S]) config() *config {
 	c := &config{
 		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
 		MaxInput: s.MaxInput, MessageTimeout: s.MessageTimeout, WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
-		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate,
+		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate, Preamble: s.Preamble,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
 		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,

@@ -55,7 +55,7 @@ const (
 	wReleased              // hijacked, and the owner has released the connection
 	wPosted                // a post with the connection as key is in the queue
 	wDead                  // the handler's Close was called, or is being called
-	wHandshake             // the TLS handshake is unfinished; the handler does not know the connection
+	wHandshake             // the header or the TLS handshake is unfinished; the handler does not know the connection
 	wMore                  // there are bytes to read that no notification will report
 	wDetached              // the socket was given to a net.Conn
 	wLast                  // the stream ends with the bytes that have arrived
@@ -116,7 +116,8 @@ type extra struct {
 	behind int     // bytes that were written behind sources
 	notify bool    // TLS sends a close_notify when no source is left
 
-	timers *Timer // those of AfterFunc that were not called, the next one first
+	pre    *preamble // nil without Server.Preamble, and where that has found nothing
+	timers *Timer    // those of AfterFunc that were not called, the next one first
 	ctx    context.Context
 	cancel context.CancelCauseFunc // of ctx
 	rates  *rates                  // nil without ReadRate and WriteRate

@@ -19,7 +19,11 @@ func (s *server) expired(c *conn) {
 		return
 	}
 	if word&wHandshake != 0 {
-		c.failLocked(ErrHandshake, wAborting)
+		why := ErrHandshake
+		if x := c.extra; x.pre != nil && x.pre.pending {
+			why = ErrPreamble
+		}
+		c.failLocked(why, wAborting)
 		return
 	}
 	var next time.Duration

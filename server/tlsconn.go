@@ -121,7 +121,11 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 	if t.nc != nil {
 		return t.nc.Read(b)
 	}
-	c := t.conn
+	return t.conn.recvRaw(b)
+}
+
+// recvRaw receives for a transport or a header. It returns errAgain instead of sock.ErrWouldBlock.
+func (c *conn) recvRaw(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return 0, net.ErrClosed

@@ -226,7 +226,7 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 
 // data calls Data. Unless it must be called, an input is asked first whether what it waits for has arrived.
 func (w *worker) data(c *conn, must bool) {
-	if c.wrapped && c.word.Load()&wHandshake != 0 {
+	if c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}
