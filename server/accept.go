@@ -163,11 +163,11 @@ func (s *server) enterAddr(c *conn, named net.Addr) error {
 	if named == nil {
 		named = c.extra.pre.remote
 	}
-	tcp, ok := named.(*net.TCPAddr)
+	ip, ok := named.(interface{ AddrPort() netip.AddrPort }) // the header may have named a *net.UDPAddr
 	if !ok {
 		return nil
 	}
-	from := tcp.AddrPort().Addr().Unmap()
+	from := ip.AddrPort().Addr().Unmap()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hasTooMany(from) {

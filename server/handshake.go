@@ -86,11 +86,11 @@ var errCrowded = errors.New("server: TLS handshake ended to make room for anothe
 // originOf returns the address that an unfinished handshake is counted for. The addresses of an IPv6 network of 64 bits
 // count as one, because any host on it may use all of them. All peers without an IP address count as one, too.
 func originOf(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
+	ip, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	return network(tcp.AddrPort().Addr())
+	return network(ip.AddrPort().Addr())
 }
 
 func (p *handshakes) init() {
