@@ -366,8 +366,10 @@ func (w *worker) finish(c *conn) {
 // free closes the socket and removes the connection from the table.
 func (w *worker) free(c *conn) {
 	s := w.server
+	var wrapper net.Conn
 	c.mu.Lock()
 	if x := c.extra; x != nil {
+		wrapper, x.wrapper = x.wrapper, nil
 		s.counts.queued.Add(int64(x.head - len(x.queue) - x.behind))
 		c.dropQueue(x)
 	}
@@ -381,4 +383,7 @@ func (w *worker) free(c *conn) {
 	}
 	c.mu.Unlock()
 	s.removeConn(c)
+	if wrapper != nil {
+		s.closeWrapper(wrapper)
+	}
 }

@@ -189,6 +189,12 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 // notifications for five seconds, the server ends: each Serve returns the system's error, which is also the cause that
 // connections are closed with.
 //
+// A listener that wraps one of package net is served if the socket below can be found: by a method Unwrap, NetListener or
+// Raw, or in an embedded field or one named Listener. Serve then calls its Accept, and closes what that returns when the
+// connection has ended, so a listener that counts or limits connections does so. The bytes are received from and sent to
+// the socket itself. So Serve fails, and names the type, if a connection has a Read or Write of its own, as those of
+// tls.NewListener have. The connections in the backlog of such a listener may be lost at Shutdown, as with net/http.
+//
 // While Serve runs, no other code may accept from the listener. On Linux, Serve sets options on a TCP listener that its
 // connections inherit (TCP_NODELAY, and those of KeepAlive).
 func (s *Server[S]) Serve(l net.Listener) error {
@@ -206,7 +212,7 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 }
 
 // ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate comes from the files (PEM), or from
-// TLSConfig if their names are "". The listener must be one of TCP or Unix sockets, without TLS.
+// TLSConfig if their names are "". The listener must be one that Serve accepts, without TLS.
 //
 // The handler is called when the handshake has completed, so Open can ask [Conn.TLS] what was negotiated. A connection
 // that ends before is logged and counted; neither Open nor Close is called for it. Data is called for plaintext. It may

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,11 +117,12 @@ type extra struct {
 	behind int     // bytes that were written behind sources
 	notify bool    // TLS sends a close_notify when no source is left
 
-	pre    *preamble // nil without Server.Preamble, and where that has found nothing
-	timers *Timer    // those of AfterFunc that were not called, the next one first
-	ctx    context.Context
-	cancel context.CancelCauseFunc // of ctx
-	rates  *rates                  // nil without ReadRate and WriteRate
+	wrapper net.Conn  // to be closed at the end; nil for most connections
+	pre     *preamble // nil without Server.Preamble, and where that has found nothing
+	timers  *Timer    // those of AfterFunc that were not called, the next one first
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // of ctx
+	rates   *rates                  // nil without ReadRate and WriteRate
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

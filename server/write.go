@@ -419,7 +419,7 @@ func (c *conn) sendable() error {
 func (c *conn) dropExtra() {
 	x := c.extra
 	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil || x.timers != nil ||
-		x.ctx != nil || x.rates != nil || x.pre != nil {
+		x.ctx != nil || x.rates != nil || x.pre != nil || x.wrapper != nil {
 		return
 	}
 	c.extra = nil
