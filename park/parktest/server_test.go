@@ -16,12 +16,12 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// echo is a handler of package server.
-type echo struct{}
+// answers is a handler of package server.
+type answers struct{}
 
-func (echo) Open(c *server.Conn[int]) error { return nil }
+func (answers) Open(c *server.Conn[int]) error { return nil }
 
-func (echo) Data(c *server.Conn[int], buf []byte) error {
+func (answers) Data(c *server.Conn[int], buf []byte) error {
 	n, err := c.Read(buf)
 	if err == nil {
 		_, err = c.Write(buf[:n])
@@ -29,13 +29,13 @@ func (echo) Data(c *server.Conn[int], buf []byte) error {
 	return err
 }
 
-func (echo) Close(c *server.Conn[int], cause error) {}
+func (answers) Close(c *server.Conn[int], cause error) {}
 
 // netutil.LimitListener limits the connections of a server.Server.
 func TestServerLimitListener(t *testing.T) {
 	const most = 3
 	ln := netutil.LimitListener(listen(t), most)
-	s := &server.Server[int]{Handler: echo{}}
+	s := &server.Server[int]{Handler: answers{}}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	var conns []net.Conn
@@ -72,7 +72,7 @@ func TestServerRefusesOthers(t *testing.T) {
 		"*proxyproto.Conn": &proxyproto.Listener{Listener: listen(t)},
 		"*cmux.MuxConn":    any,
 	} {
-		s := &server.Server[int]{Handler: echo{}}
+		s := &server.Server[int]{Handler: answers{}}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
 		c, err := net.Dial("tcp", ln.Addr().String())
