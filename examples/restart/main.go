@@ -1,5 +1,3 @@
-//go:build unix
-
 // Command restart is a server that is replaced without refusing a connection: on SIGHUP it starts its program again, which
 // may be a newer version, hands its sockets over, and ends when it has served what it has accepted. SIGINT and SIGTERM end
 // it. It answers each line with its process id, on a Unix socket and on four TCP sockets of one address (SO_REUSEPORT,
