@@ -3,7 +3,9 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
+	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -55,7 +57,15 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c := s.handler.newConn()
 	c.listener, c.held = l, held
 	c.word.Store(wOwned)
+	if s.ReadRate.on() || s.WriteRate.on() {
+		c.ensureExtra().rates = new(rates)
+		c.word.Or(wRated)
+	}
 	c.active.Store(uint32(s.wheel.Now()))
+	if s.Preamble != nil {
+		c.ensureExtra().pre = &preamble{pending: true, remote: c.RemoteAddr(), local: c.LocalAddr()}
+		c.word.Or(wHandshake)
+	}
 	if l.tls != nil {
 		c.startTLS(l.tls)
 	}
@@ -76,9 +86,15 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 
 // startConn starts to serve a connection that admit has returned.
 func (w *worker) startConn(c *conn) {
-	if s := w.server; c.listener.tls != nil {
+	s := w.server
+	word := c.word.Load()
+	if word&wHandshake != 0 {
 		s.wheel.Set(c, s.handshakeTimeout())
-	} else {
+	}
+	switch {
+	case s.Preamble != nil:
+		w.preamble(c, true)
+	case word&wHandshake == 0:
 		w.open(c)
 	}
 	w.release(c)
@@ -102,7 +118,7 @@ var (
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
-	if s.MaxConnsPerAddr > 0 && c.listener.tcp {
+	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp && s.Preamble == nil {
 		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -112,13 +128,16 @@ func (s *server) addConn(c *conn) error {
 		return ErrServerClosed
 	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
 		return errTooMany
-	case from.IsValid() && s.addrs.n[from] >= s.MaxConnsPerAddr:
+	case s.hasTooMany(from):
 		return errTooManyAddr
+	}
+	if err := s.acceptRates.allow(s.AcceptRate, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+		return err
 	}
 	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
+			c.word.Store(wOwned | c.word.Load()&(wHandshake|wRated) | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)
@@ -128,6 +147,37 @@ func (s *server) addConn(c *conn) error {
 	s.addrs.enter(c.index, from)
 	c.shard = uint16(s.deal(c.socket().Handle()))
 	s.shards[c.shard].conns++
+	return nil
+}
+
+// hasTooMany reports whether another connection from an address is one too many. The lock is held.
+func (s *server) hasTooMany(from netip.Addr) bool {
+	return from.IsValid() && s.MaxConnsPerAddr > 0 && s.addrs.n[from] >= s.MaxConnsPerAddr
+}
+
+// enterAddr counts a connection for its address after Server.Preamble has found that, unless a limit forbids it. named is
+// the address in the header, or nil.
+func (s *server) enterAddr(c *conn, named net.Addr) error {
+	if s.MaxConnsPerAddr == 0 && !s.AcceptRatePerAddr.on() {
+		return nil
+	}
+	if named == nil {
+		named = c.extra.pre.remote
+	}
+	ip, ok := named.(interface{ AddrPort() netip.AddrPort }) // the header may have named a *net.UDPAddr
+	if !ok {
+		return nil
+	}
+	from := ip.AddrPort().Addr().Unmap()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hasTooMany(from) {
+		return errTooManyAddr
+	}
+	if err := s.acceptRates.allow(Rate{}, s.AcceptRatePerAddr, from, time.Now()); err != nil {
+		return err
+	}
+	s.addrs.enter(c.index, from)
 	return nil
 }
 

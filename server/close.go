@@ -57,6 +57,9 @@ func (c *conn) end(bits uint32) error {
 		c.extra.since = s.wheel.Now()
 		s.wheel.Hasten(c, c.lingerLimit())
 	}
+	if bits&wAborting != 0 {
+		c.cancelContext()
+	}
 	// In one swap, because a worker that finds neither wHijacked nor wClosing would call Data.
 	for {
 		if word = c.word.Load(); c.word.CompareAndSwap(word, word&^wHijacked|bits) {
@@ -201,6 +204,9 @@ func (w *worker) release(c *conn) {
 				return
 			case w.ends(c, word):
 				return
+			case word&wDue != 0:
+				w.fire(c)
+				continue
 			case word&wAgain != 0 && word&(wOver|wFull|wPaused) == 0, word&(wMore|wLast) != 0 && word&wNoRead == 0:
 				s := c.socket()
 				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
@@ -337,6 +343,10 @@ func (w *worker) finish(c *conn) {
 	c.mu.Lock()
 	s.wheel.Stop(c) // with the lock held, because timers are set with it held, after a look at wDead
 	cause := c.cause()
+	c.cancelContext()
+	if c.extra != nil {
+		c.extra.timers = nil
+	}
 	c.mu.Unlock()
 	if word&wHandshake != 0 {
 		s.handshakeFailed(c, cause)
@@ -344,6 +354,7 @@ func (w *worker) finish(c *conn) {
 		return
 	}
 	w.current = c
+	c.dropSources()
 	s.handler.closed(c, cause)
 	w.current = nil
 	if t := c.tls(); t != nil {
@@ -355,9 +366,11 @@ func (w *worker) finish(c *conn) {
 // free closes the socket and removes the connection from the table.
 func (w *worker) free(c *conn) {
 	s := w.server
+	var wrapper net.Conn
 	c.mu.Lock()
 	if x := c.extra; x != nil {
-		s.counts.queued.Add(int64(x.head - len(x.queue)))
+		wrapper, x.wrapper = x.wrapper, nil
+		s.counts.queued.Add(int64(x.head - len(x.queue) - x.behind))
 		c.dropQueue(x)
 	}
 	c.dropInput()
@@ -370,4 +383,7 @@ func (w *worker) free(c *conn) {
 	}
 	c.mu.Unlock()
 	s.removeConn(c)
+	if wrapper != nil {
+		s.closeWrapper(wrapper)
+	}
 }

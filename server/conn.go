@@ -1,8 +1,12 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
+	"io"
+	"log/slog"
 	"net"
+	"os"
 	"time"
 )
 
@@ -73,9 +77,30 @@ func (c *Conn[S]) Write(b []byte) (int, error) { return c.conn.Write(b) }
 // Writev is like [Conn.Write] for several slices. They are sent as if they were one, and none of them is kept.
 func (c *Conn[S]) Writev(bufs [][]byte) (int, error) { return c.conn.Writev(bufs) }
 
+// Stream sends what r returns until io.EOF, after all that was written before. It returns at once: r is read by a worker,
+// where Writable would be called, a piece of at most Server.BufferSize at a time, whenever the system has taken all that
+// is queued. So an answer of any size needs the memory of one piece. Until r has ended Data and Writable are not called.
+// What is written in between is sent after it. [ErrQueueFull] and net.ErrClosed are returned as by [Conn.Write].
+//
+// A Read of r that blocks occupies a worker, as a handler does. If r returns sock.ErrWouldBlock, it is read again after
+// [Conn.WantWritable]. Any other error than io.EOF closes the connection at once, with that error as the cause.
+//
+// Close and CloseWrite take effect after the end of r, and Shutdown waits for it. While the peer does not take what is
+// sent, Server.WriteTimeout applies; while r has nothing, the idle timeout does. [Conn.Hijack] fails before the end of r.
+// If r is an io.Closer, the server closes it: at its end, before the handler's Close, or if Stream returns an error.
+func (c *Conn[S]) Stream(r io.Reader) error { return c.conn.Stream(r) }
+
+// SendFile is like [Conn.Stream] for n bytes of a file from an offset, without an effect on the file's position. A
+// negative n means up to the present end of the file. Without TLS the bytes are sent by sendfile(2) where the system has
+// it, and never queued. If the file is shorter, the connection is closed with io.ErrUnexpectedEOF as the cause.
+//
+// The server closes f, as Stream does. To send one open file to several connections, use Stream with an
+// [io.SectionReader].
+func (c *Conn[S]) SendFile(f *os.File, off, n int64) error { return c.conn.SendFile(f, off, n) }
+
 // WantWritable has the handler's Writable called when at most half of the write queue is in use: soon, if that is so
-// already. A handler that has much to write calls it to let other connections be served in between. It has no effect
-// if the handler is no WritableHandler.
+// already. A handler that has much to write calls it to let other connections be served in between. Writable is not
+// called if the handler is no WritableHandler. WantWritable also has the reader of a [Conn.Stream] read again that had nothing.
 func (c *Conn[S]) WantWritable() { c.conn.WantWritable() }
 
 // CloseWrite ends the stream to the peer after what was written so far. The connection is closed once the end of the
@@ -113,6 +138,27 @@ func (c *Conn[S]) Resume() error { return c.conn.Resume() }
 //
 // Hijack and Resume cost a dozen system calls each. Where the request must wait, and not its bytes, Pause costs less.
 func (c *Conn[S]) Hijack() (net.Conn, error) { return c.conn.Hijack() }
+
+// AfterFunc calls f after d, unless the timer is stopped before: where Data would be called, and never at the same time as
+// another of the handler's calls for this connection. An error that f returns has the effect of one of Data. f is also
+// called while the connection is paused, so it can answer for a goroutine that takes too long; then it must not receive.
+// While the connection is hijacked f waits for Resume, and after Close it is not called. It may be called 0.1 s late. A
+// timer does not count as activity for IdleTimeout.
+func (c *Conn[S]) AfterFunc(d time.Duration, f func(c *Conn[S]) error) *Timer {
+	return c.conn.afterFunc(d, func() error { return f(c) })
+}
+
+// Context returns a context that is done when the connection has failed, was aborted or has ended: before the handler's
+// Close is called, and also while one of the handler's calls is running. context.Cause returns the cause that Close is
+// given, or context.Canceled if that is nil. The context is made by the first call.
+func (c *Conn[S]) Context() context.Context { return c.conn.Context() }
+
+// Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble if there was no header.
+func (c *Conn[S]) Preamble() Preamble { return c.conn.Preamble() }
+
+// LogValue returns the attributes of a connection for package slog: remote and local address, and the TLS version. After a
+// failure the system does not know the remote address any more. Logger.With("conn", c) in Open keeps it.
+func (c *Conn[S]) LogValue() slog.Value { return c.conn.LogValue() }
 
 // SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means no timeout.
 func (c *Conn[S]) SetIdleTimeout(d time.Duration) { c.conn.SetIdleTimeout(d) }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -21,15 +22,19 @@ import (
 type config struct {
 	handler calls // nil where there is none
 
-	Workers          int
-	Shards           int
-	Backend          string
-	BufferSize       int
-	MaxInput         int
-	WriteQueue       int
-	MaxQueued        int64
-	MaxConns         int
-	MaxConnsPerAddr  int
+	Workers         int
+	Shards          int
+	Backend         string
+	BufferSize      int
+	MaxInput        int
+	WriteQueue      int
+	MaxQueued       int64
+	MaxConns        int
+	MaxConnsPerAddr int
+
+	AcceptRate, AcceptRatePerAddr, ReadRate, WriteRate Rate
+
+	Preamble         func(remote, local net.Addr, b []byte) (Preamble, error)
 	IdleTimeout      time.Duration
 	WriteTimeout     time.Duration
 	MessageTimeout   time.Duration
@@ -65,6 +70,7 @@ type server struct {
 	running          sync.WaitGroup
 	table            table
 	addrs            addrs
+	acceptRates      acceptRates
 	handled          atomic.Uint64 // connections that the ports have accepted and that were added or refused
 
 	wheel   *wheel.Wheel[*conn]
@@ -110,6 +116,10 @@ func (s *server) start(c *config) error {
 		field{"MaxQueued", s.MaxQueued, 0}, field{"MaxConns", int64(s.MaxConns), 0},
 		field{"MaxConnsPerAddr", int64(s.MaxConnsPerAddr), 0}, field{"MaxHandshakes", int64(s.MaxHandshakes), 0},
 	); err != nil {
+		return err
+	}
+	if err := cmp.Or(checkRate("AcceptRate", s.AcceptRate), checkRate("AcceptRatePerAddr", s.AcceptRatePerAddr),
+		checkRate("ReadRate", s.ReadRate), checkRate("WriteRate", s.WriteRate)); err != nil {
 		return err
 	}
 	workers := s.Workers

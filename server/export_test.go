@@ -30,7 +30,8 @@ var names = []struct {
 	{wOwned, "owned"}, {wOut, "out"}, {wFull, "full"}, {wWritable, "writable"}, {wEOF, "eof"}, {wShut, "shut"}, {wPaused, "paused"},
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
 	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
-	{wReceived, "received"}, {wGrace, "grace"},
+	{wReceived, "received"}, {wGrace, "grace"}, {wNoOut, "no out"},
+	{wNoIn, "no in"}, {wRated, "rated"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
 }
 
 // describe is a connection's state, for a test that has failed.

@@ -86,16 +86,11 @@ var errCrowded = errors.New("server: TLS handshake ended to make room for anothe
 // originOf returns the address that an unfinished handshake is counted for. The addresses of an IPv6 network of 64 bits
 // count as one, because any host on it may use all of them. All peers without an IP address count as one, too.
 func originOf(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
+	ip, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if addr.Is6() {
-		p, _ := addr.Prefix(64)
-		addr = p.Addr()
-	}
-	return addr
+	return network(ip.AddrPort().Addr())
 }
 
 func (p *handshakes) init() {
@@ -106,6 +101,10 @@ func (p *handshakes) init() {
 // handshake is called instead of Data while the handshake is unfinished.
 func (w *worker) handshake(c *conn) {
 	s := w.server
+	if p := c.extra.pre; p != nil && p.pending {
+		w.preamble(c, false)
+		return
+	}
 	t := c.tls()
 	h := t.hs
 	switch {
@@ -402,6 +401,10 @@ func (t *tlsConn) panicked(value any) {
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *server) handshakeFailed(c *conn, cause error) {
+	if p := c.extra.pre; p != nil && p.pending {
+		s.preambleFailed(p, cause)
+		return
+	}
 	h := c.tls().hs
 	if h.ctx != nil {
 		h.cancel()

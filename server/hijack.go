@@ -26,6 +26,8 @@ func (c *conn) Hijack() (net.Conn, error) {
 		return nil, net.ErrClosed
 	case word&wOwned == 0:
 		return nil, errNotCalled
+	case c.extra != nil && c.extra.source != nil:
+		return nil, errStreaming
 	case c.wrapped && t == nil:
 		return nil, fmt.Errorf("server: Hijack: %w", errors.ErrUnsupported)
 	}

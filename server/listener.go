@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/socknotify/socknotify/sock"
@@ -15,8 +14,7 @@ import (
 type listener struct {
 	server *server
 	sock   *sock.Socket
-	of     net.Listener // that sock is a duplicate of, or nil
-	raw    syscall.RawConn
+	of     *original // that sock is a duplicate of, or nil
 	key    conn
 	tcp    bool
 	tls    *tls.Config // nil without TLS
@@ -48,7 +46,7 @@ func (l *listener) isClosed() bool {
 	if l.of == nil {
 		return isClosed(l.sock)
 	}
-	return l.raw.Control(func(uintptr) {}) != nil
+	return l.of.Raw.Control(func(uintptr) {}) != nil
 }
 
 func isClosed(s *sock.Socket) bool {

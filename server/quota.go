@@ -57,10 +57,11 @@ func (q *quota) end() {
 }
 
 // quotas are the quotas of a server.
-type quotas struct{ handshakes, panics, refused quota }
+type quotas struct{ handshakes, preambles, panics, refused quota }
 
 func (q *quotas) end() {
 	q.handshakes.end()
+	q.preambles.end()
 	q.panics.end()
 	q.refused.end()
 }

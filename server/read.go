@@ -47,8 +47,8 @@ func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&wPaused != 0 {
-		return c.recvPaused(word, b)
+	if word&(wPaused|wRated) != 0 {
+		return c.recvLocked(word, b)
 	}
 	n, err := c.held.Recv(b)
 	return c.received(word, n, err)
@@ -92,12 +92,20 @@ func (c *conn) ended(err error) error {
 	return err
 }
 
-// recvPaused receives for a goroutine that has the connection after Pause. It holds the lock, because the connection may
-// end at the same time.
-func (c *conn) recvPaused(word uint32, b []byte) (int, error) {
+// recvLocked receives for a goroutine that has the connection after Pause, and where there are rates. It holds the lock,
+// because the connection may end at the same time.
+func (c *conn) recvLocked(word uint32, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if word&wRated != 0 && len(b) > 0 {
+		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
+			return 0, sock.ErrWouldBlock
+		}
+	}
 	n, err := c.socket().Recv(b)
+	if word&wRated != 0 {
+		c.tookIn(n)
+	}
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF
 	}

@@ -4,15 +4,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/unwrap"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -33,41 +34,49 @@ func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error
 	if l == nil {
 		return errNoSocket
 	}
-	defer l.Close()
-	if _, ok := l.(syscall.Conn); !ok {
-		return invalid("want a listener with a SyscallConn method, such as those of package net, got %T", l)
+	found, err := unwrap.FindListener(l)
+	if errors.Is(err, unwrap.ErrNil) {
+		return errNoSocket
 	}
-	socket, err := sock.Dup(l, sock.MakeNonblocking)
+	defer l.Close()
+	if err != nil {
+		return invalid("listener: %v", err)
+	}
+	socket, err := sock.Dup(found.Conn, sock.MakeNonblocking)
 	if err != nil {
 		return err
 	}
-	return s.serve(c, socket, l, tls)
+	return s.serve(c, socket, &original{l, found}, tls)
+}
+
+// An original is a listener that a duplicate is served of.
+type original struct {
+	net.Listener
+	unwrap.Listening
 }
 
 // serve serves a socket. of is the listener that the socket is a duplicate of, or nil.
-func (s *server) serve(c *config, socket *sock.Socket, of net.Listener, tls *tls.Config) error {
+func (s *server) serve(c *config, socket *sock.Socket, of *original, tls *tls.Config) error {
 	if socket == nil {
 		return errNoSocket
 	}
 	defer socket.Close()
 	l := &listener{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: tls, failed: make(chan error, 1)}
 	l.key.listener = l
-	if of != nil {
-		var err error
-		if l.raw, err = of.(syscall.Conn).SyscallConn(); err != nil { // Dup has asked it, too
-			return err
-		}
-	}
 	if err := s.begin(c, l); err != nil {
 		return err
 	}
-	if l.tcp {
-		l.setInheritable()
-	}
 	name := nameOf(socket)
-	err := s.shards[l.key.shard].Accept(socket, l.key.key(), accepts)
-	if err == nil {
-		err = await(l.failed, l.isClosed)
+	var err error
+	if of != nil && !of.Plain {
+		err = s.acceptFrom(l)
+	} else {
+		if l.tcp {
+			l.setInheritable()
+		}
+		if err = s.shards[l.key.shard].Accept(socket, l.key.key(), accepts); err == nil {
+			err = await(l.failed, l.isClosed)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,6 +200,10 @@ const maxBacklog = 1 << 16
 // connection that arrives between the last accept and the close is lost, as with every server that closes its listener.
 func (s *server) acceptBacklog(l *listener) {
 	if l.isClosed() {
+		return
+	}
+	if l.of != nil && !l.of.Plain {
+		l.letAccept()
 		return
 	}
 	s.shards[l.key.shard].Deregister(socknotify.Remove[*Key](l.sock)) // if it fails, workers accept until the close

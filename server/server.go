@@ -77,6 +77,26 @@ type Server[S any] struct {
 	MaxConns        int
 	MaxConnsPerAddr int
 
+	// AcceptRate limits the new connections in a second, and AcceptRatePerAddr those from one IP address, or from one IPv6
+	// network of 64 bits. A connection beyond a limit is closed when it is accepted, without Open.
+	AcceptRate        Rate
+	AcceptRatePerAddr Rate
+	// ReadRate limits the bytes that are received from each connection in a second, and WriteRate the bytes that are sent
+	// to it, counted in encrypted bytes with TLS. Beyond ReadRate nothing is received, Read returns sock.ErrWouldBlock, and
+	// Data is called again later. Beyond WriteRate bytes are queued. Both work in steps of about 0.1 s. A hijacked
+	// connection is not limited.
+	ReadRate  Rate
+	WriteRate Rate
+
+	// Preamble, if not nil, reads a header that comes before the protocol, and before TLS, such as that of a proxy: see
+	// package server/proxyproto. It is called with the addresses of the socket and with the bytes that have arrived: with
+	// none when a connection is accepted, and again when there are more. It returns the length of the header, which is 0
+	// if there is none, or sock.ErrWouldBlock if it needs more bytes. Any other error closes the connection, as do
+	// HandshakeTimeout and 128 KiB without a result; these connections are logged and counted, and neither Open nor Close
+	// is called for them. The limits per address are applied to the address that it returns. It must not block, and must
+	// not keep b.
+	Preamble func(remote, local net.Addr, b []byte) (Preamble, error)
+
 	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 means never. A
 	// connection is not idle while its handler runs, while it is paused or hijacked, or while bytes are queued. See
 	// also Conn.SetIdleTimeout. Timeouts may expire about 0.1 s late.
@@ -99,7 +119,8 @@ type Server[S any] struct {
 
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
-	// HandshakeTimeout closes a connection whose TLS handshake takes longer; 0 means 10 s.
+	// HandshakeTimeout closes a connection whose TLS handshake takes longer, together with its header (see Preamble); 0
+	// means 10 s.
 	HandshakeTimeout time.Duration
 	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024. A handshake has a
 	// goroutine from when its first record is complete. At the limit, a new handshake replaces one that waits
@@ -143,6 +164,7 @@ func (s *Server[S]) config() *config {
 	c := &config{
 		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
 		MaxInput: s.MaxInput, MessageTimeout: s.MessageTimeout, WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
+		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate, Preamble: s.Preamble,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
 		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,
@@ -167,6 +189,12 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 // notifications for five seconds, the server ends: each Serve returns the system's error, which is also the cause that
 // connections are closed with.
 //
+// A listener that wraps one of package net is served if the socket below can be found: by a method Unwrap, NetListener or
+// Raw, or in an embedded field or one named Listener. Serve then calls its Accept, and closes what that returns when the
+// connection has ended, so a listener that counts or limits connections does so. The bytes are received from and sent to
+// the socket itself. So Serve fails, and names the type, if a connection has a Read or Write of its own, as those of
+// tls.NewListener have. The connections in the backlog of such a listener may be lost at Shutdown, as with net/http.
+//
 // While Serve runs, no other code may accept from the listener. On Linux, Serve sets options on a TCP listener that its
 // connections inherit (TCP_NODELAY, and those of KeepAlive).
 func (s *Server[S]) Serve(l net.Listener) error {
@@ -184,7 +212,7 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 }
 
 // ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate comes from the files (PEM), or from
-// TLSConfig if their names are "". The listener must be one of TCP or Unix sockets, without TLS.
+// TLSConfig if their names are "". The listener must be one that Serve accepts, without TLS.
 //
 // The handler is called when the handshake has completed, so Open can ask [Conn.TLS] what was negotiated. A connection
 // that ends before is logged and counted; neither Open nor Close is called for it. Data is called for plaintext. It may

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +42,8 @@ func (c *conn) key() *Key { return (*Key)(c) }
 // so set an older filter. Therefore each owner compares the filter with the word again after enabling (see reacquire).
 const (
 	wOwned     = 1 << iota // never cleared once the connection ends
-	wOut                   // bytes are queued
-	wFull                  // more than half of the write queue is in use
+	wOut                   // bytes are queued, or there is a source
+	wFull                  // more than half of the write queue is in use, or there is a source
 	wWritable              // Writable is to be called
 	wEOF                   // the end of the stream was received
 	wShut                  // sending was shut down
@@ -54,7 +56,7 @@ const (
 	wReleased              // hijacked, and the owner has released the connection
 	wPosted                // a post with the connection as key is in the queue
 	wDead                  // the handler's Close was called, or is being called
-	wHandshake             // the TLS handshake is unfinished; the handler does not know the connection
+	wHandshake             // the header or the TLS handshake is unfinished; the handler does not know the connection
 	wMore                  // there are bytes to read that no notification will report
 	wDetached              // the socket was given to a net.Conn
 	wLast                  // the stream ends with the bytes that have arrived
@@ -65,15 +67,19 @@ const (
 	wBack                  // extra has bytes that a hijacker has not read
 	wGather                // a handler's call is running, which sends what is written when it returns
 	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
+	wNoOut                 // room is not waited for: the reader of a Stream has nothing, or WriteRate forbids to send
+	wNoIn                  // ReadRate forbids to receive
+	wRated                 // extra has rates; never changes
+	wDue                   // a timer is due
 )
 
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
-	wNoRead = wOver | wFull | wEOF | wPaused
+	wNoRead = wOver | wFull | wEOF | wPaused | wNoIn
 	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput | wRated
 	// nor is release, if one of these is set
-	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain
+	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
 // filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
@@ -81,7 +87,7 @@ func filter(word uint32) (f socknotify.Events) {
 	if word&wNoRead == 0 {
 		f = socknotify.EventIn
 	}
-	if word&(wOut|wWritable) != 0 {
+	if word&(wOut|wWritable) != 0 && word&wNoOut == 0 {
 		f |= socknotify.EventOut
 	}
 	return f
@@ -106,6 +112,17 @@ type extra struct {
 	in        *input
 	half      uint64 // tick since which the input is half a message; 0 if it is not
 	back      []byte // bytes of the input that a hijacker has not read
+
+	source *source // the first of a list
+	behind int     // bytes that were written behind sources
+	notify bool    // TLS sends a close_notify when no source is left
+
+	wrapper net.Conn  // to be closed at the end; nil for most connections
+	pre     *preamble // nil without Server.Preamble, and where that has found nothing
+	timers  *Timer    // those of AfterFunc that were not called, the next one first
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // of ctx
+	rates   *rates                  // nil without ReadRate and WriteRate
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

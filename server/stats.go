@@ -8,8 +8,8 @@ import (
 
 // counts are a server's counters.
 type counts struct {
-	accepted, refused, panics, stuck, idle, slow, stalled, overloads, failedHandshakes atomic.Uint64
-	queued                                                                             atomic.Int64
+	accepted, refused, panics, stuck, idle, slow, stalled, overloads, failedHandshakes, badPreambles atomic.Uint64
+	queued                                                                                           atomic.Int64
 }
 
 // Stats are the counts of a server. Each is exact, but they are not read at one instant.
@@ -27,6 +27,7 @@ type Stats struct {
 	Panics           uint64        // handlers, and functions of TLSConfig, that panicked
 	Stuck            uint64        // handlers that ran for StuckAfter
 	FailedHandshakes uint64        // connections that ended before their TLS handshake was over
+	BadPreambles     uint64        // connections that ended before Server.Preamble had accepted their header
 }
 
 func (s *server) Stats() Stats {
@@ -35,6 +36,7 @@ func (s *server) Stats() Stats {
 		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(),
 		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(), Stalled: k.stalled.Load(),
 		Panics: k.panics.Load(), Stuck: k.stuck.Load(), FailedHandshakes: k.failedHandshakes.Load(),
+		BadPreambles: k.badPreambles.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,6 +57,15 @@ func (c *conn) RemoteAddr() net.Addr { return c.address(false) }
 func (c *conn) address(local bool) net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if x := c.extra; x != nil && x.pre != nil {
+		a := x.pre.Remote
+		if local {
+			a = x.pre.Local
+		}
+		if a != nil {
+			return a
+		}
+	}
 	if c.word.Load()&wDetached != 0 {
 		nc := c.extra.hijacked.nc
 		if local {

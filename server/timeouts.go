@@ -19,7 +19,11 @@ func (s *server) expired(c *conn) {
 		return
 	}
 	if word&wHandshake != 0 {
-		c.failLocked(ErrHandshake, wAborting)
+		why := ErrHandshake
+		if x := c.extra; x.pre != nil && x.pre.pending {
+			why = ErrPreamble
+		}
+		c.failLocked(why, wAborting)
 		return
 	}
 	var next time.Duration
@@ -39,6 +43,9 @@ func (s *server) expired(c *conn) {
 		if word&wClosing != 0 {
 			limit = c.lingerLimit()
 		}
+		if word&(wNoOut|wClosing) == wNoOut {
+			c.extra.since = s.wheel.Now() // the peer is not waited for
+		}
 		if limit > 0 && !left(limit, uint32(c.extra.since)) {
 			s.counts.slow.Add(1)
 			c.failLocked(ErrSlow, wAborting)
@@ -46,7 +53,7 @@ func (s *server) expired(c *conn) {
 		}
 	}
 	if x := c.extra; x != nil && x.half != 0 && word&(wClosing|wHijacked) == 0 {
-		if word&(wPaused|wFull|wAgain) != 0 {
+		if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
 			x.half = max(s.wheel.Now(), 1)
 		}
 		if !left(s.MessageTimeout, uint32(x.half)) {
@@ -60,7 +67,7 @@ func (s *server) expired(c *conn) {
 	}
 	if limit := c.idleLimit(); limit > 0 && word&wClosing == 0 {
 		from := c.active.Load()
-		if word&(wOwned|wOut|wPaused) != 0 {
+		if word&(wOwned|wPaused|wNoIn) != 0 || word&(wOut|wNoOut) == wOut {
 			from = uint32(s.wheel.Now()) // the connection is not idle
 			c.touch(from)
 		}
@@ -68,6 +75,21 @@ func (s *server) expired(c *conn) {
 			s.counts.idle.Add(1)
 			c.failLocked(ErrIdle, wAborting)
 			return
+		}
+	}
+	sooner := func(d time.Duration) {
+		if d > 0 && (next == 0 || d < next) {
+			next = d
+		}
+	}
+	if word&wRated != 0 {
+		sooner(c.ratesExpired(word))
+	}
+	if x := c.extra; x != nil && x.timers != nil {
+		if now := s.wheel.Now(); x.timers.due > now {
+			sooner(time.Duration(x.timers.due-now) * tick)
+		} else {
+			c.set(wDue)
 		}
 	}
 	if next > 0 {

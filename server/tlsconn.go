@@ -121,7 +121,11 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 	if t.nc != nil {
 		return t.nc.Read(b)
 	}
-	c := t.conn
+	return t.conn.recvRaw(b)
+}
+
+// recvRaw receives for a transport or a header. It returns errAgain instead of sock.ErrWouldBlock.
+func (c *conn) recvRaw(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
@@ -129,7 +133,17 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
+	if word&wRated != 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
+			return 0, errAgain
+		}
+	}
 	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	if word&wRated != 0 {
+		c.tookIn(n)
+	}
 	if err == sock.ErrWouldBlock {
 		if err = errAgain; word&wLast != 0 {
 			err = io.EOF

@@ -14,11 +14,23 @@ func (t *tlsConn) Write(b []byte) (n int, err error) {
 	if err == nil {
 		err = c.accept(len(b), nil)
 	}
+	behind := err == nil && c.writeBehind(b)
 	c.mu.Unlock()
-	for err == nil && n < len(b) {
+	switch {
+	case err != nil:
+		return 0, err
+	case behind:
+		return len(b), nil
+	}
+	return t.encrypt(b)
+}
+
+// encrypt encrypts and sends. writing is held.
+func (t *tlsConn) encrypt(b []byte) (n int, err error) {
+	for n < len(b) {
 		k := min(len(b)-n, tlsChunk)
 		if _, err := t.tls.Write(b[n : n+k]); err != nil {
-			c.fail(err)
+			t.conn.fail(err)
 			return n, err
 		}
 		if err := t.push(); err != nil {
@@ -70,10 +82,26 @@ func (t *tlsConn) closeNotify() error {
 	defer t.writing.Unlock()
 	c.mu.Lock()
 	err := c.sendable()
+	later := err == nil && c.feeds()
+	if later {
+		c.extra.notify = true
+	}
 	c.mu.Unlock()
-	if err != nil {
+	if err != nil || later {
 		return err
 	}
+	return t.notifyNow()
+}
+
+// notify sends a close_notify after the last source.
+func (t *tlsConn) notify() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.notifyNow()
+}
+
+// notifyNow sends a close_notify. writing is held.
+func (t *tlsConn) notifyNow() error {
 	t.tls.CloseWrite() // it fails if the connection has failed before, or the handshake is not done
 	return t.push()
 }

@@ -209,7 +209,9 @@ func (w *worker) handle(nt *socknotify.Notification[*Key], now uint32) (_ *conn,
 		return nil, false // the owner enables the registration again
 	}
 	nt.Key = c.key()
-	c.touch(now)
+	if nt.Kind() != socknotify.KindPosted { // a timer is no activity
+		c.touch(now)
+	}
 	return c, w.events(c, nt.Events, word)
 }
 
@@ -221,7 +223,10 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		return false
 	}
 	if e&socknotify.EventOut != 0 {
-		if c.flush() && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
+		w.current = c // a reader of a Stream may panic
+		goOn := c.flush()
+		w.current = nil
+		if goOn && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
 			c.gather()
 			w.returned(c, s.handler.writable(c))
@@ -240,7 +245,7 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 
 // data calls Data. Unless it must be called, an input is asked first whether what it waits for has arrived.
 func (w *worker) data(c *conn, must bool) {
-	if c.wrapped && c.word.Load()&wHandshake != 0 {
+	if c.word.Load()&wHandshake != 0 {
 		w.handshake(c)
 		return
 	}

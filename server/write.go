@@ -20,7 +20,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
-	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && len(b) > 0 && len(b) <= maxHeld {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld|wRated) == 0 && len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.server().wheel.Now()))
 		if n, err = c.held.Send(b); n == len(b) && err == nil {
 			c.mu.Unlock()
@@ -42,6 +42,9 @@ const (
 // writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	refused := c.mayWrite()
+	if c.wrapped && c.feeds() {
+		refused = nil // the transport sends a source, after Close too
+	}
 	switch {
 	case refused != nil:
 		return n, refused
@@ -54,6 +57,9 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 		if !c.wrapped { // a transport has been accepted, before it encrypted
 			if err := c.accept(len(b), err); err != nil {
 				return 0, err
+			}
+			if c.writeBehind(b) {
+				return len(b), nil
 			}
 		}
 		if c.hold(len(b), b) {
@@ -80,7 +86,7 @@ func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 	if err := c.accept(total, nil); err != nil {
 		return 0, err
 	}
-	if c.hold(total, bufs...) {
+	if c.writeBehind(bufs...) || c.hold(total, bufs...) {
 		return total, nil
 	}
 	x := c.ensureExtra()
@@ -128,7 +134,7 @@ func (c *conn) accept(n int, err error) error {
 // accept, which may send what was held before. The lock is held, so wOut does not change; a call that returns clears wGather
 // without it.
 func (c *conn) hold(total int, bufs ...[]byte) bool {
-	if word := c.word.Load(); word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+	if word := c.word.Load(); word&(wOut|wRated) != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
 	x := c.ensureExtra()
@@ -181,7 +187,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	}
 	vec := x.vec
 	left := held + total - n
-	for try && left > 0 && c.word.Load()&wOut == 0 {
+	for try && left > 0 && c.word.Load()&(wOut|wRated) == 0 {
 		k, err := c.held.SendV(vec)
 		left -= k
 		if h := min(k, held); h > 0 {
@@ -221,6 +227,9 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 		return total, nil
 	}
 	c.queued(x, left)
+	if c.word.Load()&wRated != 0 {
+		c.drain(x) // as much as is allowed
+	}
 	return total, nil
 }
 
@@ -236,14 +245,35 @@ func (c *conn) queued(x *extra, n int) {
 		return
 	}
 	if was := c.set(bits); was&wOut == 0 {
-		x.since = s.wheel.Now()
-		if limit := c.writeLimit(); limit > 0 {
-			s.wheel.Hasten(c, limit)
-		}
+		c.beginOut(x)
 	}
 }
 
-func (c *conn) WantWritable() { c.set(wWritable) }
+// beginOut begins the time for WriteTimeout. The lock is held.
+func (c *conn) beginOut(x *extra) {
+	s := c.server()
+	x.since = s.wheel.Now()
+	if limit := c.writeLimit(); limit > 0 {
+		s.wheel.Hasten(c, limit)
+	}
+}
+
+func (c *conn) WantWritable() {
+	if c.word.Load()&wNoOut != 0 {
+		c.goOn()
+	}
+	c.set(wWritable)
+}
+
+// goOn has a reader asked again that had nothing.
+func (c *conn) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x := c.extra; x != nil && x.source != nil {
+		x.since = c.server().wheel.Now()
+		c.word.And(^uint32(wNoOut))
+	}
+}
 
 // push appends to the queue. The lock is held.
 func (c *conn) push(x *extra, b []byte) {
@@ -275,8 +305,9 @@ func (c *conn) emptied(x *extra) {
 	c.dropExtra()
 }
 
-// flush sends queued bytes, and reports whether Writable is to be called. The caller owns the connection.
+// flush sends queued bytes and from sources, and reports whether Writable is to be called. The caller owns the connection.
 func (c *conn) flush() (goOn bool) {
+	c.feed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
@@ -293,8 +324,13 @@ func (c *conn) flush() (goOn bool) {
 func (c *conn) drain(x *extra) bool {
 	s := c.server()
 	for x.head < len(x.queue) {
-		n, err := c.held.Send(x.queue[x.head:])
+		allowed := c.allowOut(len(x.queue) - x.head)
+		if allowed == 0 {
+			break
+		}
+		n, err := c.held.Send(x.queue[x.head : x.head+allowed])
 		if n > 0 {
+			c.tookOut(n)
 			x.head += n
 			s.counts.queued.Add(-int64(n))
 			x.since = s.wheel.Now()
@@ -308,6 +344,12 @@ func (c *conn) drain(x *extra) bool {
 		}
 	}
 	left := len(x.queue) - x.head
+	if x.source != nil {
+		if left == 0 {
+			c.dropQueue(x)
+		}
+		return false
+	}
 	if left > s.writeQueue()/2 {
 		return false
 	}
@@ -376,7 +418,8 @@ func (c *conn) sendable() error {
 // dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
 func (c *conn) dropExtra() {
 	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil {
+	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil || x.timers != nil ||
+		x.ctx != nil || x.rates != nil || x.pre != nil || x.wrapper != nil {
 		return
 	}
 	c.extra = nil
@@ -395,5 +438,5 @@ func (c *conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}
-	return len(c.extra.queue) - c.extra.head
+	return len(c.extra.queue) - c.extra.head + c.extra.behind
 }

@@ -314,3 +314,51 @@ func TestPendingTLS(t *testing.T) {
 		t.Error("Plain")
 	}
 }
+
+// Types for TestTransparent.
+type (
+	Closes      struct{ net.Conn }
+	closesValue struct{ net.Conn }
+	twice       struct{ *Closes }
+	concrete    struct{ *net.TCPConn }
+	Reads       struct{ net.Conn }
+	ReadsValue  struct{ net.Conn }
+	writes      struct{ net.Conn }
+	aboveReads  struct{ *Reads }
+	aboveValue  struct{ ReadsValue }
+)
+
+func (c *Closes) Close() error                  { return c.Conn.Close() }
+func (c closesValue) Close() error              { return c.Conn.Close() }
+func (r *Reads) Read(b []byte) (int, error)     { return r.Conn.Read(b) }
+func (r ReadsValue) Read(b []byte) (int, error) { return r.Conn.Read(b) }
+func (w *writes) Write(b []byte) (int, error)   { return w.Conn.Write(b) }
+
+func TestTransparent(t *testing.T) {
+	tcp, _ := pair(t)
+	for name, c := range map[string]struct {
+		conn net.Conn
+		want bool
+	}{
+		"plain":           {tcp, true},
+		"Close":           {&Closes{tcp}, true},
+		"Close, value":    {closesValue{tcp}, true},
+		"pointer to that": {&closesValue{tcp}, true},
+		"two layers":      {&twice{&Closes{tcp}}, true},
+		"concrete":        {concrete{tcp}, true},
+		"to concrete":     {&concrete{tcp}, true},
+		"Read":            {&Reads{tcp}, false},
+		"Read, value":     {ReadsValue{tcp}, false},
+		"pointer to it":   {&ReadsValue{tcp}, false},
+		"Write":           {&writes{tcp}, false},
+		"above Read":      {aboveReads{&Reads{tcp}}, false},
+		"above a value":   {&aboveValue{ReadsValue{tcp}}, false},
+		"TLS":             {tls.Server(tcp, &tls.Config{}), false},
+		"nil inside":      {&Closes{}, false},
+		"nil":             {nil, false},
+	} {
+		if got := Transparent(c.conn); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

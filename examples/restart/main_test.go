@@ -1,0 +1,148 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/examples/internal/program"
+)
+
+func TestMain(m *testing.M) {
+	run := os.Getenv("RESTART_TEST") != "" // the successors, which program.Main does not know
+	if run {
+		main()
+		os.Exit(0)
+	}
+	program.Main(m, func() {
+		os.Setenv("RESTART_TEST", "1")
+		main()
+	})
+}
+
+const soon = 2 * time.Minute
+
+// ask connects and asks for the process id, after a pause in which the connection may be handed over.
+func ask(network, addr string, pause time.Duration) (pid int, err error) {
+	c, err := net.DialTimeout(network, addr, soon)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(soon))
+	time.Sleep(pause)
+	if _, err := io.WriteString(c, "line\n"); err != nil {
+		return 0, err
+	}
+	answer, err := bufio.NewReader(c).ReadString('\n')
+	first, rest, _ := strings.Cut(answer, " ")
+	if err == nil && rest != "line\n" {
+		err = fmt.Errorf("answer %q", answer)
+	}
+	pid, _ = strconv.Atoi(first)
+	return pid, err
+}
+
+// Under load no connection is refused and no request is lost, while the server is restarted three times.
+func TestRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	p := program.Start(t, "", "-unix", path)
+	pid, err := ask("unix", path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	answers := make(map[int]int) // of a process
+	last := pid
+	t.Cleanup(func() {
+		if t.Failed() {
+			mu.Lock()
+			defer mu.Unlock()
+			for pid := range answers {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	for i := range 8 {
+		network, addr := "tcp", p.Addr
+		if i%4 == 0 {
+			network, addr = "unix", path
+		}
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				pid, err := ask(network, addr, time.Duration(rand.IntN(3000))*time.Microsecond)
+				if err != nil {
+					t.Errorf("%s: %v", network, err)
+					return
+				}
+				mu.Lock()
+				answers[pid]++
+				last = pid
+				mu.Unlock()
+			}
+		})
+	}
+	wait := func(what string, holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("timed out waiting for %s", what)
+			}
+		}
+	}
+	for range 3 {
+		old := pid
+		wait("some answers", func() bool { mu.Lock(); defer mu.Unlock(); return answers[old] > 100 })
+		if err := syscall.Kill(old, syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		wait("a successor", func() bool { mu.Lock(); defer mu.Unlock(); pid = last; return last != old })
+		before := 0
+		wait("the end of the predecessor", func() bool { // 200 answers, and none from it
+			mu.Lock()
+			defer mu.Unlock()
+			if answers[old] != before {
+				before = answers[old]
+				answers[pid] = 0
+			}
+			return answers[pid] > 200
+		})
+	}
+	close(stop)
+	load.Wait()
+	if len(answers) != 4 {
+		t.Errorf("%d processes have answered, want 4", len(answers))
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	wait("the end", func() bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }) // the last one removes the path
+	wait("the TCP sockets to be closed", func() bool {
+		c, err := net.Dial("tcp", p.Addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+}
