@@ -61,6 +61,9 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	}
 	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
+			if err == errTooManyAddr {
+				s.counts.refusedPerAddr.Add(1)
+			}
 			s.counts.refused.Add(1) // before the socket is closed, so that a peer that is refused is counted
 			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
@@ -122,6 +125,9 @@ func (s *server) addConn(c *conn) error {
 		}
 	}
 	s.counts.accepted.Add(1)
+	if c.listener.tls != nil {
+		s.counts.handshaking.Add(1)
+	}
 	if s.table.add(c); s.table.n == 1 {
 		s.wheel.Set(s.ticker, tick)
 	}

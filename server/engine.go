@@ -41,6 +41,8 @@ type config struct {
 	MaxHandshakes    int
 	Logger           *slog.Logger
 	OnStart          func(shards []*socknotify.Port[*Key])
+	Name             string
+	TimeCalls        bool
 	StuckAfter       time.Duration
 }
 
@@ -73,6 +75,8 @@ type server struct {
 	buffers buffers
 	next    atomic.Uint32 // shard of the next connection
 	counts  counts
+	traffic *traffic
+	labels  labels
 
 	handshakes handshakes
 	quotas     quotas
@@ -154,6 +158,8 @@ func (s *server) init() {
 	s.inputs.New = func() any { return new(input) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.handshakes.init()
+	s.traffic = new(traffic)
+	s.labels = newLabels(s.Name)
 	s.ticker = new(conn)
 	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }

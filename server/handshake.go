@@ -124,6 +124,8 @@ func (w *worker) handshake(c *conn) {
 		t.hs = nil
 		h.cancel()
 		c.word.And(^uint32(wHandshake))
+		s.counts.handshaking.Add(-1)
+		s.counts.handshakes.Add(1)
 		t.setMore(len(t.feed) > 0)
 		w.open(c)
 	default:
@@ -275,6 +277,7 @@ func (p *handshakes) evict() (evicted bool, next time.Time) {
 		return false, next
 	}
 	p.move(worst, &p.leaving)
+	worst.tls.conn.server().counts.evictedHandshakes.Add(1)
 	worst.tls.conn.fail(errCrowded)
 	worst.cancel()
 	return true, time.Time{}
@@ -310,6 +313,7 @@ func (s *server) leaveHandshake(h *handshake) {
 func (s *server) runHandshake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
+	s.labels.begin()
 	cut := true
 	defer func() {
 		if cut {
@@ -411,6 +415,7 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 		}
 		s.handshakes.mu.Unlock()
 	}
+	s.counts.handshaking.Add(-1)
 	s.counts.failedHandshakes.Add(1)
 	from := h.from
 	if from == nil {

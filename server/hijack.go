@@ -61,6 +61,7 @@ func (c *conn) giveSocket(h *hijacked) error {
 	c.server().restoreKeepAlive(nc)
 	c.held.Release() // Attach has closed the socket
 	c.word.Or(wDetached)
+	c.server().counts.hijacked.Add(1)
 	h.resolve(nc, nil)
 	return nil
 }
@@ -143,6 +144,7 @@ func (c *conn) Resume() error {
 			return err
 		}
 		c.word.And(^uint32(wDetached))
+		s.counts.hijacked.Add(-1)
 		if t != nil {
 			t.nc = nil
 		}

@@ -281,3 +281,19 @@ func (s *server) isClosing() bool {
 	defer s.mu.Unlock()
 	return s.closing
 }
+
+// ready reports whether a listener is served and the server is not closing.
+func (s *server) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closing && len(s.listeners) > 0
+}
+
+func (s *server) ports() []*socknotify.Port[*Key] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return nil
+	}
+	return slices.Clone(s.shards)
+}

@@ -19,6 +19,7 @@ func (s *server) expired(c *conn) {
 		return
 	}
 	if word&wHandshake != 0 {
+		s.counts.lateHandshakes.Add(1)
 		c.failLocked(ErrHandshake, wAborting)
 		return
 	}

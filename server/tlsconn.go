@@ -130,6 +130,7 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 		return 0, errAgain
 	}
 	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	c.server().traffic.received(n)
 	if err == sock.ErrWouldBlock {
 		if err = errAgain; word&wLast != 0 {
 			err = io.EOF

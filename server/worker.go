@@ -30,7 +30,8 @@ type worker struct {
 	activity
 
 	current *conn // whose handler runs
-	alone   bool  // the port has no other worker, except replaced ones
+	tally
+	alone bool // the port has no other worker, except replaced ones
 }
 
 // batch is the number of notifications that a worker dequeues at a time.
@@ -41,6 +42,7 @@ func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add
 // claim returns the index of the next notification to handle. If there is none the worker is idle.
 func (w *worker) claim(now uint64) (i int, ok bool) {
 	w.mu.Lock()
+	w.publish()
 	if ok = w.next < w.n; ok {
 		i = w.next
 		w.next++
@@ -72,6 +74,7 @@ func (w *worker) run() {
 
 func (w *worker) loop() {
 	s := w.server
+	s.labels.begin()
 	w.buf = make([]byte, s.bufferSize())
 	var f failing
 	w.reg[0].Trigger = oneShot
@@ -134,7 +137,7 @@ func (w *worker) handleSome() (done bool) {
 		if read { // as in data
 			w.current = c
 			c.gather()
-			w.returned(c, s.handler.data(c, w.buf))
+			w.returned(c, w.callData(c))
 		}
 		if w.alone && c.word.Load()&wSpecial == 0 {
 			// There is no other worker that could serve it now, and releasing many together costs less.
@@ -149,6 +152,7 @@ func (w *worker) handleSome() (done bool) {
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
+	s.labels.begin()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
@@ -230,7 +234,7 @@ func (w *worker) data(c *conn, must bool) {
 	}
 	w.current = c
 	c.gather()
-	w.returned(c, w.server.handler.data(c, w.buf))
+	w.returned(c, w.callData(c))
 }
 
 // gather begins to hold what is written.
@@ -295,6 +299,7 @@ func (w *worker) exit(cut bool) {
 		w.mu.Unlock()
 	}
 	delete(s.workers, w)
+	s.counts.keep(&w.tally)
 	s.mu.Unlock()
 	s.running.Done()
 }
