@@ -61,10 +61,11 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	}
 	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
+			n := &s.counts.refused
 			if err == errTooManyAddr {
-				s.counts.refusedPerAddr.Add(1)
+				n = &s.counts.refusedPerAddr
 			}
-			s.counts.refused.Add(1) // before the socket is closed, so that a peer that is refused is counted
+			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
 			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()

@@ -277,7 +277,6 @@ func (p *handshakes) evict() (evicted bool, next time.Time) {
 		return false, next
 	}
 	p.move(worst, &p.leaving)
-	worst.tls.conn.server().counts.evictedHandshakes.Add(1)
 	worst.tls.conn.fail(errCrowded)
 	worst.cancel()
 	return true, time.Time{}
@@ -416,7 +415,14 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 		s.handshakes.mu.Unlock()
 	}
 	s.counts.handshaking.Add(-1)
-	s.counts.failedHandshakes.Add(1)
+	switch cause {
+	case ErrHandshake:
+		s.counts.lateHandshakes.Add(1)
+	case errCrowded:
+		s.counts.evictedHandshakes.Add(1)
+	default:
+		s.counts.failedHandshakes.Add(1)
+	}
 	from := h.from
 	if from == nil {
 		from = unknownAddr{}

@@ -8,7 +8,8 @@ import (
 	"github.com/socknotify/socknotify/metrics"
 )
 
-// counts are a server's counters.
+// counts are a server's counters. Each event is counted in one of them, and sums are made by Stats, so that no difference
+// of two counters is needed, which could decrease while both increase.
 type counts struct {
 	accepted, refused, refusedPerAddr, panics, stuck, idle, slow, stalled, overloads atomic.Uint64
 	handshakes, failedHandshakes, lateHandshakes, evictedHandshakes                  atomic.Uint64
@@ -57,12 +58,13 @@ func (s *server) Stats() Stats {
 	k := &s.counts
 	st := Stats{
 		Handshaking: int(k.handshaking.Load()), Hijacked: int(k.hijacked.Load()),
-		Queued: k.queued.Load(), Accepted: k.accepted.Load(), Refused: k.refused.Load(), RefusedPerAddr: k.refusedPerAddr.Load(),
+		Queued: k.queued.Load(), Accepted: k.accepted.Load(), RefusedPerAddr: k.refusedPerAddr.Load(),
 		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(), Stalled: k.stalled.Load(),
 		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
-		Handshakes: k.handshakes.Load(), FailedHandshakes: k.failedHandshakes.Load(),
-		LateHandshakes: k.lateHandshakes.Load(), EvictedHandshakes: k.evictedHandshakes.Load(),
+		Handshakes: k.handshakes.Load(), LateHandshakes: k.lateHandshakes.Load(), EvictedHandshakes: k.evictedHandshakes.Load(),
 	}
+	st.Refused = k.refused.Load() + st.RefusedPerAddr
+	st.FailedHandshakes = k.failedHandshakes.Load() + st.LateHandshakes + st.EvictedHandshakes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)

@@ -19,7 +19,6 @@ func (s *server) expired(c *conn) {
 		return
 	}
 	if word&wHandshake != 0 {
-		s.counts.lateHandshakes.Add(1)
 		c.failLocked(ErrHandshake, wAborting)
 		return
 	}
