@@ -85,9 +85,9 @@ func TestObserveServers(t *testing.T) {
 	}
 	d := got["socknotify.park.call_duration"]
 	points := d.Data.(metricdata.Histogram[float64])
-	p := points.DataPoints[0]
+	p, want := points.DataPoints[0], attribute.NewSet(attribute.String("socknotify.server", "shop"))
 	if d.Unit != "s" || points.Temporality != metricdata.CumulativeTemporality || p.Count != 3 || p.Sum <= 0 || len(p.BucketCounts) != len(p.Bounds)+1 ||
-		p.Attributes.Equivalent() != attribute.NewSet(attribute.String("socknotify.server", "shop")).Equivalent() {
+		!p.Attributes.Equals(&want) {
 		t.Errorf("%+v", d)
 	}
 	if err := observed.Unregister(); err != nil {
