@@ -18,11 +18,12 @@ var files embed.FS
 
 // A Handler serves the page and its JSON. It may be mounted at any path that ends in a slash.
 type Handler struct {
-	guard   guard
-	sources []source
-	history map[source]*history
+	guard    guard
+	services []*shown // not changed after New
+	began    time.Time
 
 	mu     sync.Mutex
+	mounts []*mounted
 	timer  *time.Timer
 	closed bool
 	done   chan struct{} // closed by Close
@@ -40,17 +41,17 @@ type Option func(*Handler)
 
 // Port shows a port under a name, which must be unique on the page. key returns the text for a key. It is called at
 // any time and by any goroutine, also for a key whose registration has just ended. Without key, or if it is nil,
-// numbers and strings are shown as they are, and pointers as addresses. The page does not read what a pointer
-// points to, because it may be changing concurrently.
+// numbers and strings are shown as they are. For a pointer the remote address of the socket is shown instead, or else the
+// local one, or else the pointer. The page does not read what a pointer points to, because it may be changing concurrently.
 func Port[K comparable](name string, p *socknotify.Port[K], key ...func(K) string) Option {
-	text := keyText[K]
+	var text func(K) string
 	for _, f := range key {
 		if f != nil {
 			text = f
 		}
 	}
 	s := newSource(name, p, text)
-	return func(h *Handler) { h.sources = append(h.sources, s) }
+	return func(h *Handler) { h.mounts = append(h.mounts, &mounted{source: s}) }
 }
 
 // AllowRemote serves requests from other machines too.
@@ -62,26 +63,36 @@ func AllowHosts(names ...string) Option {
 }
 
 // New returns a page. The page observes each port until the page or the port is closed, and keeps a reference to
-// it. New panics if two ports have the same name.
+// it. New panics if two ports, or two of servers and lots, have the same name.
 func New(opts ...Option) *Handler {
-	h := &Handler{history: make(map[source]*history), done: make(chan struct{})}
+	h := &Handler{began: time.Now(), done: make(chan struct{})}
 	for _, set := range opts {
 		if set != nil {
 			set(h)
 		}
 	}
 	names := map[string]bool{}
-	for _, s := range h.sources {
-		if names[s.name()] {
-			panic(fmt.Sprintf("debug: two ports named %q", s.name()))
+	for _, m := range h.mounts {
+		if names[m.name()] {
+			panic(fmt.Sprintf("debug: two ports named %q", m.name()))
 		}
-		names[s.name()] = true
+		names[m.name()] = true
 	}
-	for _, s := range h.sources {
-		h.history[s] = newHistory(s)
+	clear(names)
+	for _, s := range h.services {
+		if names[s.name] {
+			panic(fmt.Sprintf("debug: two servers named %q", s.name))
+		}
+		names[s.name] = true
+	}
+	for _, m := range h.mounts {
+		m.history = newHistory(m.source)
 	}
 	h.mu.Lock() // sample may run before h.timer is set
 	defer h.mu.Unlock()
+	for _, s := range h.services {
+		s.sample()
+	}
 	h.timer = time.AfterFunc(sampleEvery, h.sample)
 	return h
 }
@@ -93,9 +104,13 @@ func (h *Handler) sample() {
 	if h.closed {
 		return
 	}
-	alive := false
-	for _, s := range h.sources {
-		alive = h.history[s].sample(s) || alive
+	h.adopt()
+	alive := len(h.services) > 0
+	for _, m := range h.mounts {
+		alive = m.sample(m.source) || alive
+	}
+	for _, s := range h.services {
+		s.sample()
 	}
 	if alive {
 		h.timer.Reset(sampleEvery)
@@ -112,8 +127,8 @@ func (h *Handler) Close() {
 	h.closed = true
 	h.timer.Stop()
 	close(h.done)
-	for _, s := range h.sources {
-		h.history[s].stop()
+	for _, m := range h.mounts {
+		m.stop()
 	}
 }
 
@@ -150,6 +165,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = "index.html"
 	}
 	switch name {
+	case "servers":
+		h.serveServers(w)
+	case "server":
+		h.serveServer(w, r)
 	case "ports":
 		h.servePorts(w)
 	case "view":
@@ -178,11 +197,11 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 }
 
 // with calls serve with the port that the request names.
-func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, source)) {
-	name := r.URL.Query().Get("port")
-	for _, s := range h.sources {
-		if s.name() == name || name == "" && len(h.sources) == 1 {
-			serve(w, r, s)
+func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, *mounted)) {
+	name, ports := r.URL.Query().Get("port"), h.ports()
+	for _, m := range ports {
+		if m.name() == name || name == "" && len(ports) == 1 {
+			serve(w, r, m)
 			return
 		}
 	}

@@ -83,30 +83,30 @@ func (h *history) rates(now *Status) (r Rates) {
 
 func (h *Handler) servePorts(w http.ResponseWriter) {
 	out := Ports{Ports: []PortName{}, Remote: h.guard.remote}
-	for _, s := range h.sources {
+	for _, s := range h.ports() {
 		st := s.status()
 		out.Ports = append(out.Ports, PortName{s.name(), st.Backend, st.Closed})
 	}
 	reply(w, out)
 }
 
-func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s source) {
+func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s *mounted) {
 	reply(w, h.status(s))
 }
 
-func (h *Handler) status(s source) Status {
+func (h *Handler) status(s *mounted) Status {
 	st := s.status()
-	st.Rates = h.history[s].rates(&st)
+	st.Rates = s.rates(&st)
 	return st
 }
 
-func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s source) {
+func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s *mounted) {
 	from, why := parseAfter(r)
 	if why != "" {
 		fail(w, http.StatusBadRequest, why)
 		return
 	}
-	reply(w, History{Port: s.name(), Samples: h.history[s].after(from)})
+	reply(w, History{Port: s.name(), Samples: s.after(from)})
 }
 
 // parseAfter returns the number of the first sample that is requested.
@@ -127,7 +127,7 @@ func parseAfter(r *http.Request) (from uint64, why string) {
 
 // serveView sends everything that the page shows in one answer, because one request costs more system calls than
 // the work on the answer.
-func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s source) {
+func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s *mounted) {
 	q, why := parseQuery(r)
 	from, whyNot := parseAfter(r)
 	if why = cmp.Or(why, whyNot); why != "" {
@@ -139,6 +139,6 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s source) {
 		return // the client has disconnected
 	}
 	reply(w, View{
-		Status: h.status(s), Registrations: *found, History: History{Port: s.name(), Samples: h.history[s].after(from)},
+		Status: h.status(s), Registrations: *found, History: History{Port: s.name(), Samples: s.after(from)},
 	})
 }

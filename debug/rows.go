@@ -30,7 +30,7 @@ func sorts() []string {
 	return []string{"socket", "key", "local", "remote", "filter", "trigger", "state", "notifications", "last", "since"}
 }
 
-func (h *Handler) serveRegistrations(w http.ResponseWriter, r *http.Request, s source) {
+func (h *Handler) serveRegistrations(w http.ResponseWriter, r *http.Request, s *mounted) {
 	q, why := parseQuery(r)
 	if why != "" {
 		fail(w, http.StatusBadRequest, why)
@@ -95,7 +95,7 @@ func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
 	}
 	out := &Registrations{Port: s.title, States: map[string]int{}, Offset: q.offset, Rows: []Row{}}
 	keys := len(q.words) > 0 || q.sort == "key"
-	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote"
+	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote" || keys && s.byAddress
 	var found []candidate[K]
 	if !s.all(ctx, func(r *RegistrationInfo[K]) {
 		out.Total++
@@ -105,12 +105,12 @@ func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
 			return
 		}
 		c := candidate[K]{RegistrationInfo: *r}
-		if keys {
-			c.key = s.text(r.Key)
-		}
 		if addresses {
 			k := s.addresses(r, true)
 			c.local, c.remote = k.names.Local, k.names.Remote
+		}
+		if keys {
+			c.key = s.key(r, c.local, c.remote)
 		}
 		if c.matches(q.words) {
 			found = append(found, c)
@@ -188,7 +188,7 @@ func compare[K comparable](by string, a, b *candidate[K]) int {
 func (s *portSource[K]) row(r *RegistrationInfo[K]) Row {
 	k := s.addresses(r, false)
 	row := Row{
-		ID: r.ID, Socket: uint64(r.Socket), Key: s.text(r.Key),
+		ID: r.ID, Socket: uint64(r.Socket), Key: s.key(r, k.names.Local, k.names.Remote),
 		Network: k.names.Network, Local: k.names.Local, Remote: k.names.Remote, Gone: k.gone,
 		Filter: r.Filter.String(), Trigger: r.Trigger.String(), State: r.State.String(), Pending: r.Pending,
 		Notifications: r.Notifications, LastTime: r.LastTime, Since: r.Since,

@@ -1,7 +1,9 @@
 package debug
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -25,6 +27,9 @@ type portSource[K comparable] struct {
 	port  *socknotify.Port[K]
 	in    *port.Port // the port inside port
 	text  func(K) string
+	// byAddress says that registrations are shown by the remote address of their sockets, because there is no text for
+	// keys, which are pointers.
+	byAddress bool
 
 	querying chan struct{} // holds an element during a query, so that one runs at a time
 	// names caches addresses by registration ID, because reading them needs system calls.
@@ -47,7 +52,23 @@ const (
 )
 
 func newSource[K comparable](name string, p *socknotify.Port[K], text func(K) string) *portSource[K] {
-	return &portSource[K]{title: name, port: p, in: port.Of(p), text: text, querying: make(chan struct{}, 1)}
+	s := &portSource[K]{title: name, port: p, in: port.Of(p), text: text, querying: make(chan struct{}, 1)}
+	if text == nil {
+		s.text = keyText[K]
+		switch reflect.TypeFor[K]().Kind() {
+		case reflect.Pointer, reflect.Chan, reflect.UnsafePointer:
+			s.byAddress = true
+		}
+	}
+	return s
+}
+
+// key returns the text for the key of a registration whose socket has these addresses.
+func (s *portSource[K]) key(r *RegistrationInfo[K], local, remote string) string {
+	if s.byAddress && cmp.Or(remote, local) != "" {
+		return cmp.Or(remote, local)
+	}
+	return s.text(r.Key)
 }
 
 func (k *cachedNames) maxAge() time.Duration {
@@ -118,9 +139,9 @@ func (s *portSource[K]) describe(socket uintptr, id uint64, e *Event) bool {
 		return false
 	}
 	r := &page.Registrations[0]
-	e.Key = s.text(r.Key)
 	if names, err := addresses(s.in, r); err == nil {
 		e.Local, e.Remote = names.Local, names.Remote
 	}
+	e.Key = s.key(r, e.Local, e.Remote)
 	return true
 }

@@ -41,8 +41,8 @@ type traceStream struct {
 	buf       [256]TraceEntry
 }
 
-func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s source) {
-	t := &traceStream{source: s, described: map[uint64]Event{}}
+func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s *mounted) {
+	t := &traceStream{source: s.source, described: map[uint64]Event{}}
 	v := r.URL.Query()
 	if text := v.Get("socket"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)

@@ -131,6 +131,81 @@ type Event struct {
 	Missed uint64    `json:"missed,omitempty"` // number of missed events
 }
 
+// Servers lists the servers and lots of a page.
+type Servers struct {
+	Servers []ServerName `json:"servers"`
+	Remote  bool         `json:"remote"` // as in Ports
+	Bounds  []float64    `json:"bounds"` // the upper bounds of all buckets of Times except the last, in seconds
+}
+
+// A ServerName is one server or lot of a page.
+type ServerName struct {
+	Name  string   `json:"name"`
+	Kind  string   `json:"kind"`  // its type, such as server.Server
+	Ports []string `json:"ports"` // the names of its ports
+}
+
+// A ServerView is what the page shows of a server or a lot.
+type ServerView struct {
+	Server   string         `json:"server"`
+	Kind     string         `json:"kind"`
+	Time     time.Time      `json:"time"`
+	Observed time.Time      `json:"observed"` // since when there are samples
+	Counts   ServerCounts   `json:"counts"`
+	Samples  []ServerSample `json:"samples"`
+}
+
+// A ServerSample holds the counters of a server or a lot at one time.
+type ServerSample struct {
+	Number uint64    `json:"number"` // increases by one with each sample
+	Time   time.Time `json:"time"`
+	ServerCounts
+}
+
+// ServerCounts holds the counters of a server or a lot, as in server.Stats, park.Stats, park.ServerStats and
+// park.HTTPStats. Counters that its kind does not have are 0.
+type ServerCounts struct {
+	Conns       int     `json:"conns,omitempty"`
+	Handshaking int     `json:"handshaking,omitempty"`
+	Hijacked    int     `json:"hijacked,omitempty"`
+	Parked      int     `json:"parked,omitempty"` // without QueuedConns
+	QueuedConns int     `json:"queued_conns,omitempty"`
+	Running     int     `json:"running,omitempty"`
+	Workers     int     `json:"workers,omitempty"`
+	QueuedBytes int64   `json:"queued_bytes,omitempty"`
+	Longest     float64 `json:"longest,omitempty"` // seconds
+
+	Accepted       uint64 `json:"accepted,omitempty"`
+	Refused        uint64 `json:"refused,omitempty"`
+	RefusedPerAddr uint64 `json:"refused_per_addr,omitempty"`
+	RefusedWrites  uint64 `json:"refused_writes,omitempty"`
+	BytesIn        uint64 `json:"bytes_in,omitempty"`
+	BytesOut       uint64 `json:"bytes_out,omitempty"`
+	Calls          uint64 `json:"calls,omitempty"`     // of Data or Handler, or requests
+	CallTime       *Times `json:"call_time,omitempty"` // nil if nothing was measured
+
+	Idle    uint64 `json:"idle,omitempty"`
+	Slow    uint64 `json:"slow,omitempty"`
+	Stalled uint64 `json:"stalled,omitempty"`
+	Panics  uint64 `json:"panics,omitempty"`
+	Stuck   uint64 `json:"stuck,omitempty"`
+
+	Handshakes        uint64 `json:"handshakes,omitempty"`
+	FailedHandshakes  uint64 `json:"failed_handshakes,omitempty"`
+	LateHandshakes    uint64 `json:"late_handshakes,omitempty"`
+	EvictedHandshakes uint64 `json:"evicted_handshakes,omitempty"`
+
+	Parks      uint64 `json:"parks,omitempty"`
+	AtOnce     uint64 `json:"at_once,omitempty"`
+	Unparkable uint64 `json:"unparkable,omitempty"`
+}
+
+// Times is a histogram of durations.
+type Times struct {
+	Seconds float64  `json:"seconds"` // the sum
+	Buckets []uint64 `json:"buckets"` // as in metrics.Histogram
+}
+
 // A Failure is the answer to a request that failed.
 type Failure struct {
 	Error string `json:"error"`

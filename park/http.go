@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/durations"
 )
 
 // An HTTPServer is an http.Server whose idle keep-alive connections need no goroutine and no buffer. HTTP itself is
@@ -42,6 +43,8 @@ type HTTPServer struct {
 	Backend string
 	// Unwrap, if not nil, finds the connection below a wrapper, as Config.Unwrap does.
 	Unwrap func(net.Conn) net.Conn
+	// TimeCalls makes the server measure how long each request takes, until its handler returns, for HTTPStats.CallTime.
+	TimeCalls bool
 	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections. It lets a
 	// program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
@@ -53,8 +56,53 @@ type HTTPServer struct {
 	alive       atomic.Bool // keep-alives are enabled
 	unwrapped   sync.Map    // keys are the *tls.Conns that net/http serves without a session; StateNew was reported
 
+	requests atomic.Uint64
+	times    durations.Recorder
+
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
+	ended     Stats // the counts of lots whose Serve has returned
+}
+
+// HTTPStats holds counters of an HTTPServer. The counters of lots are summed over all calls of Serve.
+type HTTPStats struct {
+	Stats           // CallTime is that of requests
+	Requests uint64 // requests that a handler was called for
+}
+
+// Stats returns the current counters.
+func (s *HTTPServer) Stats() HTTPStats {
+	s.mu.Lock()
+	st := HTTPStats{Stats: s.ended, Requests: s.requests.Load()}
+	for l := range s.listeners {
+		st.Stats.add(l.lot.Stats())
+	}
+	s.mu.Unlock()
+	s.times.AddTo(&st.CallTime)
+	return st
+}
+
+// Ready reports whether the server accepts connections: at least one Serve runs, and neither Shutdown nor Close was
+// called. It is for readiness checks, such as debug.Ready.
+func (s *HTTPServer) Ready() bool {
+	for _, l := range s.served() {
+		l.mu.Lock()
+		closed := l.closed
+		l.mu.Unlock()
+		if !closed {
+			return true
+		}
+	}
+	return false
+}
+
+// Lots returns the lots of the calls of Serve that have not returned, for observers such as package debug. The server owns
+// them.
+func (s *HTTPServer) Lots() (lots []*Lot) {
+	for _, l := range s.served() {
+		lots = append(lots, l.lot)
+	}
+	return lots
 }
 
 var errNoServer = fmt.Errorf("park: serve: %w: HTTPServer.Server is nil", socknotify.ErrInvalid)
@@ -201,7 +249,7 @@ func (s *HTTPServer) install() {
 			}
 			return context.Background()
 		}
-		srv.Handler = methodRecorder{srv.Handler}
+		srv.Handler = methodRecorder{srv.Handler, s}
 	})
 }
 
@@ -248,11 +296,19 @@ func (s *HTTPServer) context(ctx context.Context, conn net.Conn) context.Context
 
 type sessionKey struct{}
 
-// A methodRecorder records whether the latest request of a session was a POST. After the body of a POST, net/http
+// A methodRecorder counts requests, and records whether the latest request of a session was a POST. After the body of a POST, net/http
 // ignores line breaks that old clients send.
-type methodRecorder struct{ http.Handler }
+type methodRecorder struct {
+	http.Handler
+	server *HTTPServer
+}
 
 func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.server.requests.Add(1)
+	if h.server.TimeCalls {
+		began := time.Now()
+		defer func() { h.server.times.Record(time.Since(began)) }()
+	}
 	if s, ok := r.Context().Value(sessionKey{}).(*session); ok {
 		s.post = r.Method == http.MethodPost
 	}
@@ -286,6 +342,9 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		l.clear()
 		s.mu.Lock()
 		delete(s.listeners, l)
+		ended := lot.Stats()
+		ended.Parked, ended.Queued, ended.Running, ended.Workers = 0, 0, 0, 0
+		s.ended.add(ended)
 		s.mu.Unlock()
 	}()
 	if s.OnLot != nil {

@@ -28,6 +28,12 @@ type Config struct {
 	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
 	// default.
 	Backend string
+	// Name, if not empty, names the lot in profiles: the goroutines that run functions have the label socknotify_server of
+	// package runtime/pprof with this value.
+	Name string
+	// TimeCalls makes the lot measure how long functions take, for Stats.CallTime. It costs two readings of the clock for
+	// each call.
+	TimeCalls bool
 	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes what the lot does with
 	// it. If it returns nil, the lot looks for methods and embedded connections. If it returns its argument, the lot does
 	// not look below it. It may be called concurrently, and must not call the lot or use the connection other than to

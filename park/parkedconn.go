@@ -157,5 +157,11 @@ func (l *Lot) invoke(c call) {
 	case evicted:
 		l.guard(c.conn, func() { c.conn.Close() })
 	}
+	if !l.config.TimeCalls {
+		c.fn(c.conn)
+		return
+	}
+	began := time.Now()
 	c.fn(c.conn)
+	l.stats.callTime.Record(time.Since(began))
 }

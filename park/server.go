@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -59,6 +60,10 @@ type Server struct {
 	// count, nor do handshakes that begin at once, as Serve describes.
 	MaxRunning int
 
+	// Name is as in Config. TimeCalls makes the server measure how long each call of Handler takes, for Stats.CallTime.
+	Name      string
+	TimeCalls bool
+
 	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics, temporary errors of Accept, and, at
 	// the debug level, failed handshakes and refused connections.
 	Backend string
@@ -71,9 +76,12 @@ type Server struct {
 	conns     map[*serverConn]struct{}
 	addresses map[string]int
 	refused   uint64
+	perAddr   uint64 // of refused
 	closing   bool
 	stopped   chan struct{}  // closed when closing is set
 	blocking  sync.WaitGroup // goroutines of connections that cannot be parked
+
+	calls, panics, handshakes, failedHandshakes atomic.Uint64
 }
 
 // ErrServerClosed is returned by the Serve methods of a Server after Shutdown or Close.
@@ -89,6 +97,12 @@ type ServerStats struct {
 	Stats          // of the lot
 	Conns   int    // connections that are open
 	Refused uint64 // connections beyond MaxConns or MaxConnsPerAddr
+
+	RefusedPerAddr   uint64 // of these, those beyond MaxConnsPerAddr
+	Calls            uint64 // calls of Handler so far
+	Panics           uint64 // panics of Handler, Open and Closed, and in handshakes
+	Handshakes       uint64 // TLS handshakes completed
+	FailedHandshakes uint64 // TLS handshakes that failed, or took longer than HandshakeTimeout
 }
 
 // Stats returns the current counters.
@@ -99,7 +113,18 @@ func (s *Server) Stats() ServerStats {
 	if s.lot != nil {
 		lot = s.lot.Stats()
 	}
-	return ServerStats{lot, len(s.conns), s.refused}
+	return ServerStats{
+		Stats: lot, Conns: len(s.conns), Refused: s.refused, RefusedPerAddr: s.perAddr, Calls: s.calls.Load(), Panics: s.panics.Load(),
+		Handshakes: s.handshakes.Load(), FailedHandshakes: s.failedHandshakes.Load(),
+	}
+}
+
+// Ready reports whether the server accepts connections: at least one Serve runs, and neither Shutdown nor Close was
+// called. It is for readiness checks, such as debug.Ready.
+func (s *Server) Ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closing && len(s.listeners) > 0
 }
 
 const defaultTimeout = 10 * time.Second
@@ -220,7 +245,7 @@ func (s *Server) begin(l *net.Listener) error {
 		return fmt.Errorf("park: serve: %w: negative limit", socknotify.ErrInvalid)
 	}
 	if s.lot == nil {
-		lot, err := New(Config{IdleTimeout: s.IdleTimeout, MaxRunning: s.MaxRunning, Backend: s.Backend,
+		lot, err := New(Config{IdleTimeout: s.IdleTimeout, MaxRunning: s.MaxRunning, Backend: s.Backend, Name: s.Name,
 			Unwrap: s.Unwrap, Logger: s.Logger})
 		if err != nil {
 			return err
@@ -415,6 +440,7 @@ func (c *serverConn) count() bool {
 		c.address = address
 	} else {
 		s.refused++
+		s.perAddr++
 	}
 	s.mu.Unlock()
 	if !ok {
@@ -558,10 +584,12 @@ func (c *serverConn) arrived() bool {
 	t.SetDeadline(deadline(limit))
 	err := c.try(t.Handshake)
 	if err != nil {
+		c.server.failedHandshakes.Add(1)
 		c.server.lot.log(slog.LevelDebug, "park: TLS handshake failed", "error", err, "remote", fmt.Sprint(t.RemoteAddr()))
 		c.end(err)
 		return false
 	}
+	c.server.handshakes.Add(1)
 	t.SetDeadline(time.Time{})
 	return c.count()
 }
@@ -657,6 +685,11 @@ func (c *serverConn) call() bool {
 	if write > 0 {
 		conn.SetWriteDeadline(deadline(write))
 	}
+	s.calls.Add(1)
+	var began time.Time
+	if s.TimeCalls {
+		began = time.Now()
+	}
 	err := c.try(func() (err error) {
 		if !c.opened {
 			c.opened = true
@@ -672,6 +705,9 @@ func (c *serverConn) call() bool {
 		}
 		return c.handler(conn)
 	})
+	if s.TimeCalls {
+		s.lot.stats.callTime.Record(time.Since(began))
+	}
 	if err != nil {
 		c.end(err)
 		return false
@@ -686,6 +722,7 @@ func (c *serverConn) call() bool {
 func (c *serverConn) try(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			c.server.panics.Add(1)
 			buf := make([]byte, 64<<10)
 			err = fmt.Errorf("park: panic: %v", p)
 			stack := string(buf[:runtime.Stack(buf, false)])

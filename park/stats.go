@@ -1,6 +1,13 @@
 package park
 
-import "sync/atomic"
+import (
+	"context"
+	"runtime/pprof"
+	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/metrics"
+)
 
 // Stats holds counters of a lot.
 type Stats struct {
@@ -14,6 +21,9 @@ type Stats struct {
 	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a Server or a listener, the
 	// connections that are served without being parked for this reason.
 	Unparkable uint64
+	// CallTime holds how long functions that returned took, if Config.TimeCalls is set, and of a Server, calls of Handler, if
+	// Server.TimeCalls is.
+	CallTime metrics.Histogram
 }
 
 type counters struct {
@@ -24,6 +34,7 @@ type counters struct {
 	expired atomic.Uint64
 
 	unparkable atomic.Uint64
+	callTime   durations.Recorder
 }
 
 // Stats returns the current counters.
@@ -32,7 +43,7 @@ func (l *Lot) Stats() Stats {
 	c.mu.Lock()
 	workers, backlog := c.waiting+c.running, len(c.backlog)
 	c.mu.Unlock()
-	return Stats{
+	s := Stats{
 		Parked:  int(l.stats.parked.Load()),
 		Queued:  backlog,
 		Running: int(l.stats.running.Load()),
@@ -43,4 +54,26 @@ func (l *Lot) Stats() Stats {
 
 		Unparkable: l.stats.unparkable.Load(),
 	}
+	l.stats.callTime.AddTo(&s.CallTime)
+	return s
+}
+
+// label labels the calling goroutine in profiles.
+func (l *Lot) label() {
+	if name := l.config.Name; name != "" {
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", name)))
+	}
+}
+
+// add adds the counters of another lot.
+func (s *Stats) add(o Stats) {
+	s.Parked += o.Parked
+	s.Queued += o.Queued
+	s.Running += o.Running
+	s.Workers += o.Workers
+	s.Parks += o.Parks
+	s.AtOnce += o.AtOnce
+	s.Expired += o.Expired
+	s.Unparkable += o.Unparkable
+	s.CallTime.Add(o.CallTime)
 }

@@ -78,6 +78,7 @@ func (c *workers) pop() (r ready) {
 
 func (l *Lot) work(w *worker, r ready) {
 	defer l.workers.remove(w)
+	l.label()
 	for more := true; more; {
 		if r.pc == nil {
 			if r = l.dequeue(); r.pc == nil {

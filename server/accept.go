@@ -71,7 +71,11 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	}
 	if err := s.addConn(c); err != nil {
 		if err != ErrServerClosed {
-			s.counts.refused.Add(1) // before the socket is closed, so that a peer that is refused is counted
+			n := &s.counts.refused
+			if err == errTooManyAddr {
+				n = &s.counts.refusedPerAddr
+			}
+			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
 			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
 		}
 		socket.Close()
@@ -141,6 +145,9 @@ func (s *server) addConn(c *conn) error {
 		}
 	}
 	s.counts.accepted.Add(1)
+	if c.listener.tls != nil {
+		s.counts.handshaking.Add(1)
+	}
 	if s.table.add(c); s.table.n == 1 {
 		s.wheel.Set(s.ticker, tick)
 	}

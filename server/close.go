@@ -380,6 +380,8 @@ func (w *worker) free(c *conn) {
 	c.socket().Close()
 	if c.word.Load()&wDetached == 0 {
 		c.held.Release()
+	} else {
+		s.counts.hijacked.Add(-1)
 	}
 	c.mu.Unlock()
 	s.removeConn(c)

@@ -45,6 +45,8 @@ type config struct {
 	MaxHandshakes    int
 	Logger           *slog.Logger
 	OnStart          func(shards []*socknotify.Port[*Key])
+	Name             string
+	TimeCalls        bool
 	StuckAfter       time.Duration
 }
 
@@ -79,6 +81,8 @@ type server struct {
 	inputs  sync.Pool
 	buffers buffers
 	counts  counts
+	traffic *traffic
+	labels  labels
 
 	handshakes handshakes
 	quotas     quotas
@@ -169,6 +173,8 @@ func (s *server) init() {
 	s.inputs.New = func() any { return new(input) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.handshakes.init()
+	s.traffic = new(traffic)
+	s.labels = newLabels(s.Name)
 	s.ticker = new(conn)
 	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }

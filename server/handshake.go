@@ -123,6 +123,8 @@ func (w *worker) handshake(c *conn) {
 		t.hs = nil
 		h.cancel()
 		c.word.And(^uint32(wHandshake))
+		s.counts.handshaking.Add(-1)
+		s.counts.handshakes.Add(1)
 		t.setMore(len(t.feed) > 0)
 		w.open(c)
 	default:
@@ -309,6 +311,7 @@ func (s *server) leaveHandshake(h *handshake) {
 func (s *server) runHandshake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
+	s.labels.begin()
 	cut := true
 	defer func() {
 		if cut {
@@ -414,7 +417,15 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 		}
 		s.handshakes.mu.Unlock()
 	}
-	s.counts.failedHandshakes.Add(1)
+	s.counts.handshaking.Add(-1)
+	switch cause {
+	case ErrHandshake:
+		s.counts.lateHandshakes.Add(1)
+	case errCrowded:
+		s.counts.evictedHandshakes.Add(1)
+	default:
+		s.counts.failedHandshakes.Add(1)
+	}
 	from := h.from
 	if from == nil {
 		from = unknownAddr{}

@@ -63,6 +63,7 @@ func (c *conn) giveSocket(h *hijacked) error {
 	c.server().restoreKeepAlive(nc)
 	c.held.Release() // Attach has closed the socket
 	c.word.Or(wDetached)
+	c.server().counts.hijacked.Add(1)
 	h.resolve(nc, nil)
 	return nil
 }
@@ -145,6 +146,7 @@ func (c *conn) Resume() error {
 			return err
 		}
 		c.word.And(^uint32(wDetached))
+		s.counts.hijacked.Add(-1)
 		if t != nil {
 			t.nc = nil
 		}

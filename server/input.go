@@ -264,7 +264,7 @@ func (c *conn) receive(b []byte) (int, error) {
 		if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 			return 0, sock.ErrWouldBlock
 		}
-		n, err := c.held.Recv(b)
+		n, err := c.receiveSocket(b)
 		return c.received(word, n, err)
 	}
 	return c.receiveOtherwise(b, c.wrapped, word)

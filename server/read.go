@@ -23,7 +23,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 	if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
 	}
-	n, err := c.held.Recv(b)
+	n, err := c.receiveSocket(b)
 	if n > 0 && word&wReceived != 0 {
 		return n, nil
 	}
@@ -50,7 +50,7 @@ func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	if word&(wPaused|wRated) != 0 {
 		return c.recvLocked(word, b)
 	}
-	n, err := c.held.Recv(b)
+	n, err := c.receiveSocket(b)
 	return c.received(word, n, err)
 }
 
@@ -65,6 +65,13 @@ func (c *conn) received(word uint32, n int, err error) (int, error) {
 		err = c.ended(err)
 	}
 	return c.noteReceived(word, n), err
+}
+
+// receiveSocket receives from the socket. The caller owns the connection.
+func (c *conn) receiveSocket(b []byte) (int, error) {
+	n, err := c.held.Recv(b)
+	c.server().traffic.received(n)
+	return n, err
 }
 
 // noteReceived sets wReceived if n is not 0, and returns n. word is from before the receive.
@@ -103,6 +110,7 @@ func (c *conn) recvLocked(word uint32, b []byte) (int, error) {
 		}
 	}
 	n, err := c.socket().Recv(b)
+	c.server().traffic.received(n)
 	if word&wRated != 0 {
 		c.tookIn(n)
 	}

@@ -294,3 +294,23 @@ func (s *server) isClosing() bool {
 	defer s.mu.Unlock()
 	return s.closing
 }
+
+// ready reports whether a listener is served and the server is not closing.
+func (s *server) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closing && len(s.listeners) > 0
+}
+
+func (s *server) ports() []*socknotify.Port[*Key] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return nil
+	}
+	ports := make([]*socknotify.Port[*Key], len(s.shards))
+	for i := range ports {
+		ports[i] = s.shards[i].Port
+	}
+	return ports
+}

@@ -136,6 +136,13 @@ type Server[S any] struct {
 	// OnStart, if not nil, is called once with the ports, before anything is served. It is for observers of the
 	// ports, such as package debug. It must not call the server.
 	OnStart func(shards []*socknotify.Port[*Key])
+	// Name, if not empty, names the server in profiles. Its goroutines have the label socknotify_server of package
+	// runtime/pprof with this value, and while Data is called also socknotify_call, which is "data". Goroutines that a
+	// handler starts inherit them.
+	Name string
+	// TimeCalls makes the server measure how long each call of Data takes, for Stats.CallTime. It costs two readings of the
+	// clock for each call.
+	TimeCalls bool
 	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s.
 	StuckAfter time.Duration
 
@@ -167,7 +174,7 @@ func (s *Server[S]) config() *config {
 		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate, Preamble: s.Preamble,
 		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
 		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
-		Logger: s.Logger, OnStart: s.OnStart, StuckAfter: s.StuckAfter,
+		Logger: s.Logger, OnStart: s.OnStart, Name: s.Name, TimeCalls: s.TimeCalls, StuckAfter: s.StuckAfter,
 	}
 	if s.Handler != nil {
 		c.handler = newTyped(s.Handler)
@@ -251,3 +258,11 @@ func (s *Server[S]) Close() error { return s.server.Close() }
 
 // Stats returns the server's counts. It may be called at any time.
 func (s *Server[S]) Stats() Stats { return s.server.Stats() }
+
+// Ready reports whether the server accepts connections: at least one Serve runs, and neither Shutdown nor Close was
+// called. It is for readiness checks, such as debug.Ready.
+func (s *Server[S]) Ready() bool { return s.server.ready() }
+
+// Ports returns the server's ports, one for each shard, for observers such as package debug. It returns none before the
+// first Serve. The server owns the ports: the caller must not register, dequeue or close.
+func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.ports() }

@@ -175,6 +175,7 @@ func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 			return 0, false
 		}
 		n, err := c.socket().SendFile(src.f, src.off, most)
+		c.server().traffic.sent(n)
 		src.off += int64(n)
 		src.left -= int64(n)
 		if n > 0 {
@@ -303,7 +304,7 @@ func (c *conn) sendPiece(b []byte) bool {
 	}
 	rated := c.word.Load()&wRated != 0
 	for len(b) > 0 && !rated {
-		n, err := c.held.Send(b)
+		n, err := c.sendSocket(b)
 		if b = b[n:]; n > 0 {
 			c.took()
 		}

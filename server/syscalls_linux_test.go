@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify/server"
 )
 
 // The trace points of the kernel that perf counts.
@@ -185,4 +187,37 @@ func runs(stat string) bool {
 	text, err := os.ReadFile(stat)
 	_, state, _ := strings.Cut(string(text), ") ")
 	return err == nil && !strings.HasPrefix(state, "T")
+}
+
+// Requests allocate nothing, with the clock and labels and without.
+func TestStatsAllocateNothing(t *testing.T) {
+	for _, s := range []*server.Server[struct{}]{{Handler: plain{}}, {Handler: plain{}, TimeCalls: true, Name: "n"}} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- s.Serve(l) }()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := []byte("x")
+		request := func() {
+			c.Write(b)
+			if _, err := io.ReadFull(c, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			request()
+		}
+		if n := testing.AllocsPerRun(2000, request); n != 0 {
+			t.Errorf("TimeCalls %t: %v allocations per request", s.TimeCalls, n)
+		}
+		c.Close()
+		s.Close()
+		<-done
+		s.Shutdown(t.Context())
+	}
 }

@@ -141,6 +141,7 @@ func (c *conn) recvRaw(b []byte) (int, error) {
 		}
 	}
 	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	c.server().traffic.received(n)
 	if word&wRated != 0 {
 		c.tookIn(n)
 	}

@@ -118,7 +118,8 @@ func (t *tlsConn) sendCloseNotify() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) > 0 && !t.lost {
-		c.socket().Send(t.out)
+		n, _ := c.socket().Send(t.out)
+		c.server().traffic.sent(n)
 	}
 	t.sent()
 }

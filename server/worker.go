@@ -35,6 +35,7 @@ type worker struct {
 
 	current *conn // whose handler runs
 	keeps   bool  // the connections of this batch are released together at its end, because the port has no other worker
+	tally
 }
 
 // batch is the number of notifications that a worker dequeues at a time.
@@ -45,6 +46,7 @@ func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add
 // claim returns the index of the next notification to handle. If there is none the worker is idle.
 func (w *worker) claim(now uint64) (i int, ok bool) {
 	w.mu.Lock()
+	w.publish()
 	if ok = w.next < w.n; ok {
 		i = w.next
 		w.next++
@@ -85,6 +87,7 @@ func (w *worker) run() {
 
 func (w *worker) loop() {
 	s := w.server
+	s.labels.begin()
 	w.buf = make([]byte, s.bufferSize())
 	var f failing
 	w.reg[0].Trigger = oneShot
@@ -153,7 +156,7 @@ func (w *worker) handleSome() (done bool) {
 		if read { // as in data
 			w.current = c
 			c.gather()
-			w.returned(c, s.handler.data(c, w.buf))
+			w.returned(c, w.callData(c))
 		}
 		if w.keeps && c.word.Load()&wSpecial == 0 {
 			// There is no other worker that could serve it now, and releasing many together costs less.
@@ -168,6 +171,7 @@ func (w *worker) handleSome() (done bool) {
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
+	s.labels.begin()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
@@ -254,7 +258,7 @@ func (w *worker) data(c *conn, must bool) {
 	}
 	w.current = c
 	c.gather()
-	w.returned(c, w.server.handler.data(c, w.buf))
+	w.returned(c, w.callData(c))
 }
 
 // gather begins to hold what is written.
@@ -323,6 +327,7 @@ func (w *worker) exit(cut bool) {
 		s.shards[w.shard].helper = nil
 		s.sharePort(int(w.shard), false)
 	}
+	s.counts.keep(&w.tally)
 	s.mu.Unlock()
 	s.running.Done()
 }

@@ -22,13 +22,20 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	// extra.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld|wRated) == 0 && len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.server().wheel.Now()))
-		if n, err = c.held.Send(b); n == len(b) && err == nil {
+		if n, err = c.sendSocket(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
 		}
 	}
 	n, err = c.writeOn(b, n, err)
 	c.mu.Unlock()
+	return n, err
+}
+
+// sendSocket sends on the socket. The lock is held.
+func (c *conn) sendSocket(b []byte) (int, error) {
+	n, err := c.held.Send(b)
+	c.server().traffic.sent(n)
 	return n, err
 }
 
@@ -157,13 +164,13 @@ func (c *conn) sendHeld() {
 	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
 		return
 	}
-	n, err := c.held.Send(x.queue[x.head:])
+	n, err := c.sendSocket(x.queue[x.head:])
 	if x.head += n; x.head == len(x.queue) {
 		c.emptied(x)
 		return
 	}
 	if n > 0 && err == nil {
-		n, err = c.held.Send(x.queue[x.head:])
+		n, err = c.sendSocket(x.queue[x.head:])
 		x.head += n
 	}
 	if err != nil && err != sock.ErrWouldBlock {
@@ -189,6 +196,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	left := held + total - n
 	for try && left > 0 && c.word.Load()&(wOut|wRated) == 0 {
 		k, err := c.held.SendV(vec)
+		c.server().traffic.sent(k)
 		left -= k
 		if h := min(k, held); h > 0 {
 			held -= h
@@ -328,7 +336,7 @@ func (c *conn) drain(x *extra) bool {
 		if allowed == 0 {
 			break
 		}
-		n, err := c.held.Send(x.queue[x.head : x.head+allowed])
+		n, err := c.sendSocket(x.queue[x.head : x.head+allowed])
 		if n > 0 {
 			c.tookOut(n)
 			x.head += n

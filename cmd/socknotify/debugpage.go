@@ -43,14 +43,15 @@ func listenDebug(addr string, log io.Writer) (*debugPage, error) {
 	return &debugPage{listener: l, log: log, served: make(chan struct{})}, nil
 }
 
-// mount serves a page of ports.
-func (d *debugPage) mount(ports ...debug.Option) {
+// mount serves a page of a server, and a readiness check.
+func (d *debugPage) mount(server interface{ Ready() bool }, options ...debug.Option) {
 	if d == nil {
 		return
 	}
-	d.page = debug.New(ports...)
+	d.page = debug.New(options...)
 	mux := http.NewServeMux()
 	mux.Handle(debugPath, d.page)
+	mux.Handle("/readyz", debug.Ready(server))
 	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	go func() {
 		defer close(d.served)

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,14 +119,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	s := &server.Server[tally]{
 		Handler: service.handler(&t), Workers: f.workers, Shards: f.shards, Backend: backend,
 		TLSConfig: config, IdleTimeout: f.idle, WriteTimeout: writeTimeout, MaxConns: f.conns,
-		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
-		OnStart: func(shards []*socknotify.Port[*server.Key]) {
-			var pages []debug.Option
-			for i, p := range shards {
-				pages = append(pages, debug.Port(service.name+suffix(i, len(shards)), p))
-			}
-			page.mount(pages...)
-		},
+		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), TimeCalls: page != nil,
 	}
 	serve := s.ServeSocket
 	if f.tls {
@@ -135,6 +127,7 @@ func (f *serveFlags) run(cmd *cobra.Command, service service) error {
 	}
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s on %v: %s, %d workers\n", service.name, group[0].LocalAddr(), backend, f.workers)
+	page.mount(s, debug.Server(service.name, s))
 	ended := make(chan error, len(group))
 	for _, l := range group {
 		go func() { ended <- serve(l) }()
@@ -167,14 +160,6 @@ const (
 	// writeTimeout is how long a peer may receive nothing of what is queued for it.
 	writeTimeout = time.Minute
 )
-
-// suffix distinguishes the shards of a server.
-func suffix(i, n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "-" + strconv.Itoa(i)
-}
 
 func (f *serveFlags) listen(addr netip.AddrPort) ([]*sock.Socket, error) {
 	if f.listeners > 1 {

@@ -87,13 +87,14 @@ func (f *httpFlags) run(cmd *cobra.Command) error {
 		return failure{err}
 	}
 	w := newWeb(f, backend, log.New(cmd.ErrOrStderr(), "", 0))
-	w.site.OnLot = func(lot *park.Lot) { page.mount(debug.Port("http", lot.Port())) }
+	w.site.TimeCalls = page != nil
 	scheme := "http"
 	if config != nil {
 		scheme, w.site.Server.TLSConfig = "https", config
 	}
 	start := time.Now()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s://%v/: %s\n", scheme, listener.Addr(), backend)
+	page.mount(&w.site, debug.HTTPServer("http", &w.site))
 	ended := make(chan error, 1)
 	go func() {
 		if config != nil {

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/key"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -21,16 +26,17 @@ type topFlags struct {
 	port     string
 	interval time.Duration
 	once     bool
+	json     bool
 }
 
 func topCommand() *cobra.Command {
 	f := &topFlags{}
 	cmd := &cobra.Command{
 		Use:   "top ADDRESS",
-		Short: "Watch a running port in the terminal",
-		Long: "Show a port's rates and its registrations, and keep them current. ADDRESS is the host:port or the\n" +
-			"URL of the program's debug page. Where the output is no terminal, or with --once, it is printed once.\n\n" +
-			topHelp,
+		Short: "Watch a running server or port in the terminal",
+		Long: "Show a server's counts, its port's rates and registrations, and keep them current. ADDRESS is the\n" +
+			"host:port or the URL of the program's debug page. Where the output is no terminal, or with --once,\n" +
+			"it is printed once.\n\nKeys: " + topHelp(),
 		Example: "  socknotify top 127.0.0.1:6060\n  socknotify top http://127.0.0.1:6060/debug/socknotify/ --port echo --once",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
@@ -39,7 +45,17 @@ func topCommand() *cobra.Command {
 	flags.StringVar(&f.port, "port", "", "name of the first port to show, if the page has several")
 	flags.DurationVar(&f.interval, "interval", time.Second, "time between two updates")
 	flags.BoolVar(&f.once, "once", false, "print once and exit")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object and exit")
 	return cmd
+}
+
+// topHelp lists the keys.
+func topHelp() string {
+	var parts []string
+	for _, b := range topKeys.all() {
+		parts = append(parts, b.Help().Key+" "+b.Help().Desc)
+	}
+	return strings.Join(parts, ", ")
 }
 
 const (
@@ -50,6 +66,12 @@ const (
 	plainWidth, plainHeight = 132, 40
 )
 
+// A topReport is the JSON object.
+type topReport struct {
+	Server *debug.ServerView `json:"server,omitempty"`
+	Port   debug.View        `json:"port"`
+}
+
 func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	if f.interval < minInterval || f.interval > maxInterval {
 		return fmt.Errorf("--interval %v: must be from %v to %v", f.interval, minInterval, maxInterval)
@@ -59,40 +81,31 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 		return err
 	}
 	defer c.close()
-	m := &topModel{where: c.base.Host, port: f.port, sort: "notifications", order: "desc"}
-	m.rows = m.fit(plainWidth, plainHeight)
 	ctx := cmd.Context()
+	m := newTopModel(ctx, c, f.interval)
+	m.port = f.port
+	m.resize(plainWidth, plainHeight)
 	first := c.fetch(ctx, m.query())
 	if first.err != nil {
 		return unlessDone(ctx.Err(), first.err)
 	}
 	m.show(first)
-	in, out := os.Stdin, cmd.OutOrStdout()
-	file, ok := out.(*os.File)
-	if f.once || !ok || !term.IsTerminal(int(file.Fd())) || !term.IsTerminal(int(in.Fd())) {
-		if _, err := io.WriteString(out, strings.Join(m.frame(plainWidth, plainHeight), "\n")+"\n"); err != nil {
+	out := cmd.OutOrStdout()
+	if f.json {
+		if err := printJSON(out, topReport{first.server, debug.View{Status: first.status, Registrations: first.list, History: first.history}}); err != nil {
 			return failure{err}
 		}
 		return nil
 	}
-	was, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return failure{err}
+	file, ok := out.(*os.File)
+	if f.once || !ok || !term.IsTerminal(int(file.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
+		if _, err := io.WriteString(out, m.plain()+"\n"); err != nil {
+			return failure{err}
+		}
+		return nil
 	}
-	defer term.Restore(int(in.Fd()), was)
-	io.WriteString(file, "\x1b[?1049h\x1b[?25l") // the alternate screen, without a cursor
-	defer io.WriteString(file, "\x1b[?25h\x1b[?1049l")
-	s := &topScreen{
-		client: c, model: m, interval: f.interval, out: file, in: in,
-		size: func() (int, int) {
-			w, h, err := term.GetSize(int(file.Fd()))
-			if err != nil {
-				return plainWidth, plainHeight
-			}
-			return w, h
-		},
-	}
-	if err := s.loop(ctx); err != nil {
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(file)).Run()
+	if err != nil && ctx.Err() == nil {
 		return failure{err}
 	}
 	return nil
@@ -109,6 +122,7 @@ type query struct {
 type update struct {
 	query
 	ports   debug.Ports
+	server  *debug.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
 	status  debug.Status
 	list    debug.Registrations
 	history debug.History
@@ -120,15 +134,38 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	s.query = w
+	var servers debug.Servers
+	if s.err = c.get(ctx, "servers", nil, &servers); s.err != nil {
+		return s
+	}
 	if s.err = c.get(ctx, "ports", nil, &s.ports); s.err != nil {
 		return s
 	}
-	if len(s.ports.Ports) == 0 {
+	if len(s.ports.Ports)+len(servers.Servers) == 0 {
 		s.err = errors.New("the page has no port")
 		return s
 	}
-	if s.port == "" {
+	if s.port == "" && len(s.ports.Ports) > 0 {
 		s.port = s.ports.Ports[0].Name
+	}
+	for i := range servers.Servers {
+		one := &servers.Servers[i]
+		if owns := slices.Contains(one.Ports, s.port); i == 0 || owns {
+			s.server = &debug.ServerView{Server: one.Name}
+			if owns {
+				break
+			}
+		}
+	}
+	if s.server != nil {
+		name := s.server.Server
+		none := strconv.FormatUint(math.MaxUint64, 10) // the counts are enough
+		if s.err = c.get(ctx, "server", url.Values{"server": {name}, "after": {none}}, s.server); s.err != nil {
+			return s
+		}
+	}
+	if s.port == "" {
+		return s // the server has no port before it serves
 	}
 	var all debug.View
 	s.err = c.get(ctx, "view", url.Values{
@@ -139,96 +176,41 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	return s
 }
 
-// A topScreen draws a model until the user quits.
-type topScreen struct {
-	client   *debugClient
-	model    *topModel
-	interval time.Duration
-	out      io.Writer
-	in       io.Reader // the user ends it
-	size     func() (width, height int)
+// The keys.
+type topKeyMap struct {
+	quit, search, sort, reverse, next, previous, port, pause, help key.Binding
 }
 
-func (s *topScreen) loop(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	keys := make(chan []string)
-	go s.readKeys(ctx, keys)
-	updates := make(chan update, 1)
-	fetching, again := false, false
-	fetch := func() {
-		if again = fetching; !fetching {
-			fetching = true
-			w := s.model.query()
-			go func() { updates <- s.client.fetch(ctx, w) }()
-		}
-	}
-	clock := time.NewTicker(s.interval)
-	defer clock.Stop()
-	defer func() {
-		cancel()
-		if fetching {
-			<-updates
-		}
-	}()
-	for {
-		if err := s.draw(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case pressed, ok := <-keys:
-			if !ok {
-				return nil
-			}
-			for _, k := range pressed {
-				quit, changed := s.model.key(k)
-				if quit {
-					return nil
-				}
-				if changed {
-					fetch()
-				}
-			}
-		case got := <-updates:
-			fetching = false
-			s.model.show(got)
-			if again {
-				fetch()
-			}
-		case <-clock.C:
-			if !s.model.paused {
-				fetch()
-			}
-		}
-	}
+var topKeys = topKeyMap{
+	quit:     key.NewBinding(key.WithKeys("q", "ctrl+c"), key.WithHelp("q", "quits")),
+	search:   key.NewBinding(key.WithKeys("/"), key.WithHelp("/", "searches (Enter keeps the search, Esc drops it)")),
+	sort:     key.NewBinding(key.WithKeys("s"), key.WithHelp("s", "sorts by the next column")),
+	reverse:  key.NewBinding(key.WithKeys("r"), key.WithHelp("r", "reverses the order")),
+	next:     key.NewBinding(key.WithKeys("n", "pgdown", "right"), key.WithHelp("n", "next page")),
+	previous: key.NewBinding(key.WithKeys("p", "pgup", "left"), key.WithHelp("p", "previous page")),
+	port:     key.NewBinding(key.WithKeys("tab"), key.WithHelp("Tab", "next port")),
+	pause:    key.NewBinding(key.WithKeys("space"), key.WithHelp("space", "pauses")),
+	help:     key.NewBinding(key.WithKeys("?"), key.WithHelp("?", "all keys")),
 }
 
-// draw writes a frame over the previous one.
-func (s *topScreen) draw() error {
-	width, height := s.size()
-	s.model.rows = s.model.fit(width, height)
-	lines := s.model.frame(width, height)
-	_, err := io.WriteString(s.out, "\x1b[H\x1b[2K"+strings.Join(lines, "\r\n\x1b[2K")+"\x1b[J")
-	return err
+func (k topKeyMap) all() []key.Binding {
+	return []key.Binding{k.quit, k.search, k.sort, k.reverse, k.next, k.previous, k.port, k.pause, k.help}
 }
 
-// readKeys sends the keys that are typed until the input or the screen ends.
-func (s *topScreen) readKeys(ctx context.Context, keys chan<- []string) {
-	defer close(keys)
-	var buf [64]byte
-	for {
-		n, err := s.in.Read(buf[:])
-		if n > 0 {
-			select {
-			case keys <- decodeKeys(buf[:n]):
-			case <-ctx.Done():
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
+// ShortHelp and FullHelp implement help.KeyMap.
+func (k topKeyMap) ShortHelp() []key.Binding {
+	return []key.Binding{k.quit, k.sort, k.reverse, k.next, k.port, k.pause, k.help}
+}
+
+func (k topKeyMap) FullHelp() [][]key.Binding {
+	return [][]key.Binding{{k.quit, k.search, k.sort}, {k.reverse, k.next, k.previous}, {k.port, k.pause, k.help}}
+}
+
+// plain returns a frame without colours and commands for a terminal.
+func (m *topModel) plain() string {
+	lines := strings.Split(ansi.Strip(m.frame()), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
 	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }

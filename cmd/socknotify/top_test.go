@@ -6,18 +6,21 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -76,7 +79,7 @@ func TestTopOnce(t *testing.T) {
 		if status != 0 || errs != "" {
 			t.Fatalf("%s: status %d: %s", where, status, errs)
 		}
-		for _, want := range []string{"first at " + w.addr, "registrations 3 ", "key-00·[2J", "key-02·", "enabled", "1-3 of 3"} {
+		for _, want := range []string{"first at " + w.addr, "registrations 3", "key-00·[2J", "key-02·", "enabled", "1-3 of 3"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in:\n%s", where, want, out)
 			}
@@ -85,7 +88,7 @@ func TestTopOnce(t *testing.T) {
 			t.Errorf("a command for the terminal: %q", out)
 		}
 	}
-	if status, out, _ := sh(t, "top", w.addr, "--port", "second"); status != 0 || !strings.Contains(out, "registrations 0 ") {
+	if status, out, _ := sh(t, "top", w.addr, "--port", "second"); status != 0 || !strings.Contains(out, "registrations 0") {
 		t.Errorf("the other port: status %d\n%s", status, out)
 	}
 }
@@ -233,13 +236,58 @@ func TestTraceLines(t *testing.T) {
 	}
 }
 
-func TestDecodeKeys(t *testing.T) {
-	for in, want := range map[string][]string{
-		"q": {"q"}, "\x1b": {"esc"}, "\x1b[A\x1b[B": {"up", "down"}, "\x1bOC": {"right"}, "\x1b[6~": {"pgdn"},
-		"/aé\r": {"/", "a", "é", "enter"}, "\x03": {"ctrl-c"}, "\x1b[99;5u": nil, "\x01\xff": nil, "\x7f\t ": {"back", "tab", " "},
-	} {
-		if got := decodeKeys([]byte(in)); !slices.Equal(got, want) {
-			t.Errorf("%q: %q; want %q", in, got, want)
+// newModel returns a model of a page, with one update.
+func newModel(t *testing.T, w *watched, width, height int) *topModel {
+	t.Helper()
+	c, err := newDebugClient(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	m := newTopModel(t.Context(), c, time.Minute)
+	m.sort, m.order = "key", "asc"
+	m.resize(width, height)
+	m.settle(t, m.fetch())
+	return m
+}
+
+// settle runs commands that fetch, as the program would.
+func (m *topModel) settle(t *testing.T, cmd tea.Cmd) {
+	t.Helper()
+	if cmd == nil {
+		return
+	}
+	switch msg := cmd().(type) {
+	case update:
+		_, next := m.Update(msg)
+		m.settle(t, next)
+	case tea.BatchMsg:
+		for _, c := range msg {
+			m.settle(t, c)
+		}
+	}
+}
+
+// press sends keys.
+func (m *topModel) pressed(t *testing.T, keys ...string) {
+	t.Helper()
+	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "pgdown": tea.KeyPgDown, "space": tea.KeySpace, "down": tea.KeyDown}
+	for _, k := range keys {
+		msg := tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
+		if code, ok := named[k]; ok {
+			msg = tea.KeyPressMsg{Code: code}
+		}
+		_, cmd := m.Update(msg)
+		m.settle(t, cmd)
+	}
+}
+
+func (m *topModel) want(t *testing.T, texts ...string) {
+	t.Helper()
+	frame := m.plain()
+	for _, text := range texts {
+		if !strings.Contains(frame, text) {
+			t.Errorf("no %q in\n%s", text, frame)
 		}
 	}
 }
@@ -247,149 +295,213 @@ func TestDecodeKeys(t *testing.T) {
 // A frame fits into any window, and no line is wider than it.
 func TestTopFits(t *testing.T) {
 	w := watch(t, 30)
-	c, err := newDebugClient(w.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	m := &topModel{where: "x", sort: "key", order: "asc", rows: 100}
-	m.show(c.fetch(t.Context(), m.query()))
+	m := newModel(t, w, plainWidth, plainHeight)
 	if m.err != nil {
 		t.Fatal(m.err)
 	}
-	for _, width := range []int{0, 1, 20, 60, 80, 100, 132, 200, 400} {
-		for _, height := range []int{0, 1, 2, 9, 24, 60} {
-			lines := m.frame(width, height)
-			if len(lines) > max(height, 1) {
-				t.Errorf("%dx%d: %d lines", width, height, len(lines))
-			}
-			for _, l := range lines {
-				if utf8.RuneCountInString(l) > width {
-					t.Errorf("%dx%d: %q is %d wide", width, height, l, utf8.RuneCountInString(l))
-				}
-			}
-		}
-	}
-	// A narrow window has more lines of counts, and none is cut.
 	m.now.status.Rates.Completions = 12345
-	for _, width := range []int{24, 40, 80, 132, 400} {
-		text := strings.Join(m.frame(width, 60), "\n")
-		for _, count := range []string{"registrations 30", "notifications/s 0", "enables/s 0", "saved –", "wake-ups/s ", "queued 0",
-			"asleep 0", "accepted/s 0", "completed/s 12345", "removals/s 0", "posts/s 0", "stale/s 0"} {
-			if !strings.Contains(text, count) {
-				t.Errorf("%d wide: no %q in:\n%s", width, count, text)
+	for _, width := range []int{1, 20, 40, 60, 80, 100, 132, 200, 400} {
+		for _, height := range []int{1, 2, 9, 12, 24, 60} {
+			m.resize(width, height)
+			frame := m.View().Content
+			if got := lipgloss.Height(frame); got > height {
+				t.Errorf("%dx%d: %d lines", width, height, got)
+			}
+			if got := lipgloss.Width(frame); got > width {
+				t.Errorf("%dx%d: %d wide", width, height, got)
 			}
 		}
-		// The foot names the registrations that are shown. Some are shown in a low window too.
-		for _, height := range []int{10, 12, 24, 36} {
-			lines, fit := m.frame(width, height), m.fit(width, height)
-			shown := len(lines) - len(m.header(width, height)) - 2
-			if want := fmt.Sprintf("1-%d of 30", fit); shown != fit || !strings.HasPrefix(lines[len(lines)-1], want) {
-				t.Errorf("%dx%d: %d registrations fit, %d are shown, and it ends in %q", width, height, fit, shown, lines[len(lines)-1])
-			}
+		m.resize(width, 60)
+		if width < 40 {
+			continue
+		}
+		m.want(t, "registrations 30", "notifications/s 0", "saved –", "asleep 0", "completed/s 12,345", "stale/s 0", "1-30 of 30", "key-29")
+		if has := strings.Contains(m.plain(), "trigger"); has != (width >= 200) {
+			t.Errorf("%d wide: trigger is shown: %t\n%s", width, has, m.plain())
 		}
 	}
-	if text := strings.Join(m.frame(200, 60), "\n"); !strings.Contains(text, "trigger") || !strings.Contains(text, "level one-shot") {
-		t.Errorf("a wide window has no room for the trigger:\n%s", text)
-	}
-	if text := strings.Join(m.frame(60, 60), "\n"); strings.Contains(text, "trigger") || !strings.Contains(text, "key-29") {
-		t.Errorf("a narrow window:\n%s", text)
-	}
-}
-
-// A screen is the output of top, and its keyboard.
-type screen struct {
-	mu   sync.Mutex
-	last string
-	keys *io.PipeWriter
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = string(b)
-	return len(b), nil
-}
-
-// until waits until a frame has a text, or has it no longer.
-func (s *screen) until(t *testing.T, text string, has bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		last := s.last
-		s.mu.Unlock()
-		if strings.Contains(last, text) == has {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%q still %t:\n%s", text, !has, strings.ReplaceAll(last, "\x1b", "ESC"))
+	// The foot names the registrations that are shown, in a low window too.
+	for _, height := range []int{12, 16, 24, 36} {
+		m.resize(120, height)
+		m.settle(t, m.fetch())
+		shown := strings.Count(m.plain(), "key-")
+		m.want(t, fmt.Sprintf("1-%d of 30", shown))
+		if shown == 0 {
+			t.Errorf("%d high: none is shown\n%s", height, m.plain())
 		}
 	}
 }
 
-func (s *screen) press(keys string) { io.WriteString(s.keys, keys) }
-
-func TestTopScreen(t *testing.T) {
+func TestTopKeys(t *testing.T) {
 	w := watch(t, 30)
+	m := newModel(t, w, 120, 16)
+	page := m.rows()
+	if page < 5 || page > 15 {
+		t.Fatalf("%d rows", page)
+	}
+	m.want(t, fmt.Sprintf("1-%d of 30", page), "key-00·[2J")
+	m.pressed(t, "n")
+	m.want(t, fmt.Sprintf("%d-%d of 30", page+1, min(2*page, 30)))
+	m.pressed(t, "pgdown", "pgdown", "pgdown") // there is no further page
+	m.want(t, "-30 of 30")
+	m.pressed(t, "r")
+	m.want(t, "key-29·", "1-", "falling")
+	m.pressed(t, "/", "k", "e", "y", "-", "1", "7")
+	m.want(t, "1-1 of 1 (30 in all)", "search: key-17")
+	m.pressed(t, "q") // is text there
+	m.want(t, "0-0 of 0", "key-17q")
+	m.pressed(t, "esc")
+	m.want(t, "of 30")
+	m.pressed(t, "/", "k", "e", "y", "-", "0", "5", "enter")
+	m.want(t, "search: key-05", "1-1 of 1")
+	m.pressed(t, "esc", "s")
+	m.want(t, "by local", "of 30")
+	m.pressed(t, "down", "down")
+	if m.table.Cursor() != 2 {
+		t.Errorf("row %d is marked", m.table.Cursor())
+	}
+	m.pressed(t, "space")
+	m.want(t, "paused")
+	m.pressed(t, "space")
+	m.want(t, "live")
+	short := m.rows()
+	m.pressed(t, "?")
+	m.want(t, "previous page", "reverses the order")
+	if m.rows() >= short {
+		t.Error("all keys need no room")
+	}
+	m.pressed(t, "?", "tab")
+	m.want(t, "second at", "0-0 of 0")
+	m.pressed(t, "tab")
+	m.want(t, "first at")
+	w.port.Close()
+	m.settle(t, m.fetch())
+	m.want(t, "CLOSED")
+	if _, cmd := m.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); cmd == nil {
+		t.Error("q does not quit")
+	} else if _, quits := cmd().(tea.QuitMsg); !quits {
+		t.Error("q does not quit")
+	}
+}
+
+// The whole program draws, and ends with q.
+func TestTopProgram(t *testing.T) {
+	w := watch(t, 3)
 	c, err := newDebugClient(w.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.close()
 	in, keys := io.Pipe()
-	defer in.Close()
-	out := &screen{keys: keys}
-	m := &topModel{where: w.addr, sort: "key", order: "asc", rows: 10}
-	s := &topScreen{client: c, model: m, interval: 20 * time.Millisecond, out: out, in: in, size: func() (int, int) { return 120, len(m.header(120, 40)) + 12 }}
+	out := &screen{}
 	done := make(chan error, 1)
-	go func() { done <- s.loop(t.Context()) }()
-
-	out.until(t, "1-10 of 30", true)
-	out.until(t, "key-09·", true)
-	out.press("n")
-	out.until(t, "11-20 of 30", true)
-	out.press("\x1b[6~")
-	out.until(t, "21-30 of 30", true)
-	out.press("n") // there is no further page
-	out.press("p")
-	out.until(t, "11-20 of 30", true)
-	out.press("r")
-	out.until(t, "key-29·", true)
-	out.press("/key-17")
-	out.until(t, "1-1 of 1 (30 in all)", true)
-	out.until(t, "search: key-17_", true)
-	out.press("\r")
-	out.until(t, "search: key-17_", false)
-	out.press("\x1b")
-	out.until(t, "1-10 of 30", true)
-	out.press("s")
-	out.until(t, "by local", true)
-	out.press(" ")
-	out.until(t, "paused", true)
-	out.press(" ")
-	out.until(t, "live", true)
+	go func() {
+		_, err := tea.NewProgram(newTopModel(t.Context(), c, 20*time.Millisecond), tea.WithContext(t.Context()), tea.WithInput(in), tea.WithOutput(out),
+			tea.WithWindowSize(120, 30), tea.WithoutSignals(), tea.WithEnvironment([]string{"TERM=xterm-256color"})).Run()
+		done <- err
+	}()
+	out.until(t, "key-02")
 	w.register(t, 99)
-	out.until(t, "of 31", true)
-	out.press("\t")
-	out.until(t, "second at", true)
-	out.until(t, "0-0 of 0", true)
-	out.press("\t")
-	out.until(t, "first at", true)
-	w.port.Close()
-	out.until(t, "CLOSED", true)
-	out.press("q")
+	out.until(t, "key-99")
+	io.WriteString(keys, "q")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	in.Close()
+}
+
+// A screen is the output of top.
+type screen struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.Write(b)
+}
+
+// until waits until a text was drawn.
+func (s *screen) until(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		all := s.all.String()
+		s.mu.Unlock()
+		if strings.Contains(all, text) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %q in\n%s", text, strings.ReplaceAll(all, "\x1b", "ESC"))
+		}
 	}
 }
 
 // top reports a server that does not answer, and continues.
 func TestTopWithoutAnswer(t *testing.T) {
-	m := &topModel{where: "x", sort: "key", order: "asc", rows: 10}
-	m.show(update{err: fmt.Errorf("no\x1bway")})
-	if text := m.frame(100, 20)[0]; !strings.Contains(text, "NO ANSWER: no·way") {
-		t.Error(text)
+	m := newTopModel(t.Context(), nil, time.Second)
+	m.resize(100, 20)
+	m.Update(update{err: fmt.Errorf("no\x1bway")})
+	m.want(t, "NO ANSWER: no·way")
+	if strings.Contains(m.View().Content, "\x1bway") {
+		t.Error("a control character is shown")
 	}
+}
+
+// A server's counts are above its port's, with rates since the previous update.
+func TestTopServer(t *testing.T) {
+	s := &server.Server[tally]{Handler: &echo{new(totals)}, TimeCalls: true}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	page := debug.New(debug.Server("shop", s))
+	defer page.Close()
+	web := httptest.NewServer(page)
+	defer web.Close()
+	peer, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	say := func() {
+		t.Helper()
+		peer.Write(make([]byte, 3<<10))
+		if _, err := io.ReadFull(peer, make([]byte, 3<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say()
+	m := newModel(t, &watched{url: web.URL + "/"}, 160, 40)
+	m.want(t, "shop (server.Server), port shop at", "connections 1", "received/s 0 B", "refused 0", "faults 0", peer.LocalAddr().String())
+	if text := m.plain(); strings.Index(text, "connections 1") > strings.Index(text, "registrations 2") {
+		t.Errorf("the port comes first\n%s", text)
+	}
+	say()
+	for end := time.Now().Add(time.Minute); s.Stats().CallTime.Count() < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not measured")
+		}
+	}
+	m.settle(t, m.fetch())
+	if strings.Contains(m.plain(), "received/s 0 B") || !strings.Contains(m.plain(), "handler time ") || !strings.Contains(m.plain(), "iB") {
+		t.Errorf("no rates\n%s", m.plain())
+	}
+	if status, out, errs := sh(t, "top", web.URL, "--json"); status != 0 {
+		t.Errorf("status %d: %s", status, errs)
+	} else {
+		var got topReport
+		decode(t, out, &got)
+		if got.Server == nil || got.Server.Counts.BytesIn != 6<<10 || got.Port.Registrations.Total != 2 {
+			t.Errorf("%s", out)
+		}
+	}
+	s.Close()
+	<-served
+	s.Shutdown(t.Context())
 }
 
 func TestServeWithDebugPage(t *testing.T) {
@@ -427,7 +539,8 @@ func TestServeWithDebugPage(t *testing.T) {
 
 // The samples of a restarted server replace the earlier ones. Otherwise only later samples are requested.
 func TestTopSamples(t *testing.T) {
-	m := &topModel{sort: "key", order: "asc", rows: 10}
+	m := newTopModel(t.Context(), nil, time.Second)
+	m.resize(80, 24)
 	look := func(observed int64, numbers ...uint64) {
 		s := update{query: query{port: "p"}}
 		s.status.Observed = time.Unix(observed, 0)

@@ -163,6 +163,7 @@ func (b *browser) until(what, expression string) {
 			return
 		}
 		if time.Now().After(end) {
+			b.picture("failed")
 			b.Fatalf("timed out waiting for %s\n%s\nrows: %.500s", what, expression, eval[string](b, "document.querySelector('#rows').innerText"))
 		}
 	}
@@ -192,6 +193,21 @@ func (b *browser) click(selector string) {
 func (b *browser) set(selector, value string) {
 	b.Helper()
 	eval[bool](b, fmt.Sprintf("(e => { e.value = %q; return e.dispatchEvent(new Event('change', {bubbles: true})) })(document.querySelector(%q))", value, selector))
+}
+
+// drag presses the mouse at one point of the window and releases it at another.
+func (b *browser) drag(x, y, toX, toY float64) {
+	b.Helper()
+	mouse := func(kind input.DispatchMouseEventType, x, y float64) {
+		b.Helper()
+		call(b, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: x, Y: y, Button: input.MouseButtonLeft, ClickCount: 1})
+	}
+	mouse(input.DispatchMouseEventTypeMouseMoved, x, y)
+	mouse(input.DispatchMouseEventTypeMousePressed, x, y)
+	for i := range 5 {
+		mouse(input.DispatchMouseEventTypeMouseMoved, x+(toX-x)*float64(i+1)/5, y+(toY-y)*float64(i+1)/5)
+	}
+	mouse(input.DispatchMouseEventTypeMouseReleased, toX, toY)
 }
 
 func (b *browser) dark(on bool) {

@@ -32,9 +32,11 @@ func TestPage(t *testing.T) {
 	b.do(chromedp.Navigate(w.url))
 
 	b.until("the page is live", "document.querySelector('#health.live')")
+	overview(b, w)
+	b.click("#tab-port")
 	b.until("the load is seen", number("registrations")+fmt.Sprintf(" === %d && ", busy+1)+number("notifications")+" > 50")
 	b.until("all are in the table", rowCount+fmt.Sprintf(" === %d", busy+1))
-	b.until("the charts have lines", "[...document.querySelectorAll('#charts .line0')].every(l => l.getAttribute('d').includes('L'))")
+	b.until("the charts have lines", drawn("#charts"))
 
 	views(b, w)
 	search(b)
@@ -44,7 +46,8 @@ func TestPage(t *testing.T) {
 	b.set("#range", "60")
 	eval[any](b, "scrollTo(0, 0), null")
 	b.until("rates by registration", column(8)+".slice(1).every(v => v !== '')")
-	b.picture("debug-page")
+	b.picture("debug-port")
+	zooming(b)
 	dark(b)
 	paging(b)
 	keyboard(b)
@@ -77,9 +80,9 @@ func views(b *browser, w *world) {
 	if got := eval[[]string](b, "[...document.querySelectorAll('#columns th')].map(h => h.textContent)"); !slices.Equal(got, want) {
 		b.Errorf("columns %q; want %q", got, want)
 	}
-	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1].includes('server.Key') && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
+	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1] === c[3] && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
 		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|suppressed)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
-		"/^IN .* ago$/.test(c[9]) && /^[0-9.]+ (s|min)$/.test(c[10]))", w.echo)
+		"/^IN .* ago$/.test(c[9]) && (c[10] === '' || /^[0-9.]+ (s|min)$/.test(c[10])))", w.echo)
 	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
 		".every(r => "+row+"([...r.children].map(c => c.textContent)))")
 	b.until("the access rule is shown", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
@@ -230,9 +233,15 @@ func keyboard(b *browser) {
 	if focus == "none" {
 		b.Error("what has the focus is not to be seen")
 	}
-	b.do(chromedp.Focus(chromedp.CSS("#charts svg")))
+	b.do(chromedp.Focus(chromedp.CSS("#charts .plot")))
 	b.press(kb.ArrowLeft, kb.ArrowLeft)
-	b.until("a chart describes one second", "document.querySelector('#charts svg').getAttribute('aria-label').includes('2 seconds ago')")
+	b.until("a chart describes one second", "/ [1-3] seconds ago/.test(document.querySelector('#charts .plot').getAttribute('aria-label'))")
+	b.until("so do the others", "[...document.querySelectorAll('#charts .plot')].every(p => / [1-3] seconds ago/.test(p.getAttribute('aria-label')))")
+	eval[any](b, "document.activeElement.blur(), null")
+	b.press("s")
+	b.until("s shows the server", "!document.querySelector('#panel-server').hidden && document.querySelector('#panel-port').hidden")
+	b.press("s")
+	b.until("and the port", "document.querySelector('#panel-server').hidden && !document.querySelector('#panel-port').hidden")
 
 	b.unnamed()
 }
@@ -240,7 +249,7 @@ func keyboard(b *browser) {
 // unnamed verifies that every control has a name for assistive technology.
 func (b *browser) unnamed() {
 	b.Helper()
-	for _, what := range eval[[]string](b, `[...document.querySelectorAll("button, input, select, a, svg")]
+	for _, what := range eval[[]string](b, `[...document.querySelectorAll("button, input, select, a, [role=img]")]
 		.filter(e => !(e.textContent.trim() || e.getAttribute("aria-label") || e.labels?.[0]?.textContent.trim()))
 		.map(e => e.outerHTML.slice(0, 120))`) {
 		b.Errorf("no accessible name: %s", what)
@@ -252,7 +261,7 @@ func dark(b *browser) {
 	for _, on := range []bool{true, false} {
 		b.dark(on)
 		b.until("the colours follow", fmt.Sprintf("matchMedia('(prefers-color-scheme: dark)').matches === %t", on))
-		for _, part := range []string{"body", "#cards dt", "#matched", ".chip", "th button", "#rows td", "#health-text", "button"} {
+		for _, part := range []string{"body", "#cards dt", "#cards .explain", "#matched", ".chip", "th button", "#rows td", "#health-text", "button"} {
 			if ratio := eval[float64](b, fmt.Sprintf(contrast, part)); ratio < 4.5 {
 				b.Errorf("dark %t: %s has a contrast of %.2f", on, part, ratio)
 			}
@@ -260,9 +269,6 @@ func dark(b *browser) {
 		light := eval[float64](b, "(m => Number(m[0]) + Number(m[1]) + Number(m[2]))(getComputedStyle(document.body).backgroundColor.match(/\\d+/g))")
 		if on != (light < 3*128) {
 			b.Errorf("dark %t: the brightness of the background is %v of 765", on, light)
-		}
-		if on {
-			b.picture("debug-page-dark")
 		}
 	}
 }
@@ -279,8 +285,89 @@ const contrast = `(() => {
 	return (a + 0.05) / (b + 0.05);
 })()`
 
+// drawn returns an expression that is true when each chart of a section has drawn a line, in a colour of its legend: one
+// line may cover another.
+func drawn(section string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(%q)].length > 0 && [...document.querySelectorAll(%q)].every(f => {
+		const c = f.querySelector("canvas"), copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+		copy.drawImage(c, 0, 0);
+		const d = copy.getImageData(0, 0, c.width, c.height).data;
+		return [...f.querySelectorAll(".legend i")].some(e => {
+			const want = getComputedStyle(e).backgroundColor.match(/\d+/g).map(Number);
+			let n = 0;
+			for (let i = 0; i < d.length; i += 4) if (d[i+3] > 200 && want.every((v, j) => Math.abs(d[i+j] - v) < 12)) n++;
+			return n > 30;
+		});
+	})`, section+" figure", section+" figure")
+}
+
+// overview verifies that the page shows the server first, and the server's own numbers.
+func overview(b *browser, w *world) {
+	card := func(name string) string {
+		return eval[string](b, fmt.Sprintf("document.querySelector('#card-server-%s').textContent", name))
+	}
+	note := func(name string) string {
+		return eval[string](b, fmt.Sprintf("document.querySelector('#card-server-%s').nextElementSibling.textContent", name))
+	}
+	b.until("the connections", fmt.Sprintf("document.querySelector('#card-server-conns')?.textContent === '%d'", busy))
+	b.until("the kind", "document.querySelector('#server-kind').textContent === 'server.Server' && document.querySelector('#panel-port').hidden")
+	b.until("requests", "parseFloat(document.querySelector('#card-server-calls').textContent.replaceAll(',', '')) > 20")
+	b.until("how long calls take", "/^[0-9.]+ (µs|ms|s)$/.test(document.querySelector('#card-server-time').textContent)")
+	b.until("every chart has a line", drawn("#server-charts"))
+	// The page's figures are the server's own: it asks between two readings of them.
+	for range 5 {
+		before := w.server.Stats()
+		got := eval[map[string]float64](b, "fetch('server').then(r => r.json()).then(v => ({in: v.counts.bytes_in, out: v.counts.bytes_out, calls: v.counts.calls, conns: v.counts.conns}))")
+		after := w.server.Stats()
+		within := func(name string, lowest, highest uint64) {
+			if v := uint64(got[name]); v < lowest || v > highest {
+				b.Errorf("%s is %d; want from %d to %d", name, v, lowest, highest)
+			}
+		}
+		within("in", before.BytesIn, after.BytesIn)
+		within("out", before.BytesOut, after.BytesOut)
+		within("calls", before.Calls, after.Calls)
+		within("conns", busy, busy)
+	}
+	b.until("the page shows what it was told", fmt.Sprintf("(n => n >= %d)(Number(document.querySelector('#card-server-calls').nextElementSibling.textContent.match(/[0-9,]+/)[0].replaceAll(',', '')))", min(w.server.Stats().Calls, 9_999_999)))
+	if w.server.Stats().Accepted != busy || note("conns") != fmt.Sprintf("%d accepted", busy) || card("faults") != "0" || card("refused") != "0" {
+		b.Errorf("conns %q, faults %q, refused %q", note("conns"), card("faults"), card("refused"))
+	}
+	for _, text := range eval[[]string](b, "[...document.querySelectorAll('.cards > div, figure')].map(e => (e.querySelector('.explain')?.textContent || '') + '|' + e.textContent)") {
+		if explain, _, _ := strings.Cut(text, "|"); len(explain) < 20 || !strings.HasSuffix(explain, ".") {
+			b.Errorf("not explained: %q", text)
+		}
+	}
+	// The window fits what was observed: the first tick is not minutes before the start.
+	if fits := eval[bool](b, "Chart.all.filter(c => c.data[0].length).every(c => c.u.scales.x.min >= c.data[0][0] - 1)"); !fits {
+		b.Error("a chart begins before the first sample")
+	}
+	b.until("some seconds of it", "serverCharts[0].data[0].length > 8")
+	b.picture("debug-page")
+	b.dark(true)
+	b.until("dark", "matchMedia('(prefers-color-scheme: dark)').matches")
+	b.until("the lines have changed their colour", drawn("#server-charts"))
+	b.picture("debug-page-dark")
+	b.dark(false)
+}
+
+// zooming drags in one chart, which zooms all of them, and goes back.
+func zooming(b *browser) {
+	b.do(chromedp.ScrollIntoView(chromedp.CSS("#charts .u-over")))
+	box := eval[[]float64](b, "(r => [r.left, r.top, r.width, r.height])(document.querySelector('#charts .u-over').getBoundingClientRect())")
+	y := box[1] + box[3]/2
+	b.drag(box[0]+box[2]*0.3, y, box[0]+box[2]*0.7, y)
+	b.until("all are zoomed", "Chart.zoom && Chart.all.filter(c => charts.includes(c)).every(c => Math.abs(c.u.scales.x.min - Chart.zoom[0]) < 0.01 && Math.abs(c.u.scales.x.max - Chart.zoom[1]) < 0.01)")
+	b.until("it is offered to go back", "!document.querySelector('.unzoom').hidden")
+	b.click(".unzoom")
+	b.until("the latest is shown", "!Chart.zoom && document.querySelector('.unzoom').hidden && charts.every(c => c.u.scales.x.max >= c.data[0].at(-1))")
+}
+
 // narrow verifies that only the tables scroll horizontally in a window as narrow as a phone.
 func narrow(b *browser) {
 	b.do(chromedp.EmulateViewport(400, 800))
 	b.until("nothing sticks out", "document.documentElement.scrollWidth <= 400")
+	b.press("s")
+	b.until("nor beside the server", "!document.querySelector('#panel-server').hidden && document.documentElement.scrollWidth <= 400 && "+drawn("#server-charts"))
+	b.picture("debug-phone")
 }

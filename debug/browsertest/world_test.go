@@ -28,8 +28,9 @@ const (
 
 // A world is a page that shows an echo server under load and a port with thousands of idle sockets.
 type world struct {
-	url  string         // address of the page
-	echo netip.AddrPort // address of the server
+	url    string         // address of the page
+	echo   netip.AddrPort // address of the server
+	server *server.Server[struct{}]
 }
 
 func newWorld(t *testing.T) *world {
@@ -40,14 +41,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.echo = l.LocalAddr()
-	mounted := make(chan debug.Option, 1)
 	served := make(chan error, 1)
-	s := &server.Server[struct{}]{
-		Handler: echo{}, Workers: 3,
-		OnStart: func(shards []*socknotify.Port[*server.Key]) {
-			mounted <- debug.Port("echo", shards[0])
-		},
-	}
+	s := &server.Server[struct{}]{Handler: echo{}, Workers: 3, TimeCalls: true}
+	w.server = s
+	page := debug.New(debug.Server("echo", s), debug.Port("parked", park(t)))
+	t.Cleanup(page.Close)
 	go func() { served <- s.ServeSocket(l) }()
 	t.Cleanup(func() {
 		s.Close()
@@ -58,9 +56,6 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	page := debug.New(<-mounted, debug.Port("parked", park(t)))
-	t.Cleanup(page.Close)
-
 	mux := http.NewServeMux()
 	mux.Handle("/debug/socknotify/", page)
 	web := httptest.NewServer(mux)

@@ -5,6 +5,7 @@ const every = 1000; // milliseconds between two looks
 const keptEvents = 500;
 
 const view = {
+  tab: "server", server: "", kind: "", served: [], servedSince: null, bounds: [], servers: [], listed: false,
   port: "", q: "", state: "", sort: "socket", order: "asc", offset: 0, limit: 50, range: 300,
   paused: false, matched: 0, samples: [], observed: null, trace: null, seen: new Map(), rows: new Map(), first: true,
 };
@@ -23,7 +24,7 @@ const columns = [
   { name: "since", title: "Age", number: true },
 ];
 
-const charts = [];
+const charts = []; // of the port
 const cards = {};
 
 // ---- words ----
@@ -67,11 +68,19 @@ let asking = 0;
 async function look() {
   const turn = ++asking;
   try {
-    if (!view.port) await listPorts();
+    if (!view.listed || (view.tab === "port" && !view.port)) await list();
+    if (view.tab === "server") {
+      await lookAtServer(turn);
+      return;
+    }
+    if (!view.port) {
+      health("the server has no port before it serves", "");
+      return;
+    }
     const query = wanted();
     const last = view.samples.length ? view.samples[view.samples.length - 1].number : "";
     const { status, registrations, history } = await ask("view", { ...query, after: last });
-    if (turn !== asking) return; // somebody has asked for something else meanwhile
+    if (turn !== asking) return; // something else was asked for since
     if (view.observed !== status.observed) {
       // Another observation, with numbers of its own. What was asked for went by those of the one before.
       const known = view.observed !== null;
@@ -93,18 +102,54 @@ async function look() {
   }
 }
 
-async function listPorts() {
-  const { ports, remote } = await ask("ports", {});
+// list asks which servers and ports there are.
+async function list() {
+  const { servers, bounds, remote } = await ask("servers", {});
+  const { ports } = await ask("ports", {});
   text($("guard"), remote
     ? "Other machines may look too: keep this behind what asks for a password, or on a listener that only those reach who should."
     : "Only this machine may look. Others may with debug.AllowRemote, behind what asks for a password.");
-  const select = $("port");
-  select.replaceChildren();
-  for (const p of ports) make("option", { value: p.name, text: p.name }, select);
-  if (!ports.length) throw new Error("no port is mounted");
-  const from = new URLSearchParams(location.hash.slice(1)).get("port");
-  view.port = ports.some((p) => p.name === from) ? from : ports[0].name;
-  select.value = view.port;
+  Object.assign(view, { servers, bounds, listed: true });
+  const kept = new URLSearchParams(location.hash.slice(1));
+  const choose = (id, names, wanted) => {
+    $(id).replaceChildren();
+    for (const name of names) make("option", { value: name, text: name }, $(id));
+    return ($(id).value = names.includes(wanted) ? wanted : names[0] || "");
+  };
+  view.server = choose("server", servers.map((s) => s.name), view.server || kept.get("server"));
+  view.port = choose("port", ports.map((p) => p.name), view.port || kept.get("port"));
+  if (!servers.length && !ports.length) throw new Error("no server and no port is mounted");
+  showTab(servers.length ? view.tab : "port");
+}
+
+// showTab shows the server, or the inside of a port.
+function showTab(tab) {
+  view.tab = tab;
+  for (const name of ["server", "port"]) {
+    $("tab-" + name).setAttribute("aria-selected", String(name === tab));
+    $("tab-" + name).tabIndex = name === tab ? 0 : -1;
+    $("panel-" + name).hidden = name !== tab;
+    for (const e of document.querySelectorAll(".of-" + name)) e.hidden = name !== tab;
+  }
+  $("tabs").hidden = !view.servers.length;
+  if (!view.servers.length) $("server-field").hidden = true;
+}
+
+function chooseTab(tab) {
+  if (tab === "port") {
+    const own = view.servers.find((s) => s.name === view.server)?.ports || [];
+    if (own.length && !own.includes(view.port)) choosePort(own[0]);
+  }
+  Chart.zoomTo(null);
+  showTab(tab);
+  again({});
+}
+
+function choosePort(name) {
+  stopTrace();
+  $("events").replaceChildren();
+  $("port").value = name;
+  Object.assign(view, { port: name, samples: [], observed: null, offset: 0 });
 }
 
 let timer = 0;
@@ -130,12 +175,13 @@ function again(change) {
 
 function remember() {
   const kept = new URLSearchParams();
-  for (const name of ["port", "q", "state", "sort", "order", "limit", "range"]) {
+  for (const name of ["tab", "server", "port", "q", "state", "sort", "order", "limit", "range"]) {
     if (view[name] !== "") kept.set(name, view[name]);
   }
   history.replaceState(null, "", "#" + kept);
   const query = new URLSearchParams(wanted());
   for (const name of ["view", "registrations"]) $("json-" + name).href = name + "?" + query;
+  $("json-server").href = "server?" + new URLSearchParams({ server: view.server });
   for (const name of ["status", "history", "trace"]) {
     $("json-" + name).href = name + "?" + new URLSearchParams({ port: view.port });
   }
@@ -144,6 +190,7 @@ function remember() {
 function recall() {
   const kept = new URLSearchParams(location.hash.slice(1));
   for (const name of ["q", "state"]) view[name] = kept.get(name) || "";
+  if (kept.get("tab") === "port") view.tab = "port";
   if (columns.some((c) => c.name && c.name === kept.get("sort"))) view.sort = kept.get("sort");
   if (kept.get("order") === "desc") view.order = "desc";
   for (const name of ["limit", "range"]) {
@@ -158,10 +205,10 @@ function recall() {
 
 // ---- showing ----
 
-function card(name, title) {
-  const box = make("div", {}, $("cards"));
+function card(parent, name, title, explain) {
+  const box = make("div", {}, parent);
   make("dt", { text: title }, box);
-  cards[name] = { value: make("dd", { id: "card-" + name }, box), note: make("dd", { class: "note" }, box) };
+  return { value: make("dd", { id: "card-" + name }, box), note: make("dd", { class: "note" }, box), explain: make("dd", { class: "explain", text: explain }, box) };
 }
 
 function set(name, value, note) {
@@ -320,6 +367,7 @@ function fillRow(tr, row, per, now) {
 
 function drawCharts() {
   for (const c of charts) c.draw(view.samples, view.range);
+  for (const c of serverCharts) c.draw(view.served, view.range);
 }
 
 // ---- tracing ----
@@ -404,6 +452,8 @@ function onKey(e) {
     "/": () => $("search").focus(),
     n: () => turnPage(1),
     p: () => turnPage(-1),
+    0: () => Chart.zoomTo(null),
+    s: () => view.servers.length && chooseTab(view.tab === "server" ? "port" : "server"),
     t: () => (view.trace ? stopTrace() : startTrace()),
     ".": () => setPaused(!view.paused),
     "?": () => $("help").showModal(),
@@ -414,31 +464,46 @@ function onKey(e) {
 }
 
 function begin() {
-  card("registrations", "Registrations");
-  card("notifications", "Notifications/s");
-  card("saved", "Re-arms saved");
-  card("wakeups", "Wake-ups/s");
-  card("queued", "Queued");
-  card("waiting", "Asleep");
-  card("accepted", "Accepted/s");
-  card("completed", "Completed/s");
-  card("stale", "Stale reports/s");
+  for (const [name, title, explain] of [
+    ["registrations", "Registrations", "Sockets that the port watches."],
+    ["notifications", "Notifications/s", "What the port has told its callers."],
+    ["saved", "Enables saved", "Enables that needed no system call."],
+    ["wakeups", "Wake-ups/s", "Sleeping calls that were woken."],
+    ["queued", "Queued", "Posts and removals that wait for a call."],
+    ["waiting", "Asleep", "Calls that wait for something to happen."],
+    ["accepted", "Accepted/s", "Connections that the port has accepted."],
+    ["completed", "Completed/s", "Overlapped operations that have ended."],
+    ["stale", "Stale reports/s", "Reports of the kernel that came too late."],
+  ]) cards[name] = card($("cards"), name, title, explain);
   const box = $("charts");
   charts.push(
-    new Chart(box, "Notifications per second", [{ value: perSecond("notifications") }], rate),
-    new Chart(box, "Re-arms per second", [{ name: "saved", value: perSecond("fast_enables") }, { name: "asked the kernel", value: perSecond("rearms") }], rate),
-    new Chart(box, "Registrations", [{ value: (s) => s.registrations }], count),
-    new Chart(box, "Queue and waiters", [{ name: "queued", value: (s) => s.queued }, { name: "asleep", value: (s) => s.waiting }], count),
+    new Chart(box, { title: "Notifications per second", explain: "What the port has told its callers.", series: [{ value: perSecond("notifications") }], format: rate }),
+    new Chart(box, { title: "Enables per second", explain: "Saved ones needed no system call.", series: [{ name: "saved", value: perSecond("fast_enables") }, { name: "asked the kernel", value: perSecond("rearms") }], format: rate }),
+    new Chart(box, { title: "Registrations", explain: "Sockets that the port watches.", series: [{ value: (s) => s.registrations }], format: count }),
+    new Chart(box, { title: "Queue and waiters", explain: "What waits for a call, and calls that wait.", series: [{ name: "queued", value: (s) => s.queued }, { name: "asleep", value: (s) => s.waiting }], format: count }),
   );
+  for (const reset of document.querySelectorAll(".unzoom")) reset.addEventListener("click", () => Chart.zoomTo(null));
+  Chart.onzoom = () => document.querySelectorAll(".unzoom").forEach((b) => (b.hidden = !Chart.zoom));
+  for (const name of ["server", "port"]) {
+    $("tab-" + name).addEventListener("click", () => chooseTab(name));
+    $("tab-" + name).addEventListener("keydown", (e) => {
+      if (e.key !== "ArrowLeft" && e.key !== "ArrowRight") return;
+      chooseTab(view.tab === "server" ? "port" : "server");
+      $("tab-" + view.tab).focus();
+    });
+  }
+  $("server").addEventListener("change", (e) => {
+    Chart.zoomTo(null);
+    Object.assign(view, { server: e.target.value, served: [], servedSince: null });
+    again({});
+  });
   recall();
   showColumns();
 
   $("port").addEventListener("change", (e) => {
-    stopTrace();
-    $("events").replaceChildren();
-    view.samples = [];
-    view.observed = null;
-    again({ port: e.target.value, offset: 0 });
+    Chart.zoomTo(null);
+    choosePort(e.target.value);
+    again({});
   });
   let typing = 0;
   $("search").addEventListener("input", (e) => {
@@ -450,6 +515,7 @@ function begin() {
   $("range").addEventListener("change", (e) => {
     view.range = Number(e.target.value);
     remember();
+    Chart.zoomTo(null);
     drawCharts();
   });
   $("first").addEventListener("click", () => again({ offset: 0 }));

@@ -1,122 +1,138 @@
 "use strict";
 
-// A Chart draws one or two series of a value a second. Arrow keys and the pointer show a single one.
+// A Chart draws one or more series of a value a second. It is drawn by uPlot. The pointer and the arrow keys show one
+// second in all charts of the page; dragging zooms all of them.
 class Chart {
-  static width = 600;
-  static height = 110;
+  // All charts of the page.
+  static all = [];
+  // The times that are shown, in seconds, or null for the latest.
+  static zoom = null;
+  static onzoom = () => {};
 
-  constructor(parent, title, series, format) {
-    this.title = title;
-    this.series = series;
-    this.format = format;
-    this.samples = [];
-    this.range = 300;
-    this.cursor = null; // seconds before the latest sample
+  static zoomTo(range) {
+    Chart.zoom = range;
+    for (const c of Chart.all) c.draw(c.samples, c.range);
+    Chart.onzoom();
+  }
+
+  constructor(parent, { title, explain, series, format, empty = "", steps }) {
+    Object.assign(this, { title, series, format, empty, steps, samples: [], range: 300, cursor: null, data: [[], ...series.map(() => [])] });
     const figure = make("figure", {}, parent);
     const caption = make("figcaption", {}, figure);
     make("b", { text: title }, caption);
     this.legends = series.map((s, i) => {
-      const legend = make("span", { class: i ? "legend second" : "legend" }, caption);
+      const legend = make("span", { class: "legend series" + i }, caption);
       make("i", { "aria-hidden": "true" }, legend);
       return make("span", {}, legend);
     });
-    const plot = make("div", { class: "plot" }, figure);
-    this.svg = svg("svg", {
-      viewBox: `0 0 ${Chart.width} ${Chart.height}`, preserveAspectRatio: "none", role: "img", tabindex: "0",
-    }, plot);
-    for (const y of [1, Chart.height / 2, Chart.height - 1]) {
-      svg("line", { class: "grid", x1: 0, x2: Chart.width, y1: y, y2: y }, this.svg);
-    }
-    this.area = svg("path", { class: "area" }, this.svg);
-    this.lines = series.map((s, i) => svg("path", { class: "line" + i }, this.svg));
-    this.mark = svg("line", { class: "cursor", y1: 0, y2: Chart.height, visibility: "hidden" }, this.svg);
-    this.top = make("span", { class: "top" }, plot);
-    this.when = make("span", { class: "when" }, plot);
-    this.svg.addEventListener("pointermove", (e) => {
-      const box = this.svg.getBoundingClientRect();
-      this.point(Math.round((1 - (e.clientX - box.left) / box.width) * this.range));
-    });
-    this.svg.addEventListener("pointerleave", () => this.point(null));
-    this.svg.addEventListener("blur", () => this.point(null));
-    this.svg.addEventListener("keydown", (e) => {
+    this.plot = make("div", { class: "plot", role: "img", tabindex: "0" }, figure);
+    make("p", { class: "explain", text: explain }, figure);
+    this.note = make("p", { class: "empty", text: empty, hidden: "" }, this.plot);
+    const hue = (i) => css(["--accent", "--second", "--third", "--fourth"][i % 4]);
+    const axis = { stroke: () => css("--muted"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { stroke: () => css("--line"), width: 1, size: 4 }, font: "11px system-ui, sans-serif" };
+    this.u = new uPlot({
+      width: 400, height: 180, legend: { show: false }, padding: [8, 8, 0, 0],
+      cursor: {
+        y: false, drag: { x: true, y: false, setScale: false },
+        sync: { key: "page", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+        bind: { dblclick: () => () => { Chart.zoomTo(null); return null; } },
+      },
+      scales: { x: { time: true }, y: { auto: false } },
+      axes: [
+        { ...axis, space: 70, size: 28, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toTimeString().slice(0, 8)) },
+        { ...axis, space: 32, size: 62, values: (u, ticks) => ticks.map((v) => format(v)), ...(steps && { incrs: steps }) },
+      ],
+      series: [{}, ...series.map((s, i) => ({
+        stroke: () => hue(i), width: 1.6, points: { show: false }, fill: i || series.length > 1 ? undefined : () => css("--fill"),
+      }))],
+      hooks: {
+        setCursor: [(u) => this.tell(u.cursor.idx)],
+        setSelect: [(u) => {
+          if (u.select.width > 4) Chart.zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
+          u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        }],
+      },
+    }, this.data, this.plot);
+    new ResizeObserver(() => {
+      const width = this.plot.clientWidth;
+      if (width > 0 && width !== this.u.width) this.u.setSize({ width, height: 180 });
+    }).observe(this.plot);
+    this.plot.addEventListener("keydown", (e) => {
       const step = { ArrowLeft: 1, ArrowRight: -1 }[e.key];
-      if (!step) return;
+      if (!step || !this.data[0].length) return;
       e.preventDefault();
-      this.point(Math.min(Math.max((this.cursor ?? 0) + step, 0), this.range));
+      this.cursor = Math.min(Math.max((this.cursor ?? 0) + step, 0), this.data[0].length - 1);
+      this.point();
     });
+    this.plot.addEventListener("blur", () => {
+      this.cursor = null;
+      for (const c of Chart.all) c.u.setCursor({ left: -10, top: -10 }, true, false);
+    });
+    Chart.all.push(this);
   }
 
-  point(seconds) {
-    this.cursor = seconds;
-    this.draw(this.samples, this.range);
+  // point shows the second that the arrow keys have chosen, in all charts of these samples.
+  point() {
+    const at = this.data[0][this.data[0].length - 1 - this.cursor];
+    for (const c of Chart.all) {
+      if (c.samples === this.samples) c.u.setCursor({ left: c.u.valToPos(at, "x"), top: 10 }, true, false);
+    }
   }
 
   draw(samples, range) {
     this.samples = samples;
     this.range = range;
-    const end = samples.length ? samples[samples.length - 1].at : 0;
-    const values = this.series.map((s) => points(samples, s.value, end - range * 1000));
-    const shown = values.flat().map((p) => p.v);
-    const top = nice(Math.max(...shown, 0));
-    const x = (at) => Chart.width * (1 - (end - at) / (range * 1000));
-    const y = (v) => Chart.height - 1 - (Chart.height - 2) * (v / top);
-    values.forEach((list, i) => {
-      const path = list.map((p, j) => (j ? "L" : "M") + x(p.at).toFixed(1) + " " + y(p.v).toFixed(1)).join("");
-      this.lines[i].setAttribute("d", path);
-      if (i === 0) {
-        const foot = Chart.height - 1;
-        this.area.setAttribute("d", list.length
-          ? path + `L${x(list[list.length - 1].at).toFixed(1)} ${foot}L${x(list[0].at).toFixed(1)} ${foot}Z` : "");
-      }
-    });
-    text(this.top, this.format(top));
-    let at = end;
-    if (this.cursor !== null && end) {
-      at = end - this.cursor * 1000;
-      const to = x(at).toFixed(1);
-      this.mark.setAttribute("x1", to);
-      this.mark.setAttribute("x2", to);
+    const end = samples.length ? samples[samples.length - 1].at / 1000 : 0;
+    const xs = [], ys = this.series.map(() => []);
+    for (let i = 1; i < samples.length; i++) { // a value may need the sample before
+      xs.push(samples[i].at / 1000);
+      this.series.forEach((s, j) => ys[j].push(s.value(samples[i], samples[i - 1])));
     }
-    this.mark.setAttribute("visibility", this.cursor === null ? "hidden" : "visible");
-    text(this.when, this.cursor === null ? `${range / 60} min ago` : `${this.cursor} s ago`);
-    const told = this.series.map((s, i) => {
-      const v = nearest(values[i], at);
-      const words = (s.name ? s.name + " " : "") + (v === null ? "–" : this.format(v));
-      text(this.legends[i], words);
+    this.data = [xs, ...ys];
+    // The window fits what was observed: it does not begin before the first sample.
+    const [min, max] = Chart.zoom || [Math.max(end - range, xs.length ? xs[0] : end - 1), Math.max(end, (xs[0] || 0) + 1)];
+    let top = 0;
+    for (const list of ys) list.forEach((v, i) => { if (xs[i] >= min && xs[i] <= max && v > top) top = v; });
+    this.u.batch(() => {
+      this.u.setData(this.data, false);
+      this.u.setScale("x", { min, max });
+      this.u.setScale("y", { min: 0, max: this.steps?.find((s) => s >= top) ?? nice(top) });
+    });
+    this.note.hidden = !this.empty || ys.some((list) => list.some((v) => v !== null));
+    if (this.cursor !== null) this.point();
+    this.tell(this.u.cursor.idx);
+  }
+
+  // tell shows the values of one second, or of the latest.
+  tell(idx) {
+    const xs = this.data[0];
+    const i = idx ?? xs.length - 1;
+    const values = this.series.map((s, j) => {
+      const v = this.data[j + 1][i];
+      const words = (s.name ? s.name + " " : "") + (v === null || v === undefined ? "–" : this.format(v));
+      text(this.legends[j], words);
       return words;
     });
-    this.svg.setAttribute("aria-label", `${this.title}, ${this.cursor === null ? "now" : this.cursor + " seconds ago"}: ${told.join(", ")}; at most ${this.format(Math.max(...shown, 0))} in the last ${range / 60} minutes`);
+    const ago = xs.length && idx !== null && idx !== undefined ? Math.round(xs[xs.length - 1] - xs[i]) : 0;
+    this.plot.setAttribute("aria-label", `${this.title}, ${ago ? ago + " seconds ago" : "now"}: ${values.join(", ")}`);
   }
 }
 
-// points are a series' values after a time; a value may need the sample before.
-function points(samples, value, after) {
-  const list = [];
-  for (let i = 1; i < samples.length; i++) {
-    if (samples[i].at < after) continue;
-    list.push({ at: samples[i].at, v: value(samples[i], samples[i - 1]) });
-  }
-  return list;
-}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => Chart.all.forEach((c) => c.u.redraw()));
 
-function nearest(list, at) {
-  let best = null;
-  for (const p of list) {
-    if (best === null || Math.abs(p.at - at) < Math.abs(best.at - at)) best = p;
-  }
-  return best && best.v;
-}
+// css returns a colour of the page.
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
 
 // nice is a round number that is not below v.
 function nice(v) {
-  if (v <= 1) return 1;
+  if (v <= 0) return 1;
   const unit = 10 ** Math.floor(Math.log10(v));
-  return [1, 2, 5, 10].find((f) => f * unit >= v) * unit;
+  return [1, 2, 5, 10].find((f) => f * unit >= v * 0.999999) * unit;
 }
 
-// perSecond makes a rate of a count.
+// perSecond makes a rate of a count. A count that was reset begins at 0.
 function perSecond(name) {
-  return (now, before) => (now[name] - before[name]) / ((now.at - before.at) / 1000);
+  return (now, before) => Math.max((now[name] || 0) - (before[name] || 0), 0) / ((now.at - before.at) / 1000);
 }
 
 function text(element, s) {
@@ -134,11 +150,5 @@ function fill(element, attributes) {
 function make(tag, attributes, parent) {
   const element = fill(document.createElement(tag), attributes);
   if (parent) parent.append(element);
-  return element;
-}
-
-function svg(tag, attributes, parent) {
-  const element = fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes);
-  parent.append(element);
   return element;
 }

@@ -1,51 +1,195 @@
-// Package metric lists the metrics of a port, for the packages that export them.
+// Package metric lists the metrics of ports, servers and lots, for the packages that export them.
 package metric
 
-import "github.com/socknotify/socknotify"
+import (
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/metrics"
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/server"
+)
 
-// A Port is a socknotify.Port with keys of any type.
-type Port interface {
-	Stats() socknotify.Stats
-	Backend() string
-}
-
-// A Metric is one number of a port.
-type Metric struct {
-	Name    string // words joined by underscores
-	Unit    string // the thing counted, in the singular
+// A Metric is one number of the counts S.
+type Metric[S any] struct {
+	Name    string // words joined by underscores, and parts by dots
+	Unit    string // the thing counted, in the singular, or Bytes or Seconds
 	Help    string
 	Counter bool // the value only increases; otherwise it is a current number
-	Value   func(*socknotify.Stats) int64
+	Value   func(*S) int64
+	// Several metrics with one name differ by a label. Their sum is the number of all. Label is empty where there is one
+	// metric of the name.
+	Label, LabelValue string
 }
 
-// All returns the metrics of a port.
-func All() []Metric {
-	return []Metric{
-		{"registrations", "registration", "Present registrations, including those of closed sockets that the port has not noticed, and sockets with operations.", false,
-			func(s *socknotify.Stats) int64 { return s.Registrations }},
-		{"queued", "entry", "Posts, removals and completions that wait to be dequeued.", false,
-			func(s *socknotify.Stats) int64 { return s.Queued }},
-		{"waiting", "call", "Calls that wait in the port.", false,
-			func(s *socknotify.Stats) int64 { return int64(s.Waiting) }},
-		{"notifications", "notification", "Socket notifications dequeued, without removals.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Notifications) }},
-		{"accepted", "connection", "Connections delivered by Accept, which are notifications too.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Accepted) }},
-		{"completions", "completion", "Completions of overlapped operations, which are notifications too.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Completions) }},
-		{"removals", "removal", "Removal notifications dequeued.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Removals) }},
-		{"posts", "post", "Completions posted.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Posts) }},
-		{"posts_dequeued", "post", "Posted completions dequeued.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.PostsDequeued) }},
-		{"wakeups", "wakeup", "Waiting calls woken.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Wakeups) }},
-		{"rearms", "enable", "Enables of existing registrations that made a system call.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Rearms) }},
-		{"fast_enables", "enable", "Enables of existing registrations without a system call.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.FastEnables) }},
-		{"stale_reports", "report", "Reports dropped because their registration had ended or changed.", true,
-			func(s *socknotify.Stats) int64 { return int64(s.Stale) }},
+// Units that are not things counted. The value of Seconds is in nanoseconds.
+const (
+	Bytes   = "By"
+	Seconds = "s"
+)
+
+// A Histogram is a histogram of the counts S, in seconds.
+type Histogram[S any] struct {
+	Name, Help string
+	Value      func(*S) metrics.Histogram
+}
+
+// A Set has the metrics of the counts S.
+type Set[S any] struct {
+	Metrics    []Metric[S]
+	Histograms []Histogram[S]
+}
+
+type (
+	portStats = socknotify.Stats
+	srvStats  = server.Stats
+	lotStats  = park.Stats
+)
+
+// Port returns the metrics of a port.
+func Port() Set[socknotify.Stats] {
+	gauge := func(name, unit, help string, value func(*portStats) int64) Metric[portStats] {
+		return Metric[portStats]{Name: name, Unit: unit, Help: help, Value: value}
 	}
+	counter := func(name, unit, help string, value func(*portStats) uint64) Metric[portStats] {
+		return Metric[portStats]{Name: name, Unit: unit, Help: help, Counter: true, Value: unsigned(value)}
+	}
+	return Set[portStats]{Metrics: []Metric[portStats]{
+		gauge("registrations", "registration", "Present registrations, including those of closed sockets that the port has not noticed, and sockets with operations.",
+			func(s *portStats) int64 { return s.Registrations }),
+		gauge("queued", "entry", "Posts, removals and completions that wait to be dequeued.", func(s *portStats) int64 { return s.Queued }),
+		gauge("waiting", "call", "Calls that wait in the port.", func(s *portStats) int64 { return int64(s.Waiting) }),
+		counter("notifications", "notification", "Socket notifications dequeued, without removals.", func(s *portStats) uint64 { return s.Notifications }),
+		counter("accepted", "connection", "Connections delivered by Accept, which are notifications too.", func(s *portStats) uint64 { return s.Accepted }),
+		counter("completions", "completion", "Completions of overlapped operations, which are notifications too.", func(s *portStats) uint64 { return s.Completions }),
+		counter("removals", "removal", "Removal notifications dequeued.", func(s *portStats) uint64 { return s.Removals }),
+		counter("posts", "post", "Completions posted.", func(s *portStats) uint64 { return s.Posts }),
+		counter("posts_dequeued", "post", "Posted completions dequeued.", func(s *portStats) uint64 { return s.PostsDequeued }),
+		counter("wakeups", "wakeup", "Waiting calls woken.", func(s *portStats) uint64 { return s.Wakeups }),
+		counter("rearms", "enable", "Enables of existing registrations that made a system call.", func(s *portStats) uint64 { return s.Rearms }),
+		counter("fast_enables", "enable", "Enables of existing registrations without a system call.", func(s *portStats) uint64 { return s.FastEnables }),
+		counter("stale_reports", "report", "Reports dropped because their registration had ended or changed.", func(s *portStats) uint64 { return s.Stale }),
+	}}
+}
+
+// Server returns the metrics of a server.Server.
+func Server() Set[server.Stats] {
+	gauge := func(name, unit, help, label, labelValue string, value func(*srvStats) int64) Metric[srvStats] {
+		return Metric[srvStats]{name, unit, help, false, value, label, labelValue}
+	}
+	counter := func(name, unit, help, label, labelValue string, value func(*srvStats) uint64) Metric[srvStats] {
+		return Metric[srvStats]{name, unit, help, true, unsigned(value), label, labelValue}
+	}
+	const (
+		conns    = "Connections by state. Open ones are past their TLS handshake, and the server reads and writes them."
+		workers  = "Worker goroutines by state. Most of the running ones are in the call of a handler."
+		refused  = "Connections closed when they were accepted, by limit."
+		moved    = "Bytes received and sent, with TLS the encrypted ones, without those of hijacked connections."
+		timeouts = "Connections closed because of a timeout, by timeout."
+		failed   = "Connections that ended before their TLS handshake was complete, by cause."
+	)
+	return Set[srvStats]{
+		Metrics: []Metric[srvStats]{
+			gauge("server.connections", "connection", conns, "state", "open", func(s *srvStats) int64 { return int64(max(s.Conns-s.Handshaking-s.Hijacked, 0)) }),
+			gauge("server.connections", "connection", conns, "state", "handshaking", func(s *srvStats) int64 { return int64(s.Handshaking) }),
+			gauge("server.connections", "connection", conns, "state", "hijacked", func(s *srvStats) int64 { return int64(s.Hijacked) }),
+			gauge("server.workers", "worker", workers, "state", "running", func(s *srvStats) int64 { return int64(s.Running) }),
+			gauge("server.workers", "worker", workers, "state", "waiting", func(s *srvStats) int64 { return int64(max(s.Workers-s.Running, 0)) }),
+			gauge("server.queued", Bytes, "Bytes written and not yet taken by the system.", "", "", func(s *srvStats) int64 { return s.Queued }),
+			gauge("server.longest_call", Seconds, "Age of the oldest call of a handler that is running.", "", "", func(s *srvStats) int64 { return int64(s.Longest) }),
+			counter("server.accepted_connections", "connection", "Connections accepted, without refused ones.", "", "", func(s *srvStats) uint64 { return s.Accepted }),
+			counter("server.refused_connections", "connection", refused, "limit", "connections", func(s *srvStats) uint64 { return s.Refused - min(s.RefusedPerAddr, s.Refused) }),
+			counter("server.refused_connections", "connection", refused, "limit", "connections_per_address", func(s *srvStats) uint64 { return s.RefusedPerAddr }),
+			counter("server.refused_writes", "write", "Writes refused because of the limit of queued bytes.", "", "", func(s *srvStats) uint64 { return s.Overloads }),
+			counter("server.io", Bytes, moved, "direction", "receive", func(s *srvStats) uint64 { return s.BytesIn }),
+			counter("server.io", Bytes, moved, "direction", "transmit", func(s *srvStats) uint64 { return s.BytesOut }),
+			counter("server.calls", "call", "Calls of the handler's Data that have ended.", "", "", func(s *srvStats) uint64 { return s.Calls }),
+			counter("server.timeouts", "connection", timeouts, "kind", "idle", func(s *srvStats) uint64 { return s.Idle }),
+			counter("server.timeouts", "connection", timeouts, "kind", "write", func(s *srvStats) uint64 { return s.Slow }),
+			counter("server.timeouts", "connection", timeouts, "kind", "message", func(s *srvStats) uint64 { return s.Stalled }),
+			counter("server.timeouts", "connection", timeouts, "kind", "handshake", func(s *srvStats) uint64 { return s.LateHandshakes }),
+			counter("server.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *srvStats) uint64 { return s.Handshakes }),
+			counter("server.failed_handshakes", "handshake", failed, "cause", "timeout", func(s *srvStats) uint64 { return s.LateHandshakes }),
+			counter("server.failed_handshakes", "handshake", failed, "cause", "evicted", func(s *srvStats) uint64 { return s.EvictedHandshakes }),
+			counter("server.failed_handshakes", "handshake", failed, "cause", "error", func(s *srvStats) uint64 {
+				return s.FailedHandshakes - min(s.LateHandshakes+s.EvictedHandshakes, s.FailedHandshakes)
+			}),
+			counter("server.panics", "panic", "Panics of handlers and of functions of the TLS configuration.", "", "", func(s *srvStats) uint64 { return s.Panics }),
+			counter("server.stuck_calls", "call", "Calls of a handler that ran for StuckAfter.", "", "", func(s *srvStats) uint64 { return s.Stuck }),
+		},
+		Histograms: []Histogram[srvStats]{
+			{"server.call_duration", "Time that calls of the handler's Data take, of a server that measures it.", func(s *srvStats) metrics.Histogram { return s.CallTime }},
+		},
+	}
+}
+
+// Lot returns the metrics of a park.Lot.
+func Lot() Set[park.Stats] {
+	gauge := func(name, unit, help, label, labelValue string, value func(*lotStats) int) Metric[lotStats] {
+		return Metric[lotStats]{name, unit, help, false, func(s *lotStats) int64 { return int64(value(s)) }, label, labelValue}
+	}
+	counter := func(name, unit, help string, value func(*lotStats) uint64) Metric[lotStats] {
+		return Metric[lotStats]{Name: name, Unit: unit, Help: help, Counter: true, Value: unsigned(value)}
+	}
+	const (
+		conns   = "Connections by state. Parked ones wait for their peer, queued ones for a worker, and those of running ones a function has."
+		workers = "Goroutines that run functions or wait for work."
+	)
+	return Set[lotStats]{
+		Metrics: []Metric[lotStats]{
+			gauge("park.connections", "connection", conns, "state", "parked", func(s *lotStats) int { return max(s.Parked-s.Queued, 0) }),
+			gauge("park.connections", "connection", conns, "state", "queued", func(s *lotStats) int { return s.Queued }),
+			gauge("park.connections", "connection", conns, "state", "running", func(s *lotStats) int { return s.Running }),
+			gauge("park.workers", "worker", workers, "", "", func(s *lotStats) int { return s.Workers }),
+			counter("park.parks", "park", "Connections parked, each time.", func(s *lotStats) uint64 { return s.Parks }),
+			counter("park.immediate_parks", "park", "Parks whose function ran at once because bytes were buffered.", func(s *lotStats) uint64 { return s.AtOnce }),
+			counter("park.timeouts", "connection", "Parked connections whose idle timeout expired.", func(s *lotStats) uint64 { return s.Expired }),
+			counter("park.unparkable_connections", "connection", "Connections that could not be parked, each time.", func(s *lotStats) uint64 { return s.Unparkable }),
+		},
+		Histograms: []Histogram[lotStats]{
+			{"park.call_duration", "Time that functions, calls of a handler or requests take, of a lot or server that measures it.", func(s *lotStats) metrics.Histogram { return s.CallTime }},
+		},
+	}
+}
+
+// ParkServer returns the metrics of a park.Server.
+func ParkServer() Set[park.ServerStats] {
+	type stats = park.ServerStats
+	s := of(Lot(), func(s *stats) *lotStats { return &s.Stats })
+	counter := func(name, unit, help, label, labelValue string, value func(*stats) uint64) Metric[stats] {
+		return Metric[stats]{name, unit, help, true, unsigned(value), label, labelValue}
+	}
+	const refused = "Connections closed when they were accepted, by limit."
+	s.Metrics = append(s.Metrics,
+		Metric[stats]{Name: "park.open_connections", Unit: "connection", Help: "Connections that are open, in any state.", Value: func(s *stats) int64 { return int64(s.Conns) }},
+		counter("park.refused_connections", "connection", refused, "limit", "connections", func(s *stats) uint64 { return s.Refused - min(s.RefusedPerAddr, s.Refused) }),
+		counter("park.refused_connections", "connection", refused, "limit", "connections_per_address", func(s *stats) uint64 { return s.RefusedPerAddr }),
+		counter("park.calls", "call", "Calls of Handler.", "", "", func(s *stats) uint64 { return s.Calls }),
+		counter("park.panics", "panic", "Panics of Handler, Open and Closed, and in handshakes.", "", "", func(s *stats) uint64 { return s.Panics }),
+		counter("park.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *stats) uint64 { return s.Handshakes }),
+		counter("park.failed_handshakes", "handshake", "TLS handshakes that failed.", "", "", func(s *stats) uint64 { return s.FailedHandshakes }),
+	)
+	return s
+}
+
+// HTTPServer returns the metrics of a park.HTTPServer.
+func HTTPServer() Set[park.HTTPStats] {
+	s := of(Lot(), func(s *park.HTTPStats) *lotStats { return &s.Stats })
+	s.Metrics = append(s.Metrics, Metric[park.HTTPStats]{Name: "park.requests", Unit: "request", Help: "Requests that a handler was called for.", Counter: true,
+		Value: func(s *park.HTTPStats) int64 { return int64(s.Requests) }})
+	return s
+}
+
+func unsigned[S any](value func(*S) uint64) func(*S) int64 {
+	return func(s *S) int64 { return int64(value(s)) }
+}
+
+// of returns the metrics of a part of the counts.
+func of[S, Part any](set Set[Part], part func(*S) *Part) (out Set[S]) {
+	for _, m := range set.Metrics {
+		out.Metrics = append(out.Metrics, Metric[S]{m.Name, m.Unit, m.Help, m.Counter,
+			func(s *S) int64 { return m.Value(part(s)) }, m.Label, m.LabelValue})
+	}
+	for _, h := range set.Histograms {
+		out.Histograms = append(out.Histograms, Histogram[S]{h.Name, h.Help, func(s *S) metrics.Histogram { return h.Value(part(s)) }})
+	}
+	return out
 }

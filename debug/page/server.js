@@ -1,0 +1,134 @@
+"use strict";
+
+// The tab of servers and lots.
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  for (; Math.abs(n) >= 1024 && i < units.length - 1; i++) n /= 1024;
+  return (i && n < 10 ? n.toFixed(1) : Math.round(n).toLocaleString("en")) + " " + units[i];
+}
+
+// powers are the steps of an axis of bytes.
+const powers = Array.from({ length: 50 }, (_, i) => 2 ** i);
+
+function duration(s) {
+  if (s === null || s === undefined) return "–";
+  for (const [unit, one] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) {
+    if (s >= one || unit === "µs") return (s / one < 10 && s > 0 ? (s / one).toFixed(1) : Math.round(s / one)) + " " + unit;
+  }
+}
+
+// quantile estimates a quantile of the calls between two samples, as Prometheus does, or returns null without calls.
+function quantile(q, now, before) {
+  const a = now.call_time?.buckets;
+  if (!a) return null;
+  const b = before?.call_time?.buckets || [];
+  const counts = a.map((n, i) => Math.max(n - (b[i] || 0), 0));
+  const rank = q * counts.reduce((sum, n) => sum + n, 0);
+  if (!rank) return null;
+  let below = 0, from = 0;
+  for (let i = 0; i < view.bounds.length; i++) {
+    const to = view.bounds[i];
+    if (counts[i] && below + counts[i] >= rank) return from + ((to - from) * (rank - below)) / counts[i];
+    below += counts[i];
+    from = to;
+  }
+  return from;
+}
+
+const sum = (c, names) => names.reduce((n, name) => n + (c[name] || 0), 0);
+const listed = (c, names) => Object.entries(names).filter(([name]) => c[name]).map(([name, words]) => `${count(c[name])} ${words}`).join(", ");
+
+// Each card has a value, a note, and a sentence that says what it is.
+const parkCards = [
+  ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.conns ? count(c.conns) + " open in all" : ""]],
+  ["running", "Running", "Calls that run now, each on a goroutine.", (c) => [count(c.running || 0), several(c.workers || 0, "worker", "workers")]],
+  ["waiting", "Queued", "Connections that are ready and wait because MaxRunning calls run.", (c) => [count(c.queued_conns || 0), ""]],
+  ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all"]],
+  ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
+  ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
+  ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],
+  ["unparkable", "Unparkable", "Connections that keep a goroutine each. The log names their type.", (c) => [count(c.unparkable || 0), ""]],
+  ["handshakes", "TLS handshakes", "Completed since the start.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed"]],
+  ["faults", "Panics", "Handlers that panicked. Each has cost its connection.", (c) => [count(c.panics || 0), ""]],
+];
+const serverCards = [
+  ["conns", "Connections", "Peers that are connected now.", (c) => [count(c.conns || 0), listed(c, { handshaking: "in a handshake", hijacked: "hijacked" }) || count(c.accepted || 0) + " accepted"]],
+  ["calls", "Requests/s", "Calls of the handler's Data. A large request takes several, and several small ones may share one.", (c, r) => [rate(r("calls")), count(c.calls || 0) + " in all"]],
+  ["in", "Received/s", "Bytes from peers, with TLS the encrypted ones.", (c, r) => [bytes(r("bytes_in")), bytes(c.bytes_in || 0) + " in all"]],
+  ["out", "Sent/s", "Bytes to peers, with TLS the encrypted ones.", (c, r) => [bytes(r("bytes_out")), bytes(c.bytes_out || 0) + " in all"]],
+  ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
+  ["queued", "Queued", "Bytes that wait because peers read slowly.", (c) => [bytes(c.queued_bytes || 0), count(c.refused_writes || 0) + " writes refused"]],
+  ["running", "Busy workers", "Goroutines that call handlers now. One that is busy for long is replaced.", (c) => [`${count(c.running || 0)} of ${count(c.workers || 0)}`, c.longest ? "oldest call " + duration(c.longest) : ""]],
+  ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
+  ["timeouts", "Timeouts", "Connections closed because their peer was silent, did not read, or sent half a message.", (c) => [count(sum(c, ["idle", "slow", "stalled", "late_handshakes"])), listed(c, { idle: "idle", slow: "slow", stalled: "stalled", late_handshakes: "handshakes" })]],
+  ["handshakes", "TLS handshakes", "Completed since the start, and those that failed.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed" + (c.evicted_handshakes ? `, ${count(c.evicted_handshakes)} evicted` : "")]],
+  ["faults", "Faults", "Handlers that panicked, or did not return for StuckAfter.", (c) => [count(sum(c, ["panics", "stuck"])), listed(c, { panics: "panics", stuck: "stuck" })]],
+];
+
+function handlerTime(c, r, then) {
+  if (!c.call_time) return ["–", "not measured: set TimeCalls"];
+  const of = quantile(0.5, c, then) === null ? undefined : then; // without calls, of all
+  return [duration(quantile(0.5, c, of)), duration(quantile(0.99, c, of)) + " slowest 1 %"];
+}
+
+const serverCharts = [];
+function makeServerView(kind) {
+  const box = $("server-charts"), list = $("server-cards");
+  Chart.all = Chart.all.filter((c) => !serverCharts.includes(c));
+  for (const c of serverCharts.splice(0)) c.u.destroy();
+  box.replaceChildren();
+  list.replaceChildren();
+  const own = kind === "server.Server";
+  view.cards = {};
+  for (const [name, title, explain, value] of own ? serverCards : parkCards) {
+    view.cards[name] = { ...card(list, "server-" + name, title, explain), of: value };
+  }
+  const calls = kind === "park.Lot" ? "parks" : "calls";
+  serverCharts.push(
+    new Chart(box, { title: own || calls === "calls" ? "Requests per second" : "Parks per second", explain: "How much work arrives.", series: [{ value: perSecond(calls) }], format: rate }),
+    own
+      ? new Chart(box, { title: "Bytes per second", explain: "What the server receives and sends.", series: [{ name: "in", value: perSecond("bytes_in") }, { name: "out", value: perSecond("bytes_out") }], format: bytes, steps: powers })
+      : new Chart(box, { title: "Workers", explain: "Goroutines, and those of them that run a call.", series: [{ name: "workers", value: (s) => s.workers || 0 }, { name: "running", value: (s) => s.running || 0 }], format: count }),
+    own
+      ? new Chart(box, { title: "Connections", explain: "Peers that are connected, and those of them in a TLS handshake.", series: [{ name: "all", value: (s) => s.conns || 0 }, { name: "in a handshake", value: (s) => s.handshaking || 0 }], format: count })
+      : new Chart(box, { title: "Connections", explain: "Those that wait without a goroutine, and those that wait for a worker.", series: [{ name: "parked", value: (s) => s.parked || 0 }, { name: "queued", value: (s) => s.queued_conns || 0 }], format: count }),
+    new Chart(box, { title: "Handler time", explain: "The middle call of each second, and the slowest in a hundred.", empty: "Not measured. Set TimeCalls to see how long calls take.",
+      series: [{ name: "median", value: (s, b) => quantile(0.5, s, b) }, { name: "slowest 1 %", value: (s, b) => quantile(0.99, s, b) }], format: duration }),
+  );
+}
+
+// lookAtServer asks for the server and shows it.
+async function lookAtServer(turn) {
+  const last = view.served.length ? view.served[view.served.length - 1].number : "";
+  const v = await ask("server", { server: view.server, after: last });
+  if (turn !== asking) return;
+  if (view.servedSince !== v.observed) { // another page, whose samples are numbered from 0
+    const known = view.servedSince !== null;
+    view.servedSince = v.observed;
+    view.served = [];
+    if (known) {
+      view.listed = false;
+      return loop();
+    }
+  }
+  if (view.kind !== v.kind) makeServerView(view.kind = v.kind);
+  for (const s of v.samples) {
+    s.at = Date.parse(s.time);
+    view.served.push(s);
+  }
+  view.served = view.served.slice(-600);
+  const now = { ...v.counts, at: Date.parse(v.time) };
+  const then = view.served[Math.max(view.served.length - 6, 0)]; // rates are those of the last seconds
+  const r = (name) => (then && now.at > then.at ? perSecond(name)(now, then) : 0);
+  for (const c of Object.values(view.cards)) {
+    const [value, note] = c.of(now, r, then);
+    text(c.value, value);
+    text(c.note, note);
+  }
+  text($("server-kind"), v.kind);
+  text($("observed"), "observed for " + span(now.at - Date.parse(v.observed)));
+  for (const c of serverCharts) c.draw(view.served, view.range);
+  health("live", "live");
+}

@@ -1,0 +1,269 @@
+package debug
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/metrics"
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/server"
+)
+
+// A service is a server or a lot that a page shows.
+type service struct {
+	name, kind string
+	// read sets the counts, which are 0 before the first Serve.
+	read func(*ServerCounts)
+	// ports returns the ports that the service has now, each as the same any as before.
+	ports func() []any
+	// newSource makes the source of such a port.
+	newSource func(name string, port any) source
+}
+
+// A shown is a service on one page.
+type shown struct {
+	*service
+	history samples
+}
+
+// Server shows a server under a name, which must be unique among servers and lots on the page. Its ports are shown too,
+// from the first Serve on. Server.TimeCalls makes the page show how long calls take. Server must not be called from OnStart.
+func Server[S any](name string, s *server.Server[S]) Option {
+	return add(&service{
+		name: name, kind: "server.Server",
+		read: func(c *ServerCounts) { c.setServer(s.Stats()) },
+		ports: func() (all []any) {
+			for _, p := range s.Ports() {
+				all = append(all, p)
+			}
+			return all
+		},
+		newSource: func(name string, port any) source {
+			return newSource(name, port.(*socknotify.Port[*server.Key]), nil)
+		},
+	})
+}
+
+// Lot shows a lot of package park under a name, as Server does.
+func Lot(name string, l *park.Lot) Option {
+	return addLots(name, "park.Lot", func() []*park.Lot { return []*park.Lot{l} }, func(c *ServerCounts) { c.setLot(l.Stats()) })
+}
+
+// ParkServer shows a server of package park under a name, as Server does.
+func ParkServer(name string, s *park.Server) Option {
+	return addLots(name, "park.Server", func() []*park.Lot {
+		if l := s.Lot(); l != nil {
+			return []*park.Lot{l}
+		}
+		return nil
+	}, func(c *ServerCounts) {
+		st := s.Stats()
+		c.setLot(st.Stats)
+		c.Conns, c.Refused, c.RefusedPerAddr, c.Calls = st.Conns, st.Refused, st.RefusedPerAddr, st.Calls
+		c.Panics, c.Handshakes, c.FailedHandshakes = st.Panics, st.Handshakes, st.FailedHandshakes
+	})
+}
+
+// HTTPServer shows an HTTP server of package park under a name, as Server does.
+func HTTPServer(name string, s *park.HTTPServer) Option {
+	return addLots(name, "park.HTTPServer", s.Lots, func(c *ServerCounts) {
+		st := s.Stats()
+		c.setLot(st.Stats)
+		c.Calls = st.Requests
+	})
+}
+
+func addLots(name, kind string, lots func() []*park.Lot, read func(*ServerCounts)) Option {
+	return add(&service{
+		name: name, kind: kind, read: read,
+		ports: func() (all []any) {
+			for _, l := range lots() {
+				all = append(all, l.Port())
+			}
+			return all
+		},
+		newSource: func(name string, port any) source { return newSource(name, port.(*socknotify.Port[park.Key]), nil) },
+	})
+}
+
+func add(s *service) Option {
+	return func(h *Handler) { h.services = append(h.services, &shown{service: s}) }
+}
+
+func (c *ServerCounts) setServer(s server.Stats) {
+	*c = ServerCounts{
+		Conns: s.Conns, Handshaking: s.Handshaking, Hijacked: s.Hijacked, Workers: s.Workers, Running: s.Running,
+		QueuedBytes: s.Queued, Longest: s.Longest.Seconds(), Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr,
+		RefusedWrites: s.Overloads, BytesIn: s.BytesIn, BytesOut: s.BytesOut, Calls: s.Calls, CallTime: timesOf(s.CallTime),
+		Idle: s.Idle, Slow: s.Slow, Stalled: s.Stalled, Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
+		FailedHandshakes: s.FailedHandshakes, LateHandshakes: s.LateHandshakes, EvictedHandshakes: s.EvictedHandshakes,
+	}
+}
+
+func (c *ServerCounts) setLot(s park.Stats) {
+	*c = ServerCounts{
+		Parked: s.Parked - s.Queued, QueuedConns: s.Queued, Running: s.Running, Workers: s.Workers,
+		Parks: s.Parks, AtOnce: s.AtOnce, Idle: s.Expired, Unparkable: s.Unparkable, CallTime: timesOf(s.CallTime),
+	}
+}
+
+// timesOf returns nil if nothing was measured.
+func timesOf(h metrics.Histogram) *Times {
+	if h.Count() == 0 {
+		return nil
+	}
+	return &Times{Seconds: h.Sum.Seconds(), Buckets: h.Buckets[:]}
+}
+
+// samples holds the latest samples of a service.
+type samples struct {
+	mu   sync.Mutex
+	ring []ServerSample // by number modulo keepSamples
+	n    uint64         // number of samples so far
+}
+
+// sample adds a sample.
+func (s *shown) sample() {
+	one := ServerSample{Time: time.Now()}
+	s.read(&one.ServerCounts)
+	t := &s.history
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one.Number = t.n
+	if len(t.ring) < keepSamples {
+		t.ring = append(t.ring, one)
+	} else {
+		t.ring[t.n%keepSamples] = one
+	}
+	t.n++
+}
+
+// after returns the samples with a number of at least from.
+func (t *samples) after(from uint64) []ServerSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n > keepSamples {
+		from = max(from, t.n-keepSamples)
+	}
+	out := []ServerSample{}
+	for ; from < t.n; from++ {
+		out = append(out, t.ring[from%keepSamples])
+	}
+	return out
+}
+
+// A mounted is a port of the page, with the service that it belongs to and its identity there, or nil.
+type mounted struct {
+	source
+	*history
+	of   *shown
+	port any
+}
+
+// adopt adds the ports that services have opened, and drops those that they have no more. The caller holds h.mu.
+func (h *Handler) adopt() {
+	if h.closed {
+		return
+	}
+	for _, s := range h.services {
+		now := s.ports()
+		h.mounts = slices.DeleteFunc(h.mounts, func(m *mounted) bool {
+			gone := m.of == s && !slices.Contains(now, m.port)
+			if gone {
+				m.stop()
+			}
+			return gone
+		})
+		for i, p := range now {
+			if slices.ContainsFunc(h.mounts, func(m *mounted) bool { return m.of == s && m.port == p }) {
+				continue
+			}
+			name := s.name
+			if len(now) > 1 {
+				name = fmt.Sprintf("%s-%d", s.name, i)
+			}
+			for h.isMounted(name) {
+				name += "'"
+			}
+			source := s.newSource(name, p)
+			h.mounts = append(h.mounts, &mounted{source, newHistory(source), s, p})
+		}
+	}
+}
+
+// isMounted reports whether a port has a name. The caller holds h.mu.
+func (h *Handler) isMounted(name string) bool {
+	return slices.ContainsFunc(h.mounts, func(m *mounted) bool { return m.name() == name })
+}
+
+// ports returns the ports of the page.
+func (h *Handler) ports() []*mounted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.adopt()
+	return slices.Clone(h.mounts)
+}
+
+func (h *Handler) serveServers(w http.ResponseWriter) {
+	ports := h.ports()
+	out := Servers{Servers: []ServerName{}, Remote: h.guard.remote, Bounds: []float64{}}
+	for _, b := range metrics.Bounds() {
+		out.Bounds = append(out.Bounds, b.Seconds())
+	}
+	for _, s := range h.services {
+		name := ServerName{Name: s.name, Kind: s.kind, Ports: []string{}}
+		for _, m := range ports {
+			if m.of == s {
+				name.Ports = append(name.Ports, m.name())
+			}
+		}
+		out.Servers = append(out.Servers, name)
+	}
+	reply(w, out)
+}
+
+func (h *Handler) serveServer(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("server")
+	from, why := parseAfter(r)
+	if why != "" {
+		fail(w, http.StatusBadRequest, why)
+		return
+	}
+	for _, s := range h.services {
+		if s.name != name && (name != "" || len(h.services) != 1) {
+			continue
+		}
+		v := ServerView{Server: s.name, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
+		s.read(&v.Counts)
+		reply(w, v)
+		return
+	}
+	if name == "" {
+		fail(w, http.StatusBadRequest, "the parameter server is missing; see servers for the names")
+		return
+	}
+	fail(w, http.StatusNotFound, fmt.Sprintf("no server is named %q", name))
+}
+
+// Ready returns a handler for a readiness check, such as /readyz for Kubernetes. It answers 200 while all servers are
+// ready, and 503 otherwise: a server is ready while it accepts connections, and no more from when its Shutdown or Close
+// begins. A *server.Server, a *park.Server and a *park.HTTPServer are servers in this sense. The answers say nothing else,
+// so the handler serves any client. It should be served by another server, because one that shuts down answers nothing.
+func Ready(servers ...interface{ Ready() bool }) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		for _, s := range servers {
+			if !s.Ready() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				fmt.Fprintln(w, "not ready")
+				return
+			}
+		}
+		fmt.Fprintln(w, "ready")
+	})
+}

@@ -1,0 +1,151 @@
+package park
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A lot that measures its functions has one duration for each that has returned, and its workers are labelled.
+func TestStatsCallTime(t *testing.T) {
+	lot, err := New(Config{TimeCalls: true, Name: "cars"})
+	must(t, err)
+	defer lot.Shutdown(context.Background())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	must(t, err)
+	defer client.Close()
+	conn, err := ln.Accept()
+	must(t, err)
+	var profile strings.Builder
+	done := make(chan struct{})
+	must(t, lot.Park(conn, func(c net.Conn) {
+		pprof.Lookup("goroutine").WriteTo(&profile, 1)
+		c.Close()
+		close(done)
+	}))
+	if h := lot.Stats().CallTime; h.Count() != 0 {
+		t.Errorf("%+v before the call", h)
+	}
+	send(t, client, "x")
+	receive(t, done)
+	waitFor(t, "the call is measured", func() bool { h := lot.Stats().CallTime; return h.Count() == 1 && h.Sum > 0 })
+	if want := `# labels: {"socknotify_server":"cars"}`; !strings.Contains(profile.String(), want) {
+		t.Errorf("no %s in\n%s", want, profile.String())
+	}
+}
+
+func TestServerStats(t *testing.T) {
+	cert := certificate(t)
+	s := newLineServer(t, func(s *Server) { s.TimeCalls, s.MaxConns, s.MaxConnsPerAddr = true, 4, 3 }, func(s *Server, l net.Listener) error {
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+		return s.ServeTLS(l, "", "")
+	})
+	s.secure = true
+	waitFor(t, "the server is ready", s.Ready)
+	conn := s.dial()
+	s.ask(conn, "one")
+	s.ask(conn, "two")
+	waitFor(t, "calls are counted", func() bool {
+		st := s.Stats()
+		return st.Calls == 2 && st.CallTime.Count() == 2 && st.Handshakes == 1 && st.Conns == 1
+	})
+	broken := s.dial()
+	send(t, broken.(interface{ NetConn() net.Conn }).NetConn(), "not TLS at all")
+	waitFor(t, "the handshake has failed", func() bool { return s.Stats().FailedHandshakes == 1 })
+	waitFor(t, "it is gone", func() bool { return s.Stats().Conns == 1 })
+	send(t, conn, "panic\n")
+	waitFor(t, "the panic is counted", func() bool { return s.Stats().Panics == 1 })
+	waitFor(t, "the connection is gone", func() bool { return s.Stats().Conns == 0 })
+	for range 3 {
+		s.ask(s.dial(), "held open")
+	}
+	s.ended(s.dial().(interface{ NetConn() net.Conn }).NetConn())
+	if st := s.Stats(); st.Refused != 1 || st.RefusedPerAddr != 1 {
+		t.Errorf("%+v", st)
+	}
+	s.Close()
+	if s.Ready() {
+		t.Error("ready after Close")
+	}
+}
+
+// Shutdown makes a server unready while it still waits for a call.
+func TestServerReady(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := newLineServer(t, func(s *Server) {
+		s.Handler = func(net.Conn) error {
+			close(entered)
+			<-leave
+			return errOwn
+		}
+	}, nil)
+	waitFor(t, "the server is ready", s.Ready)
+	send(t, s.dial(), "x")
+	receive(t, entered)
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(context.Background()) }()
+	waitFor(t, "it is not ready", func() bool { return !s.Ready() })
+	select {
+	case err := <-down:
+		t.Errorf("Shutdown has returned before the call: %v", err)
+	default:
+	}
+	close(leave)
+	must(t, receive(t, down))
+}
+
+// The counts of an HTTPServer stay when a Serve returns.
+func TestHTTPStats(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s := newTestServer(t, func(s *HTTPServer) {
+		s.TimeCalls = true
+		s.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/hold" {
+				once.Do(func() { close(entered) })
+				<-leave
+			}
+			io.WriteString(w, "ok")
+		})
+	}, nil)
+	waitFor(t, "the server is ready", s.Ready)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	get := func(path string) error {
+		r, err := client.Get("http://" + s.address + path)
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		_, err = io.ReadAll(r.Body)
+		return err
+	}
+	must(t, get("/"))
+	must(t, get("/"))
+	waitFor(t, "requests are counted", func() bool {
+		st := s.HTTPServer.Stats()
+		return st.Requests == 2 && st.CallTime.Count() == 2 && st.Parked == 1 && st.Parks >= 1 && len(s.Lots()) == 1
+	})
+	held := make(chan error, 1)
+	go func() { held <- get("/hold") }()
+	receive(t, entered)
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(context.Background()) }()
+	waitFor(t, "it is not ready", func() bool { return !s.Ready() })
+	close(leave)
+	must(t, receive(t, held))
+	must(t, receive(t, down))
+	waitFor(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
+	if st := s.HTTPServer.Stats(); st.Requests != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 3 {
+		t.Errorf("at the end: %+v", st)
+	}
+}
