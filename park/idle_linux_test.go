@@ -141,7 +141,12 @@ func serveParked(secure bool) func(net.Listener, tls.Certificate) func() int {
 				l.Park(conn, serve)
 			}
 		}()
-		return func() int { return min(int(answered.Load()), l.Stats().Parked) }
+		return func() int {
+			if l.Stats().Running > 0 { // a function that has parked its connection still holds a buffer
+				return 0
+			}
+			return min(int(answered.Load()), l.Stats().Parked)
+		}
 	}
 }
 
