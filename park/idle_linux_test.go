@@ -195,7 +195,6 @@ func runRole() bool {
 	return idling.Roles{
 		"server":  func(args []string) { runServer(args[0]) },
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
-		"stream":  func(args []string) { runStreamServer(args[0], args[1], args[2]) },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
 	}.Play()
 }

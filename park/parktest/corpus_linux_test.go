@@ -32,7 +32,7 @@ var everyByte = flag.Bool("every-byte", false, "pause between any two bytes of e
 // wrapper and through each one, also if the client pauses between any two bytes. At a pause the server has read all bytes.
 // Where no request has begun, which net/http decides by its fourth byte, the connection is parked again.
 func TestCorpus(t *testing.T) {
-	for i, w := range append(wrappers, wrapper{name: "no wrapper", wrap: func(_ testing.TB, ln net.Listener) net.Listener { return ln }}) {
+	for i, w := range append(wrappers, wrapper{name: "no wrapper", wrap: unwrapped}) {
 		for j, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", w.name, secure), func(t *testing.T) {
 				t.Parallel()

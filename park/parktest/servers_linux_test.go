@@ -33,7 +33,7 @@ const idleConns = 2000
 
 func TestMain(m *testing.M) {
 	idling.Conns = idleConns
-	if !(idling.Roles{"server": runServer, "clients": runClients}).Play() {
+	if !(idling.Roles{"server": runServer, "clients": runClients, "stream": runStreamServer}).Play() {
 		m.Run()
 	}
 }
