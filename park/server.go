@@ -453,6 +453,7 @@ func (c *serverConn) failed(err error) {
 	}
 	c.spawn(func() {
 		for c.await() && c.callHere() {
+			c.endCalls()
 			c.idle()
 		}
 	})
@@ -509,16 +510,23 @@ func (c *serverConn) turn() {
 	}
 }
 
-// serve handles what has arrived, and parks the connection again.
+// serve handles what has arrived, and parks the connection again. What was read ahead is handled in the same turn, up to a
+// limit, because other connections may wait for the worker.
 func (c *serverConn) serve() {
 	if !c.arrived() {
 		return
 	}
 	ready, err := c.hasInput()
 	if ready {
-		if !c.call() {
-			return
+		for n := 1; ; n++ {
+			if !c.call() {
+				return
+			}
+			if n == maxCallsInRow || !c.conn.hasBytesAhead() || c.server.lot.closing.Load() {
+				break
+			}
 		}
+		c.endCalls()
 		c.idle()
 	}
 	if err != nil {
@@ -676,10 +684,14 @@ func (c *serverConn) call() bool {
 		c.end(err)
 		return false
 	}
-	if write > 0 {
-		conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
-	}
 	return true
+}
+
+// endCalls is called after the last call before the connection is parked, or waits.
+func (c *serverConn) endCalls() {
+	if orDefault(c.server.WriteTimeout) > 0 {
+		c.conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
+	}
 }
 
 // try calls f, and turns a panic into an error, which it logs.
