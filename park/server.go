@@ -182,28 +182,15 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		defer s.mu.Unlock()
 		delete(s.listeners, &l)
 	}()
-	var delay time.Duration
-	for {
-		conn, err := l.Accept()
-		if err == nil {
-			delay = 0
-			s.admit(conn, config)
-			continue
+	err := accept(l, s.stopped, func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
+		if !s.isClosing() {
+			s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", wait)
 		}
-		if s.isClosing() {
-			return ErrServerClosed
-		}
-		//lint:ignore SA1019 as in net/http
-		if e, ok := err.(net.Error); !ok || !e.Temporary() {
-			return fmt.Errorf("park: accept: %w", err)
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", delay)
-		select {
-		case <-time.After(delay):
-		case <-s.stopped:
-		}
+	})
+	if s.isClosing() {
+		return ErrServerClosed
 	}
+	return fmt.Errorf("park: accept: %w", err)
 }
 
 // begin starts the server, if this is the first listener, and adds the listener.
