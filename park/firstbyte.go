@@ -179,45 +179,29 @@ func (f *FirstByteListener) start() {
 
 // accept accepts connections until a permanent error.
 func (f *FirstByteListener) accept() {
-	var delay time.Duration
-	for f.hasRoom() {
-		conn, err := f.l.Accept()
-		if err == nil {
-			delay = 0
-			f.admit(conn)
-			continue
-		}
-		e, ok := err.(net.Error)
-		//lint:ignore SA1019 as in net/http
-		temporary := ok && e.Temporary()
-		f.mu.Lock()
-		if temporary {
-			f.ready = append(f.ready, accepted{err: err})
-		} else {
-			f.failed = err
-		}
-		f.changed.Broadcast()
-		f.mu.Unlock()
-		if !temporary {
-			return
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(delay):
-		case <-f.lot.ended: // after Close
-		}
+	admit := func(conn net.Conn) {
+		f.admit(conn)
+		f.awaitRoom()
 	}
+	err := accept(f.l, f.lot.ended, admit, func(err error, _ time.Duration) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.ready = append(f.ready, accepted{err: err})
+		f.changed.Broadcast()
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = err
+	f.changed.Broadcast()
 }
 
-// hasRoom waits until there is room for another connection, or a silent one to make it. It returns false when the listener
-// is closed.
-func (f *FirstByteListener) hasRoom() bool {
+// awaitRoom waits until there is room for another connection, or a silent one to make it, or the listener is closed.
+func (f *FirstByteListener) awaitRoom() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !f.closed && f.n >= f.max && f.silent.next == nil {
 		f.changed.Wait()
 	}
-	return !f.closed
 }
 
 // makeRoom closes the connection that has been silent for the longest time if there is no room for another.

@@ -155,29 +155,13 @@ func (l *listener) discard(a arrival) {
 	}
 }
 
-// accept accepts connections until a permanent error. After a temporary error it waits and retries, as net/http does.
-// It does not pass temporary errors to net/http, which would then wait instead of serving connections from the lot.
+// accept accepts connections until a permanent error, which it passes to net/http. It does not pass temporary errors:
+// net/http would then wait instead of serving connections from the lot.
 func (l *listener) accept() {
-	var delay time.Duration
-	for {
-		conn, err := l.Listener.Accept()
-		if err == nil {
-			delay = 0
-			l.admit(conn)
-			continue
-		}
-		//lint:ignore SA1019 net/http uses it
-		if e, ok := err.(net.Error); !ok || !e.Temporary() {
-			l.push(arrival{err: err})
-			return
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		logf(l.server.Server, "http: Accept error: %v; retrying in %v", err, delay)
-		select {
-		case <-time.After(delay):
-		case <-l.ended:
-		}
-	}
+	err := accept(l.Listener, l.ended, l.admit, func(err error, wait time.Duration) {
+		logf(l.server.Server, "http: Accept error: %v; retrying in %v", err, wait)
+	})
+	l.push(arrival{err: err})
 }
 
 // admit passes a new connection to net/http, with TLS after the handshake.

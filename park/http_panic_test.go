@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/httpcorpus"
 )
 
 // failures are the ways in which a callback may end without returning.
@@ -150,7 +152,7 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 	var mu sync.Mutex
 	states := make(map[net.Conn][]http.ConnState)
 	var order []net.Conn
-	srv := &http.Server{Handler: exchangeHandler(), ErrorLog: log.New(&logged, "log: ", 0), TLSConfig: config,
+	srv := &http.Server{Handler: httpcorpus.Handler(), ErrorLog: log.New(&logged, "log: ", 0), TLSConfig: config,
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			mu.Lock()
@@ -199,7 +201,7 @@ func handshakeOnce(t *testing.T, version uint16, set func(*tls.Config, func()), 
 		if resets.MatchString(fmt.Sprint(err)) {
 			err = nil
 		}
-		h.handshake = dates.ReplaceAllString(fmt.Sprintf("%s %v", said, err), "Date: then\r")
+		h.handshake = httpcorpus.MaskDates(fmt.Sprintf("%s %v", said, err))
 		return h
 	}
 	h := visit()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/httpcorpus"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -82,7 +83,7 @@ func (s *httpStress) runServer(secure bool) {
 	before := handles.List()
 	s.states = make(map[net.Conn][]http.ConnState)
 	server := &HTTPServer{Backend: s.backend, Server: &http.Server{
-		Handler: exchangeHandler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
+		Handler: httpcorpus.Handler(), ErrorLog: log.New(io.Discard, "", 0), ConnState: s.changed,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
 	}}
 	server.Linger = []time.Duration{-1, time.Microsecond, time.Millisecond}[rand.IntN(3)]

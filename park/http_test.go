@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/httpcorpus"
 )
 
 // A testServer is a running HTTPServer that records the states of its connections.
@@ -36,7 +37,7 @@ func newTestServer(t testing.TB, set func(*HTTPServer), serve func(*HTTPServer, 
 	t.Helper()
 	s := &testServer{t: t, served: make(chan error, 1), states: make(map[net.Conn][]http.ConnState)}
 	s.HTTPServer = &HTTPServer{Linger: -1, Server: &http.Server{
-		Handler:  exchangeHandler(),
+		Handler:  httpcorpus.Handler(),
 		ErrorLog: log.New(io.Discard, "", 0),
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			s.mu.Lock()
@@ -529,7 +530,7 @@ func TestHTTP2(t *testing.T) {
 	var stock served
 	{
 		closed := make(chan struct{})
-		srv := &http.Server{Handler: exchangeHandler(),
+		srv := &http.Server{Handler: httpcorpus.Handler(),
 			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
 			ConnState: func(_ net.Conn, state http.ConnState) {
 				if stock.states = append(stock.states, state); state == http.StateClosed {

@@ -141,7 +141,12 @@ func serveParked(secure bool) func(net.Listener, tls.Certificate) func() int {
 				l.Park(conn, serve)
 			}
 		}()
-		return func() int { return min(int(answered.Load()), l.Stats().Parked) }
+		return func() int {
+			if l.Stats().Running > 0 { // a function that has parked its connection still holds a buffer
+				return 0
+			}
+			return min(int(answered.Load()), l.Stats().Parked)
+		}
 	}
 }
 
@@ -190,7 +195,6 @@ func runRole() bool {
 	return idling.Roles{
 		"server":  func(args []string) { runServer(args[0]) },
 		"clients": func(args []string) { runClients(args[0], args[1], args[2] == "true") },
-		"stream":  func(args []string) { runStreamServer(args[0], args[1], args[2]) },
 		"load":    func(args []string) { runLoad(args[0], args[1]) },
 	}.Play()
 }

@@ -105,10 +105,12 @@ func wantEmpty[T any](t testing.TB, c <-chan T) {
 
 func waitFor(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(time.Millisecond) {
+	pause := 10 * time.Microsecond
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for: %s", what)
 		}
+		pause = min(2*pause, time.Millisecond)
 	}
 }
 

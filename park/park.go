@@ -96,7 +96,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	settle := false
+	how := onInput
 	if !s.Plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
@@ -112,7 +112,9 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			c.mu.Lock()
 			c.unsettled = true
 			c.mu.Unlock()
-			settle = !o.fresh
+			if !o.fresh {
+				how = settling
+			}
 		case !checked:
 			if immediate, err = c.readAhead(l.config.Unwrap); err != nil {
 				c.SetReadDeadline(time.Time{})
@@ -123,9 +125,11 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
+	if immediate {
+		how = atOnce
+	}
 	registering = true
-	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle,
-		immediate: immediate, settle: settle}))
+	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle, how: how}))
 }
 
 // park parks a connection that holds no bytes.
@@ -147,15 +151,23 @@ func (l *Lot) leaveOnError(err error) error {
 
 // A parkRequest holds the arguments of one call of Park.
 type parkRequest struct {
-	base      syscall.Conn
-	raw       syscall.RawConn
-	conn      net.Conn
-	f         func(net.Conn)
-	idle      time.Duration // no timeout if 0 or less
-	immediate bool          // Read would return without the socket
-	settle    bool          // a worker must settle the connection first (see settle.go)
-	again     bool          // the same Park goes on after the connection was settled
+	base syscall.Conn
+	raw  syscall.RawConn
+	conn net.Conn
+	f    func(net.Conn)
+	idle time.Duration // no timeout if 0 or less
+	how  manner
 }
+
+// A manner says what a parked connection waits for.
+type manner uint8
+
+const (
+	onInput  manner = iota // its socket
+	atOnce                 // a worker, because Read would return without the socket
+	settling               // a worker that settles it first (see settle.go)
+	settled                // its socket, in the same Park, after a worker has settled it
+)
 
 // A registrar registers a descriptor with the lot's port. It does so inside Control, so that the descriptor cannot be
 // closed concurrently.
@@ -311,7 +323,7 @@ func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) e
 	return nil
 }
 
-// setParked marks pc as parked, or as queued if the request is immediate. It must be called before the descriptor is
+// setParked marks pc as parked, or as queued if it is posted to a worker. It must be called before the descriptor is
 // enabled, so that a notification finds the connection parked. It returns unparked if it succeeded. Otherwise pc is
 // unchanged, and setParked returns parked if a call is pending already, or removed.
 func (a *registrar) setParked(pc *parkedConn) state {
@@ -327,20 +339,18 @@ func (a *registrar) setParked(pc *parkedConn) state {
 	}
 	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
 	l.stats.parked.Add(1)
-	if !p.again {
+	if p.how != settled {
 		l.stats.parks.Add(1)
 	}
-	if p.idle > 0 && !p.immediate {
+	if p.how == atOnce {
+		l.stats.atOnce.Add(1)
+	} else if p.idle > 0 {
 		pc.due = time.Since(l.start) + p.idle
 	}
-	switch {
-	case p.immediate:
-		l.stats.atOnce.Add(1)
-		fallthrough
-	case p.settle:
+	if p.posted() {
 		pc.state = queued
 		l.port.Post(pc, 0)
-	case p.idle > 0:
+	} else if p.idle > 0 {
 		l.wheel.Set(pc, p.idle)
 	}
 	return unparked
@@ -363,10 +373,12 @@ func (pc *parkedConn) pending() bool {
 	return pc.state == parked || pc.state == queued || pc.state == kept
 }
 
-// register enables the descriptor of a connection that setParked has marked. An immediate request needs no
-// registration.
+// posted reports whether the connection is posted to a worker, and needs no registration.
+func (p *parkRequest) posted() bool { return p.how == atOnce || p.how == settling }
+
+// register enables the descriptor of a connection that setParked has marked, unless the connection was posted.
 func (a *registrar) register(pc *parkedConn, number uintptr) error {
-	if a.request.immediate || a.request.settle {
+	if a.request.posted() {
 		return nil
 	}
 	if err := a.enable(pc, number); err != nil {

@@ -207,28 +207,15 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		defer s.mu.Unlock()
 		delete(s.listeners, &l)
 	}()
-	var delay time.Duration
-	for {
-		conn, err := l.Accept()
-		if err == nil {
-			delay = 0
-			s.admit(conn, config)
-			continue
+	err := accept(l, s.stopped, func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
+		if !s.isClosing() {
+			s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", wait)
 		}
-		if s.isClosing() {
-			return ErrServerClosed
-		}
-		//lint:ignore SA1019 as in net/http
-		if e, ok := err.(net.Error); !ok || !e.Temporary() {
-			return fmt.Errorf("park: accept: %w", err)
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", delay)
-		select {
-		case <-time.After(delay):
-		case <-s.stopped:
-		}
+	})
+	if s.isClosing() {
+		return ErrServerClosed
 	}
+	return fmt.Errorf("park: accept: %w", err)
 }
 
 // begin starts the server, if this is the first listener, and adds the listener.
@@ -479,6 +466,7 @@ func (c *serverConn) failed(err error) {
 	}
 	c.spawn(func() {
 		for c.await() && c.callHere() {
+			c.endCalls()
 			c.idle()
 		}
 	})
@@ -535,16 +523,23 @@ func (c *serverConn) turn() {
 	}
 }
 
-// serve handles what has arrived, and parks the connection again.
+// serve handles what has arrived, and parks the connection again. What was read ahead is handled in the same turn, up to a
+// limit, because other connections may wait for the worker.
 func (c *serverConn) serve() {
 	if !c.arrived() {
 		return
 	}
 	ready, err := c.hasInput()
 	if ready {
-		if !c.call() {
-			return
+		for n := 1; ; n++ {
+			if !c.call() {
+				return
+			}
+			if n == maxCallsInRow || !c.conn.hasBytesAhead() || c.server.lot.closing.Load() {
+				break
+			}
 		}
+		c.endCalls()
 		c.idle()
 	}
 	if err != nil {
@@ -712,10 +707,14 @@ func (c *serverConn) call() bool {
 		c.end(err)
 		return false
 	}
-	if write > 0 {
-		conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
-	}
 	return true
+}
+
+// endCalls is called after the last call before the connection is parked, or waits.
+func (c *serverConn) endCalls() {
+	if orDefault(c.server.WriteTimeout) > 0 {
+		c.conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
+	}
 }
 
 // try calls f, and turns a panic into an error, which it logs.

@@ -65,7 +65,7 @@ func (l *Lot) settle(w *worker, pc *parkedConn, c call) (again bool) {
 		pc.runner = nil
 	}
 	pc.mu.Unlock()
-	return l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: c.fn, idle: idle, again: true}) == nil
+	return l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: c.fn, idle: idle, how: settled}) == nil
 }
 
 // guard calls f, which calls a method of conn. It reports whether f returned, and logs a panic.

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conns is the number of connections.
-const Conns = 5000
+// Conns is the number of connections. A test program may set it first in TestMain.
+var Conns = 5000
 
 // A Usage is the additional memory of a server with connections, in bytes. Heap is measured after two garbage
 // collections. Stack is the memory that the runtime uses for stacks. RSS is measured after the runtime has returned
@@ -26,14 +26,16 @@ const Conns = 5000
 type Usage struct{ Heap, Stack, RSS int64 }
 
 // Live returns the heap and stack memory per connection.
-func (u Usage) Live() float64 { return float64(u.Heap+u.Stack) / Conns }
+func (u Usage) Live() float64 { return perConn(u.Heap + u.Stack) }
+
+func perConn(n int64) float64 { return float64(n) / float64(Conns) }
 
 // Report reports u as the result of a benchmark.
 func (u Usage) Report(b *testing.B) {
 	b.ReportMetric(u.Live(), "live-B/conn")
-	b.ReportMetric(float64(u.Heap)/Conns, "heap-B/conn")
-	b.ReportMetric(float64(u.Stack)/Conns, "stack-B/conn")
-	b.ReportMetric(float64(u.RSS)/Conns, "RSS-B/conn")
+	b.ReportMetric(perConn(u.Heap), "heap-B/conn")
+	b.ReportMetric(perConn(u.Stack), "stack-B/conn")
+	b.ReportMetric(perConn(u.RSS), "RSS-B/conn")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -42,7 +44,7 @@ func Enough(t testing.TB) {
 	t.Helper()
 	var limit unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	if limit.Cur < Conns+100 {
+	if limit.Cur < uint64(Conns)+100 {
 		t.Skipf("%d connections need more than the %d descriptors that are allowed", Conns, limit.Cur)
 	}
 }
@@ -98,7 +100,7 @@ func Serve(ln net.Listener, settled func() int) {
 
 // Connect is called in the clients process. dial connects to the server and completes one request.
 func Connect(dial func() (net.Conn, error)) {
-	var conns [Conns]net.Conn
+	conns := make([]net.Conn, Conns)
 	for i := range conns {
 		var err error
 		if conns[i], err = dial(); err != nil {
@@ -107,7 +109,7 @@ func Connect(dial func() (net.Conn, error)) {
 	}
 	fmt.Println(ready)
 	io.Copy(io.Discard, os.Stdin)
-	runtime.KeepAlive(&conns)
+	runtime.KeepAlive(conns)
 }
 
 // CPU returns the CPU time of the process in nanoseconds.

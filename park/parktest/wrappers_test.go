@@ -59,28 +59,32 @@ func (l embedding) Accept() (net.Conn, error) {
 // idle is the number of idle connections of a test, and limit that of LimitListener.
 const idle, limit = 10, 12
 
-// wrappers are the listeners that wrap another, and the header that a client sends first.
-var wrappers = []struct {
-	name, header string
+// A wrapper is a listener that wraps another.
+type wrapper struct {
+	name, header string // the header is what a client sends first
 	wrap         func(t testing.TB, ln net.Listener) net.Listener
-}{
+}
+
+var wrappers = []wrapper{
 	{"LimitListener", "", func(_ testing.TB, ln net.Listener) net.Listener { return netutil.LimitListener(ln, limit) }},
 	{"go-proxyproto", "PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n", func(_ testing.TB, ln net.Listener) net.Listener {
 		return &proxyproto.Listener{Listener: ln}
 	}},
 	{"cmux", "", func(t testing.TB, ln net.Listener) net.Listener {
 		mux := cmux.New(ln)
-		matched := mux.Match(cmux.PrefixMatcher("GET ", "echo"))
+		matched := mux.Match(cmux.PrefixMatcher("GET ", "echo"), cmux.Any())
 		done := make(chan struct{})
 		go func() {
 			mux.Serve()
 			close(done)
 		}()
-		t.Cleanup(func() {
-			ln.Close()
-			mux.Close()
-			<-done
-		})
+		if t != nil { // nil in a server that runs to the end of its process
+			t.Cleanup(func() {
+				ln.Close()
+				mux.Close()
+				<-done
+			})
+		}
 		return matched
 	}},
 	{"embedded", "", func(_ testing.TB, ln net.Listener) net.Listener { return embedding{ln} }},

@@ -1,0 +1,32 @@
+package park
+
+import (
+	"net"
+	"time"
+)
+
+// accept accepts connections and calls admit for each, until l fails for good or stopped is closed. It returns the error
+// that it ended with. After a temporary error it calls failed with the time that it waits before it tries again, as net/http
+// does.
+func accept(l net.Listener, stopped <-chan struct{}, admit func(net.Conn), failed func(err error, wait time.Duration)) error {
+	var wait time.Duration
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			wait = 0
+			admit(conn)
+			continue
+		}
+		//lint:ignore SA1019 net/http uses it
+		if e, ok := err.(net.Error); !ok || !e.Temporary() {
+			return err
+		}
+		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+		failed(err, wait)
+		select {
+		case <-time.After(wait):
+		case <-stopped:
+			return err
+		}
+	}
+}
