@@ -26,6 +26,9 @@ type Options struct {
 	// Reader is the reader through which the function reads the connection, if there is one. If it has
 	// buffered bytes, the function runs immediately.
 	Reader *bufio.Reader
+	// Writable makes the function run also when a Write would not block, for a program that has queued what the
+	// connection did not take. The function then has possibly nothing to read.
+	Writable bool
 
 	fresh bool // nothing was read from the connection since it was accepted
 }
@@ -79,7 +82,9 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	checked := false
 	if c, ok := conn.(*Conn); ok {
 		var done bool
-		if done, checked, immediate = l.keep(c, f, idle, immediate); done {
+		if o.Writable {
+			immediate = immediate || c.hasBytesAhead()
+		} else if done, checked, immediate = l.keep(c, f, idle, immediate); done {
 			return nil
 		}
 	}
@@ -125,7 +130,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	}
 	registering = true
 	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle,
-		immediate: immediate, settle: settle}))
+		immediate: immediate, settle: settle, writable: o.Writable}))
 }
 
 // park parks a connection that holds no bytes.
@@ -154,6 +159,7 @@ type parkRequest struct {
 	idle      time.Duration // no timeout if 0 or less
 	immediate bool          // Read would return without the socket
 	settle    bool          // a worker must settle the connection first (see settle.go)
+	writable  bool          // f runs also when a Write would not block
 	again     bool          // the same Park goes on after the connection was settled
 }
 
@@ -221,6 +227,9 @@ func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 	r := registration(number, socknotify.OpEnable)
 	r.Key = pc
 	r.Filter = socknotify.EventIn | socknotify.EventHangup
+	if a.request.writable {
+		r.Filter |= socknotify.EventOut
+	}
 	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot
 	a.regs[0] = r
 	_, err := a.lot.port.Process(a.regs[:], nil, 0)

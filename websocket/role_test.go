@@ -1,0 +1,3 @@
+package websocket
+
+func playRole() bool { return false }
