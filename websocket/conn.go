@@ -358,9 +358,7 @@ func (c *Conn) check() error {
 	case ended, finished && q == nil, closing && now >= closeAt:
 		return errSettled
 	case stuck:
-		if c.abort(ErrSlow) {
-			s.slow.Add(1)
-		}
+		c.tooSlow()
 		return errSettled
 	case closing:
 		if c.deaf && q == nil && !c.halfClosed {

@@ -19,7 +19,9 @@ import (
 //   - by a goroutine, if the function is running, because a handler may run for long. The goroutine ends when the queue is
 //     empty.
 //
-// So a connection that is parked needs no goroutine to be written to, and no call waits for a peer.
+// So a connection that is parked needs no goroutine to be written to, and no call waits for a peer. (A write through package
+// tls cannot be interrupted. It is begun when the system has room for it. If it must wait nevertheless, because the system
+// has run short of memory, WriteTimeout ends the connection.)
 
 // A queue has the frames that a connection has not taken.
 type queue struct {
@@ -98,12 +100,11 @@ func (c *Conn) send(frame []byte, retain bool) error {
 	switch {
 	case err == nil, err == ErrClosed:
 	case err != ErrSlow:
-		err = fmt.Errorf("websocket: write: %w", err)
-		c.abort(err)
+		err = c.writeFailed(err)
 	case c.server.Slow == SlowDrop:
 		c.server.dropped.Add(1)
-	case c.abort(err):
-		c.server.slow.Add(1)
+	default:
+		c.tooSlow()
 	}
 	return err
 }
@@ -192,8 +193,7 @@ func (c *Conn) flush() error {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("websocket: write: %w", err)
-		c.abort(err)
+		err = c.writeFailed(err)
 	}
 	return err
 }
@@ -237,15 +237,27 @@ func (c *Conn) writeQueue() {
 		c.wake()
 	}
 	c.mu.Unlock()
+	if err != nil {
+		c.writeFailed(err)
+	}
+}
+
+// writeFailed closes the connection because of an error of a write, and returns the error for OnClose.
+func (c *Conn) writeFailed(err error) error {
 	var timeout net.Error
-	switch {
-	case err == nil:
-	case errors.As(err, &timeout) && timeout.Timeout():
-		if c.abort(ErrSlow) {
-			c.server.slow.Add(1)
-		}
-	default:
-		c.abort(fmt.Errorf("websocket: write: %w", err))
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		c.tooSlow()
+		return ErrSlow
+	}
+	err = fmt.Errorf("websocket: write: %w", err)
+	c.abort(err)
+	return err
+}
+
+// tooSlow closes and counts a connection whose peer reads too slowly.
+func (c *Conn) tooSlow() {
+	if c.abort(ErrSlow) {
+		c.server.slow.Add(1)
 	}
 }
 
