@@ -132,6 +132,7 @@ func playAudience(args []string) {
 		round.Wait()
 		fmt.Println(failed.Load())
 	}
+	runtime.KeepAlive(conns)
 }
 
 const broadcastSize, broadcastQueue = 8 << 10, 64 << 10
@@ -139,7 +140,7 @@ const broadcastSize, broadcastQueue = 8 << 10, 64 << 10
 // startAudience starts a server with n parked connections, some of which never read.
 func startAudience(t testing.TB, n, slow int, policy SlowPolicy) (*Server, *idling.Process) {
 	idling.Enough(t)
-	s := &Server{OnMessage: echo, MaxQueue: broadcastQueue, Slow: policy, WriteTimeout: -1, Logger: slog.New(slog.DiscardHandler)}
+	s := &Server{OnMessage: echo, MaxQueue: broadcastQueue, Slow: policy, WriteTimeout: -1, PingInterval: -1, Logger: slog.New(slog.DiscardHandler)}
 	hs := &http.Server{Handler: s, ConnState: func(conn net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			conn.(*net.TCPConn).SetWriteBuffer(32 << 10) // the system would queue megabytes

@@ -135,7 +135,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{Queued: int(s.queued.Load()), Dropped: s.dropped.Load(), Slow: s.slow.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Conns = len(s.conns)
+	st.Conns = s.open
 	if s.lot != nil {
 		st.Stats = s.lot.Stats()
 	}

@@ -3,7 +3,6 @@ package websocket
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -199,11 +198,7 @@ func (e *exchange) run(p *peer, size int, pause func()) {
 func TestExchanges(t *testing.T) {
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
-			s := &Server{OnMessage: echo, MaxMessage: maxMessage}
-			if kind == "opaque" {
-				s.CloseTimeout = 10 * time.Millisecond // it has no CloseWrite, so the end of the stream comes only then
-			}
-			h := serve(t, kind, s)
+			h := serve(t, kind, &Server{OnMessage: echo, MaxMessage: maxMessage})
 			for _, e := range exchanges() {
 				t.Run(e.name, func(t *testing.T) {
 					for _, size := range []int{1 << 20, 4096, 7} {
