@@ -424,7 +424,7 @@ func (c *Conn) park() error {
 	lot := c.server.lot
 	c.mu.Lock()
 	o := park.Options{IdleTimeout: c.timeout(), Writable: c.queue != nil && !c.writing}
-	closing := c.closing
+	closing, toHalfClose := c.closing, c.deaf && !c.halfClosed
 	c.running = false
 	c.mu.Unlock()
 	err := lot.ParkWith(c.conn, o, c.function)
@@ -440,7 +440,8 @@ func (c *Conn) park() error {
 	}
 	// What has changed since the lock was released was for a function that was neither running nor parked.
 	c.mu.Lock()
-	again := !o.Writable && c.queue != nil && !c.writing || c.closing && !closing || c.finished && c.queue == nil
+	again := !o.Writable && c.queue != nil && !c.writing || c.closing && !closing ||
+		c.queue == nil && (c.finished || toHalfClose && c.closing)
 	c.mu.Unlock()
 	if again {
 		lot.Wake(c.conn)
@@ -466,8 +467,8 @@ func (c *Conn) block() {
 		if d := c.timeout(); d >= 0 {
 			deadline = time.Now().Add(d)
 		}
-		if c.ended || c.finished && c.queue == nil {
-			deadline = longAgo
+		if c.ended || c.queue == nil && (c.finished || c.closing && c.deaf && !c.halfClosed) {
+			deadline = longAgo // turn has something to do
 		}
 		c.conn.SetReadDeadline(deadline) // under the lock, because of wake
 		c.mu.Unlock()
