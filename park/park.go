@@ -26,6 +26,9 @@ type Options struct {
 	// Reader is the reader through which the function reads the connection, if there is one. If it has
 	// buffered bytes, the function runs immediately.
 	Reader *bufio.Reader
+	// Writable makes the function run also when a Write would not block, for a program that has queued what the
+	// connection did not take. The function then has possibly nothing to read.
+	Writable bool
 
 	fresh bool // nothing was read from the connection since it was accepted
 }
@@ -79,7 +82,9 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	checked := false
 	if c, ok := conn.(*Conn); ok {
 		var done bool
-		if done, checked, immediate = l.keep(c, f, idle, immediate); done {
+		if o.Writable {
+			immediate = immediate || c.hasBytesAhead()
+		} else if done, checked, immediate = l.keep(c, f, idle, immediate); done {
 			return nil
 		}
 	}
@@ -129,7 +134,8 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 		how = atOnce
 	}
 	registering = true
-	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle, how: how}))
+	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle, how: how,
+		writable: o.Writable}))
 }
 
 // park parks a connection that holds no bytes.
@@ -151,12 +157,13 @@ func (l *Lot) leaveOnError(err error) error {
 
 // A parkRequest holds the arguments of one call of Park.
 type parkRequest struct {
-	base syscall.Conn
-	raw  syscall.RawConn
-	conn net.Conn
-	f    func(net.Conn)
-	idle time.Duration // no timeout if 0 or less
-	how  manner
+	base     syscall.Conn
+	raw      syscall.RawConn
+	conn     net.Conn
+	f        func(net.Conn)
+	idle     time.Duration // no timeout if 0 or less
+	writable bool          // f runs also when a Write would not block
+	how      manner
 }
 
 // A manner says what a parked connection waits for.
@@ -233,6 +240,9 @@ func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 	r := registration(number, socknotify.OpEnable)
 	r.Key = pc
 	r.Filter = socknotify.EventIn | socknotify.EventHangup
+	if a.request.writable {
+		r.Filter |= socknotify.EventOut
+	}
 	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot
 	a.regs[0] = r
 	_, err := a.lot.port.Process(a.regs[:], nil, 0)

@@ -81,6 +81,31 @@ func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 	return pc.hidesBytesLocked(conn)
 }
 
+// Wake runs the function of a parked connection now, on a goroutine of the lot, although there may be nothing to read. It
+// is for a goroutine that has something for the function to do, such as to write what the goroutine has queued. Wake
+// reports whether the connection was parked; if not, its function is running or about to run, or the lot does not have
+// the connection.
+func (l *Lot) Wake(conn net.Conn) bool {
+	s, err := l.find(conn)
+	if err != nil {
+		return false
+	}
+	var pc *parkedConn
+	s.Raw.Control(func(number uintptr) { pc = l.conns.of(l.conns.at(number), s.Conn) })
+	if pc == nil {
+		return false
+	}
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if pc.state != parked && pc.state != kept {
+		return false
+	}
+	pc.stopLingering() // the function's Read would wait for that of the worker
+	pc.state, pc.why = queued, readable
+	l.port.Post(pc, 0) // cannot fail, as in dispatch
+	return true
+}
+
 // CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there
 // with net.ErrClosed. If a program calls the Close method of a parked connection instead, the lot needs up to ten
 // seconds to find that out.

@@ -176,15 +176,15 @@ func TestBrowser(t *testing.T) {
 func idle(b *tab, r *running) {
 	b.Helper()
 	n := r.hub.stats().Members
-	until(b, "all are parked", func() bool { s := r.hub.lot.Stats(); return s.Parked == n && s.Running == 0 })
-	before := r.hub.lot.Stats().Parks
+	until(b, "all are parked", func() bool { s := r.hub.Stats(); return s.Parked == n && s.Running == 0 })
+	before := r.hub.Stats().Parks
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if s := r.hub.lot.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
+		if s := r.hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
 			b.Fatalf("not idle: %+v, parked %d times before", s, before)
 		}
 	}
 	b.until("the page stays connected", connected)
-	if s := r.hub.lot.Stats(); s.Parked != n || s.Parks != before {
+	if s := r.hub.Stats(); s.Parked != n || s.Parks != before {
 		b.Fatalf("not idle: %+v", s)
 	}
 }

@@ -1,7 +1,7 @@
 // Command websocket is a chat for browsers, whose connections are parked while no message is sent.
 //
-// park.HTTPServer serves the page. The connection of a WebSocket is hijacked and parked in a separate lot. A message on
-// one connection is sent to all, including the sender.
+// park.HTTPServer serves the page, and package websocket the connections. A message on one connection is sent to all,
+// including the sender.
 package main
 
 import (

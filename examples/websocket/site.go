@@ -23,10 +23,7 @@ type site struct {
 }
 
 func newSite(ping time.Duration) (*site, error) {
-	h, err := newHub(ping)
-	if err != nil {
-		return nil, err
-	}
+	h := newHub(ping)
 	page, err := fs.Sub(files, "page")
 	if err != nil {
 		return nil, err
@@ -52,10 +49,10 @@ func guarded(next http.Handler) http.Handler {
 
 func (s *site) serve(l net.Listener) error { return s.server.Serve(l) }
 
-// close closes the hub. Serve has returned before, so no member can join any more.
+// close tells all members that the server goes away, and waits until they have left.
 func (s *site) close(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
-	if failed := s.hub.close(ctx); err == nil {
+	if failed := s.hub.Shutdown(ctx); err == nil {
 		err = failed
 	}
 	return err
@@ -70,10 +67,8 @@ type stats struct {
 }
 
 func (h *hub) stats() stats {
-	lot := h.lot.Stats()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return stats{len(h.members), lot.Parked, lot.Workers, runtime.NumGoroutine()}
+	s := h.Stats()
+	return stats{s.Conns, s.Parked, s.Workers, runtime.NumGoroutine()}
 }
 
 func (h *hub) serveStats(w http.ResponseWriter, _ *http.Request) {

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +50,7 @@ func (r *running) stop(t *testing.T) {
 	if err := <-r.ended; !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serve: %v", err)
 	}
-	if s := r.hub.lot.Stats(); s.Parked != 0 || s.Running != 0 {
+	if s := r.hub.Stats(); s.Parked != 0 || s.Running != 0 {
 		t.Errorf("left behind: %+v", s)
 	}
 }
@@ -151,65 +150,6 @@ func TestEchoAndBroadcast(t *testing.T) {
 	until(t, "one has left", r.parked(len(guests)-1))
 }
 
-// A message in pieces, and several in one.
-func TestFrames(t *testing.T) {
-	r := start(t, "127.0.0.1:0", 0)
-	defer r.stop(t)
-	g := visit(t, r.addr)
-	var all bytes.Buffer
-	must(t, wsutil.WriteClientText(&all, []byte("one")))
-	must(t, wsutil.WriteClientMessage(&all, ws.OpPing, []byte("are you there?")))
-	must(t, wsutil.WriteClientText(&all, []byte(strings.Repeat("two", 1000))))
-	must(t, ws.WriteFrame(&all, ws.MaskFrame(ws.NewFrame(ws.OpText, false, []byte("thr")))))
-	must(t, wsutil.WriteClientMessage(&all, ws.OpPing, []byte("between")))
-	must(t, ws.WriteFrame(&all, ws.MaskFrame(ws.NewFrame(ws.OpContinuation, true, []byte("ee")))))
-	for _, size := range []int{all.Len(), 1000, 3} {
-		until(t, "parked", r.parked(1))
-		for b := all.Bytes(); len(b) > 0; b = b[min(size, len(b)):] {
-			_, err := g.Conn.Write(b[:min(size, len(b))])
-			must(t, err)
-		}
-		var got []string
-		for len(got) < 3 {
-			got = append(got, g.hear(func(e event) bool { return e.From != "" }).Text)
-		}
-		if got[0] != "one" || len(got[1]) != 3000 || got[2] != "three" {
-			t.Errorf("in pieces of %d: %.100q", size, got)
-		}
-	}
-}
-
-// Frames that arrive together with the request are in the buffer of net/http.
-func TestEarlyFrames(t *testing.T) {
-	r := start(t, "127.0.0.1:0", 0)
-	defer r.stop(t)
-	conn, err := net.Dial("tcp", r.addr)
-	must(t, err)
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(soon))
-	var all bytes.Buffer
-	all.WriteString("GET /chat HTTP/1.1\r\nHost: " + r.addr + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-	must(t, wsutil.WriteClientText(&all, []byte("early")))
-	must(t, wsutil.WriteClientText(&all, []byte("bird")))
-	_, err = conn.Write(all.Bytes()[:all.Len()-3])
-	must(t, err)
-	_, err = conn.Write(all.Bytes()[all.Len()-3:])
-	must(t, err)
-	in := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(in, nil)
-	must(t, err)
-	if answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(answer.Status)
-	}
-	g := &guest{t, conn, in}
-	g.hearText("early")
-	g.hearText("bird")
-	until(t, "parked", r.parked(1))
-	g.say("late")
-	g.hearText("late")
-}
-
 func TestCloseFrames(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -218,8 +158,6 @@ func TestCloseFrames(t *testing.T) {
 	}{
 		{"binary", ws.NewBinaryFrame([]byte("x")), ws.StatusUnsupportedData},
 		{"too large", ws.NewTextFrame(make([]byte, maxMessage+1)), ws.StatusMessageTooBig},
-		{"not UTF-8", ws.NewTextFrame([]byte{0xff}), ws.StatusInvalidFramePayloadData},
-		{"reserved bits", ws.Frame{Header: ws.Header{Fin: true, Rsv: 7, OpCode: ws.OpText}}, ws.StatusProtocolError},
 		{"closed", ws.NewCloseFrame(ws.NewCloseFrameBody(ws.StatusNormalClosure, "bye")), ws.StatusNormalClosure},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -227,9 +165,6 @@ func TestCloseFrames(t *testing.T) {
 			defer r.stop(t)
 			g := visit(t, r.addr)
 			f := ws.MaskFrame(c.send)
-			if c.want == ws.StatusMessageTooBig {
-				f.Payload = nil // unread bytes would cause a reset
-			}
 			must(t, ws.WriteFrame(g, f))
 			_, err := wsutil.ReadServerText(g)
 			var closed wsutil.ClosedError
@@ -256,26 +191,11 @@ func TestPing(t *testing.T) {
 			}
 		}
 	}
-	if _, err := io.Copy(io.Discard, silent.in); err != nil {
+	if _, err := io.Copy(io.Discard, silent.in); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
 	alive.say("still here")
 	alive.hearText("still here")
-}
-
-func TestOrigin(t *testing.T) {
-	r := start(t, "127.0.0.1:0", 0)
-	defer r.stop(t)
-	for origin, want := range map[string]bool{"http://" + r.addr: true, "http://example.com": false, "null": false, "%": false} {
-		d := ws.Dialer{Header: ws.HandshakeHeaderHTTP{"Origin": {origin}}}
-		conn, _, _, err := d.Dial(t.Context(), "ws://"+r.addr+"/chat")
-		if (err == nil) != want {
-			t.Errorf("%s: %v", origin, err)
-		}
-		if conn != nil {
-			conn.Close()
-		}
-	}
 }
 
 // A member that does not read is closed, and no other waits for it.

@@ -1,0 +1,545 @@
+package websocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+// A Conn is a WebSocket connection of a Server. Its methods may be called concurrently. None of them waits for the peer,
+// except for Flush.
+type Conn struct {
+	// Data is for the program. The Server does not use it.
+	Data any
+
+	server   *Server
+	conn     net.Conn // a *net.TCPConn, a *net.UnixConn or a *park.Conn
+	socket   raw      // of the innermost connection
+	function func(net.Conn)
+	protocol string
+	index    int // in Server.conns, under Server.mu
+
+	// The next fields are used by the goroutine that runs the connection's function.
+	decoder     *decoder      // nil while nothing is incomplete
+	lastIn      time.Duration // when something was received
+	lastMessage time.Duration // when a message was complete
+	pinged      time.Duration // when a ping was sent that nothing has followed, or 0
+
+	plain      bool // conn is what socket belongs to
+	compressed bool // permessage-deflate was negotiated
+	deaf       bool // what is received is discarded; used by the function
+	halfClosed bool // used by the function
+
+	mu       sync.Mutex
+	running  bool // the function is running, or is about to be parked for the first time
+	blocking bool // the connection cannot be parked, and has a goroutine
+	writing  bool // a goroutine is writing the queue
+	closing  bool // a close frame was sent, or is in the queue
+	finished bool // the connection ends when the queue is empty
+	ended    bool
+	closeAt  time.Duration // when CloseTimeout ends, or 0
+	queue    *queue        // nil if nothing is queued
+	err      error         // for OnClose
+}
+
+// Subprotocol returns the subprotocol that was chosen, or the empty string.
+func (c *Conn) Subprotocol() string { return c.protocol }
+
+// NetConn returns the connection below, a *net.TCPConn or a *park.Conn around a *tls.Conn, for example for its addresses.
+// The caller must not read, write, park or close it.
+func (c *Conn) NetConn() net.Conn { return c.conn }
+
+// RemoteAddr returns the address of the peer.
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// Close sends a close frame, and closes the connection when the peer has answered it, or after CloseTimeout. It does not
+// wait for that. Messages that the peer has sent before are no longer delivered. The reason is cut to 123 bytes. Close fails
+// with socknotify.ErrInvalid for a code that must not be sent, and with ErrClosed if the connection is closed or being
+// closed.
+func (c *Conn) Close(code Code, reason string) error {
+	if !code.valid() || !utf8.ValidString(reason) {
+		return errInvalidClose
+	}
+	e := &CloseError{Code: code, Reason: reason}
+	return c.shut(e, e, false)
+}
+
+// CloseNow closes the connection without a close frame. Bytes that are queued are lost.
+func (c *Conn) CloseNow() error {
+	if !c.abort(ErrClosed) {
+		return ErrClosed
+	}
+	return nil
+}
+
+// shut sends a close frame. err is for OnClose. If finish is set, the connection ends when the frame has been sent.
+func (c *Conn) shut(e *CloseError, err error, finish bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended || c.closing && !finish {
+		return ErrClosed
+	}
+	c.finished = c.finished || finish
+	if !c.closing {
+		c.closing, c.err = true, err
+		c.closeAt = c.server.now() + c.server.closeTimeout()
+		c.enqueue(closeFrame(e.Code, e.Reason), true, true)
+	}
+	c.wake() // for CloseTimeout
+	return nil
+}
+
+// abort closes the connection at once. err is for OnClose. It reports whether the connection was open. If the function is
+// not running, it runs and ends the connection.
+func (c *Conn) abort(err error) bool {
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return false
+	}
+	c.ended = true
+	if c.err == nil {
+		c.err = err
+	}
+	c.dropQueue()
+	c.mu.Unlock()
+	if t, ok := innermost(c.conn).(*net.TCPConn); ok {
+		t.SetLinger(0) // the system must not keep what the peer does not read
+		if !c.plain {
+			t.Close() // before package tls, which would wait for the peer
+		}
+	}
+	c.guard(func() error { return c.server.lot.CloseConn(c.conn) })
+	return true
+}
+
+// innermost returns the connection below all wrappers that have a NetConn method.
+func innermost(conn net.Conn) net.Conn {
+	for range 32 {
+		w, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		next := w.NetConn()
+		if next == nil {
+			break
+		}
+		conn = next
+	}
+	return conn
+}
+
+var readBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// maxReads bounds the reads of one call of the function, after which other connections have their turn.
+const maxReads = 16
+
+// wrappedWait is the time for which a connection that wraps another is read when there was a notification. There may be
+// only a part of a TLS record, or nothing.
+const wrappedWait = 5 * time.Millisecond
+
+var (
+	decoders   = sync.Pool{New: func() any { return new(decoder) }}
+	errGoexit  = errors.New("websocket: the handler called runtime.Goexit")
+	errSettled = errors.New("websocket: ended") // c.err has the reason
+)
+
+// run is the connection's function: it handles what has arrived, and parks the connection. early is what was received with
+// the handshake.
+func (c *Conn) run(early []byte) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.finish(errGoexit)
+		}
+	}()
+	c.mu.Lock()
+	c.running = true
+	c.mu.Unlock()
+	err := c.turn(early, false)
+	if err == nil {
+		err = c.park()
+	}
+	returned = true
+	if err != nil {
+		c.finish(err)
+	}
+}
+
+// turn writes what is queued, and reads and handles what there is. If wait is set, it waits in Read until a timeout. An
+// error ends the connection.
+func (c *Conn) turn(early []byte, wait bool) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	if len(early) > 0 {
+		c.lastIn = c.server.now()
+		c.consume(early)
+	}
+	buf := readBuffers.Get().(*[16 << 10]byte)
+	defer readBuffers.Put(buf)
+	for range maxReads {
+		n, err := c.read(buf[:], wait)
+		if n > 0 {
+			c.lastIn, c.pinged = c.server.now(), 0
+			c.consume(buf[:n])
+		}
+		if err == io.EOF {
+			return &CloseError{Code: CodeAbnormal, Remote: true}
+		}
+		if err != nil {
+			return err
+		}
+		if n < len(buf) {
+			break
+		}
+	}
+	return c.check()
+}
+
+// read reads what there is. It returns 0 and no error if there is nothing.
+func (c *Conn) read(b []byte, wait bool) (int, error) {
+	if c.plain && !wait {
+		n, err := c.socket.read(b)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // of the lot's, because a timeout has passed
+			c.conn.SetReadDeadline(time.Time{})
+			n, err = c.socket.read(b)
+		}
+		return n, err
+	}
+	if !wait {
+		c.conn.SetReadDeadline(time.Now().Add(wrappedWait))
+	}
+	n, err := c.conn.Read(b)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		err = nil
+	}
+	return n, err
+}
+
+// consume handles bytes that were received.
+func (c *Conn) consume(b []byte) {
+	if c.deaf {
+		return
+	}
+	d := c.decoder
+	if d == nil {
+		d = decoders.Get().(*decoder)
+		d.began = c.lastIn
+	}
+	c.decoder = d
+	limit := c.server.limit
+	limit.compression = c.compressed
+	for len(b) > 0 && !c.deaf {
+		a, n, err := d.next(b, &limit)
+		if err != nil {
+			c.fail(err)
+			break
+		}
+		b = b[n:]
+		switch a.op {
+		case 0:
+			continue
+		case byte(Text), byte(Binary):
+			c.message(d, a)
+		case opPing:
+			c.send(append(appendHeader(nil, opPong, false, len(a.payload)), a.payload...), true)
+		case opPong:
+			if f := c.server.OnPong; f != nil {
+				c.handle(func() error {
+					f(c, a.payload)
+					return nil
+				})
+			}
+		case opClose:
+			c.closed(a.payload)
+		}
+		if d.idle() {
+			d.began = c.server.now()
+		}
+	}
+	if c.deaf || d.idle() {
+		c.decoder = nil
+		d.reset()
+		decoders.Put(d)
+	}
+}
+
+// message handles a message.
+func (c *Conn) message(d *decoder, a arrival) {
+	if a.compressed {
+		var err error
+		if d.inflated, err = inflate(d.inflated[:0], a.payload, c.server.limit.message); err != nil {
+			c.fail(err)
+			return
+		}
+		if a.payload = d.inflated; a.op == byte(Text) && !utf8.Valid(a.payload) {
+			c.fail(errNotUTF8)
+			return
+		}
+	}
+	c.lastMessage = c.lastIn
+	c.mu.Lock()
+	closing := c.closing || c.ended
+	c.mu.Unlock()
+	if !closing {
+		c.handle(func() error { return c.server.OnMessage(c, Kind(a.op), a.payload) })
+	}
+}
+
+// handle calls a handler. If it fails, handle ends the connection.
+func (c *Conn) handle(f func() error) {
+	err := c.guard(f)
+	if err == nil {
+		return
+	}
+	e := &CloseError{Code: CodeInternalError}
+	var own *CloseError
+	if errors.As(err, &own) && own.Code.valid() {
+		e = own
+	}
+	c.shut(e, err, false)
+}
+
+// guard calls f, and turns a panic into an error, which it logs.
+func (c *Conn) guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			buf := make([]byte, 64<<10)
+			err = fmt.Errorf("websocket: panic: %v", p)
+			c.server.log(slog.LevelError, "websocket: panic serving a connection", "remote", fmt.Sprint(c.conn.RemoteAddr()),
+				"panic", fmt.Sprint(p), "stack", string(buf[:runtime.Stack(buf, false)]))
+		}
+	}()
+	return f()
+}
+
+// fail ends the connection because of what the peer has sent. Its further bytes cannot be understood, and are discarded.
+func (c *Conn) fail(err error) {
+	c.deaf = true
+	var e *CloseError
+	if !errors.As(err, &e) {
+		e = &CloseError{Code: CodeInternalError}
+	}
+	c.shut(e, err, false)
+}
+
+// closed handles a close frame.
+func (c *Conn) closed(payload []byte) {
+	e, err := parseClose(payload)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.deaf = true
+	c.shut(e, e, true)
+}
+
+// check handles the timeouts, and the end of a connection that is being closed.
+func (c *Conn) check() error {
+	s := c.server
+	now := s.now()
+	c.mu.Lock()
+	ended, finished, closing, closeAt, q := c.ended, c.finished, c.closing, c.closeAt, c.queue
+	stuck := q != nil && s.writeTimeout() > 0 && now >= q.since+s.writeTimeout()
+	c.mu.Unlock()
+	switch {
+	case ended, finished && q == nil, closing && now >= closeAt:
+		return errSettled
+	case stuck:
+		c.tooSlow()
+		return errSettled
+	case closing:
+		if c.deaf && q == nil && !c.halfClosed {
+			// The peer gets the close frame and then the end of the stream. A connection that is closed while there is
+			// something to read would be reset instead, and the close frame lost.
+			c.halfClosed = true
+			if w, ok := c.conn.(interface{ CloseWrite() error }); ok {
+				c.guard(w.CloseWrite)
+			}
+		}
+	case c.decoder != nil && s.messageTimeout() > 0 && now >= c.decoder.began+s.messageTimeout():
+		c.decoder = nil
+		c.fail(errHalfMessage)
+		return c.check()
+	case s.IdleTimeout > 0 && now >= c.lastMessage+s.IdleTimeout:
+		c.shut(&CloseError{Code: CodeGoingAway, Reason: "idle"}, ErrTimeout, false)
+	case s.pingInterval() < 0:
+	case c.pinged > 0 && now >= c.pinged+s.pongTimeout():
+		c.abort(ErrTimeout)
+		return errSettled
+	case c.pinged == 0 && now >= c.lastIn+s.pingInterval():
+		c.pinged = now
+		c.Ping(nil)
+	}
+	return nil
+}
+
+// timeout returns the time until the next timeout, or a negative number. The caller holds c.mu.
+func (c *Conn) timeout() time.Duration {
+	s := c.server
+	due := time.Duration(-1)
+	add := func(from, d time.Duration) {
+		if d > 0 && (due < 0 || from+d < due) {
+			due = from + d
+		}
+	}
+	if q := c.queue; q != nil {
+		add(q.since, s.writeTimeout())
+	}
+	if c.closing {
+		add(c.closeAt, 1)
+	} else {
+		if c.decoder != nil {
+			add(c.decoder.began, s.messageTimeout())
+		}
+		add(c.lastMessage, s.IdleTimeout)
+		switch {
+		case s.pingInterval() < 0:
+		case c.pinged > 0:
+			add(c.pinged, s.pongTimeout())
+		default:
+			add(c.lastIn, s.pingInterval())
+		}
+	}
+	if due < 0 {
+		return -1
+	}
+	return max(due-s.now(), 1)
+}
+
+// park parks the connection. If it fails, the caller still owns the connection.
+func (c *Conn) park() error {
+	lot := c.server.lot
+	c.mu.Lock()
+	o := park.Options{IdleTimeout: c.timeout(), Writable: c.queue != nil && !c.writing}
+	closing, toHalfClose := c.closing, c.deaf && !c.halfClosed
+	c.running = false
+	c.mu.Unlock()
+	err := lot.ParkWith(c.conn, o, c.function)
+	if err != nil {
+		c.mu.Lock()
+		c.running = true
+		c.mu.Unlock()
+		if errors.Is(err, park.ErrUnparkable) {
+			c.server.goroutines.Go(c.block)
+			return nil
+		}
+		return err
+	}
+	// What has changed since the lock was released was for a function that was neither running nor parked.
+	c.mu.Lock()
+	again := !o.Writable && c.queue != nil && !c.writing || c.closing && !closing ||
+		c.queue == nil && (c.finished || toHalfClose && c.closing)
+	c.mu.Unlock()
+	if again {
+		lot.Wake(c.conn)
+	}
+	return nil
+}
+
+// block serves a connection that cannot be parked.
+func (c *Conn) block() {
+	returned := false
+	defer func() {
+		if !returned {
+			c.finish(errGoexit)
+		}
+	}()
+	c.mu.Lock()
+	c.blocking = true
+	c.mu.Unlock()
+	var err error
+	for err == nil {
+		c.mu.Lock()
+		deadline := time.Time{}
+		if d := c.timeout(); d >= 0 {
+			deadline = time.Now().Add(d)
+		}
+		if c.ended || c.queue == nil && (c.finished || c.closing && c.deaf && !c.halfClosed) {
+			deadline = longAgo // turn has something to do
+		}
+		c.conn.SetReadDeadline(deadline) // under the lock, because of wake
+		c.mu.Unlock()
+		err = c.turn(nil, true)
+	}
+	returned = true
+	c.finish(err)
+}
+
+var longAgo = time.Unix(1, 0)
+
+// wake makes the function run, unless it is running. The caller holds c.mu.
+func (c *Conn) wake() {
+	switch {
+	case c.blocking:
+		c.conn.SetReadDeadline(longAgo)
+	case !c.running:
+		c.server.lot.Wake(c.conn)
+	}
+}
+
+// finish closes the connection and calls OnClose. It is called once, by the goroutine that runs the function.
+func (c *Conn) finish(err error) {
+	s := c.server
+	c.mu.Lock()
+	c.ended, c.running = true, true
+	if c.err == nil {
+		c.err = err
+	}
+	err = c.err
+	c.dropQueue()
+	c.mu.Unlock()
+	c.guard(c.conn.Close)
+	if d := c.decoder; d != nil {
+		c.decoder = nil
+		d.reset()
+		decoders.Put(d)
+	}
+	s.remove(c)
+	defer s.done()
+	if s.OnClose != nil {
+		c.guard(func() error {
+			s.OnClose(c, err)
+			return nil
+		})
+	}
+}
+
+// Flush waits until everything that was written has been handed to the system, or the connection has ended. In a handler
+// that writes more than MaxQueue it holds the handler back until the peer has read. It fails with ErrClosed if the
+// connection has ended, and with the cause of ctx.
+func (c *Conn) Flush(ctx context.Context) error {
+	c.mu.Lock()
+	ended := c.ended
+	var empty chan struct{}
+	if c.queue != nil {
+		empty = c.queue.whenEmpty()
+	}
+	c.mu.Unlock()
+	if empty != nil {
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		c.mu.Lock()
+		ended = c.ended
+		c.mu.Unlock()
+	}
+	if ended {
+		return ErrClosed
+	}
+	return nil
+}

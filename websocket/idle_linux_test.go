@@ -1,0 +1,240 @@
+package websocket
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/park"
+)
+
+func playRole() bool {
+	return idling.Roles{"server": playServer, "clients": playClients, "audience": playAudience}.Play()
+}
+
+// A connection that has sent and received a message needs at most 1,000 live bytes, and so does one that never has.
+func TestIdleMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	idling.Enough(t)
+	for _, messages := range []string{"0", "1"} {
+		u := idling.Measure(t, "park", messages)
+		t.Logf("%s messages: %.0f live bytes, %d of them stack; RSS %d", messages, u.Live(), u.Stack/idling.Conns, u.RSS/idling.Conns)
+		if u.Live() > 1000 {
+			t.Errorf("%s messages: %.0f bytes", messages, u.Live())
+		}
+	}
+}
+
+// BenchmarkIdle measures the memory of a server process for each idle connection, which has had one message echoed.
+func BenchmarkIdle(b *testing.B) {
+	for _, kind := range []string{"park", "net/http"} {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				idling.Measure(b, kind, "1").Report(b)
+			}
+		})
+	}
+}
+
+func playServer(args []string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	s := &Server{OnMessage: echo}
+	hs := &http.Server{Handler: s}
+	if args[0] == "park" {
+		go (&park.HTTPServer{Server: hs}).Serve(ln)
+	} else {
+		go hs.Serve(ln)
+	}
+	idling.Serve(ln, func() int { return s.Stats().Parked })
+}
+
+func handshake(addr string) (net.Conn, *bufio.Reader, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	in := bufio.NewReaderSize(conn, 512)
+	answer, err := http.ReadResponse(in, nil)
+	if err == nil && answer.StatusCode != http.StatusSwitchingProtocols {
+		err = fmt.Errorf("%s", answer.Status)
+	}
+	return conn, in, err
+}
+
+func playClients(args []string) {
+	idling.Connect(func() (net.Conn, error) {
+		conn, in, err := handshake(args[0])
+		if err == nil && args[1] == "1" {
+			conn.Write(text("x"))
+			_, err = io.ReadFull(in, make([]byte, 3))
+		}
+		return conn, err
+	})
+}
+
+// playAudience connects clients, the first of which never read. For each line of the input, it waits until the others have
+// received one message.
+func playAudience(args []string) {
+	n, _ := strconv.Atoi(args[1])
+	slow, _ := strconv.Atoi(args[2])
+	var round sync.WaitGroup
+	next := make([]chan bool, n)
+	var failed atomic.Int64
+	var conns []net.Conn
+	for i := range n {
+		conn, in, err := handshake(args[0])
+		if err != nil {
+			panic(err)
+		}
+		conns = append(conns, conn)
+		if i < slow {
+			conn.(*net.TCPConn).SetReadBuffer(4096)
+			continue
+		}
+		next[i] = make(chan bool)
+		go func() {
+			for range next[i] {
+				var head [4]byte
+				if _, err := io.ReadFull(in, head[:]); err != nil || head[1] != 126 {
+					failed.Add(1)
+				} else if _, err := io.CopyN(io.Discard, in, int64(binary.BigEndian.Uint16(head[2:]))); err != nil {
+					failed.Add(1)
+				}
+				round.Done()
+			}
+		}()
+	}
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		round.Add(n - slow)
+		for _, c := range next[slow:] {
+			c <- true
+		}
+		round.Wait()
+		fmt.Println(failed.Load())
+	}
+	runtime.KeepAlive(conns)
+}
+
+const broadcastSize, broadcastQueue = 8 << 10, 64 << 10
+
+// startAudience starts a server with n parked connections, some of which never read.
+func startAudience(t testing.TB, n, slow int, policy SlowPolicy) (*Server, *idling.Process) {
+	idling.Enough(t)
+	s := &Server{OnMessage: echo, MaxQueue: broadcastQueue, Slow: policy, WriteTimeout: -1, PingInterval: -1, Logger: slog.New(slog.DiscardHandler)}
+	hs := &http.Server{Handler: s, ConnState: func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conn.(*net.TCPConn).SetWriteBuffer(32 << 10) // the system would queue megabytes
+		}
+	}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ps, ended := &park.HTTPServer{Server: hs}, make(chan error)
+	go func() { ended <- ps.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		must(t, s.Shutdown(context.Background()))
+		ps.Close()
+		<-ended
+	})
+	audience := idling.Start(t, "audience", ln.Addr().String(), strconv.Itoa(n), strconv.Itoa(slow))
+	audience.Say("")
+	until(t, "all are parked", func() bool { return s.Stats().Parked == n })
+	return s, audience
+}
+
+// broadcast sends one message, and waits until all that read have received it. It returns what was queued at first.
+func broadcast(t testing.TB, s *Server, audience *idling.Process, want int) (queued int) {
+	m, err := s.Prepare(Binary, make([]byte, broadcastSize))
+	must(t, err)
+	if sent := s.Broadcast(m); sent < want {
+		t.Fatalf("sent to %d of %d", sent, want)
+	}
+	queued = s.Stats().Queued
+	if failed := audience.Say("next"); failed != "0" {
+		t.Fatalf("%s have not received a message", failed)
+	}
+	return queued
+}
+
+// Some peers do not read. The others get every message of a broadcast, and the slow ones are closed, or lose messages, and
+// are counted. What is queued for them is bounded.
+func TestBroadcast(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		n, slow int
+		policy  SlowPolicy
+	}{{"close", idling.Conns, 500, SlowClose}, {"drop", 500, 50, SlowDrop}} {
+		t.Run(c.name, func(t *testing.T) {
+			if raceDetector || testing.Short() {
+				c.n, c.slow = 500, 50
+			}
+			s, audience := startAudience(t, c.n, c.slow, c.policy)
+			var before runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			most := 0
+			lost := func() uint64 { return s.Stats().Slow + s.Stats().Dropped }
+			for round := 0; lost() < uint64(c.slow) || round < 30; round++ {
+				if most = max(most, broadcast(t, s, audience, c.n-c.slow)); round == 1000 {
+					t.Fatalf("the slow ones are not noticed: %+v", s.Stats())
+				}
+				if g := runtime.NumGoroutine(); g > 200 { // those of a few workers
+					t.Errorf("%d goroutines", g)
+				}
+			}
+			if c.policy == SlowClose {
+				until(t, "the slow ones are closed", func() bool { return s.Stats().Conns == c.n-c.slow })
+			}
+			var after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			st := s.Stats()
+			t.Logf("%d connections, %d of them slow: at most %d KiB queued, heap %d KiB more, %+v", c.n, c.slow, most>>10,
+				(int64(after.HeapAlloc)-int64(before.HeapAlloc))>>10, st)
+			if bound := (broadcastQueue+broadcastSize)*c.slow + (broadcastSize+4)*(c.n-c.slow); most > bound {
+				t.Errorf("%d bytes were queued, want at most %d", most, bound)
+			}
+			closed, dropped := st.Slow == uint64(c.slow) && st.Dropped == 0, st.Slow == 0 && st.Conns == c.n
+			if c.policy == SlowClose && !closed || c.policy == SlowDrop && !dropped {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// BenchmarkBroadcast is a message to all connections, until all that read have received it. 500 slow ones should cost
+// the others nothing.
+func BenchmarkBroadcast(b *testing.B) {
+	for _, slow := range []int{0, 500} {
+		b.Run(fmt.Sprint(slow, " slow"), func(b *testing.B) {
+			s, audience := startAudience(b, idling.Conns, slow, SlowDrop)
+			for s.Stats().Dropped < uint64(slow) {
+				broadcast(b, s, audience, idling.Conns-slow)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				broadcast(b, s, audience, idling.Conns-slow)
+			}
+		})
+	}
+}

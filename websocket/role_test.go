@@ -1,0 +1,5 @@
+//go:build !linux
+
+package websocket
+
+func playRole() bool { return false }

@@ -1,0 +1,661 @@
+package websocket
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+)
+
+// each runs a test with every kind of host.
+func each(t *testing.T, test func(t *testing.T, kind string)) {
+	for _, kind := range hosts {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, kind)
+		})
+	}
+}
+
+// A log collects what a Server logs.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// What a handler returns, a panic and runtime.Goexit end their connection alone.
+func TestHandlerErrors(t *testing.T) {
+	own := errors.New("own")
+	each(t, func(t *testing.T, kind string) {
+		e, l := make(ends, 10), new(log)
+		h := serve(t, kind, &Server{OnClose: e.closed, Logger: l.logger(), OnMessage: func(c *Conn, k Kind, b []byte) error {
+			switch string(b) {
+			case "code":
+				return fmt.Errorf("wrapped: %w", &CloseError{Code: 4001, Reason: "so"})
+			case "bad code":
+				return &CloseError{Code: 1005}
+			case "error":
+				return own
+			case "panic":
+				panic("on purpose")
+			case "exit":
+				runtime.Goexit()
+			}
+			return echo(c, k, b)
+		}})
+		other := h.connect(t, "")
+		for _, c := range []struct {
+			say  string
+			code Code
+			is   error
+		}{{"code", 4001, nil}, {"bad code", CodeInternalError, nil}, {"error", CodeInternalError, own}, {"panic", CodeInternalError, nil}} {
+			p := h.connect(t, "")
+			p.send(join(text(c.say), text("not delivered"))...)
+			p.wantClose(c.code)
+			p.send(closing(c.code, "")...)
+			p.wantEnd()
+			err := e.wait(t)
+			var ce *CloseError
+			switch {
+			case c.is != nil:
+				wantErr(t, err, c.is)
+			case errors.As(err, &ce) != (c.say != "panic"):
+				t.Errorf("%s: %v", c.say, err)
+			}
+		}
+		if s := l.String(); !strings.Contains(s, "on purpose") || !strings.Contains(s, "TestHandlerErrors") {
+			t.Errorf("logged: %s", s)
+		}
+		if kind != "opaque" { // there the goroutine is the connection's own
+			p := h.connect(t, "")
+			p.send(text("exit")...)
+			wantErr(t, e.wait(t), errGoexit)
+		}
+		other.send(text("alive")...)
+		other.wantText("alive")
+	})
+}
+
+func TestHooks(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 10)
+		pongs := make(chan string, 10)
+		h := serve(t, kind, &Server{
+			Subprotocols: []string{"b", "a"},
+			OnClose:      e.closed,
+			OnOpen: func(c *Conn, r *http.Request) error {
+				c.Data = r.URL.Path
+				switch r.Header.Get("X-Test") {
+				case "refuse":
+					return &CloseError{Code: CodePolicy, Reason: "not you"}
+				case "panic":
+					panic("on purpose")
+				case "exit":
+					runtime.Goexit()
+				}
+				must(t, c.Ping([]byte("are you there")))
+				return c.Write(Text, []byte(c.Subprotocol()+" "+c.RemoteAddr().Network()))
+			},
+			OnPong: func(c *Conn, b []byte) { pongs <- string(b) },
+			OnMessage: func(c *Conn, _ Kind, b []byte) error {
+				return c.Write(Binary, []byte(c.Data.(string)))
+			},
+		})
+		p := h.connect(t, "Sec-WebSocket-Protocol: a, b\r\nSec-WebSocket-Protocol: c\r\n")
+		if got := p.answer.Header.Get("Sec-WebSocket-Protocol"); got != "b" {
+			t.Errorf("subprotocol %q", got)
+		}
+		p.want(ping, "are you there")
+		p.wantText("b tcp")
+		p.send(join(frame(pong, "yes"), text("?"))...)
+		p.want(fin|byte(Binary), "/")
+		if got := <-pongs; got != "yes" {
+			t.Errorf("pong %q", got)
+		}
+		p.Close()
+		wantCode(t, e.wait(t), CodeAbnormal, true)
+
+		p = h.connect(t, "X-Test: refuse\r\n")
+		p.wantClose(CodePolicy)
+		p.send(closing(CodePolicy, "")...)
+		wantCode(t, e.wait(t), CodePolicy, false)
+		p.wantEnd()
+		p = h.connect(t, "X-Test: panic\r\n")
+		p.wantClose(CodeInternalError)
+		p.Close()
+		if err := e.wait(t); !strings.Contains(err.Error(), "on purpose") {
+			t.Error(err)
+		}
+		p = h.connect(t, "X-Test: exit\r\n")
+		wantErr(t, e.wait(t), errGoexit)
+		p.wantEnd()
+	})
+}
+
+// Either side ends the connection, or both at the same time.
+func TestClose(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 10)
+		conns := make(chan *Conn, 10)
+		got := make(chan string, 10)
+		h := serve(t, kind, &Server{
+			OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
+			OnMessage: func(_ *Conn, _ Kind, b []byte) error { got <- string(b); return nil },
+			OnClose:   e.closed,
+		})
+		// By the server, from another goroutine, while the connection is parked.
+		p := h.connect(t, "")
+		c := <-conns
+		wantErr(t, c.Close(1005, ""), socknotify.ErrInvalid)
+		wantErr(t, c.Close(CodeNormal, "\xff"), socknotify.ErrInvalid)
+		must(t, c.Close(4000, "bye "+strings.Repeat("é", 100)))
+		wantErr(t, c.Close(4000, ""), ErrClosed)
+		wantErr(t, c.Write(Text, nil), ErrClosed)
+		wantErr(t, c.Ping(nil), net.ErrClosed)
+		first, payload := p.next()
+		if first != fin|opClose || payload != "\x0f\xa0bye "+strings.Repeat("é", 59) {
+			t.Errorf("%#x %q", first, payload)
+		}
+		p.send(join(text("too late"), closing(4000, ""))...)
+		p.wantEnd()
+		wantCode(t, e.wait(t), 4000, false)
+		wantErr(t, c.Write(Text, nil), ErrClosed)
+		wantErr(t, c.Flush(t.Context()), ErrClosed)
+
+		// By the client.
+		p = h.connect(t, "")
+		p.send(closing(CodeGoingAway, "page")...)
+		p.wantClose(CodeGoingAway)
+		p.wantEnd()
+		wantCode(t, e.wait(t), CodeGoingAway, true)
+		wantErr(t, (<-conns).Close(CodeNormal, ""), ErrClosed)
+
+		// By both.
+		p = h.connect(t, "")
+		p.send(closing(4002, "")...)
+		(<-conns).Close(4001, "")
+		first, _ = p.next()
+		if first != fin|opClose {
+			t.Errorf("%#x", first)
+		}
+		p.wantEnd()
+		var ce *CloseError
+		if err := e.wait(t); !errors.As(err, &ce) || ce.Code != 4001 && ce.Code != 4002 {
+			t.Error(err)
+		}
+
+		// Without a close frame.
+		p = h.connect(t, "")
+		c = <-conns
+		must(t, c.CloseNow())
+		wantErr(t, c.CloseNow(), ErrClosed)
+		wantErr(t, e.wait(t), ErrClosed)
+		if _, err := p.in.ReadByte(); err == nil {
+			t.Error("still open")
+		}
+		select {
+		case b := <-got:
+			t.Errorf("delivered %q", b)
+		default:
+		}
+	})
+}
+
+// A peer that does not answer a close frame, a ping, or that sends half a message, is closed; one that only is silent is not.
+func TestTimeouts(t *testing.T) {
+	const short = 150 * time.Millisecond
+	each(t, func(t *testing.T, kind string) {
+		start := func(s *Server) (*host, ends) {
+			e := make(ends, 10)
+			s.OnMessage, s.OnClose = echo, e.closed
+			return serve(t, kind, s), e
+		}
+		t.Run("close", func(t *testing.T) {
+			h, e := start(&Server{CloseTimeout: short, OnOpen: func(c *Conn, _ *http.Request) error {
+				go c.Close(4000, "")
+				return nil
+			}})
+			p := h.connect(t, "")
+			p.wantClose(4000)
+			p.wantEnd()
+			wantCode(t, e.wait(t), 4000, false)
+		})
+		t.Run("ping", func(t *testing.T) {
+			h, e := start(&Server{PingInterval: short, PongTimeout: short})
+			alive := h.connect(t, "")
+			for range 3 {
+				alive.want(ping, "")
+				alive.send(frame(pong, "")...)
+			}
+			p := h.connect(t, "")
+			ended := make(chan bool)
+			go func() {
+				for f, _, err := alive.read(); err == nil; f, _, err = alive.read() {
+					if f == ping {
+						alive.Conn.Write(frame(pong, ""))
+					}
+				}
+				close(ended)
+			}()
+			p.want(ping, "")
+			err := e.wait(t)
+			wantErr(t, err, ErrTimeout)
+			wantErr(t, err, os.ErrDeadlineExceeded)
+			if n := h.server.Stats().Conns; n != 1 {
+				t.Errorf("%d connections, want that which answers", n)
+			}
+			alive.Conn.Close()
+			<-ended
+		})
+		t.Run("idle", func(t *testing.T) {
+			h, e := start(&Server{IdleTimeout: 2 * short, PingInterval: short, PongTimeout: short})
+			p := h.connect(t, "")
+			p.send(text("x")...)
+			p.wantText("x")
+			for {
+				first, _ := p.next()
+				if first == ping {
+					p.send(frame(pong, "")...)
+					continue
+				}
+				if first != fin|opClose {
+					t.Errorf("%#x", first)
+				}
+				break
+			}
+			p.send(closing(CodeGoingAway, "")...)
+			p.wantEnd()
+			wantErr(t, e.wait(t), ErrTimeout)
+		})
+		t.Run("half a message", func(t *testing.T) {
+			for _, half := range [][]byte{text("half")[:1], text("half")[:7], frame(first, "a"), frame(ping, "p")[:3],
+				join(text("whole"), text("half")[:8]), frame(first, "")} {
+				h, e := start(&Server{MessageTimeout: short})
+				p := h.connect(t, "")
+				time.Sleep(2 * short) // silence alone does no harm
+				p.send(half...)
+				stop := make(chan bool)
+				stopped := make(chan bool)
+				go func() { // pings do not help
+					defer close(stopped)
+					for bytes.Equal(half, frame(first, "a")) {
+						select {
+						case <-stop:
+							return
+						case <-time.After(short / 4):
+							p.Conn.Write(frame(ping, ""))
+						}
+					}
+				}()
+				for {
+					first, _ := p.next()
+					if first == fin|opClose {
+						break
+					}
+				}
+				close(stop)
+				<-stopped
+				p.Close()
+				wantCode(t, e.wait(t), CodePolicy, false)
+			}
+		})
+	})
+}
+
+func TestRefused(t *testing.T) {
+	h := serve(t, "net/http", &Server{OnMessage: echo, MaxConns: 1})
+	good := map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+	for _, c := range []struct {
+		name, method, version string
+		change                map[string]string
+		want                  int
+	}{
+		{"not a WebSocket", "GET", "1.1", map[string]string{"Upgrade": "", "Connection": ""}, 426},
+		{"no Connection", "GET", "1.1", map[string]string{"Connection": "close"}, 426},
+		{"other protocol", "GET", "1.1", map[string]string{"Upgrade": "h2c"}, 426},
+		{"POST", "POST", "1.1", nil, 405},
+		{"HTTP/1.0", "GET", "1.0", nil, 400},
+		{"version 8", "GET", "1.1", map[string]string{"Sec-WebSocket-Version": "8"}, 426},
+		{"no key", "GET", "1.1", map[string]string{"Sec-WebSocket-Key": ""}, 400},
+		{"short key", "GET", "1.1", map[string]string{"Sec-WebSocket-Key": "AAAA"}, 400},
+		{"bad key", "GET", "1.1", map[string]string{"Sec-WebSocket-Key": "!GhlIHNhbXBsZSBub25jZQ=="}, 400},
+		{"other origin", "GET", "1.1", map[string]string{"Origin": "http://example.com"}, 403},
+		{"no origin", "GET", "1.1", map[string]string{"Origin": "null"}, 403},
+		{"bad origin", "GET", "1.1", map[string]string{"Origin": "%"}, 403},
+		{"other port", "GET", "1.1", map[string]string{"Origin": "http://127.0.0.1:1"}, 403},
+		{"own origin", "GET", "1.1", map[string]string{"Origin": "http://" + h.addr}, 101},
+		{"upper case", "GET", "1.1", map[string]string{"Upgrade": "WebSocket", "Connection": "UPGRADE"}, 101},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			until(t, "no connection is left", func() bool { return h.server.Stats().Conns == 0 })
+			request := c.method + " / HTTP/" + c.version + "\r\nHost: " + h.addr + "\r\n"
+			for name, value := range good {
+				if v, ok := c.change[name]; ok {
+					value = v
+				}
+				if value != "" {
+					request += name + ": " + value + "\r\n"
+				}
+			}
+			if o := c.change["Origin"]; o != "" {
+				request += "Origin: " + o + "\r\n"
+			}
+			p := h.request(t, request+"\r\n")
+			if p.answer.StatusCode != c.want {
+				t.Errorf("%s", p.answer.Status)
+			}
+			if version := p.answer.Header.Get("Sec-WebSocket-Version"); (version == "13") != (c.name == "version 8") {
+				t.Errorf("Sec-WebSocket-Version %q", version)
+			}
+			p.Close()
+		})
+	}
+	until(t, "no connection is left", func() bool { return h.server.Stats().Conns == 0 })
+	p := h.connect(t, "")
+	until(t, "there is one", func() bool { return h.server.Stats().Conns == 1 })
+	if full := h.request(t, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); full.answer.StatusCode != 503 {
+		t.Error(full.answer.Status)
+	}
+	p.send(text("x")...)
+	p.wantText("x")
+}
+
+// A ResponseWriter that cannot be hijacked, and fields that make no sense, are answered with 500, and the log says why.
+func TestInvalid(t *testing.T) {
+	for _, s := range []*Server{
+		{OnMessage: echo}, {}, {OnMessage: echo, MaxMessage: -1}, {OnMessage: echo, Compression: 10}, {OnMessage: echo, Slow: 2},
+		{OnMessage: echo, CloseTimeout: -1}, {OnMessage: echo, Subprotocols: []string{"a b"}}, {OnMessage: echo, Backend: "abacus"},
+	} {
+		l := new(log)
+		s.Logger = l.logger()
+		r, err := http.NewRequest("GET", "http://x/", nil)
+		must(t, err)
+		for k, v := range map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+			"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+			r.Header.Set(k, v)
+		}
+		w := &recorder{header: http.Header{}}
+		if _, err := s.Upgrade(w, r); err == nil || w.status != 500 || l.String() == "" {
+			t.Errorf("%v, status %d, logged %q", err, w.status, l)
+		}
+		must(t, s.Shutdown(t.Context()))
+	}
+	wantErr(t, new(Server).Shutdown(nil), socknotify.ErrInvalid) //lint:ignore SA1012 it is what is tested
+}
+
+type recorder struct {
+	header http.Header
+	status int
+}
+
+func (w *recorder) Header() http.Header         { return w.header }
+func (w *recorder) WriteHeader(status int)      { w.status = status }
+func (w *recorder) Write(b []byte) (int, error) { return len(b), nil }
+
+// Shutdown tells all peers, waits for their answers and for handlers, and refuses new connections. Close waits for nothing.
+func TestShutdown(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 10)
+		entered, leave := make(chan bool), make(chan bool)
+		h := serve(t, kind, &Server{OnClose: e.closed, OnMessage: func(*Conn, Kind, []byte) error {
+			entered <- true
+			<-leave
+			return nil
+		}})
+		idle, busy := h.connect(t, ""), h.connect(t, "")
+		busy.send(text("x")...)
+		<-entered
+		done := make(chan error)
+		go func() { done <- h.server.Shutdown(t.Context()) }()
+		idle.wantClose(CodeGoingAway)
+		busy.wantClose(CodeGoingAway)
+		if p := h.request(t, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); p.answer.StatusCode != 503 {
+			t.Error(p.answer.Status)
+		}
+		idle.send(closing(CodeGoingAway, "")...)
+		idle.wantEnd()
+		wantCode(t, e.wait(t), CodeGoingAway, false)
+		select {
+		case err := <-done:
+			t.Errorf("Shutdown has not waited for the handler: %v", err)
+		default:
+		}
+		busy.send(closing(CodeGoingAway, "")...)
+		close(leave)
+		wantCode(t, e.wait(t), CodeGoingAway, false)
+		must(t, <-done)
+	})
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 10)
+		h := serve(t, kind, &Server{OnClose: e.closed, OnMessage: echo})
+		p := h.connect(t, "")
+		p.send(text("x")...)
+		p.wantText("x")
+		must(t, h.server.Close())
+		wantErr(t, e.wait(t), ErrServerClosed)
+		if _, err := p.in.ReadByte(); err == nil {
+			t.Error("still open")
+		}
+	})
+	t.Run("context", func(t *testing.T) {
+		e := make(ends, 10)
+		h := serve(t, "park", &Server{OnClose: e.closed, OnMessage: echo, CloseTimeout: soon})
+		p := h.connect(t, "")
+		p.send(text("x")...)
+		p.wantText("x")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("why")
+		go func() {
+			p.wantClose(CodeGoingAway)
+			cancel(why)
+		}()
+		wantErr(t, h.server.Shutdown(ctx), why)
+		wantCode(t, e.wait(t), CodeGoingAway, false)
+	})
+}
+
+// Many goroutines write to one connection while its handler does, and it reads slowly: every message arrives whole.
+func TestConcurrentWrites(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const writers, messages = 8, 50
+		conns := make(chan *Conn, 1)
+		h := serve(t, kind, &Server{MaxQueue: 64 << 20, Compression: 1, OnMessage: echo,
+			OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
+		p := h.connect(t, "")
+		c := <-conns
+		var all sync.WaitGroup
+		for w := range writers {
+			all.Go(func() {
+				for m := range messages {
+					b := fmt.Appendf(nil, "%d %d %s", w, m, strings.Repeat(string(rune('a'+w)), 1+m*997))
+					if m%2 == 0 {
+						must(t, c.Write(Text, b))
+						continue
+					}
+					prepared, err := h.server.Prepare(Text, b)
+					must(t, err)
+					must(t, c.WritePrepared(prepared))
+				}
+			})
+		}
+		var next [writers]int
+		for i := range writers * messages {
+			if i%40 == 0 {
+				time.Sleep(5 * time.Millisecond)
+			}
+			first, got := p.next()
+			var w, m int
+			fmt.Sscanf(got, "%d %d", &w, &m)
+			if want := fmt.Sprintf("%d %d %s", w, m, strings.Repeat(string(rune('a'+w)), 1+m*997)); first != fin|byte(Text) || got != want || next[w] != m {
+				t.Fatalf("%#x %.50q, want message %d of %d", first, got, next[w], w)
+			}
+			next[w]++
+		}
+		all.Wait()
+		until(t, "nothing is queued", func() bool { return h.server.Stats().Queued == 0 })
+	})
+}
+
+// A handler that sends more than MaxQueue waits by Flush; a bad message is refused.
+func TestFlush(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const n, size = 200, 100 << 10
+		result := make(chan error, 1)
+		h := serve(t, kind, &Server{MaxQueue: 256 << 10, OnMessage: func(c *Conn, _ Kind, _ []byte) error {
+			wantErr(t, c.Write(3, nil), socknotify.ErrInvalid)
+			wantErr(t, c.Write(Text, []byte("\xff")), socknotify.ErrInvalid)
+			wantErr(t, c.Ping(make([]byte, 126)), socknotify.ErrInvalid)
+			var err error
+			for i := 0; i < n && err == nil; i++ {
+				if err = c.Write(Binary, bytes.Repeat([]byte{byte(i)}, size)); err == nil {
+					err = c.Flush(t.Context())
+				}
+			}
+			result <- err
+			return err
+		}})
+		p := h.connect(t, "")
+		p.send(text("go")...)
+		for i := range n {
+			first, b := p.next()
+			if first != fin|byte(Binary) || b != strings.Repeat(string([]byte{byte(i)}), size) {
+				t.Fatalf("message %d: %#x, %d bytes", i, first, len(b))
+			}
+		}
+		must(t, <-result)
+	})
+}
+
+// A peer that does not read is closed, or loses messages, and the queue is bounded.
+func TestSlowPeer(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		for _, policy := range []SlowPolicy{SlowClose, SlowDrop} {
+			const size = 64 << 10
+			e := make(ends, 1)
+			conns := make(chan *Conn, 1)
+			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo, OnClose: e.closed,
+				OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }}
+			h := serve(t, kind, s)
+			p := h.connect(t, "")
+			c := <-conns
+			b := make([]byte, size)
+			sent := 0
+			var err error
+			for ; err == nil; sent++ {
+				err = c.Write(Binary, b)
+				if q := s.Stats().Queued; q > 5*size+100 {
+					t.Fatalf("%d bytes are queued", q)
+				}
+			}
+			wantErr(t, err, ErrSlow)
+			if policy == SlowClose {
+				wantErr(t, e.wait(t), ErrSlow)
+				if st := s.Stats(); st.Slow != 1 || st.Dropped != 0 || st.Queued != 0 {
+					t.Errorf("%+v", st)
+				}
+				continue
+			}
+			if st := s.Stats(); st.Slow != 0 || st.Dropped != 1 || st.Conns != 1 {
+				t.Errorf("%+v", st)
+			}
+			for range sent - 1 { // what was not dropped comes whole
+				if first, got := p.next(); first != fin|byte(Binary) || len(got) != size {
+					t.Fatalf("%#x, %d bytes", first, len(got))
+				}
+			}
+			until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+			p.send(text("again")...)
+			p.wantText("again")
+		}
+	})
+}
+
+// A peer that reads nothing for WriteTimeout is closed, whether its connection is parked or its handler runs.
+func TestWriteTimeout(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		for _, parked := range []bool{true, false} {
+			e := make(ends, 1)
+			conns := make(chan *Conn, 1)
+			leave := make(chan bool)
+			s := &Server{MaxQueue: 64 << 20, WriteTimeout: 100 * time.Millisecond, OnClose: e.closed,
+				OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
+				OnMessage: func(*Conn, Kind, []byte) error { leave <- true; leave <- true; return nil }}
+			h := serve(t, kind, s)
+			p := h.connect(t, "")
+			c := <-conns
+			if !parked {
+				p.send(text("wait")...)
+				<-leave
+			}
+			until(t, "it is counted", func() bool {
+				if s.Stats().Queued < 1<<20 {
+					c.Write(Binary, make([]byte, 64<<10)) // until the system takes no more
+				}
+				return s.Stats().Slow == 1
+			})
+			if !parked {
+				<-leave
+			}
+			wantErr(t, e.wait(t), ErrSlow)
+		}
+	})
+}
+
+// A connection that is closed while the peer still sends gets its close frame, and not a reset that overtakes it.
+func TestCloseWhileSending(t *testing.T) {
+	h := serve(t, "park", &Server{OnMessage: echo, MaxMessage: 1000})
+	p := h.connect(t, "")
+	go func() {
+		p.Conn.Write(frame(fin|byte(Binary), strings.Repeat("x", 1<<20)))
+		p.Conn.(*net.TCPConn).CloseWrite()
+	}()
+	p.wantClose(CodeTooBig)
+	p.wantEnd()
+}
+
+// The steady state of an echo allocates nothing but what the system calls of package park need.
+func BenchmarkEcho(b *testing.B) {
+	for _, kind := range []string{"park", "park TLS"} {
+		b.Run(kind, func(b *testing.B) {
+			h := serve(b, kind, &Server{OnMessage: echo})
+			p := h.connect(b, "")
+			request, answer := text("Hello"), make([]byte, 7)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Conn.Write(request)
+				if _, err := io.ReadFull(p.in, answer); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

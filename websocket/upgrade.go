@@ -1,0 +1,302 @@
+package websocket
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+// ServeHTTP upgrades a request, as Upgrade does.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Upgrade(w, r) }
+
+// Upgrade answers a request that asks for a WebSocket. The connection is then owned by the server, and needs no goroutine of
+// net/http's. If the request cannot be upgraded, Upgrade answers it with an error status, and returns the reason. The
+// answer has the fields of w.Header, such as cookies. It works with net/http and with park.HTTPServer, and with every
+// http.ResponseWriter from which http.ResponseController can hijack the connection. WebSockets over HTTP/2 (RFC 8441) are
+// refused with the status 505; browsers use HTTP/1.1 then.
+//
+// Upgrade calls OnOpen, and OnMessage for messages that came with the request.
+func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+	key, status, err := s.checkRequest(w, r)
+	if err == nil {
+		if err = s.begin(); err != nil {
+			status = http.StatusInternalServerError
+			if err == errFull || err == ErrServerClosed {
+				status = http.StatusServiceUnavailable
+			}
+		}
+	}
+	if err != nil {
+		text := err.Error()
+		if status == http.StatusInternalServerError {
+			s.log(slog.LevelError, "websocket: cannot upgrade", "error", err)
+			text = http.StatusText(status)
+		}
+		http.Error(w, text, status)
+		return nil, err
+	}
+	conn, early, err := hijack(w)
+	if err != nil {
+		s.done()
+		s.log(slog.LevelError, "websocket: cannot upgrade", "error", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return nil, err
+	}
+	c := s.newConn(conn)
+	c.protocol = s.choose(r)
+	extension := ""
+	if s.deflater != nil {
+		extension, c.compressed = negotiate(r.Header["Sec-Websocket-Extensions"])
+	}
+	b := answer(key, c.protocol, extension, w.Header())
+	conn.SetDeadline(time.Now().Add(defaultTimeout))
+	if _, err = conn.Write(b); err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err == nil && !s.add(c) {
+		err = ErrServerClosed
+	}
+	if err != nil {
+		conn.Close()
+		s.done()
+		return nil, fmt.Errorf("websocket: upgrade: %w", err)
+	}
+	c.open(r, early)
+	return c, nil
+}
+
+// open calls OnOpen and handles what was received with the request.
+func (c *Conn) open(r *http.Request, early []byte) {
+	s := c.server
+	if s.OnOpen != nil {
+		returned := false
+		defer func() {
+			if !returned {
+				c.finish(errGoexit)
+			}
+		}()
+		c.handle(func() error { return s.OnOpen(c, r) })
+		returned = true
+	}
+	c.run(early)
+}
+
+func (s *Server) newConn(conn net.Conn) *Conn {
+	c := &Conn{server: s, conn: conn, running: true}
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		c.socket = newRaw(conn)
+		c.plain = c.socket.ok()
+	default:
+		c.conn = park.Wrap(conn)
+		c.socket = newRaw(innermost(conn))
+	}
+	c.function = func(net.Conn) { c.run(nil) }
+	c.lastIn = s.now()
+	c.lastMessage = c.lastIn
+	return c
+}
+
+// hijack takes the connection from net/http, with the bytes that were read from it and not used.
+func hijack(w http.ResponseWriter) (conn net.Conn, early []byte, err error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("websocket: hijack: %w", err)
+	}
+	if rw != nil {
+		b, _ := rw.Reader.Peek(rw.Reader.Buffered())
+		early = append(early, b...)
+	}
+	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
+		var unread []byte
+		conn, unread = s.Detach()
+		early = append(early, unread...)
+	}
+	return conn, early, nil
+}
+
+// checkRequest checks a request. It returns the value of Sec-WebSocket-Key, or the status and the reason of a refusal.
+func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request) (key string, status int, err error) {
+	refuse := func(status int, reason string) (string, int, error) {
+		return "", status, errors.New("websocket: upgrade: " + reason)
+	}
+	switch {
+	case r.ProtoMajor != 1:
+		return refuse(http.StatusHTTPVersionNotSupported, "want HTTP/1.1")
+	case !hasToken(r.Header["Connection"], "upgrade"), !hasToken(r.Header["Upgrade"], "websocket"):
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		return refuse(http.StatusUpgradeRequired, "this address is for WebSockets")
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", http.MethodGet)
+		return refuse(http.StatusMethodNotAllowed, "want the method GET")
+	case r.ProtoMinor < 1:
+		return refuse(http.StatusBadRequest, "want HTTP/1.1")
+	case r.Header.Get("Sec-WebSocket-Version") != "13":
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		return refuse(http.StatusUpgradeRequired, "want Sec-WebSocket-Version 13")
+	}
+	keys := r.Header["Sec-Websocket-Key"]
+	if len(keys) != 1 {
+		return refuse(http.StatusBadRequest, "want one Sec-WebSocket-Key")
+	}
+	if b, err := base64.StdEncoding.DecodeString(keys[0]); err != nil || len(b) != 16 {
+		return refuse(http.StatusBadRequest, "Sec-WebSocket-Key is not base64 of 16 bytes")
+	}
+	allowed := SameOrigin
+	if s.CheckOrigin != nil {
+		allowed = s.CheckOrigin
+	}
+	if !allowed(r) {
+		return refuse(http.StatusForbidden, "origin not allowed")
+	}
+	return keys[0], 0, nil
+}
+
+// SameOrigin is the default of Server.CheckOrigin.
+func SameOrigin(r *http.Request) bool {
+	origin := r.Header["Origin"]
+	if len(origin) == 0 {
+		return true // not a browser
+	}
+	u, err := url.Parse(origin[0])
+	return len(origin) == 1 && err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+// choose returns the subprotocol, or the empty string.
+func (s *Server) choose(r *http.Request) string {
+	for _, p := range s.Subprotocols {
+		for _, line := range r.Header["Sec-Websocket-Protocol"] {
+			for offered := range strings.SplitSeq(line, ",") {
+				if strings.TrimSpace(offered) == p {
+					return p
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// answer returns the answer to a handshake.
+func answer(key, protocol, extension string, more http.Header) []byte {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
+	b.WriteString(base64.StdEncoding.EncodeToString(sum[:]) + "\r\n")
+	if protocol != "" {
+		b.WriteString("Sec-WebSocket-Protocol: " + protocol + "\r\n")
+	}
+	if extension != "" {
+		b.WriteString("Sec-WebSocket-Extensions: " + extension + "\r\n")
+	}
+	more.WriteSubset(&b, ours)
+	b.WriteString("\r\n")
+	return []byte(b.String())
+}
+
+// ours are the fields that answer sets, or that have no place in an answer without a body.
+var ours = map[string]bool{"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true, "Sec-Websocket-Protocol": true,
+	"Sec-Websocket-Extensions": true, "Content-Length": true, "Transfer-Encoding": true}
+
+// hasToken reports whether a list has a token. Case does not matter.
+func hasToken(lines []string, token string) bool {
+	for _, line := range lines {
+		for t := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isToken(s string) bool {
+	for _, r := range s {
+		if r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// negotiate returns the answer to the first offer of permessage-deflate that can be accepted. Every offer can be answered
+// by no context takeover in both directions. One that bounds the window of this side is declined, because package flate
+// has no smaller window than that of 15 bits.
+func negotiate(lines []string) (answer string, ok bool) {
+	for _, line := range lines {
+		for offer := range splitQuoted(line, ',') {
+			if answer, ok = accept(offer); ok {
+				return answer, true
+			}
+		}
+	}
+	return "", false
+}
+
+// accept returns the answer to an offer, or false if it is declined.
+func accept(offer string) (string, bool) {
+	answer := "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	seen := map[string]bool{}
+	first := true
+	for part := range splitQuoted(offer, ';') {
+		name, value, has := strings.Cut(strings.TrimSpace(part), "=")
+		name, value = strings.ToLower(strings.TrimSpace(name)), strings.TrimSpace(value)
+		if first {
+			if name != "permessage-deflate" || has {
+				return "", false
+			}
+			first = false
+			continue
+		}
+		if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+			value = value[1 : len(value)-1]
+		}
+		bits, err := strconv.Atoi(value)
+		valid := err == nil && bits >= 8 && bits <= 15 && value[0] != '0' && value[0] != '+'
+		switch {
+		case seen[name]:
+			return "", false
+		case (name == "server_no_context_takeover" || name == "client_no_context_takeover") && !has:
+		case name == "client_max_window_bits" && (!has || valid):
+		case name == "server_max_window_bits" && valid && bits == 15:
+			answer += "; server_max_window_bits=15"
+		default:
+			return "", false
+		}
+		seen[name] = true
+	}
+	return answer, true
+}
+
+// splitQuoted splits a string at a separator that is not in quotes.
+func splitQuoted(s string, separator byte) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		from, quoted := 0, false
+		for i := 0; i < len(s); i++ {
+			switch {
+			case s[i] == '\\' && quoted:
+				i++
+			case s[i] == '"':
+				quoted = !quoted
+			case s[i] == separator && !quoted:
+				if !yield(s[from:i]) {
+					return
+				}
+				from = i + 1
+			}
+		}
+		yield(s[from:])
+	}
+}
