@@ -197,6 +197,7 @@ func TestFastEnableStaleRecv(t *testing.T) {
 
 // With both directions in the filter, a fast enable requires that both have been drained.
 func TestFastEnableSend(t *testing.T) {
+	needV6(t)
 	block := func(t *testing.T, peer, s *sock.Socket) { recv(t, s, 8, "", sock.ErrWouldBlock) }
 	part := func(t *testing.T, peer, s *sock.Socket) { send(t, s, "x") }
 	full := func(t *testing.T, peer, s *sock.Socket) { fill(t, s) }

@@ -17,6 +17,7 @@ import (
 )
 
 func TestNew(t *testing.T) {
+	needV6(t)
 	handles.NoneLeft(t, "")
 	for _, c := range []struct {
 		network     sock.Network
@@ -162,6 +163,7 @@ func TestBind(t *testing.T) {
 }
 
 func TestUnknownZone(t *testing.T) {
+	needV6(t)
 	a := netip.MustParseAddrPort("[fe80::1%no-such-interface]:7")
 	s, err := sock.New(sock.UDP6)
 	closeLater(t, s, err)

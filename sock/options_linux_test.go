@@ -13,6 +13,7 @@ import (
 )
 
 func TestFlags(t *testing.T) {
+	needV6(t)
 	for _, c := range []struct {
 		name          string
 		network       sock.Network
@@ -46,6 +47,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestOptionsUnsupported(t *testing.T) {
+	needV6(t)
 	for _, c := range []struct {
 		name    string
 		network sock.Network

@@ -10,6 +10,7 @@ import (
 )
 
 func TestListenUDP(t *testing.T) {
+	needV6(t)
 	first, err := sock.ListenUDP(sock.Loopback, sock.ListenOptions{ReusePort: true})
 	if err != nil {
 		t.Fatal(err)
