@@ -32,7 +32,7 @@ func TestIdleMemory(t *testing.T) {
 	idling.Enough(t)
 	for _, messages := range []string{"0", "1"} {
 		u := idling.Measure(t, "park", messages)
-		t.Logf("%s messages: %.0f live bytes, %d of them stack; RSS %d", messages, u.Live(), u.Stack/idling.Conns, u.RSS/idling.Conns)
+		t.Logf("%s messages: %.0f live bytes, %d of them stack; RSS %d", messages, u.Live(), u.Stack/int64(idling.Conns), u.RSS/int64(idling.Conns))
 		if u.Live() > 1000 {
 			t.Errorf("%s messages: %.0f bytes", messages, u.Live())
 		}
