@@ -38,14 +38,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A server is one that park.Listener can be put in front of. Its clients speak first.
-type server struct {
+// A subject is a server that park.Listener can be put in front of. Its clients speak first.
+type subject struct {
 	name  string
 	serve func(net.Listener) error
 	talk  func(address string) (net.Conn, error) // connects, and completes one request
 }
 
-var servers = []server{
+var servers = []subject{
 	{"gRPC", serveGRPC, talkGRPC},
 	{"mochi-mqtt", serveMQTT, talkMQTT},
 	{"SSH", serveSSH, talkSSH},
@@ -223,7 +223,7 @@ func runClients(args []string) {
 
 // measure returns the memory of a server with idle connections: silent ones, or those that have completed one request. The
 // server is behind a Listener if behind is true.
-func (s server) measure(t testing.TB, silent, behind bool) idling.Usage {
+func (s subject) measure(t testing.TB, silent, behind bool) idling.Usage {
 	t.Helper()
 	say := func(is bool, yes, no string) string {
 		if is {
