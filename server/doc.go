@@ -59,6 +59,12 @@
 // [Server.ServeTLS] adds crypto/tls below each connection. The handler is the same. An idle connection has no
 // goroutine, and no buffers except those of crypto/tls.
 //
+// # Large answers, timers, proxies, restarts
+//
+// [Conn.Stream] and [Conn.SendFile] send answers of any size in bounded memory. [Conn.AfterFunc] calls a function later, where
+// Data would be called. [Server.Preamble] reads a header before the protocol: package server/proxyproto has one for the PROXY
+// protocol. Package server/handover passes listeners to another process, for a restart that refuses no connection.
+//
 // # Datagrams
 //
 // A [PacketServer] has the same shape for UDP, with batches of datagrams for connections.

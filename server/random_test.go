@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -10,13 +11,17 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/sock"
 )
 
 var (
@@ -49,6 +54,8 @@ type random struct {
 	next  uint64
 	cut   bool        // some connections are closed from outside
 	piece int         // what the server receives at a time, at most
+	head  string      // comes before everything, for Server.Preamble; "" without
+	dir   string      // for files
 	count map[int]int // of a kind
 }
 
@@ -57,14 +64,63 @@ type peer struct {
 	rng  *rand.Rand
 	head []byte
 	pos  int
+	ctx  context.Context // nil unless it was asked for
+	rare int             // answers by timers, readers and files, which take long where pieces are small
 }
 
 func (r *random) open(c conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next++
-	c.State.extra = &peer{rng: rand.New(rand.NewPCG(r.next, 2))}
+	p := &peer{rng: rand.New(rand.NewPCG(r.next, 2))}
+	c.State.extra = p
+	if p.rng.IntN(4) == 0 {
+		p.ctx = c.Context()
+	}
+	if r.head != "" && c.RemoteAddr().String() != randomAddr {
+		r.t.Errorf("remote address %v", c.RemoteAddr())
+	}
 	return nil
+}
+
+func (r *random) closed(c conn, cause error) {
+	if ctx := c.State.extra.(*peer).ctx; ctx != nil && ctx.Err() == nil {
+		r.t.Error("the context is not done in Close")
+	}
+}
+
+const randomAddr = "192.0.2.1:5"
+
+// A waiting is a reader that has nothing when it is first asked.
+type waiting struct {
+	c     conn
+	ready atomic.Bool
+	b     []byte
+}
+
+func (w *waiting) Read(b []byte) (int, error) {
+	if !w.ready.Load() {
+		go func() {
+			w.ready.Store(true)
+			w.c.WantWritable()
+		}()
+		return 0, sock.ErrWouldBlock
+	}
+	if len(w.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, w.b)
+	w.b = w.b[n:]
+	return n, nil
+}
+
+// fileOf returns a file with some bytes, and some before and behind.
+func (r *random) fileOf(b []byte) (*os.File, error) {
+	f, err := os.CreateTemp(r.dir, "file")
+	if err == nil {
+		_, err = f.Write(slices.Concat([]byte("before"), b, []byte("behind")))
+	}
+	return f, err
 }
 
 // check compares the bytes that the server has received with the client's stream.
@@ -110,7 +166,46 @@ func (r *random) data(c conn, buf []byte) error {
 		return err
 	}
 	r.check(c, buf[:n])
-	switch rng.IntN(20) {
+	how := rng.IntN(25)
+	if how >= 3 && how <= 5 {
+		if p.rare++; p.rare > 10 {
+			how = 6
+		}
+	}
+	switch how {
+	case 3: // a timer answers
+		b := bytes.Clone(buf[:n])
+		c.Pause()
+		other := c.AfterFunc(time.Hour, func(conn) error { return errors.New("a stopped timer was called") })
+		c.AfterFunc(time.Duration(rng.IntN(20))*time.Millisecond, func(c conn) error {
+			defer r.h.enter(c)()
+			other.Stop()
+			_, err := c.Write(b)
+			c.Resume()
+			return err
+		})
+		return nil
+	case 4: // in several parts, one by a reader
+		k := n / 3
+		if _, err := c.Write(buf[:k]); err != nil {
+			return err
+		}
+		if err := c.Stream(&waiting{c: c, b: bytes.Clone(buf[k : 2*k])}); err != nil {
+			return err
+		}
+		_, err := c.Write(buf[2*k : n])
+		return err
+	case 5: // and one by a file
+		k := n / 2
+		f, err := r.fileOf(buf[k:n])
+		if err != nil {
+			return err
+		}
+		if _, err := c.Writev([][]byte{buf[:k/2], buf[k/2 : k]}); err != nil {
+			f.Close()
+			return err
+		}
+		return c.SendFile(f, int64(len("before")), int64(n-k))
 	case 0:
 		b := bytes.Clone(buf[:n])
 		c.Pause()
@@ -212,11 +307,19 @@ func TestRandom(t *testing.T) {
 func randomly(t *testing.T, backend string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	r := &random{t: t, h: &handler{t: t}, count: make(map[int]int), next: seed << 16, cut: rng.IntN(3) == 0}
-	r.h.data, r.h.open = r.data, r.open
+	r.h.data, r.h.open, r.h.closed = r.data, r.open, r.closed
+	r.dir = t.TempDir()
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
 		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 1000 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
+	if rng.IntN(3) == 0 {
+		s.Preamble, r.head = fromLine, "FROM "+randomAddr+"\n"
+	}
+	if rng.IntN(3) == 0 {
+		s.ReadRate, s.WriteRate = server.Rate{PerSecond: 20 << 20, Burst: 10_000 + rng.IntN(1<<20)}, server.Rate{PerSecond: 30 << 20, Burst: 1 << 20}
+	}
+	t.Logf("header %q, rates %v and %v", r.head, s.ReadRate, s.WriteRate)
 	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.WriteQueue, r.cut)
 	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
 	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
@@ -288,10 +391,11 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
-	if r.h.opens != r.h.closes || r.h.opens+int(st.FailedHandshakes) < dialed || r.h.opens > clients {
+	unfinished := int(st.FailedHandshakes + st.BadPreambles)
+	if r.h.opens != r.h.closes || r.h.opens+unfinished < dialed || r.h.opens > clients {
 		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}
-	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && int(st.FailedHandshakes) > gone ||
+	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && unfinished > gone ||
 		int(st.Idle) > r.count[kindIdle] || int(st.Slow) > r.count[kindStuck] {
 		t.Errorf("%+v", st)
 	}
@@ -313,6 +417,11 @@ func (r *random) dial(rng *rand.Rand, id uint64, to target, config *tls.Config) 
 		return nil, nil
 	}
 	r.fleet.add(m)
+	for head := r.head; head != ""; {
+		k := 1 + rng.IntN(len(head))
+		m.Write([]byte(head[:k])) // if it fails, so does what follows
+		head = head[k:]
+	}
 	if !to.tls {
 		return m, m
 	}

@@ -130,13 +130,18 @@ type rates struct {
 
 const ticksPerSecond = int64(time.Second / tick)
 
+// inTicks returns the Rate for bytes, whose buckets are filled with each tick.
+func (r Rate) inTicks() Rate {
+	return Rate{r.PerSecond, int(max(r.burst(), int64(r.PerSecond)/10))}
+}
+
 // some returns the number of bytes that a connection waits for, so that it does not receive or send byte by byte.
 func some(r Rate) int64 { return max(min(r.burst(), int64(r.PerSecond)/10), 1) }
 
 // allowIn returns how many of n bytes may be received now. If there are none, the wheel ends the wait. The lock is held.
 func (c *conn) allowIn(n int) int {
 	s := c.server()
-	r := s.ReadRate
+	r := s.ReadRate.inTicks()
 	if !r.on() || c.word.Load()&wDead != 0 {
 		return n
 	}
@@ -158,7 +163,7 @@ func (c *conn) tookIn(n int) {
 // allowOut is allowIn for bytes to be sent.
 func (c *conn) allowOut(n int) int {
 	s := c.server()
-	r := s.WriteRate
+	r := s.WriteRate.inTicks()
 	if c.word.Load()&(wRated|wDead) != wRated || !r.on() {
 		return n
 	}
@@ -191,10 +196,10 @@ func (c *conn) ratesExpired(word uint32) (next time.Duration) {
 		return false
 	}
 	x, over := c.extra.rates, uint32(0)
-	if word&wNoIn != 0 && wait(&x.in, s.ReadRate) {
+	if word&wNoIn != 0 && wait(&x.in, s.ReadRate.inTicks()) {
 		over |= wNoIn
 	}
-	if word&wNoOut != 0 && x.full && wait(&x.out, s.WriteRate) {
+	if word&wNoOut != 0 && x.full && wait(&x.out, s.WriteRate.inTicks()) {
 		x.full = false
 		over |= wNoOut
 	}

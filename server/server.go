@@ -83,8 +83,8 @@ type Server[S any] struct {
 	AcceptRatePerAddr Rate
 	// ReadRate limits the bytes that are received from each connection in a second, and WriteRate the bytes that are sent
 	// to it, counted in encrypted bytes with TLS. Beyond ReadRate nothing is received, Read returns sock.ErrWouldBlock, and
-	// Data is called again later. Beyond WriteRate bytes are queued. Both work in steps of about 0.1 s. A hijacked
-	// connection is not limited.
+	// Data is called again later. Beyond WriteRate bytes are queued. Both work in steps of about 0.1 s, so a Burst
+	// is at least a tenth of PerSecond. A hijacked connection is not limited.
 	ReadRate  Rate
 	WriteRate Rate
 
