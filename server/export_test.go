@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // Faulty has a server make its ports with options, and give up after a time.
@@ -66,10 +66,10 @@ func Describe[S any](typed *Server[S]) string {
 	}
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
 	for i, p := range s.shards {
-		view := debug.TakeSnapshot(p, 0, 1000)
-		fmt.Fprintf(&b, "shard %d: %+v\n", i, view.Stats)
-		for _, r := range view.Registrations {
-			fmt.Fprintf(&b, "  socket %d: %v %v %v, pending %v\n", r.Socket, r.State, r.Filter, r.Trigger, r.Pending)
+		fmt.Fprintf(&b, "shard %d: %+v\n", i, p.Stats())
+		_, infos, _, _, _ := port.Of(p).List(0, 1000)
+		for _, r := range infos {
+			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}
 	}
 	for _, c := range s.table.all() {
