@@ -1,10 +1,14 @@
-// Package debug provides a web page that shows live ports: their registrations, with search, sorting and paging;
-// charts of their rates, waiters and queues in the last minutes; and a trace of their notifications. Each view is
-// also available as JSON. The program mounts the page explicitly; importing the package registers no handler:
+// Package debug provides a web page that shows live servers of packages server and park: their connections, requests,
+// bytes and handler times, now and in charts of the last minutes. Behind a tab it shows the inside of their ports, and of
+// any other port: the registrations, with search, sorting and paging; charts of rates, waiters and queues; and a trace of
+// notifications. Each view is also available as JSON. The program mounts the page explicitly; importing the package
+// registers no handler:
 //
-//	page := debug.New(debug.Port("echo", port))
+//	page := debug.New(debug.Server("echo", s), debug.Port("other", port))
 //	defer page.Close()
 //	http.Handle("/debug/socknotify/", page)
+//
+// [Ready] is a readiness check for Kubernetes, which fails as soon as a server's Shutdown begins.
 //
 // # Access
 //
@@ -33,15 +37,17 @@
 //
 // From New to Close the ports are observed ([Observe]) and sampled once a second. That costs about 20 ns per
 // notification, 50 ns per poll that returns any, ten system calls per second, 80 KB per port and 50 bytes per
-// registration. An open page sends one request per second, which costs about thirty system calls and less than a
+// registration. A server or lot is sampled once a second too, in memory of up to 300 KB. An open page sends one request per second, which costs about thirty system calls and less than a
 // millisecond. A page in a hidden tab sends none. A trace costs more: it is sent ten times per second. Without New
 // there is no cost. docs/performance.md has the measurements and explains how to repeat them.
 //
 // # JSON
 //
-// The following paths are relative to the page and accept GET. The parameter port may be omitted if there is only
-// one port:
+// The following paths are relative to the page and accept GET. The parameters server and port may be omitted if there
+// is only one:
 //
+//	servers                  [Servers]: servers and lots, with the names of their ports
+//	server?server=&after=    [ServerView]
 //	ports                    [Ports]
 //	view?port=&after=&q=…    [View]: status, registrations and history in one answer, with their parameters
 //	status?port=             [Status]

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/load"
 	"github.com/socknotify/socknotify/server"
 )
@@ -74,6 +75,17 @@ func role(name string) {
 	if kind == "shared" {
 		s.Shards = 1
 	}
+	if kind == "observed" {
+		s.TimeCalls, s.Name = true, "bench"
+		page := debug.New(debug.Server("bench", s)) // observes the port, and reads the counts once a second
+		defer page.Close()
+		go func() {
+			for ctx.Err() == nil {
+				s.Stats() // as a scrape does
+				time.Sleep(time.Second)
+			}
+		}()
+	}
 	until(ctx, s.Serve)
 	s.Close()
 	s.Shutdown(context.Background())
@@ -83,6 +95,19 @@ func role(name string) {
 // workers share a port. The number is that of workers. Compare within one run. bench has a loop on a port beside them.
 func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"server/1", "server/2", "shared/2"} {
+		b.Run(r, func(b *testing.B) {
+			for b.Loop() {
+				res, cpu := benchServer(b, r, 0, 2*time.Second)
+				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
+			}
+		})
+	}
+}
+
+// BenchmarkObserved measures what a page, a scrape each second, TimeCalls and Name add to the CPU per request. Compare
+// within one run.
+func BenchmarkObserved(b *testing.B) {
+	for _, r := range []string{"server/1", "observed/1", "server/2", "observed/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
 				res, cpu := benchServer(b, r, 0, 2*time.Second)

@@ -68,9 +68,9 @@ func Describe[S any](typed *Server[S]) string {
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
 	for i, p := range s.shards {
 		fmt.Fprintf(&b, "shard %d: %+v\n", i, p.Stats())
-		_, registrations, _, _, _ := port.Of(p.Port).List(0, 1000)
-		for _, r := range registrations {
-			fmt.Fprintf(&b, "  socket %d: state %d, filter %#x, trigger %#x, pending %v\n", r.Handle, r.State, r.Filter, r.Trigger, r.Pending)
+		_, infos, _, _, _ := port.Of(p.Port).List(0, 1000)
+		for _, r := range infos {
+			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}
 	}
 	for _, c := range s.table.all() {

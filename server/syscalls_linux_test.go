@@ -34,12 +34,12 @@ var byTheClock = []string{"syscalls:sys_enter_nanosleep", "syscalls:sys_enter_tg
 // share in a wait), and one enable in twenty asks the kernel. The server is stopped while the hundred send, so that it
 // is as busy as that whatever else the machine does. What it does to start, to accept and to end is taken off, and that
 // it goes to sleep after each round, which a busy one does not: that is what rounds of a single request are for. The
-// server "input" receives by the input, and answers with several writes. It is perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
+// server "input" receives by the input, and answers with several writes; "observed" has a page, times and labels. It is perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
 func TestSystemCalls(t *testing.T) {
 	if out, err := exec.Command("perf", perfStat(os.DevNull, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("perf: %v: %s", err, out)
 	}
-	for _, role := range []string{"server/1", "input/1"} {
+	for _, role := range []string{"server/1", "input/1", "observed/1"} {
 		t.Run(role, func(t *testing.T) { testSystemCalls(t, role) })
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"runtime"
 	"time"
 
+	"charm.land/bubbles/v2/progress"
+	"charm.land/lipgloss/v2"
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -35,7 +38,8 @@ func loadCommand() *cobra.Command {
 			"request, and measure how long it took. With --rate the time starts when the request was due,\n" +
 			"and includes up to a millisecond by which the timer may be late; otherwise it starts when the\n" +
 			"first byte was sent. An interrupt ends the sending early.\n\n" +
-			"A connection that fails is an error, and is not made again.",
+			"Progress is shown once a second on standard error. A connection that fails is an error, and is not\n" +
+			"made again.",
 		Example: "  socknotify load --addr 127.0.0.1:9000 --connections 1000 --rate 20000\n" +
 			"  socknotify load --addr 127.0.0.1:9000 --size 1024 --depth 16 --duration 1m --json",
 		Args: cobra.NoArgs,
@@ -134,8 +138,8 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	if f.TLS, err = f.trust(); err != nil {
 		return failure{err}
 	}
-	progress, clear := f.progress(cmd.ErrOrStderr())
-	res, err := load.Run(cmd.Context(), f.Config, progress)
+	show, clear := f.progress(cmd.ErrOrStderr())
+	res, err := load.Run(cmd.Context(), f.Config, show)
 	clear()
 	if err != nil && res.Errors == 0 {
 		return failure{err} // before any connection
@@ -156,20 +160,38 @@ func (f *loadFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// progress returns functions that rewrite one line of a terminal and clear it at the end. They do nothing if standard
-// error is not a terminal, or with --json.
+// progress returns functions that show a second's work: on a terminal in one line with a bar, which is cleared at the end,
+// and elsewhere in a line of its own. They do nothing with --json.
 func (f *loadFlags) progress(stderr io.Writer) (show func(load.Totals), clear func()) {
-	file, ok := stderr.(*os.File)
-	if !ok || f.json || !term.IsTerminal(int(file.Fd())) {
+	if f.json {
 		return nil, func() {}
 	}
+	file, ok := stderr.(*os.File)
+	isTerminal := ok && term.IsTerminal(int(file.Fd()))
 	var last load.Totals
+	bar := progress.New(progress.WithWidth(24))
 	show = func(t load.Totals) {
-		rate := perSecond(t.Requests-last.Requests, t.Elapsed-last.Elapsed)
+		line := loadLine(&t, &last)
 		last = t
-		fmt.Fprintf(file, "\r\x1b[K%.0f s: %d requests, %.0f/s, %d errors", t.Elapsed.Seconds(), t.Requests, rate, t.Errors)
+		if !isTerminal {
+			fmt.Fprintln(stderr, line)
+			return
+		}
+		done := min(t.Elapsed.Seconds()/f.Duration.Seconds(), 1)
+		lipgloss.Fprint(file, "\r\x1b[K"+bar.ViewAs(max(done, 0))+"  "+line)
 	}
-	return show, func() { fmt.Fprint(file, "\r\x1b[K") }
+	return show, func() {
+		if isTerminal {
+			fmt.Fprint(file, "\r\x1b[K")
+		}
+	}
+}
+
+// loadLine describes what was done so far, and in the time since the last line.
+func loadLine(t, last *load.Totals) string {
+	span := t.Elapsed - last.Elapsed
+	return fmt.Sprintf("%3.0f s  %s requests, %s/s, %s/s, %s errors", max(t.Elapsed, 0).Seconds(), humanize.Comma(t.Requests),
+		rate(perSecond(t.Requests-last.Requests, span)), bytesOf(perSecond(t.Bytes-last.Bytes, span)), humanize.Comma(t.Errors))
 }
 
 // A loadReport is the JSON object.
@@ -202,18 +224,19 @@ func perSecond(n int64, d time.Duration) float64 {
 // loadTable prints the result as a table.
 func loadTable(w io.Writer, r *load.Result) error {
 	rows := [][]string{
-		{"connections", fmt.Sprint(r.Connections)},
-		{"requests", fmt.Sprint(r.Requests)},
-		{"requests/s", fmt.Sprintf("%.1f", perSecond(r.Requests, r.Elapsed))},
-		{"errors", fmt.Sprint(r.Errors)},
-		{"bytes", fmt.Sprint(r.Bytes)},
-		{"seconds", fmt.Sprintf("%.3f", r.Elapsed.Seconds())},
+		{"connections", humanize.Comma(int64(r.Connections))},
+		{"requests", humanize.Comma(r.Requests)},
+		{"requests/s", rate(perSecond(r.Requests, r.Elapsed))},
+		{"errors", humanize.Comma(r.Errors)},
+		{"bytes", bytesOf(float64(r.Bytes))},
+		{"bytes/s", bytesOf(perSecond(r.Bytes, r.Elapsed))},
+		{"time", fmt.Sprintf("%.3f s", r.Elapsed.Seconds())},
 	}
 	for _, q := range []struct {
 		name string
 		d    time.Duration
 	}{{"p50", r.P50}, {"p90", r.P90}, {"p99", r.P99}, {"p99.9", r.P999}, {"max", r.Max}} {
-		rows = append(rows, []string{q.name, fmt.Sprintf("%.1f µs", micros(q.d))})
+		rows = append(rows, []string{q.name, short(q.d)})
 	}
 	_, err := io.WriteString(w, align(rows))
 	return err

@@ -116,6 +116,7 @@ type query struct {
 	port, search, sort, order string
 	offset, rows              int
 	after                     string // the number of the latest known sample
+	server                    string // the server that the previous update has shown
 }
 
 // An update is the answer to a query.
@@ -159,8 +160,11 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	}
 	if s.server != nil {
 		name := s.server.Server
-		none := strconv.FormatUint(math.MaxUint64, 10) // the counts are enough
-		if s.err = c.get(ctx, "server", url.Values{"server": {name}, "after": {none}}, s.server); s.err != nil {
+		parameters := url.Values{"server": {name}}
+		if name == w.server {
+			parameters.Set("after", strconv.FormatUint(math.MaxUint64, 10)) // the counts are enough
+		}
+		if s.err = c.get(ctx, "server", parameters, s.server); s.err != nil {
 			return s
 		}
 	}

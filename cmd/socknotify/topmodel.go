@@ -186,7 +186,10 @@ func (m *topModel) nextPort() {
 }
 
 func (m *topModel) query() query {
-	w := query{m.port, m.search.Value(), m.sort, m.order, m.offset, m.rows(), ""}
+	w := query{m.port, m.search.Value(), m.sort, m.order, m.offset, m.rows(), "", ""}
+	if m.now.server != nil {
+		w.server = m.now.server.Server
+	}
 	if n := len(m.samples); n > 0 && m.port == m.now.port {
 		w.after = strconv.FormatUint(m.samples[n-1].Number, 10)
 	}
@@ -214,6 +217,13 @@ func (m *topModel) show(s update) {
 	}
 	if m.serverBefore = m.now.server; m.serverBefore != nil && (s.server == nil || m.serverBefore.Server != s.server.Server || !m.serverBefore.Observed.Equal(s.server.Observed)) {
 		m.serverBefore = nil
+	}
+	if s.server != nil {
+		if n := len(s.server.Samples); m.serverBefore == nil && n > 0 { // the first rates are those of the last seconds
+			then := &s.server.Samples[max(n-6, 0)]
+			m.serverBefore = &debug.ServerView{Time: then.Time, Counts: then.ServerCounts}
+		}
+		s.server.Samples = nil
 	}
 	m.now = s
 	if m.offset >= s.list.Matched {

@@ -210,9 +210,10 @@ func (r *report) table(w io.Writer) error {
 				busy++
 			}
 		}
-		if _, err := fmt.Fprintf(w, "\n%s: %d of %d workers handled notifications, at most %d each.\n"+
-			"Each notification goes to one waiting worker, and a port wakes only as many as it has work for.\n",
-			o.Name, busy, len(o.PerWorker), slices.Max(o.PerWorker)); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s: %d of %d workers handled notifications, from %d to %d each.\n"+
+			"An uneven spread is no fault. Each notification goes to one waiting worker. A port wakes only as many workers as\n"+
+			"it has work for, and first the one that went to sleep last, because its memory is still in the processor's cache.\n",
+			o.Name, busy, len(o.PerWorker), slices.Min(o.PerWorker), slices.Max(o.PerWorker)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/metrics/prometheus"
+	"github.com/socknotify/socknotify/server"
 )
 
 func Example() {
@@ -50,4 +51,16 @@ func ExampleCollector_Remove() {
 	// Output:
 	// true <nil>
 	// false <nil>
+}
+
+// A server is added before it serves. With TimeCalls there is a histogram of how long its handler takes.
+func ExampleCollector_AddServer() {
+	s := &server.Server[struct{}]{Handler: echo{}, TimeCalls: true}
+	var collector prometheus.Collector
+	collector.AddServer("shop", s)
+	registry := client.NewRegistry()
+	registry.MustRegister(&collector)
+	families, err := registry.Gather()
+	fmt.Println(families[0].GetName(), err)
+	// Output: socknotify_server_accepted_connections_total <nil>
 }

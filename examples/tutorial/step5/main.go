@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"time"
 
-	sn "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/server"
 )
@@ -49,14 +48,13 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
-		Shards:      1, // so that one page shows all; by default each worker has a port
-		OnStart: func(shards []*sn.Port[*server.Key]) {
-			mux := http.NewServeMux()
-			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", shards[0])))
-			go http.Serve(pages, mux)
-			log.Printf("live page on http://%v/debug/socknotify/", pages.Addr())
-		},
+		TimeCalls:   true,
 	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", debug.New(debug.Server("echo", s)))
+	mux.Handle("/readyz", debug.Ready(s))
+	go http.Serve(pages, mux)
+	log.Printf("live page on http://%v/debug/socknotify/", pages.Addr())
 
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

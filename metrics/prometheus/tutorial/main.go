@@ -14,7 +14,6 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	sn "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/server"
@@ -53,19 +52,18 @@ func main() {
 		Handler:     &echo{},
 		IdleTimeout: 5 * time.Minute,
 		MaxConns:    12_000,
-		Shards:      1, // so that one page shows all; by default each worker has a port
-		OnStart: func(shards []*sn.Port[*server.Key]) {
-			mux := http.NewServeMux()
-			mux.Handle("/debug/socknotify/", debug.New(debug.Port("echo", shards[0])))
-			var collector prometheus.Collector
-			collector.Add("echo", shards[0])
-			registry := client.NewRegistry()
-			registry.MustRegister(&collector)
-			mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-			go http.Serve(pages, mux)
-			log.Printf("live page on http://%v/debug/socknotify/", pages.Addr())
-		},
+		TimeCalls:   true,
 	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", debug.New(debug.Server("echo", s)))
+	mux.Handle("/readyz", debug.Ready(s))
+	var collector prometheus.Collector
+	collector.AddServer("echo", s)
+	registry := client.NewRegistry()
+	registry.MustRegister(&collector)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	go http.Serve(pages, mux)
+	log.Printf("live page on http://%v/debug/socknotify/", pages.Addr())
 
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
