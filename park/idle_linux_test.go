@@ -60,8 +60,10 @@ var idleKinds = []struct {
 		return bufio.NewReader(c), bufio.NewWriter(c), c
 	})},
 	{"park", false, serveParked(false)},
+	{"park Server", false, serveServer(false)},
 	{"goroutine TLS", true, serveBlocking(nil)},
 	{"park TLS", true, serveParked(true)},
+	{"park Server TLS", true, serveServer(true)},
 	{"net/http", false, serveStock(false)},
 	{"park HTTP", false, serveHTTPServer(false, 0)},
 	{"park HTTP at once", false, serveHTTPServer(false, -1)},
@@ -146,6 +148,35 @@ func serveParked(secure bool) func(net.Listener, tls.Certificate) func() int {
 				return 0
 			}
 			return min(int(answered.Load()), l.Stats().Parked)
+		}
+	}
+}
+
+func serveServer(secure bool) func(net.Listener, tls.Certificate) func() int {
+	return func(ln net.Listener, cert tls.Certificate) func() int {
+		buffers := sync.Pool{New: func() any { return new([4096]byte) }}
+		var answered atomic.Int64
+		s := &Server{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}, Handler: func(conn net.Conn) error {
+			buf := buffers.Get().(*[4096]byte)
+			defer buffers.Put(buf)
+			n, err := conn.Read(buf[:])
+			if err == nil {
+				_, err = conn.Write(buf[:n])
+				answered.Add(1)
+			}
+			return err
+		}}
+		if secure {
+			go s.ServeTLS(ln, "", "")
+		} else {
+			go s.Serve(ln)
+		}
+		return func() int {
+			n := s.Stats()
+			if n.Running > 0 {
+				return 0
+			}
+			return min(int(answered.Load()), n.Parked)
 		}
 	}
 }
