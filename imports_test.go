@@ -17,6 +17,7 @@ var allowed = []struct {
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
 	{"server", []string{".", "internal/fdstate", "internal/unwrap", "internal/wheel", "sock"}},
 	{"park", []string{".", "internal/unwrap", "internal/wheel"}},
+	{"websocket", []string{".", "park"}},
 	{"debug", []string{".", "internal/port", "sock"}},
 	{"sock", []string{"internal/fdstate"}},
 	{"overlapped", []string{".", "internal/backend/system", "internal/port", "sock"}},
@@ -39,7 +40,7 @@ func TestImports(t *testing.T) {
 	const module = "github.com/socknotify/socknotify"
 	for _, system := range []string{"linux", "windows", "darwin"} {
 		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
-			".", "./sock", "./server", "./park", "./debug", "./overlapped")
+			".", "./sock", "./server", "./park", "./websocket", "./debug", "./overlapped")
 		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {

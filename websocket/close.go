@@ -103,7 +103,6 @@ var (
 	errNotUTF8     error = &CloseError{Code: CodeInvalidPayload, Reason: "text is not UTF-8"}
 	errNotDeflated error = &CloseError{Code: CodeInvalidPayload, Reason: "invalid compressed data"}
 	errHalfMessage error = &CloseError{Code: CodePolicy, Reason: "incomplete message timed out"}
-	errPanicked    error = &CloseError{Code: CodeInternalError}
 )
 
 // parseClose parses the payload of a close frame. err is a *CloseError if it is not valid.
