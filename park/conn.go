@@ -127,6 +127,14 @@ func (c *Conn) hasBytesAhead() bool {
 	return c.ahead != nil
 }
 
+// holdsBytes reports whether a Conn at or below c, such as one that a Listener has returned, holds bytes.
+func (l *Lot) holdsBytes(c *Conn) bool {
+	return unwrap.Any(c, l.config.Unwrap, func(conn net.Conn) bool {
+		in, ok := conn.(*Conn)
+		return ok && in.hasBytesAhead()
+	})
+}
+
 // readAhead reads the bytes that the wrapped connection holds. It reports whether Read would return without the socket.
 // err is an *unwrap.UnfitError.
 //

@@ -298,3 +298,61 @@ func TestFirstByteMethodPanics(t *testing.T) {
 		}
 	}
 }
+
+// A connection that a Listener has returned with bytes may be wrapped again before it is parked: the bytes are found below a
+// wrapper that had a header.
+func TestFirstByteWrappedAgain(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		first := Listener(wrappingListener{ln, newHeaderConn})
+		config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
+		s := &Server{Handler: func(conn net.Conn) error {
+			buf := make([]byte, 4)
+			_, err := io.ReadFull(conn, buf)
+			if err == nil {
+				_, err = conn.Write(buf)
+			}
+			return err
+		}}
+		served := make(chan error, 1)
+		go func() {
+			served <- s.Serve(wrappingListener{first, func(conn net.Conn) net.Conn {
+				if secure {
+					return tls.Server(conn, config)
+				}
+				return embeddingConn{conn}
+			}})
+		}()
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		must(t, err)
+		if secure { // the header and the first record come in one segment
+			out := tls.Client(&headerFirst{Conn: conn}, &tls.Config{InsecureSkipVerify: true})
+			conn.SetDeadline(time.Now().Add(timeout))
+			send(t, out, "text")
+			expect(t, out, "text")
+		} else {
+			send(t, conn, "header\ntext")
+			expect(t, conn, "text")
+		}
+		conn.Close()
+		must(t, s.Close())
+		wantErr(t, receive(t, served), ErrServerClosed)
+		must(t, s.Shutdown(t.Context()))
+	}
+}
+
+// A headerFirst sends a header in the segment of its first Write.
+type headerFirst struct {
+	net.Conn
+	sent bool
+}
+
+func (h *headerFirst) Write(p []byte) (int, error) {
+	if h.sent {
+		return h.Conn.Write(p)
+	}
+	h.sent = true
+	_, err := h.Conn.Write(append([]byte("header\n"), p...))
+	return len(p), err
+}

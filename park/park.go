@@ -117,7 +117,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			c.mu.Lock()
 			c.unsettled = true
 			c.mu.Unlock()
-			if !o.fresh {
+			if !o.fresh || l.holdsBytes(c) {
 				how = settling
 			}
 		case !checked:

@@ -117,6 +117,20 @@ func PendingTLS(conn net.Conn, hook Hook) *tls.Conn {
 	return nil
 }
 
+// Any reports whether holds is true of conn or of a connection below it.
+func Any(conn net.Conn, hook Hook, holds func(net.Conn) bool) bool {
+	for range maxLayers {
+		if isNil(conn) {
+			return false
+		}
+		if holds(conn) {
+			return true
+		}
+		conn, _ = below(conn, hook)
+	}
+	return false
+}
+
 // Plain reports whether conn is a connection of package net, which holds no bytes.
 func Plain(conn net.Conn) bool {
 	switch conn.(type) {
