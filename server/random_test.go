@@ -87,6 +87,9 @@ func (r *random) closed(c conn, cause error) {
 	if ctx := c.State.extra.(*peer).ctx; ctx != nil && ctx.Err() == nil {
 		r.t.Error("the context is not done in Close")
 	}
+	if p := c.State.extra.(*peer); cause != nil && !r.cut && len(p.head) == headLen && p.head[8]&kindOver == 0 {
+		r.t.Errorf("kind %d: closed because of %v", p.head[8], cause)
+	}
 }
 
 const randomAddr = "192.0.2.1:5"
@@ -226,8 +229,9 @@ func (r *random) data(c conn, buf []byte) error {
 		}
 		nc, err := c.Hijack()
 		if err != nil {
-			if !r.cut || !errors.Is(err, net.ErrClosed) {
-				r.t.Errorf("Hijack = %v", err)
+			// What was written may find that the peer has gone.
+			if !r.cut && p.head[8]&kindOver == 0 || !errors.Is(err, net.ErrClosed) {
+				r.t.Errorf("kind %d: Hijack = %v", p.head[8], err)
 			}
 			return nil
 		}
@@ -311,7 +315,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r.dir = t.TempDir()
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
-		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 1000 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
+		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 1500 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
 	if rng.IntN(3) == 0 {
 		s.Preamble, r.head = fromLine, "FROM "+randomAddr+"\n"
