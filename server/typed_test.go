@@ -23,6 +23,8 @@ func TestConfigHasEveryField(t *testing.T) {
 			f.SetInt(int64(i + 1))
 		case reflect.String:
 			f.SetString("a")
+		case reflect.Bool:
+			f.SetBool(true)
 		case reflect.Pointer:
 			f.Set(reflect.New(f.Type().Elem()))
 		case reflect.Func:
