@@ -15,10 +15,12 @@ var allowed = []struct {
 	imports []string
 }{
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
-	{"server", []string{".", "internal/fdstate", "internal/unwrap", "internal/wheel", "sock"}},
-	{"park", []string{".", "internal/unwrap", "internal/wheel"}},
+	{"server", []string{".", "internal/durations", "internal/fdstate", "internal/unwrap", "internal/wheel", "metrics", "sock"}},
+	{"server/handover", []string{"internal/unwrap", "sock"}},
+	{"park", []string{".", "internal/durations", "internal/unwrap", "internal/wheel", "metrics"}},
 	{"websocket", []string{".", "park"}},
-	{"debug", []string{".", "internal/port", "sock"}},
+	{"debug", []string{".", "internal/port", "metrics", "park", "server", "sock"}},
+	{"metrics", nil},
 	{"sock", []string{"internal/fdstate"}},
 	{"overlapped", []string{".", "internal/backend/system", "internal/port", "sock"}},
 	{"internal/port", []string{"internal/backend", "internal/lost", "internal/fdstate", "sock"}},
@@ -26,6 +28,7 @@ var allowed = []struct {
 	{"internal/backend/system", []string{"internal/backend", "internal/backend/*", "internal/ring"}},
 	{"internal/backend/*", []string{"internal/backend", "internal/backend/unixsock", "internal/backend/winsock"}},
 	{"internal/backend", nil},
+	{"internal/durations", []string{"metrics"}},
 	{"internal/lost", nil},
 	{"internal/fdstate", nil},
 	{"internal/unwrap", nil},
@@ -40,7 +43,7 @@ func TestImports(t *testing.T) {
 	const module = "github.com/socknotify/socknotify"
 	for _, system := range []string{"linux", "windows", "darwin"} {
 		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
-			".", "./sock", "./server", "./park", "./websocket", "./debug", "./overlapped")
+			".", "./sock", "./server", "./server/handover", "./park", "./websocket", "./debug", "./overlapped")
 		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {
