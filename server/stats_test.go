@@ -245,7 +245,7 @@ func TestReady(t *testing.T) {
 	}
 	addr := start(t, s)
 	wait(t, s.Ready)
-	if n := len(s.Ports()); n != 1 {
+	if n := len(s.Ports()); n != s.Stats().Workers {
 		t.Errorf("%d ports", n)
 	}
 	dial(t, addr).Write([]byte("x"))

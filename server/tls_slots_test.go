@@ -213,7 +213,7 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						for range 20 {
+						for range 5 {
 							if err := visitUntilServed(addr, client); err != nil {
 								t.Error(err)
 							}
