@@ -93,6 +93,9 @@ func (w *worker) startConn(c *conn) {
 	s := w.server
 	word := c.word.Load()
 	if word&wHandshake != 0 {
+		c.mu.Lock()
+		c.extra.began = s.wheel.Now()
+		c.mu.Unlock()
 		s.wheel.Set(c, s.handshakeTimeout())
 	}
 	switch {

@@ -155,10 +155,10 @@ func (s *server) start(c *config) error {
 	if s.OnStart != nil {
 		s.OnStart(ports)
 	}
+	s.nworkers, s.balances = workers, workers == shards && shards > 1
 	for i := range workers {
 		s.addWorker(&worker{server: s, port: ports[i%shards], shard: uint16(i % shards), activity: activity{alone: workers == shards}})
 	}
-	s.nworkers, s.balances = workers, workers == shards && shards > 1
 	s.started = true
 	return nil
 }

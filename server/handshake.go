@@ -140,6 +140,9 @@ func (w *worker) handshake(c *conn) {
 
 // receiveFirstRecord receives, and reports whether the handshake can begin.
 func (t *tlsConn) receiveFirstRecord(buf []byte) bool {
+	if hasFirstRecord(t.feed) { // it came behind a header (see Server.Preamble)
+		return true
+	}
 	n, err := t.receive(buf[:min(len(buf), tlsHeader+maxCiphertext-len(t.feed))])
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -405,6 +408,9 @@ func (t *tlsConn) panicked(value any) {
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
 func (s *server) handshakeFailed(c *conn, cause error) {
 	if p := c.extra.pre; p != nil && p.pending {
+		if c.listener.tls != nil {
+			s.counts.handshaking.Add(-1)
+		}
 		s.preambleFailed(p, cause)
 		return
 	}

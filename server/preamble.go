@@ -112,8 +112,11 @@ func (s *server) preambleFailed(p *preamble, cause error) {
 		from = unknownAddr{}
 	}
 	if cause == errTooManyAddr || cause == errAcceptRateAddr || cause == errAcceptRate {
-		s.counts.accepted.Add(^uint64(0)) // it was counted when it was accepted
-		s.counts.refused.Add(1)
+		if cause == errTooManyAddr {
+			s.counts.refusedPerAddr.Add(1)
+		} else {
+			s.counts.refused.Add(1)
+		}
 		s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", cause)
 		return
 	}

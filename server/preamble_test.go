@@ -203,3 +203,24 @@ func TestPreambleShutdown(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// More bytes than a TLS record may come together with the header.
+func TestPreambleTLSMuch(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		s := &srv{Handler: &handler{t: t}, Backend: backend, Preamble: fromLine}
+		addr, config := startTLS(t, s)
+		c := dial(t, addr)
+		send(t, c, "FROM 192.0.2.1:33\n"+strings.Repeat("x", 60_000))
+		io.Copy(io.Discard, c)
+		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.FailedHandshakes == 1 })
+		bad := dial(t, addr)
+		send(t, bad, "bad header\n")
+		io.Copy(io.Discard, bad)
+		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.BadPreambles == 1 })
+		good := dial(t, addr)
+		send(t, good, "FROM 192.0.2.1:33\n")
+		tc := tls.Client(good, config)
+		send(t, tc, "hello")
+		expect(t, tc, "hello")
+	})
+}

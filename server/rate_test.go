@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -134,4 +135,16 @@ func TestInvalidRates(t *testing.T) {
 			t.Errorf("%v, want an error about %s", err, want)
 		}
 	}
+}
+
+// A TLS handshake that waits for its rates is not taken for one that takes too long.
+func TestRatesOfHandshake(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		slow := server.Rate{PerSecond: 4000, Burst: 400}
+		s := &srv{Handler: &handler{t: t}, Backend: backend, ReadRate: slow, WriteRate: slow, HandshakeTimeout: time.Minute}
+		addr, client := startTLS(t, s)
+		c := dialTLS(t, addr, client)
+		send(t, c, "hello")
+		expect(t, c, "hello")
+	})
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -367,6 +369,17 @@ func (c *conn) dropSources() {
 		src := x.source
 		x.source = src.next
 		c.mu.Unlock()
-		src.close()
+		c.server().closeSource(src)
 	}
+}
+
+// closeSource closes a source of a connection that ends. A panic must not cut that short.
+func (s *server) closeSource(src *source) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.counts.panics.Add(1)
+			s.log(slog.LevelError, "a source's Close panicked", "value", v, "stack", string(debug.Stack()))
+		}
+	}()
+	src.close()
 }

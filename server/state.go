@@ -101,6 +101,7 @@ type extra struct {
 	vec    [][]byte      // used by sendVec
 	shut   bool          // shut down sending when no bytes are queued
 	since  uint64        // tick at which the peer last took queued bytes
+	began  uint64        // tick at which the TLS handshake, or the wait for a header, began
 	idle   time.Duration // instead of IdleTimeout; negative means never
 	slow   time.Duration // instead of WriteTimeout; negative means never
 	cause  error         // for the handler's Close

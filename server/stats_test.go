@@ -106,9 +106,7 @@ func TestStatsTrafficPaused(t *testing.T) {
 	}
 	c.Write(buf[:n])
 	io.ReadFull(peer, buf[:n])
-	if st := s.Stats(); st.BytesIn != 5 || st.BytesOut != 5 {
-		t.Errorf("%+v", st)
-	}
+	wait(t, func() bool { st := s.Stats(); return st.BytesIn == 5 && st.BytesOut == 5 })
 	c.Resume()
 }
 
@@ -164,7 +162,7 @@ func TestStatsHijacked(t *testing.T) {
 }
 
 func TestStatsHandshakes(t *testing.T) {
-	s := &srv{Handler: &handler{t: t}, HandshakeTimeout: 300 * time.Millisecond}
+	s := &srv{Handler: &handler{t: t}, HandshakeTimeout: 3 * time.Second}
 	addr, client := startTLS(t, s)
 	c := dialTLS(t, addr, client)
 	c.Write([]byte("hello"))

@@ -18,14 +18,6 @@ func (s *server) expired(c *conn) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
-	if word&wHandshake != 0 {
-		why := ErrHandshake
-		if x := c.extra; x.pre != nil && x.pre.pending {
-			why = ErrPreamble
-		}
-		c.failLocked(why, wAborting)
-		return
-	}
 	var next time.Duration
 	left := func(limit time.Duration, from uint32) bool {
 		waited := uint64(uint32(s.wheel.Now()) - from)
@@ -37,6 +29,24 @@ func (s *server) expired(c *conn) {
 			next = d
 		}
 		return true
+	}
+	if word&wHandshake != 0 {
+		x := c.extra
+		if !left(s.handshakeTimeout(), uint32(x.began)) {
+			why := ErrHandshake
+			if x.pre != nil && x.pre.pending {
+				why = ErrPreamble
+			}
+			c.failLocked(why, wAborting)
+			return
+		}
+		if word&wRated != 0 {
+			if d := c.ratesExpired(word); d > 0 {
+				next = min(next, d)
+			}
+		}
+		s.wheel.Set(c, next-tick) // Set adds one
+		return
 	}
 	if word&wOut != 0 {
 		limit := c.writeLimit()

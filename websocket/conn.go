@@ -459,6 +459,9 @@ func (c *Conn) block() {
 	}()
 	c.mu.Lock()
 	c.blocking = true
+	if c.queue != nil { // queued while the connection was to be parked
+		c.startWriting()
+	}
 	c.mu.Unlock()
 	var err error
 	for err == nil {
