@@ -114,6 +114,7 @@ func Server() Set[server.Stats] {
 			}),
 			counter("server.panics", "panic", "Panics of handlers and of functions of the TLS configuration.", "", "", func(s *srvStats) uint64 { return s.Panics }),
 			counter("server.stuck_calls", "call", "Calls of a handler that ran for StuckAfter.", "", "", func(s *srvStats) uint64 { return s.Stuck }),
+			counter("server.bad_preambles", "connection", "Connections that ended before their header was accepted.", "", "", func(s *srvStats) uint64 { return s.BadPreambles }),
 		},
 		Histograms: []Histogram[srvStats]{
 			{"server.call_duration", "Time that calls of the handler's Data take, of a server that measures it.", func(s *srvStats) metrics.Histogram { return s.CallTime }},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/socknotify/socknotify/debug"
@@ -25,17 +26,26 @@ func TestEcho(t *testing.T) {
 		}
 		page := p.Find(t, `live page on (\S+)`)
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := client.Get(page + "registrations")
-		if err != nil {
-			t.Fatal(err)
+		get := func(view string, to any) {
+			answer, err := client.Get(page + view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			if err := json.NewDecoder(answer.Body).Decode(to); err != nil {
+				t.Fatal(err)
+			}
 		}
-		defer answer.Body.Close()
-		var shown debug.Registrations
-		if err := json.NewDecoder(answer.Body).Decode(&shown); err != nil {
-			t.Fatal(err)
+		var ports debug.Ports
+		get("ports", &ports)
+		total := 0
+		for _, p := range ports.Ports { // one for each worker
+			var shown debug.Registrations
+			get("registrations?port="+url.QueryEscape(p.Name), &shown)
+			total += shown.Total
 		}
-		if shown.Port != "echo" || shown.Total != 2 { // the listener and the connection
-			t.Errorf("the page shows %+v", shown)
+		if total != 2 { // the listener and the connection
+			t.Errorf("the page shows %d registrations on %+v", total, ports)
 		}
 		p.Echo(t)
 		p.Interrupt(t)
