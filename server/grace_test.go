@@ -167,7 +167,13 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 			}
 		}
 		h.conn(1)
+		// Shutdown ends the stream of a connection that was served before, after it has looked at the first one. What the
+		// first one sends before that is not its first request during Shutdown, and ends with what has arrived.
+		served := dial()
+		send(t, served, "hello")
+		expect(t, served, "hello")
 		done := shuttingDown(t, s)
+		expectEnd(t, served, io.EOF)
 		send(t, c, "he")
 		<-first
 		send(t, c, "llo")
