@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.echo = l.LocalAddr()
 	served := make(chan error, 1)
-	s := &server.Server[struct{}]{Handler: echo{}, Workers: 3, TimeCalls: true}
+	s := &server.Server[struct{}]{Handler: echo{}, Workers: 3, Shards: 1, TimeCalls: true} // the page shows one port at a time
 	w.server = s
 	page := debug.New(debug.Server("echo", s), debug.Port("parked", park(t)))
 	t.Cleanup(page.Close)
