@@ -98,6 +98,7 @@ type server struct {
 
 const (
 	tick         = 50 * time.Millisecond
+	defaultInput = 1 << 20
 	defaultQueue = 256 << 10
 	defaultBuf   = 64 << 10
 	lingerTime   = 5 * time.Second
@@ -165,6 +166,9 @@ func (s *server) start(c *config) error {
 
 // init makes everything that needs no call of the system.
 func (s *server) init() {
+	s.MaxInput = cmp.Or(s.MaxInput, defaultInput)
+	s.WriteQueue = cmp.Or(s.WriteQueue, defaultQueue)
+	s.BufferSize = max(min(cmp.Or(s.BufferSize, defaultBuf), s.WriteQueue/2), 1)
 	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
 	s.listeners = make(map[*listener]struct{})
 	s.workers = make(map[*worker]struct{})
@@ -185,21 +189,6 @@ const maxShards = 1 << 16
 func (s *server) clock() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now()
-
-func (s *server) bufferSize() int {
-	n := s.BufferSize
-	if n == 0 {
-		n = defaultBuf
-	}
-	return max(min(n, s.writeQueue()/2), 1)
-}
-
-func (s *server) writeQueue() int {
-	if s.WriteQueue == 0 {
-		return defaultQueue
-	}
-	return s.WriteQueue
-}
 
 func (s *server) log(level slog.Level, msg string, args ...any) {
 	if s.Logger != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
@@ -36,11 +35,7 @@ const (
 	// maxReceives bounds the receives during one call of a handler. If more bytes have arrived, Data is called again,
 	// and other connections are served in between.
 	maxReceives = 16
-	// defaultInput is the default of MaxInput.
-	defaultInput = 1 << 20
 )
-
-func (s *server) maxInput() int { return cmp.Or(s.MaxInput, defaultInput) }
 
 // start returns the position at which the current message begins.
 func (in *input) start() int {
@@ -50,12 +45,26 @@ func (in *input) start() int {
 	return in.pos
 }
 
+// left returns by how many bytes from pos the current message may go on.
+func (in *input) left(s *server) int { return s.MaxInput - (in.pos - in.start()) }
+
 // consume consumes n bytes.
 func (in *input) consume(n int) []byte {
 	b := in.buf.b[in.pos : in.pos+n : in.pos+n]
 	in.pos += n
 	in.consumed = in.consumed || n > 0
 	return b
+}
+
+// usual returns the input for a call of it, in the usual case that there is one and that the connection can be read. It is
+// small enough to be inlined. In other cases it returns nil, and begin decides.
+func (c *conn) usual() *input {
+	if c.word.Load()&(wOver|wInput|wPaused|wFull) != wInput {
+		return nil
+	}
+	in := c.extra.in
+	in.want = 0
+	return in
 }
 
 // begin begins a call of the input.
@@ -131,6 +140,9 @@ func (c *conn) Peek(n int) ([]byte, error) {
 }
 
 func (c *conn) Next(n int) ([]byte, error) {
+	if in := c.usual(); in != nil && 0 < n && n <= in.end-in.pos && n <= in.left(c.server()) {
+		return in.consume(n), nil
+	}
 	in, err := c.begin()
 	if err != nil {
 		return nil, err
@@ -147,11 +159,14 @@ func (c *conn) Discard(n int) error {
 }
 
 func (c *conn) Until(delim byte, most int) ([]byte, error) {
-	in, err := c.begin()
-	if err != nil {
-		return nil, err
+	in := c.usual()
+	if in == nil {
+		var err error
+		if in, err = c.begin(); err != nil {
+			return nil, err
+		}
 	}
-	limit := c.server().maxInput() - (in.pos - in.start())
+	limit := in.left(c.server())
 	if most > 0 {
 		limit = min(limit, most)
 	}
@@ -178,8 +193,11 @@ func (c *conn) Line(most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b = b[:len(b)-1]
-	return bytes.TrimSuffix(b, []byte{'\r'}), nil
+	n := len(b) - 1
+	if n > 0 && b[n-1] == '\r' {
+		n--
+	}
+	return b[:n], nil
 }
 
 // need receives until n bytes are there.
@@ -187,7 +205,7 @@ func (c *conn) need(in *input, n int) error {
 	if n < 0 {
 		return invalid("n must not be negative, got %d", n)
 	}
-	if n > c.server().maxInput()-(in.pos-in.start()) {
+	if n > in.left(c.server()) {
 		return ErrTooLong
 	}
 	for in.end-in.pos < n {
@@ -238,16 +256,16 @@ func (c *conn) fill(in *input, n int) error {
 func (c *conn) makeRoom(in *input, n int) {
 	s := c.server()
 	if in.buf == nil {
-		in.buf = s.buffers.get(s.bufferSize())
+		in.buf = s.buffers.get(s.BufferSize)
 		in.pos, in.end, in.mark = 0, 0, min(in.mark, 0)
 		return
 	}
 	from := in.start()
 	have := in.end - from
-	if room := len(in.buf.b) - in.end; room >= min(s.bufferSize(), defaultBuf)/2 || room >= n-(in.end-in.pos) && room >= have {
+	if room := len(in.buf.b) - in.end; room >= min(s.BufferSize, defaultBuf)/2 || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
-	next := s.buffers.get(max(s.bufferSize(), 2*have, min(n+in.pos-from, 4*have)))
+	next := s.buffers.get(max(s.BufferSize, 2*have, min(n+in.pos-from, 4*have)))
 	copy(next.b, in.buf.b[from:in.end])
 	in.buf.next, in.old = in.old, in.buf
 	in.buf = next
@@ -292,7 +310,7 @@ func (c *conn) moreInput() bool {
 	if was == 0 {
 		return true
 	}
-	if in.want == 0 && was >= s.maxInput() {
+	if in.want == 0 && was >= s.MaxInput {
 		c.fail(ErrTooLong)
 		return false
 	}

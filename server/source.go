@@ -85,7 +85,7 @@ func (c *conn) mayAddSource() error {
 	if c.sendHeld(); c.word.Load()&wOver != 0 {
 		return c.sendable()
 	}
-	if c.queuedBytes() >= c.server().writeQueue() {
+	if c.queuedBytes() >= c.server().WriteQueue {
 		c.set(wWritable)
 		return ErrQueueFull
 	}
@@ -193,9 +193,9 @@ func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 	}
 	s := c.server()
 	if *buf == nil {
-		*buf = s.buffers.get(s.bufferSize())
+		*buf = s.buffers.get(s.BufferSize)
 	}
-	b := (*buf).b[:min(len((*buf).b), s.bufferSize())]
+	b := (*buf).b[:min(len((*buf).b), s.BufferSize)]
 	if s.MaxQueued > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueued {
 		b = b[:min(len(b), maxHeld)] // as with Write, a small piece is not refused
 	}

@@ -88,7 +88,7 @@ func (w *worker) run() {
 func (w *worker) loop() {
 	s := w.server
 	s.labels.begin()
-	w.buf = make([]byte, s.bufferSize())
+	w.buf = make([]byte, s.BufferSize)
 	var f failing
 	w.reg[0].Trigger = oneShot
 	for i := range w.regs {

@@ -48,6 +48,9 @@ const (
 
 // writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
 func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
+	if c.join(len(b), b) {
+		return len(b), nil
+	}
 	refused := c.mayWrite()
 	if c.wrapped && c.feeds() {
 		refused = nil // the transport sends a source, after Close too
@@ -87,6 +90,9 @@ func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.join(total, bufs...) {
+		return total, nil
+	}
 	if err := c.mayWrite(); err != nil || total == 0 {
 		return 0, err
 	}
@@ -121,12 +127,12 @@ func (c *conn) mayWrite() error {
 // of it. Otherwise peers that do not read could have those refused that do.
 func (c *conn) accept(n int, err error) error {
 	s := c.server()
-	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.writeQueue() {
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.WriteQueue {
 		c.sendHeld()
 	}
 	switch {
 	case n == 0:
-	case c.queuedBytes() >= s.writeQueue():
+	case c.queuedBytes() >= s.WriteQueue:
 		c.set(wWritable)
 		return ErrQueueFull
 	case s.MaxQueued > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
@@ -135,6 +141,22 @@ func (c *conn) accept(n int, err error) error {
 		return ErrOverload
 	}
 	return nil
+}
+
+// join adds a write to those that are held already, if there are any and it fits, and reports whether it has. The lock is
+// held, so nothing of what is held is sent. All that hold and its callers look at was looked at for the first of these writes.
+func (c *conn) join(total int, bufs ...[]byte) bool {
+	if c.word.Load()&(wHeld|wOver|wShut) != wHeld || total > maxHeld {
+		return false
+	}
+	x := c.extra
+	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().WriteQueue {
+		return false
+	}
+	for _, b := range bufs {
+		c.push(x, b)
+	}
+	return true
 }
 
 // hold keeps a write of a handler's call until that returns, unless it is large, and reports whether it has. It must follow
@@ -246,7 +268,7 @@ func (c *conn) queued(x *extra, n int) {
 	s := c.server()
 	s.counts.queued.Add(int64(n))
 	bits := uint32(wOut)
-	if len(x.queue)-x.head > s.writeQueue()/2 {
+	if len(x.queue)-x.head > s.WriteQueue/2 {
 		bits |= wFull
 	}
 	if c.word.Load()&bits == bits {
@@ -358,7 +380,7 @@ func (c *conn) drain(x *extra) bool {
 		}
 		return false
 	}
-	if left > s.writeQueue()/2 {
+	if left > s.WriteQueue/2 {
 		return false
 	}
 	c.word.And(^uint32(wFull))
