@@ -51,6 +51,23 @@ func (pieces) Data(c *server.Conn[struct{}], buf []byte) error {
 	}
 }
 
+// A large is plain, but for a first message that asks for 1 GiB.
+type large struct{ plain }
+
+const ask = "large"
+
+func (large) Data(c *server.Conn[struct{}], buf []byte) error {
+	n, err := c.Read(buf)
+	switch {
+	case err != nil:
+		return err
+	case string(buf[:n]) == ask:
+		return c.Stream(&zeros{left: 1 << 30})
+	}
+	_, err = c.Write(buf[:n])
+	return err
+}
+
 // role runs the server that the environment names, and prints its address.
 func role(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -69,8 +86,11 @@ func role(name string) {
 		workers = 2
 	}
 	s := &server.Server[struct{}]{Handler: plain{}, Workers: workers, IdleTimeout: time.Minute}
-	if kind == "input" {
+	switch kind {
+	case "input":
 		s.Handler = pieces{}
+	case "large":
+		s.Handler = large{}
 	}
 	if kind == "shared" {
 		s.Shards = 1
@@ -97,7 +117,7 @@ func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"server/1", "server/2", "shared/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
-				res, cpu := benchServer(b, r, 0, 2*time.Second)
+				res, cpu := benchServer(b, r, 100, 0, 2*time.Second, nil)
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
@@ -110,7 +130,7 @@ func BenchmarkObserved(b *testing.B) {
 	for _, r := range []string{"server/1", "observed/1", "server/2", "observed/2"} {
 		b.Run(r, func(b *testing.B) {
 			for b.Loop() {
-				res, cpu := benchServer(b, r, 0, 2*time.Second)
+				res, cpu := benchServer(b, r, 100, 0, 2*time.Second, nil)
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(res.Requests), "cpu-ns/request")
 			}
 		})
@@ -124,9 +144,47 @@ func BenchmarkUneven(b *testing.B) {
 	for _, shards := range []string{"1", "0"} {
 		b.Run("shards="+shards, func(b *testing.B) {
 			for b.Loop() {
-				res, _ := benchServer(b, "uneven/"+shards, 5000, 2*time.Second)
+				res, _ := benchServer(b, "uneven/"+shards, 100, 5000, 2*time.Second, nil)
 				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
 				b.ReportMetric(float64(res.P90)/1e3, "p90-us")
+			}
+		})
+	}
+}
+
+// BenchmarkSlowReader measures the latencies of a thousand connections: alone, beside a peer that has asked for 1 GiB and
+// reads nothing of it, and beside one that reads 13 MB a second. Compare within one run.
+func BenchmarkSlowReader(b *testing.B) {
+	for _, r := range []struct {
+		name string
+		each time.Duration // between two reads of 64 KiB; 0 for none
+	}{{"alone", -1}, {"stalled", 0}, {"slow", 5 * time.Millisecond}} {
+		b.Run(r.name, func(b *testing.B) {
+			for b.Loop() {
+				res, _ := benchServer(b, "large/2", 1000, 20000, 4*time.Second, func(addr string) {
+					if r.each < 0 {
+						return
+					}
+					c, err := net.Dial("tcp", addr)
+					if err == nil {
+						_, err = c.Write([]byte(ask))
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					b.Cleanup(func() { c.Close() })
+					if r.each == 0 {
+						return
+					}
+					go func() {
+						for buf := make([]byte, 64<<10); err == nil; time.Sleep(r.each) {
+							_, err = c.Read(buf)
+						}
+					}()
+				})
+				b.ReportMetric(float64(res.P50)/1e3, "p50-us")
+				b.ReportMetric(float64(res.P99)/1e3, "p99-us")
 			}
 		})
 	}
@@ -176,7 +234,8 @@ func until(ctx context.Context, serve func(net.Listener) error) {
 }
 
 // benchServer starts the server of a role, loads it, and returns the processor time that the server used.
-func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res load.Result, cpu time.Duration) {
+// beside, which may be nil, is called with the address before the load begins.
+func benchServer(tb testing.TB, r string, connections int, rate float64, d time.Duration, beside func(addr string)) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)
 	out, err := cmd.StdoutPipe()
@@ -187,8 +246,12 @@ func benchServer(tb testing.TB, r string, rate float64, d time.Duration) (res lo
 		tb.Fatal(err)
 	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
+	addr = strings.TrimSpace(addr)
+	if err == nil && beside != nil {
+		beside(addr)
+	}
 	if err == nil {
-		res, err = load.Run(tb.Context(), load.Config{Addr: strings.TrimSpace(addr), Connections: 100, Size: 64, Depth: 1,
+		res, err = load.Run(tb.Context(), load.Config{Addr: addr, Connections: connections, Size: 64, Depth: 1,
 			Rate: rate, Duration: d, Timeout: soon, Strict: true}, nil)
 	}
 	cmd.Process.Signal(os.Interrupt)

@@ -183,7 +183,7 @@ func (w *worker) release(c *conn) {
 		word := c.word.Load()
 		if word&wSpecial != 0 {
 			switch {
-			case word&wResumed != 0:
+			case word&(wResumed|wFull) == wResumed: // otherwise when the queue is drained
 				// A Resume in between counts too: its bits are in the word that And returns.
 				if word = c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
 					c.returnInput()

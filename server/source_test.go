@@ -312,6 +312,60 @@ func TestStreamShutdown(t *testing.T) {
 }
 
 // Hijack fails while something is streamed, and works afterwards.
+// While a Stream is unfinished Data is not called, not even after Resume or because of Shutdown.
+func TestStreamKeepsData(t *testing.T) {
+	for _, why := range []string{"resume", "shutdown"} {
+		t.Run(why, func(t *testing.T) {
+			var over atomic.Bool
+			p := &supplier{fail: func() error {
+				if over.Load() {
+					return io.EOF
+				}
+				return sock.ErrWouldBlock
+			}}
+			h := &handler{t: t}
+			h.data = func(c conn, buf []byte) error {
+				n, err := c.Read(buf)
+				if c == h.conn(1) && n == 0 && !over.Load() {
+					t.Error("a call of Data while the Stream is unfinished:", err)
+				}
+				if string(buf[:n]) == "stream" {
+					return c.Stream(p)
+				}
+				c.Write(buf[:n])
+				return err
+			}
+			s := &srv{Handler: h, Workers: 1}
+			addr := start(t, s)
+			c, other := dial(t, addr), dial(t, addr)
+			send(t, c, "stream")
+			send(t, other, "a") // the worker has called Data for both
+			expect(t, other, "a")
+			down := make(chan struct{})
+			switch why {
+			case "resume":
+				h.conn(1).Pause()
+				h.conn(1).Resume()
+				close(down)
+				send(t, other, "b") // the worker has seen the Resume
+				expect(t, other, "b")
+			case "shutdown":
+				go func() { shutdown(t, s); close(down) }()
+				expectEnd(t, other, io.EOF) // which has no Stream
+			}
+			over.Store(true)
+			h.conn(1).WantWritable()
+			if why == "resume" {
+				send(t, c, "c")
+				expect(t, c, "c")
+				c.CloseWrite()
+			}
+			expectEnd(t, c, io.EOF)
+			<-down
+		})
+	}
+}
+
 func TestStreamHijack(t *testing.T) {
 	noHijack(t)
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {

@@ -19,7 +19,7 @@ func (s *store) Open(c conn) error         { return nil }
 func (s *store) Close(c conn, cause error) {}
 
 func (s *store) Data(c conn, buf []byte) (err error) {
-	for args := [][]byte(nil); err == nil; {
+	for args := make([][]byte, 0, 4); err == nil; {
 		c.Mark() // a command that is not complete is read again when more has come
 		if args, err = command(c, args[:0]); err == nil {
 			head, value, tail := s.answer(args, buf[:0])
