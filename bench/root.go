@@ -73,7 +73,7 @@ func rootCommand() *cobra.Command {
 	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m; if it is short, side sets of parameters have fewer rounds")
 	fl.StringVar(&f.summary, "summary", "", "measure nothing; print which promises the results in this folder keep")
 	fl.BoolVar(&f.list, "list", false, "measure nothing; list the contenders, and why any is missing")
-	cmd.AddCommand(watchedCommand(), contendCommand(), loadCommand(), windowCommand())
+	cmd.AddCommand(watchedCommand(), redisCommand(), redisServerCommand(), contendCommand(), loadCommand(), windowCommand())
 	return cmd
 }
 
