@@ -37,9 +37,10 @@
 //
 // From New to Close the ports are observed ([Observe]) and sampled once a second. That costs about 20 ns per
 // notification, 50 ns per poll that returns any, ten system calls per second, 80 KB per port and 50 bytes per
-// registration. A server or lot is sampled once a second too, in memory of up to 300 KB. An open page sends one request per second, which costs about thirty system calls and less than a
-// millisecond. A page in a hidden tab sends none. A trace costs more: it is sent ten times per second. Without New
-// there is no cost. docs/performance.md has the measurements and explains how to repeat them.
+// registration. A server or lot is sampled once a second too, in memory of up to 300 KB. An open page sends one request
+// per second, which costs about thirty system calls and less than a millisecond. A page in a hidden tab sends none. A
+// trace costs more: it is sent ten times per second. Without New there is no cost. docs/performance.md has the
+// measurements and explains how to repeat them.
 //
 // # JSON
 //

@@ -104,7 +104,6 @@ func (h *Handler) sample() {
 	if h.closed {
 		return
 	}
-	h.adopt()
 	alive := len(h.services) > 0
 	for _, m := range h.mounts {
 		alive = m.sample(m.source) || alive
@@ -112,6 +111,7 @@ func (h *Handler) sample() {
 	for _, s := range h.services {
 		s.sample()
 	}
+	h.adopt() // which takes the first sample of a new port
 	if alive {
 		h.timer.Reset(sampleEvery)
 	}

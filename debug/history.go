@@ -17,13 +17,46 @@ const (
 	rateSamples = 5
 )
 
+// A ring holds the latest keepSamples of the samples that were added. Its methods may be called concurrently.
+type ring[T any] struct {
+	mu     sync.Mutex
+	latest [keepSamples]T // by number modulo keepSamples
+	n      uint64         // number of samples so far
+}
+
+// add adds the sample that of returns for its number.
+func (r *ring[T]) add(of func(number uint64) T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latest[r.n%keepSamples] = of(r.n)
+	r.n++
+}
+
+// after returns the samples with a number of at least from.
+func (r *ring[T]) after(from uint64) []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n > keepSamples {
+		from = max(from, r.n-keepSamples)
+	}
+	out := []T{}
+	for ; from < r.n; from++ {
+		out = append(out, r.latest[from%keepSamples])
+	}
+	return out
+}
+
+// back returns the nth of the latest samples, or the first if there are fewer.
+func (r *ring[T]) back(nth uint64) T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest[(r.n-min(nth, r.n))%keepSamples]
+}
+
 // A history holds the latest samples of a port.
 type history struct {
 	stop func() // stops observing the port
-
-	mu      sync.Mutex
-	ring    [keepSamples]Sample
-	samples uint64 // number of samples so far
+	ring[Sample]
 }
 
 func newHistory(s source) *history {
@@ -35,33 +68,13 @@ func newHistory(s source) *history {
 // sample adds a sample. It reports whether the port is open.
 func (h *history) sample(s source) bool {
 	st := s.status()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ring[h.samples%keepSamples] = Sample{Number: h.samples, Time: st.Time, Counts: st.Counts}
-	h.samples++
+	h.add(func(number uint64) Sample { return Sample{Number: number, Time: st.Time, Counts: st.Counts} })
 	return !st.Closed
-}
-
-// after returns the samples with a number of at least from.
-func (h *history) after(from uint64) []Sample {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.samples > keepSamples {
-		from = max(from, h.samples-keepSamples)
-	}
-	out := []Sample{}
-	for ; from < h.samples; from++ {
-		out = append(out, h.ring[from%keepSamples])
-	}
-	return out
 }
 
 // rates returns the rates between a sample of a few seconds ago and now.
 func (h *history) rates(now *Status) (r Rates) {
-	h.mu.Lock()
-	back := min(h.samples, rateSamples)
-	then := h.ring[(h.samples-back)%keepSamples]
-	h.mu.Unlock()
+	then := h.back(rateSamples)
 	d := now.Time.Sub(then.Time).Seconds()
 	if d < sampleEvery.Seconds()/2 {
 		return r // too short for a rate

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -27,7 +26,7 @@ type service struct {
 // A shown is a service on one page.
 type shown struct {
 	*service
-	history samples
+	history ring[ServerSample]
 }
 
 // Server shows a server under a name, which must be unique among servers and lots on the page. Its ports are shown too,
@@ -60,21 +59,12 @@ func ParkServer(name string, s *park.Server) Option {
 			return []*park.Lot{l}
 		}
 		return nil
-	}, func(c *ServerCounts) {
-		st := s.Stats()
-		c.setLot(st.Stats)
-		c.Conns, c.Refused, c.RefusedPerAddr, c.Calls = st.Conns, st.Refused, st.RefusedPerAddr, st.Calls
-		c.Panics, c.Handshakes, c.FailedHandshakes = st.Panics, st.Handshakes, st.FailedHandshakes
-	})
+	}, func(c *ServerCounts) { c.setParkServer(s.Stats()) })
 }
 
 // HTTPServer shows an HTTP server of package park under a name, as Server does.
 func HTTPServer(name string, s *park.HTTPServer) Option {
-	return addLots(name, "park.HTTPServer", s.Lots, func(c *ServerCounts) {
-		st := s.Stats()
-		c.setLot(st.Stats)
-		c.Calls = st.Requests
-	})
+	return addLots(name, "park.HTTPServer", s.Lots, func(c *ServerCounts) { c.setHTTPServer(s.Stats()) })
 }
 
 func addLots(name, kind string, lots func() []*park.Lot, read func(*ServerCounts)) Option {
@@ -101,6 +91,7 @@ func (c *ServerCounts) setServer(s server.Stats) {
 		RefusedWrites: s.Overloads, BytesIn: s.BytesIn, BytesOut: s.BytesOut, Calls: s.Calls, CallTime: timesOf(s.CallTime),
 		Idle: s.Idle, Slow: s.Slow, Stalled: s.Stalled, Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
 		FailedHandshakes: s.FailedHandshakes, LateHandshakes: s.LateHandshakes, EvictedHandshakes: s.EvictedHandshakes,
+		BadPreambles: s.BadPreambles,
 	}
 }
 
@@ -111,6 +102,17 @@ func (c *ServerCounts) setLot(s park.Stats) {
 	}
 }
 
+func (c *ServerCounts) setParkServer(s park.ServerStats) {
+	c.setLot(s.Stats)
+	c.Conns, c.Refused, c.RefusedPerAddr, c.Calls = s.Conns, s.Refused, s.RefusedPerAddr, s.Calls
+	c.Panics, c.Handshakes, c.FailedHandshakes = s.Panics, s.Handshakes, s.FailedHandshakes
+}
+
+func (c *ServerCounts) setHTTPServer(s park.HTTPStats) {
+	c.setLot(s.Stats)
+	c.Calls = s.Requests
+}
+
 // timesOf returns nil if nothing was measured.
 func timesOf(h metrics.Histogram) *Times {
 	if h.Count() == 0 {
@@ -119,41 +121,14 @@ func timesOf(h metrics.Histogram) *Times {
 	return &Times{Seconds: h.Sum.Seconds(), Buckets: h.Buckets[:]}
 }
 
-// samples holds the latest samples of a service.
-type samples struct {
-	mu   sync.Mutex
-	ring []ServerSample // by number modulo keepSamples
-	n    uint64         // number of samples so far
-}
-
 // sample adds a sample.
 func (s *shown) sample() {
 	one := ServerSample{Time: time.Now()}
 	s.read(&one.ServerCounts)
-	t := &s.history
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	one.Number = t.n
-	if len(t.ring) < keepSamples {
-		t.ring = append(t.ring, one)
-	} else {
-		t.ring[t.n%keepSamples] = one
-	}
-	t.n++
-}
-
-// after returns the samples with a number of at least from.
-func (t *samples) after(from uint64) []ServerSample {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n > keepSamples {
-		from = max(from, t.n-keepSamples)
-	}
-	out := []ServerSample{}
-	for ; from < t.n; from++ {
-		out = append(out, t.ring[from%keepSamples])
-	}
-	return out
+	s.history.add(func(number uint64) ServerSample {
+		one.Number = number
+		return one
+	})
 }
 
 // A mounted is a port of the page, with the service that it belongs to and its identity there, or nil.

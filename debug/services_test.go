@@ -113,6 +113,30 @@ func TestServer(t *testing.T) {
 	get[debug.Failure](t, url+"server?after=x", 400)
 }
 
+// A port that is found when samples are taken is not sampled twice at that time: the page divides by the time between two.
+func TestFoundPortIsSampledOnce(t *testing.T) {
+	s := &server.Server[struct{}]{Handler: echo{}, Shards: 1}
+	_, url := serve(t, debug.Server("shop", s))
+	l := listen(t)
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	eventually(t, func() bool { // without a request, which would find the port
+		ports := s.Ports()
+		return len(ports) == 1 && !debug.TakeSnapshot(ports[0], 0, 0).Observed.IsZero()
+	})
+	var samples []debug.Sample
+	eventually(t, func() bool {
+		samples = get[debug.History](t, url+"history?port=shop", 200).Samples
+		return len(samples) >= 2
+	})
+	if d := samples[1].Time.Sub(samples[0].Time); d < 500*time.Millisecond {
+		t.Errorf("samples %v apart; want a second", d)
+	}
+	s.Close()
+	<-served
+	s.Shutdown(context.Background())
+}
+
 // Parked servers and lots are shown as well, and a lot whose Serve has returned is not.
 func TestParkServers(t *testing.T) {
 	lines := &park.Server{Handler: func(c net.Conn) error {

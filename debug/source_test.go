@@ -3,10 +3,12 @@ package debug
 import (
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -68,4 +70,35 @@ func firstID(s *portSource[string]) (id uint64) {
 		break
 	}
 	return id
+}
+
+// Every number of a service's Stats is in its ServerCounts.
+func TestServerCountsAreComplete(t *testing.T) {
+	t.Run("server.Server", func(t *testing.T) { everyCount(t, (*ServerCounts).setServer) })
+	t.Run("park.Lot", func(t *testing.T) { everyCount(t, (*ServerCounts).setLot) })
+	t.Run("park.Server", func(t *testing.T) { everyCount(t, (*ServerCounts).setParkServer) })
+	t.Run("park.HTTPServer", func(t *testing.T) { everyCount(t, (*ServerCounts).setHTTPServer) })
+}
+
+func everyCount[S any](t *testing.T, set func(*ServerCounts, S)) {
+	var without ServerCounts
+	set(&without, *new(S))
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[S]()) {
+		if f.Anonymous {
+			continue
+		}
+		var stats S
+		switch field := reflect.ValueOf(&stats).Elem().FieldByIndex(f.Index); {
+		case field.CanInt():
+			field.SetInt(42)
+		case field.CanUint():
+			field.SetUint(42)
+		default:
+			field.Addr().Interface().(*metrics.Histogram).Buckets[0] = 42
+		}
+		var with ServerCounts
+		if set(&with, stats); reflect.DeepEqual(with, without) {
+			t.Errorf("%s is not in ServerCounts", f.Name)
+		}
+	}
 }

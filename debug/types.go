@@ -194,6 +194,7 @@ type ServerCounts struct {
 	FailedHandshakes  uint64 `json:"failed_handshakes,omitempty"`
 	LateHandshakes    uint64 `json:"late_handshakes,omitempty"`
 	EvictedHandshakes uint64 `json:"evicted_handshakes,omitempty"`
+	BadPreambles      uint64 `json:"bad_preambles,omitempty"`
 
 	Parks      uint64 `json:"parks,omitempty"`
 	AtOnce     uint64 `json:"at_once,omitempty"`

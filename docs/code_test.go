@@ -66,14 +66,15 @@ func vet(t *testing.T, program string) ([]byte, error) {
 
 // The tutorial has all of its programs completely.
 func TestTutorial(t *testing.T) {
-	tutorial := read(t, "tutorial.md")
+	tutorial := parse("tutorial.md", read(t, "tutorial.md"))
 	programs := 0
 	for _, path := range files(t, "/main.go") {
 		if !strings.Contains(path, "examples/tutorial/") {
 			continue
 		}
 		programs++
-		if !strings.Contains(tutorial, "```go\n"+read(t, path)+"```\n") {
+		program := read(t, path)
+		if !slices.ContainsFunc(tutorial.blocks, func(b block) bool { return b.lang == "go" && b.text == program }) {
 			t.Errorf("tutorial.md does not have the code of %s", path)
 		}
 	}

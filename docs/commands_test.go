@@ -64,10 +64,9 @@ func commandChecker(t *testing.T) checker {
 				}
 			}
 		}
-		for _, m := range inlineCode.FindAllStringIndex(p.prose, -1) {
-			line := strings.Join(strings.Fields(strings.Trim(p.prose[m[0]:m[1]], "`")), " ")
-			if err := checkCommand(line, "..", help, false); err != nil {
-				p.faultAt(m[0], "%v", err)
+		for _, code := range p.code {
+			if err := checkCommand(strings.Join(strings.Fields(code.text), " "), "..", help, false); err != nil {
+				p.faultAt(code.at, "%v", err)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ package docs_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,11 +78,13 @@ func TestIndex(t *testing.T) {
 		if dir, file, below := strings.Cut(name, "/"); below && file != "README.md" {
 			index, link = dir+"/README.md", file
 		}
-		if !strings.Contains(read(t, index), "]("+link+")") {
+		if !slices.ContainsFunc(parse(index, read(t, index)).links, func(l words) bool { return l.text == link }) {
 			t.Errorf("%s does not link %s", index, link)
 		}
 	}
 }
+
+var testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w+$`)
 
 // The tests that the documents name exist.
 func TestNamedTests(t *testing.T) {
@@ -90,9 +93,9 @@ func TestNamedTests(t *testing.T) {
 		code.WriteString(read(t, path))
 	}
 	for _, doc := range documents(t) {
-		for _, name := range regexp.MustCompile("`((Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
-			if !strings.Contains(code.String(), "func "+name[1]+"(") {
-				t.Errorf("%s names %s, which does not exist", doc, name[1])
+		for _, named := range parse(doc, read(t, doc)).code {
+			if testName.MatchString(named.text) && !strings.Contains(code.String(), "func "+named.text+"(") {
+				t.Errorf("%s names %s, which does not exist", doc, named.text)
 			}
 		}
 	}

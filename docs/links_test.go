@@ -10,34 +10,13 @@ import (
 	"testing"
 )
 
-var (
-	inlineCode = regexp.MustCompile("(?s)``.+?``|`[^`]+`")
-	// The target of a link is in the first group that matches.
-	targets = regexp.MustCompile(`\]\(\s*([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"]*")?\s*\)|(?:src|href|srcset)="([^"]*)"|(?m:^\[[^\]]+\]:\s*(\S+))|<((?:https?|mailto):[^>]*)>|[^("<\w](https?://\S+)`)
-	// A reference to a definition.
-	reference = regexp.MustCompile(`\[[^\]]+\]\[([^\]]*)\]`)
-	host      = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$`)
-)
+var host = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}$`)
 
 // checkLinks finds links without a target. Links to other sites are not followed.
 func checkLinks(t *testing.T, p *page) {
-	prose := blank(p.prose, inlineCode)
-	for _, m := range targets.FindAllStringSubmatchIndex(prose, -1) {
-		for g := 2; g < len(m); g += 2 {
-			if m[g] >= 0 {
-				target := prose[m[g]:m[g+1]]
-				if g == 10 { // a bare URL, which punctuation may follow
-					target = strings.TrimRight(target, ".,;:!?)")
-				}
-				if fault := checkTarget(t, p, target); fault != "" {
-					p.faultAt(m[g], "the link to %q: %s", target, fault)
-				}
-			}
-		}
-	}
-	for _, m := range reference.FindAllStringSubmatchIndex(prose, -1) {
-		if name := prose[m[2]:m[3]]; !strings.Contains(strings.ToLower(prose), "\n["+strings.ToLower(name)+"]:") {
-			p.faultAt(m[0], "nothing defines the link [%s]", name)
+	for _, link := range p.links {
+		if fault := checkTarget(t, p, link.text); fault != "" {
+			p.faultAt(link.at, "the link to %q: %s", link.text, fault)
 		}
 	}
 }
@@ -76,21 +55,8 @@ func checkTarget(t *testing.T, p *page, target string) string {
 	case u.Fragment == "":
 	case !strings.HasSuffix(to, ".md"):
 		return "only documents have names for their parts"
-	case !on.anchors()[u.Fragment]:
+	case !on.anchors[u.Fragment]:
 		return "no such heading"
 	}
 	return ""
-}
-
-// blank replaces all matches by spaces, so offsets do not change.
-func blank(text string, re *regexp.Regexp) string {
-	b := []byte(text)
-	for _, m := range re.FindAllStringIndex(text, -1) {
-		for i := m[0]; i < m[1]; i++ {
-			if b[i] != '\n' {
-				b[i] = ' '
-			}
-		}
-	}
-	return string(b)
 }

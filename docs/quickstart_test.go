@@ -60,15 +60,12 @@ func TestQuickStart(t *testing.T) {
 		t.Fatalf("the server says\n%s", said)
 	}
 	addresses = strings.NewReplacer(served, at[0], live, at[1])
-	want := regexp.MustCompile("```\n(echo on [^`]*)```").FindStringSubmatch(read(t, "../README.md"))
-	if want == nil {
-		t.Fatal("README.md does not say what the server does")
-	}
+	want := blockOf(t, "echo on ")
 	plain := func(s string) string { // which depends on the machine
 		return regexp.MustCompile(`: \w+, \d+ workers`).ReplaceAllString(s, ": …")
 	}
-	if plain(said) != plain(addresses.Replace(want[1])) {
-		t.Errorf("the server says\n%sand README.md\n%s", said, want[1])
+	if plain(said) != plain(addresses.Replace(want)) {
+		t.Errorf("the server says\n%sand README.md\n%s", said, want)
 	}
 	if out := output(run(commands[3], "--duration", "300ms")); !regexp.MustCompile(`(?m)^requests +[1-9]`).MatchString(out) ||
 		!regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
@@ -79,18 +76,27 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// quickStart returns the block of README.md that begins with a clone of the project: five lines.
+// quickStart returns the commands of README.md: two that try the project, and three that show a server.
 func quickStart(t *testing.T) []string {
 	t.Helper()
-	block := regexp.MustCompile("(?s)\n```\n(git clone .*?)```\n").FindStringSubmatch(read(t, "../README.md"))
-	if block == nil {
-		t.Fatal("README.md has no block of commands")
-	}
-	lines := strings.Split(strings.TrimSpace(block[1]), "\n")
-	if len(lines) != 5 || !strings.HasPrefix(lines[0], "git clone https://github.com/socknotify/socknotify && ") {
-		t.Fatalf("README.md has\n%s", block[1])
+	text := blockOf(t, "git clone https://github.com/socknotify/socknotify && ") + blockOf(t, "go run ./cmd/socknotify serve echo ")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("README.md has\n%s", text)
 	}
 	return lines
+}
+
+// blockOf returns the block of README.md that begins with some words.
+func blockOf(t *testing.T, begin string) string {
+	t.Helper()
+	for _, b := range parse("../README.md", read(t, "../README.md")).blocks {
+		if strings.HasPrefix(b.text, begin) {
+			return b.text
+		}
+	}
+	t.Fatalf("README.md has no block that begins with %q", begin)
+	return ""
 }
 
 // started starts a server, which ends with the test, and returns a function that reads lines of its standard error.

@@ -1,5 +1,13 @@
-// Package metrics has the histogram that the Stats of packages server and park contain. The collectors are in the modules
-// metrics/prometheus and metrics/otel.
+// Package metrics has the histogram of durations that the Stats of packages server and park contain: of the calls of
+// handlers, where TimeCalls is set. Use it to log or compare these durations in a program of your own:
+//
+//	earlier := s.Stats().CallTime
+//	...
+//	recent := s.Stats().CallTime.Sub(earlier)
+//	log.Print(recent.Count(), " calls, 99 % of them within ", recent.Quantile(0.99))
+//
+// For a monitoring system, use the collectors of all counters in the modules
+// [github.com/socknotify/socknotify/metrics/prometheus] and [github.com/socknotify/socknotify/metrics/otel].
 package metrics
 
 import "time"

@@ -1,5 +1,6 @@
 // Package overlapped starts operations that complete on a socknotify port (overlapped I/O): receives, sends, connects,
-// and reads and writes of files.
+// and reads and writes of files. Use it to port programs that are written with overlapped operations, to wait for files and
+// sockets in one place, and for batches. Small requests need less CPU time with notifications of readiness.
 //
 // An operation has a key and an [Op], the counterpart of Windows' OVERLAPPED. Its completion is dequeued from the port
 // as a notification of [socknotify.KindCompleted], and [Of] returns the Op with the result:

@@ -1,5 +1,6 @@
 // Package park lets servers with blocking handlers, on package net or net/http, park their idle connections. A
-// parked connection needs no goroutine.
+// parked connection needs no goroutine. That is worthwhile where thousands of connections wait for their peers most of the
+// time: keep-alive, long polling, chat, devices.
 //
 // A handler that has answered and would now block in Read parks its connection instead, and returns:
 //

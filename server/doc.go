@@ -1,6 +1,7 @@
 // Package server is a multi-threaded server on socknotify ports: workers that each dequeue from a port, one-shot
 // level registrations that are enabled again when a handler returns, and connections that are freed when their
-// last notification was dequeued.
+// last notification was dequeued. Use it for a protocol of your own where many connections are idle, or where the CPU time
+// of small requests matters. For net/http, and for handlers that block on a net.Conn, see package park.
 //
 //	type echo struct{}
 //

@@ -1,4 +1,5 @@
-// Package sock provides non-blocking sockets for use with a socknotify port.
+// Package sock provides non-blocking sockets for use with a socknotify port. Use them instead of connections of package net
+// where the CPU time of a port's handlers matters, or where a port accepts connections.
 //
 // No call blocks. A call that would block returns [ErrWouldBlock] without allocating. The sockets are not
 // registered with Go's own poller; register them with a socknotify port, by

@@ -1,4 +1,5 @@
 // Package websocket is a WebSocket server (RFC 6455) on net/http, whose idle connections need no goroutine and no buffers.
+// Use it where thousands of WebSockets are open and few of them send at the same time.
 //
 //	chat := &websocket.Server{OnMessage: func(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
 //		return c.Write(kind, payload)

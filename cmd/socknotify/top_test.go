@@ -111,7 +111,7 @@ func TestDebugClientUsage(t *testing.T) {
 		{[]string{"trace"}, 2, "arg"},
 		{[]string{"trace", "://"}, 2, "debug page"},
 		{[]string{"trace", w.addr, "--count", "-1"}, 2, "--count -1"},
-		{[]string{"trace", w.addr}, 1, "port is missing"},
+		{[]string{"trace", w.addr, "--port", "none"}, 1, "no port is named"},
 		{[]string{"trace", w.addr, "--port", "first", "--kind", "odd"}, 2, "--kind odd"},
 		{[]string{"trace", other.URL}, 1, "is it a socknotify debug page?"},
 		{[]string{"serve", "echo", "--debug-addr", "nonsense"}, 2, "--debug-addr nonsense"},
@@ -128,11 +128,10 @@ func TestDebugClientUsage(t *testing.T) {
 
 func TestTrace(t *testing.T) {
 	w := watch(t, 0)
-	for _, asJSON := range []bool{false, true} {
-		args := []string{"trace", w.addr, "--port", "first", "--count", "2"}
-		if asJSON {
-			args = append(args, "--json")
-		}
+	// Without a name the trace is that of all ports, here also of one where nothing happens.
+	for _, more := range [][]string{{"--port", "first"}, {"--port", "first", "--json"}, nil} {
+		args := append([]string{"trace", w.addr, "--count", "2"}, more...)
+		asJSON := len(more) > 2
 		type result struct {
 			status    int
 			out, errs string

@@ -371,7 +371,7 @@ func (m *topModel) serverFigures() []figure {
 		out = append(out, figure{"handler time", short(h.Quantile(.5)) + ", slowest 1 % " + short(h.Quantile(.99)), false})
 	}
 	out = append(out, figure{"busy workers", fmt.Sprintf("%d of %d", c.Running, c.Workers), false},
-		figure{"refused", count(c.Refused), c.Refused > 0},
+		figure{"refused", count(c.Refused + c.BadPreambles), c.Refused+c.BadPreambles > 0},
 		figure{"timeouts", count(c.Idle + c.Slow + c.Stalled + c.LateHandshakes), false})
 	if c.Handshakes+c.FailedHandshakes > 0 {
 		out = append(out, figure{"TLS handshakes", count(c.Handshakes) + ", " + count(c.FailedHandshakes) + " failed", false})

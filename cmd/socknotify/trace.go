@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -29,16 +32,17 @@ func traceCommand() *cobra.Command {
 	f := &traceFlags{}
 	cmd := &cobra.Command{
 		Use:   "trace ADDRESS",
-		Short: "Print what a running port does, as it happens",
-		Long: "Print a port's notifications, accepts, registrations, removals, posts and completions as they\n" +
-			"happen, until interrupted. ADDRESS is the host:port or the URL of the program's debug page.",
+		Short: "Print what running ports do, as it happens",
+		Long: "Print the notifications, accepts, registrations, removals, posts and completions of all ports of a\n" +
+			"program, or of one, as they happen, until interrupted. ADDRESS is the host:port or the URL of the\n" +
+			"program's debug page.",
 		Example: "  socknotify trace 127.0.0.1:6060\n" +
 			"  socknotify trace 127.0.0.1:6060 --socket 12 --kind notified --json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.port, "port", "", "name of the port, if the page has several")
+	flags.StringVar(&f.port, "port", "", "only the port of this name")
 	flags.Uint64Var(&f.socket, "socket", 0, "only this socket")
 	flags.StringVar(&f.kind, "kind", "", "only notified, accepted, registered, removed, lost, posted or completed")
 	flags.IntVar(&f.count, "count", 0, "end after this number of events; 0 is never")
@@ -58,31 +62,69 @@ func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 		return err
 	}
 	defer c.close()
-	query := url.Values{}
-	for name, v := range map[string]string{"port": f.port, "kind": f.kind} {
-		if v != "" {
-			query.Set(name, v)
+	names := []string{f.port}
+	if f.port == "" {
+		var all debug.Ports
+		if err := c.get(cmd.Context(), "ports", nil, &all); err != nil {
+			return unlessDone(cmd.Context().Err(), err)
 		}
+		names = nil
+		for _, p := range all.Ports {
+			names = append(names, p.Name)
+		}
+		if len(names) == 0 {
+			return failure{errors.New("the page has no port; a server has its ports when it serves")}
+		}
+	}
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	lines, ended := make(chan []byte), make(chan error, len(names))
+	for _, name := range names {
+		body, err := c.open(ctx, "trace", f.query(name))
+		if err != nil {
+			return unlessDone(cmd.Context().Err(), err)
+		}
+		reading.Go(func() {
+			defer body.Close()
+			in := bufio.NewScanner(body)
+			for in.Scan() && ctx.Err() == nil {
+				select {
+				case lines <- bytes.Clone(in.Bytes()):
+				case <-ctx.Done():
+				}
+			}
+			ended <- cmp.Or(in.Err(), errors.New("the port was closed"))
+		})
+	}
+	for n, open := 0, len(names); ; {
+		select {
+		case line := <-lines:
+			if err := f.print(cmd.OutOrStdout(), line); err != nil {
+				return failure{err}
+			}
+			if n++; n == f.count {
+				return nil
+			}
+		case err := <-ended:
+			if open--; open == 0 {
+				return unlessDone(cmd.Context().Err(), err)
+			}
+		}
+	}
+}
+
+// query returns the query for the trace of a port.
+func (f *traceFlags) query(port string) url.Values {
+	q := url.Values{"port": {port}}
+	if f.kind != "" {
+		q.Set("kind", f.kind)
 	}
 	if f.socket != 0 {
-		query.Set("socket", strconv.FormatUint(f.socket, 10))
+		q.Set("socket", strconv.FormatUint(f.socket, 10))
 	}
-	ctx := cmd.Context()
-	body, err := c.open(ctx, "trace", query)
-	if err != nil {
-		return unlessDone(ctx.Err(), err)
-	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
-	for n := 0; lines.Scan(); {
-		if err := f.print(cmd.OutOrStdout(), lines.Bytes()); err != nil {
-			return failure{err}
-		}
-		if n++; n == f.count {
-			return nil
-		}
-	}
-	return unlessDone(ctx.Err(), cmp.Or(lines.Err(), errors.New("the port was closed")))
+	return q
 }
 
 // unlessDone returns a failure, or nil if the user has ended the command.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +112,18 @@ func (b *browser) clean(origin string) {
 	}
 	if len(b.urls) == 0 {
 		b.Error("no requests were seen at all")
+	}
+}
+
+// lost drops the problems of requests that were not answered, and verifies that there were some.
+func (b *browser) lost() {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.problems)
+	b.problems = slices.DeleteFunc(b.problems, func(p string) bool { return strings.Contains(p, "Failed to load resource") })
+	if n == len(b.problems) {
+		b.Error("every request was answered")
 	}
 }
 

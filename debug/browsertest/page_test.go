@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -27,7 +28,8 @@ func column(i int) string {
 }
 
 func TestPage(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, "127.0.0.1:0", debug.Port("parked", park(t)))
+	newLoad(t, w, busy, 80*time.Millisecond)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(w.url))
 

@@ -24,30 +24,40 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	busy   = 40   // connections under load
 	parked = 5000 // idle registrations of a second port
+	many   = 1000 // connections of the test of figures
 )
 
-// A world is a page that shows an echo server under load and a port with thousands of idle sockets.
+// A world is an echo server with a page that shows it.
 type world struct {
 	url    string         // address of the page
 	echo   netip.AddrPort // address of the server
 	server *server.Server[struct{}]
+	stop   func() // ends all of it; the test's end does so too
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld starts a world. The page has an address, and may show more than the server.
+func newWorld(t *testing.T, addr string, more ...debug.Option) *world {
 	t.Helper()
-	w := &world{}
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.echo = l.LocalAddr()
-	served := make(chan error, 1)
+	pages, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &server.Server[struct{}]{Handler: echo{}, Workers: 3, Shards: 1, TimeCalls: true} // the page shows one port at a time
-	w.server = s
-	page := debug.New(debug.Server("echo", s), debug.Port("parked", park(t)))
-	t.Cleanup(page.Close)
+	page := debug.New(append(more, debug.Server("echo", s))...)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", page)
+	web := &httptest.Server{Listener: pages, Config: &http.Server{Handler: mux}}
+	web.Start()
+	served := make(chan error, 1)
 	go func() { served <- s.ServeSocket(l) }()
-	t.Cleanup(func() {
+	w := &world{url: web.URL + "/debug/socknotify/", echo: l.LocalAddr(), server: s}
+	w.stop = sync.OnceFunc(func() {
+		page.Close()
+		web.Close()
 		s.Close()
 		if err := <-served; err != server.ErrServerClosed {
 			t.Error(err)
@@ -56,46 +66,67 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	mux := http.NewServeMux()
-	mux.Handle("/debug/socknotify/", page)
-	web := httptest.NewServer(mux)
-	t.Cleanup(web.Close)
-	w.url = web.URL + "/debug/socknotify/"
+	t.Cleanup(w.stop)
+	return w
+}
 
+// A load is connections that send requests and read the answers.
+type load struct {
+	conns    []net.Conn
+	requests []int // of each connection, after rest
+	// rest ends the requests. Then all answers have arrived. stop closes the connections too, which the test's end also does.
+	rest, stop func()
+}
+
+// newLoad connects n clients. Each sends a request of size bytes, reads the answer, and pauses.
+func newLoad(t *testing.T, w *world, n int, pause time.Duration) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var loading sync.WaitGroup
-	t.Cleanup(func() {
+	l := &load{requests: make([]int, n)}
+	l.rest = func() {
 		cancel()
 		loading.Wait()
-	})
-	for range busy {
+	}
+	l.stop = func() {
+		l.rest()
+		for _, c := range l.conns {
+			c.Close()
+		}
+	}
+	t.Cleanup(l.stop)
+	for i := range n {
 		conn, err := net.Dial("tcp", w.echo.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		loading.Go(func() { converse(t, ctx, conn) })
+		l.conns = append(l.conns, conn)
+		loading.Go(func() { l.requests[i] = converse(t, ctx, conn, pause) })
 	}
-	return w
+	return l
 }
 
-// converse sends a request every 80 ms and reads the answer, until ctx is done.
-func converse(t *testing.T, ctx context.Context, conn net.Conn) {
-	defer conn.Close()
-	request, answer := make([]byte, 64), make([]byte, 64)
-	for ctx.Err() == nil {
+// size is the number of bytes of a request.
+const size = 64
+
+// converse sends requests until ctx is done, and returns their number.
+func converse(t *testing.T, ctx context.Context, conn net.Conn, pause time.Duration) (requests int) {
+	request, answer := make([]byte, size), make([]byte, size)
+	for ; ctx.Err() == nil; requests++ {
 		_, err := conn.Write(request)
 		if err == nil {
 			_, err = io.ReadFull(conn, answer)
 		}
 		if err != nil {
 			t.Error(err)
-			return
+			return requests
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(80 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
+	return requests
 }
 
 // An echo is a handler that sends received bytes back.

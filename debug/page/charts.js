@@ -132,7 +132,7 @@ function nice(v) {
 
 // perSecond makes a rate of a count. A count that was reset begins at 0.
 function perSecond(name) {
-  return (now, before) => Math.max((now[name] || 0) - (before[name] || 0), 0) / ((now.at - before.at) / 1000);
+  return (now, before) => (now.at > before.at ? Math.max((now[name] || 0) - (before[name] || 0), 0) / ((now.at - before.at) / 1000) : null);
 }
 
 function text(element, s) {

@@ -61,7 +61,7 @@ const serverCards = [
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
   ["queued", "Queued", "Bytes that wait because peers read slowly.", (c) => [bytes(c.queued_bytes || 0), count(c.refused_writes || 0) + " writes refused"]],
   ["running", "Busy workers", "Goroutines that call handlers now. One that is busy for long is replaced.", (c) => [`${count(c.running || 0)} of ${count(c.workers || 0)}`, c.longest ? "oldest call " + duration(c.longest) : ""]],
-  ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
+  ["refused", "Refused", "Connections closed before Open, because of a limit such as MaxConns, or of a bad PROXY header.", (c) => [count(sum(c, ["refused", "bad_preambles"])), listed(c, { refused_per_addr: "per address", bad_preambles: "bad headers" })]],
   ["timeouts", "Timeouts", "Connections closed because their peer was silent, did not read, or sent half a message.", (c) => [count(sum(c, ["idle", "slow", "stalled", "late_handshakes"])), listed(c, { idle: "idle", slow: "slow", stalled: "stalled", late_handshakes: "handshakes" })]],
   ["handshakes", "TLS handshakes", "Completed since the start, and those that failed.", (c) => [count(c.handshakes || 0), count(c.failed_handshakes || 0) + " failed" + (c.evicted_handshakes ? `, ${count(c.evicted_handshakes)} evicted` : "")]],
   ["faults", "Faults", "Handlers that panicked, or did not return for StuckAfter.", (c) => [count(sum(c, ["panics", "stuck"])), listed(c, { panics: "panics", stuck: "stuck" })]],

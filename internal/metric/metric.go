@@ -55,10 +55,10 @@ func Port() Set[socknotify.Stats] {
 	return Set[portStats]{Metrics: []Metric[portStats]{
 		gauge("registrations", "registration", "Present registrations, including those of closed sockets that the port has not noticed, and sockets with operations.",
 			func(s *portStats) int64 { return s.Registrations }),
-		gauge("queued", "entry", "Posts, removals and completions that wait to be dequeued.", func(s *portStats) int64 { return s.Queued }),
-		gauge("waiting", "call", "Calls that wait in the port.", func(s *portStats) int64 { return int64(s.Waiting) }),
+		gauge("queued_entries", "entry", "Posts, removals and completions that wait to be dequeued.", func(s *portStats) int64 { return s.Queued }),
+		gauge("waiting_calls", "call", "Calls that wait in the port.", func(s *portStats) int64 { return int64(s.Waiting) }),
 		counter("notifications", "notification", "Socket notifications dequeued, without removals.", func(s *portStats) uint64 { return s.Notifications }),
-		counter("accepted", "connection", "Connections delivered by Accept, which are notifications too.", func(s *portStats) uint64 { return s.Accepted }),
+		counter("accepted_connections", "connection", "Connections delivered by Accept, which are notifications too.", func(s *portStats) uint64 { return s.Accepted }),
 		counter("completions", "completion", "Completions of overlapped operations, which are notifications too.", func(s *portStats) uint64 { return s.Completions }),
 		counter("removals", "removal", "Removal notifications dequeued.", func(s *portStats) uint64 { return s.Removals }),
 		counter("posts", "post", "Completions posted.", func(s *portStats) uint64 { return s.Posts }),
@@ -117,7 +117,7 @@ func Server() Set[server.Stats] {
 			counter("server.bad_preambles", "connection", "Connections that ended before their header was accepted.", "", "", func(s *srvStats) uint64 { return s.BadPreambles }),
 		},
 		Histograms: []Histogram[srvStats]{
-			{"server.call_duration", "Time that calls of the handler's Data take, of a server that measures it.", func(s *srvStats) metrics.Histogram { return s.CallTime }},
+			{"server.call.duration", "Time that calls of the handler's Data take, of a server that measures it.", func(s *srvStats) metrics.Histogram { return s.CallTime }},
 		},
 	}
 }
@@ -146,7 +146,7 @@ func Lot() Set[park.Stats] {
 			counter("park.unparkable_connections", "connection", "Connections that could not be parked, each time.", func(s *lotStats) uint64 { return s.Unparkable }),
 		},
 		Histograms: []Histogram[lotStats]{
-			{"park.call_duration", "Time that functions, calls of a handler or requests take, of a lot or server that measures it.", func(s *lotStats) metrics.Histogram { return s.CallTime }},
+			{"park.call.duration", "Time that functions, calls of a handler or requests take, of a lot or server that measures it.", func(s *lotStats) metrics.Histogram { return s.CallTime }},
 		},
 	}
 }

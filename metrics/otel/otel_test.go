@@ -65,7 +65,7 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	posts := got["socknotify.posts"].Data.(metricdata.Sum[int64])
-	if !posts.IsMonotonic || got["socknotify.queued"].Data.(metricdata.Sum[int64]).IsMonotonic {
+	if !posts.IsMonotonic || got["socknotify.queued_entries"].Data.(metricdata.Sum[int64]).IsMonotonic {
 		t.Error("posts must be monotonic, and queued must not")
 	}
 	for _, point := range posts.DataPoints {

@@ -43,7 +43,7 @@ func TestObserveServers(t *testing.T) {
 	reader := sdk.NewManualReader(sdk.WithProducer(&h))
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
 	defer provider.Shutdown(context.Background())
-	if _, known := collect(t, reader)["socknotify.park.call_duration"]; known {
+	if _, known := collect(t, reader)["socknotify.park.call.duration"]; known {
 		t.Error("a histogram before the first call")
 	}
 	meter := provider.Meter("test")
@@ -83,7 +83,7 @@ func TestObserveServers(t *testing.T) {
 	if len(states) != 3 {
 		t.Errorf("states %v", states)
 	}
-	d := got["socknotify.park.call_duration"]
+	d := got["socknotify.park.call.duration"]
 	points := d.Data.(metricdata.Histogram[float64])
 	p, want := points.DataPoints[0], attribute.NewSet(attribute.String("socknotify.server", "shop"))
 	if d.Unit != "s" || points.Temporality != metricdata.CumulativeTemporality || p.Count != 3 || p.Sum <= 0 || len(p.BucketCounts) != len(p.Bounds)+1 ||

@@ -11,6 +11,8 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/metrics/prometheus"
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/server"
 )
 
 func newPort[K comparable](t *testing.T) *socknotify.Port[K] {
@@ -37,12 +39,12 @@ func TestCollector(t *testing.T) {
 # TYPE socknotify_posts_dequeued_total counter
 socknotify_posts_dequeued_total{backend=%q,port="first"} 1
 socknotify_posts_dequeued_total{backend=%q,port="second"} 0
-# HELP socknotify_queued Posts, removals and completions that wait to be dequeued.
-# TYPE socknotify_queued gauge
-socknotify_queued{backend=%q,port="first"} 1
-socknotify_queued{backend=%q,port="second"} 0
+# HELP socknotify_queued_entries Posts, removals and completions that wait to be dequeued.
+# TYPE socknotify_queued_entries gauge
+socknotify_queued_entries{backend=%q,port="first"} 1
+socknotify_queued_entries{backend=%q,port="second"} 0
 `, b, b, b, b)
-	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_posts_dequeued_total", "socknotify_queued"); err != nil {
+	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_posts_dequeued_total", "socknotify_queued_entries"); err != nil {
 		t.Error(err)
 	}
 	c.Remove("second")
@@ -55,6 +57,9 @@ socknotify_queued{backend=%q,port="second"} 0
 func TestNamesAndHelp(t *testing.T) {
 	var c prometheus.Collector
 	c.Add("p", newPort[int](t))
+	c.AddServer("s", new(server.Server[int]))
+	c.AddParkServer("l", new(park.Server))
+	c.AddHTTPServer("h", new(park.HTTPServer))
 	problems, err := testutil.CollectAndLint(&c)
 	if err != nil {
 		t.Fatal(err)
@@ -72,9 +77,9 @@ func TestNameOfBytes(t *testing.T) {
 	var c prometheus.Collector
 	p := newPort[int](t)
 	c.Add("p\xff", p)
-	want := fmt.Sprintf("# HELP socknotify_waiting Calls that wait in the port.\n# TYPE socknotify_waiting gauge\n"+
-		"socknotify_waiting{backend=%q,port=\"p\uFFFD\"} 0\n", p.Backend())
-	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_waiting"); err != nil {
+	want := fmt.Sprintf("# HELP socknotify_waiting_calls Calls that wait in the port.\n# TYPE socknotify_waiting_calls gauge\n"+
+		"socknotify_waiting_calls{backend=%q,port=\"p\uFFFD\"} 0\n", p.Backend())
+	if err := testutil.CollectAndCompare(&c, strings.NewReader(want), "socknotify_waiting_calls"); err != nil {
 		t.Error(err)
 	}
 	c.Remove("p\xff")
