@@ -25,35 +25,47 @@ type row struct {
 	api  func(open func() (api, error)) (string, error)
 }
 
+// A fact is a row of a second table, about calls that one system alone has.
+type fact struct {
+	name string
+	find func(c *scope) string
+}
+
 // notHere is the text of a cell that cannot be observed on this system.
 const notHere = "not on this system"
 
-// Sheet observes all rows in all columns and returns a table in Markdown. It returns an error for each situation that
-// could not be set up, or that made no report although it must.
+// Sheet observes all rows in all columns and returns a table in Markdown, and on Windows a second one, about overlapped
+// calls. It returns an error for each situation that could not be set up, or that made no report although it must.
 func Sheet() (table string, errs []error) {
 	columns, rows := columns(), append(situations(), questions...)
-	cells := make([][]string, len(rows))
+	cells, answers := make([][]string, len(rows)), make([]string, len(overlapped))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, 8)
+	fill := func(cell *string, name string, find func() (string, error)) {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			text, err := find()
+			if errors.Is(err, errors.ErrUnsupported) {
+				text, err = notHere, nil
+			}
+			*cell = text
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
 	for i, r := range rows {
 		cells[i] = make([]string, len(columns))
 		for j, c := range columns {
-			wg.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				text, err := observe(r, c)
-				if errors.Is(err, errors.ErrUnsupported) {
-					text, err = notHere, nil
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				cells[i][j] = text
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s, %s: %w", r.name, c.name, err))
-				}
-			})
+			fill(&cells[i][j], r.name+", "+c.name, func() (string, error) { return observe(r, c) })
 		}
+	}
+	for i, f := range overlapped {
+		fill(&answers[i], f.name, func() (string, error) { return run(f.find) })
 	}
 	wg.Wait()
 	var b strings.Builder
@@ -66,6 +78,14 @@ func Sheet() (table string, errs []error) {
 	line(&b, rule)
 	for i, r := range rows {
 		line(&b, append([]string{r.name}, cells[i]...))
+	}
+	if len(overlapped) > 0 {
+		b.WriteString("\n")
+		line(&b, []string{"overlapped calls", version()})
+		line(&b, []string{"---", "---"})
+	}
+	for i, f := range overlapped {
+		line(&b, []string{f.name, answers[i]})
 	}
 	return b.String(), errs
 }

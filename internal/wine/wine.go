@@ -2,8 +2,6 @@
 // deviation from this list.
 package wine
 
-import "strings"
-
 // A Deviation describes a behavior of Wine that deviates from Windows.
 type Deviation string
 
@@ -23,13 +21,9 @@ const (
 	AsksServer     Deviation = "Wine sends system calls to its server, which has one thread for all processes"
 )
 
-// Here reports whether the deviation applies to this process.
-func (d Deviation) Here() bool {
-	if d == ForgetsReset {
-		return strings.HasPrefix(Version(), "8.")
-	}
-	return d != "" && Version() != ""
-}
+// Here reports whether the deviation applies to this process: whether this is a Wine that deviates. A deviation that is a
+// race cannot be probed, and applies to every Wine.
+func (d Deviation) Here() bool { return d != "" && Version() != "" && deviates(d) }
 
 // Cases maps the cases of package conformance (sentence/name) that fail under Wine to the reason.
 func Cases() map[string]Deviation {

@@ -1,0 +1,6 @@
+//go:build !windows
+
+package facts
+
+// There are no completion ports.
+var overlapped []fact
