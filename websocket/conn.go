@@ -93,6 +93,10 @@ func (c *Conn) shut(e *CloseError, err error, finish bool) error {
 	if !c.closing {
 		c.closing, c.err = true, err
 		c.closeAt = c.server.now() + c.server.closeTimeout()
+		if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
+			c.add(q.pong)
+			q.pong = nil
+		}
 		c.enqueue(closeFrame(e.Code, e.Reason), true, true)
 	}
 	c.wake() // for CloseTimeout
@@ -271,7 +275,7 @@ func (c *Conn) consume(b []byte) {
 		case byte(Text), byte(Binary):
 			c.message(d, a)
 		case opPing:
-			c.send(append(appendHeader(nil, opPong, false, len(a.payload)), a.payload...), true)
+			c.pong(a.payload)
 		case opPong:
 			if f := c.server.OnPong; f != nil {
 				c.handle(func() error {

@@ -643,6 +643,85 @@ func TestCloseWhileSending(t *testing.T) {
 	p.wantEnd()
 }
 
+// A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueue does not apply to them.
+func TestPongsToSlowPeer(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const pings, much = 1000, 8 << 20 // more than the system takes
+		conns, got := make(chan *Conn, 1), make(chan string, 1)
+		s := &Server{MaxQueue: 1, WriteTimeout: soon, CloseTimeout: soon,
+			OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
+			OnMessage: func(_ *Conn, _ Kind, b []byte) error { got <- string(b); return nil }}
+		h := serve(t, kind, s)
+		p := h.connect(t, "")
+		must(t, innermost(p.Conn).(*net.TCPConn).SetReadBuffer(64<<10)) // it would grow
+		c := <-conns
+		message := make([]byte, much)
+		wantMessage := func() {
+			t.Helper()
+			if first, b := p.next(); first != fin|byte(Binary) || len(b) != much {
+				t.Fatalf("%#x, %d bytes", first, len(b))
+			}
+		}
+		must(t, c.Write(Binary, message))
+		for i := range pings {
+			p.send(frame(ping, fmt.Sprint(i))...)
+		}
+		p.send(text("all")...)
+		if b := <-got; b != "all" {
+			t.Fatalf("%q", b)
+		}
+		c.mu.Lock()
+		frames := len(c.queue.frames)
+		c.mu.Unlock()
+		if frames > 2 {
+			t.Errorf("%d frames are queued", frames)
+		}
+		wantMessage()
+		p.want(pong, "0")
+		p.want(pong, fmt.Sprint(pings-1))
+		until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+
+		// The latest one goes before a close frame, and none behind it.
+		must(t, c.Write(Binary, message))
+		p.send(join(frame(ping, "a"), frame(ping, "b"), frame(ping, "c"), closing(CodeNormal, ""))...)
+		until(t, "all has come", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.closing
+		})
+		wantMessage()
+		p.want(pong, "a")
+		p.want(pong, "c")
+		p.wantClose(CodeNormal)
+		p.wantEnd()
+	})
+}
+
+// What small messages cost besides their bytes counts for MaxQueue.
+func TestQueueOfSmallMessages(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const bound, chunk = 64 << 10, 16 << 10
+		conns := make(chan *Conn, 1)
+		h := serve(t, kind, &Server{MaxQueue: bound, Slow: SlowDrop, WriteTimeout: soon, OnMessage: echo,
+			OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
+		h.connect(t, "")
+		c := <-conns
+		for _, size := range []int{chunk, 1} {
+			var err error
+			for err == nil {
+				err = c.Write(Binary, make([]byte, size))
+			}
+			wantErr(t, err, ErrSlow)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		// A slice, and the least that an allocator takes.
+		if memory := c.queue.size + len(c.queue.frames)*(24+8); memory > bound+chunk {
+			t.Errorf("%d frames of %d bytes need %d bytes, the bound is %d", len(c.queue.frames), c.queue.size, memory, bound)
+		}
+	})
+}
+
 // A goneListener counts the attempts of the test's goroutine to find the descriptor of a connection that was closed. For
 // each of them a lot looks at its whole table.
 type goneListener struct {
