@@ -23,7 +23,6 @@ type Conn struct {
 
 	mu         sync.Mutex
 	handshaken bool  // the TLS handshakes of all layers are complete
-	unsettled  bool  // a worker must settle the connection before its function runs (see settle.go)
 	why        cause // of the latest call; used only by its function
 	refused    bool  // settle has counted it as unparkable; used only by its function
 	closed     atomic.Bool

@@ -246,13 +246,24 @@ func (f *FirstByteListener) admit(conn net.Conn) {
 
 // arrived is the function of the parked connection.
 func (w *firstByte) arrived(net.Conn) {
-	w.in.lot.guard(w.conn, func() { w.in.lot.Unpark(w.conn) }) // the server may park it elsewhere
-	if w.conn.why == readable {
-		w.in.push(w)
+	f, why := w.in, w.conn.why
+	closed := why == evicted || !f.waits(w)
+	if !closed { // otherwise Unpark would look for the connection in the whole table
+		f.lot.guard(w.conn, func() { f.lot.Unpark(w.conn) }) // the server may park it elsewhere
+	}
+	if !closed && why != expired {
+		f.push(w)
 		return
 	}
-	w.in.remove(w)
-	w.in.lot.guard(w.conn, func() { w.conn.Close() })
+	f.remove(w)
+	f.lot.guard(w.conn, func() { w.conn.Close() })
+}
+
+// waits reports whether w is still in the list. If not, makeRoom has closed its connection.
+func (f *FirstByteListener) waits(w *firstByte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return w.prev != nil
 }
 
 // push makes a connection ready for Accept, unless makeRoom has closed it.

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -355,4 +357,51 @@ func (h *headerFirst) Write(p []byte) (int, error) {
 	h.sent = true
 	_, err := h.Conn.Write(append([]byte("header\n"), p...))
 	return len(p), err
+}
+
+// A goneConn counts the attempts to find its descriptor after it was closed. For each of them the lot looks at its whole
+// table.
+type goneConn struct {
+	*net.TCPConn
+	gone *atomic.Int64
+}
+
+func (c goneConn) SyscallConn() (syscall.RawConn, error) {
+	raw, err := c.TCPConn.SyscallConn()
+	return goneRaw{raw, c.gone}, err
+}
+
+type goneRaw struct {
+	syscall.RawConn
+	gone *atomic.Int64
+}
+
+func (r goneRaw) Control(f func(uintptr)) error {
+	err := r.RawConn.Control(f)
+	if err != nil {
+		r.gone.Add(1)
+	}
+	return err
+}
+
+// Closing silent connections costs the same for each, however many there are: the lot does not look for one that is closed
+// already.
+func TestFirstByteCloseIsLinear(t *testing.T) {
+	const bound, more = 20, 30
+	var gone atomic.Int64
+	f, dial := firstByteListener(t, ListenerConfig{MaxWaiting: bound}, func(l net.Listener) net.Listener {
+		return wrappingListener{l, func(c net.Conn) net.Conn { return &goneConn{c.(*net.TCPConn), &gone} }}
+	})
+	f.lot.sweep.stop() // it looks at closed connections too
+	accepting(f)
+	for i := range bound + more {
+		dial()
+		waitFor(t, "accepted", func() bool { return f.Stats().Parks == uint64(i+1) })
+	}
+	waitFor(t, "the oldest are closed", func() bool { s := f.Stats(); return s.Parked == bound && s.Running == 0 })
+	must(t, f.Close())
+	must(t, f.lot.Shutdown(t.Context()))
+	if n := gone.Load(); n > 0 {
+		t.Errorf("%d of %d connections were looked for after they were closed", n, bound+more)
+	}
 }

@@ -40,7 +40,7 @@ func startLinger(t *testing.T, l *Lot, o Options, last func(net.Conn, []byte, er
 		pc := conn.parkedConn.Load()
 		for is, may := false, true; may; runtime.Gosched() {
 			pc.mu.Lock()
-			is, may = pc.lingering, pc.pace >= streamPace && pc.state != parked
+			is, may = pc.keeping == keepLingering, pc.pace >= streamPace && pc.state != parked
 			pc.mu.Unlock()
 			if is {
 				return conn, client

@@ -52,6 +52,10 @@ type Options struct {
 // fails with [ErrUnparkable] if there is any other error that does not end the connection, or if no socket is found. The
 // lot logs the first such connection of each type.
 //
+// A wrapper with both methods Raw and TCPConn, such as that of go-proxyproto, reads a header when it is first used. At
+// the first Park of such a connection a goroutine of the lot calls its RemoteAddr method, which waits for the header,
+// before f runs or the connection waits for its next byte. The idle timeout, and closing the lot, also end that wait.
+//
 // A *net.TCPConn or *net.UnixConn is passed to f unchanged. For any other connection f receives a [*Conn] around it. The
 // program must use that Conn from then on, because the Conn may hold bytes that were read ahead. A program that wants f to
 // receive the connection that it parked calls [Wrap] first and uses the result everywhere. A program that reads the
@@ -101,7 +105,7 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 			l.leave()
 		}
 	}()
-	how := onInput
+	p := parkRequest{base: s.Conn, raw: s.Raw, f: f, idle: idle, writable: o.Writable}
 	if !s.Plain {
 		c, wrapped := conn.(*Conn)
 		if !wrapped {
@@ -114,12 +118,8 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 		switch {
 		case immediate:
 		case s.Lazy && c.parkedConn.Load() == nil:
-			c.mu.Lock()
-			c.unsettled = true
-			c.mu.Unlock()
-			if !o.fresh || l.holdsBytes(c) {
-				how = settling
-			}
+			p.unsettled = true
+			p.posted = !o.fresh || l.holdsBytes(c)
 		case !checked:
 			if immediate, err = c.readAhead(l.config.Unwrap); err != nil {
 				c.SetReadDeadline(time.Time{})
@@ -130,12 +130,9 @@ func (l *Lot) ParkWith(conn net.Conn, o Options, f func(net.Conn)) error {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("park: %w", err)
 	}
-	if immediate {
-		how = atOnce
-	}
+	p.conn, p.posted = conn, p.posted || immediate
 	registering = true
-	return l.leaveOnError(l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: f, idle: idle, how: how,
-		writable: o.Writable}))
+	return l.leaveOnError(l.register(&p))
 }
 
 // park parks a connection that holds no bytes.
@@ -157,24 +154,15 @@ func (l *Lot) leaveOnError(err error) error {
 
 // A parkRequest holds the arguments of one call of Park.
 type parkRequest struct {
-	base     syscall.Conn
-	raw      syscall.RawConn
-	conn     net.Conn
-	f        func(net.Conn)
-	idle     time.Duration // no timeout if 0 or less
-	writable bool          // f runs also when a Write would not block
-	how      manner
+	base      syscall.Conn
+	raw       syscall.RawConn
+	conn      net.Conn
+	f         func(net.Conn)
+	idle      time.Duration // no timeout if 0 or less
+	writable  bool          // f runs also when a Write would not block
+	unsettled bool          // a worker settles the connection before f runs (see settle.go)
+	posted    bool          // a worker is needed now: f runs, or the connection is settled
 }
-
-// A manner says what a parked connection waits for.
-type manner uint8
-
-const (
-	onInput  manner = iota // its socket
-	atOnce                 // a worker, because Read would return without the socket
-	settling               // a worker that settles it first (see settle.go)
-	settled                // its socket, in the same Park, after a worker has settled it
-)
 
 // A registrar registers a descriptor with the lot's port. It does so inside Control, so that the descriptor cannot be
 // closed concurrently.
@@ -235,12 +223,13 @@ func (descriptorZero) Control(f func(fd uintptr)) error        { f(0); return ni
 func (descriptorZero) Read(func(fd uintptr) bool) error        { return errors.ErrUnsupported }
 func (descriptorZero) Write(func(fd uintptr) bool) error       { return errors.ErrUnsupported }
 
-// enable registers the descriptor for one notification when it becomes readable.
+// enable registers the descriptor for one notification when it becomes readable, or writable if pc waits for that too. The
+// caller holds pc.mu.
 func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 	r := registration(number, socknotify.OpEnable)
 	r.Key = pc
 	r.Filter = socknotify.EventIn | socknotify.EventHangup
-	if a.request.writable {
+	if pc.writable {
 		r.Filter |= socknotify.EventOut
 	}
 	r.Trigger = socknotify.TriggerLevel | socknotify.TriggerOneShot
@@ -255,26 +244,16 @@ func (a *registrar) enable(pc *parkedConn, number uintptr) error {
 // park parks the connection of a.request, which is new to the lot or has been parked before. number is its
 // descriptor.
 func (a *registrar) park(number uintptr) error {
-	entry := a.lot.conns.at(number)
+	l := a.lot
+	entry := l.conns.at(number)
 	pc, err := a.parkExisting(entry, number)
 	if pc == nil {
-		return a.parkNew(entry, number)
+		pc, err = a.parkNew(entry, number)
 	}
-	a.deregister(entry, pc, number)
+	if err == nil && l.closing.Load() {
+		l.dispatch(pc, evicted) // Close may have visited pc before it was parked, or the table before pc was in it
+	}
 	return err
-}
-
-// deregister undoes register if Unpark has removed pc from the table since setParked. It does nothing if another
-// record has taken the entry, because the registration then belongs to that record.
-func (a *registrar) deregister(entry *atomic.Pointer[parkedConn], pc *parkedConn, number uintptr) {
-	if !pc.isRemoved() {
-		return
-	}
-	a.lot.conns.mu.Lock()
-	defer a.lot.conns.mu.Unlock()
-	if entry.Load() == nil {
-		a.lot.port.Deregister(registration(number, socknotify.OpRemove))
-	}
 }
 
 // parkExisting parks a connection that has a record in the table. It returns nil if there is none.
@@ -284,11 +263,8 @@ func (a *registrar) parkExisting(entry *atomic.Pointer[parkedConn], number uintp
 		if pc == nil || pc.base != a.request.base {
 			return nil, nil
 		}
-		switch a.setParked(pc) {
-		case unparked:
-			return pc, a.register(pc, number)
-		case parked:
-			return pc, ErrParked
+		if was, err := a.begin(pc, number); was != removed {
+			return pc, err
 		}
 		// Unpark has removed pc from the table: load the entry again.
 	}
@@ -296,29 +272,27 @@ func (a *registrar) parkExisting(entry *atomic.Pointer[parkedConn], number uintp
 
 // parkNew parks a connection that has no record, and adds one. If the table has an old record for the number, its
 // connection is closed, or it is another Go value for the same socket.
-func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) error {
+func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) (*parkedConn, error) {
 	l := a.lot
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()
 	if pc, err := a.parkExisting(entry, number); pc != nil {
-		return err
+		return pc, err
 	}
 	old := entry.Load()
 	pc := &parkedConn{base: a.request.base, raw: a.request.raw}
-	a.setParked(pc)
-	err := a.register(pc, number)
+	_, err := a.begin(pc, number)
 	if errors.Is(err, socknotify.ErrKeyMismatch) {
 		if old != nil && old.isPending() {
-			return ErrParked
+			return nil, ErrParked
 		}
 		// The socket is still registered with the record of another value for the same socket.
 		a.regs[0] = registration(number, socknotify.OpRemove)
 		l.port.Process(a.regs[:], nil, 0)
-		a.setParked(pc)
-		err = a.register(pc, number)
+		_, err = a.begin(pc, number)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for !l.conns.put(entry, old, pc) {
 		old = entry.Load() // the sweeper has removed old
@@ -326,50 +300,43 @@ func (a *registrar) parkNew(entry *atomic.Pointer[parkedConn], number uintptr) e
 	if old != nil {
 		l.dispatch(old, readable)
 	}
-	if l.closing.Load() {
-		l.dispatch(pc, evicted) // Close may have read the table before put
-	}
 	l.sweep.begin(l)
-	return nil
+	return pc, nil
 }
 
-// setParked marks pc as parked, or as queued if it is posted to a worker. It must be called before the descriptor is
-// enabled, so that a notification finds the connection parked. It returns unparked if it succeeded. Otherwise pc is
-// unchanged, and setParked returns parked if a call is pending already, or removed.
-func (a *registrar) setParked(pc *parkedConn) state {
+// begin parks the connection of pc: it enables the descriptor, or posts pc to a worker. It returns the former state of pc.
+// If that is not unparked, pc is unchanged, and err is ErrParked.
+//
+// begin holds the lock until the descriptor is enabled. Otherwise the function could run and park the connection again
+// first, and this registration would replace that of the later Park, which may wait for more.
+func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error) {
 	l, p := a.lot, &a.request
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	switch pc.state {
-	case unparked:
-	case removed:
-		return removed
-	default:
-		return parked
+	if pc.state != unparked {
+		return pc.state, ErrParked
 	}
 	pc.state, pc.conn, pc.fn, pc.parkedAt = parked, p.conn, p.f, l.instant()
+	pc.writable, pc.unsettled = p.writable, p.unsettled
 	l.stats.parked.Add(1)
-	if p.how != settled {
-		l.stats.parks.Add(1)
-	}
-	if p.how == atOnce {
-		l.stats.atOnce.Add(1)
-	} else if p.idle > 0 {
+	atOnce := p.posted && !p.unsettled
+	if p.idle > 0 && !atOnce {
 		pc.due = time.Since(l.start) + p.idle
 	}
-	if p.posted() {
+	if p.posted {
 		pc.state = queued
-		l.port.Post(pc, 0)
-	} else if p.idle > 0 {
+		l.port.Post(pc, 0) // cannot fail, as in dispatch
+	} else if err = a.enable(pc, number); err != nil {
+		l.endParking(pc)
+		return unparked, err
+	} else if pc.due != 0 {
 		l.wheel.Set(pc, p.idle)
 	}
-	return unparked
-}
-
-func (pc *parkedConn) isRemoved() bool {
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	return pc.state == removed
+	l.stats.parks.Add(1)
+	if atOnce {
+		l.stats.atOnce.Add(1)
+	}
+	return unparked, nil
 }
 
 func (pc *parkedConn) isPending() bool {
@@ -379,35 +346,13 @@ func (pc *parkedConn) isPending() bool {
 }
 
 // pending reports whether a call of the function is pending. The caller holds pc.mu.
-func (pc *parkedConn) pending() bool {
-	return pc.state == parked || pc.state == queued || pc.state == kept
-}
-
-// posted reports whether the connection is posted to a worker, and needs no registration.
-func (p *parkRequest) posted() bool { return p.how == atOnce || p.how == settling }
-
-// register enables the descriptor of a connection that setParked has marked, unless the connection was posted.
-func (a *registrar) register(pc *parkedConn, number uintptr) error {
-	if a.request.posted() {
-		return nil
-	}
-	if err := a.enable(pc, number); err != nil {
-		if a.lot.cancel(pc) {
-			return err
-		}
-		// The idle timeout or Close has dispatched pc already, and its function runs.
-	}
-	if a.lot.closing.Load() {
-		a.lot.dispatch(pc, evicted)
-	}
-	return nil
-}
+func (pc *parkedConn) pending() bool { return pc.state != unparked && pc.state != removed }
 
 // cancel ends a parking whose function has not begun. It reports whether there was one.
 func (l *Lot) cancel(pc *parkedConn) bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if !pc.pending() {
+	if !pc.pending() || pc.state == settling {
 		return false
 	}
 	l.endParking(pc)

@@ -16,13 +16,12 @@ type parkedConn struct {
 	base  syscall.Conn // the connection with the descriptor
 	raw   syscall.RawConn
 
-	mu    sync.Mutex
-	state state
-	why   cause
-	// The next fields describe a kept connection (see stream.go).
-	held        bool // Read would return without the socket
-	lingering   bool // the worker is reading ahead for the next bytes
-	interrupted bool // the worker's Read was interrupted
+	mu        sync.Mutex
+	state     state
+	why       cause
+	writable  bool // the function runs also when a Write would not block
+	unsettled bool // a worker must settle the connection before its function runs (see settle.go)
+	keeping   keeping
 	// pace counts the consecutive calls of the function that began soon after Park. While it is negative,
 	// the connection is not kept.
 	pace int8
@@ -45,57 +44,70 @@ const (
 	unparked state = iota // no call is pending; a function may be running
 	parked                // a notification starts the call
 	queued                // the call is posted to the port
+	settling              // a worker settles the connection, and then makes the call or parks the connection (see settle.go)
 	kept                  // the worker that runs the function makes the call (see stream.go)
 	removed               // like unparked, and no longer in the table; final
 )
 
-// The cause says what to do before the call.
+// The cause says what to do before the call. A later one outweighs an earlier one.
 type cause uint8
 
 const (
 	readable cause = iota // nothing
+	woken                 // nothing; the call is made although there may be nothing to read
 	expired               // set a read deadline in the past
 	evicted               // close the connection
 )
 
-// dispatch queues the call of a parked or kept connection. It reports whether pc was parked or kept.
+// dispatch makes the call of a parked connection happen now. It reports whether the call was waiting for something.
 func (l *Lot) dispatch(pc *parkedConn, why cause) bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if pc.state != parked && pc.state != kept {
+	return l.dispatchLocked(pc, why)
+}
+
+// dispatchLocked is dispatch for a caller that holds pc.mu.
+func (l *Lot) dispatchLocked(pc *parkedConn, why cause) bool {
+	switch {
+	case pc.state == parked, pc.state == kept:
+		pc.state, pc.why = queued, why
+		l.port.Post(pc, 0) // cannot fail: the port is open as long as a connection is parked
+	case pc.state == settling, pc.state == queued && pc.unsettled && why != expired:
+		l.endSettling(pc, why)
+	default:
 		return false
 	}
-	pc.state, pc.why = queued, why
-	l.port.Post(pc, 0) // cannot fail: the port is open as long as a connection is parked
 	return true
 }
 
 // expire is called by the timer wheel.
 func (l *Lot) expire(pc *parkedConn) {
 	pc.mu.Lock()
+	defer pc.mu.Unlock()
 	// The connection may have been parked again since the timer fired.
-	early := pc.due == 0 || time.Since(l.start) < pc.due
-	pc.mu.Unlock()
-	if !early {
-		l.dispatch(pc, expired)
+	if pc.due != 0 && time.Since(l.start) >= pc.due {
+		l.dispatchLocked(pc, expired)
 	}
 }
 
 // A call is one call of a function.
 type call struct {
 	conn net.Conn
-	fn   func(net.Conn)
+	fn   func(net.Conn) // nil if there is no call to make
 	why  cause
-	due  time.Duration // as in parkedConn
 }
 
-// take ends the parking and returns its call if pc is in state from. Otherwise another goroutine has won the call, and
-// take returns the zero call.
+// take ends the parking and returns its call if pc is in state from. If the connection must be settled first, take makes
+// that pc's state and returns a call without a function. If pc is not in state from, another goroutine has won the call,
+// and take returns the zero call.
 func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.state != from {
 		return call{}
+	}
+	if pc.unsettled && pc.why <= woken {
+		return call{conn: l.beginSettling(pc)}
 	}
 	l.updatePace(pc)
 	return l.endParkingFor(pc, w)
@@ -103,7 +115,7 @@ func (l *Lot) take(pc *parkedConn, from state, w *worker) call {
 
 // endParkingFor ends the parking and returns the call, which w makes. The caller holds pc.mu.
 func (l *Lot) endParkingFor(pc *parkedConn, w *worker) call {
-	c := call{pc.conn, pc.fn, pc.why, pc.due}
+	c := call{pc.conn, pc.fn, pc.why}
 	l.endParking(pc)
 	pc.runner = w
 	return c
@@ -115,23 +127,25 @@ func (l *Lot) endParking(pc *parkedConn) {
 		l.wheel.Stop(pc)
 	}
 	pc.state, pc.why, pc.conn, pc.fn, pc.due = unparked, readable, nil, nil, 0
-	pc.held, pc.lingering, pc.interrupted = false, false, false
+	pc.writable, pc.unsettled, pc.keeping = false, false, keepEmpty
 	l.stats.parked.Add(-1)
 }
 
 // run makes the pending call of pc, unless another goroutine has won it, and then the calls that are kept for w.
 func (l *Lot) run(w *worker, pc *parkedConn, from state) {
 	c := l.take(pc, from, w)
+	if c.fn == nil && c.conn != nil {
+		if l.settle(pc, c.conn.(*Conn)) {
+			return // it is parked again
+		}
+		c = l.take(pc, settling, w)
+	}
 	if c.fn == nil {
 		return
 	}
 	w.current.Store(pc)
 	if conn, ok := c.conn.(*Conn); ok && conn.parkedConn.Load() != pc {
 		conn.parkedConn.Store(pc)
-	}
-	if l.settle(w, pc, c) {
-		w.current.Store(nil)
-		return
 	}
 	for calls := 1; c.fn != nil; calls++ {
 		l.invoke(c)

@@ -15,32 +15,52 @@ import (
 // Some wrappers read a header when they are first used. go-proxyproto does: its first Read, and the first call of
 // RemoteAddr, wait for the PROXY header, and a read deadline that passes makes the wrapper take the header for missing.
 // So Park must not read ahead from such a connection before its header was read, and must not wait for the header
-// either. A worker does that: it calls RemoteAddr, reads ahead, and then either runs the function or parks the
-// connection again. The connection is settled from then on.
+// either. A worker does that: it calls RemoteAddr, reads ahead, and then either makes the call or parks the connection
+// again. The connection is settled from then on.
 //
 // Whether the header was read before the first Park cannot be asked. So a worker settles the connection at once, unless
 // Park knows that the connection is fresh from Accept; then nothing but the header can be first, and the lot waits for
 // the socket before a worker is needed.
+//
+// A connection remains parked while it is settled. If its call is to be made for another reason than the socket before it
+// is settled, pc.why records that, and the worker makes the call afterwards. A timeout, and the end of the lot, also end
+// the wait for the header.
 
-// takeUnsettled reports whether c is to be settled, and clears the mark.
-func (c *Conn) takeUnsettled() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	was := c.unsettled
-	c.unsettled = false
-	return was
+// beginSettling begins to settle pc, and returns the connection. The caller holds pc.mu and calls settle after it.
+func (l *Lot) beginSettling(pc *parkedConn) net.Conn {
+	pc.state, pc.unsettled = settling, false
+	if pc.due != 0 { // a queued connection has no timer
+		l.wheel.Set(pc, max(pc.due-time.Since(l.start), 1))
+	}
+	return pc.conn
 }
 
-// settle settles the connection of c, if that is needed. It reports whether it has parked the connection again, so that
-// c must not be made.
-func (l *Lot) settle(w *worker, pc *parkedConn, c call) (again bool) {
-	conn, ok := c.conn.(*Conn)
-	if !ok || c.why != readable || !conn.takeUnsettled() {
-		return false
+// endSettling records that the call of a connection that is to be settled, or is being settled, is made after that. The
+// caller holds pc.mu.
+func (l *Lot) endSettling(pc *parkedConn, why cause) {
+	pc.why = max(pc.why, why, woken)
+	if pc.why > woken && pc.state == settling {
+		l.setReadDeadline(pc, longAgo)
 	}
-	ready := true
+}
+
+// settle settles pc, whose state is settling. It reports whether it has parked the connection again. If not, the call is
+// to be made.
+func (l *Lot) settle(pc *parkedConn, conn *Conn) (again bool) {
+	returned, ready := false, true
+	defer func() {
+		if !returned { // a method has called runtime.Goexit
+			pc.mu.Lock()
+			defer pc.mu.Unlock()
+			pc.state = queued
+			l.port.Post(pc, 0)
+		}
+	}()
 	l.guard(conn, func() {
 		conn.RemoteAddr()
+		if pc.hasCause() {
+			return
+		}
 		var err error
 		if ready, err = conn.readAhead(l.config.Unwrap); err != nil {
 			ready = true // its function reads without a deadline, as before
@@ -49,23 +69,38 @@ func (l *Lot) settle(w *worker, pc *parkedConn, c call) (again bool) {
 		}
 		conn.SetReadDeadline(time.Time{})
 	})
-	if ready {
+	returned = true
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if ready || pc.why != readable {
 		return false
 	}
-	s, err := l.find(conn)
-	if err != nil {
-		return false // its function finds the reason
-	}
-	idle := time.Duration(-1)
-	if c.due != 0 {
-		idle = max(c.due-time.Since(l.start), 1)
-	}
+	l.parkAgain(pc)
+	return true
+}
+
+// hasCause reports whether the connection is closed, or its read deadline is set, before the call.
+func (pc *parkedConn) hasCause() bool {
 	pc.mu.Lock()
-	if pc.runner == w {
-		pc.runner = nil
+	defer pc.mu.Unlock()
+	return pc.why > woken
+}
+
+// parkAgain makes a connection that has a record in the table a parked one, after a worker has found that Read would wait.
+// If that fails, the function runs: its Read returns the reason, or waits. The caller holds pc.mu.
+func (l *Lot) parkAgain(pc *parkedConn) {
+	pc.state = parked
+	a := l.registrars.Get().(*registrar)
+	a.kept = pc
+	err := pc.raw.Control(a.control)
+	if err == nil {
+		err = a.err
 	}
-	pc.mu.Unlock()
-	return l.register(&parkRequest{base: s.Conn, raw: s.Raw, conn: conn, f: c.fn, idle: idle, how: settled}) == nil
+	a.release()
+	if err != nil {
+		pc.state = queued
+		l.port.Post(pc, 0)
+	}
 }
 
 // guard calls f, which calls a method of conn. It reports whether f returned, and logs a panic.

@@ -60,6 +60,16 @@ func (l *Lot) instant() instant { return instantOf(time.Since(l.start)) }
 // since returns the time since i, modulo 4.3 seconds.
 func (l *Lot) since(i instant) time.Duration { return time.Duration(l.instant()-i) << 16 }
 
+// keeping says what is known of a kept connection, and what its worker does.
+type keeping uint8
+
+const (
+	keepEmpty       keeping = iota // Read may wait for the socket
+	keepBytes                      // Read would return without the socket
+	keepLingering                  // the worker reads ahead, and waits for the next bytes
+	keepInterrupted                // the same, and its Read was interrupted
+)
+
 // keep parks c by keeping it for the worker that runs its function, if that is possible; done reports whether it was.
 // held reports whether Read would return without the socket. checked reports whether that is certain, because keep has
 // read ahead.
@@ -88,7 +98,10 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 	now := time.Since(l.start)
 	pc.mu.Lock()
 	if done = pc.mayKeep(l); done {
-		pc.state, pc.conn, pc.fn, pc.held, pc.parkedAt = kept, c, f, held, instantOf(now)
+		pc.state, pc.conn, pc.fn, pc.parkedAt = kept, c, f, instantOf(now)
+		if held {
+			pc.keeping = keepBytes
+		}
 		if idle > 0 {
 			pc.due = now + idle // handOver starts the timer
 		}
@@ -137,8 +150,8 @@ func (l *Lot) next(w *worker, pc *parkedConn, calls int) (c call) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.keptBy(w) {
-		ready, checked := pc.held && (calls%maxCallsInRow != 0 || l.workers.spare()), false
-		if !pc.held && l.workers.beginLinger() {
+		ready, checked := pc.keeping == keepBytes && (calls%maxCallsInRow != 0 || l.workers.spare()), false
+		if pc.keeping == keepEmpty && l.workers.beginLinger() {
 			ready, checked = l.linger(w, pc), true
 		}
 		switch {
@@ -160,7 +173,7 @@ func (l *Lot) next(w *worker, pc *parkedConn, calls int) (c call) {
 func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 	c := pc.conn.(*Conn)
 	c.mu.Lock() // stopLingering waits for it
-	pc.lingering = true
+	pc.keeping = keepLingering
 	func() {
 		pc.mu.Unlock()
 		defer pc.mu.Lock()
@@ -169,10 +182,10 @@ func (l *Lot) linger(w *worker, pc *parkedConn) (ready bool) {
 		ready = l.readNext(c)
 	}()
 	if pc.keptBy(w) {
-		if pc.lingering = false; pc.interrupted {
-			pc.interrupted = false
-			pc.setReadDeadline(time.Time{})
+		if pc.keeping == keepInterrupted {
+			l.setReadDeadline(pc, time.Time{})
 		}
+		pc.keeping = keepEmpty
 	}
 	return ready
 }
@@ -195,16 +208,17 @@ func (l *Lot) readNext(c *Conn) (ready bool) {
 }
 
 // interrupt interrupts the Read of a lingering worker. The caller holds pc.mu.
-func (pc *parkedConn) interrupt() {
-	if pc.lingering && !pc.interrupted {
-		pc.interrupted = true
-		pc.setReadDeadline(longAgo)
+func (l *Lot) interrupt(pc *parkedConn) {
+	if pc.keeping == keepLingering {
+		pc.keeping = keepInterrupted
+		l.setReadDeadline(pc, longAgo)
 	}
 }
 
-// setReadDeadline sets the read deadline of a kept connection. If it fails, Read fails too. The caller holds pc.mu.
-func (pc *parkedConn) setReadDeadline(t time.Time) {
-	l, conn := pc.runner.lot, pc.conn
+// setReadDeadline sets the read deadline of a connection that a worker may be reading. If it fails, Read fails too. The
+// caller holds pc.mu.
+func (l *Lot) setReadDeadline(pc *parkedConn, t time.Time) {
+	conn := pc.conn
 	if !l.guard(conn, func() { conn.SetReadDeadline(t) }) {
 		l.guard(conn, func() { conn.Close() })
 	}
@@ -212,52 +226,46 @@ func (pc *parkedConn) setReadDeadline(t time.Time) {
 
 // stopLingering interrupts a lingering worker, waits until its Read has returned, and clears the read deadline. The
 // caller holds pc.mu; as long as it does, no worker starts to linger for pc.
-func (pc *parkedConn) stopLingering() {
-	if !pc.lingering {
+func (l *Lot) stopLingering(pc *parkedConn) {
+	l.interrupt(pc)
+	if pc.keeping != keepInterrupted {
 		return
 	}
-	pc.interrupt()
 	c := pc.conn.(*Conn)
 	c.mu.Lock() // wait until Read has returned
-	pc.lingering, pc.interrupted = false, false
+	pc.keeping = keepEmpty
 	c.mu.Unlock()
-	pc.setReadDeadline(time.Time{})
+	l.setReadDeadline(pc, time.Time{})
 }
 
 // handOver makes a kept connection a queued or a parked one, as if it had not been kept. checked reports that the
 // worker has lingered and received no bytes. The caller holds pc.mu.
 func (l *Lot) handOver(pc *parkedConn, checked bool) {
-	if !checked && !pc.held {
-		c := pc.conn.(*Conn)
-		pc.held = true // after a panic, and for a wrapper that is not fit: the function's Read finds the reason
-		l.guard(c, func() {
-			ready, err := c.readAhead(l.config.Unwrap)
-			pc.held = ready || err != nil
-		})
-		pc.setReadDeadline(time.Time{})
-	} else if checked {
+	switch {
+	case checked:
 		pc.pace = 0
+	case pc.keeping == keepEmpty:
+		c := pc.conn.(*Conn)
+		ready := true // after a panic, and for a wrapper that is not fit: the function's Read finds the reason
+		l.guard(c, func() {
+			var err error
+			ready, err = c.readAhead(l.config.Unwrap)
+			ready = ready || err != nil
+		})
+		if ready {
+			pc.keeping = keepBytes
+		}
+		l.setReadDeadline(pc, time.Time{})
 	}
-	if pc.held {
+	if pc.keeping == keepBytes {
 		pc.state = queued
 		l.port.Post(pc, 0)
 		return
 	}
-	pc.state = parked
 	if pc.due != 0 {
 		l.wheel.Set(pc, pc.due-time.Since(l.start))
 	}
-	a := l.registrars.Get().(*registrar)
-	a.kept, a.err = pc, nil
-	err := pc.raw.Control(a.control)
-	if err == nil {
-		err = a.err
-	}
-	a.release()
-	if err != nil {
-		pc.state = queued // the function's Read returns the reason, or blocks
-		l.port.Post(pc, 0)
-	}
+	l.parkAgain(pc)
 }
 
 // abandon is called when w exits because a function, or the connection's Read, panicked or called runtime.Goexit. It
@@ -267,7 +275,9 @@ func (l *Lot) abandon(w *worker, pc *parkedConn) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if pc.keptBy(w) {
-		pc.lingering = false
+		if pc.keeping != keepBytes {
+			pc.keeping = keepEmpty // w no longer lingers
+		}
 		l.handOver(pc, false)
 	}
 	if pc.runner == w {
@@ -370,8 +380,8 @@ func (l *Lot) checkWorker(w *worker, pc *parkedConn) (kept bool) {
 	}
 	switch {
 	case l.since(pc.parkedAt) < keepTime:
-	case pc.lingering:
-		pc.interrupt()
+	case pc.keeping == keepLingering, pc.keeping == keepInterrupted:
+		l.interrupt(pc)
 	default:
 		pc.pace = -keepPauseCalls
 		l.handOver(pc, false)

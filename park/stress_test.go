@@ -30,8 +30,8 @@ func stressDuration(t *testing.T) time.Duration {
 	return d
 }
 
-// A stressTest parks, serves, unparks and closes connections from many goroutines, while their lot is replaced
-// repeatedly.
+// A stressTest parks, serves, wakes, unparks and closes connections from many goroutines, while their lot is replaced
+// repeatedly. Some connections have TLS, and some a wrapper that reads a header.
 type stressTest struct {
 	t       *testing.T
 	config  Config
@@ -46,9 +46,10 @@ type stressTest struct {
 // A stressConn is the server's end of a connection. It is owned by its function, or by the goroutine whose Unpark
 // returned true.
 type stressConn struct {
-	s    *stressTest
-	conn net.Conn
-	end  chan struct{} // closed when the server has closed the connection
+	s      *stressTest
+	conn   net.Conn
+	secure bool          // a deadline that passes would end the handshake
+	end    chan struct{} // closed when the server has closed the connection
 }
 
 func TestStress(t *testing.T) {
@@ -132,12 +133,21 @@ func (s *stressTest) runClient(i, n int) {
 		t.SetLinger(0) // otherwise the system runs out of TCP ports
 	}
 	g := &stressConn{s: s, conn: server, end: make(chan struct{})}
-	if i%3 == 1 {
+	switch {
+	case i%6 == 2:
+		g.conn = Wrap(newHeaderConn(server))
+	case i%3 == 1:
+		g.secure = true
 		g.conn = Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{s.cert}}))
 		client = tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 	}
 	s.conns[i].Store(g)
 	g.park(nil)
+	if i%6 == 2 {
+		client.Write([]byte("hea"))
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+		client.Write([]byte("der\n"))
+	}
 	s.exchange(client)
 	switch half, ok := client.(interface{ CloseWrite() error }); {
 	case ok && rand.IntN(3) == 0 && half.CloseWrite() == nil: // with TLS it fails before the handshake
@@ -212,8 +222,8 @@ func (s *stressTest) exchange(conn net.Conn) {
 	}
 }
 
-// serve returns the function of a connection that is parked in the lot in.
-func (g *stressConn) serve(in *Lot) func(net.Conn) {
+// serve returns the function of a connection that is parked in the lot in, with options.
+func (g *stressConn) serve(in *Lot, o Options) func(net.Conn) {
 	return func(conn net.Conn) {
 		g.s.runs.Add(1)
 		if conn != g.conn {
@@ -222,12 +232,18 @@ func (g *stressConn) serve(in *Lot) func(net.Conn) {
 		if rand.IntN(20) == 0 {
 			time.Sleep(time.Millisecond)
 		}
+		maybeWoken := o.IdleTimeout == 0 && !g.secure
+		if maybeWoken {
+			conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		}
 		buf := make([]byte, 1+rand.IntN(64))
 		n, err := conn.Read(buf)
 		if err == nil {
 			_, err = conn.Write(buf[:n])
 		}
 		switch {
+		case maybeWoken && errors.Is(err, os.ErrDeadlineExceeded):
+			g.park(in)
 		case err != nil:
 			g.close()
 		case rand.IntN(200) == 0:
@@ -247,8 +263,11 @@ func (g *stressConn) close() {
 // park parks the connection in the current lot. in is the lot in which it was parked before, or nil.
 func (g *stressConn) park(in *Lot) {
 	var o Options
-	if rand.IntN(3) == 0 {
+	switch rand.IntN(6) {
+	case 0, 1:
 		o.IdleTimeout = time.Duration(1+rand.IntN(300)) * time.Millisecond
+	case 2:
+		o.Writable = !g.secure
 	}
 	for {
 		lot := g.s.lot.Load()
@@ -256,7 +275,7 @@ func (g *stressConn) park(in *Lot) {
 			g.s.t.Error("Unpark succeeded for a connection that was not parked")
 		}
 		g.s.parks.Add(1)
-		err := lot.ParkWith(g.conn, o, g.serve(lot))
+		err := lot.ParkWith(g.conn, o, g.serve(lot, o))
 		if err == nil {
 			return
 		}
@@ -272,7 +291,7 @@ func (g *stressConn) park(in *Lot) {
 	}
 }
 
-// disturb unparks or closes a random connection.
+// disturb unparks, wakes or closes a random connection.
 func (s *stressTest) disturb() {
 	g := s.conns[rand.IntN(len(s.conns))].Load()
 	if g == nil {
@@ -280,6 +299,8 @@ func (s *stressTest) disturb() {
 	}
 	lot := s.lot.Load()
 	switch n := rand.IntN(1000); {
+	case n < 450:
+		lot.Wake(g.conn)
 	case n < 900:
 		if lot.Unpark(g.conn) {
 			s.taken.Add(1)

@@ -12,7 +12,7 @@ import (
 
 // Unpark takes a connection back. It reports whether the connection was parked. If so, the function of that parking
 // does not run, and the caller owns the connection. Otherwise the connection was not parked, or its function has
-// begun.
+// begun or is about to begin.
 //
 // Unpark returns false if bytes were read ahead from a connection that was parked without [Wrap]. Those bytes are in
 // the [*Conn] that only the function receives, so the function runs. Unpark of that Conn, or of a Conn that was
@@ -52,7 +52,11 @@ func (l *Lot) removeConn(pc *parkedConn, conn net.Conn, entry *atomic.Pointer[pa
 	if pc.state == removed {
 		return false // the table may have another record for the number
 	}
-	pc.stopLingering()
+	if pc.state == settling {
+		l.endSettling(pc, woken) // a worker uses the connection, so its function must run
+		return false
+	}
+	l.stopLingering(pc)
 	if pc.hidesBytesLocked(conn) {
 		return false // its function must run
 	}
@@ -84,7 +88,7 @@ func (pc *parkedConn) hidesBytes(conn net.Conn) bool {
 // Wake runs the function of a parked connection now, on a goroutine of the lot, although there may be nothing to read. It
 // is for a goroutine that has something for the function to do, such as to write what the goroutine has queued. Wake
 // reports whether the connection was parked; if not, its function is running or about to run, or the lot does not have
-// the connection.
+// the connection. If a wrapper is still to read a header, as [Lot.Park] describes, the function runs after that.
 func (l *Lot) Wake(conn net.Conn) bool {
 	s, err := l.find(conn)
 	if err != nil {
@@ -97,13 +101,10 @@ func (l *Lot) Wake(conn net.Conn) bool {
 	}
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
-	if pc.state != parked && pc.state != kept {
-		return false
+	if pc.state == kept {
+		l.stopLingering(pc) // the function's Read would wait for that of the worker
 	}
-	pc.stopLingering() // the function's Read would wait for that of the worker
-	pc.state, pc.why = queued, readable
-	l.port.Post(pc, 0) // cannot fail, as in dispatch
-	return true
+	return l.dispatchLocked(pc, woken)
 }
 
 // CloseConn closes a connection. If the connection is parked, its function runs immediately, and Read fails there

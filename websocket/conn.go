@@ -93,6 +93,10 @@ func (c *Conn) shut(e *CloseError, err error, finish bool) error {
 	if !c.closing {
 		c.closing, c.err = true, err
 		c.closeAt = c.server.now() + c.server.closeTimeout()
+		if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
+			c.add(q.pong)
+			q.pong = nil
+		}
 		c.enqueue(closeFrame(e.Code, e.Reason), true, true)
 	}
 	c.wake() // for CloseTimeout
@@ -113,14 +117,31 @@ func (c *Conn) abort(err error) bool {
 	}
 	c.dropQueue()
 	c.mu.Unlock()
-	if t, ok := innermost(c.conn).(*net.TCPConn); ok {
+	conn := c.conn
+	if t, ok := innermost(conn).(*net.TCPConn); ok {
 		t.SetLinger(0) // the system must not keep what the peer does not read
 		if !c.plain {
-			t.Close() // before package tls, which would wait for the peer
+			conn = socketFirst{conn, t}
 		}
 	}
-	c.guard(func() error { return c.server.lot.CloseConn(c.conn) })
+	c.guard(func() error { return c.server.lot.CloseConn(conn) })
 	return true
+}
+
+// A socketFirst closes the socket before the connection that wraps it, because package tls would wait for the peer. abort
+// does not close the socket itself before it calls CloseConn: the lot finds a connection by its open socket, and would
+// have to look at all its connections for one whose socket is closed.
+type socketFirst struct {
+	net.Conn
+	socket *net.TCPConn
+}
+
+// NetConn returns the connection, so that the lot finds it.
+func (s socketFirst) NetConn() net.Conn { return s.Conn }
+
+func (s socketFirst) Close() error {
+	s.socket.Close()
+	return s.Conn.Close()
 }
 
 // innermost returns the connection below all wrappers that have a NetConn method.
@@ -254,7 +275,7 @@ func (c *Conn) consume(b []byte) {
 		case byte(Text), byte(Binary):
 			c.message(d, a)
 		case opPing:
-			c.send(append(appendHeader(nil, opPong, false, len(a.payload)), a.payload...), true)
+			c.pong(a.payload)
 		case opPong:
 			if f := c.server.OnPong; f != nil {
 				c.handle(func() error {
@@ -440,13 +461,22 @@ func (c *Conn) park() error {
 	}
 	// What has changed since the lock was released was for a function that was neither running nor parked.
 	c.mu.Lock()
-	again := !o.Writable && c.queue != nil && !c.writing || c.closing && !closing ||
-		c.queue == nil && (c.finished || toHalfClose && c.closing)
+	ended := c.ended
+	again := !o.Writable && c.queue != nil && !c.writing || c.closing && !closing || c.atEnd(toHalfClose)
 	c.mu.Unlock()
-	if again {
+	switch {
+	case ended:
+		lot.CloseConn(c.conn) // the lot may not have had the connection when abort closed it
+	case again:
 		lot.Wake(c.conn)
 	}
 	return nil
+}
+
+// atEnd reports whether everything was written before the end of the connection, or before that of the stream to the peer.
+// toHalfClose: that stream ends when a close frame was written. The caller holds c.mu.
+func (c *Conn) atEnd(toHalfClose bool) bool {
+	return c.queue == nil && (c.finished || c.closing && toHalfClose)
 }
 
 // block serves a connection that cannot be parked.
@@ -470,7 +500,7 @@ func (c *Conn) block() {
 		if d := c.timeout(); d >= 0 {
 			deadline = time.Now().Add(d)
 		}
-		if c.ended || c.queue == nil && (c.finished || c.closing && c.deaf && !c.halfClosed) {
+		if c.ended || c.atEnd(c.deaf && !c.halfClosed) {
 			deadline = longAgo // turn has something to do
 		}
 		c.conn.SetReadDeadline(deadline) // under the lock, because of wake

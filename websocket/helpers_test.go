@@ -62,14 +62,23 @@ type host struct {
 // The kinds of hosts: net/http and park.HTTPServer, with and without TLS, and a wrapper that cannot be parked.
 var hosts = []string{"net/http", "park", "net/http TLS", "park TLS", "opaque"}
 
-// serve starts a server that ends with the test.
-func serve(t testing.TB, kind string, s *Server) *host {
+// serve starts a server that ends with the test. Its listener may be wrapped, below TLS.
+func serve(t testing.TB, kind string, s *Server, wrap ...func(net.Listener) net.Listener) *host {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	h := &host{addr: ln.Addr().String(), server: s}
+	for _, w := range wrap {
+		ln = w(ln)
+	}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	if s.PingInterval == 0 {
+		s.PingInterval = -1 // a slow machine may need longer than 40 seconds between two messages
+	}
+	if s.MessageTimeout == 0 {
+		s.MessageTimeout = soon
 	}
 	hs := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	if kind == "net/http TLS" || kind == "park TLS" {

@@ -54,9 +54,10 @@ type Server struct {
 	// MaxMessage bounds the bytes of a message, after decompression, and MaxFrame those of a frame. A larger one ends the
 	// connection with the code 1009. 0 means 1 MiB for MaxMessage, and MaxMessage for MaxFrame.
 	MaxMessage, MaxFrame int
-	// MaxQueue bounds the bytes that are queued for a connection whose peer reads too slowly. A message that was begun is
-	// queued in any case. 0 means 256 KiB. Slow says what happens at the bound. The system has buffers of its own besides,
-	// of some megabytes with Linux's settings.
+	// MaxQueue bounds the memory, in bytes, of what is queued for a connection whose peer reads too slowly: a message counts
+	// with its length and 64 bytes. A message that was begun is queued in any case. 0 means 256 KiB. Slow says what happens
+	// at the bound. Of the answers to pings only the latest waits. The system has buffers of its own besides, of some
+	// megabytes with Linux's settings.
 	MaxQueue int
 	Slow     SlowPolicy
 	// MaxConns bounds the number of connections; further requests are answered with the status 503. 0 means no limit.

@@ -11,8 +11,11 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -638,6 +641,197 @@ func TestCloseWhileSending(t *testing.T) {
 	}()
 	p.wantClose(CodeTooBig)
 	p.wantEnd()
+}
+
+// A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueue does not apply to them.
+func TestPongsToSlowPeer(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const pings, much = 1000, 8 << 20 // more than the system takes
+		conns, got := make(chan *Conn, 1), make(chan string, 1)
+		s := &Server{MaxQueue: 1, WriteTimeout: soon, CloseTimeout: soon,
+			OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
+			OnMessage: func(_ *Conn, _ Kind, b []byte) error { got <- string(b); return nil }}
+		h := serve(t, kind, s)
+		p := h.connect(t, "")
+		must(t, innermost(p.Conn).(*net.TCPConn).SetReadBuffer(64<<10)) // it would grow
+		c := <-conns
+		message := make([]byte, much)
+		wantMessage := func() {
+			t.Helper()
+			if first, b := p.next(); first != fin|byte(Binary) || len(b) != much {
+				t.Fatalf("%#x, %d bytes", first, len(b))
+			}
+		}
+		must(t, c.Write(Binary, message))
+		for i := range pings {
+			p.send(frame(ping, fmt.Sprint(i))...)
+		}
+		p.send(text("all")...)
+		if b := <-got; b != "all" {
+			t.Fatalf("%q", b)
+		}
+		c.mu.Lock()
+		frames := len(c.queue.frames)
+		c.mu.Unlock()
+		if frames > 2 {
+			t.Errorf("%d frames are queued", frames)
+		}
+		wantMessage()
+		p.want(pong, "0")
+		p.want(pong, fmt.Sprint(pings-1))
+		until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+
+		// The latest one goes before a close frame, and none behind it.
+		must(t, c.Write(Binary, message))
+		p.send(join(frame(ping, "a"), frame(ping, "b"), frame(ping, "c"), closing(CodeNormal, ""))...)
+		until(t, "all has come", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.closing
+		})
+		wantMessage()
+		p.want(pong, "a")
+		p.want(pong, "c")
+		p.wantClose(CodeNormal)
+		p.wantEnd()
+	})
+}
+
+// What small messages cost besides their bytes counts for MaxQueue.
+func TestQueueOfSmallMessages(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		const bound, chunk = 64 << 10, 16 << 10
+		conns := make(chan *Conn, 1)
+		h := serve(t, kind, &Server{MaxQueue: bound, Slow: SlowDrop, WriteTimeout: soon, OnMessage: echo,
+			OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
+		h.connect(t, "")
+		c := <-conns
+		for _, size := range []int{chunk, 1} {
+			var err error
+			for err == nil {
+				err = c.Write(Binary, make([]byte, size))
+			}
+			wantErr(t, err, ErrSlow)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		// A slice, and the least that an allocator takes.
+		if memory := c.queue.size + len(c.queue.frames)*(24+8); memory > bound+chunk {
+			t.Errorf("%d frames of %d bytes need %d bytes, the bound is %d", len(c.queue.frames), c.queue.size, memory, bound)
+		}
+	})
+}
+
+// A goneListener counts the attempts of the test's goroutine to find the descriptor of a connection that was closed. For
+// each of them a lot looks at its whole table.
+type goneListener struct {
+	net.Listener
+	gone *atomic.Int64
+}
+
+func (l goneListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &goneConn{c.(*net.TCPConn), l.gone}, nil
+}
+
+type goneConn struct {
+	*net.TCPConn
+	gone *atomic.Int64
+}
+
+func (c *goneConn) NetConn() net.Conn { return c.TCPConn }
+
+func (c *goneConn) SyscallConn() (syscall.RawConn, error) {
+	raw, err := c.TCPConn.SyscallConn()
+	return goneRaw{raw, c.gone}, err
+}
+
+type goneRaw struct {
+	syscall.RawConn
+	gone *atomic.Int64
+}
+
+func (r goneRaw) Control(f func(uintptr)) error {
+	err := r.RawConn.Control(f)
+	if err != nil && strings.Contains(string(debug.Stack()), "TestCloseIsLinear") {
+		r.gone.Add(1)
+	}
+	return err
+}
+
+// Closing connections costs the same for each, however many there are: the lot does not look for one that is closed already.
+func TestCloseIsLinear(t *testing.T) {
+	const n = 30
+	for _, kind := range []string{"net/http", "net/http TLS"} {
+		var gone atomic.Int64
+		s := &Server{OnMessage: echo}
+		h := serve(t, kind, s, func(l net.Listener) net.Listener { return goneListener{l, &gone} })
+		for range n {
+			h.connect(t, "")
+		}
+		until(t, "all are parked", func() bool { st := s.Stats(); return st.Parked == n && st.Running == 0 })
+		must(t, s.Close())
+		if g := gone.Load(); g > 0 {
+			t.Errorf("%s: %d of %d connections were looked for after they were closed", kind, g, n)
+		}
+	}
+}
+
+// A stuckConn is a connection whose Close waits until it was parked. Its socket stays open, so that the lot does not find
+// by itself that it is closed.
+type stuckConn struct {
+	net.Conn
+	server  *Server
+	closing chan bool
+}
+
+func (c *stuckConn) Close() error {
+	close(c.closing)
+	for c.server.Stats().Parks == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+type stuckListener struct {
+	net.Listener
+	conns chan *stuckConn
+	s     *Server
+}
+
+func (l stuckListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	stuck := &stuckConn{c, l.s, make(chan bool)}
+	l.conns <- stuck
+	return stuck, nil
+}
+
+// CloseNow while the connection is being parked for the first time: the lot does not have it before it is closed.
+func TestCloseNowDuringPark(t *testing.T) {
+	e := make(ends, 1)
+	conns, opened := make(chan *stuckConn, 1), make(chan *Conn, 1)
+	var began atomic.Bool
+	var stuck *stuckConn
+	s := &Server{OnMessage: echo, OnClose: e.closed, PingInterval: -1,
+		OnOpen: func(c *Conn, _ *http.Request) error { opened <- c; return nil }}
+	s.Unwrap = func(net.Conn) net.Conn { // called by Park, and by CloseNow
+		if !began.Swap(true) {
+			stuck = <-conns
+			go (<-opened).CloseNow()
+			<-stuck.closing
+		}
+		return nil
+	}
+	h := serve(t, "net/http", s, func(l net.Listener) net.Listener { return stuckListener{l, conns, s} })
+	h.connect(t, "")
+	wantErr(t, e.wait(t), ErrClosed)
+	must(t, stuck.Conn.Close())
 }
 
 // The steady state of an echo allocates nothing but what the system calls of package park need.

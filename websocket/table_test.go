@@ -171,8 +171,12 @@ func (e *exchange) run(p *peer, size int, pause func()) {
 	answered := make(chan bool)
 	go func() { // a client that writes and does not read would block
 		defer close(answered)
-		for _, want := range e.want {
-			if f, got, err := p.read(); err != nil || f != want.first || got != want.payload {
+		for i := 0; i < len(e.want); i++ {
+			f, got, err := p.read()
+			for f == pong && got != e.want[i].payload && i+1 < len(e.want) && e.want[i+1].first == pong {
+				i++ // only the latest of several pings must be answered
+			}
+			if want := e.want[i]; err != nil || f != want.first || got != want.payload {
 				p.Errorf("frame %#x %.100q (%d bytes), %v, want %#x %.100q (%d bytes)", f, got, len(got), err, want.first, want.payload, len(want.payload))
 				return
 			}

@@ -165,7 +165,8 @@ func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request) (key strin
 	return keys[0], 0, nil
 }
 
-// SameOrigin is the default of Server.CheckOrigin.
+// SameOrigin is the default of Server.CheckOrigin. It reports whether a request has no Origin header, as requests that are
+// not from browsers, or one with the host and port of its Host header.
 func SameOrigin(r *http.Request) bool {
 	origin := r.Header["Origin"]
 	if len(origin) == 0 {

@@ -25,10 +25,27 @@ import (
 
 // A queue has the frames that a connection has not taken.
 type queue struct {
-	frames [][]byte      // the first may be a part of one
-	size   int           // bytes
-	since  time.Duration // when the connection took something
-	empty  chan struct{} // for Flush, or nil
+	frames  [][]byte      // the first may be a part of one
+	size    int           // bytes
+	since   time.Duration // when the connection took something
+	pongEnd int           // the bytes up to the end of a pong in frames, or 0 if there is none
+	pong    []byte        // a pong for the time when the one in frames was written, or nil
+	empty   chan struct{} // for Flush, or nil
+}
+
+// frameCost is what a frame in a queue costs besides its bytes: its slice, in an array of up to twice the length that is
+// needed, and what its allocation is rounded up by.
+const frameCost = 64
+
+// cost returns the memory that q needs.
+func (q *queue) cost() int { return q.size + len(q.frames)*frameCost }
+
+// add appends a frame. The caller holds c.mu.
+func (c *Conn) add(frame []byte) {
+	q := c.queue
+	q.frames = append(q.frames, frame)
+	q.size += len(frame)
+	c.server.queued.Add(int64(len(frame)))
 }
 
 func (q *queue) whenEmpty() chan struct{} {
@@ -61,15 +78,17 @@ func (c *Conn) advance(n int) {
 	q.size -= n
 	q.since = c.server.now()
 	c.server.queued.Add(int64(-n))
-	for n > 0 {
-		first := q.frames[0]
-		if n < len(first) {
-			q.frames[0] = first[n:]
-			return
-		}
-		n -= len(first)
+	if q.pongEnd = max(q.pongEnd-n, 0); q.pongEnd == 0 && q.pong != nil {
+		c.add(q.pong)
+		q.pong, q.pongEnd = nil, q.size
+	}
+	for n > 0 && n >= len(q.frames[0]) {
+		n -= len(q.frames[0])
 		q.frames[0] = nil
 		q.frames = q.frames[1:]
+	}
+	if n > 0 {
+		q.frames[0] = q.frames[0][n:]
 	}
 	if q.size == 0 {
 		c.dropQueue()
@@ -109,11 +128,32 @@ func (c *Conn) send(frame []byte, retain bool) error {
 	return err
 }
 
+// pong answers a ping. RFC 6455 (5.5.3) allows to answer only the latest of several. So at most two pongs are queued, however
+// many pings a peer sends that does not read: one that is being written, and the latest. MaxQueue does not apply to them.
+func (c *Conn) pong(payload []byte) {
+	frame := append(appendHeader(nil, opPong, false, len(payload)), payload...)
+	c.mu.Lock()
+	var err error
+	switch q := c.queue; {
+	case c.closing || c.ended:
+	case q != nil && q.pongEnd > 0:
+		q.pong = frame
+	default:
+		if err = c.enqueue(frame, true, true); c.queue != nil {
+			c.queue.pongEnd = c.queue.size
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.writeFailed(err)
+	}
+}
+
 // enqueue writes what the system takes of a frame, and queues the rest. If must is set, MaxQueue does not apply. The caller
 // holds c.mu.
 func (c *Conn) enqueue(frame []byte, retain, must bool) error {
 	s, q := c.server, c.queue
-	if q != nil && !must && q.size+len(frame) > s.maxQueue() {
+	if q != nil && !must && q.cost()+len(frame)+frameCost > s.maxQueue() {
 		return ErrSlow
 	}
 	if q == nil {
@@ -126,13 +166,12 @@ func (c *Conn) enqueue(frame []byte, retain, must bool) error {
 	if !retain {
 		frame = bytes.Clone(frame)
 	}
-	s.queued.Add(int64(len(frame)))
 	if q != nil {
-		q.frames = append(q.frames, frame)
-		q.size += len(frame)
+		c.add(frame)
 		return nil
 	}
-	c.queue = &queue{frames: [][]byte{frame}, size: len(frame), since: s.now()}
+	c.queue = &queue{since: s.now()}
+	c.add(frame)
 	if c.running || !c.socket.ok() {
 		c.startWriting()
 	} else {

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 
 const soon = 2 * time.Minute
 
+// adopt makes processes whose parent has ended children of this one, where the system can. It returns a function that waits
+// for the end of one: process 1 does not do so everywhere.
+var adopt = func(*testing.T) (reap func(pid int)) { return func(int) {} }
+
 // ask connects and asks for the process id, after a pause in which the connection may be handed over.
 func ask(network, addr string, pause time.Duration) (pid int, err error) {
 	c, err := net.DialTimeout(network, addr, soon)
@@ -60,11 +64,13 @@ func ask(network, addr string, pause time.Duration) (pid int, err error) {
 // Under load no connection is refused and no request is lost, while the server is restarted three times.
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
+	reap := adopt(t)
 	p := program.Start(t, "", "-unix", path)
 	pid, err := ask("unix", path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	pids := []int{pid}
 	var mu sync.Mutex
 	answers := make(map[int]int) // of a process
 	last := pid
@@ -118,6 +124,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait("a successor", func() bool { mu.Lock(); defer mu.Unlock(); pid = last; return last != old })
+		pids = append(pids, pid)
 		before := 0
 		wait("the end of the predecessor", func() bool { // 200 answers, and none from it
 			mu.Lock()
@@ -145,4 +152,8 @@ func TestRestart(t *testing.T) {
 		}
 		return err != nil
 	})
+	p.Wait(t)
+	for _, pid := range pids[1:] { // the end of each process makes the next one a child of this one
+		reap(pid)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -80,6 +81,11 @@ func Inherit() (*Set, error) {
 	if err != nil || n < 0 {
 		return nil, fmt.Errorf("handover: LISTEN_FDS is %q, want a number", count)
 	}
+	if fromStart {
+		fd := uintptr(firstFD + n)
+		closeOnExec(fd) // other processes would keep it open, and the predecessor would not notice the end of this one
+		s.ready = os.NewFile(fd, "ready")
+	}
 	var each []string
 	if names != "" {
 		each = strings.Split(names, ":")
@@ -95,12 +101,10 @@ func Inherit() (*Set, error) {
 		f.Close() // FileListener has duplicated it
 		if err != nil {
 			s.closeInherited()
+			s.ready.Close() // the predecessor's Start fails; it may be nil
 			return nil, fmt.Errorf("handover: descriptor %d, %q, is no listener: %w", firstFD+i, l.name, err)
 		}
 		s.inherited = append(s.inherited, l)
-	}
-	if fromStart {
-		s.ready = os.NewFile(uintptr(firstFD+n), "ready")
 	}
 	return s, nil
 }
@@ -128,17 +132,13 @@ func (s *Set) take(name string) (taken []net.Listener) {
 // listener is not compared with the one asked for. If an address may change from one process to the next, use it as the
 // name.
 func (s *Set) Listen(name, network, address string) (net.Listener, error) {
-	return s.one(name, func() (net.Listener, error) { return net.Listen(network, address) })
-}
-
-func (s *Set) one(name string, listen func() (net.Listener, error)) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch taken := s.take(name); len(taken) {
 	case 1:
 		return taken[0], nil
 	case 0:
-		l, err := listen()
+		l, err := net.Listen(network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -217,6 +217,9 @@ type filer interface{ File() (*os.File, error) }
 // Ready says that this process accepts connections: to its predecessor, whose Start then returns, and to systemd. It closes
 // the inherited listeners that were not asked for. From now on the path of a Unix socket that this process or a
 // predecessor has made is removed when its listener is closed.
+//
+// Ready fails if systemd has asked to be notified and cannot be. It has done the rest then, and the process can serve. It
+// does not fail if the predecessor has ended.
 func (s *Set) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,12 +227,20 @@ func (s *Set) Ready() error {
 	for _, l := range s.listeners {
 		l.removesPath(l.unlink)
 	}
-	if s.ready == nil {
-		return notify("READY=1")
+	state := "READY=1"
+	if s.ready != nil {
+		_, err := s.ready.Write([]byte{1})
+		s.ready.Close()
+		s.ready = nil
+		if err == nil {
+			return nil // the predecessor notifies systemd
+		}
+		state += "\nMAINPID=" + strconv.Itoa(os.Getpid())
 	}
-	_, err := s.ready.Write([]byte{1})
-	s.ready.Close()
-	s.ready = nil
+	systemd, err := dialSystemd()
+	if err == nil {
+		err = notify(systemd, state)
+	}
 	return err
 }
 
@@ -251,7 +262,11 @@ func (l *listener) removesPath(is bool) {
 // its own servers, with Shutdown, and may call cmd.Wait or not. The paths of Unix sockets stay.
 //
 // If the successor ends before it is ready, or the context is done, Start kills it, waits for it and returns an error.
-// This process serves on, and may call Start again. cmd must not have ExtraFiles.
+// Start also fails, and starts nothing, if systemd has asked to be notified and cannot be reached: it would end the
+// successor together with this process. After an error this process serves on, and may call Start again. If systemd can no
+// longer be reached when the successor is ready, Start logs that by package slog and returns nil.
+//
+// cmd must not have ExtraFiles.
 func (s *Set) Start(ctx context.Context, cmd *exec.Cmd) error {
 	s.mu.Lock()
 	if s.started {
@@ -261,17 +276,26 @@ func (s *Set) Start(ctx context.Context, cmd *exec.Cmd) error {
 	s.started = true
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
-	err := start(ctx, cmd, listeners)
+	systemd, err := dialSystemd()
 	if err == nil {
-		for _, l := range listeners {
-			l.removesPath(false)
-		}
-		return notify("MAINPID=" + strconv.Itoa(cmd.Process.Pid))
+		err = start(ctx, cmd, listeners)
 	}
-	s.mu.Lock()
-	s.started = false
-	s.mu.Unlock()
-	return err
+	if err != nil {
+		if systemd != nil {
+			systemd.Close()
+		}
+		s.mu.Lock()
+		s.started = false
+		s.mu.Unlock()
+		return err
+	}
+	for _, l := range listeners {
+		l.removesPath(false)
+	}
+	if err := notify(systemd, "MAINPID="+strconv.Itoa(cmd.Process.Pid)); err != nil {
+		slog.Warn("handover: systemd does not know the process id of the successor", "pid", cmd.Process.Pid, "error", err)
+	}
+	return nil
 }
 
 func start(ctx context.Context, cmd *exec.Cmd, listeners []listener) error {
@@ -320,17 +344,31 @@ func start(ctx context.Context, cmd *exec.Cmd, listeners []listener) error {
 	return errors.Join(ErrNotReady, end)
 }
 
-// notify sends a state to systemd, if that has asked for it.
-func notify(state string) error {
+// dialSystemd connects to the socket on which systemd is notified. It returns nil if systemd has not asked for that.
+func dialSystemd() (*net.UnixConn, error) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
-		return nil
+		return nil, nil
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
+		return nil, fmt.Errorf("handover: NOTIFY_SOCKET: %w", err)
+	}
+	return c, nil
+}
+
+// notifyTimeout bounds the time for which notify waits for systemd to take a state.
+const notifyTimeout = 5 * time.Second
+
+// notify sends a state by the result of dialSystemd, and closes that.
+func notify(systemd *net.UnixConn, state string) error {
+	if systemd == nil {
+		return nil
+	}
+	defer systemd.Close()
+	systemd.SetWriteDeadline(time.Now().Add(notifyTimeout))
+	if _, err := systemd.Write([]byte(state)); err != nil {
 		return fmt.Errorf("handover: NOTIFY_SOCKET: %w", err)
 	}
-	defer c.Close()
-	_, err = c.Write([]byte(state))
-	return err
+	return nil
 }

@@ -3,6 +3,7 @@
 package handover_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,15 @@ func successor(role string) error {
 		}
 	}
 	switch role {
-	case "hangs":
-		select {}
+	case "hangs": // select{} would be a deadlock, without cgo
+		time.Sleep(time.Hour)
+	case "spawns": // reports whether a process that it starts has the descriptors of "a", or the one after it
+		out, err := exec.Command("sh", "-c", `for fd in 3 4; do eval "(: >&$fd)" 2>/dev/null && echo "$fd is open"; done; echo done`).CombinedOutput()
+		fmt.Printf("%s", out)
+		return err
+	case "asks":
+		fmt.Println("started")
+		bufio.NewReader(os.Stdin).ReadString('\n')
 	case "lists": // what it has inherited, as its output
 		for _, name := range []string{"a", "b", "unknown", "a"} {
 			for _, l := range set.Take(name) {
@@ -302,6 +310,97 @@ func TestNotify(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
 	if err := set.Ready(); err == nil {
 		t.Error("Ready without systemd succeeded")
+	}
+}
+
+// If systemd cannot be reached, Start starts nothing. If it can no longer be reached when the successor is ready, the
+// successor serves.
+func TestStartUnnotified(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n")
+	t.Setenv("NOTIFY_SOCKET", path)
+	set := inherit(t)
+	l := listen(t, set, "a", "tcp", "127.0.0.1:0")
+	none := command(t, "answers")
+	if err := set.Start(t.Context(), none); err == nil || none.Process != nil {
+		t.Fatalf("Start without systemd = %v, and the process is %v", err, none.Process)
+	}
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "asks")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error)
+	go func() { result <- set.Start(t.Context(), cmd) }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "started\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	c.Close()
+	io.WriteString(in, "\n")
+	if err := <-result; err != nil {
+		t.Errorf("Start = %v, although the successor runs", err)
+	}
+	l.Close()
+	if got := read(t, "tcp", l.Addr().String()); got != "asks" {
+		t.Errorf("%q", got)
+	}
+	cmd.Wait()
+}
+
+// A successor whose predecessor has ended serves.
+func TestReadyAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	cmd := command(t, "answers")
+	cmd.ExtraFiles = []*os.File{file, w}
+	cmd.Env = append(cmd.Env, "LISTEN_FDS=1", "LISTEN_FDNAMES=a", "SOCKNOTIFY_HANDOVER=0")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- cmd.Wait() }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := <-done; err != nil {
+		t.Errorf("%v: %s", err, &stderr)
+	}
+}
+
+// Processes that a successor starts do not inherit its descriptors.
+func TestDescriptorsAreNotInherited(t *testing.T) {
+	set := inherit(t)
+	listen(t, set, "a", "tcp", "127.0.0.1:0")
+	var out strings.Builder
+	cmd := command(t, "spawns")
+	cmd.Stdout = &out
+	if err := set.Start(t.Context(), cmd); !errors.Is(err, handover.ErrNotReady) || out.String() != "done\n" {
+		t.Errorf("%v, %q", err, &out)
 	}
 }
 
