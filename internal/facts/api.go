@@ -96,16 +96,13 @@ func (w *watch) start(h uintptr) error {
 
 func (w *watch) gather(first time.Duration) sn.Events {
 	var all sn.Events
-	for end := time.Now().Add(first); ; {
-		_, e, ok := w.next(max(0, time.Until(end).Truncate(time.Millisecond))) // a negative timeout waits forever
-		if !ok && !time.Now().Add(time.Millisecond).Before(end) {
-			return all
-		}
-		if ok {
+	for end, vain := time.Now().Add(first), 0; vain < looks || time.Now().Before(end); vain++ {
+		if _, e, ok := w.next(time.Millisecond); ok {
 			all |= e
-			end = time.Now().Add(soon)
+			end, vain = time.Now().Add(soon), 0
 		}
 	}
+	return all
 }
 
 func (w *watch) reported(first time.Duration) (string, bool) {

@@ -56,14 +56,14 @@ func (s *seam) start(h uintptr) error {
 func (s *seam) gather(first time.Duration) backend.Mask {
 	var all backend.Mask
 	ready := make([]backend.Ready, 8)
-	for end := time.Now().Add(first); time.Now().Before(end); {
+	for end, vain := time.Now().Add(first), 0; vain < looks || time.Now().Before(end); vain++ {
 		n := s.k.Poll(nil, ready)
 		for _, r := range ready[:n] {
 			if r.Token != s.token {
 				continue
 			}
 			all |= r.Mask
-			end = time.Now().Add(soon)
+			end, vain = time.Now().Add(soon), 0
 			if !s.k.Edges() && all&backend.Err == 0 {
 				s.change(backend.Set, everything&^all|all&backend.Dead)
 			}

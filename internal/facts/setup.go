@@ -14,6 +14,7 @@ const (
 	soon    = 60 * time.Millisecond  // no report for this long on loopback means that none comes
 	patient = 300 * time.Millisecond // waits for a report that may come
 	limit   = 10 * time.Second       // waits for a report that must come
+	looks   = 20                     // as often must nothing be found before none comes, for a busy machine can take the time away
 )
 
 // A scope closes the sockets that a situation has opened. Its methods panic with a failure, which run returns.
@@ -135,21 +136,40 @@ func (c *scope) drain(s *sock.Socket) {
 	}
 }
 
-// fill sends until the socket buffer is full, and still is after a while.
-func (c *scope) fill(s *sock.Socket) {
-	b := make([]byte, 64<<10)
-	for full := 0; full < 5; {
-		_, err := s.Send(b)
+// fill sends until the socket buffer is full, and still is after the peer's delayed acknowledgments. It returns the number of
+// bytes. The buffers have a size, because the system would enlarge its own in steps that may be seconds apart.
+func (c *scope) fill(s, peer *sock.Socket) (sent int) {
+	const size = 64 << 10
+	c.check("buffer", s.SetWriteBuffer(size))
+	c.check("buffer", peer.SetReadBuffer(size))
+	b := make([]byte, size)
+	for full := 0; full < 6; {
+		n, err := s.Send(b)
 		switch err {
 		case nil:
+			sent += n
 			full = 0
 		case sock.ErrWouldBlock:
 			full++
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(soon)
 		default:
 			c.check("send", err)
 		}
 	}
+	return sent
+}
+
+// receive receives n bytes. To receive what has arrived makes no room: the rest may stay with the sender until it probes.
+func (c *scope) receive(s *sock.Socket, n int) {
+	b := make([]byte, 64<<10)
+	c.wait("bytes", func() bool {
+		k, err := s.Recv(b)
+		if err != sock.ErrWouldBlock {
+			c.check("receive", err)
+		}
+		n -= k
+		return n <= 0
+	})
 }
 
 // reset aborts a connection.

@@ -20,9 +20,10 @@ type column struct {
 
 // A row is a situation or a question. It has a function for the seam, for an api, or for both.
 type row struct {
-	name string
-	seam func(*seam) (string, error)
-	api  func(open func() (api, error)) (string, error)
+	name  string
+	alone bool // it is observed while no other is
+	seam  func(*seam) (string, error)
+	api   func(open func() (api, error)) (string, error)
 }
 
 // A fact is a row of a second table, about calls that one system alone has.
@@ -42,7 +43,11 @@ func Sheet() (table string, errs []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, 8)
-	fill := func(cell *string, name string, find func() (string, error)) {
+	fill := func(cell *string, name string, alone bool, find func() (string, error)) {
+		if alone {
+			wg.Wait()
+			defer wg.Wait()
+		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -61,11 +66,11 @@ func Sheet() (table string, errs []error) {
 	for i, r := range rows {
 		cells[i] = make([]string, len(columns))
 		for j, c := range columns {
-			fill(&cells[i][j], r.name+", "+c.name, func() (string, error) { return observe(r, c) })
+			fill(&cells[i][j], r.name+", "+c.name, r.alone, func() (string, error) { return observe(r, c) })
 		}
 	}
 	for i, f := range overlapped {
-		fill(&answers[i], f.name, func() (string, error) { return run(f.find) })
+		fill(&answers[i], f.name, false, func() (string, error) { return run(f.find) })
 	}
 	wg.Wait()
 	var b strings.Builder

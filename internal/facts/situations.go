@@ -13,7 +13,9 @@ type situation struct {
 	// silent is set if no report has to come.
 	silent bool
 	// ends is set if act closes the socket's number.
-	ends  bool
+	ends bool
+	// alone is set if no other situation may get the number then.
+	alone bool
 	setUp func(c *scope) (s *sock.Socket, act func())
 }
 
@@ -51,8 +53,8 @@ func situations() []row {
 		}},
 		{name: "no room to send, then room", setUp: func(c *scope) (*sock.Socket, func()) {
 			s, peer := c.tcp()
-			c.fill(s)
-			return s, func() { c.drain(peer) }
+			n := c.fill(s, peer)
+			return s, func() { c.receive(peer, n) }
 		}},
 		{name: "peer half-closes (FIN), no data", setUp: func(c *scope) (*sock.Socket, func()) {
 			s, peer := c.tcp()
@@ -162,7 +164,7 @@ func situations() []row {
 			s, _ := c.tcp()
 			return s, func() { c.check("close", s.Close()) }
 		}},
-		{name: "closed, a duplicate open; data arrives", silent: true, ends: true, setUp: func(c *scope) (*sock.Socket, func()) {
+		{name: "closed, a duplicate open; data arrives", silent: true, ends: true, alone: true, setUp: func(c *scope) (*sock.Socket, func()) {
 			s, peer := c.tcp()
 			d, err := duplicate(s.Handle())
 			c.check("duplicate", err)
@@ -177,8 +179,9 @@ func situations() []row {
 
 func (s situation) row() row {
 	return row{
-		name: s.name,
-		seam: func(w *seam) (string, error) { return s.observe(w) },
+		name:  s.name,
+		alone: s.alone,
+		seam:  func(w *seam) (string, error) { return s.observe(w) },
 		api: func(open func() (api, error)) (string, error) {
 			a, err := open()
 			if err != nil {
