@@ -87,15 +87,17 @@ func replaced(num int, fd uintptr) int {
 	return moved(fd, num)
 }
 
-// occupy makes a number that was just closed name something that is no socket.
+// occupy makes a number that was just closed name something that is no socket. It returns nil if it cannot: something has
+// taken the number, a thread of the runtime or, under Wine 10, something without a type.
 func occupy(num int) (letGo func()) {
+	const tries = 4096 // no process has as many handles free below the number
 	var others []windows.Handle
 	defer func() {
 		for _, h := range others {
 			windows.CloseHandle(h)
 		}
 	}()
-	for handles.Type(uintptr(num)) == "" { // or the runtime has taken it, for a thread
+	for len(others) < tries && handles.Type(uintptr(num)) == "" {
 		h := must(windows.CreateEvent(nil, 0, 0, nil))
 		if h == windows.Handle(num) {
 			return func() { windows.CloseHandle(h) }
