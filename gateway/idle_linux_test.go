@@ -1,0 +1,3 @@
+package gateway
+
+func playRole() bool { return false }
