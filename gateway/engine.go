@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -79,6 +79,13 @@ func Start(config NodeConfig) (*Node, error) {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
 		}
 	}
+	var connect []nats.Option
+	if o.DontListen && config.Cluster != "" {
+		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token that
+		// only this process knows.
+		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
+		connect = append(connect, nats.Token(o.Authorization))
+	}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: start: %w", err)
@@ -89,7 +96,7 @@ func Start(config NodeConfig) (*Node, error) {
 		s.Shutdown()
 		return nil, errors.New("gateway: start: nats-server is not ready")
 	}
-	conn, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1))
+	conn, err := nats.Connect("", append(connect, nats.InProcessServer(s), nats.MaxReconnects(-1))...)
 	if err != nil {
 		s.Shutdown()
 		return nil, fmt.Errorf("gateway: start: %w", err)
@@ -176,7 +183,7 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig) (st
 		c.MaxBytes = 1 << 30
 	}
 	epoch := make([]byte, 4)
-	rand.Read(epoch)
+	crand.Read(epoch)
 	config := jetstream.StreamConfig{
 		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: c.Replicas, MaxAge: c.MaxAge, MaxBytes: c.MaxBytes,
 		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, AllowDirect: true, DenyDelete: true, DenyPurge: true,

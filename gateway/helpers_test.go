@@ -130,6 +130,9 @@ func (s *site) request(method, path, body string, header ...string) (int, string
 	return answer.StatusCode, string(b)
 }
 
+// readTimeout bounds the time between two lines that a client gets.
+var readTimeout = 2 * time.Minute
+
 // A reader is a client that reads events, by any of the three ways.
 type reader interface {
 	next() (message, error)
@@ -162,7 +165,7 @@ func openSSE(address, query, lastID string) (*sseReader, error) {
 	}
 	io.WriteString(conn, "\r\n")
 	in := bufio.NewReader(conn)
-	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	conn.SetReadDeadline(time.Now().Add(readTimeout))
 	answer, err := http.ReadResponse(in, nil)
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = errors.New(answer.Status)
@@ -188,7 +191,7 @@ func openSSE(address, query, lastID string) (*sseReader, error) {
 func (r *sseReader) next() (m message, err error) {
 	var data []string
 	for {
-		r.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		r.conn.SetReadDeadline(time.Now().Add(readTimeout))
 		line, err := r.in.ReadString('\n')
 		if err != nil {
 			return m, err
@@ -225,7 +228,8 @@ type wsReader struct {
 }
 
 func openWS(address, query string) (*wsReader, error) {
-	conn, in, _, err := ws.Dial(context.Background(), "ws"+strings.TrimPrefix(address, "http")+"/socket?"+query)
+	dialer := ws.Dialer{Timeout: readTimeout}
+	conn, in, _, err := dialer.Dial(context.Background(), "ws"+strings.TrimPrefix(address, "http")+"/socket?"+query)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +256,7 @@ func must1[T any](v T, err error) T {
 }
 
 func (r *wsReader) read() ([]byte, error) {
-	r.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	r.conn.SetReadDeadline(time.Now().Add(readTimeout))
 	b, _, err := wsutil.ReadServerData(struct {
 		io.Reader
 		io.Writer
@@ -282,7 +286,7 @@ func (r *pollReader) next() (message, error) {
 	for len(r.have) == 0 {
 		q := url.Values{"topic": r.topics, "after": r.after}
 		request, _ := http.NewRequest("GET", r.url+"/poll?"+q.Encode(), nil)
-		answer, err := transport.RoundTrip(request)
+		answer, err := (&http.Client{Transport: transport, Timeout: readTimeout}).Do(request)
 		if err != nil {
 			return message{}, err
 		}
