@@ -79,7 +79,7 @@ func newSite(t testing.TB, store string, config Config) *site {
 	must(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	server := &park.HTTPServer{Server: &http.Server{Handler: g, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
+	server := &park.HTTPServer{Server: &http.Server{Handler: g, ConnState: smallBuffers, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	s := &site{g, t, node, "http://" + ln.Addr().String()}
@@ -101,6 +101,13 @@ func (s *site) stop(server *park.HTTPServer, ended chan error) {
 	}
 	if n := len(s.hub.all()); n != 0 {
 		s.t.Errorf("%d topics are left without clients", n)
+	}
+}
+
+// smallBuffers makes the system queue little for a client that does not read.
+func smallBuffers(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		conn.(*net.TCPConn).SetWriteBuffer(32 << 10)
 	}
 }
 

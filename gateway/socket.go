@@ -126,13 +126,11 @@ func (s *socket) flush(ctx context.Context) error {
 	return s.conn.Flush(ctx)
 }
 
-const codeRestart websocket.Code = 1012 // of the registry: the service restarts
-
 // end implements sink.
 func (s *socket) end(reason error) {
 	switch {
 	case errors.Is(reason, errDrain):
-		s.conn.Close(codeRestart, "come back elsewhere")
+		s.conn.Close(websocket.CodeGoingAway, "come back elsewhere")
 	case errors.Is(reason, errExpired):
 		s.conn.Close(websocket.CodePolicy, "the token has expired")
 	default:
