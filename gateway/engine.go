@@ -44,7 +44,7 @@ type Node struct {
 
 const (
 	clusterName  = "push"
-	routePing    = time.Second // a stopped peer is noticed after three
+	routePing    = 2 * time.Second // a stopped peer is noticed after three
 	routePings   = 3
 	startTimeout = 30 * time.Second
 )
