@@ -288,18 +288,10 @@ func (s *stream) turn(net.Conn) {
 	s.mu.Lock()
 	s.running = true
 	s.mu.Unlock()
-	for {
-		if !s.work() || !s.park() {
-			s.finish()
-			return
-		}
-		s.mu.Lock()
-		parked := !s.running
-		s.mu.Unlock()
-		if parked {
-			return
-		}
+	if !s.work() || !s.park() {
+		s.finish()
 	}
+	// If it was parked, another worker may have its next turn already.
 }
 
 // work does what there is to do. It reports whether the stream goes on.
@@ -374,7 +366,8 @@ func (s *stream) read() error {
 	}
 }
 
-// park parks the connection until there is something to do. It reports whether the stream goes on.
+// park parks the connection until there is something to do. It reports whether that succeeded; the stream then belongs to the next
+// turn, which may have begun.
 func (s *stream) park() bool {
 	s.mu.Lock()
 	due := s.wrote + s.g.config.Heartbeat
