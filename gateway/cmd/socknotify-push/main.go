@@ -78,7 +78,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 24*time.Hour, "how long events are kept")
 	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 1<<30, "how many bytes of events are kept")
 	f.DurationVar(&o.config.Stream.Window, "window", 2*time.Minute, "how long idempotency keys are remembered")
-	f.StringVar(&o.jwtSecret, "jwt-secret", "", "file with the secret of HS256 tokens; without it everybody may read and write everything")
+	f.StringVar(&o.jwtSecret, "jwt-secret", "", "file with the secret of HS256 tokens; without it each client may read and write everything")
 	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
 	f.StringVar(&slow, "slow", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&o.config.MaxQueue, "max-queue", 256<<10, "bytes that wait for a client that reads too slowly")
