@@ -71,6 +71,10 @@ type Gateway struct {
 	failed   chan struct{}
 	failOnce sync.Once
 	sweeper  sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	opening sync.WaitGroup // streams that were taken over and are not parked yet
 }
 
 // New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster takes until a majority of its members runs.
@@ -199,13 +203,28 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 // Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its cause.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.draining.Store(true)
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.hub.cancel() // ends the joins under way
 	err := g.sockets.Shutdown(ctx)
 	if failed := g.lot.Shutdown(ctx); err == nil {
 		err = failed
 	}
+	g.opening.Wait()
 	g.hub.close()
 	g.sweeper.Wait()
 	return err
+}
+
+// enter counts a stream that is being opened. It reports whether the gateway is open; if so, g.opening.Done must follow.
+func (g *Gateway) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.opening.Add(1)
+	}
+	return !g.closed
 }
 
 // Stats holds counters of a Gateway.

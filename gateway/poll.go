@@ -29,6 +29,11 @@ func (g *Gateway) servePoll(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if !g.enter() {
+		g.unavailable(w, errDrain)
+		return
+	}
+	defer g.opening.Done()
 	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 	defer cancel()
 	gap, err := g.hub.begin(ctx, ask.wants)

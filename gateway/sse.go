@@ -18,6 +18,11 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want HTTP/1.1", http.StatusHTTPVersionNotSupported)
 		return
 	}
+	if !g.enter() {
+		g.unavailable(w, errDrain)
+		return
+	}
+	defer g.opening.Done()
 	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 	defer cancel()
 	gap, err := g.hub.begin(ctx, ask.wants)
