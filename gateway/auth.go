@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// A Grant is what a client may do. Read and Write are topics, or filters with wildcards that cover them. A filter that a client
+// subscribes to must be covered by one of Read.
+type Grant struct {
+	Read, Write []string
+	Expires     time.Time // when the client is disconnected; zero is never
+}
+
+// ErrNoToken is returned by an authorization for a request without a token. It is answered with the status 401, like every other error.
+var ErrNoToken = errors.New("gateway: no token")
+
+var everything = Grant{Read: []string{">"}, Write: []string{">"}}
+
+// TokenCookie is the name of the cookie, and TokenParameter of the parameter in the query, that may have a token.
+const (
+	TokenCookie    = "push_token"
+	TokenParameter = "token"
+)
+
+// Token returns the token of a request: from the header Authorization, a cookie, or the query. The last is for EventSource and
+// WebSocket in browsers, which cannot set headers. The gateway writes no query to a log.
+func Token(r *http.Request) string {
+	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return strings.TrimSpace(t)
+	}
+	if c, err := r.Cookie(TokenCookie); err == nil && c.Value != "" {
+		return c.Value
+	}
+	return r.URL.Query().Get(TokenParameter)
+}
+
+// claims are the claims of a token: {"push":{"read":["orders.>"],"write":[]},"exp":1800000000}.
+type claims struct {
+	jwt.RegisteredClaims
+	Push struct {
+		Read  []string `json:"read"`
+		Write []string `json:"write"`
+	} `json:"push"`
+}
+
+// JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an ed25519.PublicKey for
+// EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed by that method.
+func JWT(method string, key any) func(*http.Request) (Grant, error) {
+	parser := jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithExpirationRequired())
+	return func(r *http.Request) (Grant, error) {
+		token := Token(r)
+		if token == "" {
+			return Grant{}, ErrNoToken
+		}
+		var c claims
+		if _, err := parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return key, nil }); err != nil {
+			return Grant{}, fmt.Errorf("gateway: token: %w", err)
+		}
+		for _, t := range append(c.Push.Read, c.Push.Write...) {
+			if err := checkTopic(t, true); err != nil {
+				return Grant{}, fmt.Errorf("gateway: token: %w", err)
+			}
+		}
+		return Grant{c.Push.Read, c.Push.Write, c.ExpiresAt.Time}, nil
+	}
+}
+
+// authorize asks the hook. If it refuses, authorize answers the request and returns false.
+func (g *Gateway) authorize(w http.ResponseWriter, r *http.Request) (Grant, bool) {
+	if g.config.Authorize == nil {
+		return everything, true
+	}
+	grant, err := g.config.Authorize(r)
+	if err == nil && !grant.Expires.IsZero() && !grant.Expires.After(time.Now()) {
+		err = errExpired
+	}
+	if err != nil {
+		g.hub.count.denied.Add(1)
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "not authorized", http.StatusUnauthorized) // the reason is not for the client
+		return Grant{}, false
+	}
+	return grant, true
+}

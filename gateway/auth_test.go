@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+var secret = []byte("a secret of 32 bytes, for a test")
+
+// token returns a token that expires after d.
+func token(t *testing.T, method jwt.SigningMethod, key any, d time.Duration, read, write []string) string {
+	t.Helper()
+	var c claims
+	c.Push.Read, c.Push.Write = read, write
+	if d != 0 {
+		c.ExpiresAt = jwt.NewNumericDate(time.Now().Add(d))
+	}
+	s, err := jwt.NewWithClaims(method, c).SignedString(key)
+	must(t, err)
+	return s
+}
+
+// A lockedBuffer is a log of concurrent writers.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// A token says which topics its bearer may read and write. It may come in a header, a cookie or the query, and is not logged.
+func TestTokens(t *testing.T) {
+	var log lockedBuffer
+	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	good := token(t, jwt.SigningMethodHS256, secret, time.Minute, []string{"a.*", "b"}, []string{"a.>"})
+	for _, c := range []struct {
+		name, method, path, token string
+		status                    int
+	}{
+		{"no token", "POST", "/publish?topic=a.b", "", 401},
+		{"good", "POST", "/publish?topic=a.b", good, 200},
+		{"good, below a wildcard", "POST", "/publish?topic=a.b.c", good, 200},
+		{"other topic", "POST", "/publish?topic=b", good, 403},
+		{"other topic", "GET", "/events?topic=c", good, 403},
+		{"one of two topics", "GET", "/events?topic=b&topic=c", good, 403},
+		{"wider than allowed", "GET", "/events?topic=a.>", good, 403},
+		{"wider than allowed", "GET", "/poll?topic=*", good, 403},
+		{"expired", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, -time.Minute, []string{">"}, []string{">"}), 401},
+		{"never expires", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, 0, []string{">"}, []string{">"}), 401},
+		{"other secret", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, []byte("other"), time.Minute, []string{">"}, []string{">"}), 401},
+		{"other method", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS512, secret, time.Minute, []string{">"}, []string{">"}), 401},
+		{"not signed", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, time.Minute, []string{">"}, []string{">"}), 401},
+		{"malformed", "POST", "/publish?topic=a.b", "a.b.c", 401},
+		{"invalid topic", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, time.Minute, nil, []string{"a..b"}), 401},
+	} {
+		status, body := s.request(c.method, c.path, "x", "Authorization", "Bearer "+c.token)
+		if status != c.status {
+			t.Errorf("%s: %s %s: %d %q, want %d", c.name, c.method, c.path, status, body, c.status)
+		}
+		inQuery, _ := s.request(c.method, c.path+"&token="+c.token, "x")
+		inCookie, _ := s.request(c.method, c.path, "x", "Cookie", TokenCookie+"="+c.token)
+		if inQuery != c.status || inCookie != c.status {
+			t.Errorf("%s: in the query %d, in a cookie %d, want %d", c.name, inQuery, inCookie, c.status)
+		}
+	}
+	if n := s.Stats().Denied; n == 0 {
+		t.Error("nothing was counted")
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if strings.Contains(log.String(), good) || strings.Contains(log.String(), "token=") {
+		t.Errorf("a token is in the log: %s", log.String())
+	}
+}
+
+// A client is disconnected when its token expires, and cannot come back with it.
+func TestTokenExpires(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret)})
+	short := "&token=" + token(t, jwt.SigningMethodHS256, secret, 2*time.Second, []string{">"}, nil)
+	sse, err := openSSE(s.url, "topic=a"+short, "")
+	must(t, err)
+	defer sse.close()
+	socket, err := openWS(s.url, "topic=a"+short)
+	must(t, err)
+	defer socket.close()
+	if m, err := sse.next(); err != io.EOF {
+		t.Errorf("got %+v, %v, want EOF", m, err)
+	}
+	if m, err := socket.next(); err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("got %+v, %v, want a close frame", m, err)
+	}
+	if _, err := openSSE(s.url, "topic=a"+short, ""); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("an expired token was accepted: %v", err)
+	}
+}
+
+// Pages of the origins that are allowed may use the gateway, and no others.
+func TestOrigins(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Origins: []string{"https://good.example"}})
+	for origin, want := range map[string]string{"https://good.example": "https://good.example", "https://bad.example": ""} {
+		r, err := http.NewRequest("OPTIONS", s.url+"/publish", nil)
+		must(t, err)
+		r.Header.Set("Origin", origin)
+		answer, err := transport.RoundTrip(r)
+		must(t, err)
+		answer.Body.Close()
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want {
+			t.Errorf("%s: got %q", origin, got)
+		}
+		upgrade, err := http.NewRequest("GET", s.url+"/socket?topic=a", nil)
+		must(t, err)
+		for _, h := range [][2]string{{"Origin", origin}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Version", "13"},
+			{"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}} {
+			upgrade.Header.Set(h[0], h[1])
+		}
+		answer, err = transport.RoundTrip(upgrade)
+		must(t, err)
+		answer.Body.Close()
+		if allowed := answer.StatusCode == http.StatusSwitchingProtocols; allowed != (want != "") {
+			t.Errorf("WebSocket from %s: %s", origin, answer.Status)
+		}
+	}
+}
+
+// Clients that do not read delay no other. They are closed, or lose events and are told.
+func TestSlowClients(t *testing.T) {
+	for _, policy := range []SlowPolicy{SlowClose, SlowDrop} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			s := newSite(t, t.TempDir(), Config{MaxQueue: 64 << 10, Slow: policy, MaxAge: time.Hour})
+			var slow []reader
+			for i := range 10 {
+				if i%2 == 0 {
+					r, err := openSSE(s.url, "topic=a", "")
+					must(t, err)
+					slow = append(slow, r)
+				} else {
+					r, err := openWS(s.url, "topic=a")
+					must(t, err)
+					slow = append(slow, r)
+				}
+			}
+			quick, err := openSSE(s.url, "topic=a", "")
+			must(t, err)
+			defer quick.close()
+			until(t, "all have joined", func() bool { return s.members() == 11 })
+			text := strings.Repeat("x", 16<<10)
+			enough := func() bool {
+				st := s.Stats()
+				return policy == SlowClose && st.Clients == 1 || policy == SlowDrop && st.Dropped >= 100
+			}
+			n := 0
+			for ; !enough(); n++ {
+				if n == 2000 {
+					t.Fatalf("slow clients are not noticed: %+v", s.Stats())
+				}
+				s.publish("a", text)
+				expect(t, quick, message{Data: text})
+				if q := s.Stats().Queued; q > 11*(64<<10+32<<10) {
+					t.Fatalf("%d bytes are queued", q)
+				}
+			}
+			if st := s.Stats(); policy == SlowClose && st.Slow != 10 {
+				t.Errorf("%d slow clients were counted: %+v", st.Slow, st)
+			}
+			if policy == SlowDrop {
+				s.publish("a", "after")
+				for _, r := range slow { // they read what was queued, then the gap, and then what follows
+					told := false
+					for {
+						m, err := r.next()
+						must(t, err)
+						if told = told || m.Gap == gapSlow; told {
+							break
+						}
+						if s.Stats().Queued == 0 { // a WebSocket is told with the next event
+							s.publish("a", "more")
+						}
+					}
+				}
+			}
+			for _, r := range slow {
+				r.close()
+			}
+		})
+	}
+}
+
+// Drain tells clients to come back elsewhere, and closes their connections.
+func TestDrain(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	var all []reader
+	for i := range 6 {
+		if i%2 == 0 {
+			r, err := openSSE(s.url, "topic=a&topic=b", "")
+			must(t, err)
+			all = append(all, r)
+		} else {
+			r, err := openWS(s.url, "topic=a")
+			must(t, err)
+			all = append(all, r)
+		}
+	}
+	until(t, "all have joined", func() bool { return s.members() == 9 })
+	s.Drain(t.Context(), 300*time.Millisecond)
+	for _, r := range all {
+		_, err := r.next()
+		if _, sse := r.(*sseReader); sse && err != io.EOF || !sse && (err == nil || !strings.Contains(err.Error(), "elsewhere")) {
+			t.Errorf("%T: %v", r, err)
+		}
+		r.close()
+	}
+	if status, _ := s.request("GET", "/readyz", ""); status != 503 {
+		t.Errorf("readyz: %d", status)
+	}
+	if status, _ := s.request("GET", "/events?topic=a", ""); status != 503 {
+		t.Errorf("a new client: %d", status)
+	}
+	until(t, "all have left", func() bool { return s.Stats().Clients == 0 })
+}

@@ -1,0 +1,334 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	chaosTime    = flag.Duration("chaos", 12*time.Second, "how long TestCluster kills and pauses nodes")
+	chaosEvery   = flag.Duration("chaos.every", 5*time.Second, "time between two of these")
+	chaosClients = flag.Int("chaos.clients", 60, "clients of TestCluster")
+	chaosTopics  = flag.Int("chaos.topics", 20, "topics of TestCluster")
+)
+
+// A member is a process of the command socknotify-push.
+type member struct {
+	t       *testing.T
+	binary  string
+	args    []string
+	url     string
+	log     *os.File
+	process *exec.Cmd
+}
+
+func (m *member) start() {
+	m.process = exec.Command(m.binary, m.args...)
+	m.process.Stderr = m.log
+	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(m.t, m.process.Start())
+}
+
+func (m *member) kill() {
+	m.process.Process.Kill()
+	m.process.Wait()
+}
+
+func (m *member) signal(s os.Signal) { must(m.t, m.process.Process.Signal(s)) }
+
+func (m *member) ready() bool {
+	c := http.Client{Transport: transport, Timeout: 2 * time.Second}
+	r, err := c.Get(m.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
+// buildCommand builds the command, with the race detector if the test has it.
+func buildCommand(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "socknotify-push")
+	args := []string{"build", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "./cmd/socknotify-push")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}
+
+// freeAddrs returns addresses that were free a moment ago.
+func freeAddrs(t *testing.T, n int) (addrs []string) {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs
+}
+
+// startCluster starts three members and waits until they are ready.
+func startCluster(t *testing.T) []*member {
+	binary, addrs := buildCommand(t), freeAddrs(t, 6)
+	var members []*member
+	for i := range 3 {
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		must(t, err)
+		m := &member{t: t, binary: binary, url: "http://" + addrs[i], log: log, args: []string{"--addr", addrs[i], "--name", fmt.Sprint("n", i),
+			"--store", t.TempDir(), "--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:], ","), "--heartbeat", "500ms", "--retry", "1s", "--drain", "1s"}}
+		m.start()
+		members = append(members, m)
+		t.Cleanup(func() {
+			m.kill()
+			if t.Failed() {
+				b, _ := os.ReadFile(log.Name())
+				t.Logf("log of %s:\n%s", m.url, b[max(0, len(b)-8000):])
+			}
+			log.Close()
+		})
+	}
+	for _, m := range members {
+		until(t, "a member is ready", m.ready)
+	}
+	return members
+}
+
+// A follower is a client that moves between the members, and checks that it gets each event of its topics once and in order.
+type follower struct {
+	t       *testing.T
+	way     int
+	filter  string
+	members []*member
+	after   string
+	next    map[string]int // by publisher and topic, the number of the next event
+	got     atomic.Int64
+	moves   int
+	failed  error
+}
+
+func (f *follower) open(m *member) (reader, error) {
+	query := url.Values{"topic": {f.filter}, "after": {f.after}}.Encode()
+	switch f.way % 3 {
+	case 0:
+		r, err := openSSE(m.url, "topic="+f.filter, f.after)
+		if err != nil {
+			return nil, err
+		}
+		f.after = r.lastID
+		return r, nil
+	case 1:
+		r, err := openWS(m.url, query)
+		if err != nil {
+			return nil, err
+		}
+		if r.first.Gap != "" {
+			f.failed = errors.New("gap at the beginning: " + r.first.Gap)
+		}
+		f.after = r.first.Last[0]
+		return r, nil
+	}
+	if f.after == "" { // the first poll would begin when it is answered
+		r, err := openSSE(m.url, "topic="+f.filter, "")
+		if err != nil {
+			return nil, err
+		}
+		f.after = r.lastID
+		r.close()
+	}
+	return &pollReader{url: m.url, topics: []string{f.filter}, after: []string{f.after}}, nil
+}
+
+// follow follows until total events have come.
+func (f *follower) follow(total func() int64, joined *sync.WaitGroup) {
+	first := true
+	for f.failed == nil && f.got.Load() < total() {
+		r, err := f.open(f.members[rand.IntN(len(f.members))])
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if first {
+			first = false
+			joined.Done()
+		}
+		f.moves++
+		for stay := 20 + rand.IntN(200); stay > 0 && f.failed == nil && f.got.Load() < total(); stay-- {
+			m, err := r.next()
+			if err != nil {
+				break
+			}
+			f.check(m)
+		}
+		r.close()
+	}
+}
+
+func (f *follower) check(m message) {
+	from, number, _ := strings.Cut(m.Data, " ")
+	if from == "end" { // of each topic
+		from, number = m.ID, "0"
+	}
+	n, err := strconv.Atoi(number)
+	switch {
+	case m.Gap != "" || m.name == "gap":
+		f.failed = fmt.Errorf("gap: %+v", m)
+	case err != nil:
+		f.failed = fmt.Errorf("strange event: %+v", m)
+	case n != f.next[from]:
+		f.failed = fmt.Errorf("%+v after %s: want number %d of %s", m, f.after, f.next[from], from)
+	default:
+		f.next[from]++
+		f.after = m.ID
+		f.got.Add(1)
+	}
+}
+
+// Three members are killed and paused, one after the other, while clients move between them and publishers publish to each. Every event
+// that was acknowledged reaches each of its clients once, and in order. With -chaos 10m -chaos.every 1m -chaos.clients 6000 -chaos.topics 200 it
+// takes as long and is as large as an operator would try it.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: builds and runs three processes")
+	}
+	readTimeout = 3 * time.Second // a paused member says nothing
+	defer func() { readTimeout = 2 * time.Minute }()
+	members := startCluster(t)
+	var published [4096]atomic.Int64 // by topic
+	var all atomic.Int64
+	var ending atomic.Bool
+	var followers []*follower
+	var joined, following, publishing sync.WaitGroup
+	for i := range *chaosClients {
+		topic := i % *chaosTopics
+		f := &follower{t: t, way: i / 2, filter: fmt.Sprint("t.", topic), members: members, next: map[string]int{}}
+		total := func() int64 { return published[topic].Load() }
+		if i%10 == 9 {
+			f.filter, total = "t.*", all.Load
+		}
+		count := total
+		total = func() int64 {
+			if !ending.Load() {
+				return 1 << 60
+			}
+			return count()
+		}
+		followers = append(followers, f)
+		joined.Add(1)
+		following.Go(func() { f.follow(total, &joined) })
+	}
+	joined.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), *chaosTime)
+	defer cancel()
+	var retries atomic.Int64
+	client := http.Client{Transport: transport, Timeout: 8 * time.Second}
+	for p := range members {
+		publishing.Go(func() {
+			numbers := make([]int, *chaosTopics)
+			for i := 0; ctx.Err() == nil; i++ {
+				topic := i % *chaosTopics
+				text := fmt.Sprintf("p%d.t%d %d", p, topic, numbers[topic])
+				for at := p; ; at++ { // until it is acknowledged, by whichever member
+					r, _ := http.NewRequest("POST", members[at%3].url+fmt.Sprint("/publish?topic=t.", topic), strings.NewReader(text))
+					r.Header.Set("Idempotency-Key", text)
+					answer, err := client.Do(r)
+					if err == nil {
+						io.Copy(io.Discard, answer.Body)
+						answer.Body.Close()
+						if answer.StatusCode == http.StatusOK {
+							break
+						}
+					}
+					retries.Add(1)
+					time.Sleep(20 * time.Millisecond)
+				}
+				numbers[topic]++
+				published[topic].Add(1)
+				all.Add(1)
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	kills, pauses := 0, 0
+	for i := 0; ; i++ {
+		select {
+		case <-time.After(*chaosEvery):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		m := members[i%3]
+		if i%2 == 0 {
+			m.kill()
+			kills++
+			time.Sleep(time.Second)
+			m.start()
+		} else {
+			m.signal(syscall.SIGSTOP)
+			pauses++
+			time.Sleep(4 * time.Second)
+			m.signal(syscall.SIGCONT)
+		}
+		until(t, "the member is ready again", m.ready)
+	}
+	publishing.Wait()
+	for topic := range *chaosTopics { // the last event of each topic ends a client that has all others
+		published[topic].Add(1)
+		all.Add(1)
+	}
+	ending.Store(true)
+	for topic := range *chaosTopics {
+		until(t, "the last event is acknowledged", func() bool {
+			answer, err := client.Post(members[0].url+fmt.Sprint("/publish?topic=t.", topic), "text/plain", strings.NewReader("end 0"))
+			if err == nil {
+				answer.Body.Close()
+			}
+			return err == nil && answer.StatusCode == http.StatusOK
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		following.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Minute):
+		for i, f := range followers {
+			t.Logf("client %d, way %d, %s: %d events, at %s", i, f.way%3, f.filter, f.got.Load(), f.after)
+		}
+		t.Fatalf("timed out waiting for %d events", all.Load())
+	}
+	var moves int
+	var got int64
+	for i, f := range followers {
+		moves += f.moves
+		got += f.got.Load()
+		if f.failed != nil {
+			t.Errorf("client %d, way %d, %s: %v", i, f.way%3, f.filter, f.failed)
+		}
+	}
+	t.Logf("%d events acknowledged after %d retries, %d received by %d clients that connected %d times, %d kills, %d pauses", all.Load(),
+		retries.Load(), got, len(followers), moves, kills, pauses)
+}

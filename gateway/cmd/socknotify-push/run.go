@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/metrics/prometheus"
+	"github.com/socknotify/socknotify/park"
+)
+
+// last is the time that connections have to end after the drain.
+const last = 10 * time.Second
+
+// run runs a node until ctx is done, and drains it then.
+func run(ctx context.Context, o *options, log *slog.Logger) error {
+	ln, err := net.Listen("tcp", o.addr) // first, so that a wrong address is reported at once
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	o.node.Logger, o.config.Logger = log, log
+	if o.jwtSecret != "" {
+		secret, err := os.ReadFile(o.jwtSecret)
+		if err != nil {
+			return err
+		}
+		if secret = bytes.TrimSpace(secret); len(secret) < 32 {
+			return fmt.Errorf("--jwt-secret: want at least 32 bytes, got %d", len(secret))
+		}
+		o.config.Authorize = gateway.JWT("HS256", secret)
+	}
+	changed := make(chan struct{}, 1) // something has happened that may have lost events between nodes
+	note := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	var node *gateway.Node
+	if o.nats != "" {
+		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), nats.ReconnectHandler(func(*nats.Conn) { note() })); err != nil {
+			return fmt.Errorf("--nats: %w", err)
+		}
+		defer o.config.Conn.Close()
+	} else {
+		if node, err = gateway.Start(o.node); err != nil {
+			return err
+		}
+		defer node.Close()
+		o.config.Conn = node.Conn
+	}
+	g, err := gateway.New(ctx, o.config)
+	if err != nil {
+		return err
+	}
+	watching, stopWatching := context.WithCancel(context.Background())
+	defer stopWatching()
+	go func() {
+		for {
+			select {
+			case <-changed:
+				g.Changed()
+			case <-watching.Done():
+				return
+			}
+		}
+	}()
+	if node != nil {
+		go node.Watch(watching, note)
+	}
+	server := &park.HTTPServer{Server: &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// An event stream takes its connection over, which HTTP/2 does not allow.
+		TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}}
+	page, err := serveDebug(o.debugAddr, g, server, node)
+	if err != nil {
+		return err
+	}
+	defer page()
+	ended := make(chan error, 1)
+	go func() {
+		if o.cert != "" {
+			ended <- server.ServeTLS(ln, o.cert, o.key)
+			return
+		}
+		ended <- server.Serve(ln)
+	}()
+	log.Info("serving", "address", ln.Addr().String(), "authorization", o.jwtSecret != "")
+	var failed error
+	select {
+	case <-ctx.Done():
+		log.Info("draining", "clients", g.Stats().Clients)
+		draining, cancel := context.WithTimeout(context.Background(), o.drain+last)
+		g.Drain(draining, o.drain)
+		cancel()
+	case <-g.Failed():
+		failed = errors.New("the stream was replaced, or has lost events that were acknowledged")
+	case failed = <-ended:
+	}
+	closing, cancel := context.WithTimeout(context.Background(), last)
+	defer cancel()
+	if err := server.Shutdown(closing); err != nil {
+		server.Close()
+	}
+	if err := g.Shutdown(closing); failed == nil {
+		failed = err
+	}
+	return failed
+}
+
+// status is what /status of the debug address shows, besides the live page.
+type status struct {
+	gateway.Stats
+	Name    string
+	Routes  int
+	Members []string
+}
+
+// serveDebug serves the live page, /metrics and /status, on an address of their own. It returns a function that ends that.
+func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *gateway.Node) (func(), error) {
+	if addr == "" {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	page := debug.New(debug.HTTPServer("http", server), debug.Lot("push", g.Lot()))
+	collector := new(prometheus.Collector)
+	collector.AddHTTPServer("http", server)
+	collector.AddLot("push", g.Lot())
+	registry := client.NewRegistry()
+	registry.MustRegister(collector, gateway.NewCollector(g))
+	mux := http.NewServeMux()
+	mux.Handle("/debug/socknotify/", page)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		s := status{Stats: g.Stats()}
+		if node != nil {
+			s.Name, s.Routes, s.Members = node.Server.Name(), node.Server.NumRoutes(), node.Members()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(s)
+	})
+	hs := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go hs.Serve(ln)
+	return func() {
+		page.Close()
+		hs.Close()
+	}, nil
+}

@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// NodeConfig configures an embedded nats-server.
+type NodeConfig struct {
+	// Name is the name of the server in its cluster. It must be the same after each restart, and no other member may have it.
+	Name string
+	// Store is the folder of JetStream's files.
+	Store string
+	// SyncAlways makes the server sync its files before it acknowledges an event. Without it, an event that is acknowledged survives the
+	// end of processes, and not the loss of power, because files are synced every two minutes.
+	SyncAlways bool
+	// Cluster is the address, host:port, on which other members reach this one. It is empty for a single node. Routes are such addresses of
+	// members, of which this one may be one. Routes are not authenticated: the addresses must not be reachable for others.
+	Cluster string
+	Routes  []string
+	// Listen, if not empty, is an address on which NATS clients are served.
+	Listen string
+	// Logger is nil for slog.Default.
+	Logger *slog.Logger
+}
+
+// A Node is an embedded nats-server with JetStream, and a connection to it within the process.
+type Node struct {
+	Server *server.Server
+	Conn   *nats.Conn
+}
+
+const (
+	clusterName  = "push"
+	routePing    = 2 * time.Second // a stopped peer is noticed after three
+	routePings   = 3
+	startTimeout = 30 * time.Second
+)
+
+// Start starts a server. In a cluster it does not wait for the others.
+func Start(config NodeConfig) (*Node, error) {
+	if config.Name == "" || config.Store == "" {
+		return nil, errors.New("gateway: start: Name and Store are required")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	o := &server.Options{
+		ServerName: config.Name, JetStream: true, StoreDir: config.Store, SyncAlways: config.SyncAlways,
+		NoSigs: true, DontListen: config.Listen == "", MaxPayload: maxPayload,
+	}
+	var err error
+	if config.Listen != "" {
+		if o.Host, o.Port, err = splitAddr(config.Listen); err != nil {
+			return nil, fmt.Errorf("gateway: Listen: %w", err)
+		}
+	}
+	if config.Cluster != "" {
+		o.Cluster.Name, o.Cluster.PingInterval, o.Cluster.MaxPingsOut = clusterName, routePing, routePings
+		if o.Cluster.Host, o.Cluster.Port, err = splitAddr(config.Cluster); err != nil {
+			return nil, fmt.Errorf("gateway: Cluster: %w", err)
+		}
+		for _, r := range config.Routes {
+			if _, _, err := splitAddr(r); err != nil {
+				return nil, fmt.Errorf("gateway: Routes: %w", err)
+			}
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: r})
+		}
+	}
+	var connect []nats.Option
+	if o.DontListen && config.Cluster != "" {
+		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token that
+		// only this process knows.
+		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
+		connect = append(connect, nats.Token(o.Authorization))
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: start: %w", err)
+	}
+	s.SetLoggerV2(natsLog{config.Logger}, false, false, false)
+	go s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		s.Shutdown()
+		return nil, errors.New("gateway: start: nats-server is not ready")
+	}
+	conn, err := nats.Connect("", append(connect, nats.InProcessServer(s), nats.MaxReconnects(-1))...)
+	if err != nil {
+		s.Shutdown()
+		return nil, fmt.Errorf("gateway: start: %w", err)
+	}
+	return &Node{s, conn}, nil
+}
+
+const maxPayload = 8 << 20
+
+func splitAddr(addr string) (host string, port int, err error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err == nil {
+		port, err = strconv.Atoi(service)
+	}
+	return host, port, err
+}
+
+// Watch calls changed when a route was made or lost, until ctx is done.
+func (n *Node) Watch(ctx context.Context, changed func()) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	routes := n.Server.NumRoutes()
+	for {
+		select {
+		case <-ticker.C:
+			if now := n.Server.NumRoutes(); now != routes {
+				routes = now
+				changed()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Members returns the names of the servers of the cluster, as this one knows them. It returns nil if there is no cluster.
+func (n *Node) Members() []string {
+	if !n.Server.JetStreamIsClustered() {
+		return nil
+	}
+	return n.Server.JetStreamClusterPeers()
+}
+
+// Close closes the connection and ends the server.
+func (n *Node) Close() {
+	n.Conn.Close()
+	n.Server.Shutdown()
+	n.Server.WaitForShutdown()
+}
+
+// natsLog gives the server's messages to a logger.
+type natsLog struct{ *slog.Logger }
+
+func (l natsLog) Noticef(format string, v ...any) { l.Debug("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Warnf(format string, v ...any)   { l.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Fatalf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Errorf(format string, v ...any)  { l.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Debugf(string, ...any)           {}
+func (l natsLog) Tracef(string, ...any)           {}
+
+// StreamConfig describes the stream of the durable topics.
+type StreamConfig struct {
+	Name     string        // "" is PUSH
+	Replicas int           // 0 is 1
+	MaxAge   time.Duration // how long events are kept; 0 is 24 hours
+	MaxBytes int64         // how many bytes are kept, of each replica; 0 is 1 GiB
+	Window   time.Duration // how long keys of publishers are remembered; 0 is 2 minutes
+}
+
+// epochKey is the metadata of the stream that says which stream it is. A stream that is deleted and made once more has another epoch.
+const epochKey = "push-epoch"
+
+// makeStream makes the stream, unless it exists, and returns its name. In a cluster it tries again until there is a leader.
+func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig) (string, error) {
+	if c.Name == "" {
+		c.Name = "PUSH"
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	orDefault(&c.MaxAge, 24*time.Hour)
+	orDefault(&c.Window, 2*time.Minute)
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 1 << 30
+	}
+	epoch := make([]byte, 4)
+	crand.Read(epoch)
+	config := jetstream.StreamConfig{
+		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: c.Replicas, MaxAge: c.MaxAge, MaxBytes: c.MaxBytes,
+		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, AllowDirect: true, DenyDelete: true, DenyPurge: true,
+		RePublish: &jetstream.RePublish{Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
+		Metadata:  map[string]string{epochKey: hex.EncodeToString(epoch)},
+	}
+	for {
+		try, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err := js.Stream(try, c.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			_, err = js.CreateStream(try, config)
+		}
+		cancel()
+		if err == nil {
+			return c.Name, nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return "", fmt.Errorf("gateway: make stream %s: %w", c.Name, err)
+		}
+	}
+}

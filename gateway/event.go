@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/socknotify/socknotify/websocket"
+)
+
+// An event is one message of a topic. It is shared by all clients that get it: each form on the wire is made once, when the first
+// client needs it, and must not be changed.
+type event struct {
+	topic string
+	data  []byte
+	at    position // without sequence for live topics
+
+	forms [formCount]struct {
+		once sync.Once
+		b    []byte
+	}
+	frame struct {
+		once sync.Once
+		p    *websocket.Prepared
+	}
+}
+
+// A form is a way to write an event.
+type form uint8
+
+const (
+	formText     form = iota // Server-Sent Events; data is the event's data
+	formEnvelope             // Server-Sent Events; data is the JSON of formJSON
+	formJSON                 // an object with topic, id and data
+	formCount
+)
+
+// envelope is the JSON form of an event, for WebSocket, long polling and format=json.
+type envelope struct {
+	Topic string `json:"topic"`
+	ID    string `json:"id,omitempty"` // none for live topics
+	Data  string `json:"data"`
+}
+
+func (e *event) envelope() envelope { return envelope{e.topic, e.at.String(), string(e.data)} }
+
+// bytes returns the event in one form.
+func (e *event) bytes(f form) []byte {
+	x := &e.forms[f]
+	x.once.Do(func() {
+		switch f {
+		case formText:
+			x.b = appendSSE(nil, "", e.at, string(e.data))
+		case formEnvelope:
+			x.b = appendSSE(nil, "", e.at, string(e.bytes(formJSON)))
+		case formJSON:
+			x.b = encode(e.envelope())
+		}
+	})
+	return x.b
+}
+
+// prepared returns the event as a frame.
+func (e *event) prepared(s *websocket.Server) *websocket.Prepared {
+	e.frame.once.Do(func() {
+		p, err := s.Prepare(websocket.Text, e.bytes(formJSON))
+		if err != nil {
+			panic(err) // JSON is UTF-8
+		}
+		e.frame.p = p
+	})
+	return e.frame.p
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers can be encoded
+	}
+	return b
+}
+
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// appendSSE appends a block of Server-Sent Events. Data with several lines has as many fields, as the format wants.
+func appendSSE(b []byte, name string, at position, data string) []byte {
+	if at.seq > 0 {
+		b = append(at.append(append(b, "id: "...)), '\n')
+	}
+	if name != "" {
+		b = append(append(append(b, "event: "...), name...), '\n')
+	}
+	for line := range strings.SplitSeq(lineBreaks.Replace(data), "\n") {
+		b = append(append(append(b, "data: "...), line...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// A position is a place in the stream: that of an event, or the last one that a client has seen. Its text is an event's id.
+type position struct {
+	epoch string // of the stream; another stream's sequences mean other events
+	seq   uint64
+}
+
+func (p position) append(b []byte) []byte {
+	return strconv.AppendUint(append(append(b, p.epoch...), '-'), p.seq, 10)
+}
+
+func (p position) String() string {
+	if p.seq == 0 && p.epoch == "" {
+		return ""
+	}
+	return string(p.append(nil))
+}
+
+// parsePosition parses an id. The empty string is the zero position.
+func parsePosition(id string) (p position, err error) {
+	if id == "" {
+		return p, nil
+	}
+	epoch, number, ok := strings.Cut(id, "-")
+	if ok && epoch != "" && len(epoch) <= 32 {
+		p.epoch = epoch
+		if p.seq, err = strconv.ParseUint(number, 10, 64); err == nil {
+			return p, nil
+		}
+	}
+	return position{}, fmt.Errorf("id: want <epoch>-<sequence>")
+}

@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A feed is one filter that clients of this node want, and these clients. It has one subscription in NATS. The events of a
+// durable feed are dispatched in the order of the stream, without gap.
+//
+// floor is the sequence of the last event that was dispatched; all earlier ones of the filter were too. target is the highest
+// sequence of the filter that is known to be stored. If they differ, a goroutine reads the stream from the one to the other. In the usual case no stream is
+// read: the republished event names its predecessor on the same topic, and if that is not above floor, nothing
+// was missed and the event is dispatched at once. With a wildcard that does not follow, because the event that was missed may be of
+// another topic. So a republished event of such a feed only raises target.
+//
+// Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this node
+// is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
+type feed struct {
+	hub    *hub
+	filter string
+	live   bool
+	wild   bool
+	sub    *nats.Subscription
+	refs   int           // clients that join or have joined; guarded by hub.mu
+	ready  chan struct{} // closed when floor is known, or failed is set
+	failed error
+
+	mu      sync.Mutex // held while an event is given to all members
+	members map[*subscriber]uint64
+	floor   uint64
+	target  uint64
+	checked uint64 // no event of the filter lies between floor and here
+	reading bool
+	closed  bool
+}
+
+// subject is the subject of NATS that the feed listens to.
+func subjectOf(filter string) string {
+	if isLive(filter) {
+		return livePrefix + filter
+	}
+	return republishedPrefix + filter
+}
+
+// receive handles a message of the feed's subscription.
+func (f *feed) receive(m *nats.Msg) {
+	if f.live {
+		e := &event{topic: strings.TrimPrefix(m.Subject, livePrefix), data: m.Data}
+		f.mu.Lock()
+		f.dispatch(e)
+		f.mu.Unlock()
+		return
+	}
+	topic, ok := strings.CutPrefix(m.Subject, republishedPrefix)
+	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	previous, err2 := strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
+	if !ok || err != nil || err2 != nil {
+		f.hub.count.strange.Add(1) // published by a program that must not publish here
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seq <= f.target {
+		return // read already, or about to be
+	}
+	f.target = seq
+	switch {
+	case f.reading:
+	case !f.wild && previous <= f.floor:
+		f.dispatch(&event{topic: topic, data: m.Data, at: position{f.hub.epoch, seq}})
+		f.floor = seq
+	default:
+		if !f.wild {
+			f.hub.count.gaps.Add(1)
+		}
+		f.startReading()
+	}
+}
+
+// reach makes the feed read the stream up to an event that is stored, unless it has been dispatched.
+func (f *feed) reach(seq uint64) (behind bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seq <= f.target {
+		return false
+	}
+	f.target = seq
+	f.startReading()
+	return true
+}
+
+// startReading starts the goroutine that reads the stream. The caller holds f.mu.
+func (f *feed) startReading() {
+	if !f.reading && !f.closed {
+		f.reading = true
+		f.hub.work.Go(f.read)
+	}
+}
+
+// read reads the stream until floor has reached target.
+func (f *feed) read() {
+	h := f.hub
+	h.readers <- struct{}{}
+	defer func() { <-h.readers }()
+	for {
+		f.mu.Lock()
+		if f.closed || f.floor >= f.target {
+			f.reading = false
+			f.mu.Unlock()
+			return
+		}
+		after, through, checked := f.floor, f.target, f.checked
+		f.mu.Unlock()
+		first := true
+		last, lost, err := h.history.replay(h.ctx, h.epoch, f.filter, after, through, func(e *event) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if first && h.first.Load() > max(after, checked)+1 {
+				f.tellGap(gapRetention)
+			}
+			first = false
+			f.dispatch(e)
+			f.floor = e.at.seq
+			f.target = max(f.target, e.at.seq)
+			return nil
+		})
+		f.mu.Lock()
+		if lost {
+			f.tellGap(gapRetention)
+			f.floor = max(f.floor, last)
+		}
+		f.mu.Unlock()
+		if err != nil {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-h.ctx.Done():
+			}
+		}
+		if h.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// dispatch gives an event to all members. No member makes it wait. The caller holds f.mu.
+func (f *feed) dispatch(e *event) {
+	f.hub.count.events.Add(1)
+	for s, after := range f.members {
+		if e.at.seq == 0 || e.at.seq > after {
+			s.deliver(f, e)
+		}
+	}
+}
+
+func (f *feed) tellGap(reason string) {
+	for s := range f.members {
+		s.to.gap(reason)
+	}
+}
+
+// attachRounds is how often attach reads the stream before it holds the feed for the rest.
+const attachRounds = 8
+
+// attach makes s a member, from after a sequence. What was dispatched since is read from the stream and delivered first.
+func (f *feed) attach(ctx context.Context, s *subscriber, after uint64) error {
+	if f.live {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.members[s] = 0
+		return nil
+	}
+	for round := 0; ; round++ {
+		f.mu.Lock()
+		floor := f.floor
+		if floor <= after {
+			f.members[s] = after
+			f.mu.Unlock()
+			return nil
+		}
+		hold := round == attachRounds // the topic is so busy that there is always more
+		if !hold {
+			f.mu.Unlock()
+		}
+		last, lost, err := f.hub.history.replay(ctx, f.hub.epoch, f.filter, after, floor, func(e *event) error {
+			s.deliver(f, e)
+			if hold {
+				return nil
+			}
+			return s.to.flush(ctx)
+		})
+		if lost {
+			s.to.gap(gapRetention)
+		}
+		after = last
+		if hold {
+			if err == nil {
+				f.members[s] = after
+			}
+			f.mu.Unlock()
+		}
+		if hold || err != nil {
+			return err
+		}
+	}
+}
+
+func (f *feed) remove(s *subscriber) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.members, s)
+}

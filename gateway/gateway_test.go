@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each way to subscribe gets the events of a topic, in order, with their ids.
+func TestSubscribe(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	sse, err := openSSE(s.url, "topic=a.b", "")
+	must(t, err)
+	defer sse.close()
+	wild, err := openSSE(s.url, "topic=a.*&format=json", "")
+	must(t, err)
+	defer wild.close()
+	socket, err := openWS(s.url, "topic=a.b&topic=live.x")
+	must(t, err)
+	defer socket.close()
+	poll := &pollReader{url: s.url, topics: []string{"a.>"}, after: []string{sse.lastID}}
+	until(t, "all have joined", func() bool { return s.Stats().Clients == 3 && s.members() == 4 })
+	for i := range 20 {
+		data := fmt.Sprintf("line 1\nline %d", i)
+		id := s.publish("a.b", data)
+		expect(t, sse, message{Data: data, ID: id})
+		m, err := wild.next()
+		must(t, err)
+		if want := string(encode(envelope{"a.b", id, data})); m.Data != want || m.ID != id {
+			t.Fatalf("got %+v, want %s", m, want)
+		}
+		expect(t, socket, message{Topic: "a.b", Data: data, ID: id})
+		expect(t, poll, message{Topic: "a.b", Data: data, ID: id})
+	}
+	s.publish("live.x", "now")
+	m, err := socket.next()
+	must(t, err)
+	if m != (message{Topic: "live.x", Data: "now"}) {
+		t.Errorf("%+v", m)
+	}
+	if h := sse.header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" {
+		t.Errorf("header %v", h)
+	}
+	until(t, "all are parked", func() bool { return s.lot.Stats().Parked >= 2 })
+}
+
+// members is the number of clients of all topics.
+func (s *site) members() (n int) {
+	s.hub.each(func(*subscriber) { n++ })
+	return n
+}
+
+// A client that comes back with the id of the last event that it has seen gets what it has missed, once, and then what follows.
+func TestResume(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	sse, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	start := sse.lastID
+	if start == "" {
+		t.Fatal("no id before the first event")
+	}
+	sse.close()
+	const n = 700 // more than one batch
+	for i := range n {
+		s.publish("a", fmt.Sprint("a", i))
+		if i%7 == 0 {
+			s.publish("b", fmt.Sprint("b", i))
+		}
+	}
+	readers := func(after string) map[string]reader {
+		sse, err := openSSE(s.url, "topic=a", after)
+		must(t, err)
+		socket, err := openWS(s.url, "topic=a&after="+after)
+		must(t, err)
+		return map[string]reader{"sse": sse, "socket": socket, "poll": &pollReader{url: s.url, topics: []string{"a"}, after: []string{after}}}
+	}
+	middle := ""
+	for name, r := range readers(start) {
+		for i := range n {
+			m, err := r.next()
+			must(t, err)
+			if m.Data != fmt.Sprint("a", i) {
+				t.Fatalf("%s: got %+v, want a%d", name, m, i)
+			}
+			if i == 300 {
+				middle = m.ID
+			}
+		}
+		r.close()
+	}
+	for name, r := range readers(middle) {
+		for i := 301; i < n; i++ {
+			m, err := r.next()
+			must(t, err)
+			if m.Data != fmt.Sprint("a", i) {
+				t.Fatalf("%s: got %+v, want a%d", name, m, i)
+			}
+		}
+		s.publish("a", "end of "+name)
+		for {
+			m, err := r.next()
+			must(t, err)
+			if m.Data == "end of "+name {
+				break
+			}
+		}
+		r.close()
+	}
+}
+
+// Events that are published while clients come back again and again reach each of them once, in order.
+func TestResumeWhilePublishing(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	sse, err := openSSE(s.url, "topic=w.>", "")
+	must(t, err)
+	after := sse.lastID
+	sse.close()
+	const n = 3000
+	go func() {
+		for i := range n {
+			s.Publish(t.Context(), "w.x", []byte(fmt.Sprint(i)), "")
+		}
+	}()
+	for i := 0; i < n; {
+		r, err := openSSE(s.url, "topic=w."+[]string{"x", "*", ">"}[i%3], after)
+		must(t, err)
+		for range 100 {
+			m, err := r.next()
+			must(t, err)
+			if m.Data != fmt.Sprint(i) {
+				t.Fatalf("got %+v, want %d", m, i)
+			}
+			if i++; i == n {
+				break
+			}
+		}
+		after = r.lastID
+		r.close()
+	}
+}
+
+// A client is told if the stream does not have what it asks for: after another stream, and beyond the retention.
+func TestGap(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}})
+	first := s.publish("a", "first")
+	for range 100 {
+		s.publish("a", strings.Repeat("x", 1000))
+	}
+	for _, after := range []string{first, "other-1"} {
+		want := map[string]string{first: gapRetention, "other-1": gapEpoch}[after]
+		sse, err := openSSE(s.url, "topic=a", after)
+		must(t, err)
+		expect(t, sse, message{Gap: want, Data: fmt.Sprintf(`{"reason":%q}`, want)})
+		sse.close()
+		socket, err := openWS(s.url, "topic=a&after="+after)
+		must(t, err)
+		if socket.first.Gap != want {
+			t.Errorf("%+v, want gap %s", socket.first, want)
+		}
+		socket.close()
+		expect(t, &pollReader{url: s.url, topics: []string{"a"}, after: []string{after}}, message{Gap: want})
+	}
+}
+
+// Republished messages are lost. The successor shows a gap, and an audit finds the last one, which has no successor.
+func TestLostMessages(t *testing.T) {
+	for _, topic := range []string{"a", "*"} {
+		s := newSite(t, t.TempDir(), Config{})
+		r, err := openSSE(s.url, "topic="+url.QueryEscape(topic), "")
+		must(t, err)
+		until(t, "the client has joined", func() bool { return s.members() == 1 })
+		s.publish("a", "0")
+		expect(t, r, message{Data: "0"})
+		f := s.hub.all()[0]
+		lose := func(data string) { // the subscription is away while the event is published
+			must(t, f.sub.Unsubscribe())
+			must(t, s.node.Conn.Flush())
+			s.publish("a", data)
+			sub, err := s.node.Conn.ChanSubscribe(f.sub.Subject, s.hub.inboxes[0])
+			must(t, err)
+			f.sub = sub
+			must(t, s.node.Conn.Flush())
+		}
+		lose("1")
+		s.publish("a", "2")
+		expect(t, r, message{Data: "1"})
+		expect(t, r, message{Data: "2"})
+		lose("3")
+		expect(t, r, message{Data: "3"})
+		st := s.Stats()
+		if st.Repairs == 0 {
+			t.Errorf("%+v", st)
+		}
+		r.close()
+		until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	}
+}
+
+// An event with the same key is stored once.
+func TestIdempotency(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	status, first := s.request("POST", "/publish?topic=a", "x", "Idempotency-Key", "k")
+	status2, second := s.request("POST", "/publish?topic=a", "x", "Idempotency-Key", "k")
+	if status != 200 || status2 != 200 || strings.TrimSuffix(first, "}\n")+`,"duplicate":true}`+"\n" != second {
+		t.Errorf("%d %s%d %s", status, first, status2, second)
+	}
+	if status, _ := s.request("POST", "/publish?topic=live.a", "x"); status != 202 {
+		t.Errorf("live: %d", status)
+	}
+}
+
+// Requests that are wrong get a clear answer.
+func TestRefused(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{MaxEvent: 1000, MaxClients: 1})
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"GET", "/events", "", 400},
+		{"GET", "/events?topic=a..b", "", 400},
+		{"GET", "/events?topic=a%20b", "", 400},
+		{"GET", "/events?topic=" + strings.Repeat("x", 300), "", 400},
+		{"GET", "/events?topic=a&topic=a", "", 400},
+		{"GET", "/events?topic=a&after=nonsense", "", 400},
+		{"GET", "/events?topic=a&format=xml", "", 400},
+		{"GET", "/events?" + strings.Repeat("topic=a&", 65), "", 400},
+		{"GET", "/socket?topic=a", "", 426},
+		{"GET", "/other", "", 404},
+		{"POST", "/events?topic=a", "", 405},
+		{"POST", "/publish", "", 400},
+		{"POST", "/publish?topic=a.*", "", 400},
+		{"POST", "/publish?topic=a", strings.Repeat("x", 1001), 413},
+		{"POST", "/publish?topic=a", "\xff", 400},
+		{"POST", "/publish?topic=a", strings.Repeat("x", 1000), 200},
+		{"GET", "/healthz", "", 200},
+		{"GET", "/readyz", "", 200},
+	} {
+		if status, body := s.request(c.method, c.path, c.body); status != c.status || body == "" {
+			t.Errorf("%s %s: %d %q, want %d", c.method, c.path, status, body, c.status)
+		}
+	}
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer r.close()
+	if status, _ := s.request("GET", "/poll?topic=a", ""); status != 503 {
+		t.Errorf("one client too many: %d", status)
+	}
+}
+
+// A silent connection gets heartbeats, and a long poll an empty answer with a position.
+func TestHeartbeat(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Heartbeat: 50 * time.Millisecond})
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer r.close()
+	for beats := 0; beats < 3; {
+		line, err := r.in.ReadString('\n')
+		must(t, err)
+		if line == ":\n" {
+			beats++
+		}
+	}
+	p := &pollReader{url: s.url, topics: []string{"a", "live.b"}}
+	go func() {
+		until(t, "two polls were answered", func() bool { return s.Stats().Resumed >= 2 })
+		s.publish("a", "x")
+	}()
+	expect(t, p, message{Data: "x"})
+}

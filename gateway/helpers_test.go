@@ -1,0 +1,337 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+func TestMain(m *testing.M) {
+	if playRole() {
+		return
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for something that must come.
+func until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out waiting until %s", what)
+		}
+	}
+}
+
+// A site is a gateway on a node of its own.
+type site struct {
+	*Gateway
+	t    testing.TB
+	node *Node
+	url  string
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// newSite starts a node with its files in a folder, and a gateway on it.
+func newSite(t testing.TB, store string, config Config) *site {
+	t.Helper()
+	node, err := Start(NodeConfig{Name: "one", Store: store, Logger: quiet})
+	must(t, err)
+	t.Cleanup(node.Close)
+	config.Conn = node.Conn
+	if config.Logger == nil {
+		config.Logger = quiet
+	}
+	g, err := New(t.Context(), config)
+	must(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server := &park.HTTPServer{Server: &http.Server{Handler: g, ConnState: smallBuffers, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	s := &site{g, t, node, "http://" + ln.Addr().String()}
+	t.Cleanup(func() { s.stop(server, ended) })
+	return s
+}
+
+func (s *site) stop(server *park.HTTPServer, ended chan error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	must(s.t, s.Shutdown(ctx))
+	server.Close()
+	<-ended
+	if n := s.hub.count.clients.Load(); n != 0 {
+		s.t.Errorf("%d clients are left", n)
+	}
+	if n := s.hub.count.queued.Load(); n != 0 {
+		s.t.Errorf("%d bytes are queued for no client", n)
+	}
+	if n := len(s.hub.all()); n != 0 {
+		s.t.Errorf("%d topics are left without clients", n)
+	}
+}
+
+// smallBuffers makes the system queue little for a client that does not read.
+func smallBuffers(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		conn.(*net.TCPConn).SetWriteBuffer(32 << 10)
+	}
+}
+
+// publish publishes, and returns the id.
+func (s *site) publish(topic, data string) string {
+	s.t.Helper()
+	r, err := s.Publish(context.Background(), topic, []byte(data), "")
+	must(s.t, err)
+	return r.ID
+}
+
+var transport = &http.Transport{DisableKeepAlives: true}
+
+// request makes a request and returns the status and the body.
+func (s *site) request(method, path, body string, header ...string) (int, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	must(s.t, err)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := transport.RoundTrip(r)
+	must(s.t, err)
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	must(s.t, err)
+	return answer.StatusCode, string(b)
+}
+
+// readTimeout bounds the time between two lines that a client gets.
+var readTimeout = 2 * time.Minute
+
+// A reader is a client that reads events, by any of the three ways.
+type reader interface {
+	next() (message, error)
+	close()
+}
+
+// A message is what a client gets.
+type message struct {
+	Topic, ID, Data, Gap string
+	name                 string // of Server-Sent Events
+}
+
+// sseReader reads Server-Sent Events as a browser does: lastID is kept between blocks.
+type sseReader struct {
+	conn   net.Conn
+	in     *bufio.Reader
+	lastID string
+	header http.Header
+}
+
+// openSSE subscribes, to at least one durable topic. query is the query of the URL.
+func openSSE(address, query, lastID string) (*sseReader, error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: x\r\n", query)
+	if lastID != "" {
+		fmt.Fprintf(conn, "Last-Event-ID: %s\r\n", lastID)
+	}
+	io.WriteString(conn, "\r\n")
+	in := bufio.NewReader(conn)
+	conn.SetReadDeadline(time.Now().Add(readTimeout))
+	answer, err := http.ReadResponse(in, nil)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	r := &sseReader{conn: conn, in: in, lastID: lastID, header: answer.Header}
+	for range 4 { // the time to retry, and the id with which the client begins
+		line, err := in.ReadString('\n')
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		if id, ok := strings.CutPrefix(line, "id: "); ok {
+			r.lastID = strings.TrimSpace(id)
+		}
+	}
+	return r, nil
+}
+
+func (r *sseReader) next() (m message, err error) {
+	var data []string
+	for {
+		r.conn.SetReadDeadline(time.Now().Add(readTimeout))
+		line, err := r.in.ReadString('\n')
+		if err != nil {
+			return m, err
+		}
+		line = strings.TrimSuffix(line, "\n")
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && data != nil:
+			m.ID, m.Data = r.lastID, strings.Join(data, "\n")
+			if m.name == "gap" {
+				return m, json.Unmarshal([]byte(m.Data), &struct {
+					Reason *string `json:"reason"`
+				}{&m.Gap})
+			}
+			return m, nil
+		case field == "id":
+			r.lastID = value
+		case field == "event":
+			m.name = value
+		case field == "data":
+			data = append(data, value)
+		}
+	}
+}
+
+func (r *sseReader) close() { r.conn.Close() }
+
+// wsReader reads from a WebSocket, by a library of others.
+type wsReader struct {
+	conn  net.Conn
+	in    io.Reader
+	first greeting
+}
+
+func openWS(address, query string) (*wsReader, error) {
+	dialer := ws.Dialer{Timeout: readTimeout}
+	conn, in, _, err := dialer.Dial(context.Background(), "ws"+strings.TrimPrefix(address, "http")+"/socket?"+query)
+	if err != nil {
+		return nil, err
+	}
+	r := &wsReader{conn: conn, in: conn}
+	if in != nil {
+		r.in = io.MultiReader(bytes.NewReader(must1(in.Peek(in.Buffered()))), conn)
+	}
+	b, err := r.read()
+	if err == nil {
+		err = json.Unmarshal(b, &r.first)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func (r *wsReader) read() ([]byte, error) {
+	r.conn.SetReadDeadline(time.Now().Add(readTimeout))
+	b, _, err := wsutil.ReadServerData(struct {
+		io.Reader
+		io.Writer
+	}{r.in, r.conn})
+	return b, err
+}
+
+func (r *wsReader) next() (m message, err error) {
+	b, err := r.read()
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	return m, err
+}
+
+func (r *wsReader) close() { r.conn.Close() }
+
+// pollReader polls.
+type pollReader struct {
+	url    string
+	topics []string
+	after  []string
+	have   []message
+}
+
+func (r *pollReader) next() (message, error) {
+	for len(r.have) == 0 {
+		q := url.Values{"topic": r.topics, "after": r.after}
+		request, _ := http.NewRequest("GET", r.url+"/poll?"+q.Encode(), nil)
+		answer, err := (&http.Client{Transport: transport, Timeout: readTimeout}).Do(request)
+		if err != nil {
+			return message{}, err
+		}
+		var got struct {
+			Events []message
+			Last   []string
+			Gap    string
+		}
+		b, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err == nil && answer.StatusCode != http.StatusOK {
+			err = errors.New(answer.Status)
+		}
+		if err == nil {
+			err = json.Unmarshal(b, &got)
+		}
+		if err != nil {
+			return message{}, err
+		}
+		r.after = got.Last
+		if got.Gap != "" {
+			r.have = append(r.have, message{Gap: got.Gap})
+		}
+		r.have = append(r.have, got.Events...)
+	}
+	m := r.have[0]
+	r.have = r.have[1:]
+	return m, nil
+}
+
+func (r *pollReader) close() {}
+
+// expect checks the next message of a client.
+func expect(t testing.TB, r reader, want message) {
+	t.Helper()
+	got, err := r.next()
+	must(t, err)
+	if got.Data != want.Data || got.Gap != want.Gap || want.Topic != "" && got.Topic != want.Topic || want.ID != "" && got.ID != want.ID {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,329 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS when the first client wants a
+// filter, and unsubscribes when the last one leaves.
+type hub struct {
+	conn    *nats.Conn
+	history history
+	epoch   string // of the stream, for the life of the hub
+	log     *slog.Logger
+	ctx     context.Context // done when the hub is closed
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	readers chan struct{}    // as many feeds read the stream concurrently
+	inboxes []chan *nats.Msg // each filter's messages come through one of them, in order
+	kick    chan struct{}    // makes audit run now
+	first   atomic.Uint64    // the stream's first sequence, at the last audit
+	last    atomic.Uint64    // its last one
+	leader  atomic.Value     // of string
+	onReset func()           // the stream is another one
+	count   counters
+
+	mu     sync.RWMutex
+	feeds  map[string]*feed // by subject
+	closed bool
+}
+
+// counters are those of Stats.
+type counters struct {
+	clients, queued                                 atomic.Int64
+	events, delivered, dropped, slow, gaps, repairs atomic.Uint64
+	published, refused, denied, resumed, strange    atomic.Uint64
+	audits, auditFailures, overflows                atomic.Uint64
+}
+
+// A sink is the connection of a client. None of its methods waits for the peer, except for flush.
+type sink interface {
+	send(e *event)
+	gap(reason string) // tells the client that it may have missed events
+	flush(ctx context.Context) error
+	end(reason error) // closes the connection, after what is queued if reason is errDrain
+}
+
+// The reasons of gaps, as clients get them.
+const (
+	gapRetention = "retention" // the stream no longer has what the client asked for
+	gapEpoch     = "epoch"     // the id is of another stream
+	gapSlow      = "slow"      // events were dropped because the client reads too slowly
+)
+
+// A subscriber is what the hub knows of a client.
+type subscriber struct {
+	to      sink
+	feeds   []*feed
+	expires int64 // seconds since 1970, or 0
+}
+
+// deliver gives an event of a feed to the client. If several of the client's filters match the event, the first one counts.
+func (s *subscriber) deliver(f *feed, e *event) {
+	for _, g := range s.feeds {
+		if g == f {
+			break
+		}
+		if covers(g.filter, e.topic) {
+			return
+		}
+	}
+	f.hub.count.delivered.Add(1)
+	s.to.send(e)
+}
+
+const (
+	inboxSize     = 64 << 10 // messages that wait to be dispatched; more are lost, and read from the stream
+	maxReaders    = 32
+	auditInterval = 3 * time.Second
+	auditChunk    = 200 // topics in one request
+	firstAudit    = 250 * time.Millisecond
+)
+
+var errHubClosed = errors.New("gateway: closed")
+
+func newHub(ctx context.Context, conn *nats.Conn, name string, log *slog.Logger) (*hub, error) {
+	h := &hub{conn: conn, log: log, feeds: make(map[string]*feed), readers: make(chan struct{}, maxReaders), kick: make(chan struct{}, 1)}
+	h.history.conn, h.history.name = conn, name
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	s, err := h.history.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.epoch = s.epoch
+	h.note(s)
+	for range runtime.GOMAXPROCS(0) {
+		in := make(chan *nats.Msg, inboxSize)
+		h.inboxes = append(h.inboxes, in)
+		h.work.Go(func() { h.dispatch(in) })
+	}
+	h.work.Go(h.audit)
+	return h, nil
+}
+
+// dispatch hands messages to their feeds.
+func (h *hub) dispatch(in chan *nats.Msg) {
+	for {
+		select {
+		case m := <-in:
+			h.mu.RLock()
+			f := h.feeds[m.Sub.Subject]
+			h.mu.RUnlock()
+			if f != nil {
+				<-f.ready
+				f.receive(m)
+			}
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// acquire returns the feed of a filter, and counts a reference to it. It subscribes if there is no feed.
+func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
+	subject := subjectOf(filter)
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, errHubClosed
+	}
+	f := h.feeds[subject]
+	if f == nil {
+		f = &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{}),
+			members: make(map[*subscriber]uint64)}
+		sub, err := h.conn.ChanSubscribe(subject, h.inboxes[hash(subject)%uint32(len(h.inboxes))])
+		if err != nil {
+			h.mu.Unlock()
+			return nil, fmt.Errorf("gateway: subscribe: %w", err)
+		}
+		f.sub = sub
+		h.feeds[subject] = f
+		h.work.Go(func() { h.start(f) })
+	}
+	f.refs++
+	h.mu.Unlock()
+	select {
+	case <-f.ready:
+	case <-ctx.Done():
+		h.release(f)
+		return nil, context.Cause(ctx)
+	}
+	if f.failed != nil {
+		h.release(f)
+		return nil, f.failed
+	}
+	return f, nil
+}
+
+// start finds out where a new feed begins. The subscription has reached this node's server, so what is stored after the question is
+// republished to the feed, or, where the subscription has not reached the leader's server yet, found by an audit.
+func (h *hub) start(f *feed) {
+	defer close(f.ready)
+	if f.live {
+		return
+	}
+	if err := h.conn.FlushTimeout(requestTimeout); err != nil {
+		f.failed = fmt.Errorf("gateway: subscribe: %w", err)
+		return
+	}
+	floor, err := h.history.last(f.filter)
+	if err != nil {
+		f.failed = err
+		return
+	}
+	f.floor, f.target = floor, floor
+	time.AfterFunc(firstAudit, h.auditNow)
+}
+
+// release drops a reference, and unsubscribes at the last one.
+func (h *hub) release(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.refs--; f.refs > 0 {
+		return
+	}
+	delete(h.feeds, subjectOf(f.filter))
+	f.sub.Unsubscribe()
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+}
+
+// A want is a filter, and the position after which the client wants its events.
+type want struct {
+	filter string
+	after  position
+}
+
+// begin fills in positions for a client that has none: it begins with what is stored from now on. It returns the reason of a gap that
+// the client must be told of, or the empty string.
+func (h *hub) begin(ctx context.Context, wants []want) (gap string, err error) {
+	durable := false
+	for _, w := range wants {
+		durable = durable || !isLive(w.filter)
+	}
+	if !durable {
+		return "", nil
+	}
+	s, err := h.history.state(ctx)
+	for range 10 { // a new leader may have to catch up with itself
+		if err != nil || !ahead(wants, s) {
+			break
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		s, err = h.history.state(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	for i := range wants {
+		w := &wants[i]
+		switch {
+		case isLive(w.filter):
+			w.after = position{}
+			continue
+		case w.after == position{}:
+		case w.after.epoch != s.epoch, w.after.seq > s.last:
+			gap = gapEpoch
+		default:
+			h.count.resumed.Add(1)
+			if s.first > w.after.seq+1 {
+				gap = gapRetention
+				w.after.seq = s.first - 1
+			}
+			continue
+		}
+		w.after = position{s.epoch, s.last}
+	}
+	return gap, nil
+}
+
+// ahead reports whether a client has seen more than the stream has.
+func ahead(wants []want, s streamState) bool {
+	for _, w := range wants {
+		if w.after.epoch == s.epoch && w.after.seq > s.last {
+			return true
+		}
+	}
+	return false
+}
+
+// join makes s a client of the filters. What it has missed is delivered first. If it fails, leave must be called all the same.
+func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
+	for _, w := range wants {
+		f, err := h.acquire(ctx, w.filter)
+		if err != nil {
+			return err
+		}
+		s.feeds = append(s.feeds, f) // complete before the first event is delivered
+	}
+	for i, f := range s.feeds {
+		if err := f.attach(ctx, s, wants[i].after.seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave undoes join.
+func (h *hub) leave(s *subscriber) {
+	for _, f := range s.feeds {
+		f.remove(s)
+		h.release(f)
+	}
+}
+
+// each calls f for every client, some of them more than once.
+func (h *hub) each(do func(*subscriber)) {
+	for _, f := range h.all() {
+		f.mu.Lock()
+		for s := range f.members {
+			do(s)
+		}
+		f.mu.Unlock()
+	}
+}
+
+func (h *hub) all() (feeds []*feed) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, f := range h.feeds {
+		feeds = append(feeds, f)
+	}
+	return feeds
+}
+
+// close ends the hub's goroutines. Clients must have left.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.cancel()
+	h.work.Wait()
+}
+
+func (h *hub) note(s streamState) {
+	h.first.Store(s.first)
+	h.last.Store(s.last)
+	h.leader.Store(s.leader)
+}
+
+func hash(s string) uint32 {
+	h := uint32(2166136261) // FNV-1a
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * 16777619
+	}
+	return h
+}

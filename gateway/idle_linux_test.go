@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/park"
+)
+
+var idleClients = flag.Int("idle", 5000, "clients of TestIdleMemory")
+
+func playRole() bool {
+	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+}
+
+// idleTopics is the number of topics that the clients share.
+const idleTopics = 200
+
+func idleTopic(i int) string { return fmt.Sprint("idle.", i) }
+
+// An idle client of Server-Sent Events needs at most 1,200 live bytes with its subscription, and a WebSocket at most 1,300; with TLS 8,300.
+func TestIdleMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	idling.Conns = *idleClients
+	idling.Enough(t)
+	for _, c := range []struct {
+		kind  string
+		limit float64
+	}{{"events", 1200}, {"socket", 1300}, {"events tls", 8300}, {"socket tls", 8300}, {"goroutine", 1 << 20}} {
+		if testing.Short() && c.limit > 2000 {
+			continue
+		}
+		u := idling.Measure(t, c.kind, c.kind)
+		t.Logf("%s: %.0f live bytes for each of %d clients, %d of them stack; RSS %d", c.kind, u.Live(), idling.Conns, u.Stack/int64(idling.Conns),
+			u.RSS/int64(idling.Conns))
+		if u.Live() > c.limit {
+			t.Errorf("%s: %.0f live bytes, want at most %.0f", c.kind, u.Live(), c.limit)
+		}
+	}
+}
+
+func playServer(args []string) {
+	store, err := os.MkdirTemp("", "push")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(store)
+	node, err := Start(NodeConfig{Name: "one", Store: store, Logger: quiet})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	g, err := New(context.Background(), Config{Conn: node.Conn, Logger: quiet, Heartbeat: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var topics [idleTopics]*feed // all topics have a client before the measurement begins
+	for i := range topics {
+		if topics[i], err = g.hub.acquire(context.Background(), idleTopic(i)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	cert, _, err := selfcert.New(time.Hour, "127.0.0.1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	hs := &http.Server{Handler: g}
+	settled := func() int { return g.lot.Stats().Parked + g.sockets.Stats().Parked }
+	if args[0] == "goroutine" {
+		hs.Handler = http.HandlerFunc(g.serveBlocking)
+		settled = func() int { return int(g.hub.count.clients.Load()) }
+		go hs.Serve(ln)
+	} else {
+		server := &park.HTTPServer{Server: hs}
+		if args[0] == "events tls" || args[0] == "socket tls" {
+			hs.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
+			go server.ServeTLS(ln, "", "")
+		} else {
+			go server.Serve(ln)
+		}
+	}
+	idling.Serve(ln, settled)
+}
+
+// serveBlocking is the same gateway as net/http has it by default: a goroutine waits for each client's events.
+func (g *Gateway) serveBlocking(w http.ResponseWriter, r *http.Request) {
+	a, ok := g.accept(w, r)
+	if !ok {
+		return
+	}
+	gap, err := g.hub.begin(r.Context(), a.wants)
+	if err != nil || gap != "" {
+		return
+	}
+	c := &blockingClient{events: make(chan *event, 16)}
+	s := &subscriber{to: c}
+	if g.hub.join(r.Context(), s, a.wants) != nil {
+		return
+	}
+	defer g.hub.leave(s)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Write(appendID(nil, lowest(a.wants)))
+	w.(http.Flusher).Flush()
+	g.hub.count.clients.Add(1)
+	for {
+		select {
+		case e := <-c.events:
+			w.Write(e.bytes(formText))
+			w.(http.Flusher).Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+type blockingClient struct{ events chan *event }
+
+func (c *blockingClient) send(e *event)               { c.events <- e }
+func (c *blockingClient) gap(string)                  {}
+func (c *blockingClient) end(error)                   {}
+func (c *blockingClient) flush(context.Context) error { return nil }
+
+func playClients(args []string) {
+	address, kind := args[0], args[1]
+	path, upgrade := "/events", ""
+	if kind == "socket" || kind == "socket tls" {
+		path, upgrade = "/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	}
+	i := 0
+	idling.Connect(func() (net.Conn, error) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		if kind == "events tls" || kind == "socket tls" {
+			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+		}
+		i++
+		if _, err := io.WriteString(conn, "GET "+path+"?topic="+idleTopic(i%idleTopics)+" HTTP/1.1\r\nHost: x\r\n"+upgrade+"\r\n"); err != nil {
+			return nil, err
+		}
+		_, err = conn.Read(make([]byte, 1024))
+		return conn, err
+	})
+}

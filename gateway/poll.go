@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in its order: the next request's
+// parameters "after".
+type pollAnswer struct {
+	Events []envelope `json:"events"`
+	Last   []string   `json:"last"`
+	Gap    string     `json:"gap,omitempty"`
+}
+
+const (
+	maxPollEvents = 1000
+	maxPollBytes  = 1 << 20
+)
+
+// servePoll answers a long poll. What the client has missed is answered at once, and the connection kept. If that is nothing,
+// the connection is taken over and parked, until the next event, or for the time of a heartbeat.
+func (g *Gateway) servePoll(w http.ResponseWriter, r *http.Request) {
+	ask, ok := g.accept(w, r)
+	if !ok {
+		return
+	}
+	if !g.enter() {
+		g.unavailable(w, errDrain)
+		return
+	}
+	defer g.opening.Done()
+	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
+	defer cancel()
+	gap, err := g.hub.begin(ctx, ask.wants)
+	if err != nil {
+		g.unavailable(w, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "application/json")
+	c := &collector{answer: pollAnswer{Events: []envelope{}, Gap: gap}, wants: ask.wants}
+	s := &subscriber{to: c}
+	err = g.hub.join(ctx, s, ask.wants)
+	g.hub.leave(s)
+	switch {
+	case err != nil && !errors.Is(err, errCollected):
+		g.unavailable(w, err)
+		return
+	case c.something(), r.ProtoMajor != 1:
+		c.answer.Last = ids(ask.wants)
+		w.Write(encode(c.answer))
+		return
+	}
+	conn, err := takeOver(w)
+	if err != nil {
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	header.Set("Connection", "close")
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 200 OK\r\n")
+	header.Write(&head)
+	p := g.newStream(conn, formJSON)
+	p.expires = ask.expires
+	p.poll = &pollState{head: head.Bytes(), wants: ask.wants}
+	g.open(ctx, p, ask.wants)
+}
+
+// A pollState is what a stream knows of its long poll.
+type pollState struct {
+	head  []byte // of the answer, without its length
+	wants []want
+	gap   string
+}
+
+// finishPoll answers a long poll, with an event if e is not nil, and lets the connection end. The caller holds s.mu.
+func (s *stream) finishPoll(e *event) {
+	answer := pollAnswer{Events: []envelope{}, Gap: s.poll.gap}
+	if e != nil {
+		answer.Events = append(answer.Events, e.envelope())
+		advance(s.poll.wants, e)
+	}
+	answer.Last = ids(s.poll.wants)
+	body := encode(answer)
+	b := append(s.poll.head, "Content-Length: "...)
+	b = append(strconv.AppendInt(b, int64(len(body)), 10), "\r\n\r\n"...)
+	s.write(append(b, body...))
+	s.last = true
+	s.wake()
+}
+
+// advance notes that the client has an event.
+func advance(wants []want, e *event) {
+	for i := range wants {
+		if covers(wants[i].filter, e.topic) {
+			if e.at.seq > 0 {
+				wants[i].after = e.at
+			}
+			return
+		}
+	}
+}
+
+func ids(wants []want) []string {
+	all := make([]string, len(wants))
+	for i, w := range wants {
+		all[i] = w.after.String()
+	}
+	return all
+}
+
+// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing more, so
+// that its positions stay at the last event that it has.
+type collector struct {
+	mu     sync.Mutex
+	wants  []want
+	answer pollAnswer
+	bytes  int
+}
+
+var errCollected = errors.New("gateway: as much as one answer may have")
+
+func (c *collector) send(e *event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full() {
+		return
+	}
+	c.bytes += len(e.data)
+	c.answer.Events = append(c.answer.Events, e.envelope())
+	advance(c.wants, e)
+}
+
+func (c *collector) gap(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer.Gap = reason
+}
+
+func (c *collector) flush(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full() {
+		return errCollected
+	}
+	return nil
+}
+
+func (c *collector) end(error) {}
+func (c *collector) full() bool {
+	return len(c.answer.Events) >= maxPollEvents || c.bytes >= maxPollBytes
+}
+func (c *collector) something() bool { return len(c.answer.Events) > 0 || c.answer.Gap != "" }

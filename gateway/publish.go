@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A Receipt is the answer to a publish.
+type Receipt struct {
+	// ID is the event's id. It is empty for live topics, whose events are not stored.
+	ID string `json:"id,omitempty"`
+	// Duplicate reports that an event with the same key was stored before; ID is that event's.
+	Duplicate bool `json:"duplicate,omitempty"`
+}
+
+// The errors of Publish, beside those of NATS.
+var (
+	// ErrInvalid is returned for a topic that is not one, and for data that is not UTF-8.
+	ErrInvalid = errors.New("gateway: invalid event")
+	// ErrTooLarge is returned for data that is larger than Config.MaxEvent.
+	ErrTooLarge = errors.New("gateway: the event is too large")
+	// ErrUnavailable is returned if JetStream has not acknowledged an event: there is no quorum, or no room. The event may have been
+	// stored nevertheless. A publisher that repeats it with the same key gets it stored once.
+	ErrUnavailable = errors.New("gateway: the event was not acknowledged")
+)
+
+// Publish publishes an event. For a durable topic it returns when JetStream has acknowledged that the event is stored, on a majority of the replicas. If key is not empty, a
+// second event with the same key within Config.Window is not stored. For a live topic it returns when the event was handed to
+// NATS, and key has no meaning.
+func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key string) (Receipt, error) {
+	switch err := checkTopic(topic, false); {
+	case err != nil:
+		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	case !utf8.Valid(data):
+		return Receipt{}, fmt.Errorf("%w: data is not UTF-8", ErrInvalid)
+	case len(data) > g.config.MaxEvent:
+		return Receipt{}, ErrTooLarge
+	case len(key) > maxTopic:
+		return Receipt{}, fmt.Errorf("%w: the key has more than %d bytes", ErrInvalid, maxTopic)
+	}
+	if isLive(topic) {
+		if err := g.conn.Publish(livePrefix+topic, data); err != nil {
+			return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		g.hub.count.published.Add(1)
+		return Receipt{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var opts []jetstream.PublishOpt
+	if key != "" {
+		opts = append(opts, jetstream.WithMsgID(topic+" "+key)) // keys of different topics are different
+	}
+	opts = append(opts, jetstream.WithExpectStream(g.hub.history.name), jetstream.WithRetryAttempts(0))
+	ack, err := g.js.PublishMsg(ctx, &nats.Msg{Subject: storedPrefix + topic, Data: data}, opts...)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	g.hub.count.published.Add(1)
+	return Receipt{position{g.hub.epoch, ack.Sequence}.String(), ack.Duplicate}, nil
+}
+
+// servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its key.
+func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
+	g.allowOrigin(w, r)
+	topic := r.URL.Query().Get("topic")
+	if err := checkTopic(topic, false); err != nil {
+		g.hub.count.refused.Add(1)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	grant, ok := g.authorize(w, r)
+	if !ok {
+		return
+	}
+	if !coversAny(grant.Write, topic) {
+		g.hub.count.denied.Add(1)
+		http.Error(w, fmt.Sprintf("topic %q: not allowed", topic), http.StatusForbidden)
+		return
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxEvent)))
+	var receipt Receipt
+	if err == nil {
+		receipt, err = g.Publish(r.Context(), topic, data, r.Header.Get("Idempotency-Key"))
+	}
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Type", "application/json")
+		if receipt.ID == "" {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		w.Write(append(encode(receipt), '\n'))
+	case errors.Is(err, ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
+		g.hub.count.refused.Add(1)
+		http.Error(w, ErrTooLarge.Error(), http.StatusRequestEntityTooLarge)
+	case errors.Is(err, ErrUnavailable):
+		g.unavailable(w, err)
+	default:
+		g.hub.count.refused.Add(1)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}

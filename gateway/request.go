@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An ask is a request to subscribe, checked and allowed.
+type ask struct {
+	wants   []want
+	form    form
+	expires int64
+}
+
+// accept checks a request to subscribe. If it may not, accept answers it and returns false.
+//
+// The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all topics, or one
+// for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it.
+func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
+	g.allowOrigin(w, r)
+	switch {
+	case g.draining.Load():
+		g.unavailable(w, errDrain)
+		return a, false
+	case g.config.MaxClients > 0 && g.hub.count.clients.Load() >= int64(g.config.MaxClients), g.arrivals != nil && !g.arrivals.Allow():
+		g.unavailable(w, errBusy)
+		return a, false
+	}
+	a, err := parseAsk(r)
+	if err != nil {
+		g.hub.count.refused.Add(1)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return a, false
+	}
+	grant, ok := g.authorize(w, r)
+	if !ok {
+		return a, false
+	}
+	for _, want := range a.wants {
+		if !coversAny(grant.Read, want.filter) {
+			g.hub.count.denied.Add(1)
+			http.Error(w, fmt.Sprintf("topic %q: not allowed", want.filter), http.StatusForbidden)
+			return a, false
+		}
+	}
+	if !grant.Expires.IsZero() {
+		a.expires = grant.Expires.Unix()
+	}
+	return a, true
+}
+
+var errBusy = errors.New("gateway: too many clients")
+
+// unavailable answers that the client should come back, after a time that differs between clients.
+func (g *Gateway) unavailable(w http.ResponseWriter, err error) {
+	g.hub.count.refused.Add(1)
+	seconds := max(int64(g.config.Retry.Seconds()), 1)
+	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+}
+
+func parseAsk(r *http.Request) (a ask, err error) {
+	query := r.URL.Query()
+	topics, after := query["topic"], query["after"]
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		after = []string{id}
+	}
+	switch {
+	case len(topics) == 0:
+		return a, errors.New("no topic")
+	case len(topics) > maxTopics:
+		return a, fmt.Errorf("more than %d topics", maxTopics)
+	case len(after) > 1 && len(after) != len(topics):
+		return a, errors.New("after: want one, or one for each topic")
+	}
+	for i, t := range topics {
+		if err := checkTopic(t, true); err != nil {
+			return a, err
+		}
+		p := position{}
+		if len(after) > 0 {
+			if p, err = parsePosition(after[i%len(after)]); err != nil {
+				return a, err
+			}
+			p.epoch = strings.Clone(p.epoch)
+		}
+		if slices.ContainsFunc(a.wants, func(w want) bool { return w.filter == t }) {
+			return a, fmt.Errorf("topic %q: twice", t)
+		}
+		a.wants = append(a.wants, want{strings.Clone(t), p}) // a client must not keep its request in memory
+	}
+	switch f := query.Get("format"); f {
+	case "", "text":
+	case "json":
+		a.form = formEnvelope
+	default:
+		return a, errors.New("format: want text or json")
+	}
+	return a, nil
+}
+
+// allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is allowed.
+func (g *Gateway) allowOrigin(w http.ResponseWriter, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	if !g.config.allowsOrigin(origin) {
+		return
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if slices.Contains(g.config.Origins, origin) { // cookies are not for any origin
+		h.Set("Access-Control-Allow-Credentials", "true")
+	}
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID")
+		h.Set("Access-Control-Max-Age", "600")
+	}
+}
+
+func (c *Config) allowsOrigin(origin string) bool {
+	return origin != "" && (slices.Contains(c.Origins, origin) || slices.Contains(c.Origins, "*"))
+}

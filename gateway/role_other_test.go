@@ -1,0 +1,5 @@
+//go:build !linux
+
+package gateway
+
+func playRole() bool { return false }

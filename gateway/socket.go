@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/socknotify/socknotify/websocket"
+)
+
+// A socket is a client of package websocket, which parks its connection, pings it, and queues what it does not take.
+type socket struct {
+	subscriber
+	g      *Gateway
+	conn   *websocket.Conn
+	missed atomic.Bool // events were dropped, and the client has not been told
+}
+
+// greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client that comes
+// back without having got an event asks for what is after these.
+type greeting struct {
+	Last []string `json:"last"`
+	Gap  string   `json:"gap,omitempty"`
+}
+
+type gapMessage struct {
+	Gap string `json:"gap"`
+}
+
+// An opening is a request on its way through the upgrade.
+type opening struct {
+	ask ask
+	gap string
+}
+
+type openingKey struct{}
+
+func (g *Gateway) newSockets() *websocket.Server {
+	s := &websocket.Server{
+		OnOpen: g.openSocket,
+		OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error {
+			return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "publish by POST"}
+		},
+		OnClose: func(c *websocket.Conn, err error) {
+			if s, ok := c.Data.(*socket); ok {
+				g.hub.leave(&s.subscriber)
+				g.hub.count.clients.Add(-1)
+				if errors.Is(err, websocket.ErrSlow) {
+					g.hub.count.slow.Add(1)
+				}
+			}
+		},
+		CheckOrigin: func(r *http.Request) bool {
+			return websocket.SameOrigin(r) || g.config.allowsOrigin(r.Header.Get("Origin"))
+		},
+		MaxMessage:   maxHead,
+		MaxQueue:     g.config.MaxQueue,
+		WriteTimeout: g.config.MaxAge,
+		PingInterval: g.config.Heartbeat,
+		Logger:       g.config.Logger,
+	}
+	if g.config.Slow == SlowDrop {
+		s.Slow = websocket.SlowDrop
+	}
+	return s
+}
+
+// serveSocket answers a request for a WebSocket.
+func (g *Gateway) serveSocket(w http.ResponseWriter, r *http.Request) {
+	ask, ok := g.accept(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
+	defer cancel()
+	gap, err := g.hub.begin(ctx, ask.wants)
+	if err != nil {
+		g.unavailable(w, err)
+		return
+	}
+	if _, err := g.sockets.Upgrade(w, r.WithContext(context.WithValue(r.Context(), openingKey{}, opening{ask, gap}))); err != nil {
+		g.hub.count.refused.Add(1)
+	}
+}
+
+// openSocket joins the hub.
+func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
+	o := r.Context().Value(openingKey{}).(opening)
+	s := &socket{g: g, conn: c}
+	s.to, s.expires = s, o.ask.expires
+	c.Data = s
+	g.hub.count.clients.Add(1)
+	c.Write(websocket.Text, encode(greeting{ids(o.ask.wants), o.gap})) // if it fails, OnClose is called
+	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
+	defer cancel()
+	if g.hub.join(ctx, &s.subscriber, o.ask.wants) != nil {
+		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
+	}
+	return nil
+}
+
+// send implements sink.
+func (s *socket) send(e *event) {
+	if s.missed.Load() {
+		if s.conn.Write(websocket.Text, encode(gapMessage{gapSlow})) != nil {
+			s.g.hub.count.dropped.Add(1)
+			return
+		}
+		s.missed.Store(false)
+	}
+	if errors.Is(s.conn.WritePrepared(e.prepared(s.g.sockets)), websocket.ErrSlow) && s.g.config.Slow == SlowDrop {
+		s.missed.Store(true)
+		s.g.hub.count.dropped.Add(1)
+	}
+}
+
+// gap implements sink.
+func (s *socket) gap(reason string) { s.conn.Write(websocket.Text, encode(gapMessage{reason})) }
+
+// flush implements sink.
+func (s *socket) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.g.config.MaxAge)
+	defer cancel()
+	return s.conn.Flush(ctx)
+}
+
+// end implements sink.
+func (s *socket) end(reason error) {
+	switch {
+	case errors.Is(reason, errDrain):
+		s.conn.Close(websocket.CodeGoingAway, "come back elsewhere")
+	case errors.Is(reason, errExpired):
+		s.conn.Close(websocket.CodePolicy, "the token has expired")
+	default:
+		s.conn.CloseNow()
+	}
+}
+
+// sweep closes clients whose tokens have expired.
+func (g *Gateway) sweep() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			now := time.Now().Unix()
+			g.hub.each(func(s *subscriber) {
+				if s.expires != 0 && now >= s.expires {
+					s.to.end(errExpired)
+				}
+			})
+		case <-g.hub.ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,412 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/socknotify/socknotify/park"
+)
+
+// A stream is the connection of a client of Server-Sent Events, or of one long poll. It was taken over from net/http, and is
+// parked. Any goroutine writes to it while it is parked: send gives the bytes to the system at once, and queues what the system does
+// not take. The connection's function, turn, runs on a worker of the lot when the connection can be written to, when the peer closes
+// it, and when a heartbeat or a timeout is due. So there is no goroutine and no timer for each client.
+type stream struct {
+	subscriber
+	g      *Gateway
+	conn   net.Conn // a *net.TCPConn, or a *park.Conn around a *tls.Conn
+	socket raw      // of the innermost connection
+	turnFn func(net.Conn)
+
+	mu      sync.Mutex
+	queue   *queue        // nil if nothing is queued
+	wrote   time.Duration // when something was last written, on the gateway's clock
+	top     uint64        // the highest sequence that was sent, for SSE
+	missed  bool          // events were dropped, and the client has not been told
+	form    form
+	plain   bool // conn is what socket belongs to
+	running bool // the function runs, or the connection is not parked yet
+	last    bool // the connection ends when the queue is empty
+	ended   bool
+	poll    *pollState // of a long poll
+}
+
+// A queue has the bytes that a connection has not taken. The blocks are shared with other clients.
+type queue struct {
+	blocks [][]byte
+	size   int
+	since  time.Duration // when the connection took something
+}
+
+var (
+	errSlow    = errors.New("gateway: the client reads too slowly")
+	errExpired = errors.New("gateway: the token has expired")
+	errDrain   = errors.New("gateway: the node is being drained")
+)
+
+// maxHead bounds the bytes that a client may send after its request. It has no reason to send any.
+const maxHead = 4 << 10
+
+// takeOver takes the connection from net/http.
+func takeOver(w http.ResponseWriter) (net.Conn, error) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
+		conn, _ = s.Detach()
+	}
+	return conn, nil
+}
+
+// newStream returns a stream that is not parked yet.
+func (g *Gateway) newStream(conn net.Conn, f form) *stream {
+	s := &stream{g: g, form: f, running: true, wrote: g.now()}
+	s.to = s
+	switch c := conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		s.conn, s.socket = conn, newRaw(conn)
+		s.plain = s.socket.ok()
+	case interface{ NetConn() net.Conn }: // TLS
+		s.conn, s.socket = park.Wrap(conn), newRaw(c.NetConn())
+	default:
+		s.conn = park.Wrap(conn)
+	}
+	s.turnFn = s.turn
+	g.hub.count.clients.Add(1)
+	return s
+}
+
+// send implements sink.
+func (s *stream) send(e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.poll != nil {
+		if !s.last {
+			s.finishPoll(e)
+		}
+		return
+	}
+	b := e.bytes(s.form)
+	if s.missed {
+		if !s.write(appendGap(nil, gapSlow)) {
+			return
+		}
+		s.missed = false
+	}
+	if !s.write(b) {
+		return
+	}
+	if e.at.seq < s.top { // of another topic, and late: the client must not come back with an older id
+		s.write(appendID(nil, position{e.at.epoch, s.top}))
+	}
+	s.top = max(s.top, e.at.seq)
+}
+
+func appendID(b []byte, at position) []byte {
+	return append(at.append(append(b, "id: "...)), "\n\n"...)
+}
+
+func appendGap(b []byte, reason string) []byte {
+	return appendSSE(b, "gap", position{}, `{"reason":"`+reason+`"}`)
+}
+
+// gap implements sink.
+func (s *stream) gap(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.poll != nil {
+		s.poll.gap = reason // the answer says so
+		return
+	}
+	s.write(appendGap(nil, reason))
+}
+
+// write writes what the system takes of b, and queues the rest. It reports whether b was taken. The caller holds s.mu.
+func (s *stream) write(b []byte) bool {
+	if s.ended || s.last {
+		return false
+	}
+	if q := s.queue; q != nil {
+		if q.size+len(b) > s.g.config.MaxQueue {
+			s.overflow()
+			return false
+		}
+		q.blocks = append(q.blocks, b)
+		q.size += len(b)
+		s.g.hub.count.queued.Add(int64(len(b)))
+		return true
+	}
+	n, err := s.try(b)
+	if err != nil {
+		s.abort()
+		return false
+	}
+	if n > 0 {
+		s.wrote = s.g.now()
+	}
+	if n < len(b) {
+		s.queue = &queue{blocks: [][]byte{b[n:]}, size: len(b) - n, since: s.g.now()}
+		s.g.hub.count.queued.Add(int64(len(b) - n))
+		s.wake()
+	}
+	return true
+}
+
+// overflow applies Config.Slow to a client whose queue is full. The caller holds s.mu.
+func (s *stream) overflow() {
+	if s.g.config.Slow == SlowDrop {
+		s.missed = true
+		s.g.hub.count.dropped.Add(1)
+		return
+	}
+	s.tooSlow()
+}
+
+func (s *stream) tooSlow() {
+	if s.abort() {
+		s.g.hub.count.slow.Add(1)
+	}
+}
+
+// chunk is the number of bytes that are written at once over TLS. A socket that can be written to takes as many.
+const chunk = 16 << 10
+
+// try writes what the system takes, which may be nothing. The caller holds s.mu.
+func (s *stream) try(b []byte) (n int, err error) {
+	if s.plain {
+		return s.socket.write(b)
+	}
+	for n < len(b) && err == nil && s.socket.ok() && s.socket.writable() {
+		s.conn.SetWriteDeadline(time.Now().Add(s.g.config.MaxAge))
+		var m int
+		m, err = s.conn.Write(b[n:min(n+chunk, len(b))])
+		n += m
+	}
+	return n, err
+}
+
+// advance removes n bytes that were written. The caller holds s.mu.
+func (s *stream) advance(n int) {
+	q := s.queue
+	if n == 0 || q == nil {
+		return
+	}
+	s.g.hub.count.queued.Add(int64(-n))
+	q.size -= n
+	q.since = s.g.now()
+	s.wrote = q.since
+	for n > 0 && n >= len(q.blocks[0]) {
+		n -= len(q.blocks[0])
+		q.blocks[0] = nil
+		q.blocks = q.blocks[1:]
+	}
+	if n > 0 {
+		q.blocks[0] = q.blocks[0][n:]
+	}
+	if q.size == 0 {
+		s.queue = nil
+	}
+}
+
+// wake makes turn run, unless it runs. The caller holds s.mu.
+func (s *stream) wake() {
+	if !s.running {
+		s.g.lot.Wake(s.conn)
+	}
+}
+
+// abort closes the connection. turn notices it and ends the stream. It reports whether the stream was open. The caller holds s.mu.
+func (s *stream) abort() bool {
+	if s.ended {
+		return false
+	}
+	s.ended = true
+	if q := s.queue; q != nil {
+		s.g.hub.count.queued.Add(int64(-q.size))
+		s.queue = nil
+	}
+	s.wake()
+	return true
+}
+
+// end implements sink.
+func (s *stream) end(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended || s.last:
+	case s.poll != nil:
+		s.finishPoll(nil)
+	case errors.Is(reason, errDrain):
+		s.write(retryBlock(s.g.config.Retry))
+		s.last = true
+		s.wake()
+	default:
+		s.abort()
+	}
+}
+
+// flush implements sink. It is called before the connection is parked, by the goroutine that serves the request, and waits until
+// the client has taken everything.
+func (s *stream) flush(context.Context) error {
+	for {
+		s.mu.Lock()
+		if s.ended {
+			s.mu.Unlock()
+			return net.ErrClosed
+		}
+		if s.queue == nil {
+			s.mu.Unlock()
+			return nil
+		}
+		b := s.queue.blocks[0]
+		s.mu.Unlock()
+		s.conn.SetWriteDeadline(time.Now().Add(s.g.config.MaxAge))
+		n, err := s.conn.Write(b)
+		s.conn.SetWriteDeadline(time.Time{})
+		s.mu.Lock()
+		s.advance(n)
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// turn is the connection's function: it writes what is queued, notices a peer that has gone, sends a heartbeat if one is due, and parks
+// the connection again.
+func (s *stream) turn(net.Conn) {
+	s.mu.Lock()
+	s.running = true
+	s.mu.Unlock()
+	if !s.work() || !s.park() {
+		s.finish()
+	}
+	// If it was parked, another worker may have its next turn already.
+}
+
+// work does what there is to do. It reports whether the stream goes on.
+func (s *stream) work() bool {
+	if err := s.read(); err != nil {
+		return false
+	}
+	if !s.socket.ok() {
+		if s.flush(s.g.hub.ctx) != nil {
+			return false
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.queue != nil {
+		b := s.queue.blocks[0]
+		n, err := s.try(b)
+		if err != nil {
+			return false
+		}
+		s.advance(n)
+		if n < len(b) {
+			break
+		}
+	}
+	now := s.g.now()
+	switch {
+	case s.ended, s.last && s.queue == nil:
+		return false
+	case s.queue != nil && now >= s.queue.since+s.g.config.MaxAge:
+		s.g.hub.count.slow.Add(1)
+		return false
+	case s.last, s.queue != nil, now < s.wrote+s.g.config.Heartbeat:
+	case s.poll != nil:
+		s.finishPoll(nil)
+	case s.missed:
+		s.missed = false
+		s.write(appendGap(nil, gapSlow))
+	default:
+		s.write(heartbeat)
+	}
+	return !s.ended && !(s.last && s.queue == nil)
+}
+
+var heartbeat = []byte(":\n\n")
+
+// read notices the end of the connection. What a client sends is discarded, up to maxHead.
+func (s *stream) read() error {
+	var buf [512]byte
+	for total := 0; ; {
+		var n int
+		var err error
+		if s.plain {
+			n, err = s.socket.read(buf[:])
+			if errors.Is(err, os.ErrDeadlineExceeded) { // of the lot's: a timeout has passed
+				s.conn.SetReadDeadline(time.Time{})
+				n, err = s.socket.read(buf[:])
+			}
+		} else {
+			s.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+			n, err = s.conn.Read(buf[:])
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = nil
+			}
+		}
+		if total += n; total > maxHead {
+			return io.ErrShortBuffer
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// park parks the connection until there is something to do. It reports whether that succeeded; the stream then belongs to the next
+// turn, which may have begun.
+func (s *stream) park() bool {
+	s.mu.Lock()
+	due := s.wrote + s.g.config.Heartbeat
+	writable := s.queue != nil
+	if writable {
+		due = s.queue.since + s.g.config.MaxAge
+	}
+	last := s.last
+	s.running = false
+	s.mu.Unlock()
+	err := s.g.lot.ParkWith(s.conn, park.Options{IdleTimeout: max(due-s.g.now(), time.Millisecond), Writable: writable}, s.turnFn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.running = true
+		return false
+	}
+	// What has changed since the lock was released found the stream neither running nor parked.
+	if s.ended || s.queue != nil && !writable || s.last && !last {
+		s.g.lot.Wake(s.conn)
+	}
+	return true
+}
+
+// finish closes the connection and leaves the hub. It is called once, by the goroutine that runs the function.
+func (s *stream) finish() {
+	s.mu.Lock()
+	s.running = true
+	s.abort()
+	s.mu.Unlock()
+	s.g.hub.leave(&s.subscriber)
+	s.conn.Close()
+	s.g.hub.count.clients.Add(-1)
+}
+
+// retryBlock tells an EventSource when to connect again: after half to one and a half of the time, so that the clients of a node that
+// ends do not come back at once.
+func retryBlock(d time.Duration) []byte {
+	ms := d.Milliseconds()
+	b := strconv.AppendInt([]byte("retry: "), ms/2+rand.Int64N(ms+1), 10)
+	return append(b, "\n\n"...)
+}

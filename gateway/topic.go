@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Topics are NATS subjects below one of three prefixes. Durable topics are published below stored, and the stream republishes
+// them below republished once they are stored. No node subscribes below stored, because such a subscription is served before
+// the event is stored.
+const (
+	storedPrefix      = "push.d."
+	republishedPrefix = "push.r."
+	livePrefix        = "push.l."
+)
+
+const (
+	maxTopic  = 256 // bytes of a topic
+	maxTopics = 64  // topics of one subscription
+	liveWord  = "live"
+)
+
+// checkTopic reports what is wrong with a topic, or with a filter, which may have wildcards.
+func checkTopic(topic string, filter bool) error {
+	if topic == "" || len(topic) > maxTopic || !utf8.ValidString(topic) {
+		return fmt.Errorf("topic: want UTF-8 of 1 to %d bytes", maxTopic)
+	}
+	for rest, more := topic, true; more; {
+		var word string
+		word, rest, more = strings.Cut(rest, ".")
+		switch {
+		case word == "":
+			return fmt.Errorf("topic %q: empty word", topic)
+		case word == "*" && filter, word == ">" && filter && !more:
+		case strings.ContainsAny(word, "*>"):
+			return fmt.Errorf("topic %q: wildcard not allowed here", topic)
+		case strings.IndexFunc(word, func(r rune) bool { return r <= ' ' || r == 0x7f }) >= 0:
+			return fmt.Errorf("topic %q: space or control character", topic)
+		}
+	}
+	return nil
+}
+
+// isLive reports whether a topic is not stored. A filter whose first word is a wildcard stands for durable topics alone.
+func isLive(topic string) bool {
+	first, _, _ := strings.Cut(topic, ".")
+	return first == liveWord
+}
+
+func isWild(filter string) bool {
+	return filter == ">" || filter == "*" || strings.HasSuffix(filter, ".>") || strings.HasSuffix(filter, ".*") ||
+		strings.HasPrefix(filter, "*.") || strings.Contains(filter, ".*.")
+}
+
+// covers reports whether every topic that matches filter also matches pattern. If filter has no wildcards, that is whether it
+// matches pattern.
+func covers(pattern, filter string) bool {
+	if pattern == ">" || pattern == filter {
+		return true
+	}
+	for {
+		p, prest, pmore := strings.Cut(pattern, ".")
+		f, frest, fmore := strings.Cut(filter, ".")
+		switch {
+		case p == ">":
+			return true // a last word; filter has one more
+		case f == ">", p != "*" && p != f:
+			return false
+		case !pmore || !fmore:
+			return pmore == fmore
+		}
+		pattern, filter = prest, frest
+	}
+}
+
+// coversAny reports whether one of the patterns covers filter.
+func coversAny(patterns []string, filter string) bool {
+	for _, p := range patterns {
+		if covers(p, filter) {
+			return true
+		}
+	}
+	return false
+}

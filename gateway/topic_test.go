@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// covers agrees with matching words one by one, for all small filters and topics.
+func TestCovers(t *testing.T) {
+	words := []string{"a", "b", "*", ">"}
+	var filters []string
+	var add func(prefix string, depth int)
+	add = func(prefix string, depth int) {
+		for _, w := range words {
+			f := strings.TrimPrefix(prefix+"."+w, ".")
+			if checkTopic(f, true) != nil {
+				continue
+			}
+			filters = append(filters, f)
+			if depth > 1 && w != ">" {
+				add(f, depth-1)
+			}
+		}
+	}
+	add("", 3)
+	var topics []string
+	for _, f := range filters {
+		if checkTopic(f, false) == nil {
+			topics = append(topics, f, f+".c.c")
+		}
+	}
+	matches := func(filter, topic string) bool {
+		f, w := strings.Split(filter, "."), strings.Split(topic, ".")
+		for i := range f {
+			if f[i] == ">" {
+				return len(w) > i
+			}
+			if i >= len(w) || f[i] != "*" && f[i] != w[i] {
+				return false
+			}
+		}
+		return len(f) == len(w)
+	}
+	for _, f := range filters {
+		if wild := strings.ContainsAny(f, "*>"); isWild(f) != wild {
+			t.Errorf("isWild(%q) is %t", f, !wild)
+		}
+		for _, topic := range topics {
+			if got := covers(f, topic); got != matches(f, topic) {
+				t.Errorf("covers(%q, %q) is %t", f, topic, got)
+			}
+		}
+		for _, g := range filters { // a filter may cover another only if it matches whatever that matches
+			if covers(f, g) && slices.ContainsFunc(topics, func(topic string) bool { return matches(g, topic) && !matches(f, topic) }) {
+				t.Errorf("covers(%q, %q)", f, g)
+			}
+		}
+	}
+}
+
+func FuzzPosition(f *testing.F) {
+	for _, s := range []string{"", "a-1", "a-b-3", "-1", "a-", "a-18446744073709551615"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := parsePosition(s)
+		if err != nil || s == "" {
+			return
+		}
+		if again, err := parsePosition(p.String()); err != nil || again != p {
+			t.Errorf("%q: %+v, %+v, %v", s, p, again, err)
+		}
+	})
+}
