@@ -71,6 +71,9 @@ func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if info.Snd_mss == 0 {
+			t.Skip("qemu-user 7.2 returns only the first fields of TCP_INFO")
+		}
 		return info.Bytes_received
 	}
 	before, end := count(), time.Now().Add(timeout)
