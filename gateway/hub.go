@@ -42,7 +42,7 @@ type counters struct {
 	clients, queued                                 atomic.Int64
 	events, delivered, dropped, slow, gaps, repairs atomic.Uint64
 	published, refused, denied, resumed, strange    atomic.Uint64
-	audits, auditFailures, overflows                atomic.Uint64
+	audits, auditFailures                           atomic.Uint64
 }
 
 // A sink is the connection of a client. None of its methods waits for the peer, except for flush.

@@ -47,7 +47,6 @@ type queue struct {
 }
 
 var (
-	errSlow    = errors.New("gateway: the client reads too slowly")
 	errExpired = errors.New("gateway: the token has expired")
 	errDrain   = errors.New("gateway: the node is being drained")
 )
