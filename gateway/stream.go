@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -22,8 +23,8 @@ import (
 type stream struct {
 	subscriber
 	g      *Gateway
-	conn   net.Conn // a *net.TCPConn, or a *park.Conn around a *tls.Conn
-	socket raw      // of the innermost connection
+	conn   net.Conn      // a *net.TCPConn, or a *park.Conn around a *tls.Conn
+	socket nowait.Socket // of the innermost connection
 	turnFn func(net.Conn)
 
 	mu      sync.Mutex
@@ -72,10 +73,10 @@ func (g *Gateway) newStream(conn net.Conn, f form) *stream {
 	s.to = s
 	switch c := conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		s.conn, s.socket = conn, newRaw(conn)
-		s.plain = s.socket.ok()
+		s.conn, s.socket = conn, nowait.Of(conn)
+		s.plain = s.socket.OK()
 	case interface{ NetConn() net.Conn }: // TLS
-		s.conn, s.socket = park.Wrap(conn), newRaw(c.NetConn())
+		s.conn, s.socket = park.Wrap(conn), nowait.Of(c.NetConn())
 	default:
 		s.conn = park.Wrap(conn)
 	}
@@ -182,9 +183,9 @@ const chunk = 16 << 10
 // try writes what the system takes, which may be nothing. The caller holds s.mu.
 func (s *stream) try(b []byte) (n int, err error) {
 	if s.plain {
-		return s.socket.write(b)
+		return s.socket.Write(b)
 	}
-	for n < len(b) && err == nil && s.socket.ok() && s.socket.writable() {
+	for n < len(b) && err == nil && s.socket.OK() && s.socket.Writable() {
 		s.conn.SetWriteDeadline(time.Now().Add(s.g.config.MaxAge))
 		var m int
 		m, err = s.conn.Write(b[n:min(n+chunk, len(b))])
@@ -298,7 +299,7 @@ func (s *stream) work() bool {
 	if err := s.read(); err != nil {
 		return false
 	}
-	if !s.socket.ok() {
+	if !s.socket.OK() {
 		if s.flush(s.g.hub.ctx) != nil {
 			return false
 		}
@@ -344,10 +345,10 @@ func (s *stream) read() error {
 		var n int
 		var err error
 		if s.plain {
-			n, err = s.socket.read(buf[:])
+			n, err = s.socket.Read(buf[:])
 			if errors.Is(err, os.ErrDeadlineExceeded) { // of the lot's: a timeout has passed
 				s.conn.SetReadDeadline(time.Time{})
-				n, err = s.socket.read(buf[:])
+				n, err = s.socket.Read(buf[:])
 			}
 		} else {
 			s.conn.SetReadDeadline(time.Now().Add(time.Millisecond))

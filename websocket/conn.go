@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -23,8 +24,8 @@ type Conn struct {
 	Data any
 
 	server   *Server
-	conn     net.Conn // a *net.TCPConn, a *net.UnixConn or a *park.Conn
-	socket   raw      // of the innermost connection
+	conn     net.Conn      // a *net.TCPConn, a *net.UnixConn or a *park.Conn
+	socket   nowait.Socket // of the innermost connection
 	function func(net.Conn)
 	protocol string
 	index    int // in Server.conns, under Server.mu
@@ -231,10 +232,10 @@ func (c *Conn) turn(early []byte, wait bool) error {
 // read reads what there is. It returns 0 and no error if there is nothing.
 func (c *Conn) read(b []byte, wait bool) (int, error) {
 	if c.plain && !wait {
-		n, err := c.socket.read(b)
+		n, err := c.socket.Read(b)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // of the lot's, because a timeout has passed
 			c.conn.SetReadDeadline(time.Time{})
-			n, err = c.socket.read(b)
+			n, err = c.socket.Read(b)
 		}
 		return n, err
 	}

@@ -127,6 +127,7 @@ func TestCompression(t *testing.T) {
 		}
 
 		// A broadcast is compressed for those that have agreed to it.
+		until(t, "the others have gone", func() bool { return s.Stats().Conns == 1 }) // OnClose is called before
 		plain := h.connect(t, "")
 		until(t, "both are there", func() bool { return s.Stats().Conns == 2 })
 		m, err := s.Prepare(Text, []byte(long))

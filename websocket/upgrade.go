@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -95,11 +96,11 @@ func (s *Server) newConn(conn net.Conn) *Conn {
 	c := &Conn{server: s, conn: conn, running: true}
 	switch conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		c.socket = newRaw(conn)
-		c.plain = c.socket.ok()
+		c.socket = nowait.Of(conn)
+		c.plain = c.socket.OK()
 	default:
 		c.conn = park.Wrap(conn)
-		c.socket = newRaw(innermost(conn))
+		c.socket = nowait.Of(innermost(conn))
 	}
 	c.function = func(net.Conn) { c.run(nil) }
 	c.lastIn = s.now()

@@ -172,7 +172,7 @@ func (c *Conn) enqueue(frame []byte, retain, must bool) error {
 	}
 	c.queue = &queue{since: s.now()}
 	c.add(frame)
-	if c.running || !c.socket.ok() {
+	if c.running || !c.socket.OK() {
 		c.startWriting()
 	} else {
 		c.wake()
@@ -186,13 +186,13 @@ const wrappedChunk = 16 << 10
 
 // tryWrite writes what the system takes, which may be nothing. The caller holds c.mu.
 func (c *Conn) tryWrite(b []byte) (n int, err error) {
-	if c.writing || !c.socket.ok() {
+	if c.writing || !c.socket.OK() {
 		return 0, nil
 	}
 	if c.plain {
-		return c.socket.write(b)
+		return c.socket.Write(b)
 	}
-	for n < len(b) && err == nil && c.socket.writable() {
+	for n < len(b) && err == nil && c.socket.Writable() {
 		c.setWriteDeadline()
 		var m int
 		m, err = c.conn.Write(b[n:min(n+wrappedChunk, len(b))])
@@ -226,7 +226,7 @@ func (c *Conn) flush() error {
 			}
 		}
 		writeBuffers.Put(buf)
-		if c.queue != nil && err == nil && !c.socket.ok() {
+		if c.queue != nil && err == nil && !c.socket.OK() {
 			c.startWriting()
 		}
 	}

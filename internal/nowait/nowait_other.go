@@ -1,0 +1,9 @@
+//go:build !unix
+
+package nowait
+
+const supported = false
+
+func (Socket) Read([]byte) (int, error)  { panic("nowait: no socket") }
+func (Socket) Write([]byte) (int, error) { panic("nowait: no socket") }
+func (Socket) Writable() bool            { panic("nowait: no socket") }
