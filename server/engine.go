@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,7 +83,7 @@ type server struct {
 	buffers buffers
 	counts  counts
 	traffic *traffic
-	labels  labels
+	labels  context.Context // of package pprof, nil without Name
 
 	handshakes handshakes
 	quotas     quotas
@@ -178,7 +179,9 @@ func (s *server) init() {
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }
 	s.handshakes.init()
 	s.traffic = new(traffic)
-	s.labels = newLabels(s.Name)
+	if s.Name != "" {
+		s.labels = pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", s.Name))
+	}
 	s.ticker = new(conn)
 	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }

@@ -314,7 +314,7 @@ func (s *server) leaveHandshake(h *handshake) {
 func (s *server) runHandshake(h *handshake) {
 	defer s.running.Done()
 	defer s.leaveHandshake(h)
-	s.labels.begin()
+	s.label()
 	cut := true
 	defer func() {
 		if cut {

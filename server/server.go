@@ -137,8 +137,7 @@ type Server[S any] struct {
 	// ports, such as package debug. It must not call the server.
 	OnStart func(shards []*socknotify.Port[*Key])
 	// Name, if not empty, names the server in profiles. Its goroutines have the label socknotify_server of package
-	// runtime/pprof with this value, and while Data is called also socknotify_call, which is "data". Goroutines that a
-	// handler starts inherit them.
+	// runtime/pprof with this value. Goroutines that a handler starts inherit it.
 	Name string
 	// TimeCalls makes the server measure how long each call of Data takes, for Stats.CallTime. It costs two readings of the
 	// clock for each call.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
@@ -78,53 +77,22 @@ func (k *counts) keep(t *tally) {
 	t.times.AddTo(&k.callTime)
 }
 
-// callData calls Data.
+// callData calls Data. A call that panics or ends its goroutine is not timed.
 func (w *worker) callData(c *conn) error {
 	w.fresh++
 	s := w.server
-	if s.TimeCalls || s.Name != "" {
-		return w.callMarked(c)
+	if !s.TimeCalls {
+		return s.handler.data(c, w.buf)
 	}
-	return s.handler.data(c, w.buf)
-}
-
-// callMarked is callData with labels and a clock. A call that panics or ends its goroutine is not timed.
-func (w *worker) callMarked(c *conn) error {
-	s := w.server
-	s.labels.beginCall()
-	began := time.Time{}
-	if s.TimeCalls {
-		began = time.Now()
-	}
+	began := s.clock()
 	err := s.handler.data(c, w.buf)
-	if s.TimeCalls {
-		w.times.Record(time.Since(began))
-	}
-	s.labels.begin()
+	w.times.Record(s.clock() - began)
 	return err
 }
 
-// labels are the labels of a server's goroutines in profiles, nil without Server.Name.
-type labels struct{ all, calls context.Context }
-
-func newLabels(name string) (l labels) {
-	if name != "" {
-		l.all = pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", name))
-		l.calls = pprof.WithLabels(l.all, pprof.Labels("socknotify_call", "data"))
-	}
-	return l
-}
-
-// begin labels the calling goroutine.
-func (l *labels) begin() {
-	if l.all != nil {
-		pprof.SetGoroutineLabels(l.all)
-	}
-}
-
-// beginCall labels the calling goroutine for a call of Data.
-func (l *labels) beginCall() {
-	if l.calls != nil {
-		pprof.SetGoroutineLabels(l.calls)
+// label gives the calling goroutine the server's label in profiles, if the server has a name.
+func (s *server) label() {
+	if s.labels != nil {
+		pprof.SetGoroutineLabels(s.labels)
 	}
 }

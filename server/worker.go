@@ -87,7 +87,7 @@ func (w *worker) run() {
 
 func (w *worker) loop() {
 	s := w.server
-	s.labels.begin()
+	s.label()
 	w.buf = make([]byte, s.BufferSize)
 	var f failing
 	w.reg[0].Trigger = oneShot
@@ -171,7 +171,7 @@ func (w *worker) handleSome() (done bool) {
 func (w *worker) panicked(c *conn, value any) {
 	s := w.server
 	w.current = nil
-	s.labels.begin()
+	s.label()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
 	s.counts.panics.Add(1)
