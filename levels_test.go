@@ -35,6 +35,41 @@ func TestDrainedLevelMakesNoSystemCall(t *testing.T) {
 	})
 }
 
+// A call that has waited alone returns with a persistent level and leaves it to the next call to poll it again, by when it may
+// be drained. If another call waits, that is notified of the level too (T1).
+func TestLevelIsPolledForOtherWaiters(t *testing.T) {
+	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+		x, y := newPair(t)
+		do(t, p, Registration[string]{Conn: x, Key: "k", Filter: EventIn, Op: OpEnable, Trigger: persistent})
+		none(t, p)
+		var polls atomic.Int64
+		h.Before = func(changes []backend.Change) { polls.Add(int64(len(changes))) }
+		for _, calls := range []int{1, 2} {
+			polls.Store(0)
+			found := make(chan Events, calls)
+			for range calls {
+				go func() {
+					var out [1]Notification[string]
+					p.Process(nil, out[:], -1)
+					found <- out[0].Events
+				}()
+			}
+			eventually(t, "the calls wait", func() bool { return p.Stats().Waiting == calls })
+			send(t, y)
+			for range calls {
+				if e := <-found; e != EventIn {
+					t.Fatalf("%d calls: got %v", calls, e)
+				}
+			}
+			if n := polls.Load(); calls == 1 && n > 0 {
+				t.Errorf("a call that waited alone polled the level %d times", n)
+			}
+			drain(t, x)
+			none(t, p)
+		}
+	})
+}
+
 // An enable that fails leaves the level as it was, even if the kernel reported it in between: that report was of no
 // registration any more, or not yet, and the drained socket knows nothing of it.
 func TestRefusedEnableOfDrainedLevel(t *testing.T) {

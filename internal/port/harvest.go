@@ -150,7 +150,7 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
-	if rechecks > 0 && (n == 0 || p.Waiters.Count() > 0) {
+	if rechecks > 0 && (n == 0 || p.Waiters.others(w)) {
 		// A level still holds for the waiters (T1), and no other call would poll it.
 		p.recheckAll(w)
 	}

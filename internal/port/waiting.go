@@ -216,6 +216,12 @@ func (k *waiters) needsWaiter(p *Port) bool {
 	return k.Leader.Load() == nil && p.Core.Watching.Load() || p.queue.any()
 }
 
+// others reports whether calls other than w wait. Another call may be counted although it has been chosen and w is not.
+func (k *waiters) others(w *Call) bool {
+	n := k.Count()
+	return n > 1 || n == 1 && k.Leader.Load() != w
+}
+
 // wasChosen reports whether w was chosen to be woken, and clears the mark. w must poll afterwards; that poll handles the
 // work that it was woken for, so no other call need be woken for it (P3).
 func (k *waiters) wasChosen(w *Call) (chosen bool) {
