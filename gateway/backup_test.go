@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// backupOf publishes events, and returns a backup with them, and the id of the one with the number half.
+func backupOf(t *testing.T, n, half int) (b []byte, id string) {
+	s := newSite(t, t.TempDir(), Config{})
+	noise := make([]byte, 300)
+	for i := range n {
+		for j := range noise {
+			noise[j] = ' ' + byte(rand.IntN(90)) // it must not be compressed much
+		}
+		s.publish("b", string(noise))
+		if at := s.publish("a", fmt.Sprint(i)); i == half {
+			id = at
+		}
+	}
+	var w bytes.Buffer
+	must(t, Backup(t.Context(), s.node.Conn, "", &w))
+	return w.Bytes(), id
+}
+
+// checkRestored checks that a client that comes back with the id of event half gets the others, and then new ones.
+func checkRestored(t *testing.T, s *site, half, n int, id string) {
+	t.Helper()
+	r, err := openSSE(s.url, "topic=a", id)
+	must(t, err)
+	defer r.close()
+	for i := half + 1; i < n; i++ {
+		expect(t, r, message{Data: fmt.Sprint(i)})
+	}
+	expect(t, r, message{Data: "new", ID: s.publish("a", "new")})
+	again, err := openSSE(s.url, "topic=a", id)
+	must(t, err)
+	defer again.close()
+	expect(t, again, message{Data: fmt.Sprint(half + 1)})
+}
+
+// A node whose stream was restored from a backup of another has its events, with their ids.
+func TestBackup(t *testing.T) {
+	const n, half = 1500, 700 // several chunks
+	backup, id := backupOf(t, n, half)
+	if len(backup) < 3*backupChunk {
+		t.Fatalf("the backup has %d bytes", len(backup))
+	}
+	damaged := bytes.Clone(backup)
+	damaged[len(damaged)-100] ^= 1
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	for name, bad := range map[string][]byte{
+		"empty": nil, "no backup": []byte("{}\n"), "half": backup[:len(backup)/2], "without its end": backup[:len(backup)-1],
+		"cut where a chunk ends": backup[:bytes.IndexByte(backup, '\n')+1+2*backupChunk],
+		"damaged":                damaged,
+	} {
+		stream := StreamConfig{Restore: bytes.NewReader(bad)}
+		_, err := New(t.Context(), Config{Conn: node.Conn, Logger: quiet, Stream: stream})
+		if !errors.Is(err, ErrBackup) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := StreamConfig{Name: "OTHER", Restore: bytes.NewReader(backup)}
+	if _, err := New(t.Context(), Config{Conn: node.Conn, Logger: quiet, Stream: other}); !errors.Is(err, ErrBackup) {
+		t.Errorf("of another stream: %v", err)
+	}
+	s := newSiteOn(t, node, Config{Stream: StreamConfig{Restore: bytes.NewReader(backup)}})
+	checkRestored(t, s, half, n, id)
+}
+
+// newCluster starts three nodes in this process.
+func newCluster(t *testing.T) (nodes []*Node) {
+	addrs := freeAddrs(t, 3)
+	for i, a := range addrs {
+		c := NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: a, Routes: addrs}
+		nodes = append(nodes, newNode(t, c))
+	}
+	return nodes
+}
+
+// A cluster has the events of a single node's backup, on three replicas: it goes on when one member ends.
+func TestBackupIntoCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	const n, half = 400, 100
+	backup, id := backupOf(t, n, half)
+	nodes := newCluster(t)
+	sites := make([]*site, 3)
+	var starting sync.WaitGroup
+	for i, node := range nodes {
+		c := StreamConfig{Replicas: 3, Await: i != 1}
+		if i == 1 {
+			c.Restore = bytes.NewReader(backup)
+		}
+		starting.Go(func() {
+			sites[i] = newSiteOn(t, node, Config{Stream: c})
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	checkRestored(t, sites[0], half, n, id)
+	until(t, "all replicas have all events", func() bool {
+		var info struct {
+			Cluster struct {
+				Replicas []struct{ Current bool }
+			}
+		}
+		must(t, callAPI(t.Context(), nodes[0].Conn, "$JS.API.STREAM.INFO."+defaultStream, nil, &info))
+		r := info.Cluster.Replicas
+		return len(r) == 2 && r[0].Current && r[1].Current
+	})
+	nodes[1].Close()
+	until(t, "publishing goes on", func() bool {
+		_, err := sites[2].Publish(t.Context(), "b", []byte("x"), "")
+		return err == nil
+	})
+	checkRestored(t, sites[2], half, n, id)
+}
+
+// The folder of a single node is refused by a cluster, whose servers would delete its events, and a member's folder by a
+// single node.
+func TestWrongFolder(t *testing.T) {
+	single, member := t.TempDir(), t.TempDir()
+	s := newSite(t, single, Config{})
+	s.publish("a", "x")
+	address := freeAddr(t)
+	clustered := NodeConfig{Name: "a", Store: member, Cluster: address, Routes: []string{address}, Logger: quiet}
+	newNode(t, clustered).Close()
+	s.node.Close()
+	clustered.Store = single
+	if _, err := Start(clustered); !errors.Is(err, ErrStore) {
+		t.Errorf("a single node's folder: %v", err)
+	}
+	if _, err := Start(NodeConfig{Name: "a", Store: member, Logger: quiet}); !errors.Is(err, ErrStore) {
+		t.Errorf("a member's folder: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(single, "jetstream", "$G", "streams", defaultStream)); err != nil {
+		t.Error(err)
+	}
+}
