@@ -46,6 +46,7 @@ type NodeConfig struct {
 type Node struct {
 	Server *server.Server
 	Conn   *nats.Conn
+	others int // members of the cluster but this one
 }
 
 const (
@@ -78,6 +79,7 @@ func Start(config NodeConfig) (*Node, error) {
 	}
 	if config.Cluster != "" {
 		o.Cluster.Name, o.Cluster.PingInterval, o.Cluster.MaxPingsOut = clusterName, routePing, routePings
+		o.Cluster.PoolSize = -1 // one route to each member, so that WaitRoutes knows when it is complete
 		if o.Cluster.Host, o.Cluster.Port, err = splitAddr(config.Cluster); err != nil {
 			return nil, fmt.Errorf("gateway: Cluster: %w", err)
 		}
@@ -110,7 +112,13 @@ func Start(config NodeConfig) (*Node, error) {
 		s.Shutdown()
 		return nil, fmt.Errorf("gateway: start: %w", err)
 	}
-	return &Node{s, conn}, nil
+	others := 0
+	for _, r := range config.Routes {
+		if r != config.Cluster {
+			others++
+		}
+	}
+	return &Node{s, conn, others}, nil
 }
 
 // ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a member of a cluster without
@@ -145,6 +153,31 @@ func splitAddr(addr string) (host string, port int, err error) {
 		port, err = strconv.Atoi(service)
 	}
 	return host, port, err
+}
+
+// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An event of a live topic that is
+// published before, here or there, does not reach the clients of the other side.
+func (n *Node) WaitRoutes(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		routes, err := n.Server.Routez(nil)
+		if err != nil {
+			return
+		}
+		members := make(map[string]bool) // there are several routes to each
+		for _, r := range routes.Routes {
+			members[r.RemoteName] = true
+		}
+		if len(members) >= n.others {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Watch calls changed when a route was made or lost, until ctx is done.

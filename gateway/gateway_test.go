@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -385,5 +386,28 @@ func TestShorterStream(t *testing.T) {
 	}
 	if b.note(errNoStream, now.Add(maxBackwards)); !b.note(errBackwards, now.Add(2*maxBackwards)) {
 		t.Error("the stream was not given up")
+	}
+}
+
+// A member waits until it has its one route to each other member.
+func TestWaitRoutes(t *testing.T) {
+	addrs := freeAddrs(t, 3)
+	start := func(i int) *Node {
+		return newNode(t, NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: addrs[i], Routes: addrs})
+	}
+	first := start(0)
+	start(1)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if first.WaitRoutes(short); short.Err() == nil {
+		t.Error("it did not wait for the third")
+	}
+	start(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	first.WaitRoutes(ctx)
+	must(t, ctx.Err())
+	if n := first.Server.NumRoutes(); n != 2 {
+		t.Errorf("%d routes", n)
 	}
 }

@@ -24,6 +24,9 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
+// routeWait bounds the time that a member waits for the others before it serves.
+const routeWait = 3 * time.Second
+
 // last is the time that connections have to end after the drain.
 const last = 10 * time.Second
 
@@ -92,6 +95,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}()
 	if node != nil {
 		go node.Watch(watching, note)
+		routed, cancel := context.WithTimeout(ctx, routeWait)
+		node.WaitRoutes(routed) // another member may have ended
+		cancel()
 	}
 	handler := http.Handler(g)
 	if o.demo {
