@@ -10,10 +10,31 @@ var (
 	errBackwards = errors.New("gateway: the stream is shorter than it was")
 )
 
-// maxBackwards is the number of audits that may find a shorter stream. A new leader may have to catch up with itself.
-const maxBackwards = 5
+// maxBackwards is the time for which audits may find a shorter stream. A new leader may have to catch up with itself, which
+// takes long on a busy machine.
+const maxBackwards = time.Minute
 
-// auditNow makes an audit begin soon: something has happened that may have lost republished events, such as the loss of a route.
+// backwards is the time since when audits find a shorter stream, or zero. It is not a number of audits: each route that changes,
+// and each new topic, makes one begin, so many may run in a second.
+type backwards time.Time
+
+// note notes the result of an audit. It reports whether the stream has lost events.
+func (b *backwards) note(err error, now time.Time) (lost bool) {
+	since := time.Time(*b)
+	switch {
+	case err == nil: // an audit that fails otherwise says nothing about the length
+		*b = backwards{}
+	case !errors.Is(err, errBackwards):
+	case since.IsZero():
+		*b = backwards(now)
+	default:
+		return now.Sub(since) >= maxBackwards
+	}
+	return false
+}
+
+// auditNow makes an audit begin soon: something has happened that may have lost republished events, such as the loss of a
+// route.
 func (h *hub) auditNow() {
 	select {
 	case h.kick <- struct{}{}:
@@ -21,11 +42,11 @@ func (h *hub) auditNow() {
 	}
 }
 
-// audit compares the last sequence of each topic of this node with the stream's, every few seconds and when it is asked to. It finds
-// events that were lost and have no successor.
+// audit compares the last sequence of each topic of this node with the stream's, every few seconds and when it is asked to.
+// It finds events that were lost and have no successor.
 func (h *hub) audit() {
 	var audited uint64 // up to this sequence, nothing was missed
-	backwards := 0     // audits in a row that found a shorter stream
+	var shorter backwards
 	ticker := time.NewTicker(auditInterval)
 	defer ticker.Stop()
 	for {
@@ -37,10 +58,7 @@ func (h *hub) audit() {
 		}
 		horizon, err := h.auditOnce(audited)
 		h.count.audits.Add(1)
-		if backwards++; !errors.Is(err, errBackwards) {
-			backwards = 0
-		}
-		if errors.Is(err, errReplaced) || backwards == maxBackwards {
+		if shorter.note(err, time.Now()) || errors.Is(err, errReplaced) {
 			h.log.Error("gateway: the stream was replaced or has lost events; the gateway ends")
 			h.onReset()
 			return
@@ -54,14 +72,14 @@ func (h *hub) audit() {
 	}
 }
 
-// auditOnce asks for the last event of each topic that has changed since the sequence audited. It returns the sequence up to which
-// the answers are complete.
+// auditOnce asks for the last event of each topic that has changed since the sequence audited. It returns the sequence up to
+// which the answers are complete.
 func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
 	s, err := h.history.state(h.ctx)
 	if err != nil {
 		return 0, err
 	}
-	h.note(s)
+	h.seen.Store(&s)
 	switch {
 	case s.epoch != h.epoch:
 		return 0, errReplaced
@@ -71,15 +89,11 @@ func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
 		return audited, nil
 	}
 	// A feed that is not in this list will ask for its last event later than the question above. So for such a feed, too,
-	// nothing was missed up to s.last.
+	// nothing was missed up to s.last. A feed that has not begun is in the list: it reads up to what the audit finds when it
+	// begins.
 	var durable []*feed
 	for _, f := range h.all() {
-		select {
-		case <-f.ready:
-		case <-h.ctx.Done():
-			return 0, h.ctx.Err()
-		}
-		if !f.live && f.failed == nil {
+		if !f.live {
 			durable = append(durable, f)
 		}
 	}
@@ -129,7 +143,7 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64) (horizon uint64, err err
 	}
 	for _, f := range feeds { // events up to the horizon are dispatched, or below target
 		f.mu.Lock()
-		if !f.reading && f.floor >= f.target {
+		if f.begun && !f.reading && f.floor >= f.target {
 			f.checked = max(f.checked, horizon)
 		}
 		f.mu.Unlock()

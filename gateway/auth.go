@@ -10,14 +10,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A Grant is what a client may do. Read and Write are topics, or filters with wildcards that cover them. A filter that a client
-// subscribes to must be covered by one of Read.
+// A Grant is what a client may do. Read and Write are topics, or filters with wildcards that cover them. A filter that a
+// client subscribes to must be covered by one of Read.
 type Grant struct {
 	Read, Write []string
 	Expires     time.Time // when the client is disconnected; zero is never
 }
 
-// ErrNoToken is returned by an authorization for a request without a token. It is answered with the status 401, like every other error.
+// ErrNoToken is returned by an authorization for a request without a token. It is answered with the status 401, like every
+// other error.
 var ErrNoToken = errors.New("gateway: no token")
 
 var everything = Grant{Read: []string{">"}, Write: []string{">"}}
@@ -28,8 +29,8 @@ const (
 	TokenParameter = "token"
 )
 
-// Token returns the token of a request: from the header Authorization, a cookie, or the query. The last is for EventSource and
-// WebSocket in browsers, which cannot set headers. The gateway writes no query to a log.
+// Token returns the token of a request: from the header Authorization, a cookie, or the query. The last is for EventSource
+// and WebSocket in browsers, which cannot set headers. The gateway writes no query to a log.
 func Token(r *http.Request) string {
 	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(t)
@@ -49,8 +50,9 @@ type claims struct {
 	} `json:"push"`
 }
 
-// JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an ed25519.PublicKey for
-// EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed by that method.
+// JWT returns an authorization by signed tokens. key is as jwt.Parser expects for the method: a []byte for HS256, an
+// ed25519.PublicKey for EdDSA, an *rsa.PublicKey for RS256, an *ecdsa.PublicKey for ES256. Tokens must expire, and be signed
+// by that method.
 func JWT(method string, key any) func(*http.Request) (Grant, error) {
 	parser := jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithExpirationRequired())
 	return func(r *http.Request) (Grant, error) {

@@ -41,10 +41,18 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// A token says which topics its bearer may read and write. It may come in a header, a cookie or the query, and is not logged.
+// A token says which topics its bearer may read and write. It may come in a header, a cookie or the query, and is not
+// logged.
 func TestTokens(t *testing.T) {
 	var log lockedBuffer
-	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s := newSite(t, t.TempDir(), Config{Authorize: JWT("HS256", secret), Logger: logger})
+	all := []string{">"}
+	sign := func(method jwt.SigningMethod, key any, d time.Duration) string {
+		return token(t, method, key, d, all, all)
+	}
+	unsigned := sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, time.Minute)
+	bad := token(t, jwt.SigningMethodHS256, secret, time.Minute, nil, []string{"a..b"})
 	good := token(t, jwt.SigningMethodHS256, secret, time.Minute, []string{"a.*", "b"}, []string{"a.>"})
 	for _, c := range []struct {
 		name, method, path, token string
@@ -58,13 +66,13 @@ func TestTokens(t *testing.T) {
 		{"one of two topics", "GET", "/events?topic=b&topic=c", good, 403},
 		{"wider than allowed", "GET", "/events?topic=a.>", good, 403},
 		{"wider than allowed", "GET", "/poll?topic=*", good, 403},
-		{"expired", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, -time.Minute, []string{">"}, []string{">"}), 401},
-		{"never expires", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, 0, []string{">"}, []string{">"}), 401},
-		{"other secret", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, []byte("other"), time.Minute, []string{">"}, []string{">"}), 401},
-		{"other method", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS512, secret, time.Minute, []string{">"}, []string{">"}), 401},
-		{"not signed", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, time.Minute, []string{">"}, []string{">"}), 401},
+		{"expired", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, secret, -time.Minute), 401},
+		{"never expires", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, secret, 0), 401},
+		{"other secret", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS256, []byte("other"), time.Minute), 401},
+		{"other method", "POST", "/publish?topic=a.b", sign(jwt.SigningMethodHS512, secret, time.Minute), 401},
+		{"not signed", "POST", "/publish?topic=a.b", unsigned, 401},
 		{"malformed", "POST", "/publish?topic=a.b", "a.b.c", 401},
-		{"invalid topic", "POST", "/publish?topic=a.b", token(t, jwt.SigningMethodHS256, secret, time.Minute, nil, []string{"a..b"}), 401},
+		{"invalid topic", "POST", "/publish?topic=a.b", bad, 401},
 	} {
 		status, body := s.request(c.method, c.path, "x", "Authorization", "Bearer "+c.token)
 		if status != c.status {
@@ -122,8 +130,8 @@ func TestOrigins(t *testing.T) {
 		}
 		upgrade, err := http.NewRequest("GET", s.url+"/socket?topic=a", nil)
 		must(t, err)
-		for _, h := range [][2]string{{"Origin", origin}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Version", "13"},
-			{"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}} {
+		for _, h := range [][2]string{{"Origin", origin}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"},
+			{"Sec-WebSocket-Version", "13"}, {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}} {
 			upgrade.Header.Set(h[0], h[1])
 		}
 		answer, err = transport.RoundTrip(upgrade)
@@ -217,7 +225,8 @@ func TestDrain(t *testing.T) {
 	s.Drain(t.Context(), 300*time.Millisecond)
 	for _, r := range all {
 		_, err := r.next()
-		if _, sse := r.(*sseReader); sse && err != io.EOF || !sse && (err == nil || !strings.Contains(err.Error(), "elsewhere")) {
+		_, sse := r.(*sseReader)
+		if sse && err != io.EOF || !sse && (err == nil || !strings.Contains(err.Error(), "elsewhere")) {
 			t.Errorf("%T: %v", r, err)
 		}
 		r.close()

@@ -37,6 +37,8 @@ type member struct {
 	url     string
 	log     *os.File
 	process *exec.Cmd
+	killed  atomic.Bool
+	waiting sync.WaitGroup
 }
 
 func (m *member) start() {
@@ -44,11 +46,18 @@ func (m *member) start() {
 	m.process.Stderr = m.log
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(m.t, m.process.Start())
+	m.killed.Store(false)
+	m.waiting.Go(func() {
+		if err := m.process.Wait(); !m.killed.Load() {
+			m.t.Errorf("%s has ended by itself: %v", m.url, err)
+		}
+	})
 }
 
 func (m *member) kill() {
+	m.killed.Store(true)
 	m.process.Process.Kill()
-	m.process.Wait()
+	m.waiting.Wait()
 }
 
 func (m *member) signal(s os.Signal) { must(m.t, m.process.Process.Signal(s)) }
@@ -77,17 +86,6 @@ func buildCommand(t *testing.T) string {
 	return binary
 }
 
-// freeAddrs returns addresses that were free a moment ago.
-func freeAddrs(t *testing.T, n int) (addrs []string) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
-	}
-	return addrs
-}
-
 // startCluster starts three members and waits until they are ready.
 func startCluster(t *testing.T) []*member {
 	binary, addrs := buildCommand(t), freeAddrs(t, 6)
@@ -95,8 +93,9 @@ func startCluster(t *testing.T) []*member {
 	for i := range 3 {
 		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 		must(t, err)
-		m := &member{t: t, binary: binary, url: "http://" + addrs[i], log: log, args: []string{"--addr", addrs[i], "--name", fmt.Sprint("n", i),
-			"--store", t.TempDir(), "--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:], ","), "--heartbeat", "500ms", "--retry", "1s", "--drain", "1s"}}
+		m := &member{t: t, binary: binary, url: "http://" + addrs[i], log: log, args: []string{
+			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(), "--cluster", addrs[3+i],
+			"--routes", strings.Join(addrs[3:], ","), "--heartbeat", "500ms", "--retry", "1s", "--drain", "1s"}}
 		m.start()
 		members = append(members, m)
 		t.Cleanup(func() {
@@ -204,9 +203,46 @@ func (f *follower) check(m message) {
 	}
 }
 
-// Three members are killed and paused, one after the other, while clients move between them and publishers publish to each. Every event
-// that was acknowledged reaches each of its clients once, and in order. With -chaos 10m -chaos.every 1m -chaos.clients 6000 -chaos.topics 200 it
-// takes as long and is as large as an operator would try it.
+// A liveFollower is a client of live topics that moves between the members. It may miss events, and counts those that it has
+// missed while it was connected. On one connection it must get none twice, and those of a publisher in order. Another member
+// may be behind.
+type liveFollower struct {
+	members   []*member
+	got, lost int
+	failed    error
+}
+
+func (f *liveFollower) follow(ending func() bool) {
+	for f.failed == nil && !ending() {
+		r, err := openWS(f.members[rand.IntN(len(f.members))].url, "topic=live.*")
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		last := map[string]int{} // by publisher and topic
+		for stay := 200 + rand.IntN(2000); stay > 0 && f.failed == nil && !ending(); stay-- {
+			m, err := r.next()
+			if err != nil {
+				break
+			}
+			from, number, _ := strings.Cut(m.Data, " ")
+			n, err := strconv.Atoi(number)
+			if err != nil || m.ID != "" || n <= last[from] {
+				f.failed = fmt.Errorf("%+v after number %d", m, last[from])
+			}
+			if last[from] > 0 {
+				f.lost += n - last[from] - 1
+			}
+			last[from] = n
+			f.got++
+		}
+		r.close()
+	}
+}
+
+// Three members are killed and paused, one after the other, while clients move between them and publishers publish to each.
+// Every event that was acknowledged reaches each of its clients once, and in order. With -chaos 10m -chaos.every 1m
+// -chaos.clients 6000 -chaos.topics 200 it takes as long and is as large as an operator would try it.
 func TestCluster(t *testing.T) {
 	if *chaosTime == 0 {
 		t.Skip("it takes long, and is asked for by -chaos; .ci/soak runs it")
@@ -249,7 +285,8 @@ func TestCluster(t *testing.T) {
 				topic := i % *chaosTopics
 				text := fmt.Sprintf("p%d.t%d %d", p, topic, numbers[topic])
 				for at := p; ; at++ { // until it is acknowledged, by whichever member
-					r, _ := http.NewRequest("POST", members[at%3].url+fmt.Sprint("/publish?topic=t.", topic), strings.NewReader(text))
+					path := fmt.Sprint("/publish?topic=t.", topic)
+					r, _ := http.NewRequest("POST", members[at%3].url+path, strings.NewReader(text))
 					r.Header.Set("Idempotency-Key", text)
 					answer, err := client.Do(r)
 					if err == nil {
@@ -266,6 +303,37 @@ func TestCluster(t *testing.T) {
 				published[topic].Add(1)
 				all.Add(1)
 				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	var liveFollowers []*liveFollower
+	var livePublished atomic.Int64
+	for range max(*chaosClients/20, 2) {
+		f := &liveFollower{members: members}
+		liveFollowers = append(liveFollowers, f)
+		following.Go(func() { f.follow(ending.Load) })
+	}
+	for p, m := range members {
+		publishing.Go(func() {
+			numbers := make([]int, *chaosTopics)
+			for i := 0; ctx.Err() == nil; i++ {
+				topic := i % *chaosTopics
+				path := fmt.Sprint("/publish?topic=live.", topic)
+				text := fmt.Sprintf("p%d.t%d %d", p, topic, numbers[topic]+1)
+				answer, err := client.Post(m.url+path, "text/plain", strings.NewReader(text))
+				if err == nil {
+					answer.Body.Close()
+				}
+				var failed *net.OpError
+				if errors.As(err, &failed) && failed.Op == "dial" || err == nil && answer.StatusCode != http.StatusAccepted {
+					time.Sleep(20 * time.Millisecond) // it was not published
+					continue
+				}
+				numbers[topic]++ // published, or perhaps: it must not be published twice
+				if err == nil {
+					livePublished.Add(1)
+				}
+				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}
@@ -300,7 +368,8 @@ func TestCluster(t *testing.T) {
 	ending.Store(true)
 	for topic := range *chaosTopics {
 		until(t, "the last event is acknowledged", func() bool {
-			answer, err := client.Post(members[0].url+fmt.Sprint("/publish?topic=t.", topic), "text/plain", strings.NewReader("end 0"))
+			path := fmt.Sprint("/publish?topic=t.", topic)
+			answer, err := client.Post(members[0].url+path, "text/plain", strings.NewReader("end 0"))
 			if err == nil {
 				answer.Body.Close()
 			}
@@ -329,6 +398,23 @@ func TestCluster(t *testing.T) {
 			t.Errorf("client %d, way %d, %s: %v", i, f.way%3, f.filter, f.failed)
 		}
 	}
-	t.Logf("%d events acknowledged after %d retries, %d received by %d clients that connected %d times, %d kills, %d pauses", all.Load(),
-		retries.Load(), got, len(followers), moves, kills, pauses)
+	t.Logf("%d events acknowledged after %d retries, %d received by %d clients that connected %d times, %d kills, %d pauses",
+		all.Load(), retries.Load(), got, len(followers), moves, kills, pauses)
+	liveGot, lost := 0, 0
+	for i, f := range liveFollowers {
+		liveGot += f.got
+		lost += f.lost
+		if f.failed != nil || f.got == 0 {
+			t.Errorf("client %d of live topics: %d events, %v", i, f.got, f.failed)
+		}
+	}
+	shorter := 0
+	for _, m := range members {
+		b, err := os.ReadFile(m.log.Name())
+		must(t, err)
+		shorter += strings.Count(string(b), errBackwards.Error())
+	}
+	t.Logf("%d audits have found a shorter stream", shorter)
+	t.Logf("%d live events, %d received by %d clients, which missed %d while they were connected", livePublished.Load(),
+		liveGot, len(liveFollowers), lost)
 }

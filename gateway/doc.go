@@ -1,13 +1,14 @@
 // Package gateway pushes events to browsers and other HTTP clients, from one machine or from several.
 //
-// Clients subscribe to topics by Server-Sent Events, WebSocket or long polling. An idle client is a parked connection (package
-// park): it needs no goroutine and no buffer. Publishers POST, or publish to NATS. The machines find each other's clients
-// through NATS: a [Gateway] has an embedded nats-server ([Start]), or uses one that runs elsewhere.
+// Clients subscribe to topics by Server-Sent Events, WebSocket or long polling. An idle client is a parked connection
+// (package park): it needs no goroutine and no buffer. Publishers POST, or publish to NATS. The machines find each other's
+// clients through NATS: a [Gateway] has an embedded nats-server ([Start]), or uses one that runs elsewhere.
 //
 // A topic is a NATS subject, such as orders.42, and a subscription may have NATS's wildcards: orders.* or orders.>. Topics
-// whose first word is live are live topics: their events go to the clients that are connected, and are not stored. Events of all
-// other topics are stored in one JetStream stream before the publisher gets its answer, and have an id, <epoch>-<sequence>. A client that
-// comes back with the last id that it has seen, to any machine, gets what it has missed and no event twice.
+// whose first word is live are live topics: their events go to the clients that are connected, and are not stored. Events of
+// all other topics are stored in one JetStream stream before the publisher gets its answer, and have an id,
+// <epoch>-<sequence>. A client that comes back with the last id that it has seen, to any machine, gets what it has missed
+// and no event twice.
 //
 // The parts, in the order in which an event passes them:
 //

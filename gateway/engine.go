@@ -6,9 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -19,15 +23,17 @@ import (
 
 // NodeConfig configures an embedded nats-server.
 type NodeConfig struct {
-	// Name is the name of the server in its cluster. It must be the same after each restart, and no other member may have it.
+	// Name is the name of the server in its cluster. It must be the same after each restart, and no other member may have
+	// it.
 	Name string
 	// Store is the folder of JetStream's files.
 	Store string
-	// SyncAlways makes the server sync its files before it acknowledges an event. Without it, an event that is acknowledged survives the
-	// end of processes, and not the loss of power, because files are synced every two minutes.
+	// SyncAlways makes the server sync its files before it acknowledges an event. Without it, an event that is acknowledged
+	// survives the end of processes, and not the loss of power, because files are synced every two minutes.
 	SyncAlways bool
-	// Cluster is the address, host:port, on which other members reach this one. It is empty for a single node. Routes are such addresses of
-	// members, of which this one may be one. Routes are not authenticated: the addresses must not be reachable for others.
+	// Cluster is the address, host:port, on which other members reach this one. It is empty for a single node. Routes are
+	// such addresses of members, of which this one may be one. Routes are not authenticated: the addresses must not be
+	// reachable for others.
 	Cluster string
 	Routes  []string
 	// Listen, if not empty, is an address on which NATS clients are served.
@@ -40,6 +46,7 @@ type NodeConfig struct {
 type Node struct {
 	Server *server.Server
 	Conn   *nats.Conn
+	others int // members of the cluster but this one
 }
 
 const (
@@ -57,6 +64,9 @@ func Start(config NodeConfig) (*Node, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if err := checkStore(config.Store, config.Cluster != ""); err != nil {
+		return nil, err
+	}
 	o := &server.Options{
 		ServerName: config.Name, JetStream: true, StoreDir: config.Store, SyncAlways: config.SyncAlways,
 		NoSigs: true, DontListen: config.Listen == "", MaxPayload: maxPayload,
@@ -69,6 +79,7 @@ func Start(config NodeConfig) (*Node, error) {
 	}
 	if config.Cluster != "" {
 		o.Cluster.Name, o.Cluster.PingInterval, o.Cluster.MaxPingsOut = clusterName, routePing, routePings
+		o.Cluster.PoolSize = -1 // one route to each member, so that WaitRoutes knows when it is complete
 		if o.Cluster.Host, o.Cluster.Port, err = splitAddr(config.Cluster); err != nil {
 			return nil, fmt.Errorf("gateway: Cluster: %w", err)
 		}
@@ -81,8 +92,8 @@ func Start(config NodeConfig) (*Node, error) {
 	}
 	var connect []nats.Option
 	if o.DontListen && config.Cluster != "" {
-		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token that
-		// only this process knows.
+		// nats-server has no routes without a listener for clients. So there is one, on a port of this machine, with a token
+		// that only this process knows.
 		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
 		connect = append(connect, nats.Token(o.Authorization))
 	}
@@ -101,10 +112,40 @@ func Start(config NodeConfig) (*Node, error) {
 		s.Shutdown()
 		return nil, fmt.Errorf("gateway: start: %w", err)
 	}
-	return &Node{s, conn}, nil
+	others := 0
+	for _, r := range config.Routes {
+		if r != config.Cluster {
+			others++
+		}
+	}
+	return &Node{s, conn, others}, nil
 }
 
-const maxPayload = 8 << 20
+// ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a member of a cluster without
+// one.
+var ErrStore = errors.New("gateway: start: wrong folder")
+
+// checkStore reports what is wrong with a folder. nats-server deletes streams that its cluster does not know of, and a
+// member's folder alone is no quorum.
+func checkStore(store string, clustered bool) error {
+	root := filepath.Join(store, "jetstream")
+	_, err := os.Stat(filepath.Join(root, "$SYS", "_js_", "_meta_"))
+	member := err == nil
+	streams, _ := os.ReadDir(filepath.Join(root, "$G", "streams"))
+	switch {
+	case clustered && !member && len(streams) > 0:
+		return fmt.Errorf("%w: %s has a single node's events; start the cluster with an empty folder and a backup of them",
+			ErrStore, store)
+	case !clustered && member:
+		return fmt.Errorf("%w: %s belongs to a member of a cluster", ErrStore, store)
+	}
+	return nil
+}
+
+const (
+	maxPayload = 8 << 20 // bytes of a message with its headers
+	maxHeaders = 4 << 10 // bytes of the headers of an event
+)
 
 func splitAddr(addr string) (host string, port int, err error) {
 	host, service, err := net.SplitHostPort(addr)
@@ -112,6 +153,31 @@ func splitAddr(addr string) (host string, port int, err error) {
 		port, err = strconv.Atoi(service)
 	}
 	return host, port, err
+}
+
+// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An event of a live topic that is
+// published before, here or there, does not reach the clients of the other side.
+func (n *Node) WaitRoutes(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		routes, err := n.Server.Routez(nil)
+		if err != nil {
+			return
+		}
+		members := make(map[string]bool) // there are several routes to each
+		for _, r := range routes.Routes {
+			members[r.RemoteName] = true
+		}
+		if len(members) >= n.others {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Watch calls changed when a route was made or lost, until ctx is done.
@@ -130,14 +196,6 @@ func (n *Node) Watch(ctx context.Context, changed func()) {
 			return
 		}
 	}
-}
-
-// Members returns the names of the servers of the cluster, as this one knows them. It returns nil if there is no cluster.
-func (n *Node) Members() []string {
-	if !n.Server.JetStreamIsClustered() {
-		return nil
-	}
-	return n.Server.JetStreamClusterPeers()
 }
 
 // Close closes the connection and ends the server.
@@ -164,15 +222,24 @@ type StreamConfig struct {
 	MaxAge   time.Duration // how long events are kept; 0 is 24 hours
 	MaxBytes int64         // how many bytes are kept, of each replica; 0 is 1 GiB
 	Window   time.Duration // how long keys of publishers are remembered; 0 is 2 minutes
+	// Restore, if not nil, is a backup from which the stream is made if there is none. The other fields but Name and
+	// Replicas do not count then. Await makes the gateway wait for the stream instead, until another node has restored it.
+	Restore io.ReadSeeker
+	Await   bool
 }
 
-// epochKey is the metadata of the stream that says which stream it is. A stream that is deleted and made once more has another epoch.
+// epochKey is the metadata of the stream that says which stream it is. A stream that is deleted and made once more has
+// another epoch.
 const epochKey = "push-epoch"
 
+const defaultStream = "PUSH"
+
 // makeStream makes the stream, unless it exists, and returns its name. In a cluster it tries again until there is a leader.
-func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig) (string, error) {
+// maxEvent is the largest event.
+func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, maxEvent int, log *slog.Logger) (
+	name string, err error) {
 	if c.Name == "" {
-		c.Name = "PUSH"
+		c.Name = defaultStream
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1
@@ -186,19 +253,34 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig) (st
 	crand.Read(epoch)
 	config := jetstream.StreamConfig{
 		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: c.Replicas, MaxAge: c.MaxAge, MaxBytes: c.MaxBytes,
-		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, AllowDirect: true, DenyDelete: true, DenyPurge: true,
+		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
+		AllowDirect: true, DenyDelete: true, DenyPurge: true, MaxMsgSize: int32(min(maxEvent+maxHeaders, math.MaxInt32)),
 		RePublish: &jetstream.RePublish{Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
 		Metadata:  map[string]string{epochKey: hex.EncodeToString(epoch)},
 	}
+	reported := ""
 	for {
 		try, cancel := context.WithTimeout(ctx, requestTimeout)
 		_, err := js.Stream(try, c.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			_, err = js.CreateStream(try, config)
+			switch {
+			case c.Await:
+			case c.Restore != nil:
+				err = restore(ctx, js.Conn(), c)
+			default:
+				_, err = js.CreateStream(try, config)
+			}
 		}
 		cancel()
 		if err == nil {
 			return c.Name, nil
+		}
+		if errors.Is(err, ErrBackup) {
+			return "", err
+		}
+		if text := err.Error(); text != reported { // it may last until other members have started, or for good
+			reported = text
+			log.Info("gateway: the stream does not exist yet", "stream", c.Name, "error", err)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):

@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/websocket"
 )
 
-// An event is one message of a topic. It is shared by all clients that get it: each form on the wire is made once, when the first
-// client needs it, and must not be changed.
+// An event is one message of a topic. It is shared by all clients that get it: each form on the wire is made once, when the
+// first client needs it, and must not be changed.
 type event struct {
 	topic string
 	data  []byte

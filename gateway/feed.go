@@ -13,14 +13,16 @@ import (
 // A feed is one filter that clients of this node want, and these clients. It has one subscription in NATS. The events of a
 // durable feed are dispatched in the order of the stream, without gap.
 //
-// floor is the sequence of the last event that was dispatched; all earlier ones of the filter were too. target is the highest
-// sequence of the filter that is known to be stored. If they differ, a goroutine reads the stream from the one to the other. In the usual case no stream is
-// read: the republished event names its predecessor on the same topic, and if that is not above floor, nothing
-// was missed and the event is dispatched at once. With a wildcard that does not follow, because the event that was missed may be of
-// another topic. So a republished event of such a feed only raises target.
+// floor is the sequence of the last event that was dispatched; all earlier ones of the filter were too. target is the
+// highest sequence of the filter that is known to be stored. If they differ, a goroutine reads the stream from the one to
+// the other. In the usual case no stream is read: the republished event names its predecessor on the same topic, and if that
+// is not above floor, nothing was missed and the event is dispatched at once. With a wildcard that does not follow, because
+// the event that was missed may be of another topic. So a republished event of such a feed only raises target.
 //
-// Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this node
-// is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
+// What is republished before floor is known also raises target alone.
+//
+// Republished events may be lost: when a route breaks, when the leader dies after storing and before republishing, when this
+// node is too slow. The successor of a lost event shows that, and hub.audit finds those without one.
 type feed struct {
 	hub    *hub
 	filter string
@@ -33,6 +35,7 @@ type feed struct {
 
 	mu      sync.Mutex // held while an event is given to all members
 	members map[*subscriber]uint64
+	begun   bool // floor is known
 	floor   uint64
 	target  uint64
 	checked uint64 // no event of the filter lies between floor and here
@@ -51,6 +54,10 @@ func subjectOf(filter string) string {
 // receive handles a message of the feed's subscription.
 func (f *feed) receive(m *nats.Msg) {
 	if f.live {
+		if len(m.Data) > f.hub.largest {
+			f.hub.count.strange.Add(1) // published on NATS, past this gateway's limit
+			return
+		}
 		e := &event{topic: strings.TrimPrefix(m.Subject, livePrefix), data: m.Data}
 		f.mu.Lock()
 		f.dispatch(e)
@@ -71,7 +78,7 @@ func (f *feed) receive(m *nats.Msg) {
 	}
 	f.target = seq
 	switch {
-	case f.reading:
+	case !f.begun, f.reading: // what will be read has it
 	case !f.wild && previous <= f.floor:
 		f.dispatch(&event{topic: topic, data: m.Data, at: position{f.hub.epoch, seq}})
 		f.floor = seq
@@ -95,9 +102,20 @@ func (f *feed) reach(seq uint64) (behind bool) {
 	return true
 }
 
+// begin sets floor to the sequence of the filter's last event.
+func (f *feed) begin(floor uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun, f.floor = true, floor
+	if f.target > floor { // events were republished before the answer came
+		f.startReading()
+	}
+	f.target = max(f.target, floor)
+}
+
 // startReading starts the goroutine that reads the stream. The caller holds f.mu.
 func (f *feed) startReading() {
-	if !f.reading && !f.closed {
+	if f.begun && !f.reading && !f.closed {
 		f.reading = true
 		f.hub.work.Go(f.read)
 	}
@@ -121,8 +139,8 @@ func (f *feed) read() {
 		last, lost, err := h.history.replay(h.ctx, h.epoch, f.filter, after, through, func(e *event) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if first && h.first.Load() > max(after, checked)+1 {
-				f.tellGap(gapRetention)
+			if oldest := h.seen.Load().first; first && oldest > max(after, checked)+1 {
+				f.tellGap(oldest)
 			}
 			first = false
 			f.dispatch(e)
@@ -132,7 +150,7 @@ func (f *feed) read() {
 		})
 		f.mu.Lock()
 		if lost {
-			f.tellGap(gapRetention)
+			f.tellGap(through + 1)
 			f.floor = max(f.floor, last)
 		}
 		f.mu.Unlock()
@@ -158,9 +176,13 @@ func (f *feed) dispatch(e *event) {
 	}
 }
 
-func (f *feed) tellGap(reason string) {
-	for s := range f.members {
-		s.to.gap(reason)
+// tellGap tells the members that the stream has no event below the sequence oldest any more, except those that have joined
+// after such events. The caller holds f.mu.
+func (f *feed) tellGap(oldest uint64) {
+	for s, after := range f.members {
+		if oldest > after+1 {
+			s.to.gap(gapRetention)
+		}
 	}
 }
 

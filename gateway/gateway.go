@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +24,8 @@ import (
 type SlowPolicy uint8
 
 const (
-	// SlowClose closes the connection. The client comes back with the last id that it has got, and misses nothing of durable topics.
+	// SlowClose closes the connection. The client comes back with the last id that it has got, and misses nothing of durable
+	// topics.
 	SlowClose SlowPolicy = iota
 	// SlowDrop drops events until there is room, and then tells the client that there is a gap.
 	SlowDrop
@@ -36,27 +39,30 @@ type Config struct {
 	Stream StreamConfig
 	// Authorize says what the sender of a request may do. nil allows everything. It may be called concurrently.
 	Authorize func(*http.Request) (Grant, error)
-	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the gateway's own. "*" allows all, without
-	// cookies.
+	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the
+	// gateway's own. "*" allows all, without cookies.
 	Origins []string
-	// MaxEvent bounds the bytes of an event, 0 is 256 KiB. MaxQueue bounds the bytes that wait for a client that reads too slowly, 0 is
-	// 256 KiB. MaxAge bounds the time for which such a client takes nothing, 0 is 10 seconds. Slow says what happens at MaxQueue.
+	// MaxEvent bounds the bytes of an event, 0 is 256 KiB. MaxQueue bounds the bytes that wait for a client that reads too
+	// slowly, 0 is 256 KiB. MaxAge bounds the time for which such a client takes nothing, and for which a
+	// WebSocket does not answer a ping, 0 is 10 seconds. Slow says what happens at MaxQueue.
 	MaxEvent, MaxQueue int
 	MaxAge             time.Duration
 	Slow               SlowPolicy
-	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a long poll is answered. 0 is 25 seconds.
+	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a long poll is answered. 0 is
+	// 25 seconds.
 	Heartbeat time.Duration
 	// Retry is the time after which clients come back, on average. 0 is 3 seconds. Each gets a value of its own around it.
 	Retry time.Duration
-	// MaxClients bounds the clients of this node, and MaxArrivals those that are accepted in a second. Others are answered with the
-	// status 503. 0 is no limit.
+	// MaxClients bounds the clients of this node, and MaxArrivals those that are accepted in a second. Others are answered
+	// with the status 503. 0 is no limit.
 	MaxClients, MaxArrivals int
 	// Logger is nil for slog.Default. No query and no token is logged.
 	Logger *slog.Logger
 }
 
-// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket, /poll, /publish, /healthz and /readyz. A
-// program serves it by a park.HTTPServer, so that connections between requests are parked too. Its methods may be called concurrently.
+// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket, /poll, /publish, /healthz and
+// /readyz. A program serves it by a park.HTTPServer, so that connections between requests are parked too. Its methods may be
+// called concurrently.
 type Gateway struct {
 	config   Config
 	conn     *nats.Conn
@@ -74,10 +80,11 @@ type Gateway struct {
 
 	mu      sync.Mutex
 	closed  bool
-	opening sync.WaitGroup // streams that were taken over and are not parked yet
+	opening sync.WaitGroup // requests to subscribe whose connections are not parked yet
 }
 
-// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster takes until a majority of its members runs.
+// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster takes until a majority of
+// its members runs.
 func New(ctx context.Context, config Config) (*Gateway, error) {
 	if config.Conn == nil {
 		return nil, errors.New("gateway: Config.Conn is nil")
@@ -94,14 +101,15 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	if int64(config.MaxEvent) > config.Conn.MaxPayload()-4<<10 {
-		return nil, fmt.Errorf("gateway: MaxEvent %d: NATS takes at most %d bytes with headers", config.MaxEvent, config.Conn.MaxPayload())
+	if int64(config.MaxEvent) > config.Conn.MaxPayload()-maxHeaders {
+		return nil, fmt.Errorf("gateway: MaxEvent %d: NATS takes at most %d bytes with headers", config.MaxEvent,
+			config.Conn.MaxPayload())
 	}
 	js, err := jetstream.New(config.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	name, err := makeStream(ctx, js, config.Stream)
+	name, err := makeStream(ctx, js, config.Stream, config.MaxEvent, config.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +118,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{config: config, conn: config.Conn, js: js, lot: lot, start: time.Now(), failed: make(chan struct{})}
-	if g.hub, err = newHub(ctx, config.Conn, name, config.Logger); err != nil {
+	if g.hub, err = newHub(ctx, config.Conn, name, config.MaxEvent, config.Logger); err != nil {
 		lot.Close()
 		return nil, err
 	}
@@ -120,9 +128,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g.sockets = g.newSockets()
 	g.mux = http.NewServeMux()
-	g.mux.HandleFunc("GET /events", g.serveEvents)
-	g.mux.HandleFunc("GET /socket", g.serveSocket)
-	g.mux.HandleFunc("GET /poll", g.servePoll)
+	g.mux.HandleFunc("GET /events", g.subscribe(g.serveEvents))
+	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
+	g.mux.HandleFunc("GET /poll", g.subscribe(g.servePoll))
 	g.mux.HandleFunc("POST /publish", g.servePublish)
 	for _, path := range []string{"/events", "/poll", "/publish"} {
 		g.mux.HandleFunc("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -154,12 +162,12 @@ func (g *Gateway) Lot() *park.Lot { return g.lot }
 // Sockets returns the server of the WebSockets, for observation.
 func (g *Gateway) Sockets() *websocket.Server { return g.sockets }
 
-// Changed tells the gateway that something has happened that may have lost events between nodes, such as the loss of a route. It
-// compares its topics with the stream then, as it does every few seconds.
+// Changed tells the gateway that something has happened that may have lost events between nodes, such as the loss of a
+// route. It compares its topics with the stream then, as it does every few seconds.
 func (g *Gateway) Changed() { g.hub.auditNow() }
 
-// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events that were acknowledged. The gateway
-// cannot go on then: ids that clients have mean other events.
+// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events that were acknowledged.
+// The gateway cannot go on then: ids that clients have mean other events.
 func (g *Gateway) Failed() <-chan struct{} { return g.failed }
 
 func (g *Gateway) fail() { g.failOnce.Do(func() { close(g.failed) }) }
@@ -175,8 +183,8 @@ func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ready\n"))
 }
 
-// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that it has, one after the other over
-// the given time, to come back elsewhere. It returns when all were told, or ctx is done. Shutdown must follow.
+// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that it has, one after the
+// other over the given time, to come back elsewhere. It returns when all were told, or ctx is done. Shutdown must follow.
 func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	g.draining.Store(true)
 	told := make(map[*subscriber]bool) // a client may have several topics
@@ -200,7 +208,8 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its cause.
+// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its
+// cause.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.draining.Store(true)
 	g.mu.Lock()
@@ -217,7 +226,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// enter counts a stream that is being opened. It reports whether the gateway is open; if so, g.opening.Done must follow.
+// enter counts a request to subscribe. It reports whether the gateway is open; if so, g.opening.Done must follow.
 func (g *Gateway) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -237,6 +246,7 @@ type Stats struct {
 	Delivered     uint64 // events given to clients
 	Dropped       uint64 // events that were dropped because of SlowDrop
 	Slow          uint64 // clients that were closed because they read too slowly
+	Silent        uint64 // WebSockets that were closed because they answered no ping
 	Resumed       uint64 // topics that were resumed with an id
 	Gaps          uint64 // gaps that an event's predecessor has shown
 	Repairs       uint64 // topics that an audit has found behind the stream
@@ -246,7 +256,7 @@ type Stats struct {
 	Refused       uint64 // requests that were malformed, too large or too many, or could not be served now
 	Strange       uint64 // messages of NATS that are not the stream's
 	First, Last   uint64 // sequences of the stream, at the last audit
-	Epoch, Leader string
+	Epoch         string
 }
 
 // Stats returns the current counters.
@@ -255,12 +265,46 @@ func (g *Gateway) Stats() Stats {
 	g.hub.mu.RLock()
 	topics := len(g.hub.feeds)
 	g.hub.mu.RUnlock()
-	leader, _ := g.hub.leader.Load().(string)
+	seen := g.hub.seen.Load()
 	return Stats{
 		Clients: int(c.clients.Load()), Topics: topics, Queued: int(c.queued.Load()) + g.sockets.Stats().Queued,
 		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: c.dropped.Load(),
-		Slow: c.slow.Load(), Resumed: c.resumed.Load(), Gaps: c.gaps.Load(), Repairs: c.repairs.Load(), Audits: c.audits.Load(),
-		AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(), Refused: c.refused.Load(), Strange: c.strange.Load(),
-		First: g.hub.first.Load(), Last: g.hub.last.Load(), Epoch: g.hub.epoch, Leader: leader,
+		Slow: c.slow.Load(), Silent: c.silent.Load(), Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
+		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(), Refused: c.refused.Load(),
+		Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}
+}
+
+// A Member is a server of NATS that has a replica of the stream, as its leader said at the last audit.
+type Member struct {
+	Name    string
+	Leader  bool
+	Current bool   // the replica has what the leader has
+	Offline bool   // the leader cannot reach it
+	Lag     uint64 // operations that the replica is behind
+}
+
+// Members returns the servers that have replicas of the stream.
+func (g *Gateway) Members() []Member { return slices.Clone(g.hub.seen.Load().members) }
+
+// A Topic is a topic, or a filter with wildcards, that clients of this node have subscribed to.
+type Topic struct {
+	Filter  string
+	Clients int
+	Last    uint64 // sequence of the last event that was delivered; 0 for live topics
+	Behind  uint64 // at most so many events are stored and not delivered yet
+}
+
+// Topics returns the topics with the most clients, at most n.
+func (g *Gateway) Topics(n int) []Topic {
+	topics := make([]Topic, 0, n)
+	for _, f := range g.hub.all() {
+		f.mu.Lock()
+		topics = append(topics, Topic{f.filter, len(f.members), f.floor, f.target - f.floor})
+		f.mu.Unlock()
+	}
+	slices.SortFunc(topics, func(a, b Topic) int {
+		return cmp.Or(cmp.Compare(b.Clients, a.Clients), cmp.Compare(a.Filter, b.Filter))
+	})
+	return topics[:min(n, len(topics))]
 }

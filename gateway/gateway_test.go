@@ -1,11 +1,15 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 )
 
 // Each way to subscribe gets the events of a topic, in order, with their ids.
@@ -52,7 +56,8 @@ func (s *site) members() (n int) {
 	return n
 }
 
-// A client that comes back with the id of the last event that it has seen gets what it has missed, once, and then what follows.
+// A client that comes back with the id of the last event that it has seen gets what it has missed, once, and then what
+// follows.
 func TestResume(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	sse, err := openSSE(s.url, "topic=a", "")
@@ -74,7 +79,8 @@ func TestResume(t *testing.T) {
 		must(t, err)
 		socket, err := openWS(s.url, "topic=a&after="+after)
 		must(t, err)
-		return map[string]reader{"sse": sse, "socket": socket, "poll": &pollReader{url: s.url, topics: []string{"a"}, after: []string{after}}}
+		poll := &pollReader{url: s.url, topics: []string{"a"}, after: []string{after}}
+		return map[string]reader{"sse": sse, "socket": socket, "poll": poll}
 	}
 	middle := ""
 	for name, r := range readers(start) {
@@ -268,4 +274,140 @@ func TestHeartbeat(t *testing.T) {
 		s.publish("a", "x")
 	}()
 	expect(t, p, message{Data: "x"})
+}
+
+// What is published to a topic whose feed has not begun delays no other topic, and reaches the clients of that feed when it
+// begins.
+func TestFeedThatHasNotBegun(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	const live = "live.quick" // an audit would find a delayed event of another topic
+	quick, err := openWS(s.url, "topic="+live)
+	must(t, err)
+	defer quick.close()
+	until(t, "the client has joined", func() bool { return s.members() == 1 })
+	late := "late"
+	for i := 0; s.hub.inbox(subjectOf(late)) != s.hub.inbox(subjectOf(live)); i++ {
+		late = fmt.Sprint("late", i)
+	}
+	start := s.publish(late, "before")
+	s.hub.mu.Lock()
+	f, err := s.hub.addFeed(late, subjectOf(late))
+	f.refs++
+	s.hub.mu.Unlock()
+	must(t, err)
+	defer s.hub.release(f)
+	s.publish(late, "1")
+	s.publish(live, "2")
+	expect(t, quick, message{Data: "2"})
+	s.hub.auditNow()
+	audits := s.Stats().Audits
+	until(t, "an audit does not wait for the feed", func() bool { return s.Stats().Audits > audits })
+	f.begin(1)
+	close(f.ready)
+	r, err := openSSE(s.url, "topic="+late, start)
+	must(t, err)
+	defer r.close()
+	expect(t, r, message{Data: "1"})
+	s.publish(late, "3")
+	expect(t, r, message{Data: "3"})
+	if n := s.Stats().Gaps; n != 0 {
+		t.Errorf("%d gaps: the event that came early was not read", n)
+	}
+	r.close()
+	until(t, "the client has left", func() bool { return s.Stats().Clients == 1 })
+}
+
+// A client that comes after events have left the stream misses none of them, so it is not told of a gap.
+func TestNoGapForNewClients(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}})
+	for range 100 {
+		s.publish("a", strings.Repeat("x", 1000))
+	}
+	until(t, "an audit has found that events have left", func() bool {
+		s.hub.auditNow()
+		return s.Stats().First > 1
+	})
+	s.hub.mu.Lock() // no audit may look at the new feed before its first event
+	f, err := s.hub.addFeed("w.*", subjectOf("w.*"))
+	f.refs++
+	s.hub.mu.Unlock()
+	must(t, err)
+	f.begin(0)
+	close(f.ready)
+	r, err := openSSE(s.url, "topic=w.*", "")
+	must(t, err)
+	s.publish("w.x", "first")
+	expect(t, r, message{Data: "first"})
+	r.close()
+	until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	s.hub.release(f)
+}
+
+// Shutdown ends requests to the stream that are under way, and waits for them, even if NATS says nothing.
+func TestShutdownWhileNATSIsSilent(t *testing.T) {
+	address := freeAddr(t)
+	node, err := Start(NodeConfig{Name: "one", Store: t.TempDir(), Listen: address, Logger: quiet})
+	must(t, err)
+	defer node.Close()
+	proxy := newProxy(t, address)
+	conn, err := nats.Connect("nats://" + proxy.address)
+	must(t, err)
+	defer conn.Close()
+	g, err := New(t.Context(), Config{Conn: conn, Logger: quiet}) // makes the stream, which has goroutines of the node
+	must(t, err)
+	must(t, g.Shutdown(t.Context()))
+	before := goleak.IgnoreCurrent()
+	g, err = New(t.Context(), Config{Conn: conn, Logger: quiet})
+	must(t, err)
+	proxy.mute.Store(true)
+	g.Changed()
+	until(t, "an audit asks for the state of the stream", func() bool {
+		g.hub.history.mu.Lock()
+		defer g.hub.history.mu.Unlock()
+		return g.hub.history.asking
+	})
+	must(t, g.Shutdown(t.Context()))
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+// Audits that find a shorter stream end the gateway after a time, however many there are.
+func TestShorterStream(t *testing.T) {
+	var b backwards
+	now := time.Now()
+	for i := range 100 {
+		if b.note(errBackwards, now.Add(time.Duration(i)*time.Millisecond)) {
+			t.Fatalf("the stream was given up after %d audits in %d ms", i, i)
+		}
+	}
+	if b.note(nil, now); b.note(errBackwards, now.Add(maxBackwards)) {
+		t.Error("the stream was as long as before in between")
+	}
+	if b.note(errNoStream, now.Add(maxBackwards)); !b.note(errBackwards, now.Add(2*maxBackwards)) {
+		t.Error("the stream was not given up")
+	}
+}
+
+// A member waits until it has its one route to each other member.
+func TestWaitRoutes(t *testing.T) {
+	addrs := freeAddrs(t, 3)
+	start := func(i int) *Node {
+		return newNode(t, NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: addrs[i], Routes: addrs})
+	}
+	first := start(0)
+	start(1)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if first.WaitRoutes(short); short.Err() == nil {
+		t.Error("it did not wait for the third")
+	}
+	start(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	first.WaitRoutes(ctx)
+	must(t, ctx.Err())
+	if n := first.Server.NumRoutes(); n != 2 {
+		t.Errorf("%d routes", n)
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,9 +70,25 @@ var quiet = slog.New(slog.DiscardHandler)
 // newSite starts a node with its files in a folder, and a gateway on it.
 func newSite(t testing.TB, store string, config Config) *site {
 	t.Helper()
-	node, err := Start(NodeConfig{Name: "one", Store: store, Logger: quiet})
+	return newSiteOn(t, newNode(t, NodeConfig{Store: store}), config)
+}
+
+// newNode starts a node.
+func newNode(t testing.TB, config NodeConfig) *Node {
+	t.Helper()
+	if config.Name == "" {
+		config.Name = "one"
+	}
+	config.Logger = quiet
+	node, err := Start(config)
 	must(t, err)
 	t.Cleanup(node.Close)
+	return node
+}
+
+// newSiteOn starts a gateway on a node.
+func newSiteOn(t testing.TB, node *Node, config Config) *site {
+	t.Helper()
 	config.Conn = node.Conn
 	if config.Logger == nil {
 		config.Logger = quiet
@@ -79,7 +97,8 @@ func newSite(t testing.TB, store string, config Config) *site {
 	must(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	server := &park.HTTPServer{Server: &http.Server{Handler: g, ConnState: smallBuffers, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
+	server := &park.HTTPServer{Server: &http.Server{Handler: g, ConnState: smallBuffers, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ln) }()
 	s := &site{g, t, node, "http://" + ln.Addr().String()}
@@ -139,6 +158,65 @@ func (s *site) request(method, path, body string, header ...string) (int, string
 
 // readTimeout bounds the time between two lines that a client gets.
 var readTimeout = 2 * time.Minute
+
+// freeAddrs returns addresses that were free a moment ago.
+func freeAddrs(t testing.TB, n int) (addrs []string) {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs
+}
+
+func freeAddr(t testing.TB) string { return freeAddrs(t, 1)[0] }
+
+// A proxy is between a client of NATS and its server. While mute is set, what the server says is lost.
+type proxy struct {
+	address string
+	mute    atomic.Bool
+}
+
+func newProxy(t testing.TB, to string) *proxy {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{address: ln.Addr().String()}
+	var working sync.WaitGroup
+	working.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			relay := func(to, from net.Conn, mute *atomic.Bool) {
+				defer to.Close()
+				buf := make([]byte, 32<<10)
+				for {
+					n, err := from.Read(buf)
+					if err != nil {
+						return
+					}
+					if mute == nil || !mute.Load() {
+						to.Write(buf[:n])
+					}
+				}
+			}
+			working.Go(func() { relay(server, client, nil) })
+			working.Go(func() { relay(client, server, &p.mute) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		working.Wait() // the client has closed its connections
+	})
+	return p
+}
 
 // A reader is a client that reads events, by any of the three ways.
 type reader interface {
@@ -331,7 +409,8 @@ func expect(t testing.TB, r reader, want message) {
 	t.Helper()
 	got, err := r.next()
 	must(t, err)
-	if got.Data != want.Data || got.Gap != want.Gap || want.Topic != "" && got.Topic != want.Topic || want.ID != "" && got.ID != want.ID {
+	if got.Data != want.Data || got.Gap != want.Gap || want.Topic != "" && got.Topic != want.Topic ||
+		want.ID != "" && got.ID != want.ID {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
 }

@@ -15,12 +15,14 @@ import (
 
 // A history reads the stream of the durable topics.
 //
-// Batches and last sequences are read by direct get, which any replica answers. A replica may lag behind the leader, but what it
-// has is a beginning of the stream: if an answer has an event, it has every earlier one of its filter. So a reader
+// Batches and last sequences are read by direct get, which any replica answers. A replica may lag behind the leader, but
+// what it has is a beginning of the stream: if an answer has an event, it has every earlier one of its filter. So a reader
 // that knows the sequence of an event can tell when it has everything up to that event, and asks again until it has.
 type history struct {
 	conn *nats.Conn
-	name string // of the stream
+	name string          // of the stream
+	ctx  context.Context // ends requests that are under way
+	work *sync.WaitGroup // counts the goroutine of ask
 
 	mu     sync.Mutex
 	asking bool
@@ -31,7 +33,7 @@ type history struct {
 type streamState struct {
 	epoch       string
 	first, last uint64
-	leader      string
+	members     []Member
 }
 
 type stateCall struct {
@@ -52,8 +54,8 @@ var (
 	errUnexpected = errors.New("gateway: unexpected answer of JetStream")
 )
 
-// state asks the leader for the state of the stream. The answer is newer than the call. Calls that come while one is under way share
-// the one after it, so that a thousand clients that connect at once cost two requests.
+// state asks the leader for the state of the stream. The answer is newer than the call. Calls that come while one is under
+// way share the one after it, so that a thousand clients that connect at once cost two requests.
 func (h *history) state(ctx context.Context) (streamState, error) {
 	h.mu.Lock()
 	c := h.next
@@ -62,7 +64,7 @@ func (h *history) state(ctx context.Context) (streamState, error) {
 		h.next = c
 		if !h.asking {
 			h.asking = true
-			go h.ask()
+			h.work.Go(h.ask)
 		}
 	}
 	h.mu.Unlock()
@@ -99,7 +101,10 @@ func (h *history) askState() (s streamState, err error) {
 			First uint64 `json:"first_seq"`
 			Last  uint64 `json:"last_seq"`
 		}
-		Cluster struct{ Leader string }
+		Cluster struct {
+			Leader   string
+			Replicas []Member
+		}
 	}
 	if err := h.call("STREAM.INFO.", nil, &answer); err != nil {
 		return s, err
@@ -107,7 +112,11 @@ func (h *history) askState() (s streamState, err error) {
 	if answer.Error != nil {
 		return s, fmt.Errorf("%w: %s", errNoStream, answer.Error.Description)
 	}
-	return streamState{answer.Config.Metadata[epochKey], answer.State.First, answer.State.Last, answer.Cluster.Leader}, nil
+	members := answer.Cluster.Replicas
+	if name := answer.Cluster.Leader; name != "" {
+		members = append([]Member{{Name: name, Leader: true, Current: true}}, members...)
+	}
+	return streamState{answer.Config.Metadata[epochKey], answer.State.First, answer.State.Last, members}, nil
 }
 
 type apiError struct {
@@ -121,7 +130,14 @@ func (h *history) call(what string, request, answer any) error {
 	if request != nil {
 		body = encode(request)
 	}
-	m, err := h.conn.Request("$JS.API."+what+h.name, body, requestTimeout)
+	return callAPI(h.ctx, h.conn, "$JS.API."+what+h.name, body, answer)
+}
+
+// callAPI makes one request of JetStream's API.
+func callAPI(ctx context.Context, conn *nats.Conn, subject string, request []byte, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	m, err := conn.RequestWithContext(ctx, subject, request)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoStream, err)
 	}
@@ -158,8 +174,8 @@ type getRequest struct {
 	MultiLast []string `json:"multi_last,omitempty"`
 }
 
-// get makes a direct get and returns the messages, and the horizon of the answer: the replica's last sequence, where it says so,
-// or 0.
+// get makes a direct get and returns the messages, and the horizon of the answer: the replica's last sequence, where it says
+// so, or 0.
 func (h *history) get(r getRequest) (found []*nats.Msg, horizon uint64, err error) {
 	inbox := h.conn.NewInbox()
 	sub, err := h.conn.SubscribeSync(inbox)
@@ -171,7 +187,9 @@ func (h *history) get(r getRequest) (found []*nats.Msg, horizon uint64, err erro
 		return nil, 0, fmt.Errorf("%w: %w", errNoStream, err)
 	}
 	for {
-		m, err := sub.NextMsg(requestTimeout)
+		ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
+		m, err := sub.NextMsgWithContext(ctx)
+		cancel()
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: %w", errNoStream, err)
 		}
@@ -203,16 +221,18 @@ func stored(m *nats.Msg, epoch string) (*event, error) {
 	return &event{topic: topic, data: m.Data, at: position{epoch, seq}}, nil
 }
 
-// replay calls f for each event of a filter after a sequence, in order, at least up to the event with the sequence through, which must
-// exist or have existed. It returns the sequence of the last one. lost reports that the stream no longer has the event through.
-// If f returns an error, replay ends with it.
-func (h *history) replay(ctx context.Context, epoch, filter string, after, through uint64, f func(*event) error) (last uint64, lost bool, err error) {
+// replay calls f for each event of a filter after a sequence, in order, at least up to the event with the sequence through,
+// which must exist or have existed. It returns the sequence of the last one. lost reports that the stream no longer has the
+// event through. If f returns an error, replay ends with it.
+func (h *history) replay(ctx context.Context, epoch, filter string, after, through uint64, f func(*event) error) (
+	last uint64, lost bool, err error) {
 	wait := 5 * time.Millisecond
 	for after < through {
 		if ctx.Err() != nil {
 			return after, false, context.Cause(ctx)
 		}
-		found, _, err := h.get(getRequest{Seq: after + 1, Next: storedPrefix + filter, Batch: batchSize, MaxBytes: batchBytes})
+		next := getRequest{Seq: after + 1, Next: storedPrefix + filter, Batch: batchSize, MaxBytes: batchBytes}
+		found, _, err := h.get(next)
 		if err != nil {
 			return after, false, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -13,23 +14,23 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS when the first client wants a
-// filter, and unsubscribes when the last one leaves.
+// A hub has the feeds of this node: one for each filter that a client wants. It subscribes in NATS when the first client
+// wants a filter, and unsubscribes when the last one leaves.
 type hub struct {
 	conn    *nats.Conn
 	history history
 	epoch   string // of the stream, for the life of the hub
 	log     *slog.Logger
+	largest int             // bytes of an event of a live topic; JetStream bounds the others
 	ctx     context.Context // done when the hub is closed
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
-	readers chan struct{}    // as many feeds read the stream concurrently
-	inboxes []chan *nats.Msg // each filter's messages come through one of them, in order
-	kick    chan struct{}    // makes audit run now
-	first   atomic.Uint64    // the stream's first sequence, at the last audit
-	last    atomic.Uint64    // its last one
-	leader  atomic.Value     // of string
-	onReset func()           // the stream is another one
+	readers chan struct{}               // as many feeds read the stream concurrently
+	inboxes []chan *nats.Msg            // each filter's messages come through one of them, in order
+	seed    maphash.Seed                // of the filters' hashes
+	kick    chan struct{}               // makes audit run now
+	seen    atomic.Pointer[streamState] // at the last audit
+	onReset func()                      // the stream is another one
 	count   counters
 
 	mu     sync.RWMutex
@@ -42,7 +43,7 @@ type counters struct {
 	clients, queued                                 atomic.Int64
 	events, delivered, dropped, slow, gaps, repairs atomic.Uint64
 	published, refused, denied, resumed, strange    atomic.Uint64
-	audits, auditFailures                           atomic.Uint64
+	audits, auditFailures, silent                   atomic.Uint64
 }
 
 // A sink is the connection of a client. None of its methods waits for the peer, except for flush.
@@ -91,16 +92,18 @@ const (
 
 var errHubClosed = errors.New("gateway: closed")
 
-func newHub(ctx context.Context, conn *nats.Conn, name string, log *slog.Logger) (*hub, error) {
-	h := &hub{conn: conn, log: log, feeds: make(map[string]*feed), readers: make(chan struct{}, maxReaders), kick: make(chan struct{}, 1)}
-	h.history.conn, h.history.name = conn, name
+func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*hub, error) {
+	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
+		readers: make(chan struct{}, maxReaders), kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.history = history{conn: conn, name: name, ctx: h.ctx, work: &h.work}
 	s, err := h.history.state(ctx)
 	if err != nil {
+		h.close()
 		return nil, err
 	}
 	h.epoch = s.epoch
-	h.note(s)
+	h.seen.Store(&s)
 	for range runtime.GOMAXPROCS(0) {
 		in := make(chan *nats.Msg, inboxSize)
 		h.inboxes = append(h.inboxes, in)
@@ -110,7 +113,7 @@ func newHub(ctx context.Context, conn *nats.Conn, name string, log *slog.Logger)
 	return h, nil
 }
 
-// dispatch hands messages to their feeds.
+// dispatch hands messages to their feeds. It waits for none.
 func (h *hub) dispatch(in chan *nats.Msg) {
 	for {
 		select {
@@ -119,7 +122,6 @@ func (h *hub) dispatch(in chan *nats.Msg) {
 			f := h.feeds[m.Sub.Subject]
 			h.mu.RUnlock()
 			if f != nil {
-				<-f.ready
 				f.receive(m)
 			}
 		case <-h.ctx.Done():
@@ -138,15 +140,11 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 	}
 	f := h.feeds[subject]
 	if f == nil {
-		f = &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{}),
-			members: make(map[*subscriber]uint64)}
-		sub, err := h.conn.ChanSubscribe(subject, h.inboxes[hash(subject)%uint32(len(h.inboxes))])
-		if err != nil {
+		var err error
+		if f, err = h.addFeed(filter, subject); err != nil {
 			h.mu.Unlock()
-			return nil, fmt.Errorf("gateway: subscribe: %w", err)
+			return nil, err
 		}
-		f.sub = sub
-		h.feeds[subject] = f
 		h.work.Go(func() { h.start(f) })
 	}
 	f.refs++
@@ -164,14 +162,33 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 	return f, nil
 }
 
-// start finds out where a new feed begins. The subscription has reached this node's server, so what is stored after the question is
-// republished to the feed, or, where the subscription has not reached the leader's server yet, found by an audit.
+// addFeed subscribes for a new feed. The caller holds h.mu, and calls start.
+func (h *hub) addFeed(filter, subject string) (*feed, error) {
+	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{}),
+		members: make(map[*subscriber]uint64)}
+	var err error
+	if f.sub, err = h.conn.ChanSubscribe(subject, h.inbox(subject)); err != nil {
+		return nil, fmt.Errorf("gateway: subscribe: %w", err)
+	}
+	h.feeds[subject] = f
+	return f, nil
+}
+
+func (h *hub) inbox(subject string) chan *nats.Msg {
+	return h.inboxes[maphash.String(h.seed, subject)%uint64(len(h.inboxes))]
+}
+
+// start finds out where a new feed begins. The subscription has reached this node's server, so what is stored after the
+// question is republished to the feed, or, where the subscription has not reached the leader's server yet, found by an
+// audit.
 func (h *hub) start(f *feed) {
 	defer close(f.ready)
 	if f.live {
 		return
 	}
-	if err := h.conn.FlushTimeout(requestTimeout); err != nil {
+	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
+	defer cancel()
+	if err := h.conn.FlushWithContext(ctx); err != nil {
 		f.failed = fmt.Errorf("gateway: subscribe: %w", err)
 		return
 	}
@@ -180,7 +197,7 @@ func (h *hub) start(f *feed) {
 		f.failed = err
 		return
 	}
-	f.floor, f.target = floor, floor
+	f.begin(floor)
 	time.AfterFunc(firstAudit, h.auditNow)
 }
 
@@ -204,8 +221,8 @@ type want struct {
 	after  position
 }
 
-// begin fills in positions for a client that has none: it begins with what is stored from now on. It returns the reason of a gap that
-// the client must be told of, or the empty string.
+// begin fills in positions for a client that has none: it begins with what is stored from now on. It returns the reason of a
+// gap that the client must be told of, or the empty string.
 func (h *hub) begin(ctx context.Context, wants []want) (gap string, err error) {
 	durable := false
 	for _, w := range wants {
@@ -260,7 +277,8 @@ func ahead(wants []want, s streamState) bool {
 	return false
 }
 
-// join makes s a client of the filters. What it has missed is delivered first. If it fails, leave must be called all the same.
+// join makes s a client of the filters. What it has missed is delivered first. If it fails, leave must be called all the
+// same.
 func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 	for _, w := range wants {
 		f, err := h.acquire(ctx, w.filter)
@@ -305,25 +323,11 @@ func (h *hub) all() (feeds []*feed) {
 	return feeds
 }
 
-// close ends the hub's goroutines. Clients must have left.
+// close ends the hub's goroutines. Clients must have left, and none may join.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
 	h.cancel()
 	h.work.Wait()
-}
-
-func (h *hub) note(s streamState) {
-	h.first.Store(s.first)
-	h.last.Store(s.last)
-	h.leader.Store(s.leader)
-}
-
-func hash(s string) uint32 {
-	h := uint32(2166136261) // FNV-1a
-	for i := range len(s) {
-		h = (h ^ uint32(s[i])) * 16777619
-	}
-	return h
 }

@@ -28,7 +28,7 @@ func playRole() bool {
 	if n, err := strconv.Atoi(os.Getenv(idleEnv)); err == nil {
 		idling.Conns = n
 	}
-	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+	return idling.Roles{"server": playServer, "clients": playClients, "readers": playReaders}.Play()
 }
 
 // idleTopics is the number of topics that the clients share.
@@ -36,7 +36,8 @@ const idleTopics = 200
 
 func idleTopic(i int) string { return fmt.Sprint("idle.", i) }
 
-// An idle client of Server-Sent Events needs at most 1,200 live bytes with its subscription, and a WebSocket at most 1,300; with TLS 8,300.
+// An idle client of Server-Sent Events needs at most 1,200 live bytes with its subscription, and a WebSocket at most 1,300;
+// with TLS 8,300.
 func TestIdleMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
@@ -52,8 +53,8 @@ func TestIdleMemory(t *testing.T) {
 			continue
 		}
 		u := idling.Measure(t, c.kind, c.kind)
-		t.Logf("%s: %.0f live bytes for each of %d clients, %d of them stack; RSS %d", c.kind, u.Live(), idling.Conns, u.Stack/int64(idling.Conns),
-			u.RSS/int64(idling.Conns))
+		t.Logf("%s: %.0f live bytes for each of %d clients, %d of them stack; RSS %d", c.kind, u.Live(), idling.Conns,
+			u.Stack/int64(idling.Conns), u.RSS/int64(idling.Conns))
 		if u.Live() > c.limit {
 			t.Errorf("%s: %.0f live bytes, want at most %.0f", c.kind, u.Live(), c.limit)
 		}
@@ -92,7 +93,7 @@ func playServer(args []string) {
 	hs := &http.Server{Handler: g}
 	settled := func() int { return g.lot.Stats().Parked + g.sockets.Stats().Parked }
 	if args[0] == "goroutine" {
-		hs.Handler = http.HandlerFunc(g.serveBlocking)
+		hs.Handler = g.subscribe(g.serveBlocking)
 		settled = func() int { return int(g.hub.count.clients.Load()) }
 		go hs.Serve(ln)
 	} else {
@@ -104,20 +105,12 @@ func playServer(args []string) {
 			go server.Serve(ln)
 		}
 	}
-	time.Sleep(3 * time.Second) // nats-server frees what its start needed, which would otherwise count against the clients' memory
+	time.Sleep(3 * time.Second) // nats-server frees what its start needed; otherwise that would count as the clients'
 	idling.Serve(ln, settled)
 }
 
 // serveBlocking is the same gateway as net/http has it by default: a goroutine waits for each client's events.
-func (g *Gateway) serveBlocking(w http.ResponseWriter, r *http.Request) {
-	a, ok := g.accept(w, r)
-	if !ok {
-		return
-	}
-	gap, err := g.hub.begin(r.Context(), a.wants)
-	if err != nil || gap != "" {
-		return
-	}
+func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	c := &blockingClient{events: make(chan *event, 16)}
 	s := &subscriber{to: c}
 	if g.hub.join(r.Context(), s, a.wants) != nil {
@@ -150,7 +143,8 @@ func playClients(args []string) {
 	address, kind := args[0], args[1]
 	path, upgrade := "/events", ""
 	if kind == "socket" || kind == "socket tls" {
-		path, upgrade = "/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+		path, upgrade = "/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	}
 	i := 0
 	idling.Connect(func() (net.Conn, error) {
@@ -162,7 +156,9 @@ func playClients(args []string) {
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 		}
 		i++
-		if _, err := io.WriteString(conn, "GET "+path+"?topic="+idleTopic(i%idleTopics)+" HTTP/1.1\r\nHost: x\r\n"+upgrade+"\r\n"); err != nil {
+		target := path + "?topic=" + idleTopic(i%idleTopics)
+		_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: x\r\n"+upgrade+"\r\n")
+		if err != nil {
 			return nil, err
 		}
 		_, err = conn.Read(make([]byte, 1024))

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strings"
+
 	client "github.com/prometheus/client_golang/prometheus"
 )
 
@@ -18,29 +20,39 @@ type series struct {
 	value   func(*Stats) float64
 }
 
-func newSeries[N int | uint64](name, help string, counter bool, value func(*Stats) N) series {
-	return series{client.NewDesc("socknotify_push_"+name, help, nil, nil), counter, func(s *Stats) float64 { return float64(value(s)) }}
+func newSeries[N int | uint64](name, help string, value func(*Stats) N) series {
+	desc := client.NewDesc("socknotify_push_"+name, help, nil, nil)
+	return series{desc, strings.HasSuffix(name, "_total"), func(s *Stats) float64 { return float64(value(s)) }}
 }
 
 var allSeries = []series{
-	newSeries("clients", "Clients that are connected.", false, func(s *Stats) int { return s.Clients }),
-	newSeries("topics", "Topics and filters that this node subscribes to.", false, func(s *Stats) int { return s.Topics }),
-	newSeries("queued_bytes", "Bytes that wait for slow clients.", false, func(s *Stats) int { return s.Queued }),
-	newSeries("published_total", "Events published through this node.", true, func(s *Stats) uint64 { return s.Published }),
-	newSeries("events_total", "Events that this node got for its topics.", true, func(s *Stats) uint64 { return s.Events }),
-	newSeries("delivered_total", "Events given to clients.", true, func(s *Stats) uint64 { return s.Delivered }),
-	newSeries("dropped_total", "Events dropped for slow clients.", true, func(s *Stats) uint64 { return s.Dropped }),
-	newSeries("slow_clients_total", "Clients closed because they read too slowly.", true, func(s *Stats) uint64 { return s.Slow }),
-	newSeries("resumed_total", "Topics resumed with an id.", true, func(s *Stats) uint64 { return s.Resumed }),
-	newSeries("gaps_total", "Gaps that an event's predecessor has shown, and that were filled.", true, func(s *Stats) uint64 { return s.Gaps }),
-	newSeries("repairs_total", "Topics that an audit has found behind the stream.", true, func(s *Stats) uint64 { return s.Repairs }),
-	newSeries("audits_total", "Comparisons of this node's topics with the stream.", true, func(s *Stats) uint64 { return s.Audits }),
-	newSeries("audit_failures_total", "Comparisons that failed.", true, func(s *Stats) uint64 { return s.AuditFailures }),
-	newSeries("denied_total", "Requests without a valid token, or for topics that it does not allow.", true, func(s *Stats) uint64 { return s.Denied }),
-	newSeries("refused_total", "Requests that were malformed, too large, too many, or could not be served then.", true, func(s *Stats) uint64 { return s.Refused }),
-	newSeries("strange_total", "Messages of NATS that are not the stream's.", true, func(s *Stats) uint64 { return s.Strange }),
-	newSeries("stream_first_sequence", "The first sequence of the stream, at the last audit.", false, func(s *Stats) uint64 { return s.First }),
-	newSeries("stream_last_sequence", "The last sequence of the stream, at the last audit.", false, func(s *Stats) uint64 { return s.Last }),
+	newSeries("clients", "Clients that are connected.", func(s *Stats) int { return s.Clients }),
+	newSeries("topics", "Topics and filters that this node subscribes to.", func(s *Stats) int { return s.Topics }),
+	newSeries("queued_bytes", "Bytes that wait for slow clients.", func(s *Stats) int { return s.Queued }),
+	newSeries("published_total", "Events published through this node.", func(s *Stats) uint64 { return s.Published }),
+	newSeries("events_total", "Events that this node got for its topics.", func(s *Stats) uint64 { return s.Events }),
+	newSeries("delivered_total", "Events given to clients.", func(s *Stats) uint64 { return s.Delivered }),
+	newSeries("dropped_total", "Events dropped for slow clients.", func(s *Stats) uint64 { return s.Dropped }),
+	newSeries("slow_clients_total", "Clients closed because they read too slowly.", func(s *Stats) uint64 { return s.Slow }),
+	newSeries("silent_clients_total", "WebSockets closed because they answered no ping.",
+		func(s *Stats) uint64 { return s.Silent }),
+	newSeries("resumed_total", "Topics resumed with an id.", func(s *Stats) uint64 { return s.Resumed }),
+	newSeries("gaps_total", "Gaps that an event's predecessor has shown, and that were filled.",
+		func(s *Stats) uint64 { return s.Gaps }),
+	newSeries("repairs_total", "Topics that an audit has found behind the stream.",
+		func(s *Stats) uint64 { return s.Repairs }),
+	newSeries("audits_total", "Comparisons of this node's topics with the stream.",
+		func(s *Stats) uint64 { return s.Audits }),
+	newSeries("audit_failures_total", "Comparisons that failed.", func(s *Stats) uint64 { return s.AuditFailures }),
+	newSeries("denied_total", "Requests without a valid token, or for topics that it does not allow.",
+		func(s *Stats) uint64 { return s.Denied }),
+	newSeries("refused_total", "Requests that were malformed, too large, too many, or could not be served then.",
+		func(s *Stats) uint64 { return s.Refused }),
+	newSeries("strange_total", "Messages of NATS that are not the stream's.", func(s *Stats) uint64 { return s.Strange }),
+	newSeries("stream_first_sequence", "The first sequence of the stream, at the last audit.",
+		func(s *Stats) uint64 { return s.First }),
+	newSeries("stream_last_sequence", "The last sequence of the stream, at the last audit.",
+		func(s *Stats) uint64 { return s.Last }),
 }
 
 // Describe implements client.Collector.

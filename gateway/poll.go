@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -9,8 +8,8 @@ import (
 	"sync"
 )
 
-// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in its order: the next request's
-// parameters "after".
+// pollAnswer is the answer of a long poll. Last has a position for each topic of the request, in its order: the next
+// request's parameters "after".
 type pollAnswer struct {
 	Events []envelope `json:"events"`
 	Last   []string   `json:"last"`
@@ -22,54 +21,31 @@ const (
 	maxPollBytes  = 1 << 20
 )
 
-// servePoll answers a long poll. What the client has missed is answered at once, and the connection kept. If that is nothing,
-// the connection is taken over and parked, until the next event, or for the time of a heartbeat.
-func (g *Gateway) servePoll(w http.ResponseWriter, r *http.Request) {
-	ask, ok := g.accept(w, r)
-	if !ok {
-		return
-	}
-	if !g.enter() {
-		g.unavailable(w, errDrain)
-		return
-	}
-	defer g.opening.Done()
-	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
-	defer cancel()
-	gap, err := g.hub.begin(ctx, ask.wants)
-	if err != nil {
-		g.unavailable(w, err)
-		return
-	}
+// servePoll answers a long poll. What the client has missed is answered at once, and the connection kept. If that is
+// nothing, the connection is taken over and parked, until the next event, or for the time of a heartbeat.
+func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
-	c := &collector{answer: pollAnswer{Events: []envelope{}, Gap: gap}, wants: ask.wants}
+	c := &collector{answer: pollAnswer{Events: []envelope{}, Gap: a.gap}, wants: a.wants}
 	s := &subscriber{to: c}
-	err = g.hub.join(ctx, s, ask.wants)
+	err := g.hub.join(ctx, s, a.wants)
 	g.hub.leave(s)
 	switch {
 	case err != nil && !errors.Is(err, errCollected):
 		g.unavailable(w, err)
 		return
 	case c.something(), r.ProtoMajor != 1:
-		c.answer.Last = ids(ask.wants)
+		c.answer.Last = ids(a.wants)
 		w.Write(encode(c.answer))
 		return
 	}
-	conn, err := takeOver(w)
-	if err != nil {
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+	p, head := g.takeOver(w, a, formJSON)
+	if p == nil {
 		return
 	}
-	header.Set("Connection", "close")
-	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 200 OK\r\n")
-	header.Write(&head)
-	p := g.newStream(conn, formJSON)
-	p.expires = ask.expires
-	p.poll = &pollState{head: head.Bytes(), wants: ask.wants}
-	g.open(ctx, p, ask.wants)
+	p.poll = &pollState{head: head, wants: a.wants}
+	g.open(ctx, p, a.wants)
 }
 
 // A pollState is what a stream knows of its long poll.
@@ -115,8 +91,8 @@ func ids(wants []want) []string {
 	return all
 }
 
-// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing more, so
-// that its positions stay at the last event that it has.
+// A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing
+// more, so that its positions stay at the last event that it has.
 type collector struct {
 	mu     sync.Mutex
 	wants  []want

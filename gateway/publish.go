@@ -26,14 +26,17 @@ var (
 	ErrInvalid = errors.New("gateway: invalid event")
 	// ErrTooLarge is returned for data that is larger than Config.MaxEvent.
 	ErrTooLarge = errors.New("gateway: the event is too large")
-	// ErrUnavailable is returned if JetStream has not acknowledged an event: there is no quorum, or no room. The event may have been
-	// stored nevertheless. A publisher that repeats it with the same key gets it stored once.
+	// ErrUnavailable is returned if JetStream has not acknowledged an event: there is no quorum, or no room. The event may
+	// have been stored nevertheless. A publisher that repeats it with the same key gets it stored once.
 	ErrUnavailable = errors.New("gateway: the event was not acknowledged")
 )
 
-// Publish publishes an event. For a durable topic it returns when JetStream has acknowledged that the event is stored, on a majority of the replicas. If key is not empty, a
-// second event with the same key within Config.Window is not stored. For a live topic it returns when the event was handed to
-// NATS, and key has no meaning.
+// exceedsMaximum is JetStream's code for an event that is larger than the stream allows.
+const exceedsMaximum = 10054
+
+// Publish publishes an event. For a durable topic it returns when JetStream has acknowledged that the event is stored, on a
+// majority of the replicas. If key is not empty, a second event with the same key within Config.Window is not stored. For a
+// live topic it returns when the event was handed to NATS, and key has no meaning.
 func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key string) (Receipt, error) {
 	switch err := checkTopic(topic, false); {
 	case err != nil:
@@ -60,6 +63,10 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 	}
 	opts = append(opts, jetstream.WithExpectStream(g.hub.history.name), jetstream.WithRetryAttempts(0))
 	ack, err := g.js.PublishMsg(ctx, &nats.Msg{Subject: storedPrefix + topic, Data: data}, opts...)
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum {
+		return Receipt{}, ErrTooLarge // the stream was made with a smaller limit
+	}
 	if err != nil {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -67,7 +74,8 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 	return Receipt{position{g.hub.epoch, ack.Sequence}.String(), ack.Duplicate}, nil
 }
 
-// servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its key.
+// servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
+// key.
 func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	g.allowOrigin(w, r)
 	topic := r.URL.Query().Get("topic")

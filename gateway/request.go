@@ -1,13 +1,17 @@
 package gateway
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // An ask is a request to subscribe, checked and allowed.
@@ -15,19 +19,68 @@ type ask struct {
 	wants   []want
 	form    form
 	expires int64
+	gap     string // the reason of a gap that the client must be told of, or empty
+}
+
+// joinTimeout bounds the time that a client takes to get what it has missed.
+const joinTimeout = time.Minute
+
+// subscribe returns a handler of requests to subscribe. It checks and counts the request, finds out where each topic begins,
+// and calls serve. ctx is done when the gateway is closed, or after joinTimeout.
+func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *http.Request, ask)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a, ok := g.accept(w, r)
+		if !ok {
+			return
+		}
+		if !g.enter() {
+			g.unavailable(w, errDrain)
+			return
+		}
+		defer g.opening.Done()
+		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
+		defer cancel()
+		var err error
+		if a.gap, err = g.hub.begin(ctx, a.wants); err != nil {
+			g.unavailable(w, err)
+			return
+		}
+		serve(ctx, w, r, a)
+	}
+}
+
+// takeOver takes the connection over from net/http, for an answer that ends with the connection. It returns a stream that is
+// not parked yet, and the head of the answer without the line that ends it. If it fails, it answers the request and returns
+// nil.
+func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byte) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return nil, nil
+	}
+	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
+		conn, _ = s.Detach()
+	}
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\n")
+	w.Header().Write(&head)
+	s := g.newStream(conn, f)
+	s.expires = a.expires
+	return s, head.Bytes()
 }
 
 // accept checks a request to subscribe. If it may not, accept answers it and returns false.
 //
-// The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all topics, or one
-// for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it.
+// The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all
+// topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
 	g.allowOrigin(w, r)
 	switch {
 	case g.draining.Load():
 		g.unavailable(w, errDrain)
 		return a, false
-	case g.config.MaxClients > 0 && g.hub.count.clients.Load() >= int64(g.config.MaxClients), g.arrivals != nil && !g.arrivals.Allow():
+	case g.config.MaxClients > 0 && g.hub.count.clients.Load() >= int64(g.config.MaxClients),
+		g.arrivals != nil && !g.arrivals.Allow():
 		g.unavailable(w, errBusy)
 		return a, false
 	}

@@ -18,8 +18,8 @@ type socket struct {
 	missed atomic.Bool // events were dropped, and the client has not been told
 }
 
-// greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client that comes
-// back without having got an event asks for what is after these.
+// greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
+// that comes back without having got an event asks for what is after these.
 type greeting struct {
 	Last []string `json:"last"`
 	Gap  string   `json:"gap,omitempty"`
@@ -29,13 +29,8 @@ type gapMessage struct {
 	Gap string `json:"gap"`
 }
 
-// An opening is a request on its way through the upgrade.
-type opening struct {
-	ask ask
-	gap string
-}
-
-type openingKey struct{}
+// askKey is the key of the ask in the context of a request that is upgraded.
+type askKey struct{}
 
 func (g *Gateway) newSockets() *websocket.Server {
 	s := &websocket.Server{
@@ -47,8 +42,11 @@ func (g *Gateway) newSockets() *websocket.Server {
 			if s, ok := c.Data.(*socket); ok {
 				g.hub.leave(&s.subscriber)
 				g.hub.count.clients.Add(-1)
-				if errors.Is(err, websocket.ErrSlow) {
+				switch {
+				case errors.Is(err, websocket.ErrSlow):
 					g.hub.count.slow.Add(1)
+				case errors.Is(err, websocket.ErrTimeout):
+					g.hub.count.silent.Add(1)
 				}
 			}
 		},
@@ -59,6 +57,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 		MaxQueue:     g.config.MaxQueue,
 		WriteTimeout: g.config.MaxAge,
 		PingInterval: g.config.Heartbeat,
+		PongTimeout:  g.config.MaxAge,
 		Logger:       g.config.Logger,
 	}
 	if g.config.Slow == SlowDrop {
@@ -68,34 +67,21 @@ func (g *Gateway) newSockets() *websocket.Server {
 }
 
 // serveSocket answers a request for a WebSocket.
-func (g *Gateway) serveSocket(w http.ResponseWriter, r *http.Request) {
-	ask, ok := g.accept(w, r)
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(g.hub.ctx, requestTimeout)
-	defer cancel()
-	gap, err := g.hub.begin(ctx, ask.wants)
-	if err != nil {
-		g.unavailable(w, err)
-		return
-	}
-	if _, err := g.sockets.Upgrade(w, r.WithContext(context.WithValue(r.Context(), openingKey{}, opening{ask, gap}))); err != nil {
+func (g *Gateway) serveSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
+	if _, err := g.sockets.Upgrade(w, r.WithContext(context.WithValue(ctx, askKey{}, a))); err != nil {
 		g.hub.count.refused.Add(1)
 	}
 }
 
 // openSocket joins the hub.
 func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
-	o := r.Context().Value(openingKey{}).(opening)
+	a := r.Context().Value(askKey{}).(ask)
 	s := &socket{g: g, conn: c}
-	s.to, s.expires = s, o.ask.expires
+	s.to, s.expires = s, a.expires
 	c.Data = s
 	g.hub.count.clients.Add(1)
-	c.Write(websocket.Text, encode(greeting{ids(o.ask.wants), o.gap})) // if it fails, OnClose is called
-	ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
-	defer cancel()
-	if g.hub.join(ctx, &s.subscriber, o.ask.wants) != nil {
+	c.Write(websocket.Text, encode(greeting{ids(a.wants), a.gap})) // if it fails, OnClose is called
+	if g.hub.join(r.Context(), &s.subscriber, a.wants) != nil {
 		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
 	}
 	return nil

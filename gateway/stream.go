@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"sync"
@@ -17,9 +16,9 @@ import (
 )
 
 // A stream is the connection of a client of Server-Sent Events, or of one long poll. It was taken over from net/http, and is
-// parked. Any goroutine writes to it while it is parked: send gives the bytes to the system at once, and queues what the system does
-// not take. The connection's function, turn, runs on a worker of the lot when the connection can be written to, when the peer closes
-// it, and when a heartbeat or a timeout is due. So there is no goroutine and no timer for each client.
+// parked. Any goroutine writes to it while it is parked: send gives the bytes to the system at once, and queues what the
+// system does not take. The connection's function, turn, runs on a worker of the lot when the connection can be written to,
+// when the peer closes it, and when a heartbeat or a timeout is due. So there is no goroutine and no timer for each client.
 type stream struct {
 	subscriber
 	g      *Gateway
@@ -47,6 +46,10 @@ type queue struct {
 	since  time.Duration // when the connection took something
 }
 
+// blockCost is what a block in a queue costs besides its bytes: its slice, in an array of up to twice the length that is
+// needed.
+const blockCost = 48
+
 var (
 	errExpired = errors.New("gateway: the token has expired")
 	errDrain   = errors.New("gateway: the node is being drained")
@@ -54,18 +57,6 @@ var (
 
 // maxHead bounds the bytes that a client may send after its request. It has no reason to send any.
 const maxHead = 4 << 10
-
-// takeOver takes the connection from net/http.
-func takeOver(w http.ResponseWriter) (net.Conn, error) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, err
-	}
-	if s, ok := conn.(interface{ Detach() (net.Conn, []byte) }); ok { // of package park
-		conn, _ = s.Detach()
-	}
-	return conn, nil
-}
 
 // newStream returns a stream that is not parked yet.
 func (g *Gateway) newStream(conn net.Conn, f form) *stream {
@@ -136,7 +127,7 @@ func (s *stream) write(b []byte) bool {
 		return false
 	}
 	if q := s.queue; q != nil {
-		if q.size+len(b) > s.g.config.MaxQueue {
+		if q.size+len(b)+(len(q.blocks)+1)*blockCost > s.g.config.MaxQueue {
 			s.overflow()
 			return false
 		}
@@ -224,7 +215,8 @@ func (s *stream) wake() {
 	}
 }
 
-// abort closes the connection. turn notices it and ends the stream. It reports whether the stream was open. The caller holds s.mu.
+// abort closes the connection. turn notices it and ends the stream. It reports whether the stream was open. The caller holds
+// s.mu.
 func (s *stream) abort() bool {
 	if s.ended {
 		return false
@@ -255,8 +247,8 @@ func (s *stream) end(reason error) {
 	}
 }
 
-// flush implements sink. It is called before the connection is parked, by the goroutine that serves the request, and waits until
-// the client has taken everything.
+// flush implements sink. It is called before the connection is parked, by the goroutine that serves the request, and waits
+// until the client has taken everything.
 func (s *stream) flush(context.Context) error {
 	for {
 		s.mu.Lock()
@@ -282,8 +274,8 @@ func (s *stream) flush(context.Context) error {
 	}
 }
 
-// turn is the connection's function: it writes what is queued, notices a peer that has gone, sends a heartbeat if one is due, and parks
-// the connection again.
+// turn is the connection's function: it writes what is queued, notices a peer that has gone, sends a heartbeat if one is
+// due, and parks the connection again.
 func (s *stream) turn(net.Conn) {
 	s.mu.Lock()
 	s.running = true
@@ -366,8 +358,8 @@ func (s *stream) read() error {
 	}
 }
 
-// park parks the connection until there is something to do. It reports whether that succeeded; the stream then belongs to the next
-// turn, which may have begun.
+// park parks the connection until there is something to do. It reports whether that succeeded; the stream then belongs to
+// the next turn, which may have begun.
 func (s *stream) park() bool {
 	s.mu.Lock()
 	due := s.wrote + s.g.config.Heartbeat
@@ -378,7 +370,8 @@ func (s *stream) park() bool {
 	last := s.last
 	s.running = false
 	s.mu.Unlock()
-	err := s.g.lot.ParkWith(s.conn, park.Options{IdleTimeout: max(due-s.g.now(), time.Millisecond), Writable: writable}, s.turnFn)
+	options := park.Options{IdleTimeout: max(due-s.g.now(), time.Millisecond), Writable: writable}
+	err := s.g.lot.ParkWith(s.conn, options, s.turnFn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -403,8 +396,8 @@ func (s *stream) finish() {
 	s.g.hub.count.clients.Add(-1)
 }
 
-// retryBlock tells an EventSource when to connect again: after half to one and a half of the time, so that the clients of a node that
-// ends do not come back at once.
+// retryBlock tells an EventSource when to connect again: after half to one and a half of the time, so that the clients of a
+// node that ends do not come back at once.
 func retryBlock(d time.Duration) []byte {
 	ms := d.Milliseconds()
 	b := strconv.AppendInt([]byte("retry: "), ms/2+rand.Int64N(ms+1), 10)

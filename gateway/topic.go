@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Topics are NATS subjects below one of three prefixes. Durable topics are published below stored, and the stream republishes
-// them below republished once they are stored. No node subscribes below stored, because such a subscription is served before
-// the event is stored.
+// Topics are NATS subjects below one of three prefixes. Durable topics are published below stored, and the stream
+// republishes them below republished once they are stored. No node subscribes below stored, because such a subscription is
+// served before the event is stored.
 const (
 	storedPrefix      = "push.d."
 	republishedPrefix = "push.r."
@@ -53,8 +53,8 @@ func isWild(filter string) bool {
 		strings.HasPrefix(filter, "*.") || strings.Contains(filter, ".*.")
 }
 
-// covers reports whether every topic that matches filter also matches pattern. If filter has no wildcards, that is whether it
-// matches pattern.
+// covers reports whether every topic that matches filter also matches pattern. If filter has no wildcards, that is whether
+// it matches pattern.
 func covers(pattern, filter string) bool {
 	if pattern == ">" || pattern == filter {
 		return true

@@ -3,9 +3,10 @@
 //	socknotify-push                                                    one node, its files in ./push-data
 //	socknotify-push --name a --cluster 10.0.0.1:6222 --routes 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222
 //	socknotify-push --nats nats://127.0.0.1:4222                       an existing NATS with JetStream
+//	socknotify-push backup --store push-data FILE                      writes a stopped node's events to a file
 //
-// SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second one
-// ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
+// SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
+// one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
 package main
 
 import (
@@ -32,6 +33,9 @@ func main() {
 
 // command runs a command line, and returns the exit status.
 func command(ctx context.Context, args []string, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "backup" {
+		return backup(ctx, args[1:], stderr)
+	}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -53,8 +57,9 @@ type options struct {
 	nats                       string
 	node                       gateway.NodeConfig
 	config                     gateway.Config
-	jwtSecret                  string
+	jwtSecret, restore         string
 	drain                      time.Duration
+	demo                       bool
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -66,19 +71,25 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address to serve clients and publishers on")
 	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS")
 	f.StringVar(&o.key, "key", "", "file with its key")
-	f.StringVar(&o.debugAddr, "debug-addr", "", "address of the live page and of /metrics; none without it")
+	f.StringVar(&o.debugAddr, "debug-addr", "", "address of the status and live pages and of /metrics; none without it")
 	f.StringVar(&o.nats, "nats", "", "URL of an existing NATS with JetStream, instead of an embedded server")
 	f.StringVar(&o.node.Store, "store", "push-data", "folder of the embedded server's files")
 	f.StringVar(&o.node.Name, "name", host, "name of this node; must stay the same, and differ from other members'")
 	f.StringVar(&o.node.Cluster, "cluster", "", "address, host:port, on which other members reach this node")
 	f.StringVar(&routes, "routes", "", "such addresses of all members, separated by commas")
-	f.StringVar(&o.node.Listen, "nats-addr", "", "address on which the embedded server serves NATS clients, which are not authenticated")
-	f.StringVar(&sync, "sync", "interval", "always: an acknowledged event survives a loss of power. interval: it survives the end of processes; files are synced every two minutes")
+	f.StringVar(&o.node.Listen, "nats-addr", "",
+		"address on which the embedded server serves NATS clients, which are not authenticated")
+	f.StringVar(&sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
+		"interval: it survives the end of processes; files are synced every two minutes")
 	f.IntVar(&o.config.Stream.Replicas, "replicas", 0, "copies of the stream (default 3 in a cluster, otherwise 1)")
 	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 24*time.Hour, "how long events are kept")
 	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 1<<30, "how many bytes of events are kept")
 	f.DurationVar(&o.config.Stream.Window, "window", 2*time.Minute, "how long idempotency keys are remembered")
-	f.StringVar(&o.jwtSecret, "jwt-secret", "", "file with the secret of HS256 tokens; without it each client may read and write everything")
+	f.StringVar(&o.restore, "restore", "", "file of a backup, from which the stream is made if there is none")
+	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
+		"wait until another member has restored the stream, do not make it")
+	f.StringVar(&o.jwtSecret, "jwt-secret", "",
+		"file with the secret of HS256 tokens; without it each client may read and write everything")
 	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
 	f.StringVar(&slow, "slow", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&o.config.MaxQueue, "max-queue", 256<<10, "bytes that wait for a client that reads too slowly")
@@ -86,6 +97,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.config.MaxClients, "max-clients", 0, "clients of this node; 0 is no limit")
 	f.IntVar(&o.config.MaxArrivals, "max-arrivals", 0, "clients that are accepted in a second; 0 is no limit")
 	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
+	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -106,8 +118,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("--cert and --key go together")
 	case (o.node.Cluster == "") != (routes == ""):
 		return nil, errors.New("--cluster and --routes go together")
+	case o.restore != "" && o.config.Stream.Await:
+		return nil, errors.New("--restore and --await-stream: want one of them")
 	case o.nats != "" && o.node.Cluster != "":
-		return nil, errors.New("--nats uses servers that run elsewhere, and --cluster makes this process one: want one of them")
+		return nil, errors.New("--nats uses servers that run elsewhere, --cluster makes this process one: want one of them")
 	}
 	if o.config.Stream.Replicas == 0 && o.node.Cluster != "" {
 		o.config.Stream.Replicas = 3

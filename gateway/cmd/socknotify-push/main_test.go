@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,7 +19,67 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// commandEnv has the command line of a process that is not a test but the command.
+const commandEnv = "SOCKNOTIFY_PUSH_ARGS"
+
+func TestMain(m *testing.M) {
+	if args := os.Getenv(commandEnv); args != "" {
+		go func() { // the process ends with the test's
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(3)
+		}()
+		os.Exit(command(context.Background(), strings.Split(args, " "), os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// startProcess runs the command in a process of its own, until the returned function kills it.
+func startProcess(t *testing.T, args ...string) (kill func()) {
+	t.Helper()
+	c := exec.Command(must1(os.Executable()))
+	c.Env = append(os.Environ(), commandEnv+"="+strings.Join(args, " "))
+	stdin, err := c.StdinPipe()
+	must(t, err)
+	var log bytes.Buffer
+	c.Stderr = &log
+	must(t, c.Start())
+	kill = sync.OnceFunc(func() {
+		c.Process.Kill()
+		c.Wait()
+		stdin.Close()
+		if t.Failed() {
+			t.Logf("%s: %s", args, log.Bytes())
+		}
+	})
+	t.Cleanup(kill)
+	return kill
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func freeAddrs(t *testing.T, n int) (addrs []string) {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs
+}
+
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timed out waiting until %s", what)
+		}
+	}
+}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -36,6 +97,9 @@ func TestWrongUsage(t *testing.T) {
 		"--cluster 127.0.0.1:1":           "--routes",
 		"--nats x --cluster a --routes b": "--nats",
 		"extra":                           "extra",
+		"--restore x --await-stream":      "--restore",
+		"backup":                          "one file",
+		"backup --nothing x":              "nothing",
 		"--nothing":                       "nothing",
 	} {
 		var out bytes.Buffer
@@ -49,6 +113,9 @@ func TestWrongUsage(t *testing.T) {
 		"--addr 127.0.0.1:0 --jwt-secret " + short:     "32 bytes",
 		"--addr 127.0.0.1:0 --jwt-secret /no/such":     "/no/such",
 		"--addr 127.0.0.1:x":                           "unknown port",
+		"--addr 127.0.0.1:0 --restore /no/such":        "/no/such",
+		"backup --store /no/such x":                    "/no/such",
+		"backup --nats nats://127.0.0.1:1 x":           "--nats",
 		"--addr 127.0.0.1:0 --nats nats://127.0.0.1:1": "--nats",
 	} {
 		var out bytes.Buffer
@@ -75,18 +142,13 @@ func ask(t *testing.T, method, url, body string) (int, string) {
 }
 
 // start runs the command until the returned function is called, which returns its status.
-func start(t *testing.T, store string) (url, debug string, stop func() int) {
-	var addrs []string
-	for range 2 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		addrs = append(addrs, ln.Addr().String())
-		ln.Close()
-	}
+func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
+	addrs := freeAddrs(t, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	status := make(chan int, 1)
 	go func() {
-		status <- command(ctx, []string{"--addr", addrs[0], "--debug-addr", addrs[1], "--store", store, "--name", "one", "--drain", "100ms"}, io.Discard)
+		common := []string{"--addr", addrs[0], "--debug-addr", addrs[1], "--name", "one", "--drain", "100ms"}
+		status <- command(ctx, append(common, args...), io.Discard)
 	}()
 	stop = sync.OnceValue(func() int {
 		cancel()
@@ -94,14 +156,11 @@ func start(t *testing.T, store string) (url, debug string, stop func() int) {
 	})
 	t.Cleanup(func() { stop() })
 	url = "http://" + addrs[0]
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if code, _ := ask(t, "GET", url+"/readyz", ""); code == http.StatusOK {
-			return url, "http://" + addrs[1], stop
-		}
-		if time.Now().After(end) {
-			t.Fatal("timed out waiting for the command")
-		}
-	}
+	until(t, "the command is ready", func() bool {
+		code, _ := ask(t, "GET", url+"/readyz", "")
+		return code == http.StatusOK
+	})
+	return url, "http://" + addrs[1], stop
 }
 
 // events subscribes, and returns a function that returns the next line with a prefix.
@@ -124,10 +183,11 @@ func events(t *testing.T, url, id string) (next func(prefix string) string, end 
 	}, func() { conn.Close() }
 }
 
-// The command serves, shows what it does, sends its clients away when it is told to end, and has every event after a restart.
+// The command serves, shows what it does, sends its clients away when it is told to end, and has every event after a
+// restart.
 func TestCommand(t *testing.T) {
 	store := t.TempDir()
-	url, debug, stop := start(t, store)
+	url, debug, stop := start(t, "--store", store)
 	next, end := events(t, url, "")
 	defer end()
 	first := next("id: ")
@@ -152,7 +212,7 @@ func TestCommand(t *testing.T) {
 	if got := next("data: "); got != io.EOF.Error() {
 		t.Errorf("the client got %q at the end", got)
 	}
-	url, _, stop = start(t, store)
+	url, _, stop = start(t, "--store", store)
 	next, end = events(t, url, first)
 	defer end()
 	if got := next("data: "); got != "hello" {
@@ -160,5 +220,86 @@ func TestCommand(t *testing.T) {
 	}
 	if status := stop(); status != 0 {
 		t.Errorf("status %d", status)
+	}
+}
+
+// A gateway that uses a NATS of another process goes on when that ends and comes back, and its clients miss nothing.
+func TestNATS(t *testing.T) {
+	addrs := freeAddrs(t, 2)
+	node := []string{"--addr", addrs[0], "--nats-addr", addrs[1], "--store", t.TempDir(), "--name", "external"}
+	kill := startProcess(t, node...)
+	until(t, "the other process is ready", func() bool {
+		code, _ := ask(t, "GET", "http://"+addrs[0]+"/readyz", "")
+		return code == http.StatusOK
+	})
+	url, _, stop := start(t, "--nats", "nats://"+addrs[1])
+	next, end := events(t, url, "")
+	defer end()
+	first := next("id: ")
+	for i, publisher := range []string{url, "http://" + addrs[0]} {
+		if code, body := ask(t, "POST", publisher+"/publish?topic=news", fmt.Sprint(i)); code != http.StatusOK {
+			t.Fatal(code, body)
+		}
+		if got := next("data: "); got != fmt.Sprint(i) {
+			t.Fatalf("got %q, want %d", got, i)
+		}
+	}
+	kill()
+	if code, body := ask(t, "POST", url+"/publish?topic=other", "lost"); code != http.StatusServiceUnavailable {
+		t.Errorf("without NATS: %d %s", code, body)
+	}
+	startProcess(t, node...)
+	until(t, "publishing goes on", func() bool {
+		code, _ := ask(t, "POST", url+"/publish?topic=news", "2")
+		return code == http.StatusOK
+	})
+	if got := next("data: "); got != "2" {
+		t.Errorf("got %q", got)
+	}
+	again, endAgain := events(t, url, first)
+	defer endAgain()
+	for i := range 3 {
+		if got := again("data: "); got != fmt.Sprint(i) {
+			t.Errorf("after the restart: got %q, want %d", got, i)
+		}
+	}
+	if status := stop(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// A backup of a node's folder, and of a node that runs, starts another node with the same events and ids.
+func TestBackup(t *testing.T) {
+	store, addr := t.TempDir(), freeAddrs(t, 1)[0]
+	url, _, stop := start(t, "--store", store, "--nats-addr", addr)
+	next, end := events(t, url, "")
+	first := next("id: ")
+	end()
+	if code, body := ask(t, "POST", url+"/publish?topic=news", "hello"); code != http.StatusOK {
+		t.Fatal(code, body)
+	}
+	running, stopped := filepath.Join(t.TempDir(), "running"), filepath.Join(t.TempDir(), "stopped")
+	write := func(args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		if status := command(t.Context(), append([]string{"backup"}, args...), &out); status != 0 {
+			t.Fatalf("backup %s: status %d: %s", args, status, out.String())
+		}
+	}
+	write("--nats", "nats://"+addr, running)
+	stop()
+	write("--store", store, stopped)
+	var out bytes.Buffer
+	if status := command(t.Context(), []string{"backup", "--store", store, stopped}, &out); status != 1 {
+		t.Errorf("a file that exists was overwritten: status %d: %s", status, out.String())
+	}
+	for _, file := range []string{running, stopped} {
+		url, _, stop := start(t, "--store", t.TempDir(), "--restore", file)
+		next, end := events(t, url, first)
+		if got := next("data: "); got != "hello" {
+			t.Errorf("%s: got %q", file, got)
+		}
+		end()
+		stop()
 	}
 }

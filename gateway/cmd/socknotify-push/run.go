@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 )
+
+// routeWait bounds the time that a member waits for the others before it serves.
+const routeWait = 3 * time.Second
 
 // last is the time that connections have to end after the drain.
 const last = 10 * time.Second
@@ -44,6 +48,14 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		}
 		o.config.Authorize = gateway.JWT("HS256", secret)
 	}
+	if o.restore != "" {
+		f, err := os.Open(o.restore)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		o.config.Stream.Restore = f
+	}
 	changed := make(chan struct{}, 1) // something has happened that may have lost events between nodes
 	note := func() {
 		select {
@@ -53,7 +65,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	var node *gateway.Node
 	if o.nats != "" {
-		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), nats.ReconnectHandler(func(*nats.Conn) { note() })); err != nil {
+		again := nats.ReconnectHandler(func(*nats.Conn) { note() })
+		if o.config.Conn, err = nats.Connect(o.nats, nats.MaxReconnects(-1), again); err != nil {
 			return fmt.Errorf("--nats: %w", err)
 		}
 		defer o.config.Conn.Close()
@@ -82,11 +95,21 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}()
 	if node != nil {
 		go node.Watch(watching, note)
+		routed, cancel := context.WithTimeout(ctx, routeWait)
+		node.WaitRoutes(routed) // another member may have ended
+		cancel()
 	}
-	server := &park.HTTPServer{Server: &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	handler := http.Handler(g)
+	if o.demo {
+		handler = withDemo(g)
+	}
+	server := &park.HTTPServer{Server: &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// An event stream takes its connection over, which HTTP/2 does not allow.
-		TLSConfig: &tls.Config{NextProtos: []string{"http/1.1"}}, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}}}
+		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}}
 	page, err := serveDebug(o.debugAddr, g, server, node)
 	if err != nil {
 		return err
@@ -125,13 +148,39 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 
 // status is what /status of the debug address shows, besides the live page.
 type status struct {
+	Name  string
+	Ready bool
 	gateway.Stats
-	Name    string
-	Routes  int
-	Members []string
+	Routes  int              // connections to other members; there are several to each
+	Members []gateway.Member // servers with a replica of the stream
+	Busiest []gateway.Topic  // with the most clients
 }
 
-// serveDebug serves the live page, /metrics and /status, on an address of their own. It returns a function that ends that.
+// busiest is the number of topics on the status page.
+const busiest = 100
+
+//go:embed page
+var pages embed.FS
+
+// servePages adds pages to a mux: from the name of a file to its path.
+func servePages(mux *http.ServeMux, names map[string]string) {
+	for name, path := range names {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, pages, "page/"+name)
+		})
+	}
+}
+
+// withDemo returns a handler that serves the demo page, and everything else by g.
+func withDemo(g http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", g)
+	servePages(mux, map[string]string{"demo.html": "/demo/{$}", "demo.js": "/demo/demo.js", "style.css": "/demo/style.css"})
+	return mux
+}
+
+// serveDebug serves the live page, the status page, /metrics and /status, on an address of their own. It returns a function
+// that ends that.
 func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *gateway.Node) (func(), error) {
 	if addr == "" {
 		return func() {}, nil
@@ -149,10 +198,11 @@ func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *
 	mux := http.NewServeMux()
 	mux.Handle("/debug/socknotify/", page)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	servePages(mux, map[string]string{"status.html": "/{$}", "status.js": "/status.js", "style.css": "/style.css"})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		s := status{Stats: g.Stats()}
+		s := status{Ready: g.Ready(), Stats: g.Stats(), Members: g.Members(), Busiest: g.Topics(busiest)}
 		if node != nil {
-			s.Name, s.Routes, s.Members = node.Server.Name(), node.Server.NumRoutes(), node.Members()
+			s.Name, s.Routes = node.Server.Name(), node.Server.NumRoutes()
 		}
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s)

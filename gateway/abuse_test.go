@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// undisturbed opens a client. The returned function checks that it still gets an event, and no other.
+func undisturbed(t *testing.T, s *site) (check func()) {
+	r, err := openSSE(s.url, "topic=calm", "")
+	must(t, err)
+	t.Cleanup(r.close)
+	return func() {
+		t.Helper()
+		s.publish("calm", "still here")
+		expect(t, r, message{Data: "still here"})
+	}
+}
+
+// More clients in a second than MaxArrivals are answered that they should come back, and when; then they are accepted.
+func TestMaxArrivals(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{MaxArrivals: 2, Retry: 5 * time.Second})
+	check := undisturbed(t, s)
+	var refused atomic.Int64
+	until(t, "a client is refused", func() bool {
+		var arriving sync.WaitGroup
+		for range 20 {
+			arriving.Go(func() {
+				answer, err := transport.RoundTrip(must1(http.NewRequest("GET", s.url+"/events?topic=a", nil)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer answer.Body.Close()
+				if answer.StatusCode == http.StatusOK {
+					return
+				}
+				refused.Add(1)
+				after, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+				if answer.StatusCode != http.StatusServiceUnavailable || err != nil || after < 5 || after > 10 {
+					t.Errorf("%s, Retry-After %q", answer.Status, answer.Header.Get("Retry-After"))
+				}
+			})
+		}
+		arriving.Wait()
+		return refused.Load() > 0
+	})
+	if n := s.Stats().Refused; n != uint64(refused.Load()) {
+		t.Errorf("%d were counted, %d refused", n, refused.Load())
+	}
+	until(t, "a client is accepted again", func() bool {
+		r, err := openSSE(s.url, "topic=a", "")
+		if err == nil {
+			r.close()
+		}
+		return err == nil
+	})
+	check()
+}
+
+// send sends bytes on a connection of its own, and returns the status of the answer.
+func (s *site) send(request string) (status int, err error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(readTimeout))
+	go io.WriteString(conn, request) // the answer may come before all is sent
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err
+	}
+	answer.Body.Close()
+	return answer.StatusCode, nil
+}
+
+// A request with more headers than the server allows is refused, whichever way it subscribes.
+func TestHeaderFlood(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	check := undisturbed(t, s)
+	flood := strings.Repeat("X-Flood: "+strings.Repeat("x", 1000)+"\r\n", 100)
+	for _, path := range []string{"GET /events", "GET /poll", "GET /socket", "POST /publish"} {
+		status, err := s.send(path + "?topic=a HTTP/1.1\r\nHost: x\r\n" + flood + "\r\n")
+		if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %d, %v", path, status, err)
+		}
+	}
+	check()
+	if st := s.Stats(); st.Clients != 1 || st.Topics != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A WebSocket whose peer has gone without a word is closed and counted.
+func TestHalfOpenSockets(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Heartbeat: 100 * time.Millisecond, MaxAge: time.Second})
+	check := undisturbed(t, s)
+	const n = 5
+	for range n { // they never answer a ping
+		r, err := openWS(s.url, "topic=a")
+		must(t, err)
+		defer r.close()
+	}
+	until(t, "they are closed", func() bool { return s.Stats().Clients == 1 })
+	if got := s.Stats().Silent; got != n {
+		t.Errorf("%d were counted, want %d", got, n)
+	}
+	check()
+}
+
+// Events that are too large are refused, however they come, and the next ones are delivered.
+func TestGiantEvents(t *testing.T) {
+	const most = 10_000
+	s := newSite(t, t.TempDir(), Config{MaxEvent: most, MaxQueue: 64 << 10})
+	check := undisturbed(t, s)
+	live, err := openWS(s.url, "topic=live.a&topic=a")
+	must(t, err)
+	defer live.close()
+	until(t, "all have joined", func() bool { return s.members() == 3 })
+	giant := strings.Repeat("x", most+1)
+	for _, topic := range []string{"a", "live.a"} {
+		before := s.Stats().Refused
+		if status, _ := s.request("POST", "/publish?topic="+topic, giant); status != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: %d", topic, status)
+		}
+		chunked := fmt.Sprintf("%x\r\n%s\r\n", len(giant), giant)
+		status, err := s.send("POST /publish?topic=" + topic + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			strings.Repeat(chunked, 100) + "0\r\n\r\n")
+		if err != nil || status != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s, in chunks: %d, %v", topic, status, err)
+		}
+		if n := s.Stats().Refused - before; n != 2 {
+			t.Errorf("%s: %d were counted", topic, n)
+		}
+	}
+	// Publishers on NATS are not checked by the gateway.
+	giant = strings.Repeat("x", most+maxHeaders+1)
+	var refused *jetstream.APIError
+	_, err = s.js.Publish(context.Background(), storedPrefix+"a", []byte(giant))
+	if !errors.As(err, &refused) || refused.ErrorCode != exceedsMaximum {
+		t.Errorf("JetStream has answered %v", err)
+	}
+	before := s.Stats().Strange
+	must(t, s.conn.Publish(livePrefix+"live.a", []byte(giant)))
+	s.publish("live.a", "1")
+	expect(t, live, message{Topic: "live.a", Data: "1"})
+	if n := s.Stats().Strange - before; n != 1 {
+		t.Errorf("%d were counted", n)
+	}
+	s.publish("a", "2")
+	expect(t, live, message{Topic: "a", Data: "2"})
+	check()
+}

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// backupOf publishes events, and returns a backup with them, and the id of the one with the number half.
+func backupOf(t *testing.T, half int) (b []byte, id string) {
+	s := newSite(t, t.TempDir(), Config{})
+	noise := make([]byte, 300)
+	for i := range restored {
+		for j := range noise {
+			noise[j] = ' ' + byte(rand.IntN(90)) // it must not be compressed much
+		}
+		s.publish("b", string(noise))
+		if at := s.publish("a", fmt.Sprint(i)); i == half {
+			id = at
+		}
+	}
+	var w bytes.Buffer
+	must(t, Backup(t.Context(), s.node.Conn, "", &w))
+	return w.Bytes(), id
+}
+
+// checkRestored checks that a client that comes back with the id of event half gets the others, and then new ones, in order. The
+// client comes back if it is sent away, which happens when the stream has no leader.
+func checkRestored(t *testing.T, s *site, half int, id string, more ...string) {
+	t.Helper()
+	var want []string
+	for i := half + 1; i < restored; i++ {
+		want = append(want, fmt.Sprint(i))
+	}
+	want = append(want, more...)
+	for len(want) > 0 {
+		r, err := openSSE(s.url, "topic=a", id)
+		if err != nil {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for len(want) > 0 {
+			m, err := r.next()
+			if err != nil {
+				break
+			}
+			if m.Data != want[0] || m.Gap != "" {
+				t.Fatalf("got %+v after %s, want %s", m, id, want[0])
+			}
+			id, want = m.ID, want[1:]
+		}
+		r.close()
+	}
+}
+
+// restored is the number of events of topic a in a backup.
+const restored = 1500
+
+// A node whose stream was restored from a backup of another has its events, with their ids.
+func TestBackup(t *testing.T) {
+	const half = 700
+	backup, id := backupOf(t, half)
+	if len(backup) < 3*backupChunk {
+		t.Fatalf("the backup has %d bytes", len(backup))
+	}
+	damaged := bytes.Clone(backup)
+	damaged[len(damaged)-100] ^= 1
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	for name, bad := range map[string][]byte{
+		"empty": nil, "no backup": []byte("{}\n"), "half": backup[:len(backup)/2], "without its end": backup[:len(backup)-1],
+		"cut where a chunk ends": backup[:bytes.IndexByte(backup, '\n')+1+2*backupChunk],
+		"damaged":                damaged,
+	} {
+		stream := StreamConfig{Restore: bytes.NewReader(bad)}
+		_, err := New(t.Context(), Config{Conn: node.Conn, Logger: quiet, Stream: stream})
+		if !errors.Is(err, ErrBackup) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := StreamConfig{Name: "OTHER", Restore: bytes.NewReader(backup)}
+	if _, err := New(t.Context(), Config{Conn: node.Conn, Logger: quiet, Stream: other}); !errors.Is(err, ErrBackup) {
+		t.Errorf("of another stream: %v", err)
+	}
+	s := newSiteOn(t, node, Config{Stream: StreamConfig{Restore: bytes.NewReader(backup)}})
+	s.publish("a", "new")
+	checkRestored(t, s, half, id, "new")
+}
+
+// newCluster starts three nodes in this process.
+func newCluster(t *testing.T) (nodes []*Node) {
+	addrs := freeAddrs(t, 3)
+	for i, a := range addrs {
+		c := NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: a, Routes: addrs}
+		nodes = append(nodes, newNode(t, c))
+	}
+	return nodes
+}
+
+// A cluster has the events of a single node's backup, on three replicas: it goes on when one member ends.
+func TestBackupIntoCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	const half = 1000
+	backup, id := backupOf(t, half)
+	nodes := newCluster(t)
+	sites := make([]*site, 3)
+	var starting sync.WaitGroup
+	for i, node := range nodes {
+		c := StreamConfig{Replicas: 3, Await: i != 1}
+		if i == 1 {
+			c.Restore = bytes.NewReader(backup)
+		}
+		starting.Go(func() {
+			sites[i] = newSiteOn(t, node, Config{Stream: c})
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	sites[2].publish("a", "first")
+	checkRestored(t, sites[0], half, id, "first")
+	until(t, "all replicas have all events", func() bool {
+		var info struct {
+			Cluster struct {
+				Replicas []struct{ Current bool }
+			}
+		}
+		must(t, callAPI(t.Context(), nodes[0].Conn, "$JS.API.STREAM.INFO."+defaultStream, nil, &info))
+		r := info.Cluster.Replicas
+		return len(r) == 2 && r[0].Current && r[1].Current
+	})
+	nodes[1].Close()
+	until(t, "publishing goes on", func() bool {
+		_, err := sites[0].Publish(t.Context(), "a", []byte("second"), "key")
+		return err == nil
+	})
+	checkRestored(t, sites[2], half, id, "first", "second")
+}
+
+// The folder of a single node is refused by a cluster, whose servers would delete its events, and a member's folder by a
+// single node.
+func TestWrongFolder(t *testing.T) {
+	single, member := t.TempDir(), t.TempDir()
+	s := newSite(t, single, Config{})
+	s.publish("a", "x")
+	address := freeAddr(t)
+	clustered := NodeConfig{Name: "a", Store: member, Cluster: address, Routes: []string{address}, Logger: quiet}
+	newNode(t, clustered).Close()
+	s.node.Close()
+	clustered.Store = single
+	if _, err := Start(clustered); !errors.Is(err, ErrStore) {
+		t.Errorf("a single node's folder: %v", err)
+	}
+	if _, err := Start(NodeConfig{Name: "a", Store: member, Logger: quiet}); !errors.Is(err, ErrStore) {
+		t.Errorf("a member's folder: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(single, "jetstream", "$G", "streams", defaultStream)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/socknotify/socknotify/gateway"
+)
+
+// backup writes a backup to a file, and returns the exit status.
+func backup(ctx context.Context, args []string, stderr io.Writer) int {
+	f := flag.NewFlagSet("socknotify-push backup", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	store := f.String("store", "push-data", "folder of a single node, which must be stopped")
+	url := f.String("nats", "", "URL of a running NATS with the stream, instead of a folder")
+	err := f.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil && f.NArg() != 1 {
+		err = errors.New("want the name of one file")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
+		return 2
+	}
+	if err := backupTo(ctx, f.Arg(0), *store, *url, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// backupTo writes a backup to a new file. If it fails, there is no file.
+func backupTo(ctx context.Context, file, store, url string, log *slog.Logger) (err error) {
+	var conn *nats.Conn
+	if url != "" {
+		if conn, err = nats.Connect(url); err != nil {
+			return fmt.Errorf("--nats: %w", err)
+		}
+		defer conn.Close()
+	} else {
+		if _, err := os.Stat(store); err != nil {
+			return fmt.Errorf("--store: %w", err)
+		}
+		node, err := gateway.Start(gateway.NodeConfig{Name: "backup", Store: store, Logger: log})
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		conn = node.Conn
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(out)
+	if err = gateway.Backup(ctx, conn, "", w); err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		os.Remove(file)
+	}
+	return err
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+)
+
+// A tab is a page in Chromium, driven by its debugging protocol.
+type tab struct {
+	t    *testing.T
+	conn net.Conn
+	n    int
+}
+
+// openTab starts Chromium with one page. The test is skipped where Chromium is not installed.
+func openTab(t *testing.T, page string) *tab {
+	t.Helper()
+	binary, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skipf("%s needs Chromium: %v", t.Name(), err)
+	}
+	profile, err := os.MkdirTemp("", "chromium")
+	must(t, err)
+	c := exec.Command(binary, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+		"--disable-background-networking", "--disable-component-update", "--disable-quic", "--disable-dev-shm-usage",
+		"--remote-debugging-port=0", "--user-data-dir="+profile, "about:blank")
+	stderr, err := c.StderrPipe()
+	must(t, err)
+	must(t, c.Start())
+	lines := bufio.NewScanner(stderr)
+	drained := make(chan struct{})
+	t.Cleanup(func() {
+		c.Process.Kill()
+		<-drained
+		c.Wait()
+		// Its other processes end later.
+		until(t, "the browser's folder is removed", func() bool { return os.RemoveAll(profile) == nil })
+	})
+	var debugger string
+	for debugger == "" && lines.Scan() {
+		_, debugger, _ = strings.Cut(lines.Text(), "DevTools listening on ")
+	}
+	go func() {
+		io.Copy(io.Discard, stderr)
+		close(drained)
+	}()
+	if debugger == "" {
+		t.Fatal("Chromium has ended")
+	}
+	at, err := url.Parse(debugger)
+	must(t, err)
+	code, body := ask(t, "PUT", "http://"+at.Host+"/json/new?"+url.QueryEscape(page), "")
+	var target struct{ WebSocketDebuggerURL string }
+	if err := json.Unmarshal([]byte(body), &target); code != http.StatusOK || err != nil {
+		t.Fatal(code, err, body)
+	}
+	conn, _, _, err := ws.Dial(context.Background(), target.WebSocketDebuggerURL)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return &tab{t: t, conn: conn}
+}
+
+// eval evaluates an expression in the page, and returns its value.
+func (b *tab) eval(expression string) any {
+	b.t.Helper()
+	b.n++
+	request, err := json.Marshal(map[string]any{"id": b.n, "method": "Runtime.evaluate",
+		"params": map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}})
+	must(b.t, err)
+	b.conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	must(b.t, wsutil.WriteClientText(b.conn, request))
+	for {
+		text, err := wsutil.ReadServerText(b.conn)
+		must(b.t, err)
+		var answer struct {
+			ID     int
+			Result struct {
+				Result           struct{ Value any }
+				ExceptionDetails json.RawMessage
+			}
+		}
+		must(b.t, json.Unmarshal(text, &answer))
+		if answer.ID != b.n {
+			continue
+		}
+		if e := answer.Result.ExceptionDetails; e != nil {
+			b.t.Fatalf("%s: %s", expression, e)
+		}
+		return answer.Result.Result.Value
+	}
+}
+
+// shown waits until each of the page's subscribers shows these events, and no other.
+func (b *tab) shown(subscribers int, events ...string) {
+	b.t.Helper()
+	want := strings.Repeat(strings.Join(events, "|")+"\n", subscribers)
+	var got any
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("the page shows %q, want %q", got, want)
+		}
+	}()
+	until(b.t, "all subscribers show the events", func() bool {
+		got = b.eval(`Array.from(document.querySelectorAll('.events'),
+			e => Array.from(e.children, li => li.textContent).join('|') + '\n').join('')`)
+		return got == want
+	})
+}
+
+func (b *tab) connected(subscribers int) {
+	b.t.Helper()
+	until(b.t, "all subscribers are connected", func() bool {
+		return b.eval(`Array.from(document.querySelectorAll('.state')).
+			filter(e => e.textContent.startsWith('connected')).length`) == float64(subscribers)
+	})
+}
+
+// publish fills in the form and submits it, and waits until the event is acknowledged.
+func (b *tab) publish(topic, text string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf(`$('published').textContent = ''; $('topic').value = %q; $('text').value = %q;
+		document.querySelector('#publish button').click()`, topic, text))
+	until(b.t, "the event is acknowledged", func() bool {
+		id, _ := b.eval(`$('published').textContent`).(string)
+		epoch, _, ok := strings.Cut(id, "-")
+		return ok && !strings.ContainsAny(epoch, " :")
+	})
+}
+
+// The demo page publishes, and shows the events to its subscribers of each kind.
+func TestDemo(t *testing.T) {
+	url, debug, _ := start(t, "--store", t.TempDir(), "--demo")
+	b := openTab(t, url+"/demo/")
+	b.connected(3)
+	until(t, "all have joined", func() bool { return b.joined(debug) == 3 })
+	b.publish("demo.one", "hello")
+	b.shown(3, "demo.one hello")
+	b.eval(`$('filter').value = 'demo.two'; $('subscribe').querySelector('button').click()`)
+	b.connected(4)
+	until(t, "the fourth has joined", func() bool { return b.joined(debug) == 4 })
+	b.eval(`document.querySelector('.close').click()`)
+	b.publish("demo.two", "<b>text</b>")
+	until(t, "the subscribers show it", func() bool {
+		return b.eval(`Array.from(document.querySelectorAll('.events'), e => e.lastElementChild?.textContent).join()`) ==
+			strings.TrimSuffix(strings.Repeat("demo.two <b>text</b>,", 3), ",")
+	})
+
+	status := openTab(t, debug+"/")
+	until(t, "the status page shows the topics", func() bool {
+		text, _ := status.eval(`document.body.innerText`).(string)
+		return strings.Contains(text, "demo.>") && strings.Contains(text, "demo.two") && strings.Contains(text, "ready")
+	})
+}
+
+// joined is the number of clients of a node, by its status page.
+func (b *tab) joined(debug string) int {
+	var s status
+	_, body := ask(b.t, "GET", debug+"/status", "")
+	must(b.t, json.Unmarshal([]byte(body), &s))
+	n := 0
+	for _, t := range s.Busiest {
+		n += t.Clients
+	}
+	return n
+}
+
+// The page's node is killed. Its subscribers go on at another node of the cluster, and the page publishes there.
+func TestDemoOfCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes")
+	}
+	addrs := freeAddrs(t, 9)
+	var kill []func()
+	var nodes []string
+	for i := range 3 {
+		nodes = append(nodes, "http://"+addrs[i])
+		kill = append(kill, startProcess(t, "--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
+			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
+			"--demo", "--origins", "*", "--debug-addr", addrs[6+i]))
+	}
+	for _, n := range nodes {
+		until(t, "a node is ready", func() bool {
+			code, _ := ask(t, "GET", n+"/readyz", "")
+			return code == http.StatusOK
+		})
+	}
+	b := openTab(t, nodes[0]+"/demo/#nodes="+strings.Join(nodes, ","))
+	b.connected(3)
+	until(t, "all have joined", func() bool { return b.joined("http://"+addrs[6]) == 3 })
+	b.publish("demo.one", "before")
+	b.shown(3, "demo.one before")
+	kill[0]()
+	b.publish("demo.one", "after")
+	b.shown(3, "demo.one before", "demo.one after")
+	b.connected(3)
+	var s status
+	until(t, "the status shows two members with the events", func() bool {
+		_, body := ask(t, "GET", "http://"+addrs[7]+"/status", "")
+		must(t, json.Unmarshal([]byte(body), &s))
+		current := 0
+		for _, m := range s.Members {
+			if m.Current && !m.Offline {
+				current++
+			}
+		}
+		return len(s.Members) == 3 && current == 2
+	})
+}
