@@ -621,8 +621,14 @@ func TestSlowPeer(t *testing.T) {
 			const size = 64 << 10
 			e := make(ends, 1)
 			conns := make(chan *Conn, 1)
-			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo, OnClose: e.closed,
+			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo,
 				OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }}
+			s.OnClose = func(c *Conn, err error) {
+				if n := s.Stats().Slow; err == ErrSlow && n != 1 {
+					t.Errorf("%d were slow when OnClose was called", n)
+				}
+				e.closed(c, err)
+			}
 			h := serve(t, kind, s)
 			p := h.connect(t, "")
 			c := <-conns
