@@ -116,6 +116,9 @@ func (c *Conn) abort(err error) bool {
 	if c.err == nil {
 		c.err = err
 	}
+	if err == ErrSlow {
+		c.server.slow.Add(1) // before OnClose is called
+	}
 	c.dropQueue()
 	c.mu.Unlock()
 	conn := c.conn
@@ -380,7 +383,7 @@ func (c *Conn) check() error {
 	case ended, finished && q == nil, closing && now >= closeAt:
 		return errSettled
 	case stuck:
-		c.tooSlow()
+		c.abort(ErrSlow)
 		return errSettled
 	case closing:
 		if c.deaf && q == nil && !c.halfClosed {

@@ -141,7 +141,9 @@ func (c *opaqueConn) SetReadDeadline(t time.Time) error  { return c.inner.SetRea
 func (c *opaqueConn) SetWriteDeadline(t time.Time) error { return c.inner.SetWriteDeadline(t) }
 
 // CloseWrite lets the server end the stream before the connection.
-func (c *opaqueConn) CloseWrite() error { return c.inner.(*net.TCPConn).CloseWrite() }
+func (c *opaqueConn) CloseWrite() error {
+	return c.inner.(interface{ CloseWrite() error }).CloseWrite()
+}
 
 // A peer is a client that sends what a test tells it to, also what is wrong.
 type peer struct {

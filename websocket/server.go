@@ -242,12 +242,9 @@ func (s *Server) done() {
 func (s *Server) add(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
-		return false
-	}
 	c.index = len(s.conns)
 	s.conns = append(s.conns, c)
-	return true
+	return !s.closing
 }
 
 func (s *Server) remove(c *Conn) {
@@ -267,6 +264,8 @@ func (s *Server) all() []*Conn {
 	return append([]*Conn(nil), s.conns...)
 }
 
+const serverEnds = "the server ends"
+
 // Shutdown refuses further requests with the status 503, ends all connections with the code 1001, and waits until their
 // OnClose has returned. CloseTimeout bounds the wait for peers. If ctx is done first, Shutdown closes the connections that
 // are left, does not wait for handlers, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
@@ -280,7 +279,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	for _, c := range s.all() {
-		c.Close(CodeGoingAway, "the server ends")
+		c.Close(CodeGoingAway, serverEnds)
 	}
 	select {
 	case <-s.empty:

@@ -484,6 +484,64 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// An answeredListener holds back the goroutine of an upgrade that has written its answer, until release is closed.
+type answeredListener struct {
+	net.Listener
+	answered, release chan bool
+}
+
+func (l answeredListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &answeredConn{TCPConn: c.(*net.TCPConn), l: l}, nil
+}
+
+type answeredConn struct {
+	*net.TCPConn
+	l       answeredListener
+	writing bool // Upgrade has set the deadline for its answer
+}
+
+func (c *answeredConn) NetConn() net.Conn { return c.TCPConn }
+
+func (c *answeredConn) SetDeadline(t time.Time) error {
+	if c.writing && t.IsZero() {
+		close(c.l.answered)
+		<-c.l.release
+	}
+	c.writing = !t.IsZero()
+	return c.TCPConn.SetDeadline(t)
+}
+
+// A connection whose peer has the answer to its handshake when Shutdown begins is ended like the others.
+func TestShutdownDuringUpgrade(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 1)
+		l := answeredListener{answered: make(chan bool), release: make(chan bool)}
+		h := serve(t, kind, &Server{OnClose: e.closed, OnMessage: echo, CloseTimeout: soon}, func(ln net.Listener) net.Listener {
+			l.Listener = ln
+			return l
+		})
+		p := h.connect(t, "")
+		<-l.answered
+		done := make(chan error)
+		go func() { done <- h.server.Shutdown(t.Context()) }()
+		until(t, "Shutdown has begun", func() bool {
+			h.server.mu.Lock()
+			defer h.server.mu.Unlock()
+			return h.server.closing
+		})
+		close(l.release)
+		p.wantClose(CodeGoingAway)
+		p.send(closing(CodeGoingAway, "")...)
+		p.wantEnd()
+		wantCode(t, e.wait(t), CodeGoingAway, false)
+		must(t, <-done)
+	})
+}
+
 // Many goroutines write to one connection while its handler does, and it reads slowly: every message arrives whole.
 func TestConcurrentWrites(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
@@ -563,8 +621,14 @@ func TestSlowPeer(t *testing.T) {
 			const size = 64 << 10
 			e := make(ends, 1)
 			conns := make(chan *Conn, 1)
-			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo, OnClose: e.closed,
+			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo,
 				OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }}
+			s.OnClose = func(c *Conn, err error) {
+				if n := s.Stats().Slow; err == ErrSlow && n != 1 {
+					t.Errorf("%d were slow when OnClose was called", n)
+				}
+				e.closed(c, err)
+			}
 			h := serve(t, kind, s)
 			p := h.connect(t, "")
 			c := <-conns

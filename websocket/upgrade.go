@@ -64,13 +64,13 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if _, err = conn.Write(b); err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
-	if err == nil && !s.add(c) {
-		err = ErrServerClosed
-	}
 	if err != nil {
 		conn.Close()
 		s.done()
 		return nil, fmt.Errorf("websocket: upgrade: %w", err)
+	}
+	if !s.add(c) {
+		c.Close(CodeGoingAway, serverEnds) // the peer has its answer, and Shutdown has not seen the connection
 	}
 	c.open(r, early)
 	return c, nil

@@ -123,7 +123,7 @@ func (c *Conn) send(frame []byte, retain bool) error {
 	case c.server.Slow == SlowDrop:
 		c.server.dropped.Add(1)
 	default:
-		c.tooSlow()
+		c.abort(ErrSlow)
 	}
 	return err
 }
@@ -285,19 +285,12 @@ func (c *Conn) writeQueue() {
 func (c *Conn) writeFailed(err error) error {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		c.tooSlow()
+		c.abort(ErrSlow)
 		return ErrSlow
 	}
 	err = fmt.Errorf("websocket: write: %w", err)
 	c.abort(err)
 	return err
-}
-
-// tooSlow closes and counts a connection whose peer reads too slowly.
-func (c *Conn) tooSlow() {
-	if c.abort(ErrSlow) {
-		c.server.slow.Add(1)
-	}
 }
 
 // Write sends a message. What the system does not take at once is queued, up to Server.MaxQueue. The payload may be used
