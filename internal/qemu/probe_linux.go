@@ -98,7 +98,8 @@ func cutsBatch() bool {
 	defer func() { close(stop); <-stopped }()
 	for range attempts {
 		// The receiver's buffer is soon full; the kernel then drops datagrams, which are sent nevertheless.
-		n, _, e := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(from), uintptr(unsafe.Pointer(&msgs[0])), size, unix.MSG_DONTWAIT, 0, 0)
+		n, _, e := unix.Syscall6(unix.SYS_SENDMMSG,
+			uintptr(from), uintptr(unsafe.Pointer(&msgs[0])), size, unix.MSG_DONTWAIT, 0, 0)
 		if e == 0 && n < size {
 			return true
 		}
