@@ -110,7 +110,7 @@ func TestDatagramAllocs(t *testing.T) {
 		sent, got := messages(20, to), buffers(20, 64)
 		recv := func() (int, error) { return b.RecvBatch(got) }
 		wantNoAllocs(t, "SendBatch and RecvBatch", func() {
-			if n, err := a.SendBatch(sent); n != len(sent) || err != nil {
+			if n, err := sendBatch(a, sent); n != len(sent) || err != nil {
 				t.Fatal(n, err)
 			}
 			recvEventually(t, len(sent), recv)

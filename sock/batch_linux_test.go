@@ -35,7 +35,7 @@ func TestBatch(t *testing.T) {
 		for _, n := range []int{1, 2, 63, 64, 65, 100} {
 			sent, got := messages(n, b.LocalAddr()), buffers(n, 64)
 			for from := 0; from < n; {
-				k, err := a.SendBatch(sent[from:])
+				k, err := sendBatch(a, sent[from:])
 				if k != min(n-from, sock.MaxBatch) || err != nil {
 					t.Fatalf("%d of %d: SendBatch = %d, %v", n-from, n, k, err)
 				}
@@ -77,7 +77,7 @@ func TestBatch(t *testing.T) {
 func TestRecvBatchPartial(t *testing.T) {
 	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		for range 2 {
-			if k, err := a.SendBatch(messages(3, b.LocalAddr())); k != 3 || err != nil {
+			if k, err := sendBatch(a, messages(3, b.LocalAddr())); k != 3 || err != nil {
 				t.Fatal(k, err)
 			}
 			total := 0
@@ -102,7 +102,7 @@ func TestRecvBatchTruncates(t *testing.T) {
 	forEachUDP(t, func(t *testing.T, a, b *sock.Socket) {
 		msgs := messages(5, b.LocalAddr())
 		msgs[2].Buf = nil
-		if k, err := a.SendBatch(msgs); k != 5 || err != nil {
+		if k, err := sendBatch(a, msgs); k != 5 || err != nil {
 			t.Fatal(k, err)
 		}
 		got := buffers(5, 64)
@@ -136,7 +136,7 @@ func TestSendBatchAddresses(t *testing.T) {
 		msgs[1].Addr, msgs[3].Addr, msgs[4].Addr = other.LocalAddr(), peer.LocalAddr(), other.LocalAddr()
 		// Repeat the call, because state of the first call must not affect the second.
 		for range 2 {
-			if k, err := a.SendBatch(msgs); k != 5 || err != nil {
+			if k, err := sendBatch(a, msgs); k != 5 || err != nil {
 				t.Fatal(k, err)
 			}
 			for s, texts := range map[*sock.Socket]string{peer: "message 0,message 2,message 3", other: "message 1,message 4"} {
@@ -160,7 +160,7 @@ func TestBatchReuse(t *testing.T) {
 		for _, on := range []netip.AddrPort{sock.Loopback, sock.Loopback6} {
 			a, b := udpOn(t, on)
 			sent, got := messages(3, netip.AddrPort{}), buffers(3, 64)
-			if k, err := a.SendBatch(sent); k != 3 || err != nil {
+			if k, err := sendBatch(a, sent); k != 3 || err != nil {
 				t.Fatal(k, err)
 			}
 			for from := 0; from < 3; {
@@ -199,7 +199,7 @@ func TestSendBatchErrorInMiddle(t *testing.T) {
 				c.spoil(&msgs[at])
 				k, err := 0, error(nil)
 				if at > 0 {
-					if k, err = a.SendBatch(msgs); k != at || err != nil {
+					if k, err = sendBatch(a, msgs); k != at || err != nil {
 						t.Errorf("%s at %d: SendBatch = %d, %v", c.name, at, k, err)
 					}
 				}

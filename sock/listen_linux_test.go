@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -42,6 +43,9 @@ func maxBacklog(t *testing.T) int {
 }
 
 func TestListenBacklog(t *testing.T) {
+	if qemu.HidesTCPInfo.Here() {
+		t.Skip(qemu.HidesTCPInfo)
+	}
 	for asked, want := range map[int]int{1: 1, 7: 7, 0: maxBacklog(t), -1: maxBacklog(t), 1 << 30: maxBacklog(t)} {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{Backlog: asked})
 		if closeLater(t, l, err); backlog(t, l) != want {
@@ -143,7 +147,10 @@ func TestListenTCPGroup(t *testing.T) {
 		t.Fatal(group, err)
 	}
 	for _, l := range group {
-		if closeLater(t, l, nil); l.LocalAddr() != group[0].LocalAddr() || backlog(t, l) != connections {
+		if closeLater(t, l, nil); l.LocalAddr() != group[0].LocalAddr() {
+			t.Errorf("%v, not %v", l.LocalAddr(), group[0].LocalAddr())
+		}
+		if !qemu.HidesTCPInfo.Here() && backlog(t, l) != connections {
 			t.Errorf("%v with backlog %d", l.LocalAddr(), backlog(t, l))
 		}
 	}

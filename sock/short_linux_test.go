@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -66,13 +67,13 @@ var moves = []peerAction{
 // received is not enough, because it ends at an urgent byte.
 func waitArrival(t *testing.T, s *sock.Socket, f func()) {
 	t.Helper()
+	if qemu.HidesTCPInfo.Here() {
+		t.Skip(qemu.HidesTCPInfo)
+	}
 	count := func() uint64 {
 		info, err := unix.GetsockoptTCPInfo(int(s.Handle()), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if info.Snd_mss == 0 {
-			t.Skip("qemu-user 7.2 returns only the first fields of TCP_INFO")
 		}
 		return info.Bytes_received
 	}
