@@ -14,8 +14,8 @@ var (
 // takes long on a busy machine.
 const maxBackwards = time.Minute
 
-// backwards is the time since when audits find a shorter stream, or zero. It is not a number of audits: each route that changes,
-// and each new topic, makes one begin, so many may run in a second.
+// backwards is the time since when audits find a shorter stream, or zero. It is not a number of audits: each route that
+// changes, and each new topic, makes one begin, so many may run in a second.
 type backwards time.Time
 
 // note notes the result of an audit. It reports whether the stream has lost events.

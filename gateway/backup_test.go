@@ -30,8 +30,8 @@ func backupOf(t *testing.T, half int) (b []byte, id string) {
 	return w.Bytes(), id
 }
 
-// checkRestored checks that a client that comes back with the id of event half gets the others, and then new ones, in order. The
-// client comes back if it is sent away, which happens when the stream has no leader.
+// checkRestored checks that a client that comes back with the id of event half gets the others, and then new ones, in order.
+// The client comes back if it is sent away, which happens when the stream has no leader.
 func checkRestored(t *testing.T, s *site, half int, id string, more ...string) {
 	t.Helper()
 	var want []string

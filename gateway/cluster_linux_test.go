@@ -366,14 +366,24 @@ func TestCluster(t *testing.T) {
 		all.Add(1)
 	}
 	ending.Store(true)
+	said := "" // by the member that does not acknowledge an event
+	defer func() {
+		if t.Failed() {
+			t.Log("the last answer to a publisher:", said)
+		}
+	}()
 	for topic := range *chaosTopics {
 		until(t, "the last event is acknowledged", func() bool {
 			path := fmt.Sprint("/publish?topic=t.", topic)
 			answer, err := client.Post(members[0].url+path, "text/plain", strings.NewReader("end 0"))
-			if err == nil {
-				answer.Body.Close()
+			if err != nil {
+				said = err.Error()
+				return false
 			}
-			return err == nil && answer.StatusCode == http.StatusOK
+			defer answer.Body.Close()
+			b, _ := io.ReadAll(answer.Body)
+			said = answer.Status + ": " + string(b)
+			return answer.StatusCode == http.StatusOK
 		})
 	}
 	done := make(chan struct{})

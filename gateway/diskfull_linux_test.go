@@ -18,6 +18,9 @@ import (
 // On a full disk, events of durable topics are refused, live topics go on, and every event that was acknowledged is there
 // after a restart.
 func TestDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("JetStream does not answer on a full disk, so each publish takes five seconds")
+	}
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
 		t.Skipf("TestDiskFull needs a file system of its own, which this process may not mount: %v", err)

@@ -20,6 +20,7 @@
 //	event.go     an event, and its forms on the wire, each made once
 //	stream.go    the parked connection of one client of Server-Sent Events or long polling
 //	sse.go, poll.go, socket.go   the three ways to subscribe
+//	backup.go    writing the stream to a file, and making it from one
 //
 // docs/gateway.md says what is promised, and what is not.
 package gateway

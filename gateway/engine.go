@@ -155,8 +155,8 @@ func splitAddr(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An event of a live topic that is
-// published before, here or there, does not reach the clients of the other side.
+// WaitRoutes waits until the server has a route to each of the other members, or ctx is done. An event of a live topic that
+// is published before, here or there, does not reach the clients of the other side.
 func (n *Node) WaitRoutes(ctx context.Context) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

@@ -270,8 +270,8 @@ func (g *Gateway) Stats() Stats {
 		Clients: int(c.clients.Load()), Topics: topics, Queued: int(c.queued.Load()) + g.sockets.Stats().Queued,
 		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: c.dropped.Load(),
 		Slow: c.slow.Load(), Silent: c.silent.Load(), Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
-		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(), Refused: c.refused.Load(),
-		Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
+		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
+		Refused: c.refused.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}
 }
 

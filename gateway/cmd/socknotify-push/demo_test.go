@@ -161,7 +161,7 @@ func TestDemo(t *testing.T) {
 
 	status := openTab(t, debug+"/")
 	until(t, "the status page shows the topics", func() bool {
-		text, _ := status.eval(`document.body.innerText`).(string)
+		text, _ := status.eval(`document.body?.innerText`).(string) // none while it is loaded
 		return strings.Contains(text, "demo.>") && strings.Contains(text, "demo.two") && strings.Contains(text, "ready")
 	})
 }
