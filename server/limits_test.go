@@ -187,9 +187,7 @@ func TestWriteTimeout(t *testing.T) {
 			s := &srv{Handler: h, Backend: backend, WriteTimeout: 100 * time.Millisecond}
 			dial(t, start(t, s))
 			sc := h.conn(1)
-			for b := make([]byte, 1<<16); sc.Queued() == 0 && len(h.told()) == 0; { // it may be given up right then
-				sc.Write(b)
-			}
+			fill(t, sc)
 			if closing {
 				sc.Close()
 			}
@@ -204,29 +202,22 @@ func TestWriteTimeout(t *testing.T) {
 // A connection has one timer for both of its timeouts. Each expires in time, whatever the other one is set to.
 func TestTimeoutsTogether(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		fill := func(sc conn) {
-			for b := make([]byte, 1<<16); sc.Queued() == 0; {
-				if _, err := sc.Write(b); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 		for name, c := range map[string]struct {
 			idle, write time.Duration
 			set         func(t *testing.T, sc conn, peer net.Conn)
 			want        error
 		}{
 			"idle after a queue": {time.Second, time.Hour, func(t *testing.T, sc conn, peer net.Conn) {
-				fill(sc)
+				fill(t, sc)
 				go io.Copy(io.Discard, peer)
 			}, server.ErrIdle},
 			"idle after SetWriteTimeout": {time.Second, 0, func(t *testing.T, sc conn, peer net.Conn) {
-				fill(sc)
+				fill(t, sc)
 				sc.SetWriteTimeout(time.Hour)
 				go io.Copy(io.Discard, peer)
 			}, server.ErrIdle},
 			"slow beside SetIdleTimeout": {0, time.Second, func(t *testing.T, sc conn, peer net.Conn) {
-				fill(sc)
+				fill(t, sc)
 				sc.SetIdleTimeout(time.Hour)
 			}, server.ErrSlow},
 		} {

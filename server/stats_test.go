@@ -63,7 +63,7 @@ func TestStatsTraffic(t *testing.T) {
 
 // The input, Writev and bytes that had to be queued are counted as well.
 func TestStatsTrafficOtherWays(t *testing.T) {
-	const size = 4 << 20
+	const size = 16 << 20 // more than the system takes
 	h := &handler{t: t}
 	h.data = func(c conn, buf []byte) error {
 		if _, err := c.Next(4); err != nil {
