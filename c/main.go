@@ -147,6 +147,9 @@ func snGoProcess(handle C.uintptr_t, count C.uint32_t, regs *C.SOCK_NOTIFY_REGIS
 	if p == nil {
 		return C.ERROR_INVALID_HANDLE
 	}
+	if count == 0 && timeout != 0 && p.fd >= 0 {
+		return waiterOf(uint32(alertID)).begin(p, int(alertFD), entries, int(entryCount), got, readable)
+	}
 	c := p.calls.Get().(*call)
 	defer p.calls.Put(c)
 	c.resize(int(count), int(entryCount))

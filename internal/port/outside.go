@@ -53,12 +53,10 @@ func (p *Port) PollOutside(w *Call, out Entries, alert func(), over bool) (n int
 		w.alert = nil
 		return 0, false, ErrClosed
 	}
-	if lead || p.queue.any() || p.rechecks.Load() != 0 {
-		k.wasChosen(w)
-		if n = p.Dequeue(w, out); n > 0 {
-			k.Go(w, p, true)
-			w.alert = nil
-		}
+	k.wasChosen(w)
+	if n = p.Dequeue(w, out); n > 0 {
+		k.Go(w, p, true)
+		w.alert = nil
 	}
 	return n, lead, nil
 }
