@@ -289,3 +289,17 @@ func TestController(t *testing.T) {
 	}
 	resp.Body.Close()
 }
+
+// A handler that writes more than its Content-Length gets an error, as in HTTP/1.1, and nothing of that write is sent.
+func TestContentLength(t *testing.T) {
+	s := &Server{Server: handler(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		io.WriteString(w, "abc")
+		if _, err := io.WriteString(w, "d"); err != http.ErrContentLength {
+			t.Error(err)
+		}
+	})}
+	if _, text := get(t, client(t), serve(t, s, false)); text != "abc" {
+		t.Errorf("%q", text)
+	}
+}

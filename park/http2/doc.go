@@ -18,6 +18,14 @@
 //   - Of http.HTTP2Config, SendPingTimeout, PingTimeout, CountError, MaxReadFrameSize and MaxEncoderHeaderTableSize are not
 //     used. Response headers are sent without a dynamic table, so they are longer than net/http's.
 //   - http.Pusher, CONNECT with a protocol (RFC 8441), priorities (RFC 9218) and http.CloseNotifier are absent.
+//   - There is no fuzz test of frame sequences, and the cost of abuse was not measured beside net/http's.
 //   - A stream that waits for its request's body, or for its client's window, keeps the goroutine of its handler, and its
 //     connection is not parked.
+//
+// # Differences from net/http
+//
+//   - Requests with a header field that belongs to a connection, and with contradicting lengths, are malformed, and their
+//     stream is reset, as RFC 9113 asks. net/http answers some of them with the status 400.
+//   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
+//   - The header Upgrade is not sent, because HTTP/2 forbids it.
 package http2

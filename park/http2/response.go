@@ -118,21 +118,21 @@ func (w *responseWriter) write(p []byte) (int, error) {
 	if w.buf == nil {
 		w.buf = bodyBuffers.Get().(*[]byte)
 	}
-	if len(*w.buf)+len(p) <= bodyBuffer {
-		*w.buf = append(*w.buf, p...)
-		return len(p), nil
+	size := len(p)
+	for len(*w.buf)+len(p) > bodyBuffer {
+		if len(*w.buf) == 0 {
+			return size, w.send(p, false)
+		}
+		n := bodyBuffer - len(*w.buf)
+		*w.buf = append(*w.buf, p[:n]...)
+		if p = p[n:]; len(*w.buf) == bodyBuffer {
+			if err := w.flush(false); err != nil {
+				return 0, err
+			}
+		}
 	}
-	if err := w.flush(false); err != nil {
-		return 0, err
-	}
-	if len(p) < bodyBuffer {
-		*w.buf = append(*w.buf, p...)
-		return len(p), nil
-	}
-	if err := w.send(p, false); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	*w.buf = append(*w.buf, p...)
+	return size, nil
 }
 
 // flush sends what is in the buffer. end is set when the handler has returned.
@@ -185,7 +185,7 @@ func (w *responseWriter) complete(p []byte, head, end bool) {
 		return ok
 	}
 	allowed := bodyAllowed(w.status)
-	if end && !has("Content-Length") && allowed && (len(p) > 0 || !head) && len(w.trailers) == 0 {
+	if end && !has("Content-Length") && allowed && (len(p) > 0 || !head) {
 		h.Set("Content-Length", strconv.Itoa(len(p)))
 	}
 	if !has("Content-Type") && allowed && len(p) > 0 && h.Get("Content-Encoding") == "" {
