@@ -75,7 +75,7 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 		Header: header, Trailer: declaredTrailers(header),
 		RemoteAddr: st.c.conn.RemoteAddr().String(),
-		Body:       http.NoBody,
+		Body:       &requestBody{st: st},
 	}).WithContext(ctx)
 	if scheme == "https" {
 		st.r.TLS = st.c.connectionState()
@@ -86,7 +86,6 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	}
 	if !st.gotEnd {
 		st.r.ContentLength = st.declared
-		st.r.Body = &requestBody{st: st}
 	}
 	return nil
 }
