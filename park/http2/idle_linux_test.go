@@ -1,0 +1,144 @@
+package http2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/socknotify/socknotify/internal/idling"
+)
+
+func playRole() bool {
+	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+}
+
+// The headers of a request by Go's client, and by a browser.
+var (
+	goHeaders = []string{":authority", "127.0.0.1:12345", ":method", "GET", ":path", "/", ":scheme", "http",
+		"accept-encoding", "gzip", "user-agent", "Go-http-client/2.0"}
+	browserHeaders = []string{":method", "GET", ":authority", "www.example.com", ":scheme", "https", ":path", "/app/index.html",
+		"sec-ch-ua", `"Chromium";v="140", "Not=A?Brand";v="24"`, "sec-ch-ua-mobile", "?0", "sec-ch-ua-platform", `"Linux"`,
+		"upgrade-insecure-requests", "1",
+		"user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+		"accept", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",
+		"sec-fetch-site", "none", "sec-fetch-mode", "navigate", "sec-fetch-user", "?1", "sec-fetch-dest", "document",
+		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
+		"cookie", "session=0123456789abcdef0123456789abcdef", "priority", "u=0, i"}
+)
+
+// An idle connection, after a request by headers of Go's client or of a browser, needs no more live bytes than this.
+func TestIdleMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the memory of the race detector would be included")
+	}
+	if testing.Short() {
+		t.Skip("5,000 connections")
+	}
+	idling.Enough(t)
+	for _, c := range []struct {
+		kind, headers string
+		most          float64
+	}{{"h2c", "go", 2500}, {"h2c", "browser", 3500}, {"tls", "go", 9000}, {"tls", "browser", 10000}} {
+		u := idling.Measure(t, "http2 "+c.kind, c.kind, c.headers)
+		t.Logf("%s, %s: %.0f live bytes, %d of them stack", c.kind, c.headers, u.Live(), u.Stack/int64(idling.Conns))
+		if u.Live() > c.most {
+			t.Errorf("%s, %s: %.0f live bytes, want at most %.0f", c.kind, c.headers, u.Live(), c.most)
+		}
+	}
+}
+
+// BenchmarkIdle measures the memory of a server process for each idle connection, also with net/http.
+func BenchmarkIdle(b *testing.B) {
+	for _, server := range []string{"http2", "net/http"} {
+		for _, kind := range []string{"h2c", "tls"} {
+			for _, headers := range []string{"go", "browser"} {
+				b.Run(server+"/"+kind+"/"+headers, func(b *testing.B) {
+					for b.Loop() {
+						idling.Measure(b, server+" "+kind, kind, headers).Report(b)
+					}
+				})
+			}
+		}
+	}
+}
+
+func playServer(args []string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	name, kind, _ := strings.Cut(args[0], " ")
+	hs := handler(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })
+	cert, _ := certificate()
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
+	if name == "http2" {
+		s := &Server{Server: hs}
+		if kind == "h2c" {
+			config = nil
+		}
+		go accept(s, ln, config)
+		idling.Serve(ln, func() int { return s.Stats().Parked })
+		return
+	}
+	hs.Protocols = new(http.Protocols)
+	hs.Protocols.SetHTTP2(true)
+	hs.Protocols.SetUnencryptedHTTP2(true)
+	hs.TLSConfig = config
+	if kind == "h2c" {
+		go hs.Serve(ln)
+	} else {
+		go hs.ServeTLS(ln, "", "")
+	}
+	idling.Serve(ln, func() int { return idling.Conns })
+}
+
+// playClients sends one request on each connection, and keeps nothing of a connection but the socket, or TLS.
+func playClients(args []string) {
+	idling.Connect(func() (net.Conn, error) {
+		conn, err := net.Dial("tcp", args[0])
+		if err != nil {
+			return nil, err
+		}
+		if args[1] == "tls" {
+			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		}
+		headers := goHeaders
+		if args[2] == "browser" {
+			headers = browserHeaders
+		}
+		return conn, request(conn, headers)
+	})
+}
+
+func request(conn net.Conn, headers []string) error {
+	var out, block bytes.Buffer
+	f := http2.NewFramer(&out, conn)
+	enc := hpack.NewEncoder(&block)
+	for i := 0; i < len(headers); i += 2 {
+		enc.WriteField(hpack.HeaderField{Name: headers[i], Value: headers[i+1]})
+	}
+	io.WriteString(&out, http2.ClientPreface)
+	f.WriteSettings()
+	f.WriteSettingsAck()
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	if _, err := conn.Write(out.Bytes()); err != nil {
+		return err
+	}
+	for {
+		fr, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if fr.Header().StreamID == 1 && fr.Header().Flags.Has(http2.FlagDataEndStream) {
+			return nil
+		}
+	}
+}

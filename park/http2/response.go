@@ -1,0 +1,320 @@
+package http2
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A responseWriter is the http.ResponseWriter of a stream. It is used by the handler's goroutine. A small body is kept until
+// the handler returns, so that headers and body go out together, with a Content-Length.
+type responseWriter struct {
+	st       *stream
+	header   http.Header
+	snapshot http.Header // the headers when WriteHeader was called
+	status   int         // 0 before WriteHeader
+	declared int64       // Content-Length of the response, or -1
+	written  int64
+	sent     bool // the headers were sent
+	done     bool // the handler has returned
+	trailers []string
+	buf      *[]byte
+}
+
+const bodyBuffer = 4 << 10
+
+var bodyBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, bodyBuffer)
+	return &b
+}}
+
+func newResponseWriter(st *stream) *responseWriter {
+	return &responseWriter{st: st, header: make(http.Header), declared: -1}
+}
+
+// release gives the buffer back.
+func (w *responseWriter) release() {
+	w.done = true
+	if w.buf != nil {
+		*w.buf = (*w.buf)[:0]
+		bodyBuffers.Put(w.buf)
+		w.buf = nil
+	}
+}
+
+func (w *responseWriter) Header() http.Header { return w.header }
+
+// WriteHeader sends an informational status at once. Any other is sent with the first part of the body.
+func (w *responseWriter) WriteHeader(status int) {
+	if w.done || w.status != 0 {
+		return
+	}
+	switch {
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
+	case status < 200:
+		if status == http.StatusContinue {
+			w.stopExpecting()
+		}
+		w.st.send(encodeHeader(status, w.header), nil, false)
+		return
+	}
+	w.stopExpecting()
+	w.status, w.snapshot = status, w.header.Clone()
+	if value := w.snapshot.Get("Content-Length"); value != "" {
+		if n, err := strconv.ParseUint(value, 10, 63); err == nil {
+			w.declared = int64(n)
+		} else {
+			w.snapshot.Del("Content-Length")
+		}
+	}
+	for _, value := range w.snapshot["Trailer"] {
+		for name := range strings.SplitSeq(value, ",") {
+			w.declare(textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name)))
+		}
+	}
+}
+
+// stopExpecting records that the client needs no status 100.
+func (w *responseWriter) stopExpecting() {
+	c := w.st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.st.expects = false
+}
+
+func (w *responseWriter) declare(name string) {
+	if validTrailer(name) && !slices.Contains(w.trailers, name) {
+		w.trailers = append(w.trailers, name)
+	}
+}
+
+func (w *responseWriter) Write(p []byte) (int, error) { return w.write(p) }
+
+func (w *responseWriter) WriteString(s string) (int, error) { return w.write([]byte(s)) }
+
+func (w *responseWriter) write(p []byte) (int, error) {
+	if w.done {
+		return 0, errStreamEnded
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if !bodyAllowed(w.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if w.written += int64(len(p)); w.declared >= 0 && w.written > w.declared {
+		return 0, http.ErrContentLength
+	}
+	if w.buf == nil {
+		w.buf = bodyBuffers.Get().(*[]byte)
+	}
+	size := len(p)
+	for len(*w.buf)+len(p) > bodyBuffer {
+		if len(*w.buf) == 0 {
+			return size, w.send(p, false)
+		}
+		n := bodyBuffer - len(*w.buf)
+		*w.buf = append(*w.buf, p[:n]...)
+		if p = p[n:]; len(*w.buf) == bodyBuffer {
+			if err := w.flush(false); err != nil {
+				return 0, err
+			}
+		}
+	}
+	*w.buf = append(*w.buf, p...)
+	return size, nil
+}
+
+// flush sends what is in the buffer. end is set when the handler has returned.
+func (w *responseWriter) flush(end bool) error {
+	var p []byte
+	if w.buf != nil {
+		p = *w.buf
+		*w.buf = p[:0]
+	}
+	return w.send(p, end)
+}
+
+// send sends the headers, unless they were sent, and a part of the body.
+func (w *responseWriter) send(p []byte, end bool) error {
+	var block []byte
+	head := w.st.r.Method == http.MethodHead
+	if !w.sent {
+		w.sent = true
+		w.complete(p, head, end)
+		block = encodeHeader(w.status, w.snapshot)
+	}
+	if head {
+		if block == nil {
+			return nil
+		}
+		return w.st.send(block, nil, true)
+	}
+	if !end {
+		return w.st.send(block, p, false)
+	}
+	w.promote()
+	if len(w.trailers) == 0 {
+		return w.st.send(block, p, true)
+	}
+	if err := w.st.send(block, p, false); err != nil {
+		return err
+	}
+	trailers := encodeTrailers(w.trailers, w.header)
+	if len(trailers) == 0 {
+		return w.st.send(nil, nil, true)
+	}
+	return w.st.send(trailers, nil, true)
+}
+
+// complete adds the headers that the handler has not set. p is the beginning of the body, or all of it if end is set.
+func (w *responseWriter) complete(p []byte, head, end bool) {
+	h := w.snapshot
+	has := func(name string) bool {
+		_, ok := h[name]
+		return ok
+	}
+	allowed := bodyAllowed(w.status)
+	if end && !has("Content-Length") && allowed && (len(p) > 0 || !head) {
+		h.Set("Content-Length", strconv.Itoa(len(p)))
+	}
+	if !has("Content-Type") && allowed && len(p) > 0 && h.Get("Content-Encoding") == "" {
+		h.Set("Content-Type", http.DetectContentType(p))
+	}
+	if !has("Date") {
+		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+	if strings.EqualFold(h.Get("Connection"), "close") {
+		w.st.c.goAway()
+	}
+}
+
+// promote declares the trailers that the handler has set with http.TrailerPrefix.
+func (w *responseWriter) promote() {
+	for name, values := range w.header {
+		if short, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			short = textproto.CanonicalMIMEHeaderKey(short)
+			w.declare(short)
+			w.header[short] = values
+		}
+	}
+	slices.Sort(w.trailers)
+}
+
+// finish is called when the handler has returned.
+func (w *responseWriter) finish() {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.flush(true)
+}
+
+// Flush sends what was written.
+func (w *responseWriter) Flush() { w.FlushError() }
+
+// FlushError is Flush for http.ResponseController.
+func (w *responseWriter) FlushError() error {
+	if w.done {
+		return errStreamEnded
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.flush(false)
+}
+
+// SetReadDeadline is for http.ResponseController.
+func (w *responseWriter) SetReadDeadline(at time.Time) error {
+	w.st.setReadDeadline(at)
+	return nil
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (w *responseWriter) SetWriteDeadline(at time.Time) error {
+	w.st.setWriteDeadline(at)
+	return nil
+}
+
+// EnableFullDuplex is for http.ResponseController. HTTP/2 is always so.
+func (w *responseWriter) EnableFullDuplex() error { return nil }
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// An encoder encodes header blocks without a dynamic table, so that it belongs to no connection.
+type encoder struct {
+	buf   bytes.Buffer
+	hpack *hpack.Encoder
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := new(encoder)
+	e.hpack = hpack.NewEncoder(&e.buf)
+	e.hpack.SetMaxDynamicTableSize(0)
+	e.hpack.WriteField(hpack.HeaderField{Name: "date"}) // after the change of the table's size, which conn sends
+	e.buf.Reset()
+	return e
+}}
+
+// encode returns the block of the fields that write writes.
+func encode(write func(e *encoder)) []byte {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.buf.Reset()
+	write(e)
+	return bytes.Clone(e.buf.Bytes())
+}
+
+func encodeHeader(status int, h http.Header) []byte {
+	return encode(func(e *encoder) {
+		e.hpack.WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(status)})
+		for name, values := range h {
+			switch name {
+			case "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive":
+				continue // RFC 9113 (8.2.2) forbids them
+			case "Content-Length":
+				if status < 200 {
+					continue
+				}
+			}
+			e.field(name, values)
+		}
+	})
+}
+
+func encodeTrailers(names []string, h http.Header) []byte {
+	return encode(func(e *encoder) {
+		for _, name := range names {
+			e.field(name, h[name])
+		}
+	})
+}
+
+// field writes a header field, unless it is not valid in HTTP/2.
+func (e *encoder) field(name string, values []string) {
+	lower := strings.ToLower(name)
+	if !httpguts.ValidHeaderFieldName(lower) || strings.HasPrefix(name, http.TrailerPrefix) {
+		return
+	}
+	for _, value := range values {
+		if httpguts.ValidHeaderFieldValue(value) && (lower != "te" || value == "trailers") {
+			e.hpack.WriteField(hpack.HeaderField{Name: lower, Value: value})
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package http2
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// A stream is a request and its response. Its fields are protected by conn.mu, except for those of the handler.
+type stream struct {
+	c      *conn
+	id     uint32
+	cond   sync.Cond // something has changed that the handler may wait for
+	cancel context.CancelFunc
+	w      *responseWriter
+	r      *http.Request
+	serve  func(http.ResponseWriter, *http.Request)
+
+	inflow   int32 // what the client may send
+	unacked  int32
+	outflow  int64 // what the client can receive
+	declared int64 // Content-Length of the request, or -1
+	received int64
+
+	body       []byte // received, and not read
+	bodyErr    error  // for Read after body
+	bodyClosed bool   // what arrives is discarded
+	trailer    http.Header
+	expects    bool // the client waits for status 100 before it sends the body
+	gotEnd     bool // the client has sent everything
+	sentEnd    bool // everything was sent or queued
+	err        error
+	readTimer  *time.Timer
+	writeTimer *time.Timer
+}
+
+// handleHeaders opens a stream, or handles a request's trailers. The caller holds c.mu.
+func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
+	id := f.StreamID
+	if id%2 == 0 {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	streamError := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	if st := c.streams[id]; st != nil {
+		return st.handleTrailers(f)
+	}
+	switch {
+	case id <= c.last && c.wasReset(id):
+		return nil
+	case id <= c.last:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	c.last = id
+	switch {
+	case len(c.streams) >= c.server.maxStreams() && !c.acked:
+		streamError.Code = http2.ErrCodeRefusedStream
+		return streamError
+	case len(c.streams) >= c.server.maxStreams():
+		return streamError
+	case f.HasPriority() && f.Priority.StreamDep == id:
+		return streamError
+	}
+	// A handler may run on after its stream was reset. So the handlers are counted besides the streams.
+	if c.running >= c.server.maxStreams() && len(c.waiting) >= 4*c.server.maxStreams() {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, declared: -1, gotEnd: f.StreamEnded(),
+		serve: c.handler.ServeHTTP}
+	st.cond.L = &c.mu
+	ctx, cancel := context.WithCancel(c.ctx)
+	if err := st.newRequest(ctx, f); err != nil {
+		cancel()
+		return err
+	}
+	st.cancel = cancel
+	st.w = newResponseWriter(st)
+	if f.Truncated {
+		st.serve = headersTooLarge
+	}
+	if c.streams == nil {
+		c.streams = make(map[uint32]*stream)
+	}
+	c.streams[id] = st
+	if d := c.server.Server.ReadTimeout; d > 0 && !st.gotEnd {
+		st.readTimer = time.AfterFunc(d, st.readTimedOut)
+	}
+	if d := c.server.Server.WriteTimeout; d > 0 {
+		st.writeTimer = time.AfterFunc(d, st.writeTimedOut)
+	}
+	if c.running >= c.server.maxStreams() {
+		c.waiting = append(c.waiting, st)
+	} else {
+		c.running++
+		go st.run()
+	}
+	return nil
+}
+
+func headersTooLarge(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+	fmt.Fprint(w, "<h1>HTTP Error 431</h1><p>Request Header Field(s) Too Large</p>")
+}
+
+func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
+	streamError := http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
+	switch {
+	case st.gotEnd:
+		streamError.Code = http2.ErrCodeStreamClosed
+		return streamError
+	case !f.StreamEnded(), len(f.PseudoFields()) > 0, st.declared >= 0 && st.received != st.declared:
+		return streamError
+	}
+	st.trailer = make(http.Header)
+	for _, field := range f.RegularFields() {
+		if !validTrailer(field.Name) {
+			return streamError
+		}
+		st.trailer.Add(field.Name, field.Value)
+	}
+	st.gotEnd = true
+	st.endIfDone()
+	st.cond.Broadcast()
+	return nil
+}
+
+// run calls the handler.
+func (st *stream) run() {
+	returned := false
+	defer func() {
+		var p any
+		if !returned {
+			if p = recover(); p != nil && p != http.ErrAbortHandler {
+				buf := make([]byte, 64<<10)
+				st.c.server.logf("http2: panic serving %v: %v\n%s", st.c.conn.RemoteAddr(), p, buf[:runtime.Stack(buf, false)])
+			}
+		}
+		st.returned(returned)
+	}()
+	st.serve(st.w, st.r)
+	st.w.finish()
+	returned = true
+}
+
+// returned is called when the handler has returned, or panicked.
+func (st *stream) returned(ok bool) {
+	c := st.c
+	st.w.release()
+	c.mu.Lock()
+	st.dropBody()
+	switch {
+	case st.err != nil:
+	case !ok:
+		st.reset(http2.ErrCodeInternal)
+	case !st.gotEnd: // the client need not send the rest of the body
+		st.reset(http2.ErrCodeNo)
+	}
+	c.flush()
+	c.running--
+	for len(c.waiting) > 0 && c.running < c.server.maxStreams() {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		if next.err == nil {
+			c.running++
+			go next.run()
+		}
+	}
+	over := c.finished && c.running == 0
+	c.mu.Unlock()
+	if over {
+		c.server.remove(c)
+	}
+}
+
+// endIfDone ends the stream if both sides have sent everything. The caller holds c.mu.
+func (st *stream) endIfDone() {
+	if st.gotEnd && st.sentEnd {
+		st.close(errStreamEnded)
+	}
+}
+
+var errStreamEnded = fmt.Errorf("http2: the stream has ended: %w", os.ErrClosed)
+
+// reset ends the stream with a RST_STREAM frame. The caller holds c.mu.
+func (st *stream) reset(code http2.ErrCode) {
+	if st.err != nil {
+		return
+	}
+	c := st.c
+	c.buffer().b = appendReset(c.buffer().b, st.id, code)
+	c.remember(st.id)
+	st.close(http2.StreamError{StreamID: st.id, Code: code})
+}
+
+// close ends the stream. The caller holds c.mu.
+func (st *stream) close(err error) {
+	if st.err != nil {
+		return
+	}
+	c := st.c
+	st.err = err
+	delete(c.streams, st.id)
+	if st.readTimer != nil {
+		st.readTimer.Stop()
+	}
+	if st.writeTimer != nil {
+		st.writeTimer.Stop()
+	}
+	if err != errStreamEnded {
+		st.dropBody()
+	}
+	st.cancel()
+	st.cond.Broadcast()
+	c.idleSince = time.Now()
+	c.settle()
+}
+
+func (st *stream) readTimedOut() {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	if !st.gotEnd && st.bodyErr == nil {
+		st.bodyErr = os.ErrDeadlineExceeded
+		st.cond.Broadcast()
+	}
+}
+
+func (st *stream) writeTimedOut() {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	st.reset(http2.ErrCodeInternal)
+	st.c.startWriting()
+}
+
+// allowance returns how many of n bytes may be sent now in a frame. The caller holds c.mu.
+func (st *stream) allowance(n int) int {
+	return int(max(min(int64(n), maxFrameSize, st.outflow, st.c.outflow), 0))
+}
+
+// send queues a header block, if it is not nil, and a part of the body, and writes them. It waits for the client's windows,
+// and while much is queued. It fails if the stream has ended before everything was queued.
+func (st *stream) send(block, p []byte, end bool) error {
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.err == nil && st.sentEnd {
+		return errStreamEnded
+	}
+	for st.err == nil && (block != nil || len(p) > 0 || end && !st.sentEnd) {
+		if n := st.allowance(len(p)); c.queued() >= maxOut || block == nil && n == 0 && len(p) > 0 {
+			if c.writing || c.out == nil {
+				st.cond.Wait()
+			} else {
+				c.flush()
+			}
+			continue
+		} else if o := c.buffer(); block != nil {
+			if !c.tableZero {
+				c.tableZero = true
+				block = append([]byte{0x20}, block...) // a table of size 0 (RFC 7541, 6.3)
+			}
+			st.sentEnd = end && len(p) == 0
+			o.b = appendBlock(o.b, st.id, block, st.sentEnd)
+			block = nil
+		} else {
+			st.sentEnd = end && n == len(p)
+			flags := http2.Flags(0)
+			if st.sentEnd {
+				flags = http2.FlagDataEndStream
+			}
+			o.b = append(appendFrame(o.b, http2.FrameData, flags, st.id, n), p[:n]...)
+			p = p[n:]
+			st.outflow -= int64(n)
+			c.outflow -= int64(n)
+		}
+	}
+	err := st.err
+	if err == nil {
+		st.endIfDone()
+	}
+	c.flush()
+	return err
+}
