@@ -44,11 +44,12 @@ func hijackQueued(t *testing.T, f func(t *testing.T, q *queued)) {
 						return err
 					}
 					total := 0
-					for c.Queued() == 0 {
-						n, err := c.Write(stream(1, total, 1<<16))
-						if total += n; err != nil && err != server.ErrQueueFull {
-							return err
-						}
+					for err = nil; err == nil; { // as in fill
+						n, err = c.Write(stream(1, total, 1<<16))
+						total += n
+					}
+					if err != server.ErrQueueFull {
+						return err
 					}
 					nc, err := c.Hijack()
 					if err != nil {
@@ -128,8 +129,8 @@ func TestHijackQueued(t *testing.T) {
 				}
 				for range rounds {
 					nc, total := q.hijack(t)
-					if q.h.conns[0].Queued() == 0 {
-						t.Error("nothing is queued")
+					if q.h.conns[0].Queued() == 0 { // it must work with that too
+						t.Log("the system has taken all in the meantime")
 					}
 					then(t, q, nc)
 					got := make([]byte, total)

@@ -18,6 +18,7 @@ func TestBusyShard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
 				var running, together atomic.Int32
+				began := make(chan bool, 8) // slow calls
 				h := &handler{t: t, data: func(c conn, buf []byte) error {
 					n, err := c.Read(buf)
 					if err != nil {
@@ -27,6 +28,7 @@ func TestBusyShard(t *testing.T) {
 						together.Add(1)
 					}
 					if buf[0] == '!' {
+						began <- true
 						time.Sleep(20 * time.Millisecond)
 					}
 					running.Add(-1)
@@ -51,6 +53,9 @@ func TestBusyShard(t *testing.T) {
 					for i, c := range shard {
 						if i < slow {
 							send(t, c, "!")
+							if slow == 1 { // what was dequeued with a slow one waits for it
+								<-began
+							}
 						} else {
 							send(t, c, "hello")
 						}
@@ -58,6 +63,9 @@ func TestBusyShard(t *testing.T) {
 					for i, c := range shard {
 						if i < slow {
 							expect(t, c, "!")
+							if slow > 1 {
+								<-began
+							}
 						} else {
 							expect(t, c, "hello")
 						}
