@@ -4,7 +4,7 @@
 // built with -buildmode=c-shared or c-archive; see docs/c.md.
 //
 // The C files check arguments, block, and keep what belongs to a thread. The Go files have the ports. Go keeps no thread of
-// the program blocked, except on a backend without a descriptor to wait for (see process).
+// the program blocked.
 package main
 
 /*
@@ -14,10 +14,13 @@ package main
 import "C"
 
 import (
+	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/port"
@@ -37,7 +40,8 @@ type (
 type completionPort struct {
 	*socknotify.Port[key]
 	core   *port.Port
-	fd     int // what a leader waits for, or -1
+	fd     int      // what a leader waits for
+	stand  *standIn // whose fd is, unless it is the backend's
 	handle uintptr
 	calls  sync.Pool // of *call
 }
@@ -82,14 +86,30 @@ func find(handle uintptr) *completionPort {
 	return p
 }
 
+// moreProcs gives Go twice its processors, unless the environment has GOMAXPROCS. A thread of the program that was in Go keeps
+// one until Go's monitor takes it away. With no spare one the monitor does so every 20 microseconds: it wakes as often, and the
+// thread's next call has to find another.
+var moreProcs = sync.OnceFunc(func() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
+	}
+})
+
 //export snGoNewPort
 func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
+	moreProcs()
 	made, err := socknotify.New[key]()
 	if err != nil {
 		return creationCode(err)
 	}
 	p := &completionPort{Port: made, core: port.Of(made)}
-	p.fd = p.core.Descriptor()
+	if p.fd = p.core.Descriptor(); p.fd < 0 {
+		if p.stand, err = newStandIn(p.core.Core.Poller); err != nil {
+			made.Close()
+			return creationCode(err)
+		}
+		p.fd = p.stand.fd
+	}
 	p.calls.New = func() any { return new(call) }
 	if !p.core.Core.Edges {
 		C.sn_set_edgeless()
@@ -101,7 +121,7 @@ func snGoNewPort(handle *C.uintptr_t) C.uint32_t {
 		index++
 	}
 	if index == maxPorts {
-		made.Close()
+		p.close()
 		return C.ERROR_TOO_MANY_OPEN_FILES
 	}
 	portsEver = max(portsEver, index+1)
@@ -119,9 +139,17 @@ func snGoClosePort(handle C.uintptr_t) C.uint32_t {
 	if p == nil || !ports[p.handle&C.SN_INDEX_MASK].CompareAndSwap(p, nil) {
 		return C.ERROR_INVALID_HANDLE
 	}
-	p.Close()
+	p.close()
 	dropOperations(p)
 	return C.ERROR_SUCCESS
+}
+
+func (p *completionPort) close() {
+	if p.stand != nil {
+		p.stand.stop()
+		defer unix.Close(p.stand.fd) // Close returns when no thread waits
+	}
+	p.Close()
 }
 
 //export snGoPost
@@ -147,7 +175,7 @@ func snGoProcess(handle C.uintptr_t, count C.uint32_t, regs *C.SOCK_NOTIFY_REGIS
 	if p == nil {
 		return C.ERROR_INVALID_HANDLE
 	}
-	if count == 0 && timeout != 0 && p.fd >= 0 {
+	if count == 0 && timeout != 0 {
 		return waiterOf(uint32(alertID)).begin(p, int(alertFD), entries, int(entryCount), got, readable)
 	}
 	c := p.calls.Get().(*call)
@@ -177,32 +205,10 @@ func snGoProcess(handle C.uintptr_t, count C.uint32_t, regs *C.SOCK_NOTIFY_REGIS
 		n, err = p.Process(nil, c.notes, 0) // what was dequeued was for the library
 	}
 	if err == socknotify.ErrTimeout && timeout != 0 {
-		if p.fd >= 0 {
-			return waiterOf(uint32(alertID)).begin(p, int(alertFD), entries, int(entryCount), got, readable)
-		}
-		n, err = p.block(c, entries, timeout)
+		return waiterOf(uint32(alertID)).begin(p, int(alertFD), entries, int(entryCount), got, readable)
 	}
 	*got = C.uint32_t(n)
 	return callCode(err)
-}
-
-// block waits inside Go, on a backend without a descriptor.
-func (p *completionPort) block(c *call, entries *C.OVERLAPPED_ENTRY, timeout C.uint32_t) (n int, err error) {
-	left := time.Duration(timeout) * time.Millisecond
-	if timeout == C.INFINITE {
-		left = port.Forever
-	}
-	for until := time.Now().Add(left); ; left = max(time.Until(until), 0) {
-		if timeout == C.INFINITE {
-			left = -1
-		}
-		if n, err = p.Process(nil, c.notes, left); err != nil {
-			return n, err
-		}
-		if n = p.fill(entries, c.notes[:n]); n > 0 {
-			return n, nil
-		}
-	}
 }
 
 // fill converts notifications. It returns the number of entries, which is smaller if some were for the library.

@@ -23,6 +23,7 @@ type waiter struct {
 	alert func()
 	port  *completionPort // while the thread waits
 	call  *port.Call
+	leads bool // it waits for the port's descriptor
 	notes []notification
 }
 
@@ -76,7 +77,14 @@ func snGoWait(id C.uint32_t, entries *C.OVERLAPPED_ENTRY, entryCount C.uint32_t,
 func (w *waiter) poll(entries *C.OVERLAPPED_ENTRY, entryCount int, over bool, got *C.uint32_t, readable *C.int) C.uint32_t {
 	p, notes := w.port, w.notes[:entryCount]
 	for {
+		if w.leads && p.stand != nil {
+			p.stand.drain()
+		}
 		n, lead, err := p.core.PollOutside(w.call, port.EntriesOf(unsafe.Pointer(unsafe.SliceData(notes)), len(notes)), w.alert, over)
+		if p.stand != nil && n > 0 {
+			p.stand.polled()
+		}
+		w.leads = lead && n == 0
 		switch {
 		case n > 0:
 			if n = p.fill(entries, notes[:n]); n == 0 {
@@ -87,6 +95,9 @@ func (w *waiter) poll(entries *C.OVERLAPPED_ENTRY, entryCount int, over bool, go
 			*readable = -1
 			if lead {
 				*readable = C.int(p.fd)
+				if p.stand != nil {
+					p.stand.ask()
+				}
 			}
 			return C.SN_WAIT
 		}

@@ -110,7 +110,7 @@ func (c *ServerCounts) setParkServer(s park.ServerStats) {
 
 func (c *ServerCounts) setHTTPServer(s park.HTTPStats) {
 	c.setLot(s.Stats)
-	c.Calls = s.Requests
+	c.Calls, c.Rejected = s.Requests, s.Rejected
 }
 
 // timesOf returns nil if nothing was measured.

@@ -199,6 +199,7 @@ type ServerCounts struct {
 	Parks      uint64 `json:"parks,omitempty"`
 	AtOnce     uint64 `json:"at_once,omitempty"`
 	Unparkable uint64 `json:"unparkable,omitempty"`
+	Rejected   uint64 `json:"rejected,omitempty"`
 }
 
 // Times is a histogram of durations.

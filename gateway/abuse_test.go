@@ -88,7 +88,7 @@ func (s *site) send(request string) (status int, err error) {
 	return answer.StatusCode, nil
 }
 
-// A request with more headers than the server allows is refused, whichever way it subscribes.
+// A request with more headers than the server allows is refused and counted, whichever way it subscribes.
 func TestHeaderFlood(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})
 	check := undisturbed(t, s)
@@ -98,6 +98,9 @@ func TestHeaderFlood(t *testing.T) {
 		if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("%s: %d, %v", path, status, err)
 		}
+	}
+	if n := s.http.Stats().Rejected; n != 4 {
+		t.Errorf("%d were counted", n)
 	}
 	check()
 	if st := s.Stats(); st.Clients != 1 || st.Topics != 1 {
@@ -164,4 +167,54 @@ func TestGiantEvents(t *testing.T) {
 	s.publish("a", "2")
 	expect(t, live, message{Topic: "a", Data: "2"})
 	check()
+}
+
+// A publisher that stops in the middle of an event is answered and disconnected, and counted.
+func TestStoppedPublisher(t *testing.T) {
+	defer func(before time.Duration) { bodyTimeout = before }(bodyTimeout)
+	bodyTimeout = 100 * time.Millisecond
+	s := newSite(t, t.TempDir(), Config{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /publish?topic=a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello")
+	conn.SetReadDeadline(time.Now().Add(readTimeout))
+	answer, err := io.ReadAll(conn)
+	must(t, err)
+	if status, _, _ := strings.Cut(string(answer), "\r\n"); status != "HTTP/1.1 408 Request Timeout" {
+		t.Errorf("got %q", answer)
+	}
+	if n := s.Stats().Refused; n != 1 {
+		t.Errorf("%d were counted", n)
+	}
+	s.publish("a", "others go on")
+}
+
+// Clients that come at once are not more than MaxClients.
+func TestMaxClients(t *testing.T) {
+	const most = 3
+	s := newSite(t, t.TempDir(), Config{MaxClients: most})
+	var coming sync.WaitGroup
+	var accepted, refused atomic.Int64
+	for i := range 60 {
+		coming.Go(func() {
+			var r reader
+			var err error
+			if i%2 == 0 {
+				r, err = openSSE(s.url, "topic=a", "")
+			} else {
+				r, err = openWS(s.url, "topic=a")
+			}
+			if err != nil {
+				refused.Add(1)
+				return
+			}
+			accepted.Add(1)
+			t.Cleanup(r.close)
+		})
+	}
+	coming.Wait()
+	if accepted.Load() != most || s.Stats().Clients != most {
+		t.Errorf("%d were accepted, %d refused, %d are counted", accepted.Load(), refused.Load(), s.Stats().Clients)
+	}
 }

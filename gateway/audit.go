@@ -49,6 +49,7 @@ func (h *hub) audit() {
 	var shorter backwards
 	ticker := time.NewTicker(auditInterval)
 	defer ticker.Stop()
+	pause := time.After(0)
 	for {
 		select {
 		case <-ticker.C:
@@ -56,7 +57,15 @@ func (h *hub) audit() {
 		case <-h.ctx.Done():
 			return
 		}
+		select {
+		case <-pause:
+		case <-h.ctx.Done():
+			return
+		}
+		began := time.Now()
 		horizon, err := h.auditOnce(audited)
+		// Routes that change and topics that are new make audits begin at once, which must not keep the leader busy.
+		pause = time.After(min(auditPause*time.Since(began), auditInterval))
 		h.count.audits.Add(1)
 		if shorter.note(err, time.Now()) || errors.Is(err, errReplaced) {
 			h.log.Error("gateway: the stream was replaced or has lost events; the gateway ends")
@@ -116,10 +125,10 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64) (horizon uint64, err err
 	for i, f := range feeds {
 		filters[i] = storedPrefix + f.filter
 	}
-	changed, horizon, err := h.history.get(getRequest{Seq: audited + 1, MultiLast: filters})
+	changed, horizon, err := h.history.get(h.ctx, getRequest{Seq: audited + 1, MultiLast: filters})
 	if errors.Is(err, errTooMany) { // a wildcard stands for more than 1,024 topics
 		for _, f := range feeds {
-			last, err := h.history.last(f.filter)
+			last, err := h.history.last(h.ctx, f.filter)
 			if err != nil {
 				return 0, err
 			}
@@ -144,7 +153,7 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64) (horizon uint64, err err
 	for _, f := range feeds { // events up to the horizon are dispatched, or below target
 		f.mu.Lock()
 		if f.begun && !f.reading && f.floor >= f.target {
-			f.checked = max(f.checked, horizon)
+			f.checked.Store(max(f.checked.Load(), horizon))
 		}
 		f.mu.Unlock()
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +92,16 @@ func TestBackup(t *testing.T) {
 	s := newSiteOn(t, node, Config{Stream: StreamConfig{Restore: bytes.NewReader(backup)}})
 	s.publish("a", "new")
 	checkRestored(t, s, half, id, "new")
+
+	var log bytes.Buffer
+	again := Config{Conn: node.Conn, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Stream: StreamConfig{Restore: bytes.NewReader(backup)}}
+	g, err := New(t.Context(), again)
+	must(t, err)
+	must(t, g.Shutdown(t.Context()))
+	if !strings.Contains(log.String(), "not restored") {
+		t.Errorf("nothing says that the stream existed: %q", log.String())
+	}
 }
 
 // newCluster starts three nodes in this process.

@@ -24,7 +24,8 @@ import (
 
 var (
 	chaosTime    = flag.Duration("chaos", 0, "how long TestCluster kills and pauses nodes; 0 skips it")
-	chaosEvery   = flag.Duration("chaos.every", 5*time.Second, "time between two of these")
+	chaosEvery   = flag.Duration("chaos.every", 10*time.Second, "time between two kills; a pause comes between them")
+	chaosPause   = flag.Duration("chaos.pause", 5*time.Millisecond, "time between two events of a publisher")
 	chaosClients = flag.Int("chaos.clients", 60, "clients of TestCluster")
 	chaosTopics  = flag.Int("chaos.topics", 20, "topics of TestCluster")
 )
@@ -87,15 +88,24 @@ func buildCommand(t *testing.T) string {
 }
 
 // startCluster starts three members and waits until they are ready.
-func startCluster(t *testing.T) []*member {
-	binary, addrs := buildCommand(t), freeAddrs(t, 6)
+func startCluster(t *testing.T, heartbeat time.Duration) []*member {
+	binary := buildCommand(t)
+	// Each member has an address of its own, which no client has. Otherwise a client could have the port of a member that is
+	// about to be started again.
+	var addrs []string
+	for i := range 6 {
+		_, port, err := net.SplitHostPort(freeAddr(t))
+		must(t, err)
+		addrs = append(addrs, fmt.Sprintf("127.0.0.%d:%s", 11+i%3, port))
+	}
 	var members []*member
 	for i := range 3 {
 		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 		must(t, err)
 		m := &member{t: t, binary: binary, url: "http://" + addrs[i], log: log, args: []string{
 			"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(), "--cluster", addrs[3+i],
-			"--routes", strings.Join(addrs[3:], ","), "--heartbeat", "500ms", "--retry", "1s", "--drain", "1s"}}
+			"--routes", strings.Join(addrs[3:], ","), "--heartbeat", heartbeat.String(), "--retry", "1s",
+			"--drain", "1s", "--log-level", "debug"}}
 		m.start()
 		members = append(members, m)
 		t.Cleanup(func() {
@@ -117,7 +127,7 @@ func startCluster(t *testing.T) []*member {
 type follower struct {
 	t       *testing.T
 	way     int
-	filter  string
+	filters []string
 	members []*member
 	after   string
 	next    map[string]int // by publisher and topic, the number of the next event
@@ -127,17 +137,17 @@ type follower struct {
 }
 
 func (f *follower) open(m *member) (reader, error) {
-	query := url.Values{"topic": {f.filter}, "after": {f.after}}.Encode()
+	topics := url.Values{"topic": f.filters}.Encode()
 	switch f.way % 3 {
 	case 0:
-		r, err := openSSE(m.url, "topic="+f.filter, f.after)
+		r, err := openSSE(m.url, topics, f.after)
 		if err != nil {
 			return nil, err
 		}
 		f.after = r.lastID
 		return r, nil
 	case 1:
-		r, err := openWS(m.url, query)
+		r, err := openWS(m.url, topics+"&after="+f.after)
 		if err != nil {
 			return nil, err
 		}
@@ -148,14 +158,14 @@ func (f *follower) open(m *member) (reader, error) {
 		return r, nil
 	}
 	if f.after == "" { // the first poll would begin when it is answered
-		r, err := openSSE(m.url, "topic="+f.filter, "")
+		r, err := openSSE(m.url, topics, "")
 		if err != nil {
 			return nil, err
 		}
 		f.after = r.lastID
 		r.close()
 	}
-	return &pollReader{url: m.url, topics: []string{f.filter}, after: []string{f.after}}, nil
+	return &pollReader{url: m.url, topics: f.filters, after: []string{f.after}}, nil
 }
 
 // follow follows until total events have come.
@@ -172,12 +182,16 @@ func (f *follower) follow(total func() int64, joined *sync.WaitGroup) {
 			joined.Done()
 		}
 		f.moves++
-		for stay := 20 + rand.IntN(200); stay > 0 && f.failed == nil && f.got.Load() < total(); stay-- {
+		for stay := 5 + rand.IntN(50); stay > 0 && f.failed == nil && f.got.Load() < total(); stay-- {
 			m, err := r.next()
 			if err != nil {
+				time.Sleep(50 * time.Millisecond) // a poll of a member that has ended fails at once
 				break
 			}
 			f.check(m)
+		}
+		if r, ok := r.(*sseReader); ok && f.failed == nil {
+			f.after = r.lastID // it moves on without events, too
 		}
 		r.close()
 	}
@@ -247,23 +261,38 @@ func TestCluster(t *testing.T) {
 	if *chaosTime == 0 {
 		t.Skip("it takes long, and is asked for by -chaos; .ci/soak runs it")
 	}
-	readTimeout = 3 * time.Second // a paused member says nothing
+	heartbeat := 500 * time.Millisecond * time.Duration(1+*chaosClients/1500)
+	readTimeout = 2*time.Second + 2*heartbeat // a paused member says nothing
 	defer func() { readTimeout = 2 * time.Minute }()
-	members := startCluster(t)
+	members := startCluster(t, heartbeat)
 	var published [4096]atomic.Int64 // by topic
 	var all atomic.Int64
 	var ending atomic.Bool
 	var followers []*follower
 	var joined, following, publishing sync.WaitGroup
+	topicName := func(i int) string { return fmt.Sprintf("t.%d.%d", i/10, i%10) }
 	for i := range *chaosClients {
 		topic := i % *chaosTopics
-		f := &follower{t: t, way: i / 2, filter: fmt.Sprint("t.", topic), members: members, next: map[string]int{}}
-		total := func() int64 { return published[topic].Load() }
-		if i%10 == 9 {
-			f.filter, total = "t.*", all.Load
+		f := &follower{t: t, way: i / 2, filters: []string{topicName(topic)}, members: members, next: map[string]int{}}
+		count := published[topic].Load
+		switch {
+		case i%100 == 98:
+			f.filters, count = []string{"t.>"}, all.Load
+		case i%10 == 9:
+			group := published[topic/10*10 : min(topic/10*10+10, *chaosTopics)]
+			f.filters = []string{fmt.Sprintf("t.%d.*", topic/10)}
+			count = func() (n int64) {
+				for i := range group {
+					n += group[i].Load()
+				}
+				return n
+			}
+		case i%10 == 6: // the topic, and the last of the next group
+			second := (topic/10*10 + 19) % *chaosTopics
+			f.way, f.filters = 0, append(f.filters, topicName(second), "t.none.*")
+			count = func() int64 { return published[topic].Load() + published[second].Load() }
 		}
-		count := total
-		total = func() int64 {
+		total := func() int64 {
 			if !ending.Load() {
 				return 1 << 60
 			}
@@ -276,7 +305,7 @@ func TestCluster(t *testing.T) {
 	joined.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), *chaosTime)
 	defer cancel()
-	var retries atomic.Int64
+	var retries, longest atomic.Int64
 	client := http.Client{Transport: transport, Timeout: 8 * time.Second}
 	for p := range members {
 		publishing.Go(func() {
@@ -284,31 +313,39 @@ func TestCluster(t *testing.T) {
 			for i := 0; ctx.Err() == nil; i++ {
 				topic := i % *chaosTopics
 				text := fmt.Sprintf("p%d.t%d %d", p, topic, numbers[topic])
-				for at := p; ; at++ { // until it is acknowledged, by whichever member
-					path := fmt.Sprint("/publish?topic=t.", topic)
+				began, said := time.Now(), ""
+				for at := p; ; at++ { // until it is acknowledged, by any member
+					path := "/publish?topic=" + topicName(topic)
 					r, _ := http.NewRequest("POST", members[at%3].url+path, strings.NewReader(text))
 					r.Header.Set("Idempotency-Key", text)
 					answer, err := client.Do(r)
 					if err == nil {
-						io.Copy(io.Discard, answer.Body)
+						b, _ := io.ReadAll(answer.Body)
 						answer.Body.Close()
 						if answer.StatusCode == http.StatusOK {
 							break
 						}
+						err = fmt.Errorf("%s: %s", answer.Status, b)
 					}
+					said = err.Error()
 					retries.Add(1)
 					time.Sleep(20 * time.Millisecond)
 				}
+				took := time.Since(began)
+				if took > 20*time.Second {
+					t.Logf("%s: an event was acknowledged after %v; before that: %s", time.Now(), took, said)
+				}
+				longest.Store(max(longest.Load(), int64(took)))
 				numbers[topic]++
 				published[topic].Add(1)
 				all.Add(1)
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(*chaosPause)
 			}
 		})
 	}
 	var liveFollowers []*liveFollower
 	var livePublished atomic.Int64
-	for range max(*chaosClients/20, 2) {
+	for range min(max(*chaosClients/20, 2), 30) {
 		f := &liveFollower{members: members}
 		liveFollowers = append(liveFollowers, f)
 		following.Go(func() { f.follow(ending.Load) })
@@ -333,14 +370,16 @@ func TestCluster(t *testing.T) {
 				if err == nil {
 					livePublished.Add(1)
 				}
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(*chaosPause)
 			}
 		})
 	}
 	kills, pauses := 0, 0
+	ticker := time.NewTicker(*chaosEvery / 2)
+	defer ticker.Stop()
 	for i := 0; ; i++ {
 		select {
-		case <-time.After(*chaosEvery):
+		case <-ticker.C:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -355,7 +394,7 @@ func TestCluster(t *testing.T) {
 		} else {
 			m.signal(syscall.SIGSTOP)
 			pauses++
-			time.Sleep(4 * time.Second)
+			time.Sleep(time.Second + rand.N(*chaosEvery/5))
 			m.signal(syscall.SIGCONT)
 		}
 		until(t, "the member is ready again", m.ready)
@@ -374,7 +413,7 @@ func TestCluster(t *testing.T) {
 	}()
 	for topic := range *chaosTopics {
 		until(t, "the last event is acknowledged", func() bool {
-			path := fmt.Sprint("/publish?topic=t.", topic)
+			path := "/publish?topic=" + topicName(topic)
 			answer, err := client.Post(members[0].url+path, "text/plain", strings.NewReader("end 0"))
 			if err != nil {
 				said = err.Error()
@@ -395,7 +434,7 @@ func TestCluster(t *testing.T) {
 	case <-done:
 	case <-time.After(3 * time.Minute):
 		for i, f := range followers {
-			t.Logf("client %d, way %d, %s: %d events, at %s", i, f.way%3, f.filter, f.got.Load(), f.after)
+			t.Logf("client %d, way %d, %s: %d events, at %s", i, f.way%3, f.filters, f.got.Load(), f.after)
 		}
 		t.Fatalf("timed out waiting for %d events", all.Load())
 	}
@@ -405,11 +444,11 @@ func TestCluster(t *testing.T) {
 		moves += f.moves
 		got += f.got.Load()
 		if f.failed != nil {
-			t.Errorf("client %d, way %d, %s: %v", i, f.way%3, f.filter, f.failed)
+			t.Errorf("client %d, way %d, %s: %v", i, f.way%3, f.filters, f.failed)
 		}
 	}
-	t.Logf("%d events acknowledged after %d retries, %d received by %d clients that connected %d times, %d kills, %d pauses",
-		all.Load(), retries.Load(), got, len(followers), moves, kills, pauses)
+	t.Logf("%d events acknowledged after %d retries, the longest after %v; %d received by %d clients that connected %d times, "+
+		"%d kills, %d pauses", all.Load(), retries.Load(), time.Duration(longest.Load()), got, len(followers), moves, kills, pauses)
 	liveGot, lost := 0, 0
 	for i, f := range liveFollowers {
 		liveGot += f.got

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -44,9 +46,11 @@ type NodeConfig struct {
 
 // A Node is an embedded nats-server with JetStream, and a connection to it within the process.
 type Node struct {
-	Server *server.Server
-	Conn   *nats.Conn
-	others int // members of the cluster but this one
+	Server  *server.Server
+	Conn    *nats.Conn
+	others  int // members of the cluster but this one
+	options *server.Options
+	failed  atomic.Bool // a single node cannot store events
 }
 
 const (
@@ -54,6 +58,9 @@ const (
 	routePing    = 2 * time.Second // a stopped peer is noticed after three
 	routePings   = 3
 	startTimeout = 30 * time.Second
+	watchPause   = 200 * time.Millisecond
+	revivePauses = 10      // of Watch between two looks at JetStream
+	reviveRoom   = 4 << 20 // bytes that must be free on the disk before JetStream is started again
 )
 
 // Start starts a server. In a cluster it does not wait for the others.
@@ -70,6 +77,9 @@ func Start(config NodeConfig) (*Node, error) {
 	o := &server.Options{
 		ServerName: config.Name, JetStream: true, StoreDir: config.Store, SyncAlways: config.SyncAlways,
 		NoSigs: true, DontListen: config.Listen == "", MaxPayload: maxPayload,
+		// The disk is the limit. By default nats-server derives one from what is free when it starts, so that a node that is
+		// started when little was free would refuse events after room was made.
+		JetStreamMaxStore: 1 << 60,
 	}
 	var err error
 	if config.Listen != "" {
@@ -97,7 +107,7 @@ func Start(config NodeConfig) (*Node, error) {
 		o.DontListen, o.Host, o.Port, o.Authorization = false, "127.0.0.1", server.RANDOM_PORT, crand.Text()
 		connect = append(connect, nats.Token(o.Authorization))
 	}
-	s, err := server.NewServer(o)
+	s, err := server.NewServer(o.Clone())
 	if err != nil {
 		return nil, fmt.Errorf("gateway: start: %w", err)
 	}
@@ -118,7 +128,7 @@ func Start(config NodeConfig) (*Node, error) {
 			others++
 		}
 	}
-	return &Node{s, conn, others}, nil
+	return &Node{Server: s, Conn: conn, others: others, options: o}, nil
 }
 
 // ErrStore is returned by Start for the folder of a single node in a cluster, and for that of a member of a cluster without
@@ -180,22 +190,70 @@ func (n *Node) WaitRoutes(ctx context.Context) {
 	}
 }
 
-// Watch calls changed when a route was made or lost, until ctx is done.
+// Watch calls changed when a route was made or lost, until ctx is done. It starts a single node's JetStream again after it
+// has failed, such as on a full disk, and calls changed then, too.
 func (n *Node) Watch(ctx context.Context, changed func()) {
-	ticker := time.NewTicker(200 * time.Millisecond)
+	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
 	routes := n.Server.NumRoutes()
-	for {
+	for i := 1; ; i++ {
 		select {
 		case <-ticker.C:
 			if now := n.Server.NumRoutes(); now != routes {
 				routes = now
 				changed()
 			}
+			if i%revivePauses == 0 && n.options.Cluster.Name == "" && n.revive() {
+				changed()
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+var errStore = errors.New("the disk is full or has failed")
+
+// StoreError reports why a single node cannot store events, or returns nil. Watch finds that out. It is for
+// Config.StoreError.
+func (n *Node) StoreError() error {
+	if n.failed.Load() {
+		return errStore
+	}
+	return nil
+}
+
+// revive starts JetStream again if it has failed and there is room on the disk. It reports whether it has tried. After a
+// write that has failed, JetStream can be read but answers no publisher until it is started again, and nats-server does not
+// do that by itself.
+func (n *Node) revive() bool {
+	n.failed.Store(n.broken())
+	if !n.failed.Load() || !hasRoom(n.options.StoreDir) {
+		return false
+	}
+	n.Server.ShutdownJetStream()
+	n.Server.ReloadOptions(n.options.Clone()) // starts JetStream, because the options have it
+	n.failed.Store(n.broken())
+	return true
+}
+
+// broken reports whether JetStream was ended, or a write has failed.
+func (n *Node) broken() bool {
+	if !n.Server.JetStreamEnabled() {
+		return n.Server.JetStreamConfig() == nil // otherwise it is about to end
+	}
+	return strings.Contains(n.Server.Healthz(nil).Error, "write error")
+}
+
+// hasRoom reports whether reviveRoom bytes can be written to a folder.
+func hasRoom(folder string) bool {
+	f, err := os.Create(filepath.Join(folder, "room")) // always the same, so that a process that is killed leaves one
+	if err != nil {
+		return false
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, reviveRoom))
+	return errors.Join(err, f.Sync(), f.Close()) == nil
 }
 
 // Close closes the connection and ends the server.
@@ -259,9 +317,12 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 		Metadata:  map[string]string{epochKey: hex.EncodeToString(epoch)},
 	}
 	reported := ""
-	for {
+	for first := true; ; first = false {
 		try, cancel := context.WithTimeout(ctx, requestTimeout)
 		_, err := js.Stream(try, c.Name)
+		if err == nil && first && c.Restore != nil {
+			log.Info("gateway: the stream exists, so the backup is not restored", "stream", c.Name)
+		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			switch {
 			case c.Await:

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +20,7 @@ type event struct {
 	forms [formCount]struct {
 		once sync.Once
 		b    []byte
+		id   int // bytes of the line with the id, at the beginning of b
 	}
 	frame struct {
 		once sync.Once
@@ -51,15 +52,28 @@ func (e *event) bytes(f form) []byte {
 	x := &e.forms[f]
 	x.once.Do(func() {
 		switch f {
-		case formText:
-			x.b = appendSSE(nil, "", e.at, string(e.data))
-		case formEnvelope:
-			x.b = appendSSE(nil, "", e.at, string(e.bytes(formJSON)))
 		case formJSON:
 			x.b = encode(e.envelope())
+			return
+		case formText, formEnvelope:
+			if e.at.seq > 0 {
+				x.b = append(e.at.append([]byte("id: ")), '\n')
+				x.id = len(x.b)
+			}
+		}
+		if data := e.data; f == formText {
+			x.b = appendSSE(x.b, "", string(data))
+		} else {
+			x.b = appendSSE(x.b, "", string(e.bytes(formJSON)))
 		}
 	})
 	return x.b
+}
+
+// body returns the event in a form of Server-Sent Events, without its id.
+func (e *event) body(f form) []byte {
+	b := e.bytes(f)
+	return b[e.forms[f].id:]
 }
 
 // prepared returns the event as a frame.
@@ -84,11 +98,9 @@ func encode(v any) []byte {
 
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// appendSSE appends a block of Server-Sent Events. Data with several lines has as many fields, as the format wants.
-func appendSSE(b []byte, name string, at position, data string) []byte {
-	if at.seq > 0 {
-		b = append(at.append(append(b, "id: "...)), '\n')
-	}
+// appendSSE appends a block of Server-Sent Events without an id. Data with several lines has as many fields, as the format
+// wants.
+func appendSSE(b []byte, name, data string) []byte {
 	if name != "" {
 		b = append(append(append(b, "event: "...), name...), '\n')
 	}
@@ -115,17 +127,36 @@ func (p position) String() string {
 	return string(p.append(nil))
 }
 
-// parsePosition parses an id. The empty string is the zero position.
-func parsePosition(id string) (p position, err error) {
-	if id == "" {
-		return p, nil
+// appendPositions appends the id of an event for a client of several topics: <epoch>-<sequence>.<sequence>…, with the
+// position of each topic, in the order of the client's request. A live topic has the position 0.
+func appendPositions(b []byte, epoch string, at []uint64) []byte {
+	b = append(b, epoch...)
+	separator := byte('-')
+	for _, seq := range at {
+		b = strconv.AppendUint(append(b, separator), seq, 10)
+		separator = '.'
 	}
-	epoch, number, ok := strings.Cut(id, "-")
-	if ok && epoch != "" && len(epoch) <= 32 {
-		p.epoch = epoch
-		if p.seq, err = strconv.ParseUint(number, 10, 64); err == nil {
-			return p, nil
-		}
-	}
-	return position{}, fmt.Errorf("id: want <epoch>-<sequence>")
+	return b
 }
+
+// parsePositions parses an id, which has one position or several. The empty string is the zero position.
+func parsePositions(id string) (all []position, err error) {
+	if id == "" {
+		return []position{{}}, nil
+	}
+	epoch, numbers, ok := strings.Cut(id, "-")
+	if !ok || epoch == "" || len(epoch) > 32 || strings.Count(numbers, ".") >= maxTopics {
+		return nil, errID
+	}
+	epoch = strings.Clone(epoch) // a client must not keep its request in memory
+	for number := range strings.SplitSeq(numbers, ".") {
+		seq, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			return nil, errID
+		}
+		all = append(all, position{epoch, seq})
+	}
+	return all, nil
+}
+
+var errID = errors.New("id: want <epoch>-<sequence>")

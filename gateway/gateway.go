@@ -37,6 +37,9 @@ type Config struct {
 	Conn *nats.Conn
 	// Stream describes the stream of the durable topics. It is made if it does not exist; if it does, it stays as it is.
 	Stream StreamConfig
+	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError]. Publish fails with that for
+	// durable topics, instead of waiting for JetStream.
+	StoreError func() error
 	// Authorize says what the sender of a request may do. nil allows everything. It may be called concurrently.
 	Authorize func(*http.Request) (Grant, error)
 	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -201,6 +202,228 @@ func TestLostMessages(t *testing.T) {
 		}
 		r.close()
 		until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	}
+}
+
+// A client of several topics on one connection of Server-Sent Events comes back to another gateway after it has got a later
+// event of one topic, and before its gateway has noticed that an earlier one of another was lost. It gets each event once.
+func TestSeveralTopics(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	other := newSiteOn(t, s.node, Config{})
+	const query = "topic=a&topic=b&topic=w.*&topic=live.x"
+	r, err := openSSE(s.url, query, "")
+	must(t, err)
+	if strings.Count(r.lastID, ".") != 3 {
+		t.Errorf("the first id is %q", r.lastID)
+	}
+	n, want := 0, map[string]int{}
+	publish := func(topic string) {
+		s.publish(topic, fmt.Sprint(topic, " ", n))
+		want[fmt.Sprint(topic, " ", n)]++
+		n++
+	}
+	got := map[string]int{}
+	read := func(count int) {
+		t.Helper()
+		for range count {
+			m, err := r.next()
+			must(t, err)
+			if m.name == "gap" {
+				t.Fatalf("%+v", m)
+			}
+			got[m.Data]++
+		}
+	}
+	for round, lost := range []string{"a", "b", "w.*", "a"} {
+		at := s
+		if round%2 == 1 {
+			at = other
+		}
+		until(t, "the client has joined", func() bool { return at.members() == 4 })
+		for _, topic := range []string{"a", "w.1", "b", "w.2"} {
+			publish(topic)
+		}
+		read(4)
+		for _, f := range at.hub.all() {
+			if f.filter == lost {
+				must(t, f.sub.Unsubscribe()) // republished events are lost from now on
+			}
+		}
+		must(t, s.node.Conn.Flush())
+		publish(strings.ReplaceAll(lost, "*", "1"))
+		later := map[string]string{"a": "b", "b": "w.2", "w.*": "a"}[lost]
+		publish(later)
+		for got[fmt.Sprint(later, " ", n-1)] == 0 {
+			read(1)
+		}
+		r.close()
+		until(t, "the client has left", func() bool { return at.Stats().Clients == 0 })
+		next := other
+		if at == other {
+			next = s
+		}
+		if r, err = openSSE(next.url, query, r.lastID); err != nil {
+			t.Fatal(err)
+		}
+		for len(got) < len(want) {
+			read(1)
+		}
+	}
+	s.publish("live.x", "live")
+	want["live"]++
+	read(1)
+	for _, topic := range []string{"a", "b", "w.1"} {
+		publish(topic)
+	}
+	read(3)
+	r.close()
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for _, id := range []string{"e-1.2", "e-1.2.3.4.5", "e-1.2.3.", "e-1.2.3.x"} {
+		if status, body := s.request("GET", "/events?"+query, "", "Last-Event-ID", id); status != 400 || body == "" {
+			t.Errorf("id %q: %d %s", id, status, body)
+		}
+	}
+}
+
+// The id of a client whose topics are quiet moves on with the stream, so that it is not told of a gap when it comes back
+// after the retention has passed its last event.
+func TestQuietTopics(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}, Heartbeat: 50 * time.Millisecond})
+	busy, err := openSSE(s.url, "topic=busy", "") // what this node knows of the stream comes from its topics
+	must(t, err)
+	defer busy.close()
+	for _, query := range []string{"topic=quiet", "topic=quiet&topic=busy"} {
+		s.publish("quiet", "first")
+		r, err := openSSE(s.url, query, "")
+		must(t, err)
+		last := ""
+		for range 100 {
+			last = s.publish("busy", strings.Repeat("x", 1000))
+		}
+		_, number, _ := strings.Cut(last, "-")
+		for id := ""; id != number; { // the position of the first topic
+			r.conn.SetReadDeadline(time.Now().Add(readTimeout))
+			line, err := r.in.ReadString('\n')
+			must(t, err)
+			if after, ok := strings.CutPrefix(line, "id: "); ok {
+				r.lastID = strings.TrimSpace(after)
+				_, id, _ = strings.Cut(r.lastID, "-")
+				id, _, _ = strings.Cut(id, ".")
+			}
+		}
+		r.close()
+		s.publish("busy", strings.Repeat("x", 1000))
+		r, err = openSSE(s.url, query, r.lastID)
+		must(t, err)
+		s.publish("quiet", "then")
+		for {
+			m, err := r.next()
+			must(t, err)
+			if m.name == "gap" {
+				t.Fatalf("%s: %+v", query, m)
+			}
+			if m.Data == "then" {
+				break
+			}
+		}
+		r.close()
+	}
+}
+
+// A client that has seen more than the stream's leader has waits until the leader has caught up with itself. It is not told
+// that the stream is another one.
+func TestLeaderIsBehind(t *testing.T) {
+	t.Run("new", func(t *testing.T) { testLeaderIsBehind(t, 0) })
+	// A member that was stopped takes itself for the leader that it was, until it has heard of the other one.
+	t.Run("stopped", func(t *testing.T) { testLeaderIsBehind(t, 2*time.Hour) })
+}
+
+func testLeaderIsBehind(t *testing.T, old time.Duration) {
+	s := newSite(t, t.TempDir(), Config{})
+	s.hub.patience = time.Hour // as in a cluster
+	s.publish("a", "1")
+	s.hub.history.mu.Lock()
+	s.hub.history.previous.since = time.Now().Add(-old)
+	s.hub.history.mu.Unlock()
+	ahead := position{s.hub.epoch, 3}.String()
+	type result struct {
+		name string
+		r    reader
+		gap  string
+		err  error
+	}
+	results := make(chan result, 2)
+	go func() {
+		r, err := openSSE(s.url, "topic=a", ahead)
+		results <- result{name: "sse", r: r, err: err}
+	}()
+	go func() {
+		r, err := openWS(s.url, "topic=a&after="+ahead)
+		if err != nil {
+			results <- result{name: "socket", err: err}
+			return
+		}
+		results <- result{name: "socket", r: r, gap: r.first.Gap}
+	}()
+	select {
+	case r := <-results:
+		t.Fatalf("%s was answered: %+v", r.name, r)
+	case <-time.After(2500 * time.Millisecond):
+	}
+	s.publish("a", "2")
+	s.publish("a", "3")
+	for range 2 {
+		r := <-results
+		must(t, r.err)
+		defer r.r.close()
+		if r.gap != "" {
+			t.Errorf("%s: gap %s", r.name, r.gap)
+		}
+		defer func() { expect(t, r.r, message{Data: "4"}) }()
+	}
+	s.publish("a", "4")
+}
+
+// However many clients come back at once, a node makes few requests to the stream for them at a time, so that publishers get
+// their acknowledgements.
+func TestReadsAreBounded(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	holder, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer holder.close()
+	const n = 20
+	s.publish("a", "missed")
+	expect(t, holder, message{Data: "missed"})
+	for range maxReads {
+		must(t, s.hub.history.acquire(t.Context()))
+	}
+	got := make(chan error, n)
+	for range n {
+		go func() {
+			r, err := openSSE(s.url, "topic=a", position{s.hub.epoch, 0}.String())
+			if err == nil {
+				defer r.close()
+				var m message
+				if m, err = r.next(); err == nil && m.Data != "missed" {
+					err = fmt.Errorf("got %+v", m)
+				}
+			}
+			got <- err
+		}()
+	}
+	until(t, "all have come", func() bool { return s.Stats().Clients == n+1 })
+	s.publish("a", "published")
+	expect(t, holder, message{Data: "published"})
+	if len(got) > 0 {
+		t.Errorf("the stream was read for %d clients", len(got))
+	}
+	for range maxReads {
+		s.hub.history.release()
+	}
+	for range n {
+		must(t, <-got)
 	}
 }
 

@@ -23,10 +23,16 @@ type history struct {
 	name string          // of the stream
 	ctx  context.Context // ends requests that are under way
 	work *sync.WaitGroup // counts the goroutine of ask
+	// slots bounds the requests under way that read events. When a node dies, thousands of clients come back to the others at
+	// once; without a bound, their reads keep the stream's locks and the connection's goroutine in the leader busy, and
+	// publishers get no acknowledgement until all are done.
+	slots chan struct{}
 
 	mu     sync.Mutex
 	asking bool
 	next   *stateCall // the call that has not begun
+
+	previous streamState // the last answer
 }
 
 // A streamState is what the leader says of the stream.
@@ -34,6 +40,17 @@ type streamState struct {
 	epoch       string
 	first, last uint64
 	members     []Member
+	since       time.Time // since when there is this leader, and its stream has not become shorter
+}
+
+// leader returns the name of the leader, or the empty string without a cluster.
+func (s *streamState) leader() string {
+	for _, m := range s.members {
+		if m.Leader {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 type stateCall struct {
@@ -43,6 +60,7 @@ type stateCall struct {
 }
 
 const (
+	maxReads       = 8 // under way; more only wait for each other in the server
 	requestTimeout = 5 * time.Second
 	batchSize      = 256
 	batchBytes     = 1 << 20
@@ -89,6 +107,16 @@ func (h *history) ask() {
 		}
 		h.mu.Unlock()
 		c.state, c.err = h.askState()
+		h.mu.Lock()
+		if p := &h.previous; c.err == nil {
+			if c.state.since = p.since; c.state.leader() != p.leader() || c.state.last < p.last || p.since.IsZero() {
+				c.state.since = time.Now()
+			}
+			*p = c.state
+		} else {
+			p.since = time.Time{}
+		}
+		h.mu.Unlock()
 		close(c.done)
 	}
 }
@@ -116,7 +144,8 @@ func (h *history) askState() (s streamState, err error) {
 	if name := answer.Cluster.Leader; name != "" {
 		members = append([]Member{{Name: name, Leader: true, Current: true}}, members...)
 	}
-	return streamState{answer.Config.Metadata[epochKey], answer.State.First, answer.State.Last, members}, nil
+	return streamState{epoch: answer.Config.Metadata[epochKey], first: answer.State.First, last: answer.State.Last,
+		members: members}, nil
 }
 
 type apiError struct {
@@ -147,8 +176,26 @@ func callAPI(ctx context.Context, conn *nats.Conn, subject string, request []byt
 	return nil
 }
 
+// acquire takes a slot, which release gives back.
+func (h *history) acquire(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-h.ctx.Done():
+		return context.Cause(h.ctx)
+	}
+}
+
+func (h *history) release() { <-h.slots }
+
 // last returns the sequence of the last event of a filter, or 0. The leader answers.
-func (h *history) last(filter string) (uint64, error) {
+func (h *history) last(ctx context.Context, filter string) (uint64, error) {
+	if err := h.acquire(ctx); err != nil {
+		return 0, err
+	}
+	defer h.release()
 	var answer struct {
 		Error   *apiError
 		Message struct{ Seq uint64 }
@@ -176,7 +223,11 @@ type getRequest struct {
 
 // get makes a direct get and returns the messages, and the horizon of the answer: the replica's last sequence, where it says
 // so, or 0.
-func (h *history) get(r getRequest) (found []*nats.Msg, horizon uint64, err error) {
+func (h *history) get(ctx context.Context, r getRequest) (found []*nats.Msg, horizon uint64, err error) {
+	if err := h.acquire(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer h.release()
 	inbox := h.conn.NewInbox()
 	sub, err := h.conn.SubscribeSync(inbox)
 	if err != nil {
@@ -232,7 +283,7 @@ func (h *history) replay(ctx context.Context, epoch, filter string, after, throu
 			return after, false, context.Cause(ctx)
 		}
 		next := getRequest{Seq: after + 1, Next: storedPrefix + filter, Batch: batchSize, MaxBytes: batchBytes}
-		found, _, err := h.get(next)
+		found, _, err := h.get(ctx, next)
 		if err != nil {
 			return after, false, err
 		}

@@ -25,13 +25,15 @@ type hub struct {
 	ctx     context.Context // done when the hub is closed
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
-	readers chan struct{}               // as many feeds read the stream concurrently
 	inboxes []chan *nats.Msg            // each filter's messages come through one of them, in order
 	seed    maphash.Seed                // of the filters' hashes
 	kick    chan struct{}               // makes audit run now
 	seen    atomic.Pointer[streamState] // at the last audit
 	onReset func()                      // the stream is another one
 	count   counters
+	// A client that has seen more than the stream has waits for so long after the stream's leader has changed, and at least
+	// for staleFor. In a cluster, a new leader may have to catch up with itself first. A single node has no such reason.
+	patience time.Duration
 
 	mu     sync.RWMutex
 	feeds  map[string]*feed // by subject
@@ -48,8 +50,8 @@ type counters struct {
 
 // A sink is the connection of a client. None of its methods waits for the peer, except for flush.
 type sink interface {
-	send(e *event)
-	gap(reason string) // tells the client that it may have missed events
+	send(topic int, e *event) // topic is the event's place among the client's topics
+	gap(reason string)        // tells the client that it may have missed events
 	flush(ctx context.Context) error
 	end(reason error) // closes the connection, after what is queued if reason is errDrain
 }
@@ -64,45 +66,55 @@ const (
 // A subscriber is what the hub knows of a client.
 type subscriber struct {
 	to      sink
-	feeds   []*feed
+	topics  []subscription
 	expires int64 // seconds since 1970, or 0
 }
 
-// deliver gives an event of a feed to the client. If several of the client's filters match the event, the first one counts.
-func (s *subscriber) deliver(f *feed, e *event) {
-	for _, g := range s.feeds {
-		if g == f {
-			break
-		}
-		if covers(g.filter, e.topic) {
-			return
+// A subscription is one topic of a client.
+type subscription struct {
+	*feed
+	slot int // the client's place in feed.members and one more, or 0; guarded by feed.mu, so a subscription is not copied
+}
+
+// deliver gives an event of one of the client's topics to the client. If several of them match the event, the first one
+// counts; deliver reports whether that was this one.
+func (s *subscriber) deliver(topic int, e *event) bool {
+	for i := range topic {
+		if covers(s.topics[i].filter, e.topic) {
+			return false
 		}
 	}
-	f.hub.count.delivered.Add(1)
-	s.to.send(e)
+	s.to.send(topic, e)
+	return true
 }
 
 const (
 	inboxSize     = 64 << 10 // messages that wait to be dispatched; more are lost, and read from the stream
-	maxReaders    = 32
 	auditInterval = 3 * time.Second
+	auditPause    = 4   // an audit is followed by a pause of so many times its duration
 	auditChunk    = 200 // topics in one request
 	firstAudit    = 250 * time.Millisecond
 )
 
-var errHubClosed = errors.New("gateway: closed")
+var (
+	errHubClosed = errors.New("gateway: closed")
+	errBehind    = errors.New("gateway: the stream's leader is behind")
+)
 
 func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log *slog.Logger) (*hub, error) {
 	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
-		readers: make(chan struct{}, maxReaders), kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
+		kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.history = history{conn: conn, name: name, ctx: h.ctx, work: &h.work}
+	h.history = history{conn: conn, name: name, ctx: h.ctx, work: &h.work, slots: make(chan struct{}, maxReads)}
 	s, err := h.history.state(ctx)
 	if err != nil {
 		h.close()
 		return nil, err
 	}
 	h.epoch = s.epoch
+	if len(s.members) > 0 {
+		h.patience = maxBackwards
+	}
 	h.seen.Store(&s)
 	for range runtime.GOMAXPROCS(0) {
 		in := make(chan *nats.Msg, inboxSize)
@@ -164,8 +176,7 @@ func (h *hub) acquire(ctx context.Context, filter string) (*feed, error) {
 
 // addFeed subscribes for a new feed. The caller holds h.mu, and calls start.
 func (h *hub) addFeed(filter, subject string) (*feed, error) {
-	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{}),
-		members: make(map[*subscriber]uint64)}
+	f := &feed{hub: h, filter: filter, live: isLive(filter), wild: isWild(filter), ready: make(chan struct{})}
 	var err error
 	if f.sub, err = h.conn.ChanSubscribe(subject, h.inbox(subject)); err != nil {
 		return nil, fmt.Errorf("gateway: subscribe: %w", err)
@@ -192,7 +203,7 @@ func (h *hub) start(f *feed) {
 		f.failed = fmt.Errorf("gateway: subscribe: %w", err)
 		return
 	}
-	floor, err := h.history.last(f.filter)
+	floor, err := h.history.last(h.ctx, f.filter)
 	if err != nil {
 		f.failed = err
 		return
@@ -215,6 +226,9 @@ func (h *hub) release(f *feed) {
 	f.mu.Unlock()
 }
 
+// staleFor bounds the time for which a member that was stopped may take itself for the leader, with the stream as it was then.
+const staleFor = 20 * time.Second
+
 // A want is a filter, and the position after which the client wants its events.
 type want struct {
 	filter string
@@ -231,16 +245,15 @@ func (h *hub) begin(ctx context.Context, wants []want) (gap string, err error) {
 	if !durable {
 		return "", nil
 	}
+	began := time.Now()
 	s, err := h.history.state(ctx)
-	for range 10 { // a new leader may have to catch up with itself
-		if err != nil || !ahead(wants, s) {
-			break
-		}
+	for err == nil && ahead(wants, s) && (time.Since(s.since) < h.patience || time.Since(began) < min(h.patience, staleFor)) {
 		select {
 		case <-time.After(200 * time.Millisecond):
+			s, err = h.history.state(ctx)
 		case <-ctx.Done():
+			err = errBehind
 		}
-		s, err = h.history.state(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -285,10 +298,10 @@ func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 		if err != nil {
 			return err
 		}
-		s.feeds = append(s.feeds, f) // complete before the first event is delivered
+		s.topics = append(s.topics, subscription{feed: f}) // complete before the first event is delivered
 	}
-	for i, f := range s.feeds {
-		if err := f.attach(ctx, s, wants[i].after.seq); err != nil {
+	for i := range s.topics {
+		if err := s.topics[i].attach(ctx, s, i, wants[i].after.seq); err != nil {
 			return err
 		}
 	}
@@ -297,8 +310,9 @@ func (h *hub) join(ctx context.Context, s *subscriber, wants []want) error {
 
 // leave undoes join.
 func (h *hub) leave(s *subscriber) {
-	for _, f := range s.feeds {
-		f.remove(s)
+	for i := range s.topics {
+		f := s.topics[i].feed
+		f.remove(s, i)
 		h.release(f)
 	}
 }
@@ -307,8 +321,8 @@ func (h *hub) leave(s *subscriber) {
 func (h *hub) each(do func(*subscriber)) {
 	for _, f := range h.all() {
 		f.mu.Lock()
-		for s := range f.members {
-			do(s)
+		for _, m := range f.members {
+			do(m.client)
 		}
 		f.mu.Unlock()
 	}

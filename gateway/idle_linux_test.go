@@ -118,9 +118,8 @@ func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *htt
 	}
 	defer g.hub.leave(s)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Write(appendID(nil, lowest(a.wants)))
+	w.Write(append(a.wants[0].after.append([]byte("id: ")), "\n\n"...))
 	w.(http.Flusher).Flush()
-	g.hub.count.clients.Add(1)
 	for {
 		select {
 		case e := <-c.events:
@@ -134,7 +133,7 @@ func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *htt
 
 type blockingClient struct{ events chan *event }
 
-func (c *blockingClient) send(e *event)               { c.events <- e }
+func (c *blockingClient) send(_ int, e *event)        { c.events <- e }
 func (c *blockingClient) gap(string)                  {}
 func (c *blockingClient) end(error)                   {}
 func (c *blockingClient) flush(context.Context) error { return nil }

@@ -55,12 +55,20 @@ type pollState struct {
 	gap   string
 }
 
-// finishPoll answers a long poll, with an event if e is not nil, and lets the connection end. The caller holds s.mu.
-func (s *stream) finishPoll(e *event) {
+// finishPoll answers a long poll, with an event of one of its topics if e is not nil, and lets the connection end. The
+// caller holds s.mu.
+func (s *stream) finishPoll(topic int, e *event) {
 	answer := pollAnswer{Events: []envelope{}, Gap: s.poll.gap}
+	if s.joined { // the client must not come back with ids that are too old
+		for i := range s.topics {
+			if after, f := &s.poll.wants[i].after, s.topics[i].feed; !f.live {
+				after.seq = max(after.seq, f.checked.Load())
+			}
+		}
+	}
 	if e != nil {
 		answer.Events = append(answer.Events, e.envelope())
-		advance(s.poll.wants, e)
+		advance(&s.poll.wants[topic], e)
 	}
 	answer.Last = ids(s.poll.wants)
 	body := encode(answer)
@@ -71,15 +79,10 @@ func (s *stream) finishPoll(e *event) {
 	s.wake()
 }
 
-// advance notes that the client has an event.
-func advance(wants []want, e *event) {
-	for i := range wants {
-		if covers(wants[i].filter, e.topic) {
-			if e.at.seq > 0 {
-				wants[i].after = e.at
-			}
-			return
-		}
+// advance notes that the client has an event of the topic.
+func advance(w *want, e *event) {
+	if e.at.seq > 0 {
+		w.after = e.at
 	}
 }
 
@@ -102,7 +105,7 @@ type collector struct {
 
 var errCollected = errors.New("gateway: as much as one answer may have")
 
-func (c *collector) send(e *event) {
+func (c *collector) send(topic int, e *event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full() {
@@ -110,7 +113,7 @@ func (c *collector) send(e *event) {
 	}
 	c.bytes += len(e.data)
 	c.answer.Events = append(c.answer.Events, e.envelope())
-	advance(c.wants, e)
+	advance(&c.wants[topic], e)
 }
 
 func (c *collector) gap(reason string) {

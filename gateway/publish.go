@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +36,9 @@ var (
 // exceedsMaximum is JetStream's code for an event that is larger than the stream allows.
 const exceedsMaximum = 10054
 
+// bodyTimeout bounds the time that a publisher takes to send an event, so that one that has stopped does not keep a goroutine.
+var bodyTimeout = 30 * time.Second
+
 // Publish publishes an event. For a durable topic it returns when JetStream has acknowledged that the event is stored, on a
 // majority of the replicas. If key is not empty, a second event with the same key within Config.Window is not stored. For a
 // live topic it returns when the event was handed to NATS, and key has no meaning.
@@ -54,6 +59,11 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 		}
 		g.hub.count.published.Add(1)
 		return Receipt{}, nil
+	}
+	if g.config.StoreError != nil {
+		if err := g.config.StoreError(); err != nil {
+			return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -93,9 +103,12 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("topic %q: not allowed", topic), http.StatusForbidden)
 		return
 	}
+	body := http.NewResponseController(w)
+	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxEvent)))
 	var receipt Receipt
-	if err == nil {
+	if err == nil { // otherwise net/http would wait for the rest of the body
+		body.SetReadDeadline(time.Time{})
 		receipt, err = g.Publish(r.Context(), topic, data, r.Header.Get("Idempotency-Key"))
 	}
 	switch {
@@ -110,6 +123,10 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, ErrTooLarge.Error(), http.StatusRequestEntityTooLarge)
 	case errors.Is(err, ErrUnavailable):
 		g.unavailable(w, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		g.hub.count.refused.Add(1)
+		w.Header().Set("Connection", "close")
+		http.Error(w, "the event did not come in time", http.StatusRequestTimeout)
 	default:
 		g.hub.count.refused.Add(1)
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -20,6 +20,7 @@ type ask struct {
 	form    form
 	expires int64
 	gap     string // the reason of a gap that the client must be told of, or empty
+	kept    *bool  // set when there is a connection that counts the client out when it ends
 }
 
 // joinTimeout bounds the time that a client takes to get what it has missed.
@@ -38,6 +39,17 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 			return
 		}
 		defer g.opening.Done()
+		a.kept = new(bool)
+		clients := g.hub.count.clients.Add(1)
+		defer func() {
+			if !*a.kept {
+				g.hub.count.clients.Add(-1)
+			}
+		}()
+		if g.config.MaxClients > 0 && clients > int64(g.config.MaxClients) {
+			g.unavailable(w, errBusy)
+			return
+		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 		defer cancel()
 		var err error
@@ -64,6 +76,7 @@ func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byt
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 200 OK\r\nConnection: close\r\n")
 	w.Header().Write(&head)
+	*a.kept = true
 	s := g.newStream(conn, f)
 	s.expires = a.expires
 	return s, head.Bytes()
@@ -72,15 +85,15 @@ func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byt
 // accept checks a request to subscribe. If it may not, accept answers it and returns false.
 //
 // The parameter topic may be repeated. The parameter after is the id of the last event that the client has seen: one for all
-// topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it.
+// topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it. An id
+// of Server-Sent Events has the positions of all topics.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
 	g.allowOrigin(w, r)
 	switch {
 	case g.draining.Load():
 		g.unavailable(w, errDrain)
 		return a, false
-	case g.config.MaxClients > 0 && g.hub.count.clients.Load() >= int64(g.config.MaxClients),
-		g.arrivals != nil && !g.arrivals.Allow():
+	case g.arrivals != nil && !g.arrivals.Allow():
 		g.unavailable(w, errBusy)
 		return a, false
 	}
@@ -128,7 +141,19 @@ func parseAsk(r *http.Request) (a ask, err error) {
 		return a, errors.New("no topic")
 	case len(topics) > maxTopics:
 		return a, fmt.Errorf("more than %d topics", maxTopics)
-	case len(after) > 1 && len(after) != len(topics):
+	}
+	var positions []position
+	for _, id := range after {
+		p, err := parsePositions(id)
+		if err != nil {
+			return a, err
+		}
+		if len(p) > 1 && len(after) > 1 {
+			return a, errID
+		}
+		positions = append(positions, p...)
+	}
+	if len(positions) > 1 && len(positions) != len(topics) {
 		return a, errors.New("after: want one, or one for each topic")
 	}
 	for i, t := range topics {
@@ -136,11 +161,8 @@ func parseAsk(r *http.Request) (a ask, err error) {
 			return a, err
 		}
 		p := position{}
-		if len(after) > 0 {
-			if p, err = parsePosition(after[i%len(after)]); err != nil {
-				return a, err
-			}
-			p.epoch = strings.Clone(p.epoch)
+		if len(positions) > 0 {
+			p = positions[i%len(positions)]
 		}
 		if slices.ContainsFunc(a.wants, func(w want) bool { return w.filter == t }) {
 			return a, fmt.Errorf("topic %q: twice", t)

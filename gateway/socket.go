@@ -79,7 +79,7 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	s := &socket{g: g, conn: c}
 	s.to, s.expires = s, a.expires
 	c.Data = s
-	g.hub.count.clients.Add(1)
+	*a.kept = true
 	c.Write(websocket.Text, encode(greeting{ids(a.wants), a.gap})) // if it fails, OnClose is called
 	if g.hub.join(r.Context(), &s.subscriber, a.wants) != nil {
 		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
@@ -88,7 +88,7 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 }
 
 // send implements sink.
-func (s *socket) send(e *event) {
+func (s *socket) send(_ int, e *event) {
 	if s.missed.Load() {
 		if s.conn.Write(websocket.Text, encode(gapMessage{gapSlow})) != nil {
 			s.g.hub.count.dropped.Add(1)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"sync"
 )
 
 // serveEvents answers a request for Server-Sent Events. It writes the beginning of the answer, delivers what the client has
@@ -21,15 +22,23 @@ func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	b = append(append(b, "\r\n"...), retryBlock(g.config.Retry)...)
-	from := lowest(a.wants)
-	if from.seq > 0 || from.epoch != "" { // a client that comes back before its first event has an id, too
-		b = appendID(b, from)
+	for i, w := range a.wants {
+		if !isLive(w.filter) {
+			if s.at == nil && len(a.wants) == 1 {
+				s.at = s.one[:]
+			} else if s.at == nil {
+				s.at = make([]uint64, len(a.wants))
+			}
+			s.at[i] = w.after.seq
+		}
+	}
+	if s.at != nil { // a client that comes back before its first event has an id, too
+		b = append(s.appendID(b), '\n')
 	}
 	if a.gap != "" {
 		b = appendGap(b, a.gap)
 	}
 	s.mu.Lock()
-	s.top = from.seq
 	s.write(b)
 	s.mu.Unlock()
 	g.open(ctx, s, a.wants)
@@ -41,15 +50,44 @@ func (g *Gateway) open(ctx context.Context, s *stream, wants []want) {
 		s.finish() // the client comes back with its id
 		return
 	}
+	s.mu.Lock()
+	s.joined = true
+	s.mu.Unlock()
 	s.turn(nil)
 }
 
-// lowest returns the lowest position of the durable topics.
-func lowest(wants []want) (p position) {
-	for _, w := range wants {
-		if w.after.epoch != "" && (p.epoch == "" || w.after.seq < p.seq) {
-			p = w.after
+// appendID appends the line with the client's id. The caller holds s.mu.
+func (s *stream) appendID(b []byte) []byte {
+	return append(appendPositions(append(b, "id: "...), s.g.hub.epoch, s.at), '\n')
+}
+
+// catchUp moves the position of each topic up to where its feed has no further event. It reports whether one has moved. The
+// caller holds s.mu.
+//
+// A feed gives an event to its members before it says so in checked. So what checked covers was written before, or is in the
+// queue before, the id that is made of it.
+func (s *stream) catchUp() (moved bool) {
+	if !s.joined { // events of the history are still missing
+		return false
+	}
+	for i := range s.topics {
+		f := s.topics[i].feed
+		if f.live {
+			continue
+		}
+		if checked := f.checked.Load(); checked > s.at[i] {
+			s.at[i], moved = checked, true
 		}
 	}
-	return p
+	return moved
 }
+
+// withID returns the event for a client of several topics, with an id that has the position of each. The caller holds s.mu.
+func (s *stream) withID(b *[]byte, e *event) []byte {
+	s.catchUp()
+	*b = append(s.appendID((*b)[:0]), e.body(s.form)...)
+	return *b
+}
+
+// blocks holds buffers for withID.
+var blocks = sync.Pool{New: func() any { return new([]byte) }}

@@ -29,7 +29,9 @@ type stream struct {
 	mu      sync.Mutex
 	queue   *queue        // nil if nothing is queued
 	wrote   time.Duration // when something was last written, on the gateway's clock
-	top     uint64        // the highest sequence that was sent, for SSE
+	at      []uint64      // the position of each topic, for SSE; nil without durable topics
+	one     [1]uint64     // for at, with one topic
+	joined  bool          // what the client has missed was sent
 	missed  bool          // events were dropped, and the client has not been told
 	form    form
 	plain   bool // conn is what socket belongs to
@@ -72,42 +74,41 @@ func (g *Gateway) newStream(conn net.Conn, f form) *stream {
 		s.conn = park.Wrap(conn)
 	}
 	s.turnFn = s.turn
-	g.hub.count.clients.Add(1)
 	return s
 }
 
 // send implements sink.
-func (s *stream) send(e *event) {
+func (s *stream) send(topic int, e *event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.poll != nil {
 		if !s.last {
-			s.finishPoll(e)
+			s.finishPoll(topic, e)
 		}
 		return
 	}
-	b := e.bytes(s.form)
 	if s.missed {
 		if !s.write(appendGap(nil, gapSlow)) {
 			return
 		}
 		s.missed = false
 	}
-	if !s.write(b) {
+	if e.at.seq > 0 {
+		s.at[topic] = e.at.seq
+	}
+	if len(s.at) < 2 || e.at.seq == 0 {
+		s.write(e.bytes(s.form))
 		return
 	}
-	if e.at.seq < s.top { // of another topic, and late: the client must not come back with an older id
-		s.write(appendID(nil, position{e.at.epoch, s.top}))
+	b := blocks.Get().(*[]byte)
+	s.write(s.withID(b, e))
+	if s.queue == nil {
+		blocks.Put(b)
 	}
-	s.top = max(s.top, e.at.seq)
-}
-
-func appendID(b []byte, at position) []byte {
-	return append(at.append(append(b, "id: "...)), "\n\n"...)
 }
 
 func appendGap(b []byte, reason string) []byte {
-	return appendSSE(b, "gap", position{}, `{"reason":"`+reason+`"}`)
+	return appendSSE(b, "gap", `{"reason":"`+reason+`"}`)
 }
 
 // gap implements sink.
@@ -237,7 +238,7 @@ func (s *stream) end(reason error) {
 	switch {
 	case s.ended || s.last:
 	case s.poll != nil:
-		s.finishPoll(nil)
+		s.finishPoll(0, nil)
 	case errors.Is(reason, errDrain):
 		s.write(retryBlock(s.g.config.Retry))
 		s.last = true
@@ -318,10 +319,12 @@ func (s *stream) work() bool {
 		return false
 	case s.last, s.queue != nil, now < s.wrote+s.g.config.Heartbeat:
 	case s.poll != nil:
-		s.finishPoll(nil)
+		s.finishPoll(0, nil)
 	case s.missed:
 		s.missed = false
 		s.write(appendGap(nil, gapSlow))
+	case s.at != nil && s.catchUp(): // so that a client whose topics are quiet does not come back with an id that is too old
+		s.write(append(s.appendID(nil), '\n'))
 	default:
 		s.write(heartbeat)
 	}

@@ -61,16 +61,24 @@ func TestCovers(t *testing.T) {
 }
 
 func FuzzPosition(f *testing.F) {
-	for _, s := range []string{"", "a-1", "a-b-3", "-1", "a-", "a-18446744073709551615"} {
+	for _, s := range []string{"", "a-1", "a-b-3", "-1", "a-", "a-18446744073709551615", "a-1.2", "a-1.", "a-.1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parsePosition(s)
+		all, err := parsePositions(s)
 		if err != nil || s == "" {
 			return
 		}
-		if again, err := parsePosition(p.String()); err != nil || again != p {
-			t.Errorf("%q: %+v, %+v, %v", s, p, again, err)
+		var at []uint64
+		for _, p := range all {
+			at = append(at, p.seq)
+		}
+		id := string(appendPositions(nil, all[0].epoch, at))
+		if again, err := parsePositions(id); err != nil || !slices.Equal(again, all) {
+			t.Errorf("%q: %+v, %q, %+v, %v", s, all, id, again, err)
+		}
+		if len(all) == 1 && all[0].String() != id {
+			t.Errorf("%q: %q and %q", s, all[0].String(), id)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/qemu"
 	iouring "github.com/socknotify/socknotify/internal/ring"
 )
 
@@ -35,6 +36,9 @@ var refusals = map[string]unix.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}
 // alone runs one test again, in a process of its own with a value in its environment.
 func alone(t *testing.T, test, name, value string) {
 	t.Helper()
+	if qemu.StartsNoProgram.Here() {
+		t.Skip(qemu.StartsNoProgram)
+	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
 	child.Env = append(os.Environ(), name+"="+value, socknotify.BackendEnv+"=")
 	if out, err := child.CombinedOutput(); err != nil {

@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -27,15 +28,22 @@ import (
 //     closes those connections and the parked ones.
 //
 // A connection is parked when it has been idle for Linger and net/http has consumed every byte that was read from it.
-// The following connections are never parked: HTTP/2 connections; unencrypted connections if Server.Protocols allows
-// unencrypted HTTP/2; and connections that [Lot.Park] refuses with ErrUnparkable. Those are counted in Stats.Unparkable of
-// the lot, and one message for each of their types is logged to Server.ErrorLog.
+// Connections that [Lot.Park] refuses with ErrUnparkable are never parked. They are counted in Stats.Unparkable of the lot,
+// and one message for each of their types is logged to Server.ErrorLog. HTTP/2 connections are parked if the field HTTP2 is
+// set. If it is nil, net/http serves them; neither they nor, if Server.Protocols allows unencrypted HTTP/2, any unencrypted
+// connections are parked then.
 type HTTPServer struct {
 	// Server is the server to run. If it is nil, Serve, ListenAndServe and their TLS variants fail with
 	// socknotify.ErrInvalid. The first of these calls replaces Handler, ConnState, ConnContext and BaseContext of
-	// the Server by functions that call the originals; the program must not change them after that. The program
-	// may also call Shutdown and Close of the Server itself.
+	// the Server by functions that call the originals, and if HTTP2 is set, Protocols by a copy; the program must not
+	// change them after that. The program may also call Shutdown and Close of the Server itself. Both of them then end the
+	// connections of HTTP2 as Shutdown of the HTTPServer does, and do not wait for them.
 	Server *http.Server
+	// HTTP2, if not nil, serves the HTTP/2 connections instead of net/http, and parks them while no stream is open: those
+	// that have negotiated "h2" by TLS, and with Server.Protocols.UnencryptedHTTP2 those that begin with the preface of
+	// HTTP/2. A *http2.Server of package park/http2 is such a server, and the zero value will do. It belongs to one
+	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
+	HTTP2 HTTP2Server
 	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
 	// connections are not parked between requests. 0 means half a second; a negative value parks immediately.
 	Linger time.Duration
@@ -45,8 +53,8 @@ type HTTPServer struct {
 	Unwrap func(net.Conn) net.Conn
 	// TimeCalls makes the server measure how long each request takes, until its handler returns, for HTTPStats.CallTime.
 	TimeCalls bool
-	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections. It lets a
-	// program observe the lot. The server owns the lot.
+	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections, and by the first one also
+	// with the lot of HTTP2. It lets a program observe the lot. The server owns the lot.
 	OnLot func(*Lot)
 
 	once        sync.Once
@@ -54,28 +62,57 @@ type HTTPServer struct {
 	connContext func(context.Context, net.Conn) context.Context
 	baseContext func(net.Listener) context.Context
 	alive       atomic.Bool // keep-alives are enabled
-	unwrapped   sync.Map    // keys are the *tls.Conns that net/http serves without a session; StateNew was reported
+	unwrapped   sync.Map    // keys are the connections that are served without a session; StateNew was reported
+	prior       bool        // unencrypted connections may begin with HTTP/2's preface, for HTTP2
 
 	requests atomic.Uint64
+	rejected atomic.Uint64
 	times    durations.Recorder
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 	ended     Stats // the counts of lots whose Serve has returned
+	lot2      *Lot  // of HTTP2; nil before the first Serve
+}
+
+// An HTTP2Server serves the HTTP/2 connections of an HTTPServer. Package park/http2 has one; it is a module of its own, and
+// the interface exists because package park does not import it. The methods may be called concurrently.
+type HTTP2Server interface {
+	// Attach is called once, by the first Serve of the HTTPServer and before the other methods except Shutdown and Close.
+	// server has the handler, the hooks, the timeouts and the settings, linger is HTTPServer.Linger, and lot is for the
+	// connections. The HTTP2Server closes lot when it has ended, unless Attach fails. Serve fails with its error.
+	Attach(server *http.Server, lot *Lot, linger time.Duration) error
+	// ServeReceived takes over a new connection, and returns. received holds the bytes that were read from it; the callee
+	// may keep them. ServeReceived calls ConnContext of the http.Server, with ctx, and ConnState with StateNew, and later
+	// the states that follow. If it fails it may leave the connection open, and ConnState is not called after that.
+	ServeReceived(ctx context.Context, conn net.Conn, received []byte) error
+	// SetKeepAlivesEnabled with false ends connections without streams, and others when their streams have ended.
+	SetKeepAlivesEnabled(v bool)
+	// Shutdown refuses new connections and new streams, and waits until all connections have ended or ctx is done. The
+	// connections also end if ctx is done before.
+	Shutdown(ctx context.Context) error
+	// Close closes the connections, and refuses new ones. It does not wait.
+	Close() error
 }
 
 // HTTPStats holds counters of an HTTPServer. The counters of lots are summed over all calls of Serve.
 type HTTPStats struct {
 	Stats           // CallTime is that of requests
 	Requests uint64 // requests that a handler was called for
+	// Rejected counts requests of HTTP/1 that net/http has answered with an error, without a call of a handler: requests that
+	// are malformed, or that have more header bytes than Server.MaxHeaderBytes allows.
+	Rejected uint64
 }
 
 // Stats returns the current counters.
 func (s *HTTPServer) Stats() HTTPStats {
 	s.mu.Lock()
-	st := HTTPStats{Stats: s.ended, Requests: s.requests.Load()}
+	st := HTTPStats{Stats: s.ended, Requests: s.requests.Load(), Rejected: s.rejected.Load()}
 	for l := range s.listeners {
 		st.Stats.add(l.lot.Stats())
+	}
+	if s.lot2 != nil {
+		st.Stats.add(s.lot2.Stats())
 	}
 	s.mu.Unlock()
 	s.times.AddTo(&st.CallTime)
@@ -96,11 +133,16 @@ func (s *HTTPServer) Ready() bool {
 	return false
 }
 
-// Lots returns the lots of the calls of Serve that have not returned, for observers such as package debug. The server owns
-// them.
+// Lots returns the lots of the calls of Serve that have not returned, and that of HTTP2 if there is one, for observers such
+// as package debug. The server owns them.
 func (s *HTTPServer) Lots() (lots []*Lot) {
 	for _, l := range s.served() {
 		lots = append(lots, l.lot)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lot2 != nil {
+		lots = append(lots, s.lot2)
 	}
 	return lots
 }
@@ -150,19 +192,34 @@ func (s *HTTPServer) listen(address string, serve func(net.Listener) error) erro
 }
 
 // Shutdown is like http.Server.Shutdown. It also closes the parked connections and waits until ConnState has returned
-// for each of them.
+// for each of them. The clients of HTTP/2 receive GOAWAY frames, and the streams that are open are served to their end.
 func (s *HTTPServer) Shutdown(ctx context.Context) error {
 	if s.Server == nil {
 		return nil
 	}
 	served := s.served() // before Serve removes them
+	s.endHTTP2()
 	err := s.Server.Shutdown(ctx)
 	for _, l := range served {
 		if e := l.wait(ctx); err == nil {
 			err = e
 		}
 	}
+	if s.HTTP2 != nil {
+		if e := s.HTTP2.Shutdown(ctx); err == nil {
+			err = e
+		}
+	}
 	return err
+}
+
+// endHTTP2 begins the end of HTTP2, and does not wait for it.
+func (s *HTTPServer) endHTTP2() {
+	if s.HTTP2 != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.HTTP2.Shutdown(ctx)
+	}
 }
 
 // Close is like http.Server.Close. It also closes the parked connections.
@@ -170,7 +227,13 @@ func (s *HTTPServer) Close() error {
 	if s.Server == nil {
 		return nil
 	}
-	return s.Server.Close()
+	err := s.Server.Close()
+	if s.HTTP2 != nil {
+		if e := s.HTTP2.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
 }
 
 // SetKeepAlivesEnabled is like http.Server.SetKeepAlivesEnabled. If v is false it also closes the parked connections.
@@ -181,6 +244,9 @@ func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 	s.install()
 	s.alive.Store(v)
 	s.Server.SetKeepAlivesEnabled(v)
+	if s.HTTP2 != nil {
+		s.HTTP2.SetKeepAlivesEnabled(v)
+	}
 	if !v {
 		for _, l := range s.served() {
 			l.lot.evictAll()
@@ -191,8 +257,8 @@ func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 // Parked returns the number of parked connections.
 func (s *HTTPServer) Parked() int {
 	n := 0
-	for _, l := range s.served() {
-		n += l.lot.Stats().Parked
+	for _, l := range s.Lots() {
+		n += l.Stats().Parked
 	}
 	return n
 }
@@ -250,7 +316,42 @@ func (s *HTTPServer) install() {
 			return context.Background()
 		}
 		srv.Handler = methodRecorder{srv.Handler, s}
+		if p := srv.Protocols; s.HTTP2 != nil && p != nil && p.UnencryptedHTTP2() {
+			s.prior = true
+			others := *p // net/http does not look for the preface as well
+			others.SetUnencryptedHTTP2(false)
+			srv.Protocols = &others
+		}
 	})
+}
+
+// attach prepares HTTP2.
+func (s *HTTPServer) attach() error {
+	if s.HTTP2 == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lot2 != nil {
+		return nil
+	}
+	lot, err := s.newLot()
+	if err != nil {
+		return err
+	}
+	if err := s.HTTP2.Attach(s.Server, lot, s.Linger); err != nil {
+		lot.Close()
+		return err
+	}
+	s.lot2 = lot
+	if s.OnLot != nil {
+		s.OnLot(lot)
+	}
+	return nil
+}
+
+func (s *HTTPServer) newLot() (*Lot, error) {
+	return New(Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.logger()})
 }
 
 // stateChanged is the ConnState hook of the Server.
@@ -310,7 +411,7 @@ func (h methodRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { h.server.times.Record(time.Since(began)) }()
 	}
 	if s, ok := r.Context().Value(sessionKey{}).(*session); ok {
-		s.post = r.Method == http.MethodPost
+		s.post, s.called = r.Method == http.MethodPost, true
 	}
 	if h.Handler == nil {
 		http.DefaultServeMux.ServeHTTP(w, r)
@@ -325,8 +426,13 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		return errNoServer
 	}
 	s.install()
-	lot, err := New(Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.logger()})
+	lot, err := s.newLot()
 	if err != nil {
+		in.Close()
+		return err
+	}
+	if err := s.attach(); err != nil {
+		lot.Close()
 		in.Close()
 		return err
 	}
@@ -350,5 +456,9 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 	if s.OnLot != nil {
 		s.OnLot(lot)
 	}
-	return l.serve()
+	err = l.serve()
+	if errors.Is(err, http.ErrServerClosed) {
+		s.endHTTP2() // also if the program has called Shutdown or Close of the Server
+	}
+	return err
 }

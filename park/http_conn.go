@@ -2,7 +2,6 @@ package park
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -48,7 +47,7 @@ func newHTTPConn(in *listener, conn net.Conn) *httpConn {
 	} else {
 		in.lot.refuse(conn, err)
 	}
-	if _, secure := conn.(interface{ ConnectionState() tls.ConnectionState }); hc.base != nil &&
+	if _, secure := conn.(connectionStater); hc.base != nil &&
 		(secure || in.server.Server.Protocols == nil || !in.server.Server.Protocols.UnencryptedHTTP2()) {
 		hc.onReady = hc.ready
 	}

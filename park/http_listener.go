@@ -184,9 +184,14 @@ func (l *listener) admit(conn net.Conn) {
 	l.server.announce(conn, http.StateNew)
 	returned = true
 	var handed bool
-	if t, ok := conn.(*tls.Conn); ok {
+	switch t := conn.(type) {
+	case *tls.Conn:
 		handed = l.start(hc, func() bool { return hc.handshake(t) })
-	} else {
+	default:
+		if _, secure := conn.(connectionStater); l.server.prior && !secure {
+			handed = l.start(hc, hc.findPreface)
+			break
+		}
 		handed = l.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
 	}
 	if !handed {

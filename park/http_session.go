@@ -25,9 +25,10 @@ type session struct {
 	lingering
 
 	// The other fields are used only by the goroutine that serves the session.
-	phase phase
-	post  bool
-	until time.Time
+	phase  phase
+	post   bool
+	called bool // a handler was called for the latest request
+	until  time.Time
 	// start is the address of the buffer of net/http's reader. A Read into that address means that net/http has
 	// consumed all earlier bytes. It is nil after a hijack, so that the session does not keep the buffer alive.
 	start    *byte
@@ -59,7 +60,7 @@ func (hc *httpConn) newSession(buf *peekBuffer, n int) net.Conn {
 	var s *session
 	var conn net.Conn
 	switch hc.conn.(type) {
-	case interface{ ConnectionState() tls.ConnectionState }:
+	case connectionStater:
 		t := new(tlsSession)
 		s, conn = &t.session, t
 	case io.ReaderFrom:
@@ -73,11 +74,14 @@ func (hc *httpConn) newSession(buf *peekBuffer, n int) net.Conn {
 	return conn
 }
 
+// A connectionStater is a connection with TLS, as net/http recognizes them.
+type connectionStater interface{ ConnectionState() tls.ConnectionState }
+
 // A tlsSession has a ConnectionState method, from which net/http sets Request.TLS.
 type tlsSession struct{ session }
 
 func (s *tlsSession) ConnectionState() tls.ConnectionState {
-	return s.hc.conn.(interface{ ConnectionState() tls.ConnectionState }).ConnectionState()
+	return s.hc.conn.(connectionStater).ConnectionState()
 }
 
 // A tcpSession has a ReadFrom method, with which net/http sends files.
@@ -90,11 +94,19 @@ func (s *tcpSession) ReadFrom(r io.Reader) (int64, error) {
 // NetConn returns the connection below the session.
 func (s *session) NetConn() net.Conn { return s.hc.conn }
 
-func (s *session) Write(p []byte) (int, error)        { return s.hc.conn.Write(p) }
 func (s *session) LocalAddr() net.Addr                { return s.hc.conn.LocalAddr() }
 func (s *session) RemoteAddr() net.Addr               { return s.hc.conn.RemoteAddr() }
 func (s *session) SetDeadline(t time.Time) error      { return s.hc.conn.SetDeadline(t) }
 func (s *session) SetWriteDeadline(t time.Time) error { return s.hc.conn.SetWriteDeadline(t) }
+
+// Write is called by net/http. An answer without a call of a handler refuses a request.
+func (s *session) Write(p []byte) (int, error) {
+	if !s.called {
+		s.called = true
+		s.hc.in.server.rejected.Add(1)
+	}
+	return s.hc.conn.Write(p)
+}
 
 func (s *session) CloseWrite() error {
 	if w, ok := s.hc.conn.(interface{ CloseWrite() error }); ok {
@@ -199,7 +211,7 @@ func (s *session) stateChanged(state http.ConnState) {
 	case http.StateNew:
 		return // reported when the connection was accepted
 	case http.StateActive:
-		s.phase, s.post = busy, false
+		s.phase, s.post, s.called = busy, false, false
 		begun := s.begun()
 		s.resumed = false
 		if s.taken == s.n {

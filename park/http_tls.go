@@ -83,6 +83,10 @@ func (hc *httpConn) handshake(conn *tls.Conn) bool {
 	switch conn.ConnectionState().NegotiatedProtocol {
 	case "", "http/1.1", "http/1.0":
 		return in.push(arrival{conn: hc.newSession(nil, 0), hc: hc})
+	case "h2":
+		if in.server.HTTP2 != nil {
+			return hc.serveHTTP2(nil)
+		}
 	}
 	in.server.unwrapped.Store(conn, hc)
 	handed := in.push(arrival{conn: conn, hc: hc})

@@ -135,6 +135,20 @@ func TestHTTPStats(t *testing.T) {
 		st := s.HTTPServer.Stats()
 		return st.Requests == 2 && st.CallTime.Count() == 2 && st.Parked == 1 && st.Parks >= 1 && len(s.Lots()) == 1
 	})
+	must(t, get("/"))
+	for i, bad := range []string{"GET / HTTP/1.1\r\n\r\n", "nonsense\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n"} {
+		conn, err := net.Dial("tcp", s.address)
+		must(t, err)
+		go io.WriteString(conn, bad) // the answer may come before all is sent
+		if b, _ := io.ReadAll(conn); !strings.Contains(string(b), "HTTP/1.1 4") {
+			t.Errorf("%.40q is answered by %q", bad, b)
+		}
+		conn.Close()
+		if n := s.HTTPServer.Stats().Rejected; n != uint64(i+1) {
+			t.Errorf("after %.40q: %d requests were rejected, want %d", bad, n, i+1)
+		}
+	}
 	held := make(chan error, 1)
 	go func() { held <- get("/hold") }()
 	receive(t, entered)
@@ -145,7 +159,7 @@ func TestHTTPStats(t *testing.T) {
 	must(t, receive(t, held))
 	must(t, receive(t, down))
 	waitFor(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
-	if st := s.HTTPServer.Stats(); st.Requests != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 3 {
+	if st := s.HTTPServer.Stats(); st.Requests != 5 || st.Rejected != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 5 {
 		t.Errorf("at the end: %+v", st)
 	}
 }

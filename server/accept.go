@@ -94,7 +94,7 @@ func (w *worker) startConn(c *conn) {
 	word := c.word.Load()
 	if word&wHandshake != 0 {
 		c.mu.Lock()
-		c.extra.began = s.wheel.Now()
+		c.extra.began = uint32(s.wheel.Now())
 		c.mu.Unlock()
 		s.wheel.Set(c, s.handshakeTimeout())
 	}

@@ -159,7 +159,7 @@ func (s *server) start(c *config) error {
 	}
 	s.nworkers, s.balances = workers, workers == shards && shards > 1
 	for i := range workers {
-		s.addWorker(&worker{server: s, port: ports[i%shards], shard: uint16(i % shards), activity: activity{alone: workers == shards}})
+		s.addWorker(&worker{server: s, port: ports[i%shards], shard: uint16(i % shards), most: batch, activity: activity{alone: workers == shards}})
 	}
 	s.started = true
 	return nil

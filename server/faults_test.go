@@ -191,7 +191,9 @@ func TestChangesFail(t *testing.T) {
 		var off atomic.Bool
 		s := &srv{Handler: &handler{t: t}, Workers: 2}
 		server.Faulty(s, 0, faulty{change: func(c *backend.Change) error {
-			if !off.Load() && changes.Add(1)%3 == 0 {
+			// On poll a connection makes three changes. With each third one refused, those of a kind were refused for every
+			// connection, and a refused poll of a level is repeated after a quarter of a second.
+			if !off.Load() && changes.Add(1)%5 == 0 {
 				return fault
 			}
 			return nil

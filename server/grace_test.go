@@ -20,7 +20,7 @@ func graceful(t *testing.T, f func(t *testing.T, s *srv, h *handler, dial func()
 			backendtest.Each(t, func(t *testing.T, backend string) {
 				config, client := certified(t)
 				h := &handler{t: t}
-				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config}
+				s := &srv{Handler: h, Backend: backend, Workers: 2, TLSConfig: config, HandshakeTimeout: soon}
 				network, addr := "tcp", "127.0.0.1:0"
 				if kind == "unix" {
 					noUnix(t)

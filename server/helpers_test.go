@@ -14,6 +14,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -247,6 +248,9 @@ func (p extended) Write(b []byte) (n int, err error) {
 func fewer() int {
 	if wine.AsksServer.Here() {
 		return 100
+	}
+	if qemu.TakesLong.Here() {
+		return 10
 	}
 	return 1
 }

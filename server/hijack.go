@@ -166,7 +166,7 @@ func (c *conn) Resume() error {
 // keepBack keeps the bytes of the input that a hijacker has not read. The lock is held.
 func (c *conn) keepBack(h *hijacked) {
 	if b := h.takeRest(); len(b) > 0 {
-		c.extra.back = b
+		c.extra.back = &b
 		c.word.Or(wBack)
 	}
 }

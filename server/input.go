@@ -353,7 +353,7 @@ func (c *conn) endInput() {
 	case !half:
 		x.half = 0
 	case s.MessageTimeout > 0 && (in.consumed || x.half == 0): // a message of which nothing was there before
-		x.half = max(s.wheel.Now(), 1)
+		x.half = max(uint32(s.wheel.Now()), 1)
 		s.wheel.Hasten(c, s.MessageTimeout)
 	}
 	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
@@ -414,7 +414,7 @@ func (c *conn) returnInput() {
 	c.makeInput(0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b, in := c.extra.back, c.extra.in
+	b, in := *c.extra.back, c.extra.in
 	c.extra.back = nil
 	c.word.And(^uint32(wBack))
 	c.server().buffers.put(in.buf) // consumed by takeInput

@@ -4,9 +4,11 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -164,5 +166,43 @@ func TestHijackedCloseIsAtomic(t *testing.T) {
 	<-stopped
 	if n := between.Load(); n > 0 {
 		t.Errorf("%d times it was neither hijacked nor closing", n)
+	}
+}
+
+// A shard gets another worker if its connections wait while another shard is idle, and not because the system has preempted
+// a worker's thread once.
+func TestNeedsHelp(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name   string
+		idlest time.Duration
+		spent  []time.Duration // by batches
+		n      int             // notifications of each
+		want   bool
+	}{
+		{"handlers that block", 0, []time.Duration{6 * ms, 6 * ms}, 8, true},
+		{"one connection", 0, []time.Duration{6 * ms, 6 * ms}, 1, false},
+		{"a thread that was preempted", 0, []time.Duration{ms / 5, 4 * ms, ms / 5, 3 * ms}, 8, false},
+		{"a busy shard", 20 * ms, slices.Repeat([]time.Duration{ms / 2}, 92), 8, true},
+		{"two busy shards", 30 * ms, slices.Repeat([]time.Duration{ms / 2}, 92), 8, false},
+		{"many fast handlers", 0, slices.Repeat([]time.Duration{ms / 2}, 60), 8, false},
+	} {
+		var l workload
+		for _, d := range test.spent {
+			l.add(d, test.n)
+		}
+		if got := l.needsHelp(test.idlest, tick); got != test.want {
+			t.Errorf("%s: %v; want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// An idle connection with TLS keeps an extra and a tlsConn. A field more in either can cost a size class of the allocator.
+func TestExtraSize(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("not a system of 64 bits")
+	}
+	if e, c := unsafe.Sizeof(extra{}), unsafe.Sizeof(tlsConn{}); e > 224 || c > 160 {
+		t.Errorf("extra has %d bytes, tlsConn %d; want at most 224 and 160", e, c)
 	}
 }

@@ -85,7 +85,7 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 		c.word.And(^uint32(wHandshake))
 	}
 	if len(rest) > 0 && t == nil {
-		c.extra.back = rest
+		c.extra.back = &rest
 	}
 	c.dropExtra()
 	c.mu.Unlock()

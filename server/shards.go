@@ -19,21 +19,24 @@ type shard struct {
 
 const (
 	// helpFor is the time for which a shard has a helper, after it was last found to need one.
-	helpFor = 20 // ticks
-	// slowBatch is the time that a batch takes if a handler blocks.
+	helpFor = 4 // ticks
+	// slowBatch is the time that a batch takes if a handler blocks. It may also take that long because the system has
+	// preempted its thread, so a shard is slow only if such batches take a fifth of its time.
 	slowBatch = time.Millisecond
 )
 
 // A workload is what a worker, or a shard, has done since the latest tick of the watchdog.
 type workload struct {
 	spent   time.Duration // in the calls of handlers, and between them
-	longest time.Duration // for one batch
+	slow    time.Duration // the part of it in batches that took slowBatch or longer
 	crowded bool          // several notifications were dequeued together, so that one waited for another
 }
 
 func (l *workload) add(d time.Duration, n int) {
 	l.spent += d
-	l.longest = max(l.longest, d)
+	if d >= slowBatch {
+		l.slow += d
+	}
 	l.crowded = l.crowded || n > 1
 }
 
@@ -78,7 +81,7 @@ func (s *server) balance() {
 		w.mu.Unlock()
 		to := &s.shards[w.shard].last
 		to.spent = max(to.spent, min(l.spent, interval))
-		to.longest = max(to.longest, l.longest)
+		to.slow = max(to.slow, l.slow)
 		to.crowded = to.crowded || l.crowded
 	}
 	idlest := interval
@@ -87,10 +90,17 @@ func (s *server) balance() {
 	}
 	for i := range s.shards {
 		l := &s.shards[i].last
-		if l.crowded && idlest < l.spent/2 && (l.longest >= slowBatch || l.spent >= interval*9/10) {
+		l.crowded = l.crowded || s.shards[i].helper != nil
+		if l.needsHelp(idlest, interval) {
 			s.help(i)
 		}
 	}
+}
+
+// needsHelp reports whether another worker is to serve a shard that has done l in an interval of the watchdog. idlest is the
+// time that the idlest shard has spent.
+func (l *workload) needsHelp(idlest, interval time.Duration) bool {
+	return l.crowded && idlest < l.spent/2 && (l.slow >= interval/5 || l.spent >= interval*9/10)
 }
 
 // help gives a shard a helper, or keeps the one that it has. The server's lock is held.
@@ -101,7 +111,7 @@ func (s *server) help(i int) {
 		return
 	}
 	s.sharePort(i, true)
-	h := &worker{server: s, port: s.shards[i].Port, shard: uint16(i), help: new(atomic.Uint64)}
+	h := &worker{server: s, port: s.shards[i].Port, shard: uint16(i), most: 1, help: new(atomic.Uint64)}
 	h.help.Store(until)
 	s.shards[i].helper = h
 	s.addWorker(h)

@@ -269,16 +269,17 @@ func TestStreamFails(t *testing.T) {
 // Without TLS the bytes of a file are never queued.
 func TestSendFileQueuesNothing(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		size := 64 << 20 / fewer()
+		piece := 1 << 20 / fewer()
+		size := 64 * piece
 		f := fileWith(t, 7, size)
 		h := &handler{t: t, open: func(c conn) error { return c.SendFile(f, 0, -1) }}
 		s := &srv{Handler: h, Backend: backend}
 		c := extended{dial(t, start(t, s))}
-		for pos := 0; pos < size; pos += 1 << 20 / fewer() {
+		for pos := 0; pos < size; pos += piece {
 			if q := s.Stats().Queued; q != 0 {
 				t.Fatalf("%d bytes are queued", q)
 			}
-			b := make([]byte, 1<<20/fewer())
+			b := make([]byte, piece)
 			if _, err := io.ReadFull(c, b); err != nil || !bytes.Equal(b, stream(7, pos, len(b))) {
 				t.Fatalf("wrong bytes from %d, %v", pos, err)
 			}

@@ -93,37 +93,43 @@ func filter(word uint32) (f socknotify.Events) {
 	return f
 }
 
-// An extra has the fields that most connections do not need most of the time.
+// An extra has the fields that most connections do not need most of the time. A connection with TLS always has one, so its
+// size counts.
 type extra struct {
 	queue  []byte // queue[head:] is to be sent
 	head   int
 	memory *buffer       // that the queue is in, or nil
 	vec    [][]byte      // used by sendVec
-	shut   bool          // shut down sending when no bytes are queued
 	since  uint64        // tick at which the peer last took queued bytes
-	began  uint64        // tick at which the TLS handshake, or the wait for a header, began
+	began  uint32        // tick at which the TLS handshake, or the wait for a header, began
+	half   uint32        // tick since which the input is half a message; 0 if it is not
 	idle   time.Duration // instead of IdleTimeout; negative means never
 	slow   time.Duration // instead of WriteTimeout; negative means never
 	cause  error         // for the handler's Close
 	failed bool          // cause is set, and stays
 	vague  bool          // unless a better one comes (see lost)
+	shut   bool          // shut down sending when no bytes are queued
+	notify bool          // TLS sends a close_notify when no source is left
 
 	transport transport
 	hijacked  *hijacked
 	in        *input
-	half      uint64 // tick since which the input is half a message; 0 if it is not
-	back      []byte // bytes of the input that a hijacker has not read
+	back      *[]byte // bytes of the input that a hijacker has not read
 
 	source *source // the first of a list
 	behind int     // bytes that were written behind sources
-	notify bool    // TLS sends a close_notify when no source is left
 
 	wrapper net.Conn  // to be closed at the end; nil for most connections
 	pre     *preamble // nil without Server.Preamble, and where that has found nothing
 	timers  *Timer    // those of AfterFunc that were not called, the next one first
-	ctx     context.Context
-	cancel  context.CancelCauseFunc // of ctx
-	rates   *rates                  // nil without ReadRate and WriteRate
+	ctx     *cancelable
+	rates   *rates // nil without ReadRate and WriteRate
+}
+
+// A cancelable is the context of a connection.
+type cancelable struct {
+	context.Context
+	cancel context.CancelCauseFunc
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by

@@ -32,7 +32,7 @@ func (s *server) expired(c *conn) {
 	}
 	if word&wHandshake != 0 {
 		x := c.extra
-		if !left(s.handshakeTimeout(), uint32(x.began)) {
+		if !left(s.handshakeTimeout(), x.began) {
 			why := ErrHandshake
 			if x.pre != nil && x.pre.pending {
 				why = ErrPreamble
@@ -64,9 +64,9 @@ func (s *server) expired(c *conn) {
 	}
 	if x := c.extra; x != nil && x.half != 0 && word&(wClosing|wHijacked) == 0 {
 		if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
-			x.half = max(s.wheel.Now(), 1)
+			x.half = max(uint32(s.wheel.Now()), 1)
 		}
-		if !left(s.MessageTimeout, uint32(x.half)) {
+		if !left(s.MessageTimeout, x.half) {
 			if word&wOwned == 0 {
 				s.counts.stalled.Add(1)
 				c.failLocked(ErrStalled, wAborting)

@@ -107,18 +107,19 @@ func (c *conn) Context() context.Context {
 	defer c.mu.Unlock()
 	x := c.ensureExtra()
 	if x.ctx == nil {
-		x.ctx, x.cancel = context.WithCancelCause(context.Background())
+		x.ctx = new(cancelable)
+		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
 		if c.word.Load()&(wAborting|wDead) != 0 {
-			x.cancel(x.cause)
+			x.ctx.cancel(x.cause)
 		}
 	}
-	return x.ctx
+	return x.ctx.Context
 }
 
 // cancelContext ends the context, if there is one. The lock is held.
 func (c *conn) cancelContext() {
 	if x := c.extra; x != nil && x.ctx != nil {
-		x.cancel(c.cause())
+		x.ctx.cancel(c.cause())
 	}
 }
 

@@ -126,6 +126,7 @@ func TestAfterFuncHijacked(t *testing.T) {
 		}}
 		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
 		send(t, c, "x")
+		wait(t, hijacked.Load)             // what is sent before could be read together with the x
 		time.Sleep(150 * time.Millisecond) // so that the timers are due
 		send(t, c, "over")
 		expect(t, c, "timertimer")

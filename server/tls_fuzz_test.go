@@ -113,7 +113,7 @@ func FuzzTLSRecords(f *testing.F) {
 			}
 			got = append(got, p[:n]...)
 		}
-		if !bytes.Equal(got, b) || c.heads != heads {
+		if !bytes.Equal(got, b) || int(c.heads) != heads {
 			t.Errorf("%d bytes of %d, or others; %d records of %d", len(got), len(b), c.heads, heads)
 		}
 	})

@@ -27,9 +27,9 @@ type tlsConn struct {
 	feed   []byte
 	buf    *tlsBuffer // that feed is in, or nil
 	head   [tlsHeader]byte
-	nhead  int // bytes of head that crypto/tls has read
-	left   int // bytes of the record's body that it has not read
-	heads  int // records begun since Read was called
+	nhead  uint8  // bytes of head that crypto/tls has read
+	heads  uint16 // records begun since Read was called
+	left   int    // bytes of the record's body that it has not read
 	failed error
 
 	mu   sync.Mutex
@@ -179,7 +179,7 @@ func (t *tlsConn) readRecord(p []byte) (int, error) {
 func (t *tlsConn) recordPart(b []byte) (n int) {
 	if t.left == 0 {
 		n = copy(t.head[t.nhead:], b)
-		if t.nhead += n; t.nhead < tlsHeader {
+		if t.nhead += uint8(n); t.nhead < tlsHeader {
 			return n
 		}
 		t.nhead, t.left = 0, recordLength(t.head[:])

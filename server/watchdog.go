@@ -126,7 +126,7 @@ func (s *server) watch() {
 func (s *server) replace(w *worker) {
 	w.replaced = true
 	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
-	other := &worker{server: s, port: w.port, shard: w.shard, help: w.help, keeps: w.keeps, activity: activity{alone: w.alone, started: w.started}}
+	other := &worker{server: s, port: w.port, shard: w.shard, help: w.help, keeps: w.keeps, most: w.most, activity: activity{alone: w.alone, started: w.started}}
 	if s.shards[w.shard].helper == w {
 		s.shards[w.shard].helper = other
 	}

@@ -31,6 +31,7 @@ type worker struct {
 	// only the worker uses them.
 	ready         [batch]socknotify.Notification[*Key]
 	n, next, kept int
+	most          int // notifications to dequeue at a time while the port is shared: few after a slow batch
 	activity
 
 	current *conn // whose handler runs
@@ -63,7 +64,11 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 	} else {
 		w.busy = false
 		if w.server.balances && w.n > 0 {
-			w.workload.add(w.server.clock()-w.started, w.n)
+			spent := w.server.clock() - w.started
+			w.workload.add(spent, w.n)
+			if w.most = min(2*w.most, batch); spent >= slowBatch {
+				w.most = 1
+			}
 		}
 	}
 	w.mu.Unlock()
@@ -101,7 +106,11 @@ func (w *worker) loop() {
 				return
 			}
 		}
-		n, err := w.port.Process(nil, w.ready[:], timeout)
+		most := batch
+		if !w.keeps {
+			most = w.most // what a slow handler delays is left to other workers
+		}
+		n, err := w.port.Process(nil, w.ready[:most], timeout)
 		if err == socknotify.ErrClosed || err == socknotify.ErrTimeout {
 			return
 		}

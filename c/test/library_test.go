@@ -98,7 +98,12 @@ func built(t *testing.T) string {
 // compile compiles a program, and returns its path. Warnings fail the test.
 func compile(t *testing.T, compiler, file string, flags ...string) string {
 	t.Helper()
-	lib := built(t)
+	return compileWith(t, built(t), compiler, file, flags...)
+}
+
+// compileWith compiles a program with the library in a folder.
+func compileWith(t *testing.T, lib, compiler, file string, flags ...string) string {
+	t.Helper()
 	need(t, compiler)
 	program := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-g", "-Wall", "-Wextra", "-Werror", "-I../include", "-I../include/windows"}, flags...)
@@ -246,10 +251,22 @@ func TestThreadsAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
 }
 
-// The same with the program under ThreadSanitizer, which knows the locks of the library but not its memory.
-func TestThreadsThreadSanitizer(t *testing.T) {
-	program := compile(t, "gcc", "programs/threads.c", "-std=gnu11", "-O1", "-fsanitize=thread")
-	run(t, "epoll", program, "16", duration())
+// Programs and the library's C code under ThreadSanitizer. With these flags cgo tells it of what orders calls into Go.
+func TestThreadSanitizer(t *testing.T) {
+	const flag = "-fsanitize=thread"
+	lib := filepath.Join(built(t), "tsan")
+	t.Setenv("CGO_CFLAGS", "-g -O2 "+flag)
+	t.Setenv("CGO_LDFLAGS", flag)
+	command(t, "..", "make", "shared", "BUILD="+lib)
+	for _, p := range []struct {
+		name string
+		args []string
+	}{{"threads", []string{"16", duration()}}, {"waiters", nil}, {"overlapped", nil}, {"edge", nil}} {
+		t.Run(p.name, func(t *testing.T) {
+			program := compileWith(t, lib, "gcc", "programs/"+p.name+".c", "-std=gnu11", "-O1", flag)
+			onEach(t, func(t *testing.T, backend string) { run(t, backend, program, p.args...) })
+		})
+	}
 }
 
 // Overlapped calls, with the buffers and the OVERLAPPEDs under AddressSanitizer.

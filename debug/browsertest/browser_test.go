@@ -37,7 +37,7 @@ type browser struct {
 	urls     []string
 }
 
-func newBrowser(t *testing.T) *browser {
+func newBrowser(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(profile(t)),
@@ -45,6 +45,7 @@ func newBrowser(t *testing.T) *browser {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 	)
+	options = append(options, more...)
 	// The test's context cannot be used: it ends before the cleanup functions, which wait for the browser to exit.
 	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)

@@ -28,7 +28,7 @@ func column(i int) string {
 }
 
 func TestPage(t *testing.T) {
-	w := newWorld(t, "127.0.0.1:0", debug.Port("parked", park(t)))
+	w := newWorld(t, "127.0.0.1:0", debug.Port("parked", parkMany(t)))
 	newLoad(t, w, busy, 80*time.Millisecond)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(w.url))
@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 
 // A page that serves other machines shows a warning.
 func TestPageForOthers(t *testing.T) {
-	page := debug.New(debug.Port("parked", park(t)), debug.AllowRemote())
+	page := debug.New(debug.Port("parked", parkMany(t)), debug.AllowRemote())
 	t.Cleanup(page.Close)
 	web := httptest.NewServer(page)
 	t.Cleanup(web.Close)

@@ -144,8 +144,8 @@ func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
 	return err
 }
 
-// park registers many sockets with a new port.
-func park(t *testing.T) *socknotify.Port[int] {
+// parkMany registers many sockets with a new port.
+func parkMany(t *testing.T) *socknotify.Port[int] {
 	t.Helper()
 	p, err := socknotify.New[int]()
 	if err != nil {

@@ -45,7 +45,7 @@ const parkCards = [
   ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.conns ? count(c.conns) + " open in all" : ""]],
   ["running", "Running", "Calls that run now, each on a goroutine.", (c) => [count(c.running || 0), several(c.workers || 0, "worker", "workers")]],
   ["waiting", "Queued", "Connections that are ready and wait because MaxRunning calls run.", (c) => [count(c.queued_conns || 0), ""]],
-  ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all"]],
+  ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
   ["timeouts", "Timeouts", "Parked connections that were idle for too long.", (c) => [count(c.idle || 0), ""]],

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/socknotify/socknotify/internal/qemu"
 )
 
 // Roles maps the names of roles to their main functions, which receive the arguments of Start.
@@ -37,6 +39,9 @@ type Process struct {
 // Start starts a process. The test fails if the process writes to standard error.
 func Start(t testing.TB, role string, args ...string) *Process {
 	t.Helper()
+	if qemu.StartsNoProgram.Here() {
+		t.Skip(qemu.StartsNoProgram)
+	}
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), roleEnv+"="+role+"|"+strings.Join(args, "|"))
 	var failed bytes.Buffer

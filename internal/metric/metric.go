@@ -175,7 +175,9 @@ func ParkServer() Set[park.ServerStats] {
 func HTTPServer() Set[park.HTTPStats] {
 	s := of(Lot(), func(s *park.HTTPStats) *lotStats { return &s.Stats })
 	s.Metrics = append(s.Metrics, Metric[park.HTTPStats]{Name: "park.requests", Unit: "request", Help: "Requests that a handler was called for.", Counter: true,
-		Value: func(s *park.HTTPStats) int64 { return int64(s.Requests) }})
+		Value: func(s *park.HTTPStats) int64 { return int64(s.Requests) }}, Metric[park.HTTPStats]{Name: "park.rejected_requests",
+		Unit: "request", Help: "Malformed requests, and those with too many header bytes, for which no handler was called.",
+		Counter: true, Value: func(s *park.HTTPStats) int64 { return int64(s.Rejected) }})
 	return s
 }
 

@@ -23,8 +23,8 @@ type call struct {
 
 var calls = sync.Pool{New: func() any {
 	c := new(call)
-	c.read = func(fd uintptr) bool { return c.try("read", unix.Read, fd) }
-	c.write = func(fd uintptr) bool { return c.try("write", unix.Write, fd) }
+	c.read = func(fd uintptr) bool { return c.try("read", read, fd) }
+	c.write = func(fd uintptr) bool { return c.try("write", write, fd) }
 	c.writable = func(fd uintptr) {
 		set := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		c.n, _ = unix.Poll(set[:], 0) // an error is like nothing: the next notification tells

@@ -1,8 +1,10 @@
 package qemu
 
 import (
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -35,6 +37,8 @@ var probes = map[Deviation]func() bool{
 	BreaksNetlink: breaksNetlink,
 	HasNoCookie:   hasNoCookie,
 	HasNoRing:     hasNoRing,
+
+	StartsNoProgram: startsNoProgram,
 }
 
 func must[T any](v T, err error) T {
@@ -123,4 +127,10 @@ func hasNoCookie() bool {
 func hasNoRing() bool {
 	_, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
 	return e == unix.ENOSYS
+}
+
+// startsNoProgram starts this program, a test, without any tests. With binfmt_misc it starts under qemu too.
+func startsNoProgram() bool {
+	err := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^$").Run()
+	return errors.Is(err, unix.ENOEXEC)
 }

@@ -12,7 +12,11 @@ const (
 	BreaksNetlink Deviation = "qemu does not translate netlink's list of interfaces to the other byte order"
 	HasNoCookie   Deviation = "qemu does not know getsockopt(SO_COOKIE)"
 	HasNoRing     Deviation = "qemu does not know io_uring"
+
+	StartsNoProgram Deviation = "a program that qemu runs cannot start itself again, for the kernel does not know its format"
+	TakesLong       Deviation = "qemu translates each instruction, so that ciphers and handshakes take ten times as long"
 )
 
-// Here reports whether the deviation applies to this process: whether it runs under a qemu-user that deviates.
-func (d Deviation) Here() bool { return emulated() && probed()[d] }
+// Here reports whether the deviation applies to this process: whether it runs under a qemu-user that deviates. TakesLong is
+// not probed, because a test must not measure time, and applies to every qemu.
+func (d Deviation) Here() bool { return emulated() && (d == TakesLong || probed()[d]) }

@@ -4,10 +4,80 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http2"
 )
+
+// A queue holds the bytes of a body that were received and not read, in pooled pieces. The zero value is empty.
+type queue struct {
+	pieces []*piece
+	read   int // of the first piece
+	size   int
+}
+
+type piece struct{ b []byte }
+
+// pieceSizes are the capacities of pieces. A body of a few bytes must not hold much memory.
+var pieceSizes = [...]int{1 << 10, 4 << 10, 16 << 10}
+
+var piecePools [len(pieceSizes)]sync.Pool
+
+// newPiece returns an empty piece, with room for n bytes if the largest has it.
+func newPiece(n int) *piece {
+	class := 0
+	for class < len(pieceSizes)-1 && pieceSizes[class] < n {
+		class++
+	}
+	if p, ok := piecePools[class].Get().(*piece); ok {
+		return p
+	}
+	return &piece{make([]byte, 0, pieceSizes[class])}
+}
+
+func (p *piece) release() {
+	p.b = p.b[:0]
+	piecePools[slices.Index(pieceSizes[:], cap(p.b))].Put(p)
+}
+
+func (q *queue) write(p []byte) {
+	q.size += len(p)
+	for len(p) > 0 {
+		if n := len(q.pieces); n == 0 || len(q.pieces[n-1].b) == cap(q.pieces[n-1].b) {
+			q.pieces = append(q.pieces, newPiece(len(p)))
+		}
+		last := q.pieces[len(q.pieces)-1]
+		n := min(len(p), cap(last.b)-len(last.b))
+		last.b = append(last.b, p[:n]...)
+		p = p[n:]
+	}
+}
+
+// take removes bytes from the queue, and returns how many.
+func (q *queue) take(p []byte) (n int) {
+	for n < len(p) && q.size > 0 {
+		first := q.pieces[0]
+		m := copy(p[n:], first.b[q.read:])
+		n += m
+		q.size -= m
+		if q.read += m; q.read == len(first.b) {
+			first.release()
+			q.pieces[0], q.read = nil, 0
+			q.pieces = q.pieces[1:]
+		}
+	}
+	return n
+}
+
+// drop discards everything.
+func (q *queue) drop() {
+	for _, p := range q.pieces {
+		p.release()
+	}
+	*q = queue{}
+}
 
 // A requestBody is the body of a request. The bytes that have arrived are in stream.body, whose size the windows bound.
 type requestBody struct {
@@ -22,22 +92,20 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if st.expects && !b.closed {
+		st.expects = false
+		if st.err == nil { // not by send, which may wait: the handler may send the final status from another goroutine
+			c.appendHeader(c.buffer(), st.id, &header{status: http.StatusContinue}, false)
+			c.flush()
+		}
+	}
+	for len(p) > 0 && st.body.size == 0 && !st.gotEnd && st.bodyErr == nil && st.err == nil && !b.closed {
+		st.cond.Wait()
+	}
 	if b.closed {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	if st.expects && len(st.body) == 0 && !st.gotEnd {
-		st.expects = false
-		c.mu.Unlock()
-		st.send(encodeHeader(http.StatusContinue, nil), nil, false)
-		c.mu.Lock()
-	}
-	for len(p) > 0 && len(st.body) == 0 && !st.gotEnd && st.bodyErr == nil && st.err == nil {
-		st.cond.Wait()
-	}
-	n := copy(p, st.body)
-	if st.body = st.body[n:]; len(st.body) == 0 {
-		st.body = nil
-	}
+	n := st.body.take(p)
 	if n > 0 {
 		c.giveBack(int32(n))
 		if !st.gotEnd {
@@ -71,6 +139,7 @@ func (b *requestBody) Close() error {
 	defer c.mu.Unlock()
 	b.closed = true
 	b.st.dropBody()
+	b.st.cond.Broadcast()
 	c.startWriting()
 	return nil
 }
@@ -78,8 +147,9 @@ func (b *requestBody) Close() error {
 // dropBody discards what has arrived of the body, and what will arrive. The caller holds c.mu.
 func (st *stream) dropBody() {
 	st.bodyClosed = true
-	n := int32(len(st.body))
-	if st.body = nil; n > 0 {
+	n := int32(st.body.size)
+	st.body.drop()
+	if n > 0 {
 		st.c.giveBack(n)
 	}
 }
@@ -94,12 +164,13 @@ func (st *stream) giveBack(n int32) {
 	}
 }
 
-// streamWindow returns what the client may send on a new stream. The caller holds c.mu.
+// streamWindow returns what the client may send on a new stream: until it has acknowledged the server's settings it may not
+// know them, and may use a larger window already. The caller holds c.mu.
 func (c *conn) streamWindow() int32 {
 	if c.acked {
 		return c.server.streamWindow()
 	}
-	return initialWindow // the client does not know the server's settings yet
+	return max(initialWindow, c.server.streamWindow())
 }
 
 // setReadDeadline sets the time after which Read fails, for http.ResponseController.

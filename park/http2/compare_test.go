@@ -24,7 +24,8 @@ func answer(w http.ResponseWriter, r *http.Request) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		fmt.Fprintln(w, r.Method, r.URL, r.RequestURI, r.Host, r.Proto, r.ContentLength, len(b), err, r.Trailer, r.TLS != nil)
+		fmt.Fprintln(w, r.Method, r.URL, r.RequestURI, r.Host, r.Proto, r.ContentLength, len(b), err, r.Trailer,
+			r.TLS != nil)
 		for _, name := range names {
 			fmt.Fprintf(w, "%s: %q\n", name, r.Header[name])
 		}

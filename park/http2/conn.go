@@ -27,32 +27,36 @@ type conn struct {
 	handler  http.Handler
 	function func(net.Conn)
 	done     chan struct{} // closed when the connection has ended
+	hooks    bool          // StateNew and StateClosed are announced
+	hookMu   sync.Mutex    // held while the hook ConnState is called
 
 	// The next fields are used by the goroutine that reads.
-	rest      []byte // a part of a unit, while the connection is parked
-	measured  int    // where measure has come to in the unit
-	partSince time.Time
-	decoder   *hpack.Decoder
-	greeted   bool // the preface was received
-	stubborn  bool // the connection cannot be parked
+	rest     []byte // a part of a frame, while the connection is parked
+	decoder  *hpack.Decoder
+	block    *block // nil unless frames of a header block are to follow
+	greeted  bool   // the preface was received
+	stubborn bool   // the connection cannot be parked
 
 	mu        sync.Mutex
-	configed  bool // the client's first SETTINGS frame was received
-	acked     bool // the client has acknowledged the server's SETTINGS frame
-	tableZero bool // the client knows that the encoder's table is empty
-	parked    bool // the function is parked, or is about to be
-	unbound   bool // the goroutine that reads has no deadline
-	writing   bool // a goroutine writes
-	goingAway bool // a GOAWAY frame was sent or is queued
-	draining  bool // nothing is sent after what is queued, and nothing received is handled
-	ended     bool // nothing is sent any more
-	finished  bool // the goroutine that reads has ended
+	partSince time.Time // when the part of a frame or header block was begun that was received, or zero
+	configed  bool      // the client's first SETTINGS frame was received
+	acked     bool      // the client has acknowledged the server's SETTINGS frame
+	tableZero bool      // the client knows that the encoder's table is empty; not used with an encoder
+	parked    bool      // the function is parked, or is about to be
+	unbound   bool      // the goroutine that reads has no deadline
+	writing   bool      // a goroutine writes
+	goingAway bool      // a GOAWAY frame was sent or is queued
+	draining  bool      // nothing is sent after what is queued, and nothing received is handled
+	ended     bool      // nothing is sent any more
+	finished  bool      // the goroutine that reads has ended
 	err       error
 	idleSince time.Time // when the last stream has ended and everything was written
 	streams   map[uint32]*stream
 	last      uint32 // the highest stream of the client
 	running   int    // handlers
 	waiting   []*stream
+	roomless  []*stream // they wait in send until fewer bytes are queued
+	shut      []*stream // they wait in send for the client's window of the connection
 	reset     [8]uint32 // streams that this side has reset latest, whose client may not know it yet
 	resets    uint8
 	inflow    int32 // what the client may send
@@ -60,7 +64,63 @@ type conn struct {
 	outflow   int64 // what the client can receive
 	window    int64 // the window of a new stream of the client
 	out       *outBuffer
+	answers   int                  // bytes in out that answer frames
+	taken     chan struct{}        // closed when out was taken, if the goroutine that reads waits for it
+	received  time.Time            // of the latest frame
+	pinged    time.Time            // of the PING that was sent since
+	encoder   *encoder             // nil if there is no table for response headers
 	tlsState  *tls.ConnectionState // nil until a stream needs it
+	states    []http.ConnState     // for the hook ConnState, which was not called for them yet
+}
+
+// changed queues a state for the hook ConnState. The caller holds c.mu, and calls announce without it.
+func (c *conn) changed(state http.ConnState) {
+	if c.server.Server.ConnState != nil {
+		c.states = append(c.states, state)
+	}
+}
+
+// announce calls the hook ConnState with the states that are queued, in their order.
+func (c *conn) announce() {
+	c.hookMu.Lock()
+	defer c.hookMu.Unlock()
+	for c.announceNext() {
+	}
+}
+
+// announceNext announces the first state in the queue, and reports whether there was one. A panic of the hook costs the
+// connection, as in net/http.
+func (c *conn) announceNext() bool {
+	c.mu.Lock()
+	if len(c.states) == 0 {
+		c.mu.Unlock()
+		return false
+	}
+	state := c.states[0]
+	if c.states = c.states[1:]; len(c.states) == 0 {
+		c.states = nil
+	}
+	c.mu.Unlock()
+	netConn := c.conn
+	if p, ok := netConn.(*park.Conn); ok {
+		netConn = p.NetConn()
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.logPanic("http2: panic serving", p)
+			if state != http.StateClosed {
+				c.abort()
+			}
+		}
+	}()
+	c.server.Server.ConnState(netConn, state)
+	return true
+}
+
+// logPanic logs a panic with the stack of the goroutine.
+func (c *conn) logPanic(what string, p any) {
+	buf := make([]byte, 64<<10)
+	c.server.logf("%s %v: %v\n%s", what, c.conn.RemoteAddr(), p, buf[:runtime.Stack(buf, false)])
 }
 
 func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Handler) *conn {
@@ -72,7 +132,13 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 	c := &conn{server: s, conn: netConn, ctx: ctx, handler: handler, done: make(chan struct{}), idleSince: time.Now(),
 		inflow: s.connWindow(), outflow: initialWindow, window: initialWindow}
 	c.function = c.serve
-	c.decoder = hpack.NewDecoder(max(s.tableSize(), initialTableSize), nil)
+	c.decoder = hpack.NewDecoder(max(s.tableSize(), initialTableSize), ignore)
+	c.decoder.SetMaxStringLength(int(s.maxHeaderList()))
+	if n := s.encoderTable(); n > 0 {
+		c.encoder = newEncoder()
+		c.encoder.hpack.SetMaxDynamicTableSizeLimit(n)
+	}
+	c.received = c.idleSince
 	c.queueSettings()
 	return c
 }
@@ -81,7 +147,7 @@ func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Hand
 func (c *conn) queueSettings() {
 	s, o := c.server, getOut()
 	o.b = appendSettings(o.b,
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: maxFrameSize},
+		http2.Setting{ID: http2.SettingMaxFrameSize, Val: uint32(s.readFrameSize())},
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.maxStreams())},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: s.maxHeaderList()},
 		http2.Setting{ID: http2.SettingHeaderTableSize, Val: s.tableSize()},
@@ -112,20 +178,30 @@ func (c *conn) serve(net.Conn) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("http2: panic: %v", p)
-			buf := make([]byte, 64<<10)
-			c.server.logf("http2: panic serving %v: %v\n%s", c.conn.RemoteAddr(), p, buf[:runtime.Stack(buf, false)])
+			c.logPanic("http2: panic serving", p)
 		}
 	}()
 	c.resume(&b)
-	for {
-		n, readErr := c.conn.Read(b.free())
-		b.end += n
-		if n > 0 {
+	defer b.shrink()
+	var readErr error
+	for begun := false; ; begun = true {
+		full := false
+		if begun || b.end == 0 { // otherwise what was received before is handled first
+			space := b.free()
+			var n int
+			n, readErr = c.conn.Read(space)
+			b.end += n
+			full = n == len(space)
+		}
+		if b.end > 0 {
 			if e := c.consume(&b); e != nil {
 				c.drain(e, pooled[:])
 				err = e
 				return
 			}
+		}
+		if full && b.bulk {
+			b.grow()
 		}
 		switch {
 		case readErr == nil:
@@ -157,9 +233,36 @@ type input struct {
 	buf    []byte
 	end    int
 	pooled []byte
+	bulk   bool // large DATA frames have arrived
 }
 
-// free returns the space for the next Read, which is not empty. Only a header block needs more than a pooled buffer has.
+var largeInBuffers = sync.Pool{New: func() any { return new([largeIn]byte) }}
+
+// largeIn is the size of the buffer of a connection that fills the small one with DATA frames of at least bulkFrame bytes, so
+// that one Read receives several of them. Of small frames the small buffer has enough.
+const (
+	largeIn   = 64 << 10
+	bulkFrame = 4 << 10
+)
+
+// grow makes b have a large buffer, if what b holds fits into it.
+func (b *input) grow() {
+	if len(b.pooled) < largeIn && b.end < largeIn {
+		large := largeInBuffers.Get().(*[largeIn]byte)
+		copy(large[:], b.buf[:b.end])
+		b.buf, b.pooled = large[:], large[:]
+	}
+}
+
+// shrink gives a large buffer back. b must not be used after it.
+func (b *input) shrink() {
+	if len(b.pooled) == largeIn {
+		largeInBuffers.Put((*[largeIn]byte)(b.pooled))
+	}
+}
+
+// free returns the space for the next Read, which is not empty. A frame needs more than a pooled buffer has only if
+// MaxReadFrameSize is larger.
 func (b *input) free() []byte {
 	if b.end == len(b.buf) {
 		b.buf = append(b.buf, make([]byte, len(b.buf))...)
@@ -184,13 +287,8 @@ func (c *conn) resume(b *input) {
 	c.rest = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	wait := max(c.server.linger(), minWait)
-	if due := c.due(); !due.IsZero() && !now.Before(due) {
-		wait = minWait // the lot has called the function because of that
-	}
 	c.parked, c.unbound = false, false
-	c.conn.SetReadDeadline(now.Add(wait))
+	c.linger(time.Now())
 	if c.out != nil && !c.writing {
 		c.startWriting()
 	}
@@ -204,57 +302,103 @@ func (c *conn) idle() bool { return len(c.streams) == 0 && c.out == nil && !c.wr
 // reads gets a deadline. The caller holds c.mu.
 func (c *conn) settle() {
 	switch {
-	case c.parked || c.draining || !c.ended && !c.idle():
+	case c.parked || c.draining:
+	case !c.ended && !c.idle():
+		if due := c.due(); c.unbound && len(c.streams) == 0 && !due.IsZero() {
+			c.conn.SetReadDeadline(due) // a client that does not read cannot stay by that
+		}
 	case c.goingAway || c.ended:
 		c.unbound = false
 		c.conn.SetReadDeadline(longAgo)
 	case c.unbound:
 		c.unbound = false
-		c.conn.SetReadDeadline(time.Now().Add(max(c.server.linger(), minWait)))
+		c.linger(time.Now())
 	}
+}
+
+// linger sets the read deadline of a connection that is idle since a moment: when it is to be parked, or to end if that is
+// earlier. The caller holds c.mu.
+func (c *conn) linger(since time.Time) {
+	at, due := since.Add(c.server.linger()), c.due()
+	if c.stubborn || !due.IsZero() && due.Before(at) {
+		at = due
+	}
+	if soon := time.Now().Add(minWait); !at.IsZero() && at.Before(soon) {
+		at = soon
+	}
+	c.conn.SetReadDeadline(at)
 }
 
 var longAgo = time.Unix(1, 0)
 
-// due returns when an idle connection ends, or the zero time. The caller holds c.mu, or is the goroutine that reads.
+// due returns when a connection without streams ends, or the zero time. The caller holds c.mu.
 func (c *conn) due() (due time.Time) {
 	add := func(from time.Time, d time.Duration) {
 		if at := from.Add(d); d > 0 && !from.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
 	}
-	if c.greeted {
+	if c.configed {
 		add(c.idleSince, c.server.idleTimeout())
 	} else {
 		add(c.idleSince, prefaceTimeout)
 	}
 	add(c.partSince, c.server.readHeaderTimeout())
+	if at := c.pingDue(); !at.IsZero() && (due.IsZero() || at.Before(due)) {
+		due = at
+	}
 	return due
+}
+
+// pingDue returns when a PING is to be sent, or should have been answered. It is the zero time without SendPingTimeout. The
+// caller holds c.mu, or is the goroutine that reads.
+func (c *conn) pingDue() time.Time {
+	switch d := c.server.config().SendPingTimeout; {
+	case d <= 0:
+		return time.Time{}
+	case !c.pinged.IsZero():
+		return c.pinged.Add(c.server.pingTimeout())
+	default:
+		return c.received.Add(d)
+	}
 }
 
 // timedOut is called when the read deadline has passed. It reports whether it has parked the connection. With an error the
 // connection is to end; otherwise it is read on.
 func (c *conn) timedOut(b *input) (parked bool, err error) {
 	c.mu.Lock()
-	now, due := time.Now(), c.due()
-	linger := c.idleSince.Add(c.server.linger())
+	now := time.Now()
+	if at := c.pingDue(); !at.IsZero() && !now.Before(at) && !c.ended && !c.goingAway {
+		if !c.pinged.IsZero() {
+			c.mu.Unlock()
+			return false, c.server.count("conn_close_lost_ping", errPing)
+		}
+		c.pinged = now
+		c.buffer().b = append(appendFrame(c.buffer().b, http2.FramePing, 0, 0, 8), "parked\r\n"...)
+		c.startWriting()
+	}
+	due := c.due()
+	if len(c.streams) > 0 {
+		if due = c.pingDue(); c.goingAway {
+			due = time.Time{}
+		}
+	}
 	switch {
 	case c.ended:
 		err = c.err
-	case !c.idle():
-		c.unbound = true
-		c.conn.SetReadDeadline(time.Time{})
-	case c.goingAway:
+	case c.goingAway && c.idle():
 		err = errGone
 	case !due.IsZero() && !now.Before(due):
 		err = errIdle
-	case c.stubborn:
+	case !c.idle():
+		c.unbound = true
 		c.conn.SetReadDeadline(due)
-	case now.Before(linger):
-		c.conn.SetReadDeadline(linger)
+	case c.stubborn || now.Before(c.idleSince.Add(c.server.linger())):
+		c.linger(c.idleSince)
 	default:
-		c.parked, c.streams, c.waiting, c.tlsState = true, nil, nil, nil
+		c.parked, c.streams, c.waiting, c.roomless, c.shut, c.tlsState = true, nil, nil, nil, nil, nil
 		c.mu.Unlock()
+		c.announce() // a handler that has ended its stream announces that when it returns, which may be later
 		return c.park(b, due)
 	}
 	c.mu.Unlock()
@@ -291,10 +435,11 @@ func (c *conn) park(b *input, due time.Time) (parked bool, err error) {
 	return true, nil
 }
 
-// goAway begins the end of the connection, for Shutdown and for a response with "Connection: close".
-func (c *conn) goAway() {
+// goAway begins the end of the connection, for Shutdown and for a response with "Connection: close". With ifIdle it does
+// nothing while there are streams.
+func (c *conn) goAway(ifIdle bool) {
 	c.mu.Lock()
-	if c.goingAway || c.ended {
+	if c.goingAway || c.ended || ifIdle && len(c.streams) > 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -333,7 +478,9 @@ func (c *conn) fail(err error) {
 		c.err = err
 	}
 	c.endStreams(err)
-	c.dropOut()
+	if o := c.takeOut(); o != nil {
+		o.release()
+	}
 	c.settle()
 }
 
@@ -395,6 +542,12 @@ func (c *conn) finish(err error) {
 	c.fail(err)
 	c.mu.Unlock()
 	c.conn.Close()
+	if c.hooks {
+		c.mu.Lock()
+		c.changed(http.StateClosed)
+		c.mu.Unlock()
+	}
+	c.announce()
 	c.mu.Lock()
 	c.finished = true
 	over := c.running == 0

@@ -2,30 +2,42 @@
 // stream is open. An idle connection then has no goroutine and no frame buffer. It keeps its record, the table of the
 // header compression that its client refers to, and with TLS the *tls.Conn.
 //
-//	server := http2.Server{Server: &http.Server{Handler: handler}}
-//	err := server.ServeConn(ctx, conn) // a connection whose first bytes are HTTP/2's preface, or TLS with "h2"
+//	server := park.HTTPServer{Server: &http.Server{Handler: handler}, HTTP2: new(http2.Server)}
+//	err := server.ListenAndServeTLS("cert.pem", "key.pem")
+//
+// A program that accepts connections itself passes those that speak HTTP/2 to [Server.ServeConn].
 //
 // While streams are open, one goroutine reads the connection, and each handler has a goroutine. There is no goroutine that
 // writes: a handler writes what it has made, and what others have queued before.
 //
 // # What is missing
 //
-// The package is a beginning, and park.HTTPServer does not use it yet.
-//
-//   - There is no listener: the program accepts connections, and finds out which of them speak HTTP/2. net/http's
-//     TLSNextProto can hand connections over by [Server.NextProto], but its goroutine then stays until the connection ends.
-//   - The hooks ConnState and ConnContext of http.Server are not called.
-//   - Of http.HTTP2Config, SendPingTimeout, PingTimeout, CountError, MaxReadFrameSize and MaxEncoderHeaderTableSize are not
-//     used. Response headers are sent without a dynamic table, so they are longer than net/http's.
 //   - http.Pusher, CONNECT with a protocol (RFC 8441), priorities (RFC 9218) and http.CloseNotifier are absent.
-//   - There is no fuzz test of frame sequences, and the cost of abuse was not measured beside net/http's.
 //   - A stream that waits for its request's body, or for its client's window, keeps the goroutine of its handler, and its
 //     connection is not parked.
+//   - With net/http's TLSNextProto connections can be handed over by [Server.NextProto], but net/http's goroutine then stays
+//     until the connection ends.
 //
 // # Differences from net/http
 //
-//   - Requests with a header field that belongs to a connection, and with contradicting lengths, are malformed, and their
-//     stream is reset, as RFC 9113 asks. net/http answers some of them with the status 400.
+//   - Response headers are sent without a dynamic table unless http.HTTP2Config.MaxEncoderHeaderTableSize is set, so they
+//     are longer than net/http's. MaxReadFrameSize is 16 KiB unless it is set.
+//   - HTTP2Config.CountError also gets names that net/http does not have: those of wrong frames begin with frame_ and the
+//     type, and there are frame_size_or_order, malformed_request, trailers_length and control_queue.
+//   - Any frame of the client answers the PING of HTTP2Config.SendPingTimeout.
+//   - While a client does not read what answers its frames, no more of its frames are handled, and after ten seconds the
+//     connection ends. net/http ends it when 10,000 answers are queued.
+//   - Requests are malformed, and their stream is reset, as RFC 9113 asks, if they have a header field that belongs to a
+//     connection, a trailer that must not be one, a value with a space or tab around it, a length that is not a number or
+//     not that of the body, a method that is not a token, a path that neither begins with a slash nor is "*", an authority
+//     with a character that no host has, several Host fields, or one that is not the authority. net/http of Go 1.26 answers
+//     some of them with the status 400, and passes others to the handler.
+//   - Host is not in Request.Header, as in HTTP/1.1.
+//   - Spaces around the values of response headers are not sent, as in HTTP/1.1.
+//   - Errors of clients are not logged; http.HTTP2Config.CountError counts them. A wrong preface is answered with GOAWAY.
+//   - The client's own GOAWAY does not end the connection: it ends when the client closes it, or is idle for too long.
+//   - SetKeepAlivesEnabled(false) sends GOAWAY before it closes an idle connection.
+//   - ReadHeaderTimeout also bounds the time for which a connection without streams may hold a part of a frame.
 //   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
 //   - The header Upgrade is not sent, because HTTP/2 forbids it.
 package http2

@@ -12,42 +12,24 @@ import (
 // frameHeader is the number of bytes before a frame's payload.
 const frameHeader = 9
 
-// A unit is what is handled at once: a frame, or the HEADERS frame and the CONTINUATION frames of a header block. measure
-// returns the length of the unit at the beginning of b, or 0 if there is only a part of it. from is where measure had come
-// to in the same unit, and next where it has come to now, so that a block in many pieces is not measured from its beginning
-// for each of them.
-func measure(b []byte, from, maxBlock int) (length, next int, err error) {
-	for {
-		if len(b) < from+frameHeader {
-			return 0, from, nil
-		}
-		h := b[from:]
-		size := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-		kind, flags := http2.FrameType(h[3]), http2.Flags(h[4])
-		switch {
-		case size > maxFrameSize:
-			return 0, from, http2.ConnectionError(http2.ErrCodeFrameSize)
-		case from > 0 && (kind != http2.FrameContinuation || streamOf(h) != streamOf(b)):
-			return 0, from, http2.ConnectionError(http2.ErrCodeProtocol)
-		}
-		end := from + frameHeader + size
-		block := kind == http2.FrameHeaders || from > 0
-		if block && end > maxBlock {
-			return 0, from, http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
-		}
-		if len(b) < end {
-			return 0, from, nil
-		}
-		if !block || flags.Has(http2.FlagHeadersEndHeaders) {
-			return end, 0, nil
-		}
-		from = end
+// measure returns the length of the frame at the beginning of b, or 0 if there is only a part of it.
+func measure(b []byte, maxFrame int) (int, error) {
+	if len(b) < frameHeader {
+		return 0, nil
 	}
+	size := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+	switch {
+	case size > maxFrame:
+		return 0, http2.ConnectionError(http2.ErrCodeFrameSize)
+	case len(b) < frameHeader+size:
+		return 0, nil
+	}
+	return frameHeader + size, nil
 }
 
 func streamOf(header []byte) uint32 { return binary.BigEndian.Uint32(header[5:]) &^ (1 << 31) }
 
-// A parser is a Framer for units that are complete, so that it never waits.
+// A parser is a Framer for frames that are complete, so that it never waits. It has no state of a connection.
 type parser struct {
 	in     bytes.Reader
 	framer *http2.Framer
@@ -57,20 +39,18 @@ var parsers = sync.Pool{New: func() any {
 	p := new(parser)
 	p.framer = http2.NewFramer(io.Discard, &p.in)
 	p.framer.SetReuseFrames()
-	p.framer.SetMaxReadFrameSize(maxFrameSize)
+	p.framer.AllowIllegalReads = true // conn.inOrder checks the order
 	return p
 }}
 
-// parse parses a unit. The frame is valid until the next call. After a connection error p must not be used again.
-func (p *parser) parse(unit []byte) (http2.Frame, error) {
-	p.in.Reset(unit)
+// parse parses a frame. The result is valid until the next call.
+func (p *parser) parse(frame []byte) (http2.Frame, error) {
+	p.in.Reset(frame)
 	return p.framer.ReadFrame()
 }
 
-// release returns p to the pool. p must not have returned a connection error.
 func (p *parser) release() {
 	p.in.Reset(nil)
-	p.framer.ReadMetaHeaders = nil
 	parsers.Put(p)
 }
 

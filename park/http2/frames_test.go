@@ -26,11 +26,13 @@ type peer struct {
 	enc   *hpack.Encoder
 }
 
-// dial connects to a server in clear text, and exchanges settings.
+// dial connects to a server of serve or serveUnix, and exchanges settings.
 func dial(t testing.TB, url string) *peer {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	must(t, err)
+	return newPeer(t, connect(t, url))
+}
+
+func newPeer(t testing.TB, conn net.Conn) *peer {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(timeout))
 	p := &peer{t: t, conn: conn}
@@ -62,7 +64,12 @@ func (p *peer) fields(fields ...string) []byte {
 // request writes a HEADERS frame.
 func (p *peer) request(id uint32, end bool, more ...string) {
 	fields := append([]string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", "/"}, more...)
-	p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.fields(fields...), EndStream: end, EndHeaders: true})
+	p.openPart(id, end, true, fields...)
+}
+
+// target writes a HEADERS frame with another authority and path than that of request.
+func (p *peer) target(authority, path string) {
+	p.openPart(1, true, true, ":method", "POST", ":scheme", "http", ":authority", authority, ":path", path)
 }
 
 // next returns a description of the next frame that is not about settings or windows.
@@ -162,6 +169,24 @@ func TestErrors(t *testing.T) {
 			b := p.fields(":method", "G T", ":scheme", "http", ":path", "/")
 			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
 		}, protocol},
+		{"value with a space before it", func(p *peer) { p.request(1, true, "a", " b") }, protocol},
+		{"value with a tab after it", func(p *peer) { p.request(1, true, "a", "b\t") }, protocol},
+		{"trailer with a space after it", func(p *peer) {
+			p.request(1, false)
+			b := p.fields("a", "b ")
+			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
+		}, protocol},
+		{"upgrade as a trailer", func(p *peer) {
+			p.request(1, false)
+			b := p.fields("upgrade", "x")
+			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
+		}, protocol},
+		{"another host", func(p *peer) { p.request(1, true, "host", "y") }, protocol},
+		{"two hosts", func(p *peer) { p.request(1, true, "host", "x", "host", "x") }, protocol},
+		{"authority with a user", func(p *peer) { p.target("user@x", "/") }, protocol},
+		{"authority with a path", func(p *peer) { p.target("x/y", "/") }, protocol},
+		{"path with a scheme", func(p *peer) { p.target("x", "http://y/") }, protocol},
+		{"path without a slash", func(p *peer) { p.target("x", "y") }, protocol},
 		{"connect with a path", func(p *peer) {
 			b := p.fields(":method", "CONNECT", ":authority", "x:1", ":path", "/")
 			p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b, EndStream: true, EndHeaders: true})
@@ -270,8 +295,7 @@ func TestFloods(t *testing.T) {
 	for _, kind := range []string{"PING", "SETTINGS", "reset"} {
 		t.Run(kind, func(t *testing.T) {
 			s := &Server{Server: handler(echo)}
-			p := dial(t, serve(t, s, false))
-			p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			p := dial(t, serveUnix(t, s))
 			sent := 0
 			for id := uint32(1); ; {
 				for range 1000 {
@@ -286,6 +310,7 @@ func TestFloods(t *testing.T) {
 					}
 				}
 				sent += p.out.Len()
+				p.conn.SetDeadline(time.Now().Add(timeout))
 				if p.send() != nil {
 					break
 				}
@@ -329,12 +354,30 @@ func TestSmallWindows(t *testing.T) {
 
 // A client that stops in the middle of the preface, or of a frame, is closed after a timeout, parked or not.
 func TestHalfFrameTimeout(t *testing.T) {
-	for _, linger := range []time.Duration{-1, 0} {
+	for _, linger := range []time.Duration{-1, 0, time.Hour} {
 		hs := handler(echo)
 		hs.ReadHeaderTimeout = 30 * time.Millisecond
 		p := dial(t, serve(t, &Server{Server: hs, Linger: linger}, false))
+		p.WritePing(false, [8]byte{})
 		p.out.Write([]byte{0, 0, 8, byte(http2.FramePing), 0})
 		must(t, p.send())
-		p.want("goaway 0 NO_ERROR", "the end")
+		p.want("PING", "goaway 0 NO_ERROR", "the end")
 	}
+}
+
+// The same holds for a connection that cannot be parked, although it was idle before.
+func TestHalfFrameUnparkable(t *testing.T) {
+	hs := handler(echo)
+	hs.ReadHeaderTimeout = 30 * time.Millisecond
+	s := &Server{Server: hs, Linger: -1}
+	serve(t, s, false)
+	theirs, ours := net.Pipe()
+	must(t, s.ServeConn(t.Context(), ours))
+	p := newPeer(t, theirs)
+	p.synced()
+	until(t, "the server has tried to park the connection", func() bool { return s.Stats().Unparkable == 1 })
+	time.Sleep(20 * time.Millisecond) // so that it mostly reads without a deadline; the result must be the same if it does not
+	p.out.Write([]byte{0, 0, 8, byte(http2.FramePing), 0})
+	must(t, p.send())
+	p.want("goaway 0 NO_ERROR", "the end")
 }

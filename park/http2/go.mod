@@ -4,11 +4,11 @@ go 1.26.0
 
 require (
 	github.com/socknotify/socknotify v0.0.0
+	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0
 )
 
 require (
-	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )

@@ -14,27 +14,31 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/park"
 )
 
 func playRole() bool {
-	return idling.Roles{"server": playServer, "clients": playClients}.Play()
+	return idling.Roles{"server": playServer, "clients": playClients, "abused": playAbused}.Play()
 }
 
 // The headers of a request by Go's client, and by a browser.
 var (
 	goHeaders = []string{":authority", "127.0.0.1:12345", ":method", "GET", ":path", "/", ":scheme", "http",
 		"accept-encoding", "gzip", "user-agent", "Go-http-client/2.0"}
-	browserHeaders = []string{":method", "GET", ":authority", "www.example.com", ":scheme", "https", ":path", "/app/index.html",
+	browserHeaders = []string{":method", "GET", ":authority", "www.example.com", ":scheme", "https",
+		":path", "/app/index.html",
 		"sec-ch-ua", `"Chromium";v="140", "Not=A?Brand";v="24"`, "sec-ch-ua-mobile", "?0", "sec-ch-ua-platform", `"Linux"`,
 		"upgrade-insecure-requests", "1",
-		"user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+		"user-agent",
+		"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
 		"accept", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",
 		"sec-fetch-site", "none", "sec-fetch-mode", "navigate", "sec-fetch-user", "?1", "sec-fetch-dest", "document",
 		"accept-encoding", "gzip, deflate, br, zstd", "accept-language", "en-US,en;q=0.9",
 		"cookie", "session=0123456789abcdef0123456789abcdef", "priority", "u=0, i"}
 )
 
-// An idle connection, after a request by headers of Go's client or of a browser, needs no more live bytes than this.
+// An idle connection of park.HTTPServer, after a request by headers of Go's client or of a browser, needs no more live bytes
+// than this. What one of net/http needs is logged beside it.
 func TestIdleMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
@@ -49,6 +53,10 @@ func TestIdleMemory(t *testing.T) {
 	}{{"h2c", "go", 2500}, {"h2c", "browser", 3500}, {"tls", "go", 9000}, {"tls", "browser", 10000}} {
 		u := idling.Measure(t, "http2 "+c.kind, c.kind, c.headers)
 		t.Logf("%s, %s: %.0f live bytes, %d of them stack", c.kind, c.headers, u.Live(), u.Stack/int64(idling.Conns))
+		if c.headers == "go" { // BenchmarkIdle has the others
+			stock := idling.Measure(t, "net/http "+c.kind, c.kind, c.headers)
+			t.Logf("net/http: %.0f, %d of them stack", stock.Live(), stock.Stack/int64(idling.Conns))
+		}
 		if u.Live() > c.most {
 			t.Errorf("%s, %s: %.0f live bytes, want at most %.0f", c.kind, c.headers, u.Live(), c.most)
 		}
@@ -76,29 +84,41 @@ func playServer(args []string) {
 		panic(err)
 	}
 	name, kind, _ := strings.Cut(args[0], " ")
-	hs := handler(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })
-	cert, _ := certificate()
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
-	if name == "http2" {
-		s := &Server{Server: hs}
-		if kind == "h2c" {
-			config = nil
+	hs := handler(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/up":
+			n, err := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n, err)
+		case "/down":
+			for left := largeBody; left > 0; left -= len(zeros) {
+				w.Write(zeros[:])
+			}
+		default:
+			fmt.Fprint(w, "hello")
 		}
-		go accept(s, ln, config)
-		idling.Serve(ln, func() int { return s.Stats().Parked })
-		return
-	}
+	})
 	hs.Protocols = new(http.Protocols)
 	hs.Protocols.SetHTTP2(true)
 	hs.Protocols.SetUnencryptedHTTP2(true)
-	hs.TLSConfig = config
-	if kind == "h2c" {
-		go hs.Serve(ln)
-	} else {
-		go hs.ServeTLS(ln, "", "")
+	cert, _ := certificate()
+	hs.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
+	var s httpServer = hs
+	settled := func() int { return idling.Conns }
+	if name == "http2" {
+		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
+		s, settled = p, p.Parked
 	}
-	idling.Serve(ln, func() int { return idling.Conns })
+	if kind == "h2c" {
+		go s.Serve(ln)
+	} else {
+		go s.ServeTLS(ln, "", "")
+	}
+	idling.Serve(ln, settled)
 }
+
+const largeBody = 64 << 20 // bytes
+
+var zeros [32 << 10]byte
 
 // playClients sends one request on each connection, and keeps nothing of a connection but the socket, or TLS.
 func playClients(args []string) {

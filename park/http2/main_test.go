@@ -8,6 +8,8 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	answerTimeout = time.Second
 	if !playRole() {
 		log.SetOutput(io.Discard)
 		leaks.Main(m)
@@ -79,12 +82,29 @@ func serve(t testing.TB, s *Server, secure bool) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	var config *tls.Config
-	scheme := "http://"
-	if secure {
-		cert, _ := certificate()
-		config, scheme = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}, "https://"
+	if !secure {
+		serveOn(t, s, ln, nil)
+		return "http://" + ln.Addr().String()
 	}
+	cert, _ := certificate()
+	serveOn(t, s, ln, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}})
+	return "https://" + ln.Addr().String()
+}
+
+// serveUnix is serve by a Unix socket, for a client that sends much and reads nothing. Over TCP on Linux, a segment that
+// finds the client's receive buffer full is dropped with its acknowledgement (TCPRcvQDrop), and then both sides retransmit
+// at intervals that double.
+func serveUnix(t testing.TB, s *Server) string {
+	dir, err := os.MkdirTemp("", "http2") // t.TempDir can be too long for an address
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+	must(t, err)
+	serveOn(t, s, ln, nil)
+	return "unix://" + ln.Addr().String()
+}
+
+func serveOn(t testing.TB, s *Server, ln net.Listener, config *tls.Config) {
 	var accepting sync.WaitGroup
 	accepting.Go(func() { accept(s, ln, config) })
 	t.Cleanup(func() {
@@ -100,7 +120,6 @@ func serve(t testing.TB, s *Server, secure bool) string {
 			t.Errorf("left behind: %+v", st)
 		}
 	})
-	return scheme + ln.Addr().String()
 }
 
 // client returns a client that speaks HTTP/2 only.

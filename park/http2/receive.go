@@ -3,12 +3,14 @@ package http2
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
 )
 
-// consume handles the units that were received whole. An error ends the connection.
+// consume handles the frames that were received whole. An error ends the connection.
 func (c *conn) consume(b *input) error {
 	at := 0
 	if !c.greeted {
@@ -20,16 +22,23 @@ func (c *conn) consume(b *input) error {
 			return nil
 		}
 		c.greeted, at = true, n
+		c.mu.Lock()
+		c.changed(http.StateActive) // as net/http does: it is not new any more, and idle
+		c.changed(http.StateIdle)
+		c.mu.Unlock()
 	}
 	p := parsers.Get().(*parser)
-	p.framer.ReadMetaHeaders = c.decoder
-	p.framer.MaxHeaderListSize = c.server.maxHeaderList()
+	defer p.release()
+	frameSize := c.server.readFrameSize()
+	p.framer.SetMaxReadFrameSize(uint32(frameSize))
 	whole := false
 	for at < b.end {
-		n, next, err := measure(b.buf[at:b.end], c.measured, c.server.maxBlock())
-		c.measured = next
+		n, err := measure(b.buf[at:b.end], frameSize)
+		if err == nil && n > 0 && !c.inOrder(b.buf[at:]) {
+			err = http2.ConnectionError(http2.ErrCodeProtocol)
+		}
 		if err != nil {
-			return err
+			return c.server.count("frame_size_or_order", err)
 		}
 		if n == 0 {
 			break
@@ -37,41 +46,83 @@ func (c *conn) consume(b *input) error {
 		if err := c.handle(p, b.buf[at:at+n]); err != nil {
 			return err
 		}
-		whole = true
+		whole = whole || c.block == nil
+		b.bulk = b.bulk || n >= bulkFrame && http2.FrameType(b.buf[at+3]) == http2.FrameData
 		at += n
 	}
-	p.release()
 	b.consumed(at)
-	if b.end == 0 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startWriting() // once for all that was received, so that many small frames do not cause a system call each
+	if b.end == 0 && c.block == nil {
 		c.partSince = time.Time{}
 	} else if whole || c.partSince.IsZero() {
-		c.partSince = time.Now()
+		if c.partSince = time.Now(); len(c.streams) == 0 && !c.goingAway && !c.ended {
+			c.linger(c.idleSince) // the part may end it earlier
+		}
 	}
 	return nil
 }
 
-// handle handles a unit. An error ends the connection.
-func (c *conn) handle(p *parser, unit []byte) error {
-	f, err := p.parse(unit)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		err = c.handleFrame(f)
+// handle handles a frame. An error ends the connection.
+func (c *conn) handle(p *parser, frame []byte) error {
+	f, err := p.parse(frame)
+	kind := http2.FrameType(frame[3])
+	switch {
+	case err == nil:
+		f, err = c.decode(f)
+	case kind == http2.FrameHeaders:
+		err = http2.ConnectionError(http2.ErrCodeProtocol) // the block was not decoded, so the table is not the client's any more
 	}
+	c.mu.Lock()
+	defer func() {
+		announce := len(c.states) > 0
+		c.mu.Unlock()
+		if announce {
+			c.announce()
+		}
+	}()
+	if c.ended { // by a goroutine that writes; streams that begin now would never end
+		return errClosed
+	}
+	queued := c.queued()
+	if err == nil {
+		if c.server.config().SendPingTimeout > 0 {
+			c.received = time.Now()
+			if !c.pinged.IsZero() {
+				c.pinged = time.Time{}
+				if c.unbound { // otherwise the deadline is earlier
+					c.conn.SetReadDeadline(c.pingDue())
+				}
+			}
+		}
+		if f != nil {
+			err = c.handleFrame(f)
+		}
+	} else {
+		c.server.count("frame_"+strings.ToLower(kind.String()), err)
+	}
+	if err != nil {
+		err = c.failed(err)
+	}
+	c.answers += c.queued() - queued
+	if err == nil && (c.answers > maxAnswers || c.queued() > maxQueue) && !c.waitForWriter() {
+		err = c.server.count("control_queue", http2.ConnectionError(http2.ErrCodeEnhanceYourCalm))
+	}
+	return err
+}
+
+// failed handles an error of a frame. It resets the stream if the error belongs to one, or returns the connection's error.
+// The caller holds c.mu.
+func (c *conn) failed(err error) error {
 	var se http2.StreamError
 	switch {
 	case errors.As(err, &se):
-		err = c.resetStream(se.StreamID, se.Code)
+		return c.resetStream(se.StreamID, se.Code)
 	case errors.Is(err, http2.ErrFrameTooLarge):
-		err = http2.ConnectionError(http2.ErrCodeFrameSize)
-	case err != nil && !errors.As(err, new(http2.ConnectionError)):
-		err = http2.ConnectionError(http2.ErrCodeProtocol)
-	}
-	if err == nil && c.queued() > maxControl {
-		err = http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
-	}
-	if err == nil && c.out != nil {
-		c.startWriting()
+		return http2.ConnectionError(http2.ErrCodeFrameSize)
+	case !errors.As(err, new(http2.ConnectionError)):
+		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	return err
 }
@@ -117,7 +168,7 @@ func (c *conn) unopened(id uint32) bool { return id%2 == 0 || id > c.last }
 func (c *conn) handleFrame(f http2.Frame) error {
 	if !c.configed {
 		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
+			return c.server.count("first_settings", http2.ConnectionError(http2.ErrCodeProtocol))
 		}
 		c.configed = true
 	}
@@ -143,17 +194,17 @@ func (c *conn) handleFrame(f http2.Frame) error {
 		}
 	case *http2.RSTStreamFrame:
 		if c.unopened(f.StreamID) {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
+			return c.server.count("reset_idle_stream", http2.ConnectionError(http2.ErrCodeProtocol))
 		}
 		if st := c.streams[f.StreamID]; st != nil {
 			st.close(http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode})
 		}
 	case *http2.PriorityFrame:
 		if f.StreamDep == f.StreamID {
-			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
+			return c.server.count("priority", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
 		}
 	case *http2.PushPromiseFrame:
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		return c.server.count("push_promise", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	return nil
 }
@@ -161,35 +212,55 @@ func (c *conn) handleFrame(f http2.Frame) error {
 func (c *conn) handleSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.acked {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
+			return c.server.count("ack_mystery", http2.ConnectionError(http2.ErrCodeProtocol))
 		}
+		before := c.streamWindow()
 		c.acked = true
 		for _, st := range c.streams {
-			st.inflow += c.server.streamWindow() - initialWindow
+			st.inflow += c.streamWindow() - before
 		}
 		return nil
 	}
+	if f.NumSettings() > maxSettings {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	// The streams are changed once, by the last value.
+	window := c.window
 	err := f.ForeachSetting(func(s http2.Setting) error {
-		if err := s.Valid(); err != nil {
-			return err
+		if s.ID == http2.SettingInitialWindowSize {
+			window = int64(s.Val)
 		}
-		if s.ID != http2.SettingInitialWindowSize {
-			return nil // the encoder has no table, and frames are never larger than every client allows
+		if s.ID == http2.SettingHeaderTableSize && c.encoder != nil {
+			c.encoder.hpack.SetMaxDynamicTableSize(s.Val) // the encoder's limit holds
 		}
-		change := int64(s.Val) - c.window
-		c.window = int64(s.Val)
-		for _, st := range c.streams {
-			if st.outflow += change; st.outflow > maxWindow {
-				return http2.ConnectionError(http2.ErrCodeFlowControl)
-			}
-			st.cond.Broadcast()
-		}
-		return nil
+		return s.Valid() // frames are never larger than every client allows
 	})
-	if err == nil {
-		c.buffer().b = appendFrame(c.buffer().b, http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	if err != nil {
+		return err
 	}
-	return err
+	if change := window - c.window; change != 0 {
+		c.window = window
+		for _, st := range c.streams {
+			if err := st.grow(change); err != nil {
+				return c.server.count("setting_win_size", http2.ConnectionError(http2.ErrCodeFlowControl))
+			}
+		}
+	}
+	c.buffer().b = appendFrame(c.buffer().b, http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	return nil
+}
+
+// grow adds n to the client's window of the stream. It wakes the handler only if the window was closed and is open now:
+// windows can change far more often than handlers can use them. The caller holds c.mu.
+func (st *stream) grow(n int64) error {
+	closed := st.outflow <= 0
+	if st.outflow += n; st.outflow > maxWindow {
+		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
+	}
+	if closed && st.outflow > 0 {
+		st.cond.Broadcast()
+	}
+	return nil
 }
 
 // maxWindow is RFC 9113's bound of a window.
@@ -199,45 +270,42 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	n := int64(f.Increment)
 	if f.StreamID == 0 {
 		if c.outflow += n; c.outflow > maxWindow {
-			return http2.ConnectionError(http2.ErrCodeFlowControl)
+			return c.server.count("bad_flow", http2.ConnectionError(http2.ErrCodeFlowControl))
 		}
-		for _, st := range c.streams {
-			st.cond.Broadcast()
-		}
+		c.wakeSender()
 		return nil
 	}
 	if c.unopened(f.StreamID) {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		return c.server.count("stream_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	st := c.streams[f.StreamID]
 	if st == nil {
 		return nil
 	}
-	if st.outflow += n; st.outflow > maxWindow {
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
+	if err := st.grow(n); err != nil {
+		return c.server.count("bad_flow", err)
 	}
-	st.cond.Broadcast()
 	return nil
 }
 
 func (c *conn) handleData(f *http2.DataFrame) error {
 	if c.unopened(f.StreamID) {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		return c.server.count("data_on_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	st := c.streams[f.StreamID]
 	if st == nil || st.gotEnd {
 		if err := c.discard(f); err != nil || st == nil && c.wasReset(f.StreamID) {
 			return err
 		}
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
+		return c.server.count("closed", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed})
 	}
 	size := int32(f.Length)
 	if size > c.inflow {
-		return http2.ConnectionError(http2.ErrCodeFlowControl)
+		return c.server.count("data_flow", http2.ConnectionError(http2.ErrCodeFlowControl))
 	}
 	if size > st.inflow {
 		c.discard(f)
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
+		return c.server.count("data_flow", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl})
 	}
 	c.inflow -= size
 	st.inflow -= size
@@ -245,13 +313,13 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 	st.received += int64(len(data))
 	if st.declared >= 0 && (st.received > st.declared || f.StreamEnded() && st.received != st.declared) {
 		c.giveBack(size)
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
+		return c.server.count("send_too_much", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
 	}
 	read := size - int32(len(data)) // padding
 	if st.bodyClosed {
 		read = size
 	} else {
-		st.body = append(st.body, data...)
+		st.body.write(data)
 	}
 	c.giveBack(read)
 	if f.StreamEnded() {
@@ -260,7 +328,9 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 	} else {
 		st.giveBack(read)
 	}
-	st.cond.Broadcast()
+	if len(data) > 0 || st.gotEnd {
+		st.cond.Broadcast()
+	}
 	return nil
 }
 
@@ -268,7 +338,7 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 func (c *conn) discard(f *http2.DataFrame) error {
 	size := int32(f.Length)
 	if size > c.inflow {
-		return http2.ConnectionError(http2.ErrCodeFlowControl)
+		return c.server.count("data_flow", http2.ConnectionError(http2.ErrCodeFlowControl))
 	}
 	c.inflow -= size
 	c.giveBack(size)

@@ -28,7 +28,7 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 		return malformed
 	case connect && (authority == "" || scheme != "" || path != ""):
 		return malformed
-	case !connect && (path == "" || scheme != "http" && scheme != "https"):
+	case !connect && (path == "" || path[0] != '/' && path != "*" || scheme != "http" && scheme != "https"):
 		return malformed
 	}
 	header := make(http.Header)
@@ -41,14 +41,23 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 				return malformed
 			}
 		}
+		if !trimmed(field.Value) {
+			return malformed
+		}
 		header.Add(field.Name, field.Value)
 	}
 	if cookies := header["Cookie"]; len(cookies) > 1 {
 		header["Cookie"] = []string{strings.Join(cookies, "; ")}
 	}
+	hosts := header["Host"]
 	if authority == "" {
 		authority = header.Get("Host")
 	}
+	if len(hosts) > 1 || len(hosts) == 1 && !strings.EqualFold(hosts[0], authority) ||
+		!httpguts.ValidHostHeader(authority) { // also not with a user (RFC 9113, 8.3.1)
+		return malformed
+	}
+	header.Del("Host") // as in HTTP/1.1
 	target := &url.URL{Host: authority}
 	uri := authority
 	if !connect {
@@ -82,7 +91,7 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	}
 	if httpguts.HeaderValuesContainsToken(header["Expect"], "100-continue") {
 		header.Del("Expect")
-		st.expects = !st.gotEnd
+		st.expects = true
 	}
 	if !st.gotEnd {
 		st.r.ContentLength = st.declared
@@ -90,12 +99,15 @@ func (st *stream) newRequest(ctx context.Context, f *http2.MetaHeadersFrame) err
 	return nil
 }
 
+// trimmed reports whether a value has no space or tab around it (RFC 9113, 8.2.1).
+func trimmed(value string) bool { return value == textproto.TrimString(value) }
+
 // declaredTrailers removes the Trailer header, and returns the map for the trailers that it declares, or nil.
 func declaredTrailers(header http.Header) (trailer http.Header) {
 	for _, value := range header["Trailer"] {
 		for name := range strings.SplitSeq(value, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if !validTrailer(name) {
+			if name == "" || name == "Transfer-Encoding" || name == "Trailer" || name == "Content-Length" {
 				continue
 			}
 			if trailer == nil {
@@ -110,7 +122,8 @@ func declaredTrailers(header http.Header) (trailer http.Header) {
 
 // validTrailer reports whether a header field may be a trailer.
 func validTrailer(name string) bool {
-	return httpguts.ValidTrailerHeader(textproto.CanonicalMIMEHeaderKey(name))
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	return httpguts.ValidTrailerHeader(name) && name != "Upgrade"
 }
 
 // connectionState returns the state of TLS, or nil. The caller holds c.mu.

@@ -65,7 +65,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		if status == http.StatusContinue {
 			w.stopExpecting()
 		}
-		w.st.send(encodeHeader(status, w.header), nil, false)
+		w.st.send(&header{status: status, fields: w.header}, nil, false)
 		return
 	}
 	w.stopExpecting()
@@ -121,7 +121,10 @@ func (w *responseWriter) write(p []byte) (int, error) {
 	size := len(p)
 	for len(*w.buf)+len(p) > bodyBuffer {
 		if len(*w.buf) == 0 {
-			return size, w.send(p, false)
+			if err := w.send(p, false); err != nil {
+				return 0, err
+			}
+			return size, nil
 		}
 		n := bodyBuffer - len(*w.buf)
 		*w.buf = append(*w.buf, p[:n]...)
@@ -147,12 +150,12 @@ func (w *responseWriter) flush(end bool) error {
 
 // send sends the headers, unless they were sent, and a part of the body.
 func (w *responseWriter) send(p []byte, end bool) error {
-	var block []byte
+	var block *header
 	head := w.st.r.Method == http.MethodHead
 	if !w.sent {
 		w.sent = true
 		w.complete(p, head, end)
-		block = encodeHeader(w.status, w.snapshot)
+		block = &header{status: w.status, fields: w.snapshot}
 	}
 	if head {
 		if block == nil {
@@ -170,9 +173,14 @@ func (w *responseWriter) send(p []byte, end bool) error {
 	if err := w.st.send(block, p, false); err != nil {
 		return err
 	}
-	trailers := encodeTrailers(w.trailers, w.header)
-	if len(trailers) == 0 {
-		return w.st.send(nil, nil, true)
+	trailers := &header{fields: make(http.Header)}
+	for _, name := range w.trailers {
+		if values := w.header[name]; len(values) > 0 {
+			trailers.fields[name] = values
+		}
+	}
+	if len(trailers.fields) == 0 {
+		trailers = nil
 	}
 	return w.st.send(trailers, nil, true)
 }
@@ -200,7 +208,7 @@ func (w *responseWriter) complete(p []byte, head, end bool) {
 		}
 	}
 	if strings.EqualFold(h.Get("Connection"), "close") {
-		w.st.c.goAway()
+		w.st.c.goAway(false)
 	}
 }
 
@@ -257,62 +265,77 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// An encoder encodes header blocks without a dynamic table, so that it belongs to no connection.
+// A header is what a header block is made of.
+type header struct {
+	status int // 0 for trailers
+	fields http.Header
+}
+
+// An encoder encodes header blocks.
 type encoder struct {
 	buf   bytes.Buffer
 	hpack *hpack.Encoder
 }
 
-var encoders = sync.Pool{New: func() any {
+func newEncoder() *encoder {
 	e := new(encoder)
 	e.hpack = hpack.NewEncoder(&e.buf)
+	return e
+}
+
+// encoders holds encoders without a dynamic table, which belong to no connection.
+var encoders = sync.Pool{New: func() any {
+	e := newEncoder()
 	e.hpack.SetMaxDynamicTableSize(0)
 	e.hpack.WriteField(hpack.HeaderField{Name: "date"}) // after the change of the table's size, which conn sends
-	e.buf.Reset()
 	return e
 }}
 
-// encode returns the block of the fields that write writes.
-func encode(write func(e *encoder)) []byte {
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
+// appendHeader queues a header block. The caller holds c.mu, because a connection's own encoder must encode blocks in the
+// order in which they are sent.
+func (c *conn) appendHeader(o *outBuffer, stream uint32, h *header, end bool) {
+	e := c.encoder
+	if e == nil {
+		e = encoders.Get().(*encoder)
+		defer encoders.Put(e)
+	}
 	e.buf.Reset()
-	write(e)
-	return bytes.Clone(e.buf.Bytes())
+	if c.encoder == nil && !c.tableZero {
+		c.tableZero = true
+		e.buf.WriteByte(0x20) // a table of size 0 (RFC 7541, 6.3)
+	}
+	e.header(h)
+	o.b = appendBlock(o.b, stream, e.buf.Bytes(), end)
+	if c.encoder != nil && e.buf.Cap() > 1<<10 {
+		e.buf = bytes.Buffer{} // the connection keeps it while it is parked
+	}
 }
 
-func encodeHeader(status int, h http.Header) []byte {
-	return encode(func(e *encoder) {
-		e.hpack.WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(status)})
-		for name, values := range h {
-			switch name {
-			case "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive":
-				continue // RFC 9113 (8.2.2) forbids them
-			case "Content-Length":
-				if status < 200 {
-					continue
-				}
+func (e *encoder) header(h *header) {
+	if h.status != 0 {
+		e.hpack.WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(h.status)})
+	}
+	for name, values := range h.fields {
+		switch name {
+		case "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive":
+			continue // RFC 9113 (8.2.2) forbids them
+		case "Content-Length":
+			if h.status < 200 {
+				continue
 			}
-			e.field(name, values)
 		}
-	})
+		e.field(name, values)
+	}
 }
 
-func encodeTrailers(names []string, h http.Header) []byte {
-	return encode(func(e *encoder) {
-		for _, name := range names {
-			e.field(name, h[name])
-		}
-	})
-}
-
-// field writes a header field, unless it is not valid in HTTP/2.
+// field writes a header field, unless it is not valid in HTTP/2. Values are trimmed, as in HTTP/1.1.
 func (e *encoder) field(name string, values []string) {
 	lower := strings.ToLower(name)
 	if !httpguts.ValidHeaderFieldName(lower) || strings.HasPrefix(name, http.TrailerPrefix) {
 		return
 	}
 	for _, value := range values {
+		value = textproto.TrimString(value)
 		if httpguts.ValidHeaderFieldValue(value) && (lower != "te" || value == "trailers") {
 			e.hpack.WriteField(hpack.HeaderField{Name: lower, Value: value})
 		}

@@ -5,40 +5,61 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/park"
 )
 
-// A Server serves HTTP/2 connections. Its fields must be set before the first connection and not be changed after it. It
-// must not be copied. Its methods may be called concurrently.
+// A Server serves HTTP/2 connections, those of a park.HTTPServer whose field HTTP2 it is, or those that the program passes
+// to ServeConn. Its fields must be set before the first connection and not be changed after it. It must not be copied. Its
+// methods may be called concurrently.
 type Server struct {
-	// Server has the handler, the timeouts and limits, ErrorLog and the settings of HTTP/2, as for net/http. It must not
-	// be nil. ReadTimeout bounds the time in which a request's body must arrive, and WriteTimeout the time of a request;
-	// both begin when the request's headers have arrived. IdleTimeout begins when the last stream has ended; 0 means
-	// ReadTimeout. ReadHeaderTimeout, or ReadTimeout if it is 0, bounds the time for which a connection without streams
-	// may hold a part of a frame. HTTP2.WriteByteTimeout bounds each write of up to 64 KiB.
+	// Server has the handler, the hooks ConnContext and ConnState, the timeouts and limits, ErrorLog and the settings of
+	// HTTP/2, as for net/http. It must not be nil, except for a park.HTTPServer, which sets it. ReadTimeout bounds the time
+	// in which a request's body must arrive, and WriteTimeout the time of a request; both begin when the request's headers
+	// have arrived. IdleTimeout begins when the last stream has ended; 0 means ReadTimeout. ReadHeaderTimeout, or ReadTimeout
+	// if it is 0, bounds the time for which a connection without streams may hold a part of a frame. HTTP2.WriteByteTimeout
+	// bounds each write of up to 64 KiB.
 	Server *http.Server
 	// Linger is the time for which a connection without streams keeps its goroutine before it is parked. 0 means half a
-	// second; with a negative value a connection is parked at once.
+	// second; with a negative value a connection is parked at once. A park.HTTPServer sets it, if it is 0.
 	Linger time.Duration
-	// Backend, Unwrap and Logger are as in park.Config.
+	// Backend, Unwrap and Logger are as in park.Config. They are not used with a park.HTTPServer.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
-	mu      sync.Mutex
-	lot     *park.Lot
-	conns   map[*conn]struct{}
-	closing bool
-	empty   chan struct{} // closed when closing is set and conns is empty
+	mu          sync.Mutex
+	lot         *park.Lot
+	conns       map[*conn]struct{}
+	closing     bool
+	empty       chan struct{} // closed when closing is set and conns is empty
+	noKeepAlive atomic.Bool
+}
+
+// Attach is called by a park.HTTPServer. It fails with socknotify.ErrInvalid if the server has a lot already.
+func (s *Server) Attach(server *http.Server, lot *park.Lot, linger time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lot != nil || s.Server != nil && s.Server != server {
+		return fmt.Errorf("http2: %w: the Server is used already", socknotify.ErrInvalid)
+	}
+	s.Server, s.lot, s.conns = server, lot, make(map[*conn]struct{})
+	if s.Linger == 0 {
+		s.Linger = linger
+	}
+	return nil
 }
 
 // Stats returns the counters of the server's lot.
@@ -56,8 +77,15 @@ func (s *Server) Stats() park.Stats {
 // context.Background. If ServeConn fails, it has closed the connection: with http.ErrServerClosed after Shutdown or Close,
 // with socknotify.ErrInvalid for a nil Server or connection, and for a *tls.Conn whose version or cipher suite HTTP/2
 // forbids, and with the errors of park.New.
+//
+// Requests get contexts that are derived from what the ConnContext hook returns for ctx.
 func (s *Server) ServeConn(ctx context.Context, netConn net.Conn) error {
-	_, err := s.begin(ctx, netConn, nil)
+	return s.ServeReceived(ctx, netConn, nil)
+}
+
+// ServeReceived is ServeConn for a connection from which received was read. It keeps received.
+func (s *Server) ServeReceived(ctx context.Context, netConn net.Conn, received []byte) error {
+	_, err := s.begin(ctx, netConn, nil, received)
 	return err
 }
 
@@ -69,7 +97,7 @@ func (s *Server) NextProto(srv *http.Server, netConn *tls.Conn, handler http.Han
 	if b, ok := handler.(interface{ BaseContext() context.Context }); ok {
 		ctx = b.BaseContext()
 	}
-	c, err := s.begin(ctx, netConn, handler)
+	c, err := s.begin(ctx, netConn, handler, nil)
 	if err != nil {
 		s.logf("http2: %v: %v", netConn.RemoteAddr(), err)
 		return
@@ -78,7 +106,7 @@ func (s *Server) NextProto(srv *http.Server, netConn *tls.Conn, handler http.Han
 }
 
 // begin starts to serve a connection.
-func (s *Server) begin(ctx context.Context, netConn net.Conn, handler http.Handler) (*conn, error) {
+func (s *Server) begin(ctx context.Context, netConn net.Conn, handler http.Handler, received []byte) (*conn, error) {
 	if s.Server == nil || netConn == nil {
 		if netConn != nil {
 			netConn.Close()
@@ -88,24 +116,66 @@ func (s *Server) begin(ctx context.Context, netConn net.Conn, handler http.Handl
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if handler == nil {
-		if handler = s.Server.Handler; handler == nil {
-			handler = http.DefaultServeMux
-		}
-		ctx = context.WithValue(ctx, http.ServerContextKey, s.Server)
-		ctx = context.WithValue(ctx, http.LocalAddrContextKey, netConn.LocalAddr())
-	}
 	if err := s.checkTLS(netConn); err != nil {
 		netConn.Close()
 		return nil, err
 	}
+	hooks := handler == nil // otherwise net/http has called them
+	if hooks {
+		handler = serverHandler{s.Server}
+		ctx = context.WithValue(ctx, http.ServerContextKey, s.Server)
+		if f := s.Server.ConnContext; f != nil {
+			if ctx = f(ctx, netConn); ctx == nil {
+				panic("ConnContext returned nil") // as net/http does
+			}
+		}
+		ctx = context.WithValue(ctx, http.LocalAddrContextKey, netConn.LocalAddr())
+	}
 	c := newConn(s, ctx, netConn, handler)
+	c.rest, c.hooks = received, hooks
 	if err := s.add(c); err != nil {
 		netConn.Close()
 		return nil, err
 	}
+	if hooks {
+		c.mu.Lock()
+		c.changed(http.StateNew)
+		c.mu.Unlock()
+		c.announce()
+	}
 	go c.serve(nil)
 	return c, nil
+}
+
+// A serverHandler calls the handler of an http.Server as net/http does.
+type serverHandler struct{ server *http.Server }
+
+func (h serverHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch handler := h.server.Handler; {
+	case r.RequestURI == "*" && r.Method == http.MethodOptions && !h.server.DisableGeneralOptionsHandler:
+		w.Header().Set("Content-Length", "0")
+		if r.ContentLength != 0 {
+			io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 4<<10)) // as net/http does
+		}
+	case handler == nil:
+		http.DefaultServeMux.ServeHTTP(w, r)
+	default:
+		handler.ServeHTTP(w, r)
+	}
+}
+
+// SetKeepAlivesEnabled is like http.Server.SetKeepAlivesEnabled: with false, connections end when they have no streams.
+func (s *Server) SetKeepAlivesEnabled(v bool) {
+	s.noKeepAlive.Store(!v)
+	if v {
+		return
+	}
+	s.mu.Lock()
+	conns := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.goAway(true)
+	}
 }
 
 // checkTLS refuses the cipher suites of TLS 1.2 that RFC 9113 (9.2.2) forbids, unless the server permits them.
@@ -149,7 +219,15 @@ func (s *Server) remove(c *conn) {
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 	if s.closing && len(s.conns) == 0 {
-		close(s.empty)
+		s.end()
+	}
+}
+
+// end is called when the server refuses connections and has none. The caller holds s.mu.
+func (s *Server) end() {
+	close(s.empty)
+	if s.lot != nil {
+		s.lot.Close()
 	}
 }
 
@@ -160,7 +238,7 @@ func (s *Server) stop() (conns []*conn, lot *park.Lot, empty chan struct{}) {
 	if !s.closing {
 		s.closing, s.empty = true, make(chan struct{})
 		if len(s.conns) == 0 {
-			close(s.empty)
+			s.end()
 		}
 	}
 	for c := range s.conns {
@@ -178,7 +256,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	conns, lot, empty := s.stop()
 	for _, c := range conns {
-		c.goAway()
+		c.goAway(false)
 	}
 	select {
 	case <-empty:
@@ -221,14 +299,47 @@ func (s *Server) config() *http.HTTP2Config {
 
 // Limits and settings that are the same for all connections of a server.
 const (
-	maxFrameSize     = 16 << 10 // of frames in both directions
+	maxFrameSize     = 16 << 10 // of frames that are sent, and of those received unless MaxReadFrameSize is set
 	initialWindow    = 65535    // RFC 9113 (6.9.2)
 	defaultWindow    = 1 << 20
 	defaultStreams   = 250
 	initialTableSize = 4096 // RFC 9113 (6.5.2)
 	prefaceTimeout   = 10 * time.Second
 	drainTimeout     = time.Second
+	maxSettings      = 100 // in a frame, as in net/http
 )
+
+// count passes the name of an error to CountError, and returns the error.
+func (s *Server) count(name string, err error) error {
+	if f := s.config().CountError; f != nil {
+		f(name)
+	}
+	return err
+}
+
+// readFrameSize is the longest frame that is received.
+func (s *Server) readFrameSize() int {
+	if n := s.config().MaxReadFrameSize; n >= maxFrameSize && n < 1<<24 {
+		return n
+	}
+	return maxFrameSize
+}
+
+// encoderTable is the size of the table for response headers, or 0 if there is none.
+func (s *Server) encoderTable() uint32 {
+	if n := s.config().MaxEncoderHeaderTableSize; n > 0 && n < 4<<20 {
+		return uint32(n)
+	}
+	return 0
+}
+
+// pingTimeout is the time in which a PING must be answered.
+func (s *Server) pingTimeout() time.Duration {
+	if d := s.config().PingTimeout; d > 0 {
+		return d
+	}
+	return 15 * time.Second
+}
 
 func (s *Server) maxStreams() int {
 	if n := s.config().MaxConcurrentStreams; n > 0 {
@@ -271,7 +382,7 @@ func (s *Server) maxHeaderList() uint32 {
 // maxBlock bounds the frames of a header block. A longer one would be too large also when it is decoded.
 func (s *Server) maxBlock() int {
 	n := int(s.maxHeaderList())
-	return n + n/4 + maxFrameSize
+	return n + n/4 + s.readFrameSize()
 }
 
 func (s *Server) linger() time.Duration {
@@ -299,4 +410,5 @@ var (
 	errClosed = fmt.Errorf("http2: the connection was closed: %w", net.ErrClosed)
 	errGone   = errors.New("http2: the connection has ended after GOAWAY")
 	errIdle   = errors.New("http2: the connection was idle for too long")
+	errPing   = errors.New("http2: a PING was not answered in time")
 )

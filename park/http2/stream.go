@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,9 +28,9 @@ type stream struct {
 	declared int64 // Content-Length of the request, or -1
 	received int64
 
-	body       []byte // received, and not read
-	bodyErr    error  // for Read after body
-	bodyClosed bool   // what arrives is discarded
+	body       queue // received, and not read
+	bodyErr    error // for Read after body
+	bodyClosed bool  // what arrives is discarded
 	trailer    http.Header
 	expects    bool // the client waits for status 100 before it sends the body
 	gotEnd     bool // the client has sent everything
@@ -38,13 +38,14 @@ type stream struct {
 	err        error
 	readTimer  *time.Timer
 	writeTimer *time.Timer
+	announces  bool // ConnState is called before the handler is
 }
 
 // handleHeaders opens a stream, or handles a request's trailers. The caller holds c.mu.
 func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	if id%2 == 0 {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		return c.server.count("headers_even", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	streamError := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	if st := c.streams[id]; st != nil {
@@ -54,21 +55,21 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	case id <= c.last && c.wasReset(id):
 		return nil
 	case id <= c.last:
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		return c.server.count("stream_went_down", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
 	c.last = id
 	switch {
 	case len(c.streams) >= c.server.maxStreams() && !c.acked:
 		streamError.Code = http2.ErrCodeRefusedStream
-		return streamError
+		return c.server.count("over_max_streams_race", streamError)
 	case len(c.streams) >= c.server.maxStreams():
-		return streamError
+		return c.server.count("over_max_streams", streamError)
 	case f.HasPriority() && f.Priority.StreamDep == id:
-		return streamError
+		return c.server.count("priority", streamError)
 	}
 	// A handler may run on after its stream was reset. So the handlers are counted besides the streams.
 	if c.running >= c.server.maxStreams() && len(c.waiting) >= 4*c.server.maxStreams() {
-		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+		return c.server.count("too_many_early_resets", http2.ConnectionError(http2.ErrCodeEnhanceYourCalm))
 	}
 	st := &stream{c: c, id: id, inflow: c.streamWindow(), outflow: c.window, declared: -1, gotEnd: f.StreamEnded(),
 		serve: c.handler.ServeHTTP}
@@ -76,7 +77,7 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	if err := st.newRequest(ctx, f); err != nil {
 		cancel()
-		return err
+		return c.server.count("malformed_request", err)
 	}
 	st.cancel = cancel
 	st.w = newResponseWriter(st)
@@ -87,6 +88,10 @@ func (c *conn) handleHeaders(f *http2.MetaHeadersFrame) error {
 		c.streams = make(map[uint32]*stream)
 	}
 	c.streams[id] = st
+	if len(c.streams) == 1 {
+		c.changed(http.StateActive)
+		st.announces = true
+	}
 	if d := c.server.Server.ReadTimeout; d > 0 && !st.gotEnd {
 		st.readTimer = time.AfterFunc(d, st.readTimedOut)
 	}
@@ -113,14 +118,18 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	switch {
 	case st.gotEnd:
 		streamError.Code = http2.ErrCodeStreamClosed
-		return streamError
-	case !f.StreamEnded(), len(f.PseudoFields()) > 0, st.declared >= 0 && st.received != st.declared:
-		return streamError
+		return st.c.server.count("headers_half_closed", streamError)
+	case !f.StreamEnded():
+		return st.c.server.count("trailers_not_ended", streamError)
+	case len(f.PseudoFields()) > 0:
+		return st.c.server.count("trailers_pseudo", streamError)
+	case st.declared >= 0 && st.received != st.declared:
+		return st.c.server.count("trailers_length", streamError)
 	}
 	st.trailer = make(http.Header)
 	for _, field := range f.RegularFields() {
-		if !validTrailer(field.Name) {
-			return streamError
+		if !validTrailer(field.Name) || !trimmed(field.Value) {
+			return st.c.server.count("trailers_bogus", streamError)
 		}
 		st.trailer.Add(field.Name, field.Value)
 	}
@@ -130,19 +139,31 @@ func (st *stream) handleTrailers(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
+// growStack makes the goroutine's stack large enough for most handlers and for a write by package tls. While the stack is
+// nearly empty that is cheap; when it overflows step by step in the handler, its frames are copied each time, which was a
+// fifth of the CPU time of a small request.
+//
+//go:noinline
+func growStack() byte {
+	var frame [5 << 10]byte
+	return frame[len(os.Args)&1]
+}
+
 // run calls the handler.
 func (st *stream) run() {
+	growStack()
 	returned := false
 	defer func() {
-		var p any
 		if !returned {
-			if p = recover(); p != nil && p != http.ErrAbortHandler {
-				buf := make([]byte, 64<<10)
-				st.c.server.logf("http2: panic serving %v: %v\n%s", st.c.conn.RemoteAddr(), p, buf[:runtime.Stack(buf, false)])
+			if p := recover(); p != nil && p != http.ErrAbortHandler {
+				st.c.logPanic("http2: panic serving", p)
 			}
 		}
 		st.returned(returned)
 	}()
+	if st.announces {
+		st.c.announce()
+	}
 	st.serve(st.w, st.r)
 	st.w.finish()
 	returned = true
@@ -153,6 +174,9 @@ func (st *stream) returned(ok bool) {
 	c := st.c
 	st.w.release()
 	c.mu.Lock()
+	if st.body.size > 0 && st.bodyErr == nil {
+		st.bodyErr = http.ErrBodyReadAfterClose // for a goroutine that reads on: it must not take this for the body's end
+	}
 	st.dropBody()
 	switch {
 	case st.err != nil:
@@ -171,8 +195,11 @@ func (st *stream) returned(ok bool) {
 			go next.run()
 		}
 	}
-	over := c.finished && c.running == 0
+	over, announce := c.finished && c.running == 0, len(c.states) > 0
 	c.mu.Unlock()
+	if announce {
+		c.announce()
+	}
 	if over {
 		c.server.remove(c)
 	}
@@ -218,6 +245,12 @@ func (st *stream) close(err error) {
 	st.cancel()
 	st.cond.Broadcast()
 	c.idleSince = time.Now()
+	if len(c.streams) == 0 {
+		c.changed(http.StateIdle)
+		if c.server.noKeepAlive.Load() && !c.goingAway && !c.ended {
+			c.queueGoAway(http2.ErrCodeNo)
+		}
+	}
 	c.settle()
 }
 
@@ -244,7 +277,7 @@ func (st *stream) allowance(n int) int {
 
 // send queues a header block, if it is not nil, and a part of the body, and writes them. It waits for the client's windows,
 // and while much is queued. It fails if the stream has ended before everything was queued.
-func (st *stream) send(block, p []byte, end bool) error {
+func (st *stream) send(block *header, p []byte, end bool) error {
 	c := st.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,19 +286,21 @@ func (st *stream) send(block, p []byte, end bool) error {
 	}
 	for st.err == nil && (block != nil || len(p) > 0 || end && !st.sentEnd) {
 		if n := st.allowance(len(p)); c.queued() >= maxOut || block == nil && n == 0 && len(p) > 0 {
-			if c.writing || c.out == nil {
-				st.cond.Wait()
-			} else {
+			switch {
+			case !c.writing && c.out != nil:
 				c.flush()
+			case c.queued() >= maxOut:
+				st.waitIn(&c.roomless)
+			case st.outflow > 0:
+				st.waitIn(&c.shut)
+			default: // the client opens the stream's window, or the stream ends
+				c.wakeSender()
+				st.cond.Wait()
 			}
 			continue
 		} else if o := c.buffer(); block != nil {
-			if !c.tableZero {
-				c.tableZero = true
-				block = append([]byte{0x20}, block...) // a table of size 0 (RFC 7541, 6.3)
-			}
 			st.sentEnd = end && len(p) == 0
-			o.b = appendBlock(o.b, st.id, block, st.sentEnd)
+			c.appendHeader(o, st.id, block, st.sentEnd)
 			block = nil
 		} else {
 			st.sentEnd = end && n == len(p)
@@ -283,6 +318,35 @@ func (st *stream) send(block, p []byte, end bool) error {
 	if err == nil {
 		st.endIfDone()
 	}
+	c.wakeSender()
 	c.flush()
 	return err
+}
+
+// waitIn waits in a line of streams, until wakeSender has chosen the stream or the stream has changed. The caller holds
+// c.mu.
+func (st *stream) waitIn(line *[]*stream) {
+	st.c.wakeSender()
+	*line = append(*line, st)
+	st.cond.Wait()
+	if i := slices.Index(*line, st); i >= 0 {
+		*line = slices.Delete(*line, i, i+1)
+	}
+}
+
+// wakeSender wakes one stream that waits to send and can send now. A stream that stops sending, or waits, calls it again. So
+// all that can send are woken one after the other, and the others not at all: a frame of a few bytes that opens a window by
+// a byte must not wake hundreds of handlers. The caller holds c.mu.
+func (c *conn) wakeSender() {
+	line := &c.roomless
+	switch {
+	case c.queued() >= maxOut:
+		return
+	case len(*line) == 0 && c.outflow > 0:
+		line = &c.shut
+	}
+	if len(*line) > 0 {
+		(*line)[0].cond.Broadcast()
+		*line = slices.Delete(*line, 0, 1)
+	}
 }

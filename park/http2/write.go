@@ -11,12 +11,16 @@ import (
 // several streams go out together. The goroutine that reads never writes, because a client may not read before it has sent
 // everything: it starts a goroutine.
 
-// maxOut bounds what is queued for handlers, and maxControl what is queued in all. Only what the server answers to frames of
-// the client can pass maxOut; a client that makes it reach maxControl does not read.
+// maxOut bounds what is queued for handlers. When more than maxAnswers bytes that answer frames are queued, or more than
+// maxQueue in all, as when bodies are read and the client does not take its windows, the goroutine that reads waits until a
+// goroutine that writes has taken them. A client that makes it wait for answerTimeout does not read.
 const (
 	maxOut     = 32 << 10
-	maxControl = 256 << 10
+	maxAnswers = 2 << 10
+	maxQueue   = 256 << 10
 )
+
+var answerTimeout = 10 * time.Second // shorter in tests
 
 type outBuffer struct{ b []byte }
 
@@ -47,11 +51,32 @@ func (c *conn) queued() int {
 	return len(c.out.b)
 }
 
-// dropOut empties the queue. The caller holds c.mu.
-func (c *conn) dropOut() {
-	if c.out != nil {
-		c.out.release()
-		c.out = nil
+// takeOut empties the queue, and returns what was in it, or nil. The caller holds c.mu.
+func (c *conn) takeOut() *outBuffer {
+	o := c.out
+	c.out, c.answers = nil, 0
+	if c.taken != nil {
+		close(c.taken)
+		c.taken = nil
+	}
+	return o
+}
+
+// waitForWriter makes the goroutine that reads wait until the queue is empty, and reports whether it was emptied in time. The
+// caller holds c.mu, which waitForWriter releases while it waits.
+func (c *conn) waitForWriter() bool {
+	c.startWriting()
+	taken := make(chan struct{})
+	c.taken = taken
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-taken:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
@@ -97,18 +122,14 @@ func (c *conn) wrote() {
 
 // writeBatch writes what is queued. c.writing is set. The caller holds c.mu, which writeBatch releases while it writes.
 func (c *conn) writeBatch() {
-	o := c.out
-	c.out = nil
+	o := c.takeOut()
+	c.wakeSender()
 	c.mu.Unlock()
 	err := c.write(o.b)
 	o.release()
 	c.mu.Lock()
 	if err != nil {
 		c.fail(err)
-		return
-	}
-	for _, st := range c.streams {
-		st.cond.Broadcast()
 	}
 }
 
@@ -120,9 +141,14 @@ func (c *conn) write(b []byte) (err error) {
 			c.server.logf("http2: panic writing to %v: %v", c.conn.RemoteAddr(), p)
 		}
 	}()
-	if d := c.server.config().WriteByteTimeout; d > 0 {
-		c.conn.SetWriteDeadline(time.Now().Add(d))
+	d := c.server.config().WriteByteTimeout
+	for {
+		if d > 0 {
+			c.conn.SetWriteDeadline(time.Now().Add(d))
+		}
+		n, err := c.conn.Write(b)
+		if b = b[n:]; err == nil || d <= 0 || n == 0 || !isTimeout(err) {
+			return err
+		}
 	}
-	_, err = c.conn.Write(b)
-	return err
 }

@@ -7,15 +7,20 @@ require (
 	github.com/mochi-mqtt/server/v2 v2.7.9
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/socknotify/socknotify v0.0.0
+	github.com/socknotify/socknotify/park/http2 v0.0.0
 	github.com/soheilhy/cmux v0.1.5
 	golang.org/x/net v0.62.0
 	google.golang.org/grpc v1.85.0
 )
 
 require (
+	cloud.google.com/go/compute/metadata v0.9.0 // indirect
+	github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2 // indirect
+	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/molecule-man/go-brrr v1.3.0 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	golang.org/x/oauth2 v0.36.0 // indirect
 )
 
 require (

@@ -183,24 +183,10 @@ func TestDemoOfCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")
 	}
-	addrs := freeAddrs(t, 9)
-	var kill []func()
-	var nodes []string
-	for i := range 3 {
-		nodes = append(nodes, "http://"+addrs[i])
-		kill = append(kill, startProcess(t, "--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
-			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","),
-			"--demo", "--origins", "*", "--debug-addr", addrs[6+i]))
-	}
-	for _, n := range nodes {
-		until(t, "a node is ready", func() bool {
-			code, _ := ask(t, "GET", n+"/readyz", "")
-			return code == http.StatusOK
-		})
-	}
+	nodes, debug, _, kill := startMembers(t, "--demo", "--origins", "*")
 	b := openTab(t, nodes[0]+"/demo/#nodes="+strings.Join(nodes, ","))
 	b.connected(3)
-	until(t, "all have joined", func() bool { return b.joined("http://"+addrs[6]) == 3 })
+	until(t, "all have joined", func() bool { return b.joined(debug[0]) == 3 })
 	b.publish("demo.one", "before")
 	b.shown(3, "demo.one before")
 	kill[0]()
@@ -209,7 +195,7 @@ func TestDemoOfCluster(t *testing.T) {
 	b.connected(3)
 	var s status
 	until(t, "the status shows two members with the events", func() bool {
-		_, body := ask(t, "GET", "http://"+addrs[7]+"/status", "")
+		_, body := ask(t, "GET", debug[1]+"/status", "")
 		must(t, json.Unmarshal([]byte(body), &s))
 		current := 0
 		for _, m := range s.Members {

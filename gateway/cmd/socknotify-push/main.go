@@ -44,7 +44,7 @@ func command(ctx context.Context, args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 2
 	}
-	if err := run(ctx, o, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+	if err := run(ctx, o, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: o.level}))); err != nil {
 		fmt.Fprintf(stderr, "socknotify-push: %v\n", err)
 		return 1
 	}
@@ -60,6 +60,7 @@ type options struct {
 	jwtSecret, restore         string
 	drain                      time.Duration
 	demo                       bool
+	level                      slog.Level
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -98,6 +99,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.IntVar(&o.config.MaxArrivals, "max-arrivals", 0, "clients that are accepted in a second; 0 is no limit")
 	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
 	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
+	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "time over which clients are sent away at the end")
 	if err := f.Parse(args); err != nil {
 		return nil, err

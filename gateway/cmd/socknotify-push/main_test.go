@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // startProcess runs the command in a process of its own, until the returned function kills it.
-func startProcess(t *testing.T, args ...string) (kill func()) {
+func startProcess(t *testing.T, args ...string) (p *os.Process, kill func()) {
 	t.Helper()
 	c := exec.Command(must1(os.Executable()))
 	c.Env = append(os.Environ(), commandEnv+"="+strings.Join(args, " "))
@@ -52,7 +54,26 @@ func startProcess(t *testing.T, args ...string) (kill func()) {
 		}
 	})
 	t.Cleanup(kill)
-	return kill
+	return c.Process, kill
+}
+
+// startMembers starts three processes that are a cluster, and waits until they are ready. more are flags of each.
+func startMembers(t *testing.T, more ...string) (urls, debug []string, processes []*os.Process, kill []func()) {
+	t.Helper()
+	addrs := freeAddrs(t, 9)
+	for i := range 3 {
+		p, k := startProcess(t, append([]string{"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
+			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","), "--debug-addr", addrs[6+i]}, more...)...)
+		urls, debug = append(urls, "http://"+addrs[i]), append(debug, "http://"+addrs[6+i])
+		processes, kill = append(processes, p), append(kill, k)
+	}
+	for _, url := range urls {
+		until(t, "a member is ready", func() bool {
+			code, _ := ask(t, "GET", url+"/readyz", "")
+			return code == http.StatusOK
+		})
+	}
+	return urls, debug, processes, kill
 }
 
 func must1[T any](v T, err error) T {
@@ -125,7 +146,8 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-var caller = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+var caller = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
+	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func ask(t *testing.T, method, url, body string) (int, string) {
 	t.Helper()
@@ -156,6 +178,9 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 	})
 	t.Cleanup(func() { stop() })
 	url = "http://" + addrs[0]
+	if slices.Contains(args, "--cert") {
+		url = "https://" + addrs[0]
+	}
 	until(t, "the command is ready", func() bool {
 		code, _ := ask(t, "GET", url+"/readyz", "")
 		return code == http.StatusOK
@@ -164,10 +189,10 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 }
 
 // events subscribes, and returns a function that returns the next line with a prefix.
-func events(t *testing.T, url, id string) (next func(prefix string) string, end func()) {
+func events(t *testing.T, url, topics, id string) (next func(prefix string) string, end func()) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must(t, err)
-	fmt.Fprintf(conn, "GET /events?topic=news HTTP/1.1\r\nHost: x\r\nLast-Event-ID: %s\r\n\r\n", id)
+	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: x\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
 	in := bufio.NewReader(conn)
 	return func(prefix string) string {
 		for {
@@ -188,7 +213,7 @@ func events(t *testing.T, url, id string) (next func(prefix string) string, end 
 func TestCommand(t *testing.T) {
 	store := t.TempDir()
 	url, debug, stop := start(t, "--store", store)
-	next, end := events(t, url, "")
+	next, end := events(t, url, "topic=news", "")
 	defer end()
 	first := next("id: ")
 	if code, body := ask(t, "POST", url+"/publish?topic=news", "hello"); code != http.StatusOK {
@@ -199,6 +224,7 @@ func TestCommand(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/metrics":           "socknotify_push_delivered_total 1",
+		"/metrics?":          `socknotify_park_rejected_requests_total{server="http"} 0`,
 		"/status":            `"Clients":1`,
 		"/debug/socknotify/": "<html",
 	} {
@@ -213,7 +239,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("the client got %q at the end", got)
 	}
 	url, _, stop = start(t, "--store", store)
-	next, end = events(t, url, first)
+	next, end = events(t, url, "topic=news", first)
 	defer end()
 	if got := next("data: "); got != "hello" {
 		t.Errorf("after a restart: %q", got)
@@ -227,13 +253,13 @@ func TestCommand(t *testing.T) {
 func TestNATS(t *testing.T) {
 	addrs := freeAddrs(t, 2)
 	node := []string{"--addr", addrs[0], "--nats-addr", addrs[1], "--store", t.TempDir(), "--name", "external"}
-	kill := startProcess(t, node...)
+	_, kill := startProcess(t, node...)
 	until(t, "the other process is ready", func() bool {
 		code, _ := ask(t, "GET", "http://"+addrs[0]+"/readyz", "")
 		return code == http.StatusOK
 	})
 	url, _, stop := start(t, "--nats", "nats://"+addrs[1])
-	next, end := events(t, url, "")
+	next, end := events(t, url, "topic=news", "")
 	defer end()
 	first := next("id: ")
 	for i, publisher := range []string{url, "http://" + addrs[0]} {
@@ -256,7 +282,7 @@ func TestNATS(t *testing.T) {
 	if got := next("data: "); got != "2" {
 		t.Errorf("got %q", got)
 	}
-	again, endAgain := events(t, url, first)
+	again, endAgain := events(t, url, "topic=news", first)
 	defer endAgain()
 	for i := range 3 {
 		if got := again("data: "); got != fmt.Sprint(i) {
@@ -272,7 +298,7 @@ func TestNATS(t *testing.T) {
 func TestBackup(t *testing.T) {
 	store, addr := t.TempDir(), freeAddrs(t, 1)[0]
 	url, _, stop := start(t, "--store", store, "--nats-addr", addr)
-	next, end := events(t, url, "")
+	next, end := events(t, url, "topic=news", "")
 	first := next("id: ")
 	end()
 	if code, body := ask(t, "POST", url+"/publish?topic=news", "hello"); code != http.StatusOK {
@@ -295,7 +321,7 @@ func TestBackup(t *testing.T) {
 	}
 	for _, file := range []string{running, stopped} {
 		url, _, stop := start(t, "--store", t.TempDir(), "--restore", file)
-		next, end := events(t, url, first)
+		next, end := events(t, url, "topic=news", first)
 		if got := next("data: "); got != "hello" {
 			t.Errorf("%s: got %q", file, got)
 		}

@@ -30,6 +30,10 @@ const routeWait = 3 * time.Second
 // last is the time that connections have to end after the drain.
 const last = 10 * time.Second
 
+// maxSilence is the time after which a connection ends whose peer acknowledges nothing that was sent, if the system can do
+// that (boundSilence).
+var maxSilence = 30 * time.Second
+
 // run runs a node until ctx is done, and drains it then.
 func run(ctx context.Context, o *options, log *slog.Logger) error {
 	ln, err := net.Listen("tcp", o.addr) // first, so that a wrong address is reported at once
@@ -75,7 +79,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			return err
 		}
 		defer node.Close()
-		o.config.Conn = node.Conn
+		o.config.Conn, o.config.StoreError = node.Conn, node.StoreError
 	}
 	g, err := gateway.New(ctx, o.config)
 	if err != nil {
@@ -106,6 +110,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	server := &park.HTTPServer{Server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				boundSilence(conn)
+			}
+		},
 		// An event stream takes its connection over, which HTTP/2 does not allow.
 		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
