@@ -67,6 +67,11 @@ func TestReportHeldAcrossCancel(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		if backendtest.Receiving(x.Handle()) { // then the byte came first
+			completes(t, p, &o, 1, nil)
+			none(t, p)
+			return
+		}
 		completes(t, p, &o, 0, ErrCanceled)
 		none(t, p)
 		recv(t, p, x, b, &o)

@@ -19,7 +19,8 @@
 // A socket is either registered with the port or has operations, not both at once.
 //
 // By default the operations are ordinary system calls, made when the socket is ready. With [WithRing] Linux' io_uring
-// carries out those for which that is faster.
+// carries out those for which that is faster. On Windows' backend afd a Recv from a stream is the system's own (WSARecv) if it
+// has to wait, where the system can take a socket off a completion port.
 package overlapped
 
 import (

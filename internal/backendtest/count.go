@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify/internal/backend"
@@ -50,12 +51,43 @@ func (c *counter) Poll(changes []backend.Change, ready []backend.Ready) int {
 	return c.Poller.Poll(changes, ready)
 }
 
+// receiver notes from which handles the kernel receives.
+type receiver struct{ backend.Receiver }
+
+var receiving = struct {
+	mu      sync.Mutex
+	handles map[uintptr]bool
+}{handles: make(map[uintptr]bool)}
+
+func (r receiver) Receive(handle uintptr, to *backend.Receive) bool {
+	ok := r.Receiver.Receive(handle, to)
+	receiving.mu.Lock()
+	defer receiving.mu.Unlock()
+	receiving.handles[handle] = ok
+	return ok
+}
+
+// Receiving reports whether the latest receive that waited for a handle was one by the kernel, on any port with
+// Counted or Hooked.
+// The data of such a receive does not make the handle readable.
+func Receiving(handle uintptr) bool {
+	receiving.mu.Lock()
+	defer receiving.mu.Unlock()
+	return receiving.handles[handle]
+}
+
 // counted returns a Poller that counts and has what else the backend offers.
 func counted(p backend.Poller) backend.Poller {
 	c := &counter{Poller: p}
 	b, batches := p.(backend.Batcher)
 	f, reads := p.(backend.Files)
+	r, receives := p.(backend.Receiver)
 	switch {
+	case receives:
+		return struct {
+			*counter
+			backend.Receiver
+		}{c, receiver{r}}
 	case batches && reads:
 		return struct {
 			*counter

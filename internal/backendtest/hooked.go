@@ -74,7 +74,13 @@ func (h hookedBatcher) Least() int { return 1 }
 func (h *Hooked) Whole() backend.Poller {
 	b, batches := h.Poller.(backend.Batcher)
 	f, reads := h.Poller.(backend.Files)
+	r, receives := h.Poller.(backend.Receiver)
 	switch {
+	case receives:
+		return struct {
+			*Hooked
+			backend.Receiver
+		}{h, receiver{r}}
 	case batches && reads:
 		return struct {
 			hookedBatcher

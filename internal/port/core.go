@@ -15,6 +15,8 @@ type Core struct {
 	// Batcher is the backend, if it has that interface; least is what it returns.
 	Batcher backend.Batcher
 	least   int
+	// Receiver is the backend, if it has that interface.
+	Receiver backend.Receiver
 
 	Edges  bool // backend.Edges()
 	strict bool // WithStrictEdge
@@ -89,9 +91,9 @@ func (s *stripe) Leave(c *Core) {
 	}
 }
 
-// shut closes the backend once no call is inside, and then calls giveBack, if it is not nil, to return what the kernel had.
-// Closed must be set, and every waiter woken. Concurrent callers wait for the first.
-func (c *Core) shut(giveBack func()) error {
+// shut closes the backend once no call is inside. It calls release before, and then giveBack, to return what the kernel had;
+// both may be nil. Closed must be set, and every waiter woken. Concurrent callers wait for the first.
+func (c *Core) shut(release, giveBack func()) error {
 	c.once.Do(func() {
 		owners.removePort(c)
 		c.Watch.close(c)
@@ -99,6 +101,9 @@ func (c *Core) shut(giveBack func()) error {
 			for c.Stripes[i].inside.Load() != 0 {
 				<-c.left
 			}
+		}
+		if release != nil {
+			release()
 		}
 		c.err = c.Poller.Close()
 		if giveBack != nil {
@@ -113,8 +118,8 @@ func (c *Core) shut(giveBack func()) error {
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
 	if f, ok := c.Poller.(backend.Files); ok && f.Transferring() {
-		go c.shut(nil) // it waits for the kernel
+		go c.shut(nil, nil) // it waits for the kernel
 		return
 	}
-	c.shut(nil)
+	c.shut(nil, nil)
 }

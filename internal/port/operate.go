@@ -28,7 +28,7 @@ func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backen
 	d := moved(m)
 	more = p.operate(&reg.Work.operations, s, t, held, h, d, &to, a)
 	w.stripe.completions.Add(uint64(to.n))
-	f := reg.Work.awaited()
+	f := p.byKernel(reg.Work.awaited(), s, &reg.Work.operations, held, h)
 	watched := wordFilter(s.Word.Load())
 	switch {
 	case f == EventNone:
@@ -99,11 +99,20 @@ func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held
 	l := ops.list(d)
 	for room := MaxTurn; l.first != nil; {
 		o := l.first
+		if d == fdstate.Recv && ops.receiving {
+			if !ops.kernel.Ended.Load() {
+				return false
+			}
+			e = ops.outcome()
+		}
 		if o.kind != OpConnect && e == nil && t.Drained(d) {
 			return false // what comes later is reported
 		}
 		had := o.N
 		done := p.attempt(ops, o, s, held, h, e)
+		if e == &ops.made {
+			ops.kernel.Buf = nil
+		}
 		e = nil
 		room -= o.N - had
 		switch {

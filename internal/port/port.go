@@ -43,6 +43,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 	if b, ok := poller.(backend.Batcher); ok {
 		p.Core.Batcher, p.Core.least = b, b.Least()
 	}
+	p.Core.Receiver, _ = poller.(backend.Receiver)
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.Files = newFiles(self, p.Core)
@@ -87,7 +88,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 func (p *Port) Close() error {
 	p.Waiters.close(p.Core)
 	p.Files.close()
-	err := p.Core.shut(p.Transfers.drop)
+	err := p.Core.shut(p.detachAll, p.Transfers.drop)
 	p.Table.drop()
 	p.conns.drop()
 	runtime.KeepAlive(p)

@@ -87,7 +87,7 @@ func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Di
 	to := outlet{p: p}
 	more := p.operate(ops, sl, reg.fd, held, h, d, &to, a)
 	if ops.pending(d) {
-		p.await(w, sl, ops, uint32(h))
+		p.await(w, sl, ops, held, uint32(h))
 	}
 	if more {
 		p.Recheck(sl, uint32(h), WEnabled|wOverlapped)
@@ -113,6 +113,7 @@ func (p *Port) watchForOperations(w *Call, sl *Slot, s *sock.Socket, h Socket, d
 
 // unwatch ends that for a socket without operations in flight. The slot is locked.
 func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
+	p.detach(index)
 	p.forget(w.stripe, s, index)
 	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
 	p.Core.Poller.Poll(w.single[:], nil)
@@ -123,6 +124,7 @@ func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
 func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
+			p.detach(index)
 			p.forget(&p.Core.Stripes[0], s, index)
 			p.Core.Poller.Poll([]backend.Change{{Handle: Socket(index), Action: backend.Delete}}, nil)
 		}
@@ -132,8 +134,11 @@ func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 }
 
 // await makes the backend watch what the first operations wait for. The slot is locked.
-func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
-	f := ops.awaited()
+func (p *Port) await(w *Call, s *Slot, ops *operations, held sock.Held, index uint32) {
+	f := p.byKernel(ops.awaited(), s, ops, held, Socket(index))
+	if f == EventNone {
+		return
+	}
 	was := s.Word.Load()
 	if p.Core.Edges {
 		if f&^wordFilter(was) == 0 {

@@ -34,7 +34,7 @@ func (p *Poller) drain() {
 		for i := range n {
 			if p.packets[i].key == keyWake {
 				wakeTaken = true
-			} else if p.keep(p.packets[i].block) {
+			} else if p.keep(&p.packets[i]) {
 				found = true
 			}
 		}

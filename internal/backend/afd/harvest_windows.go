@@ -30,10 +30,7 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 	for ; n < len(ready) && taken < len(p.held); taken++ {
 		e := p.held[taken]
 		e.queue = false
-		if e.held {
-			e.held = false
-			n += p.put(e, &ready[n])
-		}
+		n += p.putHeld(e, &ready[n])
 		p.settle(e)
 	}
 	p.held = slices.Delete(p.held, 0, taken)
@@ -48,6 +45,13 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 		for i := range k {
 			if packets[i].key == keyWake {
 				wakeTaken = true
+				continue
+			}
+			if packets[i].key == keyReceive {
+				if op := packets[i].operation(); p.ended(op) {
+					ready[n] = backend.Ready{Token: op.owner.token, Mask: backend.In}
+					n++
+				}
 				continue
 			}
 			b := packets[i].block
@@ -72,23 +76,52 @@ func (p *Poller) put(e *entry, r *backend.Ready) int {
 	return 1
 }
 
-// hold keeps the result of a poll that a parked goroutine has dequeued for the next harvest. It reports whether there
-// is something to report.
-func (p *Poller) hold(b *block) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keep(b)
+// putHeld reports what an entry in Poller.held has.
+func (p *Poller) putHeld(e *entry, r *backend.Ready) (n int) {
+	if e.held {
+		e.held = false
+		n = p.put(e, r)
+	}
+	if e.received {
+		e.received = false
+		if n == 0 {
+			*r = backend.Ready{Token: e.token}
+		}
+		r.Mask |= backend.In
+		return 1
+	}
+	return n
 }
 
-func (p *Poller) keep(b *block) bool {
-	if !p.completed(b) {
+// hold keeps the result of a poll that a parked goroutine has dequeued for the next harvest. It reports whether there
+// is something to report.
+func (p *Poller) hold(pk *packet) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keep(pk)
+}
+
+func (p *Poller) keep(pk *packet) bool {
+	if pk.key == keyReceive {
+		op := pk.operation()
+		if !p.ended(op) {
+			return false
+		}
+		op.owner.received = true
+		p.queueHeld(op.owner)
+		return true
+	}
+	if !p.completed(pk.block) {
 		return false
 	}
-	e := b.owner
-	e.held = true
+	pk.block.owner.held = true
+	p.queueHeld(pk.block.owner)
+	return true
+}
+
+func (p *Poller) queueHeld(e *entry) {
 	if !e.queue {
 		e.queue = true
 		p.held = append(p.held, e)
 	}
-	return true
 }

@@ -267,8 +267,8 @@ func BenchmarkSetAndHarvest(b *testing.B) {
 	}
 }
 
-// BenchmarkReceive receives a byte that comes after the receive was started: by a poll, as a port does, and by WSARecv,
-// which it does not use (docs/decisions/windows.md).
+// BenchmarkReceive receives a byte that comes after the receive was started: by a poll, and by WSARecv. The port does the
+// latter where a socket can be taken off a completion port (docs/decisions/windows.md).
 func BenchmarkReceive(b *testing.B) {
 	b.Run("poll", func(b *testing.B) {
 		p := open(b)

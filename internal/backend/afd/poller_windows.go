@@ -153,6 +153,11 @@ func (p *Poller) Close() error {
 	for _, g := range p.groups {
 		cancel(g.ready, nil)
 		cancel(g.witness, nil)
+		for i := range g.entries {
+			if op := &g.entries[i].receive; op.out {
+				op.cancel()
+			}
+		}
 	}
 	p.reclaim()
 	for _, g := range p.groups {
@@ -175,7 +180,7 @@ func (p *Poller) reclaim() {
 		for _, port := range [...]windows.Handle{p.port, p.closings} {
 			k, _ := dequeue(port, p.packets[:], 0)
 			for i := range k {
-				if p.packets[i].key == keyPoll {
+				if p.packets[i].key != keyWake {
 					p.out--
 				}
 			}

@@ -1,0 +1,175 @@
+package afd
+
+import (
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/socknotify/socknotify/internal/backend"
+)
+
+// An operation is a receive by the kernel (WSARecv). It is owned by the kernel while out is set. While it is, its entry is
+// not freed, so its memory and the buffer stay reachable.
+type operation struct {
+	overlapped windows.Overlapped // first: a packet has a pointer to it
+	vec        windows.WSABuf
+	flags      uint32
+	out        bool
+	owner      *entry
+	r          *backend.Receive // the latest; nil after the entry was dropped and the receive has ended
+}
+
+// Receive implements backend.Receiver.
+func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[handle]
+	if e == nil || !e.stream || e.receive.out || !p.associate(e) {
+		return false
+	}
+	op := &e.receive
+	op.overlapped, op.flags, op.owner = windows.Overlapped{}, 0, e
+	op.vec = windows.WSABuf{Len: uint32(len(r.Buf)), Buf: unsafe.SliceData(r.Buf)}
+	r.N, r.Err, r.Void, r.Kernel = 0, nil, false, unsafe.Pointer(op)
+	r.Ended.Store(false)
+	op.r = r
+	// A receive that succeeds at once queues a packet too.
+	switch err := windows.WSARecv(windows.Handle(handle), &op.vec, 1, nil, &op.flags, &op.overlapped, nil); err {
+	case nil, windows.ERROR_IO_PENDING:
+		op.out = true
+		p.out++
+	case windows.WSAEWOULDBLOCK, windows.WSAENOBUFS:
+		op.vec, op.r = windows.WSABuf{}, nil
+		return false
+	default:
+		op.end(0, err, false) // the system may show the error only once
+		p.again(e)
+	}
+	e.suppress()
+	return true
+}
+
+// associate makes the receives of a socket complete on the port.
+func (p *Poller) associate(e *entry) bool {
+	if !e.associated && !e.alien {
+		// A socket belongs to one completion port, which may be another one already. The handle of a provider between the
+		// program and the system is not tried.
+		e.alien = !receives() || e.base != e.handle
+		if !e.alien {
+			_, err := windows.CreateIoCompletionPort(windows.Handle(e.handle), p.port, keyReceive, 0)
+			e.associated, e.alien = err == nil, err != nil
+		}
+	}
+	return e.associated
+}
+
+// end gives the buffer back.
+func (op *operation) end(n int, err error, void bool) {
+	r := op.r
+	r.N, r.Err, r.Void = n, err, void
+	op.vec = windows.WSABuf{}
+	if op.owner.dead {
+		op.r = nil
+	}
+	r.Ended.Store(true)
+}
+
+// ended handles the packet of a receive, and reports whether there is something to report.
+func (p *Poller) ended(op *operation) bool {
+	op.out = false
+	p.out--
+	switch windows.NTStatus(op.overlapped.Internal) {
+	case 0:
+		op.end(int(op.overlapped.InternalHigh), nil, false)
+	case windows.STATUS_CANCELLED:
+		op.end(0, nil, true)
+	default:
+		var n uint32
+		err := windows.WSAGetOverlappedResult(windows.Handle(op.owner.handle), &op.overlapped, &n, false, &op.flags)
+		switch err {
+		case nil, windows.WSAESHUTDOWN, windows.WSAEDISCON: // the end
+			op.end(int(n), nil, false)
+		default:
+			op.end(0, err, false)
+		}
+	}
+	if op.owner.dead {
+		p.settle(op.owner)
+		return false
+	}
+	return true
+}
+
+// repeat reports the end of a receive once more, if the port has not handled it. The token must be the latest: until it is,
+// a report is stale, and may have been taken.
+func (p *Poller) repeat(e *entry) {
+	if e.receive.r != nil && e.receive.r.Ended.Load() {
+		p.again(e)
+	}
+}
+
+// again makes the next harvest report the end of a receive.
+func (p *Poller) again(e *entry) {
+	p.queueHeld(e)
+	e.received = true
+	p.waker.wake()
+}
+
+// Revoke implements backend.Receiver.
+func (p *Poller) Revoke(r *backend.Receive) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !r.Ended.Load() {
+		(*operation)(r.Kernel).cancel()
+	}
+	return p.awaitPackets(r.Ended.Load)
+}
+
+func (op *operation) cancel() {
+	windows.CancelIoEx(windows.Handle(op.owner.handle), &op.overlapped)
+}
+
+// Detach implements backend.Receiver.
+func (p *Poller) Detach(handle uintptr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.entries[handle]; e != nil && e.associated {
+		dissociate(windows.Handle(handle))
+		e.associated = false
+	}
+}
+
+// dissociate takes a handle off its completion port.
+func dissociate(h windows.Handle) error {
+	var status windows.IO_STATUS_BLOCK
+	var none struct{ port, key uintptr }
+	return windows.NtSetInformationFile(h, &status, (*byte)(unsafe.Pointer(&none)), uint32(unsafe.Sizeof(none)),
+		windows.FileReplaceCompletionInformation)
+}
+
+// receives reports whether the kernel may receive: whether a socket can be taken off a completion port, so that it is free
+// for other ports and for package net afterwards. No Wine can do that. There, tests set SOCKNOTIFY_RECEIVING=1.
+var receives = sync.OnceValue(func() bool {
+	return os.Getenv("SOCKNOTIFY_RECEIVING") == "1" || probe() == nil
+})
+
+// probe associates a socket with a completion port, and takes it off again.
+func probe() error {
+	const flags = windows.WSA_FLAG_OVERLAPPED | windows.WSA_FLAG_NO_HANDLE_INHERIT
+	s, err := windows.WSASocket(windows.AF_INET, windows.SOCK_STREAM, 0, nil, 0, flags)
+	if err != nil {
+		return err
+	}
+	defer windows.Closesocket(s)
+	port, err := newPort()
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(port)
+	if _, err := windows.CreateIoCompletionPort(s, port, keyReceive, 0); err != nil {
+		return err
+	}
+	return dissociate(s)
+}
