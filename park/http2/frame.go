@@ -64,8 +64,8 @@ func (p *parser) parse(b []byte) (frame, error) {
 
 // parseData parses a DATA frame (RFC 9113, 6.1).
 func (p *parser) parseData(b []byte) (frame, error) {
-	h := http2.FrameHeader{Type: http2.FrameData, Flags: http2.Flags(b[4]), Length: uint32(len(b) - frameHeader), StreamID: streamOf(b)}
 	data := b[frameHeader:]
+	h := http2.FrameHeader{Type: http2.FrameData, Flags: http2.Flags(b[4]), Length: uint32(len(data)), StreamID: streamOf(b)}
 	padded := h.Flags.Has(http2.FlagDataPadded)
 	if h.StreamID == 0 || padded && (len(data) == 0 || int(data[0]) >= len(data)) {
 		return nil, http2.ConnectionError(http2.ErrCodeProtocol)

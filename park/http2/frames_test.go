@@ -387,7 +387,7 @@ func TestParseData(t *testing.T) {
 	p := parsers.Get().(*parser)
 	defer p.release()
 	for _, payload := range []string{"", "\x00", "\x01", "\x00a", "\x01a", "\x02a", "\x02abc", "\x03abc", "\x04abc", "abc"} {
-		for _, flags := range []http2.Flags{0, http2.FlagDataEndStream, http2.FlagDataPadded, http2.FlagDataPadded | http2.FlagDataEndStream} {
+		for flags := range http2.FlagDataPadded | http2.FlagDataEndStream + 1 {
 			for _, stream := range []uint32{0, 1, 1<<31 - 1} {
 				b := append(appendFrame(nil, http2.FrameData, flags, stream, len(payload)), payload...)
 				got, err := p.parse(b)

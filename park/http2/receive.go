@@ -72,7 +72,8 @@ func (c *conn) handle(p *parser, b []byte) error {
 	case err == nil:
 		f, err = c.decode(f)
 	case kind == http2.FrameHeaders:
-		err = http2.ConnectionError(http2.ErrCodeProtocol) // the block was not decoded, so the table is not the client's any more
+		// The block was not decoded, so the table is not the client's any more.
+		err = http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.mu.Lock()
 	defer func() {
