@@ -55,6 +55,7 @@ type conn struct {
 	last      uint32 // the highest stream of the client
 	running   int    // handlers
 	waiting   []*stream
+	arrived   *stream   // its handler is to be woken, because a part of its body has arrived
 	roomless  []*stream // they wait in send until fewer bytes are queued
 	shut      []*stream // they wait in send for the client's window of the connection
 	reset     [8]uint32 // streams that this side has reset latest, whose client may not know it yet
