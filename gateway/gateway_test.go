@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+
+	"github.com/socknotify/socknotify/internal/leaks"
 )
 
 // Each way to subscribe gets the events of a topic, in order, with their ids.
@@ -269,6 +271,8 @@ func TestSeveralTopics(t *testing.T) {
 			read(1)
 		}
 	}
+	// The last client joins its topics one after the other, and the live one last, which has no history.
+	until(t, "the client has joined", func() bool { return s.members() == 4 })
 	s.publish("live.x", "live")
 	want["live"]++
 	read(1)
@@ -590,7 +594,7 @@ func TestShutdownWhileNATSIsSilent(t *testing.T) {
 		return g.hub.history.asking
 	})
 	must(t, g.Shutdown(t.Context()))
-	if err := goleak.Find(before); err != nil {
+	if err := leaks.Find(before); err != nil {
 		t.Error(err)
 	}
 }
