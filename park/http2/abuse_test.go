@@ -188,6 +188,10 @@ var abuses = []abuse{
 	{name: "half a frame", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
 		p.out.Write([]byte{0, 1, 0, byte(http2.FramePing), 0})
 	}},
+	{name: "half a large frame", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
+		p.out.Write(appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, largeIn-frameHeader))
+		p.out.Write(make([]byte, 20<<10))
+	}},
 	{name: "half a header block", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
 		p.openPart(1, true, false, ":method", "GET", ":scheme", "http", ":path", "/")
 		for i := range 40 {

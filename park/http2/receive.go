@@ -53,7 +53,6 @@ func (c *conn) consume(b *input) error {
 	b.consumed(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wakeReader()
 	c.startWriting() // once for all that was received, so that many small frames do not cause a system call each
 	if b.end == 0 && c.block == nil {
 		c.partSince = time.Time{}
@@ -332,20 +331,9 @@ func (c *conn) handleData(f *dataFrame) error {
 		st.giveBack(read)
 	}
 	if len(data) > 0 || st.gotEnd {
-		if c.arrived != st {
-			c.wakeReader()
-		}
-		c.arrived = st
+		st.cond.Broadcast()
 	}
 	return nil
-}
-
-// wakeReader wakes the handler of the stream for which data has arrived. The caller holds c.mu.
-func (c *conn) wakeReader() {
-	if c.arrived != nil {
-		c.arrived.cond.Broadcast()
-		c.arrived = nil
-	}
 }
 
 // discard accounts for a DATA frame that is not used. The caller holds c.mu.

@@ -65,7 +65,6 @@ func (c *conn) takeOut() *outBuffer {
 // waitForWriter makes the goroutine that reads wait until the queue is empty, and reports whether it was emptied in time. The
 // caller holds c.mu, which waitForWriter releases while it waits.
 func (c *conn) waitForWriter() bool {
-	c.wakeReader()
 	c.startWriting()
 	taken := make(chan struct{})
 	c.taken = taken
