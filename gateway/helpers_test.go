@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,8 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
-	"go.uber.org/goleak"
 
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -30,18 +29,7 @@ func TestMain(m *testing.M) {
 	if playRole() {
 		return
 	}
-	code := m.Run()
-	if code == 0 {
-		err := goleak.Find()
-		for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); { // net/http waits after a 431
-			err = goleak.Find()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	leaks.Main(m)
 }
 
 func must(t testing.TB, err error) {

@@ -40,14 +40,14 @@ func (g *Gateway) newSockets() *websocket.Server {
 		},
 		OnClose: func(c *websocket.Conn, err error) {
 			if s, ok := c.Data.(*socket); ok {
-				g.hub.leave(&s.subscriber)
-				g.hub.count.clients.Add(-1)
-				switch {
+				switch { // counted before the client is counted out, as for Server-Sent Events
 				case errors.Is(err, websocket.ErrSlow):
 					g.hub.count.slow.Add(1)
 				case errors.Is(err, websocket.ErrTimeout):
 					g.hub.count.silent.Add(1)
 				}
+				g.hub.leave(&s.subscriber)
+				g.hub.count.clients.Add(-1)
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {

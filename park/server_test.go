@@ -116,6 +116,33 @@ func (s *lineServer) ask(conn net.Conn, line string) {
 	expect(s.t, conn, line+"\n")
 }
 
+// dialAsking returns a connection on which a line was answered, by TLS if secure, and the TCP connection below it. It dials
+// again if IdleTimeout, which begins when a connection is accepted, was over before the line came.
+func (s *lineServer) dialAsking(line string, secure bool) (conn, raw net.Conn) {
+	s.t.Helper()
+	for end := time.Now().Add(timeout); time.Now().Before(end); raw.Close() {
+		raw = s.dial()
+		if conn = raw; secure {
+			conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+		}
+		conn.SetDeadline(end)
+		answer := make([]byte, len(line)+1)
+		_, err := io.WriteString(conn, line+"\n")
+		if err == nil {
+			_, err = io.ReadFull(conn, answer)
+		}
+		if err == nil {
+			if string(answer) != line+"\n" {
+				s.t.Fatalf("got %q, want %q", answer, line)
+			}
+			conn.SetDeadline(time.Time{})
+			return conn, raw
+		}
+	}
+	s.t.Fatal("no connection was served before IdleTimeout")
+	return nil, nil
+}
+
 // ended waits until the server has closed conn.
 func (s *lineServer) ended(conn net.Conn) {
 	s.t.Helper()
@@ -239,17 +266,13 @@ func TestServerTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLineServer(t, c.set, c.serve)
-			raw, err := net.Dial("tcp", s.address)
-			must(t, err)
-			defer raw.Close()
-			conn := raw
-			if strings.Contains(name, "TLS") || strings.Contains(name, "record") {
-				conn = tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
-			}
+			var raw net.Conn
 			if c.ask {
-				s.ask(conn, "text")
+				_, raw = s.dialAsking("text", strings.Contains(name, "TLS") || strings.Contains(name, "record"))
+			} else {
+				raw = s.dial()
 			}
-			send(t, raw, c.send)
+			raw.Write([]byte(c.send)) // it fails if the timeout is over already
 			raw.SetReadDeadline(time.Now().Add(timeout))
 			if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal("the connection was not closed")
@@ -273,11 +296,14 @@ func TestServerHalfMessages(t *testing.T) {
 		s.MaxRunning = 8
 		s.ReadTimeout = 300 * time.Millisecond
 	}, nil)
-	const slow = 20
-	for range slow {
-		send(t, s.dial(), "half")
-	}
-	waitFor(t, "the others wait", func() bool { return s.Stats().Queued > 0 })
+	slow := 0
+	waitFor(t, "the others wait", func() bool { // more come, because the first end after ReadTimeout
+		if slow < 20 || s.Stats().Queued == 0 {
+			send(t, s.dial(), "half")
+			slow++
+		}
+		return slow >= 20 && s.Stats().Queued > 0
+	})
 	s.ask(s.dial(), "good")
 	for range slow {
 		wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
@@ -659,8 +685,7 @@ func TestServerOwnTimeout(t *testing.T) {
 	s := newLineServer(t, func(s *Server) { s.IdleTimeout = 50 * time.Millisecond }, func(s *Server, l net.Listener) error {
 		return s.Serve(wrappingListener{l, func(c net.Conn) net.Conn { return ownTimeoutConn{opaqueConn{c}} }})
 	})
-	conn := s.dial()
-	s.ask(conn, "text")
+	conn, _ := s.dialAsking("text", false)
 	s.ended(conn)
 	err := receive(t, s.closed)
 	wantErr(t, err, os.ErrDeadlineExceeded)

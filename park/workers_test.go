@@ -59,8 +59,8 @@ func TestQueued(t *testing.T) {
 	for i := range 4 {
 		server, client := pair(t, "tcp")
 		conns = append(conns, server)
+		send(t, client, strconv.Itoa(i)) // in time, however slow this test is
 		must(t, l.Park(server, f))
-		send(t, client, strconv.Itoa(i))
 		waitFor(t, "queued", func() bool { return l.Stats().Queued == i+1 })
 	}
 	if !l.Unpark(conns[1]) {

@@ -32,7 +32,7 @@ func TestAfterFunc(t *testing.T) {
 		var stopped *server.Timer
 		h.open = func(c conn) error {
 			start := time.Now()
-			c.AfterFunc(200*time.Millisecond, write("third"))
+			c.AfterFunc(1200*time.Millisecond, write("third"))
 			c.AfterFunc(100*time.Millisecond, write("first"))
 			c.AfterFunc(100*time.Millisecond, func(c conn) error {
 				if d := time.Since(start); d < 100*time.Millisecond {
@@ -43,7 +43,7 @@ func TestAfterFunc(t *testing.T) {
 				}
 				return write("second")(c)
 			})
-			stopped = c.AfterFunc(150*time.Millisecond, write("stopped"))
+			stopped = c.AfterFunc(1100*time.Millisecond, write("stopped"))
 			c.Pause()
 			return nil
 		}

@@ -256,9 +256,8 @@ func TestTimeouts(t *testing.T) {
 				alive.want(ping, "")
 				alive.send(frame(pong, "")...)
 			}
-			p := h.connect(t, "")
 			ended := make(chan bool)
-			go func() {
+			go func() { // before the other connects, which may take longer than PongTimeout
 				for f, _, err := alive.read(); err == nil; f, _, err = alive.read() {
 					if f == ping {
 						alive.Conn.Write(frame(pong, ""))
@@ -266,6 +265,7 @@ func TestTimeouts(t *testing.T) {
 				}
 				close(ended)
 			}()
+			p := h.connect(t, "")
 			p.want(ping, "")
 			err := e.wait(t)
 			wantErr(t, err, ErrTimeout)
@@ -275,20 +275,28 @@ func TestTimeouts(t *testing.T) {
 			<-ended
 		})
 		t.Run("idle", func(t *testing.T) {
-			h, e := start(&Server{IdleTimeout: 2 * short, PingInterval: short, PongTimeout: 2 * time.Second})
-			p := h.connect(t, "")
-			p.send(text("x")...)
-			p.wantText("x")
-			for {
-				first, _ := p.next()
-				if first == ping {
-					p.send(frame(pong, "")...)
-					continue
+			var p *peer
+			var e ends
+			next := func() (first byte, payload string) { // after pings
+				for first, payload = p.next(); first == ping; first, payload = p.next() {
+					p.Conn.Write(frame(pong, ""))
 				}
-				if first != fin|opClose {
-					t.Errorf("%#x", first)
+				return first, payload
+			}
+			for end := time.Now().Add(soon); ; { // until a message comes before IdleTimeout is over
+				var h *host
+				h, e = start(&Server{IdleTimeout: 2 * short, PingInterval: short, PongTimeout: 2 * time.Second})
+				p = h.connect(t, "")
+				p.Conn.Write(text("x"))
+				if first, payload := next(); first == fin|byte(Text) && payload == "x" {
+					break
+				} else if first != fin|opClose || time.Now().After(end) {
+					t.Fatalf("%#x %q", first, payload)
 				}
-				break
+				p.Close()
+			}
+			if first, _ := next(); first != fin|opClose {
+				t.Errorf("%#x", first)
 			}
 			p.send(closing(CodeGoingAway, "")...)
 			p.wantEnd()

@@ -8,8 +8,9 @@ require (
 	github.com/gobwas/ws v1.5.0
 	github.com/gorilla/websocket v1.5.3
 	github.com/socknotify/socknotify v0.0.0
-	go.uber.org/goleak v1.3.0
 )
+
+require go.uber.org/goleak v1.3.0 // indirect
 
 require (
 	github.com/coder/websocket v1.8.15

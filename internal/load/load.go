@@ -46,7 +46,7 @@ type Config struct {
 	Size  int           // bytes of a request
 	Depth int           // requests in flight per connection
 	Think time.Duration // from an answer to the request that takes its place
-	// Duration is how long requests are sent.
+	// Duration is how long requests are sent. Those that are due at the very beginning are sent in any case.
 	Duration time.Duration
 	Timeout  time.Duration // for connecting, and the handshakes of TLS
 	// Drain is how long Run waits for answers after the last request; 0 is two seconds.

@@ -175,6 +175,19 @@ func TestDuration(t *testing.T) {
 	})
 }
 
+// A duration that is over before a worker runs does not keep connections from sending what is due at the beginning.
+func TestDurationIsOver(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, backend string) {
+		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
+		cfg.Connections, cfg.Depth, cfg.Duration = 200, 4, 1
+		res, err := load.Run(t.Context(), cfg, nil)
+		healthy(t, cfg, res, err)
+		if res.Requests < 200*4 {
+			t.Errorf("%d requests", res.Requests)
+		}
+	})
+}
+
 // There are never more requests than the schedule has.
 func TestRate(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {

@@ -90,7 +90,7 @@ func (w *worker) run() {
 	until := w.until
 	for w.broken == nil {
 		now := w.now()
-		if !w.draining && (now >= until || w.stopped.Load()) {
+		if !w.draining && (now >= until && !w.beginning() || w.stopped.Load()) {
 			w.drain()
 			w.end, until = max(w.end, now), now+int64(w.drainTime())
 		}
@@ -169,6 +169,10 @@ func (w *worker) startDue(now int64) {
 		}
 	}
 }
+
+// beginning reports whether there are connections that have not sent what was due at the beginning. The duration may be over
+// when the worker first runs.
+func (w *worker) beginning() bool { return len(w.due) > 0 && w.due[0].due <= w.begin }
 
 // next returns until when the worker may wait for notifications.
 func (w *worker) next(until int64) int64 {

@@ -46,11 +46,13 @@ const (
 func id(i int) uint32 { return uint32(2*i + 1) }
 
 func (p *peer) open(stream uint32, path string, end bool, more ...string) {
-	p.openPart(stream, end, true, append([]string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", path}, more...)...)
+	pseudo := []string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", path}
+	p.openPart(stream, end, true, append(pseudo, more...)...)
 }
 
 func (p *peer) openPart(stream uint32, end, whole bool, fields ...string) {
-	p.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.fields(fields...), EndStream: end, EndHeaders: whole})
+	block := p.fields(fields...)
+	p.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndStream: end, EndHeaders: whole})
 }
 
 // stalled opens streams whose responses wait for windows.
@@ -141,7 +143,9 @@ var abuses = []abuse{
 	{name: "SETTINGS flood, long", rounds: 300, want: calm, begin: stalled(0), round: func(p *peer, i int) {
 		p.WriteSettings(manySettings(2700)...)
 	}},
-	{name: "SETTINGS flood, not read", silent: true, rounds: 1 << 30, want: closed, round: func(p *peer, i int) { p.WriteSettings() }},
+	{name: "SETTINGS flood, not read", silent: true, rounds: 1 << 30, want: closed, round: func(p *peer, i int) {
+		p.WriteSettings()
+	}},
 	{name: "PING flood", rounds: 20_000, want: stays, round: func(p *peer, i int) { p.WritePing(false, [8]byte{}) }},
 	{name: "PING flood beside streams", rounds: 20_000, want: stays, begin: stalled(0), round: func(p *peer, i int) {
 		p.WritePing(false, [8]byte{})
@@ -149,7 +153,9 @@ var abuses = []abuse{
 	{name: "PING flood, not read", silent: true, rounds: 1 << 30, want: closed, round: func(p *peer, i int) {
 		p.WritePing(false, [8]byte{})
 	}},
-	{name: "PING acknowledgements", rounds: 20_000, want: stays, round: func(p *peer, i int) { p.WritePing(true, [8]byte{}) }},
+	{name: "PING acknowledgements", rounds: 20_000, want: stays, round: func(p *peer, i int) {
+		p.WritePing(true, [8]byte{})
+	}},
 	{name: "empty DATA", rounds: 20_000, want: stays, begin: func(p *peer) { p.open(1, "/read", false) },
 		round: func(p *peer, i int) { p.WriteData(1, false, nil) }},
 	{name: "DATA of one byte", rounds: 20_000, want: stays, begin: func(p *peer) { p.open(1, "/read", false) },
@@ -161,7 +167,9 @@ var abuses = []abuse{
 		p.WritePriority(id(i), http2.PriorityParam{StreamDep: uint32(i+1) * 2, Weight: 3})
 	}},
 	{name: "unknown frames", rounds: 20_000, want: stays, round: func(p *peer, i int) { p.WriteRawFrame(99, 0, 1, nil) }},
-	{name: "GOAWAY flood", rounds: 20_000, want: stays, round: func(p *peer, i int) { p.WriteGoAway(0, http2.ErrCodeNo, nil) }},
+	{name: "GOAWAY flood", rounds: 20_000, want: stays, round: func(p *peer, i int) {
+		p.WriteGoAway(0, http2.ErrCodeNo, nil)
+	}},
 	{name: "WINDOW_UPDATE flood", rounds: 20_000, want: stays, begin: stalled(0), round: func(p *peer, i int) {
 		p.WriteWindowUpdate(0, 1)
 	}},
@@ -179,6 +187,10 @@ var abuses = []abuse{
 	}},
 	{name: "half a frame", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
 		p.out.Write([]byte{0, 1, 0, byte(http2.FramePing), 0})
+	}},
+	{name: "half a large frame", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
+		p.out.Write(appendFrame(nil, http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, largeIn-frameHeader))
+		p.out.Write(make([]byte, 20<<10))
 	}},
 	{name: "half a header block", held: true, rounds: 1, want: stays, round: func(p *peer, i int) {
 		p.openPart(1, true, false, ":method", "GET", ":scheme", "http", ":path", "/")

@@ -27,7 +27,7 @@ func (c *conn) inOrder(header []byte) bool {
 
 // decode decodes the frames of header blocks, whose last frame becomes a MetaHeadersFrame, and any other one nil. It returns
 // other frames as they are.
-func (c *conn) decode(f http2.Frame) (http2.Frame, error) {
+func (c *conn) decode(f frame) (frame, error) {
 	var fragment []byte
 	var last bool
 	switch f := f.(type) {

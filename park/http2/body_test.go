@@ -41,6 +41,17 @@ func TestReadAfterHandler(t *testing.T) {
 		p.synced()
 		proceed <- true
 		p.next()
+		until(t, "the handler has returned", func() bool { // which is after its response was sent
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			running := 0
+			for c := range s.conns {
+				c.mu.Lock()
+				running += c.running
+				c.mu.Unlock()
+			}
+			return running == 0
+		})
 		if n, err := (<-bodies).Read(make([]byte, 10)); n != 0 || err != want {
 			t.Errorf("%d bytes, %v, want %v", n, err, want)
 		}

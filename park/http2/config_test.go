@@ -49,7 +49,7 @@ func (p *peer) settings() (map[http2.SettingID]uint32, uint32) {
 // Sizes and numbers are announced as configured, and by default if they are not valid.
 func TestConfigSettings(t *testing.T) {
 	defaults := http.HTTP2Config{MaxConcurrentStreams: defaultStreams, MaxDecoderHeaderTableSize: initialTableSize,
-		MaxReadFrameSize: maxFrameSize, MaxReceiveBufferPerConnection: defaultWindow,
+		MaxReadFrameSize: largeIn - frameHeader, MaxReceiveBufferPerConnection: defaultWindow,
 		MaxReceiveBufferPerStream: defaultWindow}
 	valid := http.HTTP2Config{MaxConcurrentStreams: 7, MaxDecoderHeaderTableSize: 100, MaxReadFrameSize: 1<<24 - 1,
 		MaxReceiveBufferPerConnection: 100_000, MaxReceiveBufferPerStream: 50_000}

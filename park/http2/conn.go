@@ -203,6 +203,9 @@ func (c *conn) serve(net.Conn) {
 		if full && b.bulk {
 			b.grow()
 		}
+		if b.bulk {
+			runtime.Gosched() // the handler reads what is in the processor's caches
+		}
 		switch {
 		case readErr == nil:
 		case !isTimeout(readErr):
@@ -238,8 +241,10 @@ type input struct {
 
 var largeInBuffers = sync.Pool{New: func() any { return new([largeIn]byte) }}
 
-// largeIn is the size of the buffer of a connection that fills the small one with DATA frames of at least bulkFrame bytes, so
-// that one Read receives several of them. Of small frames the small buffer has enough.
+// largeIn is the size of the buffer for frames that do not fit into the small one: for a large body, a client needs less of
+// the server's CPU time with frames of this size than with smaller ones. A connection that fills the small buffer with DATA
+// frames of at least bulkFrame bytes has it too, so that one Read receives several of them. Of small frames the small buffer
+// has enough.
 const (
 	largeIn   = 64 << 10
 	bulkFrame = 4 << 10
@@ -261,9 +266,12 @@ func (b *input) shrink() {
 	}
 }
 
-// free returns the space for the next Read, which is not empty. A frame needs more than a pooled buffer has only if
+// free returns the space for the next Read, which is not empty. A frame needs more than a large buffer has only if
 // MaxReadFrameSize is larger.
 func (b *input) free() []byte {
+	if b.end == len(b.buf) {
+		b.grow()
+	}
 	if b.end == len(b.buf) {
 		b.buf = append(b.buf, make([]byte, len(b.buf))...)
 	}

@@ -21,7 +21,7 @@
 // # Differences from net/http
 //
 //   - Response headers are sent without a dynamic table unless http.HTTP2Config.MaxEncoderHeaderTableSize is set, so they
-//     are longer than net/http's. MaxReadFrameSize is 16 KiB unless it is set.
+//     are longer than net/http's. MaxReadFrameSize is 65,527 bytes unless it is set.
 //   - HTTP2Config.CountError also gets names that net/http does not have: those of wrong frames begin with frame_ and the
 //     type, and there are frame_size_or_order, malformed_request, trailers_length and control_queue.
 //   - Any frame of the client answers the PING of HTTP2Config.SendPingTimeout.

@@ -29,10 +29,20 @@ func measure(b []byte, maxFrame int) (int, error) {
 
 func streamOf(header []byte) uint32 { return binary.BigEndian.Uint32(header[5:]) &^ (1 << 31) }
 
+// A frame is an http2.Frame other than a DATA frame, or a *dataFrame.
+type frame interface{ Header() http2.FrameHeader }
+
+// A dataFrame is a DATA frame. A Framer would copy its payload.
+type dataFrame struct {
+	http2.FrameHeader
+	data []byte // without padding
+}
+
 // A parser is a Framer for frames that are complete, so that it never waits. It has no state of a connection.
 type parser struct {
 	in     bytes.Reader
 	framer *http2.Framer
+	data   dataFrame
 }
 
 var parsers = sync.Pool{New: func() any {
@@ -43,14 +53,33 @@ var parsers = sync.Pool{New: func() any {
 	return p
 }}
 
-// parse parses a frame. The result is valid until the next call.
-func (p *parser) parse(frame []byte) (http2.Frame, error) {
-	p.in.Reset(frame)
+// parse parses a frame. The result is valid until the next call, and while b is not changed.
+func (p *parser) parse(b []byte) (frame, error) {
+	if http2.FrameType(b[3]) == http2.FrameData {
+		return p.parseData(b)
+	}
+	p.in.Reset(b)
 	return p.framer.ReadFrame()
+}
+
+// parseData parses a DATA frame (RFC 9113, 6.1).
+func (p *parser) parseData(b []byte) (frame, error) {
+	data := b[frameHeader:]
+	h := http2.FrameHeader{Type: http2.FrameData, Flags: http2.Flags(b[4]), Length: uint32(len(data)), StreamID: streamOf(b)}
+	padded := h.Flags.Has(http2.FlagDataPadded)
+	if h.StreamID == 0 || padded && (len(data) == 0 || int(data[0]) >= len(data)) {
+		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if padded {
+		data = data[1 : len(data)-int(data[0])]
+	}
+	p.data = dataFrame{h, data}
+	return &p.data, nil
 }
 
 func (p *parser) release() {
 	p.in.Reset(nil)
+	p.data = dataFrame{}
 	parsers.Put(p)
 }
 

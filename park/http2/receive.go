@@ -65,14 +65,15 @@ func (c *conn) consume(b *input) error {
 }
 
 // handle handles a frame. An error ends the connection.
-func (c *conn) handle(p *parser, frame []byte) error {
-	f, err := p.parse(frame)
-	kind := http2.FrameType(frame[3])
+func (c *conn) handle(p *parser, b []byte) error {
+	f, err := p.parse(b)
+	kind := http2.FrameType(b[3])
 	switch {
 	case err == nil:
 		f, err = c.decode(f)
 	case kind == http2.FrameHeaders:
-		err = http2.ConnectionError(http2.ErrCodeProtocol) // the block was not decoded, so the table is not the client's any more
+		// The block was not decoded, so the table is not the client's any more.
+		err = http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.mu.Lock()
 	defer func() {
@@ -165,7 +166,7 @@ func (c *conn) wasReset(id uint32) bool {
 func (c *conn) unopened(id uint32) bool { return id%2 == 0 || id > c.last }
 
 // handleFrame handles a frame. The error is that of the connection or of a stream. The caller holds c.mu.
-func (c *conn) handleFrame(f http2.Frame) error {
+func (c *conn) handleFrame(f frame) error {
 	if !c.configed {
 		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
 			return c.server.count("first_settings", http2.ConnectionError(http2.ErrCodeProtocol))
@@ -173,7 +174,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 		c.configed = true
 	}
 	if id := f.Header().StreamID; c.goingAway && id%2 == 1 && id > c.last {
-		if d, ok := f.(*http2.DataFrame); ok {
+		if d, ok := f.(*dataFrame); ok {
 			return c.discard(d)
 		}
 		return nil // the client opens such streams again elsewhere
@@ -183,7 +184,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 		return c.handleSettings(f)
 	case *http2.MetaHeadersFrame:
 		return c.handleHeaders(f)
-	case *http2.DataFrame:
+	case *dataFrame:
 		return c.handleData(f)
 	case *http2.WindowUpdateFrame:
 		return c.handleWindowUpdate(f)
@@ -288,7 +289,7 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-func (c *conn) handleData(f *http2.DataFrame) error {
+func (c *conn) handleData(f *dataFrame) error {
 	if c.unopened(f.StreamID) {
 		return c.server.count("data_on_idle", http2.ConnectionError(http2.ErrCodeProtocol))
 	}
@@ -309,9 +310,10 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 	}
 	c.inflow -= size
 	st.inflow -= size
-	data := f.Data()
+	data := f.data
 	st.received += int64(len(data))
-	if st.declared >= 0 && (st.received > st.declared || f.StreamEnded() && st.received != st.declared) {
+	ended := f.Flags.Has(http2.FlagDataEndStream)
+	if st.declared >= 0 && (st.received > st.declared || ended && st.received != st.declared) {
 		c.giveBack(size)
 		return c.server.count("send_too_much", http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol})
 	}
@@ -322,7 +324,7 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 		st.body.write(data)
 	}
 	c.giveBack(read)
-	if f.StreamEnded() {
+	if ended {
 		st.gotEnd = true
 		st.endIfDone()
 	} else {
@@ -335,7 +337,7 @@ func (c *conn) handleData(f *http2.DataFrame) error {
 }
 
 // discard accounts for a DATA frame that is not used. The caller holds c.mu.
-func (c *conn) discard(f *http2.DataFrame) error {
+func (c *conn) discard(f *dataFrame) error {
 	size := int32(f.Length)
 	if size > c.inflow {
 		return c.server.count("data_flow", http2.ConnectionError(http2.ErrCodeFlowControl))

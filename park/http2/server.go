@@ -299,7 +299,7 @@ func (s *Server) config() *http.HTTP2Config {
 
 // Limits and settings that are the same for all connections of a server.
 const (
-	maxFrameSize     = 16 << 10 // of frames that are sent, and of those received unless MaxReadFrameSize is set
+	maxFrameSize     = 16 << 10 // of frames that are sent, the least that a side may set
 	initialWindow    = 65535    // RFC 9113 (6.9.2)
 	defaultWindow    = 1 << 20
 	defaultStreams   = 250
@@ -322,7 +322,7 @@ func (s *Server) readFrameSize() int {
 	if n := s.config().MaxReadFrameSize; n >= maxFrameSize && n < 1<<24 {
 		return n
 	}
-	return maxFrameSize
+	return largeIn - frameHeader
 }
 
 // encoderTable is the size of the table for response headers, or 0 if there is none.

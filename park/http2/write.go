@@ -16,7 +16,7 @@ import (
 // goroutine that writes has taken them. A client that makes it wait for answerTimeout does not read.
 const (
 	maxOut     = 32 << 10
-	maxAnswers = 2 << 10
+	maxAnswers = 1 << 10
 	maxQueue   = 256 << 10
 )
 

@@ -19,15 +19,15 @@ import (
 	"github.com/coder/websocket"
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
-	"go.uber.org/goleak"
 
 	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/park"
 )
 
 func TestMain(m *testing.M) {
 	if !playRole() {
-		goleak.VerifyTestMain(m)
+		leaks.Main(m)
 	}
 }
 
