@@ -14,10 +14,15 @@ type operations struct {
 	// one call only: a later receive gets the end of the stream, and a later send a broken pipe.
 	lost error
 
-	// receiving is set while the kernel receives for the first receive (backend.Receiver), and until the outcome was handled.
+	// receiving is set while the kernel receives for the first receive, and until the outcome was handled.
 	receiving bool
-	kernel    backend.Receive
-	made      early // the outcome
+	kernel    *kernelReceive // nil before the first receive by the kernel
+}
+
+// A kernelReceive is a receive by the kernel (backend.Receiver).
+type kernelReceive struct {
+	backend.Receive
+	made early // the outcome
 }
 
 // idle reports whether no operation is in flight.

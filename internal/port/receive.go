@@ -19,12 +19,16 @@ func (p *Port) receive(s *Slot, ops *operations, held sock.Held, h Socket) bool 
 	if p.Core.Receiver == nil || o.kind != OpRecv || len(o.Buf) == 0 || s.Word.Load()&wStream == 0 {
 		return false
 	}
-	ops.kernel.Buf, ops.made.generation = held.Ahead(false, o.Buf)
-	if ops.receiving = p.Core.Receiver.Receive(h, &ops.kernel); !ops.receiving {
-		ops.kernel.Buf = nil
+	if ops.kernel == nil {
+		ops.kernel = new(kernelReceive)
+		ops.kernel.made.call = &ops.kernel.Exchange
+	}
+	r := ops.kernel
+	r.Buf, r.made.generation = held.Ahead(false, o.Buf)
+	if ops.receiving = p.Core.Receiver.Receive(h, &r.Receive); !ops.receiving {
+		r.Buf = nil
 		return false
 	}
-	ops.made.call = &ops.kernel.Exchange
 	s.update(func(v uint64) uint64 { return v &^ uint64(EventIn) })
 	return true
 }
@@ -45,7 +49,7 @@ func (ops *operations) outcome() *early {
 		ops.kernel.Buf = nil
 		return nil
 	}
-	return &ops.made
+	return &ops.kernel.made
 }
 
 // endReceive ends the backend's reports of a receive that has ended.
@@ -60,7 +64,7 @@ func (p *Port) revokeReceive(ops *operations, to *outlet) {
 	if !ops.receiving {
 		return
 	}
-	o, r := ops.recvs.first, &ops.kernel
+	o, r := ops.recvs.first, &ops.kernel.Receive
 	if !p.Core.Receiver.Revoke(r) {
 		ops.recvs.remove(o)
 		return
@@ -80,7 +84,7 @@ func (p *Port) revokeReceive(ops *operations, to *outlet) {
 // cancelReceive cancels the receive that the kernel carries out. If it has a result already, the receive completes with
 // that. The slot is locked.
 func (p *Port) cancelReceive(s *Slot, ops *Work, index uint32) bool {
-	r := &ops.kernel
+	r := &ops.kernel.Receive
 	if !p.Core.Receiver.Revoke(r) || !r.Void {
 		return true // it is reported
 	}
@@ -132,7 +136,7 @@ func (p *Port) detachOpen(index uint32, ops *Work) {
 		return // the socket is closed
 	}
 	defer held.Release()
-	if !ops.receiving || p.Core.Receiver.Revoke(&ops.kernel) {
+	if !ops.receiving || p.Core.Receiver.Revoke(&ops.kernel.Receive) {
 		p.detach(index)
 	}
 }

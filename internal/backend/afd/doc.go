@@ -28,8 +28,8 @@
 // (backend.Receiver). For that the socket is associated with the port at its first such receive. A socket belongs to one
 // completion port, so this is done only where a socket can be taken off a port again, which a probe finds out. A socket that
 // belongs to another port already is received from by polls. Windows has not run this; Wine has, where tests force it with
-// SOCKNOTIFY_RECEIVING=1. A program must not make overlapped calls of its own on a socket while it is associated, because
-// their packets would come to this port.
+// SOCKNOTIFY_RECEIVING=1. The packets of overlapped calls that a program makes by itself on such a socket come to this port
+// too, and are dropped.
 //
 // If a handle is closed without its owner's knowledge while a duplicate is open, its receive cannot be cancelled any more,
 // and the kernel keeps the buffer until data arrives. Under Wine it keeps it for the life of the process.

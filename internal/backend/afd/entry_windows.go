@@ -144,7 +144,7 @@ func (p *Poller) drop(e *entry) {
 	e.dead = true
 	e.suppress()
 	e.received = false
-	if !e.receive.out {
+	if !p.receiving(e) {
 		e.receive.r = nil
 	}
 	if e.ready.out {
@@ -165,7 +165,7 @@ func (p *Poller) settle(e *entry) {
 	if p.dying[e.base] == e {
 		delete(p.dying, e.base)
 	}
-	if !e.queue && !e.receive.out {
+	if !e.queue && !p.receiving(e) {
 		p.free(e)
 	}
 }

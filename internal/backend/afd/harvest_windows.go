@@ -48,7 +48,7 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 				continue
 			}
 			if packets[i].key == keyReceive {
-				if op := packets[i].operation(); p.ended(op) {
+				if op := p.operation(&packets[i]); op != nil && p.ended(op) {
 					ready[n] = backend.Ready{Token: op.owner.token, Mask: backend.In}
 					n++
 				}
@@ -103,8 +103,8 @@ func (p *Poller) hold(pk *packet) bool {
 
 func (p *Poller) keep(pk *packet) bool {
 	if pk.key == keyReceive {
-		op := pk.operation()
-		if !p.ended(op) {
+		op := p.operation(pk)
+		if op == nil || !p.ended(op) {
 			return false
 		}
 		op.owner.received = true

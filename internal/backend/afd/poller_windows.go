@@ -26,9 +26,11 @@ type Poller struct {
 	groups  []*group
 	vacant  []*group // the groups with a free entry
 	held    []*entry // dequeued by Park or a change, in order; harvested first
-	out     int      // the number of blocks owned by the kernel
+	out     int      // the number of blocks and operations owned by the kernel
 	packets [64]packet
 	closed  [64]packet
+
+	receives map[*operation]struct{} // owned by the kernel
 }
 
 // New opens two completion ports and a helper handle. Two more helper handles are opened for each 32 sockets.
@@ -36,7 +38,7 @@ func New() (backend.Poller, error) {
 	if err := winsock.Start(); err != nil {
 		return nil, os.NewSyscallError("WSAStartup", err)
 	}
-	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry)}
+	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry), receives: make(map[*operation]struct{})}
 	err := p.open()
 	if err != nil {
 		p.shut()
@@ -153,11 +155,9 @@ func (p *Poller) Close() error {
 	for _, g := range p.groups {
 		cancel(g.ready, nil)
 		cancel(g.witness, nil)
-		for i := range g.entries {
-			if op := &g.entries[i].receive; op.out {
-				op.cancel()
-			}
-		}
+	}
+	for op := range p.receives {
+		op.cancel()
 	}
 	p.reclaim()
 	for _, g := range p.groups {
@@ -180,7 +180,7 @@ func (p *Poller) reclaim() {
 		for _, port := range [...]windows.Handle{p.port, p.closings} {
 			k, _ := dequeue(port, p.packets[:], 0)
 			for i := range k {
-				if p.packets[i].key != keyWake {
+				if pk := &p.packets[i]; pk.key == keyPoll || p.operation(pk) != nil {
 					p.out--
 				}
 			}

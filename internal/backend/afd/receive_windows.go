@@ -10,13 +10,12 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// An operation is a receive by the kernel (WSARecv). It is owned by the kernel while out is set. While it is, its entry is
-// not freed, so its memory and the buffer stay reachable.
+// An operation is a receive by the kernel (WSARecv). While the kernel owns it, its entry is not freed, so its memory and the
+// buffer stay reachable.
 type operation struct {
 	overlapped windows.Overlapped // first: a packet has a pointer to it
 	vec        windows.WSABuf
 	flags      uint32
-	out        bool
 	owner      *entry
 	r          *backend.Receive // the latest; nil after the entry was dropped and the receive has ended
 }
@@ -26,7 +25,7 @@ func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[handle]
-	if e == nil || !e.stream || e.receive.out || !p.associate(e) {
+	if e == nil || !e.stream || p.receiving(e) || !p.associate(e) {
 		return false
 	}
 	op := &e.receive
@@ -38,7 +37,7 @@ func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
 	// A receive that succeeds at once queues a packet too.
 	switch err := windows.WSARecv(windows.Handle(handle), &op.vec, 1, nil, &op.flags, &op.overlapped, nil); err {
 	case nil, windows.ERROR_IO_PENDING:
-		op.out = true
+		p.receives[op] = struct{}{}
 		p.out++
 	case windows.WSAEWOULDBLOCK, windows.WSAENOBUFS:
 		op.vec, op.r = windows.WSABuf{}, nil
@@ -49,6 +48,23 @@ func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
 	}
 	e.suppress()
 	return true
+}
+
+// receiving reports whether the kernel owns the operation of an entry.
+func (p *Poller) receiving(e *entry) bool {
+	_, yes := p.receives[&e.receive]
+	return yes
+}
+
+// operation returns the operation of a packet with keyReceive, which the kernel gives back. It is nil if the packet belongs
+// to an overlapped call that the program has made by itself.
+func (p *Poller) operation(pk *packet) *operation {
+	op := (*operation)(unsafe.Pointer(pk.block))
+	if _, ours := p.receives[op]; !ours {
+		return nil
+	}
+	delete(p.receives, op)
+	return op
 }
 
 // associate makes the receives of a socket complete on the port.
@@ -78,7 +94,6 @@ func (op *operation) end(n int, err error, void bool) {
 
 // ended handles the packet of a receive, and reports whether there is something to report.
 func (p *Poller) ended(op *operation) bool {
-	op.out = false
 	p.out--
 	switch windows.NTStatus(op.overlapped.Internal) {
 	case 0:

@@ -1,6 +1,7 @@
 package afd
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +64,40 @@ func TestReceive(t *testing.T) {
 	windows.Shutdown(b, windows.SHUT_WR)
 	startReceive(t, p, a, r)
 	ends(t, p, 1, r, 0, nil)
+}
+
+// A packet of an overlapped call that the program makes by itself is not taken for one of the port's.
+func TestReceiveForeign(t *testing.T) {
+	receiving(t)
+	p := open(t)
+	a, b := pair(t)
+	apply(t, p, backend.Add, a, 1, in)
+	r := newReceive(2)
+	startReceive(t, p, a, r)
+	write(t, b)
+	ends(t, p, 1, r, 1, nil)
+	var foreign struct {
+		windows.Overlapped
+		rest [4]uint64 // what follows it belongs to the program
+	}
+	for range 3 {
+		foreign.rest = [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+		var pinner runtime.Pinner
+		pinner.Pin(&foreign)
+		text, n := []byte("x"), uint32(0)
+		pinner.Pin(&text[0])
+		if err := windows.WSASend(windows.Handle(a), &windows.WSABuf{Len: 1, Buf: &text[0]}, 1, &n, 0, &foreign.Overlapped, nil); err != nil {
+			t.Fatal(err)
+		}
+		none(t, p)
+		pinner.Unpin()
+		if foreign.rest != [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)} {
+			t.Fatal("what follows the program's OVERLAPPED was changed")
+		}
+	}
+	startReceive(t, p, a, r)
+	write(t, b)
+	ends(t, p, 1, r, 1, nil)
 }
 
 func TestReceiveReset(t *testing.T) {

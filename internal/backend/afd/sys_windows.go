@@ -27,13 +27,11 @@ type packet struct {
 	_     uint32
 }
 
-func (pk *packet) operation() *operation { return (*operation)(unsafe.Pointer(pk.block)) }
-
 // The keys of packets.
 const (
 	keyPoll    = 1
 	keyWake    = 2
-	keyReceive = 3 // the block is an operation
+	keyReceive = 3 // the block is an operation, or belongs to an overlapped call of the program
 )
 
 // pollInfo is AFD_POLL_INFO with one socket. It is both input and output.
