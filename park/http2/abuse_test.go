@@ -223,14 +223,15 @@ func abusedHandler(w http.ResponseWriter, r *http.Request) {
 	case "/read":
 		io.Copy(io.Discard, r.Body)
 	case "/big":
-		p := make([]byte, 32<<10)
 		for range 4 {
-			if _, err := w.Write(p); err != nil {
+			if _, err := w.Write(big[:]); err != nil {
 				return
 			}
 		}
 	}
 }
+
+var big [32 << 10]byte
 
 // mark is the PING frame after the last round.
 var mark = [8]byte{'t', 'h', 'e', ' ', 'l', 'a', 's', 't'}

@@ -115,12 +115,9 @@ func (w *responseWriter) write(p []byte) (int, error) {
 	if w.written += int64(len(p)); w.declared >= 0 && w.written > w.declared {
 		return 0, http.ErrContentLength
 	}
-	if w.buf == nil {
-		w.buf = bodyBuffers.Get().(*[]byte)
-	}
 	size := len(p)
-	for len(*w.buf)+len(p) > bodyBuffer {
-		if len(*w.buf) == 0 {
+	for w.buffered()+len(p) > bodyBuffer {
+		if w.buffered() == 0 {
 			if err := w.send(p, false); err != nil {
 				return 0, err
 			}
@@ -134,8 +131,19 @@ func (w *responseWriter) write(p []byte) (int, error) {
 			}
 		}
 	}
+	if w.buf == nil {
+		w.buf = bodyBuffers.Get().(*[]byte)
+	}
 	*w.buf = append(*w.buf, p...)
 	return size, nil
+}
+
+// buffered returns how much of the body is in the buffer. A large write needs none.
+func (w *responseWriter) buffered() int {
+	if w.buf == nil {
+		return 0
+	}
+	return len(*w.buf)
 }
 
 // flush sends what is in the buffer. end is set when the handler has returned.
