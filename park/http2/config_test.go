@@ -282,7 +282,7 @@ func TestCountError(t *testing.T) {
 		{"trailers_not_ended", func(p *peer) { p.request(1, false); p.request(1, false) }},
 		{"malformed_request", func(p *peer) { p.request(1, true, "connection", "close") }},
 		{"frame_ping", func(p *peer) { p.WriteRawFrame(http2.FramePing, 0, 0, []byte("x")) }},
-		{"frame_size_or_order", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, maxFrameSize+1)) }},
+		{"frame_size_or_order", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, largeIn)) }},
 	} {
 		counted := make(chan string, 10)
 		release := make(chan bool)

@@ -382,7 +382,7 @@ func (s *Server) maxHeaderList() uint32 {
 // maxBlock bounds the frames of a header block. A longer one would be too large also when it is decoded.
 func (s *Server) maxBlock() int {
 	n := int(s.maxHeaderList())
-	return n + n/4 + s.readFrameSize()
+	return n + n/4 + maxFrameSize
 }
 
 func (s *Server) linger() time.Duration {
