@@ -503,6 +503,7 @@ func (c *conn) endStreams(err error) {
 // drain ends the connection with a GOAWAY frame. It gives the client time to receive it: a connection that is closed while
 // there is something to read is reset, and what was sent before may be lost.
 func (c *conn) drain(err error, buf []byte) {
+	c.block = nil // it may have many fields
 	c.mu.Lock()
 	if !c.ended {
 		code := http2.ErrCodeNo
