@@ -22,8 +22,8 @@ type Receiver interface {
 
 // A Receive is a receive that the kernel carries out.
 type Receive struct {
-	Exchange             // Buf, and after the end N and Err
-	Ended    atomic.Bool // set by the backend, after the other fields
-	Void     bool        // the kernel gave the buffer back without a result: nothing was received, and no error
-	Kernel   unsafe.Pointer
+	Exchange                // Buf, and after the end N and Err
+	Ended    atomic.Bool    // set by the backend, after the other fields
+	Void     bool           // the kernel gave the buffer back without a result: nothing was received, and no error
+	Kernel   unsafe.Pointer // used by the backend alone, for Revoke
 }

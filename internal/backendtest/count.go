@@ -67,9 +67,8 @@ func (r receiver) Receive(handle uintptr, to *backend.Receive) bool {
 	return ok
 }
 
-// Receiving reports whether the latest receive that waited for a handle was one by the kernel, on any port with
-// Counted or Hooked.
-// The data of such a receive does not make the handle readable.
+// Receiving reports whether the latest receive that waited for a handle was one by the kernel, on any port with Counted or
+// Hooked. The data of such a receive does not make the handle readable.
 func Receiving(handle uintptr) bool {
 	receiving.mu.Lock()
 	defer receiving.mu.Unlock()

@@ -110,7 +110,7 @@ func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held
 		}
 		had := o.N
 		done := p.attempt(ops, o, s, held, h, e)
-		if e != nil && ops.kernel != nil && e == &ops.kernel.made {
+		if ops.kernel != nil && e == &ops.kernel.made {
 			ops.kernel.Buf = nil
 		}
 		e = nil

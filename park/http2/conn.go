@@ -204,7 +204,7 @@ func (c *conn) serve(net.Conn) {
 			b.grow()
 		}
 		if b.bulk {
-			runtime.Gosched() // the handler reads what is in the processor's caches
+			runtime.Gosched() // the handler reads the body while it is in the caches
 		}
 		switch {
 		case readErr == nil:

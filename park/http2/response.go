@@ -138,7 +138,7 @@ func (w *responseWriter) write(p []byte) (int, error) {
 	return size, nil
 }
 
-// buffered returns how much of the body is in the buffer. A large write needs none.
+// buffered returns how many bytes of the body are in the buffer. A writer of large pieces has no buffer.
 func (w *responseWriter) buffered() int {
 	if w.buf == nil {
 		return 0

@@ -299,7 +299,7 @@ func (s *Server) config() *http.HTTP2Config {
 
 // Limits and settings that are the same for all connections of a server.
 const (
-	maxFrameSize     = 16 << 10 // of frames that are sent, the least that a side may set
+	maxFrameSize     = 16 << 10 // of frames that are sent; no side may allow less
 	initialWindow    = 65535    // RFC 9113 (6.9.2)
 	defaultWindow    = 1 << 20
 	defaultStreams   = 250
