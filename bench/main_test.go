@@ -156,6 +156,29 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+func TestContender(t *testing.T) {
+	stdout, stderr, err := bench(t, "core", "-quick", "-window", "1ms", "-only", "cores=1", "-contender", "oneshot+drained", "-json")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	chosen := 0
+	for line := range strings.Lines(stdout) {
+		var r record.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Contender == r.Reference {
+			continue
+		}
+		if chosen++; !strings.Contains(r.Contender, "oneshot+drained") {
+			t.Error(line)
+		}
+	}
+	if chosen == 0 {
+		t.Errorf("%s\n%s", stdout, stderr)
+	}
+}
+
 func TestList(t *testing.T) {
 	stdout, _, err := bench(t, "-list", "core")
 	if err != nil || !strings.Contains(stdout, "socknotify/epoll oneshot+drained\n") {

@@ -41,6 +41,7 @@ type flags struct {
 	external    map[string]string
 	list        bool
 	only        string
+	contender   string
 	within      time.Duration
 	summary     string
 }
@@ -64,12 +65,13 @@ func rootCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.quick, "quick", false, "one short round with fewer parameters; its figures mean nothing")
 	fl.BoolVar(&f.json, "json", false, "print a line of JSON for each workload, parameters and contender")
-	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick or -only, none)")
+	fl.StringVar(&f.out, "out", "", "folder for tables, JSON and plots (default "+docs+"; with -quick, -only or -contender, none)")
 	fl.IntVar(&f.rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
 	fl.DurationVar(&f.window, "window", 0, "time that a sample measures (default 150ms)")
 	fl.StringToStringVar(&f.external, "external", nil,
 		"further echo servers, as name=program: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors")
 	fl.StringVar(&f.only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
+	fl.StringVar(&f.contender, "contender", "", "beside the reference, only contenders whose names contain this, such as \"epoll server\"")
 	fl.DurationVar(&f.within, "within", 0, "time for the run, such as 38m; if it is short, side sets of parameters have fewer rounds")
 	fl.StringVar(&f.summary, "summary", "", "measure nothing; print which promises the results in this folder keep")
 	fl.BoolVar(&f.list, "list", false, "measure nothing; list the contenders, and why any is missing")
@@ -88,12 +90,12 @@ func workloadList() string {
 
 func (f *flags) options(stderr io.Writer) (suite.Options, error) {
 	o := suite.Options{
-		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Within: f.within, Warnings: stderr,
+		Sources: csources(), External: f.external, Quick: f.quick, Only: f.only, Contender: f.contender, Within: f.within, Warnings: stderr,
 		Rounds: cmp.Or(f.rounds, 9), Window: cmp.Or(f.window, 150*time.Millisecond), Warm: 80 * time.Millisecond,
 	}
 	if f.quick {
 		o.Rounds, o.Window, o.Warm = cmp.Or(f.rounds, 1), cmp.Or(f.window, 50*time.Millisecond), 30*time.Millisecond
-	} else if f.only == "" {
+	} else if f.only == "" && f.contender == "" {
 		f.out = cmp.Or(f.out, docs)
 	}
 	if o.Rounds < 1 || o.Window < time.Millisecond {

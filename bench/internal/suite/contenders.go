@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/param"
@@ -60,7 +61,13 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 			all = slices.Insert(slices.Delete(all, i, i+1), 0, ref)
 		}
 	}
-	return all
+	first := 0
+	if len(w.reference) > 0 {
+		first = 1
+	}
+	return append(all[:first], slices.DeleteFunc(all[first:], func(c Contender) bool {
+		return !strings.Contains(c.Name, e.Contender)
+	})...)
 }
 
 // golang returns a contender in Go, which is this program.

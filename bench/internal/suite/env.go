@@ -23,7 +23,9 @@ type Options struct {
 	Warm     time.Duration // before it
 	Quick    bool
 	Only     string // run sets whose parameters contain it
-	Progress Progress
+	// Contender restricts a run to the reference and the contenders whose names contain it.
+	Contender string
+	Progress  Progress
 	// Within, if not 0, is the time for a planned run. If it is short, sets with a share have fewer rounds.
 	Within   time.Duration
 	Warnings io.Writer // of failures after which the run continues; nil: none
