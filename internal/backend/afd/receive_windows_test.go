@@ -27,6 +27,16 @@ func startReceive(t *testing.T, p *Poller, s socket, r *backend.Receive) {
 	}
 }
 
+// received returns one end of a connection, which a new Poller watches and receives from by the kernel, and the other end.
+func received(t *testing.T) (p *Poller, a, b socket) {
+	t.Helper()
+	receiving(t)
+	p = open(t)
+	a, b = pair(t)
+	apply(t, p, backend.Add, a, 1, in)
+	return p, a, b
+}
+
 func newReceive(size int) *backend.Receive {
 	return &backend.Receive{Exchange: backend.Exchange{Buf: make([]byte, size)}}
 }
@@ -42,10 +52,7 @@ func ends(t *testing.T, p *Poller, token uint64, r *backend.Receive, n int, err 
 }
 
 func TestReceive(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(2)
 	for range 3 {
 		startReceive(t, p, a, r)
@@ -68,10 +75,7 @@ func TestReceive(t *testing.T) {
 
 // A packet of an overlapped call that the program makes by itself is not taken for one of the port's.
 func TestReceiveForeign(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(2)
 	startReceive(t, p, a, r)
 	write(t, b)
@@ -101,10 +105,7 @@ func TestReceiveForeign(t *testing.T) {
 }
 
 func TestReceiveReset(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(2)
 	startReceive(t, p, a, r)
 	reset(t, b)
@@ -113,10 +114,7 @@ func TestReceiveReset(t *testing.T) {
 
 // A report may be lost to a Set that another call makes at the same time.
 func TestReceiveReportedAgain(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(2)
 	startReceive(t, p, a, r)
 	write(t, b)
@@ -136,10 +134,7 @@ func TestReceiveReportedAgain(t *testing.T) {
 }
 
 func TestRevoke(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(2)
 	for range 50 {
 		startReceive(t, p, a, r)
@@ -160,10 +155,7 @@ func TestRevoke(t *testing.T) {
 
 // No byte is lost where a receive is revoked at the time that the byte arrives.
 func TestRevokeRaces(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
 	r := newReceive(1)
 	got := 0
 	const rounds = 200
@@ -198,10 +190,7 @@ func TestRevokeRaces(t *testing.T) {
 
 // A receive ends when the socket is closed, and the number can be watched again at once.
 func TestReceiveClosed(t *testing.T) {
-	receiving(t)
-	p := open(t)
-	a, _ := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, _ := received(t)
 	r := newReceive(2)
 	startReceive(t, p, a, r)
 	windows.Closesocket(a)
@@ -213,10 +202,8 @@ func TestReceiveClosed(t *testing.T) {
 
 // A socket that a Poller receives from by itself is still watched by others, which receive when it is ready.
 func TestReceiveForOne(t *testing.T) {
-	receiving(t)
-	p, q := open(t), open(t)
-	a, b := pair(t)
-	apply(t, p, backend.Add, a, 1, in)
+	p, a, b := received(t)
+	q := open(t)
 	r := newReceive(2)
 	startReceive(t, p, a, r)
 	if !p.Revoke(r) {
