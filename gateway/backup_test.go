@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/freeport"
 )
 
 // backupOf publishes events, and returns a backup with them, and the id of the one with the number half.
@@ -106,7 +108,7 @@ func TestBackup(t *testing.T) {
 
 // newCluster starts three nodes in this process.
 func newCluster(t *testing.T) (nodes []*Node) {
-	addrs := freeAddrs(t, 3)
+	addrs := freeport.Addrs(t, 3)
 	for i, a := range addrs {
 		c := NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: a, Routes: addrs}
 		nodes = append(nodes, newNode(t, c))

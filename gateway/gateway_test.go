@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -615,7 +616,7 @@ func TestShorterStream(t *testing.T) {
 
 // A member waits until it has its one route to each other member.
 func TestWaitRoutes(t *testing.T) {
-	addrs := freeAddrs(t, 3)
+	addrs := freeport.Addrs(t, 3)
 	start := func(i int) *Node {
 		return newNode(t, NodeConfig{Name: fmt.Sprint("n", i), Store: t.TempDir(), Cluster: addrs[i], Routes: addrs})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
+	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/park"
 )
@@ -152,18 +153,7 @@ func (s *site) request(method, path, body string, header ...string) (int, string
 // readTimeout bounds the time between two lines that a client gets.
 var readTimeout = 2 * time.Minute
 
-// freeAddrs returns addresses that were free a moment ago.
-func freeAddrs(t testing.TB, n int) (addrs []string) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
-	}
-	return addrs
-}
-
-func freeAddr(t testing.TB) string { return freeAddrs(t, 1)[0] }
+func freeAddr(t testing.TB) string { return freeport.Addrs(t, 1)[0] }
 
 // A proxy is between a client of NATS and its server. While mute is set, what the server says is lost.
 type proxy struct {

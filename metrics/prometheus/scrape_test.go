@@ -22,6 +22,7 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -255,9 +256,7 @@ func TestPrometheus(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t) // for a port that is free
-	addr := l.Addr().String()
-	l.Close()
+	addr := freeport.Addrs(t, 1)[0]
 	var log bytes.Buffer
 	cmd := exec.Command(path, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/leaks"
 )
 
@@ -60,7 +61,7 @@ func startProcess(t *testing.T, args ...string) (p *os.Process, kill func()) {
 // startMembers starts three processes that are a cluster, and waits until they are ready. more are flags of each.
 func startMembers(t *testing.T, more ...string) (urls, debug []string, processes []*os.Process, kill []func()) {
 	t.Helper()
-	addrs := freeAddrs(t, 9)
+	addrs := freeport.Addrs(t, 9)
 	for i := range 3 {
 		p, k := startProcess(t, append([]string{"--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
 			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:6], ","), "--debug-addr", addrs[6+i]}, more...)...)
@@ -81,16 +82,6 @@ func must1[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-func freeAddrs(t *testing.T, n int) (addrs []string) {
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
-	}
-	return addrs
 }
 
 func until(t *testing.T, what string, f func() bool) {
@@ -165,7 +156,7 @@ func ask(t *testing.T, method, url, body string) (int, string) {
 
 // start runs the command until the returned function is called, which returns its status.
 func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
-	addrs := freeAddrs(t, 2)
+	addrs := freeport.Addrs(t, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	status := make(chan int, 1)
 	go func() {
@@ -252,7 +243,7 @@ func TestCommand(t *testing.T) {
 
 // A gateway that uses a NATS of another process goes on when that ends and comes back, and its clients miss nothing.
 func TestNATS(t *testing.T) {
-	addrs := freeAddrs(t, 2)
+	addrs := freeport.Addrs(t, 2)
 	node := []string{"--addr", addrs[0], "--nats-addr", addrs[1], "--store", t.TempDir(), "--name", "external"}
 	_, kill := startProcess(t, node...)
 	until(t, "the other process is ready", func() bool {
@@ -297,7 +288,7 @@ func TestNATS(t *testing.T) {
 
 // A backup of a node's folder, and of a node that runs, starts another node with the same events and ids.
 func TestBackup(t *testing.T) {
-	store, addr := t.TempDir(), freeAddrs(t, 1)[0]
+	store, addr := t.TempDir(), freeport.Addrs(t, 1)[0]
 	url, _, stop := start(t, "--store", store, "--nats-addr", addr)
 	next, end := events(t, url, "topic=news", "")
 	first := next("id: ")
