@@ -16,6 +16,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -192,7 +193,7 @@ func (m *operationsModel) completed(t *rapid.T, nt socknotify.Notification[*mode
 		}
 		defer op.pool.Put(op.b)
 	}
-	lost := m.reset && (errors.Is(err, errno.Reset) || m.forgot && err != nil)
+	lost := m.reset && (qemu.Is(err, errno.Reset) || m.forgot && err != nil)
 	if op.send {
 		if !dead && !lost && (err != nil || n != len(op.b)) {
 			t.Fatalf("sent %d of %d, %v", n, len(op.b), err)

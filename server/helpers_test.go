@@ -322,7 +322,7 @@ func stream(id uint64, from, n int) []byte {
 	return b
 }
 
-func isReset(err error) bool { return errors.Is(err, errno.Reset) }
+func isReset(err error) bool { return qemu.Is(err, errno.Reset) }
 
 // isLost reports whether err means that the peer is gone, for a connection that may be sending.
 func isLost(err error) bool {

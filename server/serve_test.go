@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -58,7 +59,7 @@ func TestShutdown(t *testing.T) {
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); err != server.ErrServerClosed {
 			t.Errorf("ListenAndServe = %v", err)
 		}
-		if _, err := net.Dial("tcp", addr); !errors.Is(err, errno.Refused) {
+		if _, err := net.Dial("tcp", addr); !qemu.Is(err, errno.Refused) {
 			t.Errorf("dial = %v", err)
 		}
 	})

@@ -101,6 +101,26 @@ func TestDecodeOtherFamily(t *testing.T) {
 }
 
 // Decoding returns the address that was encoded, except that a zone may be spelled differently.
+// Processors such as mips fault where a number is not aligned; .ci/platforms has them by emulation.
+func TestEncodeUnaligned(t *testing.T) {
+	var memory [2]struct {
+		_  uint32
+		_  uint16
+		sa unix.RawSockaddrAny
+	}
+	for _, text := range []string{"127.0.0.1:1", "[fe80::1%7]:9"} {
+		for i := range memory {
+			sa, want := &memory[i].sa, netip.MustParseAddrPort(text)
+			if uintptr(unsafe.Pointer(sa))%4 != 2 {
+				t.Fatal("the address is aligned")
+			}
+			if _, err := encode(want, sa); err != nil || decode(sa) != want {
+				t.Errorf("%v: %v, %v", want, decode(sa), err)
+			}
+		}
+	}
+}
+
 func FuzzEncode(f *testing.F) {
 	for _, a := range []string{"127.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1", "ff02::1"} {
 		f.Add(netip.MustParseAddr(a).AsSlice(), uint32(0), uint16(1))

@@ -23,11 +23,17 @@ func encode(a netip.AddrPort, sa *rawAny) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	in := (*rawInet6)(unsafe.Pointer(sa))
-	*in = rawInet6{Family: afInet6, Addr: a.Addr().As16(), Scope_id: zone}
+	in := rawInet6{Family: afInet6, Addr: a.Addr().As16(), Scope_id: zone}
 	setPort(&in.Port, a.Port())
-	return unsafe.Sizeof(*in), nil
+	*inet6Bytes(sa) = *(*[sizeInet6]byte)(unsafe.Pointer(&in))
+	return sizeInet6, nil
 }
+
+const sizeInet6 = unsafe.Sizeof(rawInet6{})
+
+// inet6Bytes returns the bytes of a rawInet6. They are copied, because a rawAny need not be aligned as a rawInet6 must be on
+// processors such as mips.
+func inet6Bytes(sa *rawAny) *[sizeInet6]byte { return (*[sizeInet6]byte)(unsafe.Pointer(sa)) }
 
 // decode reads an address that was written by the system. It returns the zero AddrPort if the address belongs to
 // another family.
@@ -37,7 +43,8 @@ func decode(sa *rawAny) netip.AddrPort {
 		in := (*rawInet4)(unsafe.Pointer(sa))
 		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), port(&in.Port))
 	case afInet6:
-		in := (*rawInet6)(unsafe.Pointer(sa))
+		var in rawInet6
+		*(*[sizeInet6]byte)(unsafe.Pointer(&in)) = *inet6Bytes(sa)
 		a := netip.AddrFrom16(in.Addr)
 		if in.Scope_id != 0 {
 			a = a.WithZone(strconv.FormatUint(uint64(in.Scope_id), 10))

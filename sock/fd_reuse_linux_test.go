@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -32,7 +33,7 @@ type reusedConn struct {
 // isExpected reports whether a socket may return err when it is closed at either end.
 func isExpected(err error) bool {
 	for _, is := range []error{io.EOF, net.ErrClosed, unix.EPIPE, unix.ECONNRESET, unix.ENOTCONN, unix.ECONNREFUSED} {
-		if errors.Is(err, is) {
+		if qemu.Is(err, is) {
 			return true
 		}
 	}

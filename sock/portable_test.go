@@ -226,7 +226,7 @@ func TestPortableRefused(t *testing.T) {
 				return sock.ErrWouldBlock
 			})
 		}
-		if err == nil || !strings.Contains(err.Error(), "refused") {
+		if !qemu.Is(err, errno.Refused) {
 			t.Errorf("Connect to a closed port = %v", err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -183,7 +184,7 @@ func resetUnix(e *env) {
 	_, err := receiveAll(s)
 	want := in | hangup
 	switch {
-	case errors.Is(err, errReset):
+	case qemu.Is(err, errReset):
 		want |= bad
 	case !errors.Is(err, endOfStream) || runtime.GOOS == "linux":
 		e.Errorf("receive: %v", err)

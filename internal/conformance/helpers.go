@@ -13,6 +13,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	core "github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/qemu"
 )
 
 // Short names for what every case uses.
@@ -208,7 +209,7 @@ func (e *env) wantErr(err error, want ...error) {
 		e.Fatalf("no error; want %v", want)
 	}
 	for _, w := range want {
-		if !errors.Is(err, w) {
+		if !qemu.Is(err, w) {
 			e.Fatalf("error %v; want one that is %q", err, w)
 		}
 	}

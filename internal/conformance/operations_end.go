@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
@@ -73,7 +74,7 @@ func resetOfMany(e *env) {
 			left++
 			continue
 		}
-		if !errors.Is(err, errReset) {
+		if !qemu.Is(err, errReset) {
 			e.Errorf("completed with %d, %v", moved, err)
 		}
 	}

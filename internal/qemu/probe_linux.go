@@ -38,6 +38,8 @@ var probes = map[Deviation]func() bool{
 	HasNoCookie:   hasNoCookie,
 	HasNoRing:     hasNoRing,
 
+	MisnumbersErrors: misnumbersErrors,
+
 	StartsNoProgram: startsNoProgram,
 }
 
@@ -127,6 +129,23 @@ func hasNoCookie() bool {
 func hasNoRing() bool {
 	_, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
 	return e == unix.ENOSYS
+}
+
+// misnumbersErrors sends a datagram to a port that nobody has, which is refused.
+func misnumbersErrors() bool {
+	open := func() (fd int, at unix.Sockaddr) {
+		fd = must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))
+		must(0, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+		return fd, must(unix.Getsockname(fd))
+	}
+	closed, nobody := open()
+	s, _ := open()
+	defer unix.Close(s)
+	must(0, unix.Connect(s, nobody))
+	unix.Close(closed)
+	must(unix.Write(s, []byte{0}))
+	must(unix.Poll([]unix.PollFd{{Fd: int32(s)}}, -1))
+	return must(unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_ERROR)) != int(unix.ECONNREFUSED)
 }
 
 // startsNoProgram starts this program, a test, without any tests. With binfmt_misc it starts under qemu too.

@@ -2,6 +2,13 @@
 // Linux. A test that behaves differently under qemu must name a deviation from this list.
 package qemu
 
+import (
+	"errors"
+	"syscall"
+
+	"github.com/socknotify/socknotify/internal/errno"
+)
+
 // A Deviation describes a behavior of qemu-user that deviates from Linux.
 type Deviation string
 
@@ -13,6 +20,8 @@ const (
 	HasNoCookie   Deviation = "qemu does not know getsockopt(SO_COOKIE)"
 	HasNoRing     Deviation = "qemu does not know io_uring"
 
+	MisnumbersErrors Deviation = "qemu does not translate the number that getsockopt(SO_ERROR) returns, which differs on mips"
+
 	StartsNoProgram Deviation = "a program that qemu runs cannot start itself again, for the kernel does not know its format"
 	TakesLong       Deviation = "qemu translates each instruction, so that ciphers and handshakes take ten times as long"
 )
@@ -20,3 +29,12 @@ const (
 // Here reports whether the deviation applies to this process: whether it runs under a qemu-user that deviates. TakesLong is
 // not probed, because a test must not measure time, and applies to every qemu.
 func (d Deviation) Here() bool { return emulated() && (d == TakesLong || probed()[d]) }
+
+// Is is errors.Is for errors that a socket may have reported by SO_ERROR.
+func Is(err, want error) bool {
+	number, ok := numbers[want]
+	return errors.Is(err, want) || ok && MisnumbersErrors.Here() && errors.Is(err, number)
+}
+
+// numbers has the numbers of errors on the machines that qemu runs on here.
+var numbers = map[error]syscall.Errno{errno.Reset: 104, errno.Refused: 111}
