@@ -8,16 +8,15 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/backend/winsock"
 )
 
 // An operation is a receive by the kernel (WSARecv). While the kernel owns it, its entry is not freed, so its memory and the
 // buffer stay reachable.
 type operation struct {
-	overlapped windows.Overlapped // first: a packet has a pointer to it
-	vec        windows.WSABuf
-	flags      uint32
-	owner      *entry
-	r          *backend.Receive // the latest; nil after the entry was dropped and the receive has ended
+	winsock.Receive // first: a packet has a pointer to it
+	owner           *entry
+	r               *backend.Receive // the latest; nil after the entry was dropped and the receive has ended
 }
 
 // Receive implements backend.Receiver.
@@ -29,21 +28,19 @@ func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
 		return false
 	}
 	op := &e.receive
-	op.overlapped, op.flags, op.owner = windows.Overlapped{}, 0, e
-	op.vec = windows.WSABuf{Len: uint32(len(r.Buf)), Buf: unsafe.SliceData(r.Buf)}
+	op.owner = e
 	r.N, r.Err, r.Void, r.Kernel = 0, nil, false, unsafe.Pointer(op)
 	r.Ended.Store(false)
 	op.r = r
-	// A receive that succeeds at once queues a packet too.
-	switch err := windows.WSARecv(windows.Handle(handle), &op.vec, 1, nil, &op.flags, &op.overlapped, nil); err {
-	case nil, windows.ERROR_IO_PENDING:
+	switch started, err := op.Start(handle, r.Buf); {
+	case started:
 		p.receives[op] = struct{}{}
 		p.out++
-	case windows.WSAEWOULDBLOCK, windows.WSAENOBUFS:
-		op.vec, op.r = windows.WSABuf{}, nil
+	case err == nil:
+		op.r = nil
 		return false
 	default:
-		op.end(0, err, false) // the system may show the error only once
+		op.end(0, false, err)
 		p.again(e)
 	}
 	e.suppress()
@@ -74,7 +71,7 @@ func (p *Poller) associate(e *entry) bool {
 		// program and the system is not tried.
 		e.alien = !receives() || e.base != e.handle
 		if !e.alien {
-			_, err := windows.CreateIoCompletionPort(windows.Handle(e.handle), p.port, keyReceive, 0)
+			err := winsock.Associate(e.handle, uintptr(p.port), keyReceive)
 			e.associated, e.alien = err == nil, err != nil
 		}
 	}
@@ -82,10 +79,9 @@ func (p *Poller) associate(e *entry) bool {
 }
 
 // end gives the buffer back.
-func (op *operation) end(n int, err error, void bool) {
+func (op *operation) end(n int, void bool, err error) {
 	r := op.r
-	r.N, r.Err, r.Void = n, err, void
-	op.vec = windows.WSABuf{}
+	r.N, r.Void, r.Err = n, void, err
 	if op.owner.dead {
 		op.r = nil
 	}
@@ -95,21 +91,7 @@ func (op *operation) end(n int, err error, void bool) {
 // ended handles the packet of a receive, and reports whether there is something to report.
 func (p *Poller) ended(op *operation) bool {
 	p.out--
-	switch windows.NTStatus(op.overlapped.Internal) {
-	case 0:
-		op.end(int(op.overlapped.InternalHigh), nil, false)
-	case windows.STATUS_CANCELLED:
-		op.end(0, nil, true)
-	default:
-		var n uint32
-		err := windows.WSAGetOverlappedResult(windows.Handle(op.owner.handle), &op.overlapped, &n, false, &op.flags)
-		switch err {
-		case nil, windows.WSAESHUTDOWN, windows.WSAEDISCON: // the end
-			op.end(int(n), nil, false)
-		default:
-			op.end(0, err, false)
-		}
-	}
+	op.end(op.Result(op.owner.handle))
 	if op.owner.dead {
 		p.settle(op.owner)
 		return false
@@ -142,26 +124,16 @@ func (p *Poller) Revoke(r *backend.Receive) bool {
 	return p.awaitPackets(r.Ended.Load)
 }
 
-func (op *operation) cancel() {
-	windows.CancelIoEx(windows.Handle(op.owner.handle), &op.overlapped)
-}
+func (op *operation) cancel() { op.Cancel(op.owner.handle) }
 
 // Detach implements backend.Receiver.
 func (p *Poller) Detach(handle uintptr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.entries[handle]; e != nil && e.associated {
-		dissociate(windows.Handle(handle))
+		winsock.Dissociate(handle)
 		e.associated = false
 	}
-}
-
-// dissociate takes a handle off its completion port.
-func dissociate(h windows.Handle) error {
-	var status windows.IO_STATUS_BLOCK
-	var none struct{ port, key uintptr }
-	return windows.NtSetInformationFile(h, &status, (*byte)(unsafe.Pointer(&none)), uint32(unsafe.Sizeof(none)),
-		windows.FileReplaceCompletionInformation)
 }
 
 // receives reports whether the kernel may receive: whether a socket can be taken off a completion port, so that it is free
@@ -183,8 +155,8 @@ func probe() error {
 		return err
 	}
 	defer windows.CloseHandle(port)
-	if _, err := windows.CreateIoCompletionPort(s, port, keyReceive, 0); err != nil {
+	if err := winsock.Associate(uintptr(s), uintptr(port), keyReceive); err != nil {
 		return err
 	}
-	return dissociate(s)
+	return winsock.Dissociate(uintptr(s))
 }
