@@ -89,6 +89,7 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 		none(t, p)
 		send(t, y)
 		var z *sock.Socket
+		received := backendtest.Receiving(x.Handle()) // then the byte came first
 		h.During(func() {
 			number := x.Handle()
 			x.Close()
@@ -98,7 +99,11 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 			}
 			recv(t, p, a, b[1:], &other)
 		})
-		completes(t, p, &o, 0, net.ErrClosed)
+		if received {
+			completes(t, p, &o, 1, nil)
+		} else {
+			completes(t, p, &o, 0, net.ErrClosed)
+		}
 		none(t, p)
 		send(t, z)
 		completes(t, p, &other, 1, nil)

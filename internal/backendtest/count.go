@@ -48,6 +48,7 @@ func (c *counter) Poll(changes []backend.Change, ready []backend.Ready) int {
 	if len(ready) > 0 {
 		c.n.Add(1)
 	}
+	added(changes)
 	return c.Poller.Poll(changes, ready)
 }
 
@@ -65,6 +66,17 @@ func (r receiver) Receive(handle uintptr, to *backend.Receive) bool {
 	defer receiving.mu.Unlock()
 	receiving.handles[handle] = ok
 	return ok
+}
+
+// added forgets what was noted of handles that a port begins to watch.
+func added(changes []backend.Change) {
+	for i := range changes {
+		if changes[i].Action == backend.Add {
+			receiving.mu.Lock()
+			delete(receiving.handles, changes[i].Handle)
+			receiving.mu.Unlock()
+		}
+	}
 }
 
 // Receiving reports whether the latest receive that waited for a handle was one by the kernel, on any port with Counted or

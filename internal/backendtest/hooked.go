@@ -30,6 +30,7 @@ func (h *Hooked) PollOne(handle uintptr) backend.Mask {
 
 // Poll calls the hooks around the backend's.
 func (h *Hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
+	added(changes)
 	if h.Before != nil {
 		h.Before(changes)
 	}

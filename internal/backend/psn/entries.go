@@ -14,6 +14,8 @@ type entry struct {
 	fresh    bool // the next packet was requested by the current call
 	planned  bool // a planned step uses it
 	doubtful bool // it may have registered another socket: see judge
+
+	association association
 }
 
 type state uint8
@@ -32,6 +34,7 @@ func (p *Poller) drop(e *entry) {
 	if p.leaving[e.handle] == e {
 		delete(p.leaving, e.handle)
 	}
+	p.part(e)
 	p.table.drop(e)
 }
 
@@ -41,6 +44,7 @@ func (p *Poller) leave(e *entry) {
 	if old := p.leaving[e.handle]; old != nil {
 		p.drop(old)
 	}
+	p.part(e)
 	p.table.leave(e)
 	p.leaving[e.handle] = e
 	e.state, e.armed = leaving, false

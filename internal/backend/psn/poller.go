@@ -17,6 +17,9 @@ type Poller struct {
 	table   table
 	leaving map[uintptr]*entry // by handle
 
+	receives   map[*entry]*operation  // of the associated entries
+	operations map[uintptr]*operation // by Address: these, and those that the kernel still owns
+
 	// The input of the next call of the system, and the packets that it dequeues.
 	steps   []step
 	regs    []Registration
@@ -45,7 +48,10 @@ func NewOn(sys *System) (backend.Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{sys: sys, port: port, leaving: make(map[uintptr]*entry)}
+	p := &Poller{
+		sys: sys, port: port, leaving: make(map[uintptr]*entry),
+		receives: make(map[*entry]*operation), operations: make(map[uintptr]*operation),
+	}
 	sys.pollers.addPort(p)
 	return p, nil
 }
@@ -118,6 +124,7 @@ func (p *Poller) Close() error {
 func (p *Poller) removeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.reclaim()
 	for _, e := range p.leaving {
 		p.describes(e) // forgets it if it was closed, because its packet may not come then
 	}
