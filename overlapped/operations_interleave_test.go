@@ -10,8 +10,11 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -162,6 +165,39 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 		})
 		completes(t, p, &connect, 0, ErrCanceled)
 		completes(t, p, &o, 1, nil)
+	})
+}
+
+// A send gets the error of a reset that the kernel has kept for a receive, whose end was not reported yet.
+func TestSendAfterReset(t *testing.T) {
+	if wine.ForgetsReset.Here() {
+		t.Skip("this Wine forgets a reset")
+	}
+	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
+		x, y, err := backendtest.TCPPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		var in, out Op[string]
+		recv(t, p, x, make([]byte, 1), &in)
+		none(t, p)
+		y.SetLinger(0)
+		y.Close()
+		taken := runtime.GOOS == "linux" && backendtest.Receiving(x.Handle())
+		eventually(t, "the reset", func() bool {
+			m := h.PollOne(x.Handle())
+			return m&backend.Dead != 0 && (m&backend.Err == 0 || !taken)
+		})
+		if err := Send(p, x, "k", []byte("x"), &out); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if n, err := result(t, p); n != 0 || !errors.Is(err, errno.Reset) {
+				t.Fatalf("completed with %d, %v; want the reset", n, err)
+			}
+		}
+		none(t, p)
 	})
 }
 

@@ -191,6 +191,13 @@ func (p *Port) explain(ops *operations, kind OpKind, s *Slot, held sock.Held, h 
 		p.remember(ops, s, h, err, kind == OpConnect)
 		return err
 	}
+	if ops.lost == nil && kind.sends() && ops.receiving {
+		// The kernel may have got the error for the receive, whose end was not reported yet. If it has not, it receives again
+		// after the report.
+		if r := &ops.kernel.Receive; p.Core.Receiver.Revoke(r) && r.Err != nil {
+			p.remember(ops, s, h, r.Err, false)
+		}
+	}
 	if ops.lost == nil && kind.sends() && s.Word.Load()&wStream != 0 {
 		// A send on a Unix stream leaves the error for a receive.
 		if why := held.Socket().Err(); why != nil {
