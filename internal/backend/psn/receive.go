@@ -138,7 +138,8 @@ func (p *Poller) hold(packet Entry, old bool) {
 	p.pending = append(p.pending, pendingPacket{Entry: packet, old: old})
 }
 
-// Revoke implements backend.Receiver. It unlocks p.mu while it waits, because a parked goroutine may have dequeued the packet.
+// Revoke implements backend.Receiver. It unlocks p.mu while it waits, because a parked goroutine may have dequeued the
+// packet.
 func (p *Poller) Revoke(r *backend.Receive) bool {
 	const tries, quick = 3000, 20
 	p.mu.Lock()
