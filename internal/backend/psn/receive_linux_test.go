@@ -306,9 +306,10 @@ func TestReceiveOutlivesRegistration(t *testing.T) {
 		r := newReceive(2)
 		startReceive(t, k, a, r)
 		must(t, k, backend.Delete, a, 0, 0)
-		none(t, k)
 		runtime.GC()
 		write(t, b)
+		queued()
+		none(t, k)
 		revoke(t, k, r)
 		if r.Void || r.N != 1 || r.Buf[0] != 'x' {
 			t.Fatalf("void %t, %d, %v", r.Void, r.N, r.Err)
