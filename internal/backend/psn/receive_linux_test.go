@@ -298,23 +298,31 @@ func parked(k backend.Poller) (stop func()) {
 	}
 }
 
-// After its registration was removed, a receive keeps its buffer, and its end is not reported.
+// After its registration was removed, a receive keeps its buffer, and its end is not reported, also if it came before.
 func TestReceiveOutlivesRegistration(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
-		r := newReceive(2)
-		startReceive(t, k, a, r)
-		must(t, k, backend.Delete, a, 0, 0)
-		runtime.GC()
-		write(t, b)
-		queued()
-		none(t, k)
-		revoke(t, k, r)
-		if r.Void || r.N != 1 || r.Buf[0] != 'x' {
-			t.Fatalf("void %t, %d, %v", r.Void, r.N, r.Err)
+		for _, before := range []bool{false, true} {
+			a, b := pair(t)
+			must(t, k, backend.Add, a, 1, both)
+			r := newReceive(2)
+			startReceive(t, k, a, r)
+			if before {
+				write(t, b)
+				queued()
+			}
+			must(t, k, backend.Delete, a, 0, 0)
+			runtime.GC()
+			if !before {
+				write(t, b)
+				queued()
+			}
+			none(t, k)
+			revoke(t, k, r)
+			if r.Void || r.N != 1 || r.Buf[0] != 'x' {
+				t.Fatalf("void %t, %d, %v", r.Void, r.N, r.Err)
+			}
+			none(t, k)
 		}
-		none(t, k)
 	})
 }
 
