@@ -131,17 +131,17 @@ func hasNoRing() bool {
 	return e == unix.ENOSYS
 }
 
-// misnumbersErrors sends a datagram to a port that nobody has, which is refused.
+// misnumbersErrors sends a datagram to a port that no socket has, which is refused.
 func misnumbersErrors() bool {
 	open := func() (fd int, at unix.Sockaddr) {
 		fd = must(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))
 		must(0, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 		return fd, must(unix.Getsockname(fd))
 	}
-	closed, nobody := open()
+	closed, unused := open()
 	s, _ := open()
 	defer unix.Close(s)
-	must(0, unix.Connect(s, nobody))
+	must(0, unix.Connect(s, unused))
 	unix.Close(closed)
 	must(unix.Write(s, []byte{0}))
 	must(unix.Poll([]unix.PollFd{{Fd: int32(s)}}, -1))
