@@ -72,11 +72,16 @@ func (r receiver) Receive(handle uintptr, to *backend.Receive) bool {
 func added(changes []backend.Change) {
 	for i := range changes {
 		if changes[i].Action == backend.Add {
-			receiving.mu.Lock()
-			delete(receiving.handles, changes[i].Handle)
-			receiving.mu.Unlock()
+			NewSocket(changes[i].Handle)
 		}
 	}
+}
+
+// NewSocket forgets what Receiving says of an earlier socket that had the same handle.
+func NewSocket(handle uintptr) {
+	receiving.mu.Lock()
+	defer receiving.mu.Unlock()
+	delete(receiving.handles, handle)
 }
 
 // Receiving reports whether the latest receive that waited for a handle was one by the kernel, on any port with Counted or

@@ -46,12 +46,13 @@ type fd int
 
 func (f fd) Handle() uintptr { return uintptr(f) }
 
-// ownFD closes a descriptor at the end, unless it was replaced or closed by then.
+// ownFD returns a descriptor that was just opened, or ends the case.
 func (e *env) ownFD(f int, err error) fd {
 	e.Helper()
 	if err != nil {
 		e.Fatalf("socket: %v", err)
 	}
+	backendtest.NewSocket(uintptr(f))
 	return fd(f)
 }
 
