@@ -460,7 +460,7 @@ func TestConnectTimeout(t *testing.T) {
 		}
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(sa.(*unix.SockaddrInet4).Port))
 		for {
-			c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+			c, err := net.DialTimeout("tcp", addr, time.Second)
 			if err != nil {
 				break // full
 			}
