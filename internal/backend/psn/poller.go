@@ -116,15 +116,16 @@ func (p *Poller) Close() error {
 	p.shut.Lock()
 	p.closed = true
 	p.shut.Unlock()
-	p.removeAll()
+	p.sys.pollers.keep(p.removeAll()...)
 	p.sys.pollers.leave(p)
 	return p.sys.ClosePort(p.port)
 }
 
-func (p *Poller) removeAll() {
+// removeAll returns the receives that the system keeps.
+func (p *Poller) removeAll() (kept []Overlapped) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reclaim()
+	kept = p.reclaim()
 	for _, e := range p.leaving {
 		p.describes(e) // forgets it if it was closed, because its packet may not come then
 	}
@@ -132,6 +133,7 @@ func (p *Poller) removeAll() {
 	for end := time.Now().Add(removalWait); len(p.leaving) > 0 && time.Now().Before(end); {
 		p.drain(1)
 	}
+	return kept
 }
 
 // removalWait limits the time that Close waits for the packets of removals.

@@ -172,13 +172,8 @@ func (p *Poller) Detach(handle uintptr) {
 	}
 }
 
-// reclaim cancels all receives and waits for their packets. What the kernel keeps stays reachable.
-func (p *Poller) reclaim() {
-	for _, op := range p.operations {
-		if op.out {
-			op.Cancel(op.handle)
-		}
-	}
+// reclaim cancels all receives and waits for their packets. It returns those that the system keeps.
+func (p *Poller) reclaim() (kept []Overlapped) {
 	out := func() (all []Overlapped) {
 		for _, op := range p.operations {
 			if op.out {
@@ -187,10 +182,15 @@ func (p *Poller) reclaim() {
 		}
 		return all
 	}
+	for _, op := range p.operations {
+		if op.out {
+			op.Cancel(op.handle)
+		}
+	}
 	for end := time.Now().Add(receiveWait); len(out()) > 0 && time.Now().Before(end); {
 		p.drain(1)
 	}
-	p.sys.pollers.keep(out()...)
+	return out()
 }
 
 // receiveWait limits the time that Close waits for the packets of receives.

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 )
 
-// A pollerSet has the open Pollers of a system.
+// A pollerSet has the open Pollers of a system. Its mu is locked before that of a Poller, never after.
 type pollerSet struct {
 	mu   sync.Mutex
 	all  map[*Poller]struct{}
