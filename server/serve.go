@@ -279,7 +279,7 @@ func (s *server) endGrace() {
 // stopWhenDrained waits for the end of the last connection, and then for that of the workers.
 func (s *server) stopWhenDrained() {
 	<-s.drained
-	for _, p := range s.shards {
+	for _, p := range s.ports() {
 		p.Close()
 	}
 	s.running.Wait()
