@@ -171,7 +171,7 @@ func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 // A send gets the error of a reset that the kernel has kept for a receive, whose end was not reported yet.
 func TestSendAfterReset(t *testing.T) {
 	if wine.ForgetsReset.Here() {
-		t.Skip("this Wine forgets a reset")
+		t.Skip(wine.ForgetsReset)
 	}
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
 		x, y, err := backendtest.TCPPair()

@@ -36,5 +36,5 @@ func Is(err, want error) bool {
 	return errors.Is(err, want) || ok && MisnumbersErrors.Here() && errors.Is(err, number)
 }
 
-// numbers has the numbers of errors on the machines that qemu runs on here.
+// numbers has the numbers that errors have on amd64 and arm64, which qemu returns untranslated.
 var numbers = map[error]syscall.Errno{errno.Reset: 104, errno.Refused: 111}

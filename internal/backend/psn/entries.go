@@ -58,9 +58,12 @@ func (e *entry) arm(c *backend.Change) {
 
 // suppress records that a change has disabled an entry.
 func (e *entry) suppress(c *backend.Change) {
-	e.stale = e.stale || e.armed
-	e.token, e.armed = c.Token, false
+	e.disarm()
+	e.token = c.Token
 }
+
+// disarm makes packets of the registration stale.
+func (e *entry) disarm() { e.stale, e.armed = e.stale || e.armed, false }
 
 // outdate drops an entry's pending packets up to a mark, which were dequeued before the entry was enabled.
 func (p *Poller) outdate(e *entry, mark int) {

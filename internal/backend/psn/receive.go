@@ -51,7 +51,7 @@ func (p *Poller) Receive(handle uintptr, r *backend.Receive) bool {
 	if !started && err == nil {
 		return false
 	}
-	e.stale, e.armed = e.stale || e.armed, false
+	e.disarm()
 	if op.out = started; !started {
 		op.end(0, false, err)
 		p.owe(op)

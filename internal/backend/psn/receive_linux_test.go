@@ -34,13 +34,28 @@ type receiver interface {
 // byReadiness checks that no receive starts and that the socket is still watched.
 func byReadiness(t *testing.T, k backend.Poller) {
 	t.Helper()
-	a, b := pair(t)
-	must(t, k, backend.Add, a, 1, both)
+	a, b := watched(t, k)
 	if k.(receiver).Receive(uintptr(a), newReceive(1)) {
 		t.Fatal("started, although the probe said no")
 	}
 	write(t, b)
 	want(t, k, 1, backend.In)
+}
+
+// watched makes a pair of sockets of which the first is watched, under token 1.
+func watched(t *testing.T, k backend.Poller) (a, b int) {
+	t.Helper()
+	a, b = pair(t)
+	must(t, k, backend.Add, a, 1, both)
+	return a, b
+}
+
+// writeAsRemove writes 128 bytes, a number that means EVENT_REMOVE in a packet of a registration.
+func writeAsRemove(t *testing.T, s int) {
+	t.Helper()
+	if _, err := unix.Write(s, make([]byte, 128)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newReceive(size int) *backend.Receive {
@@ -80,8 +95,7 @@ func revoke(t *testing.T, k receiver, r *backend.Receive) {
 
 func TestReceive(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(200)
 		for range 3 {
 			startReceive(t, k, a, r)
@@ -97,9 +111,7 @@ func TestReceive(t *testing.T) {
 			queued()
 			none(t, k)
 		}
-		if _, err := unix.Write(b, make([]byte, 128)); err != nil { // as many bytes as EVENT_REMOVE has as a number
-			t.Fatal(err)
-		}
+		writeAsRemove(t, b)
 		startReceive(t, k, a, r)
 		ends(t, k, 1, r, 128, nil)
 		unix.Shutdown(b, unix.SHUT_WR)
@@ -110,8 +122,7 @@ func TestReceive(t *testing.T) {
 
 func TestReceiveReset(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		write(t, a)
 		r := newReceive(2)
 		startReceive(t, k, a, r)
@@ -125,8 +136,7 @@ func TestReceiveFailsAtOnce(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, sys *psn.System) {
 		failing := sys.NewOverlapped
 		sys.NewOverlapped = func() psn.Overlapped { return failsAtOnce{failing()} }
-		a, _ := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, _ := watched(t, k)
 		r := newReceive(2)
 		park(t, k, noDeadline, func() bool {
 			startReceive(t, k, a, r)
@@ -143,8 +153,7 @@ func (failsAtOnce) Start(uintptr, []byte) (bool, error) { return false, io.ErrCl
 // The packet of an overlapped call that the program makes by itself is dropped.
 func TestReceiveForeign(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, sys *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(2)
 		startReceive(t, k, a, r)
 		write(t, b)
@@ -171,8 +180,7 @@ func TestReceiveForeign(t *testing.T) {
 // that another call makes at the same time.
 func TestReceiveReportedAgain(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(2)
 		startReceive(t, k, a, r)
 		write(t, b)
@@ -201,8 +209,7 @@ func TestReceiveReportedAgain(t *testing.T) {
 // The socket can be watched for other conditions during a receive.
 func TestReceiveAndOut(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(2)
 		startReceive(t, k, a, r)
 		must(t, k, backend.Set, a, 2, backend.Out)
@@ -219,8 +226,7 @@ func TestReceiveAndOut(t *testing.T) {
 
 func TestRevoke(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(2)
 		for range 50 {
 			startReceive(t, k, a, r)
@@ -235,9 +241,7 @@ func TestRevoke(t *testing.T) {
 		if revoke(t, k, r); r.Void || r.N != 1 {
 			t.Fatalf("revoked after the end: void %t, %d, %v", r.Void, r.N, r.Err)
 		}
-		if _, err := unix.Write(b, make([]byte, 128)); err != nil { // as many bytes as EVENT_REMOVE has as a number
-			t.Fatal(err)
-		}
+		writeAsRemove(t, b)
 		r = newReceive(200)
 		startReceive(t, k, a, r)
 		if revoke(t, k, r); r.Void || r.N != 128 {
@@ -251,8 +255,7 @@ func TestRevokeRaces(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
 		stop := parked(k)
 		defer stop()
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(1)
 		got := 0
 		const rounds = 100
@@ -302,8 +305,7 @@ func parked(k backend.Poller) (stop func()) {
 func TestReceiveOutlivesRegistration(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
 		for _, before := range []bool{false, true} {
-			a, b := pair(t)
-			must(t, k, backend.Add, a, 1, both)
+			a, b := watched(t, k)
 			r := newReceive(2)
 			startReceive(t, k, a, r)
 			if before {
@@ -330,8 +332,7 @@ func TestReceiveOutlivesRegistration(t *testing.T) {
 func TestReceiveClosed(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, _ *psn.System) {
 		for range 5 {
-			a, _ := pair(t)
-			must(t, k, backend.Add, a, 1, both)
+			a, _ := watched(t, k)
 			r := newReceive(2)
 			startReceive(t, k, a, r)
 			c, d := pair(t)
@@ -357,8 +358,7 @@ func TestReceiveClosed(t *testing.T) {
 func TestReceiveForOne(t *testing.T) {
 	onReceiving(t, func(t *testing.T, k receiver, sys *psn.System) {
 		q := open(t, sys).(receiver)
-		a, b := pair(t)
-		must(t, k, backend.Add, a, 1, both)
+		a, b := watched(t, k)
 		r := newReceive(2)
 		startReceive(t, k, a, r)
 		revoke(t, k, r)

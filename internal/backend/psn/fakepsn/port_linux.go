@@ -115,19 +115,21 @@ func (p *port) changed(epfd int, f func(id uint64)) {
 
 func (p *port) watch(r *registration) bool {
 	p.last++
-	ev := unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff,
-		Fd:     int32(uint32(p.last)), Pad: int32(uint32(p.last >> 32)),
-	}
-	e := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, r.fd, &ev)
-	if e == unix.EEXIST {
-		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate descriptor has kept the item
-	}
-	if e != nil {
+	if !addEdges(p.epfd, r.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, p.last) {
 		return false
 	}
 	p.watched[p.last] = r
 	return true
+}
+
+// addEdges adds a socket to an epoll instance, whose events have id (see changed).
+func addEdges(epfd, fd int, events uint32, id uint64) bool {
+	ev := unix.EpollEvent{Events: events | unix.EPOLLET&0xffffffff, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+	e := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev)
+	if e == unix.EEXIST {
+		e = unix.EpollCtl(epfd, unix.EPOLL_CTL_MOD, fd, &ev) // a duplicate descriptor has kept the item
+	}
+	return e == nil
 }
 
 func (p *port) unwatch(r *registration) {

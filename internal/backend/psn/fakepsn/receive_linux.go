@@ -190,15 +190,7 @@ func (a *association) take(buf []byte) (int, unix.Errno) {
 
 // watchReceives makes the port notice what arrives at a socket.
 func (p *port) watchReceives(a *association) bool {
-	ev := unix.EpollEvent{
-		Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff,
-		Fd:     int32(uint32(a.cookie)), Pad: int32(uint32(a.cookie >> 32)),
-	}
-	e := unix.EpollCtl(p.arrivals, unix.EPOLL_CTL_ADD, a.fd, &ev)
-	if e == unix.EEXIST {
-		e = unix.EpollCtl(p.arrivals, unix.EPOLL_CTL_MOD, a.fd, &ev) // a duplicate descriptor has kept the item
-	}
-	if e != nil {
+	if !addEdges(p.arrivals, a.fd, unix.EPOLLIN|unix.EPOLLRDHUP, a.cookie) {
 		return false
 	}
 	p.associated[a.cookie] = a
