@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -83,7 +84,7 @@ func New(config Config) (*Lot, error) {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
 	l := &Lot{config: config, port: port, start: time.Now(), ended: make(chan struct{})}
-	l.wheel = wheel.New(tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
+	l.wheel = wheel.New(clock.System, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -183,7 +184,7 @@ func (s *server) init() {
 		s.labels = pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", s.Name))
 	}
 	s.ticker = new(conn)
-	s.wheel = wheel.New(tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
+	s.wheel = wheel.New(clock.System, tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }
 
 const maxShards = 1 << 16

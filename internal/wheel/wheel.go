@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/clock"
 )
 
 const slotCount = 256
@@ -20,30 +22,30 @@ type Timer[P comparable] struct {
 	due        uint64 // the tick in which it fires; 0 means stopped
 }
 
-// A Wheel holds the timers of values of a pointer type P. All methods may be called concurrently, and from fire.
-//
-// The wheel has a goroutine while a timer is armed, and up to one tick longer.
+// A Wheel holds the timers of values of a pointer type P. All methods may be called concurrently,
+// and from fire. While a timer is armed, the wheel has one timer of its clock.
 type Wheel[P comparable] struct {
+	clock clock.Clock
 	tick  time.Duration
 	timer func(P) *Timer[P]
 	fire  func(P)
 
-	now atomic.Uint64
+	now    atomic.Uint64
+	closed atomic.Bool
 
 	mu      sync.Mutex
 	heads   [slotCount]P
 	armed   int
-	running bool
-	closed  chan struct{}
-	run     func() // starts the goroutine
+	running bool        // ticker runs, or step does
+	ticker  clock.Timer // calls step
+	due     []P         // scratch memory of step
 }
 
-// New returns a new wheel. timer returns the Timer of a value. fire is called by the wheel's goroutine for each
-// value whose timer fires, one at a time and without a lock. It must not block.
-func New[P comparable](tick time.Duration, timer func(P) *Timer[P], fire func(P)) *Wheel[P] {
-	w := &Wheel[P]{tick: tick, timer: timer, fire: fire, closed: make(chan struct{})}
+// New returns a new wheel. timer returns the Timer of a value. fire is called for each value whose
+// timer fires, one at a time, without a lock, and in a goroutine of the clock. It must not block.
+func New[P comparable](c clock.Clock, tick time.Duration, timer func(P) *Timer[P], fire func(P)) *Wheel[P] {
+	w := &Wheel[P]{clock: c, tick: tick, timer: timer, fire: fire}
 	w.now.Store(1)
-	w.run = func() { go w.loop() }
 	return w
 }
 
@@ -77,7 +79,7 @@ func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
 	t := w.timer(p)
 	was = t.due != 0
 	switch {
-	case t.due == due, was && t.due < due && !later, w.isClosed():
+	case t.due == due, was && t.due < due && !later, w.closed.Load():
 		return was
 	case was:
 		w.unlink(t)
@@ -85,7 +87,11 @@ func (w *Wheel[P]) set(p P, d time.Duration, later bool) (was bool) {
 	w.link(p, t, due)
 	if !w.running {
 		w.running = true
-		w.run()
+		if w.ticker == nil {
+			w.ticker = w.clock.AfterFunc(w.tick, w.step)
+		} else {
+			w.ticker.Reset(w.tick)
+		}
 	}
 	return was
 }
@@ -106,24 +112,17 @@ func (w *Wheel[P]) Stop(p P) (was bool) {
 func (w *Wheel[P]) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isClosed() {
+	if w.closed.Swap(true) {
 		return
 	}
-	close(w.closed)
+	if w.ticker != nil && w.ticker.Stop() {
+		w.running = false
+	}
 	var none P
 	for i := range w.heads {
 		for w.heads[i] != none {
 			w.unlink(w.timer(w.heads[i]))
 		}
-	}
-}
-
-func (w *Wheel[P]) isClosed() bool {
-	select {
-	case <-w.closed:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -152,35 +151,24 @@ func (w *Wheel[P]) unlink(t *Timer[P]) {
 	w.armed--
 }
 
-// loop is the wheel's goroutine.
-func (w *Wheel[P]) loop() {
-	clock := time.NewTimer(w.tick)
-	defer clock.Stop()
-	var due []P
-	for {
-		select {
-		case <-clock.C:
-		case <-w.closed:
-			return
-		}
-		var on bool
-		if due, on = w.advance(due); !on {
-			return
-		}
-		clock.Reset(w.tick)
+// step is what the ticker calls, at the end of each tick.
+func (w *Wheel[P]) step() {
+	if w.advance() {
+		w.ticker.Reset(w.tick)
 	}
 }
 
-// advance advances the clock by one tick and fires the timers that are due. on reports whether the goroutine should
-// continue.
-func (w *Wheel[P]) advance(due []P) (_ []P, on bool) {
+// advance advances the clock by one tick and fires the timers that are due. It reports whether the
+// ticker should go on.
+func (w *Wheel[P]) advance() bool {
 	w.mu.Lock()
 	if w.armed == 0 {
-		w.running = false
+		w.running, w.due = false, nil
 		w.mu.Unlock()
-		return due, false
+		return false
 	}
 	now := w.now.Add(1)
+	due := w.due[:0]
 	var none P
 	for p := w.heads[now%slotCount]; p != none; {
 		t := w.timer(p)
@@ -191,13 +179,14 @@ func (w *Wheel[P]) advance(due []P) (_ []P, on bool) {
 		}
 		p = next
 	}
+	w.due = due
 	w.mu.Unlock()
 	for _, p := range due {
-		if w.isClosed() {
+		if w.closed.Load() {
 			break
 		}
 		w.fire(p)
 	}
 	clear(due)
-	return due[:0], true
+	return true
 }

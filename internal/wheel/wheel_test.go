@@ -9,7 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -22,6 +24,11 @@ type item struct {
 
 func timerOf(x *item) *Timer[*item] { return &x.timer }
 
+// idle is a clock whose timers never expire: the test calls advance.
+type idle struct{ clock.Clock }
+
+func (idle) AfterFunc(time.Duration, func()) clock.Timer { return time.NewTimer(0) }
+
 // A wheel that the test advances behaves like a list of deadlines.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -29,13 +36,12 @@ func TestModel(t *testing.T) {
 		again := map[int]time.Duration{} // the durations that fire sets again
 		due := map[int]uint64{}
 		var w *Wheel[*item]
-		w = New(time.Second, timerOf, func(x *item) {
+		w = New(idle{}, time.Second, timerOf, func(x *item) {
 			fired = append(fired, x.id)
 			if d, ok := again[x.id]; ok {
 				w.Set(x, d)
 			}
 		})
-		w.run = func() {}
 		things := make([]*item, 8)
 		for i := range things {
 			things[i] = &item{id: i}
@@ -45,7 +51,6 @@ func TestModel(t *testing.T) {
 		deadline := func(d time.Duration) uint64 {
 			return w.Now() + 1 + uint64(max(0, (d+time.Second-1)/time.Second))
 		}
-		var scratch []*item
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
 				x := rapid.SampledFrom(things).Draw(t, "thing")
@@ -81,8 +86,7 @@ func TestModel(t *testing.T) {
 			"step": func(t *rapid.T) {
 				for range rapid.SampledFrom([]int{1, 2, slotCount - 1, slotCount + 1}).Draw(t, "ticks") {
 					fired = nil
-					var on bool
-					scratch, on = w.advance(scratch)
+					on := w.advance()
 					if on != (len(due) > 0) {
 						t.Fatalf("advance returned %v with %d armed", on, len(due))
 					}
@@ -118,10 +122,13 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// With concurrent use, each armed timer either fires once or is stopped once.
+// With concurrent use, each armed timer either fires once or is stopped once. When none is armed, the
+// wheel's own timer stops.
 func TestConcurrentUse(t *testing.T) {
+	const tick = time.Millisecond
 	var fires, arms, stops atomic.Int64
-	w := New(time.Millisecond, timerOf, func(x *item) { fires.Add(1) })
+	c := testclock.New()
+	w := New(c, tick, timerOf, func(x *item) { fires.Add(1) })
 	things := make([]*item, 64)
 	for i := range things {
 		things[i] = &item{id: i}
@@ -132,55 +139,63 @@ func TestConcurrentUse(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			for range 5000 {
 				x := things[rng.IntN(len(things))]
-				if rng.IntN(3) == 0 {
+				switch rng.IntN(16) {
+				case 0, 1, 2, 3:
 					if w.Stop(x) {
 						stops.Add(1)
 					}
-				} else if !w.Set(x, time.Duration(rng.IntN(5))*time.Millisecond) {
-					arms.Add(1)
+				case 4:
+					c.Advance(tick)
+				default:
+					if !w.Set(x, time.Duration(rng.IntN(5))*tick) {
+						arms.Add(1)
+					}
 				}
 			}
 		})
 	}
 	wg.Wait()
-	waitFor(t, func() bool { return arms.Load() == fires.Load()+stops.Load() })
-	waitFor(t, func() bool { // the wheel's goroutine exits
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return !w.running && w.armed == 0
-	})
+	c.Advance(10 * tick)
+	if arms, ended := arms.Load(), fires.Load()+stops.Load(); arms != ended || fires.Load() == 0 {
+		t.Errorf("%d armed, %d fired or stopped, %d of them fired", arms, ended, fires.Load())
+	}
+	if n := c.Timers(); n != 0 {
+		t.Errorf("%d timers of the clock are armed", n)
+	}
 }
 
-func waitFor(t *testing.T, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timed out waiting for a condition")
+// A timer fires in the two ticks after its duration, also one of several revolutions of the wheel.
+func TestDuration(t *testing.T) {
+	const tick = 2 * time.Millisecond
+	c := testclock.New()
+	w := New(c, tick, timerOf, func(x *item) { x.fired.Add(1) })
+	for _, d := range []time.Duration{0, 1, tick - 1, tick, tick + 1, 5 * tick, 3 * slotCount * tick} {
+		x := &item{}
+		w.Set(x, d)
+		if c.Advance(max(d, 1) - 1); x.fired.Load() != 0 {
+			t.Errorf("set to %v, fired early", d)
+		}
+		if c.Advance(2*tick + 1); x.fired.Load() != 1 {
+			t.Errorf("set to %v, fired %d times after %v", d, x.fired.Load(), d+2*tick)
 		}
 	}
 }
 
-func TestNotEarly(t *testing.T) {
-	type stamp struct {
-		timer Timer[*stamp]
-		at    time.Time
-		done  chan time.Time
-	}
-	w := New(2*time.Millisecond, func(s *stamp) *Timer[*stamp] { return &s.timer },
-		func(s *stamp) { s.done <- time.Now() })
+// On the system's clock a timer fires too.
+func TestSystemClock(t *testing.T) {
+	fired := make(chan *item)
+	w := New(clock.System, time.Millisecond, timerOf, func(x *item) { fired <- x })
 	defer w.Close()
-	for d := range 20 {
-		s := &stamp{done: make(chan time.Time, 1), at: time.Now()}
-		d := time.Duration(d) * time.Millisecond
-		w.Set(s, d)
-		if took := (<-s.done).Sub(s.at); took < d {
-			t.Errorf("fired after %v, set to %v", took, d)
+	x := &item{}
+	for range 3 { // the wheel's own timer stops and starts
+		if w.Set(x, time.Millisecond); <-fired != x {
+			t.Error("another timer fired")
 		}
 	}
 }
 
 func TestClose(t *testing.T) {
-	w := New(time.Millisecond, timerOf, func(x *item) { x.fired.Add(1) })
+	w := New(clock.System, time.Millisecond, timerOf, func(x *item) { x.fired.Add(1) })
 	a, b := &item{}, &item{}
 	w.Set(a, time.Hour)
 	w.Set(b, time.Hour)
@@ -191,20 +206,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A long timeout takes several revolutions of the wheel.
-func TestLongTimeout(t *testing.T) {
-	w := New(50*time.Microsecond, timerOf, func(x *item) { x.fired.Store(1) })
-	x := &item{}
-	from := w.Now()
-	w.Set(x, 3*slotCount*50*time.Microsecond)
-	waitFor(t, func() bool { return x.fired.Load() == 1 })
-	if n := w.Now() - from; n < 3*slotCount {
-		t.Errorf("fired after %d ticks", n)
-	}
-}
-
 func BenchmarkSetStop(b *testing.B) {
-	w := New(time.Second, timerOf, func(*item) {})
+	w := New(clock.System, time.Second, timerOf, func(*item) {})
 	defer w.Close()
 	x := &item{}
 	b.ReportAllocs()

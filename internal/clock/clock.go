@@ -1,0 +1,43 @@
+// Package clock is how packages with timeouts read the time and start timers, so that their tests
+// can advance the time by hand.
+package clock
+
+import "time"
+
+// A Clock has the time and timers. Its methods may be called concurrently.
+//
+// Deadlines of connections are kept by the kernel or by package net, so they follow the system's
+// time whatever the clock is.
+type Clock interface {
+	// Now returns the time, with a monotonic reading.
+	Now() time.Time
+	// Since returns the time that has passed since t.
+	Since(t time.Time) time.Duration
+	// AfterFunc calls f once after d, like [time.AfterFunc].
+	AfterFunc(d time.Duration, f func()) Timer
+}
+
+// A Timer is started by [Clock.AfterFunc]. Its methods are those of a [time.Timer].
+type Timer interface {
+	Reset(d time.Duration) bool
+	Stop() bool
+}
+
+// System is package time's clock.
+var System Clock = system{}
+
+type system struct{}
+
+func (system) Now() time.Time                  { return time.Now() }
+func (system) Since(t time.Time) time.Duration { return time.Since(t) }
+func (system) AfterFunc(d time.Duration, f func()) Timer {
+	return time.AfterFunc(d, f)
+}
+
+// Or returns c, or System if c is nil.
+func Or(c Clock) Clock {
+	if c == nil {
+		return System
+	}
+	return c
+}
