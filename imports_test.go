@@ -15,9 +15,9 @@ var allowed = []struct {
 	imports []string
 }{
 	{".", []string{"internal/backend", "internal/backend/system", "internal/fdstate", "internal/port", "sock"}},
-	{"server", []string{".", "internal/durations", "internal/fdstate", "internal/unwrap", "internal/wheel", "metrics", "sock"}},
+	{"server", []string{".", "internal/clock", "internal/durations", "internal/fdstate", "internal/unwrap", "internal/wheel", "metrics", "sock"}},
 	{"server/handover", []string{"internal/unwrap", "sock"}},
-	{"park", []string{".", "internal/durations", "internal/unwrap", "internal/wheel", "metrics"}},
+	{"park", []string{".", "internal/clock", "internal/durations", "internal/unwrap", "internal/wheel", "metrics"}},
 	{"websocket", []string{".", "internal/nowait", "park"}},
 	{"debug", []string{".", "internal/port", "metrics", "park", "server", "sock"}},
 	{"metrics", nil},
@@ -28,12 +28,13 @@ var allowed = []struct {
 	{"internal/backend/system", []string{"internal/backend", "internal/backend/*", "internal/ring"}},
 	{"internal/backend/*", []string{"internal/backend", "internal/backend/unixsock", "internal/backend/winsock"}},
 	{"internal/backend", nil},
+	{"internal/clock", nil},
 	{"internal/durations", []string{"metrics"}},
 	{"internal/lost", nil},
 	{"internal/nowait", nil},
 	{"internal/fdstate", nil},
 	{"internal/unwrap", nil},
-	{"internal/wheel", nil},
+	{"internal/wheel", []string{"internal/clock"}},
 }
 
 // Every package of the library imports only what the table above allows, on each system, and is in the table.

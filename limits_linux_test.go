@@ -16,6 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -89,10 +90,7 @@ func TestParkedWaiterUsesNoCPU(t *testing.T) {
 		defer p.Close()
 		x, _ := newPair(t)
 		do(t, p, enableHandle(x.Handle(), 1, EventIn, oneShot))
-		waits := 5 * time.Second
-		if testing.Short() {
-			waits /= 10
-		}
+		waits := long.Or(5*time.Second, time.Second/2)
 		debug.FreeOSMemory() // otherwise the runtime would do it during the test
 		cpu, switches := usage(t)
 		var out [1]Notification[int]

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -60,7 +61,7 @@ func TestTwoPortsWantOneReusedNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer q.Close()
-		for round := range 5000 {
+		for round := range long.Or(5000, 100) {
 			x, y, err := sock.UnixPair(false)
 			if err != nil {
 				t.Fatal(err)
@@ -126,7 +127,7 @@ func TestOwnershipNoDeadlock(t *testing.T) {
 		do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 		do(t, q, enableHandle(y.Handle(), "k", EventIn, oneShot))
 		call := func(p *Port[string], own, others uintptr) error {
-			for range 20_000 {
+			for range long.Or(20_000, 500) {
 				regs := []Registration[string]{
 					enableHandle(own, "k", EventIn, oneShot),
 					enableHandle(others, "k", EventIn, oneShot),

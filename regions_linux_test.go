@@ -11,10 +11,12 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 // An execution trace has the waits, batches and handlers, each within the task of its call's context.
 func TestExecutionTrace(t *testing.T) {
+	long.Only(t, "Go builds its trace tool for it")
 	file := filepath.Join(t.TempDir(), "trace")
 	f, err := os.Create(file)
 	if err != nil {

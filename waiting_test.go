@@ -9,6 +9,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 // asleep waits until n calls sleep.
@@ -20,7 +21,7 @@ func asleep[K comparable](t *testing.T, p *Port[K], n int) {
 // One of two sleepers gives up at the very moment something is queued, or arrives, for one of them:
 // it takes it, or the other does.
 func TestGivingUpWakesAnother(t *testing.T) {
-	const rounds = 400
+	rounds := long.Or(400, 20)
 	for _, quitter := range []string{"leader", "follower"} {
 		for _, how := range []string{"cancel", "timeout"} {
 			for _, what := range []string{"post", "post alone", "socket"} {

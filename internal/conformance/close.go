@@ -56,7 +56,7 @@ func closeWaitsForCalls(e *env) {
 	select {
 	case <-closing:
 		e.Errorf("Close returned while a call was inside the port")
-	case <-time.After(pause):
+	case <-time.After(pause()):
 	}
 	if lost := without(own, handles.List()); len(lost) != 0 {
 		e.Errorf("the kernel's objects were closed under a call: %v", lost)

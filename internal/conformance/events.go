@@ -111,7 +111,7 @@ func (e *env) never(p *port, ev events) {
 	e.Helper()
 	for range 5 {
 		buf := make([]note, 8)
-		n, _ := p.Process(nil, buf, pause/5)
+		n, _ := p.Process(nil, buf, pause()/5)
 		for _, got := range buf[:n] {
 			if got.Events&ev != 0 {
 				e.Fatalf("notification %v; %v must not come", got.Events, ev)

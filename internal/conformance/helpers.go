@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	core "github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 // Short names for what every case uses.
@@ -43,9 +44,11 @@ const (
 	// limitNow is the limit once something has not come, so that a backend that is deaf to one thing does not cost
 	// minutes for each case about it.
 	limitNow = 10 * time.Second
-	// pause is how long a case watches for what must not come.
-	pause = 25 * time.Millisecond
 )
+
+// pause returns how long a case watches for what must not come. A window that is too short can only
+// make a case miss a fault, never fail.
+func pause() time.Duration { return long.Or(25*time.Millisecond, time.Millisecond) }
 
 // late is set when something that had to come has not.
 var late atomic.Bool
@@ -287,7 +290,7 @@ func (e *env) wantNow(p *port, k any, ev events) {
 func (e *env) none(p *port) {
 	e.Helper()
 	buf := make([]note, 64)
-	n, err := p.Process(nil, buf, pause)
+	n, err := p.Process(nil, buf, pause())
 	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
 		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
 	}
@@ -297,7 +300,7 @@ func (e *env) none(p *port) {
 // call waits, and not all the time. A socket that was never started is polled after 1, 2, 4 ms and so on.
 func (e *env) quiet(p *port) {
 	e.Helper()
-	const window = 60 * time.Millisecond
+	window := long.Or(60*time.Millisecond, 8*time.Millisecond)
 	buf := make([]note, 64)
 	before := e.polls(p)
 	n, err := p.Process(nil, buf, window)
@@ -345,7 +348,7 @@ func (e *env) quietSoon(p *port, most int) {
 // brief dequeues what comes in a while.
 func (e *env) brief(p *port) int {
 	e.Helper()
-	n, err := p.Process(nil, make([]note, 64), pause)
+	n, err := p.Process(nil, make([]note, 64), pause())
 	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
 		e.Fatalf("Wait = %d, %v", n, err)
 	}
@@ -393,7 +396,7 @@ func (e *env) still(ch <-chan result) {
 	select {
 	case r := <-ch:
 		e.Fatalf("a wait ended with %v, %v; it must go on", r.notes, r.err)
-	case <-time.After(pause):
+	case <-time.After(pause()):
 	}
 }
 

@@ -143,7 +143,7 @@ func waitersTakeNoThreads(e *env) {
 		all = append(all, e.wait(p, 1, -1))
 	}
 	e.parked(p, waiters)
-	time.Sleep(pause)
+	time.Sleep(pause())
 	// The runtime starts threads for reasons of its own; a thread each would be 64.
 	if now := threads(); now > before+waiters/4 {
 		e.Errorf("%d threads before, %d with %d waiters", before, now, waiters)
@@ -208,7 +208,7 @@ func socketsOnceEach(e *env) {
 	e.until("every round of every socket", func() bool {
 		return failed.Load() != nil || finished.Load() == sockets
 	})
-	time.Sleep(pause)
+	time.Sleep(pause())
 	stop()
 	if s := failed.Load(); s != nil {
 		e.Fatalf("enabling again: %s", *s)
@@ -236,7 +236,7 @@ func oneNotificationOneWaiter(e *env) {
 		e.until("a waiter has it", func() bool { return p.Stats().Notifications == uint64(i+1) })
 		e.parked(p, waiters-1-i)
 	}
-	time.Sleep(pause)
+	time.Sleep(pause())
 	e.parked(p, waiters-events)
 	// One for each notification at most, and one to watch the kernel in its place.
 	if n := p.Stats().Wakeups - before; n > 2*events {
@@ -260,13 +260,13 @@ func postWakesOne(e *env) {
 		all = append(all, e.wait(p, 4, -1))
 	}
 	e.parked(p, waiters)
-	time.Sleep(pause) // for the last of them to have looked
+	time.Sleep(pause()) // for the last of them to have looked
 	before := p.Stats().Wakeups
 	if err := p.Post("k", 1); err != nil {
 		e.Fatalf("Post: %v", err)
 	}
 	e.parked(p, waiters-1)
-	time.Sleep(pause)
+	time.Sleep(pause())
 	// One that was woken for nothing is back by now, or soon.
 	e.parked(p, waiters-1)
 	if n := p.Stats().Wakeups - before; n > 1 { // one that was looking still needed none

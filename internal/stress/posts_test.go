@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 var postsFlag = flag.Int("stress.posts", 0, "posts of TestPosts; 0 is a million, or less with the race detector")
@@ -21,7 +22,7 @@ const posters = 8
 func TestPosts(t *testing.T) {
 	total := *postsFlag
 	if total == 0 {
-		total = defaultPosts
+		total = long.Or(defaultPosts, 50_000)
 	}
 	for _, backend := range backendtest.Names(t) {
 		for _, waiters := range []int{1, 2, 8, 16} {

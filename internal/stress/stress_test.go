@@ -16,11 +16,12 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 var (
-	pairsFlag    = flag.Int("stress.pairs", 200, "connections")
-	durationFlag = flag.Duration("stress.duration", 2*time.Second, "how long work is created")
+	pairsFlag    = flag.Int("stress.pairs", 0, "connections; 0 is 200, or 50 with -short")
+	durationFlag = flag.Duration("stress.duration", 0, "how long work is created; 0 is 2 s, or 0.2 s with -short")
 	workersFlag  = flag.Int("stress.workers", 16, "goroutines that dequeue")
 	seedFlag     = flag.Uint64("stress.seed", 0, "what the workers draw; 0 draws a seed")
 )
@@ -104,6 +105,12 @@ func (s *stressTest) post(data uintptr) {
 }
 
 func TestStress(t *testing.T) {
+	if *pairsFlag == 0 {
+		*pairsFlag = long.Or(200, 50)
+	}
+	if *durationFlag == 0 {
+		*durationFlag = long.Or(2*time.Second, 200*time.Millisecond)
+	}
 	for _, backend := range backendtest.Names(t) {
 		t.Run(backend, func(t *testing.T) { testStress(t, backend) })
 	}
