@@ -1,0 +1,208 @@
+// Command test runs the tests of this module, and prints what it left out:
+//
+//	go run ./internal/test          what passes in minutes, and needs nothing but Go
+//	go run ./internal/test -long    every test, of every module of this repository
+//
+// Arguments after -- are passed to go test.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+const module = "github.com/socknotify/socknotify"
+
+func main() {
+	all := flag.Bool("long", false, "run every test, of every module")
+	flag.Parse()
+	if err := run(*all, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(all bool, args []string) error {
+	began := time.Now()
+	root, others, err := modules()
+	if err != nil {
+		return err
+	}
+	var r report
+	if !all {
+		args = append([]string{"-short"}, args...)
+	}
+	if err := r.test(root, args); err != nil {
+		return err
+	}
+	for _, dir := range others {
+		if !all {
+			r.leave("a module of its own", dir)
+		} else if err := r.test(filepath.Join(root, dir), args); err != nil {
+			return err
+		}
+	}
+	r.print(os.Stdout, time.Since(began))
+	if r.failed > 0 {
+		return fmt.Errorf("%d packages failed", r.failed)
+	}
+	return nil
+}
+
+// modules returns the folder of the root module, and those of the others below it.
+func modules() (root string, others []string, err error) {
+	_, file, _, _ := runtime.Caller(0)
+	root = filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	err = filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && p != root {
+			return filepath.SkipDir
+		}
+		if dir := filepath.Dir(p); d.Name() == "go.mod" && dir != root {
+			rel, err := filepath.Rel(root, dir)
+			others = append(others, filepath.ToSlash(rel))
+			return err
+		}
+		return nil
+	})
+	return root, others, err
+}
+
+// An event is a line of go test -json: see go doc test2json.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+
+	Elapsed float64
+}
+
+// A report is what the tests have said.
+type report struct {
+	passed, failed, tests int
+	left                  []leftOut
+}
+
+// A leftOut counts the tests that were skipped for one reason.
+type leftOut struct {
+	why   string
+	count int
+	first string // one of them
+}
+
+// test runs the tests of the module in a folder. Failures are printed when their package ends.
+func (r *report) test(dir string, args []string) error {
+	cmd := exec.Command("go", append(append([]string{"test", "-json"}, args...), "./...")...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	before := r.failed
+	r.read(out)
+	if err := cmd.Wait(); err != nil && r.failed == before {
+		return fmt.Errorf("go test in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// read reads events until the end.
+func (r *report) read(in io.Reader) {
+	type test struct{ pkg, name string }
+	output := map[test]*strings.Builder{}
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			fmt.Printf("%s", line) // the go command's own
+			continue
+		}
+		if e.Action == "build-output" {
+			fmt.Print(e.Output)
+			continue
+		}
+		key := test{e.Package, e.Test}
+		switch e.Action {
+		case "output":
+			if output[key] == nil {
+				output[key] = &strings.Builder{}
+			}
+			output[key].WriteString(e.Output)
+			continue
+		case "pass", "fail", "skip":
+		default:
+			continue
+		}
+		text := ""
+		if b := output[key]; b != nil {
+			text = b.String()
+		}
+		delete(output, key)
+		switch {
+		case e.Test == "" && e.Action == "skip": // no test files
+		case e.Test == "" && e.Action == "fail":
+			r.failed++
+			fmt.Printf("%sFAIL %s (%.1f s)\n", text, e.Package, e.Elapsed)
+		case e.Test == "":
+			r.passed++
+			fmt.Printf("ok   %s (%.1f s)\n", e.Package, e.Elapsed)
+		case e.Action == "fail":
+			fmt.Print(text)
+		case e.Action == "skip":
+			r.leave(reason(text), strings.TrimPrefix(e.Package, module)+" "+e.Test)
+		default:
+			r.tests++
+		}
+	}
+}
+
+// reason returns what a test gave to Skip: the text behind the place in its output.
+func reason(output string) string {
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		place, why, ok := strings.Cut(line, ": ")
+		if file, _, _ := strings.Cut(place, ":"); ok && strings.HasSuffix(file, ".go") {
+			return why
+		}
+	}
+	return "no reason given"
+}
+
+func (r *report) leave(why, what string) {
+	i := slices.IndexFunc(r.left, func(l leftOut) bool { return l.why == why })
+	if i < 0 {
+		i = len(r.left)
+		r.left = append(r.left, leftOut{why: why, first: what})
+	}
+	r.left[i].count++
+}
+
+func (r *report) print(w io.Writer, took time.Duration) {
+	if len(r.left) > 0 {
+		fmt.Fprintln(w, "\nleft out:")
+		slices.SortStableFunc(r.left, func(a, b leftOut) int { return b.count - a.count })
+		for _, l := range r.left {
+			fmt.Fprintf(w, "%6d  %s (%s)\n", l.count, l.why, l.first)
+		}
+		fmt.Fprintln(w, "go run ./internal/test -long runs what was left out for its length.")
+	}
+	fmt.Fprintf(w, "\n%d tests in %.0f s\npackages: %d passed, %d failed\n",
+		r.tests, took.Seconds(), r.passed, r.failed)
+}
