@@ -67,7 +67,7 @@ type server struct {
 	stopped          chan struct{} // closed when no worker is left either
 	shards           []shard
 	balances         bool          // each shard has one worker, and there are several
-	balanced         time.Duration // when balance was last called, by clock
+	balanced         time.Duration // when balance was last called, by elapsed
 	listeners        map[*listener]struct{}
 	workers          map[*worker]struct{}
 	nworkers         int // workers asked for
@@ -96,6 +96,7 @@ type server struct {
 	options   []socknotify.Option // of the ports
 	giveUp    time.Duration       // instead of giveUpAfter
 	graceTime time.Duration       // instead of the constant
+	clock     clock.Clock         // instead of the system's, of the wheel
 }
 
 const (
@@ -184,13 +185,13 @@ func (s *server) init() {
 		s.labels = pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", s.Name))
 	}
 	s.ticker = new(conn)
-	s.wheel = wheel.New(clock.System, tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
+	s.wheel = wheel.New(clock.Or(s.clock), tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }
 
 const maxShards = 1 << 16
 
-// clock returns the time since the program started.
-func (s *server) clock() time.Duration { return time.Since(epoch) }
+// elapsed returns the time since the program started.
+func (s *server) elapsed() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now()
 

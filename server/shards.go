@@ -65,7 +65,7 @@ func (s *server) balance() {
 	if !s.balances {
 		return
 	}
-	now := s.clock()
+	now := s.elapsed()
 	interval := now - s.balanced
 	s.balanced = now
 	for i := range s.shards {

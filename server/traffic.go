@@ -84,9 +84,9 @@ func (w *worker) callData(c *conn) error {
 	if !s.TimeCalls {
 		return s.handler.data(c, w.buf)
 	}
-	began := s.clock()
+	began := s.elapsed()
 	err := s.handler.data(c, w.buf)
-	w.times.Record(s.clock() - began)
+	w.times.Record(s.elapsed() - began)
 	return err
 }
 

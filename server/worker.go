@@ -54,7 +54,7 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 		if i == 0 {
 			w.keeps = w.alone
 			if w.server.balances {
-				w.started = w.server.clock()
+				w.started = w.server.elapsed()
 			}
 		}
 		if !w.keeps {
@@ -64,7 +64,7 @@ func (w *worker) claim(now uint64) (i int, ok bool) {
 	} else {
 		w.busy = false
 		if w.server.balances && w.n > 0 {
-			spent := w.server.clock() - w.started
+			spent := w.server.elapsed() - w.started
 			w.workload.add(spent, w.n)
 			if w.most = min(2*w.most, batch); spent >= slowBatch {
 				w.most = 1
