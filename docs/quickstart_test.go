@@ -53,7 +53,10 @@ func TestQuickStart(t *testing.T) {
 	if out := output(demo); strings.Count(out, "  ok") != 3 {
 		t.Errorf("the demo says:\n%s", out)
 	}
-	serve := run(commands[2])
+	if commands[2] != testCommand { // which .ci/run runs
+		t.Errorf("README.md has %q; want %q", commands[2], testCommand)
+	}
+	serve := run(commands[3])
 	said := started(t, serve)(2)
 	at := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindAllString(said, -1)
 	if len(at) != 2 {
@@ -67,21 +70,24 @@ func TestQuickStart(t *testing.T) {
 	if plain(said) != plain(addresses.Replace(want)) {
 		t.Errorf("the server says\n%sand README.md\n%s", said, want)
 	}
-	if out := output(run(commands[3], "--duration", "300ms")); !regexp.MustCompile(`(?m)^requests +[1-9]`).MatchString(out) ||
+	if out := output(run(commands[4], "--duration", "300ms")); !regexp.MustCompile(`(?m)^requests +[1-9]`).MatchString(out) ||
 		!regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
 		t.Errorf("the load says:\n%s", out)
 	}
-	if out := output(run(commands[4])); !strings.Contains(out, "registrations ") || !strings.Contains(out, "top  echo") {
+	if out := output(run(commands[5])); !strings.Contains(out, "registrations ") || !strings.Contains(out, "top  echo") {
 		t.Errorf("top says:\n%s", out)
 	}
 }
 
-// quickStart returns the commands of README.md: two that try the project, and three that show a server.
+// testCommand is what README.md and .ci/run run to test the library.
+const testCommand = "go run ./internal/test"
+
+// quickStart returns the commands of README.md: three that try the project, and three that show a server.
 func quickStart(t *testing.T) []string {
 	t.Helper()
 	text := blockOf(t, "git clone https://github.com/socknotify/socknotify && ") + blockOf(t, "go run ./cmd/socknotify serve echo ")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) != 5 {
+	if len(lines) != 6 {
 		t.Fatalf("README.md has\n%s", text)
 	}
 	return lines
