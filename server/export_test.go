@@ -85,3 +85,6 @@ func Describe[S any](typed *Server[S]) string {
 
 // ShardOf returns the index of the shard that a connection belongs to.
 func ShardOf[S any](c *Conn[S]) int { return int(c.conn.shard) }
+
+// SourceWaits reports whether a stream's reader had nothing, and the worker has left the connection.
+func SourceWaits[S any](c *Conn[S]) bool { return c.conn.word.Load()&(wNoOut|wOwned) == wNoOut }

@@ -15,6 +15,7 @@ import (
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 )
@@ -156,6 +157,41 @@ func wait(t testing.TB, cond func() bool) {
 			t.Fatalf("timed out waiting\n%s", buf[:runtime.Stack(buf, true)])
 		}
 	}
+}
+
+// passUntil lets the time of a clock pass in steps until a condition holds.
+func passUntil(t testing.TB, c *testclock.Clock, cond func() bool) {
+	t.Helper()
+	wait(t, func() bool {
+		c.Advance(25 * time.Millisecond)
+		return cond()
+	})
+}
+
+// passing gives a server a clock whose time passes fast until the test ends. It is for tests in which
+// something expires, and nothing may expire too early.
+func passing(t testing.TB, s *srv) *testclock.Clock {
+	c := testclock.New()
+	server.UseClock(s, c)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				c.Advance(25 * time.Millisecond)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+	return c
 }
 
 // start serves on a loopback address until the test ends, and checks then that every connection was closed.

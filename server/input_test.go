@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -439,7 +440,9 @@ func TestMessageTimeout(t *testing.T) {
 				}
 			}
 		}}
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: 300 * time.Millisecond}
+		clock := testclock.New()
+		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
+		server.UseClock(s, clock)
 		slow := connect(s)
 		send(t, slow, "first\n")
 		expect(t, slow, "first\n")
@@ -453,7 +456,8 @@ func TestMessageTimeout(t *testing.T) {
 			select {
 			case <-ended:
 				over = true
-			case <-time.After(10 * time.Millisecond):
+			default:
+				clock.Advance(10 * time.Millisecond)
 			}
 		}
 		if err := h.cause(1); err != server.ErrStalled || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -471,7 +475,8 @@ func TestMessageTimeout(t *testing.T) {
 			}
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: 100 * time.Millisecond}
+		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
+		passing(t, s)
 		addr := start(t, s)
 		silent, paused := dial(t, addr), dial(t, addr)
 		send(t, silent, "line\n")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -118,65 +119,49 @@ func TestMaxQueued(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		var exempted atomic.Bool
+		var first atomic.Bool
 		h := &handler{t: t, open: func(c conn) error {
-			if !exempted.Load() { // the first
+			if first.CompareAndSwap(false, true) {
 				c.SetIdleTimeout(0)
-				exempted.Store(true)
 			}
 			return nil
 		}}
+		c := testclock.New()
 		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
+		server.UseClock(s, c)
 		addr := start(t, s)
-		exempt := dial(t, addr)
-		wait(t, exempted.Load)
-		from := time.Now()
-		silent, lively := dial(t, addr), dial(t, addr)
-		ended := make(chan time.Duration, 1)
-		go func() {
-			silent.Read(make([]byte, 1))
-			ended <- time.Since(from)
-		}()
-		for over, last := false, time.Now(); !over; {
-			before := time.Now()
-			if !echoes(lively) {
-				// On a machine that had no time for this test it was idle as well, since the one before.
-				if d := time.Since(last); d < s.IdleTimeout {
-					t.Fatalf("closed %v after a request", d)
-				}
-			} else {
-				last = before
-			}
-			select {
-			case d := <-ended:
-				if over = true; d < s.IdleTimeout {
-					t.Errorf("closed after %v", d)
-				}
-			default:
-			}
+		connect := func() net.Conn {
+			nc := dial(t, addr)
+			send(t, nc, "x")
+			expect(t, nc, "x")
+			return nc
 		}
+		exempt, silent, lively := connect(), connect(), connect()
+		request := func(nc net.Conn) {
+			send(t, nc, "x")
+			expect(t, nc, "x")
+		}
+		c.Advance(900 * time.Millisecond)
+		if n := s.Stats().Conns; n != 3 {
+			t.Errorf("%d connections before the timeout", n)
+		}
+		request(lively)
+		c.Advance(250 * time.Millisecond)
+		expectEnd(t, silent, io.EOF)
 		if err := h.cause(1); err != server.ErrIdle || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("cause %v", err)
 		}
-		if err := h.cause(2); err != server.ErrIdle { // lively's turn
+		request(lively)
+		c.Advance(1250 * time.Millisecond)
+		expectEnd(t, lively, io.EOF)
+		if err := h.cause(2); err != server.ErrIdle {
 			t.Errorf("cause %v", err)
 		}
 		if n := s.Stats().Idle; n != 2 {
 			t.Errorf("%d were idle", n)
 		}
-		send(t, exempt, "x")
-		expect(t, exempt, "x")
+		request(exempt)
 	})
-}
-
-// echoes makes one request, of a server that may have closed.
-func echoes(c net.Conn) bool {
-	c.SetDeadline(time.Now().Add(soon))
-	if _, err := c.Write([]byte("x")); err != nil {
-		return false
-	}
-	n, _ := c.Read(make([]byte, 1))
-	return n == 1
 }
 
 // A connection whose peer takes no queued bytes is closed after WriteTimeout, before Close and after it.
@@ -184,7 +169,8 @@ func TestWriteTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, closing := range []bool{false, true} {
 			h := &handler{t: t}
-			s := &srv{Handler: h, Backend: backend, WriteTimeout: 100 * time.Millisecond}
+			s := &srv{Handler: h, Backend: backend, WriteTimeout: 10 * time.Second}
+			passing(t, s)
 			dial(t, start(t, s))
 			sc := h.conn(1)
 			fill(t, sc)
@@ -224,6 +210,7 @@ func TestTimeoutsTogether(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend, IdleTimeout: c.idle, WriteTimeout: c.write}
+				passing(t, s)
 				peer := dial(t, start(t, s))
 				c.set(t, h.conn(1), peer)
 				if err := h.cause(1); err != c.want {

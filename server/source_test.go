@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -155,9 +156,13 @@ func TestStreamWaits(t *testing.T) {
 			return 0, sock.ErrWouldBlock
 		})
 		h := &handler{t: t, open: func(c conn) error { return c.Stream(r) }}
-		c := connect(&srv{Handler: h, Backend: backend, WriteTimeout: 500 * time.Millisecond})
+		s := &srv{Handler: h, Backend: backend, WriteTimeout: 500 * time.Millisecond}
+		clock := testclock.New()
+		server.UseClock(s, clock)
+		c := connect(s)
 		for range 2 {
-			time.Sleep(700 * time.Millisecond) // longer than WriteTimeout
+			wait(t, func() bool { return server.SourceWaits(h.conn(1)) })
+			clock.Advance(700 * time.Millisecond) // longer than WriteTimeout
 			mu.Lock()
 			ready = []byte("some")
 			mu.Unlock()

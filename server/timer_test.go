@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -29,13 +30,15 @@ func TestAfterFunc(t *testing.T) {
 				return err
 			}
 		}
+		s := &srv{Handler: h, Backend: backend}
+		clock := passing(t, s)
 		var stopped *server.Timer
 		h.open = func(c conn) error {
-			start := time.Now()
+			start := clock.Now()
 			c.AfterFunc(1200*time.Millisecond, write("third"))
 			c.AfterFunc(100*time.Millisecond, write("first"))
 			c.AfterFunc(100*time.Millisecond, func(c conn) error {
-				if d := time.Since(start); d < 100*time.Millisecond {
+				if d := clock.Since(start); d < 100*time.Millisecond {
 					t.Errorf("called after %v", d)
 				}
 				if !stopped.Stop() || stopped.Stop() {
@@ -47,7 +50,7 @@ func TestAfterFunc(t *testing.T) {
 			c.Pause()
 			return nil
 		}
-		c := connect(&srv{Handler: h, Backend: backend})
+		c := connect(s)
 		expect(t, c, "firstsecondthird")
 		send(t, c, "echo")
 		h.conn(1).Resume()
@@ -124,10 +127,13 @@ func TestAfterFuncHijacked(t *testing.T) {
 			}()
 			return nil
 		}}
-		c := dial(t, start(t, &srv{Handler: h, Backend: backend}))
+		clock := testclock.New()
+		s := &srv{Handler: h, Backend: backend}
+		server.UseClock(s, clock)
+		c := dial(t, start(t, s))
 		send(t, c, "x")
-		wait(t, hijacked.Load)             // what is sent before could be read together with the x
-		time.Sleep(150 * time.Millisecond) // so that the timers are due
+		wait(t, hijacked.Load)                // what is sent before could be read together with the x
+		clock.Advance(150 * time.Millisecond) // the timers are due
 		send(t, c, "over")
 		expect(t, c, "timertimer")
 	})
@@ -140,7 +146,9 @@ func TestAfterFuncIsNotActivity(t *testing.T) {
 		again = func(c conn) error { c.AfterFunc(0, again); return nil }
 		return again(c)
 	}}
-	dial(t, start(t, &srv{Handler: h, IdleTimeout: 300 * time.Millisecond}))
+	s := &srv{Handler: h, IdleTimeout: time.Second}
+	passing(t, s)
+	dial(t, start(t, s))
 	if err := h.cause(1); err != server.ErrIdle {
 		t.Errorf("cause %v", err)
 	}
