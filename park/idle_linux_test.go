@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 // BenchmarkIdle measures the memory of a server process per idle connection. Each connection has had one request.
@@ -31,6 +32,7 @@ func BenchmarkIdle(b *testing.B) {
 // A parked connection needs less than 1,200 live bytes. A parked HTTP connection needs less than a fifth of the live
 // bytes of a net/http connection.
 func TestIdleMemory(t *testing.T) {
+	long.Only(t, "it makes 5,000 connections, three times")
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 func eventually(tb testing.TB, cond func() bool) {
@@ -93,6 +94,7 @@ func testRequestCosts(t *testing.T, h Handler[*int]) {
 // An idle connection costs at most 210 live bytes on epoll and 270 elsewhere, its socket and its registration included,
 // also after a request.
 func TestIdleConnMemory(t *testing.T) {
+	long.Only(t, "it makes 5,000 connections")
 	for name, h := range echoes {
 		t.Run(name, func(t *testing.T) { testIdleConnMemory(t, h) })
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -188,6 +189,8 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 // Connections that send nothing end after the grace time, and old ones at once.
 func TestShutdownOfSilentConnections(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
+		clock := testclock.New()
+		server.UseClock(s, clock)
 		server.Grace(s, 200*time.Millisecond)
 		old := dial()
 		if c, ok := old.(*tls.Conn); ok {
@@ -196,7 +199,7 @@ func TestShutdownOfSilentConnections(t *testing.T) {
 			}
 		}
 		h.conn(1)
-		time.Sleep(500 * time.Millisecond) // an old one is more than that
+		clock.Advance(500 * time.Millisecond) // an old one is more than that
 		c := dial()
 		wait(t, func() bool { return s.Stats().Conns == 2 })
 		done := shuttingDown(t, s)

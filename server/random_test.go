@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -26,8 +27,8 @@ import (
 
 var (
 	seed  = flag.Uint64("server.seed", 0, "the first seed of TestRandom")
-	seeds = flag.Int("server.seeds", 4, "how many seeds TestRandom tries")
-	long  = flag.Duration("server.for", 0, "TestRandom tries seeds for so long instead")
+	seeds = flag.Int("server.seeds", 0, "how many seeds TestRandom tries; 0 is 4, or 1 with -short")
+	span  = flag.Duration("server.for", 0, "TestRandom tries seeds for so long instead")
 )
 
 // A client sends a header about itself and then its stream. Both come back.
@@ -294,14 +295,17 @@ func throughInput(rng *rand.Rand, c conn, buf []byte) (n int, err error) {
 
 // Random clients of random servers: every byte comes back, in order, unless one side has cut the connection.
 func TestRandom(t *testing.T) {
+	if *seeds == 0 {
+		*seeds = long.Or(4, 1)
+	}
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		end := time.Now().Add(*long)
-		for i := 0; i < *seeds && *long == 0 || time.Now().Before(end); i++ {
+		end := time.Now().Add(*span)
+		for i := 0; i < *seeds && *span == 0 || time.Now().Before(end); i++ {
 			s := *seed + uint64(i)
 			if !t.Run(fmt.Sprint("seed=", s), func(t *testing.T) { randomly(t, backend, s) }) {
 				break
 			}
-			if *long > 0 {
+			if *span > 0 {
 				t.Log(s)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -25,7 +26,7 @@ func TestResetCause(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, mode := range []string{"write", "write and read", "write and paused read", "write twice and end"} {
 			t.Run(mode, func(t *testing.T) {
-				const conns = 120
+				conns := long.Or(120, 16)
 				var wg sync.WaitGroup
 				ended := func(err error) bool {
 					if errors.Is(err, io.EOF) {

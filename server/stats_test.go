@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -163,6 +164,8 @@ func TestStatsHijacked(t *testing.T) {
 
 func TestStatsHandshakes(t *testing.T) {
 	s := &srv{Handler: &handler{t: t}, HandshakeTimeout: 3 * time.Second}
+	clock := testclock.New()
+	server.UseClock(s, clock)
 	addr, client := startTLS(t, s)
 	c := dialTLS(t, addr, client)
 	c.Write([]byte("hello"))
@@ -175,7 +178,8 @@ func TestStatsHandshakes(t *testing.T) {
 	dial(t, addr).Write([]byte("not TLS at all"))
 	wait(t, func() bool { return s.Stats().FailedHandshakes == 1 })
 	silent := dial(t, addr)
-	wait(t, func() bool { st := s.Stats(); return st.Handshaking == 1 || st.LateHandshakes == 1 })
+	wait(t, func() bool { return s.Stats().Handshaking == 1 })
+	clock.Advance(4 * time.Second)
 	silent.Read(make([]byte, 1))
 	wait(t, func() bool {
 		st := s.Stats()

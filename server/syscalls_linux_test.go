@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -40,6 +41,7 @@ func TestSystemCalls(t *testing.T) {
 	if qemu.StartsNoProgram.Here() {
 		t.Skip(qemu.StartsNoProgram)
 	}
+	long.Only(t, "perf counts the system calls of nine runs")
 	if out, err := exec.Command("perf", perfStat(os.DevNull, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("perf: %v: %s", err, out)
 	}

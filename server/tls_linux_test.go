@@ -17,6 +17,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -45,6 +46,7 @@ func servingTLS(tb testing.TB, s *Server[*int]) (addr string, client *tls.Config
 
 // An idle connection has no goroutine, and no buffers except those of crypto/tls.
 func TestIdleTLSMemory(t *testing.T) {
+	long.Only(t, "it makes 5,000 TLS handshakes")
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(version), func(t *testing.T) {

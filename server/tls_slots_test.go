@@ -23,6 +23,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -213,7 +214,7 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
-						for range 5 {
+						for range long.Or(5, 1) {
 							if err := visitUntilServed(addr, client); err != nil {
 								t.Error(err)
 							}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -26,6 +27,7 @@ func playRole() bool {
 
 // A connection that has sent and received a message needs at most 1,000 live bytes, and so does one that never has.
 func TestIdleMemory(t *testing.T) {
+	long.Only(t, "it makes 5,000 connections, twice")
 	if raceDetector {
 		t.Skip("the memory of the race detector would be included")
 	}
