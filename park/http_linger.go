@@ -29,7 +29,7 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 	}
 	tick := min(max(d/4, time.Millisecond), tick)
 	var w *wheel.Wheel[*session]
-	w = wheel.New(clock.System, tick, func(s *session) *wheel.Timer[*session] { return &s.timer }, func(s *session) {
+	w = wheel.New(clock.Current(), tick, func(s *session) *wheel.Timer[*session] { return &s.timer }, func(s *session) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.over {

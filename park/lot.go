@@ -53,6 +53,7 @@ type Lot struct {
 	config     Config
 	port       *socknotify.Port[*parkedConn]
 	wheel      *wheel.Wheel[*parkedConn]
+	clock      clock.Clock
 	start      time.Time
 	conns      table
 	workers    workers
@@ -83,8 +84,9 @@ func New(config Config) (*Lot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
-	l := &Lot{config: config, port: port, start: time.Now(), ended: make(chan struct{})}
-	l.wheel = wheel.New(clock.System, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
+	l := &Lot{config: config, port: port, clock: clock.Current(), ended: make(chan struct{})}
+	l.start = l.clock.Now()
+	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning
 	l.registrars.New = func() any { return newRegistrar(l) }
 	l.open.Store(1)
@@ -128,6 +130,9 @@ func (l *Lot) Close() error {
 	l.leave()
 	return nil
 }
+
+// now returns the time since the lot's start.
+func (l *Lot) now() time.Duration { return l.clock.Since(l.start) }
 
 // enter adds a connection to open. It reports whether the lot accepts it; if so, leave must follow. enter
 // increments open before it loads closing, because Close sets closing before it decrements open. In the other

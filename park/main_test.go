@@ -10,6 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	workerIdleTime = 100 * time.Millisecond // the port waits, in real time
 	if !runRole() {
 		leaks.Main(m)
 	}

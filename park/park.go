@@ -321,7 +321,7 @@ func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error)
 	l.stats.parked.Add(1)
 	atOnce := p.posted && !p.unsettled
 	if p.idle > 0 && !atOnce {
-		pc.due = time.Since(l.start) + p.idle
+		pc.due = l.now() + p.idle
 	}
 	if p.posted {
 		pc.state = queued

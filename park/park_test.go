@@ -11,6 +11,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -93,17 +94,17 @@ func TestPeerResets(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		const idle = 150 * time.Millisecond
+		const idle = time.Minute
+		clock := testclock.Install(t)
 		l := newLot(t, Config{Backend: backend, IdleTimeout: idle})
 		server, client := pair(t, "tcp")
 		f, outcomes := reader()
-		start := time.Now()
 		must(t, l.Park(server, f))
-		o := receive(t, outcomes)
-		wantErr(t, o.err, os.ErrDeadlineExceeded)
-		if took := time.Since(start); took < idle {
-			t.Fatalf("early: %v", took)
+		if clock.Advance(idle - 1); l.Stats().Expired != 0 {
+			t.Fatal("early")
 		}
+		clock.Advance(1 + 2*tick)
+		wantErr(t, receive(t, outcomes).err, os.ErrDeadlineExceeded)
 		// The next parking has its own timeout.
 		must(t, l.ParkWith(server, Options{IdleTimeout: -1}, f))
 		send(t, client, "late")

@@ -85,7 +85,7 @@ func (l *Lot) expire(pc *parkedConn) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	// The connection may have been parked again since the timer fired.
-	if pc.due != 0 && time.Since(l.start) >= pc.due {
+	if pc.due != 0 && l.now() >= pc.due {
 		l.dispatchLocked(pc, expired)
 	}
 }

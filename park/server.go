@@ -442,7 +442,7 @@ var errTooMany = errors.New("park: too many connections from one address")
 // idle begins the idle timeout.
 func (c *serverConn) idle() {
 	if s := c.server; s.IdleTimeout > 0 {
-		c.due = time.Since(s.lot.start) + s.IdleTimeout
+		c.due = s.lot.now() + s.IdleTimeout
 	}
 }
 
@@ -450,7 +450,7 @@ func (c *serverConn) idle() {
 func (c *serverConn) park(o Options) error {
 	o.IdleTimeout = -1
 	if c.due != 0 {
-		o.IdleTimeout = max(c.due-time.Since(c.server.lot.start), 1)
+		o.IdleTimeout = max(c.due-c.server.lot.now(), 1)
 	}
 	return c.server.lot.ParkWith(c.conn, o, c.ready)
 }

@@ -30,7 +30,7 @@ import (
 func (l *Lot) beginSettling(pc *parkedConn) net.Conn {
 	pc.state, pc.unsettled = settling, false
 	if pc.due != 0 { // a queued connection has no timer
-		l.wheel.Set(pc, max(pc.due-time.Since(l.start), 1))
+		l.wheel.Set(pc, max(pc.due-l.now(), 1))
 	}
 	return pc.conn
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
@@ -55,7 +56,7 @@ type instant uint16
 
 func instantOf(d time.Duration) instant { return instant(d >> 16) }
 
-func (l *Lot) instant() instant { return instantOf(time.Since(l.start)) }
+func (l *Lot) instant() instant { return instantOf(l.now()) }
 
 // since returns the time since i, modulo 4.3 seconds.
 func (l *Lot) since(i instant) time.Duration { return time.Duration(l.instant()-i) << 16 }
@@ -95,7 +96,7 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 	if checked && !held || c.SetReadDeadline(time.Time{}) != nil || !l.enter() {
 		return false, checked, held
 	}
-	now := time.Since(l.start)
+	now := l.now()
 	pc.mu.Lock()
 	if done = pc.mayKeep(l); done {
 		pc.state, pc.conn, pc.fn, pc.parkedAt = kept, c, f, instantOf(now)
@@ -263,7 +264,7 @@ func (l *Lot) handOver(pc *parkedConn, checked bool) {
 		return
 	}
 	if pc.due != 0 {
-		l.wheel.Set(pc, pc.due-time.Since(l.start))
+		l.wheel.Set(pc, pc.due-l.now())
 	}
 	l.parkAgain(pc)
 }
@@ -320,7 +321,7 @@ func (c *workers) spare() bool {
 type keepMonitor struct {
 	on      atomic.Bool
 	mu      sync.Mutex
-	timer   *time.Timer
+	timer   clock.Timer
 	workers []*worker // scratch space of checkKept
 }
 
@@ -332,7 +333,7 @@ func (w *keepMonitor) begin(l *Lot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer == nil {
-		w.timer = time.AfterFunc(keepTime, l.monitorKept)
+		w.timer = l.clock.AfterFunc(keepTime, l.monitorKept)
 	} else {
 		w.timer.Reset(keepTime)
 	}

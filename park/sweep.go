@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/clock"
 )
 
 // A sweeper finds connections whose Close method was called while they were parked. The kernel drops a closed
@@ -11,7 +13,7 @@ import (
 // parts each sweepInterval. A closed connection is found after at most sweepParts intervals.
 type sweeper struct {
 	mu      sync.Mutex
-	timer   *time.Timer
+	timer   clock.Timer
 	on      bool
 	stopped bool
 	part    int // the next part to check
@@ -31,7 +33,7 @@ func (w *sweeper) begin(l *Lot) {
 	}
 	w.on = true
 	if w.timer == nil {
-		w.timer = time.AfterFunc(sweepInterval, l.sweepPart)
+		w.timer = l.clock.AfterFunc(sweepInterval, l.sweepPart)
 	} else {
 		w.timer.Reset(sweepInterval)
 	}

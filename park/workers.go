@@ -30,8 +30,8 @@ type ready struct {
 	from state // of pc
 }
 
-// workerIdleTime is the time after which a worker without work exits, if others wait too.
-const workerIdleTime = 5 * time.Second
+// workerIdleTime is the time after which a worker without work exits, if others wait too. Tests set it.
+var workerIdleTime = 5 * time.Second
 
 // startWorker starts a worker if none waits. The caller holds workers.mu, or has not yet shared l.
 func (l *Lot) startWorker() {

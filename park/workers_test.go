@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 func TestMaxRunning(t *testing.T) {
@@ -51,7 +52,8 @@ func TestMaxRunning(t *testing.T) {
 // A connection that waits for a worker has no idle timeout, because its bytes came in time. It runs in its turn, and can
 // be taken back and closed while it waits.
 func TestQueued(t *testing.T) {
-	l := newLot(t, Config{MaxRunning: 1, IdleTimeout: 200 * time.Millisecond})
+	clock := testclock.Install(t)
+	l := newLot(t, Config{MaxRunning: 1, IdleTimeout: time.Minute})
 	release := blockWorker(t, l)
 	defer release()
 	f, outcomes := reader()
@@ -69,6 +71,7 @@ func TestQueued(t *testing.T) {
 	must(t, l.CloseConn(conns[2]))
 	idle, _ := pair(t, "tcp") // without bytes, so its timeout passes
 	must(t, l.Park(idle, f))
+	clock.Advance(2 * time.Minute)
 	waitFor(t, "the idle connection is queued", func() bool { return l.Stats().Queued == 5 })
 	release()
 	if o := receive(t, outcomes); o.text != "0" || o.err != nil {

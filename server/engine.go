@@ -96,7 +96,6 @@ type server struct {
 	options   []socknotify.Option // of the ports
 	giveUp    time.Duration       // instead of giveUpAfter
 	graceTime time.Duration       // instead of the constant
-	clock     clock.Clock         // instead of the system's, of the wheel
 }
 
 const (
@@ -185,7 +184,7 @@ func (s *server) init() {
 		s.labels = pprof.WithLabels(context.Background(), pprof.Labels("socknotify_server", s.Name))
 	}
 	s.ticker = new(conn)
-	s.wheel = wheel.New(clock.Or(s.clock), tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
+	s.wheel = wheel.New(clock.Current(), tick, func(c *conn) *wheel.Timer[*conn] { return &c.timer }, s.expired)
 }
 
 const maxShards = 1 << 16

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -17,9 +16,6 @@ func Faulty[S any](s *Server[S], giveUp time.Duration, options ...socknotify.Opt
 
 // Grace is the time that a server has for first requests at its end.
 func Grace[S any](s *Server[S], d time.Duration) { s.server.graceTime = d }
-
-// UseClock has a server's timeouts and timers follow a clock of the test's.
-func UseClock[S any](s *Server[S], c clock.Clock) { s.server.clock = c }
 
 // FaultyPackets is Faulty for datagrams.
 func FaultyPackets(s *PacketServer, giveUp time.Duration, options ...socknotify.Option) {

@@ -189,8 +189,7 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 // Connections that send nothing end after the grace time, and old ones at once.
 func TestShutdownOfSilentConnections(t *testing.T) {
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
-		clock := testclock.New()
-		server.UseClock(s, clock)
+		clock := testclock.Install(t)
 		server.Grace(s, 200*time.Millisecond)
 		old := dial()
 		if c, ok := old.(*tls.Conn); ok {

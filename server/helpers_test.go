@@ -168,11 +168,10 @@ func passUntil(t testing.TB, c *testclock.Clock, cond func() bool) {
 	})
 }
 
-// passing gives a server a clock whose time passes fast until the test ends. It is for tests in which
-// something expires, and nothing may expire too early.
-func passing(t testing.TB, s *srv) *testclock.Clock {
-	c := testclock.New()
-	server.UseClock(s, c)
+// passing installs a clock whose time passes fast until the test ends. It is for tests in which something
+// expires, and nothing may expire too early.
+func passing(t testing.TB) *testclock.Clock {
+	c := testclock.Install(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

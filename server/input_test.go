@@ -440,9 +440,8 @@ func TestMessageTimeout(t *testing.T) {
 				}
 			}
 		}}
-		clock := testclock.New()
+		clock := testclock.Install(t)
 		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
-		server.UseClock(s, clock)
 		slow := connect(s)
 		send(t, slow, "first\n")
 		expect(t, slow, "first\n")
@@ -476,7 +475,7 @@ func TestMessageTimeout(t *testing.T) {
 			return err
 		}}
 		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
-		passing(t, s)
+		passing(t)
 		addr := start(t, s)
 		silent, paused := dial(t, addr), dial(t, addr)
 		send(t, silent, "line\n")

@@ -126,9 +126,8 @@ func TestIdleTimeout(t *testing.T) {
 			}
 			return nil
 		}}
-		c := testclock.New()
+		c := testclock.Install(t)
 		s := &srv{Handler: h, Backend: backend, IdleTimeout: time.Second}
-		server.UseClock(s, c)
 		addr := start(t, s)
 		connect := func() net.Conn {
 			nc := dial(t, addr)
@@ -170,7 +169,7 @@ func TestWriteTimeout(t *testing.T) {
 		for _, closing := range []bool{false, true} {
 			h := &handler{t: t}
 			s := &srv{Handler: h, Backend: backend, WriteTimeout: 10 * time.Second}
-			passing(t, s)
+			passing(t)
 			dial(t, start(t, s))
 			sc := h.conn(1)
 			fill(t, sc)
@@ -210,7 +209,7 @@ func TestTimeoutsTogether(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				h := &handler{t: t}
 				s := &srv{Handler: h, Backend: backend, IdleTimeout: c.idle, WriteTimeout: c.write}
-				passing(t, s)
+				passing(t)
 				peer := dial(t, start(t, s))
 				c.set(t, h.conn(1), peer)
 				if err := h.cause(1); err != c.want {

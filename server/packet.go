@@ -227,7 +227,7 @@ func (s *PacketServer) start() error {
 		}
 	}()
 	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
-	s.wheel = wheel.New(clock.System, tick, func(p *packetTimer) *wheel.Timer[*packetTimer] { return &p.timer },
+	s.wheel = wheel.New(clock.Current(), tick, func(p *packetTimer) *wheel.Timer[*packetTimer] { return &p.timer },
 		func(*packetTimer) { s.watch() })
 	if s.OnStart != nil {
 		s.OnStart(port)

@@ -157,8 +157,7 @@ func TestStreamWaits(t *testing.T) {
 		})
 		h := &handler{t: t, open: func(c conn) error { return c.Stream(r) }}
 		s := &srv{Handler: h, Backend: backend, WriteTimeout: 500 * time.Millisecond}
-		clock := testclock.New()
-		server.UseClock(s, clock)
+		clock := testclock.Install(t)
 		c := connect(s)
 		for range 2 {
 			wait(t, func() bool { return server.SourceWaits(h.conn(1)) })

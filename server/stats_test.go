@@ -164,8 +164,7 @@ func TestStatsHijacked(t *testing.T) {
 
 func TestStatsHandshakes(t *testing.T) {
 	s := &srv{Handler: &handler{t: t}, HandshakeTimeout: 3 * time.Second}
-	clock := testclock.New()
-	server.UseClock(s, clock)
+	clock := testclock.Install(t)
 	addr, client := startTLS(t, s)
 	c := dialTLS(t, addr, client)
 	c.Write([]byte("hello"))

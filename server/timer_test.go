@@ -31,7 +31,7 @@ func TestAfterFunc(t *testing.T) {
 			}
 		}
 		s := &srv{Handler: h, Backend: backend}
-		clock := passing(t, s)
+		clock := passing(t)
 		var stopped *server.Timer
 		h.open = func(c conn) error {
 			start := clock.Now()
@@ -127,9 +127,8 @@ func TestAfterFuncHijacked(t *testing.T) {
 			}()
 			return nil
 		}}
-		clock := testclock.New()
+		clock := testclock.Install(t)
 		s := &srv{Handler: h, Backend: backend}
-		server.UseClock(s, clock)
 		c := dial(t, start(t, s))
 		send(t, c, "x")
 		wait(t, hijacked.Load)                // what is sent before could be read together with the x
@@ -147,7 +146,7 @@ func TestAfterFuncIsNotActivity(t *testing.T) {
 		return again(c)
 	}}
 	s := &srv{Handler: h, IdleTimeout: time.Second}
-	passing(t, s)
+	passing(t)
 	dial(t, start(t, s))
 	if err := h.cause(1); err != server.ErrIdle {
 		t.Errorf("cause %v", err)

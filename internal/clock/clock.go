@@ -2,7 +2,10 @@
 // can advance the time by hand.
 package clock
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Clock has the time and timers. Its methods may be called concurrently.
 //
@@ -23,8 +26,23 @@ type Timer interface {
 	Stop() bool
 }
 
-// System is package time's clock.
-var System Clock = system{}
+// current is a test's clock, or nil.
+var current atomic.Pointer[Clock]
+
+// Current returns the clock to use: the system's, which is package time's, or that of a test. What has
+// a wheel or several timers calls it once, when it is made.
+func Current() Clock {
+	if c := current.Load(); c != nil {
+		return *c
+	}
+	return system{}
+}
+
+// Set makes c the current clock until the returned function is called. Only tests call it.
+func Set(c Clock) (reset func()) {
+	old := current.Swap(&c)
+	return func() { current.Store(old) }
+}
 
 type system struct{}
 
@@ -32,12 +50,4 @@ func (system) Now() time.Time                  { return time.Now() }
 func (system) Since(t time.Time) time.Duration { return time.Since(t) }
 func (system) AfterFunc(d time.Duration, f func()) Timer {
 	return time.AfterFunc(d, f)
-}
-
-// Or returns c, or System if c is nil.
-func Or(c Clock) Clock {
-	if c == nil {
-		return System
-	}
-	return c
 }

@@ -184,7 +184,7 @@ func TestDuration(t *testing.T) {
 // On the system's clock a timer fires too.
 func TestSystemClock(t *testing.T) {
 	fired := make(chan *item)
-	w := New(clock.System, time.Millisecond, timerOf, func(x *item) { fired <- x })
+	w := New(clock.Current(), time.Millisecond, timerOf, func(x *item) { fired <- x })
 	defer w.Close()
 	x := &item{}
 	for range 3 { // the wheel's own timer stops and starts
@@ -195,7 +195,7 @@ func TestSystemClock(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	w := New(clock.System, time.Millisecond, timerOf, func(x *item) { x.fired.Add(1) })
+	w := New(clock.Current(), time.Millisecond, timerOf, func(x *item) { x.fired.Add(1) })
 	a, b := &item{}, &item{}
 	w.Set(a, time.Hour)
 	w.Set(b, time.Hour)
@@ -207,7 +207,7 @@ func TestClose(t *testing.T) {
 }
 
 func BenchmarkSetStop(b *testing.B) {
-	w := New(clock.System, time.Second, timerOf, func(*item) {})
+	w := New(clock.Current(), time.Second, timerOf, func(*item) {})
 	defer w.Close()
 	x := &item{}
 	b.ReportAllocs()

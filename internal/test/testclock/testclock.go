@@ -3,6 +3,7 @@ package testclock
 
 import (
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/clock"
@@ -24,6 +25,14 @@ var _ clock.Clock = (*Clock)(nil)
 func New() *Clock {
 	c := &Clock{now: time.Now(), armed: map[*timer]struct{}{}}
 	c.change = sync.NewCond(&c.mu)
+	return c
+}
+
+// Install returns a new clock, which is the current one until the test ends. Tests that run in parallel
+// must not call it.
+func Install(tb testing.TB) *Clock {
+	c := New()
+	tb.Cleanup(clock.Set(c))
 	return c
 }
 
