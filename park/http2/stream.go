@@ -164,9 +164,20 @@ func (st *stream) run() {
 	if st.announces {
 		st.c.announce()
 	}
-	st.serve(st.w, st.r)
+	st.call()
 	st.w.finish()
 	returned = true
+}
+
+// call calls the handler, and removes the files of a form that it has parsed, also if it panics. As
+// in net/http, they are removed before the response ends.
+func (st *stream) call() {
+	defer func() {
+		if f := st.r.MultipartForm; f != nil {
+			f.RemoveAll()
+		}
+	}()
+	st.serve(st.w, st.r)
 }
 
 // returned is called when the handler has returned, or panicked.
