@@ -263,12 +263,14 @@ func (s *HTTPServer) Parked() int {
 	return n
 }
 
-// logger returns a logger that writes to Server.ErrorLog.
+// logger returns a logger that writes to Server.ErrorLog, or nil. A lot calls it for each message,
+// because the program may change the field, as with net/http.
 func (s *HTTPServer) logger() *slog.Logger {
-	if s.Server.ErrorLog == nil {
+	l := s.Server.ErrorLog
+	if l == nil {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(logWriter{s.Server.ErrorLog}, &slog.HandlerOptions{
+	return slog.New(slog.NewTextHandler(logWriter{l}, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 				return slog.Attr{} // a log.Logger has its own
@@ -351,7 +353,7 @@ func (s *HTTPServer) attach() error {
 }
 
 func (s *HTTPServer) newLot() (*Lot, error) {
-	return New(Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.logger()})
+	return openLot(Config{Backend: s.Backend, Unwrap: s.Unwrap}, s.logger)
 }
 
 // stateChanged is the ConnState hook of the Server.
