@@ -24,6 +24,8 @@ import (
 //     a hijacked one, is a wrapper whose NetConn method returns the *net.TCPConn or *tls.Conn.
 //   - ConnState may be called with StateClosed by a goroutine of the HTTPServer.
 //   - An idle timeout is up to 0.2 seconds late.
+//   - If a large head of a request comes after a pause, up to 4,096 bytes more of it count towards
+//     MaxHeaderBytes. An http.Server allows that much beyond the limit.
 //   - Shutdown also closes connections whose TLS handshake is in progress. Before Serve returns, the HTTPServer
 //     closes those connections and the parked ones.
 //
@@ -38,6 +40,10 @@ type HTTPServer struct {
 	// the Server by functions that call the originals, and if HTTP2 is set, Protocols by a copy; the program must not
 	// change them after that. The program may also call Shutdown and Close of the Server itself. Both of them then end the
 	// connections of HTTP2 as Shutdown of the HTTPServer does, and do not wait for them.
+	//
+	// The program must call SetKeepAlivesEnabled of the HTTPServer, and not that of the Server: that
+	// one calls no hook, and package net/http does not export the setting. It does not reach the
+	// connections of HTTP2, and parked ones of HTTP/1.1 end only after their next request.
 	Server *http.Server
 	// HTTP2, if not nil, serves the HTTP/2 connections instead of net/http, and parks them while no stream is open: those
 	// that have negotiated "h2" by TLS, and with Server.Protocols.UnencryptedHTTP2 those that begin with the preface of
@@ -263,12 +269,14 @@ func (s *HTTPServer) Parked() int {
 	return n
 }
 
-// logger returns a logger that writes to Server.ErrorLog.
+// logger returns a logger that writes to Server.ErrorLog, or nil. A lot calls it for each message,
+// because the program may change the field, as with net/http.
 func (s *HTTPServer) logger() *slog.Logger {
-	if s.Server.ErrorLog == nil {
+	l := s.Server.ErrorLog
+	if l == nil {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(logWriter{s.Server.ErrorLog}, &slog.HandlerOptions{
+	return slog.New(slog.NewTextHandler(logWriter{l}, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 				return slog.Attr{} // a log.Logger has its own
@@ -351,7 +359,7 @@ func (s *HTTPServer) attach() error {
 }
 
 func (s *HTTPServer) newLot() (*Lot, error) {
-	return New(Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.logger()})
+	return openLot(Config{Backend: s.Backend, Unwrap: s.Unwrap}, s.logger)
 }
 
 // stateChanged is the ConnState hook of the Server.

@@ -626,6 +626,24 @@ func TestHTTPRecordsAhead(t *testing.T) {
 	}
 }
 
+// ErrorLog is read when something is logged, as by net/http: the program may set it after Serve was
+// called.
+func TestHTTPErrorLogChanged(t *testing.T) {
+	for _, first := range []*log.Logger{nil, log.New(io.Discard, "", 0)} {
+		var logged testLog
+		s := newTestServer(t, func(s *HTTPServer) {
+			s.Server.ErrorLog = first
+			s.OnLot = func(*Lot) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) }
+		}, func(s *HTTPServer, ln net.Listener) error {
+			return s.Serve(wrappingListener{ln, func(c net.Conn) net.Conn { return opaqueConn{c} }})
+		})
+		s.request()
+		if got := logged.String(); !strings.HasPrefix(got, "log: msg=") {
+			t.Errorf("logged %q", got)
+		}
+	}
+}
+
 // Failed handshakes cause the same bytes, states and log messages as with net/http.
 func TestHTTPBadHandshake(t *testing.T) {
 	for _, text := range []string{hello, "nonsense", "", "\x16\x03\x01"} {

@@ -51,6 +51,7 @@ type Config struct {
 // of them except Shutdown, which waits for the functions to return.
 type Lot struct {
 	config     Config
+	logger     func() *slog.Logger // its result may be nil
 	port       *socknotify.Port[*parkedConn]
 	wheel      *wheel.Wheel[*parkedConn]
 	clock      clock.Clock
@@ -77,6 +78,11 @@ const tick = 100 * time.Millisecond
 // New returns a new lot. The caller must close it with Close or Shutdown. New fails with socknotify.ErrInvalid if a
 // limit is negative, and with the errors of socknotify.New.
 func New(config Config) (*Lot, error) {
+	return openLot(config, func() *slog.Logger { return config.Logger })
+}
+
+// openLot is New with a function that is called for each message, in place of Config.Logger.
+func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
 	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
 		return nil, fmt.Errorf("park: new: %w: negative limit", socknotify.ErrInvalid)
 	}
@@ -84,8 +90,8 @@ func New(config Config) (*Lot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
-	l := &Lot{config: config, port: port, clock: clock.Current(), ended: make(chan struct{})}
-	l.start = l.clock.Now()
+	l := &Lot{config: config, logger: logger, port: port, clock: clock.Current()}
+	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning
 	l.registrars.New = func() any { return newRegistrar(l) }

@@ -145,7 +145,7 @@ func (l *Lot) refuse(conn net.Conn, err error) error {
 
 // log writes to the lot's logger.
 func (l *Lot) log(level slog.Level, message string, args ...any) {
-	logger := l.config.Logger
+	logger := l.logger()
 	if logger == nil {
 		logger = slog.Default()
 	}

@@ -36,17 +36,18 @@ type Conn struct {
 	lastMessage time.Duration // when a message was complete
 	pinged      time.Duration // when a ping was sent that nothing has followed, or 0
 
-	plain      bool // conn is what socket belongs to
-	compressed bool // permessage-deflate was negotiated
-	deaf       bool // what is received is discarded; used by the function
-	halfClosed bool // used by the function
+	plain      bool   // conn is what socket belongs to
+	compressed bool   // permessage-deflate was negotiated
+	deaf       bool   // what is received is discarded; used by the function
+	halfClosed bool   // used by the function
+	answered   bool   // the peer's close frame was received; used by the function
+	discarded  uint16 // KiB, of each read rounded up; used by the function
 
 	mu       sync.Mutex
 	running  bool // the function is running, or is about to be parked for the first time
 	blocking bool // the connection cannot be parked, and has a goroutine
 	writing  bool // a goroutine is writing the queue
 	closing  bool // a close frame was sent, or is in the queue
-	finished bool // the connection ends when the queue is empty
 	ended    bool
 	closeAt  time.Duration // when CloseTimeout ends, or 0
 	queue    *queue        // nil if nothing is queued
@@ -63,16 +64,16 @@ func (c *Conn) NetConn() net.Conn { return c.conn }
 // RemoteAddr returns the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// Close sends a close frame, and closes the connection when the peer has answered it, or after CloseTimeout. It does not
-// wait for that. Messages that the peer has sent before are no longer delivered. The reason is cut to 123 bytes. Close fails
-// with socknotify.ErrInvalid for a code that must not be sent, and with ErrClosed if the connection is closed or being
-// closed.
+// Close sends a close frame, and closes the connection when the peer has answered it and ended its
+// stream, or after CloseTimeout. It does not wait for that. Messages that the peer has sent before
+// are no longer delivered. The reason is cut to 123 bytes. Close fails with socknotify.ErrInvalid
+// for a code that must not be sent, and with ErrClosed if the connection is closed or being closed.
 func (c *Conn) Close(code Code, reason string) error {
 	if !code.valid() || !utf8.ValidString(reason) {
 		return errInvalidClose
 	}
 	e := &CloseError{Code: code, Reason: reason}
-	return c.shut(e, e, false)
+	return c.shut(e, e)
 }
 
 // CloseNow closes the connection without a close frame. Bytes that are queued are lost.
@@ -83,23 +84,20 @@ func (c *Conn) CloseNow() error {
 	return nil
 }
 
-// shut sends a close frame. err is for OnClose. If finish is set, the connection ends when the frame has been sent.
-func (c *Conn) shut(e *CloseError, err error, finish bool) error {
+// shut sends a close frame, unless one was sent. err is for OnClose.
+func (c *Conn) shut(e *CloseError, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended || c.closing && !finish {
+	if c.ended || c.closing {
 		return ErrClosed
 	}
-	c.finished = c.finished || finish
-	if !c.closing {
-		c.closing, c.err = true, err
-		c.closeAt = c.server.now() + c.server.closeTimeout()
-		if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
-			c.add(q.pong)
-			q.pong = nil
-		}
-		c.enqueue(closeFrame(e.Code, e.Reason), true, true)
+	c.closing, c.err = true, err
+	c.closeAt = c.server.now() + c.server.closeTimeout()
+	if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
+		c.add(q.pong)
+		q.pong = nil
 	}
+	c.enqueue(closeFrame(e.Code, e.Reason), true, true)
 	c.wake() // for CloseTimeout
 	return nil
 }
@@ -165,6 +163,10 @@ func innermost(conn net.Conn) net.Conn {
 }
 
 var readBuffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// maxDiscarded bounds what is received after the last frame that is handled, in KiB, while the peer
+// is given time to end its stream. It is more than the buffers of the two systems hold.
+const maxDiscarded = 16 << 10
 
 // maxReads bounds the reads of one call of the function, after which other connections have their turn.
 const maxReads = 16
@@ -256,6 +258,7 @@ func (c *Conn) read(b []byte, wait bool) (int, error) {
 // consume handles bytes that were received.
 func (c *Conn) consume(b []byte) {
 	if c.deaf {
+		c.discarded += uint16((len(b) + 1<<10 - 1) >> 10) // at most 16
 		return
 	}
 	d := c.decoder
@@ -334,7 +337,7 @@ func (c *Conn) handle(f func() error) {
 	if errors.As(err, &own) && own.Code.valid() {
 		e = own
 	}
-	c.shut(e, err, false)
+	c.shut(e, err)
 }
 
 // guard calls f, and turns a panic into an error, which it logs.
@@ -357,7 +360,7 @@ func (c *Conn) fail(err error) {
 	if !errors.As(err, &e) {
 		e = &CloseError{Code: CodeInternalError}
 	}
-	c.shut(e, err, false)
+	c.shut(e, err)
 }
 
 // closed handles a close frame.
@@ -367,8 +370,8 @@ func (c *Conn) closed(payload []byte) {
 		c.fail(err)
 		return
 	}
-	c.deaf = true
-	c.shut(e, e, true)
+	c.deaf, c.answered = true, true
+	c.shut(e, e)
 }
 
 // check handles the timeouts, and the end of a connection that is being closed.
@@ -376,22 +379,23 @@ func (c *Conn) check() error {
 	s := c.server
 	now := s.now()
 	c.mu.Lock()
-	ended, finished, closing, closeAt, q := c.ended, c.finished, c.closing, c.closeAt, c.queue
+	ended, closing, closeAt, q := c.ended, c.closing, c.closeAt, c.queue
 	stuck := q != nil && s.writeTimeout() > 0 && now >= q.since+s.writeTimeout()
 	c.mu.Unlock()
 	switch {
-	case ended, finished && q == nil, closing && now >= closeAt:
+	case ended, closing && now >= closeAt, c.discarded > maxDiscarded:
 		return errSettled
 	case stuck:
 		c.abort(ErrSlow)
 		return errSettled
 	case closing:
 		if c.deaf && q == nil && !c.halfClosed {
-			// The peer gets the close frame and then the end of the stream. A connection that is closed while there is
-			// something to read would be reset instead, and the close frame lost.
+			// The peer gets the close frame and then the end of the stream, and ends its own. A
+			// connection that is closed while there is something to read would be reset instead,
+			// and the close frame lost.
 			c.halfClosed = true
-			if w, ok := c.conn.(interface{ CloseWrite() error }); ok {
-				c.guard(w.CloseWrite)
+			if c.closeWrite() != nil && c.answered {
+				return errSettled // the peer waits for the end
 			}
 		}
 	case c.decoder != nil && s.messageTimeout() > 0 && now >= c.decoder.began+s.messageTimeout():
@@ -399,7 +403,7 @@ func (c *Conn) check() error {
 		c.fail(errHalfMessage)
 		return c.check()
 	case s.IdleTimeout > 0 && now >= c.lastMessage+s.IdleTimeout:
-		c.shut(&CloseError{Code: CodeGoingAway, Reason: "idle"}, ErrTimeout, false)
+		c.shut(&CloseError{Code: CodeGoingAway, Reason: "idle"}, ErrTimeout)
 	case s.pingInterval() < 0:
 	case c.pinged > 0 && now >= c.pinged+s.pongTimeout():
 		c.abort(ErrTimeout)
@@ -409,6 +413,15 @@ func (c *Conn) check() error {
 		c.Ping(nil)
 	}
 	return nil
+}
+
+// closeWrite ends the stream to the peer.
+func (c *Conn) closeWrite() error {
+	w, ok := c.conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return c.guard(w.CloseWrite)
 }
 
 // timeout returns the time until the next timeout, or a negative number. The caller holds c.mu.
@@ -477,10 +490,10 @@ func (c *Conn) park() error {
 	return nil
 }
 
-// atEnd reports whether everything was written before the end of the connection, or before that of the stream to the peer.
+// atEnd reports whether everything was written before the end of the stream to the peer.
 // toHalfClose: that stream ends when a close frame was written. The caller holds c.mu.
 func (c *Conn) atEnd(toHalfClose bool) bool {
-	return c.queue == nil && (c.finished || c.closing && toHalfClose)
+	return c.queue == nil && c.closing && toHalfClose
 }
 
 // block serves a connection that cannot be parked.

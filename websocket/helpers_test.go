@@ -264,11 +264,13 @@ func (p *peer) wantClose(code Code) {
 	}
 }
 
+// wantEnd wants the end of the stream, and then closes the connection, as peers do.
 func (p *peer) wantEnd() {
 	p.Helper()
 	if n, err := io.Copy(io.Discard, p.in); n != 0 || err != nil {
 		p.Fatalf("%d bytes and %v, want the end of the stream", n, err)
 	}
+	p.Conn.Close()
 }
 
 func closing(code Code, reason string) []byte {

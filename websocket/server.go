@@ -84,8 +84,9 @@ type Server struct {
 	// WriteTimeout closes a connection whose peer takes nothing of what is queued for this time. 0 means 10 seconds, a
 	// negative value no timeout.
 	WriteTimeout time.Duration
-	// CloseTimeout bounds the time from the close frame of this side to that of the peer, after which the connection is
-	// closed without it. 0 means 5 seconds.
+	// CloseTimeout bounds the time from the close frame of this side to the end of the peer's
+	// stream, which follows its close frame. After that time, or after 16 MiB that are not handled
+	// any more, the connection is closed in any case. 0 means 5 seconds.
 	CloseTimeout time.Duration
 
 	// Backend, Unwrap and Logger are as in park.Config. The Logger also gets the panics of handlers.

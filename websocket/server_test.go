@@ -147,8 +147,8 @@ func TestHooks(t *testing.T) {
 		p = h.connect(t, "X-Test: refuse\r\n")
 		p.wantClose(CodePolicy)
 		p.send(closing(CodePolicy, "")...)
-		wantCode(t, e.wait(t), CodePolicy, false)
 		p.wantEnd()
+		wantCode(t, e.wait(t), CodePolicy, false)
 		p = h.connect(t, "X-Test: panic\r\n")
 		p.wantClose(CodeInternalError)
 		p.Close()
@@ -460,6 +460,7 @@ func TestShutdown(t *testing.T) {
 		}
 		busy.send(closing(CodeGoingAway, "")...)
 		close(leave)
+		busy.wantEnd()
 		wantCode(t, e.wait(t), CodeGoingAway, false)
 		must(t, <-done)
 	})
@@ -714,6 +715,85 @@ func TestCloseWhileSending(t *testing.T) {
 	p.wantClose(CodeTooBig)
 	p.wantEnd()
 }
+
+// A peer that has sent a close frame, as the first of the two or as the answer, gets the end of the
+// stream and no reset, also if it goes on sending. The connection has ended when the peer ends its
+// own stream.
+func TestSendingAfterClose(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		for _, byServer := range []bool{false, true} {
+			e, conns := make(ends, 1), make(chan *Conn, 1)
+			h := serve(t, kind, &Server{OnMessage: echo, OnClose: e.closed, CloseTimeout: soon,
+				OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
+			p := h.connect(t, "")
+			if c := <-conns; byServer {
+				must(t, c.Close(CodeNormal, ""))
+			}
+			p.send(join(closing(CodeNormal, ""), text("late"))...)
+			p.wantClose(CodeNormal)
+			if n, err := io.Copy(io.Discard, p.in); n != 0 || err != nil {
+				t.Fatalf("%d bytes and %v, want the end of the stream", n, err)
+			}
+			for range 100 { // a connection that is closed answers the first by a reset
+				p.send(text("later")...)
+			}
+			select {
+			case err := <-e:
+				t.Fatalf("by the server %t: ended before the peer's stream: %v", byServer, err)
+			default:
+			}
+			must(t, p.Conn.(interface{ CloseWrite() error }).CloseWrite())
+			wantCode(t, e.wait(t), CodeNormal, !byServer)
+		}
+	})
+}
+
+// A peer that never ends its stream is cut off after CloseTimeout, and after many bytes.
+func TestEndlessAfterClose(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		e := make(ends, 1)
+		h := serve(t, kind, &Server{OnMessage: echo, OnClose: e.closed, CloseTimeout: soon})
+		p := h.connect(t, "")
+		p.send(closing(CodeNormal, "")...)
+		p.wantClose(CodeNormal)
+		for b := frame(fin|byte(Binary), strings.Repeat("x", 1<<20)); ; {
+			if _, err := p.Conn.Write(b); err != nil {
+				if isTimeout(err) {
+					t.Fatal("the server reads for as long as the peer sends")
+				}
+				break
+			}
+		}
+		wantCode(t, e.wait(t), CodeNormal, true)
+
+		silent := serve(t, kind,
+			&Server{OnMessage: echo, OnClose: e.closed, CloseTimeout: time.Millisecond})
+		p = silent.connect(t, "")
+		p.send(closing(CodeNormal, "")...)
+		wantCode(t, e.wait(t), CodeNormal, true)
+	})
+}
+
+// A connection that has no half-close ends when both close frames were sent.
+func TestCloseWithoutHalfClose(t *testing.T) {
+	e := make(ends, 1)
+	h := serve(t, "net/http", &Server{OnMessage: echo, OnClose: e.closed, CloseTimeout: soon},
+		func(ln net.Listener) net.Listener { return wholeListener{ln} })
+	p := h.connect(t, "")
+	p.send(closing(CodeNormal, "")...)
+	p.wantClose(CodeNormal)
+	wantCode(t, e.wait(t), CodeNormal, true)
+}
+
+// A wholeListener's connections have no CloseWrite method.
+type wholeListener struct{ net.Listener }
+
+func (l wholeListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return struct{ net.Conn }{c}, err
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 // A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueue does not apply to them.
 func TestPongsToSlowPeer(t *testing.T) {

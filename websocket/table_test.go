@@ -59,7 +59,12 @@ func texts(payloads ...string) (s []sent) {
 	return s
 }
 
-const maxMessage = 100_000 // of the server of the table
+const maxMessage = 100_000 // of tableServer
+
+// tableServer returns a server that waits for the end of a peer's stream for as long as that takes.
+func tableServer() *Server {
+	return &Server{OnMessage: echo, MaxMessage: maxMessage, CloseTimeout: soon}
+}
 
 // exchanges are the cases of RFC 6455.
 func exchanges() []exchange {
@@ -202,7 +207,7 @@ func (e *exchange) run(p *peer, size int, pause func()) {
 func TestExchanges(t *testing.T) {
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
-			h := serve(t, kind, &Server{OnMessage: echo, MaxMessage: maxMessage})
+			h := serve(t, kind, tableServer())
 			for _, e := range exchanges() {
 				t.Run(e.name, func(t *testing.T) {
 					for _, size := range []int{1 << 20, 4096, 7} {
@@ -229,7 +234,7 @@ func TestExchangesParked(t *testing.T) {
 				}
 				t.Run(e.name, func(t *testing.T) {
 					t.Parallel()
-					h := serve(t, kind, &Server{OnMessage: echo, MaxMessage: maxMessage})
+					h := serve(t, kind, tableServer())
 					p := h.connect(t, "")
 					parks := uint64(0)
 					e.run(p, 1, func() {

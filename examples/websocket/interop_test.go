@@ -185,6 +185,7 @@ func TestGorilla(t *testing.T) {
 				if _, _, err := conn.ReadMessage(); !gorilla.IsCloseError(err, 4001) {
 					t.Error(err)
 				}
+				conn.Close()
 				e.wantEnd(t, 4001, "enough", false)
 
 				conn, _, err = dialer.Dial(e.url, nil)
@@ -195,6 +196,7 @@ func TestGorilla(t *testing.T) {
 				if _, _, err := conn.ReadMessage(); !gorilla.IsCloseError(err, 4002) {
 					t.Error(err)
 				}
+				conn.Close()
 				e.wantEnd(t, 4002, "bye", true)
 			})
 		}

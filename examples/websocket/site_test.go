@@ -172,6 +172,7 @@ func TestCloseFrames(t *testing.T) {
 			if !errors.As(err, &closed) || closed.Code != c.want {
 				t.Errorf("%v; want %d", err, c.want)
 			}
+			g.Close()
 			until(t, "all members have left", func() bool { return r.hub.stats().Members == 0 })
 		})
 	}

@@ -3,12 +3,9 @@ package http2
 import (
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // A queue holds the bytes of a body that were received and not read, in pooled pieces. The zero value is empty.
@@ -187,9 +184,8 @@ func (st *stream) setReadDeadline(at time.Time) {
 	}
 	if d := time.Until(at); d > 0 {
 		st.readTimer = time.AfterFunc(d, st.readTimedOut)
-	} else if st.bodyErr == nil {
-		st.bodyErr = os.ErrDeadlineExceeded
-		st.cond.Broadcast()
+	} else {
+		st.endReads()
 	}
 }
 
@@ -208,7 +204,6 @@ func (st *stream) setWriteDeadline(at time.Time) {
 	if d := time.Until(at); d > 0 {
 		st.writeTimer = time.AfterFunc(d, st.writeTimedOut)
 	} else {
-		st.reset(http2.ErrCodeInternal)
-		c.startWriting()
+		st.endWrites()
 	}
 }

@@ -336,6 +336,30 @@ func TestKeepAlives(t *testing.T) {
 	}
 }
 
+// SetKeepAlivesEnabled of the http.Server itself calls no hook. A parked connection of HTTP/1.1
+// ends after its next request, and those of HTTP/2 stay: the documents name the difference.
+func TestKeepAlivesOfServer(t *testing.T) {
+	s := parked(handler(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.RemoteAddr)
+	}))
+	url, _ := start(t, s, s.Server, false)
+	c1, c2 := client1(t), client(t)
+	_, first1 := get(t, c1, url)
+	_, first2 := get(t, c2, url)
+	until(t, "both connections are parked", func() bool { return s.Parked() == 2 })
+	s.Server.SetKeepAlivesEnabled(false)
+	resp, second1 := get(t, c1, url)
+	_, second2 := get(t, c2, url)
+	if !resp.Close || second1 != first1 || second2 != first2 {
+		t.Errorf("close %t, %s %s, want %s %s", resp.Close, second1, second2, first1, first2)
+	}
+	_, third1 := get(t, c1, url)
+	_, third2 := get(t, c2, url)
+	if third1 == first1 || third2 != first2 {
+		t.Errorf("%s %s after %s %s", third1, third2, first1, first2)
+	}
+}
+
 // The timeouts of the http.Server hold: IdleTimeout for parked connections, ReadHeaderTimeout for half a preface and half a
 // frame.
 func TestHTTPServerTimeouts(t *testing.T) {

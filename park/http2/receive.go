@@ -134,7 +134,7 @@ func (c *conn) resetStream(id uint32, code http2.ErrCode) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if st := c.streams[id]; st != nil {
-		st.reset(code)
+		st.reset(code, nil)
 		return nil
 	}
 	if id > c.last && c.goingAway {

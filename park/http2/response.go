@@ -25,7 +25,7 @@ type responseWriter struct {
 	declared int64       // Content-Length of the response, or -1
 	written  int64
 	sent     bool // the headers were sent
-	done     bool // the handler has returned
+	over     bool // every write fails: the handler has returned, or the stream has ended before
 	trailers []string
 	buf      *[]byte
 }
@@ -43,7 +43,7 @@ func newResponseWriter(st *stream) *responseWriter {
 
 // release gives the buffer back.
 func (w *responseWriter) release() {
-	w.done = true
+	w.over = true
 	if w.buf != nil {
 		*w.buf = (*w.buf)[:0]
 		bodyBuffers.Put(w.buf)
@@ -55,7 +55,7 @@ func (w *responseWriter) Header() http.Header { return w.header }
 
 // WriteHeader sends an informational status at once. Any other is sent with the first part of the body.
 func (w *responseWriter) WriteHeader(status int) {
-	if w.done || w.status != 0 {
+	if w.over || w.status != 0 {
 		return
 	}
 	switch {
@@ -103,8 +103,8 @@ func (w *responseWriter) Write(p []byte) (int, error) { return w.write(p) }
 func (w *responseWriter) WriteString(s string) (int, error) { return w.write([]byte(s)) }
 
 func (w *responseWriter) write(p []byte) (int, error) {
-	if w.done {
-		return 0, errStreamEnded
+	if w.over {
+		return 0, w.st.failure()
 	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -156,8 +156,17 @@ func (w *responseWriter) flush(end bool) error {
 	return w.send(p, end)
 }
 
-// send sends the headers, unless they were sent, and a part of the body.
+// send sends the headers, unless they were sent, and a part of the body. If it fails, so do all
+// later writes: a handler that flushes each write would otherwise fill the buffer again, and never
+// learn that the stream has ended.
 func (w *responseWriter) send(p []byte, end bool) error {
+	err := w.sendParts(p, end)
+	w.over = w.over || err != nil
+	return err
+}
+
+// sendParts is send without what follows from an error.
+func (w *responseWriter) sendParts(p []byte, end bool) error {
 	var block *header
 	head := w.st.r.Method == http.MethodHead
 	if !w.sent {
@@ -245,13 +254,18 @@ func (w *responseWriter) Flush() { w.FlushError() }
 
 // FlushError is Flush for http.ResponseController.
 func (w *responseWriter) FlushError() error {
-	if w.done {
-		return errStreamEnded
+	if w.over {
+		return w.st.failure()
 	}
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	return w.flush(false)
+	headersSent := w.sent
+	err := w.flush(false)
+	if headersSent && err == nil && w.st.r.Method == http.MethodHead {
+		err = w.st.failure() // the headers have ended the stream
+	}
+	return err
 }
 
 // SetReadDeadline is for http.ResponseController.

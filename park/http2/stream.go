@@ -164,9 +164,20 @@ func (st *stream) run() {
 	if st.announces {
 		st.c.announce()
 	}
-	st.serve(st.w, st.r)
+	st.call()
 	st.w.finish()
 	returned = true
+}
+
+// call calls the handler, and removes the files of a form that it has parsed, also if it panics. As
+// in net/http, they are removed before the response ends.
+func (st *stream) call() {
+	defer func() {
+		if f := st.r.MultipartForm; f != nil {
+			f.RemoveAll()
+		}
+	}()
+	st.serve(st.w, st.r)
 }
 
 // returned is called when the handler has returned, or panicked.
@@ -181,9 +192,9 @@ func (st *stream) returned(ok bool) {
 	switch {
 	case st.err != nil:
 	case !ok:
-		st.reset(http2.ErrCodeInternal)
+		st.reset(http2.ErrCodeInternal, nil)
 	case !st.gotEnd: // the client need not send the rest of the body
-		st.reset(http2.ErrCodeNo)
+		st.reset(http2.ErrCodeNo, nil)
 	}
 	c.flush()
 	c.running--
@@ -212,17 +223,34 @@ func (st *stream) endIfDone() {
 	}
 }
 
-var errStreamEnded = fmt.Errorf("http2: the stream has ended: %w", os.ErrClosed)
+var (
+	errStreamEnded  = fmt.Errorf("http2: the stream has ended: %w", os.ErrClosed)
+	errWriteTimeout = fmt.Errorf("http2: the stream was reset: %w", os.ErrDeadlineExceeded)
+)
 
-// reset ends the stream with a RST_STREAM frame. The caller holds c.mu.
-func (st *stream) reset(code http2.ErrCode) {
+// failure returns the error of a write to a stream that has ended, at least for the handler.
+func (st *stream) failure() error {
+	st.c.mu.Lock()
+	defer st.c.mu.Unlock()
+	if st.err == nil {
+		return errStreamEnded
+	}
+	return st.err
+}
+
+// reset ends the stream with a RST_STREAM frame. The handler's reads and writes fail with cause, or
+// if that is nil with the code. The caller holds c.mu.
+func (st *stream) reset(code http2.ErrCode, cause error) {
 	if st.err != nil {
 		return
 	}
 	c := st.c
 	c.buffer().b = appendReset(c.buffer().b, st.id, code)
 	c.remember(st.id)
-	st.close(http2.StreamError{StreamID: st.id, Code: code})
+	if cause == nil {
+		cause = http2.StreamError{StreamID: st.id, Code: code}
+	}
+	st.close(cause)
 }
 
 // close ends the stream. The caller holds c.mu.
@@ -257,8 +285,15 @@ func (st *stream) close(err error) {
 func (st *stream) readTimedOut() {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
+	st.endReads()
+}
+
+// endReads makes Read fail when it has returned what has arrived, unless that is the whole body.
+// The caller holds c.mu.
+func (st *stream) endReads() {
 	if !st.gotEnd && st.bodyErr == nil {
 		st.bodyErr = os.ErrDeadlineExceeded
+		st.bodyClosed = true
 		st.cond.Broadcast()
 	}
 }
@@ -266,7 +301,12 @@ func (st *stream) readTimedOut() {
 func (st *stream) writeTimedOut() {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
-	st.reset(http2.ErrCodeInternal)
+	st.endWrites()
+}
+
+// endWrites makes Write fail, by resetting the stream. The caller holds c.mu.
+func (st *stream) endWrites() {
+	st.reset(http2.ErrCodeInternal, errWriteTimeout)
 	st.c.startWriting()
 }
 
