@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,12 +180,12 @@ func TestSlowClients(t *testing.T) {
 				st := s.Stats()
 				return policy == SlowClose && st.Clients == 1 || policy == SlowDrop && st.Dropped >= 100
 			}
-			n := 0
+			n, all := 0, ledger{t: t}
 			for ; !enough(); n++ {
 				if n == 2000 {
 					t.Fatalf("slow clients are not noticed: %+v", s.Stats())
 				}
-				s.publish("a", text)
+				all.publish(s, "a", text)
 				expect(t, quick, message{Data: text})
 				if q := s.Stats().Queued; q > 11*(64<<10+32<<10) {
 					t.Fatalf("%d bytes are queued", q)
@@ -194,17 +195,25 @@ func TestSlowClients(t *testing.T) {
 				t.Errorf("%d slow clients were counted: %+v", st.Slow, st)
 			}
 			if policy == SlowDrop {
-				s.publish("a", "after")
+				all.publish(s, "a", "after")
 				for _, r := range slow { // they read what was queued, then the gap, and then what follows
-					told := false
-					for {
+					l := ledger{t: t}
+					for len(l.gaps) == 0 || slices.Max(append(l.got, 0)) <= l.gaps[0].through {
 						m, err := r.next()
 						must(t, err)
-						if told = told || m.Gap == gapSlow; told {
-							break
+						l.note(m)
+						if m.Gap != "" && m.Gap != gapSlow {
+							t.Fatalf("%+v", m)
 						}
-						s.publish("a", "more") // a WebSocket is told with the first event that finds room again
+						// A WebSocket is told with the first event that finds room again.
+						all.publish(s, "a", "more")
 					}
+					for _, seq := range all.acked {
+						if seq <= l.got[len(l.got)-1] {
+							l.acked = append(l.acked, seq)
+						}
+					}
+					l.check()
 				}
 			}
 			for _, r := range slow {

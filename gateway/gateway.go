@@ -80,6 +80,7 @@ type Gateway struct {
 	failed   chan struct{}
 	failOnce sync.Once
 	sweeper  sync.WaitGroup
+	slow     sync.Mutex // guards what the WebSockets were not told
 
 	mu      sync.Mutex
 	closed  bool

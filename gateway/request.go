@@ -19,8 +19,8 @@ type ask struct {
 	wants   []want
 	form    form
 	expires int64
-	gap     string // the reason of a gap that the client must be told of, or empty
-	kept    *bool  // set when there is a connection that counts the client out when it ends
+	gap     *gap  // that the client must be told of, or nil
+	kept    *bool // set when there is a connection that counts the client out when it ends
 }
 
 // joinTimeout bounds the time that a client takes to get what it has missed.
