@@ -111,6 +111,7 @@ func (h *history) init(conn *nats.Conn, name string, ctx context.Context, work *
 // A streamState is what the leader says of the stream.
 type streamState struct {
 	epoch       string
+	eras        []era
 	first, last uint64
 	keeps       uint64        // so many events are kept at least, up to the age maxAge
 	maxAge      time.Duration // no limit is a long time
@@ -193,8 +194,8 @@ func (h *history) readState() (s streamState, err error) {
 		members = append([]Member{{Name: name, Leader: true, Current: true}}, members...)
 	}
 	c := &answer.Config
-	s = streamState{epoch: c.Metadata[epochKey], first: answer.State.First, last: answer.State.Last,
-		members: members, keeps: math.MaxUint64, maxAge: math.MaxInt64}
+	s = streamState{epoch: c.Metadata[epochKey], eras: erasOf(c.Metadata),
+		first: answer.State.First, last: answer.State.Last, members: members, keeps: math.MaxUint64, maxAge: math.MaxInt64}
 	if c.MaxAge > 0 {
 		s.maxAge = c.MaxAge
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +72,7 @@ type gap struct {
 }
 
 // A miss is the part of a gap that is of one topic: its events with ids after After, up to and
-// including Last. The client goes on after Last. Both are empty for live topics.
+// including Last. Both are empty for live topics.
 type miss struct {
 	Topic string `json:"topic"` // as the client has asked for it
 	After string `json:"after,omitempty"`
@@ -335,15 +336,33 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 		reason, at := "", position{s.epoch, s.last}
 		switch {
 		case isLive(w.filter):
-			at = position{}
+			w.after = position{}
+			continue
 		case w.after == position{}:
-		case w.after.epoch != s.epoch, w.after.seq > s.last:
-			reason = gapEpoch
-		default:
+		case w.after.epoch == s.epoch && w.after.seq <= s.last:
 			h.count.resumed.Add(1)
-			if at.seq = w.after.seq; s.first > at.seq+1 {
-				reason, at.seq = gapRetention, s.first-1
+			at = w.after
+		default:
+			i := slices.IndexFunc(s.eras, func(e era) bool { return e.Epoch == w.after.epoch })
+			if i < 0 {
+				reason = gapEpoch
+				break
 			}
+			h.count.resumed.Add(1)
+			seen := w.after.seq
+			at.seq = min(seen, s.eras[i].Last)
+			w.after = at
+			for ; i >= 0; i-- {
+				e := s.eras[i]
+				if !e.Whole || seen > e.Last { // the stream of that era may have had more events
+					after, last := position{e.Epoch, max(seen, e.Last)}, position{s.epoch, e.Last}
+					missed.add(gapEpoch, miss{w.filter, after.String(), last.String()})
+				}
+				seen = 0 // of the later eras
+			}
+		}
+		if reason == "" && s.first > at.seq+1 {
+			reason, at.seq = gapRetention, s.first-1
 		}
 		missed.add(reason, miss{w.filter, w.after.String(), at.String()})
 		w.after = at

@@ -4,6 +4,7 @@
 //	socknotify-push --name a --cluster 10.0.0.1:6222 --routes 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222
 //	socknotify-push --nats nats://127.0.0.1:4222                       an existing NATS with JetStream
 //	socknotify-push backup --store push-data FILE                      writes a stopped node's events to a file
+//	socknotify-push backup --final --store push-data FILE              the same, to move them to another node
 //
 // SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
 // one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.

@@ -306,14 +306,25 @@ func TestBackup(t *testing.T) {
 	}
 	write("--nats", "nats://"+addr, running)
 	stop()
-	write("--store", store, stopped)
+	write("--final", "--store", store, stopped)
 	var out bytes.Buffer
 	if status := command(t.Context(), []string{"backup", "--store", store, stopped}, &out); status != 1 {
 		t.Errorf("a file that exists was overwritten: status %d: %s", status, out.String())
 	}
+	out.Reset()
+	closed := []string{"--addr", "127.0.0.1:0", "--name", "one", "--store", store}
+	status := command(t.Context(), closed, &out)
+	if status != 1 || !strings.Contains(out.String(), "closed") {
+		t.Errorf("after the final backup: status %d: %s", status, out.String())
+	}
 	for _, file := range []string{running, stopped} {
 		url, _, stop := start(t, "--store", t.TempDir(), "--restore", file)
 		next, end := events(t, url, "topic=news", first)
+		if file == running { // the node may have stored more after the backup
+			if got := next("data: "); !strings.HasPrefix(got, `{"reason":"epoch"`) {
+				t.Errorf("%s: got %q", file, got)
+			}
+		}
 		if got := next("data: "); got != "hello" {
 			t.Errorf("%s: got %q", file, got)
 		}
