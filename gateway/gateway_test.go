@@ -60,6 +60,29 @@ func (s *site) members() (n int) {
 	return n
 }
 
+// A wildcard stands for durable topics alone, so it takes no event from a live topic beside it, in
+// either order. Of two filters of one kind that match an event, the first has it.
+func TestWildcardBesideLiveTopic(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	for _, query := range []string{
+		"topic=>&topic=live.news", "topic=live.news&topic=>", "topic=*.news&topic=live.news",
+		"topic=live.*&topic=live.news&topic=>&topic=x.news",
+	} {
+		r, err := openWS(s.url, query)
+		must(t, err)
+		topics := strings.Count(query, "topic")
+		until(t, "the client has joined", func() bool { return s.members() == topics })
+		s.publish("live.news", "now")
+		expect(t, r, message{Topic: "live.news", Data: "now"})
+		s.publish("x.news", "stored")
+		expect(t, r, message{Topic: "x.news", Data: "stored"})
+		s.publish("live.news", "once")
+		expect(t, r, message{Topic: "live.news", Data: "once"})
+		r.close()
+		until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	}
+}
+
 // A client that comes back with the id of the last event that it has seen gets what it has missed, once, and then what
 // follows.
 func TestResume(t *testing.T) {

@@ -144,11 +144,12 @@ type subscription struct {
 	slot int // the client's place in feed.members and one more, or 0; guarded by feed.mu, so a subscription is not copied
 }
 
-// deliver gives an event of one of the client's topics to the client. If several of them match the event, the first one
-// counts; deliver reports whether that was this one.
+// deliver gives an event of one of the client's topics to the client. If several of them match the
+// event, the first one counts; deliver reports whether that was this one. A wildcard that matches a
+// live topic stands for durable ones alone, and has no such event.
 func (s *subscriber) deliver(topic int, e *event) bool {
 	for i := range topic {
-		if covers(s.topics[i].filter, e.topic) {
+		if f := s.topics[i].feed; f.live == s.topics[topic].live && covers(f.filter, e.topic) {
 			return false
 		}
 	}
