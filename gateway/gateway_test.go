@@ -452,6 +452,35 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
+// A browser's EventSource ends for good at an answer that is not 200. A gateway that cannot serve
+// it now says when it should come back.
+func TestEventSourceComesBack(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{MaxClients: 1, Retry: 2 * time.Second})
+	refused := func(why string) {
+		t.Helper()
+		status, body := s.request("GET", "/events?topic=a", "", "Accept", "text/event-stream")
+		if retry := "\nretry: "; status != 200 || !strings.Contains(body, retry) {
+			t.Errorf("%s: %d %q", why, status, body)
+		}
+		if status, _ := s.request("GET", "/events?topic=a", ""); status != 503 {
+			t.Errorf("%s: another client got %d", why, status)
+		}
+		status, _ = s.request("GET", "/poll?topic=a", "", "Accept", "text/event-stream")
+		if status != 503 {
+			t.Errorf("%s: a poll got %d", why, status)
+		}
+	}
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	refused("too many clients")
+	r.close()
+	until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	s.node.Close()
+	refused("no stream")
+	s.Drain(t.Context(), 0)
+	refused("draining")
+}
+
 // An event with the same key is stored once.
 func TestIdempotency(t *testing.T) {
 	s := newSite(t, t.TempDir(), Config{})

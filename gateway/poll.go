@@ -35,7 +35,7 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 	g.hub.leave(s)
 	switch {
 	case err != nil && !errors.Is(err, errCollected):
-		g.unavailable(w, err)
+		g.unavailable(w, r, err)
 		return
 	case c.something(), r.ProtoMajor != 1:
 		c.answer.Last = ids(a.wants)

@@ -122,7 +122,7 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		g.hub.count.refused.Add(1)
 		http.Error(w, ErrTooLarge.Error(), http.StatusRequestEntityTooLarge)
 	case errors.Is(err, ErrUnavailable):
-		g.unavailable(w, err)
+		g.unavailable(w, r, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.hub.count.refused.Add(1)
 		w.Header().Set("Connection", "close")

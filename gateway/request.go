@@ -35,7 +35,7 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 			return
 		}
 		if !g.enter() {
-			g.unavailable(w, errDrain)
+			g.unavailable(w, r, errDrain)
 			return
 		}
 		defer g.opening.Done()
@@ -47,14 +47,14 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 			}
 		}()
 		if g.config.MaxClients > 0 && clients > int64(g.config.MaxClients) {
-			g.unavailable(w, errBusy)
+			g.unavailable(w, r, errBusy)
 			return
 		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 		defer cancel()
 		var err error
 		if a.gap, err = g.hub.begin(ctx, a.wants); err != nil {
-			g.unavailable(w, err)
+			g.unavailable(w, r, err)
 			return
 		}
 		serve(ctx, w, r, a)
@@ -91,10 +91,10 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 	g.allowOrigin(w, r)
 	switch {
 	case g.draining.Load():
-		g.unavailable(w, errDrain)
+		g.unavailable(w, r, errDrain)
 		return a, false
 	case g.arrivals != nil && !g.arrivals.Allow():
-		g.unavailable(w, errBusy)
+		g.unavailable(w, r, errBusy)
 		return a, false
 	}
 	a, err := parseAsk(r)
@@ -123,12 +123,24 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 var errBusy = errors.New("gateway: too many clients")
 
 // unavailable answers that the client should come back, after a time that differs between clients.
-func (g *Gateway) unavailable(w http.ResponseWriter, err error) {
+// A browser's EventSource ends for good at an answer that is not 200. So it gets a stream that says
+// when to come back, and ends.
+func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	g.hub.count.refused.Add(1)
 	seconds := max(int64(g.config.Retry.Seconds()), 1)
-	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	seconds += rand.Int64N(seconds + 1)
+	h := w.Header()
+	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), eventStream) {
+		h.Set("Content-Type", eventStream)
+		h.Set("Cache-Control", "no-store")
+		fmt.Fprintf(w, ": %s\nretry: %d\n\n", err, seconds*1000)
+		return
+	}
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
+
+const eventStream = "text/event-stream"
 
 func parseAsk(r *http.Request) (a ask, err error) {
 	query := r.URL.Query()

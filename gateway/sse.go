@@ -14,7 +14,7 @@ func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
+	header.Set("Content-Type", eventStream)
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no") // for nginx
 	s, b := g.takeOver(w, a, a.form)
