@@ -228,7 +228,7 @@ func openSSE(address, query, lastID string) (*sseReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: x\r\n", query)
+	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: localhost\r\n", query)
 	if lastID != "" {
 		fmt.Fprintf(conn, "Last-Event-ID: %s\r\n", lastID)
 	}

@@ -156,7 +156,7 @@ func playClients(args []string) {
 		}
 		i++
 		target := path + "?topic=" + idleTopic(i%idleTopics)
-		_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: x\r\n"+upgrade+"\r\n")
+		_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: localhost\r\n"+upgrade+"\r\n")
 		if err != nil {
 			return nil, err
 		}

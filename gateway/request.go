@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socknotify/socknotify/websocket"
 )
 
 // An ask is a request to subscribe, checked and allowed.
@@ -88,7 +91,7 @@ func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byt
 // topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it. An id
 // of Server-Sent Events has the positions of all topics.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
-	g.allowOrigin(w, r)
+	allowOrigin(w, r, g.config.Origins)
 	switch {
 	case g.draining.Load():
 		g.unavailable(w, r, errDrain)
@@ -191,19 +194,20 @@ func parseAsk(r *http.Request) (a ask, err error) {
 	return a, nil
 }
 
-// allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is allowed.
-func (g *Gateway) allowOrigin(w http.ResponseWriter, r *http.Request) {
+// allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is
+// one of the given ones.
+func allowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	if !g.config.allowsOrigin(origin) {
+	if !allowsOrigin(origins, origin) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	if slices.Contains(g.config.Origins, origin) { // cookies are not for any origin
+	if slices.Contains(origins, origin) { // cookies are not for any origin
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}
 	if r.Method == http.MethodOptions {
@@ -213,6 +217,42 @@ func (g *Gateway) allowOrigin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *Config) allowsOrigin(origin string) bool {
-	return origin != "" && (slices.Contains(c.Origins, origin) || slices.Contains(c.Origins, "*"))
+func allowsOrigin(origins []string, origin string) bool {
+	return origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
+}
+
+// mayPublish reports whether the page that has sent a request may publish. Browsers send a POST of
+// any page, with the cookies of the gateway, and keep only the answer from the page.
+func (c *Config) mayPublish(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin != "" && (websocket.SameOrigin(r) || slices.Contains(c.PublishOrigins, origin)) {
+		return true
+	}
+	if r.Header.Get("Cookie") != "" && r.Header.Get("Authorization") == "" {
+		return false
+	}
+	return origin == "" || slices.Contains(c.PublishOrigins, "*")
+}
+
+// allowsHost reports whether the gateway serves the host of a request. A page cannot have an
+// address as its name, so requests for one are not those of a page that was made for another host.
+func (c *Config) allowsHost(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case err == nil, host == "", host == "localhost", strings.HasSuffix(host, ".localhost"):
+		return true
+	case len(c.Hosts) > 0:
+		return slices.ContainsFunc(c.Hosts, func(name string) bool {
+			return name == "*" || strings.EqualFold(name, host)
+		})
+	case c.Authorize != nil:
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return !ok || !local.IP.IsLoopback()
 }

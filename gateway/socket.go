@@ -65,7 +65,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {
-			return websocket.SameOrigin(r) || g.config.allowsOrigin(r.Header.Get("Origin"))
+			return websocket.SameOrigin(r) || allowsOrigin(g.config.Origins, r.Header.Get("Origin"))
 		},
 		MaxMessage:   maxHead,
 		MaxQueue:     g.config.MaxQueue,

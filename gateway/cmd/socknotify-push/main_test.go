@@ -183,7 +183,7 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 func events(t *testing.T, url, topics, id string) (next func(prefix string) string, end func()) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must(t, err)
-	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: x\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
+	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
 	in := bufio.NewReader(conn)
 	return func(prefix string) string {
 		for {
