@@ -94,7 +94,7 @@ func TestHeaderFlood(t *testing.T) {
 	check := undisturbed(t, s)
 	flood := strings.Repeat("X-Flood: "+strings.Repeat("x", 1000)+"\r\n", 100)
 	for _, path := range []string{"GET /events", "GET /poll", "GET /socket", "POST /publish"} {
-		status, err := s.send(path + "?topic=a HTTP/1.1\r\nHost: x\r\n" + flood + "\r\n")
+		status, err := s.send(path + "?topic=a HTTP/1.1\r\nHost: localhost\r\n" + flood + "\r\n")
 		if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("%s: %d, %v", path, status, err)
 		}
@@ -141,7 +141,7 @@ func TestGiantEvents(t *testing.T) {
 			t.Errorf("%s: %d", topic, status)
 		}
 		chunked := fmt.Sprintf("%x\r\n%s\r\n", len(giant), giant)
-		status, err := s.send("POST /publish?topic=" + topic + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		status, err := s.send("POST /publish?topic=" + topic + " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			strings.Repeat(chunked, 100) + "0\r\n\r\n")
 		if err != nil || status != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s, in chunks: %d, %v", topic, status, err)
@@ -177,7 +177,7 @@ func TestStoppedPublisher(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(t, err)
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /publish?topic=a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello")
+	fmt.Fprint(conn, "POST /publish?topic=a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhello")
 	conn.SetReadDeadline(time.Now().Add(readTimeout))
 	answer, err := io.ReadAll(conn)
 	must(t, err)

@@ -3,6 +3,8 @@ package gateway
 import (
 	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 var (
@@ -84,6 +86,7 @@ func (h *hub) audit() {
 // auditOnce asks for the last event of each topic that has changed since the sequence audited. It returns the sequence up to
 // which the answers are complete.
 func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
+	began := time.Now()
 	s, err := h.history.state(h.ctx)
 	if err != nil {
 		return 0, err
@@ -95,6 +98,7 @@ func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
 	case s.last < audited:
 		return 0, errBackwards
 	case s.last == audited:
+		h.kept.Store(&retained{s.last, s.keeps, began, s.maxAge})
 		return audited, nil
 	}
 	// A feed that is not in this list will ask for its last event later than the question above. So for such a feed, too,
@@ -109,34 +113,34 @@ func (h *hub) auditOnce(audited uint64) (horizon uint64, err error) {
 	horizon = s.last
 	for len(durable) > 0 {
 		n := min(len(durable), auditChunk)
-		upTo, err := h.auditFeeds(durable[:n], audited)
+		upTo, err := h.auditFeeds(durable[:n], audited, &s)
 		if err != nil {
 			return 0, err
 		}
 		horizon = min(horizon, upTo)
 		durable = durable[n:]
 	}
+	h.kept.Store(&retained{s.last, s.keeps, began, s.maxAge})
 	return horizon, nil
 }
 
 // auditFeeds compares some feeds with the stream.
-func (h *hub) auditFeeds(feeds []*feed, audited uint64) (horizon uint64, err error) {
-	filters := make([]string, len(feeds))
-	for i, f := range feeds {
-		filters[i] = storedPrefix + f.filter
-	}
-	changed, horizon, err := h.history.get(h.ctx, getRequest{Seq: audited + 1, MultiLast: filters})
-	if errors.Is(err, errTooMany) { // a wildcard stands for more than 1,024 topics
-		for _, f := range feeds {
-			last, err := h.history.last(h.ctx, f.filter)
-			if err != nil {
-				return 0, err
-			}
-			h.repair(f, last)
+func (h *hub) auditFeeds(feeds []*feed, audited uint64, s *streamState) (
+	horizon uint64, err error) {
+	changed, horizon, err := h.lastEvents(feeds, audited, s)
+	switch {
+	case errors.Is(err, errTooMany) && len(feeds) > 1: // a wildcard has more than 1,024 topics
+		upTo, err := h.auditFeeds(feeds[:len(feeds)/2], audited, s)
+		if err != nil {
+			return 0, err
 		}
-		return audited, nil
-	}
-	if err != nil {
+		horizon, err = h.auditFeeds(feeds[len(feeds)/2:], audited, s)
+		return min(horizon, upTo), err
+	case errors.Is(err, errTooMany):
+		if horizon, err = h.auditLeader(feeds[0], audited, s); err != nil {
+			return 0, err
+		}
+	case err != nil:
 		return 0, err
 	}
 	for _, m := range changed {
@@ -150,17 +154,66 @@ func (h *hub) auditFeeds(feeds []*feed, audited uint64) (horizon uint64, err err
 			}
 		}
 	}
-	for _, f := range feeds { // events up to the horizon are dispatched, or below target
-		f.mu.Lock()
-		if f.begun && !f.reading && f.floor >= f.target {
-			f.checked.Store(max(f.checked.Load(), horizon))
-		}
-		f.mu.Unlock()
+	// Events may have been stored since the last audit, and have left the stream.
+	first, err := h.history.first(h.ctx)
+	if err != nil {
+		return 0, err
 	}
-	if horizon == 0 {
-		horizon = audited // nothing of these topics is stored
+	for _, f := range feeds { // events up to the horizon are dispatched, or below target
+		f.pass(horizon, first)
 	}
 	return horizon, nil
+}
+
+// lastEvents asks a replica for the last event of each topic of the feeds, after the sequence
+// audited. The horizon is the replica's last sequence, or audited if it is not known.
+func (h *hub) lastEvents(feeds []*feed, audited uint64, s *streamState) (
+	found []*nats.Msg, horizon uint64, err error) {
+	r := getRequest{Seq: audited + 1}
+	for _, f := range feeds {
+		r.MultiLast = append(r.MultiLast, storedPrefix+f.filter)
+	}
+	found, horizon, err = h.history.get(h.ctx, r)
+	if err == nil && len(found) == 0 {
+		// An answer without events does not say how much of the stream the replica has. So the
+		// topic of the last event is added to the question.
+		last, _, failed := h.history.get(h.ctx, getRequest{Seq: s.last, Batch: 1})
+		if failed == nil && len(last) == 1 {
+			r.MultiLast = append(r.MultiLast, last[0].Header.Get("Nats-Subject"))
+			found, horizon, err = h.history.get(h.ctx, r)
+		}
+	}
+	return found, max(horizon, audited), err
+}
+
+// auditLeader compares a feed with what the leader says.
+func (h *hub) auditLeader(f *feed, audited uint64, s *streamState) (horizon uint64, err error) {
+	last, err := h.history.last(h.ctx, f.filter)
+	if err != nil {
+		return 0, err
+	}
+	h.repair(f, last)
+	now, err := h.history.state(h.ctx)
+	if err != nil || !now.since.Equal(s.since) { // another leader may not have had all that s has
+		return audited, err
+	}
+	return s.last, nil
+}
+
+// retained is what an audit has found out of the retention: events after last were stored after the
+// time at. The stream has at least the last keeps events, if they are not older than maxAge.
+type retained struct {
+	last, keeps uint64
+	at          time.Time
+	maxAge      time.Duration
+}
+
+// keptSince reports whether no event after the sequence after can have left the stream before the
+// event seq was stored. If not, the retention may have overtaken this node.
+func (h *hub) keptSince(after, seq uint64) bool {
+	k := h.kept.Load()
+	return seq <= after+1 ||
+		k != nil && after >= k.last && seq-after <= k.keeps && time.Since(k.at) < k.maxAge/2
 }
 
 func (h *hub) repair(f *feed, seq uint64) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,77 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
+// A page publishes if its origin may, and by a cookie only if it is the gateway's own or a listed
+// one.
+func TestPublishOrigins(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{PublishOrigins: []string{"https://good.example"},
+		Origins: []string{"https://reader.example"}})
+	all := newSiteOn(t, s.node, Config{Origins: []string{"*"}})
+	own := strings.TrimPrefix(s.url, "http://")
+	const cookie, bearer = "Cookie", "Authorization"
+	for _, c := range []struct {
+		origin, with  string
+		listed, every int // the statuses of the two gateways
+	}{
+		{"", "", 200, 200},
+		{"", cookie, 403, 403},
+		{"", bearer, 200, 200},
+		{"https://good.example", "", 200, 200},
+		{"https://good.example", cookie, 200, 403},
+		{"https://reader.example", "", 403, 200},
+		{"https://evil.example", "", 403, 200},
+		{"https://evil.example", cookie, 403, 403},
+		{"https://evil.example", bearer, 403, 200},
+		{"null", "", 403, 200},
+		{"null", cookie, 403, 403},
+		{"http://" + own, cookie, 200, 403},
+		{"https://" + own, "", 200, 200},
+	} {
+		for site, want := range map[*site]int{s: c.listed, all: c.every} {
+			header := []string{"Content-Type", "text/plain"}
+			if c.origin != "" {
+				header = append(header, "Origin", c.origin)
+			}
+			if c.with != "" {
+				header = append(header, c.with, TokenCookie+"=x")
+			}
+			status, body := site.request("POST", "/publish?topic=a", "x", header...)
+			if status != want {
+				t.Errorf("origin %q with %q: %d %s, want %d", c.origin, c.with, status, body, want)
+			}
+		}
+	}
+}
+
+// A page whose host name stands for a loopback address reads nothing from a gateway that needs no
+// token. Where hosts are listed, others are refused in any case.
+func TestHosts(t *testing.T) {
+	open := newSite(t, t.TempDir(), Config{})
+	authorize := func(*http.Request) (Grant, error) { return everything, nil }
+	guarded := newSiteOn(t, open.node, Config{Authorize: authorize})
+	names := []string{"push.example.org"}
+	listed := newSiteOn(t, open.node, Config{Authorize: authorize, Hosts: names})
+	for host, want := range map[string][3]int{
+		"localhost":             {200, 200, 200},
+		"localhost:8080":        {200, 200, 200},
+		"demo.localhost":        {200, 200, 200},
+		"127.0.0.1:1":           {200, 200, 200},
+		"[::1]:1":               {200, 200, 200},
+		"evil.example:8080":     {421, 200, 421},
+		"localhost.evil":        {421, 200, 421},
+		"127.0.0.1.evil":        {421, 200, 421},
+		"Push.Example.ORG:8443": {421, 200, 200},
+	} {
+		for i, s := range []*site{open, guarded, listed} {
+			status, err := s.send("POST /publish?topic=a HTTP/1.1\r\nHost: " + host + "\r\n" +
+				"Content-Length: 1\r\n\r\nx")
+			if err != nil || status != want[i] {
+				t.Errorf("gateway %d, host %s: %d, %v, want %d", i, host, status, err, want[i])
+			}
+		}
+	}
+}
+
 // Clients that do not read delay no other. They are closed, or lose events and are told.
 func TestSlowClients(t *testing.T) {
 	for _, policy := range []SlowPolicy{SlowClose, SlowDrop} {
@@ -179,12 +251,12 @@ func TestSlowClients(t *testing.T) {
 				st := s.Stats()
 				return policy == SlowClose && st.Clients == 1 || policy == SlowDrop && st.Dropped >= 100
 			}
-			n := 0
+			n, all := 0, ledger{t: t}
 			for ; !enough(); n++ {
 				if n == 2000 {
 					t.Fatalf("slow clients are not noticed: %+v", s.Stats())
 				}
-				s.publish("a", text)
+				all.publish(s, "a", text)
 				expect(t, quick, message{Data: text})
 				if q := s.Stats().Queued; q > 11*(64<<10+32<<10) {
 					t.Fatalf("%d bytes are queued", q)
@@ -194,17 +266,25 @@ func TestSlowClients(t *testing.T) {
 				t.Errorf("%d slow clients were counted: %+v", st.Slow, st)
 			}
 			if policy == SlowDrop {
-				s.publish("a", "after")
+				all.publish(s, "a", "after")
 				for _, r := range slow { // they read what was queued, then the gap, and then what follows
-					told := false
-					for {
+					l := ledger{t: t}
+					for len(l.gaps) == 0 || slices.Max(append(l.got, 0)) <= l.gaps[0].through {
 						m, err := r.next()
 						must(t, err)
-						if told = told || m.Gap == gapSlow; told {
-							break
+						l.note(m)
+						if m.Gap != "" && m.Gap != gapSlow {
+							t.Fatalf("%+v", m)
 						}
-						s.publish("a", "more") // a WebSocket is told with the first event that finds room again
+						// A WebSocket is told with the first event that finds room again.
+						all.publish(s, "a", "more")
 					}
+					for _, seq := range all.acked {
+						if seq <= l.got[len(l.got)-1] {
+							l.acked = append(l.acked, seq)
+						}
+					}
+					l.check()
 				}
 			}
 			for _, r := range slow {

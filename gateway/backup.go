@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A backup is a line with backupHead as JSON, the stream as JetStream writes it, and the SHA-256 of both. The sum shows a
@@ -93,7 +94,35 @@ func Backup(ctx context.Context, conn *nats.Conn, stream string, w io.Writer) er
 	return nil
 }
 
-// restore makes the stream c.Name from a backup. It fails with ErrBackup if the file is not one; other errors may be
+// CloseStream ends a stream that is to be moved: it takes no event from now on, for good, and New
+// fails for it with ErrClosed. A backup that follows has all events that were ever acknowledged.
+// Clients that come back to a stream that is made from it miss nothing, and are not told of a gap.
+// stream is the name of the stream; "" is PUSH.
+func CloseStream(ctx context.Context, conn *nats.Conn, stream string) error {
+	if stream == "" {
+		stream = defaultStream
+	}
+	js, err := jetstream.New(conn)
+	if err == nil {
+		err = updateStream(ctx, js, stream, func(info *jetstream.StreamInfo) {
+			info.Config.Metadata[closedKey] = "true"
+			info.Config.Subjects = []string{noSubject}
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("gateway: close the stream: %w", err)
+	}
+	return nil
+}
+
+// ErrClosed is returned for a stream that CloseStream has ended.
+var ErrClosed = errors.New("gateway: the stream was closed, to be moved")
+
+// noSubject is the subject of a stream that takes no event. Nothing is published to it.
+const noSubject = "push.none"
+
+// restore makes the stream c.Name from a backup. endEra must follow. It fails with ErrBackup if the
+// file is not one; other errors may be
 // temporary.
 func restore(ctx context.Context, conn *nats.Conn, c StreamConfig) error {
 	if _, err := c.Restore.Seek(0, io.SeekStart); err != nil {
@@ -113,6 +142,15 @@ func restore(ctx context.Context, conn *nats.Conn, c StreamConfig) error {
 	}
 	sum.Write(line)
 	config["num_replicas"] = c.Replicas
+	// Until it has its new epoch, the stream takes no event. Its last sequence must not change
+	// before that, and the state in the backup may be older than its events.
+	config["subjects"] = []string{noSubject}
+	metadata, ok := config["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		config["metadata"] = metadata
+	}
+	metadata[restoringKey] = "true"
 	var answer struct {
 		Error   *apiError
 		Deliver string `json:"deliver_subject"`

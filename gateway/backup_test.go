@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +32,14 @@ func backupOf(t *testing.T, half int) (b []byte, id string) {
 		}
 	}
 	var w bytes.Buffer
+	must(t, CloseStream(t.Context(), s.node.Conn, ""))
+	if _, err := s.Publish(t.Context(), "a", nil, ""); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a closed stream: %v", err)
+	}
+	config := Config{Conn: s.node.Conn, Logger: quiet}
+	if _, err := New(t.Context(), config); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed stream: %v", err)
+	}
 	must(t, Backup(t.Context(), s.node.Conn, "", &w))
 	return w.Bytes(), id
 }
@@ -104,6 +114,95 @@ func TestBackup(t *testing.T) {
 	if !strings.Contains(log.String(), "not restored") {
 		t.Errorf("nothing says that the stream existed: %q", log.String())
 	}
+}
+
+// A stream that was made from a backup has events with the sequences of those that the other stream
+// has had after the backup. A client that has seen those, or has yet to, is told which are missing,
+// and gets the new ones.
+func TestOldBackup(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	old := s.hub.epoch
+	for i := range 5 {
+		s.publish("a", fmt.Sprint(i+1))
+	}
+	var backup bytes.Buffer
+	must(t, Backup(t.Context(), s.node.Conn, "", &backup))
+	for range 3 { // acknowledged, and not in the backup
+		s.publish("a", "lost")
+	}
+	c := StreamConfig{Restore: bytes.NewReader(backup.Bytes())}
+	restored := newSite(t, t.TempDir(), Config{Stream: c})
+	epoch := restored.hub.epoch
+	if epoch == old {
+		t.Fatal("the epoch is the same")
+	}
+	for i := range 5 {
+		restored.publish("a", fmt.Sprint("new ", i+1))
+	}
+	check := func(s *site, seen uint64, missed ...miss) {
+		t.Helper()
+		after := position{old, seen}.String()
+		sse, err := openSSE(s.url, "topic=a", after)
+		must(t, err)
+		socket, err := openWS(s.url, "topic=a&after="+after)
+		must(t, err)
+		poll := &pollReader{url: s.url, topics: []string{"a"}, after: []string{after}}
+		for name, r := range map[string]reader{"sse": sse, "socket": socket, "poll": poll} {
+			m := message{Gap: socket.first.Gap, Missed: socket.first.Missed}
+			if name != "socket" {
+				m, err = r.next()
+				must(t, err)
+			}
+			if m.Gap != gapEpoch || !slices.Equal(m.Missed, missed) {
+				t.Errorf("%s after %s: got %+v, want %+v", name, after, m, missed)
+			}
+			for i := min(seen, 5); i < 10; i++ {
+				want := message{ID: position{s.hub.epoch, i + 1}.String(), Data: fmt.Sprint(i + 1)}
+				if i >= 5 {
+					want.Data = fmt.Sprint("new ", i-4)
+				}
+				expect(t, r, want)
+			}
+			r.close()
+		}
+	}
+	id := func(epoch string, seq uint64) string { return position{epoch, seq}.String() }
+	check(restored, 8, miss{"a", id(old, 8), id(epoch, 5)})
+	check(restored, 3, miss{"a", id(old, 5), id(epoch, 5)})
+
+	// The same once more, with a backup of the stream that was made from one.
+	backup.Reset()
+	must(t, Backup(t.Context(), restored.node.Conn, "", &backup))
+	restored.publish("a", "lost, too")
+	c = StreamConfig{Restore: bytes.NewReader(backup.Bytes())}
+	again := newSite(t, t.TempDir(), Config{Stream: c})
+	latest := again.hub.epoch
+	for _, seen := range []uint64{8, 3} {
+		check(again, seen, miss{"a", id(old, max(seen, 5)), id(latest, 5)},
+			miss{"a", id(epoch, 10), id(latest, 10)})
+	}
+}
+
+// A node that ends while it restores a backup leaves a stream that takes no event. The next one
+// goes on.
+func TestRestoreInterrupted(t *testing.T) {
+	const half = 700
+	backup, id := backupOf(t, half)
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	c := StreamConfig{Name: defaultStream, Replicas: 1, Restore: bytes.NewReader(backup)}
+	must(t, restore(t.Context(), node.Conn, c))
+	if _, err := node.Conn.Request(storedPrefix+"a", nil, time.Minute); err == nil {
+		t.Error("an event was stored")
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if g, err := New(short, Config{Conn: node.Conn, Logger: quiet}); err == nil {
+		g.Shutdown(t.Context())
+		t.Error("a gateway uses the stream")
+	}
+	s := newSiteOn(t, node, Config{Stream: c})
+	s.publish("a", "new")
+	checkRestored(t, s, half, id, "new")
 }
 
 // newCluster starts three nodes in this process.

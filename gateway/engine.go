@@ -4,10 +4,12 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/url"
@@ -286,9 +288,72 @@ type StreamConfig struct {
 	Await   bool
 }
 
-// epochKey is the metadata of the stream that says which stream it is. A stream that is deleted and made once more has
-// another epoch.
-const epochKey = "push-epoch"
+// The metadata of the stream. epochKey says which stream it is: a stream that is deleted and made
+// once more, or made from a backup, has another epoch. erasKey has the eras of the streams that it
+// was made from, as JSON. A stream with restoringKey is being made from a backup. One with
+// closedKey takes no event any more.
+const (
+	epochKey     = "push-epoch"
+	erasKey      = "push-eras"
+	restoringKey = "push-restoring"
+	closedKey    = "push-closed"
+)
+
+// An era is an epoch of another stream from which this one was made. They have the same events up
+// to the sequence Last.
+type era struct {
+	Epoch string
+	Last  uint64
+	Whole bool // the other stream never had a later event in this epoch
+}
+
+// maxEras bounds the eras that a stream remembers.
+const maxEras = 32
+
+// erasOf returns the eras in a stream's metadata, the newest first.
+func erasOf(metadata map[string]string) (eras []era) {
+	json.Unmarshal([]byte(metadata[erasKey]), &eras) // what cannot be read is unknown
+	return eras
+}
+
+// newEpoch returns the name of an epoch.
+func newEpoch() string {
+	b := make([]byte, 4)
+	crand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// endEra gives a stream that was made from a backup a new epoch, and opens it.
+func endEra(ctx context.Context, js jetstream.JetStream, name string) error {
+	return updateStream(ctx, js, name, func(info *jetstream.StreamInfo) {
+		m := info.Config.Metadata
+		eras := append([]era{{m[epochKey], info.State.LastSeq, m[closedKey] != ""}}, erasOf(m)...)
+		m[epochKey] = newEpoch()
+		m[erasKey] = string(encode(eras[:min(len(eras), maxEras)]))
+		delete(m, restoringKey)
+		delete(m, closedKey)
+		info.Config.Subjects = []string{storedPrefix + ">"}
+	})
+}
+
+// updateStream changes the configuration of a stream.
+func updateStream(ctx context.Context, js jetstream.JetStream, name string,
+	change func(*jetstream.StreamInfo)) error {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
+	info := stream.CachedInfo()
+	info.Config.Metadata = maps.Clone(info.Config.Metadata)
+	if info.Config.Metadata == nil {
+		info.Config.Metadata = make(map[string]string)
+	}
+	change(info)
+	_, err = js.UpdateStream(ctx, info.Config)
+	return err
+}
+
+var errRestoring = errors.New("it is being restored")
 
 const defaultStream = "PUSH"
 
@@ -307,36 +372,23 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 1 << 30
 	}
-	epoch := make([]byte, 4)
-	crand.Read(epoch)
 	config := jetstream.StreamConfig{
 		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: c.Replicas, MaxAge: c.MaxAge, MaxBytes: c.MaxBytes,
 		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
 		AllowDirect: true, DenyDelete: true, DenyPurge: true, MaxMsgSize: int32(min(maxEvent+maxHeaders, math.MaxInt32)),
 		RePublish: &jetstream.RePublish{Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
-		Metadata:  map[string]string{epochKey: hex.EncodeToString(epoch)},
+		Metadata:  map[string]string{epochKey: newEpoch()},
 	}
 	reported := ""
 	for first := true; ; first = false {
-		try, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err := js.Stream(try, c.Name)
-		if err == nil && first && c.Restore != nil {
+		exists, err := tryStream(ctx, js, c, config)
+		if exists && first && c.Restore != nil {
 			log.Info("gateway: the stream exists, so the backup is not restored", "stream", c.Name)
 		}
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			switch {
-			case c.Await:
-			case c.Restore != nil:
-				err = restore(ctx, js.Conn(), c)
-			default:
-				_, err = js.CreateStream(try, config)
-			}
-		}
-		cancel()
 		if err == nil {
 			return c.Name, nil
 		}
-		if errors.Is(err, ErrBackup) {
+		if errors.Is(err, ErrBackup) || errors.Is(err, ErrClosed) {
 			return "", err
 		}
 		if text := err.Error(); text != reported { // it may last until other members have started, or for good
@@ -349,4 +401,42 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 			return "", fmt.Errorf("gateway: make stream %s: %w", c.Name, err)
 		}
 	}
+}
+
+// tryStream makes the stream, unless it exists.
+func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, config jetstream.StreamConfig) (
+	exists bool, err error) {
+	try, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	stream, err := js.Stream(try, c.Name)
+	restoring := false // by another node, or by this one before it ended
+	switch {
+	case err == nil:
+		m := stream.CachedInfo().Config.Metadata
+		if restoring = m[restoringKey] != ""; restoring {
+			break
+		}
+		if m[closedKey] != "" {
+			err = ErrClosed
+		}
+		return true, err
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return false, err
+	}
+	switch {
+	case restoring && c.Restore == nil:
+		return false, errRestoring
+	case c.Await:
+		return false, err
+	case c.Restore == nil:
+		_, err = js.CreateStream(try, config)
+		return false, err
+	case !restoring:
+		if err = restore(ctx, js.Conn(), c); err != nil {
+			return false, err
+		}
+	}
+	end, cancelEnd := context.WithTimeout(ctx, requestTimeout) // a restore takes its time
+	defer cancelEnd()
+	return false, endEra(end, js, c.Name)
 }

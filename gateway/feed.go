@@ -15,11 +15,14 @@ import (
 // A feed is one filter that clients of this node want, and these clients. It has one subscription in NATS. The events of a
 // durable feed are dispatched in the order of the stream, without gap.
 //
-// floor is the sequence of the last event that was dispatched; all earlier ones of the filter were too. target is the
-// highest sequence of the filter that is known to be stored. If they differ, a goroutine reads the stream from the one to
-// the other. In the usual case no stream is read: the republished event names its predecessor on the same topic, and if that
-// is not above floor, nothing was missed and the event is dispatched at once. With a wildcard that does not follow, because
-// the event that was missed may be of another topic. So a republished event of such a feed only raises target.
+// All events of the filter up to the sequence floor were dispatched, or the members were told that
+// they are lost. target is the highest sequence of the filter that is known to be stored. If it is
+// above floor, a goroutine reads the stream from the one to the other. In the usual case no stream
+// is read: the republished event names its predecessor on the same topic, and if that is not above
+// floor, nothing was missed and the event is dispatched at once. With a wildcard that does not
+// follow, because the event that was missed may be of another topic. So a republished event of such
+// a feed only raises target. Nor does it follow for an event without a predecessor: the stream may
+// have had one, and lost it to the retention.
 //
 // What is republished before floor is known also raises target alone.
 //
@@ -40,7 +43,7 @@ type feed struct {
 	begun   bool // floor is known
 	floor   uint64
 	target  uint64
-	checked atomic.Uint64 // members have every event of the filter up to here
+	checked atomic.Uint64 // like floor, by the last audit; it may be the higher one
 	reading bool
 	closed  bool
 }
@@ -89,11 +92,11 @@ func (f *feed) receive(m *nats.Msg) {
 	f.target = seq
 	switch {
 	case !f.begun, f.reading: // what will be read has it
-	case !f.wild && previous <= f.floor:
+	case !f.wild && previous <= f.floor && (previous > 0 || f.hub.keptSince(f.settled(), seq)):
 		f.dispatch(&event{topic: topic, data: m.Data, at: position{f.hub.epoch, seq}})
 		f.floor = seq
 	default:
-		if !f.wild {
+		if !f.wild && previous > 0 {
 			f.hub.count.gaps.Add(1)
 		}
 		f.startReading()
@@ -112,7 +115,11 @@ func (f *feed) reach(seq uint64) (behind bool) {
 	return true
 }
 
-// begin sets floor to the sequence of the filter's last event.
+// settled returns the sequence up to which there is nothing to dispatch. The caller holds f.mu.
+func (f *feed) settled() uint64 { return max(f.floor, f.checked.Load()) }
+
+// begin sets floor to the sequence of the filter's last event, or to what has left the stream where
+// that is more.
 func (f *feed) begin(floor uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,27 +148,20 @@ func (f *feed) read() {
 			f.mu.Unlock()
 			return
 		}
-		after, through, checked := f.floor, f.target, f.checked.Load()
+		after, through := min(f.settled(), f.target-1), f.target
 		f.mu.Unlock()
-		first := true
-		last, lost, err := h.history.replay(h.ctx, h.epoch, f.filter, after, through, func(e *event) error {
+		_, err := h.history.replay(h.ctx, h.epoch, f.filter, after, through, func(e *event) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if oldest := h.seen.Load().first; first && oldest > max(after, checked)+1 {
-				f.tellGap(oldest)
-			}
-			first = false
 			f.dispatch(e)
 			f.floor = e.at.seq
 			f.target = max(f.target, e.at.seq)
 			return nil
+		}, func(missed span) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.lose(missed)
 		})
-		f.mu.Lock()
-		if lost {
-			f.tellGap(through + 1)
-			f.floor = max(f.floor, last)
-		}
-		f.mu.Unlock()
 		if err != nil {
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -186,14 +186,30 @@ func (f *feed) dispatch(e *event) {
 	f.hub.count.delivered.Add(delivered)
 }
 
-// tellGap tells the members that the stream has no event below the sequence oldest any more, except those that have joined
-// after such events. The caller holds f.mu.
-func (f *feed) tellGap(oldest uint64) {
+// lose tells the members that they do not get the events of a span, except those members that have
+// them. The caller holds f.mu.
+func (f *feed) lose(missed span) {
 	for _, m := range f.members {
-		if oldest > m.after+1 {
-			m.client.to.gap(gapRetention)
+		if missed.through > m.after {
+			m.client.to.gap(m.topic, gapRetention, span{max(missed.after, m.after), missed.through})
 		}
 	}
+	f.floor = max(f.floor, missed.through)
+	f.target = max(f.target, f.floor)
+}
+
+// pass notes the result of an audit: the filter has no event above target up to horizon, and what
+// is below first has left the stream.
+func (f *feed) pass(horizon, first uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.begun || f.reading || f.floor < f.target {
+		return // what is read is compared, too
+	}
+	if after := f.settled(); first > after+1 {
+		f.lose(span{after, first - 1})
+	}
+	f.checked.Store(max(f.checked.Load(), horizon))
 }
 
 // attachRounds is how often attach reads the stream before it holds the feed for the rest.
@@ -220,18 +236,16 @@ func (f *feed) attach(ctx context.Context, s *subscriber, topic int, after uint6
 		if !hold {
 			f.mu.Unlock()
 		}
-		last, lost, err := f.hub.history.replay(ctx, f.hub.epoch, f.filter, after, floor, func(e *event) error {
+		h := f.hub
+		last, err := h.history.replay(ctx, h.epoch, f.filter, after, floor, func(e *event) error {
 			if s.deliver(topic, e) {
-				f.hub.count.delivered.Add(1)
+				h.count.delivered.Add(1)
 			}
 			if hold {
 				return nil
 			}
 			return s.to.flush(ctx)
-		})
-		if lost {
-			s.to.gap(gapRetention)
-		}
+		}, func(missed span) { s.to.gap(topic, gapRetention, missed) })
 		after = last
 		if hold {
 			if err == nil {

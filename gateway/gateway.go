@@ -45,6 +45,16 @@ type Config struct {
 	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the
 	// gateway's own. "*" allows all, without cookies.
 	Origins []string
+	// PublishOrigins are the origins whose pages may publish, besides the gateway's own. nil is
+	// Origins. "*" allows all that send a token in the header Authorization, or need none: a
+	// request with a cookie publishes only from the gateway's own origin or a listed one.
+	PublishOrigins []string
+	// Hosts are the names under which clients reach the gateway, such as push.example.org; IP
+	// addresses and localhost are always allowed. Requests for another host get the status 421. If
+	// there are none, all names are allowed, except for a gateway without Authorize on a loopback
+	// address: any page could use that one from a browser on the same machine, by a name of its own
+	// that stands for the address. "*" allows all names.
+	Hosts []string
 	// MaxEvent bounds the bytes of an event, 0 is 256 KiB. MaxQueue bounds the bytes that wait for a client that reads too
 	// slowly, 0 is 256 KiB. MaxAge bounds the time for which such a client takes nothing, and for which a
 	// WebSocket does not answer a ping, 0 is 10 seconds. Slow says what happens at MaxQueue.
@@ -80,6 +90,7 @@ type Gateway struct {
 	failed   chan struct{}
 	failOnce sync.Once
 	sweeper  sync.WaitGroup
+	slow     sync.Mutex // guards what the WebSockets were not told
 
 	mu      sync.Mutex
 	closed  bool
@@ -103,6 +114,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	orDefault(&config.Retry, 3*time.Second)
 	if config.Logger == nil {
 		config.Logger = slog.Default()
+	}
+	if config.PublishOrigins == nil {
+		config.PublishOrigins = config.Origins
 	}
 	if int64(config.MaxEvent) > config.Conn.MaxPayload()-maxHeaders {
 		return nil, fmt.Errorf("gateway: MaxEvent %d: NATS takes at most %d bytes with headers", config.MaxEvent,
@@ -135,9 +149,11 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	g.mux.HandleFunc("GET /socket", g.subscribe(g.serveSocket))
 	g.mux.HandleFunc("GET /poll", g.subscribe(g.servePoll))
 	g.mux.HandleFunc("POST /publish", g.servePublish)
-	for _, path := range []string{"/events", "/poll", "/publish"} {
+	for path, origins := range map[string][]string{
+		"/events": config.Origins, "/poll": config.Origins, "/publish": config.PublishOrigins,
+	} {
 		g.mux.HandleFunc("OPTIONS "+path, func(w http.ResponseWriter, r *http.Request) {
-			g.allowOrigin(w, r)
+			allowOrigin(w, r, origins)
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
@@ -154,7 +170,15 @@ func orDefault[N int | time.Duration](n *N, otherwise N) {
 }
 
 // ServeHTTP implements http.Handler.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+	if !probe && !g.config.allowsHost(r) {
+		g.hub.count.refused.Add(1)
+		http.Error(w, "this host is not served here", http.StatusMisdirectedRequest)
+		return
+	}
+	g.mux.ServeHTTP(w, r)
+}
 
 // now is the time since the gateway's start.
 func (g *Gateway) now() time.Duration { return time.Since(g.start) }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,23 +24,97 @@ type history struct {
 	conn *nats.Conn
 	name string          // of the stream
 	ctx  context.Context // ends requests that are under way
-	work *sync.WaitGroup // counts the goroutine of ask
 	// slots bounds the requests under way that read events. When a node dies, thousands of clients come back to the others at
 	// once; without a bound, their reads keep the stream's locks and the connection's goroutine in the leader busy, and
 	// publishers get no acknowledgement until all are done.
 	slots chan struct{}
 
+	states question[streamState]
+	edges  question[uint64] // of first
+
+	hole  holeKey // the leader's hole; used by the goroutine of states, as is whole
+	whole uint64  // from here on, the leader has every event
+
+	mu       sync.Mutex
+	previous streamState // the last answer of the leader
+}
+
+// A holeKey says which hole a leader has. It is the same one while the leader has dropped nothing
+// of it.
+type holeKey struct {
+	leader  string
+	missing int
+}
+
+// A question is a request to the stream that several goroutines share. get returns an answer that
+// is newer than the call: calls that come while a request is under way share the one after it, so
+// that a thousand clients that connect at once cost two requests.
+type question[T any] struct {
+	ask  func() (T, error)
+	work *sync.WaitGroup // counts the goroutine of serve
+
 	mu     sync.Mutex
 	asking bool
-	next   *stateCall // the call that has not begun
+	next   *reply[T] // to the request that has not begun
+}
 
-	previous streamState // the last answer
+type reply[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+// get returns an answer that is newer than the call.
+func (q *question[T]) get(ctx context.Context) (value T, err error) {
+	q.mu.Lock()
+	r := q.next
+	if r == nil {
+		r = &reply[T]{done: make(chan struct{})}
+		q.next = r
+		if !q.asking {
+			q.asking = true
+			q.work.Go(q.serve)
+		}
+	}
+	q.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
+
+// serve makes requests until no goroutine waits for one.
+func (q *question[T]) serve() {
+	for {
+		q.mu.Lock()
+		r := q.next
+		q.next = nil
+		if r == nil {
+			q.asking = false
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+		r.value, r.err = q.ask()
+		close(r.done)
+	}
+}
+
+func (h *history) init(conn *nats.Conn, name string, ctx context.Context, work *sync.WaitGroup) {
+	h.conn, h.name, h.ctx, h.slots = conn, name, ctx, make(chan struct{}, maxReads)
+	h.states.ask, h.states.work = h.askState, work
+	h.edges.ask, h.edges.work = h.askFirst, work
 }
 
 // A streamState is what the leader says of the stream.
 type streamState struct {
 	epoch       string
+	eras        []era
 	first, last uint64
+	keeps       uint64        // so many events are kept at least, up to the age maxAge
+	maxAge      time.Duration // no limit is a long time
 	members     []Member
 	since       time.Time // since when there is this leader, and its stream has not become shorter
 }
@@ -53,17 +129,12 @@ func (s *streamState) leader() string {
 	return ""
 }
 
-type stateCall struct {
-	done  chan struct{}
-	state streamState
-	err   error
-}
-
 const (
 	maxReads       = 8 // under way; more only wait for each other in the server
 	requestTimeout = 5 * time.Second
 	batchSize      = 256
 	batchBytes     = 1 << 20
+	recordHead     = 1 << 10 // bytes in which a stored event is larger than its message, at most
 )
 
 var (
@@ -72,62 +143,40 @@ var (
 	errUnexpected = errors.New("gateway: unexpected answer of JetStream")
 )
 
-// state asks the leader for the state of the stream. The answer is newer than the call. Calls that come while one is under
-// way share the one after it, so that a thousand clients that connect at once cost two requests.
-func (h *history) state(ctx context.Context) (streamState, error) {
+// state asks the leader for the state of the stream. The answer is newer than the call.
+func (h *history) state(ctx context.Context) (streamState, error) { return h.states.get(ctx) }
+
+func (h *history) askState() (streamState, error) {
+	s, err := h.readState()
 	h.mu.Lock()
-	c := h.next
-	if c == nil {
-		c = &stateCall{done: make(chan struct{})}
-		h.next = c
-		if !h.asking {
-			h.asking = true
-			h.work.Go(h.ask)
-		}
+	defer h.mu.Unlock()
+	p := &h.previous
+	if err != nil {
+		p.since = time.Time{}
+		return s, err
 	}
-	h.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.state, c.err
-	case <-ctx.Done():
-		return streamState{}, context.Cause(ctx)
+	if s.since = p.since; s.leader() != p.leader() || s.last < p.last || p.since.IsZero() {
+		s.since = time.Now()
 	}
+	*p = s
+	return s, nil
 }
 
-// ask serves calls of state until there is none.
-func (h *history) ask() {
-	for {
-		h.mu.Lock()
-		c := h.next
-		h.next = nil
-		if c == nil {
-			h.asking = false
-			h.mu.Unlock()
-			return
-		}
-		h.mu.Unlock()
-		c.state, c.err = h.askState()
-		h.mu.Lock()
-		if p := &h.previous; c.err == nil {
-			if c.state.since = p.since; c.state.leader() != p.leader() || c.state.last < p.last || p.since.IsZero() {
-				c.state.since = time.Now()
-			}
-			*p = c.state
-		} else {
-			p.since = time.Time{}
-		}
-		h.mu.Unlock()
-		close(c.done)
-	}
-}
-
-func (h *history) askState() (s streamState, err error) {
+func (h *history) readState() (s streamState, err error) {
 	var answer struct {
 		Error  *apiError
-		Config struct{ Metadata map[string]string }
-		State  struct {
-			First uint64 `json:"first_seq"`
-			Last  uint64 `json:"last_seq"`
+		Config struct {
+			Metadata map[string]string
+			MaxAge   time.Duration `json:"max_age"`
+			MaxBytes int64         `json:"max_bytes"`
+			MaxMsgs  int64         `json:"max_msgs"`
+			MaxEvent int64         `json:"max_msg_size"`
+		}
+		State struct {
+			First   uint64 `json:"first_seq"`
+			Last    uint64 `json:"last_seq"`
+			Missing int    `json:"num_deleted"` // between the two
+			Deleted []uint64
 		}
 		Cluster struct {
 			Leader   string
@@ -144,8 +193,34 @@ func (h *history) askState() (s streamState, err error) {
 	if name := answer.Cluster.Leader; name != "" {
 		members = append([]Member{{Name: name, Leader: true, Current: true}}, members...)
 	}
-	return streamState{epoch: answer.Config.Metadata[epochKey], first: answer.State.First, last: answer.State.Last,
-		members: members}, nil
+	c := &answer.Config
+	s = streamState{epoch: c.Metadata[epochKey], eras: erasOf(c.Metadata),
+		first: answer.State.First, last: answer.State.Last, members: members, keeps: math.MaxUint64, maxAge: math.MaxInt64}
+	if c.MaxAge > 0 {
+		s.maxAge = c.MaxAge
+	}
+	if c.MaxBytes > 0 {
+		if c.MaxEvent <= 0 {
+			c.MaxEvent = h.conn.MaxPayload()
+		}
+		s.keeps = uint64(c.MaxBytes / (c.MaxEvent + recordHead))
+	}
+	if c.MaxMsgs > 0 {
+		s.keeps = min(s.keeps, uint64(c.MaxMsgs))
+	}
+	if n := answer.State.Missing; n > 0 { // the leader was a replica with a hole
+		if hole := (holeKey{s.leader(), n}); hole != h.hole {
+			details := map[string]bool{"deleted_details": true}
+			if err := h.call("STREAM.INFO.", details, &answer); err != nil {
+				return s, err
+			}
+			if deleted := answer.State.Deleted; len(deleted) > 0 {
+				h.hole, h.whole = hole, slices.Max(deleted)+1
+			}
+		}
+		s.first = max(s.first, h.whole)
+	}
+	return s, nil
 }
 
 type apiError struct {
@@ -174,6 +249,44 @@ func callAPI(ctx context.Context, conn *nats.Conn, subject string, request []byt
 		return fmt.Errorf("%w: %w", errUnexpected, err)
 	}
 	return nil
+}
+
+// first returns the sequence from which on the stream has every event. The question is newer than
+// the call. So what was read before the call has no hole after first-1: events leave the stream at
+// its beginning.
+//
+// In a cluster a replica is asked too, and what is higher counts. It is the replica that has
+// answered the read, wherever this node's server has one: nats-server prefers it. Replicas drop
+// events for their age by clocks of their own, so this one may have dropped more than the leader.
+// Elsewhere two replicas may answer, which drop an event within a second of each other. The leader
+// is asked because a replica that was away for longer than the retention has a hole: what is left
+// of its old events, and then what the leader still had.
+func (h *history) first(ctx context.Context) (uint64, error) { return h.edges.get(ctx) }
+
+func (h *history) askFirst() (uint64, error) {
+	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
+	defer cancel()
+	s, err := h.state(ctx)
+	if err != nil || len(s.members) == 0 {
+		return s.first, err
+	}
+	request := encode(getRequest{Seq: 1, Next: ">"})
+	m, err := h.conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+h.name, request)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errNoStream, err)
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+		if err != nil {
+			return 0, errUnexpected
+		}
+		return max(seq, s.first), nil
+	case "404": // the replica has no event
+		return s.first, nil
+	default:
+		return 0, fmt.Errorf("%w: %s %s", errUnexpected, status, m.Header.Get("Description"))
+	}
 }
 
 // acquire takes a slot, which release gives back.
@@ -272,40 +385,56 @@ func stored(m *nats.Msg, epoch string) (*event, error) {
 	return &event{topic: topic, data: m.Data, at: position{epoch, seq}}, nil
 }
 
-// replay calls f for each event of a filter after a sequence, in order, at least up to the event with the sequence through,
-// which must exist or have existed. It returns the sequence of the last one. lost reports that the stream no longer has the
-// event through. If f returns an error, replay ends with it.
-func (h *history) replay(ctx context.Context, epoch, filter string, after, through uint64, f func(*event) error) (
-	last uint64, lost bool, err error) {
+// A span is the events with sequences above after, up to and including through.
+type span struct{ after, through uint64 }
+
+// replay calls visit for each event of a filter after a sequence, in order, at least up to the
+// event with the sequence through, which must exist or have existed. It calls lost, in between, for
+// each span in which the stream no longer has events; some of them may have been of the filter. It
+// returns the sequence up to which it has come. If visit returns an error, replay ends with it.
+//
+// Retention may overtake a read at any time, also one that is under way. So replay asks what the
+// stream's first event is after each batch that has not every sequence, and before it calls visit
+// for what the batch has.
+func (h *history) replay(ctx context.Context, epoch, filter string, after, through uint64,
+	visit func(*event) error, lost func(span)) (last uint64, err error) {
 	wait := 5 * time.Millisecond
 	for after < through {
 		if ctx.Err() != nil {
-			return after, false, context.Cause(ctx)
+			return after, context.Cause(ctx)
 		}
 		next := getRequest{Seq: after + 1, Next: storedPrefix + filter, Batch: batchSize, MaxBytes: batchBytes}
 		found, _, err := h.get(ctx, next)
 		if err != nil {
-			return after, false, err
+			return after, err
 		}
-		for _, m := range found {
-			e, err := stored(m, epoch)
-			if err == nil {
-				err = f(e)
+		events := make([]*event, len(found))
+		for i, m := range found {
+			if events[i], err = stored(m, epoch); err != nil {
+				return after, err
 			}
-			if err != nil {
-				return after, false, err
+		}
+		first := uint64(0)
+		if n := len(events); n == 0 || events[n-1].at.seq != after+uint64(n) {
+			if first, err = h.first(ctx); err != nil {
+				return after, err
+			}
+		}
+		for _, e := range events {
+			if end := min(first, e.at.seq); end > after+1 {
+				lost(span{after, end - 1})
+			}
+			if err := visit(e); err != nil {
+				return after, err
 			}
 			after = e.at.seq
 		}
-		if len(found) > 0 || after >= through {
-			continue
-		}
-		s, err := h.state(ctx)
 		switch {
-		case err != nil:
-			return after, false, err
-		case s.first > through:
-			return through, true, nil
+		case len(events) > 0:
+			continue
+		case first > through:
+			lost(span{after, first - 1})
+			return first - 1, nil
 		}
 		select { // the replica lags
 		case <-time.After(wait):
@@ -313,5 +442,5 @@ func (h *history) replay(ctx context.Context, epoch, filter string, after, throu
 		case <-ctx.Done():
 		}
 	}
-	return after, false, nil
+	return after, nil
 }

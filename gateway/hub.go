@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type hub struct {
 	seed    maphash.Seed                // of the filters' hashes
 	kick    chan struct{}               // makes audit run now
 	seen    atomic.Pointer[streamState] // at the last audit
+	kept    atomic.Pointer[retained]    // by the last audit
 	onReset func()                      // the stream is another one
 	count   counters
 	// A client that has seen more than the stream has waits for so long after the stream's leader has changed, and at least
@@ -50,8 +52,8 @@ type counters struct {
 
 // A sink is the connection of a client. None of its methods waits for the peer, except for flush.
 type sink interface {
-	send(topic int, e *event) // topic is the event's place among the client's topics
-	gap(reason string)        // tells the client that it may have missed events
+	send(topic int, e *event)                  // topic is the event's place among the client's topics
+	gap(topic int, reason string, missed span) // the client gets no event of the span of this topic
 	flush(ctx context.Context) error
 	end(reason error) // closes the connection, after what is queued if reason is errDrain
 }
@@ -62,6 +64,72 @@ const (
 	gapEpoch     = "epoch"     // the id is of another stream
 	gapSlow      = "slow"      // events were dropped because the client reads too slowly
 )
+
+// A gap is what a client is told of events that it does not get.
+type gap struct {
+	Reason string `json:"reason"`
+	Missed []miss `json:"missed"`
+}
+
+// A miss is the part of a gap that is of one topic: its events with ids after After, up to and
+// including Last. Both are empty for live topics.
+type miss struct {
+	Topic string `json:"topic"` // as the client has asked for it
+	After string `json:"after,omitempty"`
+	Last  string `json:"last,omitempty"`
+}
+
+// add adds the miss of a topic, unless there is no reason. The client's id being of another stream
+// is the reason that counts.
+func (g *gap) add(reason string, m miss) {
+	if reason == "" {
+		return
+	}
+	if g.Reason != gapEpoch {
+		g.Reason = reason
+	}
+	g.Missed = append(g.Missed, m)
+}
+
+// missOf returns the miss of one of a client's topics.
+func (s *subscriber) missOf(topic int, missed span) miss {
+	f := s.topics[topic].feed
+	if f.live {
+		return miss{Topic: f.filter}
+	}
+	epoch := f.hub.epoch
+	return miss{f.filter, position{epoch, missed.after}.String(), position{epoch, missed.through}.String()}
+}
+
+// A backlog is the events that were dropped because a client reads too slowly, by topic, and of
+// which it was not told. All events of a topic are dropped from the first on, until the client is
+// told. It is nil for other clients.
+type backlog map[int]span
+
+// add notes that the events of a span were dropped.
+func (b *backlog) add(topic int, missed span) {
+	if *b == nil {
+		*b = make(backlog)
+	}
+	if before, ok := (*b)[topic]; ok {
+		missed.after = before.after
+	}
+	(*b)[topic] = missed
+}
+
+// gap returns what the client is to be told.
+func (b backlog) gap(s *subscriber) gap {
+	g := gap{Reason: gapSlow}
+	for i := range s.topics {
+		if missed, ok := b[i]; ok {
+			g.Missed = append(g.Missed, s.missOf(i, missed))
+		}
+	}
+	return g
+}
+
+// alone is the span of one event.
+func (e *event) alone() span { return span{max(e.at.seq, 1) - 1, e.at.seq} }
 
 // A subscriber is what the hub knows of a client.
 type subscriber struct {
@@ -76,11 +144,12 @@ type subscription struct {
 	slot int // the client's place in feed.members and one more, or 0; guarded by feed.mu, so a subscription is not copied
 }
 
-// deliver gives an event of one of the client's topics to the client. If several of them match the event, the first one
-// counts; deliver reports whether that was this one.
+// deliver gives an event of one of the client's topics to the client. If several of them match the
+// event, the first one counts; deliver reports whether that was this one. A wildcard that matches a
+// live topic stands for durable ones alone, and has no such event.
 func (s *subscriber) deliver(topic int, e *event) bool {
 	for i := range topic {
-		if covers(s.topics[i].filter, e.topic) {
+		if f := s.topics[i].feed; f.live == s.topics[topic].live && covers(f.filter, e.topic) {
 			return false
 		}
 	}
@@ -105,7 +174,7 @@ func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log 
 	h := &hub{conn: conn, log: log, largest: largest, feeds: make(map[string]*feed),
 		kick: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.history = history{conn: conn, name: name, ctx: h.ctx, work: &h.work, slots: make(chan struct{}, maxReads)}
+	h.history.init(conn, name, h.ctx, &h.work)
 	s, err := h.history.state(ctx)
 	if err != nil {
 		h.close()
@@ -204,11 +273,15 @@ func (h *hub) start(f *feed) {
 		return
 	}
 	floor, err := h.history.last(h.ctx, f.filter)
+	first := uint64(0)
+	if err == nil {
+		first, err = h.history.first(h.ctx)
+	}
 	if err != nil {
 		f.failed = err
 		return
 	}
-	f.begin(floor)
+	f.begin(max(floor, max(first, 1)-1))
 	time.AfterFunc(firstAudit, h.auditNow)
 }
 
@@ -235,15 +308,15 @@ type want struct {
 	after  position
 }
 
-// begin fills in positions for a client that has none: it begins with what is stored from now on. It returns the reason of a
-// gap that the client must be told of, or the empty string.
-func (h *hub) begin(ctx context.Context, wants []want) (gap string, err error) {
+// begin fills in positions for a client that has none: it begins with what is stored from now on.
+// It returns the gap that the client must be told of, or nil.
+func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 	durable := false
 	for _, w := range wants {
 		durable = durable || !isLive(w.filter)
 	}
 	if !durable {
-		return "", nil
+		return nil, nil
 	}
 	began := time.Now()
 	s, err := h.history.state(ctx)
@@ -256,28 +329,49 @@ func (h *hub) begin(ctx context.Context, wants []want) (gap string, err error) {
 		}
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	var missed gap
 	for i := range wants {
 		w := &wants[i]
+		reason, at := "", position{s.epoch, s.last}
 		switch {
 		case isLive(w.filter):
 			w.after = position{}
 			continue
 		case w.after == position{}:
-		case w.after.epoch != s.epoch, w.after.seq > s.last:
-			gap = gapEpoch
-		default:
+		case w.after.epoch == s.epoch && w.after.seq <= s.last:
 			h.count.resumed.Add(1)
-			if s.first > w.after.seq+1 {
-				gap = gapRetention
-				w.after.seq = s.first - 1
+			at = w.after
+		default:
+			i := slices.IndexFunc(s.eras, func(e era) bool { return e.Epoch == w.after.epoch })
+			if i < 0 {
+				reason = gapEpoch
+				break
 			}
-			continue
+			h.count.resumed.Add(1)
+			seen := w.after.seq
+			at.seq = min(seen, s.eras[i].Last)
+			w.after = at
+			for ; i >= 0; i-- {
+				e := s.eras[i]
+				if !e.Whole || seen > e.Last { // the stream of that era may have had more events
+					after, last := position{e.Epoch, max(seen, e.Last)}, position{s.epoch, e.Last}
+					missed.add(gapEpoch, miss{w.filter, after.String(), last.String()})
+				}
+				seen = 0 // of the later eras
+			}
 		}
-		w.after = position{s.epoch, s.last}
+		if reason == "" && s.first > at.seq+1 {
+			reason, at.seq = gapRetention, s.first-1
+		}
+		missed.add(reason, miss{w.filter, w.after.String(), at.String()})
+		w.after = at
 	}
-	return gap, nil
+	if missed.Reason == "" {
+		return nil, nil
+	}
+	return &missed, nil
 }
 
 // ahead reports whether a client has seen more than the stream has.

@@ -134,7 +134,7 @@ func (g *Gateway) serveBlocking(_ context.Context, w http.ResponseWriter, r *htt
 type blockingClient struct{ events chan *event }
 
 func (c *blockingClient) send(_ int, e *event)        { c.events <- e }
-func (c *blockingClient) gap(string)                  {}
+func (c *blockingClient) gap(int, string, span)       {}
 func (c *blockingClient) end(error)                   {}
 func (c *blockingClient) flush(context.Context) error { return nil }
 
@@ -156,7 +156,7 @@ func playClients(args []string) {
 		}
 		i++
 		target := path + "?topic=" + idleTopic(i%idleTopics)
-		_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: x\r\n"+upgrade+"\r\n")
+		_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: localhost\r\n"+upgrade+"\r\n")
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 type pollAnswer struct {
 	Events []envelope `json:"events"`
 	Last   []string   `json:"last"`
-	Gap    string     `json:"gap,omitempty"`
+	gapMessage
 }
 
 const (
@@ -27,13 +27,15 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
-	c := &collector{answer: pollAnswer{Events: []envelope{}, Gap: a.gap}, wants: a.wants}
+	c := &collector{answer: pollAnswer{Events: []envelope{}}, wants: a.wants}
+	c.answer.add(a.gap)
 	s := &subscriber{to: c}
+	c.subscriber = s
 	err := g.hub.join(ctx, s, a.wants)
 	g.hub.leave(s)
 	switch {
 	case err != nil && !errors.Is(err, errCollected):
-		g.unavailable(w, err)
+		g.unavailable(w, r, err)
 		return
 	case c.something(), r.ProtoMajor != 1:
 		c.answer.Last = ids(a.wants)
@@ -52,13 +54,14 @@ func (g *Gateway) servePoll(ctx context.Context, w http.ResponseWriter, r *http.
 type pollState struct {
 	head  []byte // of the answer, without its length
 	wants []want
-	gap   string
+	gap   *gap
 }
 
 // finishPoll answers a long poll, with an event of one of its topics if e is not nil, and lets the connection end. The
 // caller holds s.mu.
 func (s *stream) finishPoll(topic int, e *event) {
-	answer := pollAnswer{Events: []envelope{}, Gap: s.poll.gap}
+	answer := pollAnswer{Events: []envelope{}}
+	answer.add(s.poll.gap)
 	if s.joined { // the client must not come back with ids that are too old
 		for i := range s.topics {
 			if after, f := &s.poll.wants[i].after, s.topics[i].feed; !f.live {
@@ -97,10 +100,11 @@ func ids(wants []want) []string {
 // A collector is a sink that keeps what a client has missed, for an answer of long polling. When it is full it takes nothing
 // more, so that its positions stay at the last event that it has.
 type collector struct {
-	mu     sync.Mutex
-	wants  []want
-	answer pollAnswer
-	bytes  int
+	subscriber *subscriber
+	mu         sync.Mutex
+	wants      []want
+	answer     pollAnswer
+	bytes      int
 }
 
 var errCollected = errors.New("gateway: as much as one answer may have")
@@ -116,10 +120,14 @@ func (c *collector) send(topic int, e *event) {
 	advance(&c.wants[topic], e)
 }
 
-func (c *collector) gap(reason string) {
+func (c *collector) gap(topic int, reason string, missed span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer.Gap = reason
+	if c.full() {
+		return
+	}
+	c.answer.add(&gap{reason, []miss{c.subscriber.missOf(topic, missed)}})
+	c.wants[topic].after.seq = missed.through
 }
 
 func (c *collector) flush(context.Context) error {

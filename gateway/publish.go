@@ -87,7 +87,12 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 // servePublish answers a POST: the body is the event's data, the parameter topic its topic, the header Idempotency-Key its
 // key.
 func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
-	g.allowOrigin(w, r)
+	allowOrigin(w, r, g.config.PublishOrigins)
+	if !g.config.mayPublish(r) {
+		g.hub.count.denied.Add(1)
+		http.Error(w, "this origin may not publish", http.StatusForbidden)
+		return
+	}
 	topic := r.URL.Query().Get("topic")
 	if err := checkTopic(topic, false); err != nil {
 		g.hub.count.refused.Add(1)
@@ -122,7 +127,7 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 		g.hub.count.refused.Add(1)
 		http.Error(w, ErrTooLarge.Error(), http.StatusRequestEntityTooLarge)
 	case errors.Is(err, ErrUnavailable):
-		g.unavailable(w, err)
+		g.unavailable(w, r, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.hub.count.refused.Add(1)
 		w.Header().Set("Connection", "close")

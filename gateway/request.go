@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socknotify/socknotify/websocket"
 )
 
 // An ask is a request to subscribe, checked and allowed.
@@ -19,8 +22,8 @@ type ask struct {
 	wants   []want
 	form    form
 	expires int64
-	gap     string // the reason of a gap that the client must be told of, or empty
-	kept    *bool  // set when there is a connection that counts the client out when it ends
+	gap     *gap  // that the client must be told of, or nil
+	kept    *bool // set when there is a connection that counts the client out when it ends
 }
 
 // joinTimeout bounds the time that a client takes to get what it has missed.
@@ -35,7 +38,7 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 			return
 		}
 		if !g.enter() {
-			g.unavailable(w, errDrain)
+			g.unavailable(w, r, errDrain)
 			return
 		}
 		defer g.opening.Done()
@@ -47,14 +50,14 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 			}
 		}()
 		if g.config.MaxClients > 0 && clients > int64(g.config.MaxClients) {
-			g.unavailable(w, errBusy)
+			g.unavailable(w, r, errBusy)
 			return
 		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
 		defer cancel()
 		var err error
 		if a.gap, err = g.hub.begin(ctx, a.wants); err != nil {
-			g.unavailable(w, err)
+			g.unavailable(w, r, err)
 			return
 		}
 		serve(ctx, w, r, a)
@@ -88,13 +91,13 @@ func (g *Gateway) takeOver(w http.ResponseWriter, a ask, f form) (*stream, []byt
 // topics, or one for each topic, in the same order. The header Last-Event-ID, which browsers send, counts before it. An id
 // of Server-Sent Events has the positions of all topics.
 func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool) {
-	g.allowOrigin(w, r)
+	allowOrigin(w, r, g.config.Origins)
 	switch {
 	case g.draining.Load():
-		g.unavailable(w, errDrain)
+		g.unavailable(w, r, errDrain)
 		return a, false
 	case g.arrivals != nil && !g.arrivals.Allow():
-		g.unavailable(w, errBusy)
+		g.unavailable(w, r, errBusy)
 		return a, false
 	}
 	a, err := parseAsk(r)
@@ -123,12 +126,24 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 var errBusy = errors.New("gateway: too many clients")
 
 // unavailable answers that the client should come back, after a time that differs between clients.
-func (g *Gateway) unavailable(w http.ResponseWriter, err error) {
+// A browser's EventSource ends for good at an answer that is not 200. So it gets a stream that says
+// when to come back, and ends.
+func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	g.hub.count.refused.Add(1)
 	seconds := max(int64(g.config.Retry.Seconds()), 1)
-	w.Header().Set("Retry-After", strconv.FormatInt(seconds+rand.Int64N(seconds+1), 10))
+	seconds += rand.Int64N(seconds + 1)
+	h := w.Header()
+	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	if r.URL.Path == "/events" && strings.Contains(r.Header.Get("Accept"), eventStream) {
+		h.Set("Content-Type", eventStream)
+		h.Set("Cache-Control", "no-store")
+		fmt.Fprintf(w, ": %s\nretry: %d\n\n", err, seconds*1000)
+		return
+	}
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
+
+const eventStream = "text/event-stream"
 
 func parseAsk(r *http.Request) (a ask, err error) {
 	query := r.URL.Query()
@@ -179,19 +194,20 @@ func parseAsk(r *http.Request) (a ask, err error) {
 	return a, nil
 }
 
-// allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is allowed.
-func (g *Gateway) allowOrigin(w http.ResponseWriter, r *http.Request) {
+// allowOrigin sets the headers that let pages of other origins use the gateway, if the origin is
+// one of the given ones.
+func allowOrigin(w http.ResponseWriter, r *http.Request, origins []string) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	if !g.config.allowsOrigin(origin) {
+	if !allowsOrigin(origins, origin) {
 		return
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	if slices.Contains(g.config.Origins, origin) { // cookies are not for any origin
+	if slices.Contains(origins, origin) { // cookies are not for any origin
 		h.Set("Access-Control-Allow-Credentials", "true")
 	}
 	if r.Method == http.MethodOptions {
@@ -201,6 +217,42 @@ func (g *Gateway) allowOrigin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *Config) allowsOrigin(origin string) bool {
-	return origin != "" && (slices.Contains(c.Origins, origin) || slices.Contains(c.Origins, "*"))
+func allowsOrigin(origins []string, origin string) bool {
+	return origin != "" && (slices.Contains(origins, origin) || slices.Contains(origins, "*"))
+}
+
+// mayPublish reports whether the page that has sent a request may publish. Browsers send a POST of
+// any page, with the cookies of the gateway, and keep only the answer from the page.
+func (c *Config) mayPublish(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin != "" && (websocket.SameOrigin(r) || slices.Contains(c.PublishOrigins, origin)) {
+		return true
+	}
+	if r.Header.Get("Cookie") != "" && r.Header.Get("Authorization") == "" {
+		return false
+	}
+	return origin == "" || slices.Contains(c.PublishOrigins, "*")
+}
+
+// allowsHost reports whether the gateway serves the host of a request. A page cannot have an
+// address as its name, so requests for one are not those of a page that was made for another host.
+func (c *Config) allowsHost(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case err == nil, host == "", host == "localhost", strings.HasSuffix(host, ".localhost"):
+		return true
+	case len(c.Hosts) > 0:
+		return slices.ContainsFunc(c.Hosts, func(name string) bool {
+			return name == "*" || strings.EqualFold(name, host)
+		})
+	case c.Authorize != nil:
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return !ok || !local.IP.IsLoopback()
 }

@@ -15,18 +15,32 @@ type socket struct {
 	subscriber
 	g      *Gateway
 	conn   *websocket.Conn
-	missed atomic.Bool // events were dropped, and the client has not been told
+	missed atomic.Bool // lost is not nil
+	lost   backlog     // guarded by Gateway.slow, because events of several topics may come at once
 }
 
 // greeting is the first message to a WebSocket. Last has a position for each topic, in the order of the request: a client
 // that comes back without having got an event asks for what is after these.
 type greeting struct {
 	Last []string `json:"last"`
-	Gap  string   `json:"gap,omitempty"`
+	gapMessage
 }
 
+// A gapMessage is a gap in a message that may have something else.
 type gapMessage struct {
-	Gap string `json:"gap"`
+	Gap    string `json:"gap,omitempty"`
+	Missed []miss `json:"missed,omitempty"`
+}
+
+// add adds a gap, unless it is nil.
+func (m *gapMessage) add(g *gap) {
+	if g == nil {
+		return
+	}
+	if m.Gap != gapEpoch {
+		m.Gap = g.Reason
+	}
+	m.Missed = append(m.Missed, g.Missed...)
 }
 
 // askKey is the key of the ask in the context of a request that is upgraded.
@@ -51,7 +65,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 			}
 		},
 		CheckOrigin: func(r *http.Request) bool {
-			return websocket.SameOrigin(r) || g.config.allowsOrigin(r.Header.Get("Origin"))
+			return websocket.SameOrigin(r) || allowsOrigin(g.config.Origins, r.Header.Get("Origin"))
 		},
 		MaxMessage:   maxHead,
 		MaxQueue:     g.config.MaxQueue,
@@ -80,7 +94,9 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	s.to, s.expires = s, a.expires
 	c.Data = s
 	*a.kept = true
-	c.Write(websocket.Text, encode(greeting{ids(a.wants), a.gap})) // if it fails, OnClose is called
+	first := greeting{Last: ids(a.wants)}
+	first.add(a.gap)
+	c.Write(websocket.Text, encode(first)) // if it fails, OnClose is called
 	if g.hub.join(r.Context(), &s.subscriber, a.wants) != nil {
 		return &websocket.CloseError{Code: websocket.CodeTryAgainLater, Reason: "come back with the last id"}
 	}
@@ -88,22 +104,51 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 }
 
 // send implements sink.
-func (s *socket) send(_ int, e *event) {
-	if s.missed.Load() {
-		if s.conn.Write(websocket.Text, encode(gapMessage{gapSlow})) != nil {
-			s.g.hub.count.dropped.Add(1)
-			return
-		}
-		s.missed.Store(false)
+func (s *socket) send(topic int, e *event) {
+	if s.missed.Load() && !s.tellMissed() {
+		s.drop(topic, e.alone())
+		return
 	}
-	if errors.Is(s.conn.WritePrepared(e.prepared(s.g.sockets)), websocket.ErrSlow) && s.g.config.Slow == SlowDrop {
-		s.missed.Store(true)
-		s.g.hub.count.dropped.Add(1)
+	if errors.Is(s.conn.WritePrepared(e.prepared(s.g.sockets)), websocket.ErrSlow) {
+		s.drop(topic, e.alone())
 	}
 }
 
 // gap implements sink.
-func (s *socket) gap(reason string) { s.conn.Write(websocket.Text, encode(gapMessage{reason})) }
+func (s *socket) gap(topic int, reason string, missed span) {
+	if errors.Is(s.tell(gap{reason, []miss{s.missOf(topic, missed)}}), websocket.ErrSlow) {
+		s.drop(topic, missed)
+	}
+}
+
+func (s *socket) tell(g gap) error {
+	return s.conn.Write(websocket.Text, encode(gapMessage{g.Reason, g.Missed}))
+}
+
+// drop notes that a client was not told of a span, if it stays.
+func (s *socket) drop(topic int, missed span) {
+	if s.g.config.Slow != SlowDrop {
+		return
+	}
+	s.g.hub.count.dropped.Add(1)
+	s.g.slow.Lock()
+	defer s.g.slow.Unlock()
+	s.lost.add(topic, missed)
+	s.missed.Store(true)
+}
+
+// tellMissed tells the client which events were dropped. It reports whether there was room for
+// that.
+func (s *socket) tellMissed() bool {
+	s.g.slow.Lock()
+	defer s.g.slow.Unlock()
+	if s.lost != nil && s.tell(s.lost.gap(&s.subscriber)) != nil {
+		return false
+	}
+	s.lost = nil
+	s.missed.Store(false)
+	return true
+}
 
 // flush implements sink.
 func (s *socket) flush(ctx context.Context) error {

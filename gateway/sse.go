@@ -14,7 +14,7 @@ func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	header := w.Header()
-	header.Set("Content-Type", "text/event-stream")
+	header.Set("Content-Type", eventStream)
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no") // for nginx
 	s, b := g.takeOver(w, a, a.form)
@@ -33,10 +33,12 @@ func (g *Gateway) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 	}
 	if s.at != nil { // a client that comes back before its first event has an id, too
-		b = append(s.appendID(b), '\n')
-	}
-	if a.gap != "" {
-		b = appendGap(b, a.gap)
+		b = s.appendID(b)
+		if a.gap == nil {
+			b = append(b, '\n')
+		} else { // a client that has the id was told of the gap
+			b = appendGap(b, *a.gap)
+		}
 	}
 	s.mu.Lock()
 	s.write(b)
@@ -87,6 +89,16 @@ func (s *stream) withID(b *[]byte, e *event) []byte {
 	s.catchUp()
 	*b = append(s.appendID((*b)[:0]), e.body(s.form)...)
 	return *b
+}
+
+// withGap returns the block of a gap, with the id of a client that was told of it. The caller holds
+// s.mu.
+func (s *stream) withGap(g gap) (b []byte) {
+	if s.at != nil {
+		s.catchUp()
+		b = s.appendID(b)
+	}
+	return appendGap(b, g)
 }
 
 // blocks holds buffers for withID.

@@ -32,13 +32,13 @@ type stream struct {
 	at      []uint64      // the position of each topic, for SSE; nil without durable topics
 	one     [1]uint64     // for at, with one topic
 	joined  bool          // what the client has missed was sent
-	missed  bool          // events were dropped, and the client has not been told
 	form    form
 	plain   bool // conn is what socket belongs to
 	running bool // the function runs, or the connection is not parked yet
 	last    bool // the connection ends when the queue is empty
 	ended   bool
 	poll    *pollState // of a long poll
+	missed  backlog
 }
 
 // A queue has the bytes that a connection has not taken. The blocks are shared with other clients.
@@ -87,39 +87,65 @@ func (s *stream) send(topic int, e *event) {
 		}
 		return
 	}
-	if s.missed {
-		if !s.write(appendGap(nil, gapSlow)) {
-			return
-		}
-		s.missed = false
-	}
+	told := s.missed == nil || s.tellMissed() // before s.at has the event's sequence
 	if e.at.seq > 0 {
 		s.at[topic] = e.at.seq
 	}
+	if !told {
+		s.drop(topic, e.alone())
+		return
+	}
 	if len(s.at) < 2 || e.at.seq == 0 {
-		s.write(e.bytes(s.form))
+		if !s.write(e.bytes(s.form)) {
+			s.drop(topic, e.alone())
+		}
 		return
 	}
 	b := blocks.Get().(*[]byte)
-	s.write(s.withID(b, e))
+	if !s.write(s.withID(b, e)) {
+		s.drop(topic, e.alone())
+	}
 	if s.queue == nil {
 		blocks.Put(b)
 	}
 }
 
-func appendGap(b []byte, reason string) []byte {
-	return appendSSE(b, "gap", `{"reason":"`+reason+`"}`)
-}
+func appendGap(b []byte, g gap) []byte { return appendSSE(b, "gap", string(encode(g))) }
 
 // gap implements sink.
-func (s *stream) gap(reason string) {
+func (s *stream) gap(topic int, reason string, missed span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	g := gap{reason, []miss{s.missOf(topic, missed)}}
 	if s.poll != nil {
-		s.poll.gap = reason // the answer says so
+		if !s.last {
+			s.poll.wants[topic].after.seq = missed.through
+			s.poll.gap = &g
+			s.finishPoll(0, nil)
+		}
 		return
 	}
-	s.write(appendGap(nil, reason))
+	s.at[topic] = max(s.at[topic], missed.through)
+	if !s.write(s.withGap(g)) {
+		s.drop(topic, missed)
+	}
+}
+
+// drop notes that a client was not told of a span, if it stays. The caller holds s.mu.
+func (s *stream) drop(topic int, missed span) {
+	if !s.ended && !s.last {
+		s.missed.add(topic, missed)
+	}
+}
+
+// tellMissed tells the client which events were dropped. It reports whether there was room for
+// that. The caller holds s.mu.
+func (s *stream) tellMissed() bool {
+	told := s.write(s.withGap(s.missed.gap(&s.subscriber)))
+	if told {
+		s.missed = nil
+	}
+	return told
 }
 
 // write writes what the system takes of b, and queues the rest. It reports whether b was taken. The caller holds s.mu.
@@ -156,7 +182,6 @@ func (s *stream) write(b []byte) bool {
 // overflow applies Config.Slow to a client whose queue is full. The caller holds s.mu.
 func (s *stream) overflow() {
 	if s.g.config.Slow == SlowDrop {
-		s.missed = true
 		s.g.hub.count.dropped.Add(1)
 		return
 	}
@@ -320,9 +345,8 @@ func (s *stream) work() bool {
 	case s.last, s.queue != nil, now < s.wrote+s.g.config.Heartbeat:
 	case s.poll != nil:
 		s.finishPoll(0, nil)
-	case s.missed:
-		s.missed = false
-		s.write(appendGap(nil, gapSlow))
+	case s.missed != nil:
+		s.tellMissed()
 	case s.at != nil && s.catchUp(): // so that a client whose topics are quiet does not come back with an id that is too old
 		s.write(append(s.appendID(nil), '\n'))
 	default:

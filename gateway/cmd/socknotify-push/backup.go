@@ -21,6 +21,8 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	store := f.String("store", "push-data", "folder of a single node, which must be stopped")
 	url := f.String("nats", "", "URL of a running NATS with the stream, instead of a folder")
+	final := f.Bool("final", false,
+		"close the stream first: it takes no event any more, and is to be moved")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -32,7 +34,8 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
 		return 2
 	}
-	if err := backupTo(ctx, f.Arg(0), *store, *url, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if err := backupTo(ctx, f.Arg(0), *store, *url, *final, log); err != nil {
 		fmt.Fprintf(stderr, "socknotify-push backup: %v\n", err)
 		return 1
 	}
@@ -40,7 +43,8 @@ func backup(ctx context.Context, args []string, stderr io.Writer) int {
 }
 
 // backupTo writes a backup to a new file. If it fails, there is no file.
-func backupTo(ctx context.Context, file, store, url string, log *slog.Logger) (err error) {
+func backupTo(ctx context.Context, file, store, url string, final bool, log *slog.Logger) (
+	err error) {
 	var conn *nats.Conn
 	if url != "" {
 		if conn, err = nats.Connect(url); err != nil {
@@ -63,7 +67,13 @@ func backupTo(ctx context.Context, file, store, url string, log *slog.Logger) (e
 		return err
 	}
 	w := bufio.NewWriter(out)
-	if err = gateway.Backup(ctx, conn, "", w); err == nil {
+	if final {
+		err = gateway.CloseStream(ctx, conn, "")
+	}
+	if err == nil {
+		err = gateway.Backup(ctx, conn, "", w)
+	}
+	if err == nil {
 		err = w.Flush()
 	}
 	if err == nil {

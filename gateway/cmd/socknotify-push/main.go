@@ -4,6 +4,7 @@
 //	socknotify-push --name a --cluster 10.0.0.1:6222 --routes 10.0.0.1:6222,10.0.0.2:6222,10.0.0.3:6222
 //	socknotify-push --nats nats://127.0.0.1:4222                       an existing NATS with JetStream
 //	socknotify-push backup --store push-data FILE                      writes a stopped node's events to a file
+//	socknotify-push backup --final --store push-data FILE              the same, to move them to another node
 //
 // SIGTERM and an interrupt drain it: it is not ready from then on, and its clients are told to come back elsewhere. A second
 // one ends it at once. The exit status is 0 after a drain, 1 after a failure, and 2 for wrong usage.
@@ -68,7 +69,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f := flag.NewFlagSet("socknotify-push", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	host, _ := os.Hostname()
-	var routes, origins, sync, slow string
+	var routes, origins, publishers, hosts, sync, slow string
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8080", "address to serve clients and publishers on")
 	f.StringVar(&o.cert, "cert", "", "file with the certificate, for TLS")
 	f.StringVar(&o.key, "key", "", "file with its key")
@@ -92,6 +93,10 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.jwtSecret, "jwt-secret", "",
 		"file with the secret of HS256 tokens; without it each client may read and write everything")
 	f.StringVar(&origins, "origins", "", "origins whose pages may use the gateway, separated by commas; * is all")
+	f.StringVar(&publishers, "publish-origins", "",
+		"those whose pages may publish (default those of --origins)")
+	f.StringVar(&hosts, "hosts", "", "host names of this node for clients, separated by commas; * is all "+
+		"(default all, but localhost alone on a loopback address without --jwt-secret)")
 	f.StringVar(&slow, "slow", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
 	f.IntVar(&o.config.MaxQueue, "max-queue", 256<<10, "bytes that wait for a client that reads too slowly")
 	f.DurationVar(&o.config.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
@@ -105,6 +110,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, err
 	}
 	o.node.Routes, o.config.Origins = list(routes), list(origins)
+	o.config.PublishOrigins, o.config.Hosts = list(publishers), list(hosts)
 	o.node.SyncAlways = sync == "always"
 	if slow == "drop" {
 		o.config.Slow = gateway.SlowDrop

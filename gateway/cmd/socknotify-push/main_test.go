@@ -183,7 +183,7 @@ func start(t *testing.T, args ...string) (url, debug string, stop func() int) {
 func events(t *testing.T, url, topics, id string) (next func(prefix string) string, end func()) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must(t, err)
-	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: x\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
+	fmt.Fprintf(conn, "GET /events?%s HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %s\r\n\r\n", topics, id)
 	in := bufio.NewReader(conn)
 	return func(prefix string) string {
 		for {
@@ -306,14 +306,25 @@ func TestBackup(t *testing.T) {
 	}
 	write("--nats", "nats://"+addr, running)
 	stop()
-	write("--store", store, stopped)
+	write("--final", "--store", store, stopped)
 	var out bytes.Buffer
 	if status := command(t.Context(), []string{"backup", "--store", store, stopped}, &out); status != 1 {
 		t.Errorf("a file that exists was overwritten: status %d: %s", status, out.String())
 	}
+	out.Reset()
+	closed := []string{"--addr", "127.0.0.1:0", "--name", "one", "--store", store}
+	status := command(t.Context(), closed, &out)
+	if status != 1 || !strings.Contains(out.String(), "closed") {
+		t.Errorf("after the final backup: status %d: %s", status, out.String())
+	}
 	for _, file := range []string{running, stopped} {
 		url, _, stop := start(t, "--store", t.TempDir(), "--restore", file)
 		next, end := events(t, url, "topic=news", first)
+		if file == running { // the node may have stored more after the backup
+			if got := next("data: "); !strings.HasPrefix(got, `{"reason":"epoch"`) {
+				t.Errorf("%s: got %q", file, got)
+			}
+		}
 		if got := next("data: "); got != "hello" {
 			t.Errorf("%s: got %q", file, got)
 		}

@@ -43,7 +43,7 @@ func vanish(t *testing.T, args []string) {
 		conn = tls.Client(tcp, &tls.Config{InsecureSkipVerify: true})
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "GET /events?topic=news HTTP/1.1\r\nHost: x\r\n\r\n")
+	fmt.Fprint(conn, "GET /events?topic=news HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	in := bufio.NewReader(conn)
 	for line := ""; !strings.HasPrefix(line, "id: "); {
 		line, err = in.ReadString('\n')

@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A ledger checks that a client gets every acknowledged event once and in order, or is told that it
+// is missing.
+type ledger struct {
+	t     testing.TB
+	acked []uint64 // sequences of the events that the client wants
+	got   []uint64
+	gaps  []span
+}
+
+func sequence(t testing.TB, id string) uint64 {
+	t.Helper()
+	_, number, _ := strings.Cut(id, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	must(t, err)
+	return seq
+}
+
+func (l *ledger) publish(s *site, topic, data string) {
+	l.t.Helper()
+	l.acked = append(l.acked, sequence(l.t, s.publish(topic, data)))
+}
+
+// note notes what a client of one topic gets.
+func (l *ledger) note(m message) {
+	l.t.Helper()
+	if m.Gap == "" {
+		l.got = append(l.got, sequence(l.t, m.ID))
+	}
+	for _, missed := range m.Missed {
+		l.gaps = append(l.gaps, span{sequence(l.t, missed.After), sequence(l.t, missed.Last)})
+	}
+}
+
+// read reads until the last event that was published, or a gap that has it.
+func (l *ledger) read(r reader) {
+	l.t.Helper()
+	last := l.acked[len(l.acked)-1]
+	has := func(s span) bool { return s.through >= last }
+	for !slices.Contains(l.got, last) && !slices.ContainsFunc(l.gaps, has) {
+		m, err := r.next()
+		must(l.t, err)
+		l.note(m)
+	}
+}
+
+// check checks that each event has come once, in order, or is in a gap, and that something was
+// lost.
+func (l *ledger) check() {
+	l.t.Helper()
+	in := func(seq uint64) (n int) {
+		for _, s := range l.gaps {
+			if seq > s.after && seq <= s.through {
+				n++
+			}
+		}
+		return n
+	}
+	if !slices.IsSorted(l.got) || len(slices.Compact(slices.Clone(l.got))) != len(l.got) {
+		l.t.Errorf("out of order, or twice: %v", l.got)
+	}
+	lost, untold := 0, 0
+	for _, seq := range l.acked {
+		switch n, got := in(seq), slices.Contains(l.got, seq); {
+		case got && n > 0 || n > 1:
+			l.t.Errorf("event %d: it has come: %v; it is in %d gaps of %v", seq, got, n, l.gaps)
+		case !got && n == 0:
+			untold++
+		case !got:
+			lost++
+		}
+	}
+	if untold > 0 || lost == 0 {
+		l.t.Errorf("of %d events %d have not come and are in no gap, %d are in one of %v",
+			len(l.acked), untold, lost, l.gaps)
+	}
+}
+
+// The retention overtakes a client that reads what it has missed.
+func TestRetentionOvertakesReplay(t *testing.T) {
+	event := strings.Repeat("x", 16<<10)
+	for _, filter := range []string{"a", "*"} {
+		config := Config{MaxAge: time.Minute, Stream: StreamConfig{MaxBytes: 3 << 20}}
+		s := newSite(t, t.TempDir(), config)
+		l := ledger{t: t}
+		for range 150 {
+			l.publish(s, "a", event)
+		}
+		begin := position{s.hub.epoch, 0}.String()
+		r, err := openSSE(s.url, "topic="+url.QueryEscape(filter), begin)
+		must(t, err)
+		until(t, "the first events are on the way", func() bool { return s.Stats().Queued > 0 })
+		for range 250 {
+			l.publish(s, "a", event)
+		}
+		l.read(r)
+		l.check()
+		r.close()
+	}
+}
+
+// The retention overtakes a node that gets nothing for a while.
+func TestRetentionOvertakesNode(t *testing.T) {
+	noise := strings.Repeat("x", 1000)
+	for _, c := range []struct {
+		name    string
+		keep    int  // events that come after the noise
+		publish bool // when the node gets events again, there is one more
+	}{
+		{"an event whose predecessor is kept", 3, true},
+		{"an event without predecessor", 0, true},
+		{"no event, and some are kept", 3, false},
+		{"no event", 0, false},
+	} {
+		for _, filter := range []string{"a.x", "a.*"} {
+			t.Run(filter+" "+c.name, func(t *testing.T) {
+				s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}})
+				r, err := openSSE(s.url, "topic="+filter, "")
+				must(t, err)
+				defer r.close()
+				until(t, "the client has joined", func() bool { return s.members() == 1 })
+				l := ledger{t: t}
+				l.publish(s, "a.x", "first")
+				l.read(r)
+				f := s.hub.all()[0]
+				must(t, f.sub.Unsubscribe())
+				must(t, s.node.Conn.Flush())
+				for range 20 {
+					l.publish(s, "a.x", "lost")
+				}
+				for range 100 {
+					s.publish("b", noise)
+				}
+				for i := range c.keep {
+					l.publish(s, "a.x", fmt.Sprint("kept ", i))
+				}
+				resubscribe(t, s, f)
+				if c.publish {
+					l.publish(s, "a.x", "last")
+				} else {
+					s.Changed()
+				}
+				l.read(r)
+				l.check()
+			})
+		}
+	}
+}
+
+// resubscribe makes a feed get events again.
+func resubscribe(t *testing.T, s *site, f *feed) {
+	sub, err := s.node.Conn.ChanSubscribe(f.sub.Subject, s.hub.inbox(f.sub.Subject))
+	must(t, err)
+	s.hub.mu.Lock()
+	f.sub = sub
+	s.hub.mu.Unlock()
+	must(t, s.node.Conn.Flush())
+}
+
+// The retention passes a client between the question where it begins and its joining.
+func TestRetentionOvertakesJoin(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}})
+	l := ledger{t: t}
+	for range 20 {
+		l.publish(s, "a", "lost")
+	}
+	wants := []want{{"a", position{s.hub.epoch, 0}}}
+	missed, err := s.hub.begin(t.Context(), wants)
+	must(t, err)
+	if missed != nil {
+		t.Fatalf("%+v", missed)
+	}
+	for range 100 {
+		s.publish("b", strings.Repeat("x", 1000))
+	}
+	c := &collector{wants: wants}
+	c.subscriber = &subscriber{to: c}
+	must(t, s.hub.join(t.Context(), c.subscriber, wants))
+	l.note(message{Gap: c.answer.Gap, Missed: c.answer.Missed})
+	l.check()
+	s.hub.leave(c.subscriber)
+}
+
+// A topic that is quiet for longer than the retention has lost nothing, if its node has followed
+// the stream. Its next event comes without a gap, and so does that of a topic that has had none.
+func TestQuietTopicsHaveNoGap(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{Stream: StreamConfig{MaxBytes: 64 << 10}})
+	var readers []reader
+	for _, topic := range []string{"a", "none", "*.x"} {
+		r, err := openWS(s.url, "topic="+topic)
+		must(t, err)
+		defer r.close()
+		readers = append(readers, r)
+	}
+	until(t, "all have joined", func() bool { return s.members() == 3 })
+	s.publish("a", "first")
+	expect(t, readers[0], message{Data: "first"})
+	var last uint64
+	for range 8 { // an audit sees each part before the retention takes it
+		for range 20 {
+			last = sequence(t, s.publish("b", strings.Repeat("x", 1000)))
+		}
+		until(t, "an audit has all", func() bool {
+			s.Changed()
+			behind := func(f *feed) bool { return f.checked.Load() < last }
+			return !slices.ContainsFunc(s.hub.all(), behind)
+		})
+	}
+	for i, topic := range []string{"a", "none", "w.x"} {
+		s.publish(topic, "then")
+		expect(t, readers[i], message{Data: "then", Topic: topic})
+	}
+}
+
+// A replica that was away for longer than the retention has a hole between its old events and those
+// that it has got from the leader. Here it is made by deletion, which the gateway's own streams do
+// not allow.
+func TestHole(t *testing.T) {
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	js, err := jetstream.New(node.Conn)
+	must(t, err)
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: defaultStream, Subjects: []string{storedPrefix + ">"}, AllowDirect: true,
+		RePublish: &jetstream.RePublish{
+			Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
+		Metadata: map[string]string{epochKey: "e"},
+	})
+	must(t, err)
+	s := newSiteOn(t, node, Config{})
+	l := ledger{t: t}
+	for i := range 20 {
+		l.publish(s, "a", fmt.Sprint(i))
+	}
+	for seq := range uint64(10) {
+		must(t, stream.DeleteMsg(t.Context(), 6+seq))
+	}
+	holder, err := openSSE(s.url, "topic=a", "e-20") // the feed begins
+	must(t, err)
+	defer holder.close()
+	until(t, "the client has joined", func() bool { return s.members() == 1 })
+	// The client has come before the events were deleted.
+	c := &collector{wants: []want{{"a", position{"e", 3}}}}
+	c.subscriber = &subscriber{to: c}
+	must(t, s.hub.join(t.Context(), c.subscriber, c.wants))
+	l.acked = l.acked[3:]
+	for _, e := range c.answer.Events {
+		l.note(message{ID: e.ID})
+	}
+	l.note(message{Gap: c.answer.Gap, Missed: c.answer.Missed})
+	l.check()
+	s.hub.leave(c.subscriber)
+}
