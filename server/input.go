@@ -12,7 +12,8 @@ import (
 // consumed. A connection has one from the first of these calls until the handler's call returns, and longer while bytes
 // are left. wInput says that it has one. Its extra is not replaced before that bit is cleared, so the owner uses extra.in
 // without the connection's lock. After Pause another goroutine may use the input before the worker has returned from Data.
-// It sets held first, with the lock held, and then the worker leaves the input alone.
+// It sets held first, with the lock held, and then the worker leaves the input alone until Resume: the next call of the
+// handler takes it back (see beginCall).
 type input struct {
 	buf      *buffer
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
@@ -59,7 +60,7 @@ func (in *input) consume(n int) []byte {
 // usual returns the input for a call of it, in the usual case that there is one and that the connection can be read. It is
 // small enough to be inlined. In other cases it returns nil, and begin decides.
 func (c *conn) usual() *input {
-	if c.word.Load()&(wOver|wInput|wPaused|wFull) != wInput {
+	if c.word.Load()&(wOver|wInputUse|wFull) != wInput {
 		return nil
 	}
 	in := c.extra.in
@@ -73,7 +74,7 @@ func (c *conn) begin() (*input, error) {
 	if word&wOver != 0 {
 		return nil, refusal(word)
 	}
-	if word&(wInput|wPaused) != wInput {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	in := c.extra.in
@@ -86,10 +87,16 @@ func (c *conn) begin() (*input, error) {
 	return in, nil
 }
 
-// makeInput gives the connection an input, if it has none.
+// makeInput prepares the input for a call of it: it gives the connection one, if it has none, and the input the bytes of
+// giveBack.
 func (c *conn) makeInput(word uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.makeInputLocked(word)
+}
+
+// makeInputLocked is makeInput with the lock held.
+func (c *conn) makeInputLocked(word uint32) {
 	x := c.ensureExtra()
 	if x.in == nil {
 		x.in = c.server().inputs.Get().(*input)
@@ -97,6 +104,25 @@ func (c *conn) makeInput(word uint32) {
 		c.word.Or(wInput)
 	}
 	x.in.held = x.in.held || word&wPaused != 0
+	if x.back != nil {
+		x.in.setBytes(c.server(), *x.back) // takeInput has consumed what was there
+		x.back = nil
+		c.word.And(^uint32(wBack))
+	}
+}
+
+// setBytes makes b the bytes that were not consumed, and copies them.
+func (in *input) setBytes(s *server, b []byte) {
+	in.setBuffer(s.buffers.get(len(b)))
+	in.pos, in.end, in.mark = 0, copy(in.buf.b, b), -1
+}
+
+// setBuffer replaces the buffer. The handler may have slices of the earlier one until its call returns.
+func (in *input) setBuffer(b *buffer) {
+	if in.buf != nil {
+		in.buf.next, in.old = in.old, in.buf
+	}
+	in.buf = b
 }
 
 // unread goes back to the mark.
@@ -104,10 +130,10 @@ func (in *input) unread() { in.pos = in.start() }
 
 func (c *conn) Buffered() int {
 	word := c.word.Load()
-	if word&wInput == 0 || word&wOver != 0 {
+	if word&(wInput|wBack) == 0 || word&wOver != 0 {
 		return 0
 	}
-	if word&wPaused != 0 {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	return c.extra.in.end - c.extra.in.pos
@@ -118,7 +144,7 @@ func (c *conn) Mark() {
 	if word&wOver != 0 {
 		return
 	}
-	if word&(wInput|wPaused) != wInput {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	in := c.extra.in // also while the write queue is full, because the message before it is over
@@ -267,8 +293,7 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	next := s.buffers.get(max(s.BufferSize, 2*have, min(n+in.pos-from, 4*have)))
 	copy(next.b, in.buf.b[from:in.end])
-	in.buf.next, in.old = in.old, in.buf
-	in.buf = next
+	in.setBuffer(next)
 	in.pos, in.end = in.pos-from, have
 	if in.mark >= 0 {
 		in.mark = 0
@@ -356,9 +381,7 @@ func (c *conn) endInput() {
 		x.half = max(uint32(s.wheel.Now()), 1)
 		s.wheel.Hasten(c, s.MessageTimeout)
 	}
-	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
-	s.buffers.put(in.old)
-	in.old = nil
+	c.resetInput(in)
 	if again {
 		c.word.Or(wAgain)
 	}
@@ -375,6 +398,28 @@ func (c *conn) endInput() {
 		in.pos, in.end = 0, left
 		s.buffers.put(b)
 	}
+}
+
+// resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause. The lock is held.
+func (c *conn) resetInput(in *input) {
+	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
+	c.server().buffers.put(in.old)
+	in.old = nil
+}
+
+// takeBack takes the input back, before a call of the handler, from a goroutine that has used it after Pause. The caller
+// owns the connection, which is not paused.
+func (c *conn) takeBack() {
+	x := c.extra
+	if !x.in.held {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x.in.consumed {
+		x.half = 0 // what is left is another message
+	}
+	c.resetInput(x.in)
 }
 
 // freeInput gives an input back, with its buffers.
@@ -397,27 +442,26 @@ func (c *conn) dropInput() {
 	c.server().freeInput(in)
 }
 
-// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection.
+// giveBack gives the input bytes that were taken from it, or that come before it, when it is next used. There is nothing
+// else in the input. The caller holds the lock.
+func (c *conn) giveBack(b []byte) {
+	if len(b) > 0 {
+		c.extra.back = &b
+		c.word.Or(wBack)
+	}
+}
+
+// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection, and
+// holds the lock.
 func (c *conn) takeInput() []byte {
-	if c.word.Load()&wInput == 0 {
+	word := c.word.Load()
+	if word&(wInput|wBack) == 0 {
 		return nil
 	}
+	c.makeInputLocked(word & wBack)
 	in := c.extra.in
 	if in.pos == in.end {
 		return nil // there may be no buffer
 	}
 	return bytes.Clone(in.consume(in.end - in.pos))
-}
-
-// returnInput gives bytes back to the input that a hijacker has not read. The caller owns the connection.
-func (c *conn) returnInput() {
-	c.makeInput(0)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b, in := *c.extra.back, c.extra.in
-	c.extra.back = nil
-	c.word.And(^uint32(wBack))
-	c.server().buffers.put(in.buf) // consumed by takeInput
-	in.buf = c.server().buffers.get(len(b))
-	in.pos, in.end, in.mark = 0, copy(in.buf.b, b), -1
 }
