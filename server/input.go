@@ -19,8 +19,9 @@ type input struct {
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
 	pos, end int     // buf.b[pos:end] was not consumed
 	mark     int     // the position of Mark, or -1
+	beyond   bool    // Read has taken more since Mark than MaxInput, which is not kept
 	receives int     // during this call of the handler
-	consumed bool    // something was consumed during this call
+	consumed int     // bytes that were consumed during this call and not unread
 	refused  bool    // a call of the input was refused because the write queue is full
 	ended    bool    // a call has returned the end of the stream
 	held     bool    // used after Pause, by a goroutine that may have slices until Resume
@@ -46,14 +47,19 @@ func (in *input) start() int {
 	return in.pos
 }
 
-// left returns by how many bytes from pos the current message may go on.
-func (in *input) left(s *server) int { return s.MaxInput - (in.pos - in.start()) }
+// left returns by how many bytes from pos the current message may go on. It is negative if the message is too long.
+func (in *input) left(s *server) int {
+	if in.beyond {
+		return -1
+	}
+	return s.MaxInput - (in.pos - in.start())
+}
 
 // consume consumes n bytes.
 func (in *input) consume(n int) []byte {
 	b := in.buf.b[in.pos : in.pos+n : in.pos+n]
 	in.pos += n
-	in.consumed = in.consumed || n > 0
+	in.consumed += n
 	return b
 }
 
@@ -68,8 +74,20 @@ func (c *conn) usual() *input {
 	return in
 }
 
-// begin begins a call of the input.
+// begin begins a call of the input that goes back to the mark if it would block.
 func (c *conn) begin() (*input, error) {
+	in, err := c.beginRead()
+	if err == sock.ErrWouldBlock {
+		if in.beyond {
+			return nil, ErrTooLong
+		}
+		in.unread()
+	}
+	return in, err
+}
+
+// beginRead begins any call of the input. While the write queue is full it returns the input and sock.ErrWouldBlock.
+func (c *conn) beginRead() (*input, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return nil, refusal(word)
@@ -81,8 +99,7 @@ func (c *conn) begin() (*input, error) {
 	in.want = 0
 	if word&wFull != 0 {
 		in.refused = true
-		in.unread()
-		return nil, sock.ErrWouldBlock
+		return in, sock.ErrWouldBlock
 	}
 	return in, nil
 }
@@ -114,7 +131,7 @@ func (c *conn) makeInputLocked(word uint32) {
 // setBytes makes b the bytes that were not consumed, and copies them.
 func (in *input) setBytes(s *server, b []byte) {
 	in.setBuffer(s.buffers.get(len(b)))
-	in.pos, in.end, in.mark = 0, copy(in.buf.b, b), -1
+	in.pos, in.end, in.mark, in.beyond = 0, copy(in.buf.b, b), -1, false
 }
 
 // setBuffer replaces the buffer. The handler may have slices of the earlier one until its call returns.
@@ -126,7 +143,10 @@ func (in *input) setBuffer(b *buffer) {
 }
 
 // unread goes back to the mark.
-func (in *input) unread() { in.pos = in.start() }
+func (in *input) unread() {
+	in.consumed -= in.pos - in.start()
+	in.pos = in.start()
+}
 
 func (c *conn) Buffered() int {
 	word := c.word.Load()
@@ -148,7 +168,7 @@ func (c *conn) Mark() {
 		c.makeInput(word)
 	}
 	in := c.extra.in // also while the write queue is full, because the message before it is over
-	in.mark = in.pos
+	in.mark, in.beyond = in.pos, false
 }
 
 func (c *conn) Peek(n int) ([]byte, error) {
@@ -288,7 +308,7 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	if room := len(in.buf.b) - in.end; room >= min(s.BufferSize, defaultBuf)/2 || room >= n-(in.end-in.pos) && room >= have {
+	if room := len(in.buf.b) - in.end; room >= max(min(s.BufferSize, defaultBuf)/2, 1) || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
 	next := s.buffers.get(max(s.BufferSize, 2*have, min(n+in.pos-from, 4*have)))
@@ -315,7 +335,7 @@ func (c *conn) receive(b []byte) (int, error) {
 
 // readInput is Read of a connection that has an input.
 func (c *conn) readInput(b []byte) (int, error) {
-	in, err := c.begin()
+	in, err := c.beginRead()
 	if err != nil {
 		return 0, err
 	}
@@ -323,8 +343,27 @@ func (c *conn) readInput(b []byte) (int, error) {
 		return copy(b, in.consume(k)), nil
 	}
 	n, err := c.receive(b)
+	if in.mark >= 0 && n > 0 {
+		c.keep(in, b[:n])
+	}
 	in.ended = in.ended || err == io.EOF
 	return n, err
+}
+
+// keep adds bytes that Read has received to the marked message, where they count as consumed. If they do not fit into it,
+// they are not kept. Then calls of the input return ErrTooLong, because they could not go back to the mark.
+func (c *conn) keep(in *input, b []byte) {
+	if len(b) > in.left(c.server()) {
+		in.beyond = true
+		return
+	}
+	for len(b) > 0 {
+		c.makeRoom(in, len(b))
+		n := copy(in.buf.b[in.end:], b)
+		in.end += n
+		in.consume(n)
+		b = b[n:]
+	}
 }
 
 // moreInput receives before Data is called for a connection that has an input, and reports whether Data is to be called:
@@ -371,13 +410,13 @@ func (c *conn) endInput() {
 		return // until Resume
 	}
 	left := in.end - in.pos
-	again := left > 0 && (in.refused || in.consumed && in.want == 0) ||
-		in.consumed && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
+	again := left > 0 && (in.refused || in.consumed > 0 && in.want == 0) ||
+		in.consumed > 0 && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
 	half := left > 0 && in.want != 0 && !again
 	switch {
 	case !half:
 		x.half = 0
-	case s.MessageTimeout > 0 && (in.consumed || x.half == 0): // a message of which nothing was there before
+	case s.MessageTimeout > 0 && (in.consumed > 0 || x.half == 0): // a message of which nothing was there before
 		x.half = max(uint32(s.wheel.Now()), 1)
 		s.wheel.Hasten(c, s.MessageTimeout)
 	}
@@ -402,7 +441,7 @@ func (c *conn) endInput() {
 
 // resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause. The lock is held.
 func (c *conn) resetInput(in *input) {
-	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
+	in.mark, in.beyond, in.receives, in.consumed, in.refused, in.held = -1, false, 0, 0, false, false
 	c.server().buffers.put(in.old)
 	in.old = nil
 }
@@ -416,7 +455,7 @@ func (c *conn) takeBack() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x.in.consumed {
+	if x.in.consumed > 0 {
 		x.half = 0 // what is left is another message
 	}
 	c.resetInput(x.in)
