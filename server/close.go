@@ -185,10 +185,7 @@ func (w *worker) release(c *conn) {
 			switch {
 			case word&(wResumed|wFull) == wResumed: // otherwise when the queue is drained
 				// A Resume in between counts too: its bits are in the word that And returns.
-				if word = c.word.And(^uint32(wResumed | wAgain)); word&wBack != 0 {
-					c.returnInput()
-				}
-				if word&(wOver|wPaused) == 0 {
+				if word = c.word.And(^uint32(wResumed | wAgain)); word&(wOver|wPaused) == 0 {
 					w.data(c, word&(wAgain|wBack) != 0)
 				}
 				continue

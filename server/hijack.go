@@ -134,7 +134,7 @@ func (c *conn) Resume() error {
 			t.nc = nil
 		}
 		c.touch(uint32(s.wheel.Now()))
-		c.keepBack(h)
+		c.giveBack(h.takeRest())
 		c.word.And(^uint32(wHijacked | wPaused))
 		c.set(wResumed | wAgain)
 	case word&wHijacked != 0:
@@ -150,7 +150,7 @@ func (c *conn) Resume() error {
 		if t != nil {
 			t.nc = nil
 		}
-		c.keepBack(c.extra.hijacked)
+		c.giveBack(c.extra.hijacked.takeRest())
 		c.extra.hijacked = nil
 		c.dropExtra()
 		c.touch(uint32(s.wheel.Now()))
@@ -161,14 +161,6 @@ func (c *conn) Resume() error {
 		c.set(wResumed | wAgain)
 	}
 	return nil
-}
-
-// keepBack keeps the bytes of the input that a hijacker has not read. The lock is held.
-func (c *conn) keepBack(h *hijacked) {
-	if b := h.takeRest(); len(b) > 0 {
-		c.extra.back = &b
-		c.word.Or(wBack)
-	}
 }
 
 // releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The lock is held.

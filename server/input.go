@@ -12,14 +12,16 @@ import (
 // consumed. A connection has one from the first of these calls until the handler's call returns, and longer while bytes
 // are left. wInput says that it has one. Its extra is not replaced before that bit is cleared, so the owner uses extra.in
 // without the connection's lock. After Pause another goroutine may use the input before the worker has returned from Data.
-// It sets held first, with the lock held, and then the worker leaves the input alone.
+// It sets held first, with the lock held, and then the worker leaves the input alone until Resume: the next call of the
+// handler takes it back (see beginCall).
 type input struct {
 	buf      *buffer
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
 	pos, end int     // buf.b[pos:end] was not consumed
 	mark     int     // the position of Mark, or -1
+	beyond   bool    // Read has taken more since Mark than MaxInput, which is not kept
 	receives int     // during this call of the handler
-	consumed bool    // something was consumed during this call
+	consumed int     // bytes that were consumed during this call and not unread
 	refused  bool    // a call of the input was refused because the write queue is full
 	ended    bool    // a call has returned the end of the stream
 	held     bool    // used after Pause, by a goroutine that may have slices until Resume
@@ -45,21 +47,26 @@ func (in *input) start() int {
 	return in.pos
 }
 
-// left returns by how many bytes from pos the current message may go on.
-func (in *input) left(s *server) int { return s.MaxInput - (in.pos - in.start()) }
+// left returns by how many bytes from pos the current message may go on. It is negative if the message is too long.
+func (in *input) left(s *server) int {
+	if in.beyond {
+		return -1
+	}
+	return s.MaxInput - (in.pos - in.start())
+}
 
 // consume consumes n bytes.
 func (in *input) consume(n int) []byte {
 	b := in.buf.b[in.pos : in.pos+n : in.pos+n]
 	in.pos += n
-	in.consumed = in.consumed || n > 0
+	in.consumed += n
 	return b
 }
 
 // usual returns the input for a call of it, in the usual case that there is one and that the connection can be read. It is
 // small enough to be inlined. In other cases it returns nil, and begin decides.
 func (c *conn) usual() *input {
-	if c.word.Load()&(wOver|wInput|wPaused|wFull) != wInput {
+	if c.word.Load()&(wOver|wInputUse|wFull) != wInput {
 		return nil
 	}
 	in := c.extra.in
@@ -67,29 +74,46 @@ func (c *conn) usual() *input {
 	return in
 }
 
-// begin begins a call of the input.
+// begin begins a call of the input that goes back to the mark if it would block.
 func (c *conn) begin() (*input, error) {
+	in, err := c.beginRead()
+	if err == sock.ErrWouldBlock {
+		if in.beyond {
+			return nil, ErrTooLong
+		}
+		in.unread()
+	}
+	return in, err
+}
+
+// beginRead begins any call of the input. While the write queue is full it returns the input and sock.ErrWouldBlock.
+func (c *conn) beginRead() (*input, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return nil, refusal(word)
 	}
-	if word&(wInput|wPaused) != wInput {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	in := c.extra.in
 	in.want = 0
 	if word&wFull != 0 {
 		in.refused = true
-		in.unread()
-		return nil, sock.ErrWouldBlock
+		return in, sock.ErrWouldBlock
 	}
 	return in, nil
 }
 
-// makeInput gives the connection an input, if it has none.
+// makeInput prepares the input for a call of it: it gives the connection one, if it has none, and the input the bytes of
+// giveBack.
 func (c *conn) makeInput(word uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.makeInputLocked(word)
+}
+
+// makeInputLocked is makeInput with the lock held.
+func (c *conn) makeInputLocked(word uint32) {
 	x := c.ensureExtra()
 	if x.in == nil {
 		x.in = c.server().inputs.Get().(*input)
@@ -97,17 +121,39 @@ func (c *conn) makeInput(word uint32) {
 		c.word.Or(wInput)
 	}
 	x.in.held = x.in.held || word&wPaused != 0
+	if x.back != nil {
+		x.in.setBytes(c.server(), *x.back) // takeInput has consumed what was there
+		x.back = nil
+		c.word.And(^uint32(wBack))
+	}
+}
+
+// setBytes makes b the bytes that were not consumed, and copies them.
+func (in *input) setBytes(s *server, b []byte) {
+	in.setBuffer(s.buffers.get(len(b)))
+	in.pos, in.end, in.mark, in.beyond = 0, copy(in.buf.b, b), -1, false
+}
+
+// setBuffer replaces the buffer. The handler may have slices of the earlier one until its call returns.
+func (in *input) setBuffer(b *buffer) {
+	if in.buf != nil {
+		in.buf.next, in.old = in.old, in.buf
+	}
+	in.buf = b
 }
 
 // unread goes back to the mark.
-func (in *input) unread() { in.pos = in.start() }
+func (in *input) unread() {
+	in.consumed -= in.pos - in.start()
+	in.pos = in.start()
+}
 
 func (c *conn) Buffered() int {
 	word := c.word.Load()
-	if word&wInput == 0 || word&wOver != 0 {
+	if word&(wInput|wBack) == 0 || word&wOver != 0 {
 		return 0
 	}
-	if word&wPaused != 0 {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	return c.extra.in.end - c.extra.in.pos
@@ -118,11 +164,11 @@ func (c *conn) Mark() {
 	if word&wOver != 0 {
 		return
 	}
-	if word&(wInput|wPaused) != wInput {
+	if word&wInputUse != wInput {
 		c.makeInput(word)
 	}
 	in := c.extra.in // also while the write queue is full, because the message before it is over
-	in.mark = in.pos
+	in.mark, in.beyond = in.pos, false
 }
 
 func (c *conn) Peek(n int) ([]byte, error) {
@@ -262,13 +308,12 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	if room := len(in.buf.b) - in.end; room >= min(s.BufferSize, defaultBuf)/2 || room >= n-(in.end-in.pos) && room >= have {
+	if room := len(in.buf.b) - in.end; room >= max(min(s.BufferSize, defaultBuf)/2, 1) || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
 	next := s.buffers.get(max(s.BufferSize, 2*have, min(n+in.pos-from, 4*have)))
 	copy(next.b, in.buf.b[from:in.end])
-	in.buf.next, in.old = in.old, in.buf
-	in.buf = next
+	in.setBuffer(next)
 	in.pos, in.end = in.pos-from, have
 	if in.mark >= 0 {
 		in.mark = 0
@@ -290,7 +335,7 @@ func (c *conn) receive(b []byte) (int, error) {
 
 // readInput is Read of a connection that has an input.
 func (c *conn) readInput(b []byte) (int, error) {
-	in, err := c.begin()
+	in, err := c.beginRead()
 	if err != nil {
 		return 0, err
 	}
@@ -298,8 +343,27 @@ func (c *conn) readInput(b []byte) (int, error) {
 		return copy(b, in.consume(k)), nil
 	}
 	n, err := c.receive(b)
+	if in.mark >= 0 && n > 0 {
+		c.keep(in, b[:n])
+	}
 	in.ended = in.ended || err == io.EOF
 	return n, err
+}
+
+// keep adds bytes that Read has received to the marked message, where they count as consumed. If they do not fit into it,
+// they are not kept. Then calls of the input return ErrTooLong, because they could not go back to the mark.
+func (c *conn) keep(in *input, b []byte) {
+	if len(b) > in.left(c.server()) {
+		in.beyond = true
+		return
+	}
+	for len(b) > 0 {
+		c.makeRoom(in, len(b))
+		n := copy(in.buf.b[in.end:], b)
+		in.end += n
+		in.consume(n)
+		b = b[n:]
+	}
 }
 
 // moreInput receives before Data is called for a connection that has an input, and reports whether Data is to be called:
@@ -346,19 +410,17 @@ func (c *conn) endInput() {
 		return // until Resume
 	}
 	left := in.end - in.pos
-	again := left > 0 && (in.refused || in.consumed && in.want == 0) ||
-		in.consumed && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
+	again := left > 0 && (in.refused || in.consumed > 0 && in.want == 0) ||
+		in.consumed > 0 && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
 	half := left > 0 && in.want != 0 && !again
 	switch {
 	case !half:
 		x.half = 0
-	case s.MessageTimeout > 0 && (in.consumed || x.half == 0): // a message of which nothing was there before
+	case s.MessageTimeout > 0 && (in.consumed > 0 || x.half == 0): // a message of which nothing was there before
 		x.half = max(uint32(s.wheel.Now()), 1)
 		s.wheel.Hasten(c, s.MessageTimeout)
 	}
-	in.mark, in.receives, in.consumed, in.refused, in.held = -1, 0, false, false, false
-	s.buffers.put(in.old)
-	in.old = nil
+	c.resetInput(in)
 	if again {
 		c.word.Or(wAgain)
 	}
@@ -375,6 +437,28 @@ func (c *conn) endInput() {
 		in.pos, in.end = 0, left
 		s.buffers.put(b)
 	}
+}
+
+// resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause. The lock is held.
+func (c *conn) resetInput(in *input) {
+	in.mark, in.beyond, in.receives, in.consumed, in.refused, in.held = -1, false, 0, 0, false, false
+	c.server().buffers.put(in.old)
+	in.old = nil
+}
+
+// takeBack takes the input back, before a call of the handler, from a goroutine that has used it after Pause. The caller
+// owns the connection, which is not paused.
+func (c *conn) takeBack() {
+	x := c.extra
+	if !x.in.held {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x.in.consumed > 0 {
+		x.half = 0 // what is left is another message
+	}
+	c.resetInput(x.in)
 }
 
 // freeInput gives an input back, with its buffers.
@@ -397,27 +481,26 @@ func (c *conn) dropInput() {
 	c.server().freeInput(in)
 }
 
-// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection.
+// giveBack gives the input bytes that were taken from it, or that come before it, when it is next used. There is nothing
+// else in the input. The caller holds the lock.
+func (c *conn) giveBack(b []byte) {
+	if len(b) > 0 {
+		c.extra.back = &b
+		c.word.Or(wBack)
+	}
+}
+
+// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection, and
+// holds the lock.
 func (c *conn) takeInput() []byte {
-	if c.word.Load()&wInput == 0 {
+	word := c.word.Load()
+	if word&(wInput|wBack) == 0 {
 		return nil
 	}
+	c.makeInputLocked(word & wBack)
 	in := c.extra.in
 	if in.pos == in.end {
 		return nil // there may be no buffer
 	}
 	return bytes.Clone(in.consume(in.end - in.pos))
-}
-
-// returnInput gives bytes back to the input that a hijacker has not read. The caller owns the connection.
-func (c *conn) returnInput() {
-	c.makeInput(0)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b, in := *c.extra.back, c.extra.in
-	c.extra.back = nil
-	c.word.And(^uint32(wBack))
-	c.server().buffers.put(in.buf) // consumed by takeInput
-	in.buf = c.server().buffers.get(len(b))
-	in.pos, in.end, in.mark = 0, copy(in.buf.b, b), -1
 }

@@ -84,8 +84,8 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 	if t == nil {
 		c.word.And(^uint32(wHandshake))
 	}
-	if len(rest) > 0 && t == nil {
-		c.extra.back = &rest
+	if t == nil {
+		c.giveBack(rest)
 	}
 	c.dropExtra()
 	c.mu.Unlock()
@@ -95,9 +95,6 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 			w.handshake(c)
 		}
 		return
-	}
-	if len(rest) > 0 {
-		c.returnInput()
 	}
 	w.open(c)
 	if len(rest) > 0 {

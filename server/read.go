@@ -32,7 +32,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 
 // readOtherwise is read, for the unusual cases.
 func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
-	if word&wInput != 0 {
+	if word&(wInput|wBack) != 0 {
 		return c.readInput(b)
 	}
 	return c.receiveOtherwise(b, wrapped, word)

@@ -64,7 +64,7 @@ const (
 	wGrace                 // Shutdown waits for the first request, and for the answer
 	wInput                 // extra has an input
 	wAgain                 // Data must be called for what is in the input
-	wBack                  // extra has bytes that a hijacker has not read
+	wBack                  // extra has bytes that belong at the begin of the input
 	wGather                // a handler's call is running, which sends what is written when it returns
 	wHeld                  // the queue has bytes that were written during the call, and not sent yet; excludes wOut
 	wNoOut                 // room is not waited for: the reader of a Stream has nothing, or WriteRate forbids to send
@@ -77,8 +77,10 @@ const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused | wNoIn
 	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput | wRated
-	// nor is release, if one of these is set
+	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput | wBack | wRated
+	// a call of the input is the usual case if of these wInput alone is set
+	wInputUse = wInput | wPaused | wBack
+	// release is not the usual case if one of these is set
 	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
@@ -114,7 +116,7 @@ type extra struct {
 	transport transport
 	hijacked  *hijacked
 	in        *input
-	back      *[]byte // bytes of the input that a hijacker has not read
+	back      *[]byte // bytes for the input, see giveBack
 
 	source *source // the first of a list
 	behind int     // bytes that were written behind sources

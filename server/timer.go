@@ -74,7 +74,7 @@ func (w *worker) fire(c *conn) {
 			return
 		}
 		w.current = c
-		c.gather()
+		c.beginCall()
 		w.returned(c, t.f())
 	}
 }

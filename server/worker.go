@@ -164,7 +164,7 @@ func (w *worker) handleSome() (done bool) {
 		}
 		if read { // as in data
 			w.current = c
-			c.gather()
+			c.beginCall()
 			w.returned(c, w.callData(c))
 		}
 		if w.keeps && c.word.Load()&wSpecial == 0 {
@@ -241,7 +241,7 @@ func (w *worker) events(c *conn, e socknotify.Events, word uint32) (read bool) {
 		w.current = nil
 		if goOn && s.handler.hasWritable() && c.word.Load()&wOver == 0 {
 			w.current = c
-			c.gather()
+			c.beginCall()
 			w.returned(c, s.handler.writable(c))
 		}
 		word = c.word.Load()
@@ -266,12 +266,18 @@ func (w *worker) data(c *conn, must bool) {
 		return
 	}
 	w.current = c
-	c.gather()
+	c.beginCall()
 	w.returned(c, w.callData(c))
 }
 
-// gather begins to hold what is written.
-func (c *conn) gather() { c.word.Or(wGather) }
+// beginCall begins a handler's call: no goroutine has the input unless the connection is paused, and what the call writes
+// is held.
+func (c *conn) beginCall() {
+	if c.word.Load()&(wInput|wPaused) == wInput {
+		c.takeBack()
+	}
+	c.word.Or(wGather)
+}
 
 // endCall sends what was written during a handler's call, and ends its use of the input.
 func (c *conn) endCall() {
