@@ -106,6 +106,12 @@ func duplicateConn(op string, c any, m Mode) (*Socket, error) {
 	}
 	var s *Socket
 	var dupErr error
+	returned := false
+	defer func() {
+		if s != nil && !returned {
+			s.Close() // Control has failed, panicked or ended its goroutine after it called the function
+		}
+	}()
 	err = rc.Control(func(h uintptr) {
 		var dup uintptr
 		if dup, dupErr = sysDup(h); dupErr != nil {
@@ -118,6 +124,7 @@ func duplicateConn(op string, c any, m Mode) (*Socket, error) {
 		}
 	})
 	if err == nil {
+		returned = true
 		return s, dupErr
 	}
 	return nil, &Error{op, ^uintptr(0), err}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -352,5 +353,44 @@ func TestDetachedListenersAreTCP(t *testing.T) {
 	recv(t, &c, 64, "hello", nil)
 	if !fdstate.Of(c.SyscallConn()).Drained(fdstate.Recv) {
 		t.Error("a short receive does not drain")
+	}
+}
+
+// A strangeRaw duplicates like another connection, and then goes wrong.
+type strangeRaw struct {
+	syscall.RawConn
+	then func() error
+}
+
+func (r strangeRaw) SyscallConn() (syscall.RawConn, error) { return r, nil }
+
+func (r strangeRaw) Control(f func(uintptr)) error {
+	if err := r.RawConn.Control(f); err != nil {
+		return err
+	}
+	return r.then()
+}
+
+// A connection whose Control fails, panics or ends its goroutine after the handle was duplicated leaves no handle behind.
+func TestDupOfStrangeConn(t *testing.T) {
+	client, _ := dialPair(t, "tcp4", "127.0.0.1:0")
+	raw, err := client.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handles.NoneLeft(t, "")
+	for name, then := range map[string]func() error{
+		"fails": func() error { return io.ErrUnexpectedEOF }, "panics": func() error { panic("strange") },
+		"ends": func() error { runtime.Goexit(); return nil },
+	} {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			defer func() { recover() }()
+			if _, err := sock.Dup(strangeRaw{raw, then}, sock.MakeNonblocking); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}()
+		<-over
 	}
 }

@@ -22,6 +22,7 @@ var connCases = map[string]func(*env){
 	"X2/KeptReachable":     connKeptReachable,
 	"X2/ReleasedByRemoval": connReleased,
 	"X2/StrangeConns":      strangeConns,
+	"X2/EndingConns":       endingConns,
 }
 
 // A conn is what package net's connections have in common here.
@@ -331,4 +332,83 @@ func strangeConns(e *env) {
 	_, err := b.Write([]byte("x"))
 	e.must(err)
 	e.want(p, "k", in)
+}
+
+// An endingConn ends its goroutine, as t.Fatal does in a fake connection.
+type endingConn struct {
+	conn
+	how string
+}
+
+func (c *endingConn) SyscallConn() (syscall.RawConn, error) {
+	if c.how == "SyscallConn" {
+		runtime.Goexit()
+	}
+	return c, nil
+}
+
+func (c *endingConn) Read(func(uintptr) bool) error  { return errBroken }
+func (c *endingConn) Write(func(uintptr) bool) error { return errBroken }
+
+func (c *endingConn) Control(f func(uintptr)) error {
+	if c.how == "Control" {
+		runtime.Goexit()
+	}
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) {
+		f(fd)
+		if c.how == "Control's end" {
+			runtime.Goexit()
+		}
+	})
+}
+
+// A connection that ends its goroutine ends the call: what it named before is registered or removed, its Close is not
+// held up, and neither is that of the port.
+func endingConns(e *env) {
+	for _, how := range []string{"SyscallConn", "Control", "Control's end"} {
+		p := e.port()
+		a, b := e.netPair("tcp")
+		s, peer := e.unix()
+		removed, _ := e.unix()
+		e.do(p, enable(removed, "removed", in, level))
+		strange := &endingConn{a, how}
+		regs := []reg{enable(s, "s", in, level|oneShot), remove(removed), enableConn(strange, "k", in, level)}
+		e.ends(func() { p.Process(regs, make([]note, 4), -1) })
+		switch err := regs[2].Result; {
+		case how == "Control's end" && err != nil:
+			e.Fatalf("%s: the connection was registered; Result %v", how, err)
+		case how != "Control's end":
+			e.wantErr(err, socknotify.ErrBadSocket)
+		}
+		e.want(p, "removed", gone)
+		e.deliver(peer, s, "x")
+		e.want(p, "s", in)
+		if how == "Control's end" {
+			_, err := b.Write([]byte("x"))
+			e.must(err)
+			e.want(p, "k", in)
+			e.ends(func() { p.Deregister(removeConn(strange)) })
+			e.none(p)
+		}
+		e.do(p, enableConn(a, "again", in, level))
+		e.must(s.Close())
+		e.end(async(p.Close), "Close")
+	}
+}
+
+// ends runs f, which must end its goroutine.
+func (e *env) ends(f func()) {
+	e.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { ended <- err }()
+		f()
+		err = errors.New("it returned")
+	}()
+	e.end(ended, "a call that ends its goroutine")
 }

@@ -78,6 +78,7 @@ func TestStrictEdge(t *testing.T) {
 		{"InUndrained", strictInUndrained}, {"OutUndrained", strictOutUndrained},
 		{"HangupUndrained", strictHangupUndrained}, {"EndUndrained", strictEndUndrained},
 		{"EndAfterShortReceive", strictEndAfterShort},
+		{"RoomBehindHangup", strictRoomBehindHangup},
 		{"ArrivalBeforeEnable", strictArrival}, {"RoomBeforeEnable", strictRoom}, {"OtherBit", strictOtherBit},
 		{"Connect", strictConnect}, {"Listener", strictListener}, {"Datagrams", strictDatagrams},
 	}
@@ -296,6 +297,32 @@ func strictRoom(c *edgeCase) {
 		c.want(c.p, "k", out)
 		c.fill(s)
 		c.on(s, out)
+	}
+}
+
+// The peer half-closes, receives what was sent, and closes. A stream whose end was reported has been started, so room on
+// it is reported although the other direction has ended since.
+func strictRoomBehindHangup(c *edgeCase) {
+	filters := []events{out}
+	if c.tied && !c.oneShot() {
+		filters = append(filters, out|hangup, in|out|hangup)
+	}
+	for _, filter := range filters {
+		s, peer := c.unix()
+		c.do(c.p, enable(s, "k", filter, c.trigger))
+		c.hears(out)
+		c.shut(s, peer)
+		c.now(c.p)
+		c.fill(s)
+		c.on(s, filter)
+		c.now(c.p)
+		c.drain(peer)
+		c.must(peer.Close())
+		if got := c.next(c.p); got.Events&out == 0 {
+			c.Fatalf("%v: notification %v; want OUT", filter, got.Events)
+		}
+		c.must(s.Close())
+		c.now(c.p)
 	}
 }
 

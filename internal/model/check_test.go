@@ -79,6 +79,7 @@ const postKey = -1
 func (w *world) note(r *reg, n notification) {
 	r.fired++
 	r.notified = w.now()
+	r.since = r.notified
 	r.pending &^= n.Events
 	r.fresh |= n.Events
 	r.settled = true

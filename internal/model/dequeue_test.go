@@ -152,8 +152,14 @@ func (w *world) due(ps *portState, r *reg) events {
 	}
 	e := r.file.holds(r.file.mask()) & (r.filter | socknotify.EventErr)
 	if r.edge() {
-		if !ps.edges && r.fired > 0 {
-			e &= r.drainedSince() // otherwise it must be enabled again first (T2)
+		if !ps.edges {
+			// What was notified, or held at the enable of a strict edge, must be enabled again first (T2), unless the socket
+			// reports that it was drained.
+			reported := r.silent
+			if r.fired > 0 {
+				reported = ^events(0)
+			}
+			e &= r.drainedSince() | ^reported
 		}
 		e &= r.pending
 	}
@@ -163,10 +169,10 @@ func (w *world) due(ps *portState, r *reg) events {
 // drainedSince are the events that a socket which vouches for itself goes on with by itself (T2).
 func (r *reg) drainedSince() (e events) {
 	if f := r.file; r.tied && f.fd >= 0 {
-		if f.recvBlocked && f.recvAt > r.notified {
+		if f.recvBlocked && f.recvAt > r.since {
 			e |= socknotify.EventIn
 		}
-		if f.sendBlocked && f.sendAt > r.notified {
+		if f.sendBlocked && f.sendAt > r.since {
 			e |= socknotify.EventOut
 		}
 	}

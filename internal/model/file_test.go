@@ -37,6 +37,7 @@ type file struct {
 	peer *sock.Socket // or nil: closed
 
 	peerShut bool // the peer shut its direction, closed or reset
+	urged    bool // there has been urgent data, after which a would-block does not show a sock.Socket that it is drained
 	masks    []maskAt
 
 	// What Drained vouches for, and when it was found out.

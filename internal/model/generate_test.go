@@ -64,6 +64,10 @@ var phrases = [][]Do{
 	{Enable, Enable, Replace, Enable, PeerSend, Settle},
 	{Enable, DupClose, OldPeers, Wait, OldPeers, Wait, DropDup, Wait, Open},
 	{Enable, NewPort, Enable, PeerSend, Settle},
+	// Strict edges, if the port gets them.
+	{NewPort, Enable, PeerSend, Wait, Recv, PeerSend, Wait, RecvAll, PeerSend, Wait, PeerShutWrite, Settle},
+	{NewPort, Enable, PeerShutWrite, Wait, SendFull, Wait, PeerRecvAll, PeerClose, Settle},
+	{NewPort, Enable, SendFull, PeerShutWrite, Wait, PeerRecvAll, Wait, SendFull, PeerRecvAll, PeerReset, Settle},
 }
 
 func genPhrase(t *rapid.T) (ops []Op) {
@@ -104,7 +108,10 @@ func genOp(t *rapid.T, do Do, at place) Op {
 		op.Port = at.port
 		op.Batch = rapid.Bool().Draw(t, "batch")
 		op.BySock = rapid.Bool().Draw(t, "by sock")
-	case Deregister, NewPort:
+	case NewPort:
+		op.Port = at.port
+		op.N = rapid.IntRange(0, 1).Draw(t, "strict")
+	case Deregister:
 		op.Port = at.port
 		op.BySock = rapid.Bool().Draw(t, "by sock")
 	case Wait, WaitAll, Post, NotFound:

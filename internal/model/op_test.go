@@ -55,7 +55,7 @@ const (
 	DropDup
 	Open     // a new socket under the lowest free number
 	Replace  // a new socket under the number of an open one, at once
-	NewPort  // close the port and make another
+	NewPort  // close the port and make another, with strict edges if N is odd
 	NotFound // operations on a number that names no socket
 	OldPeers // send to every socket that only a duplicate keeps alive
 	doCount

@@ -110,7 +110,7 @@ func (w *world) drained(r *reg, filter events) bool {
 
 func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotify.Registration[int], vouched bool) {
 	if r == nil {
-		r = &reg{num: num, key: entry.Key, file: f}
+		r = &reg{num: num, key: entry.Key, file: f, notified: w.now()}
 		ps.regs[num] = r
 		ps.byKey[r.key] = append(ps.byKey[r.key], r)
 		ps.oldKey[num] = r.key
@@ -118,7 +118,7 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	w.fence(r)
 	r.filter, r.trigger = entry.Filter, entry.Trigger
 	r.spans = append(r.spans, &span{w.now(), -1, r.filter, r.oneShot()})
-	r.enabled, r.fired = true, 0
+	r.enabled, r.fired, r.since = true, 0, w.now()
 	r.tied = r.tied || entry.Conn != nil
 	if w.waiters != nil {
 		r.budget++ // one may have been taken already
@@ -128,8 +128,12 @@ func (w *world) enable(ps *portState, r *reg, f *file, num int, entry *socknotif
 	m := f.look(w.now())
 	r.held = f.standing(m)
 	r.pending &= r.filter | socknotify.EventErr
+	r.silent = 0
 	if vouched {
 		r.pending |= f.holds(m) & r.filter // it began after the would-block
+	}
+	if ps.strict && !entry.Drained && (!vouched || f.urged) {
+		r.silent = r.held
 	}
 	if !r.edge() {
 		r.pending = 0

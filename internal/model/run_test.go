@@ -118,7 +118,7 @@ func (w *world) act(ps *portState, op Op) {
 	case Open, Replace:
 		w.open(s, op)
 	case NewPort:
-		w.renew(op.Port)
+		w.renew(op.Port, op.N%2 == 1)
 	case NotFound:
 		w.notFound(ps, op)
 	case OldPeers:
@@ -190,7 +190,7 @@ func (w *world) open(s *slot, op Op) {
 }
 
 // renew closes a port, which forgets everything, and makes another.
-func (w *world) renew(i int) {
+func (w *world) renew(i int, strict bool) {
 	old := w.ports[i]
 	if err := old.p.Close(); err != nil {
 		w.fail("Close: %v", err)
@@ -199,7 +199,7 @@ func (w *world) renew(i int) {
 	if _, err := old.p.Process(nil, out[:], 0); !errors.Is(err, socknotify.ErrClosed) {
 		w.fail("Wait on a closed port: %v", err)
 	}
-	w.ports[i] = w.newPort()
+	w.ports[i] = w.newPort(strict)
 }
 
 // notFound names what is no socket (G8).

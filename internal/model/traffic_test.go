@@ -30,8 +30,11 @@ func (f *file) peerSend(n int) {
 }
 
 func (f *file) peerUrgent() {
-	if f.kind == tcp && f.peer != nil && sendUrgent(f.peer.Handle()) == nil && f.open() >= 0 {
-		await(f.open(), stateUrgent)
+	if f.kind == tcp && f.peer != nil && sendUrgent(f.peer.Handle()) == nil {
+		f.urged = true
+		if f.open() >= 0 {
+			await(f.open(), stateUrgent)
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ type slot struct {
 type portState struct {
 	p       *port
 	edges   bool
+	strict  bool         // WithStrictEdge
 	regs    map[int]*reg // by number: those that are not over
 	byKey   map[int][]*reg
 	oldKey  map[int]int // the number's last
@@ -81,7 +82,9 @@ type reg struct {
 	spans    []*span
 	held     events // what held at the last look
 	pending  events // edge: what has begun to hold since it was enabled
-	notified int    // when
+	silent   events // strict edge: what held at the enable, and is due only once it was drained
+	since    int    // when it was enabled or notified, whichever is later
+	notified int    // when, or when it was made
 	fresh    events // what was notified since the last look
 	settled  bool   // persistent level: it has come since settling began
 }
@@ -103,7 +106,7 @@ func newWorld(backend string) *world {
 	w := &world{backend: backend, byNum: make(map[int]*file), kept: make(map[int]func()), retired: make(map[int]bool)}
 	w.hub = listen()
 	for i := range w.ports {
-		w.ports[i] = w.newPort()
+		w.ports[i] = w.newPort(false)
 	}
 	for i := range w.slots {
 		w.place(&w.slots[i], w.newFile(kind(i)))
@@ -111,10 +114,14 @@ func newWorld(backend string) *world {
 	return w
 }
 
-func (w *world) newPort() *portState {
-	p := must(socknotify.New[int](backendtest.With(w.backend)))
-	return &portState{p: p, edges: core.Of(p).Core.OwnEdges, regs: make(map[int]*reg), byKey: make(map[int][]*reg),
-		oldKey: make(map[int]int), removes: make(map[int]int)}
+func (w *world) newPort(strict bool) *portState {
+	opts := []socknotify.Option{backendtest.With(w.backend)}
+	if strict {
+		opts = append(opts, socknotify.WithStrictEdge())
+	}
+	p := must(socknotify.New[int](opts...))
+	return &portState{p: p, edges: core.Of(p).Core.OwnEdges, strict: strict, regs: make(map[int]*reg),
+		byKey: make(map[int][]*reg), oldKey: make(map[int]int), removes: make(map[int]int)}
 }
 
 // place gives a new file a number: if possible one that a socket had before.

@@ -106,13 +106,24 @@ func (p *Port) registerConn(w *Call, r *Entry) {
 	p.fail(r, NoSocket, kind, err)
 }
 
-// runControl calls the connection's methods, which are the program's code and may panic.
+// runControl calls the connection's methods, which are the program's code and may panic, or end their goroutine with
+// runtime.Goexit, as t.Fatal does in a fake connection.
 func (w *Call) runControl() (err error) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
+		switch v := recover(); {
+		case v != nil:
 			err = fmt.Errorf("connection panicked: %v", v)
+		case !returned:
+			w.abandon()
 		}
 	}()
+	err = w.callControl()
+	returned = true
+	return err
+}
+
+func (w *Call) callControl() (err error) {
 	if w.raw == nil {
 		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
 			return err
@@ -122,6 +133,21 @@ func (w *Call) runControl() (err error) {
 		}
 	}
 	return w.raw.Control(w.control)
+}
+
+// abandon ends a call whose goroutine is ending: its callers do not run again, so the entries after this one are not
+// processed, and nothing is dequeued. Close would wait for the call otherwise. No slot is locked: registerConn has flushed
+// before the connection's methods were called, and so has the function that Control runs.
+func (w *Call) abandon() {
+	p := w.port
+	if !w.inside {
+		p.fail(&w.reg, NoSocket, ErrBadSocket, errors.New("connection ended its goroutine"))
+	}
+	w.reg, w.raw, w.inside = Entry{}, nil, false
+	p.Complete(w)
+	w.deregisters, w.deregistered = false, nil
+	p.wakeForQueue()
+	p.End(w)
 }
 
 // releaseConn ends the registration of a closed connection, unless its number has been registered again.

@@ -189,8 +189,8 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			}
 			return p.work(w, s, reg, r, out)
 		}
-		if was&wStream != 0 && r.Mask&(backend.Err|backend.Dead) == backend.Err {
-			r.Mask |= p.confirmDead(index)
+		if was&wStream != 0 && r.Mask&(backend.Err|backend.Dead) != 0 {
+			r.Mask |= p.behind(was, index, r.Mask)
 		}
 		e := meaning(r.Mask, wordFilter(was), was&wStream != 0)
 		if was&wStrict != 0 && repeats(e, was) {
@@ -267,17 +267,28 @@ func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready,
 	return n, again
 }
 
-// confirmDead polls a stream that was reported with an error and not dead. Either the stream lives on, with something in its
+// behind returns the conditions of a stream that hold too when m is reported for a word, although the report lacks them.
+//
+// A stream that was reported dead has been started if its word has reported PeerClosed, which the backend no longer
+// watches then (unreported). Without PeerClosed, meaning takes a dead stream for one that was never started (E6).
+//
+// A stream that was reported with an error and not dead is polled. Either the stream lives on, with something in its
 // error queue, or the report was made between its error and its end (E5, E7).
-func (p *Port) confirmDead(index uint32) backend.Mask {
-	m := p.Core.Poller.PollOne(Socket(index))
-	if m&backend.Dead == 0 {
+func (p *Port) behind(word uint64, index uint32, m backend.Mask) backend.Mask {
+	if m&backend.Dead != 0 {
+		if word&reportedBits(backend.PeerClosed) != 0 {
+			return backend.PeerClosed
+		}
+		return 0
+	}
+	now := p.Core.Poller.PollOne(Socket(index))
+	if now&backend.Dead == 0 {
 		return 0
 	}
 	if has, busy, err := p.Probe(index); !has || busy || err != nil {
 		return 0 // another socket has the number, or another call is changing the slot
 	}
-	return m
+	return now
 }
 
 // notePending records a report that came while the registration is disabled, so that enabling polls. A peer that keeps

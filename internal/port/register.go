@@ -220,22 +220,21 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 		return
 	}
 	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
-		s.Reg.Store(p.newRecord(r))
+		reg = p.newRecord(r)
+		s.Reg.Store(reg)
 	}
 	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest the report that the
 	// change causes, and find the registration disabled.
 	flags := p.armed(r)
 	var held backend.Mask
 	if flags&wStrict != 0 {
-		held = p.held(r, h, was&wStream != 0)
+		held = p.held(reg.fd, r.Drained, h, was&wStream != 0)
 		flags |= reportedBits(held)
 	}
 	_, is := s.update(func(v uint64) uint64 {
 		return nextEpoch(v, wKind|WRecheck, flags)
 	})
-	if held != 0 {
-		r.noteReported(held)
-	}
+	noteHeld(reg.fd, held)
 	w.stripe.rearms.Add(1)
 	p.add(w, r, s, was, index, &backend.Change{
 		Handle: h, Action: backend.Set, Token: token(is, index), Interest: interest(r.Filter),
@@ -308,13 +307,11 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	}
 	var held backend.Mask
 	if flags&wStrict != 0 {
-		held = p.held(r, h, kind == backend.Stream)
+		held = p.held(r.FD, r.Drained, h, kind == backend.Stream)
 		flags |= reportedBits(held)
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, flags) })
-	if held != 0 {
-		r.noteReported(held)
-	}
+	noteHeld(r.FD, held)
 	watched := interest(r.Filter)
 	if flags&wOverlapped != 0 {
 		watched = p.Core.interest(is)

@@ -11,31 +11,32 @@ func (c *Core) SetStrict(strict bool) {
 }
 
 // held returns the conditions that a strict edge must not report because they hold as the registration is enabled. In a
-// direction that was drained, no condition held before; what holds now has begun since.
-func (p *Port) held(r *Entry, h Socket, stream bool) backend.Mask {
-	if r.Drained {
+// direction that was drained, no condition held before; what holds now has begun since. fd belongs to the registration,
+// which may be enabled by its handle alone.
+func (p *Port) held(fd *fdstate.FD, drained bool, h Socket, stream bool) backend.Mask {
+	if drained {
 		return 0
 	}
 	m := p.Core.Poller.PollOne(h)
 	if meaning(m, EventsAll, stream) == EventNone {
 		return 0 // a stream that was never started (E6)
 	}
-	if t := r.FD; t != nil {
-		if t.Drained(fdstate.Recv) {
+	if fd != nil {
+		if fd.Drained(fdstate.Recv) {
 			m &^= backend.In | backend.PeerClosed | backend.Dead
 		}
-		if t.Drained(fdstate.Send) {
+		if fd.Drained(fdstate.Send) {
 			m &^= backend.Out
 		}
 	}
 	return m
 }
 
-// noteReported makes the socket of an entry report when the conditions that held are drained. The word must have been
+// noteHeld makes the socket of a registration report when the conditions that held are drained. The word must have been
 // swapped: a call that would have blocked before the swap was not made by the goroutine that enables and then drains.
-func (r *Entry) noteReported(held backend.Mask) {
-	if t := r.FD; t != nil {
-		t.Suppressed(suppressedBy(held))
+func noteHeld(fd *fdstate.FD, held backend.Mask) {
+	if fd != nil && held != 0 {
+		fd.Suppressed(suppressedBy(held))
 	}
 }
 
