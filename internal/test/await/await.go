@@ -1,0 +1,63 @@
+// Package await is how tests wait: for what must happen, however slow the machine is, and never in the
+// hope that something has happened.
+package await
+
+import (
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Limit is the time after which something that must happen is taken not to happen.
+const Limit = 2 * time.Minute
+
+// Until waits until cond returns true, which it asks every millisecond.
+func Until(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	for range Attempts(tb, what) {
+		if cond() {
+			return
+		}
+	}
+}
+
+// Attempts repeats the body of a loop every millisecond, until it ends the loop. After Limit the test
+// fails, with the stacks of all goroutines.
+func Attempts(tb testing.TB, what string) iter.Seq[int] {
+	tb.Helper()
+	return func(yield func(int) bool) {
+		tb.Helper()
+		end := time.Now().Add(Limit)
+		for i := 0; yield(i); i++ {
+			if time.Now().After(end) {
+				stacks := make([]byte, 1<<20)
+				tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// Receive returns what comes from a channel.
+func Receive[T any](tb testing.TB, what string, ch <-chan T) T {
+	tb.Helper()
+	late := time.NewTimer(Limit)
+	defer late.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-late.C:
+		stacks := make([]byte, 1<<20)
+		tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		panic("unreachable")
+	}
+}
+
+// UpTo pauses an actor of a stress test for a random time, so that orders differ from run to run. The
+// test holds in every order.
+func UpTo(most time.Duration) { time.Sleep(rand.N(most)) }
+
+// Pause lets a peer be slow, or gives others a chance to run first. The test holds if they do not.
+func Pause(d time.Duration) { time.Sleep(d) }
