@@ -36,8 +36,8 @@
 //   - Spaces around the values of response headers are not sent, as in HTTP/1.1.
 //   - Errors of clients are not logged; http.HTTP2Config.CountError counts them. A wrong preface is answered with GOAWAY.
 //   - The client's own GOAWAY does not end the connection: it ends when the client closes it, or is idle for too long.
-//   - SetKeepAlivesEnabled(false) sends GOAWAY before it closes an idle connection. It must be called
-//     for the Server or the park.HTTPServer: that of the http.Server calls no hook, and package
+//   - SetKeepAlivesEnabled(false) sends GOAWAY before it closes an idle connection. It must be
+//     called for the Server or the park.HTTPServer: that of the http.Server calls no hook, and package
 //     net/http does not export the setting, so it has no effect here.
 //   - ReadHeaderTimeout also bounds the time for which a connection without streams may hold a part of a frame.
 //   - A write beyond the declared Content-Length fails with http.ErrContentLength from the first byte, as in HTTP/1.1.
