@@ -224,7 +224,7 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	})
 	began := time.Now()
 	for i, s := range all {
-		if wait := time.Until(began.Add(over * time.Duration(i) / time.Duration(len(all)))); wait > time.Millisecond {
+		if wait := time.Until(began.Add(part(over, i, len(all)))); wait > time.Millisecond {
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
@@ -234,6 +234,9 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 		s.to.end(errDrain)
 	}
 }
+
+// part returns i n-ths of d. It divides first, because the product may be too long for a duration.
+func part(d time.Duration, i, n int) time.Duration { return d / time.Duration(n) * time.Duration(i) }
 
 // Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its
 // cause.

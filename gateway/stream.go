@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/park"
 )
@@ -339,10 +340,10 @@ func (s *stream) work() bool {
 	switch {
 	case s.ended, s.last && s.queue == nil:
 		return false
-	case s.queue != nil && now >= s.queue.since+s.g.config.MaxAge:
+	case s.queue != nil && now >= durations.Add(s.queue.since, s.g.config.MaxAge):
 		s.g.hub.count.slow.Add(1)
 		return false
-	case s.last, s.queue != nil, now < s.wrote+s.g.config.Heartbeat:
+	case s.last, s.queue != nil, now < durations.Add(s.wrote, s.g.config.Heartbeat):
 	case s.poll != nil:
 		s.finishPoll(0, nil)
 	case s.missed != nil:
@@ -389,10 +390,10 @@ func (s *stream) read() error {
 // the next turn, which may have begun.
 func (s *stream) park() bool {
 	s.mu.Lock()
-	due := s.wrote + s.g.config.Heartbeat
+	due := durations.Add(s.wrote, s.g.config.Heartbeat)
 	writable := s.queue != nil
 	if writable {
-		due = s.queue.since + s.g.config.MaxAge
+		due = durations.Add(s.queue.since, s.g.config.MaxAge)
 	}
 	last := s.last
 	s.running = false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/durations"
 )
 
 // ErrParked is returned by Park when the connection is already parked.
@@ -321,7 +322,7 @@ func (a *registrar) begin(pc *parkedConn, number uintptr) (was state, err error)
 	l.stats.parked.Add(1)
 	atOnce := p.posted && !p.unsettled
 	if p.idle > 0 && !atOnce {
-		pc.due = l.now() + p.idle
+		pc.due = durations.Add(l.now(), p.idle)
 	}
 	if p.posted {
 		pc.state = queued

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
@@ -442,7 +443,7 @@ var errTooMany = errors.New("park: too many connections from one address")
 // idle begins the idle timeout.
 func (c *serverConn) idle() {
 	if s := c.server; s.IdleTimeout > 0 {
-		c.due = s.lot.now() + s.IdleTimeout
+		c.due = durations.Add(s.lot.now(), s.IdleTimeout)
 	}
 }
 

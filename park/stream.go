@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
@@ -104,7 +105,7 @@ func (l *Lot) keep(c *Conn, f func(net.Conn), idle time.Duration, buffered bool)
 			pc.keeping = keepBytes
 		}
 		if idle > 0 {
-			pc.due = now + idle // handOver starts the timer
+			pc.due = durations.Add(now, idle) // handOver starts the timer
 		}
 		l.stats.parked.Add(1)
 		l.stats.parks.Add(1)

@@ -1,9 +1,6 @@
 package server
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // expired is called when a connection's timer fires. It closes the connection if a timeout has expired, and otherwise sets
 // the timer for the earliest one.
@@ -25,7 +22,7 @@ func (s *server) expired(c *conn) {
 		if waited >= ticks {
 			return false
 		}
-		if d := time.Duration(min(ticks-waited, math.MaxInt64/uint64(tick))) * tick; next == 0 || d < next {
+		if d := s.wheel.Duration(ticks - waited); next == 0 || d < next {
 			next = d
 		}
 		return true
@@ -97,7 +94,7 @@ func (s *server) expired(c *conn) {
 	}
 	if x := c.extra; x != nil && x.timers != nil {
 		if now := s.wheel.Now(); x.timers.due > now {
-			sooner(time.Duration(x.timers.due-now) * tick)
+			sooner(s.wheel.Duration(x.timers.due - now))
 		} else {
 			c.set(wDue)
 		}

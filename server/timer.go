@@ -95,7 +95,7 @@ func (c *conn) dueTimer() *Timer {
 	}
 	s, t := c.server(), x.timers
 	if now := s.wheel.Now(); t.due > now {
-		s.wheel.Hasten(c, time.Duration(t.due-now-1)*tick)
+		s.wheel.Hasten(c, s.wheel.Duration(t.due-now-1))
 		return nil
 	}
 	t.unlink()

@@ -4,6 +4,7 @@ package sock
 
 import (
 	"errors"
+	"math"
 	"net"
 	"time"
 )
@@ -53,10 +54,10 @@ func sysGetKeepAlive(h uintptr) (c net.KeepAliveConfig, err error) {
 	return c, nil
 }
 
-// seconds converts d to seconds, rounded up. It returns -1 for a negative d.
+// seconds converts d to seconds, rounded up, and to as many as the option has room for. It returns -1 for a negative d.
 func seconds(d time.Duration) int {
-	if d < 0 {
-		return -1
+	if d <= 0 {
+		return int(max(d, -1))
 	}
-	return int((d + time.Second - 1) / time.Second)
+	return int(min((d-1)/time.Second+1, math.MaxInt32))
 }

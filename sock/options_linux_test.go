@@ -2,6 +2,7 @@ package sock_test
 
 import (
 	"io"
+	"math"
 	"net"
 	"os"
 	"testing"
@@ -63,6 +64,9 @@ func TestOptionsUnsupported(t *testing.T) {
 		{"a linger that blocks", sock.TCP4, func(s *sock.Socket) error { return s.SetLinger(5) }, os.ErrInvalid},
 		{"keep alive out of range", sock.TCP4, func(s *sock.Socket) error {
 			return s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: 1 << 20 * time.Second})
+		}, unix.EINVAL},
+		{"the longest keep alive", sock.TCP4, func(s *sock.Socket) error {
+			return s.SetKeepAlive(net.KeepAliveConfig{Enable: true, Idle: math.MaxInt64})
 		}, unix.EINVAL},
 	} {
 		s, err := sock.New(c.network)

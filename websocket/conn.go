@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/nowait"
 	"github.com/socknotify/socknotify/park"
 )
@@ -92,7 +93,7 @@ func (c *Conn) shut(e *CloseError, err error) error {
 		return ErrClosed
 	}
 	c.closing, c.err = true, err
-	c.closeAt = c.server.now() + c.server.closeTimeout()
+	c.closeAt = durations.Add(c.server.now(), c.server.closeTimeout())
 	if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
 		c.add(q.pong)
 		q.pong = nil
@@ -380,7 +381,7 @@ func (c *Conn) check() error {
 	now := s.now()
 	c.mu.Lock()
 	ended, closing, closeAt, q := c.ended, c.closing, c.closeAt, c.queue
-	stuck := q != nil && s.writeTimeout() > 0 && now >= q.since+s.writeTimeout()
+	stuck := q != nil && s.writeTimeout() > 0 && now >= durations.Add(q.since, s.writeTimeout())
 	c.mu.Unlock()
 	switch {
 	case ended, closing && now >= closeAt, c.discarded > maxDiscarded:
@@ -398,17 +399,17 @@ func (c *Conn) check() error {
 				return errSettled // the peer waits for the end
 			}
 		}
-	case c.decoder != nil && s.messageTimeout() > 0 && now >= c.decoder.began+s.messageTimeout():
+	case c.decoder != nil && s.messageTimeout() > 0 && now >= durations.Add(c.decoder.began, s.messageTimeout()):
 		c.decoder = nil
 		c.fail(errHalfMessage)
 		return c.check()
-	case s.IdleTimeout > 0 && now >= c.lastMessage+s.IdleTimeout:
+	case s.IdleTimeout > 0 && now >= durations.Add(c.lastMessage, s.IdleTimeout):
 		c.shut(&CloseError{Code: CodeGoingAway, Reason: "idle"}, ErrTimeout)
 	case s.pingInterval() < 0:
-	case c.pinged > 0 && now >= c.pinged+s.pongTimeout():
+	case c.pinged > 0 && now >= durations.Add(c.pinged, s.pongTimeout()):
 		c.abort(ErrTimeout)
 		return errSettled
-	case c.pinged == 0 && now >= c.lastIn+s.pingInterval():
+	case c.pinged == 0 && now >= durations.Add(c.lastIn, s.pingInterval()):
 		c.pinged = now
 		c.Ping(nil)
 	}
@@ -429,8 +430,11 @@ func (c *Conn) timeout() time.Duration {
 	s := c.server
 	due := time.Duration(-1)
 	add := func(from, d time.Duration) {
-		if d > 0 && (due < 0 || from+d < due) {
-			due = from + d
+		if d <= 0 {
+			return
+		}
+		if at := durations.Add(from, d); due < 0 || at < due {
+			due = at
 		}
 	}
 	if q := c.queue; q != nil {

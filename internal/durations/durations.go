@@ -1,4 +1,4 @@
-// Package durations measures how long calls take.
+// Package durations has what servers do with durations: they measure how long calls take, and add timeouts to times.
 package durations
 
 import (

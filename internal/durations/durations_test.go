@@ -1,6 +1,7 @@
 package durations
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -34,6 +35,18 @@ func TestRecord(t *testing.T) {
 	}
 	if h.Sum != sum || h.Count() != 2*uint64(len(all))+1 {
 		t.Errorf("sum %v, count %d", h.Sum, h.Count())
+	}
+}
+
+func TestAdd(t *testing.T) {
+	const longest = math.MaxInt64
+	for _, c := range []struct{ a, b, want time.Duration }{
+		{0, 0, 0}, {1, 2, 3}, {longest, 0, longest}, {0, longest, longest}, {longest - 1, 1, longest}, {longest, 1, longest},
+		{1, longest, longest}, {longest, longest, longest}, {longest - 2, 1, longest - 1},
+	} {
+		if got := Add(c.a, c.b); got != c.want {
+			t.Errorf("Add(%d, %d) = %d; want %d", c.a, c.b, got, c.want)
+		}
 	}
 }
 

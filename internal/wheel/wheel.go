@@ -6,6 +6,7 @@
 package wheel
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,11 @@ func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 		return 0
 	}
 	return uint64((d-1)/w.tick) + 1
+}
+
+// Duration converts ticks to a duration. If that is longer than a duration can be, it is as many ticks as one can be.
+func (w *Wheel[P]) Duration(ticks uint64) time.Duration {
+	return time.Duration(min(ticks, math.MaxInt64/uint64(w.tick))) * w.tick
 }
 
 // Set sets the timer of p to fire once, not before d has passed. If the timer is armed, Set moves it. Set reports

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,31 @@ func TestModel(t *testing.T) {
 			},
 		})
 	})
+}
+
+// The longest duration is a timer like others, and ticks are converted to it and back.
+func TestLongestDuration(t *testing.T) {
+	var fired []int
+	w := New(idle{}, time.Second, timerOf, func(x *item) { fired = append(fired, x.id) })
+	long, short := &item{id: 1}, &item{id: 2}
+	w.Set(long, math.MaxInt64)
+	w.Set(short, 0)
+	w.Hasten(short, math.MaxInt64)
+	for range 2 * slotCount {
+		w.advance()
+	}
+	if len(fired) != 1 || fired[0] != short.id || !w.Stop(long) {
+		t.Errorf("fired %v", fired)
+	}
+	for _, d := range []time.Duration{0, 1, time.Second, time.Second + 1, math.MaxInt64 - time.Second, math.MaxInt64 - 1, math.MaxInt64} {
+		got := w.Duration(w.Ticks(d))
+		if got < 0 || got%time.Second != 0 || got-d >= time.Second || d-got >= time.Second || got < d && d <= math.MaxInt64-time.Second {
+			t.Errorf("%d are %d ticks, which are %d", d, w.Ticks(d), got)
+		}
+	}
+	if got := w.Duration(math.MaxUint64); got <= 0 {
+		t.Errorf("the most ticks are %d", got)
+	}
 }
 
 // With concurrent use, each armed timer either fires once or is stopped once. When none is armed, the

@@ -16,4 +16,6 @@ var differences = []difference{
 	{pkg: "net/http/httputil", test: "TestReverseProxyWebSocketHalfTCP/.*", why: wrapper},
 	{pkg: "net/http", test: "TestServerShutdown/h2", http2: true,
 		why: "the test reads net/http's own table of connections, in which those of park/http2 are not"},
+	{pkg: "connectrpc.com/connect", test: "TestHandlerWithRequestGate/.*gates_streaming_procedures.*", sometimes: true,
+		why: "a race of the test, which fails with net/http alone in 20 of 1,000 runs: the server may have rejected before Send"},
 }

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify/internal/durationtest"
+	"github.com/socknotify/socknotify/park"
+)
+
+// awaitTick waits until an idle timeout of another connection has expired on each lot of the gateway. A timeout that is over
+// would have ended its connection by then.
+func (s *site) awaitTick() {
+	s.t.Helper()
+	lots := []*park.Lot{s.Lot(), s.Sockets().Lot()}
+	expired := make(chan error, len(lots))
+	for _, l := range lots {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(s.t, err)
+		defer ln.Close()
+		client, err := net.Dial("tcp", ln.Addr().String())
+		must(s.t, err)
+		defer client.Close()
+		conn, err := ln.Accept()
+		must(s.t, err)
+		must(s.t, l.ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) { expired <- conn.Close() }))
+	}
+	for range lots {
+		must(s.t, <-expired)
+	}
+}
+
+// With the longest durations in its fields a gateway works as without timeouts: while clients are silent, and while they do
+// not take what is queued for them.
+func TestLongestDurations(t *testing.T) {
+	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
+		c := Config{MaxQueue: 1 << 30}
+		set(&c)
+		s := newSite(t, t.TempDir(), c)
+		sse, err := openSSE(s.url, "topic=a", "")
+		must(t, err)
+		defer sse.close()
+		socket, err := openWS(s.url, "topic=a")
+		must(t, err)
+		defer socket.close()
+		polled := make(chan message, 1)
+		poll := &pollReader{url: s.url, topics: []string{"a"}, after: []string{sse.lastID}}
+		go func() {
+			m, err := poll.next()
+			if err != nil {
+				t.Error(err)
+			}
+			polled <- m
+		}()
+		until(t, "all have joined", func() bool { return s.Stats().Clients == 3 })
+		s.awaitTick()
+		id := s.publish("a", "first")
+		expect(t, sse, message{Data: "first", ID: id})
+		expect(t, socket, message{Topic: "a", Data: "first", ID: id})
+		if m := <-polled; m.Data != "first" || m.ID != id {
+			t.Errorf("polled %+v", m)
+		}
+		large, n := strings.Repeat("x", 200<<10), 0
+		queued := func() bool { return s.hub.count.queued.Load() > 0 && s.Sockets().Stats().Queued > 0 }
+		for ; !queued(); n++ {
+			s.publish("a", large)
+			until(t, "the event was given to both", func() bool {
+				st := s.Stats()
+				return st.Delivered >= uint64(3+2*(n+1)) || st.Slow > 0
+			})
+			if s.Stats().Slow > 0 {
+				t.Fatal("a client was closed as slow")
+			}
+		}
+		s.awaitTick()
+		if !queued() {
+			t.Errorf("nothing is queued: %+v", s.Stats())
+		}
+		for range n {
+			expect(t, sse, message{Data: large})
+			expect(t, socket, message{Topic: "a", Data: large})
+		}
+		s.draining.Store(true) // from now on clients are told when to come back
+		if status, body := s.request("GET", "/events?topic=a", ""); status != http.StatusServiceUnavailable {
+			t.Errorf("%d %s", status, body)
+		}
+		if st := s.Stats(); st.Slow != 0 || st.Silent != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// The parts of a long duration are in order, for many clients too.
+func TestPartOfLongDuration(t *testing.T) {
+	for _, d := range []time.Duration{0, time.Millisecond, 3 * time.Hour, 1<<63 - 1} {
+		const n = 1_000_000
+		last := time.Duration(0)
+		for _, i := range []int{0, 1, n / 2, n - 1} {
+			at := part(d, i, n)
+			if want := float64(d) / n * float64(i); at < last || float64(at) > want+1 || float64(at) < want-n {
+				t.Errorf("%d %d-ths of %v: %v", i, n, d, at)
+			}
+			last = at
+		}
+	}
+}
