@@ -37,7 +37,7 @@ func (s *site) awaitTick() {
 // not take what is queued for them.
 func TestLongestDurations(t *testing.T) {
 	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
-		c := Config{MaxQueue: 1 << 30}
+		c := Config{MaxQueue: 1 << 30, MaxAge: readTimeout}
 		set(&c)
 		s := newSite(t, t.TempDir(), c)
 		sse, err := openSSE(s.url, "topic=a", "")

@@ -103,7 +103,11 @@ func TestLongestDurationsOfServer(t *testing.T) {
 		var conns []net.Conn
 		for _, wrap := range []func(net.Conn) net.Conn{plain, opaque} {
 			for _, secure := range []bool{false, true} {
-				s := newLineServer(t, set, func(s *Server, l net.Listener) error {
+				configure := func(s *Server) { // the defaults are too short for a busy machine
+					s.ReadTimeout, s.WriteTimeout, s.HandshakeTimeout = timeout, timeout, timeout
+					set(s)
+				}
+				s := newLineServer(t, configure, func(s *Server, l net.Listener) error {
 					l = wrappingListener{l, wrap}
 					if !secure {
 						return s.Serve(l)

@@ -31,6 +31,17 @@ func awaitTicks(t *testing.T, servers ...*Server) {
 	}
 }
 
+// smallBuffers makes the system queue little for a client that does not read.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(32 << 10)
+	}
+	return c, err
+}
+
 // wantAfterPings reads a frame of the server behind pings, which it does not answer.
 func (p *peer) wantAfterPings(s *Server, first byte, length int) {
 	p.Helper()
@@ -57,9 +68,11 @@ func TestLongestDurations(t *testing.T) {
 			opened := make(chan *Conn, 1)
 			ended[i] = make(ends, 1)
 			s := &Server{OnMessage: echo, OnClose: ended[i].closed, MaxQueue: 1 << 30, PingInterval: time.Millisecond,
+				PongTimeout: soon, WriteTimeout: soon, CloseTimeout: soon,
 				OnOpen: func(c *Conn, _ *http.Request) error { opened <- c; return nil }}
 			set(s)
-			servers[i], peers[i] = s, serve(t, kind, s).connect(t, "")
+			h := serve(t, kind, s, func(l net.Listener) net.Listener { return smallBuffers{l} })
+			servers[i], peers[i] = s, h.connect(t, "")
 			conns[i] = <-opened
 		}
 		message, piece := text("half a message"), make([]byte, 256<<10)
