@@ -35,7 +35,7 @@ const (
 type Config struct {
 	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not close it.
 	Conn *nats.Conn
-	// Stream describes the stream of the durable topics. It is made if it does not exist; if it does, it stays as it is.
+	// Stream describes the stream of the durable topics. It is made if it does not exist.
 	Stream StreamConfig
 	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError]. Publish fails with that for
 	// durable topics, instead of waiting for JetStream.
@@ -106,6 +106,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if config.MaxEvent < 0 || config.MaxQueue < 0 || config.MaxAge < 0 || config.Heartbeat < 0 || config.Retry < 0 ||
 		config.MaxClients < 0 || config.MaxArrivals < 0 || config.Slow > SlowDrop {
 		return nil, errors.New("gateway: a field of Config is negative or unknown")
+	}
+	if s := config.Stream; s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0 {
+		return nil, errors.New("gateway: a number of Config.Stream is negative")
 	}
 	orDefault(&config.MaxEvent, 256<<10)
 	orDefault(&config.MaxQueue, 256<<10)
