@@ -114,7 +114,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	orDefault(&config.MaxQueue, 256<<10)
 	orDefault(&config.MaxAge, 10*time.Second)
 	orDefault(&config.Heartbeat, 25*time.Second)
-	orDefault(&config.Retry, 3*time.Second)
+	orDefault(&config.Retry, defaultRetry)
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -160,11 +160,13 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
-	g.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	g.mux.HandleFunc("GET /healthz", serveHealth)
 	g.mux.HandleFunc("GET /readyz", g.serveReady)
 	g.sweeper.Go(g.sweep)
 	return g, nil
 }
+
+const defaultRetry = 3 * time.Second
 
 func orDefault[N int | time.Duration](n *N, otherwise N) {
 	if *n == 0 {
