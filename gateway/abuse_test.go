@@ -142,7 +142,8 @@ func TestChattyClients(t *testing.T) {
 	}
 	socket.conn.Write(pings.Bytes())
 	var closed wsutil.ClosedError
-	if _, err := socket.read(); !errors.As(err, &closed) || closed.Code != ws.StatusPolicyViolation {
+	_, err = socket.read()
+	if !errors.As(err, &closed) || closed.Code != ws.StatusPolicyViolation {
 		t.Errorf("after many pings: %v", err)
 	}
 	r, err := openSSE(s.url, "topic=a", "")

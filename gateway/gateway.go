@@ -314,6 +314,8 @@ type Member struct {
 	Current bool   // the replica has what the leader has
 	Offline bool   // the leader cannot reach it
 	Lag     uint64 // operations that the replica is behind
+	// Active is the time since the leader has heard from the replica.
+	Active time.Duration
 }
 
 // Members returns the servers that have replicas of the stream.
