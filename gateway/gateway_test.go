@@ -409,7 +409,8 @@ func TestIDAheadIsNotHeld(t *testing.T) {
 	s.publish("a", "1")
 	s.hub.patience, s.hub.hold = time.Hour, 0 // as in a cluster, and shorter
 	path := "/events?topic=a&after=" + position{s.hub.epoch, 1 << 40}.String()
-	if status, body := s.request("GET", path, ""); status != 503 || !strings.Contains(body, "behind") {
+	status, body := s.request("GET", path, "")
+	if status != 503 || !strings.Contains(body, "behind") {
 		t.Errorf("a leader that may be behind: %d %s", status, body)
 	}
 	for name, c := range map[string]struct {

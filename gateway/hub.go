@@ -167,7 +167,7 @@ const (
 	auditChunk    = 200 // topics in one request
 	firstAudit    = 250 * time.Millisecond
 	maxHold       = 3 * time.Second
-	recently      = 3 * time.Second // less than nats-server waits before an election, which is 4 seconds
+	recently      = 3 * time.Second // nats-server waits for 4 seconds before an election
 )
 
 var (
