@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -122,6 +125,39 @@ func TestHalfOpenSockets(t *testing.T) {
 	if got := s.Stats().Silent; got != n {
 		t.Errorf("%d were counted, want %d", got, n)
 	}
+	check()
+}
+
+// A client that sends pings, or bytes that no one asked for, is closed. It would keep a processor
+// busy.
+func TestChattyClients(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{})
+	check := undisturbed(t, s)
+	socket, err := openWS(s.url, "topic=a")
+	must(t, err)
+	defer socket.close()
+	var pings bytes.Buffer
+	for range 10 * maxPings { // more than several seconds allow
+		must(t, ws.WriteFrame(&pings, ws.MaskFrameInPlace(ws.NewPingFrame(nil))))
+	}
+	socket.conn.Write(pings.Bytes())
+	var closed wsutil.ClosedError
+	_, err = socket.read()
+	if !errors.As(err, &closed) || closed.Code != ws.StatusPolicyViolation {
+		t.Errorf("after many pings: %v", err)
+	}
+	r, err := openSSE(s.url, "topic=a", "")
+	must(t, err)
+	defer r.close()
+	for range maxHead + 1 { // one byte at a time
+		if _, err := r.conn.Write([]byte("x")); err != nil {
+			break
+		}
+	}
+	if _, err := r.next(); err == nil {
+		t.Error("a client of Server-Sent Events that sends was not closed")
+	}
+	until(t, "both have left", func() bool { return s.Stats().Clients == 1 })
 	check()
 }
 

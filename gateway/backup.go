@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -141,7 +142,7 @@ func restore(ctx context.Context, conn *nats.Conn, c StreamConfig) error {
 		return fmt.Errorf("%w: it is of the stream %v, not %s", ErrBackup, config["name"], c.Name)
 	}
 	sum.Write(line)
-	config["num_replicas"] = c.Replicas
+	config["num_replicas"] = cmp.Or(c.Replicas, 1)
 	// Until it has its new epoch, the stream takes no event. Its last sequence must not change
 	// before that, and the state in the backup may be older than its events.
 	config["subjects"] = []string{noSubject}

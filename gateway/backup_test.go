@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/socknotify/socknotify/internal/freeport"
 )
 
@@ -203,6 +205,56 @@ func TestRestoreInterrupted(t *testing.T) {
 	s := newSiteOn(t, node, Config{Stream: c})
 	s.publish("a", "new")
 	checkRestored(t, s, half, id, "new")
+}
+
+// A stream that exists is changed to what is configured, and otherwise stays as it is. What is not
+// possible is refused, by name.
+func TestStreamChanges(t *testing.T) {
+	node := newNode(t, NodeConfig{Store: t.TempDir()})
+	three := Config{Conn: node.Conn, Stream: StreamConfig{Replicas: 3}, Logger: quiet}
+	if _, err := New(t.Context(), three); !errors.Is(err, ErrStream) {
+		t.Errorf("three replicas on one node: %v", err)
+	}
+	js := must1(jetstream.New(node.Conn))
+	for _, c := range []struct {
+		set          StreamConfig
+		age, window  time.Duration
+		bytes        int64
+		said, failed string
+	}{
+		{set: StreamConfig{MaxBytes: 8 << 20},
+			age: 24 * time.Hour, window: 2 * time.Minute, bytes: 8 << 20},
+		{age: 24 * time.Hour, window: 2 * time.Minute, bytes: 8 << 20},
+		{set: StreamConfig{MaxBytes: 4 << 20, MaxAge: time.Hour, Window: time.Minute},
+			age: time.Hour, window: time.Minute, bytes: 4 << 20,
+			said: "MaxBytes from 8388608 to 4194304"},
+		{set: StreamConfig{MaxAge: 30 * time.Second},
+			age: 30 * time.Second, window: 30 * time.Second, bytes: 4 << 20,
+			said: "Window from 1m"},
+		{set: StreamConfig{Replicas: 3},
+			age: 30 * time.Second, window: 30 * time.Second, bytes: 4 << 20,
+			failed: "Replicas from 1 to 3"},
+	} {
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		g, err := New(t.Context(), Config{Conn: node.Conn, Stream: c.set, Logger: logger})
+		if err == nil {
+			must(t, g.Shutdown(t.Context()))
+		}
+		if c.failed == "" {
+			must(t, err)
+		} else if !errors.Is(err, ErrStream) || !strings.Contains(err.Error(), c.failed) {
+			t.Errorf("%+v: %v", c.set, err)
+		}
+		now := must1(js.Stream(t.Context(), defaultStream)).CachedInfo().Config
+		if now.MaxAge != c.age || now.Duplicates != c.window || now.MaxBytes != c.bytes {
+			t.Errorf("%+v: %v, %v, %d", c.set, now.MaxAge, now.Duplicates, now.MaxBytes)
+		}
+		if changed := strings.Contains(log.String(), "was changed"); changed != (c.said != "") ||
+			!strings.Contains(log.String(), c.said) {
+			t.Errorf("%+v: logged %q", c.set, log.String())
+		}
+	}
 }
 
 // newCluster starts three nodes in this process.

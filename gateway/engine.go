@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -275,18 +277,74 @@ func (l natsLog) Errorf(format string, v ...any)  { l.Error("nats: " + fmt.Sprin
 func (l natsLog) Debugf(string, ...any)           {}
 func (l natsLog) Tracef(string, ...any)           {}
 
-// StreamConfig describes the stream of the durable topics.
+// StreamConfig describes the stream of the durable topics. A stream that exists is changed to what
+// is set here; what is zero stays as it is there. New fails with ErrStream if the change is not
+// possible.
 type StreamConfig struct {
 	Name     string        // "" is PUSH
-	Replicas int           // 0 is 1
+	Replicas int           // of a new stream, 0 is 1
 	MaxAge   time.Duration // how long events are kept; 0 is 24 hours
 	MaxBytes int64         // how many bytes are kept, of each replica; 0 is 1 GiB
-	Window   time.Duration // how long keys of publishers are remembered; 0 is 2 minutes
-	// Restore, if not nil, is a backup from which the stream is made if there is none. The other fields but Name and
-	// Replicas do not count then. Await makes the gateway wait for the stream instead, until another node has restored it.
+	Window   time.Duration // how long publishers' keys are remembered; 0 is 2 minutes
+	// Restore, if not nil, is a backup from which the stream is made if there is none, with the
+	// backup's configuration where a field is zero. Await makes the gateway wait for the stream
+	// instead, until another node has restored it.
 	Restore io.ReadSeeker
 	Await   bool
 }
+
+// ErrStream is returned by New if JetStream refuses to make the stream as StreamConfig says, or to
+// change it to that.
+var ErrStream = errors.New("gateway: the stream cannot be as configured")
+
+// apply changes a stream that exists to what is set in c.
+func (c *StreamConfig) apply(ctx context.Context, js jetstream.JetStream,
+	now jetstream.StreamConfig, log *slog.Logger) error {
+	changed, names := now, []string(nil)
+	if c.Replicas > 0 && c.Replicas != now.Replicas {
+		changed.Replicas = c.Replicas
+		names = append(names, fmt.Sprintf("Replicas from %d to %d", now.Replicas, c.Replicas))
+	}
+	if c.MaxAge > 0 && c.MaxAge != now.MaxAge {
+		changed.MaxAge = c.MaxAge
+		names = append(names, fmt.Sprintf("MaxAge from %v to %v", now.MaxAge, c.MaxAge))
+	}
+	if c.MaxBytes > 0 && c.MaxBytes != now.MaxBytes {
+		changed.MaxBytes = c.MaxBytes
+		names = append(names, fmt.Sprintf("MaxBytes from %d to %d", now.MaxBytes, c.MaxBytes))
+	}
+	window := cmp.Or(c.Window, now.Duplicates)
+	if changed.MaxAge > 0 {
+		window = min(window, changed.MaxAge)
+	}
+	if window != now.Duplicates {
+		changed.Duplicates = window
+		names = append(names, fmt.Sprintf("Window from %v to %v", now.Duplicates, window))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	what := strings.Join(names, ", ")
+	_, err := js.UpdateStream(ctx, changed)
+	if err == nil {
+		log.Info("gateway: the stream was changed", "stream", now.Name, "what", what)
+	}
+	return refusal(err, what)
+}
+
+// refusal returns ErrStream for an answer of JetStream that no waiting will change, and other
+// errors as they are.
+func refusal(err error, what string) error {
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && slices.Contains(refusals, refused.ErrorCode) {
+		return fmt.Errorf("%w: %s: %w", ErrStream, what, err)
+	}
+	return err
+}
+
+// refusals are JetStream's codes for a configuration that is not possible: as such, and for its
+// replicas.
+var refusals = []jetstream.ErrorCode{10052, 10074}
 
 // The metadata of the stream. epochKey says which stream it is: a stream that is deleted and made
 // once more, or made from a backup, has another epoch. erasKey has the eras of the streams that it
@@ -364,31 +422,28 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 	if c.Name == "" {
 		c.Name = defaultStream
 	}
-	if c.Replicas == 0 {
-		c.Replicas = 1
-	}
-	orDefault(&c.MaxAge, 24*time.Hour)
-	orDefault(&c.Window, 2*time.Minute)
-	if c.MaxBytes == 0 {
-		c.MaxBytes = 1 << 30
-	}
+	maxAge := cmp.Or(c.MaxAge, 24*time.Hour)
 	config := jetstream.StreamConfig{
-		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: c.Replicas, MaxAge: c.MaxAge, MaxBytes: c.MaxBytes,
-		Duplicates: min(c.Window, c.MaxAge), Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
-		AllowDirect: true, DenyDelete: true, DenyPurge: true, MaxMsgSize: int32(min(maxEvent+maxHeaders, math.MaxInt32)),
-		RePublish: &jetstream.RePublish{Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
-		Metadata:  map[string]string{epochKey: newEpoch()},
+		Name: c.Name, Subjects: []string{storedPrefix + ">"}, Replicas: cmp.Or(c.Replicas, 1),
+		MaxAge: maxAge, MaxBytes: cmp.Or(c.MaxBytes, 1<<30),
+		Duplicates: min(cmp.Or(c.Window, 2*time.Minute), maxAge),
+		Storage:    jetstream.FileStorage, Discard: jetstream.DiscardOld,
+		AllowDirect: true, DenyDelete: true, DenyPurge: true,
+		MaxMsgSize: int32(min(maxEvent+maxHeaders, math.MaxInt32)),
+		RePublish: &jetstream.RePublish{
+			Source: storedPrefix + ">", Destination: republishedPrefix + ">"},
+		Metadata: map[string]string{epochKey: newEpoch()},
 	}
 	reported := ""
 	for first := true; ; first = false {
-		exists, err := tryStream(ctx, js, c, config)
+		exists, err := tryStream(ctx, js, c, config, log)
 		if exists && first && c.Restore != nil {
 			log.Info("gateway: the stream exists, so the backup is not restored", "stream", c.Name)
 		}
 		if err == nil {
 			return c.Name, nil
 		}
-		if errors.Is(err, ErrBackup) || errors.Is(err, ErrClosed) {
+		if errors.Is(err, ErrBackup) || errors.Is(err, ErrClosed) || errors.Is(err, ErrStream) {
 			return "", err
 		}
 		if text := err.Error(); text != reported { // it may last until other members have started, or for good
@@ -403,9 +458,9 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 	}
 }
 
-// tryStream makes the stream, unless it exists.
-func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, config jetstream.StreamConfig) (
-	exists bool, err error) {
+// tryStream makes the stream, or changes the one that exists.
+func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig,
+	config jetstream.StreamConfig, log *slog.Logger) (exists bool, err error) {
 	try, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	stream, err := js.Stream(try, c.Name)
@@ -417,9 +472,9 @@ func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, conf
 			break
 		}
 		if m[closedKey] != "" {
-			err = ErrClosed
+			return true, ErrClosed
 		}
-		return true, err
+		return true, c.apply(try, js, stream.CachedInfo().Config, log)
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return false, err
 	}
@@ -430,7 +485,8 @@ func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, conf
 		return false, err
 	case c.Restore == nil:
 		_, err = js.CreateStream(try, config)
-		return false, err
+		return false, refusal(err, fmt.Sprintf("Replicas %d, MaxAge %v, MaxBytes %d, Window %v",
+			config.Replicas, config.MaxAge, config.MaxBytes, config.Duplicates))
 	case !restoring:
 		if err = restore(ctx, js.Conn(), c); err != nil {
 			return false, err
@@ -438,5 +494,11 @@ func tryStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, conf
 	}
 	end, cancelEnd := context.WithTimeout(ctx, requestTimeout) // a restore takes its time
 	defer cancelEnd()
-	return false, endEra(end, js, c.Name)
+	if err = endEra(end, js, c.Name); err != nil {
+		return false, err
+	}
+	if stream, err = js.Stream(end, c.Name); err != nil {
+		return false, err
+	}
+	return false, c.apply(end, js, stream.CachedInfo().Config, log)
 }

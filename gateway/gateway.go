@@ -35,7 +35,7 @@ const (
 type Config struct {
 	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not close it.
 	Conn *nats.Conn
-	// Stream describes the stream of the durable topics. It is made if it does not exist; if it does, it stays as it is.
+	// Stream describes the stream of the durable topics. It is made if it does not exist.
 	Stream StreamConfig
 	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError]. Publish fails with that for
 	// durable topics, instead of waiting for JetStream.
@@ -107,11 +107,14 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		config.MaxClients < 0 || config.MaxArrivals < 0 || config.Slow > SlowDrop {
 		return nil, errors.New("gateway: a field of Config is negative or unknown")
 	}
+	if s := config.Stream; s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0 {
+		return nil, errors.New("gateway: a number of Config.Stream is negative")
+	}
 	orDefault(&config.MaxEvent, 256<<10)
 	orDefault(&config.MaxQueue, 256<<10)
 	orDefault(&config.MaxAge, 10*time.Second)
 	orDefault(&config.Heartbeat, 25*time.Second)
-	orDefault(&config.Retry, 3*time.Second)
+	orDefault(&config.Retry, defaultRetry)
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -157,11 +160,13 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 			w.WriteHeader(http.StatusNoContent)
 		})
 	}
-	g.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	g.mux.HandleFunc("GET /healthz", serveHealth)
 	g.mux.HandleFunc("GET /readyz", g.serveReady)
 	g.sweeper.Go(g.sweep)
 	return g, nil
 }
+
+const defaultRetry = 3 * time.Second
 
 func orDefault[N int | time.Duration](n *N, otherwise N) {
 	if *n == 0 {
@@ -312,6 +317,8 @@ type Member struct {
 	Current bool   // the replica has what the leader has
 	Offline bool   // the leader cannot reach it
 	Lag     uint64 // operations that the replica is behind
+	// Active is the time since the leader has heard from the replica.
+	Active time.Duration
 }
 
 // Members returns the servers that have replicas of the stream.

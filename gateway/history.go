@@ -39,6 +39,18 @@ type history struct {
 	previous streamState // the last answer of the leader
 }
 
+// confirmed reports whether the leader has heard from enough replicas to know that there is no
+// other leader. One that was stopped takes itself for the leader until it has heard of the new one.
+func (s *streamState) confirmed() bool {
+	active := 0
+	for _, m := range s.members {
+		if m.Leader || !m.Offline && m.Active < recently {
+			active++
+		}
+	}
+	return active > len(s.members)/2
+}
+
 // A holeKey says which hole a leader has. It is the same one while the leader has dropped nothing
 // of it.
 type holeKey struct {
@@ -267,7 +279,7 @@ func (h *history) askFirst() (uint64, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, requestTimeout)
 	defer cancel()
 	s, err := h.state(ctx)
-	if err != nil || len(s.members) == 0 {
+	if err != nil || len(s.members) <= 1 {
 		return s.first, err
 	}
 	request := encode(getRequest{Seq: 1, Next: ">"})

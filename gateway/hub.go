@@ -33,9 +33,12 @@ type hub struct {
 	kept    atomic.Pointer[retained]    // by the last audit
 	onReset func()                      // the stream is another one
 	count   counters
-	// A client that has seen more than the stream has waits for so long after the stream's leader has changed, and at least
-	// for staleFor. In a cluster, a new leader may have to catch up with itself first. A single node has no such reason.
+	// A client that has seen more than the stream's leader has is right for so long after the
+	// leader has changed: a new leader may have to catch up with itself. A single node has no such
+	// reason.
 	patience time.Duration
+	// hold bounds the time for which such a client waits. It is sent away then, to come back.
+	hold time.Duration
 
 	mu     sync.RWMutex
 	feeds  map[string]*feed // by subject
@@ -163,6 +166,8 @@ const (
 	auditPause    = 4   // an audit is followed by a pause of so many times its duration
 	auditChunk    = 200 // topics in one request
 	firstAudit    = 250 * time.Millisecond
+	maxHold       = 3 * time.Second
+	recently      = 3 * time.Second // nats-server waits for 4 seconds before an election
 )
 
 var (
@@ -181,7 +186,8 @@ func newHub(ctx context.Context, conn *nats.Conn, name string, largest int, log 
 		return nil, err
 	}
 	h.epoch = s.epoch
-	if len(s.members) > 0 {
+	h.hold = maxHold
+	if len(s.members) > 1 {
 		h.patience = maxBackwards
 	}
 	h.seen.Store(&s)
@@ -299,9 +305,6 @@ func (h *hub) release(f *feed) {
 	f.mu.Unlock()
 }
 
-// staleFor bounds the time for which a member that was stopped may take itself for the leader, with the stream as it was then.
-const staleFor = 20 * time.Second
-
 // A want is a filter, and the position after which the client wants its events.
 type want struct {
 	filter string
@@ -320,7 +323,11 @@ func (h *hub) begin(ctx context.Context, wants []want) (*gap, error) {
 	}
 	began := time.Now()
 	s, err := h.history.state(ctx)
-	for err == nil && ahead(wants, s) && (time.Since(s.since) < h.patience || time.Since(began) < min(h.patience, staleFor)) {
+	for err == nil && ahead(wants, s) && h.patience > 0 &&
+		(time.Since(s.since) < h.patience || !s.confirmed()) {
+		if time.Since(began) >= h.hold {
+			return nil, errBehind
+		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 			s, err = h.history.state(ctx)

@@ -125,12 +125,17 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 
 var errBusy = errors.New("gateway: too many clients")
 
-// unavailable answers that the client should come back, after a time that differs between clients.
-// A browser's EventSource ends for good at an answer that is not 200. So it gets a stream that says
-// when to come back, and ends.
+// unavailable answers that the client should come back.
 func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	g.hub.count.refused.Add(1)
-	seconds := max(int64(g.config.Retry.Seconds()), 1)
+	comeBack(w, r, g.config.Retry, err)
+}
+
+// comeBack answers that the client should come back, after a time that differs between clients. A
+// browser's EventSource ends for good at an answer that is not 200. So it gets a stream that says
+// when to come back, and ends.
+func comeBack(w http.ResponseWriter, r *http.Request, retry time.Duration, err error) {
+	seconds := max(int64(retry.Seconds()), 1)
 	seconds += rand.Int64N(seconds + 1)
 	h := w.Header()
 	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
@@ -142,6 +147,25 @@ func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error)
 	}
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
+
+// Unready returns a handler for the time until [New] has returned, which in a cluster takes until a
+// majority of the members runs. /healthz says that the process runs. Other requests are answered as
+// by a gateway that cannot serve clients now.
+func Unready(config Config) http.Handler {
+	orDefault(&config.Retry, defaultRetry)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			serveHealth(w, r)
+			return
+		}
+		allowOrigin(w, r, config.Origins)
+		comeBack(w, r, config.Retry, errUnready)
+	})
+}
+
+var errUnready = errors.New("gateway: not ready yet")
+
+func serveHealth(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) }
 
 const eventStream = "text/event-stream"
 

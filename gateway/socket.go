@@ -43,6 +43,10 @@ func (m *gapMessage) add(g *gap) {
 	m.Missed = append(m.Missed, g.Missed...)
 }
 
+// maxPings bounds the pings and pongs of a client in a second. One that sends as many as it can
+// would keep a processor busy.
+const maxPings = 20
+
 // askKey is the key of the ask in the context of a request that is upgraded.
 type askKey struct{}
 
@@ -68,6 +72,7 @@ func (g *Gateway) newSockets() *websocket.Server {
 			return websocket.SameOrigin(r) || allowsOrigin(g.config.Origins, r.Header.Get("Origin"))
 		},
 		MaxMessage:   maxHead,
+		MaxPings:     maxPings,
 		MaxQueue:     g.config.MaxQueue,
 		WriteTimeout: g.config.MaxAge,
 		PingInterval: g.config.Heartbeat,

@@ -38,6 +38,7 @@ type stream struct {
 	running bool // the function runs, or the connection is not parked yet
 	last    bool // the connection ends when the queue is empty
 	ended   bool
+	strays  uint16     // bytes that the client has sent after its request; used by turn
 	poll    *pollState // of a long poll
 	missed  backlog
 }
@@ -58,7 +59,8 @@ var (
 	errDrain   = errors.New("gateway: the node is being drained")
 )
 
-// maxHead bounds the bytes that a client may send after its request. It has no reason to send any.
+// maxHead bounds the bytes that a client may send after its request, in all. It has no reason to
+// send any, and each byte makes turn run.
 const maxHead = 4 << 10
 
 // newStream returns a stream that is not parked yet.
@@ -361,7 +363,7 @@ var heartbeat = []byte(":\n\n")
 // read notices the end of the connection. What a client sends is discarded, up to maxHead.
 func (s *stream) read() error {
 	var buf [512]byte
-	for total := 0; ; {
+	for {
 		var n int
 		var err error
 		if s.plain {
@@ -377,7 +379,7 @@ func (s *stream) read() error {
 				err = nil
 			}
 		}
-		if total += n; total > maxHead {
+		if s.strays += uint16(n); s.strays > maxHead {
 			return io.ErrShortBuffer
 		}
 		if err != nil || n == 0 {

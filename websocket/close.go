@@ -102,6 +102,7 @@ var (
 	errTooBig      error = &CloseError{Code: CodeTooBig, Reason: "message too big"}
 	errNotUTF8     error = &CloseError{Code: CodeInvalidPayload, Reason: "text is not UTF-8"}
 	errNotDeflated error = &CloseError{Code: CodeInvalidPayload, Reason: "invalid compressed data"}
+	errPings       error = &CloseError{Code: CodePolicy, Reason: "too many pings"}
 	errHalfMessage error = &CloseError{Code: CodePolicy, Reason: "incomplete message timed out"}
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -43,6 +44,8 @@ type Conn struct {
 	halfClosed bool   // used by the function
 	answered   bool   // the peer's close frame was received; used by the function
 	discarded  uint16 // KiB, of each read rounded up; used by the function
+	controls   uint16 // pings and pongs in the second controlsAt, with MaxPings
+	controlsAt uint16 // since the server's start, modulo 65536
 
 	mu       sync.Mutex
 	running  bool // the function is running, or is about to be parked for the first time
@@ -282,10 +285,14 @@ func (c *Conn) consume(b []byte) {
 			continue
 		case byte(Text), byte(Binary):
 			c.message(d, a)
-		case opPing:
-			c.pong(a.payload)
-		case opPong:
-			if f := c.server.OnPong; f != nil {
+		case opPing, opPong:
+			f := c.server.OnPong
+			switch {
+			case !c.control():
+				c.fail(errPings)
+			case a.op == opPing:
+				c.pong(a.payload)
+			case f != nil:
 				c.handle(func() error {
 					f(c, a.payload)
 					return nil
@@ -303,6 +310,22 @@ func (c *Conn) consume(b []byte) {
 		d.reset()
 		decoders.Put(d)
 	}
+}
+
+// control counts a ping or pong. It reports whether the peer may send it.
+func (c *Conn) control() bool {
+	most := c.server.MaxPings
+	if most <= 0 {
+		return true
+	}
+	if second := uint16(c.lastIn / time.Second); second != c.controlsAt {
+		c.controls, c.controlsAt = 0, second
+	}
+	if int(c.controls) >= min(most, math.MaxUint16) {
+		return false
+	}
+	c.controls++
+	return true
 }
 
 // message handles a message.

@@ -76,6 +76,9 @@ type Server struct {
 	// time after which a connection is closed if nothing is received after the ping. 0 means 30 and 10 seconds; a negative
 	// PingInterval means no pings, and the end of a peer that vanishes silently is then not noticed.
 	PingInterval, PongTimeout time.Duration
+	// MaxPings bounds the pings and pongs that a peer sends in a second. A connection whose peer
+	// sends more ends with the code 1008. 0 means no limit.
+	MaxPings int
 	// IdleTimeout ends a connection that has sent no message for this time, with the code 1001. 0 means never.
 	IdleTimeout time.Duration
 	// MessageTimeout ends a connection if a message is incomplete for this time after its first byte, with the code 1008.

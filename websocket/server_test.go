@@ -795,6 +795,29 @@ func (l wholeListener) Accept() (net.Conn, error) {
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
+// A peer that sends more pings or pongs in a second than MaxPings is sent away. Others are not.
+func TestMaxPings(t *testing.T) {
+	each(t, func(t *testing.T, kind string) {
+		for _, op := range []byte{ping, fin | opPong} {
+			ended := make(chan error, 1)
+			h := serve(t, kind, &Server{MaxPings: 20, OnMessage: echo,
+				OnClose: func(_ *Conn, err error) { ended <- err }})
+			p := h.connect(t, "")
+			for range 20 {
+				p.send(frame(op, "")...)
+			}
+			p.send(text("still here")...)
+			for first := byte(0); first != fin|byte(Text); first, _ = p.next() {
+			}
+			p.send(bytes.Repeat(frame(op, ""), 200)...) // more than three seconds allow
+			for first := byte(0); first != fin|opClose; first, _ = p.next() {
+			}
+			p.Close()
+			wantCode(t, <-ended, CodePolicy, false)
+		}
+	})
+}
+
 // A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueue does not apply to them.
 func TestPongsToSlowPeer(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {

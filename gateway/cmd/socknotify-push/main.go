@@ -84,9 +84,12 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&sync, "sync", "interval", "always: an acknowledged event survives a loss of power. "+
 		"interval: it survives the end of processes; files are synced every two minutes")
 	f.IntVar(&o.config.Stream.Replicas, "replicas", 0, "copies of the stream (default 3 in a cluster, otherwise 1)")
-	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 24*time.Hour, "how long events are kept")
-	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 1<<30, "how many bytes of events are kept")
-	f.DurationVar(&o.config.Stream.Window, "window", 2*time.Minute, "how long idempotency keys are remembered")
+	f.DurationVar(&o.config.Stream.MaxAge, "max-age", 0,
+		"how long events are kept (default that of the stream, 24h for a new one)")
+	f.Int64Var(&o.config.Stream.MaxBytes, "max-bytes", 0,
+		"how many bytes of events are kept (default those of the stream, 1 GiB for a new one)")
+	f.DurationVar(&o.config.Stream.Window, "window", 0,
+		"how long idempotency keys are remembered (default that of the stream, 2m for a new one)")
 	f.StringVar(&o.restore, "restore", "", "file of a backup, from which the stream is made if there is none")
 	f.BoolVar(&o.config.Stream.Await, "await-stream", false,
 		"wait until another member has restored the stream, do not make it")

@@ -4,12 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/socknotify/socknotify/gateway"
+	"github.com/socknotify/socknotify/internal/freeport"
 )
 
 // While two of three members are stopped, the third refuses events of durable topics with 503 and Retry-After. Live topics go
@@ -78,5 +80,47 @@ func TestNoQuorum(t *testing.T) {
 		if got := durable("data: "); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// The first member of a cluster answers probes and clients while it waits for the others: a
+// StatefulSet starts the second one when the first is healthy.
+func TestFirstMember(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three processes")
+	}
+	addrs := freeport.Addrs(t, 6)
+	start := func(i int) {
+		startProcess(t, "--addr", addrs[i], "--name", fmt.Sprint("n", i), "--store", t.TempDir(),
+			"--cluster", addrs[3+i], "--routes", strings.Join(addrs[3:], ","))
+	}
+	url := "http://" + addrs[0]
+	start(0)
+	until(t, "the first member is healthy", func() bool {
+		code, _ := ask(t, "GET", url+"/healthz", "")
+		return code == http.StatusOK
+	})
+	for _, path := range []string{"/readyz", "/poll?topic=a", "/events?topic=a"} {
+		if code, body := ask(t, "GET", url+path, ""); code != http.StatusServiceUnavailable {
+			t.Errorf("%s of the first member: %d %s", path, code, body)
+		}
+	}
+	r, err := http.NewRequest("GET", url+"/events?topic=a", nil)
+	must(t, err)
+	r.Header.Set("Accept", "text/event-stream")
+	answer, err := caller.Do(r)
+	must(t, err)
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("an EventSource got %s", answer.Status)
+	}
+	start(1)
+	start(2)
+	until(t, "the first member is ready", func() bool {
+		code, _ := ask(t, "GET", url+"/readyz", "")
+		return code == http.StatusOK
+	})
+	if code, body := ask(t, "POST", url+"/publish?topic=a", "x"); code != http.StatusOK {
+		t.Errorf("publish: %d %s", code, body)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,6 +61,36 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		defer f.Close()
 		o.config.Stream.Restore = f
 	}
+	// Probes and clients are answered while the gateway waits for other members.
+	var front atomic.Pointer[http.Handler]
+	unready := gateway.Unready(o.config)
+	front.Store(&unready)
+	server := &park.HTTPServer{Server: &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			(*front.Load()).ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				boundSilence(conn)
+			}
+		},
+		// An event stream takes its connection over, which HTTP/2 does not allow.
+		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}}
+	defer server.Close()
+	ended := make(chan error, 1)
+	serving, stopped := context.WithCancel(ctx)
+	go func() {
+		defer stopped()
+		if o.cert != "" {
+			ended <- server.ServeTLS(ln, o.cert, o.key)
+			return
+		}
+		ended <- server.Serve(ln)
+	}()
 	changed := make(chan struct{}, 1) // something has happened that may have lost events between nodes
 	note := func() {
 		select {
@@ -81,8 +112,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		defer node.Close()
 		o.config.Conn, o.config.StoreError = node.Conn, node.StoreError
 	}
-	g, err := gateway.New(ctx, o.config)
+	g, err := gateway.New(serving, o.config)
 	if err != nil {
+		select {
+		case err = <-ended: // such as for a wrong certificate
+		default:
+		}
 		return err
 	}
 	watching, stopWatching := context.WithCancel(context.Background())
@@ -107,31 +142,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.demo {
 		handler = withDemo(g)
 	}
-	server := &park.HTTPServer{Server: &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			if state == http.StateNew {
-				boundSilence(conn)
-			}
-		},
-		// An event stream takes its connection over, which HTTP/2 does not allow.
-		TLSConfig:    &tls.Config{NextProtos: []string{"http/1.1"}},
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-	}}
+	front.Store(&handler)
 	page, err := serveDebug(o.debugAddr, g, server, node)
 	if err != nil {
 		return err
 	}
 	defer page()
-	ended := make(chan error, 1)
-	go func() {
-		if o.cert != "" {
-			ended <- server.ServeTLS(ln, o.cert, o.key)
-			return
-		}
-		ended <- server.Serve(ln)
-	}()
 	log.Info("serving", "address", ln.Addr().String(), "authorization", o.jwtSecret != "")
 	var failed error
 	select {
