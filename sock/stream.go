@@ -37,11 +37,6 @@ func (s *Socket) recv(b []byte) (int, error) {
 	h := s.fd.Handle()
 	generation := s.fd.Generation()
 	n, e := recvOnce(h, b)
-	return s.finishRecv(h, b, generation, n, e)
-}
-
-// finishRecv returns the result of a receive into b that returned n and e.
-func (s *Socket) finishRecv(h uintptr, b []byte, generation uint64, n ioCount, e ioError) (int, error) {
 	if n == 0 || ioFailed(e) {
 		return s.finishRecvSlow(h, b, generation, e)
 	}
