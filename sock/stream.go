@@ -177,7 +177,13 @@ const (
 // receives the end of the stream. After shutting down the receiving direction of a Unix datagram socket, Recv
 // returns ErrWouldBlock on Linux, and 0 and nil on NetBSD.
 func (s *Socket) Shutdown(how How) error {
-	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
+	return s.do("shutdown", func(h uintptr) error {
+		err := sysShutdown(h, how)
+		if err == nil && how != ShutRead {
+			s.fd.ShutSend()
+		}
+		return err
+	})
 }
 
 // Err returns and clears the pending error of the socket (SO_ERROR). It returns nil if there is none. A pending

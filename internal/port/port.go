@@ -64,6 +64,11 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 				p.sockBlocked(handle, d)
 			}
 		},
+		ShutSend: func(t *fdstate.FD, handle uintptr) {
+			if p := self.Value(); p != nil {
+				p.sockShutSend(t, handle)
+			}
+		},
 	}
 	p.Core.drained = func(index uint32, reported uint64) {
 		if p := self.Value(); p != nil {

@@ -106,6 +106,38 @@ func (p *Port) watchForOperations(w *Call, sl *Slot, s *sock.Socket, h Socket, d
 	}
 }
 
+// sockShutSend carries out the sends that wait for a socket whose sending direction the program has shut. They fail now, but
+// Linux does not report a Unix stream for that while what it has sent fills the peer's buffer.
+func (p *Port) sockShutSend(t *fdstate.FD, handle uintptr) {
+	if handle > MaxIndex {
+		return
+	}
+	w := p.Begin()
+	if w == nil {
+		return
+	}
+	defer p.End(w)
+	if s := p.Table.Lookup(uint32(handle)); s != nil && p.retrySends(w, s, t, handle) {
+		p.Waiters.WakeOne(p.Core, nil)
+	}
+}
+
+func (p *Port) retrySends(w *Call, s *Slot, t *fdstate.FD, h Socket) (queued bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	reg := s.Reg.Load()
+	if s.Word.Load()&wOverlapped == 0 || reg.fd != t || !reg.Work.pending(fdstate.Send) {
+		return false
+	}
+	held, err := reg.Work.Socket.Hold()
+	if err != nil {
+		return false // it is being closed, which completes them
+	}
+	defer held.Release() // not the last, because the call that shuts the direction holds one
+	notify(t, 0)
+	return p.proceed(w, s, held, h, fdstate.Send)
+}
+
 // unwatch ends that for a socket without operations in flight. The slot is locked.
 func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
 	p.forget(w.stripe, s, index)
