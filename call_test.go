@@ -221,7 +221,7 @@ func TestRemovedBackend(t *testing.T) {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Fatalf("%s: %v", from, err)
 		}
-		for _, want := range []string{from, "docs/decisions/io_uring.md", "WithRing"} {
+		for _, want := range []string{from, "docs/decisions/io_uring.md"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q does not name %s", err, want)
 			}

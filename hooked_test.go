@@ -33,7 +33,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *Port[K], h *ho
 				t.Fatal(err)
 			}
 			h := &hooked{Poller: k}
-			p := newPort[K](h.Whole(), b.Name)
+			p := newPort[K](h, b.Name)
 			t.Cleanup(func() { p.Close() })
 			p.port.Core.Watching.Store(true) // as if it had had sockets
 			f(t, p, h)

@@ -34,20 +34,11 @@ func Backends() []string {
 	return names
 }
 
-// choose returns the backend to open.
+// choose returns the backend to open: that which an option or the environment names, or else the default.
 func choose(o *options) (system.Backend, error) {
 	if o.Backend != nil {
 		return *o.Backend, nil
 	}
-	r, err := named(o)
-	if err == nil && o.Ring != nil {
-		r = o.Ring(r)
-	}
-	return r, err
-}
-
-// named returns the backend that an option or the environment names, or else the default.
-func named(o *options) (system.Backend, error) {
 	name, from := o.Name, "WithBackend"
 	if name == "" {
 		name, from = os.Getenv(BackendEnv), BackendEnv

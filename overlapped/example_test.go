@@ -225,32 +225,6 @@ func ExampleReadAt() {
 	// read two
 }
 
-// A file is read by io_uring where the system allows it, and by a goroutine of the port elsewhere.
-func ExampleWithRing() {
-	port, err := socknotify.New[string](overlapped.WithRing())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer port.Close()
-	file, err := os.Open("../LICENSE")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer file.Close()
-	var read overlapped.Op[string]
-	buf := make([]byte, 11)
-	if err := overlapped.ReadAt(port, file, "license", buf, 0, &read); err != nil {
-		log.Fatal(err)
-	}
-	var one [1]socknotify.Notification[string]
-	if _, err := port.Process(nil, one[:], -1); err != nil {
-		log.Fatal(err)
-	}
-	n, err := overlapped.Of(&one[0]).Result()
-	fmt.Println(one[0].Key, string(buf[:n]), err)
-	// Output: license MIT License <nil>
-}
-
 // The notification of a completion leads to the operation.
 func ExampleOf() {
 	port, a, b := batchable()

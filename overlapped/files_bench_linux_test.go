@@ -1,18 +1,16 @@
 package overlapped
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/port"
 	"golang.org/x/sys/unix"
 )
 
-// Reads and writes by the kernel and by the goroutines: of what is in the page cache, of what is not (cold), and past it (direct).
+// Reads and writes of what is in the page cache, of what is not (cold), and past it (direct).
 func BenchmarkFile(b *testing.B) {
 	for _, c := range []struct {
 		name            string
@@ -33,56 +31,55 @@ func BenchmarkFile(b *testing.B) {
 		{"directWrite/4K/1", 4 << 10, true, false, unix.O_DIRECT, 1},
 		{"directWrite/4K/64", 4 << 10, true, false, unix.O_DIRECT, 64},
 	} {
-		for _, by := range []string{"goroutines", "kernel"} {
-			b.Run(fmt.Sprintf("%s/%s", c.name, by), func(b *testing.B) {
-				const blocks = 256
-				f := benchFile(b, blocks*c.size, c.flags)
-				if c.cold {
-					unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM) // read nothing ahead
+		b.Run(c.name, func(b *testing.B) {
+			const blocks = 256
+			f := benchFile(b, blocks*c.size, c.flags)
+			if c.cold {
+				unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM) // read nothing ahead
+			}
+			p, err := socknotify.New[int]()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { p.Close() })
+			ops, bufs := make([]Op[int], c.inFlight), aligned(c.inFlight, c.size)
+			turn := 0
+			start := func(i int) {
+				turn++
+				off := int64(turn % blocks * c.size)
+				if c.cold && off == 0 {
+					unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 				}
-				p := ringPort(b)
-				if by == "goroutines" {
-					port.Of(p).Transfers = nil
+				call := ReadAt[int]
+				if c.write {
+					call = WriteAt[int]
 				}
-				ops, bufs := make([]Op[int], c.inFlight), aligned(c.inFlight, c.size)
-				turn := 0
-				start := func(i int) {
-					turn++
-					off := int64(turn % blocks * c.size)
-					if c.cold && off == 0 {
-						unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-					}
-					call := ReadAt[int]
-					if c.write {
-						call = WriteAt[int]
-					}
-					if err := call(p, f, i, bufs[i], off, &ops[i]); err != nil {
-						b.Fatal(err)
-					}
+				if err := call(p, f, i, bufs[i], off, &ops[i]); err != nil {
+					b.Fatal(err)
 				}
-				for i := range ops {
-					start(i)
+			}
+			for i := range ops {
+				start(i)
+			}
+			var out [64]socknotify.Notification[int]
+			b.ReportAllocs()
+			cpu, done := processTime(b), 0
+			for b.Loop() {
+				n, err := p.Process(nil, out[:], -1)
+				if err != nil {
+					b.Fatal(err)
 				}
-				var out [64]socknotify.Notification[int]
-				b.ReportAllocs()
-				cpu, done := processTime(b), 0
-				for b.Loop() {
-					n, err := p.Process(nil, out[:], -1)
-					if err != nil {
-						b.Fatal(err)
+				for _, nt := range out[:n] {
+					if n, err := Of(&nt).Result(); n != c.size || err != nil {
+						b.Fatal(n, err)
 					}
-					for _, nt := range out[:n] {
-						if n, err := Of(&nt).Result(); n != c.size || err != nil {
-							b.Fatal(n, err)
-						}
-						start(nt.Key)
-					}
-					done += n
+					start(nt.Key)
 				}
-				b.ReportMetric(float64(processTime(b)-cpu)/float64(done), "cpu-ns/each")
-				b.ReportMetric(float64(b.Elapsed())/float64(done), "ns/each")
-			})
-		}
+				done += n
+			}
+			b.ReportMetric(float64(processTime(b)-cpu)/float64(done), "cpu-ns/each")
+			b.ReportMetric(float64(b.Elapsed())/float64(done), "ns/each")
+		})
 	}
 }
 
@@ -127,10 +124,4 @@ func processTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func ringPort(b *testing.B) *socknotify.Port[int] {
-	p := newPort[int](b, ringKernel(b), "ring")
-	b.Cleanup(func() { p.Close() })
-	return p
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A filesModel is a few files with operations, among those of a socket, on one port.
@@ -27,7 +26,7 @@ type filesModel struct {
 }
 
 var (
-	fileLengths = []int{0, 1, 10, 511, alignment, 3 * alignment, port.MaxNow, port.MaxNow + 1, 300_000, 1<<20 + alignment}
+	fileLengths = []int{0, 1, 10, 511, alignment, 3 * alignment, 64 << 10, 64<<10 + 1, 300_000, 1<<20 + alignment}
 	fileModes   = []int{os.O_RDWR, os.O_RDWR, os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_APPEND}
 )
 
@@ -93,7 +92,7 @@ func (m *filesModel) offset(t *rapid.T, f *modelFile, write bool) int64 {
 	case where == 0:
 		return -1
 	case where == 1 && !write:
-		return rapid.SampledFrom([]int64{1 << 40, math.MaxInt64 - 1, math.MaxInt64 - 2*port.MaxNow}).Draw(t, "far")
+		return rapid.SampledFrom([]int64{1 << 40, math.MaxInt64 - 1, math.MaxInt64 - 128<<10}).Draw(t, "far")
 	case where < 4:
 		return int64(max(0, end-1))
 	case where < 6:
@@ -213,7 +212,7 @@ func specials(t *testing.T) (files []*modelFile) {
 func TestFilesModel(t *testing.T) {
 	places := filePlaces(t)
 	odd := specials(t)
-	onFileKernels(t, func(t *testing.T, open func() (backend.Poller, error)) {
+	onFileBackends(t, func(t *testing.T, open func() (backend.Poller, error)) {
 		handles.NoneLeft(t, "")
 		ops := make([]fileOp, 12)
 		rapid.Check(t, func(t *rapid.T) {

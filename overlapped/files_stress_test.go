@@ -181,7 +181,7 @@ func (o *stressOp) dequeued(t *testing.T, nt *socknotify.Notification[*stressOp]
 // may write to its buffer at any time.
 func TestFilesStress(t *testing.T) {
 	places := filePlaces(t)
-	onFileKernels(t, func(t *testing.T, open func() (backend.Poller, error)) {
+	onFileBackends(t, func(t *testing.T, open func() (backend.Poller, error)) {
 		handles.NoneLeft(t, "")
 		k, err := open()
 		if err != nil {

@@ -54,7 +54,7 @@ func onEachOf[K comparable](t *testing.T, f func(t *testing.T, p *socknotify.Por
 				t.Fatal(err)
 			}
 			h := &backendtest.Hooked{Poller: k}
-			p := newPort[K](t, h.Whole(), b.Name)
+			p := newPort[K](t, h, b.Name)
 			t.Cleanup(func() { p.Close() })
 			port.Of(p).Core.Watching.Store(true) // as if it had had sockets
 			f(t, p, h)

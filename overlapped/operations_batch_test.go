@@ -2,13 +2,11 @@ package overlapped
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
@@ -70,115 +68,9 @@ func each(t *testing.T, p *socknotify.Port[*batchConn], n int, f func(nt socknot
 	}
 }
 
-// batching runs a test on the kernels that make calls together.
-func batching(t *testing.T, f func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked)) {
+// A slot that is locked while reports are delivered is polled again.
+func TestReportsMeetLockedSlot(t *testing.T) {
 	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
-		if port.Of(p).Core.Batcher != nil {
-			f(t, p, h)
-		}
-	})
-}
-
-// Calls that the kernel does not make, some of them or all, are made one by one, with the same results.
-func TestKernelMakesFewer(t *testing.T) {
-	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
-		const many = 40
-		conns := batchConns(t, many)
-		calls, made := 0, 0
-		for name, among := range map[string]func([]backend.Exchange) []backend.Exchange{
-			"all":   nil,
-			"none":  func([]backend.Exchange) []backend.Exchange { return nil },
-			"first": func(c []backend.Exchange) []backend.Exchange { return c[:rand.IntN(len(c)+1)] },
-			"last":  func(c []backend.Exchange) []backend.Exchange { return c[rand.IntN(len(c)+1):] },
-		} {
-			before := made
-			h.Among = func(c []backend.Exchange) []backend.Exchange {
-				calls += len(c)
-				if among != nil {
-					c = among(c)
-				}
-				return c
-			}
-			h.Made = func(c []backend.Exchange) {
-				for i := range c {
-					if c[i].Made {
-						made++
-					}
-				}
-			}
-			for range 20 {
-				receive(t, p, conns)
-				none(t, p)
-				for _, c := range conns {
-					send(t, c.peer)
-				}
-				var ops []Request[*batchConn]
-				each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
-					if n, err := nt.Key.recv.Result(); n != 1 || err != nil || Of(&nt) != &nt.Key.recv || nt.Key.buf[0] != 'x' {
-						t.Fatalf("%s: received %d, %v", name, n, err)
-					}
-					ops = append(ops, SendRequest(nt.Key.s, nt.Key, nt.Key.buf[:1], &nt.Key.send))
-				})
-				begun(t, p, ops)
-				each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
-					if n, err := nt.Key.send.Result(); n != 1 || err != nil || Of(&nt) != &nt.Key.send {
-						t.Fatalf("%s: sent %d, %v", name, n, err)
-					}
-				})
-				for _, c := range conns {
-					drain(t, c.peer)
-				}
-			}
-			if among == nil && made-before < 40*many {
-				t.Errorf("%d of %d calls were made together", made-before, calls)
-			}
-		}
-	})
-}
-
-// What is closed, canceled or found locked while the kernel makes calls has its completion, and the others theirs.
-func TestCallsHeldAcrossOthers(t *testing.T) {
-	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
-		const many = 12
-		conns := batchConns(t, many)
-		for round := range 20 {
-			receive(t, p, conns)
-			none(t, p)
-			for _, c := range conns {
-				send(t, c.peer)
-			}
-			closed, canceled := conns[round%many], conns[(round+1)%many]
-			done := make(chan struct{})
-			h.Made = func([]backend.Exchange) {
-				h.Made = nil
-				go func() { // both wait for the slots' locks
-					defer close(done)
-					closed.s.Close()
-					if err := Cancel(p, &canceled.recv); err != nil && err != ErrNotInFlight {
-						t.Error(err)
-					}
-				}()
-				eventually(t, "it is being closed", func() bool { _, err := closed.s.Hold(); return err != nil })
-			}
-			each(t, p, many, func(nt socknotify.Notification[*batchConn]) {
-				if n, err := Of(&nt).Result(); n != 1 || err != nil || nt.Key.buf[0] != 'x' {
-					t.Errorf("received %d, %v", n, err)
-				}
-			})
-			<-done
-			h.Made = nil
-			none(t, p)
-			if _, _, err := port.Of(p).Probe(uint32(conns[0].peer.Handle())); err != nil {
-				t.Error(err)
-			}
-			closed.s, closed.peer = newPair(t)
-		}
-	})
-}
-
-// A slot that is locked while others are gathered is polled again.
-func TestGatheringMeetsLockedSlot(t *testing.T) {
-	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		const many = 6
 		conns := batchConns(t, many)
 		receive(t, p, conns)
@@ -210,7 +102,7 @@ func TestGatheringMeetsLockedSlot(t *testing.T) {
 
 // A socket that another port has registered in between, or that was closed, harms no other entry.
 func TestBatchOfClosedAndOpen(t *testing.T) {
-	batching(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
+	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
 		conns := batchConns(t, 8)
 		receive(t, p, conns)
 		for _, c := range conns[:4] {
@@ -253,7 +145,7 @@ func TestPooledReceivesWaitWithoutBuffer(t *testing.T) {
 				t.Fatalf("receive %d waits with a buffer", i)
 			}
 		}
-		if n := pool.pool.Made.Load(); n > 2*port.MaxJoint {
+		if n := pool.pool.Made.Load(); n > 100 {
 			t.Errorf("%d buffers for %d receives that wait", n, len(ops))
 		}
 	})

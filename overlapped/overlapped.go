@@ -18,9 +18,7 @@
 //
 // A socket is either registered with the port or has operations, not both at once.
 //
-// By default the operations are ordinary system calls, made when the socket is ready. With [WithRing] Linux' io_uring
-// carries out those for which that is faster. On Windows' backend afd a Recv from a stream is the system's own (WSARecv) if it
-// has to wait, where the system can take a socket off a completion port.
+// The operations are ordinary system calls, made when the socket is ready.
 package overlapped
 
 import (
@@ -35,10 +33,10 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// WithRing lets io_uring carry out operations: many receives and sends by one system call, and reads and writes of
-// files. It needs Linux 5.18 and the epoll backend. Where the system lacks or forbids io_uring, the port makes ordinary
-// system calls, as it does without this option. Both keep the same contract.
-func WithRing() socknotify.Option { return func(o *system.Options) { o.Ring = system.WithRing } }
+// WithRing has no effect. It let io_uring carry out operations, which was no faster than ordinary system calls.
+//
+// Deprecated: leave it out. It will be removed in the next release but one.
+func WithRing() socknotify.Option { return func(*system.Options) {} }
 
 // An Op is one operation (OVERLAPPED). Use one for each operation that is to be in flight at once, such as one for
 // receiving and one for sending beside a connection's buffers, and use it again and again. The zero value is ready. It
@@ -125,9 +123,8 @@ func Connect[K comparable](p *socknotify.Port[K], s *sock.Socket, key K, to neti
 }
 
 // ReadAt starts to read len(b) bytes of a file at an offset (ReadFile). The result is that of [os.File.ReadAt]: all of
-// the bytes, or an error such as io.EOF. Where the system cannot read in the background, one of a few goroutines reads;
-// they exist only while there is work. On a port with [WithRing], what is in memory is read before ReadAt returns, up
-// to 64 KiB. The error is that of [Recv].
+// the bytes, or an error such as io.EOF. One of a few goroutines reads, which exist only while there is work. The error is
+// that of [Recv].
 func ReadAt[K comparable](p *socknotify.Port[K], f *os.File, key K, b []byte, off int64, op *Op[K]) error {
 	return transfer(p, port.OpRead, f, key, b, off, op)
 }

@@ -62,10 +62,8 @@ func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *
 // errors. Every operation is started, unless the call fails as a whole, and the Result of each says whether it was. One
 // that was started is carried out even if nothing is dequeued.
 //
-// It is for loops that serve many sockets. A loop handles the completions that one call returns, and starts the operations that
-// follow from them with the next call. On a port
-// with [WithRing] one system call makes the receives and sends of a large batch. The port keeps no reference to either
-// slice.
+// It is for loops that serve many sockets. A loop handles the completions that one call returns, and starts the operations
+// that follow from them with the next call. The port keeps no reference to either slice.
 func Process[K comparable](p *socknotify.Port[K], requests []Request[K], entries []socknotify.Notification[K], timeout time.Duration) (int, error) {
 	core := port.Of(p)
 	if len(entries) == 0 && timeout != 0 {
@@ -106,11 +104,10 @@ func process[K comparable](p *port.Port, ctx context.Context, requests []Request
 	for i := range requests {
 		r := &requests[i]
 		if r.Result = r.prepare(p); r.Result == nil {
-			_, err := p.Admit(w, r.socket, &r.op.op, p.Core.Batcher != nil)
+			_, err := p.Admit(w, r.socket, &r.op.op)
 			r.Result = public(err)
 		}
 	}
-	p.CarryOut(w)
 	n, err := p.DequeueIn(w, ctx, port.EntriesOf(unsafe.Pointer(unsafe.SliceData(out)), len(out)), timeout)
 	p.End(w)
 	port.Traced(ctx, n, len(out))
@@ -127,7 +124,7 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 	queued := false
 	err := r.prepare(p)
 	if err == nil {
-		queued, err = p.Admit(w, r.socket, &r.op.op, false)
+		queued, err = p.Admit(w, r.socket, &r.op.op)
 	}
 	p.End(w)
 	if queued {

@@ -53,16 +53,7 @@ func sendOnce(h uintptr, b []byte) (n uintptr, e ioError) {
 	return
 }
 
-type (
-	ioCount = uintptr
-	ioError = unix.Errno
-)
-
-// ioErrorOf converts the error of a call that was not made by this package.
-func ioErrorOf(err error) ioError {
-	e, _ := err.(unix.Errno)
-	return e
-}
+type ioError = unix.Errno
 
 func ioFailed(e ioError) bool { return e != 0 }
 

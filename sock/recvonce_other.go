@@ -2,12 +2,7 @@
 
 package sock
 
-type (
-	ioCount = int
-	ioError = error
-)
-
-func ioErrorOf(err error) ioError { return err }
+type ioError = error
 
 func recvOnce(h uintptr, b []byte) (int, ioError)           { return sysRecv(h, b) }
 func sendOnce(h uintptr, b []byte) (int, ioError)           { return sysSend(h, b) }

@@ -37,11 +37,6 @@ func (s *Socket) recv(b []byte) (int, error) {
 	h := s.fd.Handle()
 	generation := s.fd.Generation()
 	n, e := recvOnce(h, b)
-	return s.finishRecv(h, b, generation, n, e)
-}
-
-// finishRecv returns the result of a receive into b that returned n and e.
-func (s *Socket) finishRecv(h uintptr, b []byte, generation uint64, n ioCount, e ioError) (int, error) {
 	if n == 0 || ioFailed(e) {
 		return s.finishRecvSlow(h, b, generation, e)
 	}
@@ -182,7 +177,13 @@ const (
 // receives the end of the stream. After shutting down the receiving direction of a Unix datagram socket, Recv
 // returns ErrWouldBlock on Linux, and 0 and nil on NetBSD.
 func (s *Socket) Shutdown(how How) error {
-	return s.do("shutdown", func(h uintptr) error { return sysShutdown(h, how) })
+	return s.do("shutdown", func(h uintptr) error {
+		err := sysShutdown(h, how)
+		if err == nil && how != ShutRead {
+			s.fd.ShutSend()
+		}
+		return err
+	})
 }
 
 // Err returns and clears the pending error of the socket (SO_ERROR). It returns nil if there is none. A pending

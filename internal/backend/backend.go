@@ -120,24 +120,3 @@ type Poller interface {
 	// Close releases the kernel's objects. No other call may run concurrently or follow.
 	Close() error
 }
-
-// A Batcher is a Poller that makes many non-blocking receives and sends with one system call.
-type Batcher interface {
-	// Least returns the smallest number of calls for which a batch pays. Fewer cost less with a system
-	// call each.
-	Least() int
-	// Exchange makes the calls that do not block. It may be called by any number of goroutines at once.
-	// The order of the calls is unspecified. It may leave calls out, which then have no effect; Made marks
-	// those it made. No call is still running when Exchange returns.
-	Exchange(calls []Exchange)
-}
-
-// An Exchange is a receive or a send of a socket, with its outcome.
-type Exchange struct {
-	Handle uintptr
-	Buf    []byte // not empty, and not on a stack
-	N      int    // the number of bytes moved
-	Err    error  // the system's error number, if the call failed
-	Send   bool
-	Made   bool // the call was made
-}

@@ -13,13 +13,6 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/system"
 )
 
-// Ring is the epoll backend with io_uring for operations, and RingAlways the same where the ring is used for every
-// operation. List has Ring where the system allows io_uring, and RingAlways only when the environment asks for it.
-const (
-	Ring       = "epoll-ring"
-	RingAlways = "epoll-ring-always"
-)
-
 // A choice is the backends that tests run on, and why others are not among them.
 type choice struct {
 	list    []system.Backend
@@ -77,19 +70,6 @@ func List(tb testing.TB) []system.Backend {
 		tb.Log("without the backend ", why)
 	}
 	return c.list
-}
-
-// Files returns the backends for tests of files: those in List, and one whose kernel is given every read and write,
-// where the system has io_uring.
-func Files(tb testing.TB) []system.Backend {
-	tb.Helper()
-	all := slices.Clone(List(tb))
-	if slices.ContainsFunc(all, func(r system.Backend) bool { return r.Name == Ring }) {
-		if r, err := fakeNamed(RingAlways); err == nil {
-			all = append(all, r)
-		}
-	}
-	return all
 }
 
 // Names returns the names of the backends in List.

@@ -37,22 +37,13 @@ func TestRefusedSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake, refused := fakes()
+	_, refused := fakes()
 	for name, why := range refused {
 		if why == nil || !slices.ContainsFunc(all.refused, func(s string) bool { return strings.HasPrefix(s, name+": ") }) {
 			t.Errorf("%s is refused for %v, which is not in %q", name, why, all.refused)
 		}
 		if _, err := chosen(name); !errors.Is(err, why) {
 			t.Errorf("%s: %v; want %v", name, err, why)
-		}
-	}
-	for _, name := range []string{Ring, RingAlways} {
-		if _, err := fakeNamed(name); errors.Is(err, errUnknown) {
-			continue // not Linux
-		} else if here := slices.ContainsFunc(fake, func(b system.Backend) bool { return b.Name == Ring }); here != (err == nil) {
-			t.Errorf("%s: %v, though it is there: %t", name, err, here)
-		} else if _, err2 := chosen(name); (err2 == nil) != (err == nil) {
-			t.Errorf("%s: %v; want %v", name, err2, err)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
 	"github.com/socknotify/socknotify/internal/backend/system"
-	"github.com/socknotify/socknotify/internal/ring"
 )
 
 const psnFake = "psn-fake"
@@ -16,7 +15,7 @@ const psnFake = "psn-fake"
 // preferred are backends that are left out of the system's own list where the system refuses them.
 var preferred []string
 
-// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, and Ring; or why one is refused.
+// fakes returns the backend of ProcessSocketNotifications on the plainest fake of it, or why it is refused.
 func fakes() (list []system.Backend, refused map[string]error) {
 	refused = make(map[string]error)
 	if err := fakepsn.Supported(); err != nil {
@@ -24,21 +23,12 @@ func fakes() (list []system.Backend, refused map[string]error) {
 	} else {
 		list = append(list, on(psnFake, fakepsn.Quirks{}))
 	}
-	if err := ring.Probe(); err != nil {
-		refused[Ring] = err
-	} else {
-		list = append(list, system.Backend{Name: Ring, Open: ring.New})
-	}
 	return list, refused
 }
 
-// fakeNamed returns a backend that is there only when a test asks for it by name: RingAlways; or psn-fake-1 and so on, on
-// a fake with other choices of what the reference leaves open. The error is errUnknown or why the system refuses it.
+// fakeNamed returns a backend that is there only when a test asks for it by name: psn-fake-1 and so on, on a fake with other
+// choices of what the reference leaves open. The error is errUnknown.
 func fakeNamed(name string) (system.Backend, error) {
-	switch name {
-	case Ring, RingAlways:
-		return system.Backend{Name: RingAlways, Open: ring.NewAlways}, ring.Probe()
-	}
 	number, ok := strings.CutPrefix(name, psnFake+"-")
 	seed, err := strconv.ParseUint(number, 10, 64)
 	if !ok || err != nil {

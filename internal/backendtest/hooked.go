@@ -15,9 +15,6 @@ type Hooked struct {
 	Refuse func(c *backend.Change) error
 	// PolledOne replaces PollOne.
 	PolledOne func(handle uintptr) backend.Mask
-	// Among chooses the calls that a backend.Batcher is to make, and Made is called after it has.
-	Among func(calls []backend.Exchange) []backend.Exchange
-	Made  func(calls []backend.Exchange)
 }
 
 // PollOne is the backend's, unless PolledOne replaces it.
@@ -30,7 +27,6 @@ func (h *Hooked) PollOne(handle uintptr) backend.Mask {
 
 // Poll calls the hooks around the backend's.
 func (h *Hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
-	added(changes)
 	if h.Before != nil {
 		h.Before(changes)
 	}
@@ -49,53 +45,6 @@ func (h *Hooked) Poll(changes []backend.Change, ready []backend.Ready) int {
 		h.After(ready[:n])
 	}
 	return n
-}
-
-// hookedBatcher is a Hooked of a backend that makes calls together.
-type hookedBatcher struct {
-	*Hooked
-	backend.Batcher
-}
-
-// Exchange makes the calls that the hook lets it make.
-func (h hookedBatcher) Exchange(calls []backend.Exchange) {
-	if h.Among != nil {
-		calls = h.Among(calls)
-	}
-	h.Batcher.Exchange(calls)
-	if h.Made != nil {
-		h.Made(calls)
-	}
-}
-
-// Least makes even one call go this way.
-func (h hookedBatcher) Least() int { return 1 }
-
-// Whole returns the Hooked with the other interfaces that the backend has.
-func (h *Hooked) Whole() backend.Poller {
-	b, batches := h.Poller.(backend.Batcher)
-	f, reads := h.Poller.(backend.Files)
-	r, receives := h.Poller.(backend.Receiver)
-	switch {
-	case receives:
-		return struct {
-			*Hooked
-			backend.Receiver
-		}{h, receiver{r}}
-	case batches && reads:
-		return struct {
-			hookedBatcher
-			backend.Files
-		}{hookedBatcher{h, b}, f}
-	case batches:
-		return hookedBatcher{h, b}
-	case reads:
-		return struct {
-			*Hooked
-			backend.Files
-		}{h, f}
-	}
-	return h
 }
 
 // On is an option of socknotify.New for a port on an open backend.

@@ -8,7 +8,6 @@ import (
 	"runtime"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -26,7 +25,6 @@ func (e *env) keep(s *sock.Socket, err error) *socket {
 		e.Fatalf("socket: %v", err)
 	}
 	e.Cleanup(func() { s.Close() })
-	backendtest.NewSocket(s.Handle())
 	return &socket{s, e.tied}
 }
 

@@ -41,6 +41,8 @@ type Owner struct {
 	Closing func(fd *FD, handle uintptr)
 	// Blocked is called when a call would have blocked in a direction for which Suppressed was called.
 	Blocked func(handle uintptr, d Dir)
+	// ShutSend is called after the program has shut the sending direction. It may be nil.
+	ShutSend func(fd *FD, handle uintptr)
 }
 
 // Dir is a set of directions.
@@ -159,6 +161,13 @@ func (fd *FD) finish() error {
 
 // Handle returns the handle, or ^uintptr(0) if fd is closed.
 func (fd *FD) Handle() uintptr { return fd.num.Load() - 1 }
+
+// ShutSend informs the owner that the program has shut the sending direction. The caller holds a reference.
+func (fd *FD) ShutSend() {
+	if o := fd.owner.Load(); o != nil && o.ShutSend != nil {
+		o.ShutSend(fd, fd.Handle())
+	}
+}
 
 // SetOwner sets the port that is informed. The caller holds a reference.
 func (fd *FD) SetOwner(o *Owner) {

@@ -49,16 +49,8 @@ type Call struct {
 	used []*fdstate.FD
 	// saved counts fast enables, until Complete.
 	saved uint64
-	// joint holds the calls that io_uring makes together; nil until there are any.
-	joint *joint
 	// spare is for the next connection that is accepted.
 	spare *sock.Socket
-	// The operation on a file that io_uring is given (see transfers.go).
-	transfer *Overlapped
-	use      backend.FileUse
-	fd       uintptr
-	begun    bool // io_uring took it
-	onFile   func(uintptr)
 	// deregisters is set for Deregister: instead of queueing an EventRemove, the removal stores its record in deregistered.
 	deregisters  bool
 	deregistered *Record

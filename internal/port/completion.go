@@ -28,7 +28,7 @@ func (t *outlet) complete(o *Overlapped) {
 
 // observe records a completion if the port is observed.
 func (t *outlet) observe(at uint32) {
-	if ob := t.p.Core.Observer.Load(); ob != nil && at != 0 && at < atKernel {
+	if ob := t.p.Core.Observer.Load(); ob != nil && at != 0 && at != atFile {
 		ob.note(ob.of(at-1), Millis(), at-1, EventNone, traceCompleted)
 	}
 }

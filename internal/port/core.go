@@ -12,12 +12,6 @@ import (
 // reachable from it leads back to the port, so a port that the program drops is collected.
 type Core struct {
 	Poller backend.Poller
-	// Batcher is the backend, if it has that interface; least is what it returns.
-	Batcher backend.Batcher
-	least   int
-	// Receiver is the backend, if it has that interface.
-	Receiver backend.Receiver
-
 	Edges  bool // backend.Edges()
 	strict bool // WithStrictEdge
 	// OwnEdges reports that an edge registration re-arms without the port knowing that the socket was drained (T2): the
@@ -43,7 +37,7 @@ type Core struct {
 	Watching atomic.Bool
 
 	Closed  atomic.Bool
-	down    atomic.Bool  // closed, no call is inside, and the kernel has no buffer
+	down    atomic.Bool  // closed, and no call is inside
 	jobs    atomic.Int64 // operations on files that a goroutine carries out
 	Stripes [Stripes]stripe
 	left    chan struct{} // receives when a call leaves a closed port
@@ -91,9 +85,9 @@ func (s *stripe) Leave(c *Core) {
 	}
 }
 
-// shut closes the backend once no call is inside. It calls release before, and then giveBack, to return what the kernel had;
-// both may be nil. Closed must be set, and every waiter woken. Concurrent callers wait for the first.
-func (c *Core) shut(release, giveBack func()) error {
+// shut closes the backend once no call is inside. Closed must be set, and every waiter woken. Concurrent callers wait for the
+// first.
+func (c *Core) shut() error {
 	c.once.Do(func() {
 		owners.removePort(c)
 		c.Watch.close(c)
@@ -102,13 +96,7 @@ func (c *Core) shut(release, giveBack func()) error {
 				<-c.left
 			}
 		}
-		if release != nil {
-			release()
-		}
 		c.err = c.Poller.Close()
-		if giveBack != nil {
-			giveBack()
-		}
 		c.down.Store(true) // last, because another port may take the operations of a port that is down
 	})
 	return c.err
@@ -117,9 +105,5 @@ func (c *Core) shut(release, giveBack func()) error {
 // Abandon is the cleanup of a port that was dropped without Close. No call can be inside.
 func (c *Core) Abandon() {
 	c.Closed.Store(true)
-	if f, ok := c.Poller.(backend.Files); ok && f.Transferring() {
-		go c.shut(nil, nil) // it waits for the kernel
-		return
-	}
-	c.shut(nil, nil)
+	c.shut()
 }

@@ -174,7 +174,6 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 		return
 	}
 	p.forget(st, s, index)
-	p.detach(index) // the descriptor may live on in package net
 	// The backend must forget it too: a duplicate, or a poll in progress, may keep the socket alive.
 	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
 	p.Core.releaseHandle(index)

@@ -7,8 +7,8 @@ import (
 	"weak"
 )
 
-// files are the operations on files that io_uring does not carry out (see transfers). No system reports when a file can be
-// read. So a few goroutines carry them out; they end when there are none left, and do not keep the port reachable.
+// files are the operations on files. No system reports when a file can be read. So a few goroutines carry them out; they end
+// when there are none left, and do not keep the port reachable.
 type files struct {
 	port weak.Pointer[Port]
 	core *Core
@@ -39,7 +39,7 @@ func newFiles(p weak.Pointer[Port], c *Core) *files {
 // StartFile starts a reserved operation on a file.
 func (p *Port) StartFile(file *os.File, off int64, o *Overlapped) error {
 	o.File, o.off = file, off
-	if !p.Transfers.start(p, o) && !p.Files.submit(o) {
+	if !p.Files.submit(o) {
 		o.Forget()
 		o.End()
 		return ErrClosed
@@ -84,17 +84,16 @@ func (f *files) next() *Overlapped {
 	return o
 }
 
-// transfer carries out the operation, or the part that the kernel has left.
+// transfer carries out the operation.
 func (o *Overlapped) transfer() {
 	var n int
 	var err error
 	if o.kind == OpRead {
-		n, err = o.File.ReadAt(o.Buf[o.N:], o.off+int64(o.N))
+		n, err = o.File.ReadAt(o.Buf, o.off)
 	} else {
-		n, err = o.File.WriteAt(o.Buf[o.N:], o.off+int64(o.N))
+		n, err = o.File.WriteAt(o.Buf, o.off)
 	}
-	o.N += n
-	o.Err = o.cause(NoSocket, err)
+	o.N, o.Err = n, o.cause(NoSocket, err)
 }
 
 // done completes an operation, if its port still exists.

@@ -47,7 +47,6 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 		return p.dequeueQueued(w, out)
 	}
 	n := 0
-	p.Transfers.gather(w)
 	if p.queue.any() {
 		// Half of the entries are for the queue and half for the backend. A single entry alternates (Q2).
 		w.queueFirst = !w.queueFirst
@@ -62,7 +61,6 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 		var k int
 		k, more = p.harvest(w, out.from(n))
 		n += k
-		p.Transfers.gather(w) // a report may have said that transfers have ended
 	}
 	if n < out.Len() && p.queue.any() {
 		n += p.take(w, out.from(n))
@@ -123,15 +121,12 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		if o != nil && k > 0 {
 			at = Millis()
 		}
-		j := p.gatherReports(w, ready[:k])
 		for i := range k {
 			// Each of the following reports needs an entry.
 			rest := out.first(out.Len() - (k - i - 1)).from(n)
 			var got int
 			var again bool
-			if j != nil && j.sockets[i].slot != nil {
-				got, again = p.workOn(w, &j.sockets[i], &ready[i], rest)
-			} else if o == nil {
+			if o == nil {
 				got, again = p.deliver(w, &ready[i], rest)
 			} else {
 				got, again = p.deliverObserved(w, o, at, &ready[i], rest)
@@ -141,7 +136,6 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 				rechecks++
 			}
 		}
-		j.end()
 		if n > 0 || !more {
 			break
 		}

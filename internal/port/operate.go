@@ -21,14 +21,14 @@ func (r *Record) noteReported(m backend.Mask) { notify(r.fd, m) }
 
 // operateOn carries out the operations that a report concerns. more reports that the backend must poll again. The slot is
 // locked.
-func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries, a *ahead) (n int, more bool) {
+func (p *Port) operateOn(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries) (n int, more bool) {
 	t := reg.fd
 	to := outlet{p: p, out: out}
 	h := t.Handle()
 	d := moved(m)
-	more = p.operate(&reg.Work.operations, s, t, held, h, d, &to, a)
+	more = p.operate(&reg.Work.operations, s, t, held, h, d, &to)
 	w.stripe.completions.Add(uint64(to.n))
-	f := p.byKernel(reg.Work.awaited(), s, &reg.Work.operations, held, h)
+	f := reg.Work.awaited()
 	watched := wordFilter(s.Word.Load())
 	switch {
 	case f == EventNone:
@@ -72,48 +72,34 @@ func waiting(f Events) fdstate.Dir {
 }
 
 // operate carries out the first operations of these directions, and those that follow, until they would block. more reports
-// that it stopped earlier, to make way for other sockets. The first calls may have been made already (a).
-func (p *Port) operate(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet, a *ahead) (more bool) {
-	if a != nil {
-		// The calls of both directions may have been made. An error that one of them got concerns the other as well.
-		for i := range a.made {
-			if e := a.made[i]; e.call != nil && e.call.Err != nil {
-				p.remember(ops, s, h, e.call.Err, false)
-			}
-		}
-	}
+// that it stopped earlier, to make way for other sockets.
+func (p *Port) operate(
+	ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet,
+) (more bool) {
 	if d&fdstate.Send != 0 {
 		connecting := ops.connects > 0
-		more = p.operateIn(ops, s, t, held, h, fdstate.Send, to, a.call(fdstate.Send))
+		more = p.operateIn(ops, s, t, held, h, fdstate.Send, to)
 		if connecting && ops.connects == 0 {
 			d |= fdstate.Recv // receives have waited for the connect
 		}
 	}
 	if d&fdstate.Recv != 0 && ops.connects == 0 {
-		more = p.operateIn(ops, s, t, held, h, fdstate.Recv, to, a.call(fdstate.Recv)) || more
+		more = p.operateIn(ops, s, t, held, h, fdstate.Recv, to) || more
 	}
 	return more
 }
 
-func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet, e *early) (more bool) {
+func (p *Port) operateIn(
+	ops *operations, s *Slot, t *fdstate.FD, held sock.Held, h Socket, d fdstate.Dir, to *outlet,
+) (more bool) {
 	l := ops.list(d)
 	for room := MaxTurn; l.first != nil; {
 		o := l.first
-		if d == fdstate.Recv && ops.receiving {
-			if !ops.kernel.Ended.Load() {
-				return false
-			}
-			e = ops.outcome()
-		}
-		if o.kind != OpConnect && e == nil && t.Drained(d) {
+		if o.kind != OpConnect && t.Drained(d) {
 			return false // what comes later is reported
 		}
 		had := o.N
-		done := p.attempt(ops, o, s, held, h, e)
-		if ops.kernel != nil && e == &ops.kernel.made {
-			ops.kernel.Buf = nil
-		}
-		e = nil
+		done := p.attempt(ops, o, s, held, h)
 		room -= o.N - had
 		switch {
 		case done:
@@ -132,9 +118,9 @@ func (p *Port) operateIn(ops *operations, s *Slot, t *fdstate.FD, held sock.Held
 	return false
 }
 
-// attempt makes the system call of an operation, unless it was made already (e), and reports whether the operation is done.
-// It is not if the call would have blocked, or if there is more to send.
-func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, h Socket, e *early) (done bool) {
+// attempt makes the system call of an operation, and reports whether the operation is done. It is not if the call would have
+// blocked, or if there is more to send.
+func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, h Socket) (done bool) {
 	var n int
 	var err error
 	switch o.kind {
@@ -147,13 +133,12 @@ func (p *Port) attempt(ops *operations, o *Overlapped, s *Slot, held sock.Held, 
 			n, o.Addr, err = held.Socket().RecvFrom(o.Buf)
 		} else {
 			o.equip()
-			n, err = e.recv(held, o.Buf)
+			n, err = held.Recv(o.Buf)
 			o.unequip(n)
 		}
 	case OpSend:
 		for room := MaxTurn; ; {
-			n, err = e.send(held, o.Buf[o.N:])
-			e = nil
+			n, err = held.Send(o.Buf[o.N:])
 			if err != nil || n == len(o.Buf)-o.N {
 				break
 			}
@@ -190,13 +175,6 @@ func (p *Port) explain(ops *operations, kind OpKind, s *Slot, held sock.Held, h 
 	if !lost.Silent(err) {
 		p.remember(ops, s, h, err, kind == OpConnect)
 		return err
-	}
-	if ops.lost == nil && kind.sends() && ops.receiving {
-		// The kernel may have got the error for the receive, whose end was not reported yet. If it has not, it receives again
-		// after the report.
-		if r := &ops.kernel.Receive; p.Core.Receiver.Revoke(r) && r.Err != nil {
-			p.remember(ops, s, h, r.Err, false)
-		}
 	}
 	if ops.lost == nil && kind.sends() && s.Word.Load()&wStream != 0 {
 		// A send on a Unix stream leaves the error for a receive.

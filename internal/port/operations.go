@@ -1,9 +1,6 @@
 package port
 
-import (
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/fdstate"
-)
+import "github.com/socknotify/socknotify/internal/fdstate"
 
 // operations are those in flight on one socket. They are guarded by the slot's lock. The first of each direction is being
 // carried out.
@@ -13,16 +10,6 @@ type operations struct {
 	// lost is the error that ended the connection of a stream, once the system has reported it. The system reports it to
 	// one call only: a later receive gets the end of the stream, and a later send a broken pipe.
 	lost error
-
-	// receiving is set while the kernel receives for the first receive, and until the outcome was handled.
-	receiving bool
-	kernel    *kernelReceive // nil before the first receive by the kernel
-}
-
-// A kernelReceive is a receive by the kernel (backend.Receiver).
-type kernelReceive struct {
-	backend.Receive
-	made early // the outcome
 }
 
 // idle reports whether no operation is in flight.
@@ -83,7 +70,6 @@ func (l *opList) remove(o *Overlapped) {
 // abortAll completes all operations on a socket with an error. The slot is locked.
 func (p *Port) abortAll(ops *Work, index uint32, why error) {
 	to := outlet{p: p}
-	p.revokeReceive(&ops.operations, &to)
 	for _, l := range [...]*opList{&ops.sends, &ops.recvs} {
 		for l.first != nil {
 			o := l.first
@@ -108,9 +94,6 @@ func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
 		return false
 	}
 	ops := s.Reg.Load().Work
-	if ops.receiving && ops.recvs.first == o {
-		return p.cancelReceive(s, ops, index)
-	}
 	ops.list(o.kind.direction()).remove(o)
 	connect := o.kind == OpConnect
 	if connect {

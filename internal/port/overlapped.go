@@ -12,14 +12,10 @@ import (
 type Overlapped struct {
 	// Core belongs to the port that the operation is in flight on; nil if it is not in flight.
 	Core atomic.Pointer[Core]
-	// at is the list that the operation is on: a slot's index + 1, atFile or atKernel. It is written under the lock of that list.
-	at   atomic.Uint32
-	kind OpKind
-	// begun is set once a connect was started, or the kernel has failed at a read or write.
-	begun bool
-	// canceled is set once io_uring was asked to cancel the operation, which it knows by token.
-	canceled bool
-	token    uint8
+	// at is the list that the operation is on: a slot's index + 1, or atFile. It is written under the lock of that list.
+	at    atomic.Uint32
+	kind  OpKind
+	begun bool // a connect was started
 
 	N   int
 	Err error
@@ -56,11 +52,8 @@ func (k OpKind) String() string { return opNames[k] }
 func (k OpKind) Call() string   { return callNames[k] }
 func (k OpKind) sends() bool    { return k == OpSend || k == OpSendTo || k == OpConnect }
 
-// atFile stands for the queue of files.
+// atFile stands for the queue of files. It is greater than any slot.
 const atFile = ^uint32(0)
-
-// atKernel stands for io_uring. It is greater than any slot.
-const atKernel = atFile - 1
 
 // direction returns the direction in which an operation waits.
 func (k OpKind) direction() fdstate.Dir {
@@ -151,10 +144,6 @@ func (p *Port) Cancel(o *Overlapped) error {
 			return nil // it has completed
 		case atFile:
 			if p.Files.cancel(p, o) {
-				return nil
-			}
-		case atKernel:
-			if p.Transfers.cancel(w, o) {
 				return nil
 			}
 		default:

@@ -16,18 +16,17 @@ import (
 // A Port implements the contract without knowing the type of the keys. It is the first field of a socknotify.Port[K], so a
 // weak pointer to it is a weak pointer to that.
 type Port struct {
-	Waiters   waiters // first, for its place in cache lines
-	queue     QueueEnds
-	Core      *Core
-	typed     Typed
-	Table     table
-	conns     connTable
-	pool      sync.Pool // of *Call
-	calls     atomic.Uint32
-	rechecks  atomic.Uint32 // head of the list of slots to be polled again: index + 1
-	levels    levels
-	Files     *files
-	Transfers *transfers // nil if the backend has no such operations
+	Waiters  waiters // first, for its place in cache lines
+	queue    QueueEnds
+	Core     *Core
+	typed    Typed
+	Table    table
+	conns    connTable
+	pool     sync.Pool // of *Call
+	calls    atomic.Uint32
+	rechecks atomic.Uint32 // head of the list of slots to be polled again: index + 1
+	levels   levels
+	Files    *files
 	// checksKeys is set if keys must be checked before they are compared.
 	checksKeys bool
 }
@@ -40,14 +39,9 @@ var Of func(p any) *Port
 func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, checksKeys bool) {
 	p.Core = &Core{Poller: poller, Edges: poller.Edges(), OwnEdges: poller.Edges(), Backend: name, left: make(chan struct{}, 1)}
 	p.typed, p.queue, p.checksKeys = t, q, checksKeys
-	if b, ok := poller.(backend.Batcher); ok {
-		p.Core.Batcher, p.Core.least = b, b.Least()
-	}
-	p.Core.Receiver, _ = poller.(backend.Receiver)
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
 	p.Files = newFiles(self, p.Core)
-	p.Transfers = newTransfers(poller)
 	p.Core.transferred = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.transferred(index)
@@ -70,6 +64,11 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 				p.sockBlocked(handle, d)
 			}
 		},
+		ShutSend: func(t *fdstate.FD, handle uintptr) {
+			if p := self.Value(); p != nil {
+				p.sockShutSend(t, handle)
+			}
+		},
 	}
 	p.Core.drained = func(index uint32, reported uint64) {
 		if p := self.Value(); p != nil {
@@ -88,7 +87,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 func (p *Port) Close() error {
 	p.Waiters.close(p.Core)
 	p.Files.close()
-	err := p.Core.shut(p.detachAll, p.Transfers.drop)
+	err := p.Core.shut()
 	p.Table.drop()
 	p.conns.drop()
 	runtime.KeepAlive(p)

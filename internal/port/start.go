@@ -13,21 +13,16 @@ var (
 	errRegistered = errors.New("the socket has a registration; remove it first")
 )
 
-// Admit starts a reserved operation. It makes the system call at once, or leaves that to CarryOut.
-func (p *Port) Admit(w *Call, s *sock.Socket, o *Overlapped, later bool) (queued bool, err error) {
-	if later {
-		err = p.gatherStart(w, s, o)
-	} else {
-		queued, err = p.submit(w, s, o)
-	}
-	if err != nil {
+// Admit starts a reserved operation. queued reports that completions were queued.
+func (p *Port) Admit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err error) {
+	if queued, err = p.submit(w, s, o); err != nil {
 		o.Forget()
 		o.End()
 	}
 	return queued, err
 }
 
-// submit starts an operation on its socket, which stays open during the call. queued reports that completions were queued.
+// submit starts an operation on its socket, which stays open during the call.
 func (p *Port) submit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err error) {
 	held, err := s.Hold()
 	if err != nil {
@@ -44,7 +39,7 @@ func (p *Port) submit(w *Call, s *sock.Socket, o *Overlapped) (queued bool, err 
 	if !first || err != nil {
 		return false, err
 	}
-	return p.proceed(w, sl, held, s.Handle(), o.kind.direction(), nil), nil
+	return p.proceed(w, sl, held, s.Handle(), o.kind.direction()), nil
 }
 
 // slotFor returns the slot of an operation's socket.
@@ -81,13 +76,13 @@ func (p *Port) place(w *Call, sl *Slot, s *sock.Socket, o *Overlapped) (first bo
 }
 
 // proceed carries out the first operations of some directions, which have just been started. The slot is locked.
-func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Dir, a *ahead) (queued bool) {
+func (p *Port) proceed(w *Call, sl *Slot, held sock.Held, h Socket, d fdstate.Dir) (queued bool) {
 	reg := sl.Reg.Load()
 	ops := &reg.Work.operations
 	to := outlet{p: p}
-	more := p.operate(ops, sl, reg.fd, held, h, d, &to, a)
+	more := p.operate(ops, sl, reg.fd, held, h, d, &to)
 	if ops.pending(d) {
-		p.await(w, sl, ops, held, uint32(h))
+		p.await(w, sl, ops, uint32(h))
 	}
 	if more {
 		p.Recheck(sl, uint32(h), WEnabled|wOverlapped)
@@ -111,9 +106,40 @@ func (p *Port) watchForOperations(w *Call, sl *Slot, s *sock.Socket, h Socket, d
 	}
 }
 
+// sockShutSend carries out the sends that wait for a socket whose sending direction the program has shut. They fail now, but
+// Linux does not report a Unix stream for that while what it has sent fills the peer's buffer.
+func (p *Port) sockShutSend(t *fdstate.FD, handle uintptr) {
+	if handle > MaxIndex {
+		return
+	}
+	w := p.Begin()
+	if w == nil {
+		return
+	}
+	defer p.End(w)
+	if s := p.Table.Lookup(uint32(handle)); s != nil && p.retrySends(w, s, t, handle) {
+		p.Waiters.WakeOne(p.Core, nil)
+	}
+}
+
+func (p *Port) retrySends(w *Call, s *Slot, t *fdstate.FD, h Socket) (queued bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	reg := s.Reg.Load()
+	if s.Word.Load()&wOverlapped == 0 || reg.fd != t || !reg.Work.pending(fdstate.Send) {
+		return false
+	}
+	held, err := reg.Work.Socket.Hold()
+	if err != nil {
+		return false // it is being closed, which completes them
+	}
+	defer held.Release() // not the last, because the call that shuts the direction holds one
+	notify(t, 0)
+	return p.proceed(w, s, held, h, fdstate.Send)
+}
+
 // unwatch ends that for a socket without operations in flight. The slot is locked.
 func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
-	p.detach(index)
 	p.forget(w.stripe, s, index)
 	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
 	p.Core.Poller.Poll(w.single[:], nil)
@@ -124,7 +150,6 @@ func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
 func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
-			p.detach(index)
 			p.forget(&p.Core.Stripes[0], s, index)
 			p.Core.Poller.Poll([]backend.Change{{Handle: Socket(index), Action: backend.Delete}}, nil)
 		}
@@ -134,11 +159,8 @@ func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 }
 
 // await makes the backend watch what the first operations wait for. The slot is locked.
-func (p *Port) await(w *Call, s *Slot, ops *operations, held sock.Held, index uint32) {
-	f := p.byKernel(ops.awaited(), s, ops, held, Socket(index))
-	if f == EventNone {
-		return
-	}
+func (p *Port) await(w *Call, s *Slot, ops *operations, index uint32) {
+	f := ops.awaited()
 	was := s.Word.Load()
 	if p.Core.Edges {
 		if f&^wordFilter(was) == 0 {

@@ -48,7 +48,7 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 		n, more = p.takeAccepted(w, s, reg, index, out)
 	} else {
 		reg.noteReported(r.Mask)
-		n, more = p.operateOn(w, s, reg, held, r.Mask, out, nil)
+		n, more = p.operateOn(w, s, reg, held, r.Mask, out)
 	}
 	return n, more && p.markRecheck(s, index, r.Token)
 }

@@ -36,7 +36,6 @@ var probes = map[Deviation]func() bool{
 	CutsBatch:     cutsBatch,
 	BreaksNetlink: breaksNetlink,
 	HasNoCookie:   hasNoCookie,
-	HasNoRing:     hasNoRing,
 
 	MisnumbersErrors: misnumbersErrors,
 
@@ -123,12 +122,6 @@ func hasNoCookie() bool {
 	defer unix.Close(s)
 	_, err := unix.GetsockoptUint64(s, unix.SOL_SOCKET, unix.SO_COOKIE)
 	return err != nil
-}
-
-// hasNoRing passes no parameters, which a kernel that knows the call refuses with another error.
-func hasNoRing() bool {
-	_, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
-	return e == unix.ENOSYS
 }
 
 // misnumbersErrors sends a datagram to a port that no socket has, which is refused.

@@ -2,11 +2,10 @@ package qemu
 
 import "testing"
 
-// Linux has none of the deviations, except for io_uring, which came with Linux 5.1 and can be left out of a kernel. Under
-// qemu the test prints which this one has.
+// Linux has none of the deviations. Under qemu the test prints which this one has.
 func TestProbes(t *testing.T) {
 	for d, here := range probed() {
-		if here && !emulated() && d != HasNoRing {
+		if here && !emulated() {
 			t.Errorf("Linux deviates: %s", d)
 		}
 		if d.Here() != (here && emulated()) {

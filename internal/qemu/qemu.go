@@ -18,7 +18,6 @@ const (
 	CutsBatch     Deviation = "qemu ends a sendmmsg that does not block when the thread gets a signal"
 	BreaksNetlink Deviation = "qemu does not translate netlink's list of interfaces to the other byte order"
 	HasNoCookie   Deviation = "qemu does not know getsockopt(SO_COOKIE)"
-	HasNoRing     Deviation = "qemu does not know io_uring"
 
 	MisnumbersErrors Deviation = "qemu does not translate the number that getsockopt(SO_ERROR) returns, which differs on mips"
 

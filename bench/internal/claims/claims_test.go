@@ -36,7 +36,7 @@ func verdict(t *testing.T, all []Verdict, what string) Verdict {
 func TestJudge(t *testing.T) {
 	p := param.Params{Connections: 100, Size: 64, Cores: 1}
 	calls := .4
-	overlapped := rec("echo", p, "socknotify/epoll overlapped, ring", cpu(1)...)
+	overlapped := rec("echo", p, "socknotify/epoll overlapped", cpu(1)...)
 	overlapped.Syscalls = &calls
 	failed := rec("post", posts(1, 0), "socknotify/epoll", cpu(1)...)
 	failed.Missing = "failed"

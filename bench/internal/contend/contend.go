@@ -12,7 +12,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
-	"github.com/socknotify/socknotify/overlapped"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
@@ -63,10 +62,6 @@ func All() []Contender {
 	for _, backend := range socknotify.Backends() {
 		all = append(all, ofSocknotify(backend)...)
 	}
-	all = append(all, Contender{Workload: Echo, Name: Socknotify + "epoll overlapped, ring",
-		Run: server(func(p param.Params, ready func(string)) error {
-			return serveOverlapped(p, ready, socknotify.WithBackend("epoll"), overlapped.WithRing())
-		})})
 	return all
 }
 

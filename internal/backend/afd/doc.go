@@ -22,21 +22,9 @@
 // duplicate is open, and used again, the sockets are distinguished by their addresses (winsock.Name), if they
 // have any.
 //
-// # Receives
-//
-// A receive from a stream that has to wait is a WSARecv with the caller's buffer, which completes on the port of the polls
-// (backend.Receiver). For that the socket is associated with the port at its first such receive. A socket belongs to one
-// completion port, so this is done only where a socket can be taken off a port again, which a probe finds out. A socket that
-// belongs to another port already is received from by polls. Windows has not run this; Wine has, where tests force it with
-// SOCKNOTIFY_RECEIVING=1. The packets of overlapped calls that a program makes by itself on such a socket come to this port
-// too, and are dropped.
-//
-// If a handle is closed without its owner's knowledge while a duplicate is open, its receive cannot be cancelled any more,
-// and the kernel keeps the buffer until data arrives. Under Wine it keeps it for the life of the process.
-//
 // # Memory
 //
 // The memory of a poll is owned by the kernel until the poll's packet was dequeued, also if the poll was
 // cancelled or the socket closed. It is in groups of pinned entries. An entry is used again only after both of
-// its packets, and that of its receive, were dequeued.
+// its packets were dequeued.
 package afd

@@ -34,7 +34,7 @@ func (p *Poller) drain() {
 		for i := range n {
 			if p.packets[i].key == keyWake {
 				wakeTaken = true
-			} else if p.keep(&p.packets[i]) {
+			} else if p.keep(p.packets[i].block) {
 				found = true
 			}
 		}

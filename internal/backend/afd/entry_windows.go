@@ -10,7 +10,7 @@ import (
 )
 
 // An entry is a socket that is or was watched. It is dead when the socket is no longer watched, and is freed when the
-// kernel owns neither of its blocks, nor its operation.
+// kernel owns neither of its blocks.
 type entry struct {
 	group  *group
 	handle uintptr // the handle that the caller uses
@@ -26,13 +26,8 @@ type entry struct {
 	held  bool   // found holds events that a Park or a change dequeued and no harvest has reported
 	queue bool   // in Poller.held
 
-	associated bool // its receives complete on Poller.port
-	alien      bool // it cannot be associated
-	received   bool // the end of a receive is to be reported by the next harvest
-
 	ready   block // the poll for readiness
 	witness block
-	receive operation
 }
 
 // A block is one poll. It is owned by the kernel while out is set.
@@ -118,7 +113,6 @@ func (p *Poller) set(e *entry, c *backend.Change) (backend.Status, error) {
 		if !over { // the next poll is started when its packet is dequeued
 			e.ready.old = true
 			e.token, e.asked, e.want = c.Token, c.Interest, interest(c.Interest)
-			p.repeat(e)
 			return backend.Done, nil
 		}
 	}
@@ -127,11 +121,9 @@ func (p *Poller) set(e *entry, c *backend.Change) (backend.Status, error) {
 	switch status {
 	case backend.Bad:
 		p.drop(e)
-		return status, err
 	case backend.Refused:
 		e.token, e.asked, e.want = token, asked, 0
 	}
-	p.repeat(e)
 	return status, err
 }
 
@@ -143,10 +135,6 @@ func (p *Poller) drop(e *entry) {
 	delete(p.entries, e.handle)
 	e.dead = true
 	e.suppress()
-	e.received = false
-	if !p.receiving(e) {
-		e.receive.r = nil
-	}
 	if e.ready.out {
 		cancel(e.group.ready, &e.ready.iosb)
 	}
@@ -165,7 +153,7 @@ func (p *Poller) settle(e *entry) {
 	if p.dying[e.base] == e {
 		delete(p.dying, e.base)
 	}
-	if !e.queue && !p.receiving(e) {
+	if !e.queue {
 		p.free(e)
 	}
 }

@@ -30,7 +30,10 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 	for ; n < len(ready) && taken < len(p.held); taken++ {
 		e := p.held[taken]
 		e.queue = false
-		n += p.putHeld(e, &ready[n])
+		if e.held {
+			e.held = false
+			n += p.put(e, &ready[n])
+		}
 		p.settle(e)
 	}
 	p.held = slices.Delete(p.held, 0, taken)
@@ -45,13 +48,6 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 		for i := range k {
 			if packets[i].key == keyWake {
 				wakeTaken = true
-				continue
-			}
-			if packets[i].key == keyReceive {
-				if op := p.operation(&packets[i]); op != nil && p.ended(op) {
-					ready[n] = backend.Ready{Token: op.owner.token, Mask: backend.In}
-					n++
-				}
 				continue
 			}
 			b := packets[i].block
@@ -76,52 +72,23 @@ func (p *Poller) put(e *entry, r *backend.Ready) int {
 	return 1
 }
 
-// putHeld reports what an entry in Poller.held has.
-func (p *Poller) putHeld(e *entry, r *backend.Ready) (n int) {
-	if e.held {
-		e.held = false
-		n = p.put(e, r)
-	}
-	if e.received {
-		e.received = false
-		if n == 0 {
-			*r = backend.Ready{Token: e.token}
-		}
-		r.Mask |= backend.In
-		return 1
-	}
-	return n
-}
-
 // hold keeps the result of a poll that a parked goroutine has dequeued for the next harvest. It reports whether there
 // is something to report.
-func (p *Poller) hold(pk *packet) bool {
+func (p *Poller) hold(b *block) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.keep(pk)
+	return p.keep(b)
 }
 
-func (p *Poller) keep(pk *packet) bool {
-	if pk.key == keyReceive {
-		op := p.operation(pk)
-		if op == nil || !p.ended(op) {
-			return false
-		}
-		op.owner.received = true
-		p.queueHeld(op.owner)
-		return true
-	}
-	if !p.completed(pk.block) {
+func (p *Poller) keep(b *block) bool {
+	if !p.completed(b) {
 		return false
 	}
-	pk.block.owner.held = true
-	p.queueHeld(pk.block.owner)
-	return true
-}
-
-func (p *Poller) queueHeld(e *entry) {
+	e := b.owner
+	e.held = true
 	if !e.queue {
 		e.queue = true
 		p.held = append(p.held, e)
 	}
+	return true
 }

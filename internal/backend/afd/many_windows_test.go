@@ -1,7 +1,6 @@
 package afd
 
 import (
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -265,60 +264,4 @@ func BenchmarkSetAndHarvest(b *testing.B) {
 		}
 		p.Poll(c, nil)
 	}
-}
-
-// BenchmarkReceive receives a byte that comes after the receive was started: by a poll, and by WSARecv. The port does the
-// latter where a socket can be taken off a completion port (docs/decisions/windows.md).
-func BenchmarkReceive(b *testing.B) {
-	b.Run("poll", func(b *testing.B) {
-		p := open(b)
-		x, y := pair(b)
-		apply(b, p, backend.Add, x, 1, in)
-		ready := make([]backend.Ready, 1)
-		for b.Loop() {
-			if _, err := read(x); err != windows.WSAEWOULDBLOCK {
-				b.Fatal(err)
-			}
-			apply(b, p, backend.Set, x, 1, in)
-			write(b, y)
-			for p.Poll(nil, ready) == 0 {
-				if err := p.Park(time.Time{}, sleepOn); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if n, err := read(x); n != 1 {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("WSARecv", func(b *testing.B) {
-		x, y := pair(b)
-		port, err := newPort()
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer windows.CloseHandle(port)
-		if _, err := windows.CreateIoCompletionPort(x, port, keyPoll, 0); err != nil {
-			b.Fatal(err)
-		}
-		type operation struct {
-			overlapped windows.Overlapped
-			vec        windows.WSABuf
-			flags      uint32
-			buf        [64]byte
-		}
-		o := new(operation)
-		o.vec = windows.WSABuf{Len: uint32(len(o.buf)), Buf: &o.buf[0]}
-		packets := make([]packet, 1)
-		for b.Loop() {
-			err := windows.WSARecv(x, &o.vec, 1, nil, &o.flags, &o.overlapped, nil)
-			if err != nil && err != windows.ERROR_IO_PENDING {
-				b.Fatal(err)
-			}
-			write(b, y)
-			if n, err := dequeue(port, packets, math.MaxUint32); n != 1 || o.overlapped.InternalHigh != 1 {
-				b.Fatalf("%d packets, %d bytes, %v", n, o.overlapped.InternalHigh, err)
-			}
-		}
-	})
 }

@@ -30,7 +30,7 @@ func (p *Poller) Park(until time.Time, poll func() bool) error {
 		if n == 0 {
 			continue
 		}
-		if p.one[0].key == keyWake && p.waker.received() || p.one[0].key != keyWake && p.hold(&p.one[0]) {
+		if p.one[0].key == keyWake && p.waker.received() || p.one[0].key == keyPoll && p.hold(p.one[0].block) {
 			return nil
 		}
 	}

@@ -26,11 +26,9 @@ type Poller struct {
 	groups  []*group
 	vacant  []*group // the groups with a free entry
 	held    []*entry // dequeued by Park or a change, in order; harvested first
-	out     int      // the number of blocks and operations owned by the kernel
+	out     int      // the number of blocks owned by the kernel
 	packets [64]packet
 	closed  [64]packet
-
-	receives map[*operation]struct{} // owned by the kernel
 }
 
 // New opens two completion ports and a helper handle. Two more helper handles are opened for each 32 sockets.
@@ -38,7 +36,7 @@ func New() (backend.Poller, error) {
 	if err := winsock.Start(); err != nil {
 		return nil, os.NewSyscallError("WSAStartup", err)
 	}
-	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry), receives: make(map[*operation]struct{})}
+	p := &Poller{entries: make(map[uintptr]*entry), dying: make(map[uintptr]*entry)}
 	err := p.open()
 	if err != nil {
 		p.shut()
@@ -156,9 +154,6 @@ func (p *Poller) Close() error {
 		cancel(g.ready, nil)
 		cancel(g.witness, nil)
 	}
-	for op := range p.receives {
-		op.cancel()
-	}
 	p.reclaim()
 	for _, g := range p.groups {
 		g.close()
@@ -180,7 +175,7 @@ func (p *Poller) reclaim() {
 		for _, port := range [...]windows.Handle{p.port, p.closings} {
 			k, _ := dequeue(port, p.packets[:], 0)
 			for i := range k {
-				if pk := &p.packets[i]; pk.key == keyPoll || p.operation(pk) != nil {
+				if p.packets[i].key == keyPoll {
 					p.out--
 				}
 			}

@@ -29,9 +29,8 @@ type packet struct {
 
 // The keys of packets.
 const (
-	keyPoll    = 1
-	keyWake    = 2
-	keyReceive = 3 // the block is an operation, or belongs to an overlapped call of the program
+	keyPoll = 1
+	keyWake = 2
 )
 
 // pollInfo is AFD_POLL_INFO with one socket. It is both input and output.

@@ -35,15 +35,6 @@ const busy = 64
 
 // New opens an epoll descriptor and its bridge: two descriptors.
 func New() (backend.Poller, error) {
-	p, err := Open()
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// Open is New for package ring, which embeds the Poller.
-func Open() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)

@@ -191,7 +191,6 @@ func (p *Poller) settleSet(s *step, o outcome) {
 	switch p.verdictOf(s, o) {
 	case renewed:
 		e.arm(c)
-		p.owe(p.receives[e]) // a report with the earlier token is stale
 	case ended:
 		p.miss(c)
 	case suppressed:

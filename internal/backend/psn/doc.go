@@ -63,24 +63,9 @@
 // EventRemove without it. If the system refuses a registration until that packet was dequeued, Add
 // dequeues it, also from another port's queue, and tries again.
 //
-// # Receives
-//
-// A receive from a stream that has to wait is a WSARecv with the caller's buffer (backend.Receiver), if Probe has found that
-// the system can do what that relies on. The socket is associated with the port at its first such receive, and stays
-// registered. A packet of a receive has receiveKey, and the address of its OVERLAPPED tells which one has ended. Packets of
-// overlapped calls that the program makes by itself on such a socket come to this port too, and are dropped. This has run on
-// the fake alone, never on a Windows.
-//
-// A receive that ends is reported with In; so is one whose end was reported under an earlier token, after each Set, until the
-// layer above has handled it. The registration is not disabled for a receive. A packet of it that comes is not reported,
-// as after Suppress.
-//
-// An operation and its buffer stay reachable until the packet has come, also after the entry was dropped. What the system
-// does not give back before Close ends stays reachable for the life of the process.
-//
 // # Pending packets
 //
-// Packets that were dequeued and not yet reported are pending: the packet that ended a Park, packets that were queued in
-// front of a packet that was waited for, and ends of receives that are due again. Poll takes them before it calls the
-// system. If a goroutine leaves pending packets while another one is parked, it wakes the parked one.
+// Packets that were dequeued and not yet reported are pending: the packet that ended a Park, and packets that
+// were queued in front of a packet that was waited for. Poll takes them before it calls the system. If a
+// goroutine leaves pending packets while another one is parked, it wakes the parked one.
 package psn

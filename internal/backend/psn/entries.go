@@ -14,8 +14,6 @@ type entry struct {
 	fresh    bool // the next packet was requested by the current call
 	planned  bool // a planned step uses it
 	doubtful bool // it may have registered another socket: see judge
-
-	association association
 }
 
 type state uint8
@@ -34,7 +32,6 @@ func (p *Poller) drop(e *entry) {
 	if p.leaving[e.handle] == e {
 		delete(p.leaving, e.handle)
 	}
-	p.part(e)
 	p.table.drop(e)
 }
 
@@ -44,7 +41,6 @@ func (p *Poller) leave(e *entry) {
 	if old := p.leaving[e.handle]; old != nil {
 		p.drop(old)
 	}
-	p.part(e)
 	p.table.leave(e)
 	p.leaving[e.handle] = e
 	e.state, e.armed = leaving, false
@@ -58,12 +54,9 @@ func (e *entry) arm(c *backend.Change) {
 
 // suppress records that a change has disabled an entry.
 func (e *entry) suppress(c *backend.Change) {
-	e.disarm()
-	e.token = c.Token
+	e.stale = e.stale || e.armed
+	e.token, e.armed = c.Token, false
 }
-
-// disarm makes packets of the registration stale.
-func (e *entry) disarm() { e.stale, e.armed = e.stale || e.armed, false }
 
 // outdate drops an entry's pending packets up to a mark, which were dequeued before the entry was enabled.
 func (p *Poller) outdate(e *entry, mark int) {

@@ -11,11 +11,6 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 	for {
 		for n < len(ready) && p.waiting() > 0 {
 			packet := p.takePending()
-			if op := packet.ended; op != nil {
-				op.due = false
-				n += op.report(&ready[n])
-				continue
-			}
 			n += p.take(packet.Entry, packet.old, &ready[n])
 		}
 		want := min(len(ready)-n, len(p.entries))
@@ -35,12 +30,9 @@ func (p *Poller) harvest(ready []backend.Ready) int {
 // take turns a packet into a report, if it makes one, and returns the number of reports, 0 or 1. old is set if the
 // packet was dequeued by an earlier call.
 func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
-	switch packet.Key {
-	case wakeKey:
+	if packet.Key == wakeKey {
 		p.wakeTaken = true
 		return 0
-	case receiveKey:
-		return p.ended(packet).report(ready)
 	}
 	e := p.table.byKey(packet.Key)
 	switch {
@@ -81,15 +73,13 @@ func (p *Poller) take(packet Entry, old bool, ready *backend.Ready) int {
 // A pendingPacket was dequeued and has not been taken.
 type pendingPacket struct {
 	Entry
-	old   bool       // see take
-	ended *operation // instead of the packet: the end of its receive is to be reported
+	old bool // see take
 }
 
 func (p *Poller) waiting() int { return len(p.pending) - p.first }
 
 func (p *Poller) takePending() pendingPacket {
 	packet := p.pending[p.first]
-	p.pending[p.first] = pendingPacket{}
 	p.first++
 	if p.first == len(p.pending) {
 		p.pending, p.first = p.pending[:0], 0
@@ -105,8 +95,8 @@ func (p *Poller) drain(timeout uint32) {
 			return
 		}
 		for _, packet := range p.drained[:n] {
-			if packet.Key == receiveKey || packet.Transfer&eventRemove == 0 {
-				p.hold(packet, true)
+			if packet.Transfer&eventRemove == 0 {
+				p.pending = append(p.pending, pendingPacket{packet, true})
 			} else if e := p.table.byKey(packet.Key); e != nil {
 				p.drop(e) // and so its earlier pending packets
 			}

@@ -41,7 +41,7 @@ func (p *Poller) Park(until time.Time, poll func() bool) error {
 	}
 	if code == success && n == 1 && p.packet[0].Key != wakeKey {
 		p.mu.Lock()
-		p.hold(p.packet[0], false)
+		p.pending = append(p.pending, pendingPacket{Entry: p.packet[0]})
 		p.mu.Unlock()
 	}
 	return nil

@@ -17,9 +17,6 @@ type Poller struct {
 	table   table
 	leaving map[uintptr]*entry // by handle
 
-	receives   map[*entry]*operation  // of the associated entries
-	operations map[uintptr]*operation // by Address: these, and those that the kernel still owns
-
 	// The input of the next call of the system, and the packets that it dequeues.
 	steps   []step
 	regs    []Registration
@@ -48,10 +45,7 @@ func NewOn(sys *System) (backend.Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{
-		sys: sys, port: port, leaving: make(map[uintptr]*entry),
-		receives: make(map[*entry]*operation), operations: make(map[uintptr]*operation),
-	}
+	p := &Poller{sys: sys, port: port, leaving: make(map[uintptr]*entry)}
 	sys.pollers.addPort(p)
 	return p, nil
 }
@@ -116,16 +110,14 @@ func (p *Poller) Close() error {
 	p.shut.Lock()
 	p.closed = true
 	p.shut.Unlock()
-	p.sys.pollers.keep(p.removeAll()...)
+	p.removeAll()
 	p.sys.pollers.leave(p)
 	return p.sys.ClosePort(p.port)
 }
 
-// removeAll returns the receives that the system keeps.
-func (p *Poller) removeAll() (kept []Overlapped) {
+func (p *Poller) removeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept = p.reclaim()
 	for _, e := range p.leaving {
 		p.describes(e) // forgets it if it was closed, because its packet may not come then
 	}
@@ -133,7 +125,6 @@ func (p *Poller) removeAll() (kept []Overlapped) {
 	for end := time.Now().Add(removalWait); len(p.leaving) > 0 && time.Now().Before(end); {
 		p.drain(1)
 	}
-	return kept
 }
 
 // removalWait limits the time that Close waits for the packets of removals.

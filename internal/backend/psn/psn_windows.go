@@ -63,11 +63,6 @@ var native = &System{
 	Pin:      pin,
 	Same:     same,
 	Unpin:    func(pin uintptr) { windows.CloseHandle(windows.Handle(pin)) },
-
-	Associate:     winsock.Associate,
-	Dissociate:    winsock.Dissociate,
-	NewOverlapped: func() Overlapped { return new(winsock.Receive) },
-
 	Datagram: datagram,
 	Errno:    func(code uint32) error { return syscall.Errno(code) },
 }

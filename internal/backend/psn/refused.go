@@ -9,16 +9,8 @@ import (
 
 // A pollerSet has the open Pollers of a system. Its mu is locked before that of a Poller, never after.
 type pollerSet struct {
-	mu   sync.Mutex
-	all  map[*Poller]struct{}
-	kept []Overlapped // which the system has not given back, and may write to
-}
-
-// keep keeps receives reachable that the system still owns.
-func (s *pollerSet) keep(o ...Overlapped) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept = append(s.kept, o...)
+	mu  sync.Mutex
+	all map[*Poller]struct{}
 }
 
 func (s *pollerSet) addPort(p *Poller) {

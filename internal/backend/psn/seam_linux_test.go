@@ -301,3 +301,37 @@ func TestHarvestFillsNoMoreThanReady(t *testing.T) {
 		}
 	})
 }
+
+// A port can be closed while additions to another one wait for its registrations to end.
+func TestCloseWhileOthersAdd(t *testing.T) {
+	onEach(t, func(t *testing.T, sys *psn.System) {
+		other := open(t, sys)
+		var sockets []int
+		for range 4 {
+			a, _ := pair(t)
+			sockets = append(sockets, a)
+		}
+		for round := range 50 {
+			k, err := psn.NewOn(sys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range sockets {
+				must(t, k, backend.Add, s, 1, both)
+			}
+			var adding sync.WaitGroup
+			for _, s := range sockets {
+				adding.Go(func() { change(other, backend.Add, s, 1, both) })
+			}
+			time.Sleep(time.Duration(round) * 10 * time.Microsecond) // so that each round closes at another moment
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+			adding.Wait()
+			for _, s := range sockets {
+				change(other, backend.Delete, s, 0, 0)
+			}
+			harvest(other)
+		}
+	})
+}

@@ -27,13 +27,6 @@ type System struct {
 	Same  func(handle, pin uintptr) bool
 	Unpin func(pin uintptr)
 
-	// Associate makes the overlapped calls on a socket complete on a port, with a key (CreateIoCompletionPort).
-	// Dissociate takes the socket off its port, so that it is free for others.
-	Associate  func(handle, port, key uintptr) error
-	Dissociate func(handle uintptr) error
-	// NewOverlapped returns the memory of an overlapped receive.
-	NewOverlapped func() Overlapped
-
 	// Datagram opens a writable socket for Probe. If send is not nil, it sends a datagram to the same socket.
 	Datagram func() (handle uintptr, send func() error, release func(), err error)
 	// Errno returns the error for a code.
@@ -42,8 +35,6 @@ type System struct {
 	// Snapshots is set by Probe if a packet has only the conditions that held when it was queued. If not set,
 	// a packet also has the conditions that began to hold before it was dequeued, as the reference says.
 	Snapshots bool
-	// Receives is set by Probe if the kernel may receive (backend.Receiver).
-	Receives bool
 
 	pollers pollerSet
 }
@@ -60,24 +51,10 @@ type Registration struct {
 
 // An Entry is an OVERLAPPED_ENTRY.
 type Entry struct {
-	Key        uintptr
-	Overlapped uintptr // the Address of an Overlapped; reserved in notifications of sockets
-	_          uintptr
-	Transfer   uint32 // the events of a notification
-}
-
-// An Overlapped is one overlapped receive at a time, and its memory. From a Start that returned true until its packet was
-// dequeued it belongs to the system, as does the buffer.
-type Overlapped interface {
-	// Address is what the packet has as Entry.Overlapped.
-	Address() uintptr
-	// Start starts a receive (WSARecv). True means that a packet will come. Without an error, false means that the system
-	// cannot receive now; an error is the receive's outcome.
-	Start(handle uintptr, buf []byte) (bool, error)
-	// Cancel cancels a receive (CancelIoEx). It has no effect on one that has ended.
-	Cancel(handle uintptr)
-	// Result returns the outcome of a receive whose packet was dequeued. void means that it was canceled.
-	Result(handle uintptr) (n int, void bool, err error)
+	Key      uintptr
+	_        uintptr // reserved for sockets
+	_        uintptr
+	Transfer uint32 // the events
 }
 
 // The layouts equal those of Windows on every system that tests run on: 24 and 32 bytes, or 16 and 16.
@@ -91,7 +68,6 @@ var (
 	_ = [1]int{}[unsafe.Offsetof(Registration{}.Trigger)-(2*word+3)]
 	_ = [1]int{}[unsafe.Offsetof(Registration{}.Result)-(2*word+4)]
 	_ = [1]int{}[unsafe.Sizeof(Entry{})-4*word]
-	_ = [1]int{}[unsafe.Offsetof(Entry{}.Overlapped)-word]
 	_ = [1]int{}[unsafe.Offsetof(Entry{}.Transfer)-3*word]
 )
 

@@ -28,7 +28,6 @@ func TestLayouts(t *testing.T) {
 		{"Registration.Result", unsafe.Offsetof(r.Result), 20, 12},
 		{"Entry", unsafe.Sizeof(e), 32, 16},
 		{"Entry.Key", unsafe.Offsetof(e.Key), 0, 0},
-		{"Entry.Overlapped", unsafe.Offsetof(e.Overlapped), 8, 4},
 		{"Entry.Transfer", unsafe.Offsetof(e.Transfer), 24, 12},
 	} {
 		want := f.wide

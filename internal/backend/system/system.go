@@ -21,9 +21,6 @@ type Options struct {
 	Backend *Backend
 	// Strict is set by WithStrictEdge.
 	Strict bool
-	// Ring is WithRing, if operations may use io_uring. It is a function so that a program without that option is
-	// linked without package ring.
-	Ring func(Backend) Backend
 }
 
 // Find returns the backend with the given name. ok is false if List does not have it.
@@ -53,7 +50,7 @@ var errNotReadiness error = &notReadiness{}
 type notReadiness struct{}
 
 func (*notReadiness) Error() string {
-	return "io_uring is no backend for readiness, see docs/decisions/io_uring.md; WithRing uses it for overlapped operations"
+	return "io_uring is not used, see docs/decisions/io_uring.md"
 }
 
 func (*notReadiness) Unwrap() error { return errors.ErrUnsupported }

@@ -1,4 +1,4 @@
-// Package winsock has what the backends of Windows share: descriptions of sockets, and receives by the kernel.
+// Package winsock describes sockets for the backends of Windows.
 package winsock
 
 import (

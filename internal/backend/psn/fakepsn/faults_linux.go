@@ -17,8 +17,6 @@ type Faults struct {
 	Half int
 	// Foreign queues a packet that belongs to no socket.
 	Foreign int
-	// Receive is an overlapped receive that does not start because of a lack of memory.
-	Receive int
 	// Late queues a packet of a registration some time after its socket was closed.
 	Late int
 }

@@ -21,16 +21,11 @@ type Kernel struct {
 	leaving map[uint64]int        // by cookie: the number of REMOVE packets that were not dequeued
 	last    uintptr
 	dice    dice
-
-	associations map[int]*association // by descriptor
 }
 
 // New returns a Kernel.
 func New(q Quirks) *Kernel {
-	return &Kernel{
-		q: q, ports: make(map[uintptr]*port), regs: make(map[int]*registration), leaving: make(map[uint64]int),
-		associations: make(map[int]*association),
-	}
+	return &Kernel{q: q, ports: make(map[uintptr]*port), regs: make(map[int]*registration), leaving: make(map[uint64]int)}
 }
 
 // System returns the kernel's functions for package psn.
@@ -39,7 +34,6 @@ func (k *Kernel) System() *psn.System {
 		Process: k.process, OpenPort: k.openPort, ClosePort: k.closePort, Post: k.post,
 		Describe: unixsock.Describe, PollOne: unixsock.PollOne,
 		Pin: pin, Same: same, Unpin: func(uintptr) {},
-		Associate: k.associate, Dissociate: k.dissociate, NewOverlapped: k.newOverlapped,
 		Datagram: datagram,
 		Errno:    func(code uint32) error { return fmt.Errorf("winsock error %d", code) },
 	}

@@ -17,8 +17,6 @@ type port struct {
 	closed bool
 
 	epfd, stop int
-	arrivals   int                     // an epoll instance for the associated sockets
-	associated map[uint64]*association // by cookie
 	stopped    chan struct{}
 	watched    map[uint64]*registration
 	last       uint64
@@ -31,26 +29,17 @@ type packet struct {
 	key    uintptr
 	events uint32
 	cookie uint64 // of a removed registration's socket
-
-	overlapped uintptr // the address of a receive that has ended
 }
 
 func (k *Kernel) newPort() (*port, error) {
-	p := &port{
-		k: k, stopped: make(chan struct{}), watched: make(map[uint64]*registration), associated: make(map[uint64]*association),
-	}
+	p := &port{k: k, stopped: make(chan struct{}), watched: make(map[uint64]*registration)}
 	p.more.L = &k.mu
 	var e error
 	if p.epfd, e = unix.EpollCreate1(unix.EPOLL_CLOEXEC); e != nil {
 		return nil, e
 	}
-	if p.arrivals, e = unix.EpollCreate1(unix.EPOLL_CLOEXEC); e != nil {
-		unix.Close(p.epfd)
-		return nil, e
-	}
 	if p.stop, e = unix.Eventfd(0, unix.EFD_CLOEXEC); e != nil {
 		unix.Close(p.epfd)
-		unix.Close(p.arrivals)
 		return nil, e
 	}
 	go p.pump()
@@ -60,12 +49,10 @@ func (k *Kernel) newPort() (*port, error) {
 // pump queues packets when their conditions begin to hold.
 func (p *port) pump() {
 	defer close(p.stopped)
-	fds := []unix.PollFd{
-		{Fd: int32(p.epfd), Events: unix.POLLIN}, {Fd: int32(p.arrivals), Events: unix.POLLIN}, {Fd: int32(p.stop), Events: unix.POLLIN},
-	}
+	fds := []unix.PollFd{{Fd: int32(p.epfd), Events: unix.POLLIN}, {Fd: int32(p.stop), Events: unix.POLLIN}}
 	for {
 		unix.Poll(fds, -1)
-		if fds[2].Revents != 0 {
+		if fds[1].Revents != 0 {
 			return
 		}
 		p.k.mu.Lock()
@@ -74,38 +61,18 @@ func (p *port) pump() {
 	}
 }
 
-// notice polls the sockets whose state has changed, and carries out their receives.
+// notice polls the sockets whose state has changed.
 func (p *port) notice() {
-	if p.k.q.NotifiesFirst {
-		p.noticeStates()
-	}
-	p.changed(p.arrivals, func(cookie uint64) {
-		if a := p.associated[cookie]; a != nil {
-			p.k.receive(a)
-		}
-	})
-	if !p.k.q.NotifiesFirst {
-		p.noticeStates()
-	}
-}
-
-func (p *port) noticeStates() {
-	p.changed(p.epfd, func(id uint64) {
-		if r := p.watched[id]; r != nil {
-			p.k.poll(r)
-		}
-	})
-}
-
-// changed calls f for each event of an epoll instance.
-func (p *port) changed(epfd int, f func(id uint64)) {
 	for {
-		n, e := unix.EpollWait(epfd, p.events[:], 0)
+		n, e := unix.EpollWait(p.epfd, p.events[:], 0)
 		if e == unix.EINTR {
 			continue
 		}
 		for i := range max(n, 0) {
-			f(uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32)
+			id := uint64(uint32(p.events[i].Fd)) | uint64(uint32(p.events[i].Pad))<<32
+			if r := p.watched[id]; r != nil {
+				p.k.poll(r)
+			}
 		}
 		if n < len(p.events) {
 			return
@@ -115,21 +82,19 @@ func (p *port) changed(epfd int, f func(id uint64)) {
 
 func (p *port) watch(r *registration) bool {
 	p.last++
-	if !addEdges(p.epfd, r.fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, p.last) {
+	ev := unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff,
+		Fd:     int32(uint32(p.last)), Pad: int32(uint32(p.last >> 32)),
+	}
+	e := unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, r.fd, &ev)
+	if e == unix.EEXIST {
+		e = unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, r.fd, &ev) // a duplicate descriptor has kept the item
+	}
+	if e != nil {
 		return false
 	}
 	p.watched[p.last] = r
 	return true
-}
-
-// addEdges adds a socket to an epoll instance, whose events have id (see changed).
-func addEdges(epfd, fd int, events uint32, id uint64) bool {
-	ev := unix.EpollEvent{Events: events | unix.EPOLLET&0xffffffff, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
-	e := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev)
-	if e == unix.EEXIST {
-		e = unix.EpollCtl(epfd, unix.EPOLL_CTL_MOD, fd, &ev) // a duplicate descriptor has kept the item
-	}
-	return e == nil
 }
 
 func (p *port) unwatch(r *registration) {
@@ -169,7 +134,7 @@ func (p *port) dequeue(entries []psn.Entry) int {
 		p.queue = p.queue[:copy(p.queue, p.queue[1:])]
 		r := q.reg
 		if r == nil {
-			entries[n] = psn.Entry{Key: q.key, Overlapped: q.overlapped, Transfer: q.events}
+			entries[n] = psn.Entry{Key: q.key, Transfer: q.events}
 			n++
 			p.k.gone(q)
 			continue
@@ -184,7 +149,7 @@ func (p *port) dequeue(entries []psn.Entry) int {
 		if p.k.q.Refresh && !r.over && !p.k.refresh(r) {
 			continue
 		}
-		entries[n] = psn.Entry{Key: r.key, Overlapped: p.k.q.Reserved, Transfer: r.events}
+		entries[n] = psn.Entry{Key: r.key, Transfer: r.events}
 		n++
 		r.queued, r.events = false, 0
 		switch {
@@ -215,11 +180,7 @@ func (p *port) close() {
 			delete(p.k.regs, r.fd)
 		}
 	}
-	for _, a := range p.associated {
-		p.k.endAll(a) // the packets are dropped
-	}
 	clear(p.watched)
-	clear(p.associated)
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	unix.Write(p.stop, one[:])
@@ -230,6 +191,5 @@ func (p *port) close() {
 func (p *port) release() {
 	<-p.stopped
 	unix.Close(p.epfd)
-	unix.Close(p.arrivals)
 	unix.Close(p.stop)
 }

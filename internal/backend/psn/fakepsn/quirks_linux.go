@@ -39,17 +39,6 @@ type Quirks struct {
 	EndIsIn bool
 	// A reset is only ERR, or only HANGUP. Otherwise both.
 	ResetIsErr, ResetIsHangup bool
-
-	// A registered socket cannot be associated with a port ("associated with only a single I/O completion port").
-	RegisteredIsTaken bool
-	// A socket cannot be taken off a port.
-	NoDissociation bool
-	// Data that arrives for a receive is a condition of the registration too. Otherwise the receive has taken it before.
-	NotifiesFirst bool
-	// A receive from a socket that is closed ends with an error. Otherwise it is canceled.
-	CloseAborts bool
-	// What notifications have in place of the address of an OVERLAPPED.
-	Reserved uintptr
 }
 
 // Seeded returns random Quirks, without those that only weaken the reports of a socket.
@@ -57,13 +46,10 @@ func Seeded(seed uint64) Quirks {
 	r := rand.New(rand.NewPCG(seed, 20348))
 	flip := func() bool { return r.IntN(2) == 0 }
 	code := func() uint32 { return []uint32{5, 87, 170, 1168, 10022, 10048}[r.IntN(6)] }
-	q := Quirks{
+	return Quirks{
 		DisarmWhenQueued: flip(), Refresh: flip(), EnableWithdraws: flip(), DisableWithdraws: flip(), StrictEnable: flip(),
 		RemoveMerges: flip(), RemoveIsLate: flip(), RemoveBlocks: flip(), CloseWithdraws: flip(),
 		ClosedPortHolds: flip(), BadHandleFailsCall: flip(), ErrorTimeout: flip(),
 		NotFound: code(), OtherPort: code(), Busy: code(), EndIsIn: flip(), ResetIsErr: flip(),
 	}
-	q.RegisteredIsTaken, q.NoDissociation = r.IntN(6) == 0, r.IntN(6) == 0
-	q.NotifiesFirst, q.CloseAborts, q.Reserved = flip(), flip(), uintptr(r.IntN(2))
-	return q
 }
