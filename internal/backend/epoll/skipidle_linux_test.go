@@ -42,7 +42,7 @@ func TestSkipIdleRefused(t *testing.T) {
 func BenchmarkSkipIdle(b *testing.B) {
 	for name, same := range map[string]bool{"poll": true, "epoll_ctl": false} {
 		b.Run(name, func(b *testing.B) {
-			p, err := Open()
+			p, err := New()
 			if err != nil {
 				b.Fatal(err)
 			}
