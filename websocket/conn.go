@@ -395,7 +395,8 @@ func (c *Conn) check() error {
 				c.guard(w.CloseWrite)
 			}
 		}
-	case c.decoder != nil && s.messageTimeout() > 0 && now >= durations.Add(c.decoder.began, s.messageTimeout()):
+	case c.decoder != nil && s.messageTimeout() > 0 &&
+		now >= durations.Add(c.decoder.began, s.messageTimeout()):
 		c.decoder = nil
 		c.fail(errHalfMessage)
 		return c.check()
