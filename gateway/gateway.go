@@ -241,7 +241,9 @@ func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 }
 
 // part returns i n-ths of d. It divides first, because the product may be too long for a duration.
-func part(d time.Duration, i, n int) time.Duration { return d / time.Duration(n) * time.Duration(i) }
+func part(d time.Duration, i, n int) time.Duration {
+	return d / time.Duration(n) * time.Duration(i)
+}
 
 // Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its
 // cause.

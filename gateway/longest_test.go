@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// awaitTick waits until an idle timeout of another connection has expired on each lot of the gateway. A timeout that is over
-// would have ended its connection by then.
+// awaitTick waits until an idle timeout of another connection has expired on each lot of the
+// gateway. A timeout that is over would have ended its connection by then.
 func (s *site) awaitTick() {
 	s.t.Helper()
 	lots := []*park.Lot{s.Lot(), s.Sockets().Lot()}
@@ -26,15 +26,17 @@ func (s *site) awaitTick() {
 		defer client.Close()
 		conn, err := ln.Accept()
 		must(s.t, err)
-		must(s.t, l.ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) { expired <- conn.Close() }))
+		must(s.t, l.ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) {
+			expired <- conn.Close()
+		}))
 	}
 	for range lots {
 		must(s.t, <-expired)
 	}
 }
 
-// With the longest durations in its fields a gateway works as without timeouts: while clients are silent, and while they do
-// not take what is queued for them.
+// With the longest durations in its fields a gateway works as without timeouts: while clients are
+// silent, and while they do not take what is queued for them.
 func TestLongestDurations(t *testing.T) {
 	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
 		c := Config{MaxQueue: 1 << 30, MaxAge: readTimeout}
@@ -64,7 +66,9 @@ func TestLongestDurations(t *testing.T) {
 			t.Errorf("polled %+v", m)
 		}
 		large, n := strings.Repeat("x", 200<<10), 0
-		queued := func() bool { return s.hub.count.queued.Load() > 0 && s.Sockets().Stats().Queued > 0 }
+		queued := func() bool {
+			return s.hub.count.queued.Load() > 0 && s.Sockets().Stats().Queued > 0
+		}
 		for ; !queued(); n++ {
 			s.publish("a", large)
 			until(t, "the event was given to both", func() bool {
@@ -84,7 +88,8 @@ func TestLongestDurations(t *testing.T) {
 			expect(t, socket, message{Topic: "a", Data: large})
 		}
 		s.draining.Store(true) // from now on clients are told when to come back
-		if status, body := s.request("GET", "/events?topic=a", ""); status != http.StatusServiceUnavailable {
+		status, body := s.request("GET", "/events?topic=a", "")
+		if status != http.StatusServiceUnavailable {
 			t.Errorf("%d %s", status, body)
 		}
 		if st := s.Stats(); st.Slow != 0 || st.Silent != 0 {
@@ -100,7 +105,8 @@ func TestPartOfLongDuration(t *testing.T) {
 		last := time.Duration(0)
 		for _, i := range []int{0, 1, n / 2, n - 1} {
 			at := part(d, i, n)
-			if want := float64(d) / n * float64(i); at < last || float64(at) > want+1 || float64(at) < want-n {
+			want := float64(d) / n * float64(i)
+			if at < last || float64(at) > want+1 || float64(at) < want-n {
 				t.Errorf("%d %d-ths of %v: %v", i, n, d, at)
 			}
 			last = at

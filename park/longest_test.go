@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify/internal/durationtest"
 )
 
-// awaitTicks waits until an idle timeout of another connection has expired on each lot. A timeout that is over would have
-// ended its connection by then.
+// awaitTicks waits until an idle timeout of another connection has expired on each lot. A timeout
+// that is over would have ended its connection by then.
 func awaitTicks(t *testing.T, lots ...*Lot) {
 	t.Helper()
 	f, outcomes := reader()
@@ -26,7 +26,8 @@ func awaitTicks(t *testing.T, lots ...*Lot) {
 	}
 }
 
-// parkPatiently parks connections that echo, with options, and expects that they stay parked until something arrives.
+// parkPatiently parks connections that echo, with options, and expects that they stay parked until
+// something arrives.
 func parkPatiently(t *testing.T, l *Lot, o Options) {
 	t.Helper()
 	ended := make(chan error, 10)
@@ -158,7 +159,8 @@ func TestLongestDurationsOfListener(t *testing.T) {
 
 func TestLongestDurationsOfHTTPServer(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
-	durationtest.Longest(t, &HTTPServer{Server: new(http.Server)}, func(t *testing.T, set func(*HTTPServer)) {
+	like := &HTTPServer{Server: new(http.Server)}
+	durationtest.Longest(t, like, func(t *testing.T, set func(*HTTPServer)) {
 		var servers []*testServer
 		var lots []*Lot
 		var conns []net.Conn
@@ -169,7 +171,9 @@ func TestLongestDurationsOfHTTPServer(t *testing.T) {
 				return wrappingListener{l, func(c net.Conn) net.Conn { return opaqueConn{c} }}
 			},
 		} {
-			s := newTestServer(t, set, func(s *HTTPServer, l net.Listener) error { return s.Serve(wrap(l)) })
+			s := newTestServer(t, set, func(s *HTTPServer, l net.Listener) error {
+				return s.Serve(wrap(l))
+			})
 			conn, err := net.Dial("tcp", s.address)
 			must(t, err)
 			defer conn.Close()
@@ -177,7 +181,8 @@ func TestLongestDurationsOfHTTPServer(t *testing.T) {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
 			}
 			waitFor(t, "serving", s.Ready)
-			servers, conns, lots = append(servers, s), append(conns, conn), append(lots, s.Lots()...)
+			servers, conns = append(servers, s), append(conns, conn)
+			lots = append(lots, s.Lots()...)
 		}
 		awaitTicks(t, lots...) // before the handshakes
 		var ins []*bufio.Reader

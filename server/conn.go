@@ -57,15 +57,17 @@ func (c *Conn[S]) Line(most int) ([]byte, error) { return c.conn.Line(most) }
 // returns [ErrTooLong]; 0 means Server.MaxInput.
 func (c *Conn[S]) Until(delim byte, most int) ([]byte, error) { return c.conn.Until(delim, most) }
 
-// Mark begins a message that several calls of the input consume. If one of them returns sock.ErrWouldBlock, everything
-// since Mark is unread, and the next Data begins the message again. MaxInput bounds the bytes since Mark.
+// Mark begins a message that several calls of the input consume. If one of them returns
+// sock.ErrWouldBlock, everything since Mark is unread, and the next Data begins the message again.
+// MaxInput bounds the bytes since Mark.
 //
-// The mark holds until the next Mark, or until the handler's call returns. A mark of a goroutine that has the connection
-// after Pause holds until Resume. That goroutine should call Mark before it uses the input, because the handler's call may
-// still be running, and its mark may still hold.
+// The mark holds until the next Mark, or until the handler's call returns. A mark of a goroutine
+// that has the connection after Pause holds until Resume. That goroutine should call Mark before it
+// uses the input, because the handler's call may still be running, and its mark may still hold.
 //
-// What Read returns after Mark belongs to the message, and is unread with it. Read itself does not go back to the mark. If
-// it takes more than MaxInput bytes since Mark, the calls of the input return [ErrTooLong] until the next Mark.
+// What Read returns after Mark belongs to the message, and is unread with it. Read itself does not
+// go back to the mark. If it takes more than MaxInput bytes since Mark, the calls of the input
+// return [ErrTooLong] until the next Mark.
 func (c *Conn[S]) Mark() { c.conn.Mark() }
 
 // Buffered returns the number of bytes of the input that were received and not consumed.

@@ -8,12 +8,13 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An input has the bytes that were received for Peek, Next, Discard, Line and Until, and that the handler has not
-// consumed. A connection has one from the first of these calls until the handler's call returns, and longer while bytes
-// are left. wInput says that it has one. Its extra is not replaced before that bit is cleared, so the owner uses extra.in
-// without the connection's lock. After Pause another goroutine may use the input before the worker has returned from Data.
-// It sets held first, with the lock held, and then the worker leaves the input alone until Resume: the next call of the
-// handler takes it back (see beginCall).
+// An input has the bytes that were received for Peek, Next, Discard, Line and Until, and that the
+// handler has not consumed. A connection has one from the first of these calls until the handler's
+// call returns, and longer while bytes are left. wInput says that it has one. Its extra is not
+// replaced before that bit is cleared, so the owner uses extra.in without the connection's lock.
+// After Pause another goroutine may use the input before the worker has returned from Data. It sets
+// held first, with the lock held, and then the worker leaves the input alone until Resume: the next
+// call of the handler takes it back (see beginCall).
 type input struct {
 	buf      *buffer
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
@@ -47,7 +48,8 @@ func (in *input) start() int {
 	return in.pos
 }
 
-// left returns by how many bytes from pos the current message may go on. It is negative if the message is too long.
+// left returns by how many bytes from pos the current message may go on. It is negative if the
+// message is too long.
 func (in *input) left(s *server) int {
 	if in.beyond {
 		return -1
@@ -86,7 +88,8 @@ func (c *conn) begin() (*input, error) {
 	return in, err
 }
 
-// beginRead begins any call of the input. While the write queue is full it returns the input and sock.ErrWouldBlock.
+// beginRead begins any call of the input. While the write queue is full it returns the input and
+// sock.ErrWouldBlock.
 func (c *conn) beginRead() (*input, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
@@ -104,8 +107,8 @@ func (c *conn) beginRead() (*input, error) {
 	return in, nil
 }
 
-// makeInput prepares the input for a call of it: it gives the connection one, if it has none, and the input the bytes of
-// giveBack.
+// makeInput prepares the input for a call of it: it gives the connection one, if it has none, and
+// the input the bytes of giveBack.
 func (c *conn) makeInput(word uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +137,8 @@ func (in *input) setBytes(s *server, b []byte) {
 	in.pos, in.end, in.mark, in.beyond = 0, copy(in.buf.b, b), -1, false
 }
 
-// setBuffer replaces the buffer. The handler may have slices of the earlier one until its call returns.
+// setBuffer replaces the buffer. The handler may have slices of the earlier one until its call
+// returns.
 func (in *input) setBuffer(b *buffer) {
 	if in.buf != nil {
 		in.buf.next, in.old = in.old, in.buf
@@ -308,7 +312,8 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	if room := len(in.buf.b) - in.end; room >= max(min(s.BufferSize, defaultBuf)/2, 1) || room >= n-(in.end-in.pos) && room >= have {
+	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuf)/2, 1)
+	if room >= much || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
 	next := s.buffers.get(max(s.BufferSize, 2*have, min(n+in.pos-from, 4*have)))
@@ -350,8 +355,9 @@ func (c *conn) readInput(b []byte) (int, error) {
 	return n, err
 }
 
-// keep adds bytes that Read has received to the marked message, where they count as consumed. If they do not fit into it,
-// they are not kept. Then calls of the input return ErrTooLong, because they could not go back to the mark.
+// keep adds bytes that Read has received to the marked message, where they count as consumed. If
+// they do not fit into it, they are not kept. Then calls of the input return ErrTooLong, because
+// they could not go back to the mark.
 func (c *conn) keep(in *input, b []byte) {
 	if len(b) > in.left(c.server()) {
 		in.beyond = true
@@ -410,13 +416,16 @@ func (c *conn) endInput() {
 		return // until Resume
 	}
 	left := in.end - in.pos
-	again := left > 0 && (in.refused || in.consumed > 0 && in.want == 0) ||
-		in.consumed > 0 && !in.ended && c.word.Load()&wEOF != 0 // no notification reports the end, which moreInput has received
+	consumed := in.consumed > 0
+	again := left > 0 && (in.refused || consumed && in.want == 0) ||
+		// No notification reports the end, which moreInput has received.
+		consumed && !in.ended && c.word.Load()&wEOF != 0
 	half := left > 0 && in.want != 0 && !again
 	switch {
 	case !half:
 		x.half = 0
-	case s.MessageTimeout > 0 && (in.consumed > 0 || x.half == 0): // a message of which nothing was there before
+	case s.MessageTimeout > 0 && (consumed || x.half == 0):
+		// It is a message of which nothing was there before.
 		x.half = max(uint32(s.wheel.Now()), 1)
 		s.wheel.Hasten(c, s.MessageTimeout)
 	}
@@ -439,15 +448,17 @@ func (c *conn) endInput() {
 	}
 }
 
-// resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause. The lock is held.
+// resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause.
+// The lock is held.
 func (c *conn) resetInput(in *input) {
-	in.mark, in.beyond, in.receives, in.consumed, in.refused, in.held = -1, false, 0, 0, false, false
+	in.mark, in.beyond = -1, false
+	in.receives, in.consumed, in.refused, in.held = 0, 0, false, false
 	c.server().buffers.put(in.old)
 	in.old = nil
 }
 
-// takeBack takes the input back, before a call of the handler, from a goroutine that has used it after Pause. The caller
-// owns the connection, which is not paused.
+// takeBack takes the input back, before a call of the handler, from a goroutine that has used it
+// after Pause. The caller owns the connection, which is not paused.
 func (c *conn) takeBack() {
 	x := c.extra
 	if !x.in.held {
@@ -481,8 +492,8 @@ func (c *conn) dropInput() {
 	c.server().freeInput(in)
 }
 
-// giveBack gives the input bytes that were taken from it, or that come before it, when it is next used. There is nothing
-// else in the input. The caller holds the lock.
+// giveBack gives the input bytes that were taken from it, or that come before it, when it is next
+// used. There is nothing else in the input. The caller holds the lock.
 func (c *conn) giveBack(b []byte) {
 	if len(b) > 0 {
 		c.extra.back = &b
@@ -490,8 +501,8 @@ func (c *conn) giveBack(b []byte) {
 	}
 }
 
-// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns the connection, and
-// holds the lock.
+// takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns
+// the connection, and holds the lock.
 func (c *conn) takeInput() []byte {
 	word := c.word.Load()
 	if word&(wInput|wBack) == 0 {

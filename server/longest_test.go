@@ -14,14 +14,15 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A patientServer answers lines, and has commands that make every timeout of a server run for longer than a tick of its
-// clock.
+// A patientServer answers lines, and has commands that make every timeout of a server run for
+// longer than a tick of its clock.
 type patientServer struct {
 	*srv
 	ticked chan int // after "flood", how many bytes are queued or sent
 }
 
-// newPatientServer gives a server the handler. after is the time after which a command is answered that waits.
+// newPatientServer gives a server the handler. after is the time after which a command is answered
+// that waits.
 func newPatientServer(t *testing.T, s *srv) *patientServer {
 	const after = 50 * time.Millisecond
 	p := &patientServer{s, make(chan int)}
@@ -55,7 +56,10 @@ func newPatientServer(t *testing.T, s *srv) *patientServer {
 			case "long":
 				c.SetIdleTimeout(math.MaxInt64)
 				c.SetWriteTimeout(math.MaxInt64)
-				c.AfterFunc(math.MaxInt64, func(c conn) error { t.Error("a function was called early"); return nil })
+				c.AfterFunc(math.MaxInt64, func(c conn) error {
+					t.Error("a function was called early")
+					return nil
+				})
 				fallthrough
 			default:
 				if _, err := c.Write(append(line[:len(line):len(line)], '\n')); err != nil {
@@ -67,7 +71,8 @@ func newPatientServer(t *testing.T, s *srv) *patientServer {
 	return p
 }
 
-// exchange has a connection wait with half a message and with a full queue, and expects the answers.
+// exchange has a connection wait with half a message and with a full queue, and expects the
+// answers.
 func (p *patientServer) exchange(t *testing.T, c net.Conn) {
 	t.Helper()
 	send(t, c, "wait\nhalf a")
@@ -109,9 +114,11 @@ func TestLongestDurationsOfConn(t *testing.T) {
 	p.exchange(t, c)
 }
 
-// A handler of datagrams that is replaced because it takes long is not counted as stuck before StuckAfter.
+// A handler of datagrams that is replaced because it takes long is not counted as stuck before
+// StuckAfter.
 func TestLongestDurationsOfPackets(t *testing.T) {
-	durationtest.Longest(t, new(server.PacketServer), func(t *testing.T, set func(*server.PacketServer)) {
+	like := new(server.PacketServer)
+	durationtest.Longest(t, like, func(t *testing.T, set func(*server.PacketServer)) {
 		s := new(server.PacketServer)
 		set(s)
 		replaced := make(chan struct{})

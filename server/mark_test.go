@@ -14,8 +14,9 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A mark ends with the handler's call that has set it, also if a goroutine has used the input after Pause and before that
-// call has returned. Bytes that were consumed since the mark do not come again.
+// A mark ends with the handler's call that has set it, also if a goroutine has used the input after
+// Pause and before that call has returned. Bytes that were consumed since the mark do not come
+// again.
 func TestMarkEndsAtResume(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		returned := make(chan struct{})
@@ -61,7 +62,8 @@ func TestMarkEndsAtResume(t *testing.T) {
 	})
 }
 
-// A call of Writable that comes before Data after Resume finds the bytes of the input first that a hijacker has not read.
+// A call of Writable that comes before Data after Resume finds the bytes of the input first that a
+// hijacker has not read.
 func TestWritableAfterHijackReadsInputFirst(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		read := func(c conn) error {
@@ -112,8 +114,9 @@ func TestWritableAfterHijackReadsInputFirst(t *testing.T) {
 	})
 }
 
-// The call that has hijacked a connection and resumes it itself finds the bytes of the input first that the net.Conn has not
-// read, and so does the net.Conn of another Hijack. Slices that the call was given before stay valid.
+// The call that has hijacked a connection and resumes it itself finds the bytes of the input first
+// that the net.Conn has not read, and so does the net.Conn of another Hijack. Slices that the call
+// was given before stay valid.
 func TestResumeInTheSameCallReadsInputFirst(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -208,7 +211,8 @@ func TestMarkCoversRead(t *testing.T) {
 	})
 }
 
-// A marked message that Read and calls of the input take in turns comes again whole, at any size of the buffers.
+// A marked message that Read and calls of the input take in turns comes again whole, at any size of
+// the buffers.
 func TestMarkCoversLargeReads(t *testing.T) {
 	for _, size := range []int{1, 600, 0} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -246,7 +250,8 @@ func TestMarkCoversLargeReads(t *testing.T) {
 	}
 }
 
-// Read may take more than MaxInput since Mark. Calls of the input then return ErrTooLong until the next Mark.
+// Read may take more than MaxInput since Mark. Calls of the input then return ErrTooLong until the
+// next Mark.
 func TestReadBeyondMaxInput(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const most = 100
@@ -283,7 +288,8 @@ func TestReadBeyondMaxInput(t *testing.T) {
 	})
 }
 
-// Read does not go back to the mark, neither when nothing has arrived nor while the write queue is full.
+// Read does not go back to the mark, neither when nothing has arrived nor while the write queue is
+// full.
 func TestReadKeepsItsPlace(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		piece := make([]byte, 32<<10)
@@ -329,7 +335,8 @@ func TestReadKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A part of a marked message that the handler has gone back from was not consumed, so MessageTimeout goes on.
+// A part of a marked message that the handler has gone back from was not consumed, so
+// MessageTimeout goes on.
 func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -340,7 +347,8 @@ func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 			}
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: 300 * time.Millisecond, MaxInput: 3000}
+		const timeout = 300 * time.Millisecond
+		s := &srv{Handler: h, Backend: backend, MessageTimeout: timeout, MaxInput: 3000}
 		slow := connect(s)
 		send(t, slow, "10000\n")
 		ended := make(chan struct{})

@@ -105,10 +105,11 @@ type Server[S any] struct {
 	// except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
 
-	// MessageTimeout closes a connection that does not complete a message within this time; 0 means never. Bytes that
-	// arrive do not extend the time. The time begins when Data returns after one of Conn.Peek, Next, Discard, Line
-	// and Until has found too few bytes, and ends when something is consumed and not unread (see Conn.Mark). Time while the
-	// connection is paused, or its write queue is full, does not count.
+	// MessageTimeout closes a connection that does not complete a message within this time; 0 means
+	// never. Bytes that arrive do not extend the time. The time begins when Data returns after one
+	// of Conn.Peek, Next, Discard, Line and Until has found too few bytes, and ends when something
+	// is consumed and not unread (see Conn.Mark). Time while the connection is paused, or its write
+	// queue is full, does not count.
 	MessageTimeout time.Duration
 
 	// KeepAlive and KeepAliveConfig mean what they mean in net.ListenConfig: TCP connections have keep-alive probes,

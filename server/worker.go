@@ -270,8 +270,8 @@ func (w *worker) data(c *conn, must bool) {
 	w.returned(c, w.callData(c))
 }
 
-// beginCall begins a handler's call: no goroutine has the input unless the connection is paused, and what the call writes
-// is held.
+// beginCall begins a handler's call: no goroutine has the input unless the connection is paused,
+// and what the call writes is held.
 func (c *conn) beginCall() {
 	if c.word.Load()&(wInput|wPaused) == wInput {
 		c.takeBack()

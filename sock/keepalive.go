@@ -54,7 +54,8 @@ func sysGetKeepAlive(h uintptr) (c net.KeepAliveConfig, err error) {
 	return c, nil
 }
 
-// seconds converts d to seconds, rounded up, and to as many as the option has room for. It returns -1 for a negative d.
+// seconds converts d to seconds, rounded up, and to as many as the option has room for. It returns
+// -1 for a negative d.
 func seconds(d time.Duration) int {
 	if d <= 0 {
 		return int(max(d, -1))

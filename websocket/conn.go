@@ -422,7 +422,8 @@ func (c *Conn) check() error {
 				return errSettled // the peer waits for the end
 			}
 		}
-	case c.decoder != nil && s.messageTimeout() > 0 && now >= durations.Add(c.decoder.began, s.messageTimeout()):
+	case c.decoder != nil && s.messageTimeout() > 0 &&
+		now >= durations.Add(c.decoder.began, s.messageTimeout()):
 		c.decoder = nil
 		c.fail(errHalfMessage)
 		return c.check()

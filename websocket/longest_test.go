@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// awaitTicks waits until an idle timeout of another connection has expired on the lot of each server. A timeout that is over
-// would have ended its connection by then.
+// awaitTicks waits until an idle timeout of another connection has expired on the lot of each
+// server. A timeout that is over would have ended its connection by then.
 func awaitTicks(t *testing.T, servers ...*Server) {
 	t.Helper()
 	expired := make(chan error, len(servers))
@@ -24,7 +24,9 @@ func awaitTicks(t *testing.T, servers ...*Server) {
 		defer client.Close()
 		conn, err := ln.Accept()
 		must(t, err)
-		must(t, s.Lot().ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) { expired <- conn.Close() }))
+		must(t, s.Lot().ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) {
+			expired <- conn.Close()
+		}))
 	}
 	for range servers {
 		must(t, <-expired)
@@ -57,8 +59,9 @@ func (p *peer) wantAfterPings(s *Server, first byte, length int) {
 	}
 }
 
-// With the longest durations in its fields a server works as without timeouts: while a connection is idle, has sent half a
-// message, has not answered a ping, does not take what is queued, and has not answered a close frame.
+// With the longest durations in its fields a server works as without timeouts: while a connection
+// is idle, has sent half a message, has not answered a ping, does not take what is queued, and has
+// not answered a close frame.
 func TestLongestDurations(t *testing.T) {
 	durationtest.Longest(t, new(Server), func(t *testing.T, set func(*Server)) {
 		kinds := []string{"park", "park TLS", "opaque"}
@@ -67,8 +70,9 @@ func TestLongestDurations(t *testing.T) {
 		for i, kind := range kinds {
 			opened := make(chan *Conn, 1)
 			ended[i] = make(ends, 1)
-			s := &Server{OnMessage: echo, OnClose: ended[i].closed, MaxQueue: 1 << 30, PingInterval: time.Millisecond,
-				PongTimeout: soon, WriteTimeout: soon, CloseTimeout: soon,
+			s := &Server{OnMessage: echo, OnClose: ended[i].closed, MaxQueue: 1 << 30,
+				PingInterval: time.Millisecond,
+				PongTimeout:  soon, WriteTimeout: soon, CloseTimeout: soon,
 				OnOpen: func(c *Conn, _ *http.Request) error { opened <- c; return nil }}
 			set(s)
 			h := serve(t, kind, s, func(l net.Listener) net.Listener { return smallBuffers{l} })

@@ -1,4 +1,5 @@
-// Package durations has what servers do with durations: they measure how long calls take, and add timeouts to times.
+// Package durations has what servers do with durations: they measure how long calls take, and add
+// timeouts to times.
 package durations
 
 import (

@@ -12,11 +12,12 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Longest runs f for each exported field of type time.Duration that like has. set sets that field of a configuration to the
-// longest duration, and in another run to one that is a nanosecond shorter. So a field that is added to T later is tested
-// too. In a last run set sets all fields, if there are several. The fields of structs inside like are included, also below a pointer that is not
-// nil; set sets such a pointer if the configuration has none. The runs are subtests with the name of the field, which run in
-// parallel.
+// Longest runs f for each exported field of type time.Duration that like has. set sets that field
+// of a configuration to the longest duration, and in another run to one that is a nanosecond
+// shorter. So a field that is added to T later is tested too. In a last run set sets all fields, if
+// there are several. The fields of structs inside like are included, also below a pointer that is
+// not nil; set sets such a pointer if the configuration has none. The runs are subtests with the
+// name of the field, which run in parallel.
 func Longest[T any](t *testing.T, like *T, f func(t *testing.T, set func(*T))) {
 	t.Helper()
 	names := find(nil, reflect.ValueOf(like).Elem(), "")

@@ -42,8 +42,8 @@ func TestLongest(t *testing.T) {
 	})
 	const longest = math.MaxInt64
 	for _, want := range [][3]time.Duration{
-		{longest, 0, 0}, {longest - 1, 0, 0}, {1, longest, 0}, {1, longest - 1, 0}, {1, 0, longest}, {1, 0, longest - 1},
-		{longest, longest, longest},
+		{longest, 0, 0}, {longest - 1, 0, 0}, {1, longest, 0}, {1, longest - 1, 0},
+		{1, 0, longest}, {1, 0, longest - 1}, {longest, longest, longest},
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("no run with %v", want)

@@ -61,7 +61,8 @@ func (w *Wheel[P]) Ticks(d time.Duration) uint64 {
 	return uint64((d-1)/w.tick) + 1
 }
 
-// Duration converts ticks to a duration. If that is longer than a duration can be, it is as many ticks as one can be.
+// Duration converts ticks to a duration. If that is longer than a duration can be, it is as many
+// ticks as one can be.
 func (w *Wheel[P]) Duration(ticks uint64) time.Duration {
 	return time.Duration(min(ticks, math.MaxInt64/uint64(w.tick))) * w.tick
 }

@@ -137,9 +137,12 @@ func TestLongestDuration(t *testing.T) {
 	if len(fired) != 1 || fired[0] != short.id || !w.Stop(long) {
 		t.Errorf("fired %v", fired)
 	}
-	for _, d := range []time.Duration{0, 1, time.Second, time.Second + 1, math.MaxInt64 - time.Second, math.MaxInt64 - 1, math.MaxInt64} {
-		got := w.Duration(w.Ticks(d))
-		if got < 0 || got%time.Second != 0 || got-d >= time.Second || d-got >= time.Second || got < d && d <= math.MaxInt64-time.Second {
+	const most = math.MaxInt64 / time.Second * time.Second
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 1: time.Second, time.Second: time.Second, time.Second + 1: 2 * time.Second,
+		most - 1: most, most: most, most + 1: most, math.MaxInt64: most,
+	} {
+		if got := w.Duration(w.Ticks(d)); got != want {
 			t.Errorf("%d are %d ticks, which are %d", d, w.Ticks(d), got)
 		}
 	}

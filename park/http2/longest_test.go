@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// awaitTicks waits until an idle timeout of another connection has expired on the lot of each server. A timeout that is over
-// would have ended its connection by then.
+// awaitTicks waits until an idle timeout of another connection has expired on the lot of each
+// server. A timeout that is over would have ended its connection by then.
 func awaitTicks(t *testing.T, servers ...*Server) {
 	t.Helper()
 	expired := make(chan error, len(servers))
@@ -28,17 +28,21 @@ func awaitTicks(t *testing.T, servers ...*Server) {
 		s.mu.Lock()
 		lot := s.lot
 		s.mu.Unlock()
-		must(t, lot.ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) { expired <- conn.Close() }))
+		must(t, lot.ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) {
+			expired <- conn.Close()
+		}))
 	}
 	for range servers {
 		must(t, <-expired)
 	}
 }
 
-// With the longest durations in its fields, and in those of the http.Server, a server works as without timeouts: while a
-// connection is idle, while a body arrives and while it is answered. The client answers the server's PINGs.
+// With the longest durations in its fields, and in those of the http.Server, a server works as
+// without timeouts: while a connection is idle, while a body arrives and while it is answered. The
+// client answers the server's PINGs.
 func TestLongestDurations(t *testing.T) {
-	durationtest.Longest(t, &Server{Server: &http.Server{HTTP2: new(http.HTTP2Config)}}, func(t *testing.T, set func(*Server)) {
+	like := &Server{Server: &http.Server{HTTP2: new(http.HTTP2Config)}}
+	durationtest.Longest(t, like, func(t *testing.T, set func(*Server)) {
 		type exchange struct {
 			url    string
 			client *http.Client
@@ -59,7 +63,8 @@ func TestLongestDurations(t *testing.T) {
 			})}
 			s.Server.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Millisecond}
 			set(s)
-			e := &exchange{url: serve(t, s, secure), client: client(t), answer: make(chan *http.Response)}
+			e := &exchange{url: serve(t, s, secure), client: client(t)}
+			e.answer = make(chan *http.Response)
 			answer, _ := get(t, e.client, e.url)
 			e.remote = answer.Header.Get("Remote")
 			servers, all = append(servers, s), append(all, e)
