@@ -137,7 +137,7 @@ func ExampleRecvRequest() {
 	// socknotify: Send: invalid argument: the Overlapped is in flight
 }
 
-// A started send is carried out even if no call waits.
+// A send for which there is room is carried out at once, even if no call waits.
 func ExampleSendRequest() {
 	port, a, b := batchable()
 	defer port.Close()
