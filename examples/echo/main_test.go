@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { program.Main(m, main) }
 
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+func TestDocument(t *testing.T) {
+	page, err := os.ReadFile("../../docs/port.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,8 +20,8 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), "```go\n"+string(source)+"```\n") {
-		t.Error("README.md does not show main.go as it is")
+	if !strings.Contains(string(page), "```go\n"+string(source)+"```\n") {
+		t.Error("docs/port.md does not show main.go as it is")
 	}
 }
 
