@@ -14,9 +14,9 @@ import (
 
 // A batchConn is a socket of the tests below, and the operations on it.
 type batchConn struct {
-	s, peer    *sock.Socket
-	buf        [4]byte
-	recv, send Op[*batchConn]
+	s, peer *sock.Socket
+	buf     [4]byte
+	recv    Op[*batchConn]
 }
 
 func batchConns(t *testing.T, n int) []*batchConn {

@@ -159,15 +159,6 @@ func wait(t testing.TB, cond func() bool) {
 	}
 }
 
-// passUntil lets the time of a clock pass in steps until a condition holds.
-func passUntil(t testing.TB, c *testclock.Clock, cond func() bool) {
-	t.Helper()
-	wait(t, func() bool {
-		c.Advance(25 * time.Millisecond)
-		return cond()
-	})
-}
-
 // passing installs a clock whose time passes fast until the test ends. It is for tests in which something
 // expires, and nothing may expire too early.
 func passing(t testing.TB) *testclock.Clock {
