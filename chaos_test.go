@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -27,7 +28,7 @@ func (c chaos) Poll(changes []backend.Change, ready []backend.Ready) int {
 		runtime.Gosched()
 	}
 	if n > 0 && rand.IntN(32) == 0 {
-		time.Sleep(50 * time.Microsecond)
+		await.Pause(50 * time.Microsecond)
 	}
 	if len(room) < len(ready) && n == len(room) {
 		// Full is how a caller learns that there may be more, so a short harvest must be filled.
@@ -92,16 +93,18 @@ func runChaos(t *testing.T, p *Port[*chaosEnd], workers int) {
 		do(t, p, enableHandle(in.Handle(), e, EventIn, e.trigger))
 		senders.Go(func() {
 			for range each {
-				_, err := out.Send([]byte("x"))
-				for err == sock.ErrWouldBlock {
-					time.Sleep(time.Millisecond)
-					_, err = out.Send([]byte("x"))
-				}
-				if err != nil {
-					t.Error(err)
+				for range await.Attempts(t, "a socket takes a byte") {
+					_, err := out.Send([]byte("x"))
+					if err == sock.ErrWouldBlock {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					break
 				}
 				if rand.IntN(8) == 0 {
-					time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+					await.UpTo(100 * time.Microsecond)
 				}
 			}
 		})

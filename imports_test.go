@@ -18,7 +18,7 @@ var allowed = []struct {
 	{"server", []string{".", "internal/clock", "internal/durations", "internal/fdstate", "internal/unwrap", "internal/wheel", "metrics", "sock"}},
 	{"server/handover", []string{"internal/unwrap", "sock"}},
 	{"park", []string{".", "internal/clock", "internal/durations", "internal/unwrap", "internal/wheel", "metrics"}},
-	{"websocket", []string{".", "internal/durations", "internal/nowait", "park"}},
+	{"websocket", []string{".", "internal/clock", "internal/durations", "internal/nowait", "park"}},
 	{"debug", []string{".", "internal/port", "metrics", "park", "server", "sock"}},
 	{"metrics", nil},
 	{"sock", []string{"internal/fdstate"}},

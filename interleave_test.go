@@ -6,6 +6,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // The interleavings below lose or misdirect a notification if done otherwise. In each of them a
@@ -256,7 +257,7 @@ func TestLevelHarvestedByAnotherCall(t *testing.T) {
 			_, err := p.Process(nil, out[:], 0)
 			result <- err
 		}()
-		time.Sleep(20 * time.Millisecond)
+		await.Pause(20 * time.Millisecond) // so that it mostly polls first; it holds if it does not
 		return result
 	}
 	t.Run("report taken", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -65,7 +67,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 			}()
 		}
 		asleep(t, p, waiters)
-		time.Sleep(50 * time.Millisecond)
+		settle(t)
 		if after := threads(t); after > before+2 {
 			t.Errorf("%d threads before, %d with %d parked waiters", before, after, waiters)
 		}
@@ -73,6 +75,16 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 		for range waiters {
 			<-done
 		}
+	})
+}
+
+// settle waits until every other goroutine waits, or is in a system call with a thread of its own.
+func settle(t *testing.T) {
+	t.Helper()
+	s := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	await.Until(t, "no other goroutine runs", func() bool {
+		metrics.Read(s)
+		return s[0].Value.Uint64() == 0 && s[1].Value.Uint64() <= 1
 	})
 }
 

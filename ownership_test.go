@@ -147,7 +147,7 @@ func TestOwnershipNoDeadlock(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(5 * soon): // they have much to do
+			case <-time.After(5 * soon): // longer than await.Limit: they have much to do
 				t.Fatal("timed out: they wait for each other")
 			}
 		}

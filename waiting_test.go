@@ -3,12 +3,14 @@ package socknotify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
@@ -133,11 +135,7 @@ func TestLeadershipIsHandedOn(t *testing.T) {
 			} else {
 				p.Post("k", 0)
 			}
-			select {
-			case <-turn:
-			case <-time.After(soon):
-				t.Fatalf("round %d: lost; %+v", i, p.Stats())
-			}
+			await.Receive(t, fmt.Sprintf("the notification of round %d", i), turn)
 			if i%2 == 0 {
 				drain(t, x)
 				do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
@@ -355,7 +353,7 @@ func TestNoEmptyReturnBeforeTimeout(t *testing.T) {
 					for range i % 5 {
 						p.Post("p", 0)
 					}
-					time.Sleep(time.Duration(i%7) * 100 * time.Microsecond)
+					await.Pause(time.Duration(i%7) * 100 * time.Microsecond)
 				}
 			})
 		}
@@ -442,14 +440,8 @@ func TestChosenWaiterWakesAnother(t *testing.T) {
 		}
 		p.port.Waiters.Go(w, &p.port, true)
 		p.port.End(w)
-		select {
-		case nt := <-got:
-			if nt.Key != "k" || nt.Events != EventIn {
-				t.Errorf("%+v", nt)
-			}
-		case <-time.After(soon):
-			p.Close() // which ends the wait
-			t.Error("the leader was not woken")
+		if nt := await.Receive(t, "the leader is woken", got); nt.Key != "k" || nt.Events != EventIn {
+			t.Errorf("%+v", nt)
 		}
 	})
 }
@@ -475,13 +467,9 @@ func TestFirstSocketWhileOthersWait(t *testing.T) {
 		for range sleepers {
 			do(t, p, enableHandle(x.Handle(), "k", EventIn, oneShot))
 			send(t, y)
-			select {
-			case n := <-got:
-				if n.Key != "k" || n.Events != EventIn {
-					t.Errorf("%+v", n)
-				}
-			case <-time.After(time.Minute):
-				t.Fatal("no call watches the socket")
+			n := await.Receive(t, "a call that watches the socket", got)
+			if n.Key != "k" || n.Events != EventIn {
+				t.Errorf("%+v", n)
 			}
 			drain(t, x)
 		}

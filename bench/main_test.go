@@ -16,6 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify/bench/internal/record"
 	"github.com/socknotify/socknotify/bench/internal/suite"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // The test program is also the contenders and the load generator.
@@ -262,12 +263,7 @@ func TestInterrupted(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("no error")
-		}
-	case <-time.After(time.Minute):
-		t.Error("timed out waiting for the run to end")
+	if await.Receive(t, "the run ends", done) == nil {
+		t.Error("no error")
 	}
 }

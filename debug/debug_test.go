@@ -20,6 +20,7 @@ import (
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -129,17 +130,13 @@ func TestViews(t *testing.T) {
 	if len(h.Samples) == 0 || h.Samples[0].Number != 0 || h.Samples[0].Time.IsZero() {
 		t.Errorf("%+v", h)
 	}
-	for end := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
-		h := get[debug.History](t, url+"history?port=first&after=0", 200)
-		if n := len(h.Samples); n > 0 && h.Samples[n-1].Notifications == 1 {
-			if h.Samples[0].Number != 1 {
-				t.Errorf("%+v", h)
-			}
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no second sample with the notification: %+v", h)
-		}
+	await.Until(t, "a second sample has the notification", func() bool {
+		h = get[debug.History](t, url+"history?port=first&after=0", 200)
+		n := len(h.Samples)
+		return n > 0 && h.Samples[n-1].Notifications == 1
+	})
+	if h.Samples[0].Number != 1 {
+		t.Errorf("%+v", h)
 	}
 	// A rate is that of the latest few seconds, so another notification follows if these are over.
 	notified := uint64(1)
@@ -581,6 +578,6 @@ func TestTraceKinds(t *testing.T) {
 // The first sample may be taken concurrently with the end of New.
 func TestSampleDuringNew(t *testing.T) {
 	page := debug.New(debug.Port("p", newPort[int](t)))
-	time.Sleep(1200 * time.Millisecond) // any synchronization would hide a data race
+	time.Sleep(1200 * time.Millisecond) // past the first sample; any synchronization would hide a data race
 	page.Close()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -72,7 +73,7 @@ func TestTraceEndsWithoutReader(t *testing.T) {
 				go io.Copy(io.Discard, in)
 			} else {
 				// Cause more events than the buffers hold. A write that takes this long is blocked.
-				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; time.Sleep(time.Millisecond) {
+				for since, n := time.Now(), int64(-1); time.Since(since) < time.Second; await.Pause(time.Millisecond) {
 					for range 4000 {
 						p.Post(1, 2)
 					}
@@ -137,7 +138,10 @@ func TestQueryEndsWithClient(t *testing.T) {
 	go func() { first <- query(t.Context()) }()
 	<-at
 	ctx, cancel = context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, cancel)
+	go func() {
+		await.Pause(10 * time.Millisecond) // so that it mostly waits; the result must be the same if it does not
+		cancel()
+	}()
 	if w := query(ctx); w.Body.Len() != 0 {
 		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 )
@@ -30,11 +31,7 @@ func (echo) Data(c *server.Conn[struct{}], buf []byte) error {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("timed out")
-		}
-	}
+	await.Until(t, "a condition", condition)
 }
 
 // say dials, sends a word and receives it back.

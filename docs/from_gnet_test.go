@@ -63,7 +63,7 @@ func (*slow) Data(c *server.Conn[peer], buf []byte) error {
 
 // lookUp takes its time.
 func lookUp(request []byte) []byte {
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // as a database may
 	return bytes.ToUpper(request)
 }
 

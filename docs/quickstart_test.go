@@ -117,7 +117,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines func(n int) string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
+	late := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() }) // ends the reads of one that hangs
 	t.Cleanup(func() {
 		late.Stop()
 		if runtime.GOOS == "windows" {

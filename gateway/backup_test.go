@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/socknotify/socknotify/internal/freeport"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // backupOf publishes events, and returns a backup with them, and the id of the one with the number half.
@@ -58,7 +59,7 @@ func checkRestored(t *testing.T, s *site, half int, id string, more ...string) {
 	for len(want) > 0 {
 		r, err := openSSE(s.url, "topic=a", id)
 		if err != nil {
-			time.Sleep(20 * time.Millisecond)
+			await.Pause(20 * time.Millisecond)
 			continue
 		}
 		for len(want) > 0 {

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 var (
@@ -174,7 +176,7 @@ func (f *follower) follow(total func() int64, joined *sync.WaitGroup) {
 	for f.failed == nil && f.got.Load() < total() {
 		r, err := f.open(f.members[rand.IntN(len(f.members))])
 		if err != nil {
-			time.Sleep(50 * time.Millisecond)
+			await.Pause(50 * time.Millisecond)
 			continue
 		}
 		if first {
@@ -185,7 +187,7 @@ func (f *follower) follow(total func() int64, joined *sync.WaitGroup) {
 		for stay := 5 + rand.IntN(50); stay > 0 && f.failed == nil && f.got.Load() < total(); stay-- {
 			m, err := r.next()
 			if err != nil {
-				time.Sleep(50 * time.Millisecond) // a poll of a member that has ended fails at once
+				await.Pause(50 * time.Millisecond) // a poll of a member that has ended fails at once
 				break
 			}
 			f.check(m)
@@ -230,7 +232,7 @@ func (f *liveFollower) follow(ending func() bool) {
 	for f.failed == nil && !ending() {
 		r, err := openWS(f.members[rand.IntN(len(f.members))].url, "topic=live.*")
 		if err != nil {
-			time.Sleep(50 * time.Millisecond)
+			await.Pause(50 * time.Millisecond)
 			continue
 		}
 		last := map[string]int{} // by publisher and topic
@@ -329,7 +331,7 @@ func TestCluster(t *testing.T) {
 					}
 					said = err.Error()
 					retries.Add(1)
-					time.Sleep(20 * time.Millisecond)
+					await.Pause(20 * time.Millisecond)
 				}
 				took := time.Since(began)
 				if took > 20*time.Second {
@@ -339,7 +341,7 @@ func TestCluster(t *testing.T) {
 				numbers[topic]++
 				published[topic].Add(1)
 				all.Add(1)
-				time.Sleep(*chaosPause)
+				await.Pause(*chaosPause)
 			}
 		})
 	}
@@ -363,14 +365,14 @@ func TestCluster(t *testing.T) {
 				}
 				var failed *net.OpError
 				if errors.As(err, &failed) && failed.Op == "dial" || err == nil && answer.StatusCode != http.StatusAccepted {
-					time.Sleep(20 * time.Millisecond) // it was not published
+					await.Pause(20 * time.Millisecond) // it was not published
 					continue
 				}
 				numbers[topic]++ // published, or perhaps: it must not be published twice
 				if err == nil {
 					livePublished.Add(1)
 				}
-				time.Sleep(*chaosPause)
+				await.Pause(*chaosPause)
 			}
 		})
 	}
@@ -389,12 +391,12 @@ func TestCluster(t *testing.T) {
 		if i%2 == 0 {
 			m.kill()
 			kills++
-			time.Sleep(time.Second)
+			await.Pause(time.Second)
 			m.start()
 		} else {
 			m.signal(syscall.SIGSTOP)
 			pauses++
-			time.Sleep(time.Second + rand.N(*chaosEvery/5))
+			await.Pause(time.Second + rand.N(*chaosEvery/5))
 			m.signal(syscall.SIGCONT)
 		}
 		until(t, "the member is ready again", m.ready)
@@ -432,7 +434,7 @@ func TestCluster(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(3 * time.Minute):
+	case <-time.After(3 * time.Minute): // and the test reports what each follower lacks
 		for i, f := range followers {
 			t.Logf("client %d, way %d, %s: %d events, at %s", i, f.way%3, f.filters, f.got.Load(), f.after)
 		}

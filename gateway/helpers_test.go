@@ -23,6 +23,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -43,11 +44,7 @@ func must(t testing.TB, err error) {
 // until waits for something that must come.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	await.Until(t, what, f)
 }
 
 // A site is a gateway on a node of its own.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // cut calls each for consecutive pieces of data, whose lengths are given by cuts. pause is true for every fourth piece.
@@ -93,7 +94,7 @@ func FuzzReadAhead(f *testing.F) {
 		cut(wire, cuts, func(piece []byte, pause bool) {
 			send(t, client, string(piece))
 			if pause {
-				time.Sleep(time.Millisecond) // time to be parked
+				await.Pause(time.Millisecond) // time to be parked; it holds without
 			}
 		})
 		client.Write(garbage) // fails if the server has closed
@@ -207,7 +208,7 @@ func ask(t *testing.T, address string, secure bool, data, cuts []byte) (text str
 		cut(data, cuts, func(piece []byte, pause bool) {
 			conn.Write(piece)
 			if pause {
-				time.Sleep(time.Millisecond)
+				await.Pause(time.Millisecond)
 			}
 		})
 		conn.(interface{ CloseWrite() error }).CloseWrite()

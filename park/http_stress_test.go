@@ -22,6 +22,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -123,7 +124,7 @@ func (s *httpStress) runServer(secure bool) {
 	if rand.IntN(2) == 0 {
 		<-ctx.Done() // otherwise the server is shut down while clients are connected
 	} else {
-		time.Sleep(100 * time.Millisecond)
+		await.UpTo(100 * time.Millisecond)
 	}
 	end, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
@@ -188,7 +189,7 @@ func (s *httpStress) runClient(ctx context.Context, conn net.Conn) {
 			}
 		}
 		if rand.IntN(3) == 0 {
-			time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
+			await.UpTo(5 * time.Millisecond)
 		}
 	}
 	if rand.IntN(3) == 0 {
@@ -210,7 +211,7 @@ func sendInPieces(conn net.Conn, text string) error {
 			return err
 		}
 		if text = text[n:]; rand.IntN(2) == 0 {
-			time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
+			await.UpTo(1500 * time.Microsecond)
 		}
 	}
 	return nil

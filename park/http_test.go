@@ -19,6 +19,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A testServer is a running HTTPServer that records the states of its connections.
@@ -323,6 +324,7 @@ func TestHTTPTimeouts(t *testing.T) {
 			[]step{sends(hello), answers("GET", 1), waitIdle, sendAndWait(request("POST", "/echo", "Content-Length: 9") + "some"), readToEnd}},
 		{"none while idle", func(s *http.Server) { s.ReadHeaderTimeout = short; s.IdleTimeout = time.Hour },
 			[]step{sends(hello), answers("GET", 1), waitIdle,
+				// net/http's time is real, and nothing tells that a timeout has not passed.
 				func(*exchangeRun) { time.Sleep(2 * short) }, sends(hello), answers("GET", 1), waitIdle}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -713,7 +715,7 @@ func TestHTTPManyClients(t *testing.T) {
 						if err != nil || !strings.HasPrefix(string(body), fmt.Sprint(100*j, " <nil> ")) {
 							t.Errorf("%.20q, %v", body, err)
 						}
-						time.Sleep(time.Duration((i+j)%5) * 500 * time.Microsecond)
+						await.Pause(time.Duration((i+j)%5) * 500 * time.Microsecond)
 					}
 				})
 			}

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // startLinger sends bytes to a parked connection until a worker lingers for it. last is called for a byte '.' or an
@@ -103,6 +105,7 @@ func TestEndOfLingering(t *testing.T) {
 		wantErr(t, receive(t, outcomes).err, os.ErrDeadlineExceeded)
 	})
 	t.Run("Unpark", func(t *testing.T) {
+		clock := testclock.Install(t)
 		l := newLot(t, Config{})
 		for range rounds {
 			last, outcomes := ended()
@@ -114,7 +117,10 @@ func TestEndOfLingering(t *testing.T) {
 				t.Fatal("a worker is still reading")
 			}
 			conn.mu.Unlock()
-			time.AfterFunc(2*keepTime, func() { client.Write([]byte("mine")) })
+			go func() {
+				clock.Advance(2 * keepTime)
+				client.Write([]byte("mine"))
+			}()
 			buf := make([]byte, 4)
 			if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "mine" {
 				t.Fatalf("%q, %v", buf, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -27,16 +28,14 @@ func newLot(t testing.TB, config Config) *Lot {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		defer func() {
+			if s := l.Stats(); s.Parked != 0 || s.Running != 0 {
+				t.Errorf("left behind: %+v, %d open", s, l.open.Load())
+			}
+		}()
 		l.Close()
-		select {
-		case <-l.ended:
-			l.workers.exited.Wait()
-		case <-time.After(timeout):
-			t.Errorf("timed out waiting for the lot to close: %+v, %d open", l.Stats(), l.open.Load())
-		}
-		if s := l.Stats(); s.Parked != 0 || s.Running != 0 {
-			t.Errorf("left behind: %+v", s)
-		}
+		await.Receive(t, "the lot is closed", l.ended)
+		l.workers.exited.Wait()
 	})
 	return l
 }
@@ -85,13 +84,7 @@ func wantErr(t testing.TB, err, want error) {
 // receive receives a value, and fails the test if none arrives in time.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(timeout):
-		t.Fatal("timed out waiting for a value")
-		panic("unreachable")
-	}
+	return await.Receive(t, "a value", c)
 }
 
 // wantEmpty verifies that the channel is empty.
@@ -106,13 +99,7 @@ func wantEmpty[T any](t testing.TB, c <-chan T) {
 
 func waitFor(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	pause := 10 * time.Microsecond
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(pause) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for: %s", what)
-		}
-		pause = min(2*pause, time.Millisecond)
-	}
+	await.Until(t, what, holds)
 }
 
 // outcome is the result of a function's Read.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A way is one in which a connection gets parked.
@@ -305,7 +307,7 @@ func TestExpireDuringPark(t *testing.T) {
 			again <- l.ParkWith(c, Options{IdleTimeout: time.Hour}, func(net.Conn) { early <- l.Stats().Expired != n })
 		}))
 		must(t, receive(t, again))
-		time.Sleep(20 * time.Microsecond)
+		await.Pause(20 * time.Microsecond) // for the other goroutines to find it expired, if they can
 		l.Wake(conn)
 		if receive(t, early) {
 			t.Fatal("a timeout of an hour has passed")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // Clients send messages in pieces, several at once, a part of one, or nothing, to a Server that is shut down and replaced
@@ -101,7 +102,7 @@ func (s *serverStress) handle() func(net.Conn) error {
 		}
 		defer running.Store(false)
 		if rand.IntN(50) == 0 {
-			time.Sleep(time.Millisecond)
+			await.Pause(time.Millisecond)
 		}
 		var buf [256]byte
 		if _, err := io.ReadFull(conn, buf[:1]); err != nil {
@@ -184,7 +185,7 @@ func (s *serverStress) run() {
 		<-ctx.Done() // otherwise the server is shut down while clients are connected
 		clients.Wait()
 	} else {
-		time.Sleep(100 * time.Millisecond)
+		await.UpTo(100 * time.Millisecond)
 	}
 	if rand.IntN(3) == 0 {
 		server.Close()
@@ -257,7 +258,7 @@ func (s *serverStress) runClient(ctx context.Context, raw net.Conn) {
 		}
 		s.messages.Add(1)
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond)
+			await.UpTo(5 * time.Millisecond)
 		}
 	}
 	if what == 2 { // a part of a message

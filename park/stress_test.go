@@ -16,6 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -78,13 +79,13 @@ func (s *stressTest) run(d time.Duration) {
 		others.Go(func() {
 			for !s.stopped.Load() {
 				s.disturb()
-				time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
+				await.UpTo(500 * time.Microsecond)
 			}
 		})
 	}
 	others.Go(func() {
 		for end := time.Now().Add(d); time.Now().Before(end) && !s.t.Failed(); {
-			time.Sleep(time.Duration(100+rand.IntN(300)) * time.Millisecond)
+			await.Pause(time.Duration(100+rand.IntN(300)) * time.Millisecond)
 			old := s.lot.Swap(newLot(s.t, s.config))
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			if err := old.Shutdown(ctx); err != nil {
@@ -97,11 +98,13 @@ func (s *stressTest) run(d time.Duration) {
 	ended := make(chan struct{})
 	var sweeping sync.WaitGroup
 	sweeping.Go(func() { // more often than the lot's sweeper
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-ended:
 				return
-			case <-time.After(50 * time.Millisecond):
+			case <-ticker.C:
 				l := s.lot.Load()
 				l.conns.some(0, 1, l.sweepConn)
 			}
@@ -145,7 +148,7 @@ func (s *stressTest) runClient(i, n int) {
 	g.park(nil)
 	if i%6 == 2 {
 		client.Write([]byte("hea"))
-		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+		await.UpTo(2 * time.Millisecond)
 		client.Write([]byte("der\n"))
 	}
 	s.exchange(client)
@@ -157,11 +160,7 @@ func (s *stressTest) runClient(i, n int) {
 		}
 	}
 	client.Close()
-	select {
-	case <-g.end:
-	case <-time.After(2 * timeout):
-		s.t.Errorf("%s %d: timed out waiting for the server to close: %+v", network, i, s.lot.Load().Stats())
-	}
+	await.Receive(s.t, fmt.Sprintf("the server closes %s %d", network, i), g.end)
 }
 
 func (s *stressTest) pair(network string) (server, client net.Conn) {
@@ -202,7 +201,7 @@ func (s *stressTest) exchange(conn net.Conn) {
 		cut := rand.IntN(len(text))
 		conn.Write(text[:cut])
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+			await.UpTo(2 * time.Millisecond)
 		}
 		conn.Write(text[cut:])
 		got := make([]byte, len(text))
@@ -217,7 +216,7 @@ func (s *stressTest) exchange(conn net.Conn) {
 			return
 		}
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+			await.UpTo(3 * time.Millisecond)
 		}
 	}
 }
@@ -230,7 +229,7 @@ func (g *stressConn) serve(in *Lot, o Options) func(net.Conn) {
 			g.s.t.Errorf("the function receives a %T", conn)
 		}
 		if rand.IntN(20) == 0 {
-			time.Sleep(time.Millisecond)
+			await.Pause(time.Millisecond)
 		}
 		maybeWoken := o.IdleTimeout == 0 && !g.secure
 		if maybeWoken {

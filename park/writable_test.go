@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // With Options.Writable the function runs when the peer has read, and at once if the socket takes bytes.
@@ -122,7 +124,7 @@ func TestWakeStream(t *testing.T) {
 						return
 					default:
 						l.Wake(conn)
-						time.Sleep(100 * time.Microsecond)
+						await.Pause(100 * time.Microsecond)
 					}
 				}
 			})
@@ -183,14 +185,8 @@ func TestWakeWhileLingering(t *testing.T) {
 			must(t, err)
 		}
 		woken <- true
-		for !l.Wake(conn) { // its function may be running
-			time.Sleep(10 * time.Microsecond)
-		}
-		select {
-		case <-parked:
-		case <-time.After(timeout):
-			t.Fatal("timed out waiting until it is parked again")
-		}
+		waitFor(t, "Wake", func() bool { return l.Wake(conn) }) // its function may be running
+		receive(t, parked)
 	}
 	client.Close()
 }

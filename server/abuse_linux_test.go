@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
@@ -120,7 +121,7 @@ func TestAbuse(t *testing.T) {
 		background(func() {
 			loris[at%slow].Write([]byte("x"))
 			at++
-			time.Sleep(100 * time.Microsecond)
+			await.Pause(100 * time.Microsecond)
 		})
 		never := dial(t, addr)
 		b := make([]byte, 1<<16)
@@ -142,7 +143,7 @@ func TestAbuse(t *testing.T) {
 				io.Copy(io.Discard, c)
 				c.Close()
 			}
-			time.Sleep(time.Millisecond)
+			await.Pause(time.Millisecond)
 		})
 		for range 30 { // what the limit leaves, and more
 			c, err := net.Dial("tcp", addr)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/load"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -102,7 +103,7 @@ func role(name string) {
 		go func() {
 			for ctx.Err() == nil {
 				s.Stats() // as a scrape does
-				time.Sleep(time.Second)
+				await.Pause(time.Second)
 			}
 		}()
 	}
@@ -178,7 +179,7 @@ func BenchmarkSlowReader(b *testing.B) {
 						return
 					}
 					go func() {
-						for buf := make([]byte, 64<<10); err == nil; time.Sleep(r.each) {
+						for buf := make([]byte, 64<<10); err == nil; await.Pause(r.each) {
 							_, err = c.Read(buf)
 						}
 					}()
@@ -206,7 +207,7 @@ func (*busy) Data(c *server.Conn[bool], buf []byte) error {
 		return err
 	}
 	if c.State {
-		time.Sleep(10 * time.Millisecond)
+		await.Pause(10 * time.Millisecond)
 	}
 	_, err = c.Write(buf[:n])
 	return err

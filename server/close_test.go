@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -160,7 +160,7 @@ func TestCloseRaces(t *testing.T) {
 			sc := h.conn(i + 1)
 			for k := range 2 {
 				wg.Go(func() {
-					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+					await.UpTo(3 * time.Millisecond)
 					if (i+k)%2 == 0 {
 						sc.Close()
 					} else {

@@ -13,16 +13,13 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
 func eventually(tb testing.TB, cond func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatal("timed out waiting")
-		}
-	}
+	testawait.Until(tb, "a condition", cond)
 }
 
 // requests returns a function that makes one request of 64 bytes to an echo server and does not allocate.
@@ -151,15 +148,15 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 			most = 210
 		}
 		// A client has its answer before the handler returns, and with it a buffer of 64 KiB. A worker that helps has one, too.
-		each := float64(live()-before) / n
-		for end := time.Now().Add(time.Minute); each > most && time.Now().Before(end); each = float64(live()-before) / n {
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Logf("%.1f live bytes per idle connection; the process's resident memory grew by %.1f KiB each", each,
-			float64(resident(t)-rss)/n/1024)
-		if each > most {
-			t.Errorf("%.1f live bytes per idle connection; want at most %.0f", each, most)
-		}
+		var each float64
+		defer func() {
+			t.Logf("%.1f live bytes per idle connection, of at most %.0f; the process's resident memory grew "+
+				"by %.1f KiB each", each, most, float64(resident(t)-rss)/n/1024)
+		}()
+		testawait.Until(t, "the live bytes per idle connection fall to the bound", func() bool {
+			each = float64(live()-before) / n
+			return each <= most
+		})
 	})
 }
 

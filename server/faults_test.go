@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/system"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -121,7 +122,7 @@ func TestWaitFails(t *testing.T) {
 				wait(t, func() bool {
 					send(t, c, "hello")
 					expect(t, c, "hello")
-					time.Sleep(pause)
+					await.Pause(pause)
 					pause *= 2
 					return log.count("cannot wait") > 0
 				})
@@ -138,7 +139,7 @@ func TestWaitFailsForGood(t *testing.T) {
 		var log logged
 		h := &handler{t: t}
 		s := &srv{Handler: h, Workers: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		server.Faulty(s, 100*time.Millisecond, faulty{park: func() error {
+		server.Faulty(s, 10*time.Millisecond, faulty{park: func() error {
 			if broken.Load() {
 				return fault
 			}
@@ -158,16 +159,19 @@ func TestWaitFailsForGood(t *testing.T) {
 			clients = append(clients, c)
 		}
 		broken.Store(true)
+		pause := 10 * time.Millisecond
 		for ended := 0; ended < len(clients); {
 			select {
 			case err := <-served:
 				if ended++; !errors.Is(err, fault) {
 					t.Errorf("Serve = %v", err)
 				}
-			case <-time.After(300 * time.Millisecond): // longer than giveUp
+			default:
 				for _, c := range clients {
 					c.Write([]byte("x")) // has workers wait once more, in the end the one that waited before
 				}
+				await.Pause(pause) // a request ends the series of failures, so they come less and less often
+				pause *= 2
 			}
 		}
 		for i, c := range clients {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
@@ -151,12 +151,7 @@ func echo(c conn, buf []byte) error {
 
 func wait(t testing.TB, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("timed out waiting\n%s", buf[:runtime.Stack(buf, true)])
-		}
-	}
+	await.Until(t, "a condition", cond)
 }
 
 // passing installs a clock whose time passes fast until the test ends. It is for tests in which something

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -103,18 +104,18 @@ func TestListenerOptionsInherited(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { peer.Close() })
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			c, err := s.Accept()
-			if err == nil {
-				t.Cleanup(func() { c.Close() })
-				held, _ := c.Hold()
-				t.Cleanup(held.Release)
-				return held
-			}
-			if err != sock.ErrWouldBlock || time.Now().After(end) {
-				t.Fatal(err)
-			}
+		var c *sock.Socket
+		testawait.Until(t, "a connection", func() bool {
+			c, err = s.Accept()
+			return err != sock.ErrWouldBlock
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { c.Close() })
+		held, _ := c.Hold()
+		t.Cleanup(held.Release)
+		return held
 	}
 	count := func(c sock.Held, n int) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -334,10 +335,10 @@ func TestInputReadAndPause(t *testing.T) {
 				go func() {
 					defer c.Resume()
 					var err error
-					line, err = c.Line(0)
-					for err == sock.ErrWouldBlock { // as a goroutine may do that has no better way
-						time.Sleep(time.Millisecond)
-						line, err = c.Line(0)
+					for range await.Attempts(t, "a line") { // as a goroutine may do that has no better way
+						if line, err = c.Line(0); err != sock.ErrWouldBlock {
+							break
+						}
 					}
 					c.Write(append(bytes.Clone(line), " paused\n"...))
 				}()

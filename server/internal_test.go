@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -57,26 +58,18 @@ func TestNoTimerAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	until := func(cond func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("timed out waiting")
-			}
-		}
-	}
-	until(func() bool { return s.Stats().Conns == 1 })
+	testawait.Until(t, "the connection is accepted", func() bool { return s.Stats().Conns == 1 })
 	s.server.mu.Lock()
 	c := s.server.table.all()[0]
 	s.server.mu.Unlock()
 
 	c.mu.Lock() // as SetIdleTimeout does
 	c.end(wAborting)
-	until(func() bool { return c.word.Load()&wDead != 0 })
-	time.Sleep(10 * time.Millisecond) // the worker goes on to where it needs the lock
+	testawait.Until(t, "the worker has begun to close it", func() bool { return c.word.Load()&wDead != 0 })
+	testawait.Pause(10 * time.Millisecond) // so that the worker mostly waits for the lock; it holds if it does not
 	s.server.wheel.Set(c, time.Hour)
 	c.mu.Unlock()
-	until(func() bool { return s.Stats().Conns == 0 })
+	testawait.Until(t, "the connection has ended", func() bool { return s.Stats().Conns == 0 })
 	if s.server.wheel.Stop(c) {
 		t.Error("the timer of a connection that is gone is armed")
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -78,7 +79,7 @@ func TestTLSKeyUpdateInPieces(t *testing.T) {
 		r := updating(t, backend, &handler{t: t}, 0)
 		for i, c := range []byte(r.record(typeData, "0") + r.keyUpdate(1) + r.record(typeData, "1") + r.keyUpdate(0) + r.record(typeData, "2")) {
 			if i%7 == 0 {
-				time.Sleep(time.Millisecond) // so that some are received by themselves; it holds if they are not
+				await.Pause(time.Millisecond) // so that some are received by themselves; it holds if they are not
 			}
 			send(t, r, string([]byte{c}))
 		}
@@ -94,7 +95,7 @@ func TestTLSKeyUpdateInPieces(t *testing.T) {
 			t.Errorf("%d changes of keys", r.updates)
 		}
 		send(t, r, r.record(typeHandshake, "\x18\x00"))
-		time.Sleep(5 * time.Millisecond) // likewise
+		await.Pause(5 * time.Millisecond) // likewise
 		send(t, r, r.record(typeHandshake, "\x00\x01\x01"))
 		r.write.update()
 		r.answer()
@@ -118,7 +119,7 @@ func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 			for at := 0; at < total; {
 				n, err := sc.Write(stream(1, at, min(5000, total-at)))
 				if at += n; err == server.ErrQueueFull {
-					time.Sleep(time.Millisecond)
+					await.Pause(time.Millisecond)
 				} else if err != nil {
 					t.Error(err)
 					return

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -339,7 +341,9 @@ func TestReadKeepsItsPlace(t *testing.T) {
 // MessageTimeout goes on.
 func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
+		var calls atomic.Int64
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
+			defer calls.Add(1)
 			c.Mark()
 			pieces, err := readParts(c)
 			if err == nil {
@@ -347,22 +351,19 @@ func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 			}
 			return err
 		}}
-		const timeout = 300 * time.Millisecond
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: timeout, MaxInput: 3000}
+		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second, MaxInput: 3000}
+		clock := testclock.Install(t)
 		slow := connect(s)
 		send(t, slow, "10000\n")
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			io.Copy(io.Discard, slow)
-		}()
-		for over := false; !over; {
-			slow.Write([]byte("1\nx"))
-			select {
-			case <-ended:
-				over = true
-			case <-time.After(10 * time.Millisecond): // the pace of a slow peer
+		wait(t, func() bool { return calls.Load() > 0 })
+		for n := 0; len(h.told()) == 0; n++ {
+			if n == 100 {
+				t.Fatal("the timeout does not pass while pieces arrive")
 			}
+			was := calls.Load()
+			slow.Write([]byte("1\nx"))
+			wait(t, func() bool { return calls.Load() > was || len(h.told()) > 0 })
+			clock.Advance(50 * time.Millisecond)
 		}
 		if err := h.cause(1); err != server.ErrStalled {
 			t.Errorf("cause %v", err)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A machine may be busy with something else for any time. So a long test does not give up by the clock, but when nothing
@@ -33,11 +35,13 @@ func newWatch(t testing.TB, state func() string) *watch {
 	go func() {
 		defer close(w.done)
 		last, still := uint64(0), 0
+		ticker := time.NewTicker(turn)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-w.ctx.Done():
 				return
-			case <-time.After(turn):
+			case <-ticker.C:
 			}
 			now := w.moved.Load()
 			if still++; now != last {
@@ -62,11 +66,10 @@ func (w *watch) stop() {
 // until waits for a condition, as long as something moves.
 func (w *watch) until(cond func() bool) bool {
 	for !cond() {
-		select {
-		case <-w.ctx.Done():
+		if w.ctx.Err() != nil {
 			return false
-		case <-time.After(time.Millisecond):
 		}
+		await.Pause(time.Millisecond)
 	}
 	return true
 }

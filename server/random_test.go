@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
@@ -384,7 +385,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 			r.h.mu.Unlock()
 			switch {
 			case c == nil:
-				time.Sleep(time.Millisecond)
+				await.Pause(time.Millisecond)
 			case abort:
 				c.Abort()
 			default:
@@ -478,7 +479,7 @@ func (r *random) client(rng *rand.Rand, id uint64, m *moving, c net.Conn) {
 	got, buf := 0, make([]byte, 4096)
 	for {
 		if kind == kindSlow {
-			time.Sleep(time.Duration(rng.IntN(200)) * time.Microsecond)
+			await.Pause(time.Duration(rng.IntN(200)) * time.Microsecond)
 		}
 		n, err := c.Read(buf)
 		if got+n > len(sent) || !bytes.Equal(buf[:n], sent[got:got+n]) {
@@ -507,7 +508,7 @@ func pour(kind int, rng *rand.Rand, c net.Conn, sent []byte) {
 		}
 		rest = rest[k:]
 		if kind == kindTiny {
-			time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+			await.Pause(time.Duration(rng.IntN(1000)) * time.Microsecond)
 		}
 	}
 	switch kind {

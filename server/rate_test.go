@@ -12,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -40,7 +41,7 @@ func TestAcceptRate(t *testing.T) {
 			accepted := s.Stats().Accepted
 			wait(t, func() bool {
 				dial(t, addr).Close()
-				time.Sleep(50 * time.Millisecond)
+				await.Pause(50 * time.Millisecond)
 				return s.Stats().Accepted > accepted
 			})
 		})

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/server"
@@ -41,7 +41,7 @@ func TestResetCause(t *testing.T) {
 							case errors.Is(err, net.ErrClosed):
 								return
 							case err == server.ErrQueueFull:
-								time.Sleep(100 * time.Microsecond)
+								await.Pause(100 * time.Microsecond)
 							}
 						}
 					})
@@ -63,7 +63,7 @@ func TestResetCause(t *testing.T) {
 					case "write twice and end":
 						write(c)
 						wg.Go(func() {
-							time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+							await.UpTo(2 * time.Millisecond)
 							c.CloseWrite()
 						})
 					}
@@ -91,10 +91,10 @@ func TestResetCause(t *testing.T) {
 							if i%2 == 0 {
 								c.Write([]byte("hello"))
 							}
-							time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+							await.UpTo(time.Millisecond)
 							if i%4 < 2 {
 								go io.Copy(io.Discard, c) // or its window is full
-								time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+								await.UpTo(time.Millisecond)
 							}
 							c.(*net.TCPConn).SetLinger(0)
 							c.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -33,7 +34,7 @@ func TestBusyShard(t *testing.T) {
 					}
 					if buf[0] == '!' {
 						began <- true
-						time.Sleep(20 * time.Millisecond)
+						await.Pause(20 * time.Millisecond)
 					}
 					running.Add(-1)
 					_, err = c.Write(buf[:n])

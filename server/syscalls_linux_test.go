@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/server"
 )
@@ -174,18 +175,13 @@ func stop(t *testing.T, p *os.Process) {
 	if err := p.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(soon); ; time.Sleep(50 * time.Microsecond) {
+	await.Until(t, "the server stops", func() bool {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
 		if err != nil || len(tasks) == 0 {
 			t.Fatal("no threads", err)
 		}
-		if !slices.ContainsFunc(tasks, runs) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("the server does not stop")
-		}
-	}
+		return !slices.ContainsFunc(tasks, runs)
+	})
 }
 
 // runs reports whether a thread exists and is not stopped.

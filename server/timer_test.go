@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
@@ -170,7 +171,7 @@ func TestAfterFuncConcurrently(t *testing.T) {
 					return nil
 				})
 				if i%2 == 0 {
-					if time.Sleep(time.Duration(g) * 100 * time.Microsecond); timer.Stop() {
+					if await.Pause(time.Duration(g) * 100 * time.Microsecond); timer.Stop() {
 						stopped.Add(1)
 					}
 				}
@@ -233,11 +234,7 @@ func TestContext(t *testing.T) {
 	h.conn(1)
 	c.Close()
 	h.cause(1)
-	select {
-	case <-h.conn(1).Context().Done():
-	case <-time.After(soon):
-		t.Error("a context that was first asked for after the end is not done")
-	}
+	await.Receive(t, "a context that was first asked for after the end is done", h.conn(1).Context().Done())
 }
 
 func TestLogValue(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -140,7 +141,7 @@ func TestTLSReadRecordLimit(t *testing.T) {
 			all.WriteString(r.record(typeData, "x"))
 		}
 		go r.Conn.Write([]byte(all.String())) // a part of it when that is resumed, where buffers are small
-		time.Sleep(10 * time.Millisecond)     // so that much has come; it holds if it has not
+		await.Pause(10 * time.Millisecond)    // so that much has come; it holds if it has not
 		h.conn(1).Resume()
 		r.text(strings.Repeat("x", groups))
 		if n := most.Load(); n > 32 {

@@ -17,6 +17,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -207,15 +208,15 @@ func TestTLSQueueSentByReader(t *testing.T) {
 			_, err := c.Write(piece)
 			wrote <- err
 		}()
-		time.Sleep(2 * time.Millisecond)
+		testawait.Pause(2 * time.Millisecond)
 		go func() {
 			tc.Read(make([]byte, 1))
 			close(read)
 		}()
-		time.Sleep(2 * time.Millisecond)
+		testawait.Pause(2 * time.Millisecond)
 		tc.mu.Unlock()
 		tc.mu.Lock() // Write wakes, and finds that it has waited for long
-		time.Sleep(2 * time.Millisecond)
+		testawait.Pause(2 * time.Millisecond)
 		tc.mu.Unlock()
 		err = <-wrote
 		<-read

@@ -4,7 +4,8 @@ import (
 	"net"
 	"reflect"
 	"testing"
-	"time"
+
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 // Every field of a Server reaches the server that runs.
@@ -112,12 +113,7 @@ func TestConnOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer.Close()
-	select {
-	case state := <-h.got:
-		if state[98] != 98 || state[99] != 104 {
-			t.Errorf("Close has got %v", state)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("timed out waiting for Close")
+	if state := testawait.Receive(t, "Close is called", h.got); state[98] != 98 || state[99] != 104 {
+		t.Errorf("Close has got %v", state)
 	}
 }

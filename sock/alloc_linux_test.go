@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -70,7 +71,7 @@ func TestSendWouldBlockAllocs(t *testing.T) {
 			if quiet++; err == nil {
 				quiet = 0
 			} else {
-				time.Sleep(time.Millisecond)
+				testawait.Pause(time.Millisecond)
 			}
 		}
 		for what, f := range map[string]func() error{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/qemu"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -24,14 +25,12 @@ import (
 // retry repeats f until it returns something else than ErrWouldBlock.
 func retry(t *testing.T, f func() error) error {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if err := f(); err != sock.ErrWouldBlock {
-			return err
-		}
-		if time.Now().After(end) {
-			t.Fatal("timed out repeating a call that returns ErrWouldBlock")
-		}
-	}
+	var err error
+	testawait.Until(t, "a call does not return ErrWouldBlock", func() bool {
+		err = f()
+		return err != sock.ErrWouldBlock
+	})
+	return err
 }
 
 // mustMake closes s at the end of the test. It skips the test if the system does not support this kind of socket.

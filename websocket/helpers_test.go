@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -45,11 +46,7 @@ func wantErr(t testing.TB, err, want error) {
 
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	await.Until(t, what, holds)
 }
 
 // A host is an HTTP server that a test has started.
@@ -287,13 +284,7 @@ func (e ends) closed(_ *Conn, err error) { e <- err }
 
 func (e ends) wait(t testing.TB) error {
 	t.Helper()
-	select {
-	case err := <-e:
-		return err
-	case <-time.After(soon):
-		t.Fatal("timed out waiting for OnClose")
-		return nil
-	}
+	return await.Receive(t, "OnClose is called", e)
 }
 
 func wantCode(t testing.TB, err error, code Code, remote bool) {

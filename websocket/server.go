@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -97,6 +98,7 @@ type Server struct {
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
 
+	clock    clock.Clock
 	start    time.Time
 	limit    limits
 	deflater *deflater
@@ -172,7 +174,7 @@ func (s *Server) writeTimeout() time.Duration   { return orDefault(s.WriteTimeou
 func (s *Server) closeTimeout() time.Duration   { return orDefault(s.CloseTimeout, 5*time.Second) }
 
 // now returns the time since the server's start.
-func (s *Server) now() time.Duration { return time.Since(s.start) }
+func (s *Server) now() time.Duration { return s.clock.Since(s.start) }
 
 // begin starts the server at its first request, and counts an upgrade, unless the server is closed or full. A nil error
 // must be followed by done.
@@ -224,7 +226,8 @@ func (s *Server) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.lot, s.start, s.empty = lot, time.Now(), make(chan struct{})
+	s.lot, s.clock, s.empty = lot, clock.Current(), make(chan struct{})
+	s.start = s.clock.Now()
 	s.limit.message = uint64(orDefault(s.MaxMessage, 1<<20))
 	s.limit.frame = min(s.limit.message, uint64(orDefault(s.MaxFrame, int(s.limit.message))))
 	if s.Compression > 0 {

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 
 // each runs a test with every kind of host.
@@ -230,7 +232,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A peer that does not answer a close frame, a ping, or that sends half a message, is closed; one that only is silent is not.
+// A peer that does not answer a close frame or a ping is closed, and so is one that sends no messages.
 func TestTimeouts(t *testing.T) {
 	const short = 150 * time.Millisecond
 	each(t, func(t *testing.T, kind string) {
@@ -302,24 +304,41 @@ func TestTimeouts(t *testing.T) {
 			p.wantEnd()
 			wantErr(t, e.wait(t), ErrTimeout)
 		})
-		t.Run("half a message", func(t *testing.T) {
+	})
+}
+
+// A peer that sends half a message is closed. One that only is silent is not.
+func TestMessageTimeout(t *testing.T) {
+	const short = 150 * time.Millisecond // a connection that cannot be parked has deadlines in real time
+	for _, kind := range hosts {
+		t.Run(kind, func(t *testing.T) {
+			clock := testclock.Install(t)
 			for _, half := range [][]byte{text("half")[:1], text("half")[:7], frame(first, "a"), frame(ping, "p")[:3],
 				join(text("whole"), text("half")[:8]), frame(first, "")} {
-				h, e := start(&Server{MessageTimeout: short})
+				e := make(ends, 10)
+				h := serve(t, kind, &Server{MessageTimeout: short, OnMessage: echo, OnClose: e.closed})
 				p := h.connect(t, "")
-				time.Sleep(2 * short) // silence alone does no harm
+				for range 2 { // silence alone does no harm
+					p.send(text("x")...)
+					p.wantText("x")
+					clock.Advance(2 * short)
+				}
 				p.send(half...)
 				stop := make(chan bool)
 				stopped := make(chan bool)
-				go func() { // pings do not help
+				go func() {
 					defer close(stopped)
-					for bytes.Equal(half, frame(first, "a")) {
+					for {
 						select {
 						case <-stop:
 							return
-						case <-time.After(short / 4):
-							p.Conn.Write(frame(ping, ""))
+						default:
 						}
+						if bytes.Equal(half, frame(first, "a")) {
+							p.Conn.Write(frame(ping, "")) // does not help
+						}
+						clock.Advance(short / 4)
+						await.Pause(time.Millisecond)
 					}
 				}()
 				for {
@@ -334,7 +353,7 @@ func TestTimeouts(t *testing.T) {
 				wantCode(t, e.wait(t), CodePolicy, false)
 			}
 		})
-	})
+	}
 }
 
 func TestRefused(t *testing.T) {
@@ -578,7 +597,7 @@ func TestConcurrentWrites(t *testing.T) {
 		var next [writers]int
 		for i := range writers * messages {
 			if i%40 == 0 {
-				time.Sleep(5 * time.Millisecond)
+				await.Pause(5 * time.Millisecond)
 			}
 			first, got := p.next()
 			var w, m int
@@ -966,7 +985,7 @@ type stuckConn struct {
 func (c *stuckConn) Close() error {
 	close(c.closing)
 	for c.server.Stats().Parks == 0 {
-		time.Sleep(time.Millisecond)
+		await.Pause(time.Millisecond)
 	}
 	return nil
 }

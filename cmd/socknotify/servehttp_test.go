@@ -17,6 +17,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and a function that ends
@@ -111,13 +112,9 @@ func TestServeHTTP(t *testing.T) {
 				if text := fetch(t, idle, "POST", url+"echo", "back"); text != "back" {
 					t.Errorf("echoed %q", text)
 				}
-				for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-					if text := fetch(t, other, "GET", url+"stats", ""); strings.Contains(text, "open 2\nparked 1\n") {
-						break
-					} else if time.Now().After(end) {
-						t.Fatalf("never parked: %s", text)
-					}
-				}
+				await.Until(t, "the idle connection is parked", func() bool {
+					return strings.Contains(fetch(t, other, "GET", url+"stats", ""), "open 2\nparked 1\n")
+				})
 				if text := fetch(t, http.DefaultClient, "GET", page+"api/registrations?port=http", ""); !strings.Contains(text, `"state"`) {
 					t.Errorf("the live page: %s", text)
 				}

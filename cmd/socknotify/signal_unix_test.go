@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A process is the command in a process of its own.
@@ -121,13 +122,12 @@ func TestLoadDrains(t *testing.T) {
 	})
 	p := start(t, "load", "--addr", addr, "--connections", strconv.Itoa(connections), "--duration", "1h", "--json")
 	for range connections {
-		select {
-		case <-asked:
-		case <-time.After(time.Minute):
-			t.Fatal("no request")
-		}
+		await.Receive(t, "a request", asked)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { close(interrupted) }) // the answers are under way for a while
+	go func() {
+		await.Pause(100 * time.Millisecond) // the answers are under way for a while
+		close(interrupted)
+	}()
 	if status := p.end(t, os.Interrupt); status != 0 {
 		t.Errorf("status %d", status)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -144,15 +145,17 @@ func TestTrace(t *testing.T) {
 		// The trace may not have begun yet, so there are events until it has had enough.
 		s := w.register(t, 42)
 		var got result
+		ticker := time.NewTicker(10 * time.Millisecond)
 		for looking := true; looking; {
 			select {
 			case got = <-done:
 				looking = false
-			case <-time.After(10 * time.Millisecond):
+			case <-ticker.C:
 				regs := []socknotify.Registration[int]{socknotify.Enable(s, 42, socknotify.EventOut, socknotify.TriggerLevel|socknotify.TriggerOneShot)}
 				w.port.Process(regs, make([]socknotify.Notification[int], 1), 0)
 			}
 		}
+		ticker.Stop()
 		lines := strings.Split(strings.TrimSpace(got.out), "\n")
 		if got.status != 0 || got.errs != "" || len(lines) != 2 {
 			t.Fatalf("%+v", got)
@@ -191,11 +194,13 @@ func TestTraceEnds(t *testing.T) {
 		}()
 		stop := make(chan struct{})
 		go func() { // until the trace has begun
+			ticker := time.NewTicker(10 * time.Millisecond)
+			defer ticker.Stop()
 			for {
 				select {
 				case <-stop:
 					return
-				case <-time.After(10 * time.Millisecond):
+				case <-ticker.C:
 					w.port.Post(1, 2)
 					w.port.Process(nil, make([]socknotify.Notification[int], 1), 0)
 				}
@@ -424,17 +429,18 @@ func (s *screen) Write(b []byte) (int, error) {
 // until waits until a text was drawn.
 func (s *screen) until(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+	all := ""
+	defer func() {
+		if !strings.Contains(all, text) {
+			t.Logf("no %q in\n%s", text, strings.ReplaceAll(all, "\x1b", "ESC"))
+		}
+	}()
+	await.Until(t, "a text is drawn", func() bool {
 		s.mu.Lock()
-		all := s.all.String()
-		s.mu.Unlock()
-		if strings.Contains(all, text) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no %q in\n%s", text, strings.ReplaceAll(all, "\x1b", "ESC"))
-		}
-	}
+		defer s.mu.Unlock()
+		all = s.all.String()
+		return strings.Contains(all, text)
+	})
 }
 
 // top reports a server that does not answer, and continues.
@@ -480,11 +486,8 @@ func TestTopServer(t *testing.T) {
 		t.Errorf("the port comes first\n%s", text)
 	}
 	say()
-	for end := time.Now().Add(time.Minute); s.Stats().Calls < 2; time.Sleep(time.Millisecond) { // a call is timed before it is counted
-		if time.Now().After(end) {
-			t.Fatal("not counted")
-		}
-	}
+	// A call is timed before it is counted.
+	await.Until(t, "the second call is counted", func() bool { return s.Stats().Calls >= 2 })
 	m.settle(t, m.fetch())
 	now, before := m.now.server, m.serverBefore
 	passed := now.Time.Sub(before.Time).Seconds() // on a busy machine this may be long
@@ -526,15 +529,14 @@ func TestServeWithDebugPage(t *testing.T) {
 		t.Fatal(log.Err())
 	}
 	go io.Copy(io.Discard, r)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the page is there before the listener is registered
+	// The page is there before the listener is registered.
+	await.Until(t, "the listener is shown", func() bool {
 		status, out, errs := sh(t, "top", url)
-		if status == 0 && strings.Contains(out, "accepting") {
-			break
-		}
-		if status != 0 || time.Now().After(end) {
+		if status != 0 {
 			t.Fatalf("status %d: %s\n%s", status, errs, out)
 		}
-	}
+		return strings.Contains(out, "accepting")
+	})
 	interrupt()
 	if status := <-done; status != 0 {
 		t.Errorf("serve: status %d", status)

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 const (
@@ -72,13 +73,7 @@ func profile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-			if err := os.RemoveAll(dir); err == nil {
-				return
-			} else if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
+		await.Until(t, "the profile is removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return dir
 }
@@ -172,15 +167,17 @@ func eval[V any](b *browser, expression string) V {
 // until waits until a JavaScript expression is true.
 func (b *browser) until(what, expression string) {
 	b.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		if eval[bool](b, "!!("+expression+")") {
-			return
-		}
-		if time.Now().After(end) {
+	holds := false
+	defer func() {
+		if !holds {
 			b.picture("failed")
-			b.Fatalf("timed out waiting for %s\n%s\nrows: %.500s", what, expression, eval[string](b, "document.querySelector('#rows').innerText"))
+			b.Logf("%s\nrows: %.500s", expression, eval[string](b, "document.querySelector('#rows').innerText"))
 		}
-	}
+	}()
+	await.Until(b, what, func() bool {
+		holds = eval[bool](b, "!!("+expression+")")
+		return holds
+	})
 }
 
 // press sends keys to the focused element.

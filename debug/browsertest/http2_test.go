@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
 )
@@ -191,16 +192,11 @@ func TestHTTP2(t *testing.T) {
 // parked waits until all connections are parked.
 func (s *site) parked(t *testing.T, server *park.HTTPServer, open map[net.Conn]bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+	await.Until(t, "all connections are parked", func() bool {
 		s.mu.Lock()
 		n := len(open)
 		s.mu.Unlock()
 		st := server.Stats()
-		if n > 0 && st.Parked == n && st.Running == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("of %d connections: %+v", n, st.Stats)
-		}
-	}
+		return n > 0 && st.Parked == n && st.Running == 0
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -120,10 +121,7 @@ func converse(t *testing.T, ctx context.Context, conn net.Conn, pause time.Durat
 			t.Error(err)
 			return requests
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		await.Pause(pause)
 	}
 	return requests
 }

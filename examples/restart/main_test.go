@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/examples/internal/program"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +49,7 @@ func ask(network, addr string, pause time.Duration) (pid int, err error) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(soon))
-	time.Sleep(pause)
+	await.Pause(pause)
 	if _, err := io.WriteString(c, "line\n"); err != nil {
 		return 0, err
 	}
@@ -111,11 +112,7 @@ func TestRestart(t *testing.T) {
 	}
 	wait := func(what string, holds func() bool) {
 		t.Helper()
-		for end := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("timed out waiting for %s", what)
-			}
-		}
+		await.Until(t, what, holds)
 	}
 	for range 3 {
 		old := pid

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // screenshotsEnv names a directory for screenshots of the page.
@@ -57,13 +58,7 @@ func profile(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "browser")
 	must(t, err)
 	t.Cleanup(func() {
-		for end := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
-			if err := os.RemoveAll(dir); err == nil {
-				return
-			} else if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
+		await.Until(t, "the profile is removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return dir
 }
@@ -93,11 +88,16 @@ func eval[V any](b *tab, expression string) V {
 // until waits until an expression is true.
 func (b *tab) until(what, expression string) {
 	b.Helper()
-	for end := time.Now().Add(soon); !eval[bool](b, "!!("+expression+")"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.Fatalf("timed out waiting for %s\n%s\n%s", what, expression, eval[string](b, "document.body.innerText"))
+	holds := false
+	defer func() {
+		if !holds {
+			b.Logf("%s\n%s", expression, eval[string](b, "document.body.innerText"))
 		}
-	}
+	}()
+	await.Until(b, what, func() bool {
+		holds = eval[bool](b, "!!("+expression+")")
+		return holds
+	})
 }
 
 func (b *tab) picture(name string) {
@@ -178,6 +178,7 @@ func idle(b *tab, r *running) {
 	n := r.hub.stats().Members
 	until(b, "all are parked", func() bool { s := r.hub.Stats(); return s.Parked == n && s.Running == 0 })
 	before := r.hub.Stats().Parks
+	// They must stay as they are while the browser's time passes.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s := r.hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
 			b.Fatalf("not idle: %+v, parked %d times before", s, before)

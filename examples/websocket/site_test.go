@@ -16,6 +16,7 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -65,11 +66,7 @@ func must(t testing.TB, err error) {
 
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	await.Until(t, what, holds)
 }
 
 // A guest is a client without a browser.

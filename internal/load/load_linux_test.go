@@ -225,7 +225,7 @@ func TestLatencyFromSchedule(t *testing.T) {
 					return
 				}
 				m.add(len(b))
-				time.Sleep(slow)
+				time.Sleep(slow) // the latency that is measured
 				c.Write(b)
 			}
 		}))
@@ -490,7 +490,7 @@ func TestNoAnswer(t *testing.T) {
 				}
 				for slow := b[:63]; i > 0 && len(slow) > 0; slow = slow[1:] {
 					c.Write(slow[:1])
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond) // it answers, but for longer than Drain
 				}
 				io.Copy(io.Discard, c)
 			}))

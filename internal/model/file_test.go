@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -71,7 +72,7 @@ func await(fd int, any state) { awaitFor(fd, any, grace) }
 
 func awaitFor(fd int, any state, long time.Duration) {
 	for end := time.Now().Add(long); poll(fd)&any == 0 && time.Now().Before(end); {
-		time.Sleep(20 * time.Microsecond)
+		testawait.Pause(20 * time.Microsecond)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -253,7 +254,7 @@ func (w *world) settle() {
 				break
 			}
 			if w.waiters != nil {
-				time.Sleep(min(time.Duration(turn), 20) * 50 * time.Microsecond)
+				testawait.Pause(min(time.Duration(turn), 20) * 50 * time.Microsecond)
 			} else if late || turn > 1000 {
 				w.fail("the port does not settle: %s", owed)
 			}

@@ -5,6 +5,7 @@ package model
 import (
 	"time"
 
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -98,7 +99,7 @@ func (f *file) peerRecvAll() {
 	}
 	b := make([]byte, 64<<10)
 	// What is on the way follows as room is made for it.
-	for end := time.Now().Add(grace); ; time.Sleep(20 * time.Microsecond) {
+	for end := time.Now().Add(grace); ; testawait.Pause(20 * time.Microsecond) {
 		for n := 1; n > 0; {
 			n, _ = f.peer.Recv(b)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 // waiters are goroutines that dequeue from the ports all the time.
@@ -95,7 +96,7 @@ func (w *world) take(ps *portState, out []notification, begin int) (exit bool) {
 	if len(kept) > 0 && exits == 0 {
 		// A persistent level comes again at once: let others in.
 		w.mu.Unlock()
-		time.Sleep(100 * time.Microsecond)
+		testawait.Pause(100 * time.Microsecond)
 		w.mu.Lock()
 	}
 	return exits > 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // An outsider is a thread that waits outside, by poll(2), as the C library's do.
@@ -138,14 +139,10 @@ func TestOutside(t *testing.T) {
 			if _, err := unix.Write(peers[i/4%pairs], []byte{1}); err != nil {
 				t.Fatal(err)
 			}
-			for received.Load() == before {
-				time.Sleep(10 * time.Microsecond)
-			}
+			await.Until(t, "the byte is received", func() bool { return received.Load() > before })
 		}
 	}
-	for posted.Load() < posts {
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "all posts are received", func() bool { return posted.Load() >= posts })
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}

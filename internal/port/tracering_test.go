@@ -3,7 +3,8 @@ package port
 import (
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // Many goroutines write, and one reads the entries that are not written over: every entry is whole, and the entries of
@@ -50,12 +51,10 @@ func TestTraceOfManyWriters(t *testing.T) {
 			readAll()
 		}
 	}
-	for end := time.Now().Add(time.Minute); tr.next != r.head.Load(); readAll() {
-		if time.Now().After(end) {
-			t.Fatalf("timed out reading: at %d of %d", tr.next, r.head.Load())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.Until(t, "all is read", func() bool {
+		readAll()
+		return tr.next == r.head.Load()
+	})
 	if read+tr.Lost != writers*each || read == 0 {
 		t.Errorf("%d read, %d lost, of %d", read, tr.Lost, writers*each)
 	}

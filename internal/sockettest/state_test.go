@@ -3,26 +3,23 @@
 package sockettest
 
 import (
+	"fmt"
 	"testing"
-	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/sys/unix"
 )
 
 // eventually waits until all of some conditions hold, and checks that none of others does.
 func eventually(t *testing.T, fd int, want, not State) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		got := Now(fd)
-		if got&want == want {
-			if got&not != 0 {
-				t.Fatalf("%#b; want %#b without %#b", got, want, not)
-			}
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%#b; want %#b", got, want)
-		}
+	var got State
+	await.Until(t, fmt.Sprintf("conditions %#b", want), func() bool {
+		got = Now(fd)
+		return got&want == want
+	})
+	if got&not != 0 {
+		t.Fatalf("%#b; want %#b without %#b", got, want, not)
 	}
 }
 

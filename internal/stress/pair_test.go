@@ -14,6 +14,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/sockettest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -126,7 +127,7 @@ func (h *hub) connect() (fds [2]int, err error) {
 		return fds, os.NewSyscallError("connect", err)
 	}
 	peer, err := sockettest.Accept(h.fd)
-	for end := time.Now().Add(patience); err == unix.EAGAIN && time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+	for end := time.Now().Add(patience); err == unix.EAGAIN && time.Now().Before(end); await.Pause(20 * time.Microsecond) {
 		peer, err = sockettest.Accept(h.fd)
 	}
 	if err != nil {

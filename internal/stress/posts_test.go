@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
@@ -89,16 +90,15 @@ func testPosts(t *testing.T, backend string, waiters, each int) {
 					return
 				}
 				if seq%1000 == 999 {
-					time.Sleep(10 * time.Microsecond) // let the waiters fall asleep now and then
+					await.Pause(10 * time.Microsecond) // let the waiters fall asleep now and then
 				}
 			}
 		}()
 	}
-	// Posting makes progress at any speed; what must not happen is that all stand still.
 	for before := left.Load(); ; before = left.Load() {
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(patience): // posting makes progress at any speed, but must not stand still
 			if left.Load() != before {
 				continue
 			}

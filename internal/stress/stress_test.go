@@ -16,6 +16,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
@@ -151,11 +152,9 @@ func testStress(t *testing.T, backend string) {
 	if s.why != "" {
 		t.Fatalf("seed %d: %s", seed, s.why)
 	}
-	for end := time.Now().Add(patience); len(handles.List()) != before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("seed %d: %d descriptors before, %d after", seed, before, len(handles.List()))
-		}
-	}
+	await.Until(t, fmt.Sprintf("seed %d: %d descriptors, as before", seed, before), func() bool {
+		return len(handles.List()) == before
+	})
 }
 
 func (s *stressTest) newWorker(n int) *worker {
@@ -203,7 +202,7 @@ func (s *stressTest) run() {
 // kick sends on any connection, as the rest of a program would, so that none falls silent for good, and
 // posts now and then.
 func (s *stressTest) kick(w *worker) {
-	for end := time.Now().Add(*durationFlag); time.Now().Before(end) && !s.failed(); time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(*durationFlag); time.Now().Before(end) && !s.failed(); await.Pause(200 * time.Microsecond) {
 		for range 16 {
 			p := s.pick(w.rng)
 			if p == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/sockettest"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // quiesce waits until everything that was sent has arrived. It fails when nothing moves any more
@@ -25,7 +26,7 @@ func (s *stressTest) quiesce() {
 			s.fail("lost wake-up: %s; %+v", stuck, s.port.Stats())
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		await.Pause(5 * time.Millisecond)
 	}
 }
 

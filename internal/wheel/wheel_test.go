@@ -28,7 +28,7 @@ func timerOf(x *item) *Timer[*item] { return &x.timer }
 // idle is a clock whose timers never expire: the test calls advance.
 type idle struct{ clock.Clock }
 
-func (idle) AfterFunc(time.Duration, func()) clock.Timer { return time.NewTimer(0) }
+func (idle) AfterFunc(d time.Duration, f func()) clock.Timer { return testclock.New().AfterFunc(d, f) }
 
 // A wheel that the test advances behaves like a list of deadlines.
 func TestModel(t *testing.T) {

@@ -6,12 +6,12 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/metrics/otel"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -62,11 +62,7 @@ func TestObserveServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(time.Minute); s.Stats().CallTime.Count() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", s.Stats())
-		}
-	}
+	await.Until(t, "three calls are counted", func() bool { return s.Stats().CallTime.Count() >= 3 })
 	got := collect(t, reader)
 	calls := got["socknotify.park.calls"]
 	if sum, ok := calls.Data.(metricdata.Sum[int64]); !ok || !sum.IsMonotonic || sum.DataPoints[0].Value != 3 || calls.Unit != "{call}" {

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/socknotify/socknotify/internal/freeport"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -33,11 +34,7 @@ const limit = 2 * time.Minute
 
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	await.Until(t, what, condition)
 }
 
 type echo struct{}

@@ -194,7 +194,7 @@ func (s *abused) attack(n int) {
 	}
 	sent.Wait()
 	if s.abuse.held {
-		time.Sleep(300 * time.Millisecond) // the server has handled all
+		time.Sleep(300 * time.Millisecond) // net/http in another process cannot say that it has handled all
 	}
 	close(held)
 	ended.Wait()
@@ -275,7 +275,7 @@ func playAbused(args []string) {
 func settle() int64 {
 	m := liveMemory()
 	for {
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // longer than net/http's timer
 		was := m
 		if m = liveMemory(); m+8<<10 > was {
 			return m
@@ -288,13 +288,15 @@ func watchMemory(base int64) (stop func() int64) {
 	end, peak := make(chan bool), make(chan int64)
 	go func() {
 		highest := base
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
 		for {
 			highest = max(highest, liveMemory())
 			select {
 			case <-end:
 				peak <- highest - base
 				return
-			case <-time.After(time.Millisecond):
+			case <-ticker.C:
 			}
 		}
 	}()

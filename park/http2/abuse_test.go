@@ -2,7 +2,6 @@ package http2
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // An abuse is what a bad client does: first begin, then round after round.
@@ -219,7 +219,7 @@ func abusedHandler(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case "/stubborn":
 		<-r.Context().Done()
-		time.Sleep(200 * time.Millisecond)
+		await.Pause(200 * time.Millisecond)
 	case "/read":
 		io.Copy(io.Discard, r.Body)
 	case "/big":
@@ -270,7 +270,7 @@ func (a *abuse) attackOnce(t testing.TB, address string, limit int) attack {
 	}
 	switch {
 	case a.silent:
-		for end := time.Now().Add(timeout); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(timeout); err == nil && time.Now().Before(end); await.Pause(10 * time.Millisecond) {
 			p.WritePing(false, mark)
 			err = p.send() // the server reads and discards for a second
 		}
@@ -366,12 +366,14 @@ func (a *abuse) test(t *testing.T) {
 	stop, watched := make(chan bool), make(chan int)
 	go func() {
 		queued := 0
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-stop:
 				watched <- queued
 				return
-			case <-time.After(time.Millisecond):
+			case <-ticker.C:
 			}
 			s.mu.Lock()
 			for c := range s.conns {
@@ -393,7 +395,7 @@ func (a *abuse) test(t *testing.T) {
 	if a.held {
 		held := time.Now() // it stays when the connection had time to be parked
 		for s.Stats().Parked == 0 && time.Since(held) < 20*time.Millisecond {
-			time.Sleep(time.Millisecond)
+			await.Pause(time.Millisecond)
 		}
 		at.conn.Close()
 		<-at.answer
@@ -433,26 +435,12 @@ func TestIdleWhileWriting(t *testing.T) {
 	f.WriteSettings()
 	_, err := b.WriteTo(near)
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	must(t, s.ended(ctx))
-	must(t, s.Shutdown(ctx))
-}
-
-// ended waits until there are no connections.
-func (s *Server) ended(ctx context.Context) error {
-	for {
+	until(t, "the connection has ended", func() bool {
 		s.mu.Lock()
-		n := len(s.conns)
-		s.mu.Unlock()
-		if n == 0 {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return errors.New("connections have not ended")
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer s.mu.Unlock()
+		return len(s.conns) == 0
+	})
+	must(t, s.Shutdown(t.Context()))
 }
 
 // Handlers that wait for the connection, and for their own windows, are all served when the windows open by a byte at a time
@@ -569,9 +557,10 @@ func TestSlowBlock(t *testing.T) {
 		for i := 0; i < 400 && end == "not reached"; i++ {
 			p.WriteContinuation(1, false, []byte{0, 1, 'a', 1, 'b'})
 			p.send()
+			await.Pause(5 * time.Millisecond)
 			select {
 			case end = <-ended:
-			case <-time.After(5 * time.Millisecond):
+			default:
 			}
 		}
 		if end != "NO_ERROR" {

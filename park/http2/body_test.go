@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 )
 
@@ -67,20 +68,15 @@ func TestCloseWakesRead(t *testing.T) {
 			_, err := r.Body.Read(make([]byte, 10))
 			result <- err
 		}()
-		time.Sleep(time.Millisecond) // so that it mostly waits; the result must be the same if it does not
+		await.Pause(time.Millisecond) // so that it mostly waits; the result must be the same if it does not
 		r.Body.Close()
 		read <- <-result
 	})}
 	p := dial(t, serve(t, s, false))
 	p.request(1, false)
 	must(t, p.send())
-	select {
-	case err := <-read:
-		if err != http.ErrBodyReadAfterClose {
-			t.Error(err)
-		}
-	case <-time.After(timeout):
-		t.Fatal("Read still waits")
+	if err := await.Receive(t, "Read returns", read); err != http.ErrBodyReadAfterClose {
+		t.Error(err)
 	}
 	p.want("1 status 200", "1 reset NO_ERROR")
 }

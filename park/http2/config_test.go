@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -288,17 +289,12 @@ func TestCountError(t *testing.T) {
 		release := make(chan bool)
 		_, p := configured(t, http.HTTP2Config{CountError: func(name string) { counted <- name }},
 			func(w http.ResponseWriter, r *http.Request) { <-release })
+		t.Cleanup(func() { close(release) })
 		p.settings()
 		c.send(p)
 		p.send()
-		select {
-		case got := <-counted:
-			if got != c.name {
-				t.Errorf("counted %q, want %q", got, c.name)
-			}
-		case <-time.After(timeout):
-			t.Errorf("%s was not counted", c.name)
+		if got := await.Receive(t, c.name+" is counted", counted); got != c.name {
+			t.Errorf("counted %q, want %q", got, c.name)
 		}
-		close(release)
 	}
 }

@@ -44,8 +44,8 @@ func Example() {
 	body, err := io.ReadAll(r.Body)
 	r.Body.Close()
 	fmt.Printf("%s %v\n", body, err)
-	for server.Parked() != 1 { // wait until the connection is parked
-		time.Sleep(time.Millisecond)
+	for server.Parked() != 1 {
+		time.Sleep(time.Millisecond) // it is parked soon after its answer; an example has no testing.TB
 	}
 	fmt.Println(server.Shutdown(context.Background()), <-served)
 	// Output:

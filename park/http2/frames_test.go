@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -373,7 +374,7 @@ func TestHalfFrameUnparkable(t *testing.T) {
 	p := newPeer(t, theirs)
 	p.synced()
 	until(t, "the server has tried to park the connection", func() bool { return s.Stats().Unparkable == 1 })
-	time.Sleep(20 * time.Millisecond) // so that it mostly reads without a deadline; the result must be the same if it does not
+	await.Pause(20 * time.Millisecond) // so that it mostly reads without a deadline; the result must be the same if it does not
 	p.out.Write([]byte{0, 0, 8, byte(http2.FramePing), 0})
 	must(t, p.send())
 	p.want("goaway 0 NO_ERROR", "the end")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 )
 
@@ -177,7 +178,7 @@ func random(t *testing.T, secure bool, seed uint64) {
 			m.finish()
 		})
 	}
-	time.Sleep(time.Duration(rand.New(rand.NewPCG(seed, 1000)).IntN(30)) * time.Millisecond)
+	await.Pause(time.Duration(rand.New(rand.NewPCG(seed, 1000)).IntN(30)) * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	must(t, s.Shutdown(ctx))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -400,7 +401,7 @@ func TestPreface(t *testing.T) {
 		must(t, err)
 		conn.SetDeadline(time.Now().Add(timeout))
 		io.WriteString(conn, preface[:cut])
-		time.Sleep(time.Millisecond)
+		await.Pause(time.Millisecond) // so that it mostly comes in two pieces
 		io.WriteString(conn, preface[cut:]+"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 		b := make([]byte, 4)
 		if _, err := io.ReadFull(conn, b); err != nil || b[3] != 4 {

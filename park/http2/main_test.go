@@ -16,6 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -38,11 +39,7 @@ func must(t testing.TB, err error) {
 
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(timeout); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	await.Until(t, what, f)
 }
 
 // certificate makes the certificate of the tests' servers.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -303,7 +304,7 @@ func (m *model) grant(st *modelStream, n uint32) {
 func (m *model) pause() {
 	m.flush()
 	for end := time.Now().Add(20 * time.Millisecond); m.server.Stats().Parked == 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+		await.Pause(time.Millisecond) // it holds if the connection is not parked
 	}
 }
 
@@ -475,7 +476,7 @@ func (m *model) finish() {
 	sent := m.flush()
 	if !polite {
 		m.conn.(interface{ CloseWrite() error }).CloseWrite()
-		for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end) && sent; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end) && sent; await.Pause(time.Millisecond) {
 			select {
 			case <-m.ended:
 				return

@@ -103,7 +103,7 @@ func TestSettings(t *testing.T) {
 			func(c settingsClient) string {
 				c.open(1, "/read", false)
 				must(c.t, c.send())
-				time.Sleep(idle + idle/2)
+				time.Sleep(idle + idle/2) // net/http's time is real
 				c.WriteData(1, true, []byte("x"))
 				return c.rest(2)
 			}},
@@ -124,7 +124,7 @@ func TestSettings(t *testing.T) {
 				c.open(1, "/read", false)
 				c.WriteData(1, false, []byte("a"))
 				must(c.t, c.send())
-				time.Sleep(short + idle/4)
+				time.Sleep(short + idle/4) // likewise
 				c.WriteData(1, true, []byte("b"))
 				return c.rest(2)
 			}},
@@ -219,7 +219,7 @@ func settingsHandler(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %t %v", b, errors.Is(err, os.ErrDeadlineExceeded), err == nil)
 	case "/late":
-		time.Sleep(2100 * time.Millisecond)
+		time.Sleep(2100 * time.Millisecond) // past ReadTimeout, in net/http's real time
 		b, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v", b, err)
 	case "/wait":

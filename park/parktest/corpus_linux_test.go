@@ -339,7 +339,7 @@ var errTimeout = errors.New("timed out")
 
 func (c *corpusClient) wait(holds func() bool) error {
 	pause := 10 * time.Microsecond
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(pause) {
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(pause) { // the caller adds what it was at
 		if time.Now().After(end) {
 			return fmt.Errorf("%w, answer %q", errTimeout, c.text())
 		}

@@ -3,6 +3,7 @@ package parktest
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
 )
@@ -73,11 +75,9 @@ func TestGRPCInterop(t *testing.T) {
 			}
 			for i, call := range calls {
 				call()
-				for end := time.Now().Add(time.Minute); server.Parked() != 1; time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("timed out waiting until the connection is parked after call %d: %+v", i, server.Stats())
-					}
-				}
+				await.Until(t, fmt.Sprintf("the connection is parked after call %d", i), func() bool {
+					return server.Parked() == 1
+				})
 			}
 			must(t, conn.Close())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"testing"
-	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 	mqtt "github.com/mochi-mqtt/server/v2"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -80,13 +80,8 @@ func TestMQTT(t *testing.T) {
 	wait(client.Subscribe("topic", 1, func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }))
 	for range 10 {
 		wait(client.Publish("topic", 1, false, "text"))
-		select {
-		case text := <-got:
-			if text != "text" {
-				t.Fatalf("%q", text)
-			}
-		case <-time.After(timeout):
-			t.Fatal("timed out waiting for the message")
+		if text := await.Receive(t, "the message", got); text != "text" {
+			t.Fatalf("%q", text)
 		}
 	}
 	if n := f.Stats().Parked; n != idle {

@@ -15,6 +15,7 @@ import (
 	"github.com/soheilhy/cmux"
 	"golang.org/x/net/netutil"
 
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -29,11 +30,7 @@ func must(t testing.TB, err error) {
 
 func waitFor(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for: %s", what)
-		}
-	}
+	await.Until(t, what, holds)
 }
 
 func listen(t testing.TB) net.Listener {

@@ -54,8 +54,8 @@ func successor(role string) error {
 		}
 	}
 	switch role {
-	case "hangs": // select{} would be a deadlock, without cgo
-		time.Sleep(time.Hour)
+	case "hangs":
+		time.Sleep(time.Hour) // until it is killed; select{} would be a deadlock, without cgo
 	case "spawns": // reports whether a process that it starts has the descriptors of "a", or the one after it
 		out, err := exec.Command("sh", "-c", `for fd in 3 4; do eval "(: >&$fd)" 2>/dev/null && echo "$fd is open"; done; echo done`).CombinedOutput()
 		fmt.Printf("%s", out)

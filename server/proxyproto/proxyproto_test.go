@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	proxy "github.com/pires/go-proxyproto"
 
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/server/proxyproto"
 	"github.com/socknotify/socknotify/sock"
@@ -175,11 +177,9 @@ func TestBadHeaders(t *testing.T) {
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%q: %q, %v", h, b, err)
 		}
-		for end := time.Now().Add(soon); s.Stats().BadPreambles != uint64(i+1); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%q: %+v", h, s.Stats())
-			}
-		}
+		await.Until(t, fmt.Sprintf("%q is counted", h), func() bool {
+			return s.Stats().BadPreambles == uint64(i+1)
+		})
 	}
 	short := &server.Server[int]{Preamble: proxyproto.Config{}.Preamble, HandshakeTimeout: 50 * time.Millisecond}
 	addr = start(t, short)

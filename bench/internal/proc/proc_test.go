@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/bench/internal/proc"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestReadSelf(t *testing.T) {
@@ -125,18 +126,13 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	await.Until(t, "20 calls", func() bool {
 		n, err := c.Sum()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n >= 20 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("%d calls in a minute", n)
-		}
-	}
+		return n >= 20
+	})
 	if _, err := proc.CountCalls(1 << 30); err == nil {
 		t.Error("the calls of no process can be counted")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // commandEnv has the command line of a process that is not a test but the command.
@@ -86,11 +87,7 @@ func must1[T any](v T, err error) T {
 
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	await.Until(t, what, f)
 }
 
 func must(t *testing.T, err error) {

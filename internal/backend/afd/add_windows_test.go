@@ -1,10 +1,12 @@
 package afd
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 // polls counts the outstanding polls of a socket.
@@ -68,11 +70,7 @@ func TestAddedAgainBesideParked(t *testing.T) {
 		write(t, y)
 		apply(t, p, backend.Delete, a, 0, 0)
 		apply(t, p, backend.Add, a, 1, backend.In)
-		select {
-		case <-over:
-		case <-time.After(20 * time.Second):
-			t.Fatalf("round %d: still parked", i)
-		}
+		testawait.Receive(t, fmt.Sprintf("round %d: Park returns", i), over)
 		expect(t, p, i, backend.In)
 		if _, err := read(x); err != nil {
 			t.Fatal(err)

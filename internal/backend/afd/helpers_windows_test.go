@@ -9,6 +9,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/winsock"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 var (
@@ -202,11 +203,7 @@ func none(t testing.TB, p *Poller) {
 
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	testawait.Until(t, what, done)
 }
 
 // park runs Park and fails if it does not return.
@@ -214,14 +211,13 @@ func park(t testing.TB, p *Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- p.Park(until, poll) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Fatal(err)
+	defer func() {
+		if t.Failed() {
+			p.Wake()
 		}
-	case <-time.After(20 * time.Second):
-		p.Wake()
-		t.Fatal("timed out waiting for Park to return")
+	}()
+	if err := testawait.Receive(t, "Park returns", done); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
@@ -142,7 +143,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 	run(func() { harvest(p) })
 	run(func() { p.Park(time.Now().Add(5*time.Millisecond), sleepOn) })
-	run(func() { p.Wake(); time.Sleep(3 * time.Millisecond) })
+	run(func() { p.Wake(); testawait.Pause(3 * time.Millisecond) })
 	var churn sync.WaitGroup
 	for i := range 3 {
 		next := func() socket {

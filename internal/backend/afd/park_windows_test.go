@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 const rounds = 30
@@ -130,7 +131,7 @@ func TestHarvestBesideWake(t *testing.T) {
 	// The poll of the parked goroutine itself does not lose it either.
 	for range rounds {
 		park(t, p, time.Time{}, func() bool { p.Wake(); return len(harvest(p)) > 0 })
-		park(t, p, time.Now(), func() bool { time.Sleep(time.Millisecond); return len(harvest(p)) > 0 })
+		park(t, p, time.Now(), func() bool { testawait.Pause(time.Millisecond); return len(harvest(p)) > 0 })
 	}
 }
 

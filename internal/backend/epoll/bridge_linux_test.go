@@ -1,6 +1,7 @@
 package epoll
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -79,9 +81,7 @@ func TestParkAfterDetach(t *testing.T) {
 			}
 			parked <- found
 		}()
-		for s.Poller.bridge.parks.Load() == 0 {
-			time.Sleep(time.Microsecond)
-		}
+		await.Until(t, "a goroutine parks", func() bool { return s.Poller.bridge.parks.Load() > 0 })
 		s.signal(t)
 		if !<-parked {
 			t.Fatal("not woken")
@@ -139,7 +139,7 @@ func TestBridgeStress(t *testing.T) {
 			for range busy + 8 {
 				pollOnce()
 			}
-			time.Sleep(50 * time.Microsecond)
+			await.Pause(50 * time.Microsecond)
 		}
 	}()
 	go func() {
@@ -159,11 +159,7 @@ func TestBridgeStress(t *testing.T) {
 	}()
 	for i := range int64(signals) {
 		s.signal(t)
-		for end := time.Now().Add(time.Minute); seen.Load() <= i; time.Sleep(time.Microsecond) {
-			if time.Now().After(end) {
-				t.Fatalf("signal %d is lost", i)
-			}
-		}
+		await.Until(t, fmt.Sprintf("signal %d", i), func() bool { return seen.Load() > i })
 	}
 	close(stop)
 	s.Wake()

@@ -1,13 +1,14 @@
 package poll
 
 import (
+	"fmt"
 	"net"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A stream that was never started is left out of a harvest by the results of poll(2) alone, whatever it waits for. Once it has
@@ -63,14 +64,10 @@ func TestDormantStream(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-				if n := p.Poll(nil, ready); n == 1 && ready[0].Token == 1 && ready[0].Mask&backend.Dead != 0 {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatalf("%v: timed out waiting for the end of a stream (refused: %t)", interest, refused)
-				}
-			}
+			await.Until(t, fmt.Sprintf("%v: the end of a stream (refused: %t)", interest, refused), func() bool {
+				n := p.Poll(nil, ready)
+				return n == 1 && ready[0].Token == 1 && ready[0].Mask&backend.Dead != 0
+			})
 		}
 	}
 }

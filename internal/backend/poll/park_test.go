@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -33,11 +34,7 @@ func TestChangesKick(t *testing.T) {
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(50 * time.Microsecond) {
-			if time.Now().After(end) {
-				t.Fatalf("timed out waiting for %s", what)
-			}
-		}
+		await.Until(t, what, ok)
 	}
 	until("Park", func() bool { return blocks(0) })
 	var peer int

@@ -10,6 +10,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/psn"
 	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 // onBreaking runs a test with each fault, and with all of them, on several fakes.
@@ -132,7 +133,7 @@ func TestFaultsUnderPark(t *testing.T) {
 			go func() {
 				for range each {
 					unix.Write(b, []byte("x"))
-					time.Sleep(10 * time.Microsecond)
+					testawait.Pause(10 * time.Microsecond)
 				}
 			}()
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backend/psn"
 	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
 	"github.com/socknotify/socknotify/internal/leaks"
+	testawait "github.com/socknotify/socknotify/internal/test/await"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -92,15 +93,13 @@ func none(t *testing.T, k backend.Poller) {
 // want harvests one report, and waits for it as a real kernel might make it late.
 func want(t *testing.T, k backend.Poller, token uint64, mask backend.Mask) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
-		r := harvest(k)
-		if len(r) == 0 && time.Now().Before(end) {
-			continue
-		}
-		if len(r) != 1 || r[0].Token != token || r[0].Mask != mask {
-			t.Fatalf("reports %+v; want token %d, mask %#x", r, token, mask)
-		}
-		return
+	var r []backend.Ready
+	testawait.Until(t, fmt.Sprintf("a report, of token %d with mask %#x", token, mask), func() bool {
+		r = harvest(k)
+		return len(r) > 0
+	})
+	if len(r) != 1 || r[0].Token != token || r[0].Mask != mask {
+		t.Fatalf("reports %+v; want token %d, mask %#x", r, token, mask)
 	}
 }
 
@@ -120,22 +119,21 @@ func drain(s int) {
 	}
 }
 
-// queued waits until the fake has had time to queue a packet.
-func queued() { time.Sleep(2 * time.Millisecond) }
+// queued lets the fake queue a packet by itself, before a call does so. Tests hold if it does not.
+func queued() { testawait.Pause(2 * time.Millisecond) }
 
 // park runs Park and fails if it does not return.
 func park(t *testing.T, k backend.Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- k.Park(until, poll) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Fatal(err)
+	defer func() {
+		if t.Failed() {
+			k.Wake()
 		}
-	case <-time.After(time.Minute):
-		k.Wake()
-		t.Fatal("timed out waiting for Park to return")
+	}()
+	if err := testawait.Receive(t, "Park returns", done); err != nil {
+		t.Fatal(err)
 	}
 }
 

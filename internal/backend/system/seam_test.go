@@ -10,6 +10,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // onEach runs a test of backend.Poller on every backend.
@@ -69,14 +70,13 @@ func park(t *testing.T, k backend.Poller, until time.Time, poll func() bool) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- k.Park(until, poll) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Fatal(err)
+	defer func() {
+		if t.Failed() {
+			k.Wake()
 		}
-	case <-time.After(time.Minute):
-		k.Wake()
-		t.Fatal("timed out waiting for Park to return")
+	}()
+	if err := await.Receive(t, "Park returns", done); err != nil {
+		t.Fatal(err)
 	}
 }
 

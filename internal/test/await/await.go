@@ -13,7 +13,7 @@ import (
 // Limit is the time after which something that must happen is taken not to happen.
 const Limit = 2 * time.Minute
 
-// Until waits until cond returns true, which it asks every millisecond.
+// Until waits until cond returns true, which it asks as often as Attempts repeats a loop.
 func Until(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
 	for range Attempts(tb, what) {
@@ -23,19 +23,20 @@ func Until(tb testing.TB, what string, cond func() bool) {
 	}
 }
 
-// Attempts repeats the body of a loop every millisecond, until it ends the loop. After Limit the test
-// fails, with the stacks of all goroutines.
+// Attempts repeats the body of a loop until it ends the loop: after 10 microseconds at first, then less
+// often, but at least every millisecond. After Limit the test fails, with the stacks of all goroutines.
 func Attempts(tb testing.TB, what string) iter.Seq[int] {
 	tb.Helper()
 	return func(yield func(int) bool) {
 		tb.Helper()
-		end := time.Now().Add(Limit)
+		end, pause := time.Now().Add(Limit), 10*time.Microsecond
 		for i := 0; yield(i); i++ {
 			if time.Now().After(end) {
 				stacks := make([]byte, 1<<20)
 				tb.Fatalf("timed out waiting: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(pause)
+			pause = min(2*pause, time.Millisecond)
 		}
 	}
 }
