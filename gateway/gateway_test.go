@@ -386,7 +386,7 @@ func TestLeaderIsBehind(t *testing.T) {
 	select {
 	case r := <-results:
 		t.Fatalf("%s was answered: %+v", r.name, r)
-	case <-time.After(2500 * time.Millisecond):
+	case <-time.After(2500 * time.Millisecond): // a request that is held has no other sign
 	}
 	s.publish("a", "2")
 	s.publish("a", "3")

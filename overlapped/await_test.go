@@ -86,7 +86,7 @@ func receiveAll(s *sock.Socket, n int) <-chan error {
 		for some := make([]byte, 1<<16); n > 0; {
 			m, err := s.Recv(some)
 			if n -= m; err == sock.ErrWouldBlock {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the socket has no port here that would tell
 			} else if err != nil {
 				received <- err
 				return

@@ -6,8 +6,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/socknotify/socknotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/socknotify/socknotify"
 )
 
 // Reads and writes of what is in the page cache, of what is not (cold), and past it (direct).

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/socknotify/socknotify/internal/port"
 	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A fileOp is an operation on a file and what the model knows of it.

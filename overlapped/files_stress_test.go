@@ -227,7 +227,7 @@ func stressFiles(t *testing.T, p *socknotify.Port[*stressOp], all []*stressUser)
 			select {
 			case <-closed:
 				return
-			case <-time.After(time.Duration(rand.IntN(200)) * time.Microsecond):
+			case <-time.After(time.Duration(rand.IntN(200)) * time.Microsecond): // at random moments
 			}
 			u := all[rand.IntN(len(all))]
 			if err := Cancel(p, &u.ops[rand.IntN(len(u.ops))].o); err != nil && err != ErrNotInFlight && err != socknotify.ErrClosed {
@@ -250,7 +250,7 @@ func stressFiles(t *testing.T, p *socknotify.Port[*stressOp], all []*stressUser)
 				if o.moved {
 					moved++
 				}
-			case <-time.After(soon):
+			case <-time.After(soon): // what must come has not
 				t.Fatal("an operation never completes")
 			}
 		}
@@ -295,6 +295,6 @@ func stressFiles(t *testing.T, p *socknotify.Port[*stressOp], all []*stressUser)
 				}
 			}
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the next round closes at another moment
 	}
 }

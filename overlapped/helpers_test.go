@@ -12,6 +12,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -126,12 +127,7 @@ func none[K comparable](t *testing.T, p *socknotify.Port[K]) {
 // eventually waits for a state that other goroutines bring about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-		time.Sleep(50 * time.Microsecond)
-	}
+	await.Until(t, what, ok)
 }
 
 // result waits for the completion of an operation and returns its result.
