@@ -295,6 +295,6 @@ func stressFiles(t *testing.T, p *socknotify.Port[*stressOp], all []*stressUser)
 				}
 			}
 		}
-		time.Sleep(time.Millisecond) // the next round closes at another moment
+		time.Sleep(time.Millisecond) // a write that comes after Close has time to show
 	}
 }
