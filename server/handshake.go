@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/clock"
 )
 
 // A handshake is the state of an unfinished TLS handshake. crypto/tls runs on a goroutine of its own, because any error
@@ -55,7 +56,8 @@ type handshakes struct {
 	n       int // goroutines
 	bound   int // of len(computing)
 	origins map[netip.Addr]*origin
-	late    *time.Timer // fires when the first of computing is overdue, or a handshake may be ended
+	clock   clock.Clock
+	late    clock.Timer // fires when the first of computing is overdue, or a handshake may be ended
 	armed   bool
 
 	fresh     list.List // without a goroutine: first record complete
@@ -94,6 +96,7 @@ func originOf(a net.Addr) netip.Addr {
 }
 
 func (p *handshakes) init() {
+	p.clock = clock.Current()
 	p.bound = perProcessor * runtime.GOMAXPROCS(0)
 	p.origins = make(map[netip.Addr]*origin)
 }
@@ -222,7 +225,7 @@ func (s *server) dispatch() {
 			s.running.Add(1)
 			go s.runHandshake(h)
 		}
-		h.since = time.Now()
+		h.since = p.clock.Now()
 		p.move(h, &p.computing)
 	}
 	if p.fresh.Len()+p.ready.Len() > 0 {
@@ -238,9 +241,9 @@ func (s *server) dispatchAt(at time.Time) {
 	}
 	p.armed = true
 	if p.late == nil {
-		p.late = time.AfterFunc(time.Until(at), s.passOver)
+		p.late = p.clock.AfterFunc(-p.clock.Since(at), s.passOver)
 	} else {
-		p.late.Reset(time.Until(at))
+		p.late.Reset(-p.clock.Since(at))
 	}
 }
 
@@ -250,7 +253,7 @@ func (s *server) passOver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.armed = false
-	now := time.Now()
+	now := p.clock.Now()
 	for e := p.computing.Front(); e != nil; e = p.computing.Front() {
 		h := e.Value.(*handshake)
 		if now.Sub(h.since) < overdue {
@@ -275,7 +278,7 @@ func (p *handshakes) evict() (evicted bool, next time.Time) {
 	if worst == nil {
 		return false, next
 	}
-	if next = worst.began.Add(minAge); time.Now().Before(next) {
+	if next = worst.began.Add(minAge); p.clock.Now().Before(next) {
 		return false, next
 	}
 	p.move(worst, &p.leaving)
@@ -294,7 +297,7 @@ func (p *handshakes) begin(h *handshake) {
 	}
 	o.n++
 	p.n++
-	h.origin, h.began = o, time.Now()
+	h.origin, h.began = o, p.clock.Now()
 }
 
 // leaveHandshake removes a goroutine from the counts.

@@ -24,6 +24,7 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"
 )
 
@@ -150,10 +151,12 @@ func visit(addr string, config *tls.Config) error {
 	return nil
 }
 
+// minAge is the age below which a server does not end a handshake to make room for another.
+const minAge = 500 * time.Millisecond
+
 // visitUntilServed visits again where the client itself may have been too slow: a server without free slots may end a
 // handshake whose peer has not answered for half a second, and on a busy machine a good client can need longer.
 func visitUntilServed(addr string, config *tls.Config) error {
-	const minAge = 500 * time.Millisecond
 	for first := time.Now(); ; {
 		from := time.Now()
 		err := visit(addr, config)
@@ -267,9 +270,11 @@ func expectFlight(t testing.TB, c net.Conn) {
 // with equal numbers, the oldest of all.
 func TestTLSEvictionByAddress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
+		clock := testclock.Install(t)
 		s, addr, client := unfinished(t, backend, 4)
 		hello := clientHello(t, client)
 		holding := func(from string) net.Conn {
+			clock.Advance(minAge) // so that each of the earlier ones may be ended, and none is as old as another
 			c := hold(t, from, addr, hello, 1).conns[0]
 			expectFlight(t, c)
 			return c
