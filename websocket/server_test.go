@@ -318,10 +318,19 @@ func TestMessageTimeout(t *testing.T) {
 				e := make(ends, 10)
 				h := serve(t, kind, &Server{MessageTimeout: short, OnMessage: echo, OnClose: e.closed})
 				p := h.connect(t, "")
-				for range 2 { // silence alone does no harm
+				said := func() {
 					p.send(text("x")...)
 					p.wantText("x")
-					clock.Advance(2 * short)
+				}
+				said()
+				until(t, "it is parked", func() bool {
+					st := h.server.Stats()
+					return kind == "opaque" || st.Parked == 1 && st.Running == 0
+				})
+				clock.Advance(4 * short) // a timer that is due has fired, though the wheel may be late
+				said()
+				if st := h.server.Stats(); st.Expired != 0 { // silence alone does no harm
+					t.Errorf("a timeout has passed: %+v", st)
 				}
 				p.send(half...)
 				stop := make(chan bool)
