@@ -5,8 +5,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/port"
 	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A queue is a list, whatever is pushed and taken in whatever portions.
@@ -26,8 +27,8 @@ func TestQueueIsAList(t *testing.T) {
 					case 0:
 						n.kind = port.FromSocket
 					case 1:
-						o := new(port.Overlapped)
-						o.Reserve(&here)
+						o := new(port.Flight)
+						o.Begin(&here)
 						n.kind, n.of = port.Completion, unsafe.Pointer(o)
 					}
 					if next++; q.push(n) == closed {
@@ -56,7 +57,7 @@ func TestQueueIsAList(t *testing.T) {
 					}
 					if list[i].kind == port.Completion {
 						completed--
-						if (*port.Overlapped)(list[i].of).Core.Load() != nil {
+						if (*port.Flight)(list[i].of).On(&here) {
 							t.Fatal("an operation is in flight that was dequeued")
 						}
 					}

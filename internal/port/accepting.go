@@ -28,9 +28,9 @@ const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 
-	// Asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
+	// asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
 	// polls cost less than the one accept that fails.
-	Asked = 8
+	asked = 8
 )
 
 // takeAccepted accepts connections of a listener that was reported. more reports that there may be others. The slot is
@@ -41,7 +41,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 		return 0, false
 	}
 	for n < out.Len() && n < a.AtOnce {
-		if n > 0 && n <= Asked && !reg.Work.Socket.Acceptable() {
+		if n > 0 && n <= asked && !reg.Work.Socket.Acceptable() {
 			return n, !p.Core.Edges
 		}
 		if w.spare == nil {
@@ -77,7 +77,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 				return n, false
 			}
 		default:
-			s.update(func(v uint64) uint64 { return v &^ WEnabled })
+			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
 		why := err // a copy, so that only errors are allocated
 		p.typed.Put(out, n, Packet{Rec: reg, Events: EventErr, Kind: NoConnection, Of: unsafe.Pointer(&why)})

@@ -96,7 +96,7 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	if r.Result == nil {
 		switch {
 		case c.Status == backend.Absent, c.Status == backend.Bad:
-			p.forget(w.stripe, s, it.index)
+			p.forget(s, it.index)
 			p.Core.releaseHandle(it.index)
 		case c.Status == backend.Refused:
 			p.later(recheckDelay, it.index)
@@ -123,8 +123,8 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	default:
 		// The backend still has the old token. Restore the word and recheck the slot: reports that came under the new
 		// epoch were dropped as stale.
-		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRecheck })
-		if v&WRecheck == 0 {
+		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | wRecheck })
+		if v&wRecheck == 0 {
 			p.pushRecheck(s, it.index)
 		}
 		p.Waiters.WakeOne(p.Core, nil)
@@ -138,7 +138,7 @@ func (p *Port) settled(w *Call, it *item) {
 	switch r.Op {
 	case OpRemove:
 		rec := s.Reg.Load()
-		p.release(w.stripe, s, it.was, it.index, traceRemoved)
+		p.release(s, it.was, it.index, true)
 		p.Core.releaseHandle(it.index)
 		if w.deregisters {
 			w.deregistered = rec
@@ -158,8 +158,8 @@ func (p *Port) settled(w *Call, it *item) {
 // lose ends the registration of an entry whose change found the socket gone. OpRemove has changed the word already.
 func (p *Port) lose(w *Call, it *item) {
 	if it.Op == OpRemove {
-		p.release(w.stripe, it.slot, it.was, it.index, traceLost)
+		p.release(it.slot, it.was, it.index, false)
 		return
 	}
-	p.forget(w.stripe, it.slot, it.index)
+	p.forget(it.slot, it.index)
 }

@@ -77,7 +77,7 @@ func newCall(p *Port) *Call {
 // Begin starts a call. It returns nil if the port is closed.
 func (p *Port) Begin() *Call {
 	w := p.pool.Get().(*Call)
-	if !w.stripe.Enter(p.Core) {
+	if !w.stripe.enter(p.Core) {
 		p.pool.Put(w)
 		return nil
 	}
@@ -86,6 +86,6 @@ func (p *Port) Begin() *Call {
 
 // End ends a call.
 func (p *Port) End(w *Call) {
-	w.stripe.Leave(p.Core)
+	w.stripe.leave(p.Core)
 	p.pool.Put(w)
 }

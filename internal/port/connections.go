@@ -34,6 +34,13 @@ func (t *connTable) lookup(conn syscall.Conn) (heldConn, bool) {
 	return heldConn{}, false
 }
 
+// of returns the connection of a registration, or nil.
+func (t *connTable) of(index uint32) *heldConn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byIndex[index]
+}
+
 // hold adds the connection of a registration. The slot is locked.
 func (t *connTable) hold(conn syscall.Conn, raw syscall.RawConn, index uint32) {
 	t.mu.Lock()
@@ -155,11 +162,8 @@ func (p *Port) releaseConn(w *Call, held heldConn) {
 	s := p.Table.Lookup(held.index)
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	p.conns.mu.Lock()
-	now := p.conns.byIndex[held.index]
-	p.conns.mu.Unlock()
-	if now != nil && now.conn == held.conn {
-		p.forget(w.stripe, s, held.index)
+	if now := p.conns.of(held.index); now != nil && now.conn == held.conn {
+		p.forget(s, held.index)
 		p.Core.releaseHandle(held.index)
 	}
 }

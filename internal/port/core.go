@@ -3,10 +3,14 @@ package port
 import (
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
+
+// Port returns the port, or nil if it is being collected.
+func (c *Core) Port() *Port { return c.port.Value() }
 
 // A Core is the part of a port that outlives it, if only for its cleanup: the backend and the counts, but no key. Nothing
 // reachable from it leads back to the port, so a port that the program drops is collected.
@@ -29,7 +33,7 @@ type Core struct {
 	drained func(index uint32, reported uint64)
 	// transferred ends the registration of a number that another port has registered, if this port still exists.
 	transferred func(index uint32)
-	// Observer records notifications; nil unless the port is observed.
+	// Observer is nil unless the port is observed.
 	Observer atomic.Pointer[Observer]
 
 	// Watching is set by the first registration. Until then the backend has nothing to report, and a call waits for the
@@ -38,12 +42,13 @@ type Core struct {
 
 	Closed  atomic.Bool
 	down    atomic.Bool  // closed, and no call is inside
-	jobs    atomic.Int64 // operations on files that a goroutine carries out
+	Jobs    atomic.Int64 // operations on files that a goroutine carries out
+	Files   atomic.Value // an io.Closer: the operations on files, once there have been some
+	port    weak.Pointer[Port]
 	Stripes [Stripes]stripe
 	left    chan struct{} // receives when a call leaves a closed port
 	once    sync.Once
 	err     error // of closing the backend
-	Watch   watch
 }
 
 // Stripes is the number of places in which calls are counted, so that processors do not share them.
@@ -65,18 +70,18 @@ type stripe struct {
 	_             [128 - 10*8]byte
 }
 
-// Enter counts a call in. False means that the port is closed, and that nothing of it may be used. The count is raised
+// enter counts a call in. False means that the port is closed, and that nothing of it may be used. The count is raised
 // before Closed is read, and Close reads the count after it has set Closed, so one of the two sees the other.
-func (s *stripe) Enter(c *Core) bool {
+func (s *stripe) enter(c *Core) bool {
 	s.inside.Add(1)
 	if c.Closed.Load() {
-		s.Leave(c)
+		s.leave(c)
 		return false
 	}
 	return true
 }
 
-func (s *stripe) Leave(c *Core) {
+func (s *stripe) leave(c *Core) {
 	if s.inside.Add(-1) == 0 && c.Closed.Load() {
 		select {
 		case c.left <- struct{}{}:
@@ -85,17 +90,23 @@ func (s *stripe) Leave(c *Core) {
 	}
 }
 
+// Enter counts a call in that has no Call of its own. False means that the port is closed.
+func (c *Core) Enter() bool { return c.Stripes[0].enter(c) }
+
+// Leave ends such a call.
+func (c *Core) Leave() { c.Stripes[0].leave(c) }
+
 // shut closes the backend once no call is inside. Closed must be set, and every waiter woken. Concurrent callers wait for the
 // first.
 func (c *Core) shut() error {
 	c.once.Do(func() {
 		owners.removePort(c)
-		c.Watch.close(c)
 		for i := range c.Stripes {
 			for c.Stripes[i].inside.Load() != 0 {
 				<-c.left
 			}
 		}
+		c.Observer.Store(nil)
 		c.err = c.Poller.Close()
 		c.down.Store(true) // last, because another port may take the operations of a port that is down
 	})

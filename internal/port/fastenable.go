@@ -15,7 +15,7 @@ import (
 // w is nil if the call does nothing else. Such a call is not counted in, because it makes no system call. FastEnable takes
 // single values rather than an Entry, because making an Entry would cost as much as the rest.
 func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events, trigger Trigger, drained bool, key unsafe.Pointer) bool {
-	if handle > MaxIndex || !p.Core.OwnEdges || !Sound(filter, trigger) {
+	if handle > MaxIndex || !p.Core.OwnEdges || !sound(filter, trigger) {
 		return false
 	}
 	var generation uint64
@@ -32,7 +32,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if !drained && fd.Generation() != generation {
 		// Another goroutine has enabled the registration and was notified in between, and the word has become what it was.
 		// The condition that it was notified of may still hold.
-		p.Recheck(s, uint32(handle), WEnabled)
+		p.Recheck(s, uint32(handle))
 	}
 	if w != nil {
 		w.saved++
@@ -85,18 +85,9 @@ func (p *Port) own(r *Entry) {
 	}
 }
 
-// Recheck puts a registration on the recheck list if its word has all of the flags, and wakes a waiter to poll it.
-func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
-	was, _ := s.update(func(v uint64) uint64 {
-		if v&flags != flags {
-			return v
-		}
-		return v | WRecheck
-	})
-	if was&flags == flags {
-		if was&WRecheck == 0 {
-			p.pushRecheck(s, index)
-		}
+// Recheck puts a registration on the recheck list if it is enabled, and wakes a waiter to poll it.
+func (p *Port) Recheck(s *Slot, index uint32) {
+	if p.markRecheck(s, index, s.Word.Load()) {
 		p.Waiters.WakeOne(p.Core, nil)
 	}
 }
@@ -108,11 +99,10 @@ func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
 // was shut down for receiving. Reported again at once they would make the port and its handler spin (E8), so those are
 // polled after a delay.
 func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
-	st := &p.Core.Stripes[0]
-	if handle > MaxIndex || !st.Enter(p.Core) {
+	if handle > MaxIndex || !p.Core.Enter() {
 		return
 	}
-	defer st.Leave(p.Core)
+	defer p.Core.Leave()
 	var reported uint64
 	if d&fdstate.Recv != 0 {
 		reported |= reportedBits(backend.In)
@@ -144,24 +134,22 @@ const recheckDelay = 250 * time.Millisecond
 
 // drained polls again for conditions that had been reported.
 func (p *Port) drained(index uint32, reported uint64) {
-	st := &p.Core.Stripes[0]
-	if !st.Enter(p.Core) {
+	if !p.Core.Enter() {
 		return
 	}
-	defer st.Leave(p.Core)
+	defer p.Core.Leave()
 	if s := p.Table.Lookup(index); s != nil {
 		s.update(func(v uint64) uint64 { return v &^ reported })
-		p.Recheck(s, index, WEnabled)
+		p.Recheck(s, index)
 	}
 }
 
 // sockClosing ends the registration of a socket that the system is about to close (G9).
 func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
-	st := &p.Core.Stripes[0]
-	if handle > MaxIndex || !st.Enter(p.Core) {
+	if handle > MaxIndex || !p.Core.Enter() {
 		return
 	}
-	defer st.Leave(p.Core)
+	defer p.Core.Leave()
 	index := uint32(handle)
 	s := p.Table.Lookup(index)
 	if s == nil {
@@ -170,10 +158,10 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	reg := s.Reg.Load()
-	if reg == nil || reg.fd != t || s.Word.Load()&WRegistered == 0 {
+	if reg == nil || reg.fd != t || s.Word.Load()&wRegistered == 0 {
 		return
 	}
-	p.forget(st, s, index)
+	p.forget(s, index)
 	// The backend must forget it too: a duplicate, or a poll in progress, may keep the socket alive.
 	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
 	p.Core.releaseHandle(index)

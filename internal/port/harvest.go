@@ -59,11 +59,11 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 	more := false
 	if n < out.Len() {
 		var k int
-		k, more = p.harvest(w, out.from(n))
+		k, more = p.harvest(w, out.From(n))
 		n += k
 	}
 	if n < out.Len() && p.queue.any() {
-		n += p.take(w, out.from(n))
+		n += p.take(w, out.From(n))
 	}
 	// A leader that has found something is about to leave, and wakes its successor when it does.
 	if (more || p.queue.any()) && (n == 0 || p.Waiters.Leader.Load() != w) {
@@ -93,8 +93,9 @@ func (p *Port) wakeForQueue() {
 
 // take dequeues from the queue.
 func (p *Port) take(w *Call, out Entries) int {
-	n, posts, completions := p.typed.TakeQueued(out, p.Core.Observer.Load())
+	n, posts, completions := p.typed.TakeQueued(out)
 	if posts > 0 {
+		p.observePosts(out.first(n))
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 	}
 	if n > posts {
@@ -107,6 +108,20 @@ func (p *Port) take(w *Call, out Entries) int {
 		}
 	}
 	return n
+}
+
+// observePosts records the posts among what was taken from the queue, if the port is observed.
+func (p *Port) observePosts(out Entries) {
+	o := p.Core.Observer.Load()
+	if o == nil {
+		return
+	}
+	at := Millis()
+	for i := range out.Len() {
+		if kind, _, data := p.typed.Get(out, i); kind == Posted {
+			(*o).Posted(at, data)
+		}
+	}
 }
 
 // harvest polls the backend, for no more reports than out holds (C1). more reports that there may be others.
@@ -123,13 +138,13 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		}
 		for i := range k {
 			// Each of the following reports needs an entry.
-			rest := out.first(out.Len() - (k - i - 1)).from(n)
+			rest := out.first(out.Len() - (k - i - 1)).From(n)
 			var got int
 			var again bool
 			if o == nil {
 				got, again = p.deliver(w, &ready[i], rest)
 			} else {
-				got, again = p.deliverObserved(w, o, at, &ready[i], rest)
+				got, again = p.deliverObserved(w, *o, at, &ready[i], rest)
 			}
 			n += got
 			if again {
@@ -166,11 +181,11 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 	}
 	for {
 		was := s.Word.Load()
-		if !SameEpoch(was, r.Token) || was&WRegistered == 0 {
+		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
 			w.stripe.stale.Add(1)
 			return 0, false
 		}
-		if was&WEnabled == 0 {
+		if was&wEnabled == 0 {
 			if p.notePending(w, s, was, index) {
 				return 0, false
 			}
@@ -199,13 +214,13 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		is := was
 		switch {
 		case e != EventNone && was&wOneShot != 0:
-			is &^= WEnabled
+			is &^= wEnabled
 		case e != EventNone && was&wEdge == 0:
-			is |= WRecheck
+			is |= wRecheck
 		case !p.Core.Edges && r.Mask&backend.Err == 0:
 			// The backend does not report any more. Make it watch the conditions that have not been reported; a
 			// stream that is dead in both directions can still be reset.
-			is |= WRecheck | reportedBits(r.Mask)
+			is |= wRecheck | reportedBits(r.Mask)
 		case e != EventNone && was&wStrict != 0:
 			is |= reportedBits(r.Mask)
 		}
@@ -218,7 +233,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			// it does not show that the socket is drained now.
 			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
-		if is&WRecheck != 0 && was&WRecheck == 0 {
+		if is&wRecheck != 0 && was&wRecheck == 0 {
 			p.pushRecheck(s, index)
 			again = true
 		}
@@ -243,20 +258,15 @@ func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
 //
 // The record belongs to the registration: the report is delivered only if the slot's word still has the epoch of the token,
 // so the word had it when the record was read.
-func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliverObserved(w *Call, o Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
-	rec := o.of(index)
+	seen := o.Seen(index)
 	n, again = p.deliver(w, r, out)
 	for i := range n {
-		was, events := p.typed.Get(out, i)
-		kind := TraceNotified
-		switch was {
-		case Completion:
-			continue // recorded when it completed
-		case Connection, NoConnection:
-			kind = traceAccepted
+		// A completion was recorded when it completed.
+		if kind, events, _ := p.typed.Get(out, i); kind != Completion {
+			o.Notified(seen, at, index, events, kind)
 		}
-		o.note(rec, at, index, events, kind)
 	}
 	return n, again
 }
@@ -279,7 +289,7 @@ func (p *Port) behind(word uint64, index uint32, m backend.Mask) backend.Mask {
 	if now&backend.Dead == 0 {
 		return 0
 	}
-	if has, busy, err := p.Probe(index); !has || busy || err != nil {
+	if has, busy, err := p.probe(index); !has || busy || err != nil {
 		return 0 // another socket has the number, or another call is changing the slot
 	}
 	return now
@@ -307,7 +317,7 @@ func (p *Port) notePending(w *Call, s *Slot, was uint64, index uint32) bool {
 	return true
 }
 
-// pushRecheck adds a slot to the recheck list. Its word has just got WRecheck.
+// pushRecheck adds a slot to the recheck list. Its word has just got wRecheck.
 func (p *Port) pushRecheck(s *Slot, index uint32) {
 	for {
 		head := p.rechecks.Load()
@@ -326,10 +336,10 @@ func (p *Port) recheckAll(w *Call) {
 		s := p.Table.Lookup(index)
 		p.lockSlot(w, s)
 		link = s.next // after the update below the slot may be linked again
-		_, is := s.update(func(v uint64) uint64 { return v &^ WRecheck })
+		_, is := s.update(func(v uint64) uint64 { return v &^ wRecheck })
 		// same: a level that the backend has reported, and watches as the word says.
 		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
-		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.drainedFor(is) {
+		if is&wRegistered == 0 || is&wEnabled == 0 || same && s.drainedFor(is) {
 			s.Mu.Unlock()
 			continue
 		}

@@ -1,6 +1,9 @@
 package port
 
-import "github.com/socknotify/socknotify/internal/backend"
+import (
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
+)
 
 // meaning translates a report into the events of the contract, for a registration with this filter of a stream or of any
 // other socket. Sentences E3 to E9 are implemented here and nowhere else.
@@ -29,4 +32,27 @@ func meaning(m backend.Mask, filter Events, stream bool) Events {
 		e |= EventIn // a listener that was shut down: its accept fails (E4)
 	}
 	return e & (filter | EventErr)
+}
+
+// moved returns the directions that a report concerns.
+func moved(m backend.Mask) fdstate.Dir {
+	var d fdstate.Dir
+	if m&(backend.In|backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0 {
+		d |= fdstate.Recv
+	}
+	if m&(backend.Out|backend.Dead|backend.Err) != 0 {
+		d |= fdstate.Send
+	}
+	return d
+}
+
+func waiting(f Events) fdstate.Dir {
+	var d fdstate.Dir
+	if f&EventIn != 0 {
+		d |= fdstate.Recv
+	}
+	if f&EventOut != 0 {
+		d |= fdstate.Send
+	}
+	return d
 }

@@ -4,6 +4,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/sparse"
 )
 
 // owners records, for the whole process, which port owns a handle: the port that it is registered with (P5). It names a port
@@ -11,7 +14,7 @@ import (
 var owners ownerTable
 
 type ownerTable struct {
-	pages pages[ownerPage]
+	pages sparse.Pages[ownerPage]
 
 	mu    sync.Mutex // guards the following
 	ports map[uint32]*Core
@@ -28,12 +31,7 @@ type ownerPage [ownerPageSize]atomic.Uint32
 const inTransfer = 1
 
 func (t *ownerTable) at(index uint32) *atomic.Uint32 {
-	page, offset := int(index/ownerPageSize), index%ownerPageSize
-	pg := t.pages.lookup(page)
-	if pg == nil {
-		pg = t.pages.make(page)
-	}
-	return &pg[offset]
+	return &t.pages.At(int(index / ownerPageSize))[index%ownerPageSize]
 }
 
 // addPort gives a port its ID.
@@ -126,9 +124,29 @@ func (c *Core) releaseHandle(index uint32) {
 // has reports whether the port's backend watches the socket; that of a nil or closed port does not. busy reports that the
 // port is changing its own registration of the number.
 func (c *Core) has(index uint32) (has, busy bool, err error) {
-	if c == nil || !c.Stripes[0].Enter(c) {
+	if c == nil || !c.Enter() {
 		return false, false, nil
 	}
-	defer c.Stripes[0].Leave(c)
+	defer c.Leave()
 	return c.probe(index)
+}
+
+// unwatch ends that for a socket without operations in flight. The slot is locked.
+func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
+	p.forget(s, index)
+	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
+	p.Core.Poller.Poll(w.single[:], nil)
+	p.Core.releaseHandle(index)
+}
+
+// probeForTransfer answers another port that asks for a number. A socket without operations in flight is released (O11).
+func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
+	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
+		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
+			p.forget(s, index)
+			p.Core.Poller.Poll([]backend.Change{{Handle: Socket(index), Action: backend.Delete}}, nil)
+		}
+		s.Mu.Unlock()
+	}
+	return p.probe(index)
 }

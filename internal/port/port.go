@@ -2,6 +2,7 @@ package port
 
 import (
 	"context"
+	"io"
 	"runtime"
 	"runtime/trace"
 	"sync"
@@ -26,7 +27,6 @@ type Port struct {
 	calls    atomic.Uint32
 	rechecks atomic.Uint32 // head of the list of slots to be polled again: index + 1
 	levels   levels
-	Files    *files
 	// checksKeys is set if keys must be checked before they are compared.
 	checksKeys bool
 }
@@ -41,7 +41,7 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 	p.typed, p.queue, p.checksKeys = t, q, checksKeys
 	p.pool.New = func() any { return newCall(p) }
 	self := weak.Make(p)
-	p.Files = newFiles(self, p.Core)
+	p.Core.port = self
 	p.Core.transferred = func(index uint32) {
 		if p := self.Value(); p != nil {
 			p.transferred(index)
@@ -86,9 +86,11 @@ func (p *Port) Init(poller backend.Poller, name string, t Typed, q QueueEnds, ch
 // Close makes every call return, and waits until none is inside. The queue is closed already.
 func (p *Port) Close() error {
 	p.Waiters.close(p.Core)
-	p.Files.close()
 	err := p.Core.shut()
-	p.Table.drop()
+	if f := p.Core.Files.Load(); f != nil {
+		f.(io.Closer).Close()
+	}
+	p.Table.pages.Drop()
 	p.conns.drop()
 	runtime.KeepAlive(p)
 	return err
@@ -137,12 +139,12 @@ func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time
 
 // Names in an execution trace (runtime/trace), in the task of the call's context.
 const (
-	RegionWait = "socknotify.wait"  // a region in which a call waits
-	LogBatch   = "socknotify.batch" // a log entry with the number of notifications and of entries
+	regionWait = "socknotify.wait"  // a region in which a call waits
+	logBatch   = "socknotify.batch" // a log entry with the number of notifications and of entries
 )
 
 func Traced(ctx context.Context, n, room int) {
 	if n > 0 && trace.IsEnabled() {
-		trace.Logf(ctx, LogBatch, "%d of %d", n, room)
+		trace.Logf(ctx, logBatch, "%d of %d", n, room)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // Register processes one entry.
 func (p *Port) Register(w *Call, r *Entry) {
 	*r.Result = nil
-	if r.Op != OpEnable || !Sound(r.Filter, r.Trigger) {
-		if err := r.Check(); err != nil {
+	if r.Op != OpEnable || !sound(r.Filter, r.Trigger) {
+		if err := r.check(); err != nil {
 			p.fail(r, r.Handle, ErrInvalid, err)
 			return
 		}
@@ -93,7 +93,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 				p.fail(r, h, ErrBadSocket, err)
 				return
 			}
-			s = p.Table.at(index)
+			s = p.Table.At(index)
 		}
 		p.lockSlot(w, s)
 		p.enable(w, s, r, h)
@@ -106,7 +106,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	}
 	p.lockSlot(w, s)
 	word := s.Word.Load()
-	if word&WRegistered == 0 || word&wOverlapped != 0 {
+	if word&wRegistered == 0 || word&wOverlapped != 0 {
 		s.Mu.Unlock()
 		p.missing(r, h)
 		return
@@ -116,10 +116,10 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	if r.Op == OpRemove {
 		// From here on nothing is dequeued for the registration (G4): reports with the old epoch are dropped (G5).
 		c.Action = backend.Delete
-		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
+		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
 	} else {
 		_, is = s.update(func(v uint64) uint64 {
-			return nextEpoch(v, flagMask&^(WEnabled|wPending), wSuppressed)
+			return nextEpoch(v, flagMask&^(wEnabled|wPending), wSuppressed)
 		})
 	}
 	c.Token = token(is, index)
@@ -151,7 +151,7 @@ func (p *Port) missing(r *Entry, h Socket) {
 func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
 	for {
 		was := s.Word.Load()
-		if was&(WRegistered|wPending|wSuppressed|wWorked) != WRegistered || wordFilter(was) != filter {
+		if was&(wRegistered|wPending|wSuppressed|wWorked) != wRegistered || wordFilter(was) != filter {
 			return false
 		}
 		if conn && was&wConn == 0 {
@@ -194,7 +194,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 		s.Mu.Lock()
 	}
 	was := s.Word.Load()
-	if was&WRegistered == 0 {
+	if was&wRegistered == 0 {
 		p.settleNew(r, h, p.create(w, s, r, h))
 		s.Mu.Unlock()
 		return
@@ -232,7 +232,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 		flags |= reportedBits(held)
 	}
 	_, is := s.update(func(v uint64) uint64 {
-		return nextEpoch(v, wKind|WRecheck, flags)
+		return nextEpoch(v, wKind|wRecheck, flags)
 	})
 	noteHeld(reg.fd, held)
 	w.stripe.rearms.Add(1)
@@ -243,7 +243,7 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 
 // differs reports whether an entry does not fit the registration that there is.
 func (p *Port) differs(s *Slot, r *Entry) bool {
-	if s.Word.Load()&WRegistered == 0 {
+	if s.Word.Load()&wRegistered == 0 {
 		return true
 	}
 	reg := s.Reg.Load()
@@ -258,11 +258,11 @@ func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *
 	case has:
 		return failed(kind, why)
 	case err != nil:
-		p.forget(w.stripe, s, uint32(h))
+		p.forget(s, uint32(h))
 		p.Core.releaseHandle(uint32(h))
 		return failed(ErrBadSocket, err)
 	}
-	p.forget(w.stripe, s, uint32(h))
+	p.forget(s, uint32(h))
 	return p.create(w, s, r, h)
 }
 
@@ -290,7 +290,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	}
 	s.Reg.Store(p.newRecord(r))
 	if o := p.Core.Observer.Load(); o != nil {
-		o.begin(index)
+		(*o).Registered(index)
 	}
 	flags := p.armed(r)
 	if kind == backend.Stream {
@@ -301,7 +301,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	}
 	switch {
 	case accepts:
-		flags |= WAccept
+		flags |= wAccept
 	case r.Work != nil:
 		flags |= wOverlapped
 	}
@@ -310,7 +310,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 		held = p.held(r.FD, r.Drained, h, kind == backend.Stream)
 		flags |= reportedBits(held)
 	}
-	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, flags) })
+	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, flags) })
 	noteHeld(r.FD, held)
 	watched := interest(r.Filter)
 	if flags&wOverlapped != 0 {
@@ -329,10 +329,10 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 		p.Core.Poller.Poll(w.single[:], nil)
 	}
 	if c.Status != backend.Done {
-		s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
+		s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
 		s.Reg.Store(nil)
 		if o := p.Core.Observer.Load(); o != nil {
-			o.finish(index, traceLost)
+			(*o).Ended(index, false)
 		}
 		p.Core.endTransfer(index, false)
 		if c.Status == backend.Bad {
@@ -344,7 +344,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	if previous != nil {
 		previous.transferred(index)
 	}
-	w.stripe.registrations.Add(1)
+	p.Core.Stripes[index%Stripes].registrations.Add(1)
 	p.own(r)
 	if r.Conn != nil {
 		p.conns.hold(r.Conn, w.raw, index)
@@ -354,14 +354,14 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 
 // forget ends a registration whose socket is gone, without an EventRemove (G9). The caller releases the ownership of the
 // handle.
-func (p *Port) forget(st *stripe, s *Slot, index uint32) {
-	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
-	p.release(st, s, was, index, traceLost)
+func (p *Port) forget(s *Slot, index uint32) {
+	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
+	p.release(s, was, index, false)
 }
 
-// Probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
+// probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
 // overlap a change of the same number.
-func (p *Port) Probe(index uint32) (has, busy bool, err error) {
+func (p *Port) probe(index uint32) (has, busy bool, err error) {
 	s := p.Table.Lookup(index)
 	if s == nil {
 		return false, false, nil
@@ -378,34 +378,33 @@ func (p *Port) Probe(index uint32) (has, busy bool, err error) {
 // call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
 // its own slot.
 func (p *Port) transferred(index uint32) {
-	st := &p.Core.Stripes[0]
-	if !st.Enter(p.Core) {
+	if !p.Core.Enter() {
 		return
 	}
-	defer st.Leave(p.Core)
+	defer p.Core.Leave()
 	s := p.Table.Lookup(index)
 	if s == nil || !s.Mu.TryLock() {
 		return
 	}
 	defer s.Mu.Unlock()
-	if s.Word.Load()&WRegistered == 0 {
+	if s.Word.Load()&wRegistered == 0 {
 		return
 	}
 	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {
-		p.forget(st, s, index)
+		p.forget(s, index)
 	}
 }
 
 // release releases what an ended registration held.
-func (p *Port) release(st *stripe, s *Slot, was uint64, index uint32, how traceKind) {
-	if reg := s.Reg.Swap(nil); reg != nil && reg.Work != nil {
-		p.abortAll(reg.Work, index, net.ErrClosed)
+func (p *Port) release(s *Slot, was uint64, index uint32, removed bool) {
+	if reg := s.Reg.Swap(nil); reg != nil && reg.Work != nil && reg.Work.Operations != nil {
+		reg.Work.Operations.Abort(net.ErrClosed)
 	}
 	if o := p.Core.Observer.Load(); o != nil {
-		o.finish(index, how)
+		(*o).Ended(index, removed)
 	}
 	if was&wConn != 0 {
 		p.conns.release(index)
 	}
-	st.registrations.Add(-1)
+	p.Core.Stripes[index%Stripes].registrations.Add(-1)
 }

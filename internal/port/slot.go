@@ -7,6 +7,8 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/sparse"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // A Slot is the state of one handle number. It exists for the life of the port; registrations come and go in it.
@@ -20,7 +22,7 @@ type Slot struct {
 	// word says otherwise. So a reader that finds the same epoch in Word before and after has the right record.
 	Reg atomic.Pointer[Record]
 	Mu  sync.Mutex
-	// next links the slot into the port's recheck list while the word has WRecheck: index + 1.
+	// next links the slot into the port's recheck list while the word has wRecheck: index + 1.
 	next uint32
 }
 
@@ -28,6 +30,40 @@ type Slot struct {
 type Record struct {
 	fd   *fdstate.FD // of a socket of package sock, or nil
 	Work *Work       // what to do with reports instead of delivering them, or nil
+}
+
+// A Work says what to do with reports of a socket instead of delivering them: accept connections
+// (Accept), or carry out the operations that wait for the socket (Operations). One of them is nil.
+type Work struct {
+	Socket     *sock.Socket
+	Accept     *Acceptor
+	Operations Operations
+}
+
+// Operations are the overlapped operations of a socket; package operation has them. The slot is
+// locked in each call.
+type Operations interface {
+	// Reported carries out what a report in some directions allows, and puts completions into out.
+	// more reports that it stopped earlier.
+	Reported(held sock.Held, d fdstate.Dir, out Entries) (n int, more bool)
+	// Awaited returns the conditions that operations wait for. None are in flight if there are none.
+	Awaited() Events
+	// Abort completes all operations with an error, because their registration has ended.
+	Abort(why error)
+	// SendShut tries sends again. queued reports that completions were queued.
+	SendShut(w *Call) (queued bool)
+}
+
+// idle reports whether no operation is in flight.
+func (a *Work) idle() bool { return a.Operations.Awaited() == EventNone }
+
+// like reports whether two registrations are of the same kind: delivered (nil), accepting or
+// operating.
+func (a *Work) like(b *Work) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return (a.Accept == nil) == (b.Accept == nil)
 }
 
 // A Keyed is a record with its key. Every record of a port is in one.
@@ -52,21 +88,21 @@ func ClearKey[K comparable](rec *Record) {
 // Dropping it loses nothing, because the operation made the kernel poll again.
 const (
 	wFilter     = 0x7     // the filter, as in Events
-	WRegistered = 1 << 3  // the slot has a registration
-	WEnabled    = 1 << 4  // the registration may notify
+	wRegistered = 1 << 3  // the slot has a registration
+	wEnabled    = 1 << 4  // the registration may notify
 	wOneShot    = 1 << 5  // it notifies once per enable
 	wEdge       = 1 << 6  // edge-triggered; otherwise level-triggered
 	wPending    = 1 << 7  // the backend reported while disabled: enabling must poll
 	wSuppressed = 1 << 8  // the backend does not report
-	WRecheck    = 1 << 9  // linked into the recheck list; survives registrations
+	wRecheck    = 1 << 9  // linked into the recheck list; survives registrations
 	wStream     = 1 << 10 // the socket is a stream
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
-	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
+	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // a strict edge (WithStrictEdge)
 	wOverlapped = 1 << 18 // not registered by the program, but for operations (X4)
 	wReported   = 12      // four bits from here: reported conditions
 
-	wWorked = WAccept | wOverlapped // reports are handled by work
+	wWorked = wAccept | wOverlapped // reports are handled by work
 
 	wKind = wStream | wConn | wWorked // flags that an enable keeps
 
@@ -80,7 +116,7 @@ const (
 
 func token(word uint64, index uint32) uint64 { return word&^uint64(flagMask) | uint64(index) }
 func tokenIndex(token uint64) uint32         { return uint32(token & flagMask) }
-func SameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
+func sameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
 func wordFilter(word uint64) Events          { return Events(word & wFilter) }
 func nextEpoch(word, keep, set uint64) uint64 {
 	return word&^uint64(flagMask) + epochOne | word&keep | set
@@ -88,7 +124,7 @@ func nextEpoch(word, keep, set uint64) uint64 {
 
 // armed returns the flags of an enabled registration.
 func armed(filter Events, t Trigger) uint64 {
-	w := uint64(filter) | WRegistered | WEnabled
+	w := uint64(filter) | wRegistered | wEnabled
 	if t&TriggerOneShot != 0 {
 		w |= wOneShot
 	}
@@ -161,7 +197,7 @@ func unreported(word uint64) backend.Mask {
 }
 
 // A table holds the slots by index.
-type table struct{ pages[page] }
+type table struct{ pages sparse.Pages[page] }
 
 const pageSize = 64
 
@@ -169,20 +205,61 @@ type page [pageSize]Slot
 
 // Lookup returns the slot of an index, or nil if it has no page.
 func (t *table) Lookup(index uint32) *Slot {
-	pg := t.pages.lookup(int(index / pageSize))
+	pg := t.pages.Lookup(int(index / pageSize))
 	if pg == nil {
 		return nil
 	}
 	return &pg[index%pageSize]
 }
 
-// at returns the slot of an index, and makes its page if there is none.
-func (t *table) at(index uint32) *Slot {
+// At returns the slot of an index, and makes its page if there is none.
+func (t *table) At(index uint32) *Slot {
 	if s := t.Lookup(index); s != nil {
 		return s
 	}
-	return &t.pages.make(int(index / pageSize))[index%pageSize]
+	return &t.pages.At(int(index / pageSize))[index%pageSize]
 }
+
+// From returns the first slot from a handle on whose page exists, and its handle.
+func (t *table) From(h Socket) (s *Slot, at Socket, ok bool) {
+	pages := t.pages.All()
+	for ; h/pageSize < Socket(len(pages)); h = (h/pageSize + 1) * pageSize {
+		if pg := pages[h/pageSize].Load(); pg != nil {
+			return &pg[h%pageSize], h, true
+		}
+	}
+	return nil, h, false
+}
+
+// A View is what the word and the record of a slot say of its registration.
+type View struct {
+	Record                       *Record
+	Filter                       Events
+	Trigger                      Trigger
+	Enabled, Pending, Suppressed bool
+	epoch                        uint64
+}
+
+// View returns what a slot says of its registration, and false if it has none.
+func (s *Slot) View() (v View, ok bool) {
+	for {
+		was := s.Word.Load()
+		if was&wRegistered == 0 {
+			return v, false
+		}
+		reg := s.Reg.Load()
+		if reg == nil || !s.Same(View{epoch: was}) || (reg.Work != nil) != (was&wWorked != 0) {
+			continue
+		}
+		return View{
+			Record: reg, Filter: wordFilter(was), Trigger: wordTrigger(was), Enabled: was&wEnabled != 0,
+			Pending: was&wPending != 0, Suppressed: was&wSuppressed != 0, epoch: was,
+		}, true
+	}
+}
+
+// Same reports whether the slot has the registration of a view, and in the same epoch.
+func (s *Slot) Same(v View) bool { return sameEpoch(s.Word.Load(), v.epoch) }
 
 func wordTrigger(word uint64) Trigger {
 	t := TriggerLevel | TriggerPersistent

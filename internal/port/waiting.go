@@ -41,17 +41,17 @@ type waiters struct {
 	Closed  bool
 }
 
-// Forever is a timeout that is too long for a deadline: more than a century.
-const Forever = time.Duration(1) << 62
+// forever is a timeout that is too long for a deadline: more than a century.
+const forever = time.Duration(1) << 62
 
 // wait blocks until something can be dequeued, the port is closed, the context is done or the timeout has passed.
 func (p *Port) wait(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
-		defer trace.StartRegion(ctx, RegionWait).End()
+		defer trace.StartRegion(ctx, regionWait).End()
 	}
 	k := &p.Waiters
 	var until time.Time
-	if timeout > 0 && timeout < Forever {
+	if timeout > 0 && timeout < forever {
 		until = time.Now().Add(timeout)
 	}
 	for {

@@ -4,24 +4,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/sock"
 )
-
-// A Work says what to do with reports of a socket instead of delivering them: accept connections (Accept), or carry out
-// the operations that wait for the socket.
-type Work struct {
-	Socket *sock.Socket
-	Accept *Acceptor // or nil
-	operations
-}
-
-// like reports whether two registrations are of the same kind: delivered (nil), accepting or operating.
-func (a *Work) like(b *Work) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return (a.Accept == nil) == (b.Accept == nil)
-}
 
 // work handles a report of a socket with a Work. again reports that it put the slot on the recheck list.
 //
@@ -39,16 +22,15 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 	}
 	defer s.Mu.Unlock()
 	was := s.Word.Load()
-	if !SameEpoch(was, r.Token) || was&WEnabled == 0 || s.Reg.Load() != reg {
+	if !sameEpoch(was, r.Token) || was&wEnabled == 0 || s.Reg.Load() != reg {
 		w.stripe.stale.Add(1)
 		return 0, false
 	}
 	more := false
-	if was&WAccept != 0 {
+	if was&wAccept != 0 {
 		n, more = p.takeAccepted(w, s, reg, index, out)
 	} else {
-		reg.noteReported(r.Mask)
-		n, more = p.operateOn(w, s, reg, held, r.Mask, out)
+		n, more = p.operate(w, s, reg, held, r.Mask, out)
 	}
 	return n, more && p.markRecheck(s, index, r.Token)
 }
@@ -57,13 +39,13 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 func (p *Port) markRecheck(s *Slot, index uint32, token uint64) bool {
 	for {
 		was := s.Word.Load()
-		if !SameEpoch(was, token) || was&WEnabled == 0 {
+		if !sameEpoch(was, token) || was&wEnabled == 0 {
 			return false
 		}
-		if was&WRecheck != 0 {
+		if was&wRecheck != 0 {
 			return true
 		}
-		if s.Word.CompareAndSwap(was, was|WRecheck) {
+		if s.Word.CompareAndSwap(was, was|wRecheck) {
 			p.pushRecheck(s, index)
 			return true
 		}
@@ -78,14 +60,13 @@ func (p *Port) later(d time.Duration, index uint32) {
 
 // resume handles a socket again after a pause.
 func (p *Port) resume(index uint32) {
-	st := &p.Core.Stripes[0]
-	if !st.Enter(p.Core) {
+	if !p.Core.Enter() {
 		return
 	}
-	defer st.Leave(p.Core)
+	defer p.Core.Leave()
 	s := p.Table.Lookup(index)
 	if reg := s.Reg.Load(); reg != nil && reg.Work != nil && reg.Work.Accept != nil {
 		reg.Work.Accept.Paused.Store(false)
 	}
-	p.Recheck(s, index, WEnabled)
+	p.Recheck(s, index)
 }
