@@ -172,18 +172,18 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// Queueing, dequeuing and waiting each touch one cache line of the port. The port may begin eight bytes into a
-// line, which is what an allocation's header takes.
+// Queueing and dequeuing each touch one cache line of the port; so does waiting (internal/port). The
+// port may begin eight bytes into a line, which is what an allocation's header takes.
 func TestLocksLieInOneLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the layout is for 64 bits")
 	}
 	const line = 64
 	var p Port[string]
+	queue := unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue)
 	for name, at := range map[string][2]uintptr{
-		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.returned)},
-		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.returned)},
-		"parking": {unsafe.Offsetof(p.port.Waiters), unsafe.Offsetof(p.port.Waiters.Closed)},
+		"in":  {queue + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.returned)},
+		"out": {queue + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.returned)},
 	} {
 		for _, header := range []uintptr{0, 8} {
 			if first := at[0] + header; first/line != (first+at[1])/line {

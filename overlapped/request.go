@@ -130,7 +130,7 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 	}
 	p.End(w)
 	if queued {
-		p.Waiters.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(nil)
 	}
 	runtime.KeepAlive(on)
 	return public(err)

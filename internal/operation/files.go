@@ -107,7 +107,7 @@ func (f *files) done(o *Overlapped) {
 	}
 	to := outlet{port: p}
 	to.complete(o)
-	p.Waiters.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(nil)
 	f.core.Leave()
 	f.core.Jobs.Add(-1)
 }
@@ -129,7 +129,7 @@ func (f *files) cancel(p *port.Port, o *Overlapped) bool {
 	o.Err = &port.OperationError{Op: o.kind.String(), Handle: port.NoSocket, Kind: port.ErrCanceled}
 	to := outlet{port: p}
 	to.complete(o)
-	p.Waiters.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(nil)
 	f.core.Jobs.Add(-1)
 	return true
 }

@@ -85,7 +85,7 @@ func (ops *operations) Abort(why error) {
 	}
 	ops.connects = 0
 	if to.queued {
-		ops.port.Waiters.WakeOne(ops.port.Core, nil)
+		ops.port.Waiters.WakeOne(nil)
 	}
 }
 
@@ -107,7 +107,7 @@ func cancelAt(p *port.Port, o *Overlapped, at uint32) bool {
 	o.Err = &port.OperationError{Op: o.kind.String(), Handle: port.Socket(index), Kind: port.ErrCanceled}
 	to := outlet{port: p}
 	to.complete(o)
-	p.Waiters.WakeOne(p.Core, nil)
+	p.Waiters.WakeOne(nil)
 	if connect {
 		// Operations that waited for the connect proceed. What they need may have been reported
 		// already.

@@ -71,7 +71,7 @@ func (ops *operations) proceed(w *port.Call, held sock.Held, d fdstate.Dir) (que
 // SendShut carries out the sends that wait for a socket whose sending direction the program has
 // shut. They fail now, but Linux does not report a Unix stream for that while what it has sent fills
 // the peer's buffer.
-func (ops *operations) SendShut(w *port.Call) (queued bool) {
+func (ops *operations) SendShut() (queued bool) {
 	if !ops.pending(fdstate.Send) {
 		return false
 	}
@@ -80,6 +80,11 @@ func (ops *operations) SendShut(w *port.Call) (queued bool) {
 		return false // it is being closed, which completes them
 	}
 	defer held.Release() // not the last, because the call that shuts the direction holds one
+	w := ops.port.Begin()
+	if w == nil {
+		return false
+	}
+	defer ops.port.End(w)
 	fdstate.Of(ops.socket.SyscallConn()).Advance(false, false)
 	return ops.proceed(w, held, fdstate.Send)
 }

@@ -3,7 +3,6 @@ package port
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -16,13 +15,6 @@ var (
 	errNoListener = errors.New("the socket does not listen")
 	errShutDown   = errors.New("the listener was shut down")
 )
-
-// An Acceptor is the state of Port.Accept for a listener.
-type Acceptor struct {
-	AtOnce int
-	Paused atomic.Bool
-	Pause  time.Duration // the latest pause; 0 after a success; guarded by the slot's lock
-}
 
 const (
 	firstPause   = 5 * time.Millisecond
@@ -72,7 +64,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			known := a.Pause != 0
 			a.Pause = min(max(2*a.Pause, firstPause), longestPause)
 			a.Paused.Store(true)
-			p.later(a.Pause, index)
+			p.recheckAfter(a.Pause, index, 0)
 			if known {
 				return n, false
 			}

@@ -31,29 +31,6 @@ type Typed interface {
 	CheckKey(key unsafe.Pointer) error
 }
 
-// A Packet is a notification without its key.
-type Packet struct {
-	Rec    *Record // has the key
-	Of     unsafe.Pointer
-	Data   uintptr
-	Events Events
-	Kind   NoteKind
-}
-
-// Entries is a part of the caller's slice of notifications.
-type Entries struct {
-	Base    unsafe.Pointer
-	At, End int
-}
-
-func (e Entries) Len() int { return e.End - e.At }
-
-// From returns the entries after the first n.
-func (e Entries) From(n int) Entries { return Entries{e.Base, e.At + n, e.End} }
-
-// first returns the first n entries.
-func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
-
 // Failed describes a failed entry.
 type Failed struct {
 	Op     Op
@@ -78,30 +55,6 @@ type Entry struct {
 	Trigger Trigger
 	Drained bool
 }
-
-// A NoteKind is the kind of a notification, as in socknotify.Kind, and whether an accept failed.
-type NoteKind uint8
-
-const (
-	FromSocket NoteKind = iota
-	Removed
-	Posted
-	Completion   // Of is a *Flight
-	Connection   // Of is a *sock.Socket
-	NoConnection // Of is an *error of accepting
-)
-
-// A Note has the layout of a socknotify.Notification, so that package overlapped can read its unexported fields.
-type Note[K comparable] struct {
-	Key    K
-	Data   uintptr
-	Events Events
-	Kind   NoteKind
-	Of     unsafe.Pointer
-}
-
-// EntriesOf returns all entries of a slice of notifications.
-func EntriesOf(first unsafe.Pointer, n int) Entries { return Entries{Base: first, End: n} }
 
 const (
 	knownOps      = OpEnable | OpDisable | OpRemove

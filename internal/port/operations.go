@@ -104,7 +104,7 @@ func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.
 		// The backend does not report any more; what operations still wait for must be watched again.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
 		if h := reg.fd.Handle(); d&waiting(f) != 0 && p.persists(h, s) {
-			p.later(recheckDelay, uint32(h))
+			p.recheckAfter(recheckDelay, uint32(h), 0)
 			return n, false
 		}
 		more = true
@@ -128,10 +128,9 @@ func (p *Port) Await(w *Call, s *Slot, index uint32, f Events) {
 	switch c.Status {
 	case backend.Done:
 	case backend.Absent, backend.Bad: // the handle was closed without the sock.Socket
-		p.forget(s, index)
-		p.Core.releaseHandle(index)
+		p.end(s, index)
 	default:
-		p.later(recheckDelay, index)
+		p.recheckAfter(recheckDelay, index, 0)
 	}
 }
 
@@ -153,7 +152,7 @@ func (p *Port) NoteCompletion(index uint32) {
 // PutCompletion writes a completion into the first of some entries and ends the operation, if
 // nothing is queued. Otherwise it queues the completion and returns false.
 func (p *Port) PutCompletion(out Entries, pk Packet) bool {
-	if out.Len() > 0 && !p.queue.any() {
+	if out.Len() > 0 && !p.Waiters.queue.any() {
 		p.typed.Put(out, 0, pk)
 		(*Flight)(pk.Of).End()
 		return true
@@ -168,21 +167,20 @@ func (p *Port) sockShutSend(t *fdstate.FD, handle uintptr) {
 	if handle > MaxIndex {
 		return
 	}
-	w := p.Begin()
-	if w == nil {
+	if !p.Core.Enter() {
 		return
 	}
-	defer p.End(w)
-	if s := p.Table.Lookup(uint32(handle)); s != nil && s.sendShut(w, t) {
-		p.Waiters.WakeOne(p.Core, nil)
+	defer p.Core.Leave()
+	if s := p.Table.Lookup(uint32(handle)); s != nil && s.sendShut(t) {
+		p.Waiters.WakeOne(nil)
 	}
 }
 
-func (s *Slot) sendShut(w *Call, t *fdstate.FD) (queued bool) {
+func (s *Slot) sendShut(t *fdstate.FD) (queued bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	ops := s.OperationsOf(t)
-	return ops != nil && ops.SendShut(w)
+	return ops != nil && ops.SendShut()
 }
 
 // interest returns what the backend must watch for a word. A backend without edges would go on

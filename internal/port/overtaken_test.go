@@ -32,7 +32,9 @@ func overtake(t *testing.T, p *Port[string], h *porttest.Hooked, x, y *sock.Sock
 		w := port.Of(p).Begin()
 		defer port.Of(p).End(w)
 		var out [1]Notification[string]
-		await.Until(t, "its delivery", func() bool { return port.Of(p).Dequeue(w, port.EntriesOf(unsafe.Pointer(&out[0]), 1)) == 1 })
+		await.Until(t, "its delivery", func() bool {
+			return port.Of(p).Dequeue(w, port.EntriesOf(unsafe.Pointer(&out[0]), 1), false) == 1
+		})
 		*got = out[0]
 	})
 }

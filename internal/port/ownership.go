@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/sparse"
 )
 
@@ -128,25 +127,56 @@ func (c *Core) has(index uint32) (has, busy bool, err error) {
 		return false, false, nil
 	}
 	defer c.Leave()
-	return c.probe(index)
-}
-
-// unwatch ends that for a socket without operations in flight. The slot is locked.
-func (p *Port) unwatch(w *Call, s *Slot, index uint32) {
-	p.forget(s, index)
-	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Delete}
-	p.Core.Poller.Poll(w.single[:], nil)
-	p.Core.releaseHandle(index)
+	if p := c.Port(); p != nil {
+		return p.probeForTransfer(index)
+	}
+	return false, false, nil
 }
 
 // probeForTransfer answers another port that asks for a number. A socket without operations in flight is released (O11).
 func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
 		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
-			p.forget(s, index)
-			p.Core.Poller.Poll([]backend.Change{{Handle: Socket(index), Action: backend.Delete}}, nil)
+			p.unwatch(s, index)
 		}
 		s.Mu.Unlock()
 	}
 	return p.probe(index)
+}
+
+// probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
+// overlap a change of the same number.
+func (p *Port) probe(index uint32) (has, busy bool, err error) {
+	s := p.Table.Lookup(index)
+	if s == nil {
+		return false, false, nil
+	}
+	if !s.Mu.TryLock() {
+		return false, true, nil
+	}
+	defer s.Mu.Unlock()
+	has, err = p.Core.Poller.Has(Socket(index))
+	return has, false, err
+}
+
+// transferred ends the registration of a closed socket whose number another port has registered. If the slot is locked, the
+// call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
+// its own slot.
+func (c *Core) transferred(index uint32) {
+	p := c.Port()
+	if p == nil || !c.Enter() {
+		return
+	}
+	defer c.Leave()
+	s := p.Table.Lookup(index)
+	if s == nil || !s.Mu.TryLock() {
+		return
+	}
+	defer s.Mu.Unlock()
+	if s.Word.Load()&wRegistered == 0 {
+		return
+	}
+	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {
+		p.forget(s, index)
+	}
 }

@@ -3,12 +3,8 @@ package port
 import (
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/internal/sparse"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // A Slot is the state of one handle number. It exists for the life of the port; registrations come and go in it.
@@ -24,61 +20,6 @@ type Slot struct {
 	Mu  sync.Mutex
 	// next links the slot into the port's recheck list while the word has wRecheck: index + 1.
 	next uint32
-}
-
-// A Record is what a registration has besides the word and the key (see Keyed). It is replaced, never changed.
-type Record struct {
-	fd   *fdstate.FD // of a socket of package sock, or nil
-	Work *Work       // what to do with reports instead of delivering them, or nil
-}
-
-// A Work says what to do with reports of a socket instead of delivering them: accept connections
-// (Accept), or carry out the operations that wait for the socket (Operations). One of them is nil.
-type Work struct {
-	Socket     *sock.Socket
-	Accept     *Acceptor
-	Operations Operations
-}
-
-// Operations are the overlapped operations of a socket; package operation has them. The slot is
-// locked in each call.
-type Operations interface {
-	// Reported carries out what a report in some directions allows, and puts completions into out.
-	// more reports that it stopped earlier.
-	Reported(held sock.Held, d fdstate.Dir, out Entries) (n int, more bool)
-	// Awaited returns the conditions that operations wait for. None are in flight if there are none.
-	Awaited() Events
-	// Abort completes all operations with an error, because their registration has ended.
-	Abort(why error)
-	// SendShut tries sends again. queued reports that completions were queued.
-	SendShut(w *Call) (queued bool)
-}
-
-// idle reports whether no operation is in flight.
-func (a *Work) idle() bool { return a.Operations.Awaited() == EventNone }
-
-// like reports whether two registrations are of the same kind: delivered (nil), accepting or
-// operating.
-func (a *Work) like(b *Work) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return (a.Accept == nil) == (b.Accept == nil)
-}
-
-// A Keyed is a record with its key. Every record of a port is in one.
-type Keyed[K comparable] struct {
-	Record // first, so that a pointer to it is one to the whole
-	Key    K
-}
-
-// KeyOf returns the key of a record that is in a Keyed[K].
-func KeyOf[K comparable](rec *Record) K { return (*Keyed[K])(unsafe.Pointer(rec)).Key }
-
-// ClearKey zeroes the key of a record that is in a Keyed[K].
-func ClearKey[K comparable](rec *Record) {
-	var zero K
-	(*Keyed[K])(unsafe.Pointer(rec)).Key = zero
 }
 
 // The state word has flags below and the epoch above.
@@ -143,57 +84,6 @@ func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 			return was, is
 		}
 	}
-}
-
-// interest returns what the backend must watch for a filter. PeerClosed is always included, because it tells a dead stream
-// from one that was never started. Urgent is included with In, because urgent data ends a receive early: a receive that is
-// short of its buffer then does not mean that the socket is drained.
-func interest(filter Events) backend.Mask {
-	m := backend.PeerClosed
-	if filter&EventIn != 0 {
-		m |= backend.In | backend.Urgent
-	}
-	if filter&EventOut != 0 {
-		m |= backend.Out
-	}
-	return m
-}
-
-// reportedBits returns the word's bits for conditions that a backend without edges would report again and again: an edge
-// registration has been notified of them, or its filter does not include them.
-func reportedBits(m backend.Mask) uint64 {
-	var t uint64
-	if m&backend.In != 0 {
-		t |= 1 << wReported
-	}
-	if m&backend.Out != 0 {
-		t |= 2 << wReported
-	}
-	if m&backend.PeerClosed != 0 {
-		t |= 4 << wReported
-	}
-	if m&backend.Dead != 0 {
-		t |= 8 << wReported
-	}
-	return t
-}
-
-// unreported returns what the backend must still watch for a word.
-func unreported(word uint64) backend.Mask {
-	m := interest(wordFilter(word))
-	if word&(1<<wReported) != 0 {
-		m &^= backend.In | backend.Urgent
-	}
-	if word&(2<<wReported) != 0 {
-		m &^= backend.Out
-	}
-	if word&(4<<wReported) != 0 {
-		m &^= backend.PeerClosed
-	}
-	if word&(8<<wReported) != 0 {
-		m |= backend.Dead
-	}
-	return m
 }
 
 // A table holds the slots by index.

@@ -230,6 +230,12 @@ func TestRemovalWakes(t *testing.T) {
 	}
 }
 
+// allWait reports whether n calls wait, and none of them is about to be woken.
+func allWait(p *Port[string], n uint64) bool {
+	chosen, _ := port.Of(p).Chosen(nil)
+	return port.Of(p).Waiters.Count() == n && !chosen
+}
+
 // A call that leaves wakes one other at most, and a post wakes one: sixteen waiters that all sleep cost one wake-up for
 // each notification.
 func TestOneHandOverPerPark(t *testing.T) {
@@ -257,8 +263,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 				x, y := porttest.Pair(t)
 				for round := range rounds {
 					await.Until(t, "all asleep", func() bool {
-						k := &port.Of(p).Waiters
-						return k.Count() == waiters && k.Chosen.Load() == nil && (k.Leader.Load() != nil) == socket
+						return allWait(p, waiters) && port.Of(p).Led() == socket
 					})
 					before := p.Stats().Wakeups
 					if socket {
@@ -268,7 +273,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 						p.Post("k", 0)
 					}
 					<-turn
-					await.Until(t, "asleep again", func() bool { return port.Of(p).Waiters.Count() == waiters && port.Of(p).Waiters.Chosen.Load() == nil })
+					await.Until(t, "asleep again", func() bool { return allWait(p, waiters) })
 					if n := p.Stats().Wakeups - before; n != 1 {
 						t.Fatalf("round %d: %d wake-ups", round, n)
 					}
@@ -288,7 +293,7 @@ func TestOneHandOverPerPark(t *testing.T) {
 func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
 		w := port.Of(p).Begin()
-		if lead, _ := port.Of(p).Waiters.Add(port.Of(p).Core, w); !lead {
+		if !port.Of(p).Join(w) {
 			t.Fatal("the first to sleep does not lead")
 		}
 		left := make(chan error)
@@ -302,11 +307,13 @@ func TestLeaderWakesItsSuccessorAlone(t *testing.T) {
 		porttest.Do(t, p, porttest.EnableHandle(x.Handle(), "k", EventIn, porttest.OneShot))
 		porttest.Send(t, y)
 		var out [1]Notification[string]
-		await.Until(t, "the notification", func() bool { return port.Of(p).DequeueOnce(w, port.EntriesOf(unsafe.Pointer(&out[0]), len(out))) == 1 })
+		await.Until(t, "the notification", func() bool {
+			return port.Of(p).Dequeue(w, port.EntriesOf(unsafe.Pointer(&out[0]), len(out)), true) == 1
+		})
 		if n := p.Stats().Wakeups; n != 0 {
 			t.Errorf("%d wake-ups by the leader's last poll", n)
 		}
-		port.Of(p).Waiters.Go(w, port.Of(p), true)
+		port.Of(p).Quit(w)
 		port.Of(p).End(w)
 		if n := p.Stats().Wakeups; n != 1 {
 			t.Errorf("%d wake-ups by a leader", n)
@@ -442,12 +449,12 @@ func TestChosenWaiterWakesAnother(t *testing.T) {
 		}()
 		porttest.Waiting(t, p, 1)
 		w := port.Of(p).Begin()
-		port.Of(p).Waiters.Add(port.Of(p).Core, w)
+		port.Of(p).Join(w)
 		port.Of(p).Recheck(port.Of(p).Table.Lookup(uint32(x.Handle())), uint32(x.Handle()))
-		if port.Of(p).Waiters.Chosen.Load() != w {
+		if _, chosen := port.Of(p).Chosen(w); !chosen {
 			t.Fatal("the leader was chosen, and not the follower")
 		}
-		port.Of(p).Waiters.Go(w, port.Of(p), true)
+		port.Of(p).Quit(w)
 		port.Of(p).End(w)
 		if nt := await.Receive(t, "the leader is woken", got); nt.Key != "k" || nt.Events != EventIn {
 			t.Errorf("%+v", nt)
