@@ -168,7 +168,7 @@ func (o *Overlapped) cause(h port.Socket, err error) error {
 	if errors.As(err, &of) {
 		err = of.Err // so that the socket and the call are named once
 	}
-	e := &port.OperationError{Op: o.kind.String(), Handle: h, Err: err}
+	e := &Error{Op: o.kind.String(), Handle: h, Err: err}
 	if errors.Is(err, net.ErrClosed) {
 		e.Kind = port.ErrBadSocket
 	}

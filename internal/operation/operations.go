@@ -104,7 +104,7 @@ func cancelAt(p *port.Port, o *Overlapped, at uint32) bool {
 	if connect {
 		ops.connects--
 	}
-	o.Err = &port.OperationError{Op: o.kind.String(), Handle: port.Socket(index), Kind: port.ErrCanceled}
+	o.Err = &Error{Op: o.kind.String(), Handle: port.Socket(index), Kind: ErrCanceled}
 	to := outlet{port: p}
 	to.complete(o)
 	p.Waiters.WakeOne(nil)

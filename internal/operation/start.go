@@ -23,7 +23,7 @@ func start(p *port.Port, w *port.Call, s *sock.Socket, o *Overlapped) (queued bo
 	defer held.Release() // after the unlock, because the last use closes the socket
 	h := s.Handle()
 	if h > port.MaxIndex {
-		return false, &port.OperationError{Op: o.kind.String(), Handle: h, Kind: port.ErrBadSocket}
+		return false, &Error{Op: o.kind.String(), Handle: h, Kind: port.ErrBadSocket}
 	}
 	slot := p.Table.At(uint32(h))
 	slot.Mu.Lock()
@@ -32,7 +32,7 @@ func start(p *port.Port, w *port.Call, s *sock.Socket, o *Overlapped) (queued bo
 	if ops == nil {
 		ops = &operations{port: p, slot: slot, socket: s}
 		if kind, err := p.Operate(w, slot, s, ops, o.kind.direction()); kind != nil || err != nil {
-			return false, &port.OperationError{Op: o.kind.String(), Handle: h, Kind: kind, Err: err}
+			return false, &Error{Op: o.kind.String(), Handle: h, Kind: kind, Err: err}
 		}
 	}
 	if !ops.place(o) {

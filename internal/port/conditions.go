@@ -46,20 +46,9 @@ func moved(m backend.Mask) fdstate.Dir {
 	return d
 }
 
-func waiting(f Events) fdstate.Dir {
-	var d fdstate.Dir
-	if f&EventIn != 0 {
-		d |= fdstate.Recv
-	}
-	if f&EventOut != 0 {
-		d |= fdstate.Send
-	}
-	return d
-}
-
-// Directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
+// directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
 // receiving, so a filter with neither direction needs that one.
-func Directions(filter Events) fdstate.Dir {
+func directions(filter Events) fdstate.Dir {
 	var d fdstate.Dir
 	if filter&EventOut != 0 {
 		d |= fdstate.Send

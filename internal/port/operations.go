@@ -103,7 +103,7 @@ func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.
 	default:
 		// The backend does not report any more; what operations still wait for must be watched again.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
-		if h := reg.fd.Handle(); d&waiting(f) != 0 && p.persists(h, s) {
+		if h := reg.fd.Handle(); d&directions(f) != 0 && p.persists(h, s) {
 			p.recheckAfter(recheckDelay, uint32(h), 0)
 			return n, false
 		}
