@@ -12,6 +12,7 @@ type operations struct {
 	port   *port.Port
 	slot   *port.Slot
 	socket *sock.Socket
+	fd     *fdstate.FD // of socket
 
 	recvs, sends list
 	connects     int // among the sends

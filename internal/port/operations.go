@@ -186,15 +186,12 @@ func (s *Slot) sendShut(t *fdstate.FD) (queued bool) {
 // interest returns what the backend must watch for a word. A backend without edges would go on
 // reporting what no operation waits for.
 func (c *Core) interest(word uint64) backend.Mask {
-	if word&wOverlapped == 0 || c.Edges {
-		return unreported(word)
-	}
-	var m backend.Mask
-	if wordFilter(word)&EventIn != 0 {
-		m |= backend.In | backend.PeerClosed
-	}
-	if wordFilter(word)&EventOut != 0 {
-		m |= backend.Out
+	m := unreported(word)
+	if word&wOverlapped != 0 && !c.Edges {
+		m &^= backend.Urgent
+		if wordFilter(word)&EventIn == 0 {
+			m &^= backend.PeerClosed
+		}
 	}
 	return m
 }
