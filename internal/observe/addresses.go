@@ -7,8 +7,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Addresses returns the addresses of a registration's socket. The error is ErrNotRegistered if h has
-// another record, or none.
+// Addresses returns the addresses of a registration's socket. The error is ErrNotRegistered if h
+// has another record, or none.
 func Addresses(p *port.Port, h port.Socket, rec *port.Record) (names sock.Names, err error) {
 	ended, err := p.WithHandle(h, rec, func(h port.Socket) (err error) {
 		names, err = sock.NamesOf(h)
@@ -30,7 +30,8 @@ type addressError struct {
 }
 
 func (e *addressError) Error() string {
-	return fmt.Sprintf("socknotify: addresses of socket %d", e.socket) + port.Causes(port.ErrNotRegistered, e.why)
+	return fmt.Sprintf("socknotify: addresses of socket %d", e.socket) +
+		port.Causes(port.ErrNotRegistered, e.why)
 }
 
 func (e *addressError) Unwrap() []error { return port.Both(port.ErrNotRegistered, e.why) }

@@ -83,7 +83,9 @@ var kinds = [...]traceKind{
 }
 
 // Notified records a notification.
-func (r *recorder) Notified(seen port.Seen, at int64, index uint32, e port.Events, kind port.NoteKind) {
+func (r *recorder) Notified(
+	seen port.Seen, at int64, index uint32, e port.Events, kind port.NoteKind,
+) {
 	s := seen.(*record)
 	s.count.Add(1)
 	s.last.Store(uint64(at)<<8 | uint64(e&0xff))
@@ -96,7 +98,9 @@ func (r *recorder) Posted(at int64, data uintptr) {
 }
 
 // trace adds an entry to the ring, if the port is traced.
-func (r *recorder) trace(at int64, kind traceKind, index uint32, id uint64, e port.Events, data uintptr) {
+func (r *recorder) trace(
+	at int64, kind traceKind, index uint32, id uint64, e port.Events, data uintptr,
+) {
 	if ring := r.ring.Load(); ring != nil {
 		ring.add(uint64(at)<<16|uint64(kind)<<8|uint64(e&0xff), uint64(index), id, uint64(data))
 	}

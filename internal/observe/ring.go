@@ -8,14 +8,15 @@ import (
 
 const ringSize = 4096
 
-// A ring holds the latest entries. No writer waits: one that finds its cell in use by another, which is a whole ring ahead
-// or behind, drops its entry.
+// A ring holds the latest entries. No writer waits: one that finds its cell in use by another,
+// which is a whole ring ahead or behind, drops its entry.
 type ring struct {
 	head  atomic.Uint64 // number of entries begun
 	cells [ringSize]cell
 }
 
-// A cell holds the entry with the number state/2 - 1. An odd state means that the entry is being written.
+// A cell holds the entry with the number state/2 - 1. An odd state means that the entry is being
+// written.
 type cell struct {
 	state                   atomic.Uint64
 	what, socket, id, datum atomic.Uint64

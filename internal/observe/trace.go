@@ -29,7 +29,8 @@ type traceEntry struct {
 	Data   uintptr
 }
 
-// A TraceReader reads the ring of a port. It may be used by one goroutine at a time, except for Stop.
+// A TraceReader reads the ring of a port. It may be used by one goroutine at a time, except for
+// Stop.
 type TraceReader struct {
 	ring *ring // nil if the port was closed already
 	Stop func()

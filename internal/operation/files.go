@@ -67,7 +67,8 @@ func (f *files) submit(o *Overlapped) {
 	}
 }
 
-// next takes the next operation, which cannot be canceled any more. The worker ends if there is none.
+// next takes the next operation, which cannot be canceled any more. The worker ends if there is
+// none.
 func (f *files) next() *Overlapped {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +135,8 @@ func (f *files) cancel(p *port.Port, o *Overlapped) bool {
 	return true
 }
 
-// Close drops the operations that no worker has begun, and waits for the others. The port is closed.
+// Close drops the operations that no worker has begun, and waits for the others. The port is
+// closed.
 func (f *files) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

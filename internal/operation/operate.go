@@ -16,7 +16,9 @@ import (
 const maxTurn = 1 << 20
 
 // Reported carries out what a report in some directions allows.
-func (ops *operations) Reported(held sock.Held, d fdstate.Dir, out port.Entries) (n int, more bool) {
+func (ops *operations) Reported(
+	held sock.Held, d fdstate.Dir, out port.Entries,
+) (n int, more bool) {
 	to := outlet{port: ops.port, out: out}
 	more = ops.operate(held, d, &to)
 	return to.n, more
@@ -65,15 +67,16 @@ func (ops *operations) operateIn(d fdstate.Dir, held sock.Held, to *outlet) (mor
 	return false
 }
 
-// attempt makes the system call of an operation, and reports whether the operation is done. It is not if the call would have
-// blocked, or if there is more to send.
+// attempt makes the system call of an operation, and reports whether the operation is done. It is
+// not if the call would have blocked, or if there is more to send.
 func (ops *operations) attempt(o *Overlapped, held sock.Held) (done bool) {
 	var n int
 	var err error
 	switch o.kind {
 	case Recv, RecvFrom, RecvPooled:
 		if len(o.Buf) == 0 && o.Pool == nil {
-			return ops.lost != nil || ops.port.Holds(ops.slot, ops.socket.Handle(), port.EventIn|port.EventHangup)
+			return ops.lost != nil ||
+				ops.port.Holds(ops.slot, ops.fd.Handle(), port.EventIn|port.EventHangup)
 		}
 		if o.kind == RecvFrom {
 			n, o.Addr, err = held.Socket().RecvFrom(o.Buf)
@@ -139,14 +142,16 @@ func (ops *operations) remember(err error, connect bool) {
 	if ops.lost != nil || !ops.slot.Stream() {
 		return
 	}
-	dead := func() bool { return ops.port.Core.Poller.PollOne(ops.socket.Handle())&backend.Dead != 0 }
+	dead := func() bool {
+		return ops.port.Core.Poller.PollOne(ops.fd.Handle())&backend.Dead != 0
+	}
 	if lost.Certain(err) || (connect || lost.Possible(err)) && dead() {
 		ops.lost = err
 	}
 }
 
-// connect starts to connect, or finds out how that ended. A report alone does not say that it has ended, because it may be
-// from before.
+// connect starts to connect, or finds out how that ended. A report alone does not say that it has
+// ended, because it may be from before.
 func (o *Overlapped) connect(s *sock.Socket) error {
 	if !o.begun {
 		o.begun = true

@@ -46,7 +46,9 @@ const (
 
 var names = [...]string{"recv", "recvfrom", "recv", "send", "sendto", "connect", "read", "write"}
 
-var callNames = [...]string{"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt"}
+var callNames = [...]string{
+	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt",
+}
 
 func (k Kind) String() string { return names[k] }
 

@@ -70,8 +70,8 @@ func (ops *operations) proceed(w *port.Call, held sock.Held, d fdstate.Dir) (que
 }
 
 // SendShut carries out the sends that wait for a socket whose sending direction the program has
-// shut. They fail now, but Linux does not report a Unix stream for that while what it has sent fills
-// the peer's buffer.
+// shut. They fail now, but Linux does not report a Unix stream for that while what it has sent
+// fills the peer's buffer.
 func (ops *operations) SendShut() (queued bool) {
 	if !ops.pending(fdstate.Send) {
 		return false

@@ -20,14 +20,17 @@ const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 
-	// asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
-	// polls cost less than the one accept that fails.
+	// asked is the number of accepts in a row before which the listener is polled for another
+	// connection. Up to that many polls cost less than the one accept that fails.
 	asked = 8
 )
 
-// takeAccepted accepts connections of a listener that was reported. more reports that there may be others. The slot is
-// locked, so a removal waits until the accepted connections are in the caller's entries, and none is lost.
-func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Entries) (n int, more bool) {
+// takeAccepted accepts connections of a listener that was reported. more reports that there may be
+// others. The slot is locked, so a removal waits until the accepted connections are in the caller's
+// entries, and none is lost.
+func (p *Port) takeAccepted(
+	w *Call, s *Slot, reg *Record, index uint32, out Entries,
+) (n int, more bool) {
 	a := reg.Work.Accept
 	if a.Paused.Load() {
 		return 0, false
@@ -72,7 +75,8 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
 		why := err // a copy, so that only errors are allocated
-		p.typed.Put(out, n, Packet{Rec: reg, Events: EventErr, Kind: NoConnection, Of: unsafe.Pointer(&why)})
+		of := unsafe.Pointer(&why)
+		p.typed.Put(out, n, Packet{Rec: reg, Events: EventErr, Kind: NoConnection, Of: of})
 		return n + 1, false
 	}
 	return n, true

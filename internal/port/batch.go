@@ -24,7 +24,15 @@ func (p *Port) add(w *Call, r *Entry, s *Slot, was uint64, index uint32, c *back
 	}
 }
 
-// flush applies the changes of the batch and sets their entries' Results, in order. Afterwards no slot is locked.
+// change applies one change at once. The result is valid until the next one.
+func (p *Port) change(w *Call, c backend.Change) *backend.Change {
+	w.single[0] = c
+	p.Core.Poller.Poll(w.single[:], nil)
+	return &w.single[0]
+}
+
+// flush applies the changes of the batch and sets their entries' Results, in order. Afterwards no
+// slot is locked.
 func (p *Port) flush(w *Call) {
 	p.commit(w)
 	for n := len(w.redo); n > 0; n = len(w.redo) {
@@ -36,8 +44,9 @@ func (p *Port) flush(w *Call) {
 	}
 }
 
-// Complete flushes, counts, and ends the use of the sockets that the entries named. The last use of a closed socket closes
-// it, for which the port must lock its slot (sockClosing); so no slot may be locked here.
+// Complete flushes, counts, and ends the use of the sockets that the entries named. The last use of
+// a closed socket closes it, for which the port must lock its slot (sockClosing); so no slot may be
+// locked here.
 func (p *Port) Complete(w *Call) {
 	p.flush(w)
 	if w.saved > 0 {
@@ -128,7 +137,8 @@ func (p *Port) settled(w *Call, it *item) {
 	}
 }
 
-// lose ends the registration of an entry whose change found the socket gone. OpRemove has changed the word already.
+// lose ends the registration of an entry whose change found the socket gone. OpRemove has changed
+// the word already.
 func (p *Port) lose(w *Call, it *item) {
 	if it.Op == OpRemove {
 		p.release(it.slot, it.was, it.index, false)

@@ -5,8 +5,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// meaning translates a report into the events of the contract, for a registration with this filter of a stream or of any
-// other socket. Sentences E3 to E9 are implemented here and nowhere else.
+// meaning translates a report into the events of the contract, for a registration with this filter
+// of a stream or of any other socket. Sentences E3 to E9 are implemented here and nowhere else.
 func meaning(m backend.Mask, filter Events, stream bool) Events {
 	var e Events
 	if m&backend.In != 0 {
@@ -20,7 +20,8 @@ func meaning(m backend.Mask, filter Events, stream bool) Events {
 	}
 	if stream && m&(backend.Dead|backend.PeerClosed) != 0 {
 		if m&backend.PeerClosed == 0 && m&backend.Err == 0 {
-			// The peer's direction of a dead stream is closed as well. Otherwise it was never started (E6).
+			// The peer's direction of a dead stream is closed as well. Otherwise it was never
+			// started (E6).
 			return EventNone
 		}
 		e |= EventHangup | EventIn // the end of the stream can be received (E3)
@@ -46,8 +47,8 @@ func moved(m backend.Mask) fdstate.Dir {
 	return d
 }
 
-// directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
-// receiving, so a filter with neither direction needs that one.
+// directions returns the directions in which a socket must be drained for a filter. A hang-up and
+// an error are found by receiving, so a filter with neither direction needs that one.
 func directions(filter Events) fdstate.Dir {
 	var d fdstate.Dir
 	if filter&EventOut != 0 {
@@ -90,12 +91,14 @@ func repeats(e Events, word uint64) bool {
 
 // notify advances the generation of a socket for a notification with the conditions m.
 func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
-	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
+	persists := m&(backend.Dead|backend.Err) != 0
+	return t.Advance(persists || m&(backend.Urgent|backend.PeerClosed) != 0, persists)
 }
 
-// interest returns what the backend must watch for a filter. PeerClosed is always included, because it tells a dead stream
-// from one that was never started. Urgent is included with In, because urgent data ends a receive early: a receive that is
-// short of its buffer then does not mean that the socket is drained.
+// interest returns what the backend must watch for a filter. PeerClosed is always included, because
+// it tells a dead stream from one that was never started. Urgent is included with In, because
+// urgent data ends a receive early: a receive that is short of its buffer then does not mean that
+// the socket is drained.
 func interest(filter Events) backend.Mask {
 	m := backend.PeerClosed
 	if filter&EventIn != 0 {
@@ -107,8 +110,9 @@ func interest(filter Events) backend.Mask {
 	return m
 }
 
-// reportedBits returns the word's bits for conditions that a backend without edges would report again
-// and again: an edge registration has been notified of them, or its filter does not include them.
+// reportedBits returns the word's bits for conditions that a backend without edges would report
+// again and again: an edge registration has been notified of them, or its filter does not include
+// them.
 func reportedBits(m backend.Mask) uint64 {
 	return uint64(m&(backend.In|backend.Out|backend.PeerClosed|backend.Dead)) << wReported
 }

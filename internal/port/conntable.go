@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// A connTable holds the registered connections of package net (X2). It keeps them reachable, and finds them by their
-// value, so that one whose descriptor is closed can still be removed.
+// A connTable holds the registered connections of package net (X2). It keeps them reachable, and
+// finds them by their value, so that one whose descriptor is closed can still be removed.
 type connTable struct {
 	mu      sync.Mutex
 	byConn  map[syscall.Conn]*heldConn

@@ -49,15 +49,16 @@ func (p *Port) Stats() counts {
 func (p *Port) Spread(i int) spread {
 	t := &p.Core.Stripes[i]
 	return spread{
-		t.inside.Load(), t.notifications.Load(), t.removals.Load(), t.dequeuedPosts.Load(), t.rearms.Load(), t.saved.Load(),
+		t.inside.Load(), t.notifications.Load(), t.removals.Load(),
+		t.dequeuedPosts.Load(), t.rearms.Load(), t.saved.Load(),
 	}
 }
 
 // Stripes is the number of places in which calls are counted, so that processors do not share them.
 const Stripes = 16
 
-// A stripe counts calls inside the port and what they did. It fills two cache lines, because processors fetch lines in
-// pairs.
+// A stripe counts calls inside the port and what they did. It fills two cache lines, because
+// processors fetch lines in pairs.
 type stripe struct {
 	inside        atomic.Int64
 	registrations atomic.Int64 // created minus ended
@@ -72,8 +73,9 @@ type stripe struct {
 	_             [128 - 10*8]byte
 }
 
-// enter counts a call in. False means that the port is closed, and that nothing of it may be used. The count is raised
-// before Closed is read, and Close reads the count after it has set Closed, so one of the two sees the other.
+// enter counts a call in. False means that the port is closed, and that nothing of it may be used.
+// The count is raised before Closed is read, and Close reads the count after it has set Closed, so
+// one of the two sees the other.
 func (s *stripe) enter(c *Core) bool {
 	s.inside.Add(1)
 	if c.Closed.Load() {

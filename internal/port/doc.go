@@ -1,6 +1,7 @@
-// Package port implements the contract, once, without the type of the keys: registering, delivering,
-// rechecking, waiting, ownership, accepting and closing. Packages operation and observe, above it, carry
-// out overlapped operations and look into a live port, through the interfaces Operations and Observer.
+// Package port implements the contract, once, without the type of the keys: registering,
+// delivering, rechecking, waiting, ownership, accepting and closing. Packages operation and
+// observe, above it, carry out overlapped operations and look into a live port, through the
+// interfaces Operations and Observer.
 //
 // A file uses those below it. A registration passes these, in this order:
 //

@@ -17,7 +17,8 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	index := uint32(h)
 	if r.Op == OpEnable {
 		s := p.Table.Lookup(index)
-		if s != nil && r.Drained && r.Conn != nil && p.Core.OwnEdges && p.rearm(s, r.Filter, r.Trigger, true, nil, r.Key) {
+		if s != nil && r.Drained && r.Conn != nil && p.Core.OwnEdges &&
+			p.rearm(s, r.Filter, r.Trigger, true, nil, r.Key) {
 			w.saved++
 			return
 		}
@@ -39,7 +40,7 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 		return
 	}
 	p.lockSlot(w, s)
-	word := s.Word.Load()
+	word := s.word.Load()
 	if word&wRegistered == 0 || word&wOverlapped != 0 {
 		s.Mu.Unlock()
 		p.missing(r, h)
@@ -48,7 +49,8 @@ func (p *Port) apply(w *Call, r *Entry, h Socket) {
 	c := backend.Change{Handle: h, Action: backend.Suppress}
 	var is uint64
 	if r.Op == OpRemove {
-		// From here on nothing is dequeued for the registration (G4): reports with the old epoch are dropped (G5).
+		// From here on nothing is dequeued for the registration (G4): reports with the old epoch
+		// are dropped (G5).
 		c.Action = backend.Delete
 		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
 	} else {
@@ -93,14 +95,14 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	index := uint32(h)
 	fits, kind, why := p.fits(s, r)
 	if !fits && w.batch.n > 0 {
-		// The registration may have to be created, which may wait for a call of another port, and that
-		// call may wait for a slot in this batch.
+		// The registration may have to be created, which may wait for a call of another port, and
+		// that call may wait for a slot in this batch.
 		s.Mu.Unlock()
 		p.flush(w)
 		s.Mu.Lock()
 		fits, kind, why = p.fits(s, r)
 	}
-	was, reg := s.Word.Load(), s.Reg.Load()
+	was, reg := s.word.Load(), s.Reg.Load()
 	if !fits {
 		var f *failure
 		switch {
@@ -119,12 +121,13 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 		s.Mu.Unlock()
 		return
 	}
-	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
+	if r.FD != nil && reg.fd != r.FD ||
+		r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
 		reg = p.newRecord(r)
 		s.Reg.Store(reg)
 	}
-	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest the report that the
-	// change causes, and find the registration disabled.
+	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest
+	// the report that the change causes, and find the registration disabled.
 	flags := p.armed(r)
 	var held backend.Mask
 	if flags&wStrict != 0 {
@@ -141,10 +144,10 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	})
 }
 
-// fits reports whether an entry fits the registration that there is. If it does not, kind and why are
-// its failure, unless there is none, or the registered socket is closed.
+// fits reports whether an entry fits the registration that there is. If it does not, kind and why
+// are its failure, unless there is none, or the registered socket is closed.
 func (p *Port) fits(s *Slot, r *Entry) (fits bool, kind, why error) {
-	was, reg := s.Word.Load(), s.Reg.Load()
+	was, reg := s.word.Load(), s.Reg.Load()
 	switch {
 	case was&wRegistered == 0:
 		return false, nil, nil
@@ -158,8 +161,8 @@ func (p *Port) fits(s *Slot, r *Entry) (fits bool, kind, why error) {
 	return true, nil, nil
 }
 
-// mismatch handles an entry that does not fit the registration. It is an error, unless the registered socket is closed and
-// this is another socket with its number (G12).
+// mismatch handles an entry that does not fit the registration. It is an error, unless the
+// registered socket is closed and this is another socket with its number (G12).
 func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
 	has, err := p.Core.Poller.Has(h)
 	switch {
@@ -173,8 +176,9 @@ func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *
 	return p.create(w, s, r, h)
 }
 
-// create makes a registration in an unregistered slot, which is locked. It changes the backend at once rather than with the
-// batch, because the handle's ownership is in transfer, and a call that holds it in transfer must not wait.
+// create makes a registration in an unregistered slot, which is locked. It changes the backend at
+// once rather than with the batch, because the handle's ownership is in transfer, and a call that
+// holds it in transfer must not wait.
 func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	index := uint32(h)
 	kind := backend.Stream
@@ -214,13 +218,15 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 		p.Waiters.watching.Store(true)
 		p.Waiters.appointLeader()
 	}
-	c := &w.single[0]
-	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
-	p.Core.Poller.Poll(w.single[:], nil)
+	c := p.change(w, backend.Change{
+		Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched,
+		Listens: kind == backend.Listener,
+	})
 	if c.Status == backend.Present {
-		// The kernel still has the entry of an earlier registration, because a duplicate keeps that socket alive.
+		// The kernel still has the entry of an earlier registration, because a duplicate keeps that
+		// socket alive.
 		c.Action = backend.Set
-		p.Core.Poller.Poll(w.single[:], nil)
+		p.change(w, *c)
 	}
 	if c.Status != backend.Done {
 		s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })

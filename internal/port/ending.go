@@ -7,8 +7,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// forget ends a registration whose socket is gone, without an EventRemove (G9). The caller releases the ownership of the
-// handle.
+// forget ends a registration whose socket is gone, without an EventRemove (G9). The caller releases
+// the ownership of the handle.
 func (p *Port) forget(s *Slot, index uint32) {
 	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
 	p.release(s, was, index, false)
@@ -55,7 +55,7 @@ func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	reg := s.Reg.Load()
-	if reg == nil || reg.fd != t || s.Word.Load()&wRegistered == 0 {
+	if reg == nil || reg.fd != t || s.word.Load()&wRegistered == 0 {
 		return
 	}
 	p.unwatch(s, index)

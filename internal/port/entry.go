@@ -8,15 +8,15 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// Typed is what the port needs of a Port[K], because the port itself does not know the type of the keys. A record is
-// allocated with its key behind it, so a pointer to the record leads to the key.
+// Typed is what the port needs of a Port[K], because the port itself does not know the type of the
+// keys. A record is allocated with its key behind it, so a pointer to the record leads to the key.
 type Typed interface {
 	// Put writes a notification into entry i. The record of a completion gives up its key.
 	Put(to Entries, i int, pk Packet)
 	// Enqueue appends a notification to the queue, unless the queue is closed.
 	Enqueue(pk Packet)
-	// TakeQueued moves the oldest queued notifications into entries, ends the operations whose completions are among
-	// them, and returns the counts.
+	// TakeQueued moves the oldest queued notifications into entries, ends the operations whose
+	// completions are among them, and returns the counts.
 	TakeQueued(to Entries) (n, posts, completions int)
 	// Get returns the kind, the events and the data of entry i.
 	Get(from Entries, i int) (kind NoteKind, e Events, data uintptr)
@@ -62,7 +62,8 @@ const (
 	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
 )
 
-// soundTriggers has a bit for each valid trigger: level or edge, and at most one of one-shot and persistent.
+// soundTriggers has a bit for each valid trigger: level or edge, and at most one of one-shot and
+// persistent.
 const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
 	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
 	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)

@@ -77,7 +77,8 @@ func CallError(call, why string) error {
 	return fmt.Errorf("socknotify: %s: %w: %s", call, ErrInvalid, why)
 }
 
-// A failure says why a registration was not made: a kind of this package, and a cause. Either may be nil.
+// A failure says why a registration was not made: a kind of this package, and a cause. Either may
+// be nil.
 type failure struct{ kind, err error }
 
 func failed(kind, err error) *failure { return &failure{kind, err} }

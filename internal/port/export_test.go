@@ -41,3 +41,6 @@ var (
 	Directions = directions
 	SameEpoch  = sameEpoch
 )
+
+// State returns the state word.
+func (s *Slot) State() uint64 { return s.word.Load() }

@@ -59,14 +59,14 @@ func TestFastEnableOvertaken(t *testing.T) {
 		porttest.Next(t, p)
 		porttest.Drain(t, x)
 		s, fd := port.Of(p).Table.Lookup(uint32(x.Handle())), fdstate.Of(x.SyscallConn())
-		word := s.Word.Load()
+		word := s.State()
 		if !fd.Drained(port.Directions(port.EventIn)) {
 			t.Fatal("not drained")
 		}
 		porttest.Do(t, p, Enable(x, "x", EventIn, porttest.OneShot))
 		porttest.Send(t, y)
 		porttest.Next(t, p)
-		if port.Of(p).Core.OwnEdges && s.Word.Load() != word {
+		if port.Of(p).Core.OwnEdges && s.State() != word {
 			t.Fatal("the word has changed, so this test is for nothing")
 		}
 		key := "x"

@@ -5,8 +5,8 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// dequeue fills out with the notifications that are there, and returns their number. If it leaves work behind, it wakes a
-// waiter for it.
+// dequeue fills out with the notifications that are there, and returns their number. If it leaves
+// work behind, it wakes a waiter for it.
 func (p *Port) dequeue(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
 		return p.dequeueOnce(w, out)
@@ -36,7 +36,8 @@ func (p *Port) dequeueOnce(w *Call, out Entries) int {
 	}
 	n := 0
 	if p.Waiters.queue.any() {
-		// Half of the entries are for the queue and half for the backend. A single entry alternates (Q2).
+		// Half of the entries are for the queue and half for the backend. A single entry alternates
+		// (Q2).
 		w.queueFirst = !w.queueFirst
 		if half := out.Len() / 2; half > 0 {
 			n = p.take(w, out.first(half))
@@ -72,7 +73,8 @@ func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	return n
 }
 
-// wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do not dequeue.
+// wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do
+// not dequeue.
 func (p *Port) wakeForQueue() {
 	if p.Waiters.queue.any() {
 		p.Waiters.WakeOne(nil)
@@ -110,7 +112,8 @@ func (p *Port) observePosts(out Entries) {
 	}
 }
 
-// harvest polls the backend, for no more reports than out holds (C1). more reports that there may be others.
+// harvest polls the backend, for no more reports than out holds (C1). more reports that there may
+// be others.
 func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	o := p.Core.Observer.Load()
 	rechecks := 0
@@ -152,12 +155,12 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	return n, more
 }
 
-// deliver turns a report into a notification, or into several if the socket has a Work, or into none. again reports that it
-// put the slot on the recheck list.
+// deliver turns a report into a notification, or into several if the socket has a Work, or into
+// none. again reports that it put the slot on the recheck list.
 //
-// It takes no lock, unless the slot has a Work. The swap of the word that decides that this report is the notification of a
-// one-shot registration also disables it. So two harvesters cannot both deliver (T3), and none can after a removal has
-// swapped the word (G4).
+// It takes no lock, unless the slot has a Work. The swap of the word that decides that this report
+// is the notification of a one-shot registration also disables it. So two harvesters cannot both
+// deliver (T3), and none can after a removal has swapped the word (G4).
 func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	s := p.Table.Lookup(index)
@@ -166,7 +169,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		return 0, false
 	}
 	for {
-		was := s.Word.Load()
+		was := s.word.Load()
 		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
 			w.stripe.stale.Add(1)
 			return 0, false
@@ -194,17 +197,19 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		isSock := reg != nil && reg.fd != nil
 		var generation fdstate.NewGeneration
 		if e != EventNone && isSock {
-			// Before the swap, because once the registration is disabled, a fast enable may read the generation.
+			// Before the swap, because once the registration is disabled, a fast enable may read
+			// the generation.
 			generation = notify(reg.fd, r.Mask)
 		}
 		is := p.Core.reportedWord(was, e, r.Mask)
-		// The swap is made even if nothing changes, because it proves that the record belongs to the word.
-		if !s.Word.CompareAndSwap(was, is) {
+		// The swap is made even if nothing changes, because it proves that the record belongs to
+		// the word.
+		if !s.word.CompareAndSwap(was, is) {
 			continue
 		}
 		if isSock && was&wEdge != 0 && !p.Core.OwnEdges {
-			// This must follow the swap: a call that would have blocked before the swap was made before this notification, so
-			// it does not show that the socket is drained now.
+			// This must follow the swap: a call that would have blocked before the swap was made
+			// before this notification, so it does not show that the socket is drained now.
 			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
 		if is&wRecheck != 0 && was&wRecheck == 0 {
@@ -215,7 +220,8 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			return 0, again
 		}
 		if isSock && was&wOneShot != 0 {
-			// Only here: for a registration that stays enabled, a later report may have been delivered before this one.
+			// Only here: for a registration that stays enabled, a later report may have been
+			// delivered before this one.
 			reg.fd.Confirm(generation)
 		}
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
@@ -242,9 +248,11 @@ func (c *Core) reportedWord(word uint64, e Events, m backend.Mask) uint64 {
 
 // deliverObserved is deliver for an observed port.
 //
-// The record belongs to the registration: the report is delivered only if the slot's word still has the epoch of the token,
-// so the word had it when the record was read.
-func (p *Port) deliverObserved(w *Call, o Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
+// The record belongs to the registration: the report is delivered only if the slot's word still has
+// the epoch of the token, so the word had it when the record was read.
+func (p *Port) deliverObserved(
+	w *Call, o Observer, at int64, r *backend.Ready, out Entries,
+) (n int, again bool) {
 	index := tokenIndex(r.Token)
 	seen := o.Seen(index)
 	n, again = p.deliver(w, r, out)
@@ -257,13 +265,15 @@ func (p *Port) deliverObserved(w *Call, o Observer, at int64, r *backend.Ready, 
 	return n, again
 }
 
-// behind returns the conditions of a stream that hold too when m is reported for a word, although the report lacks them.
+// behind returns the conditions of a stream that hold too when m is reported for a word, although
+// the report lacks them.
 //
-// A stream that was reported dead has been started if its word has reported PeerClosed, which the backend no longer
-// watches then (unreported). Without PeerClosed, meaning takes a dead stream for one that was never started (E6).
+// A stream that was reported dead has been started if its word has reported PeerClosed, which the
+// backend no longer watches then (unreported). Without PeerClosed, meaning takes a dead stream for
+// one that was never started (E6).
 //
-// A stream that was reported with an error and not dead is polled. Either the stream lives on, with something in its
-// error queue, or the report was made between its error and its end (E5, E7).
+// A stream that was reported with an error and not dead is polled. Either the stream lives on, with
+// something in its error queue, or the report was made between its error and its end (E5, E7).
 func (p *Port) behind(word uint64, index uint32, m backend.Mask) backend.Mask {
 	if m&backend.Dead != 0 {
 		if word&reportedBits(backend.PeerClosed) != 0 {
@@ -281,33 +291,37 @@ func (p *Port) behind(word uint64, index uint32, m backend.Mask) backend.Mask {
 	return now
 }
 
-// notePending records a report that came while the registration is disabled, so that enabling polls. A peer that keeps
-// sending must not wake waiters again and again, so the second such report suppresses the registration. notePending
-// returns false if the word has changed.
+// notePending records a report that came while the registration is disabled, so that enabling
+// polls. A peer that keeps sending must not wake waiters again and again, so the second such report
+// suppresses the registration. notePending returns false if the word has changed.
 func (p *Port) notePending(w *Call, s *Slot, was uint64, index uint32) bool {
 	if was&wSuppressed != 0 || !p.Core.Edges {
 		return true
 	}
 	if was&wPending == 0 {
-		return s.Word.CompareAndSwap(was, was|wPending)
+		return s.word.CompareAndSwap(was, was|wPending)
 	}
 	if !s.Mu.TryLock() {
 		return true // another call is changing it, and makes the backend poll
 	}
 	defer s.Mu.Unlock()
-	if !s.Word.CompareAndSwap(was, was|wSuppressed) {
+	if !s.word.CompareAndSwap(was, was|wSuppressed) {
 		return false
 	}
-	w.single[0] = backend.Change{Handle: Socket(index), Action: backend.Suppress, Token: token(was, index)}
-	p.Core.Poller.Poll(w.single[:], nil)
+	p.change(w, backend.Change{
+		Handle: Socket(index), Action: backend.Suppress, Token: token(was, index),
+	})
 	return true
 }
 
-// work handles a report of a socket with a Work. again reports that it put the slot on the recheck list.
+// work handles a report of a socket with a Work. again reports that it put the slot on the recheck
+// list.
 //
-// It holds the slot's lock. A call that finds the slot locked asks for a recheck instead: what its report says may have
-// happened after the other call's last system call.
-func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries) (n int, again bool) {
+// It holds the slot's lock. A call that finds the slot locked asks for a recheck instead: what its
+// report says may have happened after the other call's last system call.
+func (p *Port) work(
+	w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries,
+) (n int, again bool) {
 	held, err := reg.Work.Socket.Hold()
 	if err != nil {
 		return 0, false // the socket is closed, and its registration is about to end
@@ -318,7 +332,7 @@ func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries
 		return 0, p.markRecheck(s, index, r.Token)
 	}
 	defer s.Mu.Unlock()
-	was := s.Word.Load()
+	was := s.word.Load()
 	if !sameEpoch(was, r.Token) || was&wEnabled == 0 || s.Reg.Load() != reg {
 		w.stripe.stale.Add(1)
 		return 0, false

@@ -168,7 +168,7 @@ func TestReportInsideEnable(t *testing.T) {
 				h.Before = nil
 				// What another goroutine would see right after the kernel's change.
 				s := port.Of(p).Table.Lookup(uint32(x.Handle()))
-				if w := s.Word.Load(); w&port.WEnabled == 0 || !port.SameEpoch(w, changes[0].Token) {
+				if w := s.State(); w&port.WEnabled == 0 || !port.SameEpoch(w, changes[0].Token) {
 					t.Errorf("the backend is changed before the slot: %#x", w)
 				}
 			}

@@ -50,8 +50,8 @@ func (p *Port) Close() error {
 	return err
 }
 
-// shut closes the backend once no call is inside. Closed must be set, and every waiter woken. Concurrent callers wait for the
-// first.
+// shut closes the backend once no call is inside. Closed must be set, and every waiter woken.
+// Concurrent callers wait for the first.
 func (c *Core) shut() error {
 	c.once.Do(func() {
 		owners.removePort(c)
@@ -62,7 +62,7 @@ func (c *Core) shut() error {
 		}
 		c.Observer.Store(nil)
 		c.err = c.Poller.Close()
-		c.down.Store(true) // last, because another port may take the operations of a port that is down
+		c.down.Store(true) // last, because another port may take its operations then
 	})
 	return c.err
 }

@@ -41,7 +41,7 @@ func TestReportMeetsLockedSlot(t *testing.T) {
 					go func() {
 						defer close(done)
 						await.Until(t, "it is left for later", func() bool {
-							return locked.Word.Load()&port.WRecheck != 0
+							return locked.State()&port.WRecheck != 0
 						})
 						locked.Mu.Unlock()
 					}()

@@ -8,9 +8,9 @@ import (
 )
 
 // WithHandle calls f with the handle of a registration, in a way that another socket of the same
-// number cannot be used: a socket of package sock, or a connection, cannot be closed during the call.
-// For a raw handle the backend says afterwards whether it is still the socket that was registered.
-// ended reports that the registration has ended; err then says why, or is nil.
+// number cannot be used: a socket of package sock, or a connection, cannot be closed during the
+// call. For a raw handle the backend says afterwards whether it is still the socket that was
+// registered. ended reports that the registration has ended; err then says why, or is nil.
 func (p *Port) WithHandle(h Socket, rec *Record, f func(Socket) error) (ended bool, err error) {
 	if !p.Core.Enter() {
 		return false, ErrClosed
@@ -31,7 +31,7 @@ func (p *Port) WithHandle(h Socket, rec *Record, f func(Socket) error) (ended bo
 		}
 		defer rec.fd.Done()
 		err = f(own)
-	case s.Word.Load()&wConn != 0:
+	case s.word.Load()&wConn != 0:
 		ended, err = p.withConn(uint32(h), f)
 	default:
 		if err = f(h); err != nil {
@@ -53,7 +53,8 @@ func (p *Port) withConn(index uint32, f func(Socket) error) (ended bool, err err
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v", index, v)
+			err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v",
+				index, v)
 		}
 	}()
 	closed := held.raw.Control(func(fd uintptr) { err = f(fd) })

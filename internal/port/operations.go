@@ -38,10 +38,10 @@ var (
 	errRegistered = errors.New("the socket has a registration; remove it first")
 )
 
-// OperationsOf returns the operations of a socket, or nil if the port does not watch it for any. The
-// slot is locked.
+// OperationsOf returns the operations of a socket, or nil if the port does not watch it for any.
+// The slot is locked.
 func (s *Slot) OperationsOf(fd *fdstate.FD) Operations {
-	if s.Word.Load()&wOverlapped == 0 {
+	if s.word.Load()&wOverlapped == 0 {
 		return nil
 	}
 	if reg := s.Reg.Load(); reg.fd == fd {
@@ -51,7 +51,7 @@ func (s *Slot) OperationsOf(fd *fdstate.FD) Operations {
 }
 
 // Stream reports whether the registered socket is a stream.
-func (s *Slot) Stream() bool { return s.Word.Load()&wStream != 0 }
+func (s *Slot) Stream() bool { return s.word.Load()&wStream != 0 }
 
 // Holds polls a registered socket for conditions.
 func (p *Port) Holds(s *Slot, h Socket, conditions Events) bool {
@@ -60,7 +60,9 @@ func (p *Port) Holds(s *Slot, h Socket, conditions Events) bool {
 
 // Operate makes the port watch a socket for operations in a direction. If it cannot, it returns a
 // kind or a cause. The slot is locked.
-func (p *Port) Operate(w *Call, s *Slot, socket *sock.Socket, ops Operations, d fdstate.Dir) (kind, err error) {
+func (p *Port) Operate(
+	w *Call, s *Slot, socket *sock.Socket, ops Operations, d fdstate.Dir,
+) (kind, err error) {
 	r := &Entry{
 		FD: fdstate.Of(socket.SyscallConn()), Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel,
 		Work: &Work{Socket: socket, Operations: ops},
@@ -69,7 +71,7 @@ func (p *Port) Operate(w *Call, s *Slot, socket *sock.Socket, ops Operations, d 
 		r.Filter = EventOut
 	}
 	var f *failure
-	switch was := s.Word.Load(); {
+	switch was := s.word.Load(); {
 	case was&wRegistered == 0:
 		f = p.create(w, s, r, socket.Handle())
 	case was&wOverlapped != 0: // for another socket, which is closed
@@ -85,10 +87,12 @@ func (p *Port) Operate(w *Call, s *Slot, socket *sock.Socket, ops Operations, d 
 
 // operate carries out what a report allows. more reports that the backend must poll again. The slot
 // is locked.
-func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries) (n int, more bool) {
+func (p *Port) operate(
+	w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries,
+) (n int, more bool) {
 	// A call that would have blocked before the report may not block any more. What the generation
-	// before said of short receives and of lasting conditions is kept, because it may have been made
-	// by a later report.
+	// before said of short receives and of lasting conditions is kept, because it may have been
+	// made by a later report.
 	notify(reg.fd, m)
 	d := moved(m)
 	ops := reg.Work.Operations
@@ -96,12 +100,13 @@ func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.
 	w.stripe.completions.Add(uint64(n))
 	f := ops.Awaited()
 	switch {
-	case f == EventNone || p.Core.Edges && f&^wordFilter(s.Word.Load()) == 0:
+	case f == EventNone || p.Core.Edges && f&^wordFilter(s.word.Load()) == 0:
 	case p.Core.Edges:
 		s.update(func(v uint64) uint64 { return v | uint64(f) })
 		more = true
 	default:
-		// The backend does not report any more; what operations still wait for must be watched again.
+		// The backend does not report any more; what operations still wait for must be watched
+		// again.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
 		if h := reg.fd.Handle(); d&directions(f) != 0 && p.persists(h, s) {
 			p.recheckAfter(recheckDelay, uint32(h), 0)
@@ -114,7 +119,7 @@ func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.
 
 // Await makes the backend watch what the first operations wait for. The slot is locked.
 func (p *Port) Await(w *Call, s *Slot, index uint32, f Events) {
-	was := s.Word.Load()
+	was := s.word.Load()
 	if p.Core.Edges {
 		if f&^wordFilter(was) == 0 {
 			return // the backend watches it already
@@ -122,10 +127,11 @@ func (p *Port) Await(w *Call, s *Slot, index uint32, f Events) {
 		f |= wordFilter(was)
 	}
 	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, flagMask&^wFilter, uint64(f)) })
-	c := &w.single[0]
-	*c = backend.Change{Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is)}
-	p.Core.Poller.Poll(w.single[:], nil)
-	switch c.Status {
+	c := backend.Change{
+		Handle: Socket(index), Action: backend.Set, Token: token(is, index),
+		Interest: p.Core.interest(is),
+	}
+	switch p.change(w, c).Status {
 	case backend.Done:
 	case backend.Absent, backend.Bad: // the handle was closed without the sock.Socket
 		p.end(s, index)
@@ -134,7 +140,8 @@ func (p *Port) Await(w *Call, s *Slot, index uint32, f Events) {
 	}
 }
 
-// WatchAlso makes the backend poll again, also for what operations wait for now. The slot is locked.
+// WatchAlso makes the backend poll again, also for what operations wait for now. The slot is
+// locked.
 func (p *Port) WatchAlso(s *Slot, index uint32, f Events) {
 	if f != EventNone {
 		s.update(func(v uint64) uint64 { return v | uint64(f) })

@@ -8,8 +8,8 @@ import (
 	"github.com/socknotify/socknotify/internal/sparse"
 )
 
-// owners records, for the whole process, which port owns a handle: the port that it is registered with (P5). It names a port
-// by an ID, so it keeps no port alive.
+// owners records, for the whole process, which port owns a handle: the port that it is registered
+// with (P5). It names a port by an ID, so it keeps no port alive.
 var owners ownerTable
 
 type ownerTable struct {
@@ -22,9 +22,9 @@ type ownerTable struct {
 
 const ownerPageSize = 1024
 
-// An ownerPage has a word for each handle: the ID of the port that owns it, shifted, and a bit that is set while ownership
-// is in transfer, because a port is about to add the handle to its backend. A call that has set the bit waits for nothing
-// until it has cleared it.
+// An ownerPage has a word for each handle: the ID of the port that owns it, shifted, and a bit that
+// is set while ownership is in transfer, because a port is about to add the handle to its backend.
+// A call that has set the bit waits for nothing until it has cleared it.
 type ownerPage [ownerPageSize]atomic.Uint32
 
 const inTransfer = 1
@@ -63,10 +63,11 @@ func (t *ownerTable) port(id uint32) *Core {
 	return t.ports[id]
 }
 
-// acquireHandle makes a port the owner of a handle that it is about to add, and leaves the ownership in transfer. It fails
-// with ErrOtherPort if the backend of another port still watches the socket. The answer stays true while the transfer bit
-// is set, because the other port would need the bit to add the handle. If another port has lost the ownership, that port
-// is returned; call its transferred once the transfer has ended.
+// acquireHandle makes a port the owner of a handle that it is about to add, and leaves the
+// ownership in transfer. It fails with ErrOtherPort if the backend of another port still watches
+// the socket. The answer stays true while the transfer bit is set, because the other port would
+// need the bit to add the handle. If another port has lost the ownership, that port is returned;
+// call its transferred once the transfer has ended.
 func (c *Core) acquireHandle(index uint32, handle Socket) (previous *Core, err error) {
 	word := owners.at(index)
 	for {
@@ -120,8 +121,8 @@ func (c *Core) releaseHandle(index uint32) {
 	}
 }
 
-// has reports whether the port's backend watches the socket; that of a nil or closed port does not. busy reports that the
-// port is changing its own registration of the number.
+// has reports whether the port's backend watches the socket; that of a nil or closed port does not.
+// busy reports that the port is changing its own registration of the number.
 func (c *Core) has(index uint32) (has, busy bool, err error) {
 	if c == nil || !c.Enter() {
 		return false, false, nil
@@ -133,10 +134,11 @@ func (c *Core) has(index uint32) (has, busy bool, err error) {
 	return false, false, nil
 }
 
-// probeForTransfer answers another port that asks for a number. A socket without operations in flight is released (O11).
+// probeForTransfer answers another port that asks for a number. A socket without operations in
+// flight is released (O11).
 func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
-	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
-		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
+	if s := p.Table.Lookup(index); s != nil && s.word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
+		if reg := s.Reg.Load(); s.word.Load()&wOverlapped != 0 && reg.Work.idle() {
 			p.unwatch(s, index)
 		}
 		s.Mu.Unlock()
@@ -144,8 +146,8 @@ func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
 	return p.probe(index)
 }
 
-// probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
-// overlap a change of the same number.
+// probe asks the backend whether it still watches a number. The slot is locked during the call, so
+// that the question does not overlap a change of the same number.
 func (p *Port) probe(index uint32) (has, busy bool, err error) {
 	s := p.Table.Lookup(index)
 	if s == nil {
@@ -159,9 +161,9 @@ func (p *Port) probe(index uint32) (has, busy bool, err error) {
 	return has, false, err
 }
 
-// transferred ends the registration of a closed socket whose number another port has registered. If the slot is locked, the
-// call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
-// its own slot.
+// transferred ends the registration of a closed socket whose number another port has registered. If
+// the slot is locked, the call that holds it will find the socket gone. Waiting for the lock could
+// deadlock, because the caller holds the lock of its own slot.
 func (c *Core) transferred(index uint32) {
 	p := c.Port()
 	if p == nil || !c.Enter() {
@@ -173,7 +175,7 @@ func (c *Core) transferred(index uint32) {
 		return
 	}
 	defer s.Mu.Unlock()
-	if s.Word.Load()&wRegistered == 0 {
+	if s.word.Load()&wRegistered == 0 {
 		return
 	}
 	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {

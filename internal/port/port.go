@@ -12,14 +12,15 @@ import (
 // Port returns the port, or nil if it is being collected.
 func (c *Core) Port() *Port { return c.port.Value() }
 
-// A Core is the part of a port that outlives it, if only for its cleanup: the backend and the counts, but no key. Nothing
-// reachable from it leads back to the port, so a port that the program drops is collected.
+// A Core is the part of a port that outlives it, if only for its cleanup: the backend and the
+// counts, but no key. Nothing reachable from it leads back to the port, so a port that the program
+// drops is collected.
 type Core struct {
 	Poller backend.Poller
 	Edges  bool // backend.Edges()
 	strict bool // WithStrictEdge
-	// OwnEdges reports that an edge registration re-arms without the port knowing that the socket was drained (T2): the
-	// backend has edges, and they are not strict.
+	// OwnEdges reports that an edge registration re-arms without the port knowing that the socket
+	// was drained (T2): the backend has edges, and they are not strict.
 	OwnEdges bool
 	Backend  string
 	id       uint32 // in owners
@@ -45,8 +46,8 @@ func (c *Core) Enter() bool { return c.Stripes[0].enter(c) }
 // Leave ends such a call.
 func (c *Core) Leave() { c.Stripes[0].leave(c) }
 
-// A Port implements the contract without knowing the type of the keys. It is the first field of a socknotify.Port[K], so a
-// weak pointer to it is a weak pointer to that.
+// A Port implements the contract without knowing the type of the keys. It is the first field of a
+// socknotify.Port[K], so a weak pointer to it is a weak pointer to that.
 type Port struct {
 	Waiters  waiters // first, for its place in cache lines
 	Core     *Core
@@ -61,8 +62,8 @@ type Port struct {
 	checksKeys bool
 }
 
-// Of returns the port inside a *socknotify.Port[K], for any K. Package socknotify sets it. The packages above it call it
-// once for each port that they are given.
+// Of returns the port inside a *socknotify.Port[K], for any K. Package socknotify sets it. The
+// packages above it call it once for each port that they are given.
 var Of func(p any) *Port
 
 func (c *Core) SetStrict(strict bool) {
@@ -72,5 +73,8 @@ func (c *Core) SetStrict(strict bool) {
 
 // fail sets the Result of an entry.
 func (p *Port) fail(r *Entry, h Socket, kind, err error) {
-	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.FD != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
+	*r.Result = p.typed.Fail(Failed{
+		Op: r.Op, Socket: h, Conn: r.Conn != nil || r.FD != nil,
+		Accept: r.Work != nil && r.Work.Accept != nil, Kind: kind, Err: err,
+	})
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// levels makes every call find a persistent level for as long as it holds (T1). In two windows a call hides such a level from
-// others: between harvesting its report and putting the slot on the recheck list, and between taking that list and the Set
-// that makes the kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues
-// alone.
+// levels makes every call find a persistent level for as long as it holds (T1). In two windows a
+// call hides such a level from others: between harvesting its report and putting the slot on the
+// recheck list, and between taking that list and the Set that makes the kernel poll again. So calls
+// dequeue with the lock shared, and a call that would return with nothing dequeues alone.
 type levels struct {
 	any atomic.Bool // there has been a persistent level; until then the lock is not used
 	mu  sync.RWMutex
@@ -35,14 +35,14 @@ func (p *Port) pushRecheck(s *Slot, index uint32) {
 // markRecheck puts a registration on the recheck list if it still has the token and is enabled.
 func (p *Port) markRecheck(s *Slot, index uint32, token uint64) bool {
 	for {
-		was := s.Word.Load()
+		was := s.word.Load()
 		if !sameEpoch(was, token) || was&wEnabled == 0 {
 			return false
 		}
 		if was&wRecheck != 0 {
 			return true
 		}
-		if s.Word.CompareAndSwap(was, was|wRecheck) {
+		if s.word.CompareAndSwap(was, was|wRecheck) {
 			p.pushRecheck(s, index)
 			return true
 		}
@@ -51,13 +51,13 @@ func (p *Port) markRecheck(s *Slot, index uint32, token uint64) bool {
 
 // Recheck puts a registration on the recheck list if it is enabled, and wakes a waiter to poll it.
 func (p *Port) Recheck(s *Slot, index uint32) {
-	if p.markRecheck(s, index, s.Word.Load()) {
+	if p.markRecheck(s, index, s.word.Load()) {
 		p.Waiters.WakeOne(nil)
 	}
 }
 
-// recheckAll makes the backend poll every slot on the recheck list: persistent levels that were notified of, and on backends
-// without edges whatever a report has suppressed.
+// recheckAll makes the backend poll every slot on the recheck list: persistent levels that were
+// notified of, and on backends without edges whatever a report has suppressed.
 func (p *Port) recheckAll(w *Call) {
 	for link := p.rechecks.Swap(0); link != 0; {
 		index := link - 1
@@ -72,18 +72,19 @@ func (p *Port) recheckAll(w *Call) {
 			continue
 		}
 		p.add(w, &Entry{}, s, is, index, &backend.Change{
-			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), SkipIdle: same,
+			Handle: Socket(index), Action: backend.Set, Token: token(is, index),
+			Interest: p.Core.interest(is), SkipIdle: same,
 		})
 	}
 	p.flush(w)
 }
 
-// sockBlocked re-arms an edge registration on a backend without edges: a call on the socket would have blocked, so the
-// reported condition has been drained (T2).
+// sockBlocked re-arms an edge registration on a backend without edges: a call on the socket would
+// have blocked, so the reported condition has been drained (T2).
 //
-// Some conditions persist although a call would have blocked: an error queue that is not read, or a datagram socket that
-// was shut down for receiving. Reported again at once they would make the port and its handler spin (E8), so those are
-// polled after a delay.
+// Some conditions persist although a call would have blocked: an error queue that is not read, or a
+// datagram socket that was shut down for receiving. Reported again at once they would make the port
+// and its handler spin (E8), so those are polled after a delay.
 func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 	if handle > MaxIndex || !p.Core.Enter() {
 		return
@@ -108,14 +109,15 @@ func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
 	p.recheckDrained(s, index, reported)
 }
 
-// persists reports whether a condition holds that neither receiving nor sending ends. A call would have blocked.
+// persists reports whether a condition holds that neither receiving nor sending ends. A call would
+// have blocked.
 func (p *Port) persists(handle uintptr, s *Slot) bool {
 	m := p.Core.Poller.PollOne(handle)
-	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
+	return m&backend.Err != 0 || !s.Stream() && m&(backend.PeerClosed|backend.Dead) != 0
 }
 
-// drainedFor reports whether the registration's socket knows that no condition of the filter holds, except those that the
-// backend has yet to report. The slot is locked.
+// drainedFor reports whether the registration's socket knows that no condition of the filter holds,
+// except those that the backend has yet to report. The slot is locked.
 func (s *Slot) drainedFor(word uint64) bool {
 	reg := s.Reg.Load()
 	return reg != nil && reg.fd != nil && reg.fd.Drained(directions(wordFilter(word)))

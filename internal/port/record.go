@@ -9,7 +9,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Record is what a registration has besides the word and the key (see Keyed). It is replaced, never changed.
+// A Record is what a registration has besides the word and the key (see Keyed). It is replaced,
+// never changed.
 type Record struct {
 	fd   *fdstate.FD // of a socket of package sock, or nil
 	Work *Work       // what to do with reports instead of delivering them, or nil
@@ -29,7 +30,8 @@ type Operations interface {
 	// Reported carries out what a report in some directions allows, and puts completions into out.
 	// more reports that it stopped earlier.
 	Reported(held sock.Held, d fdstate.Dir, out Entries) (n int, more bool)
-	// Awaited returns the conditions that operations wait for. None are in flight if there are none.
+	// Awaited returns the conditions that operations wait for. None are in flight if there are
+	// none.
 	Awaited() Events
 	// Abort completes all operations with an error, because their registration has ended.
 	Abort(why error)
@@ -90,7 +92,8 @@ func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
 // A NoteKind is the kind of a notification, as in socknotify.Kind, and whether an accept failed.
 type NoteKind uint8
 
-// A Note has the layout of a socknotify.Notification, so that package overlapped can read its unexported fields.
+// A Note has the layout of a socknotify.Notification, so that package overlapped can read its
+// unexported fields.
 type Note[K comparable] struct {
 	Key    K
 	Data   uintptr

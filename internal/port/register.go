@@ -56,7 +56,8 @@ func (p *Port) registerSock(w *Call, r *Entry) {
 	}
 }
 
-// Deregister removes a registration and returns its record, which has the key. No EventRemove is queued.
+// Deregister removes a registration and returns its record, which has the key. No EventRemove is
+// queued.
 func (p *Port) Deregister(r *Entry) (*Record, error) {
 	w := p.Begin()
 	if w == nil {
@@ -71,8 +72,8 @@ func (p *Port) Deregister(r *Entry) (*Record, error) {
 	return rec, *r.Result
 }
 
-// registerConn processes an entry that names a connection. All of it happens inside Control, which keeps the descriptor
-// from being closed, and so its number from being reused.
+// registerConn processes an entry that names a connection. All of it happens inside Control, which
+// keeps the descriptor from being closed, and so its number from being reused.
 func (p *Port) registerConn(w *Call, r *Entry) {
 	// Nearly all are pointers, which are comparable. Comparable would allocate.
 	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
@@ -108,8 +109,8 @@ func (p *Port) registerConn(w *Call, r *Entry) {
 	p.fail(r, NoSocket, kind, err)
 }
 
-// runControl calls the connection's methods, which are the program's code and may panic, or end their goroutine with
-// runtime.Goexit, as t.Fatal does in a fake connection.
+// runControl calls the connection's methods, which are the program's code and may panic, or end
+// their goroutine with runtime.Goexit, as t.Fatal does in a fake connection.
 func (w *Call) runControl() (err error) {
 	returned := false
 	defer func() {
@@ -144,9 +145,10 @@ func (w *Call) callControl() (err error) {
 	return w.raw.Control(w.control)
 }
 
-// abandon ends a call whose goroutine is ending: its callers do not run again, so the entries after this one are not
-// processed, and nothing is dequeued. Close would wait for the call otherwise. No slot is locked: registerConn has flushed
-// before the connection's methods were called, and so has the function that Control runs.
+// abandon ends a call whose goroutine is ending: its callers do not run again, so the entries after
+// this one are not processed, and nothing is dequeued. Close would wait for the call otherwise. No
+// slot is locked: registerConn has flushed before the connection's methods were called, and so has
+// the function that Control runs.
 func (w *Call) abandon() {
 	p := w.port
 	if !w.inside {
@@ -159,7 +161,8 @@ func (w *Call) abandon() {
 	p.End(w)
 }
 
-// releaseConn ends the registration of a closed connection, unless its number has been registered again.
+// releaseConn ends the registration of a closed connection, unless its number has been registered
+// again.
 func (p *Port) releaseConn(w *Call, held heldConn) {
 	s := p.Table.Lookup(held.index)
 	s.Mu.Lock()

@@ -7,15 +7,17 @@ import (
 	"github.com/socknotify/socknotify/internal/sparse"
 )
 
-// A Slot is the state of one handle number. It exists for the life of the port; registrations come and go in it.
+// A Slot is the state of one handle number. It exists for the life of the port; registrations come
+// and go in it.
 //
-// The state word is authoritative, and harvesting reads and swaps it without a lock. Everything that changes what the
-// backend watches is done under Mu, which is held across the system call, so that a word and its system call are not
-// overtaken by those of another call.
+// The state word is authoritative, and harvesting reads and swaps it without a lock. Everything
+// that changes what the backend watches is done under Mu, which is held across the system call, so
+// that a word and its system call are not overtaken by those of another call.
 type Slot struct {
-	Word atomic.Uint64
-	// Reg is the record of the registration in Word. It is stored before the word says registered, and cleared after the
-	// word says otherwise. So a reader that finds the same epoch in Word before and after has the right record.
+	word atomic.Uint64
+	// Reg is the record of the registration in word. It is stored before the word says registered,
+	// and cleared after the word says otherwise. So a reader that finds the same epoch in word
+	// before and after has the right record.
 	Reg atomic.Pointer[Record]
 	Mu  sync.Mutex
 	// next links the slot into the port's recheck list while the word has wRecheck: index + 1.
@@ -24,9 +26,10 @@ type Slot struct {
 
 // The state word has flags below and the epoch above.
 //
-// The epoch changes with every operation that reaches the backend, and the backend's reports carry it in their token. A
-// report with another epoch is stale: it is from before the operation, or from another socket that had the number (G9).
-// Dropping it loses nothing, because the operation made the kernel poll again.
+// The epoch changes with every operation that reaches the backend, and the backend's reports carry
+// it in their token. A report with another epoch is stale: it is from before the operation, or from
+// another socket that had the number (G9). Dropping it loses nothing, because the operation made
+// the kernel poll again.
 const (
 	wFilter     = 0x7     // the filter, as in Events
 	wRegistered = 1 << 3  // the slot has a registration
@@ -80,9 +83,9 @@ func armed(filter Events, t Trigger) uint64 {
 // update applies change to the word, and tries again if the word was changed concurrently.
 func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 	for {
-		was = s.Word.Load()
+		was = s.word.Load()
 		is = change(was)
-		if s.Word.CompareAndSwap(was, is) {
+		if s.word.CompareAndSwap(was, is) {
 			return was, is
 		}
 	}
@@ -135,7 +138,7 @@ type View struct {
 // View returns what a slot says of its registration, and false if it has none.
 func (s *Slot) View() (v View, ok bool) {
 	for {
-		was := s.Word.Load()
+		was := s.word.Load()
 		if was&wRegistered == 0 {
 			return v, false
 		}
@@ -144,14 +147,14 @@ func (s *Slot) View() (v View, ok bool) {
 			continue
 		}
 		return View{
-			Record: reg, Filter: wordFilter(was), Trigger: wordTrigger(was), Enabled: was&wEnabled != 0,
-			Pending: was&wPending != 0, Suppressed: was&wSuppressed != 0, epoch: was,
+			Record: reg, Filter: wordFilter(was), Trigger: wordTrigger(was),
+			Enabled: was&wEnabled != 0, Pending: was&wPending != 0, Suppressed: was&wSuppressed != 0, epoch: was,
 		}, true
 	}
 }
 
 // Same reports whether the slot has the registration of a view, and in the same epoch.
-func (s *Slot) Same(v View) bool { return sameEpoch(s.Word.Load(), v.epoch) }
+func (s *Slot) Same(v View) bool { return sameEpoch(s.word.Load(), v.epoch) }
 
 func wordTrigger(word uint64) Trigger {
 	t := TriggerLevel | TriggerPersistent

@@ -7,17 +7,20 @@ import (
 
 // A Turnstile is a lock with a count. The zero value is unlocked, with count 0.
 //
-// It is for critical sections of a few stores. It differs from a sync.Mutex beside an atomic counter in two ways. Leave
-// changes the count with the same instruction that unlocks, because locked instructions are most of what a short critical
-// section costs. And Enter polls a locked turnstile a few times before it blocks. With more goroutines than processors a
-// sync.Mutex does not: once some of them block, each unlock wakes a waiter that finds the lock taken again, and the wake-ups
-// cost more than the critical section.
+// It is for critical sections of a few stores. It differs from a sync.Mutex beside an atomic
+// counter in two ways. Leave changes the count with the same instruction that unlocks, because
+// locked instructions are most of what a short critical section costs. And Enter polls a locked
+// turnstile a few times before it blocks. With more goroutines than processors a sync.Mutex does
+// not: once some of them block, each unlock wakes a waiter that finds the lock taken again, and the
+// wake-ups cost more than the critical section.
 //
-// Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the crowd's mu. So the holder
-// finds the flag when it leaves, and wakes all waiters under mu. Only there the flag is cleared.
+// Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the
+// crowd's mu. So the holder finds the flag when it leaves, and wakes all waiters under mu. Only
+// there the flag is cleared.
 type Turnstile struct {
-	state atomic.Uint64         // the count, above the flags
-	crowd atomic.Pointer[crowd] // allocated by the first waiter, so that guarded data can be beside state
+	state atomic.Uint64 // the count, above the flags
+	// crowd is allocated by the first waiter, so that guarded data can be beside state.
+	crowd atomic.Pointer[crowd]
 }
 
 // A crowd is where waiters block.
@@ -31,10 +34,11 @@ const (
 	turnstileCrowd = 2
 	turnstileShift = 2
 
-	// turnstileLooks is how often a locked turnstile is polled before Enter blocks, and turnstilePause how long it is left
-	// alone before each poll: about a microsecond. A poll takes the cache line from the holder. With short pauses the
-	// line changes processors with each Enter, which takes longer than the critical section; with long ones a processor
-	// goes through some fifty times in a row.
+	// turnstileLooks is how often a locked turnstile is polled before Enter blocks, and
+	// turnstilePause how long it is left alone before each poll: about a microsecond. A poll takes
+	// the cache line from the holder. With short pauses the line changes processors with each
+	// Enter, which takes longer than the critical section; with long ones a processor goes through
+	// some fifty times in a row.
 	turnstileLooks = 8
 	turnstilePause = 3000 // iterations of an empty loop
 )

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// DequeueIn dequeues, and waits for the first notification. The entries of the call have been processed.
-func (p *Port) DequeueIn(w *Call, ctx context.Context, out Entries, timeout time.Duration) (n int, err error) {
+// DequeueIn dequeues, and waits for the first notification. The entries of the call have been
+// processed.
+func (p *Port) DequeueIn(
+	w *Call, ctx context.Context, out Entries, timeout time.Duration,
+) (n int, err error) {
 	switch {
 	case out.Len() == 0:
 		p.wakeForQueue()
@@ -42,7 +45,8 @@ func Traced(ctx context.Context, n, room int) {
 	}
 }
 
-// wait blocks until something can be dequeued, the port is closed, the context is done or the timeout has passed.
+// wait blocks until something can be dequeued, the port is closed, the context is done or the
+// timeout has passed.
 func (p *Port) wait(w *Call, ctx context.Context, out Entries, timeout time.Duration) (int, error) {
 	if trace.IsEnabled() {
 		defer trace.StartRegion(ctx, regionWait).End()
