@@ -39,6 +39,11 @@ func run(all bool, args []string) error {
 		return err
 	}
 	var r report
+	// Most tests wait for a peer or a kernel, and use little of a processor.
+	together := []string{
+		fmt.Sprintf("-p=%d", 4*runtime.NumCPU()), fmt.Sprintf("-parallel=%d", 8*runtime.NumCPU()),
+	}
+	args = append(together, args...)
 	if !all {
 		args = append([]string{"-short"}, args...)
 	}
