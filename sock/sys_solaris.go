@@ -10,3 +10,5 @@ const (
 	keepInterval = 0x1e
 	keepCount    = 0x1f
 )
+
+func noSignal(int) error { return nil }

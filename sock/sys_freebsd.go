@@ -1,6 +1,8 @@
 package sock
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+)
 
 const (
 	// Without _LB it shares no connections.
@@ -10,3 +12,8 @@ const (
 	keepInterval = unix.TCP_KEEPINTVL
 	keepCount    = unix.TCP_KEEPCNT
 )
+
+func acceptSocket(fd int) (int, error) {
+	c, _, err := unix.Accept4(fd, creationFlags)
+	return c, err
+}
