@@ -1,4 +1,4 @@
-package browsertest
+package browser
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 

@@ -1,4 +1,4 @@
-package main
+package chat_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
+	"github.com/socknotify/socknotify/examples/websocket/chat"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/test/await"
 )
@@ -26,19 +27,19 @@ const soon = 60 * time.Second
 
 // A running is a site that a test has started.
 type running struct {
-	*site
+	*chat.Site
 	addr  string
 	ended chan error
 }
 
 func start(t *testing.T, addr string, ping time.Duration) *running {
 	t.Helper()
-	s, err := newSite(ping)
+	s, err := chat.New(ping)
 	must(t, err)
 	l, err := net.Listen("tcp", addr)
 	must(t, err)
 	r := &running{s, l.Addr().String(), make(chan error, 1)}
-	go func() { r.ended <- s.serve(l) }()
+	go func() { r.ended <- s.Serve(l) }()
 	return r
 }
 
@@ -46,13 +47,13 @@ func (r *running) stop(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
-	if err := r.close(ctx); err != nil {
+	if err := r.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
 	}
 	if err := <-r.ended; !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serve: %v", err)
 	}
-	if s := r.hub.Stats(); s.Parked != 0 || s.Running != 0 {
+	if s := r.Hub.Stats(); s.Parked != 0 || s.Running != 0 {
 		t.Errorf("left behind: %+v", s)
 	}
 }
@@ -89,8 +90,8 @@ func visit(t testing.TB, addr string) *guest {
 	if in != nil {
 		g.in = io.MultiReader(in, conn) // bytes that came with the response
 	}
-	g.hear(func(e event) bool { return e.You != "" })
-	g.hear(func(e event) bool { return e.Here > 0 })
+	g.hear(func(e chat.Event) bool { return e.You != "" })
+	g.hear(func(e chat.Event) bool { return e.Here > 0 })
 	return g
 }
 
@@ -106,12 +107,12 @@ func (g *guest) say(text string) {
 }
 
 // hear discards events until one matches.
-func (g *guest) hear(fits func(event) bool) event {
+func (g *guest) hear(fits func(chat.Event) bool) chat.Event {
 	g.Helper()
 	for {
 		text, err := wsutil.ReadServerText(quiet{g, io.Discard})
 		must(g, err)
-		var e event
+		var e chat.Event
 		must(g, json.Unmarshal(text, &e))
 		if fits(e) {
 			return e
@@ -119,13 +120,13 @@ func (g *guest) hear(fits func(event) bool) event {
 	}
 }
 
-func (g *guest) hearText(text string) event {
+func (g *guest) hearText(text string) chat.Event {
 	g.Helper()
-	return g.hear(func(e event) bool { return e.Text == text })
+	return g.hear(func(e chat.Event) bool { return e.Text == text })
 }
 
 func (r *running) parked(n int) func() bool {
-	return func() bool { return r.hub.stats().Parked == n }
+	return func() bool { return r.Hub.Stats().Parked == n }
 }
 
 func TestEchoAndBroadcast(t *testing.T) {
@@ -144,7 +145,7 @@ func TestEchoAndBroadcast(t *testing.T) {
 	}
 	until(t, "all are parked again", r.parked(len(guests)))
 	guests[0].Close()
-	guests[1].hear(func(e event) bool { return e.Here == len(guests)-1 })
+	guests[1].hear(func(e chat.Event) bool { return e.Here == len(guests)-1 })
 	until(t, "one has left", r.parked(len(guests)-1))
 }
 
@@ -155,7 +156,7 @@ func TestCloseFrames(t *testing.T) {
 		want ws.StatusCode
 	}{
 		{"binary", ws.NewBinaryFrame([]byte("x")), ws.StatusUnsupportedData},
-		{"too large", ws.NewTextFrame(make([]byte, maxMessage+1)), ws.StatusMessageTooBig},
+		{"too large", ws.NewTextFrame(make([]byte, chat.MaxMessage+1)), ws.StatusMessageTooBig},
 		{"closed", ws.NewCloseFrame(ws.NewCloseFrameBody(ws.StatusNormalClosure, "bye")), ws.StatusNormalClosure},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestCloseFrames(t *testing.T) {
 				t.Errorf("%v; want %d", err, c.want)
 			}
 			g.Close()
-			until(t, "all members have left", func() bool { return r.hub.stats().Members == 0 })
+			until(t, "all members have left", func() bool { return r.Hub.Stats().Conns == 0 })
 		})
 	}
 }
@@ -203,10 +204,10 @@ func TestSlowReader(t *testing.T) {
 	defer r.stop(t)
 	slow, g := visit(t, r.addr), visit(t, r.addr)
 	slow.Conn.(*net.TCPConn).SetReadBuffer(4096)
-	text := strings.Repeat("x", maxMessage)
+	text := strings.Repeat("x", chat.MaxMessage)
 	for n := 0; ; n++ {
 		g.say(text)
-		if g.hearText(text); r.hub.stats().Members == 1 {
+		if g.hearText(text); r.Hub.Stats().Conns == 1 {
 			break
 		}
 		if n > 10_000 {

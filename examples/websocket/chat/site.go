@@ -1,4 +1,5 @@
-package main
+// Package chat is the chat of the command: a page, and a hub of WebSockets.
+package chat
 
 import (
 	"context"
@@ -16,13 +17,14 @@ import (
 //go:embed page
 var files embed.FS
 
-// A site is the page, the chat at /chat, and counts at /stats.
-type site struct {
-	hub    *hub
+// A Site is the page, the chat at /chat, and counts at /stats.
+type Site struct {
+	Hub    *Hub
 	server park.HTTPServer
 }
 
-func newSite(ping time.Duration) (*site, error) {
+// New returns a site that pings connections which have been silent for a time.
+func New(ping time.Duration) (*Site, error) {
 	h := newHub(ping)
 	page, err := fs.Sub(files, "page")
 	if err != nil {
@@ -32,7 +34,7 @@ func newSite(ping time.Duration) (*site, error) {
 	mux.Handle("GET /", http.FileServerFS(page))
 	mux.Handle("GET /chat", h)
 	mux.HandleFunc("GET /stats", h.serveStats)
-	s := &site{hub: h}
+	s := &Site{Hub: h}
 	s.server.Server = &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	return s, nil
 }
@@ -47,12 +49,13 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-func (s *site) serve(l net.Listener) error { return s.server.Serve(l) }
+// Serve serves until Close, and then returns http.ErrServerClosed.
+func (s *Site) Serve(l net.Listener) error { return s.server.Serve(l) }
 
-// close tells all members that the server goes away, and waits until they have left.
-func (s *site) close(ctx context.Context) error {
+// Close tells all members that the server goes away, and waits until they have left.
+func (s *Site) Close(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
-	if failed := s.hub.Shutdown(ctx); err == nil {
+	if failed := s.Hub.Shutdown(ctx); err == nil {
 		err = failed
 	}
 	return err
@@ -66,12 +69,12 @@ type stats struct {
 	Goroutines int `json:"goroutines"`
 }
 
-func (h *hub) stats() stats {
+func (h *Hub) stats() stats {
 	s := h.Stats()
 	return stats{s.Conns, s.Parked, s.Workers, runtime.NumGoroutine()}
 }
 
-func (h *hub) serveStats(w http.ResponseWriter, _ *http.Request) {
+func (h *Hub) serveStats(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(h.stats())
 }

@@ -1,4 +1,4 @@
-package parktest
+package interop
 
 import (
 	"errors"

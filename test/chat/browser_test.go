@@ -1,4 +1,4 @@
-package main
+package chat_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
@@ -139,7 +140,7 @@ func TestBrowser(t *testing.T) {
 
 	b.do(chromedp.Reload())
 	b.until("it connects after a reload", connected+" && document.querySelector('#you').textContent === 'Guest 3'")
-	until(t, "the connection from before the reload is gone", func() bool { return r.hub.stats().Members == 2 })
+	until(t, "the connection from before the reload is gone", func() bool { return r.Hub.Stats().Conns == 2 })
 	other.say("again")
 	b.until("pushes come after the reload", last+" === 'Guest 2again'")
 
@@ -163,7 +164,7 @@ func TestBrowser(t *testing.T) {
 	r = start(t, r.addr, 0)
 	eval[any](b, "document.querySelector('#retry').click(), null")
 	b.until("it connects once more", connected)
-	until(t, "once", func() bool { return r.hub.stats().Members == 1 })
+	until(t, "once", func() bool { return r.Hub.Stats().Conns == 1 })
 	r.stop(t)
 
 	close(b.wrong)
@@ -175,17 +176,17 @@ func TestBrowser(t *testing.T) {
 // idle watches all connections while no message is sent: they stay parked, and are not parked again.
 func idle(b *tab, r *running) {
 	b.Helper()
-	n := r.hub.stats().Members
-	until(b, "all are parked", func() bool { s := r.hub.Stats(); return s.Parked == n && s.Running == 0 })
-	before := r.hub.Stats().Parks
+	n := r.Hub.Stats().Conns
+	until(b, "all are parked", func() bool { s := r.Hub.Stats(); return s.Parked == n && s.Running == 0 })
+	before := r.Hub.Stats().Parks
 	// They must stay as they are while the browser's time passes.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if s := r.hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
+		if s := r.Hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
 			b.Fatalf("not idle: %+v, parked %d times before", s, before)
 		}
 	}
 	b.until("the page stays connected", connected)
-	if s := r.hub.Stats(); s.Parked != n || s.Parks != before {
+	if s := r.Hub.Stats(); s.Parked != n || s.Parks != before {
 		b.Fatalf("not idle: %+v", s)
 	}
 }

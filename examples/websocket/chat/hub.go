@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 	"github.com/socknotify/socknotify/websocket"
 )
 
-// A hub has all connected members. A member is a connection, whose Data is its name.
-type hub struct {
+// A Hub has all connected members. A member is a connection, whose Data is its name.
+type Hub struct {
 	websocket.Server
 
 	mu     sync.Mutex // held while a message is sent to all, so that all receive the messages in one order
@@ -20,55 +20,56 @@ type hub struct {
 	here   int
 }
 
-// An event is a message to a page, as JSON.
-type event struct {
+// An Event is a message to a page, as JSON.
+type Event struct {
 	You  string `json:"you,omitempty"`  // the name of the receiver
 	From string `json:"from,omitempty"` // the sender
 	Text string `json:"text,omitempty"` // the text
 	Here int    `json:"here,omitempty"` // how many are connected now
 }
 
-const maxMessage = 4 << 10 // bytes
+// MaxMessage is the length in bytes of the longest text.
+const MaxMessage = 4 << 10
 
-func newHub(ping time.Duration) *hub {
-	h := new(hub)
-	h.MaxMessage, h.PingInterval, h.PongTimeout, h.Compression = maxMessage, ping, ping, 1
+func newHub(ping time.Duration) *Hub {
+	h := new(Hub)
+	h.MaxMessage, h.PingInterval, h.PongTimeout, h.Compression = MaxMessage, ping, ping, 1
 	h.CloseTimeout = time.Second
 	h.OnOpen, h.OnMessage, h.OnClose = h.join, h.say, h.leave
 	return h
 }
 
-func (h *hub) join(c *websocket.Conn, _ *http.Request) error {
+func (h *Hub) join(c *websocket.Conn, _ *http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joined++
 	h.here++
 	name := fmt.Sprint("Guest ", h.joined)
 	c.Data = name
-	c.Write(websocket.Text, encode(event{You: name})) // if it fails, leave is called
-	h.tellAll(event{Here: h.here})
+	c.Write(websocket.Text, encode(Event{You: name})) // if it fails, leave is called
+	h.tellAll(Event{Here: h.here})
 	return nil
 }
 
-func (h *hub) say(c *websocket.Conn, kind websocket.Kind, text []byte) error {
+func (h *Hub) say(c *websocket.Conn, kind websocket.Kind, text []byte) error {
 	if kind != websocket.Text {
 		return &websocket.CloseError{Code: websocket.CodeUnsupportedData, Reason: "want a text message"}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tellAll(event{From: c.Data.(string), Text: string(text)})
+	h.tellAll(Event{From: c.Data.(string), Text: string(text)})
 	return nil
 }
 
-func (h *hub) leave(*websocket.Conn, error) {
+func (h *Hub) leave(*websocket.Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.here--
-	h.tellAll(event{Here: h.here})
+	h.tellAll(Event{Here: h.here})
 }
 
 // tellAll sends an event to all members. It does not wait for any of them.
-func (h *hub) tellAll(e event) {
+func (h *Hub) tellAll(e Event) {
 	m, err := h.Prepare(websocket.Text, encode(e))
 	if err != nil {
 		panic(errors.Join(errors.New("JSON is text"), err))
@@ -76,7 +77,7 @@ func (h *hub) tellAll(e event) {
 	h.Broadcast(m)
 }
 
-func encode(e event) []byte {
+func encode(e Event) []byte {
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // strings and numbers can be encoded
