@@ -135,6 +135,9 @@ func naming(s handle, r reg) reg {
 	case netConn:
 		r.Conn = s.conn
 		return r
+	case theConn:
+		r.Conn = s.Conn
+		return r
 	}
 	r.Handle = s.Handle()
 	return r

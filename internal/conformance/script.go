@@ -184,7 +184,11 @@ func (p *parser) lines(text string) []*statement {
 
 // opens reports whether a statement has a block.
 func (s *statement) opens() bool {
-	return slices.Contains([]string{"for", "repeat", "until"}, s.words[0])
+	return s.mustOpen() || s.words[0] == "woken"
+}
+
+func (s *statement) mustOpen() bool {
+	return slices.Contains([]string{"for", "repeat", "until", "if", "unless"}, s.words[0])
 }
 
 // split returns the words of a line. A quoted text is a word, and so are ";" and ",". A # begins a comment.
@@ -244,7 +248,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 			if len(words) == 0 {
 				p.failf(s.line, "no verb")
 			}
-			if len(s.block) == 0 && s.opens() {
+			if len(s.block) == 0 && s.mustOpen() {
 				p.failf(s.line, "%s without a block", words[0])
 			}
 			for _, part := range lists(words, ";") {
@@ -258,7 +262,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 	}
 	walk(c.block)
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		if !used[name] && !strings.Contains(name, "$") {
+		if !used[name] && !strings.ContainsAny(name, "${") {
 			p.failf(declared[name], "%s is not used", name)
 		}
 	}
@@ -277,7 +281,7 @@ func (p *parser) verifyPart(line int, words []string, declared map[string]int, u
 	}
 	names := v.declares(words[1:])
 	for i, w := range words[1:] {
-		isName := slices.Contains(names, w) && (v.decl != declFirst || i == 0)
+		isName := w != "nil" && slices.Contains(names, w) && (v.decl != declFirst || i == 0)
 		if _, known := declared[w]; isName && (v.decl != declFirst || !known) {
 			declared[w] = line
 			continue
