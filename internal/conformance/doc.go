@@ -76,5 +76,7 @@
 //	addresses s tcp            its addresses
 //	observe o, trace t, traced, stop    observing and tracing; all that was traced
 //
+// A case with "fact" asserts nothing: it prints a row of the table in docs/platforms.md (facts.go).
+//
 // A failure begins with the script's line, as in "G4.txt:12: now s removed".
 package conformance

@@ -81,6 +81,7 @@ type env struct {
 	tied     bool   // registrations name the sockets of package sock, and not their handles
 	stmt     string // the statement of a script, for failures
 	owned    map[fd]bool
+	cell     *factCell // of a fact
 }
 
 // where is what a failure begins with.

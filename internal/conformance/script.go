@@ -19,6 +19,8 @@ var scripts embed.FS
 type check struct {
 	sentence, name string
 	sockOnly       bool
+	fact           string // the row that it is, for a fact
+	alone          bool   // no other may run beside it
 	run            func(e *env)
 }
 
@@ -71,8 +73,13 @@ func Sentences() []string {
 	return names
 }
 
-// checksOf returns the cases of a sentence.
+// checksOf returns the cases of a sentence that assert something: no facts.
 func checksOf(sentence string) ([]check, error) {
+	all, err := parseFile(sentence)
+	return slices.DeleteFunc(all, func(c check) bool { return c.fact != "" }), err
+}
+
+func parseFile(sentence string) ([]check, error) {
 	text, err := scripts.ReadFile("testdata/" + sentence + ".txt")
 	if err != nil {
 		return nil, err
@@ -108,6 +115,10 @@ func parse(sentence, text string, inGo map[string]func(*env)) (checks []check, e
 			case text == "":
 			case text == "sock only":
 				c.sockOnly = true
+			case text == "alone":
+				c.alone = true
+			case a[0] == "fact" && len(a) == 2:
+				c.fact, _ = strconv.Unquote(a[1])
 			case text == "in Go":
 				goes = true
 			case a[0] == "for" && len(a) > 3 && a[2] == "in":

@@ -412,6 +412,10 @@ func init() {
 			}
 		})},
 
+		// Facts.
+		"watch":  {1, declNone, after((*run).watch)},
+		"report": {0, declNone, after((*run).report)},
+
 		// Inspection.
 		"snapshot":  {1, declNone, after((*run).snapshot)},
 		"page":      {1, declNone, after((*run).page)},
