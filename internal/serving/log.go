@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/clock"
@@ -22,6 +23,8 @@ type Log struct {
 	Prefix string              // the name of the package; it precedes each message
 	Name   string              // of the server; a line has it as "name" unless it is empty
 	Logger func() *slog.Logger // for each line; nil, or a nil result, is slog.Default
+
+	panics atomic.Uint64
 
 	mu     sync.Mutex
 	quotas map[string]*quota // by message

@@ -40,11 +40,15 @@ func (l *Log) Guard(conn net.Conn, f func() error) (err error) {
 	return err
 }
 
-// Panic logs a panic. args are the keys and values that say where it was.
+// Panic logs a panic and counts it. args are the keys and values that say where it was.
 func (l *Log) Panic(p *PanicError, args ...any) {
+	l.panics.Add(1)
 	l.Log(slog.LevelError, "a handler panicked",
 		append(args, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))...)
 }
+
+// Panics returns the number of panics, for Stats.Panics.
+func (l *Log) Panics() uint64 { return l.panics.Load() }
 
 // Remote returns the address of a connection's peer as text. It is unknown if the method panics,
 // as it may after a panic of another method.

@@ -13,13 +13,16 @@ import (
 	"time"
 )
 
-// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer.
+// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer. The zero
+// value is the default of the server: SlowDrop where the program waits for room itself, and SlowClose
+// elsewhere.
 type SlowPolicy uint8
 
 const (
-	// SlowClose closes the connection.
-	SlowClose SlowPolicy = iota
-	// SlowDrop drops what would be queued. The connection stays open.
+	// SlowClose closes the connection. Its cause is ErrSlow.
+	SlowClose SlowPolicy = iota + 1
+	// SlowDrop drops what would be queued. The call that has written it fails with ErrQueueFull, and
+	// the connection stays open.
 	SlowDrop
 )
 
@@ -31,15 +34,6 @@ func (p SlowPolicy) Valid() bool { return p <= SlowDrop }
 type Rate struct {
 	PerSecond int
 	Burst     int
-}
-
-// TimedOut counts the connections that were closed because of a timeout, by the timeout. A server
-// that does not have one of them leaves it 0.
-type TimedOut struct {
-	Idle      uint64 // IdleTimeout: ErrIdle
-	Slow      uint64 // WriteTimeout: ErrSlow
-	Message   uint64 // ReadTimeout: ErrMessageTimeout
-	Handshake uint64 // HandshakeTimeout: ErrHandshake
 }
 
 // DefaultTimeout is the default of ReadTimeout, WriteTimeout and HandshakeTimeout.

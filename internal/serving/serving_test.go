@@ -96,6 +96,9 @@ func TestGuard(t *testing.T) {
 			t.Errorf("logged %q, want %q", b, test.want)
 		}
 	}
+	if l.Panics() != 2 {
+		t.Errorf("counted %d panics", l.Panics())
+	}
 }
 
 // runtime.Goexit ends the goroutine, and is no panic.
