@@ -556,7 +556,7 @@ func (c *serverConn) arrived() bool {
 			err = fmt.Errorf("%w: %w", ErrHandshake, err)
 		}
 		s.rejected.Add(1)
-		s.lot.log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Remote(t))
+		s.lot.log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Peer{Conn: t})
 		c.end(err)
 		return false
 	}

@@ -44,7 +44,7 @@ func (h *hub) join(c *websocket.Conn, _ *http.Request) error {
 	h.joined++
 	h.here++
 	name := fmt.Sprint("Guest ", h.joined)
-	c.Data = name
+	c.Value = name
 	c.Write(websocket.Text, encode(event{You: name})) // if it fails, leave is called
 	h.tellAll(event{Here: h.here})
 	return nil
@@ -56,7 +56,7 @@ func (h *hub) say(c *websocket.Conn, kind websocket.Kind, text []byte) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tellAll(event{From: c.Data.(string), Text: string(text)})
+	h.tellAll(event{From: c.Value.(string), Text: string(text)})
 	return nil
 }
 

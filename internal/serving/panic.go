@@ -50,6 +50,11 @@ func (l *Log) Panic(p *PanicError, args ...any) {
 // Panics returns the number of panics, for Stats.Panics.
 func (l *Log) Panics() uint64 { return l.panics.Load() }
 
+// A Peer is a connection whose Remote is formatted only if a line with it is logged.
+type Peer struct{ net.Conn }
+
+func (p Peer) LogValue() slog.Value { return slog.StringValue(Remote(p.Conn)) }
+
 // Remote returns the address of a connection's peer as text. It is unknown if the method panics,
 // as it may after a panic of another method.
 func Remote(conn net.Conn) string {
