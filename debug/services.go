@@ -49,27 +49,22 @@ func Server[S any](name string, s *server.Server[S]) Option {
 
 // Lot shows a lot of package park under a name, as Server does.
 func Lot(name string, l *park.Lot) Option {
-	return addLots(name, "park.Lot", func() []*park.Lot { return []*park.Lot{l} }, func(c *ServerCounts) { c.setLot(l.Stats()) })
+	return addLots(name, "park.Lot", func() []*park.Lot { return []*park.Lot{l} }, l.Stats)
 }
 
 // ParkServer shows a server of package park under a name, as Server does.
 func ParkServer(name string, s *park.Server) Option {
-	return addLots(name, "park.Server", func() []*park.Lot {
-		if l := s.Lot(); l != nil {
-			return []*park.Lot{l}
-		}
-		return nil
-	}, func(c *ServerCounts) { c.setParkServer(s.Stats()) })
+	return addLots(name, "park.Server", s.Lots, s.Stats)
 }
 
 // HTTPServer shows an HTTP server of package park under a name, as Server does.
 func HTTPServer(name string, s *park.HTTPServer) Option {
-	return addLots(name, "park.HTTPServer", s.Lots, func(c *ServerCounts) { c.setHTTPServer(s.Stats()) })
+	return addLots(name, "park.HTTPServer", s.Lots, s.Stats)
 }
 
-func addLots(name, kind string, lots func() []*park.Lot, read func(*ServerCounts)) Option {
+func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {
 	return add(&service{
-		name: name, kind: kind, read: read,
+		name: name, kind: kind, read: func(c *ServerCounts) { c.setPark(stats()) },
 		ports: func() (all []any) {
 			for _, l := range lots() {
 				all = append(all, l.Port())
@@ -95,22 +90,17 @@ func (c *ServerCounts) setServer(s server.Stats) {
 	}
 }
 
-func (c *ServerCounts) setLot(s park.Stats) {
+// setPark sets Idle to the larger of two counts: a Server also closes connections that it could not park, and a lot ends
+// parkings without closing their connections.
+func (c *ServerCounts) setPark(s park.Stats) {
 	*c = ServerCounts{
-		Parked: s.Parked - s.Queued, QueuedConns: s.Queued, Running: s.Running, Workers: s.Workers,
-		Parks: s.Parks, AtOnce: s.AtOnce, Idle: s.Expired, Unparkable: s.Unparkable, CallTime: timesOf(s.CallTime),
+		Conns: s.Conns, Parked: s.Parked - s.Waiting, QueuedConns: s.Waiting, Running: s.Running, Workers: s.Workers,
+		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
+		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
+		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
+		Handshakes: s.Handshakes,
+		Parks:      s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 	}
-}
-
-func (c *ServerCounts) setParkServer(s park.ServerStats) {
-	c.setLot(s.Stats)
-	c.Conns, c.Refused, c.RefusedPerAddr, c.Calls = s.Conns, s.Refused, s.RefusedPerAddr, s.Calls
-	c.Panics, c.Handshakes, c.FailedHandshakes = s.Panics, s.Handshakes, s.FailedHandshakes
-}
-
-func (c *ServerCounts) setHTTPServer(s park.HTTPStats) {
-	c.setLot(s.Stats)
-	c.Calls, c.Rejected = s.Requests, s.Rejected
 }
 
 // timesOf returns nil if nothing was measured.

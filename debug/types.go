@@ -162,8 +162,7 @@ type ServerSample struct {
 	ServerCounts
 }
 
-// ServerCounts holds the counters of a server or a lot, as in server.Stats, park.Stats, park.ServerStats and
-// park.HTTPStats. Counters that its kind does not have are 0.
+// ServerCounts holds the counters of a server or a lot, as in server.Stats and park.Stats. Counters that its kind does not have are 0.
 type ServerCounts struct {
 	Conns       int     `json:"conns,omitempty"`
 	Handshaking int     `json:"handshaking,omitempty"`

@@ -136,14 +136,15 @@ func Lot() Set[park.Stats] {
 	)
 	return Set[lotStats]{
 		Metrics: []Metric[lotStats]{
-			gauge("park.connections", "connection", conns, "state", "parked", func(s *lotStats) int { return max(s.Parked-s.Queued, 0) }),
-			gauge("park.connections", "connection", conns, "state", "queued", func(s *lotStats) int { return s.Queued }),
+			gauge("park.connections", "connection", conns, "state", "parked", func(s *lotStats) int { return max(s.Parked-s.Waiting, 0) }),
+			gauge("park.connections", "connection", conns, "state", "queued", func(s *lotStats) int { return s.Waiting }),
 			gauge("park.connections", "connection", conns, "state", "running", func(s *lotStats) int { return s.Running }),
 			gauge("park.workers", "worker", workers, "", "", func(s *lotStats) int { return s.Workers }),
 			counter("park.parks", "park", "Connections parked, each time.", func(s *lotStats) uint64 { return s.Parks }),
 			counter("park.immediate_parks", "park", "Parks whose function ran at once because bytes were buffered.", func(s *lotStats) uint64 { return s.AtOnce }),
 			counter("park.timeouts", "connection", "Parked connections whose idle timeout expired.", func(s *lotStats) uint64 { return s.Expired }),
 			counter("park.unparkable_connections", "connection", "Connections that could not be parked, each time.", func(s *lotStats) uint64 { return s.Unparkable }),
+			counter("park.panics", "panic", "Panics of functions of the program and of methods of connections.", func(s *lotStats) uint64 { return s.Panics }),
 		},
 		Histograms: []Histogram[lotStats]{
 			{"park.call.duration", "Time that functions, calls of a handler or requests take, of a lot or server that measures it.", func(s *lotStats) metrics.Histogram { return s.CallTime }},
@@ -152,47 +153,51 @@ func Lot() Set[park.Stats] {
 }
 
 // ParkServer returns the metrics of a park.Server.
-func ParkServer() Set[park.ServerStats] {
-	type stats = park.ServerStats
-	s := of(Lot(), func(s *stats) *lotStats { return &s.Stats })
-	counter := func(name, unit, help, label, labelValue string, value func(*stats) uint64) Metric[stats] {
-		return Metric[stats]{name, unit, help, true, unsigned(value), label, labelValue}
+func ParkServer() Set[park.Stats] {
+	s := Lot()
+	counter := func(name, unit, help, label, labelValue string, value func(*lotStats) uint64) {
+		s.Metrics = append(s.Metrics, Metric[lotStats]{name, unit, help, true, unsigned(value), label, labelValue})
 	}
-	const refused = "Connections closed when they were accepted, by limit."
-	s.Metrics = append(s.Metrics,
-		Metric[stats]{Name: "park.open_connections", Unit: "connection", Help: "Connections that are open, in any state.", Value: func(s *stats) int64 { return int64(s.Conns) }},
-		counter("park.refused_connections", "connection", refused, "limit", "connections", func(s *stats) uint64 { return s.Refused - min(s.RefusedPerAddr, s.Refused) }),
-		counter("park.refused_connections", "connection", refused, "limit", "connections_per_address", func(s *stats) uint64 { return s.RefusedPerAddr }),
-		counter("park.calls", "call", "Calls of Handler.", "", "", func(s *stats) uint64 { return s.Calls }),
-		counter("park.panics", "panic", "Panics of Handler, Open and Closed, and in handshakes.", "", "", func(s *stats) uint64 { return s.Panics }),
-		counter("park.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *stats) uint64 { return s.Handshakes }),
-		counter("park.failed_handshakes", "handshake", "TLS handshakes that failed.", "", "", func(s *stats) uint64 { return s.FailedHandshakes }),
+	const (
+		refused  = "Connections closed because of a limit, by limit."
+		timeouts = "Connections closed because of a timeout, by timeout."
 	)
+	s.Metrics = append(s.Metrics, Metric[lotStats]{Name: "park.open_connections", Unit: "connection",
+		Help: "Connections that are open, in any state.", Value: func(s *lotStats) int64 { return int64(s.Conns) }})
+	counter("park.accepted_connections", "connection", "Connections accepted.", "", "",
+		func(s *lotStats) uint64 { return s.Accepted })
+	counter("park.refused_connections", "connection", refused, "limit", "connections",
+		func(s *lotStats) uint64 { return s.Refused - min(s.RefusedPerAddr, s.Refused) })
+	counter("park.refused_connections", "connection", refused, "limit", "connections_per_address",
+		func(s *lotStats) uint64 { return s.RefusedPerAddr })
+	counter("park.calls", "call", "Calls of Handler.", "", "", func(s *lotStats) uint64 { return s.Calls })
+	counter("park.handshakes", "handshake", "TLS handshakes completed.", "", "",
+		func(s *lotStats) uint64 { return s.Handshakes })
+	counter("park.failed_handshakes", "handshake", "TLS handshakes that failed.", "", "",
+		func(s *lotStats) uint64 { return s.Rejected })
+	timeout := func(kind string, value func(*metrics.TimedOut) uint64) {
+		counter("park.closing_timeouts", "connection", timeouts, "kind", kind,
+			func(s *lotStats) uint64 { return value(&s.TimedOut) })
+	}
+	timeout("idle", func(t *metrics.TimedOut) uint64 { return t.Idle })
+	timeout("write", func(t *metrics.TimedOut) uint64 { return t.Slow })
+	timeout("message", func(t *metrics.TimedOut) uint64 { return t.Message })
+	timeout("handshake", func(t *metrics.TimedOut) uint64 { return t.Handshake })
 	return s
 }
 
 // HTTPServer returns the metrics of a park.HTTPServer.
-func HTTPServer() Set[park.HTTPStats] {
-	s := of(Lot(), func(s *park.HTTPStats) *lotStats { return &s.Stats })
-	s.Metrics = append(s.Metrics, Metric[park.HTTPStats]{Name: "park.requests", Unit: "request", Help: "Requests that a handler was called for.", Counter: true,
-		Value: func(s *park.HTTPStats) int64 { return int64(s.Requests) }}, Metric[park.HTTPStats]{Name: "park.rejected_requests",
-		Unit: "request", Help: "Malformed requests, and those with too many header bytes, for which no handler was called.",
-		Counter: true, Value: func(s *park.HTTPStats) int64 { return int64(s.Rejected) }})
+func HTTPServer() Set[park.Stats] {
+	s := Lot()
+	s.Metrics = append(s.Metrics,
+		Metric[lotStats]{Name: "park.requests", Unit: "request", Help: "Requests that a handler was called for.",
+			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Calls) }},
+		Metric[lotStats]{Name: "park.rejected_requests", Unit: "request",
+			Help:    "Malformed requests, and those with too many header bytes, for which no handler was called.",
+			Counter: true, Value: func(s *lotStats) int64 { return int64(s.Rejected) }})
 	return s
 }
 
 func unsigned[S any](value func(*S) uint64) func(*S) int64 {
 	return func(s *S) int64 { return int64(value(s)) }
-}
-
-// of returns the metrics of a part of the counts.
-func of[S, Part any](set Set[Part], part func(*S) *Part) (out Set[S]) {
-	for _, m := range set.Metrics {
-		out.Metrics = append(out.Metrics, Metric[S]{m.Name, m.Unit, m.Help, m.Counter,
-			func(s *S) int64 { return m.Value(part(s)) }, m.Label, m.LabelValue})
-	}
-	for _, h := range set.Histograms {
-		out.Histograms = append(out.Histograms, Histogram[S]{h.Name, h.Help, func(s *S) metrics.Histogram { return h.Value(part(s)) }})
-	}
-	return out
 }

@@ -76,7 +76,7 @@ func TestGRPCInterop(t *testing.T) {
 			for i, call := range calls {
 				call()
 				await.Until(t, fmt.Sprintf("the connection is parked after call %d", i), func() bool {
-					return server.Parked() == 1
+					return server.Stats().Parked == 1
 				})
 			}
 			must(t, conn.Close())

@@ -240,7 +240,7 @@ func TestHTTPServer(t *testing.T) {
 					}
 				}
 				header = ""
-				waitFor(t, "parked", func() bool { return server.Parked() == idle })
+				waitFor(t, "parked", func() bool { return server.Stats().Parked == idle })
 			}
 			server.Close()
 			<-served

@@ -11,7 +11,7 @@ import (
 	"github.com/socknotify/socknotify/websocket"
 )
 
-// A Hub has all connected members. A member is a connection, whose Data is its name.
+// A Hub has all connected members. A member is a connection, whose Value is its name.
 type Hub struct {
 	websocket.Server
 
@@ -45,7 +45,7 @@ func (h *Hub) join(c *websocket.Conn, _ *http.Request) error {
 	h.joined++
 	h.here++
 	name := fmt.Sprint("Guest ", h.joined)
-	c.Data = name
+	c.Value = name
 	c.Write(websocket.Text, encode(Event{You: name})) // if it fails, leave is called
 	h.tellAll(Event{Here: h.here})
 	return nil
@@ -57,7 +57,7 @@ func (h *Hub) say(c *websocket.Conn, kind websocket.Kind, text []byte) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tellAll(Event{From: c.Data.(string), Text: string(text)})
+	h.tellAll(Event{From: c.Value.(string), Text: string(text)})
 	return nil
 }
 
