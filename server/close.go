@@ -2,11 +2,9 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/socknotify/socknotify"
@@ -152,28 +150,6 @@ func (c *conn) failed(buf []byte, alone bool) bool {
 	return true
 }
 
-// A lostError is a failure of the socket that was found after a notification.
-type lostError struct{ err error }
-
-func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
-func (e *lostError) Unwrap() error { return e.err }
-
-// A timeoutError is the type of ErrIdle and ErrSlow.
-type timeoutError struct{ text string }
-
-func (e *timeoutError) Error() string        { return e.text }
-func (e *timeoutError) Timeout() bool        { return true }
-func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
-
-// A PanicError is the cause of a connection whose handler panicked.
-type PanicError struct {
-	Value any    // the argument of panic
-	Stack []byte // of the goroutine, as formatted by debug.Stack
-}
-
-// Error formats the value.
-func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
-
 const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
 
 // release gives up the ownership of a connection and enables its registration, so that the next notification may go to any
@@ -299,7 +275,7 @@ func (c *conn) refused(s *sock.Socket, err error) {
 	}
 	c.mu.Unlock()
 	if srv := c.server(); is && refusedBySystem(err) && srv.refusals.now() {
-		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "error", err)
+		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
 	}
 }
 
@@ -383,6 +359,6 @@ func (w *worker) free(c *conn) {
 	c.mu.Unlock()
 	s.removeConn(c)
 	if wrapper != nil {
-		s.closeWrapper(wrapper)
+		s.guard("Close of a wrapped connection panicked", wrapper.Close) // its socket is closed
 	}
 }

@@ -66,7 +66,7 @@ func TestReadRate(t *testing.T) {
 			got.Add(int64(n))
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, MessageTimeout: time.Hour}
+		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, ReadTimeout: time.Hour}
 		c := connect(s)
 		begin := time.Now()
 		total := int64(burst + rate/2)

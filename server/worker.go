@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -183,9 +182,7 @@ func (w *worker) panicked(c *conn, value any) {
 	s.label()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
-	s.counts.panics.Add(1)
-	e := &PanicError{value, debug.Stack()}
-	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
+	e := s.panicked(nil, "handler panicked", value, c.RemoteAddr())
 	if c.word.Load()&wDead != 0 {
 		w.free(c)
 		return
@@ -318,7 +315,7 @@ func (c *conn) returned(err error) {
 // without waiting.
 func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
+		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err)
 	}
 	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
 		s.fail(err)
