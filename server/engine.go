@@ -27,7 +27,7 @@ type server struct {
 	drained          chan struct{} // closed when closing and no connection is left
 	stopped          chan struct{} // closed when no worker is left either
 	shards           []shard
-	balances         bool          // each shard has one worker, and there are several
+	balances         bool          // each shard has one worker, unless it is helped
 	balanced         time.Duration // when balance was last called, by elapsed
 	listeners        map[*listener]struct{}
 	workers          map[*worker]struct{}
@@ -82,18 +82,16 @@ func (s *server) start(c *config) error {
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		s.shards = append(s.shards, shard{Port: p})
+		s.shards = append(s.shards, shard{Port: p, helped: new(atomic.Uint64)})
 		ports = append(ports, p)
 	}
 	s.init()
 	if s.OnStart != nil {
 		s.OnStart(ports)
 	}
-	alone := s.Workers == s.Shards
-	s.balances = alone && s.Shards > 1
+	s.balances = s.Workers == s.Shards && s.Shards > 1
 	for i := range s.Workers {
-		s.addWorker(&worker{server: s, port: ports[i%s.Shards], shard: uint16(i % s.Shards),
-			most: batch, activity: activity{alone: alone}})
+		s.addWorker(i%s.Shards, nil)
 	}
 	s.started = true
 	return nil

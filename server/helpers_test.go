@@ -349,3 +349,8 @@ func isReset(err error) bool { return qemu.Is(err, errno.Reset) }
 func isLost(err error) bool {
 	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
 }
+
+// failed returns the number of connections that ended before the handler knew them.
+func failed(st server.Stats) uint64 {
+	return st.Rejected + st.TimedOut.Handshake + st.EvictedHandshakes
+}

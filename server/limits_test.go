@@ -122,7 +122,7 @@ func TestIdleTimeout(t *testing.T) {
 		var first atomic.Bool
 		h := &handler{t: t, open: func(c conn) error {
 			if first.CompareAndSwap(false, true) {
-				c.SetIdleTimeout(0)
+				c.SetIdleTimeout(-1)
 			}
 			return nil
 		}}

@@ -144,7 +144,7 @@ func TestPreambleBad(t *testing.T) {
 				if _, err := io.ReadAll(c); err != nil && !isLost(err) {
 					t.Error(err)
 				}
-				wait(t, func() bool { return s.Stats().RejectedHeaders == 1 })
+				wait(t, func() bool { st := s.Stats(); return st.RejectedHeaders+st.TimedOut.Handshake == 1 })
 				if h := s.Handler.(*handler); h.opens > 0 || h.closes > 0 {
 					t.Errorf("%d opens, %d closes", h.opens, h.closes)
 				}

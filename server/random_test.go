@@ -400,7 +400,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
-	unfinished := int(st.Rejected + st.RejectedHeaders)
+	unfinished := int(failed(st))
 	if r.h.opens != r.h.closes || r.h.opens+unfinished < dialed || r.h.opens > clients {
 		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}

@@ -125,9 +125,9 @@ func TestRatesEcho(t *testing.T) {
 
 func TestInvalidRates(t *testing.T) {
 	for want, s := range map[string]*srv{
-		"AcceptRate.PerSecond":    {AcceptRate: server.Rate{PerSecond: -1}},
+		"AcceptRate.Burst":        {AcceptRate: server.Rate{PerSecond: -1, Burst: 1}},
 		"AcceptRatePerAddr.Burst": {AcceptRatePerAddr: server.Rate{Burst: 1}},
-		"ReadRate.PerSecond":      {ReadRate: server.Rate{PerSecond: -5}},
+		"ReadRate.Burst":          {ReadRate: server.Rate{PerSecond: 1, Burst: -5}},
 		"WriteRate.Burst":         {WriteRate: server.Rate{PerSecond: 1, Burst: -1}},
 	} {
 		s.Handler = &handler{t: t}

@@ -166,15 +166,12 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("the listener is open: %v", err)
 	}
 	for says, s := range map[string]*srv{
-		"Workers must not be negative, got -1":         {Workers: -1},
-		"Shards must not be negative, got -1":          {Shards: -1},
-		"Shards must be at most 65536, got 65537":      {Shards: 1<<16 + 1},
-		"BufferSize must not be negative, got -1":      {BufferSize: -1},
-		"MaxQueued must not be negative, got -1":       {MaxQueued: -1},
-		"MaxQueuedTotal must not be negative, got -1":  {MaxQueuedTotal: -1},
-		"MaxConns must not be negative, got -1":        {MaxConns: -1},
-		"MaxConnsPerAddr must not be negative, got -1": {MaxConnsPerAddr: -1},
-		"MaxHandshakes must not be negative, got -1":   {MaxHandshakes: -1},
+		"Workers must not be negative, got -1":    {Workers: -1},
+		"Shards must not be negative, got -1":     {Shards: -1},
+		"Shards must be at most 65536, got 65537": {Shards: 1<<16 + 1},
+		"BufferSize must not be negative, got -1": {BufferSize: -1},
+		"SlowPolicy must be at most 1, got 2":     {SlowPolicy: 2},
+		"Workers must be at most 2, got 3":        {Workers: 3, MaxRunning: 2},
 	} {
 		s.Handler = &handler{t: t}
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, socknotify.ErrInvalid) || !strings.HasSuffix(err.Error(), says) {

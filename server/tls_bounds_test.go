@@ -102,7 +102,7 @@ func TestTLSResetLogged(t *testing.T) {
 			}
 			c.SetLinger(0)
 			c.Close()
-			wait(t, func() bool { return s.Stats().Rejected == uint64(i+1) && log.lines.Load() == int64(i+1) })
+			wait(t, func() bool { return failed(s.Stats()) == uint64(i+1) && log.lines.Load() == int64(i+1) })
 			if got := log.last.Load(); got != c.LocalAddr().String() {
 				t.Errorf("from %v, want %v", got, c.LocalAddr())
 			}

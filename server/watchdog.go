@@ -96,7 +96,7 @@ func (s *server) watch() {
 		if d.late(&w.activity) {
 			late = true
 			if len(s.workers) < s.MaxRunning {
-				s.replace(w)
+				s.addWorker(int(w.shard), w)
 			}
 		}
 		w.mu.Unlock()
@@ -106,23 +106,4 @@ func (s *server) watch() {
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
 	s.wheel.Set(s.ticker, 0)
-}
-
-// replace starts another worker in the place of one that is in the call of a handler. The new worker handles the
-// notifications that the old one has not begun, and releases the connections that the old one still owns, except that of
-// the call. The old worker ends when the call returns. The locks of the server and of the worker are held.
-func (s *server) replace(w *worker) {
-	w.replaced = true
-	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
-	other := &worker{server: s, port: w.port, shard: w.shard, help: w.help, keeps: w.keeps, most: w.most, activity: activity{alone: w.alone, started: w.started}}
-	if s.shards[w.shard].helper == w {
-		s.shards[w.shard].helper = other
-	}
-	other.next = copy(other.ready[:], w.ready[w.kept:at])
-	other.n = other.next + copy(other.ready[other.next:], w.ready[w.next:w.n])
-	clear(w.ready[w.kept:at])
-	clear(w.ready[w.next:w.n])
-	w.n = w.next
-	other.begin(s.wheel.Now())
-	s.addWorker(other)
 }
