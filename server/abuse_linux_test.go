@@ -90,13 +90,13 @@ func TestAbuse(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			b := append(c.State.got, buf[:n]...)
+			b := append(c.Value.got, buf[:n]...)
 			whole := len(b) - len(b)%6
 			_, err = c.Write(b[:whole])
-			c.State.got = append([]byte(nil), b[whole:]...)
+			c.Value.got = append([]byte(nil), b[whole:]...)
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, WriteQueue: 1 << 16, IdleTimeout: time.Hour}
+		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, MaxQueued: 1 << 16, IdleTimeout: time.Hour}
 		addr := start(t, s)
 		var loris []net.Conn
 		for range slow {
@@ -165,7 +165,7 @@ func TestAbuse(t *testing.T) {
 		wait(t, func() bool { return s.Stats().Refused >= 10 })
 		close(stop)
 		wg.Wait()
-		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
+		if st := s.Stats(); st.QueuedBytes > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.TimedOut.Idle+st.TimedOut.Slow != 0 {
 			t.Errorf("%+v", st)
 		}
 		served := good

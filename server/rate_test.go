@@ -68,7 +68,7 @@ func TestReadRate(t *testing.T) {
 			got.Add(int64(n))
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, MessageTimeout: time.Hour}
+		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, ReadTimeout: time.Hour}
 		c := connect(s)
 		begin := time.Now()
 		total := int64(burst + rate/2)
@@ -128,9 +128,9 @@ func TestRatesEcho(t *testing.T) {
 
 func TestInvalidRates(t *testing.T) {
 	for want, s := range map[string]*srv{
-		"AcceptRate.PerSecond":    {AcceptRate: server.Rate{PerSecond: -1}},
+		"AcceptRate.Burst":        {AcceptRate: server.Rate{PerSecond: -1, Burst: 1}},
 		"AcceptRatePerAddr.Burst": {AcceptRatePerAddr: server.Rate{Burst: 1}},
-		"ReadRate.PerSecond":      {ReadRate: server.Rate{PerSecond: -5}},
+		"ReadRate.Burst":          {ReadRate: server.Rate{PerSecond: 1, Burst: -5}},
 		"WriteRate.Burst":         {WriteRate: server.Rate{PerSecond: 1, Burst: -1}},
 	} {
 		s.Handler = &handler{t: t}

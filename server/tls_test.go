@@ -239,11 +239,11 @@ func (c *gather) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A write is taken whole while less than WriteQueue is queued, and refused whole then. None of the bytes taken is lost.
+// A write is taken whole while less than MaxQueued is queued, and refused whole then. None of the bytes taken is lost.
 func TestTLSQueue(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
 		addr, config := startTLS(t, s)
 		c := dialTLS(t, addr, config)
 		sc := h.conn(1)
@@ -351,7 +351,7 @@ func TestTLSHandshakeFailures(t *testing.T) {
 		send(t, bad, string(hello))
 		bad.CloseWrite()
 		dial(t, addr).Close()
-		wait(t, func() bool { return s.Stats().FailedHandshakes == 11 })
+		wait(t, func() bool { return failed(s.Stats()) == 11 })
 		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("an unknown certificate is no error")
 		}
@@ -428,8 +428,8 @@ func TestTLSConfigFaults(t *testing.T) {
 			good := dialTLS(t, l.Addr().String(), client)
 			send(t, good, "hello")
 			expect(t, good, "hello")
-			wait(t, func() bool { return s.Stats().FailedHandshakes >= 20 }) // which the clients may know before
-			if st := s.Stats(); st.Panics != c.panics || st.FailedHandshakes != 20 {
+			wait(t, func() bool { return failed(s.Stats()) >= 20 }) // which the clients may know before
+			if st := s.Stats(); st.Panics != c.panics || failed(st) != 20 {
 				t.Errorf("%s: %+v", name, st)
 			}
 		}

@@ -178,15 +178,15 @@ func idle(b *tab, r *running) {
 	b.Helper()
 	n := r.Hub.Stats().Conns
 	until(b, "all are parked", func() bool { s := r.Hub.Stats(); return s.Parked == n && s.Running == 0 })
-	before := r.Hub.Stats().Parks
+	before := r.Hub.Lots()[0].Stats().Parks
 	// They must stay as they are while the browser's time passes.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if s := r.Hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
+		if s := r.Hub.Stats(); s.Parked != n || s.Running != 0 || r.Hub.Lots()[0].Stats().Parks != before {
 			b.Fatalf("not idle: %+v, parked %d times before", s, before)
 		}
 	}
 	b.until("the page stays connected", connected)
-	if s := r.Hub.Stats(); s.Parked != n || s.Parks != before {
+	if s := r.Hub.Stats(); s.Parked != n || r.Hub.Lots()[0].Stats().Parks != before {
 		b.Fatalf("not idle: %+v", s)
 	}
 }
