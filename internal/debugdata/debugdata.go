@@ -1,4 +1,5 @@
-package debug
+// Package debugdata has what package debug serves as JSON, and the command reads.
+package debugdata
 
 import "time"
 
@@ -167,8 +168,8 @@ type ServerCounts struct {
 	Conns       int     `json:"conns,omitempty"`
 	Handshaking int     `json:"handshaking,omitempty"`
 	Hijacked    int     `json:"hijacked,omitempty"`
-	Parked      int     `json:"parked,omitempty"` // without QueuedConns
-	QueuedConns int     `json:"queued_conns,omitempty"`
+	Parked      int     `json:"parked,omitempty"` // without Waiting
+	Waiting     int     `json:"waiting,omitempty"`
 	Running     int     `json:"running,omitempty"`
 	Workers     int     `json:"workers,omitempty"`
 	QueuedBytes int64   `json:"queued_bytes,omitempty"`
