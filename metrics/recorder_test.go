@@ -1,7 +1,6 @@
-package durations
+package metrics_test
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 // A duration on a bound belongs to the bucket below it, as in Prometheus (le), and one beyond all bounds to the last.
 func TestRecord(t *testing.T) {
 	all := metrics.Bounds()
-	var r Recorder
+	var r metrics.Recorder
 	var sum time.Duration
 	for i, b := range all {
 		r.Record(b)
@@ -38,21 +37,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-func TestAdd(t *testing.T) {
-	const longest = math.MaxInt64
-	for _, c := range []struct{ a, b, want time.Duration }{
-		{0, 0, 0}, {1, 2, 3}, {longest, 0, longest}, {0, longest, longest},
-		{longest - 1, 1, longest}, {longest, 1, longest}, {1, longest, longest}, {longest, longest, longest},
-		{longest - 2, 1, longest - 1},
-	} {
-		if got := Add(c.a, c.b); got != c.want {
-			t.Errorf("Add(%d, %d) = %d; want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 func TestQuantile(t *testing.T) {
-	var r Recorder
+	var r metrics.Recorder
 	var h metrics.Histogram
 	if q := h.Quantile(.5); q != 0 {
 		t.Errorf("%v of nothing", q)
@@ -82,7 +68,7 @@ func TestQuantile(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	var r Recorder
+	var r metrics.Recorder
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Record(3 * time.Microsecond)
