@@ -1,46 +1,46 @@
 package docs_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// The comparison's table of CPU time is that of all recorded runs: docs/bench/echo.json and docs/bench/runs/*.json.
+// The comparison's table of CPU time is that of all recorded runs: docs/bench/echo.txt and docs/bench/runs/*.txt.
 func TestCPUTable(t *testing.T) {
-	runs, err := filepath.Glob("bench/runs/*.json")
+	runs, err := filepath.Glob("bench/runs/*.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs = append(runs, "bench/echo.json")
-	type params struct{ Connections, Size, Depth, Busy, Cores int }
-	ratios := map[string]map[params][]float64{} // by contender
+	runs = append(runs, "bench/echo.txt")
+	ratios := map[string][]float64{} // the medians of the runs, by benchmark
 	for _, path := range runs {
+		samples := map[string][]float64{}
 		for line := range strings.Lines(read(t, path)) {
-			var r struct {
-				Params    params
-				Contender string
-				Ratio     float64 `json:"cpu_ratio"`
+			fields := strings.Fields(line)
+			i := slices.Index(fields, "cpu-ratio")
+			if i < 0 {
+				continue
 			}
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
+			ratio, err := strconv.ParseFloat(fields[i-1], 64)
+			if err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
-			if ratios[r.Contender] == nil {
-				ratios[r.Contender] = map[params][]float64{}
-			}
-			if r.Ratio > 0 { // it is null where a contender is missing
-				ratios[r.Contender][r.Params] = append(ratios[r.Contender][r.Params], r.Ratio)
-			}
+			samples[fields[0]] = append(samples[fields[0]], ratio)
+		}
+		for name, all := range samples {
+			slices.Sort(all)
+			ratios[name] = append(ratios[name], (all[(len(all)-1)/2]+all[len(all)/2])/2)
 		}
 	}
 	var want strings.Builder
 	fmt.Fprintf(&want, "\n| multiple of C's CPU time; recorded runs: %d | 100 connections | 1,000 connections |\n| --- | --- | --- |\n", len(runs))
 	for _, row := range [][2]string{
-		{"package server", "socknotify/epoll server"},
-		{"a port by hand", "socknotify/epoll"},
+		{"package server", "socknotify-epoll-server"},
+		{"a port by hand", "socknotify-epoll"},
 		{"an epoll loop by hand, in Go", "go-epoll"},
 		{"libuv, in C", "libuv"},
 		{"netpoll", "netpoll"},
@@ -48,7 +48,7 @@ func TestCPUTable(t *testing.T) {
 	} {
 		fmt.Fprintf(&want, "| %s |", row[0])
 		for _, n := range []int{100, 1000} {
-			of := ratios[row[1]][params{Connections: n, Size: 64, Cores: 1}]
+			of := ratios[fmt.Sprintf("BenchmarkEcho/connections=%d/size=64/cores=1/contender=%s", n, row[1])]
 			if len(of) != len(runs) {
 				t.Fatalf("%d runs have %s with %d connections; there are %d runs", len(of), row[1], n, len(runs))
 			}
