@@ -51,7 +51,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c.word.Store(wOwned)
 	if s.ReadRate.on() || s.WriteRate.on() {
 		c.ensureExtra().rates = new(rates)
-		c.word.Or(wRated)
+		c.rated = true
 	}
 	c.active.Store(uint32(s.wheel.Now()))
 	if s.Preamble != nil {
@@ -134,7 +134,7 @@ func (s *server) addConn(c *conn) error {
 	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&(wHandshake|wRated) | wLast | wResumed)
+			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)

@@ -48,8 +48,6 @@ type server struct {
 	handshakes handshakes
 	tlsBuffers sync.Pool
 
-	failures oncePerSecond
-	refusals oncePerSecond
 	// Set by tests.
 	options   []socknotify.Option // of the ports
 	giveUp    time.Duration       // instead of giveUpAfter

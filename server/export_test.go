@@ -31,7 +31,7 @@ var names = []struct {
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
 	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
 	{wReceived, "received"}, {wGrace, "grace"}, {wNoOut, "no out"},
-	{wNoIn, "no in"}, {wRated, "rated"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
+	{wNoIn, "no in"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
 }
 
 // describe is a connection's state, for a test that has failed.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -22,14 +23,17 @@ const (
 	longestPause = tick
 )
 
-// again pauses before the next attempt, and reports whether the series has lasted for longer than limit.
+// again logs a failure, pauses before the next attempt, and reports whether the series has lasted for longer than limit.
 //
 // Each call of Process dequeues the notifications that exist before it waits. So a server whose waits fail still
 // serves, with the delay of these pauses.
-func (f *failing) again(limit time.Duration) (hopeless bool) {
+func (f *failing) again(j *journal, err error, limit time.Duration) (hopeless bool) {
 	now := time.Now()
 	if f.since.IsZero() {
 		f.since, f.pause = now, firstPause
+	}
+	if j.waits.now() {
+		j.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
 	}
 	time.Sleep(f.pause)
 	f.pause = min(2*f.pause, longestPause)

@@ -17,6 +17,8 @@ type journal struct {
 	labels context.Context // of package pprof; nil if the server has no name
 	panics atomic.Uint64   // for Stats
 
+	waits, refusals oncePerSecond // waits that have failed, and connections that cannot be watched
+
 	// Lines that peers can cause.
 	refused, rejected, functions, datagrams quota
 }
@@ -97,12 +99,6 @@ func nameOfPeer(a net.Addr) string {
 	}
 	return a.String()
 }
-
-// A peer logs the address of a connection's peer, which costs a system call, only where the line is
-// logged.
-type peer struct{ *conn }
-
-func (p peer) LogValue() slog.Value { return slog.StringValue(nameOfPeer(p.RemoteAddr())) }
 
 // A quota bounds how often a message is logged that peers can cause. In each second the first few lines are logged. The
 // others are counted, and their number is logged at the end of the second.

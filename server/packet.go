@@ -75,10 +75,9 @@ type PacketServer struct {
 	wheel  *wheel.Wheel[*packetTimer]
 	ticker packetTimer // in the wheel while the watchdog has something to look at
 
-	failure  error // why the server ended by itself
-	failures oncePerSecond
-	options  []socknotify.Option // of the port; set by tests
-	giveUp   time.Duration       // instead of giveUpAfter; set by tests
+	failure error               // why the server ended by itself
+	options []socknotify.Option // of the port; set by tests
+	giveUp  time.Duration       // instead of giveUpAfter; set by tests
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.

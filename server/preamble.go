@@ -117,6 +117,7 @@ func (s *server) preambleFailed(p *preamble, cause error) {
 		"remote", from, "err", cause)
 }
 
+// Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble if there was no header.
 func (c *conn) Preamble() Preamble {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -160,7 +160,7 @@ func (c *conn) tookIn(n int) {
 func (c *conn) allowOut(n int) int {
 	s := c.server()
 	r := s.WriteRate.inTicks()
-	if c.word.Load()&(wRated|wDead) != wRated || !r.on() {
+	if !c.rated || c.word.Load()&wDead != 0 || !r.on() {
 		return n
 	}
 	b := &c.extra.rates.out
@@ -174,7 +174,7 @@ func (c *conn) allowOut(n int) int {
 }
 
 func (c *conn) tookOut(n int) {
-	if c.word.Load()&wRated != 0 && c.server().WriteRate.on() && n > 0 {
+	if c.rated && c.server().WriteRate.on() && n > 0 {
 		c.extra.rates.out.take(int64(n), ticksPerSecond)
 	}
 }

@@ -20,14 +20,6 @@ import (
 // accepts is the number of outstanding accepts of a listener, on systems that accept ahead.
 const accepts = 64
 
-func (s *server) listenAndServe(c *config, network, address string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.serveListener(c, l, nil)
-}
-
 // serveListener serves a duplicate of the listener's socket. The listener itself is left open, because then it can be
 // asked whether its owner has closed it.
 func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error {
