@@ -78,11 +78,11 @@ func (c *conn) end(bits uint32) error {
 func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failLocked(cause, wAborting)
+	c.failLocked(cause)
 }
 
 // failLocked is fail with the lock held. The first cause stays.
-func (c *conn) failLocked(cause error, bits uint32) {
+func (c *conn) failLocked(cause error) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
@@ -90,7 +90,7 @@ func (c *conn) failLocked(cause error, bits uint32) {
 	if !x.failed {
 		x.cause, x.failed = cause, true
 	}
-	c.end(bits)
+	c.end(wAborting)
 }
 
 // lost closes the connection because a call of its socket failed. The lock is held.
@@ -108,7 +108,7 @@ func (c *conn) lost(err error) {
 	switch x := c.extra; {
 	case word&wDead != 0:
 	case word&wAborting == 0:
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 		c.extra.vague = vague
 	case x != nil && x.vague && !vague:
 		x.cause, x.vague = err, false

@@ -22,7 +22,9 @@ type Conn[S any] struct {
 // While the connection is hijacked f waits for Resume, and after Close it is not called. It may be called 0.1 s late. A
 // timer does not count as activity for IdleTimeout.
 func (c *Conn[S]) AfterFunc(d time.Duration, f func(c *Conn[S]) error) *Timer {
-	return c.conn.afterFunc(d, func() error { return f(c) })
+	t := &Timer{conn: &c.conn, f: func() error { return f(c) }}
+	t.Reset(d)
+	return t
 }
 
 // The server itself does not depend on the type of the connections' states. Its connections are of type conn, each

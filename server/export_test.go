@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ func Describe[S any](typed *Server[S]) string {
 			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}
 	}
-	for _, c := range s.table.all() {
+	for _, c := range slices.Clone(s.table) {
 		fmt.Fprintf(&b, "connection %d: %s\n", c.index, c.describe())
 	}
 	return b.String()

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -32,20 +31,10 @@ func (f *failing) again(j *journal, err error, limit time.Duration) (hopeless bo
 	if f.since.IsZero() {
 		f.since, f.pause = now, firstPause
 	}
-	if j.waits.now() {
-		j.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
-	}
+	j.logLimited(&j.waits, slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
 	time.Sleep(f.pause)
 	f.pause = min(2*f.pause, longestPause)
 	return now.Sub(f.since) >= limit
-}
-
-// A oncePerSecond lets one event through in each second.
-type oncePerSecond struct{ at atomic.Int64 }
-
-func (s *oncePerSecond) now() bool {
-	now := time.Now().Unix()
-	return s.at.Swap(now) != now
 }
 
 // refusedBySystem reports whether the Result of a registration is a refusal by the system that may be temporary, such

@@ -87,7 +87,7 @@ func (c *conn) handOver() {
 		return
 	}
 	if err := c.giveSocket(c.extra.hijacked); err != nil {
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 	}
 }
 

@@ -21,18 +21,11 @@ type listener struct {
 	key    conn
 	tcp    bool
 	tls    *tls.Config // nil without TLS
-	failed chan error  // receives the error that ends Serve
+	failed failure
 	warned atomic.Bool // it was logged that keep-alive cannot be set
 
 	inheritable atomic.Bool // connections inherit the options that setInheritable has set
 	verified    atomic.Bool // one connection was asked for all options, and had them
-}
-
-func (l *listener) fail(err error) {
-	select {
-	case l.failed <- err:
-	default: // it has an error already
-	}
 }
 
 // close closes the listener and ends its Serve.
@@ -41,7 +34,7 @@ func (l *listener) close(why error) {
 	if l.of != nil {
 		l.of.Close()
 	}
-	l.fail(why)
+	l.failed.fail(why)
 }
 
 // isClosed reports whether the listener was closed.
@@ -63,13 +56,23 @@ func isClosed(s *sock.Socket) bool {
 // recheckInterval is the interval at which a served socket is checked, because its closing causes no notification.
 const recheckInterval = 250 * time.Millisecond
 
+// A failure receives the error that ends Serve for a socket. It has room for one.
+type failure chan error
+
+func (f failure) fail(err error) {
+	select {
+	case f <- err:
+	default: // it has an error already
+	}
+}
+
 // await waits until serving a socket has failed or ended, or the socket was closed.
-func await(failed <-chan error, gone func() bool) error {
+func (f failure) await(gone func() bool) error {
 	clock := time.NewTicker(recheckInterval)
 	defer clock.Stop()
 	for {
 		select {
-		case err := <-failed:
+		case err := <-f:
 			return err
 		case <-clock.C:
 			if gone() {
@@ -101,7 +104,7 @@ func (s *server) acceptFrom(l *listener) error {
 			if s.isClosing() || l.isClosed() || !sock.IsExhausted(err) && !(errors.As(err, &e) && e.Temporary()) {
 				return err
 			}
-			s.log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
+			s.logLimited(&s.waits, slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
 			select {
 			case err := <-l.failed:
 				return err
@@ -134,7 +137,7 @@ func (s *server) admitWrapped(l *listener, nc net.Conn) error {
 	socket, err := sock.Detach(found.Conn, sock.MakeNonblocking)
 	if err != nil { // such as too many descriptors
 		nc.Close()
-		s.log(slog.LevelWarn, "cannot serve a connection", "err", err)
+		s.logLimited(&s.waits, slog.LevelWarn, "cannot serve a connection", "err", err)
 		return nil
 	}
 	c := s.admit(l, socket)

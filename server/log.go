@@ -17,10 +17,8 @@ type journal struct {
 	labels context.Context // of package pprof; nil if the server has no name
 	panics atomic.Uint64   // for Stats
 
-	waits, refusals oncePerSecond // waits that have failed, and connections that cannot be watched
-
-	// Lines that peers can cause.
-	refused, rejected, functions, datagrams quota
+	// Lines that peers can cause, and failures of the system.
+	refused, rejected, functions, datagrams, waits quota
 }
 
 // open prepares the journal. A nil logger is slog.Default().
@@ -37,7 +35,7 @@ func (j *journal) open(logger *slog.Logger, name string) {
 
 // close logs the summaries of the quotas.
 func (j *journal) close() {
-	for _, q := range []*quota{&j.refused, &j.rejected, &j.functions, &j.datagrams} {
+	for _, q := range []*quota{&j.refused, &j.rejected, &j.functions, &j.datagrams, &j.waits} {
 		q.end()
 	}
 }

@@ -58,7 +58,7 @@ func (w *packetWorker) run() {
 		w.begin(s.wheel.Now())
 		w.mu.Unlock()
 		if err := w.serve(c); err != nil {
-			c.fail(err)
+			c.failed.fail(err)
 		} else {
 			w.rearm(c)
 		}
@@ -82,7 +82,7 @@ func (w *packetWorker) rearm(c *PacketConn) {
 			return
 		}
 		if !refusedBySystem(err) || f.again(&w.server.journal, err, cmp.Or(w.server.giveUp, giveUpAfter)) {
-			c.fail(err)
+			c.failed.fail(err)
 			return
 		}
 	}

@@ -76,8 +76,6 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 	}
 	if t == nil {
 		c.word.And(^uint32(wHandshake))
-	}
-	if t == nil {
 		c.giveBack(rest)
 	}
 	c.dropExtra()

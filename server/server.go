@@ -259,4 +259,4 @@ func (s *Server[S]) Ready() bool { return s.server.ready() }
 
 // Ports returns the server's ports, one for each shard, for observers such as package debug. It returns none before the
 // first Serve. The server owns the ports: the caller must not register, dequeue or close.
-func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.ports() }
+func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.allPorts() }

@@ -276,7 +276,7 @@ func (c *conn) sourceSent(src *source, all bool, err error) bool {
 	case src.f != nil:
 		c.lost(err) // it may be the socket's
 	default:
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 	}
 	done := err == nil && all && len(src.b) == 0
 	if done {

@@ -73,7 +73,7 @@ func (s *server) Stats() Stats {
 	st.Rejected = k.rejectedHandshakes.Load() + st.RejectedHeaders
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Conns, st.Workers = s.table.n, len(s.workers)
+	st.Conns, st.Workers = len(s.table), len(s.workers)
 	st.Calls, st.CallTime = k.calls, k.callTime
 	if s.traffic != nil {
 		st.BytesIn, st.BytesOut = s.traffic.sum()
@@ -150,13 +150,12 @@ func (t *tally) publish() {
 
 // look returns what Stats reports of a worker.
 func (w *worker) look(d *watchdog) (busy bool, ran time.Duration, waiting int, calls uint64) {
-	busy, ran = d.ran(&w.activity)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if busy && w.busy {
+	if w.busy {
 		waiting = w.n - w.next
 	}
-	return busy, ran, waiting, w.calls
+	return w.busy, time.Duration(d.ticks(&w.activity)) * tick, waiting, w.calls
 }
 
 // keep adds the counts of a worker that ends. server.mu is held.

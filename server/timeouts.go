@@ -48,7 +48,7 @@ func (s *server) expired(c *conn) {
 	}
 	a := &alarm{wheel: s.wheel}
 	if why := c.timedOut(a, word); why != nil {
-		c.failLocked(why, wAborting)
+		c.failLocked(why)
 		return
 	}
 	if c.rated {

@@ -56,12 +56,6 @@ func (t *Timer) unlink() bool {
 	return false
 }
 
-func (c *conn) afterFunc(d time.Duration, f func() error) *Timer {
-	t := &Timer{conn: c, f: f}
-	t.Reset(d)
-	return t
-}
-
 // fire calls the functions of the timers that are due. The worker owns the connection.
 func (w *worker) fire(c *conn) {
 	c.word.And(^uint32(wDue))

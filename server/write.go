@@ -155,7 +155,7 @@ func (c *conn) queueFull() error {
 	s := c.server()
 	if s.SlowPolicy == SlowClose {
 		s.counts.slow.Add(1)
-		c.failLocked(ErrSlow, wAborting)
+		c.failLocked(ErrSlow)
 		return ErrSlow
 	}
 	c.set(wWritable)
