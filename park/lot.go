@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,17 +12,18 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// Config configures a [Lot]. The zero value sets no limits.
+// Config configures a [Lot]. The zero value sets no limits. A negative number means none, as 0 does.
 type Config struct {
 	// IdleTimeout is the time that a connection may stay parked; Options.IdleTimeout overrides it. When it
 	// expires, the function runs and its Read fails with os.ErrDeadlineExceeded. The timeout is never early
-	// and at most 0.2 seconds late. 0 means no timeout.
+	// and at most 0.2 seconds late. 0 means none.
 	IdleTimeout time.Duration
 	// MaxRunning limits the number of functions that run concurrently. 0 means no limit. Connections that
-	// become ready while the limit is reached stay queued, in order, and have no idle timeout then; Stats.Queued
+	// become ready while the limit is reached wait, in order, and have no idle timeout then; Stats.Waiting
 	// counts them. Functions should bound the time that they wait for the rest of a message by a read deadline: each
 	// one that waits is one of the limit. If functions wait for each other, the limit must be high enough for all of
 	// them to run.
@@ -29,8 +31,8 @@ type Config struct {
 	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
 	// default.
 	Backend string
-	// Name, if not empty, names the lot in profiles: the goroutines that run functions have the label socknotify_server of
-	// package runtime/pprof with this value.
+	// Name, if not empty, names the lot in profiles and in the log: the goroutines that run functions have the label
+	// socknotify_server of package runtime/pprof with this value, and log lines have it as "name".
 	Name string
 	// TimeCalls makes the lot measure how long functions take, for Stats.CallTime. It costs two readings of the clock for
 	// each call.
@@ -41,7 +43,7 @@ type Config struct {
 	// find the one below.
 	Unwrap func(net.Conn) net.Conn
 	// Logger receives one warning for each type of connections that cannot be parked, and panics of a connection's
-	// methods when the lot calls them. Its handler must not call the lot or a parked connection, because the lot may hold
+	// methods when the lot calls them: at most ten lines of each message in a second. Its handler must not call the lot or a parked connection, because the lot may hold
 	// a lock. For the same reason the Read, SetReadDeadline and Close methods of a connection must not call the lot, or
 	// the [Conn] around the connection. nil is slog.Default.
 	Logger *slog.Logger
@@ -51,7 +53,7 @@ type Config struct {
 // of them except Shutdown, which waits for the functions to return.
 type Lot struct {
 	config     Config
-	logger     func() *slog.Logger // its result may be nil
+	log        serving.Log
 	port       *socknotify.Port[*parkedConn]
 	wheel      *wheel.Wheel[*parkedConn]
 	clock      clock.Clock
@@ -75,22 +77,23 @@ type Lot struct {
 // tick is the resolution of idle timeouts.
 const tick = 100 * time.Millisecond
 
-// New returns a new lot. The caller must close it with Close or Shutdown. New fails with socknotify.ErrInvalid if a
-// limit is negative, and with the errors of socknotify.New.
+// New returns a new lot. The caller must close it with Close or Shutdown. New fails with the errors of socknotify.New,
+// which is socknotify.ErrInvalid for a Backend that does not exist.
 func New(config Config) (*Lot, error) {
 	return openLot(config, func() *slog.Logger { return config.Logger })
 }
 
 // openLot is New with a function that is called for each message, in place of Config.Logger.
 func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
-	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
-		return nil, fmt.Errorf("park: new: %w: negative limit", socknotify.ErrInvalid)
-	}
 	port, err := socknotify.New[*parkedConn](socknotify.WithBackend(config.Backend))
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("%w: Backend: %w", socknotify.ErrInvalid, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
-	l := &Lot{config: config, logger: logger, port: port, clock: clock.Current()}
+	l := &Lot{config: config, port: port, clock: clock.Current()}
+	l.log.Prefix, l.log.Name, l.log.Logger = "park", config.Name, logger
 	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning
@@ -162,13 +165,6 @@ func (l *Lot) leave() {
 func (l *Lot) closePort() {
 	l.wheel.Close()
 	l.port.Close()
+	l.log.Flush()
 	close(l.ended)
 }
-
-// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is true.
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string        { return "park: the lot is closed" }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }

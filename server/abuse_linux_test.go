@@ -145,11 +145,13 @@ func TestAbuse(t *testing.T) {
 			}
 			await.Pause(time.Millisecond)
 		})
+		crowd := append(loris[1:slow-1:slow-1], never)
 		for range 30 { // what the limit leaves, and more
 			c, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Fatal(err)
 			}
+			crowd = append(crowd, c)
 			t.Cleanup(func() { c.Close() })
 		}
 		for range long.Or(300, 30) {
@@ -175,7 +177,10 @@ func TestAbuse(t *testing.T) {
 			expect(t, c, strings.Repeat("x", sent+rest))
 			served = append(served, c)
 		}
-		never.Close() // or Shutdown would wait for it as long as it may
+		// Shutdown would wait for these until they close or its context ends.
+		for _, c := range crowd {
+			c.Close()
+		}
 		shutdown(t, s)
 		for _, c := range served {
 			expectEnd(t, c, io.EOF)

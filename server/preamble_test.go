@@ -114,6 +114,7 @@ func TestPreambleNone(t *testing.T) {
 
 // A connection with a bad header, with half a header, or with too much of one is closed and counted, without Open.
 func TestPreambleBad(t *testing.T) {
+	t.Parallel() // it waits
 	for name, bad := range map[string]struct {
 		send   string
 		end    bool
@@ -184,6 +185,7 @@ func TestPreambleLimits(t *testing.T) {
 
 // Shutdown serves the first request of a connection whose header has arrived, and ends connections with half a header.
 func TestPreambleShutdown(t *testing.T) {
+	t.Parallel() // it waits
 	s := &srv{Handler: &handler{t: t}, Preamble: fromLine}
 	server.Grace(s, time.Second)
 	addr := start(t, s)

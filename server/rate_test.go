@@ -18,6 +18,7 @@ import (
 
 // More connections than a burst are refused and counted, and more are accepted later.
 func TestAcceptRate(t *testing.T) {
+	t.Parallel() // it waits
 	for name, set := range map[string]func(s *srv, r server.Rate){
 		"all":  func(s *srv, r server.Rate) { s.AcceptRate = r },
 		"addr": func(s *srv, r server.Rate) { s.AcceptRatePerAddr = r },
@@ -51,6 +52,7 @@ func TestAcceptRate(t *testing.T) {
 // A connection that sends as fast as it can is received from at ReadRate, after a burst; another is not affected. The
 // server does not call Data again and again.
 func TestReadRate(t *testing.T) {
+	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const rate, burst = 100_000, 20_000
 		const oneTick = rate / 20 // which may end as soon as the burst is over
@@ -89,6 +91,7 @@ func TestReadRate(t *testing.T) {
 // Answers are sent at WriteRate, after a burst, from the queue, from readers and from files. WriteTimeout does not apply to
 // the waits, and Close sends the rest.
 func TestWriteRate(t *testing.T) {
+	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const rate, burst, size = 100_000, 20_000, 30_000
 		const oneTick = rate / 20
@@ -140,6 +143,7 @@ func TestInvalidRates(t *testing.T) {
 
 // A TLS handshake that waits for its rates is not taken for one that takes too long.
 func TestRatesOfHandshake(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		slow := server.Rate{PerSecond: 4000, Burst: 400}
 		s := &srv{Handler: &handler{t: t}, Backend: backend, ReadRate: slow, WriteRate: slow, HandshakeTimeout: time.Minute}

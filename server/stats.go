@@ -5,7 +5,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/metrics"
 )
 
@@ -137,9 +136,9 @@ func (t *traffic) sum() (in, out uint64) {
 
 // A tally counts a worker's calls of Data. Only the worker counts, without a lock.
 type tally struct {
-	fresh uint64             // calls since publish
-	calls uint64             // calls before it, under activity.mu
-	times durations.Recorder // if Server.TimeCalls is set
+	fresh uint64           // calls since publish
+	calls uint64           // calls before it, under activity.mu
+	times metrics.Recorder // if Server.TimeCalls is set
 }
 
 // publish lets others see what the worker has counted. activity.mu is held, as it is for each notification anyway.

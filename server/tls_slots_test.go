@@ -206,6 +206,7 @@ func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, c
 // Many more peers than there are slots begin handshakes and then send nothing, and new ones keep doing so. Each good client
 // completes its handshake.
 func TestTLSUnfinishedHandshakes(t *testing.T) {
+	t.Parallel()                                              // it waits
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 		t.Run(from, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
@@ -235,6 +236,7 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 
 // While there are slots, no handshake is ended. Each one beyond ends one other.
 func TestTLSHandshakeSlots(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const slots, more = 10, 30
 		s, addr, client := unfinished(t, backend, slots)

@@ -336,6 +336,7 @@ const handshakeTime = 5 * time.Second
 
 // Handshakes that fail, are cut off, or never finish end without Open. Other connections are served.
 func TestTLSHandshakeFailures(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a timeout
 		h := &handler{t: t}
@@ -388,6 +389,7 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 
 // A function of the configuration that panics or waits affects its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a timeout
 		config, client := certified(t)

@@ -289,6 +289,7 @@ func TestConcurrentWrites(t *testing.T) {
 
 // A peer that never reads delays only itself: its queue is bounded, and other connections are served.
 func TestPeerNeverReads(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
 		s := &srv{Handler: h, Backend: backend, MaxQueued: 1 << 20}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -35,9 +36,10 @@ type Server struct {
 	// Linger is the time for which a connection without streams keeps its goroutine before it is parked. 0 means half a
 	// second; with a negative value a connection is parked at once. A park.HTTPServer sets it, if it is 0.
 	Linger time.Duration
-	// Backend, Unwrap and Logger are as in park.Config. They are not used with a park.HTTPServer.
+	// Backend, Unwrap, Name and Logger are as in park.Config. They are not used with a park.HTTPServer.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
+	Name    string
 	Logger  *slog.Logger
 
 	mu          sync.Mutex
@@ -204,7 +206,7 @@ func (s *Server) add(c *conn) error {
 		return http.ErrServerClosed
 	}
 	if s.lot == nil {
-		lot, err := park.New(park.Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.Logger})
+		lot, err := park.New(park.Config{Backend: s.Backend, Unwrap: s.Unwrap, Name: s.Name, Logger: s.Logger})
 		if err != nil {
 			return fmt.Errorf("http2: %w", err)
 		}
@@ -245,6 +247,17 @@ func (s *Server) stop() (conns []*conn, lot *park.Lot, empty chan struct{}) {
 		conns = append(conns, c)
 	}
 	return conns, s.lot, s.empty
+}
+
+// Lots returns the server's lot, for observers such as package debug. It returns none before the first connection. The
+// server owns the lot.
+func (s *Server) Lots() (lots []*park.Lot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lot != nil {
+		lots = append(lots, s.lot)
+	}
+	return lots
 }
 
 // Shutdown ends the connections with GOAWAY frames: streams that are open are served to their end, and later ones are not
@@ -385,12 +398,7 @@ func (s *Server) maxBlock() int {
 	return n + n/4 + maxFrameSize
 }
 
-func (s *Server) linger() time.Duration {
-	if s.Linger == 0 {
-		return time.Second / 2
-	}
-	return max(s.Linger, 0)
-}
+func (s *Server) linger() time.Duration { return serving.Or(s.Linger, serving.DefaultLinger) }
 
 func (s *Server) idleTimeout() time.Duration {
 	if s.Server.IdleTimeout != 0 {
@@ -407,8 +415,8 @@ func (s *Server) readHeaderTimeout() time.Duration {
 }
 
 var (
-	errClosed = fmt.Errorf("http2: the connection was closed: %w", net.ErrClosed)
-	errGone   = errors.New("http2: the connection has ended after GOAWAY")
-	errIdle   = errors.New("http2: the connection was idle for too long")
-	errPing   = errors.New("http2: a PING was not answered in time")
+	errGone         = errors.New("http2: the connection has ended after GOAWAY")
+	errClosed error = serving.ClosedError("http2: the connection was closed")
+	errIdle   error = serving.TimeoutError("http2: the connection was idle for too long")
+	errPing   error = serving.TimeoutError("http2: a PING was not answered in time")
 )
