@@ -177,15 +177,15 @@ func idle(b *tab, r *running) {
 	b.Helper()
 	n := r.hub.stats().Members
 	until(b, "all are parked", func() bool { s := r.hub.Stats(); return s.Parked == n && s.Running == 0 })
-	before := r.hub.Stats().Parks
+	before := r.hub.Lots()[0].Stats().Parks
 	// They must stay as they are while the browser's time passes.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if s := r.hub.Stats(); s.Parked != n || s.Running != 0 || s.Parks != before {
+		if s := r.hub.Stats(); s.Parked != n || s.Running != 0 || r.hub.Lots()[0].Stats().Parks != before {
 			b.Fatalf("not idle: %+v, parked %d times before", s, before)
 		}
 	}
 	b.until("the page stays connected", connected)
-	if s := r.hub.Stats(); s.Parked != n || s.Parks != before {
+	if s := r.hub.Stats(); s.Parked != n || r.hub.Lots()[0].Stats().Parks != before {
 		b.Fatalf("not idle: %+v", s)
 	}
 }
