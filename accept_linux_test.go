@@ -1,4 +1,4 @@
-package socknotify
+package socknotify_test
 
 import (
 	"errors"
@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	. "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -51,7 +53,7 @@ func exhaust(t *testing.T) (restore func()) {
 
 // Out of descriptors accepting reports once, and goes on by itself when there are some again (X3).
 func TestAcceptOutOfDescriptors(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], h *hooked) {
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], h *porttest.Hooked) {
 		l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +78,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		nt := next(t, p)
+		nt := porttest.Next(t, p)
 		if s, err := nt.Accepted(); nt.Events != EventErr || s != nil || !errors.Is(err, unix.EMFILE) {
 			t.Fatalf("%v, accepted %v, %v", nt.Events, s, err)
 		}
@@ -92,12 +94,12 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 		h.After = nil
 		restore()
 		for range clients {
-			s, err := next(t, p).Accepted()
+			s, err := porttest.Next(t, p).Accepted()
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Close()
 		}
-		none(t, p)
+		porttest.None(t, p)
 	})
 }

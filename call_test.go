@@ -1,4 +1,4 @@
-package socknotify
+package socknotify_test
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/port"
+	. "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/porttest"
 )
 
 func TestWholeCallErrors(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
 		var one [1]Notification[string]
 		var noContext context.Context
 		regs := []Registration[string]{{Result: errors.New("earlier")}}
@@ -83,15 +84,15 @@ func TestWholeCallErrors(t *testing.T) {
 
 // Timeouts near the ends of int64 neither overflow nor end early.
 func TestExtremeTimeouts(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, port.Forever, port.Forever - 1, math.MinInt64, -1} {
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
+		for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, 1 << 62, 1<<62 - 1, math.MinInt64, -1} {
 			got := make(chan error)
 			go func() {
 				var one [1]Notification[string]
 				_, err := p.Process(nil, one[:], timeout)
 				got <- err
 			}()
-			asleep(t, p, 1)
+			porttest.Waiting(t, p, 1)
 			p.Post("k", 0)
 			if err := <-got; err != nil {
 				t.Errorf("timeout %d: %v", timeout, err)
@@ -101,23 +102,23 @@ func TestExtremeTimeouts(t *testing.T) {
 }
 
 func TestInvalidRegistrations(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		x, _ := newPair(t)
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
+		x, _ := porttest.Pair(t)
 		h := x.Handle()
 		cases := []struct {
 			field string
 			reg   Registration[string]
 		}{
 			{"Op", Registration[string]{Handle: h, Op: 8}},
-			{"Op", Registration[string]{Handle: h, Op: OpEnable | OpRemove, Trigger: oneShot}},
-			{"Filter", enableHandle(h, "k", EventErr, oneShot)},
-			{"Filter", enableHandle(h, "k", EventIn|EventRemove, oneShot)},
-			{"Filter", enableHandle(h, "k", 0x100, oneShot)},
-			{"Trigger", enableHandle(h, "k", EventIn, 0)},
-			{"Trigger", enableHandle(h, "k", EventIn, TriggerOneShot)},
-			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|TriggerEdge)},
-			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|TriggerOneShot|TriggerPersistent)},
-			{"Trigger", enableHandle(h, "k", EventIn, TriggerLevel|16)},
+			{"Op", Registration[string]{Handle: h, Op: OpEnable | OpRemove, Trigger: porttest.OneShot}},
+			{"Filter", porttest.EnableHandle(h, "k", EventErr, porttest.OneShot)},
+			{"Filter", porttest.EnableHandle(h, "k", EventIn|EventRemove, porttest.OneShot)},
+			{"Filter", porttest.EnableHandle(h, "k", 0x100, porttest.OneShot)},
+			{"Trigger", porttest.EnableHandle(h, "k", EventIn, 0)},
+			{"Trigger", porttest.EnableHandle(h, "k", EventIn, TriggerOneShot)},
+			{"Trigger", porttest.EnableHandle(h, "k", EventIn, TriggerLevel|TriggerEdge)},
+			{"Trigger", porttest.EnableHandle(h, "k", EventIn, TriggerLevel|TriggerOneShot|TriggerPersistent)},
+			{"Trigger", porttest.EnableHandle(h, "k", EventIn, TriggerLevel|16)},
 		}
 		for _, c := range cases {
 			// G6: before any look-up, so a bad handle makes no difference.
@@ -133,21 +134,21 @@ func TestInvalidRegistrations(t *testing.T) {
 			}
 		}
 		// The fields that only OpEnable reads are not looked at.
-		do(t, p, enableHandle(h, "k", EventIn, TriggerLevel))
-		do(t, p, Registration[string]{Handle: h, Op: OpDisable, Filter: 0xffff, Trigger: 0xff, Drained: true})
-		do(t, p, Registration[string]{Handle: h, Op: OpRemove, Filter: 0xffff, Trigger: 0xff, Key: "other"})
+		porttest.Do(t, p, porttest.EnableHandle(h, "k", EventIn, TriggerLevel))
+		porttest.Do(t, p, Registration[string]{Handle: h, Op: OpDisable, Filter: 0xffff, Trigger: 0xff, Drained: true})
+		porttest.Do(t, p, Registration[string]{Handle: h, Op: OpRemove, Filter: 0xffff, Trigger: 0xff, Key: "other"})
 	})
 }
 
 func TestKeysThatDoNotCompare(t *testing.T) {
 	onEachName2(t, func(t *testing.T, p *Port[any]) {
-		x, _ := newPair(t)
-		regs := []Registration[any]{enableHandle[any](x.Handle(), []int{1}, EventIn, oneShot)}
+		x, _ := porttest.Pair(t)
+		regs := []Registration[any]{porttest.EnableHandle[any](x.Handle(), []int{1}, EventIn, porttest.OneShot)}
 		p.Process(regs, nil, 0)
 		if err := regs[0].Result; !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "Key") {
 			t.Fatalf("G2: %v", err)
 		}
-		do(t, p, enableHandle[any](x.Handle(), "fine", EventIn, oneShot))
+		porttest.Do(t, p, porttest.EnableHandle[any](x.Handle(), "fine", EventIn, porttest.OneShot))
 		p.Process(regs, nil, 0)
 		if err := regs[0].Result; !errors.Is(err, ErrInvalid) {
 			t.Fatalf("G2: %v", err)
@@ -155,7 +156,7 @@ func TestKeysThatDoNotCompare(t *testing.T) {
 		if p.Post([]int{2}, 0) != nil {
 			t.Fatal("Post does not compare keys")
 		}
-		if nt := next(t, p); nt.Key.([]int)[0] != 2 {
+		if nt := porttest.Next(t, p); nt.Key.([]int)[0] != 2 {
 			t.Fatalf("got %+v", nt)
 		}
 	})
@@ -182,9 +183,9 @@ func refusesKey[K comparable](t *testing.T, bad, good K) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	x, _ := newPair(t)
+	x, _ := porttest.Pair(t)
 	for range 2 {
-		for _, r := range []Registration[K]{enableHandle(x.Handle(), bad, EventIn, oneShot), Enable(x, bad, EventIn, oneShot)} {
+		for _, r := range []Registration[K]{porttest.EnableHandle(x.Handle(), bad, EventIn, porttest.OneShot), Enable(x, bad, EventIn, porttest.OneShot)} {
 			for _, r.Drained = range []bool{false, true} {
 				regs := []Registration[K]{r}
 				p.Process(regs, nil, 0)
@@ -193,7 +194,7 @@ func refusesKey[K comparable](t *testing.T, bad, good K) {
 				}
 			}
 		}
-		regs := []Registration[K]{enableHandle(x.Handle(), good, EventIn, oneShot)}
+		regs := []Registration[K]{porttest.EnableHandle(x.Handle(), good, EventIn, porttest.OneShot)}
 		if p.Process(regs, nil, 0); regs[0].Result != nil {
 			t.Fatal(regs[0].Result)
 		}
@@ -261,28 +262,28 @@ func TestChoiceOfBackend(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
 		cause := errors.New("the cause")
-		x, _ := newPair(t)
+		x, _ := porttest.Pair(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		got := make(chan error)
 		go func() {
 			var one [1]Notification[string]
-			_, err := p.ProcessContext(ctx, []Registration[string]{enableHandle(x.Handle(), "k", EventOut, oneShot), disableHandle[string](x.Handle())}, one[:])
+			_, err := p.ProcessContext(ctx, []Registration[string]{porttest.EnableHandle(x.Handle(), "k", EventOut, porttest.OneShot), porttest.DisableHandle[string](x.Handle())}, one[:])
 			got <- err
 		}()
-		asleep(t, p, 1)
+		porttest.Waiting(t, p, 1)
 		cancel(cause)
 		if err := <-got; err != cause {
 			t.Fatalf("C9: %v", err)
 		}
 		// The registration stays; a context that is done already leaves what there is.
-		do(t, p, enableHandle(x.Handle(), "k", EventOut, oneShot))
+		porttest.Do(t, p, porttest.EnableHandle(x.Handle(), "k", EventOut, porttest.OneShot))
 		var one [1]Notification[string]
 		if n, err := p.Wait(ctx, one[:]); n != 0 || err != cause {
 			t.Fatalf("C9: %d, %v", n, err)
 		}
-		next(t, p)
+		porttest.Next(t, p)
 	})
 }
 

@@ -1,4 +1,4 @@
-package socknotify
+package socknotify_test
 
 import (
 	"errors"
@@ -15,10 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	. "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -54,7 +55,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		p.port.Core.Watching.Store(true)
+		porttest.HadSocket(t, p)
 		spareThreads(t)
 		before := threads(t)
 		const waiters = 64
@@ -66,7 +67,7 @@ func TestParkedWaitersCostNoThreads(t *testing.T) {
 				done <- struct{}{}
 			}()
 		}
-		asleep(t, p, waiters)
+		porttest.Waiting(t, p, waiters)
 		settle(t)
 		if after := threads(t); after > before+2 {
 			t.Errorf("%d threads before, %d with %d parked waiters", before, after, waiters)
@@ -100,8 +101,8 @@ func TestParkedWaiterUsesNoCPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		x, _ := newPair(t)
-		do(t, p, enableHandle(x.Handle(), 1, EventIn, oneShot))
+		x, _ := porttest.Pair(t)
+		porttest.Do(t, p, porttest.EnableHandle(x.Handle(), 1, EventIn, porttest.OneShot))
 		waits := long.Or(5*time.Second, time.Second/2)
 		debug.FreeOSMemory() // otherwise the runtime would do it during the test
 		cpu, switches := usage(t)
@@ -151,7 +152,7 @@ func TestIdleRegistrationMemory(t *testing.T) {
 		}
 		before := liveBytes()
 		for i, s := range socks {
-			do(t, p, enableHandle(s.Handle(), &contexts[i], EventIn, oneShot))
+			porttest.Do(t, p, porttest.EnableHandle(s.Handle(), &contexts[i], EventIn, porttest.OneShot))
 		}
 		each := float64(liveBytes()-before) / n
 		t.Logf("%.1f live bytes per idle registration", each)
@@ -202,29 +203,29 @@ func TestBadHandles(t *testing.T) {
 		{"closed", uintptr(closed), syscall.EBADF},
 		{"negative", ^uintptr(0), syscall.EBADF},
 		{"beyond int32", 1 << 31, syscall.EBADF},
-		{"beyond the table", port.MaxIndex + 1, syscall.EBADF},
-		{"large", port.MaxIndex - 1, syscall.EBADF},
+		{"beyond the table", 1 << 26, syscall.EBADF},
+		{"large", 1<<26 - 2, syscall.EBADF},
 		{"file", file.Fd(), syscall.ENOTSOCK},
 		{"pipe", r.Fd(), syscall.ENOTSOCK},
 		{"epoll", uintptr(epfd), syscall.ENOTSOCK},
 	}
-	onEach(t, func(t *testing.T, p *Port[string], _ *hooked) {
-		x, y := newPair(t)
+	porttest.OnEach(t, func(t *testing.T, p *Port[string], _ *porttest.Hooked) {
+		x, y := porttest.Pair(t)
 		for _, h := range handles {
 			t.Run(h.name, func(t *testing.T) {
 				regs := []Registration[string]{
-					enableHandle(h.handle, "bad", EventIn, oneShot),
-					enableHandle(x.Handle(), "good", EventIn, oneShot),
-					disableHandle[string](h.handle),
-					removeHandle[string](h.handle),
+					porttest.EnableHandle(h.handle, "bad", EventIn, porttest.OneShot),
+					porttest.EnableHandle(x.Handle(), "good", EventIn, porttest.OneShot),
+					porttest.DisableHandle[string](h.handle),
+					porttest.RemoveHandle[string](h.handle),
 				}
 				var out [4]Notification[string]
-				send(t, y)
-				n, err := p.Process(regs, out[:], soon)
+				porttest.Send(t, y)
+				n, err := p.Process(regs, out[:], porttest.Soon)
 				if n != 1 || err != nil || out[0].Key != "good" || regs[1].Result != nil {
 					t.Fatalf("G8, C3: %d, %v, %+v, %v", n, err, out[0], regs[1].Result)
 				}
-				drain(t, x)
+				porttest.Drain(t, x)
 				for _, i := range []int{0, 2, 3} {
 					got := regs[i].Result
 					var op *OpError
@@ -307,8 +308,8 @@ func TestLoweredLimit(t *testing.T) {
 		const pairs = 50
 		var x, y [pairs]*sock.Socket
 		for i := range pairs {
-			x[i], y[i] = newPair(t)
-			do(t, p, enableHandle(x[i].Handle(), i, EventIn, oneShot))
+			x[i], y[i] = porttest.Pair(t)
+			porttest.Do(t, p, porttest.EnableHandle(x[i].Handle(), i, EventIn, porttest.OneShot))
 		}
 		p.Process(nil, make([]Notification[int], 1), time.Millisecond) // what waiting needs is open
 		var was unix.Rlimit
@@ -328,16 +329,16 @@ func TestLoweredLimit(t *testing.T) {
 				var out [2]Notification[int]
 				ended := make(chan struct{})
 				if i%2 == 0 {
-					send(t, y[i])
+					porttest.Send(t, y[i])
 					close(ended)
 				} else {
 					go func() {
 						defer close(ended)
-						asleep(t, p, 1)
-						send(t, y[i])
+						porttest.Waiting(t, p, 1)
+						porttest.Send(t, y[i])
 					}()
 				}
-				timeout := soon
+				timeout := porttest.Soon
 				if i%2 == 0 {
 					timeout = 0
 				}
@@ -346,14 +347,14 @@ func TestLoweredLimit(t *testing.T) {
 					t.Fatalf("limit %d, socket %d: Wait = %v, %v", limit, i, out[:n], err)
 				}
 				<-ended
-				drain(t, x[i])
-				do(t, p, enableHandle(x[i].Handle(), i, EventIn, oneShot))
+				porttest.Drain(t, x[i])
+				porttest.Do(t, p, porttest.EnableHandle(x[i].Handle(), i, EventIn, porttest.OneShot))
 			}
 			go func() {
-				asleep(t, p, 1)
+				porttest.Waiting(t, p, 1)
 				p.Post(-1, 0)
 			}()
-			if nt := next(t, p); nt.Kind() != KindPosted {
+			if nt := porttest.Next(t, p); nt.Kind() != KindPosted {
 				t.Errorf("limit %d: %+v; want the post", limit, nt)
 			}
 			if n, err := p.Process(nil, make([]Notification[int], 1), 30*time.Millisecond); n != 0 || err != ErrTimeout {

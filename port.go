@@ -103,7 +103,7 @@ func (p *Port[K]) Post(key K, data uintptr) error {
 	if !p.keys.queue.push(Notification[K]{Key: key, Data: data, kind: port.Posted}) {
 		return ErrClosed
 	}
-	p.port.Waiters.WakeOne(p.port.Core, nil)
+	p.port.Waiters.WakeOne(nil)
 	runtime.KeepAlive(p)
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 // A queue holds posts, removals and completions in order. The two ends have a lock each, so that calls that queue and calls
 // that dequeue do not wait for one another.
 type queue[K comparable] struct {
-	_   [152]byte // keeps what is before the queue, which all calls read, out of its cache lines
+	_   [144]byte // keeps what is before the queue, which all calls read, out of its cache lines
 	in  queueEnd[K]
 	out queueEnd[K]
 
@@ -100,7 +100,7 @@ func (q *queue[K]) take(out []Notification[K]) (n, posts, completions int) {
 			case port.Posted:
 				posts++
 			case port.Completion:
-				(*port.Overlapped)(entry.of).End()
+				(*port.Flight)(entry.of).End()
 				completions++
 			}
 			out[n] = *entry

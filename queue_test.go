@@ -5,8 +5,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/port"
 	"pgregory.net/rapid"
+
+	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A queue is a list, whatever is pushed and taken in whatever portions.
@@ -26,8 +27,8 @@ func TestQueueIsAList(t *testing.T) {
 					case 0:
 						n.kind = port.FromSocket
 					case 1:
-						o := new(port.Overlapped)
-						o.Reserve(&here)
+						o := new(port.Flight)
+						o.Begin(&here)
 						n.kind, n.of = port.Completion, unsafe.Pointer(o)
 					}
 					if next++; q.push(n) == closed {
@@ -56,7 +57,7 @@ func TestQueueIsAList(t *testing.T) {
 					}
 					if list[i].kind == port.Completion {
 						completed--
-						if (*port.Overlapped)(list[i].of).Core.Load() != nil {
+						if (*port.Flight)(list[i].of).On(&here) {
 							t.Fatal("an operation is in flight that was dequeued")
 						}
 					}
@@ -171,18 +172,18 @@ func TestQueueMemory(t *testing.T) {
 	}
 }
 
-// Queueing, dequeuing and waiting each touch one cache line of the port. The port may begin eight bytes into a
-// line, which is what an allocation's header takes.
+// Queueing and dequeuing each touch one cache line of the port; so does waiting (internal/port). The
+// port may begin eight bytes into a line, which is what an allocation's header takes.
 func TestLocksLieInOneLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the layout is for 64 bits")
 	}
 	const line = 64
 	var p Port[string]
+	queue := unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue)
 	for name, at := range map[string][2]uintptr{
-		"in":      {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.returned)},
-		"out":     {unsafe.Offsetof(p.keys) + unsafe.Offsetof(p.keys.queue) + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.returned)},
-		"parking": {unsafe.Offsetof(p.port.Waiters), unsafe.Offsetof(p.port.Waiters.Closed)},
+		"in":  {queue + unsafe.Offsetof(p.keys.queue.in), unsafe.Offsetof(p.keys.queue.in.returned)},
+		"out": {queue + unsafe.Offsetof(p.keys.queue.out), unsafe.Offsetof(p.keys.queue.out.returned)},
 	} {
 		for _, header := range []uintptr{0, 8} {
 			if first := at[0] + header; first/line != (first+at[1])/line {

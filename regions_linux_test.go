@@ -1,4 +1,4 @@
-package socknotify
+package socknotify_test
 
 import (
 	"context"
@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/port"
+	. "github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/porttest"
 )
 
 // An execution trace has the waits, batches and handlers, each within the task of its call's context.
@@ -32,15 +34,15 @@ func TestExecutionTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, task := trace.NewTask(t.Context(), "test")
-	x, y := newPair(t)
+	x, y := porttest.Pair(t)
 	woken := make(chan error, 1)
 	go func() {
 		var out [2]Notification[string]
-		_, err := p.ProcessContext(ctx, []Registration[string]{enableHandle(x.Handle(), "x", EventIn, oneShot)}, out[:])
+		_, err := p.ProcessContext(ctx, []Registration[string]{porttest.EnableHandle(x.Handle(), "x", EventIn, porttest.OneShot)}, out[:])
 		woken <- err
 	}()
-	eventually(t, "the waiter sleeps", func() bool { return p.Stats().Waiting == 1 })
-	send(t, y)
+	await.Until(t, "the waiter sleeps", func() bool { return p.Stats().Waiting == 1 })
+	porttest.Send(t, y)
 	if err := <-woken; err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +62,9 @@ func TestExecutionTrace(t *testing.T) {
 		count       int
 		inTask      bool
 	}{
-		{"RegionBegin", port.RegionWait, 1, true}, {"RegionEnd", port.RegionWait, 1, true},
-		{"RegionBegin", regionHandle, 1, false}, {"RegionEnd", regionHandle, 1, false},
-		{"Log", port.LogBatch, 2, false},
+		{"RegionBegin", "socknotify.wait", 1, true}, {"RegionEnd", "socknotify.wait", 1, true},
+		{"RegionBegin", "socknotify.handle", 1, false}, {"RegionEnd", "socknotify.handle", 1, false},
+		{"Log", "socknotify.batch", 2, false},
 	} {
 		n := 0
 		for line := range strings.Lines(string(text)) {

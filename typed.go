@@ -31,11 +31,11 @@ func notificationAt[K comparable](e port.Entries, i int) *Notification[K] {
 	return (*Notification[K])(unsafe.Add(e.Base, uintptr(e.At+i)*unsafe.Sizeof(Notification[K]{})))
 }
 
-// note returns what a packet stands for. The operation of a completion gives up its arguments and its key.
+// note returns what a packet stands for. The record of a completion gives up its key.
 func note[K comparable](pk port.Packet) Notification[K] {
 	n := Notification[K]{Key: port.KeyOf[K](pk.Rec), Data: pk.Data, Events: Events(pk.Events), kind: pk.Kind, of: pk.Of}
 	if pk.Kind == port.Completion {
-		(*port.Overlapped)(pk.Of).Forget()
+		port.ClearKey[K](pk.Rec)
 	}
 	return n
 }
@@ -51,18 +51,14 @@ func (k *keys[K]) Put(to port.Entries, i int, pk port.Packet) {
 
 func (k *keys[K]) Enqueue(pk port.Packet) { k.queue.push(note[K](pk)) }
 
-func (k *keys[K]) TakeQueued(to port.Entries, o *port.Observer) (n, posts, completions int) {
+func (k *keys[K]) TakeQueued(to port.Entries) (n, posts, completions int) {
 	out := unsafe.Slice(notificationAt[K](to, 0), to.Len())
-	n, posts, completions = k.queue.take(out)
-	if posts > 0 && o != nil {
-		tracePosts(o, out[:n])
-	}
-	return n, posts, completions
+	return k.queue.take(out)
 }
 
-func (k *keys[K]) Get(from port.Entries, i int) (port.NoteKind, port.Events) {
+func (k *keys[K]) Get(from port.Entries, i int) (port.NoteKind, port.Events, uintptr) {
 	n := notificationAt[K](from, i)
-	return n.kind, port.Events(n.Events)
+	return n.kind, port.Events(n.Events), n.Data
 }
 
 func (k *keys[K]) NewRecord(key unsafe.Pointer) *port.Record {
@@ -93,19 +89,4 @@ func equalsItself[K comparable](key K) (ok bool) {
 
 func (k *keys[K]) Fail(f port.Failed) error {
 	return &OpError{Op: Op(f.Op), Handle: f.Socket, Conn: f.Conn, Kind: f.Kind, Err: f.Err, accept: f.Accept}
-}
-
-// tracePosts traces the posts among what was taken from the queue.
-//
-//go:noinline
-func tracePosts[K comparable](o *port.Observer, taken []Notification[K]) {
-	if o.Ring.Load() == nil {
-		return
-	}
-	at := port.Millis()
-	for i := range taken {
-		if taken[i].kind == port.Posted {
-			o.Trace(at, port.TracePosted, 0, 0, port.EventNone, taken[i].Data)
-		}
-	}
 }

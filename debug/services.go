@@ -82,11 +82,14 @@ func add(s *service) Option {
 func (c *ServerCounts) setServer(s server.Stats) {
 	*c = ServerCounts{
 		Conns: s.Conns, Handshaking: s.Handshaking, Hijacked: s.Hijacked, Workers: s.Workers, Running: s.Running,
-		QueuedBytes: s.Queued, Longest: s.Longest.Seconds(), Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr,
+		QueuedBytes: s.QueuedBytes, Longest: s.Longest.Seconds(), Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr,
 		RefusedWrites: s.Overloads, BytesIn: s.BytesIn, BytesOut: s.BytesOut, Calls: s.Calls, CallTime: timesOf(s.CallTime),
-		Idle: s.Idle, Slow: s.Slow, Stalled: s.Stalled, Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
-		FailedHandshakes: s.FailedHandshakes, LateHandshakes: s.LateHandshakes, EvictedHandshakes: s.EvictedHandshakes,
-		BadPreambles: s.BadPreambles,
+		Idle: s.TimedOut.Idle, Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message,
+		Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
+		FailedHandshakes: s.Rejected - min(s.RejectedHeaders, s.Rejected) +
+			s.TimedOut.Handshake + s.EvictedHandshakes,
+		LateHandshakes: s.TimedOut.Handshake, EvictedHandshakes: s.EvictedHandshakes,
+		BadPreambles: s.RejectedHeaders,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -113,8 +114,8 @@ func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from uintp
 	for i := range s.Spread {
 		s.Spread[i] = Spread(in.Spread(i))
 	}
-	var infos []port.Info
-	s.Observed, infos, s.Next, s.More, s.Closed = in.List(from, limit)
+	var infos []observe.Info
+	s.Observed, infos, s.Next, s.More, s.Closed = observe.List(in, from, limit)
 	for i := range infos {
 		s.Registrations = append(s.Registrations, registrationInfo[K](&infos[i]))
 	}
@@ -122,11 +123,11 @@ func takeSnapshot[K comparable](p *socknotify.Port[K], in *port.Port, from uintp
 	return s
 }
 
-func registrationInfo[K comparable](i *port.Info) RegistrationInfo[K] {
+func registrationInfo[K comparable](i *observe.Info) RegistrationInfo[K] {
 	r := RegistrationInfo[K]{
 		Socket: i.Handle, Key: port.KeyOf[K](i.Record), Filter: socknotify.Events(i.Filter),
 		Trigger: socknotify.Trigger(i.Trigger), State: State(i.State), Pending: i.Pending,
-		ID: i.Id, Notifications: i.Notifications, Last: socknotify.Events(i.Last), record: i.Record,
+		ID: i.ID, Notifications: i.Notifications, Last: socknotify.Events(i.Last), record: i.Record,
 	}
 	if i.LastTime != 0 {
 		r.LastTime = time.UnixMilli(i.LastTime)
@@ -144,7 +145,7 @@ func registrationInfo[K comparable](i *port.Info) RegistrationInfo[K] {
 // the clock once per poll. A port without observers records nothing, at the cost of loading one pointer per poll.
 // The records hold no keys. stop may be called more than once.
 func Observe[K comparable](p *socknotify.Port[K]) (stop func()) {
-	return port.Of(p).Observe()
+	return observe.Start(port.Of(p))
 }
 
 // Addresses returns the names of the socket of a registration. It makes a few system calls.
@@ -163,7 +164,7 @@ func addresses[K comparable](in *port.Port, r *RegistrationInfo[K]) (sock.Names,
 		}
 		return sock.Names{}, port.CallError("Addresses", "nil RegistrationInfo")
 	}
-	names, err := in.Addresses(r.Socket, r.record)
+	names, err := observe.Addresses(in, r.Socket, r.record)
 	runtime.KeepAlive(in)
 	return names, err
 }

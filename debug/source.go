@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -85,8 +86,8 @@ func (k *cachedNames) usableForSearch() bool {
 }
 
 func (s *portSource[K]) name() string           { return s.title }
-func (s *portSource[K]) observe() (stop func()) { return s.in.Observe() }
-func (s *portSource[K]) trace() *Trace          { return &Trace{s.in.StartTrace()} }
+func (s *portSource[K]) observe() (stop func()) { return observe.Start(s.in) }
+func (s *portSource[K]) trace() *Trace          { return &Trace{observe.StartTrace(s.in)} }
 
 func (s *portSource[K]) status() Status {
 	p := takeSnapshot(s.port, s.in, 0, 0)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -52,12 +53,14 @@ type TraceEntry struct {
 }
 
 // A Trace reads the entries that a port records; see [StartTrace]. Read and Lost must not be called concurrently.
-type Trace struct{ reader *port.TraceReader }
+type Trace struct{ reader *observe.TraceReader }
 
 // StartTrace makes a port record its actions on registrations and posts, until the trace or the port is closed. The
 // port keeps the latest few thousand entries and overwrites older ones. A trace also observes the port, like
 // [Observe].
-func StartTrace[K comparable](p *socknotify.Port[K]) *Trace { return &Trace{port.Of(p).StartTrace()} }
+func StartTrace[K comparable](p *socknotify.Port[K]) *Trace {
+	return &Trace{observe.StartTrace(port.Of(p))}
+}
 
 // Close ends the trace. It may be called more than once and by any goroutine.
 func (t *Trace) Close() { t.reader.Stop() }
@@ -71,7 +74,7 @@ func (t *Trace) Read(into []TraceEntry) int {
 			return n
 		}
 		into[n] = TraceEntry{
-			Time: time.UnixMilli(e.At), Kind: TraceKind(e.Kind), Socket: e.Handle, ID: e.Id, Events: socknotify.Events(e.Events), Data: e.Data,
+			Time: time.UnixMilli(e.At), Kind: TraceKind(e.Kind), Socket: e.Handle, ID: e.ID, Events: socknotify.Events(e.Events), Data: e.Data,
 		}
 	}
 	return len(into)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/internal/conformance"
-	"github.com/socknotify/socknotify/internal/facts"
 )
 
 // Every sentence that has a conformance case is in the contract.
@@ -40,9 +39,9 @@ func TestEverySentenceHasATest(t *testing.T) {
 // The fact sheet in platforms.md has every row that the test prints.
 func TestFactSheetIsComplete(t *testing.T) {
 	text := read(t, "platforms.md")
-	for _, name := range facts.Names() {
+	for _, name := range conformance.Facts() {
 		if !strings.Contains(text, "\n| "+name+" | ") {
-			t.Errorf("platforms.md has no row %q: run go test -run FactSheet -v", name)
+			t.Errorf("platforms.md has no row %q: run go test ./internal/conformance -run Facts -v", name)
 		}
 	}
 }

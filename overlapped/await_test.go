@@ -8,7 +8,6 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -62,7 +61,7 @@ func TestSendResumesAfterItsTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], _ *backendtest.Hooked) {
 		x, y := newTCP(t)
 		var o Op[string]
-		b := make([]byte, 4*port.MaxTurn)
+		b := make([]byte, 4<<20)
 		if err := Send(p, x, "k", b[:1], &o); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"pgregory.net/rapid"
-
-	"github.com/socknotify/socknotify/internal/port"
 )
 
 // A fileOp is an operation on a file and what the model knows of it.
@@ -113,7 +111,7 @@ func (op *fileOp) completed(t *rapid.T, n int, err error) {
 // ending is an error for which less than all may have been moved, and nil where err is none of those that may come.
 func (op *fileOp) ending(err error) error {
 	var of *Error
-	if !errors.As(err, &of) || of.Op != op.name() || of.Handle != port.NoSocket {
+	if !errors.As(err, &of) || of.Op != op.name() || of.Handle != ^uintptr(0) {
 		return nil
 	}
 	switch {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -66,38 +65,6 @@ func each(t *testing.T, p *socknotify.Port[*batchConn], n int, f func(nt socknot
 		}
 		n -= k
 	}
-}
-
-// A slot that is locked while reports are delivered is polled again.
-func TestReportsMeetLockedSlot(t *testing.T) {
-	onEachOf(t, func(t *testing.T, p *socknotify.Port[*batchConn], h *backendtest.Hooked) {
-		const many = 6
-		conns := batchConns(t, many)
-		receive(t, p, conns)
-		none(t, p)
-		for _, c := range conns {
-			send(t, c.peer)
-		}
-		s := port.Of(p).Table.Lookup(uint32(conns[2].s.Handle()))
-		done := make(chan struct{})
-		h.During(func() {
-			s.Mu.Lock()
-			go func() {
-				defer close(done)
-				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRecheck != 0 })
-				s.Mu.Unlock()
-			}()
-		})
-		var got []*batchConn
-		each(t, p, many, func(nt socknotify.Notification[*batchConn]) { got = append(got, nt.Key) })
-		<-done
-		for _, c := range conns {
-			if !slices.Contains(got, c) {
-				t.Error("one has received nothing")
-			}
-		}
-		none(t, p)
-	})
 }
 
 // A socket that another port has registered in between, or that was closed, harms no other entry.

@@ -103,29 +103,6 @@ func TestReportHeldAcrossSockClose(t *testing.T) {
 	})
 }
 
-// A call that finds the slot locked makes the backend poll again.
-func TestReportMeetsLockedSlot(t *testing.T) {
-	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
-		x, y := newPair(t)
-		var o Op[string]
-		recv(t, p, x, make([]byte, 1), &o)
-		none(t, p)
-		send(t, y)
-		done := make(chan struct{})
-		h.During(func() {
-			s := port.Of(p).Table.Lookup(uint32(x.Handle()))
-			s.Mu.Lock()
-			go func() {
-				defer close(done)
-				eventually(t, "it is left for later", func() bool { return s.Word.Load()&port.WRecheck != 0 })
-				s.Mu.Unlock()
-			}()
-		})
-		completes(t, p, &o, 1, nil)
-		<-done
-	})
-}
-
 // What has waited for a connect that is canceled goes on, though the report said nothing of it.
 func TestReportHeldAcrossCanceledConnect(t *testing.T) {
 	onEach(t, func(t *testing.T, p *socknotify.Port[string], h *backendtest.Hooked) {
@@ -220,42 +197,6 @@ func TestRefusedOperations(t *testing.T) {
 	})
 }
 
-// Canceling a read that no worker has begun wakes a waiter for its completion.
-func TestCanceledReadWakes(t *testing.T) {
-	p, err := socknotify.New[string](socknotify.WithBackend("poll")) // which does not read files by itself
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	workers := func(n int) { port.Of(p).Files.Mu.Lock(); port.Of(p).Files.Workers += n; port.Of(p).Files.Mu.Unlock() }
-	workers(port.MaxWorkers) // all busy
-	defer workers(-port.MaxWorkers)
-	var o Op[string]
-	if err := ReadAt(p, f, "k", make([]byte, 1), 0, &o); err != nil {
-		t.Fatal(err)
-	}
-	woken := make(chan socknotify.Notification[string], 1)
-	go func() { woken <- next(t, p) }()
-	asleep(t, p, 1)
-	if err := Cancel(p, &o); err != nil {
-		t.Fatal(err)
-	}
-	if nt := <-woken; Of(&nt) != &o {
-		t.Fatalf("%+v", nt)
-	}
-	if _, err := o.Result(); !errors.Is(err, ErrCanceled) {
-		t.Error(err)
-	}
-}
-
 // A port whose reads are under way can be collected, and the program can use its buffers and Ops.
 func TestFilesKeepNoPort(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -266,20 +207,17 @@ func TestFilesKeepNoPort(t *testing.T) {
 	var ops [50]Op[string]
 	var bufs [50][1 << 10]byte
 	var dropped weak.Pointer[socknotify.Port[string]]
-	start := func(p *socknotify.Port[string]) {
-		for i := range ops {
-			if err := ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	func() {
 		p, err := socknotify.New[string]()
 		if err != nil {
 			t.Fatal(err)
 		}
 		dropped = weak.Make(p)
-		start(p)
+		for i := range ops {
+			if err := ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}()
 	eventually(t, "the port is collected", func() bool { runtime.GC(); return dropped.Value() == nil })
 	p, err := socknotify.New[string]()
@@ -287,16 +225,12 @@ func TestFilesKeepNoPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	eventually(t, "the operations are over", func() bool {
-		runtime.GC()
-		for i := range ops {
-			if c := ops[i].op.Core.Load(); c != nil && !c.Over() {
-				return false
-			}
-		}
-		return true
-	})
-	start(p)
+	for i := range ops {
+		eventually(t, "the operation is over", func() bool {
+			runtime.GC()
+			return ReadAt(p, f, "k", bufs[i][:], 0, &ops[i]) == nil
+		})
+	}
 	for range ops {
 		if _, err := result(t, p); err != io.EOF {
 			t.Fatal(err)
@@ -319,7 +253,7 @@ func TestStartMeetsClose(t *testing.T) {
 		recv(t, p, x, b, &o)
 		none(t, p)
 		c := port.Of(p).Core
-		if !c.Stripes[0].Enter(c) { // a call that Close waits for
+		if !c.Enter() { // a call that Close waits for
 			t.Fatal("the port is closed")
 		}
 		closed := make(chan error)
@@ -328,7 +262,7 @@ func TestStartMeetsClose(t *testing.T) {
 		if err := Recv(q, y, "k", b, &o); !errors.Is(err, socknotify.ErrInvalid) {
 			t.Errorf("started on another port: %v", err)
 		}
-		c.Stripes[0].Leave(c)
+		c.Leave()
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend/system"
+	"github.com/socknotify/socknotify/internal/operation"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -45,8 +46,8 @@ func WithRing() socknotify.Option { return func(*system.Options) {} }
 // From the call that starts an operation until its completion has been dequeued, the Op and the buffer belong to the
 // port. Starting an Op that is in flight is ErrInvalid.
 type Op[K comparable] struct {
-	op    port.Overlapped // first, so that a pointer to it is one to the whole
-	keyed port.Keyed[K]   // the key, where the port finds it
+	op    operation.Overlapped // first, so that a pointer to it is one to the whole
+	keyed port.Keyed[K]        // the key, where the port finds it
 }
 
 // Of returns the operation that a notification is the completion of, or nil. Key and Data of the notification, the
@@ -126,12 +127,12 @@ func Connect[K comparable](p *socknotify.Port[K], s *sock.Socket, key K, to neti
 // the bytes, or an error such as io.EOF. One of a few goroutines reads, which exist only while there is work. The error is
 // that of [Recv].
 func ReadAt[K comparable](p *socknotify.Port[K], f *os.File, key K, b []byte, off int64, op *Op[K]) error {
-	return transfer(p, port.OpRead, f, key, b, off, op)
+	return transfer(p, operation.Read, f, key, b, off, op)
 }
 
 // WriteAt starts to write b to a file at an offset (WriteFile), as ReadAt reads.
 func WriteAt[K comparable](p *socknotify.Port[K], f *os.File, key K, b []byte, off int64, op *Op[K]) error {
-	return transfer(p, port.OpWrite, f, key, b, off, op)
+	return transfer(p, operation.Write, f, key, b, off, op)
 }
 
 // Cancel ends an operation that is in flight on the port (CancelIoEx). Its completion is still dequeued, with
@@ -145,35 +146,35 @@ func Cancel[K comparable](p *socknotify.Port[K], op *Op[K]) error {
 	if op == nil {
 		return port.CallError("Cancel", "a nil Op")
 	}
-	err := core.Cancel(&op.op)
+	err := operation.Cancel(core, &op.op)
 	runtime.KeepAlive(p)
 	return err
 }
 
 // transfer starts an operation on a file.
-func transfer[K comparable](p *socknotify.Port[K], kind port.OpKind, f *os.File, key K, b []byte, off int64, op *Op[K]) error {
+func transfer[K comparable](p *socknotify.Port[K], kind operation.Kind, f *os.File, key K, b []byte, off int64, op *Op[K]) error {
 	core := port.Of(p)
 	if f == nil && !core.Core.Closed.Load() {
 		return port.CallError(kind.Call(), "a nil file")
 	}
-	if err := core.Reserve(kind, b, untyped(op)); err != nil {
+	if err := operation.Reserve(core, kind, b, untyped(op)); err != nil {
 		return err
 	}
 	op.setKey(key)
-	err := core.StartFile(f, off, &op.op)
+	err := operation.StartFile(core, f, off, &op.op)
+	if err != nil {
+		port.ClearKey[K](op.op.Rec)
+	}
 	runtime.KeepAlive(p)
 	return err
 }
 
 // setKey gives its key to an operation that is being started.
 func (o *Op[K]) setKey(key K) {
-	o.keyed.Key = key
-	if o.op.Rec == nil { // once, because a function of a type parameter is allocated
-		o.op.Rec, o.op.ClearKey = &o.keyed.Record, port.ClearKey[K]
-	}
+	o.keyed.Key, o.op.Rec = key, &o.keyed.Record
 }
 
-func untyped[K comparable](o *Op[K]) *port.Overlapped {
+func untyped[K comparable](o *Op[K]) *operation.Overlapped {
 	if o == nil {
 		return nil
 	}

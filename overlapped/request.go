@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/operation"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -19,7 +20,7 @@ type Request[K comparable] struct {
 	// Recv, would have returned; then nothing completes. Process overwrites it and never reads it.
 	Result error
 
-	kind   port.OpKind
+	kind   operation.Kind
 	socket *sock.Socket
 	key    K
 	buf    []byte
@@ -30,32 +31,32 @@ type Request[K comparable] struct {
 
 // RecvRequest returns the operation that [Recv] starts.
 func RecvRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpRecv, socket: s, key: key, buf: b, op: op}
+	return Request[K]{kind: operation.Recv, socket: s, key: key, buf: b, op: op}
 }
 
 // RecvFromRequest returns the operation that [RecvFrom] starts.
 func RecvFromRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpRecvFrom, socket: s, key: key, buf: b, op: op}
+	return Request[K]{kind: operation.RecvFrom, socket: s, key: key, buf: b, op: op}
 }
 
 // RecvPooledRequest returns the operation that [RecvPooled] starts.
 func RecvPooledRequest[K comparable](s *sock.Socket, key K, pool *Buffers, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpRecvPooled, socket: s, key: key, pool: pool, op: op}
+	return Request[K]{kind: operation.RecvPooled, socket: s, key: key, pool: pool, op: op}
 }
 
 // SendRequest returns the operation that [Send] starts.
 func SendRequest[K comparable](s *sock.Socket, key K, b []byte, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpSend, socket: s, key: key, buf: b, op: op}
+	return Request[K]{kind: operation.Send, socket: s, key: key, buf: b, op: op}
 }
 
 // SendToRequest returns the operation that [SendTo] starts.
 func SendToRequest[K comparable](s *sock.Socket, key K, b []byte, to netip.AddrPort, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpSendTo, socket: s, key: key, buf: b, addr: to, op: op}
+	return Request[K]{kind: operation.SendTo, socket: s, key: key, buf: b, addr: to, op: op}
 }
 
 // ConnectRequest returns the operation that [Connect] starts.
 func ConnectRequest[K comparable](s *sock.Socket, key K, to netip.AddrPort, op *Op[K]) Request[K] {
-	return Request[K]{kind: port.OpConnect, socket: s, key: key, addr: to, op: op}
+	return Request[K]{kind: operation.Connect, socket: s, key: key, addr: to, op: op}
 }
 
 // Process starts operations in order, and then dequeues as [socknotify.Port.Process] does, with the same timeouts and
@@ -105,7 +106,7 @@ func process[K comparable](p *port.Port, ctx context.Context, requests []Request
 	for i := range requests {
 		r := &requests[i]
 		if r.Result = r.prepare(p); r.Result == nil {
-			_, err := p.Admit(w, r.socket, &r.op.op)
+			_, err := r.admit(p, w)
 			r.Result = public(err)
 		}
 	}
@@ -125,14 +126,22 @@ func (r *Request[K]) start(on *socknotify.Port[K]) error {
 	queued := false
 	err := r.prepare(p)
 	if err == nil {
-		queued, err = p.Admit(w, r.socket, &r.op.op)
+		queued, err = r.admit(p, w)
 	}
 	p.End(w)
 	if queued {
-		p.Waiters.WakeOne(p.Core, nil)
+		p.Waiters.WakeOne(nil)
 	}
 	runtime.KeepAlive(on)
 	return public(err)
+}
+
+// admit starts an operation that is prepared. queued reports that completions were queued.
+func (r *Request[K]) admit(p *port.Port, w *port.Call) (queued bool, err error) {
+	if queued, err = operation.Start(p, w, r.socket, &r.op.op); err != nil {
+		port.ClearKey[K](r.op.op.Rec)
+	}
+	return queued, err
 }
 
 // prepare reserves the Op and sets its arguments. It returns an error for an argument that is invalid.
@@ -140,10 +149,10 @@ func (r *Request[K]) prepare(p *port.Port) error {
 	switch {
 	case r.socket == nil:
 		return port.CallError(r.kind.Call(), "a nil socket")
-	case r.kind == port.OpRecvPooled && (r.pool == nil || r.pool.pool.Size < 1):
+	case r.kind == operation.RecvPooled && (r.pool == nil || r.pool.pool.Size < 1):
 		return port.CallError(r.kind.Call(), "no pool of buffers, or one whose buffers have no room")
 	}
-	if err := p.Reserve(r.kind, r.buf, untyped(r.op)); err != nil {
+	if err := operation.Reserve(p, r.kind, r.buf, untyped(r.op)); err != nil {
 		return err
 	}
 	r.op.setKey(r.key)

@@ -206,6 +206,7 @@ func TestCloseConn(t *testing.T) {
 
 // The function runs when the Close method of a parked connection is called.
 func TestCloseWhileParked(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for the sweeper
 		l := newLot(t, Config{Backend: backend})

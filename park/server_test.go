@@ -324,6 +324,7 @@ func serveOpaque(s *Server, l net.Listener) error {
 
 // With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and Stats shows who waits.
 func TestServerHalfMessages(t *testing.T) {
+	t.Parallel() // it waits
 	s := newLineServer(t, func(s *Server) {
 		s.MaxRunning = 8
 		s.ReadTimeout = 300 * time.Millisecond

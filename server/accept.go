@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -9,13 +8,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
-)
-
-var (
-	errLost      = errors.New("server: connection failed for an unknown reason")
-	errHijacked  = errors.New("server: connection is hijacked")
-	errNoSocket  = invalid("listener or socket is nil")
-	errNoContext = invalid("context is nil")
 )
 
 // admitted is the data of a post whose key is a connection that admit has returned, and that is to be started.
@@ -27,7 +19,7 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.log(slog.LevelWarn, "cannot accept, trying again", "error", err)
+		s.log(slog.LevelWarn, "cannot accept, trying again", "err", err)
 		return
 	case err != nil:
 		l.fail(err)
@@ -76,7 +68,8 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 				n = &s.counts.refusedPerAddr
 			}
 			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
-			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
+			s.logLimited(&s.journal.refused, slog.LevelWarn, "connection refused",
+				"remote", peer{c}, "err", err)
 		}
 		socket.Close()
 		held.Release()
@@ -96,7 +89,9 @@ func (w *worker) startConn(c *conn) {
 		c.mu.Lock()
 		c.extra.began = uint32(s.wheel.Now())
 		c.mu.Unlock()
-		s.wheel.Set(c, s.handshakeTimeout())
+		if s.HandshakeTimeout > 0 {
+			s.wheel.Set(c, s.HandshakeTimeout)
+		}
 	}
 	switch {
 	case s.Preamble != nil:
@@ -116,11 +111,6 @@ func (w *worker) open(c *conn) {
 	w.current = c
 	w.returned(c, s.handler.open(c))
 }
-
-var (
-	errTooMany     = errors.New("too many connections")
-	errTooManyAddr = errors.New("too many connections from one address")
-)
 
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {

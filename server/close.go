@@ -2,11 +2,8 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/socknotify/socknotify"
@@ -152,157 +149,6 @@ func (c *conn) failed(buf []byte, alone bool) bool {
 	return true
 }
 
-// A lostError is a failure of the socket that was found after a notification.
-type lostError struct{ err error }
-
-func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
-func (e *lostError) Unwrap() error { return e.err }
-
-// A timeoutError is the type of ErrIdle and ErrSlow.
-type timeoutError struct{ text string }
-
-func (e *timeoutError) Error() string        { return e.text }
-func (e *timeoutError) Timeout() bool        { return true }
-func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
-
-// A PanicError is the cause of a connection whose handler panicked.
-type PanicError struct {
-	Value any    // the argument of panic
-	Stack []byte // of the goroutine, as formatted by debug.Stack
-}
-
-// Error formats the value.
-func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
-
-const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
-
-// release gives up the ownership of a connection and enables its registration, so that the next notification may go to any
-// worker. If the word says so, it ends the connection instead, or calls Data.
-func (w *worker) release(c *conn) {
-	for {
-		word := c.word.Load()
-		if word&wSpecial != 0 {
-			switch {
-			case word&(wResumed|wFull) == wResumed: // otherwise when the queue is drained
-				// A Resume in between counts too: its bits are in the word that And returns.
-				if word = c.word.And(^uint32(wResumed | wAgain)); word&(wOver|wPaused) == 0 {
-					w.data(c, word&(wAgain|wBack) != 0)
-				}
-				continue
-			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
-				c.handOver()
-				continue
-			case word&(wHijacked|wDetached|wDead) == wHijacked:
-				// The queued bytes are sent before the hijacker gets the socket.
-			case word&(wHijacked|wDead) == wHijacked:
-				if !c.word.CompareAndSwap(word, word|wReleased) {
-					continue
-				}
-				return
-			case w.ends(c, word):
-				return
-			case word&wDue != 0:
-				w.fire(c)
-				continue
-			case word&wAgain != 0 && word&(wOver|wFull|wPaused) == 0, word&(wMore|wLast) != 0 && word&wNoRead == 0:
-				s := c.socket()
-				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
-					continue
-				}
-				if f := filter(word) &^ socknotify.EventIn; f != 0 {
-					w.enable(c, s, f)
-				}
-				c.wake() // Data is called after the notifications that are queued already
-				return
-			}
-		}
-		s := c.socket() // while the connection is owned
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if w.enable(c, s, filter(word)); !c.reacquire(filter(word)) {
-			return
-		}
-	}
-}
-
-// releaseKept is release for the connections of several notifications, with one call of the port. No handler is called: a
-// connection whose word needs more than enabling is posted.
-func (w *worker) releaseKept(kept []socknotify.Notification[*Key]) {
-	for i := range kept {
-		if c := (*conn)(kept[i].Key); c != nil {
-			kept[i].Key = nil
-			w.queueEnable(c)
-		}
-	}
-	for w.nregs > 0 {
-		regs := w.regs[:w.nregs]
-		w.nregs = 0
-		w.port.Process(regs, nil, 0)
-		for i := range regs {
-			r := &regs[i]
-			c, f := (*conn)(r.Key), r.Filter
-			s := r.Conn.(*sock.Socket)
-			r.Key, r.Conn = nil, nil // an idle worker must not keep a connection alive
-			if r.Result != nil {
-				c.refused(s, r.Result)
-			}
-			if c.reacquire(f) {
-				w.queueEnable(c) // at an index of regs that the loop has passed
-			}
-		}
-	}
-}
-
-// queueEnable gives up the ownership of a connection and adds its registration to regs.
-func (w *worker) queueEnable(c *conn) {
-	for {
-		s, word := c.socket(), c.word.Load()
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if word&wSpecial != 0 {
-			c.wake()
-			return
-		}
-		r := &w.regs[w.nregs]
-		w.nregs++
-		r.Conn, r.Key, r.Filter = s, c.key(), filter(word)
-		return
-	}
-}
-
-// reacquire acquires a connection that was released and enabled for a filter, if that is no longer the filter to wait
-// for. In between, another owner may have enabled it for more events, and this enable may have come after that.
-func (c *conn) reacquire(f socknotify.Events) bool {
-	word := c.word.Load()
-	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
-}
-
-// enable enables the registration of a connection that was released.
-func (w *worker) enable(c *conn, s *sock.Socket, f socknotify.Events) {
-	r := &w.reg[0]
-	r.Conn, r.Key, r.Filter, r.Op = s, c.key(), f, socknotify.OpEnable
-	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
-	r.Conn, r.Key = nil, nil // an idle worker must not keep a connection alive
-	if r.Result != nil {
-		c.refused(s, r.Result)
-	}
-}
-
-// refused closes a connection that could not be enabled, unless it has another owner by now.
-func (c *conn) refused(s *sock.Socket, err error) {
-	c.mu.Lock()
-	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
-	if is {
-		c.failLocked(err, wAborting)
-	}
-	c.mu.Unlock()
-	if srv := c.server(); is && refusedBySystem(err) && srv.refusals.now() {
-		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "error", err)
-	}
-}
-
 // ends removes a connection that is owned, if its word says so, and reports whether the connection ends.
 func (w *worker) ends(c *conn, word uint32) bool {
 	switch {
@@ -383,6 +229,6 @@ func (w *worker) free(c *conn) {
 	c.mu.Unlock()
 	s.removeConn(c)
 	if wrapper != nil {
-		s.closeWrapper(wrapper)
+		s.guard("Close of a wrapped connection panicked", wrapper.Close) // its socket is closed
 	}
 }

@@ -17,14 +17,14 @@ import (
 type Conn[S any] struct {
 	conn conn // first: see typed
 
-	// State belongs to the handler.
-	State S
+	// Value belongs to the handler.
+	Value S
 }
 
 // Read receives the bytes that have arrived, without waiting. It returns sock.ErrWouldBlock if there are none, and
 // io.EOF at the end of the stream, after which the connection can still be written to. If the previous receive
 // drained the socket, Read makes no system call. While the peer does not read what is written, nothing is received
-// from it (see Server.WriteQueue).
+// from it (see Server.MaxQueued).
 //
 // A failure, such as a reset by the peer, ends the connection.
 func (c *Conn[S]) Read(b []byte) (int, error) { return c.conn.Read(b) }
@@ -33,7 +33,7 @@ func (c *Conn[S]) Read(b []byte) (int, error) { return c.conn.Read(b) }
 // are left over. They may be called where Read may. The slices that they return are valid until the handler's call
 // returns, or until Resume if they were called after Pause. If too few bytes have arrived, they consume nothing and return
 // sock.ErrWouldBlock; Data is then not called before as many have come as were asked for, or the stream has ended. At its
-// end they return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond Server.MaxInput they return
+// end they return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond Server.MaxMessage they return
 // [ErrTooLong]. While the write queue is full they return sock.ErrWouldBlock, and Data is called when it is no longer.
 //
 // If Data consumes something and leaves more, without asking for bytes that have not arrived, it is called again soon. If
@@ -46,36 +46,36 @@ func (c *Conn[S]) Peek(n int) ([]byte, error) { return c.conn.Peek(n) }
 // Next returns the next n bytes and consumes them.
 func (c *Conn[S]) Next(n int) ([]byte, error) { return c.conn.Next(n) }
 
-// Discard consumes the next n bytes. To skip more than Server.MaxInput bytes, use Read.
+// Discard consumes the next n bytes. To skip more than Server.MaxMessage bytes, use Read.
 func (c *Conn[S]) Discard(n int) error { return c.conn.Discard(n) }
 
 // Line consumes a line and returns it without its end, which is "\n" or "\r\n". A line that has more than most bytes,
-// its end included, is [ErrTooLong]; 0 means Server.MaxInput.
+// its end included, is [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *Conn[S]) Line(most int) ([]byte, error) { return c.conn.Line(most) }
 
 // Until consumes the bytes up to a delimiter and returns them with it. If there is none among the first most bytes, it
-// returns [ErrTooLong]; 0 means Server.MaxInput.
+// returns [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *Conn[S]) Until(delim byte, most int) ([]byte, error) { return c.conn.Until(delim, most) }
 
 // Mark begins a message that several calls of the input consume. If one of them returns
 // sock.ErrWouldBlock, everything since Mark is unread, and the next Data begins the message again.
-// MaxInput bounds the bytes since Mark.
+// MaxMessage bounds the bytes since Mark.
 //
 // The mark holds until the next Mark, or until the handler's call returns. A mark of a goroutine
 // that has the connection after Pause holds until Resume. That goroutine should call Mark before it
 // uses the input, because the handler's call may still be running, and its mark may still hold.
 //
 // What Read returns after Mark belongs to the message, and is unread with it. Read itself does not
-// go back to the mark. If it takes more than MaxInput bytes since Mark, the calls of the input
+// go back to the mark. If it takes more than MaxMessage bytes since Mark, the calls of the input
 // return [ErrTooLong] until the next Mark.
 func (c *Conn[S]) Mark() { c.conn.Mark() }
 
 // Buffered returns the number of bytes of the input that were received and not consumed.
 func (c *Conn[S]) Buffered() int { return c.conn.Buffered() }
 
-// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.WriteQueue bytes are queued,
+// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.MaxQueued bytes are queued,
 // it sends what the system takes and queues the rest. Otherwise it returns [ErrQueueFull], and Writable is called when
-// there is room. It returns [ErrOverload] where Server.MaxQueued would be exceeded, and net.ErrClosed after Close or
+// there is room. It returns [ErrOverload] where Server.MaxQueuedTotal would be exceeded, and net.ErrClosed after Close or
 // CloseWrite.
 //
 // What is written while Data or Writable runs, in writes of at most 16 KiB, is sent together when the call returns. If
@@ -168,10 +168,12 @@ func (c *Conn[S]) Preamble() Preamble { return c.conn.Preamble() }
 // failure the system does not know the remote address any more. Logger.With("conn", c) in Open keeps it.
 func (c *Conn[S]) LogValue() slog.Value { return c.conn.LogValue() }
 
-// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means no timeout.
+// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *Conn[S]) SetIdleTimeout(d time.Duration) { c.conn.SetIdleTimeout(d) }
 
-// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on. Zero means no timeout.
+// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *Conn[S]) SetWriteTimeout(d time.Duration) { c.conn.SetWriteTimeout(d) }
 
 // LocalAddr returns the address that the peer has connected to. After a failure it can be nil.

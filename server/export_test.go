@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 )
 
@@ -68,7 +69,7 @@ func Describe[S any](typed *Server[S]) string {
 	fmt.Fprintf(&b, "now is %d\n", s.wheel.Now())
 	for i, p := range s.shards {
 		fmt.Fprintf(&b, "shard %d: %+v\n", i, p.Stats())
-		_, infos, _, _, _ := port.Of(p.Port).List(0, 1000)
+		_, infos, _, _, _ := observe.List(port.Of(p.Port), 0, 1000)
 		for _, r := range infos {
 			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}

@@ -8,8 +8,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-var errNotCalled = errors.New("server: Hijack called outside the handler's calls for the connection")
-
 func (c *conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {

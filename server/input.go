@@ -20,7 +20,7 @@ type input struct {
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
 	pos, end int     // buf.b[pos:end] was not consumed
 	mark     int     // the position of Mark, or -1
-	beyond   bool    // Read has taken more since Mark than MaxInput, which is not kept
+	beyond   bool    // Read has taken more since Mark than MaxMessage, which is not kept
 	receives int     // during this call of the handler
 	consumed int     // bytes that were consumed during this call and not unread
 	refused  bool    // a call of the input was refused because the write queue is full
@@ -54,7 +54,7 @@ func (in *input) left(s *server) int {
 	if in.beyond {
 		return -1
 	}
-	return s.MaxInput - (in.pos - in.start())
+	return s.MaxMessage - (in.pos - in.start())
 }
 
 // consume consumes n bytes.
@@ -312,7 +312,7 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuf)/2, 1)
+	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuffer)/2, 1)
 	if room >= much || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
@@ -380,7 +380,7 @@ func (c *conn) moreInput() bool {
 	if was == 0 {
 		return true
 	}
-	if in.want == 0 && was >= s.MaxInput {
+	if in.want == 0 && was >= s.MaxMessage {
 		c.fail(ErrTooLong)
 		return false
 	}
@@ -424,10 +424,10 @@ func (c *conn) endInput() {
 	switch {
 	case !half:
 		x.half = 0
-	case s.MessageTimeout > 0 && (consumed || x.half == 0):
+	case s.ReadTimeout > 0 && (consumed || x.half == 0):
 		// It is a message of which nothing was there before.
 		x.half = max(uint32(s.wheel.Now()), 1)
-		s.wheel.Hasten(c, s.MessageTimeout)
+		s.wheel.Hasten(c, s.ReadTimeout)
 	}
 	c.resetInput(in)
 	if again {

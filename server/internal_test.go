@@ -92,7 +92,7 @@ func TestLongestTimeout(t *testing.T) {
 
 // Stats reads the clock before it looks at the workers. A handler call that has begun since has the age 0.
 func TestWatchdogClock(t *testing.T) {
-	if d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
+	if _, d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
 	}
 }

@@ -67,7 +67,7 @@ func (l *listener) setOptions(c sock.Held) {
 	}
 	err := socket.SetKeepAlive(config)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) && !l.warned.Swap(true) {
-		l.server.log(slog.LevelWarn, "keep-alive not set", "error", err)
+		l.server.log(slog.LevelWarn, "keep-alive not set", "err", err)
 	}
 }
 

@@ -2,8 +2,6 @@ package server
 
 import (
 	"crypto/tls"
-	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -56,9 +54,6 @@ func isClosed(s *sock.Socket) bool {
 	}
 	return err != nil
 }
-
-// errClosedElsewhere is the error of Serve for a listener or a socket that was closed, but not by the server.
-var errClosedElsewhere = fmt.Errorf("closed while it was served: %w", net.ErrClosed)
 
 // recheckInterval is the interval at which a served socket is checked, because its closing causes no notification.
 const recheckInterval = 250 * time.Millisecond

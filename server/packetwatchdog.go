@@ -16,7 +16,7 @@ func (s *PacketServer) addWorker() {
 
 // watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers that run.
 func (s *PacketServer) watch() {
-	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
+	d := watchdog{now: uint32(s.wheel.Now()), after: s.limits.stuck}
 	defer d.log(s.log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,7 +24,7 @@ func (s *PacketServer) watch() {
 	for w := range s.workers {
 		w.mu.Lock()
 		on = on || w.busy
-		if d.late(&w.activity) && !s.closing && len(s.workers) < max(s.Workers, 1)+maxStuck {
+		if d.late(&w.activity) && !s.closing && len(s.workers) < s.limits.running {
 			w.replaced = true
 			s.addWorker() // for the other sockets
 		}
@@ -42,13 +42,17 @@ func (s *PacketServer) Stats() PacketStats {
 	defer s.mu.Unlock()
 	k := &s.counts
 	st := PacketStats{
-		Sockets: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
-		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
+		Conns: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
+		Panics: s.panics.Load(), Stuck: k.stuck.Load(),
 	}
 	if st.Workers > 0 {
 		d := watchdog{now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			st.Longest = max(st.Longest, d.ran(&w.activity))
+			busy, ran := d.ran(&w.activity)
+			st.Longest = max(st.Longest, ran)
+			if busy {
+				st.Running++
+			}
 		}
 	}
 	return st

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"runtime/debug"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -28,6 +27,7 @@ func (w *packetWorker) run() {
 	var c *PacketConn
 	var f failing
 	s := w.server
+	s.label()
 	defer func() {
 		if c != nil {
 			w.rearm(c)
@@ -90,7 +90,7 @@ func (w *packetWorker) rearm(c *PacketConn) {
 // failed handles a call that failed on an open port. It pauses, and reports whether to give up.
 func (s *PacketServer) failed(f *failing, err error) bool {
 	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
+		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "err", err)
 	}
 	return f.again(cmp.Or(s.giveUp, giveUpAfter))
 }
@@ -106,7 +106,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	case errors.Is(err, net.ErrClosed):
 		return err
 	case err != nil:
-		s.log(slog.LevelDebug, "socket error", "error", err) // of a datagram that was sent earlier
+		s.logLimited(&s.datagrams, slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
 		return nil
 	}
 	s.counts.received.Add(uint64(n))
@@ -116,10 +116,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 
 // resetBuffers gives each message its buffer again, because handlers may have changed them.
 func (w *packetWorker) resetBuffers() {
-	size := w.server.MaxSize
-	if size == 0 {
-		size = maxSize
-	}
+	size := w.server.limits.message
 	if w.bufs == nil {
 		w.bufs = make([]byte, packets*size)
 	}
@@ -132,8 +129,7 @@ func (w *packetWorker) call(c *PacketConn, n int) {
 	s := w.server
 	defer func() {
 		if v := recover(); v != nil {
-			s.counts.panics.Add(1)
-			s.log(slog.LevelError, "handler panicked", "value", v, "stack", string(debug.Stack()))
+			s.panicked(nil, "handler panicked", v, nil)
 		}
 	}()
 	for i := range w.in[:n] {

@@ -1,14 +1,14 @@
 package server
 
 import (
-	"errors"
+	"cmp"
 	"math"
 	"net/netip"
 	"time"
 )
 
-// A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. The zero Rate is no
-// limit. A Burst of 0 means PerSecond.
+// A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. The zero Rate,
+// and one with a negative PerSecond, is no limit. A Burst of 0 means PerSecond.
 type Rate struct {
 	PerSecond int
 	Burst     int
@@ -25,10 +25,11 @@ func (r Rate) burst() int64 {
 
 // checkRate returns an error that names the field that is out of range.
 func checkRate(name string, r Rate) error {
-	if r.PerSecond == 0 && r.Burst > 0 {
-		return invalid("%s.Burst is %d and PerSecond is 0", name, r.Burst)
+	if r.PerSecond <= 0 && r.Burst > 0 {
+		return invalid("%s.Burst is %d and PerSecond is %d", name, r.Burst, r.PerSecond)
 	}
-	return checkFields(field{name + ".PerSecond", int64(r.PerSecond), math.MaxInt32}, field{name + ".Burst", int64(r.Burst), math.MaxInt32})
+	return cmp.Or(checkNumber(name+".PerSecond", max(r.PerSecond, 0), math.MaxInt32),
+		checkNumber(name+".Burst", r.Burst, math.MaxInt32))
 }
 
 // A bucket counts what a Rate allows. The zero value allows a whole burst. Time is a number of units, of which there are
@@ -59,11 +60,6 @@ func (b *bucket) wait(r Rate, n, per int64) int64 {
 	over := b.missing - (r.burst()-n)*per
 	return max((over+int64(r.PerSecond)-1)/int64(r.PerSecond), 1)
 }
-
-var (
-	errAcceptRate     = errors.New("too many new connections")
-	errAcceptRateAddr = errors.New("too many new connections from one address")
-)
 
 // acceptRates has the buckets for new connections. They are used with the server's lock held, and with the system's clock,
 // because that of the wheel stops while there are no connections.

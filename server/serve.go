@@ -157,7 +157,7 @@ func (s *server) fail(err error) {
 	if again {
 		return
 	}
-	s.log(slog.LevelError, "cannot wait for notifications, closing the server", "error", err)
+	s.log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
 	s.end(err)
 }
 
@@ -283,7 +283,7 @@ func (s *server) stopWhenDrained() {
 		p.Close()
 	}
 	s.running.Wait()
-	s.quotas.end()
+	s.journal.close()
 	s.wheel.Close()
 	close(s.stopped)
 }

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -31,8 +29,6 @@ const (
 	// maxEmptyReads bounds the calls of a reader that return neither bytes nor an error.
 	maxEmptyReads = 100
 )
-
-var errStreaming = errors.New("server: Hijack while a Stream or SendFile is unfinished")
 
 func (c *conn) Stream(r io.Reader) error {
 	if r == nil {
@@ -85,9 +81,8 @@ func (c *conn) mayAddSource() error {
 	if c.sendHeld(); c.word.Load()&wOver != 0 {
 		return c.sendable()
 	}
-	if c.queuedBytes() >= c.server().WriteQueue {
-		c.set(wWritable)
-		return ErrQueueFull
+	if c.queuedBytes() >= c.server().MaxQueued {
+		return c.queueFull()
 	}
 	return nil
 }
@@ -196,7 +191,7 @@ func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 		*buf = s.buffers.get(s.BufferSize)
 	}
 	b := (*buf).b[:min(len((*buf).b), s.BufferSize)]
-	if s.MaxQueued > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueued {
+	if s.MaxQueuedTotal > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueuedTotal {
 		b = b[:min(len(b), maxHeld)] // as with Write, a small piece is not refused
 	}
 	n, err := src.read(b)
@@ -346,15 +341,16 @@ func (c *conn) took() {
 }
 
 // close closes what the source reads from. An error has no consequence, because nothing more is read.
-func (src *source) close() {
+func (src *source) close() error {
 	switch r := src.r.(type) {
 	case nil:
 		if src.f != nil {
-			src.f.Close()
+			return src.f.Close()
 		}
 	case io.Closer:
-		r.Close()
+		return r.Close()
 	}
+	return nil
 }
 
 // dropSources closes the sources of a connection that ends. The caller owns it.
@@ -369,17 +365,6 @@ func (c *conn) dropSources() {
 		src := x.source
 		x.source = src.next
 		c.mu.Unlock()
-		c.server().closeSource(src)
+		c.server().guard("a source's Close panicked", src.close)
 	}
-}
-
-// closeSource closes a source of a connection that ends. A panic must not cut that short.
-func (s *server) closeSource(src *source) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.counts.panics.Add(1)
-			s.log(slog.LevelError, "a source's Close panicked", "value", v, "stack", string(debug.Stack()))
-		}
-	}()
-	src.close()
 }

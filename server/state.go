@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -84,17 +83,6 @@ const (
 	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
-// filter returns the events that a connection with a word waits for. The end of the stream is EventIn.
-func filter(word uint32) (f socknotify.Events) {
-	if word&wNoRead == 0 {
-		f = socknotify.EventIn
-	}
-	if word&(wOut|wWritable) != 0 && word&wNoOut == 0 {
-		f |= socknotify.EventOut
-	}
-	return f
-}
-
 // An extra has the fields that most connections do not need most of the time. A connection with TLS always has one, so its
 // size counts.
 type extra struct {
@@ -150,24 +138,6 @@ func (c *conn) touch(now uint32) {
 	if c.active.Load() != now {
 		c.active.Store(now)
 	}
-}
-
-// wake posts a connection that has no owner, so that a worker acquires it and acts on its word.
-func (c *conn) wake() {
-	if c.word.Or(wPosted)&wPosted == 0 {
-		s := c.server()
-		s.shards[c.shard].Post(c.key(), 0)
-	}
-}
-
-// set sets bits of the word. If the connection has an owner, that acts on them when it releases the connection;
-// otherwise a worker is woken.
-func (c *conn) set(bits uint32) (was uint32) {
-	was = c.word.Or(bits)
-	if was&wOwned == 0 {
-		c.wake()
-	}
-	return was
 }
 
 func (c *conn) Pause() { c.word.Or(wPaused) }

@@ -11,9 +11,11 @@ import (
 // counts are a server's counters. Each event is counted in one of them, and sums are made by Stats, so that no difference
 // of two counters is needed, which could decrease while both increase.
 type counts struct {
-	accepted, refused, refusedPerAddr, panics, stuck, idle, slow, stalled, overloads atomic.Uint64
-	handshakes, failedHandshakes, lateHandshakes, evictedHandshakes, badPreambles    atomic.Uint64
-	queued, handshaking, hijacked                                                    atomic.Int64
+	accepted, refused, refusedPerAddr, stuck, overloads atomic.Uint64
+	idle, slow, stalled, lateHandshakes                 atomic.Uint64 // timeouts
+	handshakes, rejectedHandshakes, rejectedHeaders     atomic.Uint64
+	evictedHandshakes                                   atomic.Uint64
+	queued, handshaking, hijacked                       atomic.Int64
 
 	// Of workers that have ended, under server.mu.
 	calls    uint64
@@ -27,47 +29,47 @@ type Stats struct {
 	Handshaking int // of these, those whose TLS handshake is not complete
 	Hijacked    int // of these, those whose socket a net.Conn of Hijack has
 
-	Workers  int           // worker goroutines now, including replaced ones that have not returned, and helpers of shards
-	Running  int           // of these, those that are not waiting, most of them in the call of a handler
-	Queued   int64         // bytes queued now, for all connections
-	Longest  time.Duration // age of the oldest handler call that is running, to about 0.1 s
-	Accepted uint64        // connections accepted, without Refused
+	Workers     int           // worker goroutines now, including replaced ones that have not returned, and helpers of shards
+	Running     int           // of these, those that are not waiting, most of them in the call of a handler
+	Waiting     int           // notifications that a worker has dequeued and will handle after its present call
+	QueuedBytes int64         // bytes queued now, for all connections
+	Longest     time.Duration // age of the oldest handler call that is running, to about 0.1 s
 
-	Refused        uint64 // connections beyond a limit
-	RefusedPerAddr uint64 // of these, those beyond MaxConnsPerAddr
-	Overloads      uint64 // writes refused because of MaxQueued
+	Accepted uint64 // connections accepted, without Refused
+	Refused  uint64 // connections beyond a limit
+	// RefusedPerAddr is the part of Refused beyond MaxConnsPerAddr.
+	RefusedPerAddr uint64
+	// Rejected counts connections that ended before the handler knew them, because of what the peer sent or because it
+	// left, and RejectedHeaders the part of them whose header (see Server.Preamble) was not complete.
+	Rejected, RejectedHeaders uint64
+	TimedOut                  metrics.TimedOut // connections closed because of a timeout
+	Overloads                 uint64           // writes refused because of MaxQueuedTotal
 
 	BytesIn  uint64            // bytes received
 	BytesOut uint64            // bytes sent
 	Calls    uint64            // calls of Data that have ended
 	CallTime metrics.Histogram // how long those that returned took, if TimeCalls is set
 
-	Idle    uint64 // connections closed because of IdleTimeout
-	Slow    uint64 // connections closed because of WriteTimeout
-	Stalled uint64 // connections closed because of MessageTimeout
-	Panics  uint64 // handlers, and functions of TLSConfig, that panicked
-	Stuck   uint64 // handlers that ran for StuckAfter
+	Panics uint64 // handlers, and other functions of the user, that panicked
+	Stuck  uint64 // handlers that ran for StuckAfter
 
 	Handshakes        uint64 // TLS handshakes completed
-	FailedHandshakes  uint64 // connections that ended before their TLS handshake was over
-	LateHandshakes    uint64 // of these, those closed because of HandshakeTimeout
-	EvictedHandshakes uint64 // of these, those closed because of MaxHandshakes
-
-	BadPreambles uint64 // connections that ended before Server.Preamble had accepted their header
+	EvictedHandshakes uint64 // connections closed during their TLS handshake because of MaxHandshakes
 }
 
 func (s *server) Stats() Stats {
 	k := &s.counts
 	st := Stats{
 		Handshaking: int(k.handshaking.Load()), Hijacked: int(k.hijacked.Load()),
-		Queued: k.queued.Load(), Accepted: k.accepted.Load(), RefusedPerAddr: k.refusedPerAddr.Load(),
-		Overloads: k.overloads.Load(), Idle: k.idle.Load(), Slow: k.slow.Load(), Stalled: k.stalled.Load(),
-		Panics: k.panics.Load(), Stuck: k.stuck.Load(),
-		Handshakes: k.handshakes.Load(), LateHandshakes: k.lateHandshakes.Load(), EvictedHandshakes: k.evictedHandshakes.Load(),
-		BadPreambles: k.badPreambles.Load(),
+		QueuedBytes: k.queued.Load(), Accepted: k.accepted.Load(),
+		RefusedPerAddr: k.refusedPerAddr.Load(), RejectedHeaders: k.rejectedHeaders.Load(),
+		TimedOut: metrics.TimedOut{Idle: k.idle.Load(), Slow: k.slow.Load(),
+			Message: k.stalled.Load(), Handshake: k.lateHandshakes.Load()},
+		Overloads: k.overloads.Load(), Panics: s.panics.Load(), Stuck: k.stuck.Load(),
+		Handshakes: k.handshakes.Load(), EvictedHandshakes: k.evictedHandshakes.Load(),
 	}
 	st.Refused = k.refused.Load() + st.RefusedPerAddr
-	st.FailedHandshakes = k.failedHandshakes.Load() + st.LateHandshakes + st.EvictedHandshakes
+	st.Rejected = k.rejectedHandshakes.Load() + st.RejectedHeaders
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Conns, st.Workers = s.table.n, len(s.workers)
@@ -78,7 +80,8 @@ func (s *server) Stats() Stats {
 	if st.Workers > 0 {
 		d := watchdog{now: uint32(s.wheel.Now())}
 		for w := range s.workers {
-			busy, ran, calls := w.look(&d)
+			busy, ran, waiting, calls := w.look(&d)
+			st.Waiting += waiting
 			st.Longest = max(st.Longest, ran)
 			st.Calls += calls
 			if busy {

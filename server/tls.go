@@ -2,22 +2,9 @@ package server
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
-	"time"
 
 	"github.com/socknotify/socknotify/sock"
-)
-
-// ErrHandshake is logged for a connection whose TLS handshake was not done within HandshakeTimeout. It matches
-// os.ErrDeadlineExceeded with errors.Is.
-var ErrHandshake error = &timeoutError{"server: TLS handshake took too long"}
-
-var errNoCertificate = errors.New("server: neither files nor TLSConfig have a certificate")
-
-const (
-	defaultHandshake  = 10 * time.Second
-	defaultHandshakes = 1024
 )
 
 func (s *server) listenAndServeTLS(c *config, network, address, certFile, keyFile string) error {
@@ -88,18 +75,4 @@ func (c *conn) tls() *tlsConn {
 	}
 	t, _ := c.extra.transport.(*tlsConn)
 	return t
-}
-
-func (s *server) handshakeTimeout() time.Duration {
-	if s.HandshakeTimeout > 0 {
-		return s.HandshakeTimeout
-	}
-	return defaultHandshake
-}
-
-func (s *server) maxHandshakes() int {
-	if s.MaxHandshakes > 0 {
-		return s.MaxHandshakes
-	}
-	return defaultHandshakes
 }

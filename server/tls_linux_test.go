@@ -178,11 +178,11 @@ func TestTLSRequestCosts(t *testing.T) {
 	})
 }
 
-// The queue stays within WriteQueue if a reader sends all that Write has encrypted before Write does. That happens here,
+// The queue stays within MaxQueued if a reader sends all that Write has encrypted before Write does. That happens here,
 // because a mutex whose waiter finds it locked for a millisecond is handed to the waiters in turn.
 func TestTLSQueueSentByReader(t *testing.T) {
 	const queue = 300_000
-	s := &Server[*int]{Handler: counter{}, WriteQueue: queue}
+	s := &Server[*int]{Handler: counter{}, MaxQueued: queue}
 	addr, config := servingTLS(t, s)
 	peer, err := tls.Dial("tcp", addr, config)
 	if err != nil {

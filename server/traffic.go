@@ -1,7 +1,6 @@
 package server
 
 import (
-	"runtime/pprof"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -64,11 +63,14 @@ func (t *tally) publish() {
 }
 
 // look returns what Stats reports of a worker.
-func (w *worker) look(d *watchdog) (busy bool, ran time.Duration, calls uint64) {
-	ran = d.ran(&w.activity)
+func (w *worker) look(d *watchdog) (busy bool, ran time.Duration, waiting int, calls uint64) {
+	busy, ran = d.ran(&w.activity)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.busy, ran, w.calls
+	if busy && w.busy {
+		waiting = w.n - w.next
+	}
+	return busy, ran, waiting, w.calls
 }
 
 // keep adds the counts of a worker that ends. server.mu is held.
@@ -88,11 +90,4 @@ func (w *worker) callData(c *conn) error {
 	err := s.handler.data(c, w.buf)
 	w.times.Record(s.elapsed() - began)
 	return err
-}
-
-// label gives the calling goroutine the server's label in profiles, if the server has a name.
-func (s *server) label() {
-	if s.labels != nil {
-		pprof.SetGoroutineLabels(s.labels)
-	}
 }

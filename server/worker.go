@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
-	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -16,8 +14,7 @@ import (
 type worker struct {
 	server *server
 	port   *socknotify.Port[*Key]
-	shard  uint16         // index of the port
-	help   *atomic.Uint64 // of a helper: the tick at which it ends
+	shard  uint16 // index of the port
 	buf    []byte
 	reg    [1]socknotify.Registration[*Key]
 	regs   [batch]socknotify.Registration[*Key] // regs[:nregs] are to be enabled together
@@ -41,8 +38,6 @@ type worker struct {
 
 // batch is the number of notifications that a worker dequeues at a time.
 const batch = 64
-
-func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 
 // claim returns the index of the next notification to handle. If there is none the worker is idle.
 func (w *worker) claim(now uint64) (i int, ok bool) {
@@ -82,7 +77,7 @@ func (w *worker) releaseRest() {
 	w.n, w.next, w.kept = 0, 0, 0
 }
 
-// run serves until the port is closed or the worker was replaced.
+// run serves until the port is closed, the worker was replaced, or its shard needs it no longer.
 func (w *worker) run() {
 	cut := true
 	defer func() { w.exit(cut) }()
@@ -94,6 +89,7 @@ func (w *worker) loop() {
 	s := w.server
 	s.label()
 	w.buf = make([]byte, s.BufferSize)
+	helped := s.shards[w.shard].helped
 	var f failing
 	w.reg[0].Trigger = oneShot
 	for i := range w.regs {
@@ -101,8 +97,8 @@ func (w *worker) loop() {
 	}
 	for w.serve() {
 		timeout := time.Duration(-1)
-		if w.help != nil {
-			if timeout = tick; s.wheel.Now() >= w.help.Load() {
+		if until := helped.Load(); until != 0 {
+			if timeout = tick; s.wheel.Now() >= until && s.endHelp(w) {
 				return
 			}
 		}
@@ -111,8 +107,11 @@ func (w *worker) loop() {
 			most = w.most // what a slow handler delays is left to other workers
 		}
 		n, err := w.port.Process(nil, w.ready[:most], timeout)
-		if err == socknotify.ErrClosed || err == socknotify.ErrTimeout {
+		if err == socknotify.ErrClosed {
 			return
+		}
+		if err == socknotify.ErrTimeout {
+			continue
 		}
 		if err != nil {
 			s.waitFailed(&f, err)
@@ -183,9 +182,7 @@ func (w *worker) panicked(c *conn, value any) {
 	s.label()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
-	s.counts.panics.Add(1)
-	e := &PanicError{value, debug.Stack()}
-	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
+	e := s.panicked(nil, "handler panicked", value, c.RemoteAddr())
 	if c.word.Load()&wDead != 0 {
 		w.free(c)
 		return
@@ -318,7 +315,7 @@ func (c *conn) returned(err error) {
 // without waiting.
 func (s *server) waitFailed(f *failing, err error) {
 	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
+		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err)
 	}
 	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
 		s.fail(err)
@@ -333,15 +330,11 @@ func (w *worker) exit(cut bool) {
 	if cut {
 		w.mu.Lock()
 		if !w.replaced {
-			s.replace(w)
+			s.addWorker(int(w.shard), w)
 		}
 		w.mu.Unlock()
 	}
 	delete(s.workers, w)
-	if s.shards[w.shard].helper == w {
-		s.shards[w.shard].helper = nil
-		s.sharePort(int(w.shard), false)
-	}
 	s.counts.keep(&w.tally)
 	s.mu.Unlock()
 	s.running.Done()

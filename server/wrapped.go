@@ -2,10 +2,8 @@ package server
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"github.com/socknotify/socknotify/internal/unwrap"
@@ -26,7 +24,7 @@ func (s *server) acceptFrom(l *listener) error {
 			if s.isClosing() || l.isClosed() || !sock.IsExhausted(err) && !(errors.As(err, &e) && e.Temporary()) {
 				return err
 			}
-			s.log(slog.LevelWarn, "cannot accept, trying again", "error", err)
+			s.log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
 			select {
 			case err := <-l.failed:
 				return err
@@ -59,7 +57,7 @@ func (s *server) admitWrapped(l *listener, nc net.Conn) error {
 	socket, err := sock.Detach(found.Conn, sock.MakeNonblocking)
 	if err != nil { // such as too many descriptors
 		nc.Close()
-		s.log(slog.LevelWarn, "cannot serve a connection", "error", err)
+		s.log(slog.LevelWarn, "cannot serve a connection", "err", err)
 		return nil
 	}
 	c := s.admit(l, socket)
@@ -82,15 +80,4 @@ func (l *listener) letAccept() {
 	for end := time.Now().Add(tick); l.sock.Acceptable() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// closeWrapper closes what a wrapper has accepted. Its socket is closed already.
-func (s *server) closeWrapper(c io.Closer) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.counts.panics.Add(1)
-			s.log(slog.LevelError, "Close of a wrapped connection panicked", "value", v, "stack", string(debug.Stack()))
-		}
-	}()
-	c.Close()
 }

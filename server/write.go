@@ -123,24 +123,35 @@ func (c *conn) mayWrite() error {
 // accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the error of an attempt to
 // send. The lock is held.
 //
-// A small write to a connection with nothing queued is not refused because of MaxQueued, unless the system takes nothing
+// A small write to a connection with nothing queued is not refused because of MaxQueuedTotal, unless the system takes nothing
 // of it. Otherwise peers that do not read could have those refused that do.
 func (c *conn) accept(n int, err error) error {
 	s := c.server()
-	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.WriteQueue {
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.MaxQueued {
 		c.sendHeld()
 	}
 	switch {
 	case n == 0:
-	case c.queuedBytes() >= s.WriteQueue:
-		c.set(wWritable)
-		return ErrQueueFull
-	case s.MaxQueued > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
-		s.counts.queued.Load()+int64(n) > s.MaxQueued:
+	case c.queuedBytes() >= s.MaxQueued:
+		return c.queueFull()
+	case s.MaxQueuedTotal > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
+		s.counts.queued.Load()+int64(n) > s.MaxQueuedTotal:
 		s.counts.overloads.Add(1)
 		return ErrOverload
 	}
 	return nil
+}
+
+// queueFull returns the error of a write for which the queue has no room. The lock is held.
+func (c *conn) queueFull() error {
+	s := c.server()
+	if s.SlowPolicy == SlowClose {
+		s.counts.slow.Add(1)
+		c.failLocked(ErrSlow, wAborting)
+		return ErrSlow
+	}
+	c.set(wWritable)
+	return ErrQueueFull
 }
 
 // join adds a write to those that are held already, if there are any and it fits, and reports whether it has. The lock is
@@ -150,7 +161,7 @@ func (c *conn) join(total int, bufs ...[]byte) bool {
 		return false
 	}
 	x := c.extra
-	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().WriteQueue {
+	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().MaxQueued {
 		return false
 	}
 	for _, b := range bufs {
@@ -268,7 +279,7 @@ func (c *conn) queued(x *extra, n int) {
 	s := c.server()
 	s.counts.queued.Add(int64(n))
 	bits := uint32(wOut)
-	if len(x.queue)-x.head > s.WriteQueue/2 {
+	if len(x.queue)-x.head > s.MaxQueued/2 {
 		bits |= wFull
 	}
 	if c.word.Load()&bits == bits {
@@ -380,7 +391,7 @@ func (c *conn) drain(x *extra) bool {
 		}
 		return false
 	}
-	if left > s.WriteQueue/2 {
+	if left > s.MaxQueued/2 {
 		return false
 	}
 	c.word.And(^uint32(wFull))

@@ -63,6 +63,7 @@ func (p *peer) wantAfterPings(s *Server, first byte, length int) {
 // is idle, has sent half a message, has not answered a ping, does not take what is queued, and has
 // not answered a close frame.
 func TestLongestDurations(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(Server), func(t *testing.T, set func(*Server)) {
 		kinds := []string{"park", "park TLS", "opaque"}
 		servers, peers := make([]*Server, len(kinds)), make([]*peer, len(kinds))

@@ -239,6 +239,7 @@ func TestClose(t *testing.T) {
 
 // A peer that does not answer a close frame or a ping is closed, and so is one that sends no messages.
 func TestTimeouts(t *testing.T) {
+	t.Parallel() // it waits
 	const short = 150 * time.Millisecond
 	each(t, func(t *testing.T, kind string) {
 		start := func(s *Server) (*host, ends) {
@@ -658,6 +659,7 @@ func TestConcurrentWrites(t *testing.T) {
 
 // A handler that sends more than MaxQueued waits by Flush; a bad message is refused.
 func TestFlush(t *testing.T) {
+	t.Parallel() // it waits
 	each(t, func(t *testing.T, kind string) {
 		const n, size = 200, 100 << 10
 		result := make(chan error, 1)

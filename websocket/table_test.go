@@ -205,6 +205,7 @@ func (e *exchange) run(p *peer, size int, pause func()) {
 }
 
 func TestExchanges(t *testing.T) {
+	t.Parallel() // it waits
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
 			h := serve(t, kind, tableServer())

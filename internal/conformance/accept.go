@@ -11,13 +11,11 @@ import (
 
 // X3: accepted connections as notifications.
 var acceptCases = map[string]func(*env){
-	"X3/RefusedWithoutListener": acceptWithout,
-	"X3/OnlyWhatIsDequeued":     acceptBackpressure,
-	"X3/LittleRoom":             acceptLittleRoom,
-	"X3/BesideOthers":           acceptBesideOthers,
-	"X3/ManyWaiters":            acceptManyWaiters,
-	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
-	"X3/ListenerFails":          acceptFails,
+	"X3/OnlyWhatIsDequeued": acceptBackpressure,
+	"X3/BesideOthers":       acceptBesideOthers,
+	"X3/ManyWaiters":        acceptManyWaiters,
+	"X3/RemoveUnderLoad":    acceptRemoveUnderLoad,
+	"X3/ListenerFails":      acceptFails,
 }
 
 func (e *env) accept(p *port, l *socket, k any, n int) {
@@ -83,29 +81,6 @@ func acceptBackpressure(e *env) {
 		e.accepted(e.next(p), "l")
 	}
 	e.none(p)
-}
-
-func acceptLittleRoom(e *env) {
-	for _, entries := range []int{1, 2, 3, 64} {
-		for _, n := range []int{1, 2, 64} {
-			p := e.port()
-			l := e.listener()
-			e.accept(p, l, "l", n)
-			e.dial(l, 9)
-			buf := make([]note, entries)
-			for left := 9; left > 0; {
-				k, err := p.Process(nil, buf, limit)
-				if err != nil || k > entries {
-					e.Fatalf("Wait = %d, %v with %d left", k, err, left)
-				}
-				for _, got := range buf[:k] {
-					e.accepted(got, "l").Close()
-				}
-				left -= k
-			}
-			e.none2(p)
-		}
-	}
 }
 
 // acceptBesideOthers has readable sockets and posts in the same calls.
@@ -243,10 +218,4 @@ func acceptFails(e *env) {
 	e.quiet(p)
 	e.do(p, remove(l))
 	e.wantNow(p, "l", gone)
-}
-
-func acceptWithout(e *env) {
-	p := e.port()
-	e.wantErr(p.Accept(nil, "k", 1), socknotify.ErrInvalid)
-	e.wantErr(p.Accept(e.listener().Socket, []int{}, 1), socknotify.ErrInvalid)
 }

@@ -81,6 +81,7 @@ type env struct {
 	tied     bool   // registrations name the sockets of package sock, and not their handles
 	stmt     string // the statement of a script, for failures
 	owned    map[fd]bool
+	cell     *factCell // of a fact
 }
 
 // where is what a failure begins with.
@@ -134,6 +135,9 @@ func naming(s handle, r reg) reg {
 		}
 	case netConn:
 		r.Conn = s.conn
+		return r
+	case theConn:
+		r.Conn = s.Conn
 		return r
 	}
 	r.Handle = s.Handle()

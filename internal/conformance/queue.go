@@ -1,36 +1,14 @@
 package conformance
 
 import (
-	"math"
 	"sync/atomic"
-
-	"github.com/socknotify/socknotify"
 )
 
 // Q1, Q3 and Q4: posts.
 var postCases = map[string]func(*env){
 	"Q4/Zero":             func(e *env) { e.check(note{}, nil, 0) },
-	"Q1/KeyAndData":       postKeyAndData,
 	"Q1/KeepsOrderOfEach": postOrderOfEach,
-	"Q1/NeverBlocks":      postNeverBlocks,
 	"Q1/LosesNone":        postLosesNone,
-	"Q1/UncomparableKey":  postUncomparable,
-}
-
-func postKeyAndData(e *env) {
-	p := e.port()
-	k := &key{"k"}
-	for _, data := range []uintptr{0, 1, 1 << 31, ^uintptr(0)} {
-		for _, postKey := range []any{k, nil, "text", 3.5} {
-			if err := p.Post(postKey, data); err != nil {
-				e.Fatalf("Post: %v", err)
-			}
-			n := e.next(p)
-			if n.Key != postKey || n.Data != data || n.Events != 0 || n.Kind() != socknotify.KindPosted {
-				e.Errorf("posted %v, %#x; dequeued %v, %#x, %v, %t", postKey, data, n.Key, n.Data, n.Events, n.Kind() == socknotify.KindPosted)
-			}
-		}
-	}
 }
 
 func postOrderOfEach(e *env) {
@@ -58,30 +36,6 @@ func postOrderOfEach(e *env) {
 	}
 	for _, ch := range all {
 		e.end(ch, "a poster")
-	}
-}
-
-func postNeverBlocks(e *env) {
-	p := e.port()
-	const posts = 50000
-	e.end(async(func() error {
-		for i := range uintptr(posts) {
-			if err := p.Post(nil, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}), "posting without a waiter")
-	if n := p.Stats().Queued; n != posts {
-		e.Errorf("%d posts queued; want %d", n, posts)
-	}
-	buf := make([]note, 1000)
-	for got := 0; got < posts; {
-		n, err := p.Process(nil, buf, 0)
-		if err != nil {
-			e.Fatalf("Wait after %d: %v", got, err)
-		}
-		got += n
 	}
 }
 
@@ -114,34 +68,9 @@ func postLosesNone(e *env) {
 	}
 }
 
-// postUncomparable posts a key that need not be compared.
-func postUncomparable(e *env) {
-	p := e.port()
-	if err := p.Post([]int{1, 2}, 0); err != nil {
-		e.Fatalf("Post: %v", err)
-	}
-	if n := e.next(p); len(n.Key.([]int)) != 2 {
-		e.Errorf("key %v", n.Key)
-	}
-}
-
 // Q2: neither load starves the other.
 var balanceCases = map[string]func(*env){
-	"Q2/PostAmongReadySockets":    postAmongSockets,
-	"Q2/SocketAmongPosts":         socketAmongPosts,
-	"Q2/RemovalAmongReadySockets": removalAmongSockets,
-}
-
-func postAmongSockets(e *env) {
-	for _, room := range []int{1, 2, 5} {
-		p := e.port()
-		for i := range 20 {
-			s, _ := e.unix()
-			e.do(p, enable(s, i, out, level))
-		}
-		p.Post("post", 0)
-		e.within(p, room, 1000, func(n note) bool { return n.Kind() == socknotify.KindPosted })
-	}
+	"Q2/SocketAmongPosts": socketAmongPosts,
 }
 
 // within dequeues until a notification is the one, which must be among so many.
@@ -192,22 +121,10 @@ func socketAmongPosts(e *env) {
 	}
 }
 
-func removalAmongSockets(e *env) {
-	p := e.port()
-	for i := range 20 {
-		s, _ := e.unix()
-		e.do(p, enable(s, i, out, level))
-	}
-	s, _ := e.unix()
-	e.do(p, enable(s, "removed", in, level), remove(s))
-	e.within(p, 1, 1000, func(n note) bool { return n.Events == gone })
-}
-
 // Q5: Deregister.
 var deregisterCases = map[string]func(*env){
-	"Q5/AmongWaiters":        deregisterAmongWaiters,
-	"Q5/ManyAtOnce":          deregisterMany,
-	"Q5/ReadsTheSocketAlone": deregisterReadsTheSocket,
+	"Q5/AmongWaiters": deregisterAmongWaiters,
+	"Q5/ManyAtOnce":   deregisterMany,
 }
 
 // deregisterAmongWaiters removes while others are being served; they see no EventRemove.
@@ -254,19 +171,6 @@ func deregisterMany(e *env) {
 	}
 	for _, ch := range all {
 		e.end(ch, "Deregister")
-	}
-	e.none(p)
-}
-
-// deregisterReadsTheSocket gives Deregister a registration whose other fields make no sense.
-func deregisterReadsTheSocket(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	e.do(p, enable(s, "k", in, level))
-	r := remove(s)
-	r.Op, r.Key, r.Filter, r.Trigger, r.Drained = 0x55, []int{}, math.MaxUint32, math.MaxUint8, true
-	if k, err := p.Deregister(r); k != "k" || err != nil {
-		e.Errorf("Deregister = %v, %v", k, err)
 	}
 	e.none(p)
 }

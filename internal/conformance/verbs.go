@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"io"
+	"os"
 	"runtime"
+	"strings"
 
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -33,7 +36,9 @@ func init() {
 				r.block(body)
 			}
 		})},
-		"until": {1, declNone, after((*run).until)},
+		"until":  {1, declNone, after((*run).until)},
+		"if":     {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
+		"unless": {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
 
 		// Ports.
 		"ports": {1, declAll, after(func(r *run, a []string) {
@@ -67,9 +72,20 @@ func init() {
 		})},
 		"deregister": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			k, err := r.p().Deregister(remove(r.handle(what[0])))
+			h := r.handle(what[0])
+			x, name := remove(h), ""
+			for _, word := range what[1:] {
+				if name = word; strings.Contains(word, "=") || word == "drained" {
+					r.fields(&x, h, []string{word})
+					name = ""
+				}
+			}
+			k, err := r.p().Deregister(x)
 			r.errors(err, want)
-			if name := what[len(what)-1]; err == nil && keyName(k) != name {
+			if name == "" {
+				name = what[0]
+			}
+			if err == nil && keyName(k) != name {
 				r.Fatalf("want the key %s, got %v", name, k)
 			}
 		})},
@@ -84,6 +100,7 @@ func init() {
 			}
 		})},
 		"released": {1, declNone, after(func(r *run, a []string) {
+			r.seen = info{} // it has the key
 			for _, name := range a {
 				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
 			}
@@ -91,14 +108,31 @@ func init() {
 		})},
 
 		// What is dequeued.
-		"want": {2, declNone, after(func(r *run, a []string) { r.notes([]note{r.next(r.p())}, r.expected(a)) })},
+		"want": {2, declNone, after(func(r *run, a []string) {
+			want := r.expected(a)
+			var got []note
+			for range want {
+				got = append(got, r.next(r.p()))
+			}
+			r.notes(got, want)
+		})},
+		"within":  {3, declNone, after((*run).within)},
+		"entries": {1, declNone, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
+		"all":     {1, declNone, after((*run).all)},
 		"now": {2, declNone, after(func(r *run, a []string) {
+			r.nothingKept()
 			want := r.expected(a)
 			r.notes(r.come(r.p(), len(want)), want)
 		})},
-		"none":  {0, declNone, after(func(r *run, _ []string) { r.env.none(r.p()) })},
-		"empty": {0, declNone, after(func(r *run, _ []string) { r.notes(r.env.now(r.p()), nil) })},
-		"poll":  {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
+		"none": {0, declNone, after(func(r *run, _ []string) {
+			r.nothingKept()
+			r.env.none(r.p())
+		})},
+		"empty": {0, declNone, after(func(r *run, _ []string) {
+			r.nothingKept()
+			r.notes(r.env.now(r.p()), nil)
+		})},
+		"poll": {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
 		"quiet": {0, declNone, after(func(r *run, a []string) {
 			if len(a) == 0 {
 				r.env.quiet(r.p())
@@ -122,7 +156,7 @@ func init() {
 
 		// Calls that wait.
 		"wait":  {1, declFirst, after((*run).wait)},
-		"woken": {2, declNone, after((*run).woken)},
+		"woken": {1, declNone, after((*run).woken)},
 		"waits": {1, declNone, after(func(r *run, a []string) {
 			r.still(r.group(a[0]).ends)
 			before := r.polls(r.p())
@@ -183,6 +217,20 @@ func init() {
 		}),
 		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
 		"unix-fresh": singles(func(e *env) handle { return e.own(e.unixStream()) }),
+		"strange":    {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
+		"file": {2, declFirst, after(func(r *run, a []string) { // name, text, and how often
+			text := r.string(a[1])
+			if len(a) > 2 {
+				text = strings.Repeat(text, r.number(a[2]))
+			}
+			r.handles[a[0]] = scriptFile{r.env.file(text)}
+		})},
+		"contents": {2, declNone, after(func(r *run, a []string) {
+			data, err := os.ReadFile(r.file(a[0]).Name())
+			if r.must(err); string(data) != r.string(a[1]) {
+				r.Fatalf("want %s, got %q", a[1], data)
+			}
+		})},
 		"handle": {2, declFirst, after(func(r *run, a []string) {
 			if h := r.handles[a[1]]; h != nil {
 				r.handles[a[0]] = fd(h.Handle())
@@ -224,6 +272,11 @@ func init() {
 		"connect": {2, declNone, after((*run).connectTo)},
 		"accept": {1, declAs, after(func(r *run, a []string) { // listener [of client] [as name]
 			l := r.socket(a[0])
+			if _, want := outcome(a); want != nil { // of what is there
+				_, err := l.Socket.Accept()
+				r.errors(err, want)
+				return
+			}
 			settle(r.env, l, stateIn)
 			s := r.keep(l.Socket.Accept())
 			for i := 1; i+1 < len(a); i += 2 {
@@ -300,9 +353,12 @@ func init() {
 		"Send":       {3, declFirst, (*run).start},
 		"SendTo":     {4, declFirst, (*run).start},
 		"Connect":    {3, declFirst, (*run).start},
+		"Nothing":    {0, declNone, (*run).start}, // a zero Request
+		"ReadAt":     {4, declFirst, (*run).startFiles},
+		"WriteAt":    {4, declFirst, (*run).startFiles},
 		"Cancel": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			r.errors(overlapped.Cancel(r.p(), &r.operation(what[0]).o), want)
+			r.errors(overlapped.Cancel(r.p(), r.op(what[0])), want)
 		})},
 		"completed": {1, declNone, after((*run).completed)},
 		"from": {2, declNone, after(func(r *run, a []string) {
@@ -311,7 +367,14 @@ func init() {
 			}
 		})},
 		"pool": {2, declFirst, after(func(r *run, a []string) { r.pools[a[0]] = overlapped.NewBuffers(r.number(a[1])) })},
-		"put":  {2, declNone, after(func(r *run, a []string) { r.pools[a[1]].Put(r.operation(a[0]).o.Buffer()) })},
+		"put": {2, declNone, after(func(r *run, a []string) { // the buffer of an operation, or "length/capacity"
+			n, most, isNew := strings.Cut(a[0], "/")
+			if isNew {
+				r.pools[a[1]].Put(make([]byte, r.number(n), r.number(most)))
+			} else {
+				r.pools[a[1]].Put(r.operation(a[0]).o.Buffer())
+			}
+		})},
 		"no-buffer": {1, declNone, after(func(r *run, a []string) {
 			for _, name := range a {
 				if b := r.operation(name).o.Buffer(); b != nil {
@@ -323,19 +386,23 @@ func init() {
 		// Accepting.
 		"Accept": {2, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			l := r.socket(what[0])
+			l := r.sockOf(what[0])
 			key := what[0]
 			if len(what) > 2 {
 				key = what[2]
 			}
-			r.errors(r.p().Accept(l.Socket, r.key(key), r.number(what[1])), want)
+			r.errors(r.p().Accept(l, r.key(key), r.number(what[1])), want)
 		})},
 		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
 			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
 		})},
-		"accepted": {3, declAs, after(func(r *run, a []string) { // key of client as name
-			client := r.socket(a[2])
+		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]]
 			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
+			if len(a) < 3 {
+				s.Close()
+				return
+			}
+			client := r.socket(a[2])
 			if s.RemoteAddr() != client.LocalAddr() {
 				r.Fatalf("want the connection of %v, got that of %v", client.LocalAddr(), s.RemoteAddr())
 			}
@@ -344,6 +411,22 @@ func init() {
 				r.handles[a[4]] = s
 			}
 		})},
+
+		// Facts.
+		"watch":  {1, declNone, after((*run).watch)},
+		"report": {0, declNone, after((*run).report)},
+
+		// Inspection.
+		"snapshot":  {1, declNone, after((*run).snapshot)},
+		"page":      {1, declNone, after((*run).page)},
+		"addresses": {1, declNone, after((*run).addresses)},
+		"observe":   {1, declFirst, after(func(r *run, a []string) { r.stops[a[0]] = debug.Observe(r.p()) })},
+		"trace": {1, declFirst, after(func(r *run, a []string) {
+			tr := debug.StartTrace(r.p())
+			r.traces[a[0]], r.stops[a[0]] = tr, tr.Close
+		})},
+		"traced": {1, declNone, after((*run).traced)},
+		"stop":   {1, declNone, after(func(r *run, a []string) { r.stops[a[0]]() })},
 	}
 }
 

@@ -84,7 +84,7 @@ func Server() Set[server.Stats] {
 		refused  = "Connections closed when they were accepted, by limit."
 		moved    = "Bytes received and sent, with TLS the encrypted ones, without those of hijacked connections."
 		timeouts = "Connections closed because of a timeout, by timeout."
-		failed   = "Connections that ended before their TLS handshake was complete, by cause."
+		failed   = "Connections that ended before their TLS handshake was complete, by cause. Timeouts are also those of headers."
 	)
 	return Set[srvStats]{
 		Metrics: []Metric[srvStats]{
@@ -93,7 +93,9 @@ func Server() Set[server.Stats] {
 			gauge("server.connections", "connection", conns, "state", "hijacked", func(s *srvStats) int64 { return int64(s.Hijacked) }),
 			gauge("server.workers", "worker", workers, "state", "running", func(s *srvStats) int64 { return int64(s.Running) }),
 			gauge("server.workers", "worker", workers, "state", "waiting", func(s *srvStats) int64 { return int64(max(s.Workers-s.Running, 0)) }),
-			gauge("server.queued", Bytes, "Bytes written and not yet taken by the system.", "", "", func(s *srvStats) int64 { return s.Queued }),
+			gauge("server.waiting_notifications", "notification", "Notifications that wait for the present call of their worker.",
+				"", "", func(s *srvStats) int64 { return int64(s.Waiting) }),
+			gauge("server.queued", Bytes, "Bytes written and not yet taken by the system.", "", "", func(s *srvStats) int64 { return s.QueuedBytes }),
 			gauge("server.longest_call", Seconds, "Age of the oldest call of a handler that is running.", "", "", func(s *srvStats) int64 { return int64(s.Longest) }),
 			counter("server.accepted_connections", "connection", "Connections accepted, without refused ones.", "", "", func(s *srvStats) uint64 { return s.Accepted }),
 			counter("server.refused_connections", "connection", refused, "limit", "connections", func(s *srvStats) uint64 { return s.Refused - min(s.RefusedPerAddr, s.Refused) }),
@@ -102,19 +104,19 @@ func Server() Set[server.Stats] {
 			counter("server.io", Bytes, moved, "direction", "receive", func(s *srvStats) uint64 { return s.BytesIn }),
 			counter("server.io", Bytes, moved, "direction", "transmit", func(s *srvStats) uint64 { return s.BytesOut }),
 			counter("server.calls", "call", "Calls of the handler's Data that have ended.", "", "", func(s *srvStats) uint64 { return s.Calls }),
-			counter("server.timeouts", "connection", timeouts, "kind", "idle", func(s *srvStats) uint64 { return s.Idle }),
-			counter("server.timeouts", "connection", timeouts, "kind", "write", func(s *srvStats) uint64 { return s.Slow }),
-			counter("server.timeouts", "connection", timeouts, "kind", "message", func(s *srvStats) uint64 { return s.Stalled }),
-			counter("server.timeouts", "connection", timeouts, "kind", "handshake", func(s *srvStats) uint64 { return s.LateHandshakes }),
+			counter("server.timeouts", "connection", timeouts, "kind", "idle", func(s *srvStats) uint64 { return s.TimedOut.Idle }),
+			counter("server.timeouts", "connection", timeouts, "kind", "write", func(s *srvStats) uint64 { return s.TimedOut.Slow }),
+			counter("server.timeouts", "connection", timeouts, "kind", "message", func(s *srvStats) uint64 { return s.TimedOut.Message }),
+			counter("server.timeouts", "connection", timeouts, "kind", "handshake", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.handshakes", "handshake", "TLS handshakes completed.", "", "", func(s *srvStats) uint64 { return s.Handshakes }),
-			counter("server.failed_handshakes", "handshake", failed, "cause", "timeout", func(s *srvStats) uint64 { return s.LateHandshakes }),
+			counter("server.failed_handshakes", "handshake", failed, "cause", "timeout", func(s *srvStats) uint64 { return s.TimedOut.Handshake }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "evicted", func(s *srvStats) uint64 { return s.EvictedHandshakes }),
 			counter("server.failed_handshakes", "handshake", failed, "cause", "error", func(s *srvStats) uint64 {
-				return s.FailedHandshakes - min(s.LateHandshakes+s.EvictedHandshakes, s.FailedHandshakes)
+				return s.Rejected - min(s.RejectedHeaders, s.Rejected)
 			}),
 			counter("server.panics", "panic", "Panics of handlers and of functions of the TLS configuration.", "", "", func(s *srvStats) uint64 { return s.Panics }),
 			counter("server.stuck_calls", "call", "Calls of a handler that ran for StuckAfter.", "", "", func(s *srvStats) uint64 { return s.Stuck }),
-			counter("server.bad_preambles", "connection", "Connections that ended before their header was accepted.", "", "", func(s *srvStats) uint64 { return s.BadPreambles }),
+			counter("server.bad_preambles", "connection", "Connections that ended before their header was accepted, without timeouts.", "", "", func(s *srvStats) uint64 { return s.RejectedHeaders }),
 		},
 		Histograms: []Histogram[srvStats]{
 			{"server.call.duration", "Time that calls of the handler's Data take, of a server that measures it.", func(s *srvStats) metrics.Histogram { return s.CallTime }},

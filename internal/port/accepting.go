@@ -3,7 +3,6 @@ package port
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -17,20 +16,13 @@ var (
 	errShutDown   = errors.New("the listener was shut down")
 )
 
-// An Acceptor is the state of Port.Accept for a listener.
-type Acceptor struct {
-	AtOnce int
-	Paused atomic.Bool
-	Pause  time.Duration // the latest pause; 0 after a success; guarded by the slot's lock
-}
-
 const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 
-	// Asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
+	// asked is the number of accepts in a row before which the listener is polled for another connection. Up to that many
 	// polls cost less than the one accept that fails.
-	Asked = 8
+	asked = 8
 )
 
 // takeAccepted accepts connections of a listener that was reported. more reports that there may be others. The slot is
@@ -41,7 +33,7 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 		return 0, false
 	}
 	for n < out.Len() && n < a.AtOnce {
-		if n > 0 && n <= Asked && !reg.Work.Socket.Acceptable() {
+		if n > 0 && n <= asked && !reg.Work.Socket.Acceptable() {
 			return n, !p.Core.Edges
 		}
 		if w.spare == nil {
@@ -72,12 +64,12 @@ func (p *Port) takeAccepted(w *Call, s *Slot, reg *Record, index uint32, out Ent
 			known := a.Pause != 0
 			a.Pause = min(max(2*a.Pause, firstPause), longestPause)
 			a.Paused.Store(true)
-			p.later(a.Pause, index)
+			p.recheckAfter(a.Pause, index, 0)
 			if known {
 				return n, false
 			}
 		default:
-			s.update(func(v uint64) uint64 { return v &^ WEnabled })
+			s.update(func(v uint64) uint64 { return v &^ wEnabled })
 		}
 		why := err // a copy, so that only errors are allocated
 		p.typed.Put(out, n, Packet{Rec: reg, Events: EventErr, Kind: NoConnection, Of: unsafe.Pointer(&why)})

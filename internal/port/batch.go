@@ -2,24 +2,8 @@ package port
 
 import "github.com/socknotify/socknotify/internal/backend"
 
-// A batch holds changes that have been made to slots but not yet to the backend, and the lock of every slot in it until
-// flush. Two calls may each hold slots that the other wants. So no call waits for a slot's lock without having flushed
-// (see lockSlot).
-type batch struct {
-	n       int
-	changes [batchSize]backend.Change
-	items   [batchSize]item
-}
-
-const batchSize = 32
-
-// An item is what settle needs besides the outcome of a change.
-type item struct {
-	Entry
-	slot  *Slot
-	was   uint64 // the word before the change
-	index uint32
-}
+// A call locks each slot that it changes until the batch of the changes is flushed. Two calls may
+// each hold slots that the other wants. So no call waits for a slot's lock without having flushed.
 
 // lockSlot locks a slot. It flushes before it waits.
 func (p *Port) lockSlot(w *Call, s *Slot) {
@@ -67,13 +51,6 @@ func (p *Port) Complete(w *Call) {
 	w.used = w.used[:0]
 }
 
-// A redo is an entry whose registration turned out to have ended. It is processed again once the slots of the batch are
-// unlocked, because it may have to wait for another port.
-type redo struct {
-	Entry
-	at Socket
-}
-
 func (p *Port) commit(w *Call) {
 	b := &w.batch
 	if b.n == 0 {
@@ -96,10 +73,9 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 	if r.Result == nil {
 		switch {
 		case c.Status == backend.Absent, c.Status == backend.Bad:
-			p.forget(w.stripe, s, it.index)
-			p.Core.releaseHandle(it.index)
+			p.end(s, it.index)
 		case c.Status == backend.Refused:
-			p.later(recheckDelay, it.index)
+			p.recheckAfter(recheckDelay, it.index, 0)
 		}
 		return
 	}
@@ -121,13 +97,10 @@ func (p *Port) settle(w *Call, it *item, c *backend.Change) {
 		p.Core.releaseHandle(it.index)
 		p.fail(r, c.Handle, ErrBadSocket, c.Err)
 	default:
-		// The backend still has the old token. Restore the word and recheck the slot: reports that came under the new
-		// epoch were dropped as stale.
-		v, _ := s.update(func(v uint64) uint64 { return it.was | wPending | WRecheck })
-		if v&WRecheck == 0 {
-			p.pushRecheck(s, it.index)
-		}
-		p.Waiters.WakeOne(p.Core, nil)
+		// The backend still has the old token. Restore the word and recheck the slot: reports that
+		// came under the new epoch were dropped as stale.
+		s.update(func(v uint64) uint64 { return it.was&^wRecheck | v&wRecheck | wPending })
+		p.Recheck(s, it.index)
 		p.fail(r, c.Handle, nil, c.Err)
 	}
 }
@@ -138,7 +111,7 @@ func (p *Port) settled(w *Call, it *item) {
 	switch r.Op {
 	case OpRemove:
 		rec := s.Reg.Load()
-		p.release(w.stripe, s, it.was, it.index, traceRemoved)
+		p.release(s, it.was, it.index, true)
 		p.Core.releaseHandle(it.index)
 		if w.deregisters {
 			w.deregistered = rec
@@ -158,8 +131,8 @@ func (p *Port) settled(w *Call, it *item) {
 // lose ends the registration of an entry whose change found the socket gone. OpRemove has changed the word already.
 func (p *Port) lose(w *Call, it *item) {
 	if it.Op == OpRemove {
-		p.release(w.stripe, it.slot, it.was, it.index, traceLost)
+		p.release(it.slot, it.was, it.index, false)
 		return
 	}
-	p.forget(w.stripe, it.slot, it.index)
+	p.forget(it.slot, it.index)
 }

@@ -10,15 +10,15 @@ import (
 // Typed is what the port needs of a Port[K], because the port itself does not know the type of the keys. A record is
 // allocated with its key behind it, so a pointer to the record leads to the key.
 type Typed interface {
-	// Put writes a notification into entry i. The operation of a completion gives up its key.
+	// Put writes a notification into entry i. The record of a completion gives up its key.
 	Put(to Entries, i int, pk Packet)
 	// Enqueue appends a notification to the queue, unless the queue is closed.
 	Enqueue(pk Packet)
 	// TakeQueued moves the oldest queued notifications into entries, ends the operations whose completions are among
 	// them, and returns the counts.
-	TakeQueued(to Entries, o *Observer) (n, posts, completions int)
-	// Get returns the kind and the events of entry i.
-	Get(from Entries, i int) (NoteKind, Events)
+	TakeQueued(to Entries) (n, posts, completions int)
+	// Get returns the kind, the events and the data of entry i.
+	Get(from Entries, i int) (kind NoteKind, e Events, data uintptr)
 
 	// Fail returns the error of an entry: a kind of this package, and a cause. Either may be nil.
 	Fail(f Failed) error
@@ -30,29 +30,6 @@ type Typed interface {
 	// CheckKey returns an error for a key that does not equal itself, or whose comparison panics.
 	CheckKey(key unsafe.Pointer) error
 }
-
-// A Packet is a notification without its key.
-type Packet struct {
-	Rec    *Record // has the key
-	Of     unsafe.Pointer
-	Data   uintptr
-	Events Events
-	Kind   NoteKind
-}
-
-// Entries is a part of the caller's slice of notifications.
-type Entries struct {
-	Base    unsafe.Pointer
-	At, End int
-}
-
-func (e Entries) Len() int { return e.End - e.At }
-
-// from returns the entries after the first n.
-func (e Entries) from(n int) Entries { return Entries{e.Base, e.At + n, e.End} }
-
-// first returns the first n entries.
-func (e Entries) first(n int) Entries { return Entries{e.Base, e.At, e.At + n} }
 
 // Failed describes a failed entry.
 type Failed struct {
@@ -79,30 +56,6 @@ type Entry struct {
 	Drained bool
 }
 
-// A NoteKind is the kind of a notification, as in socknotify.Kind, and whether an accept failed.
-type NoteKind uint8
-
-const (
-	FromSocket NoteKind = iota
-	Removed
-	Posted
-	Completion   // Of is an *Overlapped
-	Connection   // Of is a *sock.Socket
-	NoConnection // Of is an *error of accepting
-)
-
-// A Note has the layout of a socknotify.Notification, so that package overlapped can read its unexported fields.
-type Note[K comparable] struct {
-	Key    K
-	Data   uintptr
-	Events Events
-	Kind   NoteKind
-	Of     unsafe.Pointer
-}
-
-// EntriesOf returns all entries of a slice of notifications.
-func EntriesOf(first unsafe.Pointer, n int) Entries { return Entries{Base: first, End: n} }
-
 const (
 	knownOps      = OpEnable | OpDisable | OpRemove
 	knownTriggers = TriggerOneShot | TriggerPersistent | TriggerLevel | TriggerEdge
@@ -113,13 +66,13 @@ const soundTriggers = 1<<TriggerLevel | 1<<TriggerEdge |
 	1<<(TriggerLevel|TriggerOneShot) | 1<<(TriggerEdge|TriggerOneShot) |
 	1<<(TriggerLevel|TriggerPersistent) | 1<<(TriggerEdge|TriggerPersistent)
 
-// Sound reports whether a registration may have a filter and a trigger.
-func Sound(filter Events, trigger Trigger) bool {
+// sound reports whether a registration may have a filter and a trigger.
+func sound(filter Events, trigger Trigger) bool {
 	return filter&^EventsAll == 0 && 1<<trigger&soundTriggers != 0
 }
 
-// Check returns an error for the first field that is invalid. It looks at no socket (G6, G7).
-func (r *Entry) Check() error {
+// check returns an error for the first field that is invalid. It looks at no socket (G6, G7).
+func (r *Entry) check() error {
 	switch r.Op {
 	case OpNone, OpDisable, OpRemove:
 		return nil

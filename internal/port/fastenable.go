@@ -1,10 +1,8 @@
 package port
 
 import (
-	"time"
 	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
@@ -15,7 +13,7 @@ import (
 // w is nil if the call does nothing else. Such a call is not counted in, because it makes no system call. FastEnable takes
 // single values rather than an Entry, because making an Entry would cost as much as the rest.
 func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events, trigger Trigger, drained bool, key unsafe.Pointer) bool {
-	if handle > MaxIndex || !p.Core.OwnEdges || !Sound(filter, trigger) {
+	if handle > MaxIndex || !p.Core.OwnEdges || !sound(filter, trigger) {
 		return false
 	}
 	var generation uint64
@@ -32,7 +30,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	if !drained && fd.Generation() != generation {
 		// Another goroutine has enabled the registration and was notified in between, and the word has become what it was.
 		// The condition that it was notified of may still hold.
-		p.Recheck(s, uint32(handle), WEnabled)
+		p.Recheck(s, uint32(handle))
 	}
 	if w != nil {
 		w.saved++
@@ -42,42 +40,6 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	return true
 }
 
-// drainedFor reports whether the registration's socket knows that no condition of the filter holds, except those that the
-// backend has yet to report. The slot is locked.
-func (s *Slot) drainedFor(word uint64) bool {
-	reg := s.Reg.Load()
-	return reg != nil && reg.fd != nil && reg.fd.Drained(Directions(wordFilter(word)))
-}
-
-// Directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
-// receiving, so a filter with neither direction needs that one.
-func Directions(filter Events) fdstate.Dir {
-	var d fdstate.Dir
-	if filter&EventOut != 0 {
-		d |= fdstate.Send
-	}
-	if filter&(EventIn|EventHangup) != 0 || d == 0 {
-		d |= fdstate.Recv
-	}
-	return d
-}
-
-// suppressedBy returns the directions in which a backend without edges reports again only after the socket was drained. An
-// error suppresses both until it has been received, or sent into.
-func suppressedBy(m backend.Mask) fdstate.Dir {
-	var d fdstate.Dir
-	if m&backend.Err != 0 {
-		d = fdstate.Recv | fdstate.Send
-	}
-	if m&backend.In != 0 {
-		d |= fdstate.Recv
-	}
-	if m&backend.Out != 0 {
-		d |= fdstate.Send
-	}
-	return d
-}
-
 // own makes the port the owner of the FD of a registered entry.
 func (p *Port) own(r *Entry) {
 	if t := r.FD; t != nil {
@@ -85,96 +47,31 @@ func (p *Port) own(r *Entry) {
 	}
 }
 
-// Recheck puts a registration on the recheck list if its word has all of the flags, and wakes a waiter to poll it.
-func (p *Port) Recheck(s *Slot, index uint32, flags uint64) {
-	was, _ := s.update(func(v uint64) uint64 {
-		if v&flags != flags {
-			return v
-		}
-		return v | WRecheck
-	})
-	if was&flags == flags {
-		if was&WRecheck == 0 {
-			p.pushRecheck(s, index)
-		}
-		p.Waiters.WakeOne(p.Core, nil)
-	}
-}
-
-// sockBlocked re-arms an edge registration on a backend without edges: a call on the socket would have blocked, so the
-// reported condition has been drained (T2).
+// rearm enables without a system call (X5). It needs three things: the backend has reported nothing since the last enable,
+// it watches the same conditions, and it is not suppressed. All three are in the word that a harvester must swap to change
+// them, so no report is lost: a report harvested before has set wPending, and one harvested later finds the registration
+// enabled.
 //
-// Some conditions persist although a call would have blocked: an error queue that is not read, or a datagram socket that
-// was shut down for receiving. Reported again at once they would make the port and its handler spin (E8), so those are
-// polled after a delay.
-func (p *Port) sockBlocked(handle uintptr, d fdstate.Dir) {
-	st := &p.Core.Stripes[0]
-	if handle > MaxIndex || !st.Enter(p.Core) {
-		return
+// If fd is not nil, the registration must be of that socket. fd is nil if the caller has set Drained.
+func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
+	for {
+		was := s.Word.Load()
+		if was&(wRegistered|wPending|wSuppressed|wWorked) != wRegistered || wordFilter(was) != filter {
+			return false
+		}
+		if conn && was&wConn == 0 {
+			return false // the port does not hold the connection yet
+		}
+		reg := s.Reg.Load()
+		if reg == nil || fd != nil && reg.fd != fd || !p.typed.SameKey(reg, key) {
+			return false
+		}
+		is := was&^(wOneShot|wEdge) | armed(filter, trigger)
+		if is&(wEdge|wOneShot) == 0 {
+			return false // a persistent level must be polled
+		}
+		if s.Word.CompareAndSwap(was, is) {
+			return true
+		}
 	}
-	defer st.Leave(p.Core)
-	var reported uint64
-	if d&fdstate.Recv != 0 {
-		reported |= reportedBits(backend.In)
-	}
-	if d&fdstate.Send != 0 {
-		reported |= reportedBits(backend.Out)
-	}
-	index := uint32(handle)
-	s := p.Table.Lookup(index)
-	if s == nil {
-		return
-	}
-	if p.persists(handle, s) {
-		c := p.Core // not the port, which the program may drop
-		time.AfterFunc(recheckDelay, func() { c.drained(index, reported) })
-		return
-	}
-	p.drained(index, reported)
-}
-
-// persists reports whether a condition holds that neither receiving nor sending ends. A call would have blocked.
-func (p *Port) persists(handle uintptr, s *Slot) bool {
-	m := p.Core.Poller.PollOne(handle)
-	return m&backend.Err != 0 || s.Word.Load()&wStream == 0 && m&(backend.PeerClosed|backend.Dead) != 0
-}
-
-// recheckDelay is the delay before a condition that persists is polled again.
-const recheckDelay = 250 * time.Millisecond
-
-// drained polls again for conditions that had been reported.
-func (p *Port) drained(index uint32, reported uint64) {
-	st := &p.Core.Stripes[0]
-	if !st.Enter(p.Core) {
-		return
-	}
-	defer st.Leave(p.Core)
-	if s := p.Table.Lookup(index); s != nil {
-		s.update(func(v uint64) uint64 { return v &^ reported })
-		p.Recheck(s, index, WEnabled)
-	}
-}
-
-// sockClosing ends the registration of a socket that the system is about to close (G9).
-func (p *Port) sockClosing(t *fdstate.FD, handle uintptr) {
-	st := &p.Core.Stripes[0]
-	if handle > MaxIndex || !st.Enter(p.Core) {
-		return
-	}
-	defer st.Leave(p.Core)
-	index := uint32(handle)
-	s := p.Table.Lookup(index)
-	if s == nil {
-		return
-	}
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	reg := s.Reg.Load()
-	if reg == nil || reg.fd != t || s.Word.Load()&WRegistered == 0 {
-		return
-	}
-	p.forget(st, s, index)
-	// The backend must forget it too: a duplicate, or a poll in progress, may keep the socket alive.
-	p.Core.Poller.Poll([]backend.Change{{Handle: handle, Action: backend.Delete}}, nil)
-	p.Core.releaseHandle(index)
 }

@@ -1,53 +1,41 @@
 package port
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-// Dequeue fills out with the notifications that are there, and returns their number. If it leaves work behind, it wakes a
+// dequeue fills out with the notifications that are there, and returns their number. If it leaves work behind, it wakes a
 // waiter for it.
-func (p *Port) Dequeue(w *Call, out Entries) int {
+func (p *Port) dequeue(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.DequeueOnce(w, out)
+		return p.dequeueOnce(w, out)
 	}
 	p.levels.mu.RLock()
 	defer p.levels.mu.RUnlock()
-	return p.DequeueOnce(w, out)
+	return p.dequeueOnce(w, out)
 }
 
-// dequeueAlone is Dequeue for a call that returns if it finds nothing.
+// dequeueAlone is dequeue for a call that returns if it finds nothing.
 func (p *Port) dequeueAlone(w *Call, out Entries) int {
 	if !p.levels.any.Load() {
-		return p.DequeueOnce(w, out)
+		return p.dequeueOnce(w, out)
 	}
 	p.levels.mu.Lock()
 	defer p.levels.mu.Unlock()
-	return p.DequeueOnce(w, out)
+	return p.dequeueOnce(w, out)
 }
 
-// levels makes every call find a persistent level for as long as it holds (T1). In two windows a call hides such a level from
-// others: between harvesting its report and putting the slot on the recheck list, and between taking that list and the Set
-// that makes the kernel poll again. So calls dequeue with the lock shared, and a call that would return with nothing dequeues
-// alone.
-type levels struct {
-	any atomic.Bool // there has been a persistent level; until then the lock is not used
-	mu  sync.RWMutex
-}
-
-// DequeueOnce is Dequeue without the lock of levels.
-func (p *Port) DequeueOnce(w *Call, out Entries) int {
+// dequeueOnce is dequeue without the lock of levels.
+func (p *Port) dequeueOnce(w *Call, out Entries) int {
 	if p.rechecks.Load() != 0 {
 		p.recheckAll(w)
 	}
-	if !p.Core.Watching.Load() {
+	if !p.Waiters.watching.Load() {
 		return p.dequeueQueued(w, out)
 	}
 	n := 0
-	if p.queue.any() {
+	if p.Waiters.queue.any() {
 		// Half of the entries are for the queue and half for the backend. A single entry alternates (Q2).
 		w.queueFirst = !w.queueFirst
 		if half := out.Len() / 2; half > 0 {
@@ -59,42 +47,43 @@ func (p *Port) DequeueOnce(w *Call, out Entries) int {
 	more := false
 	if n < out.Len() {
 		var k int
-		k, more = p.harvest(w, out.from(n))
+		k, more = p.harvest(w, out.From(n))
 		n += k
 	}
-	if n < out.Len() && p.queue.any() {
-		n += p.take(w, out.from(n))
+	if n < out.Len() && p.Waiters.queue.any() {
+		n += p.take(w, out.From(n))
 	}
 	// A leader that has found something is about to leave, and wakes its successor when it does.
-	if (more || p.queue.any()) && (n == 0 || p.Waiters.Leader.Load() != w) {
-		p.Waiters.WakeOne(p.Core, w)
+	if (more || p.Waiters.queue.any()) && (n == 0 || p.Waiters.leader.Load() != &w.waiter) {
+		p.Waiters.WakeOne(&w.waiter)
 	}
 	return n
 }
 
-// dequeueQueued is DequeueOnce on a port that has never had a socket.
+// dequeueQueued is dequeueOnce on a port that has never had a socket.
 func (p *Port) dequeueQueued(w *Call, out Entries) int {
 	n := 0
-	if p.queue.any() {
+	if p.Waiters.queue.any() {
 		n = p.take(w, out)
 	}
-	if n == out.Len() && p.queue.any() { // with entries to spare, the queue was found empty
-		p.Waiters.WakeOne(p.Core, w)
+	if n == out.Len() && p.Waiters.queue.any() { // with entries to spare, the queue was found empty
+		p.Waiters.WakeOne(&w.waiter)
 	}
 	return n
 }
 
 // wakeForQueue wakes a waiter if the queue is not empty. It is for calls that queue entries and do not dequeue.
 func (p *Port) wakeForQueue() {
-	if p.queue.any() {
-		p.Waiters.WakeOne(p.Core, nil)
+	if p.Waiters.queue.any() {
+		p.Waiters.WakeOne(nil)
 	}
 }
 
 // take dequeues from the queue.
 func (p *Port) take(w *Call, out Entries) int {
-	n, posts, completions := p.typed.TakeQueued(out, p.Core.Observer.Load())
+	n, posts, completions := p.typed.TakeQueued(out)
 	if posts > 0 {
+		p.observePosts(out.first(n))
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 	}
 	if n > posts {
@@ -107,6 +96,20 @@ func (p *Port) take(w *Call, out Entries) int {
 		}
 	}
 	return n
+}
+
+// observePosts records the posts among what was taken from the queue, if the port is observed.
+func (p *Port) observePosts(out Entries) {
+	o := p.Core.Observer.Load()
+	if o == nil {
+		return
+	}
+	at := Millis()
+	for i := range out.Len() {
+		if kind, _, data := p.typed.Get(out, i); kind == Posted {
+			(*o).Posted(at, data)
+		}
+	}
 }
 
 // harvest polls the backend, for no more reports than out holds (C1). more reports that there may be others.
@@ -123,13 +126,13 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 		}
 		for i := range k {
 			// Each of the following reports needs an entry.
-			rest := out.first(out.Len() - (k - i - 1)).from(n)
+			rest := out.first(out.Len() - (k - i - 1)).From(n)
 			var got int
 			var again bool
 			if o == nil {
 				got, again = p.deliver(w, &ready[i], rest)
 			} else {
-				got, again = p.deliverObserved(w, o, at, &ready[i], rest)
+				got, again = p.deliverObserved(w, *o, at, &ready[i], rest)
 			}
 			n += got
 			if again {
@@ -144,7 +147,7 @@ func (p *Port) harvest(w *Call, out Entries) (n int, more bool) {
 	if n > 0 {
 		w.stripe.notifications.Add(uint64(n))
 	}
-	if rechecks > 0 && (n == 0 || p.Waiters.others(w)) {
+	if rechecks > 0 && (n == 0 || p.Waiters.others(&w.waiter)) {
 		// A level still holds for the waiters (T1), and no other call would poll it.
 		p.recheckAll(w)
 	}
@@ -166,11 +169,11 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 	}
 	for {
 		was := s.Word.Load()
-		if !SameEpoch(was, r.Token) || was&WRegistered == 0 {
+		if !sameEpoch(was, r.Token) || was&wRegistered == 0 {
 			w.stripe.stale.Add(1)
 			return 0, false
 		}
-		if was&WEnabled == 0 {
+		if was&wEnabled == 0 {
 			if p.notePending(w, s, was, index) {
 				return 0, false
 			}
@@ -199,13 +202,13 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		is := was
 		switch {
 		case e != EventNone && was&wOneShot != 0:
-			is &^= WEnabled
+			is &^= wEnabled
 		case e != EventNone && was&wEdge == 0:
-			is |= WRecheck
+			is |= wRecheck
 		case !p.Core.Edges && r.Mask&backend.Err == 0:
 			// The backend does not report any more. Make it watch the conditions that have not been reported; a
 			// stream that is dead in both directions can still be reset.
-			is |= WRecheck | reportedBits(r.Mask)
+			is |= wRecheck | reportedBits(r.Mask)
 		case e != EventNone && was&wStrict != 0:
 			is |= reportedBits(r.Mask)
 		}
@@ -218,7 +221,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			// it does not show that the socket is drained now.
 			reg.fd.Suppressed(suppressedBy(r.Mask))
 		}
-		if is&WRecheck != 0 && was&WRecheck == 0 {
+		if is&wRecheck != 0 && was&wRecheck == 0 {
 			p.pushRecheck(s, index)
 			again = true
 		}
@@ -234,29 +237,19 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 	}
 }
 
-// notify advances the generation of a socket for a notification with the conditions m.
-func notify(t *fdstate.FD, m backend.Mask) fdstate.NewGeneration {
-	return t.Advance(m&(backend.Urgent|backend.PeerClosed|backend.Dead|backend.Err) != 0, m&(backend.Dead|backend.Err) != 0)
-}
-
 // deliverObserved is deliver for an observed port.
 //
 // The record belongs to the registration: the report is delivered only if the slot's word still has the epoch of the token,
 // so the word had it when the record was read.
-func (p *Port) deliverObserved(w *Call, o *Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
+func (p *Port) deliverObserved(w *Call, o Observer, at int64, r *backend.Ready, out Entries) (n int, again bool) {
 	index := tokenIndex(r.Token)
-	rec := o.of(index)
+	seen := o.Seen(index)
 	n, again = p.deliver(w, r, out)
 	for i := range n {
-		was, events := p.typed.Get(out, i)
-		kind := TraceNotified
-		switch was {
-		case Completion:
-			continue // recorded when it completed
-		case Connection, NoConnection:
-			kind = traceAccepted
+		// A completion was recorded when it completed.
+		if kind, events, _ := p.typed.Get(out, i); kind != Completion {
+			o.Notified(seen, at, index, events, kind)
 		}
-		o.note(rec, at, index, events, kind)
 	}
 	return n, again
 }
@@ -279,7 +272,7 @@ func (p *Port) behind(word uint64, index uint32, m backend.Mask) backend.Mask {
 	if now&backend.Dead == 0 {
 		return 0
 	}
-	if has, busy, err := p.Probe(index); !has || busy || err != nil {
+	if has, busy, err := p.probe(index); !has || busy || err != nil {
 		return 0 // another socket has the number, or another call is changing the slot
 	}
 	return now
@@ -307,35 +300,31 @@ func (p *Port) notePending(w *Call, s *Slot, was uint64, index uint32) bool {
 	return true
 }
 
-// pushRecheck adds a slot to the recheck list. Its word has just got WRecheck.
-func (p *Port) pushRecheck(s *Slot, index uint32) {
-	for {
-		head := p.rechecks.Load()
-		s.next = head
-		if p.rechecks.CompareAndSwap(head, index+1) {
-			return
-		}
+// work handles a report of a socket with a Work. again reports that it put the slot on the recheck list.
+//
+// It holds the slot's lock. A call that finds the slot locked asks for a recheck instead: what its report says may have
+// happened after the other call's last system call.
+func (p *Port) work(w *Call, s *Slot, reg *Record, r *backend.Ready, out Entries) (n int, again bool) {
+	held, err := reg.Work.Socket.Hold()
+	if err != nil {
+		return 0, false // the socket is closed, and its registration is about to end
 	}
-}
-
-// recheckAll makes the backend poll every slot on the recheck list: persistent levels that were notified of, and on backends
-// without edges whatever a report has suppressed.
-func (p *Port) recheckAll(w *Call) {
-	for link := p.rechecks.Swap(0); link != 0; {
-		index := link - 1
-		s := p.Table.Lookup(index)
-		p.lockSlot(w, s)
-		link = s.next // after the update below the slot may be linked again
-		_, is := s.update(func(v uint64) uint64 { return v &^ WRecheck })
-		// same: a level that the backend has reported, and watches as the word says.
-		same := p.Core.Edges && is&(wWorked|wOneShot|wEdge|wPending|wSuppressed) == 0
-		if is&WRegistered == 0 || is&WEnabled == 0 || same && s.drainedFor(is) {
-			s.Mu.Unlock()
-			continue
-		}
-		p.add(w, &Entry{}, s, is, index, &backend.Change{
-			Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is), SkipIdle: same,
-		})
+	defer held.Release() // after the unlock, because the last use closes the socket
+	index := tokenIndex(r.Token)
+	if !s.Mu.TryLock() {
+		return 0, p.markRecheck(s, index, r.Token)
 	}
-	p.flush(w)
+	defer s.Mu.Unlock()
+	was := s.Word.Load()
+	if !sameEpoch(was, r.Token) || was&wEnabled == 0 || s.Reg.Load() != reg {
+		w.stripe.stale.Add(1)
+		return 0, false
+	}
+	more := false
+	if was&wAccept != 0 {
+		n, more = p.takeAccepted(w, s, reg, index, out)
+	} else {
+		n, more = p.operate(w, s, reg, held, r.Mask, out)
+	}
+	return n, more && p.markRecheck(s, index, r.Token)
 }

@@ -1,134 +1,100 @@
 package port
 
 import (
-	"sync"
-	"sync/atomic"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
 	"time"
 )
 
-// An Observer records what a port notifies. It has no key and leads to no port.
-type Observer struct {
-	since time.Time
-	ids   *atomic.Uint64
-	pages pages[seenPage]
-	Ring  atomic.Pointer[Ring]
+// An Observer records what a port does; package observe has it. The port calls it only while it is
+// observed.
+type Observer interface {
+	// Registered and Ended record that the registration of a slot is about to begin, and has ended.
+	Registered(index uint32)
+	Ended(index uint32, removed bool)
+	// Seen returns the record of a slot's present registration, for Notified.
+	Seen(index uint32) Seen
+	Notified(seen Seen, at int64, index uint32, e Events, kind NoteKind)
+	// Posted records a post that was dequeued.
+	Posted(at int64, data uintptr)
 }
 
-// A seenPage holds a record for each slot of a page.
-type seenPage [pageSize]atomic.Pointer[seen]
+// Seen is what an Observer has of a registration.
+type Seen any
 
-// A seen is the record of one registration while it lasts.
-type seen struct {
-	id    uint64 // unique among the registrations of the port
-	since int64  // Unix milliseconds; 0 if it is older than the observation
-	count atomic.Uint64
-	last  atomic.Uint64 // Unix milliseconds above, events in the eight bits below; 0: never
-}
-
-// of returns the record of a slot's registration, which is made if there is none. A caller that finds the same epoch in the
-// slot's word before and after has the record of the registration in that word, because create stores a new record before
-// the word says registered.
-func (o *Observer) of(index uint32) *seen {
-	cell := o.cell(index)
-	for {
-		if s := cell.Load(); s != nil {
-			return s
-		}
-		cell.CompareAndSwap(nil, &seen{id: o.ids.Add(1)})
-	}
-}
-
-// begin makes the record of a registration that is about to begin.
-func (o *Observer) begin(index uint32) {
-	s := &seen{id: o.ids.Add(1), since: Millis()}
-	o.cell(index).Store(s)
-	o.Trace(s.since, traceRegistered, index, s.id, 0, 0)
-}
-
-// finish ends the record of a registration.
-func (o *Observer) finish(index uint32, kind traceKind) {
-	if s := o.cell(index).Swap(nil); s != nil {
-		o.Trace(Millis(), kind, index, s.id, 0, 0)
-	}
-}
-
-// note records a notification.
-func (o *Observer) note(s *seen, at int64, index uint32, e Events, kind traceKind) {
-	s.count.Add(1)
-	s.last.Store(uint64(at)<<8 | uint64(e&0xff))
-	if o.Ring.Load() != nil {
-		o.Trace(at, kind, index, s.id, e, 0)
-	}
-}
-
-// Millis returns the time in Unix milliseconds. A clock advanced by a timer would be cheaper to read, but its timer wakes
-// threads, with some ten system calls each time.
+// Millis returns the time in Unix milliseconds. A clock advanced by a timer would be cheaper to
+// read, but its timer wakes threads, with some ten system calls each time.
 func Millis() int64 { return time.Now().UnixMilli() }
 
-func (o *Observer) cell(index uint32) *atomic.Pointer[seen] {
-	at := int(index / pageSize)
-	pg := o.pages.lookup(at)
-	if pg == nil {
-		pg = o.pages.make(at)
+// WithHandle calls f with the handle of a registration, in a way that another socket of the same
+// number cannot be used: a socket of package sock, or a connection, cannot be closed during the call.
+// For a raw handle the backend says afterwards whether it is still the socket that was registered.
+// ended reports that the registration has ended; err then says why, or is nil.
+func (p *Port) WithHandle(h Socket, rec *Record, f func(Socket) error) (ended bool, err error) {
+	if !p.Core.Enter() {
+		return false, ErrClosed
 	}
-	return &pg[index%pageSize]
+	defer p.Core.Leave()
+	var s *Slot
+	if h <= MaxIndex {
+		s = p.Table.Lookup(uint32(h))
+	}
+	if s == nil || rec == nil || s.Reg.Load() != rec {
+		return true, nil
+	}
+	switch {
+	case rec.fd != nil:
+		own, ok := rec.fd.Use()
+		if !ok {
+			return true, net.ErrClosed
+		}
+		defer rec.fd.Done()
+		err = f(own)
+	case s.Word.Load()&wConn != 0:
+		ended, err = p.withConn(uint32(h), f)
+	default:
+		if err = f(h); err != nil {
+			return true, err
+		}
+		ended, err = p.replaced(h)
+	}
+	if err == nil && s.Reg.Load() != rec {
+		return true, nil
+	}
+	return ended, err
 }
 
-// A watch counts the observers of a port.
-type watch struct {
-	Mu       sync.Mutex
-	watchers int
-	tracers  int
-	ids      atomic.Uint64
-	Over     bool // the port is closed
+// withConn calls f inside the Control of a connection.
+func (p *Port) withConn(index uint32, f func(Socket) error) (ended bool, err error) {
+	held := p.conns.of(index)
+	if held == nil {
+		return true, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("socknotify: addresses of socket %d: connection panicked: %v", index, v)
+		}
+	}()
+	closed := held.raw.Control(func(fd uintptr) { err = f(fd) })
+	if errors.Is(closed, net.ErrClosed) {
+		return true, net.ErrClosed
+	}
+	return false, errors.Join(closed, err)
 }
 
-// begin counts an observer in and returns the ring, if there is one. It returns nil if the port is closed.
-func (v *watch) begin(c *Core, tracing bool) *Ring {
-	v.Mu.Lock()
-	defer v.Mu.Unlock()
-	if v.Over {
-		return nil
-	}
-	if v.watchers++; v.watchers == 1 {
-		c.Observer.Store(&Observer{since: time.Now(), ids: &v.ids})
-	}
-	o := c.Observer.Load()
-	if tracing {
-		if v.tracers++; v.tracers == 1 {
-			o.Ring.Store(new(Ring))
+// replaced reports whether a raw handle is not the socket any more that was registered.
+func (p *Port) replaced(h Socket) (bool, error) {
+	for {
+		has, busy, err := p.probe(uint32(h))
+		switch {
+		case busy:
+			runtime.Gosched() // another call is changing it
+		case err != nil || !has:
+			return true, net.ErrClosed
+		default:
+			return false, nil
 		}
 	}
-	return o.Ring.Load()
-}
-
-func (v *watch) end(c *Core, tracing bool) {
-	v.Mu.Lock()
-	defer v.Mu.Unlock()
-	if v.Over {
-		return
-	}
-	if tracing {
-		if v.tracers--; v.tracers == 0 {
-			c.Observer.Load().Ring.Store(nil)
-		}
-	}
-	if v.watchers--; v.watchers == 0 {
-		c.Observer.Store(nil)
-	}
-}
-
-// close ends every observation.
-func (v *watch) close(c *Core) {
-	v.Mu.Lock()
-	defer v.Mu.Unlock()
-	v.Over = true
-	c.Observer.Store(nil)
-}
-
-// Observe makes the port record notifications until stop is called. stop may be called more than once.
-func (p *Port) Observe() (stop func()) {
-	c := p.Core
-	c.Watch.begin(c, false)
-	return sync.OnceFunc(func() { c.Watch.end(c, false) })
 }

@@ -1,112 +1,200 @@
 package port
 
-import "github.com/socknotify/socknotify/internal/fdstate"
+import (
+	"errors"
+	"sync/atomic"
 
-// operations are those in flight on one socket. They are guarded by the slot's lock. The first of each direction is being
-// carried out.
-type operations struct {
-	recvs, sends opList
-	connects     int // among the sends
-	// lost is the error that ended the connection of a stream, once the system has reported it. The system reports it to
-	// one call only: a later receive gets the end of the stream, and a later send a broken pipe.
-	lost error
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/sock"
+)
+
+// This file is what package operation uses of a port. A socket with overlapped operations has a
+// registration of its own kind (wOverlapped), of which the program does not know.
+
+// A Flight is the part of an overlapped operation that the port knows, its first field: the port
+// that the operation is in flight on.
+type Flight struct{ core atomic.Pointer[Core] } // nil if it is not in flight
+
+// Begin marks an operation as in flight on a port. False means that it is in flight already. An
+// operation that was in flight on a port that is closed never completes (O10), and can begin again.
+func (f *Flight) Begin(c *Core) bool {
+	was := f.core.Load()
+	return (was == nil || was.over()) && f.core.CompareAndSwap(was, c)
 }
 
-// idle reports whether no operation is in flight.
-func (ops *operations) idle() bool { return ops.recvs.first == nil && ops.sends.first == nil }
+// On reports whether the operation is in flight on a port.
+func (f *Flight) On(c *Core) bool { return f.core.Load() == c }
 
-// pending reports whether operations of some directions are in flight.
-func (ops *operations) pending(d fdstate.Dir) bool {
-	return d&fdstate.Recv != 0 && ops.recvs.first != nil || d&fdstate.Send != 0 && ops.sends.first != nil
+// End gives the operation back to the caller.
+func (f *Flight) End() { f.core.Store(nil) }
+
+// over reports that no operation on the port completes any more, and that none of their buffers is
+// in use.
+func (c *Core) over() bool { return c.down.Load() && c.Jobs.Load() == 0 }
+
+var (
+	errOperating  = errors.New("operations of the socket are in flight")
+	errRegistered = errors.New("the socket has a registration; remove it first")
+)
+
+// OperationsOf returns the operations of a socket, or nil if the port does not watch it for any. The
+// slot is locked.
+func (s *Slot) OperationsOf(fd *fdstate.FD) Operations {
+	if s.Word.Load()&wOverlapped == 0 {
+		return nil
+	}
+	if reg := s.Reg.Load(); reg.fd == fd {
+		return reg.Work.Operations
+	}
+	return nil
 }
 
-func (ops *operations) list(d fdstate.Dir) *opList {
+// Stream reports whether the registered socket is a stream.
+func (s *Slot) Stream() bool { return s.Word.Load()&wStream != 0 }
+
+// Holds polls a registered socket for conditions.
+func (p *Port) Holds(s *Slot, h Socket, conditions Events) bool {
+	return meaning(p.Core.Poller.PollOne(h), conditions, s.Stream()) != EventNone
+}
+
+// Operate makes the port watch a socket for operations in a direction. If it cannot, it returns a
+// kind or a cause. The slot is locked.
+func (p *Port) Operate(w *Call, s *Slot, socket *sock.Socket, ops Operations, d fdstate.Dir) (kind, err error) {
+	r := &Entry{
+		FD: fdstate.Of(socket.SyscallConn()), Filter: EventIn, Op: OpEnable, Trigger: TriggerLevel,
+		Work: &Work{Socket: socket, Operations: ops},
+	}
 	if d == fdstate.Send {
-		return &ops.sends
+		r.Filter = EventOut
 	}
-	return &ops.recvs
+	var f *failure
+	switch was := s.Word.Load(); {
+	case was&wRegistered == 0:
+		f = p.create(w, s, r, socket.Handle())
+	case was&wOverlapped != 0: // for another socket, which is closed
+		f = p.mismatch(w, s, r, socket.Handle(), ErrBadSocket, nil)
+	default:
+		f = p.mismatch(w, s, r, socket.Handle(), ErrInvalid, errRegistered)
+	}
+	if f != nil {
+		return f.kind, f.err
+	}
+	return nil, nil
 }
 
-// awaited returns the conditions that the first operations wait for.
-func (ops *operations) awaited() Events {
-	var f Events
-	if ops.recvs.first != nil && ops.connects == 0 {
-		f |= EventIn
-	}
-	if ops.sends.first != nil {
-		f |= EventOut
-	}
-	return f
-}
-
-type opList struct{ first, last *Overlapped }
-
-func (l *opList) push(o *Overlapped) {
-	if l.last == nil {
-		l.first = o
-	} else {
-		l.last.next = o
-	}
-	l.last = o
-}
-
-// remove removes an operation. It is nearly always the first.
-func (l *opList) remove(o *Overlapped) {
-	var before *Overlapped
-	for at := l.first; at != o; at = at.next {
-		before = at
-	}
-	if before == nil {
-		l.first = o.next
-	} else {
-		before.next = o.next
-	}
-	if l.last == o {
-		l.last = before
-	}
-	o.next = nil
-}
-
-// abortAll completes all operations on a socket with an error. The slot is locked.
-func (p *Port) abortAll(ops *Work, index uint32, why error) {
-	to := outlet{p: p}
-	for _, l := range [...]*opList{&ops.sends, &ops.recvs} {
-		for l.first != nil {
-			o := l.first
-			l.remove(o)
-			o.Err = o.cause(Socket(index), why)
-			to.complete(o)
+// operate carries out what a report allows. more reports that the backend must poll again. The slot
+// is locked.
+func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.Mask, out Entries) (n int, more bool) {
+	// A call that would have blocked before the report may not block any more. What the generation
+	// before said of short receives and of lasting conditions is kept, because it may have been made
+	// by a later report.
+	notify(reg.fd, m)
+	d := moved(m)
+	ops := reg.Work.Operations
+	n, more = ops.Reported(held, d, out)
+	w.stripe.completions.Add(uint64(n))
+	f := ops.Awaited()
+	switch {
+	case f == EventNone || p.Core.Edges && f&^wordFilter(s.Word.Load()) == 0:
+	case p.Core.Edges:
+		s.update(func(v uint64) uint64 { return v | uint64(f) })
+		more = true
+	default:
+		// The backend does not report any more; what operations still wait for must be watched again.
+		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
+		if h := reg.fd.Handle(); d&waiting(f) != 0 && p.persists(h, s) {
+			p.recheckAfter(recheckDelay, uint32(h), 0)
+			return n, false
 		}
+		more = true
 	}
-	ops.connects = 0
-	if to.queued {
-		p.Waiters.WakeOne(p.Core, nil)
+	return n, more
+}
+
+// Await makes the backend watch what the first operations wait for. The slot is locked.
+func (p *Port) Await(w *Call, s *Slot, index uint32, f Events) {
+	was := s.Word.Load()
+	if p.Core.Edges {
+		if f&^wordFilter(was) == 0 {
+			return // the backend watches it already
+		}
+		f |= wordFilter(was)
+	}
+	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, flagMask&^wFilter, uint64(f)) })
+	c := &w.single[0]
+	*c = backend.Change{Handle: Socket(index), Action: backend.Set, Token: token(is, index), Interest: p.Core.interest(is)}
+	p.Core.Poller.Poll(w.single[:], nil)
+	switch c.Status {
+	case backend.Done:
+	case backend.Absent, backend.Bad: // the handle was closed without the sock.Socket
+		p.end(s, index)
+	default:
+		p.recheckAfter(recheckDelay, index, 0)
 	}
 }
 
-// cancelAt cancels an operation that waits for a socket. False means that it is not there any more.
-func (p *Port) cancelAt(o *Overlapped, at uint32) bool {
-	index := at - 1
-	s := p.Table.Lookup(index)
+// WatchAlso makes the backend poll again, also for what operations wait for now. The slot is locked.
+func (p *Port) WatchAlso(s *Slot, index uint32, f Events) {
+	if f != EventNone {
+		s.update(func(v uint64) uint64 { return v | uint64(f) })
+		p.Recheck(s, index)
+	}
+}
+
+// NoteCompletion records a completion if the port is observed.
+func (p *Port) NoteCompletion(index uint32) {
+	if o := p.Core.Observer.Load(); o != nil {
+		(*o).Notified((*o).Seen(index), Millis(), index, EventNone, Completion)
+	}
+}
+
+// PutCompletion writes a completion into the first of some entries and ends the operation, if
+// nothing is queued. Otherwise it queues the completion and returns false.
+func (p *Port) PutCompletion(out Entries, pk Packet) bool {
+	if out.Len() > 0 && !p.Waiters.queue.any() {
+		p.typed.Put(out, 0, pk)
+		(*Flight)(pk.Of).End()
+		return true
+	}
+	p.typed.Enqueue(pk)
+	return false
+}
+
+// sockShutSend tries the sends again that wait for a socket whose sending direction the program has
+// shut.
+func (p *Port) sockShutSend(t *fdstate.FD, handle uintptr) {
+	if handle > MaxIndex {
+		return
+	}
+	if !p.Core.Enter() {
+		return
+	}
+	defer p.Core.Leave()
+	if s := p.Table.Lookup(uint32(handle)); s != nil && s.sendShut(t) {
+		p.Waiters.WakeOne(nil)
+	}
+}
+
+func (s *Slot) sendShut(t *fdstate.FD) (queued bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	if o.at.Load() != at || o.Core.Load() != p.Core {
-		return false
+	ops := s.OperationsOf(t)
+	return ops != nil && ops.SendShut()
+}
+
+// interest returns what the backend must watch for a word. A backend without edges would go on
+// reporting what no operation waits for.
+func (c *Core) interest(word uint64) backend.Mask {
+	if word&wOverlapped == 0 || c.Edges {
+		return unreported(word)
 	}
-	ops := s.Reg.Load().Work
-	ops.list(o.kind.direction()).remove(o)
-	connect := o.kind == OpConnect
-	if connect {
-		ops.connects--
+	var m backend.Mask
+	if wordFilter(word)&EventIn != 0 {
+		m |= backend.In | backend.PeerClosed
 	}
-	o.Err = &OperationError{Op: o.kind.String(), Handle: Socket(index), Kind: ErrCanceled}
-	to := outlet{p: p}
-	to.complete(o)
-	p.Waiters.WakeOne(p.Core, nil)
-	if f := ops.awaited(); connect && f != EventNone {
-		// Operations that waited for the connect proceed. What they need may have been reported already.
-		s.update(func(v uint64) uint64 { return v | uint64(f) })
-		p.Recheck(s, index, WEnabled|wOverlapped)
+	if wordFilter(word)&EventOut != 0 {
+		m |= backend.Out
 	}
-	return true
+	return m
 }

@@ -25,14 +25,14 @@ func (p *Port) Descriptor() int {
 //
 // alert must not block, and must not call the port. It may be called after the call has ended.
 func (p *Port) PollOutside(w *Call, out Entries, alert func(), over bool) (n int, lead bool, err error) {
-	k := &p.Waiters
-	if w.alert != nil { // it has waited
+	k, v := &p.Waiters, &w.waiter
+	if v.alert != nil { // it has waited
 		select {
-		case <-w.wake:
-			w.woken = true
+		case <-v.wake:
+			v.woken = true
 		default:
 		}
-		k.wasChosen(w)
+		k.wasChosen(v)
 		n = p.dequeueAlone(w, out)
 		switch {
 		case n > 0:
@@ -41,42 +41,24 @@ func (p *Port) PollOutside(w *Call, out Entries, alert func(), over bool) (n int
 		case over:
 			err = ErrTimeout
 		}
-		k.Go(w, p, n > 0 || err != nil)
-		w.alert = nil
+		k.leave(v, n > 0 || err != nil)
+		v.alert = nil
 		if n > 0 || err != nil {
 			return n, false, err
 		}
 	}
-	w.alert = alert
-	lead, open := k.Add(p.Core, w)
+	v.alert = alert
+	lead, open := k.add(v)
 	if !open {
-		w.alert = nil
+		v.alert = nil
 		return 0, false, ErrClosed
 	}
-	k.wasChosen(w)
-	if n = p.Dequeue(w, out); n > 0 {
-		k.Go(w, p, true)
-		w.alert = nil
+	k.wasChosen(v)
+	if n = p.dequeue(w, out); n > 0 {
+		k.leave(v, true)
+		v.alert = nil
 	}
 	return n, lead, nil
-}
-
-// rouse wakes the leader. The lock of waiters is held, so it stays the leader.
-func (w *Call) rouse(c *Core) {
-	if w.alert != nil {
-		w.alert()
-		return
-	}
-	c.Poller.Wake()
-}
-
-// release sends a follower its token. It has been removed from the list, and may end as soon as it has the token.
-func (w *Call) release() {
-	alert := w.alert
-	w.wake <- struct{}{}
-	if alert != nil {
-		alert()
-	}
 }
 
 // Blocked re-arms an edge registration of a raw handle on a backend without edges, because a receive or a send on it would

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/socknotify/socknotify/internal/sparse"
 )
 
 // owners records, for the whole process, which port owns a handle: the port that it is registered with (P5). It names a port
@@ -11,7 +13,7 @@ import (
 var owners ownerTable
 
 type ownerTable struct {
-	pages pages[ownerPage]
+	pages sparse.Pages[ownerPage]
 
 	mu    sync.Mutex // guards the following
 	ports map[uint32]*Core
@@ -28,12 +30,7 @@ type ownerPage [ownerPageSize]atomic.Uint32
 const inTransfer = 1
 
 func (t *ownerTable) at(index uint32) *atomic.Uint32 {
-	page, offset := int(index/ownerPageSize), index%ownerPageSize
-	pg := t.pages.lookup(page)
-	if pg == nil {
-		pg = t.pages.make(page)
-	}
-	return &pg[offset]
+	return &t.pages.At(int(index / ownerPageSize))[index%ownerPageSize]
 }
 
 // addPort gives a port its ID.
@@ -126,9 +123,60 @@ func (c *Core) releaseHandle(index uint32) {
 // has reports whether the port's backend watches the socket; that of a nil or closed port does not. busy reports that the
 // port is changing its own registration of the number.
 func (c *Core) has(index uint32) (has, busy bool, err error) {
-	if c == nil || !c.Stripes[0].Enter(c) {
+	if c == nil || !c.Enter() {
 		return false, false, nil
 	}
-	defer c.Stripes[0].Leave(c)
-	return c.probe(index)
+	defer c.Leave()
+	if p := c.Port(); p != nil {
+		return p.probeForTransfer(index)
+	}
+	return false, false, nil
+}
+
+// probeForTransfer answers another port that asks for a number. A socket without operations in flight is released (O11).
+func (p *Port) probeForTransfer(index uint32) (has, busy bool, err error) {
+	if s := p.Table.Lookup(index); s != nil && s.Word.Load()&wOverlapped != 0 && s.Mu.TryLock() {
+		if reg := s.Reg.Load(); s.Word.Load()&wOverlapped != 0 && reg.Work.idle() {
+			p.unwatch(s, index)
+		}
+		s.Mu.Unlock()
+	}
+	return p.probe(index)
+}
+
+// probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
+// overlap a change of the same number.
+func (p *Port) probe(index uint32) (has, busy bool, err error) {
+	s := p.Table.Lookup(index)
+	if s == nil {
+		return false, false, nil
+	}
+	if !s.Mu.TryLock() {
+		return false, true, nil
+	}
+	defer s.Mu.Unlock()
+	has, err = p.Core.Poller.Has(Socket(index))
+	return has, false, err
+}
+
+// transferred ends the registration of a closed socket whose number another port has registered. If the slot is locked, the
+// call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
+// its own slot.
+func (c *Core) transferred(index uint32) {
+	p := c.Port()
+	if p == nil || !c.Enter() {
+		return
+	}
+	defer c.Leave()
+	s := p.Table.Lookup(index)
+	if s == nil || !s.Mu.TryLock() {
+		return
+	}
+	defer s.Mu.Unlock()
+	if s.Word.Load()&wRegistered == 0 {
+		return
+	}
+	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {
+		p.forget(s, index)
+	}
 }

@@ -2,18 +2,18 @@ package port
 
 import (
 	"errors"
+	"fmt"
 	"net"
-	"unsafe"
+	"reflect"
 
-	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
 // Register processes one entry.
 func (p *Port) Register(w *Call, r *Entry) {
 	*r.Result = nil
-	if r.Op != OpEnable || !Sound(r.Filter, r.Trigger) {
-		if err := r.Check(); err != nil {
+	if r.Op != OpEnable || !sound(r.Filter, r.Trigger) {
+		if err := r.check(); err != nil {
 			p.fail(r, r.Handle, ErrInvalid, err)
 			return
 		}
@@ -56,356 +56,115 @@ func (p *Port) registerSock(w *Call, r *Entry) {
 	}
 }
 
-// fail sets the Result of an entry.
-func (p *Port) fail(r *Entry, h Socket, kind, err error) {
-	*r.Result = p.typed.Fail(Failed{r.Op, h, r.Conn != nil || r.FD != nil, r.Work != nil && r.Work.Accept != nil, kind, err})
-}
-
-// settleNew sets the Result of an entry that was to make a registration. A nil f is success.
-func (p *Port) settleNew(r *Entry, h Socket, f *failure) {
-	if f != nil {
-		p.fail(r, h, f.kind, f.err)
+// Deregister removes a registration and returns its record, which has the key. No EventRemove is queued.
+func (p *Port) Deregister(r *Entry) (*Record, error) {
+	w := p.Begin()
+	if w == nil {
+		return nil, ErrClosed
 	}
+	w.deregisters = true
+	p.Register(w, r)
+	p.Complete(w)
+	rec := w.deregistered
+	w.deregisters, w.deregistered = false, nil
+	p.End(w)
+	return rec, *r.Result
 }
 
-// A failure says why a registration was not made: a kind of this package, and a cause. Either may be nil.
-type failure struct{ kind, err error }
-
-func failed(kind, err error) *failure { return &failure{kind, err} }
-
-// apply processes one entry for a handle. Its Result may be set as late as the flush.
-func (p *Port) apply(w *Call, r *Entry, h Socket) {
-	if h > MaxIndex {
-		_, err := p.Core.Poller.Describe(h)
-		p.fail(r, h, ErrBadSocket, err)
+// registerConn processes an entry that names a connection. All of it happens inside Control, which keeps the descriptor
+// from being closed, and so its number from being reused.
+func (p *Port) registerConn(w *Call, r *Entry) {
+	// Nearly all are pointers, which are comparable. Comparable would allocate.
+	if reflect.TypeOf(r.Conn).Kind() != reflect.Pointer && !reflect.ValueOf(r.Conn).Comparable() {
+		p.fail(r, NoSocket, ErrInvalid, Invalid("Conn", "its type is not comparable", nil))
 		return
 	}
-	index := uint32(h)
-	if r.Op == OpEnable {
-		s := p.Table.Lookup(index)
-		if s != nil && r.Drained && r.Conn != nil && p.Core.OwnEdges && p.rearm(s, r.Filter, r.Trigger, true, nil, r.Key) {
-			w.saved++
-			return
-		}
-		if s == nil {
-			// Make no page before the handle is known to be a socket: a bad number may be anything.
-			if _, err := p.Core.Poller.Describe(h); err != nil {
-				p.fail(r, h, ErrBadSocket, err)
-				return
-			}
-			s = p.Table.at(index)
-		}
-		p.lockSlot(w, s)
-		p.enable(w, s, r, h)
+	p.flush(w)
+	held, isHeld := p.conns.lookup(r.Conn)
+	w.reg, w.raw, w.held, w.inside = *r, held.raw, isHeld, false
+	err := w.runControl()
+	inside, fd := w.inside, fdstate.Of(w.raw, nil)
+	w.reg, w.raw, w.inside = Entry{}, nil, false
+	if fd != nil { // the connection embeds a sock.Socket
+		r.Conn, r.FD = nil, fd
+		p.registerSock(w, r)
 		return
 	}
-	s := p.Table.Lookup(index)
-	if s == nil {
-		p.missing(r, h)
-		return
+	if inside {
+		return // the entry has its Result
 	}
-	p.lockSlot(w, s)
-	word := s.Word.Load()
-	if word&WRegistered == 0 || word&wOverlapped != 0 {
-		s.Mu.Unlock()
-		p.missing(r, h)
-		return
+	if err == nil {
+		err = errors.New("the connection's Control did not run its function")
 	}
-	c := backend.Change{Handle: h, Action: backend.Suppress}
-	var is uint64
-	if r.Op == OpRemove {
-		// From here on nothing is dequeued for the registration (G4): reports with the old epoch are dropped (G5).
-		c.Action = backend.Delete
-		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
-	} else {
-		_, is = s.update(func(v uint64) uint64 {
-			return nextEpoch(v, flagMask&^(WEnabled|wPending), wSuppressed)
-		})
-	}
-	c.Token = token(is, index)
-	p.add(w, r, s, word, index, &c)
-}
-
-// newRecord returns a record for the registration that an entry makes.
-func (p *Port) newRecord(r *Entry) *Record {
-	rec := p.typed.NewRecord(r.Key)
-	rec.fd, rec.Work = r.FD, r.Work
-	return rec
-}
-
-// missing sets the Result of an operation on a handle without a registration.
-func (p *Port) missing(r *Entry, h Socket) {
-	if _, err := p.Core.Poller.Describe(h); err != nil {
-		p.fail(r, h, ErrBadSocket, err)
-		return
-	}
-	p.fail(r, h, ErrNotRegistered, nil)
-}
-
-// rearm enables without a system call (X5). It needs three things: the backend has reported nothing since the last enable,
-// it watches the same conditions, and it is not suppressed. All three are in the word that a harvester must swap to change
-// them, so no report is lost: a report harvested before has set wPending, and one harvested later finds the registration
-// enabled.
-//
-// If fd is not nil, the registration must be of that socket. fd is nil if the caller has set Drained.
-func (p *Port) rearm(s *Slot, filter Events, trigger Trigger, conn bool, fd *fdstate.FD, key unsafe.Pointer) bool {
-	for {
-		was := s.Word.Load()
-		if was&(WRegistered|wPending|wSuppressed|wWorked) != WRegistered || wordFilter(was) != filter {
-			return false
+	kind := ErrBadSocket
+	if errors.Is(err, net.ErrClosed) {
+		if isHeld {
+			p.releaseConn(w, held)
 		}
-		if conn && was&wConn == 0 {
-			return false // the port does not hold the connection yet
-		}
-		reg := s.Reg.Load()
-		if reg == nil || fd != nil && reg.fd != fd || !p.typed.SameKey(reg, key) {
-			return false
-		}
-		is := was&^(wOneShot|wEdge) | armed(filter, trigger)
-		if is&(wEdge|wOneShot) == 0 {
-			return false // a persistent level must be polled
-		}
-		if s.Word.CompareAndSwap(was, is) {
-			return true
+		if r.Op != OpEnable {
+			kind = ErrNotRegistered
 		}
 	}
+	p.fail(r, NoSocket, kind, err)
 }
 
-// armed returns the word of an entry that goes to the backend.
-func (p *Port) armed(r *Entry) uint64 {
-	word := armed(r.Filter, r.Trigger)
-	if word&(wEdge|wOneShot) == 0 && r.Work == nil && !p.levels.any.Load() {
-		p.levels.any.Store(true)
-	}
-	if p.Core.strict && word&wEdge != 0 {
-		word |= wStrict
-	}
-	return word
+// runControl calls the connection's methods, which are the program's code and may panic, or end their goroutine with
+// runtime.Goexit, as t.Fatal does in a fake connection.
+func (w *Call) runControl() (err error) {
+	returned := false
+	defer func() {
+		switch v := recover(); {
+		case v != nil:
+			err = fmt.Errorf("connection panicked: %v", v)
+		case !returned:
+			w.abandon()
+		}
+	}()
+	err = w.callControl()
+	returned = true
+	return err
 }
 
-// enable processes OpEnable. The slot is locked; enable unlocks it, or leaves that to the batch.
-func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
-	index := uint32(h)
-	if w.batch.n > 0 && p.differs(s, r) {
-		// The registration may have to be created, which may wait for a call of another port, and that call may wait
-		// for a slot in this batch.
-		s.Mu.Unlock()
-		p.flush(w)
-		s.Mu.Lock()
-	}
-	was := s.Word.Load()
-	if was&WRegistered == 0 {
-		p.settleNew(r, h, p.create(w, s, r, h))
-		s.Mu.Unlock()
-		return
-	}
-	reg := s.Reg.Load()
-	switch {
-	case was&wOverlapped != 0 && reg.Work.idle():
-		p.unwatch(w, s, index)
-		p.settleNew(r, h, p.create(w, s, r, h))
-		s.Mu.Unlock()
-		return
-	case was&wOverlapped != 0:
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errOperating))
-		s.Mu.Unlock()
-		return
-	case !p.typed.SameKey(reg, r.Key):
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrKeyMismatch, nil))
-		s.Mu.Unlock()
-		return
-	case !reg.Work.like(r.Work):
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errAccepting))
-		s.Mu.Unlock()
-		return
-	}
-	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
-		reg = p.newRecord(r)
-		s.Reg.Store(reg)
-	}
-	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest the report that the
-	// change causes, and find the registration disabled.
-	flags := p.armed(r)
-	var held backend.Mask
-	if flags&wStrict != 0 {
-		held = p.held(reg.fd, r.Drained, h, was&wStream != 0)
-		flags |= reportedBits(held)
-	}
-	_, is := s.update(func(v uint64) uint64 {
-		return nextEpoch(v, wKind|WRecheck, flags)
-	})
-	noteHeld(reg.fd, held)
-	w.stripe.rearms.Add(1)
-	p.add(w, r, s, was, index, &backend.Change{
-		Handle: h, Action: backend.Set, Token: token(is, index), Interest: interest(r.Filter),
-	})
-}
-
-// differs reports whether an entry does not fit the registration that there is.
-func (p *Port) differs(s *Slot, r *Entry) bool {
-	if s.Word.Load()&WRegistered == 0 {
-		return true
-	}
-	reg := s.Reg.Load()
-	return !reg.Work.like(r.Work) || !p.typed.SameKey(reg, r.Key)
-}
-
-// mismatch handles an entry that does not fit the registration. It is an error, unless the registered socket is closed and
-// this is another socket with its number (G12).
-func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
-	has, err := p.Core.Poller.Has(h)
-	switch {
-	case has:
-		return failed(kind, why)
-	case err != nil:
-		p.forget(w.stripe, s, uint32(h))
-		p.Core.releaseHandle(uint32(h))
-		return failed(ErrBadSocket, err)
-	}
-	p.forget(w.stripe, s, uint32(h))
-	return p.create(w, s, r, h)
-}
-
-// create makes a registration in an unregistered slot, which is locked. It changes the backend at once rather than with the
-// batch, because the handle's ownership is in transfer, and a call that holds it in transfer must not wait.
-func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
-	index := uint32(h)
-	kind := backend.Stream
-	if t := r.FD; t == nil || t.Kind()&fdstate.Accepted == 0 {
-		var err error
-		if kind, err = p.Core.Poller.Describe(h); err != nil {
-			return failed(ErrBadSocket, err)
+func (w *Call) callControl() (err error) {
+	if w.raw == nil {
+		if w.raw, err = w.reg.Conn.SyscallConn(); err != nil {
+			return err
+		}
+		if fdstate.Of(w.raw, nil) != nil {
+			return nil
 		}
 	}
-	accepts := r.Work != nil && r.Work.Accept != nil
-	if accepts && kind != backend.Listener {
-		return failed(ErrInvalid, errNoListener)
-	}
-	previous, err := p.Core.acquireHandle(index, h)
-	switch {
-	case errors.Is(err, ErrOtherPort):
-		return failed(ErrOtherPort, nil)
-	case err != nil:
-		return failed(nil, err)
-	}
-	s.Reg.Store(p.newRecord(r))
-	if o := p.Core.Observer.Load(); o != nil {
-		o.begin(index)
-	}
-	flags := p.armed(r)
-	if kind == backend.Stream {
-		flags |= wStream
-	}
-	if r.Conn != nil {
-		flags |= wConn
-	}
-	switch {
-	case accepts:
-		flags |= WAccept
-	case r.Work != nil:
-		flags |= wOverlapped
-	}
-	var held backend.Mask
-	if flags&wStrict != 0 {
-		held = p.held(r.FD, r.Drained, h, kind == backend.Stream)
-		flags |= reportedBits(held)
-	}
-	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, flags) })
-	noteHeld(r.FD, held)
-	watched := interest(r.Filter)
-	if flags&wOverlapped != 0 {
-		watched = p.Core.interest(is)
-	}
-	if !p.Core.Watching.Load() {
-		p.Core.Watching.Store(true)
-		p.Waiters.appointLeader(p.Core)
-	}
-	c := &w.single[0]
-	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
-	p.Core.Poller.Poll(w.single[:], nil)
-	if c.Status == backend.Present {
-		// The kernel still has the entry of an earlier registration, because a duplicate keeps that socket alive.
-		c.Action = backend.Set
-		p.Core.Poller.Poll(w.single[:], nil)
-	}
-	if c.Status != backend.Done {
-		s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
-		s.Reg.Store(nil)
-		if o := p.Core.Observer.Load(); o != nil {
-			o.finish(index, traceLost)
+	if w.control == nil {
+		w.control = func(fd uintptr) {
+			w.inside = true
+			w.port.apply(w, &w.reg, fd)
+			w.port.flush(w)
 		}
-		p.Core.endTransfer(index, false)
-		if c.Status == backend.Bad {
-			return failed(ErrBadSocket, c.Err)
-		}
-		return failed(nil, c.Err)
 	}
-	p.Core.endTransfer(index, true)
-	if previous != nil {
-		previous.transferred(index)
-	}
-	w.stripe.registrations.Add(1)
-	p.own(r)
-	if r.Conn != nil {
-		p.conns.hold(r.Conn, w.raw, index)
-	}
-	return nil
+	return w.raw.Control(w.control)
 }
 
-// forget ends a registration whose socket is gone, without an EventRemove (G9). The caller releases the ownership of the
-// handle.
-func (p *Port) forget(st *stripe, s *Slot, index uint32) {
-	was, _ := s.update(func(v uint64) uint64 { return nextEpoch(v, WRecheck, 0) })
-	p.release(st, s, was, index, traceLost)
+// abandon ends a call whose goroutine is ending: its callers do not run again, so the entries after this one are not
+// processed, and nothing is dequeued. Close would wait for the call otherwise. No slot is locked: registerConn has flushed
+// before the connection's methods were called, and so has the function that Control runs.
+func (w *Call) abandon() {
+	p := w.port
+	if !w.inside {
+		p.fail(&w.reg, NoSocket, ErrBadSocket, errors.New("connection ended its goroutine"))
+	}
+	w.reg, w.raw, w.inside = Entry{}, nil, false
+	p.Complete(w)
+	w.deregisters, w.deregistered = false, nil
+	p.wakeForQueue()
+	p.End(w)
 }
 
-// Probe asks the backend whether it still watches a number. The slot is locked during the call, so that the question does not
-// overlap a change of the same number.
-func (p *Port) Probe(index uint32) (has, busy bool, err error) {
-	s := p.Table.Lookup(index)
-	if s == nil {
-		return false, false, nil
-	}
-	if !s.Mu.TryLock() {
-		return false, true, nil
-	}
+// releaseConn ends the registration of a closed connection, unless its number has been registered again.
+func (p *Port) releaseConn(w *Call, held heldConn) {
+	s := p.Table.Lookup(held.index)
+	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	has, err = p.Core.Poller.Has(Socket(index))
-	return has, false, err
-}
-
-// transferred ends the registration of a closed socket whose number another port has registered. If the slot is locked, the
-// call that holds it will find the socket gone. Waiting for the lock could deadlock, because the caller holds the lock of
-// its own slot.
-func (p *Port) transferred(index uint32) {
-	st := &p.Core.Stripes[0]
-	if !st.Enter(p.Core) {
-		return
+	if now := p.conns.of(held.index); now != nil && now.conn == held.conn {
+		p.end(s, held.index)
 	}
-	defer st.Leave(p.Core)
-	s := p.Table.Lookup(index)
-	if s == nil || !s.Mu.TryLock() {
-		return
-	}
-	defer s.Mu.Unlock()
-	if s.Word.Load()&WRegistered == 0 {
-		return
-	}
-	if has, err := p.Core.Poller.Has(Socket(index)); !has && err == nil {
-		p.forget(st, s, index)
-	}
-}
-
-// release releases what an ended registration held.
-func (p *Port) release(st *stripe, s *Slot, was uint64, index uint32, how traceKind) {
-	if reg := s.Reg.Swap(nil); reg != nil && reg.Work != nil {
-		p.abortAll(reg.Work, index, net.ErrClosed)
-	}
-	if o := p.Core.Observer.Load(); o != nil {
-		o.finish(index, how)
-	}
-	if was&wConn != 0 {
-		p.conns.release(index)
-	}
-	st.registrations.Add(-1)
 }

@@ -3,10 +3,8 @@ package port
 import (
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
-	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/internal/sparse"
 )
 
 // A Slot is the state of one handle number. It exists for the life of the port; registrations come and go in it.
@@ -20,29 +18,8 @@ type Slot struct {
 	// word says otherwise. So a reader that finds the same epoch in Word before and after has the right record.
 	Reg atomic.Pointer[Record]
 	Mu  sync.Mutex
-	// next links the slot into the port's recheck list while the word has WRecheck: index + 1.
+	// next links the slot into the port's recheck list while the word has wRecheck: index + 1.
 	next uint32
-}
-
-// A Record is what a registration has besides the word and the key (see Keyed). It is replaced, never changed.
-type Record struct {
-	fd   *fdstate.FD // of a socket of package sock, or nil
-	Work *Work       // what to do with reports instead of delivering them, or nil
-}
-
-// A Keyed is a record with its key. Every record of a port is in one.
-type Keyed[K comparable] struct {
-	Record // first, so that a pointer to it is one to the whole
-	Key    K
-}
-
-// KeyOf returns the key of a record that is in a Keyed[K].
-func KeyOf[K comparable](rec *Record) K { return (*Keyed[K])(unsafe.Pointer(rec)).Key }
-
-// ClearKey zeroes the key of a record that is in a Keyed[K].
-func ClearKey[K comparable](rec *Record) {
-	var zero K
-	(*Keyed[K])(unsafe.Pointer(rec)).Key = zero
 }
 
 // The state word has flags below and the epoch above.
@@ -52,21 +29,21 @@ func ClearKey[K comparable](rec *Record) {
 // Dropping it loses nothing, because the operation made the kernel poll again.
 const (
 	wFilter     = 0x7     // the filter, as in Events
-	WRegistered = 1 << 3  // the slot has a registration
-	WEnabled    = 1 << 4  // the registration may notify
+	wRegistered = 1 << 3  // the slot has a registration
+	wEnabled    = 1 << 4  // the registration may notify
 	wOneShot    = 1 << 5  // it notifies once per enable
 	wEdge       = 1 << 6  // edge-triggered; otherwise level-triggered
 	wPending    = 1 << 7  // the backend reported while disabled: enabling must poll
 	wSuppressed = 1 << 8  // the backend does not report
-	WRecheck    = 1 << 9  // linked into the recheck list; survives registrations
+	wRecheck    = 1 << 9  // linked into the recheck list; survives registrations
 	wStream     = 1 << 10 // the socket is a stream
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
-	WAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
+	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
 	wStrict     = 1 << 17 // a strict edge (WithStrictEdge)
 	wOverlapped = 1 << 18 // not registered by the program, but for operations (X4)
 	wReported   = 12      // four bits from here: reported conditions
 
-	wWorked = WAccept | wOverlapped // reports are handled by work
+	wWorked = wAccept | wOverlapped // reports are handled by work
 
 	wKind = wStream | wConn | wWorked // flags that an enable keeps
 
@@ -80,7 +57,7 @@ const (
 
 func token(word uint64, index uint32) uint64 { return word&^uint64(flagMask) | uint64(index) }
 func tokenIndex(token uint64) uint32         { return uint32(token & flagMask) }
-func SameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
+func sameEpoch(a, b uint64) bool             { return a>>epochShift == b>>epochShift }
 func wordFilter(word uint64) Events          { return Events(word & wFilter) }
 func nextEpoch(word, keep, set uint64) uint64 {
 	return word&^uint64(flagMask) + epochOne | word&keep | set
@@ -88,7 +65,7 @@ func nextEpoch(word, keep, set uint64) uint64 {
 
 // armed returns the flags of an enabled registration.
 func armed(filter Events, t Trigger) uint64 {
-	w := uint64(filter) | WRegistered | WEnabled
+	w := uint64(filter) | wRegistered | wEnabled
 	if t&TriggerOneShot != 0 {
 		w |= wOneShot
 	}
@@ -109,59 +86,8 @@ func (s *Slot) update(change func(uint64) uint64) (was, is uint64) {
 	}
 }
 
-// interest returns what the backend must watch for a filter. PeerClosed is always included, because it tells a dead stream
-// from one that was never started. Urgent is included with In, because urgent data ends a receive early: a receive that is
-// short of its buffer then does not mean that the socket is drained.
-func interest(filter Events) backend.Mask {
-	m := backend.PeerClosed
-	if filter&EventIn != 0 {
-		m |= backend.In | backend.Urgent
-	}
-	if filter&EventOut != 0 {
-		m |= backend.Out
-	}
-	return m
-}
-
-// reportedBits returns the word's bits for conditions that a backend without edges would report again and again: an edge
-// registration has been notified of them, or its filter does not include them.
-func reportedBits(m backend.Mask) uint64 {
-	var t uint64
-	if m&backend.In != 0 {
-		t |= 1 << wReported
-	}
-	if m&backend.Out != 0 {
-		t |= 2 << wReported
-	}
-	if m&backend.PeerClosed != 0 {
-		t |= 4 << wReported
-	}
-	if m&backend.Dead != 0 {
-		t |= 8 << wReported
-	}
-	return t
-}
-
-// unreported returns what the backend must still watch for a word.
-func unreported(word uint64) backend.Mask {
-	m := interest(wordFilter(word))
-	if word&(1<<wReported) != 0 {
-		m &^= backend.In | backend.Urgent
-	}
-	if word&(2<<wReported) != 0 {
-		m &^= backend.Out
-	}
-	if word&(4<<wReported) != 0 {
-		m &^= backend.PeerClosed
-	}
-	if word&(8<<wReported) != 0 {
-		m |= backend.Dead
-	}
-	return m
-}
-
 // A table holds the slots by index.
-type table struct{ pages[page] }
+type table struct{ pages sparse.Pages[page] }
 
 const pageSize = 64
 
@@ -169,20 +95,61 @@ type page [pageSize]Slot
 
 // Lookup returns the slot of an index, or nil if it has no page.
 func (t *table) Lookup(index uint32) *Slot {
-	pg := t.pages.lookup(int(index / pageSize))
+	pg := t.pages.Lookup(int(index / pageSize))
 	if pg == nil {
 		return nil
 	}
 	return &pg[index%pageSize]
 }
 
-// at returns the slot of an index, and makes its page if there is none.
-func (t *table) at(index uint32) *Slot {
+// At returns the slot of an index, and makes its page if there is none.
+func (t *table) At(index uint32) *Slot {
 	if s := t.Lookup(index); s != nil {
 		return s
 	}
-	return &t.pages.make(int(index / pageSize))[index%pageSize]
+	return &t.pages.At(int(index / pageSize))[index%pageSize]
 }
+
+// From returns the first slot from a handle on whose page exists, and its handle.
+func (t *table) From(h Socket) (s *Slot, at Socket, ok bool) {
+	pages := t.pages.All()
+	for ; h/pageSize < Socket(len(pages)); h = (h/pageSize + 1) * pageSize {
+		if pg := pages[h/pageSize].Load(); pg != nil {
+			return &pg[h%pageSize], h, true
+		}
+	}
+	return nil, h, false
+}
+
+// A View is what the word and the record of a slot say of its registration.
+type View struct {
+	Record                       *Record
+	Filter                       Events
+	Trigger                      Trigger
+	Enabled, Pending, Suppressed bool
+	epoch                        uint64
+}
+
+// View returns what a slot says of its registration, and false if it has none.
+func (s *Slot) View() (v View, ok bool) {
+	for {
+		was := s.Word.Load()
+		if was&wRegistered == 0 {
+			return v, false
+		}
+		reg := s.Reg.Load()
+		if reg == nil || !s.Same(View{epoch: was}) || (reg.Work != nil) != (was&wWorked != 0) {
+			continue
+		}
+		return View{
+			Record: reg, Filter: wordFilter(was), Trigger: wordTrigger(was), Enabled: was&wEnabled != 0,
+			Pending: was&wPending != 0, Suppressed: was&wSuppressed != 0, epoch: was,
+		}, true
+	}
+}
+
+// Same reports whether the slot has the registration of a view, and in the same epoch.
+func (s *Slot) Same(v View) bool { return sameEpoch(s.Word.Load(), v.epoch) }
 
 func wordTrigger(word uint64) Trigger {
 	t := TriggerLevel | TriggerPersistent

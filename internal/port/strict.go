@@ -5,11 +5,6 @@ import (
 	"github.com/socknotify/socknotify/internal/fdstate"
 )
 
-func (c *Core) SetStrict(strict bool) {
-	c.strict = strict
-	c.OwnEdges = c.Edges && !strict
-}
-
 // held returns the conditions that a strict edge must not report because they hold as the registration is enabled. In a
 // direction that was drained, no condition held before; what holds now has begun since. fd belongs to the registration,
 // which may be enabled by its handle alone.
@@ -38,20 +33,4 @@ func noteHeld(fd *fdstate.FD, held backend.Mask) {
 	if fd != nil && held != 0 {
 		fd.Suppressed(suppressedBy(held))
 	}
-}
-
-// repeats reports whether a strict edge has reported all of these events already. An end of stream has been reported once
-// PeerClosed has, although it can still be received.
-func repeats(e Events, word uint64) bool {
-	var known Events
-	if word&reportedBits(backend.In) != 0 {
-		known |= EventIn
-	}
-	if word&reportedBits(backend.Out) != 0 {
-		known |= EventOut
-	}
-	if word&reportedBits(backend.PeerClosed|backend.Dead) != 0 {
-		known |= EventHangup
-	}
-	return e&^known == 0
 }

@@ -16,8 +16,8 @@ import (
 // Why no waiter is left behind: it sets turnstileCrowd in a locked state, and blocks, under the crowd's mu. So the holder
 // finds the flag when it leaves, and wakes all waiters under mu. Only there the flag is cleared.
 type Turnstile struct {
-	State atomic.Uint64         // the count, above the flags
-	crowd atomic.Pointer[crowd] // allocated by the first waiter, so that guarded data can be beside State
+	state atomic.Uint64         // the count, above the flags
+	crowd atomic.Pointer[crowd] // allocated by the first waiter, so that guarded data can be beside state
 }
 
 // A crowd is where waiters block.
@@ -28,8 +28,8 @@ type crowd struct {
 
 const (
 	turnstileHeld  = 1
-	TurnstileCrowd = 2
-	TurnstileShift = 2
+	turnstileCrowd = 2
+	turnstileShift = 2
 
 	// turnstileLooks is how often a locked turnstile is polled before Enter blocks, and turnstilePause how long it is left
 	// alone before each poll: about a microsecond. A poll takes the cache line from the holder. With short pauses the
@@ -40,18 +40,18 @@ const (
 )
 
 // Count returns the sum of the arguments of all calls of Leave.
-func (t *Turnstile) Count() uint64 { return t.State.Load() >> TurnstileShift }
+func (t *Turnstile) Count() uint64 { return t.state.Load() >> turnstileShift }
 
 // Enter locks.
 func (t *Turnstile) Enter() {
-	if s := t.State.Load(); s&turnstileHeld != 0 || !t.State.CompareAndSwap(s, s|turnstileHeld) {
+	if s := t.state.Load(); s&turnstileHeld != 0 || !t.state.CompareAndSwap(s, s|turnstileHeld) {
 		t.wait()
 	}
 }
 
 // Leave changes the count and unlocks.
 func (t *Turnstile) Leave(by int) {
-	if t.State.Add(uint64(by)<<TurnstileShift-turnstileHeld)&TurnstileCrowd != 0 {
+	if t.state.Add(uint64(by)<<turnstileShift-turnstileHeld)&turnstileCrowd != 0 {
 		t.wake()
 	}
 }
@@ -60,7 +60,7 @@ func (t *Turnstile) wait() {
 	for range turnstileLooks {
 		for range turnstilePause {
 		}
-		if s := t.State.Load(); s&turnstileHeld == 0 && t.State.CompareAndSwap(s, s|turnstileHeld) {
+		if s := t.state.Load(); s&turnstileHeld == 0 && t.state.CompareAndSwap(s, s|turnstileHeld) {
 			return
 		}
 	}
@@ -75,13 +75,13 @@ func (t *Turnstile) wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		s := t.State.Load()
+		s := t.state.Load()
 		switch {
 		case s&turnstileHeld == 0:
-			if t.State.CompareAndSwap(s, s|turnstileHeld) {
+			if t.state.CompareAndSwap(s, s|turnstileHeld) {
 				return
 			}
-		case s&TurnstileCrowd != 0 || t.State.CompareAndSwap(s, s|TurnstileCrowd):
+		case s&turnstileCrowd != 0 || t.state.CompareAndSwap(s, s|turnstileCrowd):
 			c.cond.Wait()
 		}
 	}
@@ -91,6 +91,6 @@ func (t *Turnstile) wake() {
 	c := t.crowd.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.State.And(^uint64(TurnstileCrowd))
+	t.state.And(^uint64(turnstileCrowd))
 	c.cond.Broadcast()
 }

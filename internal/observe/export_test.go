@@ -1,0 +1,7 @@
+package observe
+
+const (
+	StateFired      = stateFired
+	StateSuppressed = stateSuppressed
+	StateDisabled   = stateDisabled
+)

@@ -1,0 +1,265 @@
+package port
+
+import (
+	"errors"
+
+	"github.com/socknotify/socknotify/internal/backend"
+	"github.com/socknotify/socknotify/internal/fdstate"
+)
+
+// apply processes one entry for a handle. Its Result may be set as late as the flush.
+func (p *Port) apply(w *Call, r *Entry, h Socket) {
+	if h > MaxIndex {
+		_, err := p.Core.Poller.Describe(h)
+		p.fail(r, h, ErrBadSocket, err)
+		return
+	}
+	index := uint32(h)
+	if r.Op == OpEnable {
+		s := p.Table.Lookup(index)
+		if s != nil && r.Drained && r.Conn != nil && p.Core.OwnEdges && p.rearm(s, r.Filter, r.Trigger, true, nil, r.Key) {
+			w.saved++
+			return
+		}
+		if s == nil {
+			// Make no page before the handle is known to be a socket: a bad number may be anything.
+			if _, err := p.Core.Poller.Describe(h); err != nil {
+				p.fail(r, h, ErrBadSocket, err)
+				return
+			}
+			s = p.Table.At(index)
+		}
+		p.lockSlot(w, s)
+		p.enable(w, s, r, h)
+		return
+	}
+	s := p.Table.Lookup(index)
+	if s == nil {
+		p.missing(r, h)
+		return
+	}
+	p.lockSlot(w, s)
+	word := s.Word.Load()
+	if word&wRegistered == 0 || word&wOverlapped != 0 {
+		s.Mu.Unlock()
+		p.missing(r, h)
+		return
+	}
+	c := backend.Change{Handle: h, Action: backend.Suppress}
+	var is uint64
+	if r.Op == OpRemove {
+		// From here on nothing is dequeued for the registration (G4): reports with the old epoch are dropped (G5).
+		c.Action = backend.Delete
+		_, is = s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
+	} else {
+		_, is = s.update(func(v uint64) uint64 {
+			return nextEpoch(v, flagMask&^(wEnabled|wPending), wSuppressed)
+		})
+	}
+	c.Token = token(is, index)
+	p.add(w, r, s, word, index, &c)
+}
+
+// missing sets the Result of an operation on a handle without a registration.
+func (p *Port) missing(r *Entry, h Socket) {
+	if _, err := p.Core.Poller.Describe(h); err != nil {
+		p.fail(r, h, ErrBadSocket, err)
+		return
+	}
+	p.fail(r, h, ErrNotRegistered, nil)
+}
+
+// newRecord returns a record for the registration that an entry makes.
+func (p *Port) newRecord(r *Entry) *Record {
+	rec := p.typed.NewRecord(r.Key)
+	rec.fd, rec.Work = r.FD, r.Work
+	return rec
+}
+
+// armed returns the word of an entry that goes to the backend.
+func (p *Port) armed(r *Entry) uint64 {
+	word := armed(r.Filter, r.Trigger)
+	if word&(wEdge|wOneShot) == 0 && r.Work == nil && !p.levels.any.Load() {
+		p.levels.any.Store(true)
+	}
+	if p.Core.strict && word&wEdge != 0 {
+		word |= wStrict
+	}
+	return word
+}
+
+// enable processes OpEnable. The slot is locked; enable unlocks it, or leaves that to the batch.
+func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
+	index := uint32(h)
+	if w.batch.n > 0 && p.differs(s, r) {
+		// The registration may have to be created, which may wait for a call of another port, and that call may wait
+		// for a slot in this batch.
+		s.Mu.Unlock()
+		p.flush(w)
+		s.Mu.Lock()
+	}
+	was := s.Word.Load()
+	if was&wRegistered == 0 {
+		p.settleNew(r, h, p.create(w, s, r, h))
+		s.Mu.Unlock()
+		return
+	}
+	reg := s.Reg.Load()
+	switch {
+	case was&wOverlapped != 0 && reg.Work.idle():
+		p.unwatch(s, index)
+		p.Core.releaseHandle(index)
+		p.settleNew(r, h, p.create(w, s, r, h))
+		s.Mu.Unlock()
+		return
+	case was&wOverlapped != 0:
+		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errOperating))
+		s.Mu.Unlock()
+		return
+	case !p.typed.SameKey(reg, r.Key):
+		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrKeyMismatch, nil))
+		s.Mu.Unlock()
+		return
+	case !reg.Work.like(r.Work):
+		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errAccepting))
+		s.Mu.Unlock()
+		return
+	}
+	if t := r.FD; t != nil && reg.fd != t || r.Work != nil && reg.Work.Accept.AtOnce != r.Work.Accept.AtOnce {
+		reg = p.newRecord(r)
+		s.Reg.Store(reg)
+	}
+	// The word is enabled before the backend is asked. Otherwise another goroutine could harvest the report that the
+	// change causes, and find the registration disabled.
+	flags := p.armed(r)
+	var held backend.Mask
+	if flags&wStrict != 0 {
+		held = p.held(reg.fd, r.Drained, h, was&wStream != 0)
+		flags |= reportedBits(held)
+	}
+	_, is := s.update(func(v uint64) uint64 {
+		return nextEpoch(v, wKind|wRecheck, flags)
+	})
+	noteHeld(reg.fd, held)
+	w.stripe.rearms.Add(1)
+	p.add(w, r, s, was, index, &backend.Change{
+		Handle: h, Action: backend.Set, Token: token(is, index), Interest: interest(r.Filter),
+	})
+}
+
+// differs reports whether an entry does not fit the registration that there is.
+func (p *Port) differs(s *Slot, r *Entry) bool {
+	if s.Word.Load()&wRegistered == 0 {
+		return true
+	}
+	reg := s.Reg.Load()
+	return !reg.Work.like(r.Work) || !p.typed.SameKey(reg, r.Key)
+}
+
+// mismatch handles an entry that does not fit the registration. It is an error, unless the registered socket is closed and
+// this is another socket with its number (G12).
+func (p *Port) mismatch(w *Call, s *Slot, r *Entry, h Socket, kind, why error) *failure {
+	has, err := p.Core.Poller.Has(h)
+	switch {
+	case has:
+		return failed(kind, why)
+	case err != nil:
+		p.end(s, uint32(h))
+		return failed(ErrBadSocket, err)
+	}
+	p.forget(s, uint32(h))
+	return p.create(w, s, r, h)
+}
+
+// create makes a registration in an unregistered slot, which is locked. It changes the backend at once rather than with the
+// batch, because the handle's ownership is in transfer, and a call that holds it in transfer must not wait.
+func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
+	index := uint32(h)
+	kind := backend.Stream
+	if t := r.FD; t == nil || t.Kind()&fdstate.Accepted == 0 {
+		var err error
+		if kind, err = p.Core.Poller.Describe(h); err != nil {
+			return failed(ErrBadSocket, err)
+		}
+	}
+	accepts := r.Work != nil && r.Work.Accept != nil
+	if accepts && kind != backend.Listener {
+		return failed(ErrInvalid, errNoListener)
+	}
+	previous, err := p.Core.acquireHandle(index, h)
+	switch {
+	case errors.Is(err, ErrOtherPort):
+		return failed(ErrOtherPort, nil)
+	case err != nil:
+		return failed(nil, err)
+	}
+	s.Reg.Store(p.newRecord(r))
+	if o := p.Core.Observer.Load(); o != nil {
+		(*o).Registered(index)
+	}
+	flags := p.armed(r)
+	if kind == backend.Stream {
+		flags |= wStream
+	}
+	if r.Conn != nil {
+		flags |= wConn
+	}
+	switch {
+	case accepts:
+		flags |= wAccept
+	case r.Work != nil:
+		flags |= wOverlapped
+	}
+	var held backend.Mask
+	if flags&wStrict != 0 {
+		held = p.held(r.FD, r.Drained, h, kind == backend.Stream)
+		flags |= reportedBits(held)
+	}
+	_, is := s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, flags) })
+	noteHeld(r.FD, held)
+	watched := interest(r.Filter)
+	if flags&wOverlapped != 0 {
+		watched = p.Core.interest(is)
+	}
+	if !p.Waiters.watching.Load() {
+		p.Waiters.watching.Store(true)
+		p.Waiters.appointLeader()
+	}
+	c := &w.single[0]
+	*c = backend.Change{Handle: h, Action: backend.Add, Token: token(is, index), Interest: watched, Listens: kind == backend.Listener}
+	p.Core.Poller.Poll(w.single[:], nil)
+	if c.Status == backend.Present {
+		// The kernel still has the entry of an earlier registration, because a duplicate keeps that socket alive.
+		c.Action = backend.Set
+		p.Core.Poller.Poll(w.single[:], nil)
+	}
+	if c.Status != backend.Done {
+		s.update(func(v uint64) uint64 { return nextEpoch(v, wRecheck, 0) })
+		s.Reg.Store(nil)
+		if o := p.Core.Observer.Load(); o != nil {
+			(*o).Ended(index, false)
+		}
+		p.Core.endTransfer(index, false)
+		if c.Status == backend.Bad {
+			return failed(ErrBadSocket, c.Err)
+		}
+		return failed(nil, c.Err)
+	}
+	p.Core.endTransfer(index, true)
+	if previous != nil {
+		previous.transferred(index)
+	}
+	p.Core.Stripes[index%Stripes].registrations.Add(1)
+	p.own(r)
+	if r.Conn != nil {
+		p.conns.hold(r.Conn, w.raw, index)
+	}
+	return nil
+}
+
+// settleNew sets the Result of an entry that was to make a registration. A nil f is success.
+func (p *Port) settleNew(r *Entry, h Socket, f *failure) {
+	if f != nil {
+		p.fail(r, h, f.kind, f.err)
+	}
+}

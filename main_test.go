@@ -1,0 +1,9 @@
+package socknotify_test
+
+import (
+	"testing"
+
+	"github.com/socknotify/socknotify/internal/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
