@@ -171,7 +171,7 @@ func broadcast(t testing.TB, s *Server, audience *idling.Process, want int) (que
 	if sent := s.Broadcast(m); sent < want {
 		t.Fatalf("sent to %d of %d", sent, want)
 	}
-	queued = s.Stats().QueuedBytes
+	queued = int(s.Stats().QueuedBytes)
 	if failed := audience.Say("next"); failed != "0" {
 		t.Fatalf("%s have not received a message", failed)
 	}

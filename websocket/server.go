@@ -141,12 +141,12 @@ const (
 
 // Stats holds counters of a Server. Those of its lot are those of Lots.
 type Stats struct {
-	Conns       int // connections that are open
-	Parked      int // connections that are parked, or ready and waiting for a worker
-	Waiting     int // the part of Parked that is ready, and waits because handlers of MaxRunning connections are running
-	Running     int // connections whose handlers are running
-	Workers     int // goroutines that run handlers or wait for work
-	QueuedBytes int // bytes that wait for slow peers; a prepared message counts for each connection
+	Conns       int   // connections that are open
+	Parked      int   // connections that are parked, or ready and waiting for a worker
+	Waiting     int   // the part of Parked that is ready, and waits because handlers of MaxRunning connections are running
+	Running     int   // connections whose handlers are running
+	Workers     int   // goroutines that run handlers or wait for work
+	QueuedBytes int64 // bytes that wait for slow peers; a prepared message counts for each connection
 
 	Accepted uint64            // requests that were upgraded
 	Refused  uint64            // requests beyond MaxConns
@@ -160,7 +160,7 @@ type Stats struct {
 
 // Stats returns the current counters.
 func (s *Server) Stats() Stats {
-	st := Stats{QueuedBytes: int(s.queued.Load()), Accepted: s.accepted.Load(), Refused: s.refused.Load(),
+	st := Stats{QueuedBytes: s.queued.Load(), Accepted: s.accepted.Load(), Refused: s.refused.Load(),
 		Rejected: s.rejected.Load(), Dropped: s.dropped.Load(), Calls: s.calls.Load(), Panics: s.log.Panics(),
 		TimedOut: metrics.TimedOut{Idle: s.idle.Load(), Slow: s.slow.Load(), Message: s.late.Load()}}
 	s.times.AddTo(&st.CallTime)
