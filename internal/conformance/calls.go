@@ -24,7 +24,8 @@ type batch struct {
 	context func(ctx context.Context, buf []note) (int, error)
 }
 
-// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its parts.
+// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its
+// parts.
 func (r *run) call(words []string) {
 	r.Helper()
 	regs, b := r.registrations(lists(words, ";"))
@@ -66,7 +67,9 @@ func (r *run) registrations(parts [][]string) ([]reg, *batch) {
 		}
 		return n, err
 	}
-	b.process = func(buf []note, timeout time.Duration) (int, error) { return finish(p.Process(regs, buf, timeout)) }
+	b.process = func(buf []note, timeout time.Duration) (int, error) {
+		return finish(p.Process(regs, buf, timeout))
+	}
 	b.context = func(ctx context.Context, buf []note) (int, error) {
 		if len(regs) == 0 {
 			return p.Wait(ctx, buf)
@@ -120,7 +123,8 @@ func (r *run) process(b *batch) {
 		n, err = b.process(buf, timeout)
 		r.notEarly(err, time.Since(begin), timeout)
 	}
-	if tellsLate && len(want) > 0 && n == 0 && errors.Is(err, socknotify.ErrTimeout) && errorNames()[want[0]] == nil {
+	none := n == 0 && errors.Is(err, socknotify.ErrTimeout)
+	if tellsLate && none && len(want) > 0 && errorNames()[want[0]] == nil {
 		n, err = r.p().Process(nil, buf, patience())
 	}
 	if len(buf) > 0 {
@@ -153,8 +157,8 @@ func (r *run) contexts(name string) (context.Context, bool) {
 	return nil, false
 }
 
-// dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for the statements that
-// follow; "whatever" is anything.
+// dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for
+// the statements that follow; "whatever" is anything.
 func (r *run) dequeued(got []note, err error, want []string) {
 	r.Helper()
 	switch {
