@@ -241,6 +241,7 @@ func (r *run) wait(words []string) {
 	count, entries, timeout := 1, 1, time.Duration(-1)
 	var ctx context.Context
 	w, all := &waits{p: p}, false
+	var begun time.Time // of a deadline
 	for _, word := range a[1:] {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -252,7 +253,7 @@ func (r *run) wait(words []string) {
 			ctx, w.cancel = context.WithCancelCause(r.Context())
 		case "deadline":
 			var cancel context.CancelFunc
-			timeout = r.timeout(value)
+			timeout, begun = r.timeout(value), time.Now()
 			ctx, cancel = context.WithTimeout(r.Context(), timeout)
 			r.Cleanup(cancel)
 		case "all":
@@ -268,7 +269,13 @@ func (r *run) wait(words []string) {
 	r.waits[a[0]] = w
 	for range count {
 		_, b := r.registrations(parts[1:])
-		go func() { w.ends <- b.wait(p, ctx, entries, timeout, all) }()
+		go func() {
+			got := b.wait(p, ctx, entries, timeout, all)
+			if !begun.IsZero() { // the deadline was set before the call began
+				got.took = time.Since(begun)
+			}
+			w.ends <- got
+		}()
 	}
 	w.limit = timeout
 	r.parks[p] += count
