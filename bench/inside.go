@@ -46,7 +46,8 @@ func contender(_ context.Context, args []string, stdout io.Writer) error {
 	return json.NewEncoder(stdout).Encode(o)
 }
 
-// generate is the load generator. It prints a line when its connections are made, and runs until it is ended.
+// generate is the load generator. It prints a line when its connections are made, and runs until it
+// is ended.
 func generate(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("load address flags")

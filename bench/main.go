@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command bench measures socknotify beside the standard library, other event loops and C, one workload after the other,
-// and prints each sample as a line of a Go benchmark, for benchstat.
+// Command bench measures socknotify beside the standard library, other event loops and C, one
+// workload after the other, and prints each sample as a line of a Go benchmark, for benchstat.
 //
 //	go run . | tee bench.txt     all workloads
 //	go run . echo core           some
@@ -95,10 +95,11 @@ func options(args []string, stdout, stderr io.Writer) (o suite.Options, list boo
 	f.IntVar(&o.Rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
 	f.DurationVar(&o.Window, "window", 0, "time that a sample measures (default 150ms)")
 	f.StringVar(&o.Only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
-	f.StringVar(&o.Contender, "contender", "", "beside the reference, only contenders whose names contain this, such as \"epoll server\"")
+	f.StringVar(&o.Contender, "contender", "",
+		"beside the reference, only contenders whose names contain this, such as \"epoll server\"")
 	f.BoolVar(&list, "list", false, "measure nothing; list the contenders, and why any is missing")
-	f.Func("external", "a further echo server, as `name=program`: it listens on 127.0.0.1, prints \"ready HOST:PORT\" and serves on "+
-		"GOMAXPROCS processors", func(s string) error {
+	f.Func("external", "a further echo server, as `name=program`: it listens on 127.0.0.1, "+
+		"prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors", func(s string) error {
 		name, path, _ := strings.Cut(s, "=")
 		_, err := os.Stat(path)
 		o.External[name] = path

@@ -122,7 +122,8 @@ func TestExternal(t *testing.T) {
 
 // A run measures the parameters and the contenders that were chosen, and the reference.
 func TestOnlyAndContender(t *testing.T) {
-	stdout, stderr, err := bench(t, "waiters", "-rounds", "1", "-window", "1ms", "-only", "waiters=16 ", "-contender", "oneshot+drained")
+	stdout, stderr, err := bench(t, "waiters", "-rounds", "1", "-window", "1ms", "-only", "waiters=16 ",
+		"-contender", "oneshot+drained")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
@@ -172,7 +173,8 @@ func TestRedis(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
-	if n := strings.Count(stdout, " ns/op "); n != 2*len(redisSets)*len(redis.Kinds) || strings.Contains(stdout, " 0 ns/op") {
+	want := 2 * len(redisSets) * len(redis.Kinds)
+	if n := strings.Count(stdout, " ns/op "); n != want || strings.Contains(stdout, " 0 ns/op") {
 		t.Errorf("%d lines:\n%s", n, stdout)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// BenchmarkPost makes posts with several posters, dequeued by as many waiters or, afterwards, by none: on a port, and on a
-// buffered channel. Compare them with benchstat -col /contender.
+// BenchmarkPost makes posts with several posters, dequeued by as many waiters or, afterwards, by
+// none: on a port, and on a buffered channel. Compare them with benchstat -col /contender.
 func BenchmarkPost(b *testing.B) {
 	for _, posters := range []int{1, 4, 16} {
 		for _, waiters := range []int{0, posters} {
@@ -26,7 +26,8 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// benchmarkPosting runs posters and waiters until b.N posts were made, and dequeued if there are waiters.
+// benchmarkPosting runs posters and waiters until b.N posts were made, and dequeued if there are
+// waiters.
 func benchmarkPosting(b *testing.B, posters, waiters int, post func(n int), end, wait func()) {
 	b.ReportAllocs()
 	var posting, waiting sync.WaitGroup

@@ -26,8 +26,8 @@ var redisSets = []redisSet{
 	{50, 1, 2, 150_000}, {500, 1, 2, 150_000}, {50, 16, 2, 1_200_000}, {1, 1, 2, 40_000}, {50, 1, 1, 120_000},
 }
 
-// compareRedis measures a Redis server on package server beside one with a goroutine for each connection, by
-// redis-benchmark, and prints samples as lines of a Go benchmark.
+// compareRedis measures a Redis server on package server beside one with a goroutine for each
+// connection, by redis-benchmark, and prints samples as lines of a Go benchmark.
 func compareRedis(ctx context.Context, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet("redis", flag.ContinueOnError)
 	rounds := f.Int("rounds", 9, "rounds, in each of which all is measured once")
@@ -51,8 +51,8 @@ func compareRedis(ctx context.Context, args []string, stdout io.Writer) error {
 				us = append(us, one)
 			}
 			for i, kind := range redis.Kinds {
-				fmt.Fprintf(stdout, "BenchmarkRedis/clients=%d/pipeline=%d/cores=%d/server=%s %d %.5g ns/op %.4g cpu-ratio\n",
-					set.clients, set.pipeline, set.cores, kind, set.requests, us[i]*1000, us[i]/us[1])
+				const line = "BenchmarkRedis/clients=%d/pipeline=%d/cores=%d/server=%s %d %.5g ns/op %.4g cpu-ratio\n"
+				fmt.Fprintf(stdout, line, set.clients, set.pipeline, set.cores, kind, set.requests, us[i]*1000, us[i]/us[1])
 			}
 		}
 	}

@@ -119,8 +119,8 @@ func run(t *testing.T, backend, program string, args ...string) string {
 	return out
 }
 
-// runAlone is run in a network namespace of the program's own, where the system allows it, because the page's programs use
-// a fixed port.
+// runAlone is run in a network namespace of the program's own, where the system allows it, because
+// the page's programs use a fixed port.
 func runAlone(t *testing.T, backend, program string) string {
 	t.Helper()
 	out, err := start(t, &syscall.SysProcAttr{
@@ -155,12 +155,12 @@ func onEach(t *testing.T, f func(t *testing.T, backend string)) {
 	}
 }
 
-// The flags with which the page's programs compile: they jump over initializations, do not use all that they have, and
-// one of them returns a variable that was never set (see page/server.cpp).
+// The flags with which the page's programs compile: they jump over initializations, do not use all
+// that they have, and one of them returns a variable that was never set (see page/server.cpp).
 var pageFlags = []string{"-fpermissive", "-w", "-ftrivial-auto-var-init=zero"}
 
-// The programs of Microsoft's page compile unchanged, run, and do what the page says. Its listings are not in the tree; an
-// environment variable names a file that has them. See page/README.md.
+// The programs of Microsoft's page compile unchanged, run, and do what the page says. Its listings
+// are not in the tree; an environment variable names a file that has them. See page/README.md.
 func TestListings(t *testing.T) {
 	listings := os.Getenv("SOCKNOTIFY_LISTINGS")
 	if listings == "" {
@@ -233,7 +233,8 @@ func TestPrograms(t *testing.T) {
 // duration is an argument of the programs with many threads: a second, or what the flag says.
 func duration() string { return fmt.Sprint(max(*long, time.Second).Seconds()) }
 
-// Sixty-four threads share a port: nothing is lost, there is one notification for each enable, and the removal is last.
+// Sixty-four threads share a port: nothing is lost, there is one notification for each enable, and
+// the removal is last.
 func TestThreads(t *testing.T) {
 	program := compile(t, "gcc", "programs/threads.c", "-std=gnu11", "-O1")
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
@@ -245,7 +246,8 @@ func TestThreadsAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
 }
 
-// Programs and the library's C code under ThreadSanitizer. With these flags cgo tells it of what orders calls into Go.
+// Programs and the library's C code under ThreadSanitizer. With these flags cgo tells it of what
+// orders calls into Go.
 func TestThreadSanitizer(t *testing.T) {
 	const flag = "-fsanitize=thread"
 	lib := filepath.Join(built(t), "tsan")
@@ -269,8 +271,8 @@ func TestOverlappedAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { run(t, backend, program) })
 }
 
-// The Go side under the race detector. It needs memory at fixed addresses, which a shared library does not leave free, so
-// the programs are linked with the archive, without position independence.
+// The Go side under the race detector. It needs memory at fixed addresses, which a shared library
+// does not leave free, so the programs are linked with the archive, without position independence.
 func TestRaceDetector(t *testing.T) {
 	archive := filepath.Join(built(t), "race.a")
 	command(t, "..", "go", "build", "-race", "-buildmode=c-archive", "-o", archive, ".")
@@ -307,7 +309,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The types have the sizes, and the constants the values, of mingw-w64's headers, where those have them.
+// The types have the sizes, and the constants the values, of mingw-w64's headers, where those have
+// them.
 func TestMingw(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the headers are compiled for amd64")
@@ -317,7 +320,8 @@ func TestMingw(t *testing.T) {
 	if _, err := os.Stat(headers); err != nil {
 		t.Skip(err)
 	}
-	// The same file, with constants as this library has them, is compiled with either set of headers.
+	// The same file, with constants as this library has them, is compiled with either set of
+	// headers.
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "--target=x86_64-w64-mingw32", "-isystem", headers, "programs/layout.c")
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "-I../include", "-I../include/windows", "programs/layout.c")
 }

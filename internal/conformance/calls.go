@@ -24,7 +24,8 @@ type batch struct {
 	context func(ctx context.Context, buf []note) (int, error)
 }
 
-// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its parts.
+// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its
+// parts.
 func (r *run) call(words []string) {
 	r.Helper()
 	regs, b := r.registrations(lists(words, ";"))
@@ -66,7 +67,9 @@ func (r *run) registrations(parts [][]string) ([]reg, *batch) {
 		}
 		return n, err
 	}
-	b.process = func(buf []note, timeout time.Duration) (int, error) { return finish(p.Process(regs, buf, timeout)) }
+	b.process = func(buf []note, timeout time.Duration) (int, error) {
+		return finish(p.Process(regs, buf, timeout))
+	}
 	b.context = func(ctx context.Context, buf []note) (int, error) {
 		if len(regs) == 0 {
 			return p.Wait(ctx, buf)
@@ -120,7 +123,8 @@ func (r *run) process(b *batch) {
 		n, err = b.process(buf, timeout)
 		r.notEarly(err, time.Since(begin), timeout)
 	}
-	if tellsLate && len(want) > 0 && n == 0 && errors.Is(err, socknotify.ErrTimeout) && errorNames()[want[0]] == nil {
+	none := n == 0 && errors.Is(err, socknotify.ErrTimeout)
+	if tellsLate && none && len(want) > 0 && errorNames()[want[0]] == nil {
 		n, err = r.p().Process(nil, buf, patience())
 	}
 	if len(buf) > 0 {
@@ -153,8 +157,8 @@ func (r *run) contexts(name string) (context.Context, bool) {
 	return nil, false
 }
 
-// dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for the statements that
-// follow; "whatever" is anything.
+// dequeued checks what a call has dequeued: notifications or an error; "any 3" keeps so many for
+// the statements that follow; "whatever" is anything.
 func (r *run) dequeued(got []note, err error, want []string) {
 	r.Helper()
 	switch {
@@ -237,6 +241,7 @@ func (r *run) wait(words []string) {
 	count, entries, timeout := 1, 1, time.Duration(-1)
 	var ctx context.Context
 	w, all := &waits{p: p}, false
+	var begun time.Time // of a deadline
 	for _, word := range a[1:] {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -248,7 +253,7 @@ func (r *run) wait(words []string) {
 			ctx, w.cancel = context.WithCancelCause(r.Context())
 		case "deadline":
 			var cancel context.CancelFunc
-			timeout = r.timeout(value)
+			timeout, begun = r.timeout(value), time.Now()
 			ctx, cancel = context.WithTimeout(r.Context(), timeout)
 			r.Cleanup(cancel)
 		case "all":
@@ -264,7 +269,13 @@ func (r *run) wait(words []string) {
 	r.waits[a[0]] = w
 	for range count {
 		_, b := r.registrations(parts[1:])
-		go func() { w.ends <- b.wait(p, ctx, entries, timeout, all) }()
+		go func() {
+			got := b.wait(p, ctx, entries, timeout, all)
+			if !begun.IsZero() { // the deadline was set before the call began
+				got.took = time.Since(begun)
+			}
+			w.ends <- got
+		}()
 	}
 	w.limit = timeout
 	r.parks[p] += count

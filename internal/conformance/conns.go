@@ -318,8 +318,8 @@ type theConn struct{ syscall.Conn }
 
 func (theConn) Handle() uintptr { return 0 }
 
-// strange makes a connection that is none, or that fails: nil-tcp, zero-tcp, nil-sock, "uncomparable" and a connection,
-// "embedded" and a socket, or a way of brokenConn.
+// strange makes a connection that is none, or that fails: nil-tcp, zero-tcp, nil-sock,
+// "uncomparable" and a connection, "embedded" and a socket, or a way of brokenConn.
 func (r *run) strange(a []string) handle {
 	r.Helper()
 	switch a[0] {
@@ -369,8 +369,8 @@ func (c *endingConn) Control(f func(uintptr)) error {
 	})
 }
 
-// A connection that ends its goroutine ends the call: what it named before is registered or removed, its Close is not
-// held up, and neither is that of the port.
+// A connection that ends its goroutine ends the call: what it named before is registered or
+// removed, its Close is not held up, and neither is that of the port.
 func endingConns(e *env) {
 	for _, how := range []string{"SyscallConn", "Control", "Control's end"} {
 		p := e.port()

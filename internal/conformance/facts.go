@@ -16,9 +16,9 @@ import (
 //		deliver peer "x"
 //		report
 //
-// It is a row of the table in docs/platforms.md, which TestFacts makes. A cell has the conditions that were reported after
-// watch, and those that hold at report. "report silent" has no condition that must come; "report closed" is for sockets that
-// are closed, of which none holds.
+// It is a row of the table in docs/platforms.md, which TestFacts makes. A cell has the conditions
+// that were reported after watch, and those that hold at report. "report silent" has no condition
+// that must come; "report closed" is for sockets that are closed, of which none holds.
 
 const (
 	soon    = 60 * time.Millisecond  // no report for this long on loopback means that none comes
@@ -26,7 +26,8 @@ const (
 	looks   = 20                     // as often must nothing be found, for a busy machine can take the time away
 )
 
-// nothingReported is what a cell says of no condition, and notHere of a situation that a system has not.
+// nothingReported is what a cell says of no condition, and notHere of a situation that a system has
+// not.
 const (
 	nothingReported = "–"
 	notHere         = "not on this system"

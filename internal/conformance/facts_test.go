@@ -15,8 +15,9 @@ import (
 
 var factsFile = flag.String("facts", "", "TestFacts writes its columns to the table in this `file`")
 
-// TestFacts prints what this system reports of sockets: go test ./internal/conformance -run Facts -v. With -facts it rewrites
-// the columns of docs/platforms.md that have the names of this system's.
+// TestFacts prints what this system reports of sockets: go test ./internal/conformance -run Facts
+// -v. With -facts it rewrites the columns of docs/platforms.md that have the names of this
+// system's.
 func TestFacts(t *testing.T) {
 	long.Only(t, "it waits for what does not come")
 	type column struct {
@@ -26,7 +27,8 @@ func TestFacts(t *testing.T) {
 	}
 	columns := []column{}
 	for _, b := range system.List() {
-		columns = append(columns, column{b.Name + ", kernel", b.Name, watchSeam(b)}, column{b.Name + ", port", b.Name, watchPort})
+		columns = append(columns, column{b.Name + ", kernel", b.Name, watchSeam(b)},
+			column{b.Name + ", port", b.Name, watchPort})
 	}
 	if len(columns) == 0 {
 		t.Skip("no backend for this system")
@@ -48,13 +50,14 @@ func TestFacts(t *testing.T) {
 					if !f.alone {
 						t.Parallel()
 					}
-					e := &env{T: t, sentence: f.sentence, cell: &factCell{open: c.open}, factory: func(tb testing.TB) *socknotify.Port[any] {
+					e := &env{T: t, sentence: f.sentence, cell: &factCell{open: c.open}}
+					e.factory = func(tb testing.TB) *socknotify.Port[any] {
 						p, err := socknotify.New[any](socknotify.WithBackend(c.backend))
 						if err != nil {
 							tb.Fatal(err)
 						}
 						return p
-					}}
+					}
 					f.run(e)
 					if e.cell.text != "" {
 						row[i+1] = e.cell.text
@@ -98,8 +101,8 @@ func tableCells(line string) (cells []string) {
 	return cells
 }
 
-// withColumns replaces, in the table of a document whose columns have the names of the new table's, those columns. A row
-// that the document has not is put behind the one before it.
+// withColumns replaces, in the table of a document whose columns have the names of the new table's,
+// those columns. A row that the document has not is put behind the one before it.
 func withColumns(document string, table [][]string) string {
 	lines := strings.Split(document, "\n")
 	begin := slices.IndexFunc(lines, func(s string) bool {
@@ -130,8 +133,9 @@ func withColumns(document string, table [][]string) string {
 
 // The columns of this system are replaced, those of others stay, and what is no row stays.
 func TestWithColumns(t *testing.T) {
-	const before = "# Table\n\n| | epoll, port | kqueue |\n| --- | --- | --- |\n| *state* | run | |\n| idle | – | OUT |\n\nText.\n"
-	const want = "# Table\n\n| | epoll, port | kqueue |\n| --- | --- | --- |\n| *state* | run | |\n| idle | out | OUT |\n| data | in | |\n\nText.\n"
+	const head = "# Table\n\n| | epoll, port | kqueue |\n| --- | --- | --- |\n| *state* | run | |\n"
+	const before = head + "| idle | – | OUT |\n\nText.\n"
+	const want = head + "| idle | out | OUT |\n| data | in | |\n\nText.\n"
 	table := [][]string{{"", "epoll, port", "other"}, {"idle", "out", "x"}, {"data", "in", "y"}}
 	if got := withColumns(before, table); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

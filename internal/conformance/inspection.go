@@ -11,8 +11,9 @@ import (
 	"github.com/socknotify/socknotify/debug"
 )
 
-// when runs the statement's block where a condition holds, or where it does not: the name of a system or of a backend,
-// "windows" for its ports wherever they are faked, or "kernel-edges", where a drained socket's enable costs no system call.
+// when runs the statement's block where a condition holds, or where it does not: the name of a
+// system or of a backend, "windows" for its ports wherever they are faked, or "kernel-edges", where
+// a drained socket's enable costs no system call.
 func (r *run) when(condition string, holds bool) {
 	body, p := r.stmt.block, r.p()
 	is := condition == runtime.GOOS || condition == p.Backend()
@@ -57,7 +58,8 @@ func (r *run) page(a []string) {
 	}
 }
 
-// checkFields checks fields of a struct: Name=value, or Name=zero, set, same as in the one before, or new.
+// checkFields checks fields of a struct: Name=value, or Name=zero, set, same as in the one before,
+// or new.
 func (r *run) checkFields(got, before reflect.Value, words []string) {
 	for _, word := range words {
 		name, want, _ := strings.Cut(word, "=")
@@ -92,7 +94,8 @@ func (r *run) checkFields(got, before reflect.Value, words []string) {
 	}
 }
 
-// addresses checks the names of the latest snapshot's socket: "network", and "listening" where it listens.
+// addresses checks the names of the latest snapshot's socket: "network", and "listening" where it
+// listens.
 func (r *run) addresses(a []string) {
 	what, want := outcome(a)
 	if what[len(what)-1] == "forged" {
@@ -107,7 +110,8 @@ func (r *run) addresses(a []string) {
 	if peer := r.peers[r.handle(what[0])]; peer != nil {
 		remote = addressOf(peer)
 	}
-	if got.Network != what[1] || got.Local != local || !listening && got.Remote != remote || got.Listening != listening {
+	if got.Network != what[1] || got.Local != local || got.Listening != listening ||
+		!listening && got.Remote != remote {
 		r.Fatalf("%+v; want %s, from %s to %s", got, what[1], local, remote)
 	}
 }
@@ -119,7 +123,8 @@ func addressOf(h handle) string {
 	return h.(netConn).LocalAddr().String()
 }
 
-// traced checks all that a trace has recorded: a kind, a socket, events and data=, or only how many.
+// traced checks all that a trace has recorded: a kind, a socket, events and data=, or only how
+// many.
 func (r *run) traced(a []string) {
 	if n, err := strconv.Atoi(a[len(a)-1]); err == nil {
 		if got := r.traces[a[0]].Read(make([]debug.TraceEntry, n+1)); got != n {
@@ -129,7 +134,8 @@ func (r *run) traced(a []string) {
 	}
 	var want []debug.TraceEntry
 	kinds := map[string]debug.TraceKind{
-		"registered": debug.TraceRegistered, "notified": debug.TraceNotified, "posted": debug.TracePosted, "removed": debug.TraceRemoved,
+		"registered": debug.TraceRegistered, "notified": debug.TraceNotified,
+		"posted": debug.TracePosted, "removed": debug.TraceRemoved,
 	}
 	for _, words := range lists(a[1:], ",") {
 		if len(words) == 0 {

@@ -167,14 +167,16 @@ var (
 	}
 )
 
-// errorNames are the names of errors. Some depend on the system, and are known once the package is initialized.
+// errorNames are the names of errors. Some depend on the system, and are known once the package is
+// initialized.
 var errorNames = sync.OnceValue(func() map[string]error {
 	return map[string]error{
 		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
 		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
 		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
 		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
-		"context.Canceled": context.Canceled, "context.DeadlineExceeded": context.DeadlineExceeded, "io.EOF": endOfStream, "cause": errCause,
+		"context.Canceled": context.Canceled, "context.DeadlineExceeded": context.DeadlineExceeded,
+		"io.EOF": endOfStream, "cause": errCause,
 		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
 	}
 })
@@ -261,7 +263,8 @@ func (r *run) string(word string) string {
 	return s
 }
 
-// forever is the timeout of that name. A call that must dequeue something waits for as long as anything may take.
+// forever is the timeout of that name. A call that must dequeue something waits for as long as
+// anything may take.
 const forever = time.Duration(-1)
 
 // timeout parses how long a call waits.
@@ -398,7 +401,8 @@ func (w *expected) is(n note) bool {
 	})
 }
 
-// key returns the key of a name. One that begins with @ is an object that only the port keeps reachable.
+// key returns the key of a name. One that begins with @ is an object that only the port keeps
+// reachable.
 func (r *run) key(name string) any {
 	if value := specialKeys[name]; value != nil {
 		return value()
@@ -589,7 +593,8 @@ func (r *run) drain(a []string) {
 	}
 }
 
-// count checks counts of a port: a name, or the sum of several, and a value; with + before it, how much it grew since "since".
+// count checks counts of a port: a name, or the sum of several, and a value; with + before it, how
+// much it grew since "since".
 func (r *run) count(a []string) {
 	st := r.p().Stats()
 	now, before := reflect.ValueOf(st), reflect.ValueOf(r.before[r.p()])

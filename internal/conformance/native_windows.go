@@ -29,7 +29,8 @@ type overlappedEntry struct {
 	length     uint32
 }
 
-// watchNative calls ProcessSocketNotifications directly, without a backend. Its numbers are this library's.
+// watchNative calls ProcessSocketNotifications directly, without a backend. Its numbers are this
+// library's.
 func watchNative(e *env) (watcher, error) {
 	call := windows.NewLazySystemDLL("ws2_32.dll").NewProc("ProcessSocketNotifications")
 	if call.Find() != nil {

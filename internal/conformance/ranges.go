@@ -16,9 +16,10 @@ var entryVerbs = []string{
 	"Recv", "RecvFrom", "RecvPooled", "Send", "SendTo", "Connect", "ReadAt", "WriteAt",
 }
 
-// ranges repeats what contains a range, once for each of its numbers: in a call the entry, in a list of notifications
-// the notification, in any other statement the word. A word that is only a range repeats and vanishes. Neighbors with the
-// same range take turns: "enable a{1..2} in; disable a{1..2}" enables a1, disables a1, enables a2, disables a2.
+// ranges repeats what contains a range, once for each of its numbers: in a call the entry, in a
+// list of notifications the notification, in any other statement the word. A word that is only a
+// range repeats and vanishes. Neighbors with the same range take turns: "enable a{1..2} in; disable
+// a{1..2}" enables a1, disables a1, enables a2, disables a2.
 func (r *run) ranges(words []string) []string {
 	if !slices.ContainsFunc(words, rangePattern.MatchString) {
 		return words

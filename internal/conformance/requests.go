@@ -152,13 +152,15 @@ func (r *run) startFiles(words []string) {
 	}
 }
 
-// completed waits for completions, in any order: each an operation's name, and then the number of bytes, or the text that
-// was received, or errors.
+// completed waits for completions, in any order: each an operation's name, and then the number of
+// bytes, or the text that was received, or errors.
 func (r *run) completed(a []string) {
 	want := lists(a, ",")
 	for range len(want) {
 		got := r.next(r.p())
-		i := slices.IndexFunc(want, func(w []string) bool { return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.ops[w[0]].key })
+		i := slices.IndexFunc(want, func(w []string) bool {
+			return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.ops[w[0]].key
+		})
 		if i < 0 {
 			r.Fatalf("got %s", noteTexts([]note{got}))
 		}

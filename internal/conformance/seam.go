@@ -53,7 +53,8 @@ func (s *seam) start(h uintptr) error {
 	return nil
 }
 
-// gather enables the handle again for the conditions that were not reported yet, if reports suppress it (Edges is false).
+// gather enables the handle again for the conditions that were not reported yet, if reports
+// suppress it (Edges is false).
 func (s *seam) gather(first time.Duration) string {
 	var all backend.Mask
 	ready := make([]backend.Ready, 8)

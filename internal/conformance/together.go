@@ -9,8 +9,8 @@ import (
 	"github.com/socknotify/socknotify"
 )
 
-// together runs the statement's block once for each value of its loop, or without one each statement of the block, all at
-// once. The statements must declare nothing and start no operation.
+// together runs the statement's block once for each value of its loop, or without one each
+// statement of the block, all at once. The statements must declare nothing and start no operation.
 func (r *run) together(a []string) {
 	r.p() // which exists before they run
 	type part struct {
@@ -89,7 +89,8 @@ func (r *run) tallied(words []string) map[string]int {
 	return want
 }
 
-// served waits until workers have dequeued these notifications, and takes them off what they have dequeued.
+// served waits until workers have dequeued these notifications, and takes them off what they have
+// dequeued.
 func (r *run) served(a []string) {
 	t, want := r.tallies[r.p()], r.tallied(a)
 	r.env.until("the workers have dequeued it", func() bool {
@@ -107,7 +108,8 @@ func (r *run) served(a []string) {
 	})
 }
 
-// endWorkers closes the port and waits for the workers. Nothing else may have come, but for these notifications, or whatever.
+// endWorkers closes the port and waits for the workers. Nothing else may have come, but for these
+// notifications, or whatever.
 func (r *run) endWorkers(a []string) {
 	t := r.tallies[r.p()]
 	t.stop()

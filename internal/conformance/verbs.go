@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -21,8 +22,17 @@ func after(f func(r *run, a []string)) func(*run, []string) {
 }
 
 func init() {
-	verbs = map[string]verb{
-		// Blocks.
+	verbs = make(map[string]verb)
+	for _, some := range []func() map[string]verb{
+		blockVerbs, portVerbs, callVerbs, keyVerbs, dequeueVerbs, waitVerbs,
+		pairVerbs, handleVerbs, socketVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
+	} {
+		maps.Copy(verbs, some())
+	}
+}
+
+func blockVerbs() map[string]verb {
+	return map[string]verb{
 		"for": {3, declNone, after(func(r *run, a []string) {
 			body := r.stmt.block
 			for _, v := range r.values(a[2:]) {
@@ -41,8 +51,11 @@ func init() {
 		"together": {0, declNone, after((*run).together)},
 		"if":       {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
 		"unless":   {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
+	}
+}
 
-		// Ports.
+func portVerbs() map[string]verb {
+	return map[string]verb{
 		"ports": {1, declAll, after(func(r *run, a []string) {
 			for _, name := range a {
 				r.ports[name] = r.env.port()
@@ -61,8 +74,11 @@ func init() {
 		})},
 		"count": {2, declNone, after((*run).count)},
 		"since": {0, declNone, after(func(r *run, _ []string) { r.before[r.p()] = r.p().Stats() })},
+	}
+}
 
-		// Calls.
+func callVerbs() map[string]verb {
+	return map[string]verb{
 		"enable":  {2, declNone, (*run).call},
 		"disable": {1, declNone, (*run).call},
 		"remove":  {1, declNone, (*run).call},
@@ -91,8 +107,11 @@ func init() {
 				r.Fatalf("want the key %s, got %v", name, k)
 			}
 		})},
+	}
+}
 
-		// Keys that only the port keeps reachable.
+func keyVerbs() map[string]verb {
+	return map[string]verb{
 		"kept": {1, declNone, after(func(r *run, a []string) {
 			runtime.GC()
 			for _, name := range a {
@@ -108,8 +127,11 @@ func init() {
 			}
 			runtime.KeepAlive(r.p())
 		})},
+	}
+}
 
-		// What is dequeued.
+func dequeueVerbs() map[string]verb {
+	return map[string]verb{
 		"want": {2, declNone, after(func(r *run, a []string) {
 			want := r.expected(a)
 			var got []note
@@ -158,8 +180,11 @@ func init() {
 			}
 			r.env.never(r.p(), ev)
 		})},
+	}
+}
 
-		// Calls that wait.
+func waitVerbs() map[string]verb {
+	return map[string]verb{
 		"wait":  {1, declFirst, after((*run).wait)},
 		"woken": {1, declNone, after((*run).woken)},
 		"waits": {1, declNone, after(func(r *run, a []string) {
@@ -176,8 +201,11 @@ func init() {
 			}
 			w.cancel(errCause)
 		})},
+	}
+}
 
-		// Sockets.
+func pairVerbs() map[string]verb {
+	return map[string]verb{
 		"stream":    pairs((*env).unix),
 		"tcp":       pairs((*env).tcp),
 		"udp":       pairs((*env).udp),
@@ -222,7 +250,12 @@ func init() {
 		}),
 		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
 		"unix-fresh": singles(func(e *env) handle { return e.own(e.unixStream()) }),
-		"strange":    {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
+	}
+}
+
+func handleVerbs() map[string]verb {
+	return map[string]verb{
+		"strange": {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
 		"file": {2, declFirst, after(func(r *run, a []string) { // name, text, and how often
 			text := r.string(a[1])
 			if len(a) > 2 {
@@ -272,6 +305,11 @@ func init() {
 				r.peers[peer] = r.handles[a[3]]
 			}
 		})},
+	}
+}
+
+func socketVerbs() map[string]verb {
+	return map[string]verb{
 		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
 		"listen":  {1, declNone, after((*run).listen)},
 		"connect": {2, declNone, after((*run).connectTo)},
@@ -350,8 +388,11 @@ func init() {
 			r.errors(r.socket(a[0]).Shutdown(how), want)
 		})},
 		"shut-listener": {1, declNone, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
+	}
+}
 
-		// Operations.
+func operationVerbs() map[string]verb {
+	return map[string]verb{
 		"Recv":       {3, declFirst, (*run).start},
 		"RecvFrom":   {3, declFirst, (*run).start},
 		"RecvPooled": {3, declFirst, (*run).start},
@@ -387,8 +428,11 @@ func init() {
 				}
 			}
 		})},
+	}
+}
 
-		// Accepting.
+func acceptVerbs() map[string]verb {
+	return map[string]verb{
 		"Accept": {2, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
 			l := r.sockOf(what[0])
@@ -425,12 +469,18 @@ func init() {
 				r.handles[a[4]] = s
 			}
 		})},
+	}
+}
 
-		// Facts.
+func factVerbs() map[string]verb {
+	return map[string]verb{
 		"watch":  {1, declNone, after((*run).watch)},
 		"report": {0, declNone, after((*run).report)},
+	}
+}
 
-		// Inspection.
+func inspectionVerbs() map[string]verb {
+	return map[string]verb{
 		"snapshot":  {1, declNone, after((*run).snapshot)},
 		"page":      {1, declNone, after((*run).page)},
 		"addresses": {1, declNone, after((*run).addresses)},

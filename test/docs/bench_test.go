@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The comparison's table of CPU time is that of all recorded runs: docs/bench/echo.txt and docs/bench/runs/*.txt.
+// The comparison's table of CPU time is that of all recorded runs: docs/bench/echo.txt and
+// docs/bench/runs/*.txt.
 func TestCPUTable(t *testing.T) {
 	runs, err := filepath.Glob("bench/runs/*.txt")
 	if err != nil {

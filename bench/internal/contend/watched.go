@@ -23,8 +23,9 @@ const (
 	ScrapePath = "/metrics"
 )
 
-// serveWatched is package server, with a debug page that can be mounted, and metrics. It calls ready with
-// two addresses; the second is that of the HTTP server, which costs nothing without requests.
+// serveWatched is package server, with a debug page that can be mounted, and metrics. It calls
+// ready with two addresses; the second is that of the HTTP server, which costs nothing without
+// requests.
 func serveWatched(p param.Params, backend string, ready func(string)) error {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {

@@ -93,8 +93,8 @@ func (e *Env) build(ctx context.Context, program string, libraries []string) (st
 	return b.path, b.err
 }
 
-// serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the others, or all if the
-// contender has them all.
+// serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the
+// others, or all if the contender has them all.
 func (e *Env) serverCPUs(cores int) []int { return e.cpus[:min(max(cores, 1), len(e.cpus))] }
 
 func (e *Env) loadCPUs(cores int) []int {

@@ -17,8 +17,8 @@ func (e *Env) Facts(ctx context.Context) {
 	unix.Uname(&u)
 	load, _ := os.ReadFile("/proc/loadavg")
 	share, _, _ := strings.Cut(string(load), " ")
-	fmt.Fprintf(e.Out, "goos: %s\ngoarch: %s\ncpu: %s\nprocessors: %d\nkernel: %s\ngo: %s\nc: %s\ndate: %s\nload: %s\nfiles: %d\n",
-		runtime.GOOS, runtime.GOARCH, cpuModel(), len(e.cpus), unix.ByteSliceToString(u.Release[:]), runtime.Version(),
+	const lines = "goos: %s\ngoarch: %s\ncpu: %s\nprocessors: %d\nkernel: %s\ngo: %s\nc: %s\ndate: %s\nload: %s\nfiles: %d\n"
+	fmt.Fprintf(e.Out, lines, runtime.GOOS, runtime.GOARCH, cpuModel(), len(e.cpus), unix.ByteSliceToString(u.Release[:]), runtime.Version(),
 		e.CompilerFacts(ctx), time.Now().UTC().Format(time.DateOnly), share, e.Files)
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// Run runs a workload with all its sets. A set whose reference fails ends; the error names it, and the other sets are run.
+// Run runs a workload with all its sets. A set whose reference fails ends; the error names it, and
+// the other sets are run.
 func (e *Env) Run(ctx context.Context, w *Workload) error {
 	var failed error
 	contenders := e.Contenders(ctx, w)
@@ -31,8 +32,9 @@ func (e *Env) Run(ctx context.Context, w *Workload) error {
 	return failed
 }
 
-// runSet measures each contender once in each round, and the reference before and after it. A contender that fails is
-// left out of the other rounds. Only a failure of the reference is an error.
+// runSet measures each contender once in each round, and the reference before and after it. A
+// contender that fails is left out of the other rounds. Only a failure of the reference is an
+// error.
 func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) error {
 	p := set.Params
 	var entries []Contender
@@ -132,7 +134,8 @@ func (e *Env) reportReference(w *Workload, p param.Params, name string, refs []p
 	}
 }
 
-// report prints a sample as a line of a Go benchmark, for benchstat. before and after are the reference's.
+// report prints a sample as a line of a Go benchmark, for benchstat. before and after are the
+// reference's.
 func (e *Env) report(w *Workload, p param.Params, contender string, before, o, after param.Outcome) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Benchmark%s%s", strings.ToUpper(w.Name[:1]), w.Name[1:])
@@ -179,8 +182,9 @@ func (e *Env) report(w *Workload, p param.Params, contender string, before, o, a
 // clean makes a contender's name a part of a benchmark's.
 var clean = strings.NewReplacer("/", "-", " ", "-", ",", "", "=", "-")
 
-// steady reports whether the reference cost about the same before and after. If not, the machine has changed in between
-// (other programs share its processor caches, for example), and the sample cannot be compared with either.
+// steady reports whether the reference cost about the same before and after. If not, the machine
+// has changed in between (other programs share its processor caches, for example), and the sample
+// cannot be compared with either.
 func steady(before, after param.Outcome) bool {
 	if before.Ops == 0 || after.Ops == 0 {
 		return true // no reference
@@ -188,8 +192,9 @@ func steady(before, after param.Outcome) bool {
 	return alike(before.PerOp(), after.PerOp())
 }
 
-// steadyBase reports whether the cost to be subtracted was about the same before and after the workload. With several
-// threads it changes when the host moves the processors of a virtual machine nearer to each other or farther apart.
+// steadyBase reports whether the cost to be subtracted was about the same before and after the
+// workload. With several threads it changes when the host moves the processors of a virtual machine
+// nearer to each other or farther apart.
 func steadyBase(o param.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
 
 func alike(a, b float64) bool { return max(a, b) <= 1.25*min(a, b) }

@@ -74,7 +74,8 @@ func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err e
 	return s.because(err)
 }
 
-// because returns the failure of the server, if any, instead of err: a failure of the load follows from it.
+// because returns the failure of the server, if any, instead of err: a failure of the load follows
+// from it.
 func (s *scene) because(err error) error {
 	if err != nil {
 		if failed := s.server.Running(); failed != nil {
@@ -93,7 +94,8 @@ func (s *scene) running() error {
 	return s.server.Running()
 }
 
-// warm waits until there are as many answers as connections with requests, and then for the time Warm.
+// warm waits until there are as many answers as connections with requests, and then for the time
+// Warm.
 func (s *scene) warm(ctx context.Context, p param.Params) error {
 	want := int64(p.Connections)
 	if p.Busy > 0 {
@@ -110,8 +112,9 @@ func (s *scene) warm(ctx context.Context, p param.Params) error {
 	return sleep(ctx, s.e.Warm)
 }
 
-// measure measures what the server uses in a time, and the number of its answers. On a busy machine it takes longer,
-// until neither is zero. With calls it also counts system calls, where that is allowed.
+// measure measures what the server uses in a time, and the number of its answers. On a busy machine
+// it takes longer, until neither is zero. With calls it also counts system calls, where that is
+// allowed.
 func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o param.Outcome, err error) {
 	var count *proc.Calls
 	if calls {

@@ -58,7 +58,10 @@ func lines(e *Env) (all []string) {
 // env returns an Env without a C compiler.
 func env(t *testing.T) *Env {
 	t.Helper()
-	e, err := NewEnv(t.Context(), Options{Out: &bytes.Buffer{}, Warnings: &bytes.Buffer{}, Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc", Rounds: 2})
+	e, err := NewEnv(t.Context(), Options{
+		Out: &bytes.Buffer{}, Warnings: &bytes.Buffer{}, Rounds: 2,
+		Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +206,8 @@ func TestReferenceFailsOnce(t *testing.T) {
 	e := env(t)
 	err := e.Run(t.Context(), w)
 	got := e.Out.(*bytes.Buffer).String()
-	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || strings.Contains(got, "size=1") || !strings.Contains(got, "size=2") {
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || strings.Contains(got, "size=1") ||
+		!strings.Contains(got, "size=2") {
 		t.Errorf("%v\n%s", err, got)
 	}
 }

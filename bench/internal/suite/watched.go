@@ -12,8 +12,8 @@ import (
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
 
-// observers are ways to observe a server: what is asked for once in a window, with a page where it begins with PagePath. An
-// open page sends the request of app.js.
+// observers are ways to observe a server: what is asked for once in a window, with a page where it
+// begins with PagePath. An open page sends the request of app.js.
 var observers = []struct{ name, ask string }{
 	{"unobserved", ""},
 	{"page-mounted", contend.PagePath},
@@ -21,9 +21,10 @@ var observers = []struct{ name, ask string }{
 	{"scraped", contend.ScrapePath},
 }
 
-// watchedSets are as fast as answers come; at a moderate rate, at which the system calls of an observer weigh more; and with
-// next to nothing to do, where each observation wakes the server. At the moderate rate twenty requests are sent at a time:
-// with single ones, the number of wake-ups of a server varies by more than an observer adds.
+// watchedSets are as fast as answers come; at a moderate rate, at which the system calls of an
+// observer weigh more; and with next to nothing to do, where each observation wakes the server. At
+// the moderate rate twenty requests are sent at a time: with single ones, the number of wake-ups of
+// a server varies by more than an observer adds.
 func watchedSets() []Set {
 	return []Set{
 		{param.Params{Connections: 100, Size: 64, Cores: 1}, 1},

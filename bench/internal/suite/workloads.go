@@ -155,7 +155,8 @@ func udpSets() []Set {
 	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, side}}
 }
 
-// Choose returns the workloads with these names, in the order of Workloads, or all if there are no names.
+// Choose returns the workloads with these names, in the order of Workloads, or all if there are no
+// names.
 func Choose(names []string) ([]*Workload, error) {
 	all := Workloads()
 	if len(names) == 0 {
