@@ -170,7 +170,7 @@ func (c *Config) prepare() error {
 		return invalid("Conn is nil")
 	case !c.SlowPolicy.Valid():
 		return invalid("SlowPolicy is unknown")
-	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond == 0:
+	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond <= 0:
 		return invalid("AcceptRate has a Burst of %d and a PerSecond of %d", c.AcceptRate.Burst, c.AcceptRate.PerSecond)
 	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
 		return invalid("a number of Stream is negative")

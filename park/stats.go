@@ -22,8 +22,8 @@ type Stats struct {
 	// MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose address comes in a header is refused
 	// because of its address after it was accepted.
 	Accepted, Refused, RefusedPerAddr uint64
-	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a Server that failed or took
-	// longer than HandshakeTimeout; and requests of HTTP/1 that net/http has answered with an error, because they are
+	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a Server that failed, but for
+	// those that took longer than HandshakeTimeout; and requests of HTTP/1 that net/http has answered with an error, because they are
 	// malformed or have more header bytes than Server.MaxHeaderBytes allows.
 	Rejected uint64
 	// Calls counts calls of a Server's Handler, and requests that the handler of an HTTPServer was called for.

@@ -206,7 +206,7 @@ func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, c
 // Many more peers than there are slots begin handshakes and then send nothing, and new ones keep doing so. Each good client
 // completes its handshake.
 func TestTLSUnfinishedHandshakes(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()                                              // it waits
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 		t.Run(from, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
