@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -75,12 +76,12 @@ func firstID(s *portSource[string]) (id uint64) {
 
 // Every number of a service's Stats is in its ServerCounts.
 func TestServerCountsAreComplete(t *testing.T) {
-	t.Run("server.Server", func(t *testing.T) { everyCount(t, (*ServerCounts).setServer) })
-	t.Run("park", func(t *testing.T) { everyCount(t, (*ServerCounts).setPark) })
+	t.Run("server.Server", func(t *testing.T) { everyCount(t, setServer) })
+	t.Run("park", func(t *testing.T) { everyCount(t, setPark) })
 }
 
-func everyCount[S any](t *testing.T, set func(*ServerCounts, S)) {
-	var without ServerCounts
+func everyCount[S any](t *testing.T, set func(*debugdata.ServerCounts, S)) {
+	var without debugdata.ServerCounts
 	set(&without, *new(S))
 	for _, f := range numbers(reflect.TypeFor[S](), nil) {
 		var stats S
@@ -92,7 +93,7 @@ func everyCount[S any](t *testing.T, set func(*ServerCounts, S)) {
 		default:
 			field.Addr().Interface().(*metrics.Histogram).Buckets[0] = 42
 		}
-		var with ServerCounts
+		var with debugdata.ServerCounts
 		if set(&with, stats); reflect.DeepEqual(with, without) {
 			t.Errorf("%s is not in ServerCounts", f.Name)
 		}

@@ -1,13 +1,16 @@
 package overlapped
 
-import "github.com/socknotify/socknotify/internal/port"
+import (
+	"github.com/socknotify/socknotify/internal/operation"
+	"github.com/socknotify/socknotify/internal/port"
+)
 
 var (
 	// ErrCanceled is the result of an operation that Cancel ended (ERROR_OPERATION_ABORTED). For errors.Is it is
 	// context.Canceled.
-	ErrCanceled error = port.ErrCanceled
+	ErrCanceled error = operation.ErrCanceled
 	// ErrNotInFlight is the error of a Cancel that found nothing to cancel (ERROR_NOT_FOUND).
-	ErrNotInFlight = port.ErrNotInFlight
+	ErrNotInFlight = operation.ErrNotInFlight
 )
 
 // An Error says why an operation was not started, or how it ended. errors.Is and errors.As see both Kind and Err.
@@ -24,14 +27,14 @@ type Error struct {
 }
 
 // Error names the operation, the socket, the kind and the cause.
-func (e *Error) Error() string { return (*port.OperationError)(e).Error() }
+func (e *Error) Error() string { return (*operation.Error)(e).Error() }
 
 // Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error { return port.Both(e.Kind, e.Err) }
 
 // public returns an operation's error with its public type.
 func public(err error) error {
-	if e, ok := err.(*port.OperationError); ok {
+	if e, ok := err.(*operation.Error); ok {
 		return (*Error)(e)
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/metrics"
 )
 
 // An HTTPServer is an http.Server whose idle keep-alive connections need no goroutine and no buffer. HTTP itself is
@@ -75,7 +75,7 @@ type HTTPServer struct {
 	requests atomic.Uint64
 	rejected atomic.Uint64
 	panics   atomic.Uint64
-	times    durations.Recorder
+	times    metrics.Recorder
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}

@@ -5,7 +5,6 @@ import (
 	"runtime/pprof"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/metrics"
 )
 
@@ -56,7 +55,7 @@ type counters struct {
 	expired atomic.Uint64
 
 	unparkable atomic.Uint64
-	callTime   durations.Recorder
+	callTime   metrics.Recorder
 }
 
 // Stats returns the current counters.

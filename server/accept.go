@@ -19,10 +19,10 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.log(slog.LevelWarn, "cannot accept, trying again", "err", err)
+		s.logLimited(&s.waits, slog.LevelWarn, "cannot accept, trying again", "err", err)
 		return
 	case err != nil:
-		l.fail(err)
+		l.failed.fail(err)
 		return
 	case socket == nil:
 		return
@@ -30,7 +30,7 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s.handled.Add(1)
 	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the listener was closed
 		socket.Close()
-		l.fail(errClosedElsewhere)
+		l.failed.fail(errClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {
 		w.startConn(c)
 		return
@@ -51,7 +51,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c.word.Store(wOwned)
 	if on(s.ReadRate) || on(s.WriteRate) {
 		c.ensureExtra().rates = new(rates)
-		c.word.Or(wRated)
+		c.rated = true
 	}
 	c.active.Store(uint32(s.wheel.Now()))
 	if s.Preamble != nil {
@@ -123,7 +123,7 @@ func (s *server) addConn(c *conn) error {
 	switch {
 	case s.refusing:
 		return ErrServerClosed
-	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
+	case s.MaxConns > 0 && len(s.table) >= s.MaxConns:
 		return errTooMany
 	case s.hasTooMany(from):
 		return errTooManyAddr
@@ -134,17 +134,17 @@ func (s *server) addConn(c *conn) error {
 	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&(wHandshake|wRated) | wLast | wResumed)
+			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)
 	if c.listener.tls != nil {
 		s.counts.handshaking.Add(1)
 	}
-	if s.table.add(c); s.table.n == 1 {
+	if s.table.add(c); len(s.table) == 1 {
 		s.wheel.Set(s.ticker, tick)
 	}
-	s.addrs.enter(c.index, from)
+	s.addrs.enter(c, from)
 	c.shard = uint16(s.deal(c.socket().Handle()))
 	s.shards[c.shard].conns++
 	return nil
@@ -177,7 +177,7 @@ func (s *server) enterAddr(c *conn, named net.Addr) error {
 	if err := s.acceptRates.allow(Rate{}, s.AcceptRatePerAddr, from, time.Now()); err != nil {
 		return err
 	}
-	s.addrs.enter(c.index, from)
+	s.addrs.enter(c, from)
 	return nil
 }
 
@@ -187,8 +187,8 @@ func (s *server) removeConn(c *conn) {
 	defer s.mu.Unlock()
 	s.table.remove(c)
 	s.shards[c.shard].conns--
-	s.addrs.leave(c.index)
-	if s.table.n == 0 {
+	s.addrs.leave(c)
+	if len(s.table) == 0 {
 		s.wheel.Stop(s.ticker)
 		s.checkDrained()
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
+// Close closes the connection when what was written has been sent, or the peer has not taken any of it for
+// Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer that were not read
+// make the system reset it. The handler's Close follows. A second Close returns net.ErrClosed.
 func (c *conn) Close() error {
 	if t := c.tls(); t != nil {
 		t.closeNotify() // if it fails, the stream has ended already
@@ -19,6 +23,7 @@ func (c *conn) Close() error {
 	return c.end(wClosing)
 }
 
+// Abort closes the connection now. What is queued is dropped, and a TCP peer receives a reset.
 func (c *conn) Abort() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,11 +78,11 @@ func (c *conn) end(bits uint32) error {
 func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failLocked(cause, wAborting)
+	c.failLocked(cause)
 }
 
 // failLocked is fail with the lock held. The first cause stays.
-func (c *conn) failLocked(cause error, bits uint32) {
+func (c *conn) failLocked(cause error) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
@@ -85,7 +90,7 @@ func (c *conn) failLocked(cause error, bits uint32) {
 	if !x.failed {
 		x.cause, x.failed = cause, true
 	}
-	c.end(bits)
+	c.end(wAborting)
 }
 
 // lost closes the connection because a call of its socket failed. The lock is held.
@@ -103,7 +108,7 @@ func (c *conn) lost(err error) {
 	switch x := c.extra; {
 	case word&wDead != 0:
 	case word&wAborting == 0:
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 		c.extra.vague = vague
 	case x != nil && x.vague && !vague:
 		x.cause, x.vague = err, false
@@ -230,5 +235,29 @@ func (w *worker) free(c *conn) {
 	s.removeConn(c)
 	if wrapper != nil {
 		s.guard("Close of a wrapped connection panicked", wrapper.Close) // its socket is closed
+	}
+}
+
+// Context returns a context that is done when the connection has failed, was aborted or has ended: before the handler's
+// Close is called, and also while one of the handler's calls is running. context.Cause returns the cause that Close is
+// given, or context.Canceled if that is nil. The context is made by the first call.
+func (c *conn) Context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.ensureExtra()
+	if x.ctx == nil {
+		x.ctx = new(cancelable)
+		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
+		if c.word.Load()&(wAborting|wDead) != 0 {
+			x.ctx.cancel(x.cause)
+		}
+	}
+	return x.ctx.Context
+}
+
+// cancelContext ends the context, if there is one. The lock is held.
+func (c *conn) cancelContext() {
+	if x := c.extra; x != nil && x.ctx != nil {
+		x.ctx.cancel(c.cause())
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +28,9 @@ type server struct {
 	drained          chan struct{} // closed when closing and no connection is left
 	stopped          chan struct{} // closed when no worker is left either
 	shards           []shard
-	balances         bool          // each shard has one worker, unless it is helped
-	balanced         time.Duration // when balance was last called, by elapsed
+	ports            []*socknotify.Port[*Key] // of the shards
+	balances         bool                     // each shard has one worker, unless it is helped
+	balanced         time.Duration            // when balance was last called, by elapsed
 	listeners        map[*listener]struct{}
 	workers          map[*worker]struct{}
 	running          sync.WaitGroup
@@ -48,8 +50,6 @@ type server struct {
 	handshakes handshakes
 	tlsBuffers sync.Pool
 
-	failures oncePerSecond
-	refusals oncePerSecond
 	// Set by tests.
 	options   []socknotify.Option // of the ports
 	giveUp    time.Duration       // instead of giveUpAfter
@@ -73,21 +73,20 @@ func (s *server) start(c *config) error {
 			for _, p := range s.shards {
 				p.Close()
 			}
-			s.shards = nil
+			s.shards, s.ports = nil, nil
 		}
 	}()
-	var ports []*socknotify.Port[*Key]
 	for range s.Shards {
 		p, err := socknotify.New[*Key](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
 		s.shards = append(s.shards, shard{Port: p, helped: new(atomic.Uint64)})
-		ports = append(ports, p)
+		s.ports = append(s.ports, p)
 	}
 	s.init()
 	if s.OnStart != nil {
-		s.OnStart(ports)
+		s.OnStart(slices.Clone(s.ports))
 	}
 	s.balances = s.Workers == s.Shards && s.Shards > 1
 	for i := range s.Workers {
@@ -103,7 +102,7 @@ func (s *server) init() {
 	s.drained, s.stopped = make(chan struct{}), make(chan struct{})
 	s.listeners = make(map[*listener]struct{})
 	s.workers = make(map[*worker]struct{})
-	s.addrs = addrs{make(map[netip.Addr]int), make(map[uint32]netip.Addr)}
+	s.addrs = addrs{make(map[netip.Addr]int), make(map[*conn]netip.Addr)}
 	s.extras.New = func() any { return new(extra) }
 	s.inputs.New = func() any { return new(input) }
 	s.tlsBuffers.New = func() any { return new(tlsBuffer) }

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
 )
 
@@ -29,7 +28,6 @@ type handshake struct {
 	cancel context.CancelFunc
 	resume chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
-	reg    [1]socknotify.Registration[*Key] // used by the goroutine
 
 	// Under handshakes.mu.
 	in     *list.List // one of handshakes, or nil
@@ -350,7 +348,7 @@ func (t *tlsConn) waitForPeer() error {
 	err := t.push()
 	if err == nil {
 		c.word.And(^uint32(wPaused))
-		c.enable(&h.reg)
+		c.wake()
 		select {
 		case <-h.resume:
 		case <-h.ctx.Done():

@@ -60,7 +60,7 @@ func TestNoTimerAfterClose(t *testing.T) {
 	defer peer.Close()
 	testawait.Until(t, "the connection is accepted", func() bool { return s.Stats().Conns == 1 })
 	s.server.mu.Lock()
-	c := s.server.table.all()[0]
+	c := s.server.table[0]
 	s.server.mu.Unlock()
 
 	c.mu.Lock() // as SetIdleTimeout does

@@ -17,8 +17,8 @@ type journal struct {
 	labels context.Context // of package pprof; nil if the server has no name
 	panics atomic.Uint64   // for Stats
 
-	// Lines that peers can cause.
-	refused, rejected, functions, datagrams quota
+	// Lines that peers can cause, and failures of the system.
+	refused, rejected, functions, datagrams, waits quota
 }
 
 // open prepares the journal. A nil logger is slog.Default().
@@ -35,7 +35,7 @@ func (j *journal) open(logger *slog.Logger, name string) {
 
 // close logs the summaries of the quotas.
 func (j *journal) close() {
-	for _, q := range []*quota{&j.refused, &j.rejected, &j.functions, &j.datagrams} {
+	for _, q := range []*quota{&j.refused, &j.rejected, &j.functions, &j.datagrams, &j.waits} {
 		q.end()
 	}
 }
@@ -97,12 +97,6 @@ func nameOfPeer(a net.Addr) string {
 	}
 	return a.String()
 }
-
-// A peer logs the address of a connection's peer, which costs a system call, only where the line is
-// logged.
-type peer struct{ *conn }
-
-func (p peer) LogValue() slog.Value { return slog.StringValue(nameOfPeer(p.RemoteAddr())) }
 
 // A quota bounds how often a message is logged that peers can cause. In each second the first few lines are logged. The
 // others are counted, and their number is logged at the end of the second.

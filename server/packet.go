@@ -75,10 +75,9 @@ type PacketServer struct {
 	wheel  *wheel.Wheel[*packetTimer]
 	ticker packetTimer // in the wheel while the watchdog has something to look at
 
-	failure  error // why the server ended by itself
-	failures oncePerSecond
-	options  []socknotify.Option // of the port; set by tests
-	giveUp   time.Duration       // instead of giveUpAfter; set by tests
+	failure error               // why the server ended by itself
+	options []socknotify.Option // of the port; set by tests
+	giveUp  time.Duration       // instead of giveUpAfter; set by tests
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
@@ -88,7 +87,7 @@ type PacketConn struct {
 
 	server *PacketServer
 	sock   *sock.Socket
-	failed chan error
+	failed failure
 }
 
 // PacketStats are the counts of a PacketServer.
@@ -168,7 +167,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if err := datagrams(socket); err != nil {
 		return fmt.Errorf("server: socket on %s: %w", nameOf(socket), err)
 	}
-	c := &PacketConn{server: s, sock: socket, failed: make(chan error, 1)}
+	c := &PacketConn{server: s, sock: socket, failed: make(failure, 1)}
 	if err := s.begin(c); err != nil {
 		return err
 	}
@@ -176,7 +175,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	var reg [1]socknotify.Registration[*PacketConn]
 	err := c.enable(&reg)
 	if err == nil {
-		err = await(c.failed, func() bool { return isClosed(socket) })
+		err = c.failed.await(func() bool { return isClosed(socket) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,13 +281,6 @@ func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error 
 	return reg[0].Result
 }
 
-func (c *PacketConn) fail(err error) {
-	select {
-	case c.failed <- err:
-	default:
-	}
-}
-
 // Close ends the server. It closes the sockets; datagrams that no handler was called for are lost. Close does not wait
 // for handlers to return; Shutdown does.
 func (s *PacketServer) Close() error {
@@ -305,7 +297,7 @@ func (s *PacketServer) end(failure error) {
 	s.closing = true
 	for c := range s.conns {
 		c.sock.Close()
-		c.fail(cmp.Or(failure, ErrServerClosed))
+		c.failed.fail(cmp.Or(failure, ErrServerClosed))
 	}
 	clear(s.conns) // Stats reports none, even before each Serve has returned
 	port := s.port

@@ -76,8 +76,6 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 	}
 	if t == nil {
 		c.word.And(^uint32(wHandshake))
-	}
-	if t == nil {
 		c.giveBack(rest)
 	}
 	c.dropExtra()
@@ -117,6 +115,7 @@ func (s *server) preambleFailed(p *preamble, cause error) {
 		"remote", from, "err", cause)
 }
 
+// Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble if there was no header.
 func (c *conn) Preamble() Preamble {
 	c.mu.Lock()
 	defer c.mu.Unlock()

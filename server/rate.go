@@ -134,20 +134,25 @@ func inTicks(r Rate) Rate {
 // some returns the number of bytes that a connection waits for, so that it does not receive or send byte by byte.
 func some(r Rate) int64 { return max(min(burst(r), int64(r.PerSecond)/10), 1) }
 
-// allowIn returns how many of n bytes may be received now. If there are none, the wheel ends the wait. The lock is held.
+// allow returns how many of n bytes may be moved now. If there are none, it sets a bit, which the
+// wheel clears. The lock is held.
+func (c *conn) allow(b *bucket, r Rate, bit uint32, n int) int {
+	wheel := c.server().wheel
+	k := b.available(r, int64(wheel.Now()), ticksPerSecond)
+	if k < 1 && n > 0 {
+		c.word.Or(bit)
+		wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
+	}
+	return int(max(min(k, int64(n)), 0))
+}
+
+// allowIn returns how many of n bytes may be received now. The lock is held.
 func (c *conn) allowIn(n int) int {
-	s := c.server()
-	r := inTicks(s.ReadRate)
+	r := c.server().ReadRate
 	if !on(r) || c.word.Load()&wDead != 0 {
 		return n
 	}
-	b := &c.extra.rates.in
-	k := b.available(r, int64(s.wheel.Now()), ticksPerSecond)
-	if k < 1 && n > 0 {
-		c.word.Or(wNoIn)
-		s.wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
-	}
-	return int(max(min(k, int64(n)), 0))
+	return c.allow(&c.extra.rates.in, inTicks(r), wNoIn, n)
 }
 
 func (c *conn) tookIn(n int) {
@@ -158,23 +163,17 @@ func (c *conn) tookIn(n int) {
 
 // allowOut is allowIn for bytes to be sent.
 func (c *conn) allowOut(n int) int {
-	s := c.server()
-	r := inTicks(s.WriteRate)
-	if c.word.Load()&(wRated|wDead) != wRated || !on(r) {
+	r := c.server().WriteRate
+	if !on(r) || c.word.Load()&wDead != 0 {
 		return n
 	}
-	b := &c.extra.rates.out
-	k := b.available(r, int64(s.wheel.Now()), ticksPerSecond)
-	if k < 1 && n > 0 {
-		c.word.Or(wNoOut)
-		c.extra.rates.full = true
-		s.wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
-	}
-	return int(max(min(k, int64(n)), 0))
+	k := c.allow(&c.extra.rates.out, inTicks(r), wNoOut, n)
+	c.extra.rates.full = c.extra.rates.full || k == 0 && n > 0
+	return k
 }
 
 func (c *conn) tookOut(n int) {
-	if c.word.Load()&wRated != 0 && on(c.server().WriteRate) && n > 0 {
+	if on(c.server().WriteRate) && n > 0 {
 		c.extra.rates.out.take(int64(n), ticksPerSecond)
 	}
 }

@@ -193,37 +193,10 @@ func (c *conn) refused(s *sock.Socket, err error) {
 	c.mu.Lock()
 	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
 	if is {
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 	}
 	c.mu.Unlock()
-	if srv := c.server(); is && refusedBySystem(err) && srv.refusals.now() {
-		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
-	}
-}
-
-// enable acquires a connection, releases it and enables its registration, for a goroutine that is not a worker and has
-// changed the word. If the connection has an owner, that enables it according to the new word.
-func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
-	if c.word.Or(wOwned)&wOwned != 0 {
-		return
-	}
-	for {
-		socket, word := c.socket(), c.word.Load()
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if word&wSpecial != 0 {
-			c.wake()
-			return
-		}
-		f := filter(word)
-		reg[0] = socknotify.Registration[*Key]{Conn: socket, Key: c.key(), Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
-		c.server().shards[c.shard].Process(reg[:], nil, 0)
-		if err := reg[0].Result; err != nil {
-			c.refused(socket, err)
-		}
-		if !c.reacquire(f) {
-			return
-		}
+	if srv := c.server(); is && refusedBySystem(err) {
+		srv.logLimited(&srv.waits, slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
 	}
 }

@@ -172,7 +172,11 @@ const (
 // ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and calls Serve. The path of a
 // Unix socket is removed at the end.
 func (s *Server[S]) ListenAndServe(network, address string) error {
-	return s.server.listenAndServe(configOf(s), network, address)
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.Serve(l)
 }
 
 // Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns ErrServerClosed. If
@@ -202,7 +206,11 @@ func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
 
 // ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS serves.
 func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string) error {
-	return s.server.listenAndServeTLS(configOf(s), network, address, certFile, keyFile)
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.ServeTLS(l, certFile, keyFile)
 }
 
 // ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate comes from the files (PEM), or from
@@ -252,4 +260,4 @@ func (s *Server[S]) Ready() bool { return s.server.ready() }
 
 // Ports returns the server's ports, one for each shard, for observers such as package debug. It returns none before the
 // first Serve. The server owns the ports: the caller must not register, dequeue or close.
-func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.ports() }
+func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.allPorts() }

@@ -55,7 +55,7 @@ func (s *server) deal(handle uintptr) int {
 			least = i
 		}
 	}
-	if mean := s.table.n / len(s.shards); s.shards[own].conns-s.shards[least].conns > mean/4 {
+	if mean := len(s.table) / len(s.shards); s.shards[own].conns-s.shards[least].conns > mean/4 {
 		return least
 	}
 	return own

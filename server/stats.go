@@ -1,9 +1,9 @@
 package server
 
 import (
-	"net"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/socknotify/socknotify/metrics"
 )
@@ -72,7 +72,7 @@ func (s *server) Stats() Stats {
 	st.Rejected = k.rejectedHandshakes.Load() + st.RejectedHeaders
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Conns, st.Workers = s.table.n, len(s.workers)
+	st.Conns, st.Workers = len(s.table), len(s.workers)
 	st.Calls, st.CallTime = k.calls, k.callTime
 	if s.traffic != nil {
 		st.BytesIn, st.BytesOut = s.traffic.sum()
@@ -93,42 +93,85 @@ func (s *server) Stats() Stats {
 	return st
 }
 
-func (c *conn) LocalAddr() net.Addr { return c.address(true) }
+// A traffic counts the bytes that a server has received and sent. A connection does not know the worker that calls its
+// handler, so the counters are in stripes, and a goroutine finds one by the address of its stack: goroutines that run at
+// the same time have different stacks, and so mostly use different cache lines. Two that meet in a stripe count right, but
+// more slowly.
+type traffic [stripes]struct {
+	in, out atomic.Uint64
+	_       [112]byte // processors fetch cache lines in pairs
+}
 
-func (c *conn) RemoteAddr() net.Addr { return c.address(false) }
+const (
+	stripeBits = 5
+	stripes    = 1 << stripeBits
+)
 
-func (c *conn) address(local bool) net.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if x := c.extra; x != nil && x.pre != nil {
-		a := x.pre.Remote
-		if local {
-			a = x.pre.Local
-		}
-		if a != nil {
-			return a
-		}
+// stripe returns the index of the stripe of the calling goroutine. The factor is that of Fibonacci hashing, and stacks are
+// multiples of 2 KiB apart.
+func stripe() uint32 {
+	var here byte
+	return uint32(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B1 >> (32 - stripeBits)
+}
+
+func (t *traffic) received(n int) {
+	if n > 0 {
+		t[stripe()].in.Add(uint64(n))
 	}
-	if c.word.Load()&wDetached != 0 {
-		nc := c.extra.hijacked.nc
-		if local {
-			return nc.LocalAddr()
-		}
-		return nc.RemoteAddr()
+}
+
+func (t *traffic) sent(n int) {
+	if n > 0 {
+		t[stripe()].out.Add(uint64(n))
 	}
-	if !c.listener.tcp {
-		a := &net.UnixAddr{Net: "unix"}
-		if local {
-			a.Name = c.socket().LocalPath()
-		}
-		return a
+}
+
+func (t *traffic) sum() (in, out uint64) {
+	for i := range t {
+		in += t[i].in.Load()
+		out += t[i].out.Load()
 	}
-	a := c.socket().RemoteAddr()
-	if local {
-		a = c.socket().LocalAddr()
+	return in, out
+}
+
+// A tally counts a worker's calls of Data. Only the worker counts, without a lock.
+type tally struct {
+	fresh uint64           // calls since publish
+	calls uint64           // calls before it, under activity.mu
+	times metrics.Recorder // if Server.TimeCalls is set
+}
+
+// publish lets others see what the worker has counted. activity.mu is held, as it is for each notification anyway.
+func (t *tally) publish() {
+	t.calls += t.fresh
+	t.fresh = 0
+}
+
+// look returns what Stats reports of a worker.
+func (w *worker) look(d *watchdog) (busy bool, ran time.Duration, waiting int, calls uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy {
+		waiting = w.n - w.next
 	}
-	if !a.IsValid() {
-		return nil
+	return w.busy, time.Duration(d.ticks(&w.activity)) * tick, waiting, w.calls
+}
+
+// keep adds the counts of a worker that ends. server.mu is held.
+func (k *counts) keep(t *tally) {
+	k.calls += t.calls + t.fresh
+	t.times.AddTo(&k.callTime)
+}
+
+// callData calls Data. A call that panics or ends its goroutine is not timed.
+func (w *worker) callData(c *conn) error {
+	w.fresh++
+	s := w.server
+	if !s.TimeCalls {
+		return s.handler.data(c, w.buf)
 	}
-	return net.TCPAddrFromAddrPort(a)
+	began := s.elapsed()
+	err := s.handler.data(c, w.buf)
+	w.times.Record(s.elapsed() - began)
+	return err
 }

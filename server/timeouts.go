@@ -48,10 +48,10 @@ func (s *server) expired(c *conn) {
 	}
 	a := &alarm{wheel: s.wheel}
 	if why := c.timedOut(a, word); why != nil {
-		c.failLocked(why, wAborting)
+		c.failLocked(why)
 		return
 	}
-	if word&wRated != 0 {
+	if c.rated {
 		a.in(c.ratesExpired(word))
 	}
 	if x := c.extra; x != nil && x.timers != nil && word&wHandshake == 0 {
@@ -144,6 +144,8 @@ func (c *conn) idleLimit() time.Duration {
 	return c.server().IdleTimeout
 }
 
+// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,6 +168,8 @@ func (c *conn) writeLimit() time.Duration {
 	return c.server().WriteTimeout
 }
 
+// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *conn) SetWriteTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

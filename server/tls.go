@@ -7,14 +7,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-func (s *server) listenAndServeTLS(c *config, network, address, certFile, keyFile string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.serveTLS(c, l, certFile, keyFile)
-}
-
 func (s *server) serveTLS(c *config, l net.Listener, certFile, keyFile string) error {
 	config, err := c.tls(certFile, keyFile)
 	if err != nil {
@@ -59,6 +51,8 @@ func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
+// TLS returns what the handshake negotiated: version, cipher suite, application protocol (ALPN), the peer's
+// certificates. It is nil on a connection without TLS.
 func (c *conn) TLS() *tls.ConnectionState {
 	t := c.tls()
 	if t == nil {

@@ -191,7 +191,7 @@ func TestTLSQueueSentByReader(t *testing.T) {
 	defer peer.Close()
 	eventually(t, func() bool { return s.Stats().Conns == 1 })
 	s.server.mu.Lock()
-	c := s.server.table.all()[0]
+	c := s.server.table[0]
 	s.server.mu.Unlock()
 	eventually(t, func() bool { return c.word.Load()&(wHandshake|wOwned) == 0 })
 	tc := c.tls()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -86,7 +87,7 @@ func (s *server) watch() {
 	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.table.n == 0 {
+	if len(s.table) == 0 {
 		return
 	}
 	s.balance()
@@ -102,7 +103,7 @@ func (s *server) watch() {
 		w.mu.Unlock()
 	}
 	if late {
-		conns = s.table.all()
+		conns = slices.Clone(s.table)
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
 	s.wheel.Set(s.ticker, 0)

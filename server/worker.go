@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -114,7 +113,9 @@ func (w *worker) loop() {
 			continue
 		}
 		if err != nil {
-			s.waitFailed(&f, err)
+			if f.again(&s.journal, err, cmp.Or(s.giveUp, giveUpAfter)) {
+				s.fail(err) // ending connections posts to the port, and posts are dequeued
+			}
 			continue
 		}
 		if f.pause != 0 {
@@ -307,18 +308,6 @@ func (c *conn) returned(err error) {
 		c.Close()
 	default:
 		c.fail(err)
-	}
-}
-
-// waitFailed handles a wait that failed on an open port. It pauses, and ends the server if the waits have failed for
-// giveUpAfter. The worker continues even then, because ending a connection posts to the port, and posts are dequeued
-// without waiting.
-func (s *server) waitFailed(f *failing, err error) {
-	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err)
-	}
-	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
-		s.fail(err)
 	}
 }
 

@@ -15,6 +15,7 @@ require (
 	github.com/socknotify/socknotify/park/http2 v0.0.0
 	github.com/soheilhy/cmux v0.1.5
 	github.com/valyala/fasthttp v1.77.0
+	github.com/yuin/goldmark v1.8.7
 	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0

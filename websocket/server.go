@@ -15,7 +15,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
@@ -130,7 +129,7 @@ type Server struct {
 	queued                                      atomic.Int64
 	accepted, refused, rejected, dropped, calls atomic.Uint64
 	idle, slow, late                            atomic.Uint64 // of Stats.TimedOut
-	times                                       durations.Recorder
+	times                                       metrics.Recorder
 
 	mu      sync.Mutex
 	lot     *park.Lot

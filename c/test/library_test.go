@@ -20,10 +20,7 @@ import (
 	"time"
 )
 
-var (
-	long   = flag.Duration("long", 0, "how long the tests of many threads run, instead of a second")
-	source = flag.String("listings", "", "a file with the page's listings to compare the copy with")
-)
+var long = flag.Duration("long", 0, "how long the tests of many threads run, instead of a second")
 
 // patience is the time that a program has at most, on a busy machine.
 const patience = 5 * time.Minute
@@ -162,25 +159,22 @@ func onEach(t *testing.T, f func(t *testing.T, backend string)) {
 // one of them returns a variable that was never set (see page/server.cpp).
 var pageFlags = []string{"-fpermissive", "-w", "-ftrivial-auto-var-init=zero"}
 
-// The listings are those of the page, unchanged.
-func TestListingsUnchanged(t *testing.T) {
-	text, err := os.ReadFile("page/listings.cpp")
+// The programs of Microsoft's page compile unchanged, run, and do what the page says. Its listings are not in the tree; an
+// environment variable names a file that has them. See page/README.md.
+func TestListings(t *testing.T) {
+	listings := os.Getenv("SOCKNOTIFY_LISTINGS")
+	if listings == "" {
+		t.Skip("left out: SOCKNOTIFY_LISTINGS names no file with the page's listings")
+	}
+	text, err := os.ReadFile(listings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "813971ada81e8308f6df2cd436bb58dd804a88f14050244df4e7b6310970c090"
-	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
-		t.Errorf("checksum %s, want %s", got, want)
+	const tried = "813971ada81e8308f6df2cd436bb58dd804a88f14050244df4e7b6310970c090"
+	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != tried {
+		t.Logf("%s is not the text that the drivers were written for: its checksum is %s", listings, got)
 	}
-	if *source != "" {
-		if page, err := os.ReadFile(*source); err != nil || string(page) != string(text) {
-			t.Errorf("%s differs, %v", *source, err)
-		}
-	}
-}
-
-// The page's programs compile, run, and do what the page says.
-func TestListings(t *testing.T) {
+	flags := append(pageFlags, "-Ipage", "-DLISTINGS="+strconv.Quote(listings))
 	for _, p := range []struct{ name, says string }{
 		{"poll", "Client hung up. Exiting."},
 		{"edge", "Received all data. Exiting..."},
@@ -188,7 +182,7 @@ func TestListings(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			need(t, "g++")
-			program := compile(t, "g++", "page/"+p.name+".cpp", pageFlags...)
+			program := compile(t, "g++", "page/"+p.name+".cpp", flags...)
 			onEach(t, func(t *testing.T, backend string) {
 				if out := runAlone(t, backend, program); !strings.Contains(out, p.says) {
 					t.Errorf("the program does not say %q:\n%s", p.says, out)
@@ -225,7 +219,7 @@ func TestSymbols(t *testing.T) {
 }
 
 // programs are the test programs in C.
-var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped"}
+var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server"}
 
 func TestPrograms(t *testing.T) {
 	for _, p := range programs {

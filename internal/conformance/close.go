@@ -15,7 +15,6 @@ import (
 // P4: Close, and ports that are not closed.
 var closeCases = map[string]func(*env){
 	"P4/WaitsForCallsInside":    closeWaitsForCalls,
-	"P4/ConcurrentCloses":       closeConcurrent,
 	"P4/RacesWithEveryCall":     closeRaces,
 	"P4/DroppedPort":            droppedPort,
 	"P4/DroppedPortWithHistory": droppedPortWithHistory,
@@ -78,20 +77,6 @@ func without(list, other []string) []string {
 		}
 	}
 	return rest
-}
-
-func closeConcurrent(e *env) {
-	p := e.port()
-	waiter := e.wait(p, 1, -1)
-	e.parked(p, 1)
-	var all []<-chan error
-	for range 8 {
-		all = append(all, async(p.Close))
-	}
-	for _, ch := range all {
-		e.end(ch, "Close")
-	}
-	e.wantErr(e.get(waiter).err, socknotify.ErrClosed)
 }
 
 // weakKeys makes keys that only what use gives them to keeps reachable.

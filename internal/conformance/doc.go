@@ -23,7 +23,7 @@
 // # Scripts
 //
 // testdata/G4.txt is the script of sentence G4: the words of the contract, in lines that begin with ">", and its cases. Cases
-// that need races, the garbage collector or counts of allocations are in Go, and the script lists them ("case X, in Go").
+// that need handlers of their own, the garbage collector or counts of allocations are in Go, and the script lists them ("case X, in Go").
 //
 //	case DropsNothingElse
 //		stream s peer              # a pair of connected Unix streams
@@ -58,6 +58,9 @@
 //	wait w 3, woken, waits     calls that wait; one has ended with this; all of them still wait, and the port does not spin. A
 //	                           wait may have "; enable …", entries=, timeout=, deadline=, cancelable and all (Port.All);
 //	                           woken may have a block, which is repeated until one has ended
+//	workers 4 entries=3        goroutines that dequeue; served waits until they have these; end-workers closes the port, and
+//	                           nothing else may have come, but for these or whatever
+//	together                   runs the statements of its block, or "together i in 1..8" the block for each value, all at once
 //	parked, cancel             so many calls wait; the context of w ends
 //	stream, tcp, udp, datagrams, packets, net, mptcp-pair    pairs of connected sockets
 //	listener, fresh, refused, udp-nowhere, unix-fresh, …     single sockets; fresh has done nothing, the connect of refused has failed

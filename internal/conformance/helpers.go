@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,12 +113,6 @@ func (e *env) port() *port {
 		}
 	})
 	return p
-}
-
-// ofWindows reports whether the ports are those of Windows, or of a fake of its kernel.
-func (e *env) ofWindows() bool {
-	e.Helper()
-	return runtime.GOOS == "windows" || strings.HasPrefix(e.port().Backend(), "psn")
 }
 
 // A handle is anything with a socket's number.

@@ -76,6 +76,7 @@ type run struct {
 	seen    info             // the latest snapshot of a registration
 	stops   map[string]func()
 	traces  map[string]*debug.Trace
+	tallies map[*port]*tally
 }
 
 // interpretEach runs a case for each value of its loops, each time with new ports.
@@ -97,7 +98,7 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 		vars: vars, waits: make(map[string]*waits), parks: make(map[*port]int), brief: make(map[*port]int),
 		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
 		before: make(map[*port]socknotify.Stats), pending: make(map[*port][]note), entries: 1,
-		stops: make(map[string]func()), traces: make(map[string]*debug.Trace),
+		stops: make(map[string]func()), traces: make(map[string]*debug.Trace), tallies: make(map[*port]*tally),
 	}
 	r.block(body)
 	for _, p := range r.ports {
@@ -336,9 +337,11 @@ type expected struct {
 	events []events // any of these
 	has    bool     // at least these
 	posted bool
-	data   uintptr
-	any    bool // with any data
-	text   string
+	// accepted is a connection. Only workers close it.
+	accepted bool
+	data     uintptr
+	any      bool // with any data
+	text     string
 }
 
 // expected parses notifications: a key, and then its events, "posted", "data=…", "has" or "or".
@@ -363,6 +366,8 @@ func (r *run) expected(words []string) []expected {
 				w.has = true
 			case word == "posted":
 				w.posted = true
+			case word == "accepted":
+				w.accepted = true
 			case word == "data=*":
 				w.any = true
 			case strings.HasPrefix(word, "data="):

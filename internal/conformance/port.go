@@ -13,11 +13,8 @@ import (
 
 // P1 to P3: one port, many sockets, many waiters, and who gets what.
 var portCases = map[string]func(*env){
-	"P1/ManySocketsManyWaiters": manySocketsManyWaiters,
-	"P1/EveryCallAtOnce":        everyCallAtOnce,
-	"P1/WaitersTakeNoThreads":   waitersTakeNoThreads,
-	"P2/PostsOnceEach":          postsOnceEach,
-	"P2/SocketsOnceEach":        socketsOnceEach,
+	"P1/WaitersTakeNoThreads": waitersTakeNoThreads,
+	"P2/SocketsOnceEach":      socketsOnceEach,
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.
@@ -54,76 +51,6 @@ func (e *env) workers(p *port, count, entries int, handle func(note)) (stop func
 	}
 }
 
-func manySocketsManyWaiters(e *env) {
-	const sockets = 200
-	p := e.port()
-	counts := make([]atomic.Int32, sockets)
-	var total atomic.Int32
-	stop := e.workers(p, 8, 3, func(n note) {
-		counts[n.Key.(int)].Add(1)
-		total.Add(1)
-	})
-	peers := make([]*socket, sockets)
-	for i := range sockets {
-		var s *socket
-		s, peers[i] = e.unix()
-		e.do(p, enable(s, i, in, level|oneShot))
-	}
-	for _, peer := range peers {
-		e.send(peer, "x")
-	}
-	e.until("all sockets are notified", func() bool { return total.Load() >= sockets })
-	stop()
-	for i := range counts {
-		if n := counts[i].Load(); n != 1 {
-			e.Errorf("socket %d was notified %d times, not once", i, n)
-		}
-	}
-}
-
-// everyCallAtOnce has nothing to assert but that the race detector and the counts agree.
-func everyCallAtOnce(e *env) {
-	const goroutines, rounds = 6, 100
-	p := e.port()
-	var removals atomic.Int32
-	stop := e.workers(p, 3, 4, func(n note) {
-		if n.Events == gone {
-			removals.Add(1)
-		}
-	})
-	var all []<-chan error
-	for g := range goroutines {
-		s, peer := e.unix()
-		all = append(all, async(func() error {
-			for i := range rounds {
-				k := g*rounds + i
-				regs := []reg{enable(s, k, in|out, level|oneShot), disable(s), enable(s, k, in, edge), remove(s)}
-				if _, err := p.Process(regs, nil, 0); err != nil {
-					return err
-				}
-				for _, r := range regs {
-					if r.Result != nil {
-						return r.Result
-					}
-				}
-				if err := p.Post("post", uintptr(i)); err != nil {
-					return err
-				}
-				if _, err := peer.Send([]byte("x")); err != nil {
-					return err
-				}
-				p.Stats()
-			}
-			return nil
-		}))
-	}
-	for _, ch := range all {
-		e.end(ch, "a goroutine that registers")
-	}
-	e.until("every removal is dequeued", func() bool { return removals.Load() == goroutines*rounds })
-	stop()
-}
-
 // threads counts the threads that the runtime has made.
 func threads() int {
 	n, _ := runtime.ThreadCreateProfile(nil)
@@ -148,29 +75,6 @@ func waitersTakeNoThreads(e *env) {
 	p.Close()
 	for _, ch := range all {
 		e.wantErr(e.get(ch).err, socknotify.ErrClosed)
-	}
-}
-
-func postsOnceEach(e *env) {
-	const posts = 2000
-	p := e.port()
-	counts := make([]atomic.Int32, posts)
-	var total atomic.Int32
-	stop := e.workers(p, 16, 2, func(n note) {
-		counts[n.Data].Add(1)
-		total.Add(1)
-	})
-	for i := range posts {
-		if err := p.Post(nil, uintptr(i)); err != nil {
-			e.Fatalf("Post: %v", err)
-		}
-	}
-	e.until("all posts are dequeued", func() bool { return total.Load() >= posts })
-	stop()
-	for i := range counts {
-		if n := counts[i].Load(); n != 1 {
-			e.Errorf("post %d was dequeued %d times, not once", i, n)
-		}
 	}
 }
 

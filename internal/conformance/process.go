@@ -10,7 +10,6 @@ import (
 // C1, C2, C3, C5 and C6: what one call does with its two slices.
 var processCases = map[string]func(*env){
 	"C5/KeepsNeitherSlice": keepsNeitherSlice,
-	"C6/CrossedCalls":      crossedCalls,
 }
 
 // processOnHeap returns weak pointers to the slices of a call.
@@ -49,33 +48,4 @@ func keepsNeitherSlice(e *env) {
 	e.next(p)
 	e.end(released, "releasing the slices")
 	runtime.KeepAlive(p)
-}
-
-// crossedCalls has calls name the same sockets in opposite orders, which must not lock up.
-func crossedCalls(e *env) {
-	p := e.port()
-	a, _ := e.unix()
-	b, _ := e.unix()
-	c, _ := e.unix()
-	e.do(p, enable(a, "a", in, level), enable(b, "b", in, level), enable(c, "c", in, level))
-	ea, eb, ec := enable(a, "a", in, level|oneShot), enable(b, "b", in, edge), enable(c, "c", in, level)
-	var all []<-chan error
-	for _, regs := range [][]reg{{ea, eb, ec}, {ec, eb, ea}, {eb, disable(b), ec, ea}, {disable(c), ea, eb, ec}} {
-		all = append(all, async(func() error {
-			for range 500 {
-				if _, err := p.Process(regs, nil, 0); err != nil {
-					return err
-				}
-				for _, r := range regs {
-					if r.Result != nil {
-						return r.Result
-					}
-				}
-			}
-			return nil
-		}))
-	}
-	for _, ch := range all {
-		e.end(ch, "calls in opposite orders")
-	}
 }

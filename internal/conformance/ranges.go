@@ -28,7 +28,7 @@ func (r *run) ranges(words []string) []string {
 		head = 1
 	}
 	switch words[head] {
-	case "want", "now", "completed":
+	case "want", "now", "completed", "served", "end-workers":
 		return r.eachPart(words, head+1, ",")
 	case "woken", "within":
 		return r.eachPart(words, head+2, ",")

@@ -199,7 +199,7 @@ func (s *statement) opens() bool {
 }
 
 func (s *statement) mustOpen() bool {
-	return slices.Contains([]string{"for", "repeat", "until", "if", "unless"}, s.words[0])
+	return slices.Contains([]string{"for", "repeat", "until", "if", "unless", "together"}, s.words[0])
 }
 
 // split returns the words of a line. A quoted text is a word, and so are ";" and ",". A # begins a comment.
@@ -249,7 +249,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 		for _, s := range block {
 			words := slices.Clone(s.words)
 			words[0] = expand(words[0], vars)
-			if words[0] == "for" {
+			if words[0] == "for" || words[0] == "together" {
 				enter(words)
 			}
 			if port, ok := strings.CutSuffix(words[0], ":"); ok {

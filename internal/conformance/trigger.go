@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -160,31 +159,7 @@ func edgeUnderLoad(e *env) {
 
 // T3 and T7: one-shot.
 var oneShotCases = map[string]func(*env){
-	"T3/OneWhenItHolds": oneWhenItHolds,
-	"T7/AcrossWaiters":  edgeOneShotAcrossWaiters,
-}
-
-// oneWhenItHolds enables beside waiters, over and over, a socket whose condition stands.
-func oneWhenItHolds(e *env) {
-	const rounds = 500
-	p := e.port()
-	s, peer := e.unix()
-	e.send(peer, "x")
-	heard := make(chan note, rounds)
-	stop := e.workers(p, 3, 1, func(n note) { heard <- n })
-	for i := range rounds {
-		e.do(p, enable(s, "k", in, level|oneShot))
-		select {
-		case n := <-heard:
-			e.check(n, "k", in)
-		case <-time.After(limit):
-			e.Fatalf("enable %d brought no notification", i)
-		}
-	}
-	stop()
-	if n := len(heard); n != 0 {
-		e.Errorf("%d notifications too many", n)
-	}
+	"T7/AcrossWaiters": edgeOneShotAcrossWaiters,
 }
 
 func edgeOneShotAcrossWaiters(e *env) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -36,9 +37,10 @@ func init() {
 				r.block(body)
 			}
 		})},
-		"until":  {1, declNone, after((*run).until)},
-		"if":     {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
-		"unless": {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
+		"until":    {1, declNone, after((*run).until)},
+		"together": {0, declNone, after((*run).together)},
+		"if":       {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
+		"unless":   {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
 
 		// Ports.
 		"ports": {1, declAll, after(func(r *run, a []string) {
@@ -116,9 +118,12 @@ func init() {
 			}
 			r.notes(got, want)
 		})},
-		"within":  {3, declNone, after((*run).within)},
-		"entries": {1, declNone, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
-		"all":     {1, declNone, after((*run).all)},
+		"workers":     {1, declNone, after((*run).workers)},
+		"served":      {2, declNone, after((*run).served)},
+		"end-workers": {0, declNone, after((*run).endWorkers)},
+		"within":      {3, declNone, after((*run).within)},
+		"entries":     {1, declNone, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
+		"all":         {1, declNone, after((*run).all)},
 		"now": {2, declNone, after(func(r *run, a []string) {
 			r.nothingKept()
 			want := r.expected(a)
@@ -396,7 +401,16 @@ func init() {
 		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
 			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
 		})},
-		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]]
+		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]], or key fails
+			if len(a) > 1 && a[1] == "fails" {
+				got := r.next(r.p())
+				s, err := got.Accepted()
+				var failed *sock.Error
+				if keyName(got.Key) != a[0] || got.Events != bad || s != nil || !errors.As(err, &failed) {
+					r.Fatalf("notification %v, accepted %v, %T %v; want ERR and a *sock.Error", got.Events, s, err, err)
+				}
+				return
+			}
 			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
 			if len(a) < 3 {
 				s.Close()

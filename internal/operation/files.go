@@ -126,7 +126,7 @@ func (f *files) cancel(p *port.Port, o *Overlapped) bool {
 		return false
 	}
 	f.waiting.remove(o)
-	o.Err = &port.OperationError{Op: o.kind.String(), Handle: port.NoSocket, Kind: port.ErrCanceled}
+	o.Err = &Error{Op: o.kind.String(), Handle: port.NoSocket, Kind: ErrCanceled}
 	to := outlet{port: p}
 	to.complete(o)
 	p.Waiters.WakeOne(nil)

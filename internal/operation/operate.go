@@ -40,10 +40,9 @@ func (ops *operations) operate(held sock.Held, d fdstate.Dir, to *outlet) (more 
 
 func (ops *operations) operateIn(d fdstate.Dir, held sock.Held, to *outlet) (more bool) {
 	l := ops.list(d)
-	fd := fdstate.Of(ops.socket.SyscallConn())
 	for room := maxTurn; l.first != nil; {
 		o := l.first
-		if o.kind != Connect && fd.Drained(d) {
+		if o.kind != Connect && ops.fd.Drained(d) {
 			return false // what comes later is reported
 		}
 		had := o.N
@@ -168,7 +167,7 @@ func (o *Overlapped) cause(h port.Socket, err error) error {
 	if errors.As(err, &of) {
 		err = of.Err // so that the socket and the call are named once
 	}
-	e := &port.OperationError{Op: o.kind.String(), Handle: h, Err: err}
+	e := &Error{Op: o.kind.String(), Handle: h, Err: err}
 	if errors.Is(err, net.ErrClosed) {
 		e.Kind = port.ErrBadSocket
 	}

@@ -12,6 +12,7 @@ type operations struct {
 	port   *port.Port
 	slot   *port.Slot
 	socket *sock.Socket
+	fd     *fdstate.FD // of socket
 
 	recvs, sends list
 	connects     int // among the sends
@@ -104,7 +105,7 @@ func cancelAt(p *port.Port, o *Overlapped, at uint32) bool {
 	if connect {
 		ops.connects--
 	}
-	o.Err = &port.OperationError{Op: o.kind.String(), Handle: port.Socket(index), Kind: port.ErrCanceled}
+	o.Err = &Error{Op: o.kind.String(), Handle: port.Socket(index), Kind: ErrCanceled}
 	to := outlet{port: p}
 	to.complete(o)
 	p.Waiters.WakeOne(nil)

@@ -130,7 +130,7 @@ func Cancel(p *port.Port, o *Overlapped) error {
 	defer p.Core.Leave()
 	for {
 		if !o.On(p.Core) {
-			return port.ErrNotInFlight
+			return ErrNotInFlight
 		}
 		switch at := o.at.Load(); at {
 		case 0:

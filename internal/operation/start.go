@@ -23,16 +23,17 @@ func start(p *port.Port, w *port.Call, s *sock.Socket, o *Overlapped) (queued bo
 	defer held.Release() // after the unlock, because the last use closes the socket
 	h := s.Handle()
 	if h > port.MaxIndex {
-		return false, &port.OperationError{Op: o.kind.String(), Handle: h, Kind: port.ErrBadSocket}
+		return false, &Error{Op: o.kind.String(), Handle: h, Kind: port.ErrBadSocket}
 	}
 	slot := p.Table.At(uint32(h))
 	slot.Mu.Lock()
 	defer slot.Mu.Unlock()
-	ops, _ := slot.OperationsOf(fdstate.Of(s.SyscallConn())).(*operations)
+	fd := fdstate.Of(s.SyscallConn())
+	ops, _ := slot.OperationsOf(fd).(*operations)
 	if ops == nil {
-		ops = &operations{port: p, slot: slot, socket: s}
+		ops = &operations{port: p, slot: slot, socket: s, fd: fd}
 		if kind, err := p.Operate(w, slot, s, ops, o.kind.direction()); kind != nil || err != nil {
-			return false, &port.OperationError{Op: o.kind.String(), Handle: h, Kind: kind, Err: err}
+			return false, &Error{Op: o.kind.String(), Handle: h, Kind: kind, Err: err}
 		}
 	}
 	if !ops.place(o) {
@@ -85,6 +86,6 @@ func (ops *operations) SendShut() (queued bool) {
 		return false
 	}
 	defer ops.port.End(w)
-	fdstate.Of(ops.socket.SyscallConn()).Advance(false, false)
+	ops.fd.Advance(false, false)
 	return ops.proceed(w, held, fdstate.Send)
 }

@@ -46,20 +46,9 @@ func moved(m backend.Mask) fdstate.Dir {
 	return d
 }
 
-func waiting(f Events) fdstate.Dir {
-	var d fdstate.Dir
-	if f&EventIn != 0 {
-		d |= fdstate.Recv
-	}
-	if f&EventOut != 0 {
-		d |= fdstate.Send
-	}
-	return d
-}
-
-// Directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
+// directions returns the directions in which a socket must be drained for a filter. A hang-up and an error are found by
 // receiving, so a filter with neither direction needs that one.
-func Directions(filter Events) fdstate.Dir {
+func directions(filter Events) fdstate.Dir {
 	var d fdstate.Dir
 	if filter&EventOut != 0 {
 		d |= fdstate.Send
@@ -70,36 +59,33 @@ func Directions(filter Events) fdstate.Dir {
 	return d
 }
 
-// suppressedBy returns the directions in which a backend without edges reports again only after the socket was drained. An
-// error suppresses both until it has been received, or sent into.
+// suppressedBy returns the directions in which a backend without edges reports again only after the
+// socket was drained. An error suppresses both until it has been received, or sent into.
 func suppressedBy(m backend.Mask) fdstate.Dir {
 	var d fdstate.Dir
-	if m&backend.Err != 0 {
-		d = fdstate.Recv | fdstate.Send
-	}
-	if m&backend.In != 0 {
+	if m&(backend.In|backend.Err) != 0 {
 		d |= fdstate.Recv
 	}
-	if m&backend.Out != 0 {
+	if m&(backend.Out|backend.Err) != 0 {
 		d |= fdstate.Send
 	}
 	return d
 }
 
-// repeats reports whether a strict edge has reported all of these events already. An end of stream has been reported once
-// PeerClosed has, although it can still be received.
+// repeats reports whether a strict edge has reported all of these events already. An end of stream
+// has been reported once PeerClosed has, although it can still be received.
 func repeats(e Events, word uint64) bool {
-	var known Events
-	if word&reportedBits(backend.In) != 0 {
-		known |= EventIn
+	m := reported(word)
+	if m&backend.In != 0 {
+		e &^= EventIn
 	}
-	if word&reportedBits(backend.Out) != 0 {
-		known |= EventOut
+	if m&backend.Out != 0 {
+		e &^= EventOut
 	}
-	if word&reportedBits(backend.PeerClosed|backend.Dead) != 0 {
-		known |= EventHangup
+	if m&(backend.PeerClosed|backend.Dead) != 0 {
+		e &^= EventHangup
 	}
-	return e&^known == 0
+	return e == EventNone
 }
 
 // notify advances the generation of a socket for a notification with the conditions m.
@@ -121,39 +107,20 @@ func interest(filter Events) backend.Mask {
 	return m
 }
 
-// reportedBits returns the word's bits for conditions that a backend without edges would report again and again: an edge
-// registration has been notified of them, or its filter does not include them.
+// reportedBits returns the word's bits for conditions that a backend without edges would report again
+// and again: an edge registration has been notified of them, or its filter does not include them.
 func reportedBits(m backend.Mask) uint64 {
-	var t uint64
-	if m&backend.In != 0 {
-		t |= 1 << wReported
-	}
-	if m&backend.Out != 0 {
-		t |= 2 << wReported
-	}
-	if m&backend.PeerClosed != 0 {
-		t |= 4 << wReported
-	}
-	if m&backend.Dead != 0 {
-		t |= 8 << wReported
-	}
-	return t
+	return uint64(m&(backend.In|backend.Out|backend.PeerClosed|backend.Dead)) << wReported
 }
+
+// reported returns the conditions whose reportedBits a word has.
+func reported(word uint64) backend.Mask { return backend.Mask(word >> wReported & wReportedMask) }
 
 // unreported returns what the backend must still watch for a word.
 func unreported(word uint64) backend.Mask {
-	m := interest(wordFilter(word))
-	if word&(1<<wReported) != 0 {
-		m &^= backend.In | backend.Urgent
+	m, known := interest(wordFilter(word)), reported(word)
+	if known&backend.In != 0 {
+		m &^= backend.Urgent
 	}
-	if word&(2<<wReported) != 0 {
-		m &^= backend.Out
-	}
-	if word&(4<<wReported) != 0 {
-		m &^= backend.PeerClosed
-	}
-	if word&(8<<wReported) != 0 {
-		m |= backend.Dead
-	}
-	return m
+	return m&^known | known&backend.Dead
 }

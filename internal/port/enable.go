@@ -91,37 +91,31 @@ func (p *Port) armed(r *Entry) uint64 {
 // enable processes OpEnable. The slot is locked; enable unlocks it, or leaves that to the batch.
 func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	index := uint32(h)
-	if w.batch.n > 0 && p.differs(s, r) {
-		// The registration may have to be created, which may wait for a call of another port, and that call may wait
-		// for a slot in this batch.
+	fits, kind, why := p.fits(s, r)
+	if !fits && w.batch.n > 0 {
+		// The registration may have to be created, which may wait for a call of another port, and that
+		// call may wait for a slot in this batch.
 		s.Mu.Unlock()
 		p.flush(w)
 		s.Mu.Lock()
+		fits, kind, why = p.fits(s, r)
 	}
-	was := s.Word.Load()
-	if was&wRegistered == 0 {
-		p.settleNew(r, h, p.create(w, s, r, h))
-		s.Mu.Unlock()
-		return
-	}
-	reg := s.Reg.Load()
-	switch {
-	case was&wOverlapped != 0 && reg.Work.idle():
-		p.unwatch(s, index)
-		p.Core.releaseHandle(index)
-		p.settleNew(r, h, p.create(w, s, r, h))
-		s.Mu.Unlock()
-		return
-	case was&wOverlapped != 0:
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errOperating))
-		s.Mu.Unlock()
-		return
-	case !p.typed.SameKey(reg, r.Key):
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrKeyMismatch, nil))
-		s.Mu.Unlock()
-		return
-	case !reg.Work.like(r.Work):
-		p.settleNew(r, h, p.mismatch(w, s, r, h, ErrInvalid, errAccepting))
+	was, reg := s.Word.Load(), s.Reg.Load()
+	if !fits {
+		var f *failure
+		switch {
+		case was&wRegistered == 0:
+			f = p.create(w, s, r, h)
+		case was&wOverlapped != 0 && reg.Work.idle():
+			p.unwatch(s, index)
+			p.Core.releaseHandle(index)
+			f = p.create(w, s, r, h)
+		default:
+			f = p.mismatch(w, s, r, h, kind, why)
+		}
+		if f != nil {
+			p.fail(r, h, f.kind, f.err)
+		}
 		s.Mu.Unlock()
 		return
 	}
@@ -147,13 +141,21 @@ func (p *Port) enable(w *Call, s *Slot, r *Entry, h Socket) {
 	})
 }
 
-// differs reports whether an entry does not fit the registration that there is.
-func (p *Port) differs(s *Slot, r *Entry) bool {
-	if s.Word.Load()&wRegistered == 0 {
-		return true
+// fits reports whether an entry fits the registration that there is. If it does not, kind and why are
+// its failure, unless there is none, or the registered socket is closed.
+func (p *Port) fits(s *Slot, r *Entry) (fits bool, kind, why error) {
+	was, reg := s.Word.Load(), s.Reg.Load()
+	switch {
+	case was&wRegistered == 0:
+		return false, nil, nil
+	case was&wOverlapped != 0:
+		return false, ErrInvalid, errOperating
+	case !p.typed.SameKey(reg, r.Key):
+		return false, ErrKeyMismatch, nil
+	case !reg.Work.like(r.Work):
+		return false, ErrInvalid, errAccepting
 	}
-	reg := s.Reg.Load()
-	return !reg.Work.like(r.Work) || !p.typed.SameKey(reg, r.Key)
+	return true, nil, nil
 }
 
 // mismatch handles an entry that does not fit the registration. It is an error, unless the registered socket is closed and
@@ -182,8 +184,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 			return failed(ErrBadSocket, err)
 		}
 	}
-	accepts := r.Work != nil && r.Work.Accept != nil
-	if accepts && kind != backend.Listener {
+	if r.Work != nil && r.Work.Accept != nil && kind != backend.Listener {
 		return failed(ErrInvalid, errNoListener)
 	}
 	previous, err := p.Core.acquireHandle(index, h)
@@ -197,19 +198,7 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	if o := p.Core.Observer.Load(); o != nil {
 		(*o).Registered(index)
 	}
-	flags := p.armed(r)
-	if kind == backend.Stream {
-		flags |= wStream
-	}
-	if r.Conn != nil {
-		flags |= wConn
-	}
-	switch {
-	case accepts:
-		flags |= wAccept
-	case r.Work != nil:
-		flags |= wOverlapped
-	}
+	flags := p.armed(r) | kindBits(r, kind)
 	var held backend.Mask
 	if flags&wStrict != 0 {
 		held = p.held(r.FD, r.Drained, h, kind == backend.Stream)
@@ -257,9 +246,20 @@ func (p *Port) create(w *Call, s *Slot, r *Entry, h Socket) *failure {
 	return nil
 }
 
-// settleNew sets the Result of an entry that was to make a registration. A nil f is success.
-func (p *Port) settleNew(r *Entry, h Socket, f *failure) {
-	if f != nil {
-		p.fail(r, h, f.kind, f.err)
+// kindBits returns the flags of a new registration that an enable keeps (wKind).
+func kindBits(r *Entry, kind backend.Kind) (flags uint64) {
+	if kind == backend.Stream {
+		flags |= wStream
 	}
+	if r.Conn != nil {
+		flags |= wConn
+	}
+	switch {
+	case r.Work == nil:
+	case r.Work.Accept != nil:
+		flags |= wAccept
+	default:
+		flags |= wOverlapped
+	}
+	return flags
 }

@@ -1,7 +1,6 @@
 package port
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +11,6 @@ import (
 var (
 	ErrTimeout       error = timeoutError{}
 	ErrClosed        error = closedError{}
-	ErrCanceled      error = canceledError{}
-	ErrNotInFlight         = errors.New("socknotify: no such operation is in flight")
 	ErrInvalid             = errors.New("invalid argument")
 	ErrNotRegistered       = errors.New("not registered")
 	ErrKeyMismatch         = errors.New("registered with another key")
@@ -34,30 +31,6 @@ type closedError struct{}
 
 func (closedError) Error() string        { return "socknotify: port is closed" }
 func (closedError) Is(target error) bool { return target == net.ErrClosed }
-
-// canceledError is the type of ErrCanceled.
-type canceledError struct{}
-
-func (canceledError) Error() string        { return "canceled" }
-func (canceledError) Is(target error) bool { return target == context.Canceled }
-
-// An OperationError says why an operation was not started, or how it ended.
-type OperationError struct {
-	Op     string
-	Handle Socket
-	Kind   error // one of the above, or nil
-	Err    error // the cause, or nil
-}
-
-func (e *OperationError) Error() string {
-	s := "socknotify: " + e.Op
-	if e.Handle != NoSocket {
-		s += fmt.Sprintf(" socket %d", int(e.Handle))
-	}
-	return s + Causes(e.Kind, e.Err)
-}
-
-func (e *OperationError) Unwrap() []error { return Both(e.Kind, e.Err) }
 
 // Causes returns the part of an error text that names kind and cause.
 func Causes(kind, cause error) (s string) {

@@ -37,4 +37,7 @@ func (p *Port) Chosen(w *Call) (any, it bool) {
 // Led reports whether there is a leader.
 func (p *Port) Led() bool { return p.Waiters.leader.Load() != nil }
 
-var SameEpoch = sameEpoch
+var (
+	Directions = directions
+	SameEpoch  = sameEpoch
+)

@@ -19,7 +19,7 @@ func (p *Port) FastEnable(w *Call, fd *fdstate.FD, handle Socket, filter Events,
 	var generation uint64
 	if !drained {
 		generation = fd.Generation()
-		if !fd.Drained(Directions(filter)) {
+		if !fd.Drained(directions(filter)) {
 			return false
 		}
 	}

@@ -86,14 +86,12 @@ func (p *Port) take(w *Call, out Entries) int {
 		p.observePosts(out.first(n))
 		w.stripe.dequeuedPosts.Add(uint64(posts))
 	}
-	if n > posts {
-		if completions > 0 {
-			w.stripe.notifications.Add(uint64(completions))
-			w.stripe.completions.Add(uint64(completions))
-		}
-		if removals := n - posts - completions; removals > 0 {
-			w.stripe.removals.Add(uint64(removals))
-		}
+	if completions > 0 {
+		w.stripe.notifications.Add(uint64(completions))
+		w.stripe.completions.Add(uint64(completions))
+	}
+	if removals := n - posts - completions; removals > 0 {
+		w.stripe.removals.Add(uint64(removals))
 	}
 	return n
 }
@@ -199,19 +197,7 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 			// Before the swap, because once the registration is disabled, a fast enable may read the generation.
 			generation = notify(reg.fd, r.Mask)
 		}
-		is := was
-		switch {
-		case e != EventNone && was&wOneShot != 0:
-			is &^= wEnabled
-		case e != EventNone && was&wEdge == 0:
-			is |= wRecheck
-		case !p.Core.Edges && r.Mask&backend.Err == 0:
-			// The backend does not report any more. Make it watch the conditions that have not been reported; a
-			// stream that is dead in both directions can still be reset.
-			is |= wRecheck | reportedBits(r.Mask)
-		case e != EventNone && was&wStrict != 0:
-			is |= reportedBits(r.Mask)
-		}
+		is := p.Core.reportedWord(was, e, r.Mask)
 		// The swap is made even if nothing changes, because it proves that the record belongs to the word.
 		if !s.Word.CompareAndSwap(was, is) {
 			continue
@@ -235,6 +221,23 @@ func (p *Port) deliver(w *Call, r *backend.Ready, out Entries) (n int, again boo
 		p.typed.Put(out, 0, Packet{Rec: reg, Events: e})
 		return 1, again
 	}
+}
+
+// reportedWord returns a word after a report of m that means e.
+func (c *Core) reportedWord(word uint64, e Events, m backend.Mask) uint64 {
+	switch {
+	case e != EventNone && word&wOneShot != 0:
+		return word &^ wEnabled
+	case e != EventNone && word&wEdge == 0:
+		return word | wRecheck
+	case !c.Edges && m&backend.Err == 0:
+		// The backend does not report any more. Make it watch the conditions that have not been
+		// reported; a stream that is dead in both directions can still be reset.
+		return word | wRecheck | reportedBits(m)
+	case e != EventNone && word&wStrict != 0:
+		return word | reportedBits(m)
+	}
+	return word
 }
 
 // deliverObserved is deliver for an observed port.

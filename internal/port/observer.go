@@ -5,28 +5,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"time"
 )
-
-// An Observer records what a port does; package observe has it. The port calls it only while it is
-// observed.
-type Observer interface {
-	// Registered and Ended record that the registration of a slot is about to begin, and has ended.
-	Registered(index uint32)
-	Ended(index uint32, removed bool)
-	// Seen returns the record of a slot's present registration, for Notified.
-	Seen(index uint32) Seen
-	Notified(seen Seen, at int64, index uint32, e Events, kind NoteKind)
-	// Posted records a post that was dequeued.
-	Posted(at int64, data uintptr)
-}
-
-// Seen is what an Observer has of a registration.
-type Seen any
-
-// Millis returns the time in Unix milliseconds. A clock advanced by a timer would be cheaper to
-// read, but its timer wakes threads, with some ten system calls each time.
-func Millis() int64 { return time.Now().UnixMilli() }
 
 // WithHandle calls f with the handle of a registration, in a way that another socket of the same
 // number cannot be used: a socket of package sock, or a connection, cannot be closed during the call.

@@ -103,7 +103,7 @@ func (p *Port) operate(w *Call, s *Slot, reg *Record, held sock.Held, m backend.
 	default:
 		// The backend does not report any more; what operations still wait for must be watched again.
 		s.update(func(v uint64) uint64 { return v&^wFilter | uint64(f) })
-		if h := reg.fd.Handle(); d&waiting(f) != 0 && p.persists(h, s) {
+		if h := reg.fd.Handle(); d&directions(f) != 0 && p.persists(h, s) {
 			p.recheckAfter(recheckDelay, uint32(h), 0)
 			return n, false
 		}
@@ -186,15 +186,12 @@ func (s *Slot) sendShut(t *fdstate.FD) (queued bool) {
 // interest returns what the backend must watch for a word. A backend without edges would go on
 // reporting what no operation waits for.
 func (c *Core) interest(word uint64) backend.Mask {
-	if word&wOverlapped == 0 || c.Edges {
-		return unreported(word)
-	}
-	var m backend.Mask
-	if wordFilter(word)&EventIn != 0 {
-		m |= backend.In | backend.PeerClosed
-	}
-	if wordFilter(word)&EventOut != 0 {
-		m |= backend.Out
+	m := unreported(word)
+	if word&wOverlapped != 0 && !c.Edges {
+		m &^= backend.Urgent
+		if wordFilter(word)&EventIn == 0 {
+			m &^= backend.PeerClosed
+		}
 	}
 	return m
 }

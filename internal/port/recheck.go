@@ -118,7 +118,7 @@ func (p *Port) persists(handle uintptr, s *Slot) bool {
 // backend has yet to report. The slot is locked.
 func (s *Slot) drainedFor(word uint64) bool {
 	reg := s.Reg.Load()
-	return reg != nil && reg.fd != nil && reg.fd.Drained(Directions(wordFilter(word)))
+	return reg != nil && reg.fd != nil && reg.fd.Drained(directions(wordFilter(word)))
 }
 
 // recheckAfter rechecks a registration after a delay. See recheckDrained for reported.

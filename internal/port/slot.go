@@ -38,10 +38,12 @@ const (
 	wRecheck    = 1 << 9  // linked into the recheck list; survives registrations
 	wStream     = 1 << 10 // the socket is a stream
 	wConn       = 1 << 11 // the port holds a connection for it (X2)
-	wAccept     = 1 << 16 // a listener whose connections the port accepts (X3)
-	wStrict     = 1 << 17 // a strict edge (WithStrictEdge)
-	wOverlapped = 1 << 18 // not registered by the program, but for operations (X4)
-	wReported   = 12      // four bits from here: reported conditions
+	wReported   = 12      // from here: reported conditions, as in backend.Mask
+	wAccept     = 1 << 18 // a listener whose connections the port accepts (X3)
+	wStrict     = 1 << 19 // a strict edge (WithStrictEdge)
+	wOverlapped = 1 << 20 // not registered by the program, but for operations (X4)
+
+	wReportedMask = 1<<6 - 1 // after a shift by wReported
 
 	wWorked = wAccept | wOverlapped // reports are handled by work
 

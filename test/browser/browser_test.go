@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/test/chromium"
 )
 
 const (
@@ -41,42 +42,12 @@ type browser struct {
 
 func newBrowser(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(profile(t)),
-		chromedp.WindowSize(1280, 1000), chromedp.WSURLReadTimeout(limit),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-	)
-	options = append(options, more...)
-	// The test's context cannot be used: it ends before the cleanup functions, which wait for the browser to exit.
-	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(alloc)
-	t.Cleanup(func() {
-		chromedp.Cancel(ctx)
-		cancel()
-	})
-	b := &browser{T: t, ctx: ctx}
-	if err := chromedp.Listen(ctx, b.listen); err != nil {
-		t.Fatal(err)
-	}
+	b := &browser{T: t}
+	b.ctx = chromium.Open(t, b.listen, 1280, 1000, more...)
 	call(b, network.Enable, network.EnableParams{})
 	call(b, log.Enable, cdp.Empty{})
 	call(b, runtime.Enable, cdp.Empty{})
 	return b
-}
-
-// profile returns a directory for a browser. Some of the browser's processes may exit after the first.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "browser")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		await.Until(t, "the profile is removed", func() bool { return os.RemoveAll(dir) == nil })
-	})
-	return dir
 }
 
 func (b *browser) listen(event any) {

@@ -156,9 +156,13 @@ var all = []figure{
 	{"card-server-out-note", func(s *server.Stats) uint64 { return s.BytesOut }},
 	{"card-server-queued-note", func(s *server.Stats) uint64 { return s.Overloads }},
 	{"card-server-refused", func(s *server.Stats) uint64 { return s.Refused + s.RejectedHeaders }},
-	{"card-server-timeouts", func(s *server.Stats) uint64 { return s.TimedOut.Idle + s.TimedOut.Slow + s.TimedOut.Message + s.TimedOut.Handshake }},
+	{"card-server-timeouts", func(s *server.Stats) uint64 {
+		return s.TimedOut.Idle + s.TimedOut.Slow + s.TimedOut.Message + s.TimedOut.Handshake
+	}},
 	{"card-server-handshakes", func(s *server.Stats) uint64 { return s.Handshakes }},
-	{"card-server-handshakes-note", func(s *server.Stats) uint64 { return s.Rejected - s.RejectedHeaders + s.TimedOut.Handshake + s.EvictedHandshakes }},
+	{"card-server-handshakes-note", func(s *server.Stats) uint64 {
+		return s.Rejected - s.RejectedHeaders + s.TimedOut.Handshake + s.EvictedHandshakes
+	}},
 	{"card-server-faults", func(s *server.Stats) uint64 { return s.Panics + s.Stuck }},
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/test/chromium"
 )
 
 // screenshotsEnv names a directory for screenshots of the page.
@@ -29,39 +30,14 @@ type tab struct {
 
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.UserDataDir(profile(t)),
-		chromedp.WindowSize(800, 800), chromedp.WSURLReadTimeout(soon),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-	)
-	// Not the context of the test, which is done before the cleanup functions run.
-	alloc, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(alloc)
-	t.Cleanup(func() {
-		chromedp.Cancel(ctx)
-		cancel()
-	})
-	b := &tab{t, ctx, make(chan string, 100)}
-	must(t, chromedp.Listen(ctx, func(event any) {
+	b := &tab{T: t, wrong: make(chan string, 100)}
+	b.ctx = chromium.Open(t, func(event any) {
 		if e, ok := event.(*runtime.EventExceptionThrown); ok {
 			b.wrong <- e.ExceptionDetails.Text
 		}
-	}))
+	}, 800, 800)
 	call(b, runtime.Enable, cdp.Empty{})
 	return b
-}
-
-// profile returns a directory for a browser. Some of its processes outlive the first one.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "browser")
-	must(t, err)
-	t.Cleanup(func() {
-		await.Until(t, "the profile is removed", func() bool { return os.RemoveAll(dir) == nil })
-	})
-	return dir
 }
 
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {

@@ -1,0 +1,39 @@
+// Package port implements the contract, once, without the type of the keys: registering, delivering,
+// rechecking, waiting, ownership, accepting and closing. Packages operation and observe, above it, carry
+// out overlapped operations and look into a live port, through the interfaces Operations and Observer.
+//
+// A file uses those below it. A registration passes these, in this order:
+//
+//	register.go    an entry names its socket by a connection, a socket of package sock, or a handle
+//	fastenable.go  an enable that makes no system call
+//	enable.go      the entry meets the slot of its handle; a new registration is created
+//	batch.go       changes on their way to the backend, and what follows from their outcome
+//	ending.go      the end of a registration
+//	ownership.go   which port a handle is registered with
+//
+// A notification passes these:
+//
+//	waiting.go     a call dequeues, and waits as leader or follower
+//	outside.go     a call that waits in code of its caller, for the C library
+//	harvest.go     a report becomes a notification
+//	accepting.go   a listener's report becomes connections
+//	operations.go  a report is for package operation
+//	recheck.go     every second look at a condition that may persist
+//
+// Both stand on these:
+//
+//	life.go        a port from Init to Close
+//	strict.go      what strict edges must not repeat
+//	observer.go    the handle of a registration, for package observe
+//	call.go        the working memory of one call, from a pool
+//	port.go        Port, and Core, the part of it that has no keys
+//	counts.go      counting calls in and out, and what they did
+//	entry.go       an entry without its key, and the interfaces to the façade and to observe
+//	conditions.go  what a descriptor reports: masks, events, directions
+//	slot.go        the state word of a handle, and the table of slots
+//	record.go      what a registration has besides its word; packets; the interface Operations
+//	conntable.go   the registered connections of package net
+//	waiters.go     the calls that wait, and who is woken
+//	turnstile.go   a lock with a count
+//	errors.go, events.go  errors and values of the public packages
+package port
