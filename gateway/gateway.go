@@ -26,31 +26,33 @@ import (
 type SlowPolicy = serving.SlowPolicy
 
 const (
-	// SlowClose closes the connection. The client comes back with the last id that it has got, and misses nothing of durable
-	// topics.
+	// SlowClose closes the connection. The client comes back with the last id that it has got, and
+	// misses nothing of durable topics.
 	SlowClose = serving.SlowClose
 	// SlowDrop drops events until there is room, and then tells the client that there is a gap.
 	SlowDrop = serving.SlowDrop
 )
 
-// A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. A Burst of 0 means
-// PerSecond.
+// A Rate limits how often something may happen: PerSecond times on average, and Burst times at
+// once. A Burst of 0 means PerSecond.
 type Rate = serving.Rate
 
-// Config configures a [Gateway]. Conn is required. The zero value of another field is its default, and a negative number
-// means none, but for those of Stream.
+// Config configures a [Gateway]. Conn is required. The zero value of another field is its default,
+// and a negative number means none, but for those of Stream.
 type Config struct {
-	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not close it.
+	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not
+	// close it.
 	Conn *nats.Conn
 	// Stream describes the stream of the durable topics. It is made if it does not exist.
 	Stream StreamConfig
-	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError]. Publish fails with that for
-	// durable topics, instead of waiting for JetStream.
+	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError].
+	// Publish fails with that for durable topics, instead of waiting for JetStream.
 	StoreError func() error
-	// Authorize says what the sender of a request may do. nil allows everything. It may be called concurrently.
+	// Authorize says what the sender of a request may do. nil allows everything. It may be called
+	// concurrently.
 	Authorize func(*http.Request) (Grant, error)
-	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the
-	// gateway's own. "*" allows all, without cookies.
+	// Origins are the origins, such as https://example.org, whose pages may use the gateway from
+	// browsers, besides the gateway's own. "*" allows all, without cookies.
 	Origins []string
 	// PublishOrigins are the origins whose pages may publish, besides the gateway's own. nil is
 	// Origins. "*" allows all that send a token in the header Authorization, or need none: a
@@ -62,24 +64,25 @@ type Config struct {
 	// address: any page could use that one from a browser on the same machine, by a name of its own
 	// that stands for the address. "*" allows all names.
 	Hosts []string
-	// MaxConns bounds the clients of this node, and AcceptRate those that are accepted in a second. Others are answered with
-	// the status 503. 0 is no limit.
+	// MaxConns bounds the clients of this node, and AcceptRate those that are accepted in a second.
+	// Others are answered with the status 503. 0 is no limit.
 	MaxConns   int
 	AcceptRate Rate
-	// MaxMessage bounds the bytes of an event: Publish fails with ErrTooLong. 0 is 256 KiB; without a limit of its own the
-	// gateway takes what NATS takes.
+	// MaxMessage bounds the bytes of an event: Publish fails with ErrTooLong. 0 is 256 KiB; without
+	// a limit of its own the gateway takes what NATS takes.
 	MaxMessage int
-	// MaxQueued bounds the bytes that wait for a client that reads too slowly, 0 is 256 KiB. SlowPolicy says what happens
-	// then; the default is SlowClose.
+	// MaxQueued bounds the bytes that wait for a client that reads too slowly, 0 is 256 KiB.
+	// SlowPolicy says what happens then; the default is SlowClose.
 	MaxQueued  int
 	SlowPolicy SlowPolicy
-	// WriteTimeout bounds the time for which such a client takes nothing, and for which a WebSocket does not answer a ping.
-	// 0 is 10 seconds.
+	// WriteTimeout bounds the time for which such a client takes nothing, and for which a WebSocket
+	// does not answer a ping. 0 is 10 seconds.
 	WriteTimeout time.Duration
-	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a long poll is answered. 0 is
-	// 25 seconds.
+	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a
+	// long poll is answered. 0 is 25 seconds.
 	Heartbeat time.Duration
-	// Retry is the time after which clients come back, on average. 0 is 3 seconds. Each gets a value of its own around it.
+	// Retry is the time after which clients come back, on average. 0 is 3 seconds. Each gets a
+	// value of its own around it.
 	Retry time.Duration
 	// Name is as in park.Config. The empty string is "push".
 	Name string
@@ -87,9 +90,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket, /poll, /publish, /healthz and
-// /readyz. A program serves it by a park.HTTPServer, so that connections between requests are parked too. Its methods may be
-// called concurrently.
+// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
+// /poll, /publish, /healthz and /readyz. A program serves it by a park.HTTPServer, so that
+// connections between requests are parked too. Its methods may be called concurrently.
 type Gateway struct {
 	config   Config
 	conn     *nats.Conn
@@ -112,8 +115,8 @@ type Gateway struct {
 	opening sync.WaitGroup // requests to subscribe whose connections are not parked yet
 }
 
-// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster takes until a majority of
-// its members runs.
+// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster
+// takes until a majority of its members runs.
 func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err := config.prepare(); err != nil {
 		return nil, err
@@ -170,7 +173,7 @@ func (c *Config) prepare() error {
 		return invalid("Conn is nil")
 	case !c.SlowPolicy.Valid():
 		return invalid("SlowPolicy is unknown")
-	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond == 0:
+	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond <= 0:
 		return invalid("AcceptRate has a Burst of %d and a PerSecond of %d", c.AcceptRate.Burst, c.AcceptRate.PerSecond)
 	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
 		return invalid("a number of Stream is negative")
@@ -210,21 +213,24 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // now is the time since the gateway's start.
 func (g *Gateway) now() time.Duration { return time.Since(g.start) }
 
-// Lots returns the lots of the connections, for observers such as package debug: that of Server-Sent Events and long
-// polling, and that of WebSockets, once there was one. The gateway owns them.
+// Lots returns the lots of the connections, for observers such as package debug: that of
+// Server-Sent Events and long polling, and that of WebSockets, once there was one. The gateway owns
+// them.
 func (g *Gateway) Lots() []*park.Lot { return append([]*park.Lot{g.lot}, g.sockets.Lots()...) }
 
-// Changed tells the gateway that something has happened that may have lost events between nodes, such as the loss of a
-// route. It compares its topics with the stream then, as it does every few seconds.
+// Changed tells the gateway that something has happened that may have lost events between nodes,
+// such as the loss of a route. It compares its topics with the stream then, as it does every few
+// seconds.
 func (g *Gateway) Changed() { g.hub.auditNow() }
 
-// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events that were acknowledged.
-// The gateway cannot go on then: ids that clients have mean other events.
+// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events
+// that were acknowledged. The gateway cannot go on then: ids that clients have mean other events.
 func (g *Gateway) Failed() <-chan struct{} { return g.failed }
 
 func (g *Gateway) fail() { g.failOnce.Do(func() { close(g.failed) }) }
 
-// Ready reports whether the gateway accepts clients: it is connected to NATS, and Shutdown was not called.
+// Ready reports whether the gateway accepts clients: it is connected to NATS, and Shutdown was not
+// called.
 func (g *Gateway) Ready() bool { return !g.draining.Load() && g.conn.IsConnected() }
 
 func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
@@ -235,8 +241,9 @@ func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ready\n"))
 }
 
-// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that it has, one after the
-// other over the given time, to come back elsewhere. It returns when all were told, or ctx is done. Shutdown must follow.
+// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that
+// it has, one after the other over the given time, to come back elsewhere. It returns when all were
+// told, or ctx is done. Shutdown must follow.
 func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	g.draining.Store(true)
 	told := make(map[*subscriber]bool) // a client may have several topics
@@ -265,8 +272,9 @@ func part(d time.Duration, i, n int) time.Duration {
 	return d / time.Duration(n) * time.Duration(i)
 }
 
-// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it does what
-// Close does, and returns the cause of ctx. If ctx is nil, it does nothing and fails with socknotify.ErrInvalid.
+// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is
+// done first, it does what Close does, and returns the cause of ctx. If ctx is nil, it does nothing
+// and fails with socknotify.ErrInvalid.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("gateway: shutdown: %w: nil context", socknotify.ErrInvalid)
@@ -289,7 +297,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes the connections of all clients at once. It does not wait for what runs. It returns nil.
+// Close closes the connections of all clients at once. It does not wait for what runs. It returns
+// nil.
 func (g *Gateway) Close() error {
 	g.stop()
 	g.sockets.Close()
@@ -317,7 +326,8 @@ func (g *Gateway) end() {
 	g.log.Flush()
 }
 
-// enter counts a request to subscribe. It reports whether the gateway is open; if so, g.opening.Done must follow.
+// enter counts a request to subscribe. It reports whether the gateway is open; if so,
+// g.opening.Done must follow.
 func (g *Gateway) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -336,8 +346,8 @@ type Stats struct {
 	Events      uint64 // events that this node got for its topics
 	Delivered   uint64 // events given to clients
 	Dropped     uint64 // events that were dropped because of SlowDrop
-	// TimedOut counts clients that were closed: Slow because they read too slowly, by WriteTimeout or SlowClose, and Idle
-	// because they answered no ping of a WebSocket.
+	// TimedOut counts clients that were closed: Slow because they read too slowly, by WriteTimeout
+	// or SlowClose, and Idle because they answered no ping of a WebSocket.
 	TimedOut      metrics.TimedOut
 	Panics        uint64 // panics of the connections' methods
 	Resumed       uint64 // topics that were resumed with an id
@@ -370,7 +380,8 @@ func (g *Gateway) Stats() Stats {
 	}
 }
 
-// A Member is a server of NATS that has a replica of the stream, as its leader said at the last audit.
+// A Member is a server of NATS that has a replica of the stream, as its leader said at the last
+// audit.
 type Member struct {
 	Name    string
 	Leader  bool

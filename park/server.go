@@ -554,8 +554,9 @@ func (c *serverConn) arrived() bool {
 		if timedOut(err, until) {
 			s.late.Add(1)
 			err = fmt.Errorf("%w: %w", ErrHandshake, err)
+		} else {
+			s.rejected.Add(1)
 		}
-		s.rejected.Add(1)
 		s.lot.log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Peer{Conn: t})
 		c.end(err)
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/socknotify/socknotify/metrics"
 )
 
-// Stats holds counters of a [Lot], a [Server] or an [HTTPServer]. Those that one of them does not have are 0. The
-// counters of an HTTPServer are summed over all calls of Serve.
+// Stats holds counters of a [Lot], a [Server] or an [HTTPServer]. Those that one of them does not
+// have are 0. The counters of an HTTPServer are summed over all calls of Serve.
 type Stats struct {
 	Conns   int // open connections, of a Server
 	Parked  int // connections that are parked, or ready and waiting for a worker
@@ -17,21 +17,24 @@ type Stats struct {
 	Running int // functions that are running
 	Workers int // goroutines that run functions or wait for work
 
-	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those beyond MaxConns or
-	// MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose address comes in a header is refused
-	// because of its address after it was accepted.
+	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those
+	// beyond MaxConns or MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose
+	// address comes in a header is refused because of its address after it was accepted.
 	Accepted, Refused, RefusedPerAddr uint64
-	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a Server that failed or took
-	// longer than HandshakeTimeout; and requests of HTTP/1 that net/http has answered with an error, because they are
-	// malformed or have more header bytes than Server.MaxHeaderBytes allows.
+	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a
+	// Server that failed, but for those that took longer than HandshakeTimeout; and requests of
+	// HTTP/1 that net/http has answered with an error, because they are malformed or have more
+	// header bytes than Server.MaxHeaderBytes allows.
 	Rejected uint64
-	// Calls counts calls of a Server's Handler, and requests that the handler of an HTTPServer was called for.
+	// Calls counts calls of a Server's Handler, and requests that the handler of an HTTPServer was
+	// called for.
 	Calls uint64
-	// CallTime holds how long calls took that returned, if TimeCalls is set: those of functions of a Lot, of Handler, or
-	// of the handler of an HTTPServer.
+	// CallTime holds how long calls took that returned, if TimeCalls is set: those of functions of
+	// a Lot, of Handler, or of the handler of an HTTPServer.
 	CallTime metrics.Histogram
-	// Panics counts panics of the methods and functions of a program that park has recovered from, and, of a Server,
-	// those of Handler, Open and Closed. net/http and park/http2 recover from those of an http.Handler.
+	// Panics counts panics of the methods and functions of a program that park has recovered from,
+	// and, of a Server, those of Handler, Open and Closed. net/http and park/http2 recover from
+	// those of an http.Handler.
 	Panics     uint64
 	Handshakes uint64           // TLS handshakes of a Server that were completed
 	TimedOut   metrics.TimedOut // connections that a Server has closed because of a timeout
@@ -39,8 +42,8 @@ type Stats struct {
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered
 	Expired uint64 // the part of Parks that ended by their timeout
-	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a Server or a listener, the
-	// connections that are served without being parked for this reason.
+	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a
+	// Server or a listener, the connections that are served without being parked for this reason.
 	Unparkable uint64
 }
 

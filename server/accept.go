@@ -49,7 +49,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c := s.handler.newConn()
 	c.listener, c.held = l, held
 	c.word.Store(wOwned)
-	if s.ReadRate.on() || s.WriteRate.on() {
+	if on(s.ReadRate) || on(s.WriteRate) {
 		c.ensureExtra().rates = new(rates)
 		c.rated = true
 	}
@@ -115,7 +115,7 @@ func (w *worker) open(c *conn) {
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
-	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp && s.Preamble == nil {
+	if (s.MaxConnsPerAddr > 0 || on(s.AcceptRatePerAddr)) && c.listener.tcp && s.Preamble == nil {
 		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -158,7 +158,7 @@ func (s *server) hasTooMany(from netip.Addr) bool {
 // enterAddr counts a connection for its address after Server.Preamble has found that, unless a limit forbids it. named is
 // the address in the header, or nil.
 func (s *server) enterAddr(c *conn, named net.Addr) error {
-	if s.MaxConnsPerAddr == 0 && !s.AcceptRatePerAddr.on() {
+	if s.MaxConnsPerAddr == 0 && !on(s.AcceptRatePerAddr) {
 		return nil
 	}
 	if named == nil {

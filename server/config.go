@@ -91,7 +91,7 @@ func (c *config) check() error {
 		checkNumber("Shards", c.Shards, maxShards),
 		checkNumber("BufferSize", c.BufferSize, math.MaxInt32),
 		checkNumber("MaxMessage", max(c.MaxMessage, 0), math.MaxInt32),
-		checkNumber("SlowPolicy", int(c.SlowPolicy), int(SlowClose)),
+		checkNumber("SlowPolicy", int(c.SlowPolicy), int(SlowDrop)),
 		checkNumber("Workers", c.Workers, c.MaxRunning),
 		checkRate("AcceptRate", c.AcceptRate), checkRate("AcceptRatePerAddr", c.AcceptRatePerAddr),
 		checkRate("ReadRate", c.ReadRate), checkRate("WriteRate", c.WriteRate))

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
 var (
 	// ErrServerClosed is returned by Serve after Shutdown or Close, and is the cause of connections
 	// that Close has ended. It matches net.ErrClosed with errors.Is.
-	ErrServerClosed error = closedError{}
+	ErrServerClosed error = serving.ClosedError("server: closed")
 	// ErrQueueFull is returned by Write if MaxQueued bytes are queued already. Nothing was taken.
 	ErrQueueFull = errors.New("server: write queue is full")
 	// ErrOverload is returned by Write because of MaxQueuedTotal. Nothing was taken.
@@ -23,24 +24,11 @@ var (
 	// WriteTimeout or by SlowClose, and ErrMessageTimeout after ReadTimeout. ErrHandshake is logged
 	// for a connection whose header or TLS handshake was not complete within HandshakeTimeout. All
 	// match os.ErrDeadlineExceeded with errors.Is.
-	ErrIdle           error = &timeoutError{"server: idle for too long"}
-	ErrSlow           error = &timeoutError{"server: peer reads too slowly"}
-	ErrMessageTimeout error = &timeoutError{"server: message takes too long to arrive"}
-	ErrHandshake      error = &timeoutError{"server: header or TLS handshake takes too long"}
+	ErrIdle           error = serving.TimeoutError("server: idle for too long")
+	ErrSlow           error = serving.TimeoutError("server: peer reads too slowly")
+	ErrMessageTimeout error = serving.TimeoutError("server: message takes too long to arrive")
+	ErrHandshake      error = serving.TimeoutError("server: header or TLS handshake takes too long")
 )
-
-// A closedError is the type of ErrServerClosed.
-type closedError struct{}
-
-func (closedError) Error() string        { return "server: closed" }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }
-
-// A timeoutError is the type of the errors of timeouts.
-type timeoutError struct{ text string }
-
-func (e *timeoutError) Error() string        { return e.text }
-func (e *timeoutError) Timeout() bool        { return true }
-func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 // A lostError is a failure of the socket that was found after a notification.
 type lostError struct{ err error }
@@ -48,14 +36,9 @@ type lostError struct{ err error }
 func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// A PanicError is the cause of a connection whose handler panicked.
-type PanicError struct {
-	Value any    // the argument of panic
-	Stack []byte // of the goroutine, as formatted by debug.Stack
-}
-
-// Error formats the value.
-func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
+// A PanicError is the cause of a connection whose handler panicked. It has the Value of the panic, and
+// the Stack.
+type PanicError = serving.PanicError
 
 var (
 	errLost           = errors.New("server: connection failed for an unknown reason")

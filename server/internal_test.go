@@ -27,8 +27,8 @@ func (counter) Data(c *Conn[*int], buf []byte) error {
 }
 func (counter) Close(c *Conn[*int], cause error) {}
 
-// serving starts a server and returns its address.
-func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
+// servingOn starts a server and returns its address.
+func servingOn[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -53,7 +53,7 @@ func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 // A timeout that is set while the connection ends leaves no armed timer.
 func TestNoTimerAfterClose(t *testing.T) {
 	s := &Server[*int]{Handler: counter{}, Workers: 1}
-	peer, err := net.Dial("tcp", serving(t, s).String())
+	peer, err := net.Dial("tcp", servingOn(t, s).String())
 	if err != nil {
 		t.Fatal(err)
 	}

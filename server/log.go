@@ -62,7 +62,7 @@ func (j *journal) panicked(q *quota, msg string, value any, remote net.Addr) *Pa
 		value = "runtime.Goexit was called"
 	}
 	j.panics.Add(1)
-	e := &PanicError{value, debug.Stack()}
+	e := &PanicError{Value: value, Stack: debug.Stack()}
 	args := []any{"remote", nameOfPeer(remote), "panic", value, "stack", string(e.Stack)}
 	if q != nil {
 		j.logLimited(q, slog.LevelError, msg, args...)

@@ -5,18 +5,18 @@ import (
 	"math"
 	"net/netip"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
 // A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. The zero Rate,
 // and one with a negative PerSecond, is no limit. A Burst of 0 means PerSecond.
-type Rate struct {
-	PerSecond int
-	Burst     int
-}
+type Rate = serving.Rate
 
-func (r Rate) on() bool { return r.PerSecond > 0 }
+// on reports whether r is a limit.
+func on(r Rate) bool { return r.PerSecond > 0 }
 
-func (r Rate) burst() int64 {
+func burst(r Rate) int64 {
 	if r.Burst > 0 {
 		return int64(r.Burst)
 	}
@@ -49,7 +49,7 @@ func (b *bucket) available(r Rate, now, per int64) int64 {
 		}
 	}
 	b.at = now
-	return r.burst() - (b.missing+per-1)/per
+	return burst(r) - (b.missing+per-1)/per
 }
 
 // take notes that something has happened n times. It must follow available.
@@ -57,7 +57,7 @@ func (b *bucket) take(n, per int64) { b.missing += n * per }
 
 // wait returns the units of time until n may happen. It must follow available.
 func (b *bucket) wait(r Rate, n, per int64) int64 {
-	over := b.missing - (r.burst()-n)*per
+	over := b.missing - (burst(r)-n)*per
 	return max((over+int64(r.PerSecond)-1)/int64(r.PerSecond), 1)
 }
 
@@ -88,13 +88,13 @@ func (a *acceptRates) allow(all, each Rate, from netip.Addr, now time.Time) erro
 	at := now.UnixNano()
 	var b bucket
 	from = network(from)
-	limited := each.on() && from.IsValid()
+	limited := on(each) && from.IsValid()
 	if limited {
 		if b = a.of[from]; b.available(each, at, per) < 1 {
 			return errAcceptRateAddr
 		}
 	}
-	if all.on() {
+	if on(all) {
 		if a.all.available(all, at, per) < 1 {
 			return errAcceptRate
 		}
@@ -127,12 +127,12 @@ type rates struct {
 const ticksPerSecond = int64(time.Second / tick)
 
 // inTicks returns the Rate for bytes, whose buckets are filled with each tick.
-func (r Rate) inTicks() Rate {
-	return Rate{r.PerSecond, int(max(r.burst(), int64(r.PerSecond)/10))}
+func inTicks(r Rate) Rate {
+	return Rate{PerSecond: r.PerSecond, Burst: int(max(burst(r), int64(r.PerSecond)/10))}
 }
 
 // some returns the number of bytes that a connection waits for, so that it does not receive or send byte by byte.
-func some(r Rate) int64 { return max(min(r.burst(), int64(r.PerSecond)/10), 1) }
+func some(r Rate) int64 { return max(min(burst(r), int64(r.PerSecond)/10), 1) }
 
 // allow returns how many of n bytes may be moved now. If there are none, it sets a bit, which the
 // wheel clears. The lock is held.
@@ -149,14 +149,14 @@ func (c *conn) allow(b *bucket, r Rate, bit uint32, n int) int {
 // allowIn returns how many of n bytes may be received now. The lock is held.
 func (c *conn) allowIn(n int) int {
 	r := c.server().ReadRate
-	if !r.on() || c.word.Load()&wDead != 0 {
+	if !on(r) || c.word.Load()&wDead != 0 {
 		return n
 	}
-	return c.allow(&c.extra.rates.in, r.inTicks(), wNoIn, n)
+	return c.allow(&c.extra.rates.in, inTicks(r), wNoIn, n)
 }
 
 func (c *conn) tookIn(n int) {
-	if c.server().ReadRate.on() && n > 0 {
+	if on(c.server().ReadRate) && n > 0 {
 		c.extra.rates.in.take(int64(n), ticksPerSecond)
 	}
 }
@@ -164,16 +164,16 @@ func (c *conn) tookIn(n int) {
 // allowOut is allowIn for bytes to be sent.
 func (c *conn) allowOut(n int) int {
 	r := c.server().WriteRate
-	if !r.on() || c.word.Load()&wDead != 0 {
+	if !on(r) || c.word.Load()&wDead != 0 {
 		return n
 	}
-	k := c.allow(&c.extra.rates.out, r.inTicks(), wNoOut, n)
+	k := c.allow(&c.extra.rates.out, inTicks(r), wNoOut, n)
 	c.extra.rates.full = c.extra.rates.full || k == 0 && n > 0
 	return k
 }
 
 func (c *conn) tookOut(n int) {
-	if c.server().WriteRate.on() && n > 0 {
+	if on(c.server().WriteRate) && n > 0 {
 		c.extra.rates.out.take(int64(n), ticksPerSecond)
 	}
 }
@@ -191,10 +191,10 @@ func (c *conn) ratesExpired(word uint32) (next time.Duration) {
 		return false
 	}
 	x, over := c.extra.rates, uint32(0)
-	if word&wNoIn != 0 && wait(&x.in, s.ReadRate.inTicks()) {
+	if word&wNoIn != 0 && wait(&x.in, inTicks(s.ReadRate)) {
 		over |= wNoIn
 	}
-	if word&wNoOut != 0 && x.full && wait(&x.out, s.WriteRate.inTicks()) {
+	if word&wNoOut != 0 && x.full && wait(&x.out, inTicks(s.WriteRate)) {
 		x.full = false
 		over |= wNoOut
 	}

@@ -170,7 +170,7 @@ func TestServeErrors(t *testing.T) {
 		"Shards must not be negative, got -1":     {Shards: -1},
 		"Shards must be at most 65536, got 65537": {Shards: 1<<16 + 1},
 		"BufferSize must not be negative, got -1": {BufferSize: -1},
-		"SlowPolicy must be at most 1, got 2":     {SlowPolicy: 2},
+		"SlowPolicy must be at most 2, got 3":     {SlowPolicy: 3},
 		"Workers must be at most 2, got 3":        {Workers: 3, MaxRunning: 2},
 	} {
 		s.Handler = &handler{t: t}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -71,7 +72,7 @@ type Server[S any] struct {
 	// it; SlowPolicy says what becomes of others. While more than half of it is in use, nothing is received and Data is
 	// not called.
 	MaxQueued int
-	// SlowPolicy says what becomes of a write for which the queue has no room. The zero value is SlowRefuse.
+	// SlowPolicy says what becomes of a write for which the queue has no room. The default is SlowDrop.
 	SlowPolicy SlowPolicy
 	// MaxQueuedTotal bounds the bytes that are queued for all connections together; 0 or less means no limit. A write that could
 	// exceed it is refused with ErrOverload, before any of it is sent. A write of at most 16 KiB is not refused if nothing
@@ -158,14 +159,14 @@ type Server[S any] struct {
 }
 
 // A SlowPolicy says what becomes of a write when MaxQueued bytes are queued already.
-type SlowPolicy uint8
+type SlowPolicy = serving.SlowPolicy
 
 const (
-	// SlowRefuse refuses the write with ErrQueueFull. The handler's Writable is called when there is
+	// SlowDrop refuses the write with ErrQueueFull. The handler's Writable is called when there is
 	// room again.
-	SlowRefuse SlowPolicy = iota
+	SlowDrop = serving.SlowDrop
 	// SlowClose closes the connection now. The write and the handler's Close get ErrSlow.
-	SlowClose
+	SlowClose = serving.SlowClose
 )
 
 // ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and calls Serve. The path of a

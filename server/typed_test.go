@@ -106,7 +106,7 @@ func TestConnOf(t *testing.T) {
 	if !calls.hasWritable() || newTyped[*int](counter{}).hasWritable() {
 		t.Error("Writable is called of a handler that has none, or not of one that has it")
 	}
-	peer, err := net.Dial("tcp", serving(t, &Server[[100]int]{Handler: h}).String())
+	peer, err := net.Dial("tcp", servingOn(t, &Server[[100]int]{Handler: h}).String())
 	if err != nil {
 		t.Fatal(err)
 	}

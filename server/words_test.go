@@ -56,7 +56,7 @@ func TestNegativeMeansNone(t *testing.T) {
 	}
 }
 
-// SlowClose closes the connection of a peer that does not read, where SlowRefuse refuses the write.
+// SlowClose closes the connection of a peer that does not read, where SlowDrop refuses the write.
 func TestSlowPolicy(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t}

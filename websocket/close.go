@@ -9,7 +9,8 @@ import (
 	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A Kind says whether a message is text or binary. Its value is that of the operation code in RFC 6455.
+// A Kind says whether a message is text or binary. Its value is that of the operation code in RFC
+// 6455.
 type Kind byte
 
 const (
@@ -27,7 +28,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", byte(k))
 }
 
-// A Code is a status code of the end of a connection. Programs may use 3000 to 4999 for codes of their own.
+// A Code is a status code of the end of a connection. Programs may use 3000 to 4999 for codes of
+// their own.
 type Code uint16
 
 // The codes of RFC 6455 and its registry.
@@ -50,8 +52,9 @@ func (c Code) valid() bool {
 	return c >= 1000 && c <= 1003 || c >= 1007 && c <= 1014 || c >= 3000 && c <= 4999
 }
 
-// A CloseError is the end of a connection by a close frame. [Server.OnClose] gets the one that the peer has sent, or the
-// one with which this side has ended the connection. A handler that returns one ends the connection with its code.
+// A CloseError is the end of a connection by a close frame. [Server.OnClose] gets the one that the
+// peer has sent, or the one with which this side has ended the connection. A handler that returns
+// one ends the connection with its code.
 type CloseError struct {
 	Code   Code
 	Reason string // UTF-8, at most 123 bytes
@@ -60,7 +63,8 @@ type CloseError struct {
 	cause error // or nil
 }
 
-// Unwrap returns the reason of this package for which the connection was ended, such as ErrTooLong, or nil.
+// Unwrap returns the reason of this package for which the connection was ended, such as ErrTooLong,
+// or nil.
 func (e *CloseError) Unwrap() error { return e.cause }
 
 func (e *CloseError) Error() string {
@@ -79,23 +83,25 @@ var (
 	// ErrClosed is returned by calls on a connection that was closed, or that is being closed.
 	// errors.Is(ErrClosed, net.ErrClosed) is true.
 	ErrClosed error = serving.ClosedError("websocket: the connection is closed")
-	// ErrServerClosed is returned by Upgrade after Shutdown or Close, and is the cause of connections that they have ended.
-	// errors.Is(ErrServerClosed, net.ErrClosed) is true.
+	// ErrServerClosed is returned by Upgrade after Shutdown or Close, and is the cause of
+	// connections that they have ended. errors.Is(ErrServerClosed, net.ErrClosed) is true.
 	ErrServerClosed error = serving.ClosedError("websocket: the server is closed")
 	// ErrQueueFull is returned for a message that was dropped because of SlowDrop.
 	ErrQueueFull = errors.New("websocket: the queue is full")
-	// ErrTooLong is the cause of a connection whose peer has sent more than MaxMessage or MaxFrame allows.
+	// ErrTooLong is the cause of a connection whose peer has sent more than MaxMessage or MaxFrame
+	// allows.
 	ErrTooLong = errors.New("websocket: the message is too long")
 
-	// ErrIdle is the cause of a connection that was closed because of IdleTimeout or PongTimeout, ErrMessageTimeout because
-	// of ReadTimeout, and ErrSlow because of WriteTimeout or SlowClose. errors.Is finds all of them to be
-	// os.ErrDeadlineExceeded.
+	// ErrIdle is the cause of a connection that was closed because of IdleTimeout or PongTimeout,
+	// ErrMessageTimeout because of ReadTimeout, and ErrSlow because of WriteTimeout or SlowClose.
+	// errors.Is finds all of them to be os.ErrDeadlineExceeded.
 	ErrIdle           error = serving.TimeoutError("websocket: idle for too long")
 	ErrMessageTimeout error = serving.TimeoutError("websocket: the message takes too long to arrive")
 	ErrSlow           error = serving.TimeoutError("websocket: the peer reads too slowly")
 )
 
-// A PanicError is the cause of a connection whose handler has panicked. It has the Value of the panic, and the Stack.
+// A PanicError is the cause of a connection whose handler has panicked. It has the Value of the
+// panic, and the Stack.
 type PanicError = serving.PanicError
 
 func protocolError(reason string) error { return &CloseError{Code: CodeProtocolError, Reason: reason} }

@@ -20,26 +20,31 @@ import (
 	"github.com/socknotify/socknotify/park"
 )
 
-// A Server is an http.Handler that upgrades requests to WebSocket connections, and the server of these connections.
+// A Server is an http.Handler that upgrades requests to WebSocket connections, and the server of
+// these connections.
 //
-// The fields must be set before the first request, and not be changed after it. OnMessage is required. The zero value of
-// another field is its default, and a negative number means none. A Server must not be copied. Its methods may be called
-// concurrently, and by the handlers, except for Shutdown, which waits for them.
+// The fields must be set before the first request, and not be changed after it. OnMessage is
+// required. The zero value of another field is its default, and a negative number means none. A
+// Server must not be copied. Its methods may be called concurrently, and by the handlers, except
+// for Shutdown, which waits for them.
 //
-// A panic of a handler is logged, counted in Stats.Panics, and ends its connection with the code 1011.
+// A panic of a handler is logged, counted in Stats.Panics, and ends its connection with the code
+// 1011.
 type Server struct {
-	// OnOpen, if not nil, is called after the handshake and before the first message. r is the request; r and its body must
-	// not be used after OnOpen has returned. An error ends the connection, as one of OnMessage does. The connection gets
-	// broadcasts already before the call.
+	// OnOpen, if not nil, is called after the handshake and before the first message. r is the
+	// request; r and its body must not be used after OnOpen has returned. An error ends the
+	// connection, as one of OnMessage does. The connection gets broadcasts already before the call.
 	OnOpen func(c *Conn, r *http.Request) error
-	// OnMessage is called for each message, for one at a time of a connection. It may block; the connection then reads no
-	// further. payload is valid until OnMessage returns, and may be changed. If OnMessage returns an error, the connection
-	// ends: with the code of a *CloseError, and otherwise with 1011.
+	// OnMessage is called for each message, for one at a time of a connection. It may block; the
+	// connection then reads no further. payload is valid until OnMessage returns, and may be
+	// changed. If OnMessage returns an error, the connection ends: with the code of a *CloseError,
+	// and otherwise with 1011.
 	OnMessage func(c *Conn, kind Kind, payload []byte) error
 	// OnPong, if not nil, is called for each pong frame. payload is valid until it returns.
 	OnPong func(c *Conn, payload []byte)
-	// OnClose, if not nil, is called once for each connection that Upgrade has returned or OnOpen was called for, after it
-	// was closed. No other handler runs for the connection then. errors.Is and errors.As find in err
+	// OnClose, if not nil, is called once for each connection that Upgrade has returned or OnOpen
+	// was called for, after it was closed. No other handler runs for the connection then. errors.Is
+	// and errors.As find in err
 	//
 	//   - a *CloseError, if a close frame was sent or received. Its code is CodeAbnormal if the peer closed the connection
 	//     without one;
@@ -48,59 +53,65 @@ type Server struct {
 	//   - otherwise the error of the connection.
 	OnClose func(c *Conn, err error)
 
-	// CheckOrigin reports whether a request may be upgraded. The default allows requests without an Origin header, which
-	// are not from browsers, and requests whose Origin has the host and port of the request's Host header. Browsers let
-	// every page connect to every server, with the user's cookies, so a server that allows all origins must not trust
-	// cookies.
+	// CheckOrigin reports whether a request may be upgraded. The default allows requests without an
+	// Origin header, which are not from browsers, and requests whose Origin has the host and port
+	// of the request's Host header. Browsers let every page connect to every server, with the
+	// user's cookies, so a server that allows all origins must not trust cookies.
 	CheckOrigin func(r *http.Request) bool
-	// Subprotocols are the subprotocols that the server speaks, the preferred one first. Conn.Subprotocol returns the one
-	// that was chosen.
+	// Subprotocols are the subprotocols that the server speaks, the preferred one first.
+	// Conn.Subprotocol returns the one that was chosen.
 	Subprotocols []string
 
-	// Compression is the level, 1 to 9 as in compress/flate, with which messages are compressed for peers that offer
-	// permessage-deflate. 0 means that the extension is not used. A compressor needs about a megabyte while it compresses
-	// a message; connections need nothing. Messages of fewer than CompressMin bytes are sent as they are; 0 means 512.
+	// Compression is the level, 1 to 9 as in compress/flate, with which messages are compressed for
+	// peers that offer permessage-deflate. 0 means that the extension is not used. A compressor
+	// needs about a megabyte while it compresses a message; connections need nothing. Messages of
+	// fewer than CompressMin bytes are sent as they are; 0 means 512.
 	Compression int
 	CompressMin int
 
-	// MaxConns bounds the number of connections; further requests are answered with the status 503. MaxRunning bounds the
-	// number of connections whose handlers run concurrently, as park.Config.MaxRunning does. 0 means no limit.
+	// MaxConns bounds the number of connections; further requests are answered with the status 503.
+	// MaxRunning bounds the number of connections whose handlers run concurrently, as
+	// park.Config.MaxRunning does. 0 means no limit.
 	MaxConns, MaxRunning int
-	// MaxMessage bounds the bytes of a message, after decompression, and MaxFrame those of a frame. A larger one ends the
-	// connection with the code 1009 and ErrTooLong. 0 means 1 MiB for MaxMessage, and MaxMessage for MaxFrame.
+	// MaxMessage bounds the bytes of a message, after decompression, and MaxFrame those of a frame.
+	// A larger one ends the connection with the code 1009 and ErrTooLong. 0 means 1 MiB for
+	// MaxMessage, and MaxMessage for MaxFrame.
 	MaxMessage, MaxFrame int
-	// MaxQueued bounds the memory, in bytes, of what is queued for a connection whose peer reads too slowly: a message counts
-	// with its length and 64 bytes. A message that was begun is queued in any case. 0 means 256 KiB. SlowPolicy says what
-	// happens at the bound; the default is SlowClose. Of the answers to pings only the latest waits. The system has buffers
-	// of its own besides, of some megabytes with Linux's settings.
+	// MaxQueued bounds the memory, in bytes, of what is queued for a connection whose peer reads
+	// too slowly: a message counts with its length and 64 bytes. A message that was begun is queued
+	// in any case. 0 means 256 KiB. SlowPolicy says what happens at the bound; the default is
+	// SlowClose. Of the answers to pings only the latest waits. The system has buffers of its own
+	// besides, of some megabytes with Linux's settings.
 	MaxQueued  int
 	SlowPolicy SlowPolicy
-	// MaxPings bounds the pings and pongs that a peer sends in a second. A connection whose peer sends more ends with the
-	// code 1008. 0 means no limit.
+	// MaxPings bounds the pings and pongs that a peer sends in a second. A connection whose peer
+	// sends more ends with the code 1008. 0 means no limit.
 	MaxPings int
 
-	// IdleTimeout ends a connection on which no message was sent or received for this time, with the code 1001 and
-	// ErrIdle. Pings and pongs do not count. 0 means never.
+	// IdleTimeout ends a connection on which no message was sent or received for this time, with
+	// the code 1001 and ErrIdle. Pings and pongs do not count. 0 means never.
 	IdleTimeout time.Duration
-	// PingInterval is the time after which a connection from which nothing was received is pinged, and PongTimeout the
-	// time after which a connection is closed with ErrIdle if nothing is received after the ping. 0 means 30 and 10 seconds.
-	// Without pings, the end of a peer that vanishes silently is not noticed.
+	// PingInterval is the time after which a connection from which nothing was received is pinged,
+	// and PongTimeout the time after which a connection is closed with ErrIdle if nothing is
+	// received after the ping. 0 means 30 and 10 seconds. Without pings, the end of a peer that
+	// vanishes silently is not noticed.
 	PingInterval, PongTimeout time.Duration
-	// ReadTimeout ends a connection if a message is incomplete for this time after its first byte, with the code 1008 and
-	// ErrMessageTimeout. WriteTimeout closes a connection whose peer takes nothing of what is queued for this time, with
-	// ErrSlow. 0 means 10 seconds.
+	// ReadTimeout ends a connection if a message is incomplete for this time after its first byte,
+	// with the code 1008 and ErrMessageTimeout. WriteTimeout closes a connection whose peer takes
+	// nothing of what is queued for this time, with ErrSlow. 0 means 10 seconds.
 	ReadTimeout, WriteTimeout time.Duration
 	// CloseTimeout bounds the time from the close frame of this side to the end of the peer's
 	// stream, which follows its close frame. After that time, or after 16 MiB that are not handled
 	// any more, the connection is closed in any case. 0 means 5 seconds.
 	CloseTimeout time.Duration
 
-	// Name is as in park.Config. TimeCalls makes the server measure how long each call of OnMessage takes, for
-	// Stats.CallTime.
+	// Name is as in park.Config. TimeCalls makes the server measure how long each call of OnMessage
+	// takes, for Stats.CallTime.
 	Name      string
 	TimeCalls bool
-	// Backend, Unwrap and Logger are as in park.Config. The Logger also receives panics of handlers, requests that could
-	// not be upgraded because of MaxConns or of the server, and, at the debug level, what peers must not send.
+	// Backend, Unwrap and Logger are as in park.Config. The Logger also receives panics of
+	// handlers, requests that could not be upgraded because of MaxConns or of the server, and, at
+	// the debug level, what peers must not send.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
@@ -111,7 +122,8 @@ type Server struct {
 	limit     limits
 	maxQueued uint64
 	deflater  *deflater
-	// goroutines write for connections whose handlers run, and read from connections that cannot be parked.
+	// goroutines write for connections whose handlers run, and read from connections that cannot be
+	// parked.
 	goroutines sync.WaitGroup
 
 	queued                                      atomic.Int64
@@ -132,8 +144,8 @@ type Server struct {
 type SlowPolicy = serving.SlowPolicy
 
 const (
-	// SlowClose closes the connection with ErrSlow. Its peer has lost no message until then, and learns that it must begin
-	// again.
+	// SlowClose closes the connection with ErrSlow. Its peer has lost no message until then, and
+	// learns that it must begin again.
 	SlowClose = serving.SlowClose
 	// SlowDrop drops the message: Write fails with ErrQueueFull. The connection stays open.
 	SlowDrop = serving.SlowDrop
@@ -174,8 +186,8 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// Lots returns the server's lot, for observers such as package debug. It returns none before the first request. The server
-// owns the lot.
+// Lots returns the server's lot, for observers such as package debug. It returns none before the
+// first request. The server owns the lot.
 func (s *Server) Lots() (lots []*park.Lot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +213,8 @@ func (s *Server) closeTimeout() time.Duration { return serving.Or(s.CloseTimeout
 // now returns the time since the server's start.
 func (s *Server) now() time.Duration { return s.clock.Since(s.start) }
 
-// begin starts the server at its first request, and counts an upgrade, unless the server is closed or full. A nil error
-// must be followed by done.
+// begin starts the server at its first request, and counts an upgrade, unless the server is closed
+// or full. A nil error must be followed by done.
 func (s *Server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,9 +319,10 @@ func (s *Server) all() []*Conn {
 // serverEnds is how Shutdown ends connections.
 var serverEnds = &CloseError{Code: CodeGoingAway, Reason: "the server ends", cause: ErrServerClosed}
 
-// Shutdown refuses further requests with the status 503, ends all connections with the code 1001, and waits until their
-// OnClose has returned. CloseTimeout bounds the wait for peers. If ctx is done first, Shutdown closes the connections that
-// are left, does not wait for handlers, and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
+// Shutdown refuses further requests with the status 503, ends all connections with the code 1001,
+// and waits until their OnClose has returned. CloseTimeout bounds the wait for peers. If ctx is
+// done first, Shutdown closes the connections that are left, does not wait for handlers, and
+// returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with
 // socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
@@ -333,7 +346,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return lot.Shutdown(ctx)
 }
 
-// Close closes the server and all connections at once. It does not wait for handlers. It always returns nil.
+// Close closes the server and all connections at once. It does not wait for handlers. It always
+// returns nil.
 func (s *Server) Close() error {
 	lot := s.stop()
 	if lot == nil {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer. The zero
-// value is the default of the server: SlowDrop where the program waits for room itself, and SlowClose
-// elsewhere.
+// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer. The
+// zero value is the default of the server: SlowDrop where the program waits for room itself, and
+// SlowClose elsewhere.
 type SlowPolicy uint8
 
 const (
 	// SlowClose closes the connection. Its cause is ErrSlow.
 	SlowClose SlowPolicy = iota + 1
-	// SlowDrop drops what would be queued. The call that has written it fails with ErrQueueFull, and
-	// the connection stays open.
+	// SlowDrop drops what would be queued. The call that has written it fails with ErrQueueFull,
+	// and the connection stays open.
 	SlowDrop
 )
 

@@ -1,18 +1,20 @@
 package words
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// keys has the keys of log lines. The first row is of all servers. A key of another row says what no
-// key of the first one does.
+// keys has the keys of log lines. The first row is of all servers. A key of another row says what
+// no key of the first one does.
 var keys = strings.Fields(`remote err panic stack name retry_in
 	suppressed limit type remedy local tls conn
 	stream what routes address authorization clients events backup
@@ -64,9 +66,9 @@ func keyFaults(t *testing.T, name, source string) (faults []string) {
 		from, ok := calls[method.Sel.Name]
 		if ok && isLog(call, from) {
 			for i := from; i+1 < len(call.Args); i += 2 {
-				if key, ok := text(call.Args[i]); ok && !isKey(key) {
-					faults = append(faults, files.Position(call.Args[i].Pos()).String()+": the key "+strconv.Quote(key)+
-						" is not in the vocabulary")
+				if key, ok := text(call.Args[i]); ok && !slices.Contains(keys, key) {
+					faults = append(faults, fmt.Sprintf("%s: the key %q is not in the vocabulary",
+						files.Position(call.Args[i].Pos()), key))
 				}
 			}
 		}
@@ -77,20 +79,12 @@ func keyFaults(t *testing.T, name, source string) (faults []string) {
 
 // isLog reports whether a call may log: it has a key, and is none of http.Error.
 func isLog(call *ast.CallExpr, from int) bool {
-	if of, ok := call.Fun.(*ast.SelectorExpr).X.(*ast.Ident); ok && of.Name == "http" || len(call.Args) < from+2 {
+	of, ok := call.Fun.(*ast.SelectorExpr).X.(*ast.Ident)
+	if ok && of.Name == "http" || len(call.Args) < from+2 {
 		return false
 	}
 	_, key := text(call.Args[from])
 	return key
-}
-
-func isKey(key string) bool {
-	for _, k := range keys {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // text returns the value of a string literal.

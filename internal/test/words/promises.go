@@ -55,7 +55,8 @@ func (r *recorder) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// logged reports whether a panic with the text was logged as an error with the keys of the vocabulary.
+// logged reports whether a panic with the text was logged as an error with the keys of the
+// vocabulary.
 func (r *recorder) logged(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +71,8 @@ func (r *recorder) logged(text string) bool {
 	})
 }
 
-// Panic fails unless a server without a Logger logs the panic that provoke makes its handler have with
-// the value of the argument. It replaces slog.Default() until it returns.
+// Panic fails unless a server without a Logger logs the panic that provoke makes its handler have
+// with the value of the argument. It replaces slog.Default() until it returns.
 func Panic(t *testing.T, provoke func(value string)) {
 	t.Helper()
 	before := slog.Default()

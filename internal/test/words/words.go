@@ -1,6 +1,6 @@
-// Package words holds the one vocabulary of all servers. Each package or module that has servers calls
-// Check with its Config, Server and Stats types, Keys with its folder, and the other functions for what
-// its servers promise alike.
+// Package words holds the one vocabulary of all servers. Each package or module that has servers
+// calls Check with its Config, Server and Stats types, Keys with its folder, and the other
+// functions for what its servers promise alike.
 package words
 
 import (
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// shared has the words that mean the same in every server, with their types. docs/servers.md says what
-// they mean.
+// shared has the words that mean the same in every server, with their types. docs/servers.md says
+// what they mean.
 var shared = map[string]string{
 	"Backend": "string", "Logger": "*slog.Logger", "Name": "string", "TLSConfig": "*tls.Config",
 	"TimeCalls": "bool", "Unwrap": "func(net.Conn) net.Conn",
@@ -82,8 +82,8 @@ var own = map[string]map[string]string{
 
 var parameters = regexp.MustCompile(`\[.*\]`)
 
-// Check fails for an exported field of a struct type that is not in the vocabulary or has another type
-// there, and for an embedded struct with exported fields, which may hide fields.
+// Check fails for an exported field of a struct type that is not in the vocabulary or has another
+// type there, and for an embedded struct with exported fields, which may hide fields.
 func Check(t *testing.T, types ...reflect.Type) {
 	t.Helper()
 	for _, s := range types {
@@ -129,9 +129,9 @@ func exports(t reflect.Type) bool {
 	return false
 }
 
-// Negative sets every number and duration of a server or a config that is a word of all servers to a
-// negative value, and returns the names of the fields. The server must work as if there were none of
-// these limits.
+// Negative sets every number and duration of a server or a config that is a word of all servers to
+// a negative value, and returns the names of the fields. The server must work as if there were none
+// of these limits.
 func Negative(config any) (names []string) {
 	v := reflect.ValueOf(config).Elem()
 	for i := range v.NumField() {

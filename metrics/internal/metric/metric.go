@@ -175,8 +175,8 @@ func ParkServer() Set[park.Stats] {
 	counter("park.calls", "call", "Calls of Handler.", "", "", func(s *lotStats) uint64 { return s.Calls })
 	counter("park.handshakes", "handshake", "TLS handshakes completed.", "", "",
 		func(s *lotStats) uint64 { return s.Handshakes })
-	counter("park.failed_handshakes", "handshake", "TLS handshakes that failed.", "", "",
-		func(s *lotStats) uint64 { return s.Rejected })
+	counter("park.failed_handshakes", "handshake", "TLS handshakes that failed or took too long.", "", "",
+		func(s *lotStats) uint64 { return s.Rejected + s.TimedOut.Handshake })
 	timeout := func(kind string, value func(*metrics.TimedOut) uint64) {
 		counter("park.closing_timeouts", "connection", timeouts, "kind", kind,
 			func(s *lotStats) uint64 { return value(&s.TimedOut) })
