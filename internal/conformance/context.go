@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // C9: waiting with a context.
@@ -15,19 +14,6 @@ var errCause = errors.New("the cause")
 
 func (e *env) waitContext(ctx context.Context, p *port) <-chan result {
 	return e.start(func(buf []note) (int, error) { return p.Wait(ctx, buf) }, 1)
-}
-
-func deadline(e *env) {
-	p := e.port()
-	const timeout = 5 * time.Millisecond
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(e.Context(), timeout)
-	defer cancel()
-	r := e.get(e.waitContext(ctx, p))
-	e.wantErr(r.err, context.DeadlineExceeded)
-	if took := time.Since(begin); took < timeout {
-		e.Errorf("ended after %v, before its deadline", took)
-	}
 }
 
 // cancelLosesNothing cancels while an event arrives: either the call has it, or the next one.

@@ -160,18 +160,6 @@ func raw(r reg, s handle) reg {
 // kernelEdges reports whether enabling a drained socket may cost no system call (X5).
 func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
 
-// deregister removes a registration with a key.
-func (e *env) deregister(p *port, s handle, key any) {
-	e.Helper()
-	got, err := p.Deregister(remove(s))
-	if err != nil {
-		e.Fatalf("Deregister: %v", err)
-	}
-	if got != key {
-		e.Errorf("Deregister returned the key %v; want %v", got, key)
-	}
-}
-
 // do processes registrations that must all succeed.
 func (e *env) do(p *port, regs ...reg) {
 	e.Helper()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -24,8 +23,6 @@ import (
 )
 
 const (
-	// limit is the time that a test waits for anything that must happen, on a busy machine.
-	limit = 60 * time.Second
 	// screenshotsEnv names the environment variable with a directory for screenshots.
 	screenshotsEnv = "SCREENSHOTS"
 )

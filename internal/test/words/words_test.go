@@ -18,7 +18,7 @@ type Server struct {
 	Logger      *slog.Logger
 	IdleTimeout int
 	MaxSpeed    int
-	unexported  int
+	unexported  int //lint:ignore U1000 Check must not look at it
 }
 
 func TestFaults(t *testing.T) {
