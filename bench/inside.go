@@ -3,13 +3,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os/signal"
 	"strconv"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/socknotify/socknotify/internal/load"
 
@@ -20,58 +22,41 @@ import (
 
 // The commands below are started by a run.
 
-// contendCommand runs a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
-func contendCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "contend workload name parameters milliseconds",
-		Hidden: true,
-		Args:   cobra.ExactArgs(4),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			signal.Reset() // signals end servers
-			c, err := contend.Find(args[0], args[1])
-			if err != nil {
-				return err
-			}
-			var p param.Params
-			if err := json.Unmarshal([]byte(args[2]), &p); err != nil {
-				return fmt.Errorf("parameters %q: %w", args[2], err)
-			}
-			if p.Millis, err = strconv.Atoi(args[3]); err != nil {
-				return err
-			}
-			o, err := c.Run(p, func(addr string) { fmt.Fprintln(cmd.OutOrStdout(), "ready", addr) })
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(o)
-		},
+// contender runs a contender: contend WORKLOAD NAME PARAMETERS MILLISECONDS.
+func contender(_ context.Context, args []string, stdout io.Writer) error {
+	signal.Reset() // signals end servers
+	if len(args) != 4 {
+		return errors.New("contend workload name parameters milliseconds")
 	}
+	c, err := contend.Find(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	var p param.Params
+	if err := json.Unmarshal([]byte(args[2]), &p); err != nil {
+		return fmt.Errorf("parameters %q: %w", args[2], err)
+	}
+	if p.Millis, err = strconv.Atoi(args[3]); err != nil {
+		return err
+	}
+	o, err := c.Run(p, func(addr string) { fmt.Fprintln(stdout, "ready", addr) })
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(stdout).Encode(o)
 }
 
-// loadCommand is the load generator. It prints a line when its connections are made, and runs until it is ended.
-func loadCommand() *cobra.Command {
-	cfg := load.Config{Duration: load.MaxTime, Timeout: time.Minute, Drain: time.Millisecond, Strict: true, Reset: true}
-	var path string
-	cmd := &cobra.Command{
-		Use:    "load address",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cfg.Workers > counters.Max {
-				return fmt.Errorf("--workers %d: at most %d", cfg.Workers, counters.Max)
-			}
-			c, err := counters.Open(path)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			cfg.Addr, cfg.Answered = args[0], c.Of
-			cfg.Connected = func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") }
-			_, err = load.Run(cmd.Context(), cfg, nil)
-			return err
-		},
+// generate is the load generator. It prints a line when its connections are made, and runs until it
+// is ended.
+func generate(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("load address flags")
 	}
-	f := cmd.Flags()
+	cfg := load.Config{
+		Addr: args[0], Duration: load.MaxTime, Timeout: time.Minute, Drain: time.Millisecond, Strict: true, Reset: true,
+		Connected: func() { fmt.Fprintln(stdout, "ready") },
+	}
+	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.IntVar(&cfg.Connections, "connections", 1, "")
 	f.IntVar(&cfg.Active, "busy", 0, "")
 	f.IntVar(&cfg.Size, "size", 64, "")
@@ -82,32 +67,19 @@ func loadCommand() *cobra.Command {
 	f.IntVar(&cfg.Requests, "requests", 0, "")
 	f.BoolVar(&cfg.Reconnect, "reconnect", false, "")
 	f.BoolVar(&cfg.UDP, "udp", false, "")
-	f.StringVar(&path, "counters", "", "")
-	return cmd
-}
-
-// windowCommand waits for a time, and longer until an operation was counted, and prints how many were counted.
-func windowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "window counters duration",
-		Hidden: true,
-		Args:   cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := time.ParseDuration(args[1])
-			if err != nil {
-				return err
-			}
-			c, err := counters.Open(args[0])
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			before, start := c.Sum(), time.Now()
-			for time.Since(start) < d || c.Sum() == before && time.Since(start) < time.Minute {
-				time.Sleep(min(d, 10*time.Millisecond))
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), c.Sum()-before)
-			return nil
-		},
+	path := f.String("counters", "", "")
+	if err := f.Parse(args[1:]); err != nil {
+		return err
 	}
+	if cfg.Workers > counters.Max {
+		return fmt.Errorf("-workers %d: at most %d", cfg.Workers, counters.Max)
+	}
+	c, err := counters.Open(*path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	cfg.Answered = c.Of
+	_, err = load.Run(ctx, cfg, nil)
+	return err
 }

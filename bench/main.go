@@ -1,46 +1,129 @@
 //go:build linux
 
-// Command bench measures socknotify beside the standard library, other event loops and C, one workload after the other,
-// and writes the results.
+// Command bench measures socknotify beside the standard library, other event loops and C, one
+// workload after the other, and prints each sample as a line of a Go benchmark, for benchstat.
 //
-//	go run .                     all workloads
+//	go run . | tee bench.txt     all workloads
 //	go run . echo core           some
-//	go run . -quick -json        under a minute, a line of JSON for each result
+//	go run . -quick              one short round of fewer parameters
 package main
 
 import (
+	"cmp"
 	"context"
+	"embed"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/socknotify/socknotify/bench/internal/suite"
 )
+
+//go:embed c
+var sources embed.FS
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cmd := rootCommand()
-	cmd.SetArgs(longFlags(os.Args[1:]))
-	if err := cmd.ExecuteContext(ctx); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// longFlags allows flags with one dash, like those of the go command.
-func longFlags(args []string) []string {
-	long := make([]string, len(args))
-	for i, a := range args {
-		long[i] = a
-		if a == "--" {
-			copy(long[i:], args[i:])
+// run runs a command, or the workloads that args name.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	commands := map[string]func(context.Context, []string, io.Writer) error{
+		"contend": contender, "load": generate, "redis": compareRedis, "redis-server": serveRedis,
+	}
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:], stdout)
+	}
+	o, list, names, err := options(args, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	workloads, err := suite.Choose(names)
+	if err != nil {
+		return err
+	}
+	e, err := suite.NewEnv(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if list {
+		for _, w := range workloads {
+			fmt.Fprintln(stdout, w.Name)
+			for _, c := range e.Contenders(ctx, w) {
+				fmt.Fprintln(stdout, strings.TrimSuffix("  "+c.Name+": missing: "+c.Missing, ": missing: "))
+			}
+		}
+		return nil
+	}
+	e.Facts(ctx)
+	var failed error
+	for _, w := range workloads {
+		if failed = errors.Join(failed, e.Run(ctx, w)); ctx.Err() != nil {
 			break
 		}
-		if len(a) > 2 && strings.HasPrefix(a, "-") && a[1] != '-' {
-			long[i] = "-" + a
+	}
+	return failed
+}
+
+// options parses the flags of a run.
+func options(args []string, stdout, stderr io.Writer) (o suite.Options, list bool, names []string, err error) {
+	o = suite.Options{Out: stdout, Warnings: stderr, External: map[string]string{}}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() {
+		fmt.Fprintln(stderr, "usage: bench [flags] [workload...]\n\nWorkloads:")
+		for _, w := range suite.Workloads() {
+			fmt.Fprintf(stderr, "  %-9s %s\n", w.Name, w.Doc)
+		}
+		f.PrintDefaults()
+	}
+	f.BoolVar(&o.Quick, "quick", false, "one short round with fewer parameters; its figures mean nothing")
+	f.IntVar(&o.Rounds, "rounds", 0, "samples of each contender in the main sets of parameters (default 9)")
+	f.DurationVar(&o.Window, "window", 0, "time that a sample measures (default 150ms)")
+	f.StringVar(&o.Only, "only", "", "only parameters that contain this, such as \"connections=100 \"")
+	f.StringVar(&o.Contender, "contender", "",
+		"beside the reference, only contenders whose names contain this, such as \"epoll server\"")
+	f.BoolVar(&list, "list", false, "measure nothing; list the contenders, and why any is missing")
+	f.Func("external", "a further echo server, as `name=program`: it listens on 127.0.0.1, "+
+		"prints \"ready HOST:PORT\" and serves on GOMAXPROCS processors", func(s string) error {
+		name, path, _ := strings.Cut(s, "=")
+		_, err := os.Stat(path)
+		o.External[name] = path
+		return err
+	})
+	for rest := args; len(rest) > 0; { // flags may follow names
+		if err := f.Parse(rest); err != nil {
+			return o, list, nil, err
+		}
+		if rest = f.Args(); len(rest) > 0 {
+			names, rest = append(names, rest[0]), rest[1:]
 		}
 	}
-	return long
+	rounds, window, warm := 9, 150*time.Millisecond, 80*time.Millisecond
+	if o.Quick {
+		rounds, window, warm = 1, 50*time.Millisecond, 30*time.Millisecond
+	}
+	o.Rounds, o.Window, o.Warm = cmp.Or(o.Rounds, rounds), cmp.Or(o.Window, window), warm
+	if o.Rounds < 1 || o.Window < time.Millisecond {
+		return o, list, nil, errors.New("-rounds must be at least 1, and -window at least 1ms")
+	}
+	if o.Sources, err = fs.Sub(sources, "c"); err != nil {
+		return o, list, nil, err
+	}
+	o.Self, err = os.Executable()
+	return o, list, names, err
 }

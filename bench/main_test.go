@@ -5,45 +5,33 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/bench/internal/record"
+	"github.com/socknotify/socknotify/bench/internal/redis"
 	"github.com/socknotify/socknotify/bench/internal/suite"
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // The test program is also the contenders and the load generator.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "redis-server", "window"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"contend", "load", "redis-server"}, os.Args[1]) {
 		main()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-func TestLongFlags(t *testing.T) {
-	got := longFlags([]string{"echo", "-quick", "--json", "-out", "x", "-h", "-", "--", "-quick"})
-	want := []string{"echo", "--quick", "--json", "--out", "x", "-h", "-", "--", "-quick"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func bench(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, diag bytes.Buffer
-	cmd := rootCommand()
-	cmd.SetArgs(longFlags(args))
-	cmd.SetOut(&out)
-	cmd.SetErr(&diag)
-	err = cmd.ExecuteContext(t.Context())
+	err = run(t.Context(), args, &out, &diag)
 	return out.String(), diag.String(), err
 }
 
@@ -54,7 +42,7 @@ func TestBadUsage(t *testing.T) {
 	}{
 		{[]string{"nothing"}, `no workload "nothing"`},
 		{[]string{"-rounds", "-1"}, "-rounds"},
-		{[]string{"-window", "1us"}, "-window"},
+		{[]string{"echo", "-window", "1us"}, "-window"},
 		{[]string{"-external", "x=/nonexistent"}, "/nonexistent"},
 		{[]string{"contend", "echo", "unknown", "{}", "1"}, `no contender "unknown"`},
 		{[]string{"contend", "core", "go-epoll", "{", "1"}, "parameters"},
@@ -66,58 +54,57 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// allowed reports whether a contender may be missing: its library or the C compiler is not installed.
-func allowed(r record.Record) bool {
-	return strings.HasPrefix(r.Missing, "go get does not bring it") ||
-		strings.HasPrefix(r.Missing, "no C compiler") ||
-		(r.Contender == "libevent" || r.Contender == "libuv") && !strings.HasPrefix(r.Missing, "failed: ")
+// units returns the units of a line of a benchmark, and its name.
+func units(line string) (name string, all []string) {
+	fields := strings.Fields(line)
+	for i := 3; i < len(fields); i += 2 {
+		all = append(all, fields[i])
+	}
+	return fields[0], all
 }
-
-// subtracted are the workloads from whose CPU time the cost of the byte is subtracted.
-var subtracted = map[string]bool{"core": true, "waiters": true}
 
 // Each contender runs each of its workloads.
 func TestEveryContender(t *testing.T) {
+	needs := map[string][]string{"idle": {"B/conn"}, "core": {"ns/op", "total-ns/op", "cpu-ratio"}, "wake": {"ns/op", "p99-ns"}}
 	for _, w := range suite.Workloads() {
 		t.Run(w.Name, func(t *testing.T) {
-			dir := t.TempDir()
-			stdout, stderr, err := bench(t, w.Name, "-quick", "-window", "20ms", "-json", "-out", dir)
+			stdout, stderr, err := bench(t, w.Name, "-quick", "-window", "20ms")
 			if err != nil {
 				t.Fatalf("%v\n%s", err, stderr)
 			}
+			for line := range strings.Lines(stderr) {
+				missing := strings.Contains(line, "not measured: no C compiler") || strings.Contains(line, ": libevent is not") ||
+					strings.Contains(line, ": libuv is not")
+				if !missing && (strings.Contains(line, "not measured") || strings.Contains(line, "failed: ")) {
+					t.Error(line)
+				}
+			}
+			want := needs[w.Name]
+			if want == nil {
+				want = []string{"ns/op", "cpu-ratio", "ops/s"}
+			}
 			measured := 0
 			for line := range strings.Lines(stdout) {
-				var r record.Record
-				if err := json.Unmarshal([]byte(line), &r); err != nil {
-					t.Fatalf("%q: %v", line, err)
+				if !strings.HasPrefix(line, "Benchmark") {
+					continue
 				}
-				switch {
-				case r.Missing != "":
-					if !allowed(r) {
-						t.Errorf("%s %v: %s", r.Contender, r.Params, r.Missing)
+				measured++
+				name, got := units(line)
+				for _, unit := range want {
+					if !slices.Contains(got, unit) {
+						t.Errorf("%s has no %s", name, unit)
 					}
-				case w.Name == "idle" && r.Bytes == nil, w.Name != "idle" && (r.NsPerEvent == nil || *r.Rate <= 0):
-					t.Errorf("no figures: %s", line)
-				case subtracted[w.Name] && (r.TotalNs == nil || *r.TotalNs <= *r.NsPerEvent):
-					t.Errorf("the cost of the byte is not subtracted: %s", line)
-				default:
-					measured++
 				}
 			}
 			if measured < 3 {
-				t.Errorf("%d measured:\n%s", measured, stdout)
-			}
-			for _, name := range []string{w.Name + ".json", w.Name + ".md", w.Name + ".png", "README.md"} {
-				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-					t.Error(err)
-				}
+				t.Errorf("%d measured:\n%s%s", measured, stdout, stderr)
 			}
 		})
 	}
 }
 
-func external(t *testing.T) string {
-	t.Helper()
+// An external program takes part.
+func TestExternal(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -127,51 +114,30 @@ func external(t *testing.T) string {
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return path
-}
-
-// An external program takes part. Without -json a table is printed, and no files are written.
-func TestExternal(t *testing.T) {
-	stdout, stderr, err := bench(t, "accept", "-quick", "-window", "5ms", "-external", "mine="+external(t))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr)
-	}
-	row := ""
-	for line := range strings.Lines(stdout) {
-		if strings.Contains(line, " mine ") {
-			row = line
-		}
-	}
-	if row == "" || !strings.Contains(stdout, "CPU RATIO") {
-		t.Errorf("no row of the external program:\n%s", stdout)
+	stdout, stderr, err := bench(t, "accept", "-quick", "-window", "5ms", "-external", "mine="+path)
+	if err != nil || !strings.Contains(stdout, "/contender=mine ") {
+		t.Errorf("%v: no line of the external program:\n%s%s", err, stdout, stderr)
 	}
 }
 
-func TestOnly(t *testing.T) {
-	stdout, stderr, err := bench(t, "post", "-quick", "-window", "1ms", "-only", "posters=1 ", "-json")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr)
-	}
-	if !strings.Contains(stdout, `"posters":1,`) || strings.Contains(stdout, `"posters":4,`) {
-		t.Errorf("%s", stdout)
-	}
-}
-
-func TestContender(t *testing.T) {
-	stdout, stderr, err := bench(t, "core", "-quick", "-window", "1ms", "-only", "cores=1", "-contender", "oneshot+drained", "-json")
+// A run measures the parameters and the contenders that were chosen, and the reference.
+func TestOnlyAndContender(t *testing.T) {
+	stdout, stderr, err := bench(t, "waiters", "-rounds", "1", "-window", "1ms", "-only", "waiters=16 ",
+		"-contender", "oneshot+drained")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	chosen := 0
 	for line := range strings.Lines(stdout) {
-		var r record.Record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Contender == r.Reference {
+		if !strings.HasPrefix(line, "Benchmark") {
 			continue
 		}
-		if chosen++; !strings.Contains(r.Contender, "oneshot+drained") {
+		if !strings.Contains(line, "/waiters=16/") {
+			t.Error(line)
+		}
+		if strings.Contains(line, "oneshot+drained ") {
+			chosen++
+		} else if !strings.Contains(line, "level-1-waiter ") && !strings.Contains(line, "go-epoll-1-waiter ") {
 			t.Error(line)
 		}
 	}
@@ -187,83 +153,28 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A run keeps the results of earlier runs of other workloads. The index and the summary have both.
-func TestIndex(t *testing.T) {
-	dir := t.TempDir()
-	for _, w := range []string{"idle", "post"} {
-		if _, stderr, err := bench(t, w, "-quick", "-window", "1ms", "-only", map[string]string{"idle": "registration"}[w], "-out", dir); err != nil {
-			t.Fatalf("%v\n%s", err, stderr)
-		}
-	}
-	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"[idle](idle.md)", "[post](post.md)", "| an idle registration: live bytes of the port |", "| not measured |"} {
-		if !strings.Contains(string(index), want) {
-			t.Errorf("no %q in\n%s", want, index)
-		}
-	}
-	stdout, _, err := bench(t, "-summary", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(stdout) {
-		if strings.Contains(line, "post, 1 posters") == strings.Contains(line, "not measured") && strings.Contains(line, "post, 1 ") {
-			t.Errorf("%s", line)
-		}
-	}
-	if _, _, err := bench(t, "-summary", t.TempDir()); err == nil {
-		t.Error("no error for a folder without results")
-	}
-}
-
-// The results measured before an interruption are kept, and the page says that they are incomplete.
-func TestInterruptedKeepsResults(t *testing.T) {
-	dir := t.TempDir()
-	cmd := rootCommand()
-	cmd.SetArgs([]string{"post", "--out", dir, "--window", "1ms", "--rounds", "1"})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	cmd.SetOut(&bytes.Buffer{})
-	cmd.SetErr(writer(func(b []byte) {
-		if bytes.Contains(b, []byte("post posters=4 batch")) { // which is done
-			cancel()
-		}
-	}))
-	if err := cmd.ExecuteContext(ctx); err == nil {
-		t.Error("no error")
-	}
-	page, err := os.ReadFile(filepath.Join(dir, "post.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), "5 of 12 sets of parameters so far") || !strings.Contains(string(page), "posters=4 batch") {
-		t.Errorf("%s", page)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "README.md")); err != nil {
-		t.Error(err)
-	}
-}
-
-type writer func(b []byte)
-
-func (w writer) Write(b []byte) (int, error) {
-	w(b)
-	return len(b), nil
-}
-
 // A run that is interrupted ends soon with an error.
 func TestInterrupted(t *testing.T) {
-	cmd := rootCommand()
-	cmd.SetArgs([]string{"core", "--out", t.TempDir(), "--window", "10ms"})
-	cmd.SetOut(&bytes.Buffer{})
-	cmd.SetErr(&bytes.Buffer{})
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- cmd.ExecuteContext(ctx) }()
+	go func() { done <- run(ctx, []string{"core", "-window", "10ms"}, &bytes.Buffer{}, &bytes.Buffer{}) }()
 	if await.Receive(t, "the run ends", done) == nil {
 		t.Error("no error")
+	}
+}
+
+// Both servers answer redis-benchmark, and use processor time for it.
+func TestRedis(t *testing.T) {
+	if _, err := exec.LookPath("redis-benchmark"); err != nil {
+		t.Skip(err)
+	}
+	stdout, stderr, err := bench(t, "redis", "-rounds", "2", "-share", "100")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	want := 2 * len(redisSets) * len(redis.Kinds)
+	if n := strings.Count(stdout, " ns/op "); n != want || strings.Contains(stdout, " 0 ns/op") {
+		t.Errorf("%d lines:\n%s", n, stdout)
 	}
 }

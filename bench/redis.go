@@ -5,7 +5,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -14,103 +15,61 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/socknotify/socknotify/bench/internal/proc"
 	"github.com/socknotify/socknotify/bench/internal/redis"
-	"github.com/socknotify/socknotify/bench/internal/stat"
 )
 
 // A redisSet is a set of parameters of redis-benchmark.
-type redisSet struct {
-	Clients, Pipeline, Cores int
-	requests                 int
-	limit                    float64 // of package server's CPU to a goroutine each
-}
+type redisSet struct{ clients, pipeline, cores, requests int }
 
 var redisSets = []redisSet{
-	{50, 1, 2, 150_000, 0.80}, {500, 1, 2, 150_000, 0.85}, {50, 16, 2, 1_200_000, 0.80}, {1, 1, 2, 40_000, 1.15},
-	{50, 1, 1, 120_000, 0.90},
+	{50, 1, 2, 150_000}, {500, 1, 2, 150_000}, {50, 16, 2, 1_200_000}, {1, 1, 2, 40_000}, {50, 1, 1, 120_000},
 }
 
-// A redisRecord has the CPU per request of both servers in each round, in microseconds.
-type redisRecord struct {
-	redisSet
-	CPU   map[string][]float64
-	Ratio float64 // the median of the rounds' ratios
-}
-
-// redisCommand measures a Redis server.
-func redisCommand() *cobra.Command {
-	var rounds, share int
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "redis",
-		Short: "Measure a Redis server on package server beside one with a goroutine for each connection, by redis-benchmark",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := exec.LookPath("redis-benchmark"); err != nil {
-				return fmt.Errorf("it comes with Debian's redis-tools: %w", err)
-			}
-			spawner, records := proc.NewSpawner(), make([]redisRecord, len(redisSets))
-			for round := range rounds {
-				for i, set := range redisSets {
-					set.requests /= share
-					r := &records[i]
-					if round == 0 {
-						*r = redisRecord{redisSet: set, CPU: map[string][]float64{}}
-					}
-					for _, kind := range redis.Kinds {
-						us, err := measureRedis(cmd.Context(), spawner, kind, set)
-						if err != nil {
-							return fmt.Errorf("%s, %+v: %w", kind, set, err)
-						}
-						r.CPU[kind] = append(r.CPU[kind], us)
-					}
-				}
-			}
-			for _, r := range records {
-				var ratios []float64
-				for i, us := range r.CPU[redis.Kinds[0]] {
-					ratios = append(ratios, us/r.CPU[redis.Kinds[1]][i])
-				}
-				r.Ratio = stat.Median(ratios)
-				if asJSON {
-					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(r); err != nil {
-						return err
-					}
-					continue
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%3d clients, pipeline %2d, %d cores: %.2f (limit %.2f)\n", r.Clients, r.Pipeline, r.Cores, r.Ratio, r.limit)
-				for _, kind := range redis.Kinds {
-					fmt.Fprintf(cmd.OutOrStdout(), "    %-10s %.2f us, quartiles %.2f and %.2f\n", kind, stat.Median(r.CPU[kind]), stat.Quantile(r.CPU[kind], 0.25), stat.Quantile(r.CPU[kind], 0.75))
-				}
-			}
-			return nil
-		},
+// compareRedis measures a Redis server on package server beside one with a goroutine for each
+// connection, by redis-benchmark, and prints samples as lines of a Go benchmark.
+func compareRedis(ctx context.Context, args []string, stdout io.Writer) error {
+	f := flag.NewFlagSet("redis", flag.ContinueOnError)
+	rounds := f.Int("rounds", 9, "rounds, in each of which all is measured once")
+	share := f.Int("share", 1, "divides the number of requests; the figures mean less then")
+	if err := f.Parse(args); err != nil {
+		return err
 	}
-	f := cmd.Flags()
-	f.IntVar(&rounds, "rounds", 9, "rounds, in each of which all is measured once")
-	f.IntVar(&share, "share", 1, "divides the number of requests; the figures mean less then")
-	f.BoolVar(&asJSON, "json", false, "print a line of JSON for each set of parameters")
-	return cmd
+	if _, err := exec.LookPath("redis-benchmark"); err != nil {
+		return fmt.Errorf("it comes with Debian's redis-tools: %w", err)
+	}
+	spawner := proc.NewSpawner()
+	for range *rounds {
+		for _, set := range redisSets {
+			set.requests /= *share
+			var us []float64
+			for _, kind := range redis.Kinds {
+				one, err := measureRedis(ctx, spawner, kind, set)
+				if err != nil {
+					return fmt.Errorf("%s, %+v: %w", kind, set, err)
+				}
+				us = append(us, one)
+			}
+			for i, kind := range redis.Kinds {
+				const line = "BenchmarkRedis/clients=%d/pipeline=%d/cores=%d/server=%s %d %.5g ns/op %.4g cpu-ratio\n"
+				fmt.Fprintf(stdout, line, set.clients, set.pipeline, set.cores, kind, set.requests, us[i]*1000, us[i]/us[1])
+			}
+		}
+	}
+	return nil
 }
 
-// redisServerCommand is one of the servers. It prints its address.
-func redisServerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "redis-server kind",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), l.Addr())
-			return redis.Serve(args[0], l)
-		},
+// serveRedis is one of the servers. It prints its address.
+func serveRedis(_ context.Context, args []string, stdout io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("redis-server kind")
 	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, l.Addr())
+	return redis.Serve(args[0], l)
 }
 
 // measureRedis returns the microseconds of CPU that a server uses for a GET.
@@ -123,7 +82,7 @@ func measureRedis(ctx context.Context, spawner *proc.Spawner, kind string, set r
 	if err != nil {
 		return 0, err
 	}
-	server, err := spawner.Start([]string{self, "redis-server", kind}, cpus[:min(set.Cores, len(cpus))])
+	server, err := spawner.Start([]string{self, "redis-server", kind}, cpus[:min(set.cores, len(cpus))])
 	if err != nil {
 		return 0, err
 	}
@@ -144,7 +103,7 @@ func measureRedis(ctx context.Context, spawner *proc.Spawner, kind string, set r
 		return 0, err
 	}
 	out, err := exec.CommandContext(ctx, "redis-benchmark", "-p", port, "-t", "get", "-q", "-n", strconv.Itoa(set.requests),
-		"-c", strconv.Itoa(set.Clients), "-P", strconv.Itoa(set.Pipeline)).CombinedOutput()
+		"-c", strconv.Itoa(set.clients), "-P", strconv.Itoa(set.pipeline)).CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("requests per second")) {
 		return 0, fmt.Errorf("redis-benchmark: %v: %s", err, out)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
@@ -105,18 +106,18 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	ports := get[debug.Ports](t, url+"ports", 200)
+	ports := get[debugdata.Ports](t, url+"ports", 200)
 	if ports.Remote {
 		t.Error("the page serves remote requests")
 	}
-	if len(ports.Ports) != 2 || ports.Ports[0] != (debug.PortName{Name: "first", Backend: p.Backend()}) {
+	if len(ports.Ports) != 2 || ports.Ports[0] != (debugdata.PortName{Name: "first", Backend: p.Backend()}) {
 		t.Errorf("%+v", ports)
 	}
-	st := get[debug.Status](t, url+"status?port=first", 200)
+	st := get[debugdata.Status](t, url+"status?port=first", 200)
 	if st.Port != "first" || st.Counts.Registrations != 1 || st.Counts.Notifications != 1 || st.Observed.IsZero() || st.Closed || len(st.Spread) == 0 {
 		t.Errorf("%+v", st)
 	}
-	rows := get[debug.Registrations](t, url+"registrations?port=first", 200)
+	rows := get[debugdata.Registrations](t, url+"registrations?port=first", 200)
 	if rows.Total != 1 || rows.Matched != 1 || rows.States["fired"] != 1 || len(rows.Rows) != 1 {
 		t.Fatalf("%+v", rows)
 	}
@@ -126,12 +127,12 @@ func TestViews(t *testing.T) {
 		r.LastTime.IsZero() || r.Since.IsZero() || r.ID == 0 || r.Gone != "" {
 		t.Errorf("%+v", r)
 	}
-	h := get[debug.History](t, url+"history?port=first", 200)
+	h := get[debugdata.History](t, url+"history?port=first", 200)
 	if len(h.Samples) == 0 || h.Samples[0].Number != 0 || h.Samples[0].Time.IsZero() {
 		t.Errorf("%+v", h)
 	}
 	await.Until(t, "a second sample has the notification", func() bool {
-		h = get[debug.History](t, url+"history?port=first&after=0", 200)
+		h = get[debugdata.History](t, url+"history?port=first&after=0", 200)
 		n := len(h.Samples)
 		return n > 0 && h.Samples[n-1].Notifications == 1
 	})
@@ -140,7 +141,7 @@ func TestViews(t *testing.T) {
 	}
 	// A rate is that of the latest few seconds, so another notification follows if these are over.
 	notified := uint64(1)
-	rate := func() float64 { return get[debug.Status](t, url+"status?port=first", 200).Rates.Notifications }
+	rate := func() float64 { return get[debugdata.Status](t, url+"status?port=first", 200).Rates.Notifications }
 	for now := rate(); now <= 0 || now > 100; now = rate() {
 		if now > 100 || notified == 100 {
 			t.Fatalf("%d notifications make a rate of %v", notified, now)
@@ -151,16 +152,16 @@ func TestViews(t *testing.T) {
 		}
 		notified++
 	}
-	all := get[debug.View](t, url+"view?port=first&after=0&sort=key", 200)
+	all := get[debugdata.View](t, url+"view?port=first&after=0&sort=key", 200)
 	if all.Status.Port != "first" || all.Status.Counts.Notifications != notified || len(all.Registrations.Rows) != 1 ||
 		all.Registrations.Rows[0].Key != "able" || len(all.History.Samples) == 0 || all.History.Samples[0].Number != 1 {
 		t.Errorf("%+v", all)
 	}
-	if s.Close(); len(get[debug.Registrations](t, url+"registrations?port=first", 200).Rows) != 0 {
+	if s.Close(); len(get[debugdata.Registrations](t, url+"registrations?port=first", 200).Rows) != 0 {
 		t.Error("a closed socket is registered")
 	}
 	p.Close()
-	if st := get[debug.Status](t, url+"status?port=first", 200); !st.Closed {
+	if st := get[debugdata.Status](t, url+"status?port=first", 200); !st.Closed {
 		t.Error("a closed port is not reported as closed")
 	}
 }
@@ -192,7 +193,7 @@ func TestInvalidRequests(t *testing.T) {
 		{"trace?port=first&socket=x", 400, "socket"},
 		{"trace?port=first&kind=x", 400, "kind"},
 	} {
-		if f := get[debug.Failure](t, url+c.query, c.status); !strings.Contains(f.Error, c.want) {
+		if f := get[debugdata.Failure](t, url+c.query, c.status); !strings.Contains(f.Error, c.want) {
 			t.Errorf("%s: %q", c.query, f.Error)
 		}
 	}
@@ -219,9 +220,9 @@ func TestSearchSortAndPages(t *testing.T) {
 		}
 		enable(t, p, all[i], sockets-i, filter)
 	}
-	ask := func(query string) debug.Registrations {
+	ask := func(query string) debugdata.Registrations {
 		t.Helper()
-		return get[debug.Registrations](t, url+"registrations?"+query, 200)
+		return get[debugdata.Registrations](t, url+"registrations?"+query, 200)
 	}
 	if r := ask(""); r.Total != sockets || r.Matched != sockets || len(r.Rows) != 50 {
 		t.Errorf("%d, %d, %d rows", r.Total, r.Matched, len(r.Rows))
@@ -284,7 +285,7 @@ func TestKeyText(t *testing.T) {
 		p := newPort[any](t)
 		_, url := serve(t, debug.Port("p", p))
 		enable(t, p, newUDP(t), c.key, socknotify.EventIn)
-		if r := get[debug.Registrations](t, url+"registrations", 200).Rows[0]; r.Key != c.want {
+		if r := get[debugdata.Registrations](t, url+"registrations", 200).Rows[0]; r.Key != c.want {
 			t.Errorf("%v is shown as %q; want %q", c.key, r.Key, c.want)
 		}
 	}
@@ -323,11 +324,11 @@ func TestTrace(t *testing.T) {
 		if _, err := p.Process(nil, make([]socknotify.Notification[string], 1), timeout); err != nil {
 			t.Fatal(err)
 		}
-		var got []debug.Event
+		var got []debugdata.Event
 		for lines := bufio.NewScanner(resp.Body); len(got) < 2 && lines.Scan(); {
 			line := lines.Text()
 			if sse {
-				var some []debug.Event
+				var some []debugdata.Event
 				if data, ok := strings.CutPrefix(line, "data: "); ok {
 					if err := json.Unmarshal([]byte(data), &some); err != nil {
 						t.Fatal(err)
@@ -336,7 +337,7 @@ func TestTrace(t *testing.T) {
 				got = append(got, some...)
 				continue
 			}
-			var e debug.Event
+			var e debugdata.Event
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +346,7 @@ func TestTrace(t *testing.T) {
 		if len(got) != 2 {
 			t.Fatalf("%+v", got)
 		}
-		for i, want := range []debug.Event{{Kind: "registered"}, {Kind: "notified", Events: "OUT"}} {
+		for i, want := range []debugdata.Event{{Kind: "registered"}, {Kind: "notified", Events: "OUT"}} {
 			g := got[i]
 			if g.Kind != want.Kind || g.Events != want.Events || g.Socket != uint64(s.Handle()) || g.Key != "able" ||
 				g.Local != s.LocalAddr().String() || g.ID == 0 || g.Time.IsZero() {
@@ -375,7 +376,7 @@ func TestTraceEndsWithPort(t *testing.T) {
 		}
 		open = append(open, resp.Body)
 	}
-	if f := get[debug.Failure](t, url+"trace", 503); !strings.Contains(f.Error, "16") {
+	if f := get[debugdata.Failure](t, url+"trace", 503); !strings.Contains(f.Error, "16") {
 		t.Error(f.Error)
 	}
 	p.Close()
@@ -384,7 +385,7 @@ func TestTraceEndsWithPort(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f := get[debug.Failure](t, url+"trace", 410); !strings.Contains(f.Error, "closed") {
+	if f := get[debugdata.Failure](t, url+"trace", 410); !strings.Contains(f.Error, "closed") {
 		t.Error(f.Error)
 	}
 }
@@ -545,7 +546,7 @@ func TestAccessByProxy(t *testing.T) {
 	}
 	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host}))
 	defer proxy.Close()
-	if f := get[debug.Failure](t, proxy.URL+target.Path+"ports", 403); !strings.Contains(f.Error, "proxy") {
+	if f := get[debugdata.Failure](t, proxy.URL+target.Path+"ports", 403); !strings.Contains(f.Error, "proxy") {
 		t.Error(f.Error)
 	}
 }
@@ -553,7 +554,7 @@ func TestAccessByProxy(t *testing.T) {
 // Every kind of internal/port is accepted by the trace view and offered on the page.
 func TestTraceKinds(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
-	said := get[debug.Failure](t, url+"trace?kind=x", 400).Error
+	said := get[debugdata.Failure](t, url+"trace?kind=x", 400).Error
 	page, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -146,7 +147,7 @@ func TestQueryEndsWithClient(t *testing.T) {
 		t.Errorf("a disconnected client was sent %d bytes", w.Body.Len())
 	}
 	close(release)
-	var all debug.Registrations
+	var all debugdata.Registrations
 	if err := json.Unmarshal((<-first).Body.Bytes(), &all); err != nil || all.Matched != sockets {
 		t.Errorf("%d, %v", all.Matched, err)
 	}
@@ -156,10 +157,10 @@ func TestQueryEndsWithClient(t *testing.T) {
 func TestHistoryAfterMax(t *testing.T) {
 	_, url := serve(t, debug.Port("p", newPort[int](t)))
 	const last = "after=18446744073709551615"
-	if h := get[debug.History](t, url+"history?"+last, 200); len(h.Samples) != 0 {
+	if h := get[debugdata.History](t, url+"history?"+last, 200); len(h.Samples) != 0 {
 		t.Errorf("%+v", h)
 	}
-	if l := get[debug.View](t, url+"view?"+last, 200); len(l.History.Samples) != 0 {
+	if l := get[debugdata.View](t, url+"view?"+last, 200); len(l.History.Samples) != 0 {
 		t.Errorf("%+v", l.History)
 	}
 }
@@ -188,7 +189,7 @@ func TestTraceOfSocketZero(t *testing.T) {
 		}
 		n += k
 	}
-	var e debug.Event
+	var e debugdata.Event
 	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Kind != "posted" || e.Data != 3 {
 		t.Errorf("%+v, %v", e, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 // Every request receives a well-formed answer that respects the limits of the request.
@@ -63,7 +64,7 @@ func FuzzQuery(f *testing.F) {
 		body := w.Body.Bytes()
 		switch w.Code {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestURITooLong:
-			if fail := decoded[debug.Failure](t, body); fail.Error == "" || len(fail.Error) > 40_000 {
+			if fail := decoded[debugdata.Failure](t, body); fail.Error == "" || len(fail.Error) > 40_000 {
 				t.Errorf("%d bytes of an error", len(fail.Error))
 			}
 			return
@@ -72,14 +73,14 @@ func FuzzQuery(f *testing.F) {
 			t.Fatalf("%s?%s: %d", place, query, w.Code)
 		}
 		asked := r.URL.Query()
-		rows := func(r *debug.Registrations) {
+		rows := func(r *debugdata.Registrations) {
 			limit := 50
 			json.Unmarshal([]byte(asked.Get("limit")), &limit)
 			if r.Total > 6 || r.Matched > r.Total || len(r.Rows) > min(limit, r.Matched) {
 				t.Errorf("%s: %d rows, %d of %d", query, len(r.Rows), r.Matched, r.Total)
 			}
 		}
-		samples := func(h *debug.History) {
+		samples := func(h *debugdata.History) {
 			var after uint64
 			for i, s := range h.Samples {
 				if json.Unmarshal([]byte(asked.Get("after")), &after) == nil && s.Number <= after || i > 0 && s.Number != h.Samples[i-1].Number+1 {
@@ -89,18 +90,18 @@ func FuzzQuery(f *testing.F) {
 		}
 		switch place {
 		case "/ports":
-			decoded[debug.Ports](t, body)
+			decoded[debugdata.Ports](t, body)
 		case "/view":
-			l := decoded[debug.View](t, body)
+			l := decoded[debugdata.View](t, body)
 			rows(&l.Registrations)
 			samples(&l.History)
 		case "/status":
-			decoded[debug.Status](t, body)
+			decoded[debugdata.Status](t, body)
 		case "/history":
-			h := decoded[debug.History](t, body)
+			h := decoded[debugdata.History](t, body)
 			samples(&h)
 		case "/registrations":
-			r := decoded[debug.Registrations](t, body)
+			r := decoded[debugdata.Registrations](t, body)
 			rows(&r)
 		case "/trace":
 			if sse != bytes.HasPrefix(body, []byte("retry: ")) {

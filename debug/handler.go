@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 //go:embed page
@@ -216,7 +217,7 @@ func (h *Handler) with(w http.ResponseWriter, r *http.Request, serve func(http.R
 func fail(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(Failure{why})
+	json.NewEncoder(w).Encode(debugdata.Failure{Error: why})
 }
 
 func reply(w http.ResponseWriter, v any) {

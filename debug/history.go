@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 const (
@@ -56,7 +58,7 @@ func (r *ring[T]) back(nth uint64) T {
 // A history holds the latest samples of a port.
 type history struct {
 	stop func() // stops observing the port
-	ring[Sample]
+	ring[debugdata.Sample]
 }
 
 func newHistory(s source) *history {
@@ -68,12 +70,14 @@ func newHistory(s source) *history {
 // sample adds a sample. It reports whether the port is open.
 func (h *history) sample(s source) bool {
 	st := s.status()
-	h.add(func(number uint64) Sample { return Sample{Number: number, Time: st.Time, Counts: st.Counts} })
+	h.add(func(number uint64) debugdata.Sample {
+		return debugdata.Sample{Number: number, Time: st.Time, Counts: st.Counts}
+	})
 	return !st.Closed
 }
 
 // rates returns the rates between a sample of a few seconds ago and now.
-func (h *history) rates(now *Status) (r Rates) {
+func (h *history) rates(now *debugdata.Status) (r debugdata.Rates) {
 	then := h.back(rateSamples)
 	d := now.Time.Sub(then.Time).Seconds()
 	if d < sampleEvery.Seconds()/2 {
@@ -81,7 +85,7 @@ func (h *history) rates(now *Status) (r Rates) {
 	}
 	per := func(now, then uint64) float64 { return float64(now-then) / d }
 	c := &now.Counts
-	return Rates{
+	return debugdata.Rates{
 		Notifications: per(c.Notifications, then.Notifications),
 		Accepted:      per(c.Accepted, then.Accepted),
 		Completions:   per(c.Completions, then.Completions),
@@ -95,10 +99,10 @@ func (h *history) rates(now *Status) (r Rates) {
 }
 
 func (h *Handler) servePorts(w http.ResponseWriter) {
-	out := Ports{Ports: []PortName{}, Remote: h.guard.remote}
+	out := debugdata.Ports{Ports: []debugdata.PortName{}, Remote: h.guard.remote}
 	for _, s := range h.ports() {
 		st := s.status()
-		out.Ports = append(out.Ports, PortName{s.name(), st.Backend, st.Closed})
+		out.Ports = append(out.Ports, debugdata.PortName{Name: s.name(), Backend: st.Backend, Closed: st.Closed})
 	}
 	reply(w, out)
 }
@@ -107,7 +111,7 @@ func (h *Handler) serveStatus(w http.ResponseWriter, r *http.Request, s *mounted
 	reply(w, h.status(s))
 }
 
-func (h *Handler) status(s *mounted) Status {
+func (h *Handler) status(s *mounted) debugdata.Status {
 	st := s.status()
 	st.Rates = s.rates(&st)
 	return st
@@ -119,7 +123,7 @@ func (h *Handler) serveHistory(w http.ResponseWriter, r *http.Request, s *mounte
 		fail(w, http.StatusBadRequest, why)
 		return
 	}
-	reply(w, History{Port: s.name(), Samples: s.after(from)})
+	reply(w, debugdata.History{Port: s.name(), Samples: s.after(from)})
 }
 
 // parseAfter returns the number of the first sample that is requested.
@@ -151,7 +155,7 @@ func (h *Handler) serveView(w http.ResponseWriter, r *http.Request, s *mounted) 
 	if found == nil {
 		return // the client has disconnected
 	}
-	reply(w, View{
-		Status: h.status(s), Registrations: *found, History: History{Port: s.name(), Samples: s.after(from)},
+	reply(w, debugdata.View{
+		Status: h.status(s), Registrations: *found, History: debugdata.History{Port: s.name(), Samples: s.after(from)},
 	})
 }

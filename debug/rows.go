@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 // A query selects and orders registrations.
@@ -86,14 +88,14 @@ type candidate[K comparable] struct {
 }
 
 // query returns the registrations that match q. It returns nil if ctx is done first.
-func (s *portSource[K]) query(ctx context.Context, q *query) *Registrations {
+func (s *portSource[K]) query(ctx context.Context, q *query) *debugdata.Registrations {
 	select {
 	case s.querying <- struct{}{}:
 		defer func() { <-s.querying }()
 	case <-ctx.Done():
 		return nil
 	}
-	out := &Registrations{Port: s.title, States: map[string]int{}, Offset: q.offset, Rows: []Row{}}
+	out := &debugdata.Registrations{Port: s.title, States: map[string]int{}, Offset: q.offset, Rows: []debugdata.Row{}}
 	keys := len(q.words) > 0 || q.sort == "key"
 	addresses := len(q.words) > 0 || q.sort == "local" || q.sort == "remote" || keys && s.byAddress
 	var found []candidate[K]
@@ -185,9 +187,9 @@ func compare[K comparable](by string, a, b *candidate[K]) int {
 	}
 }
 
-func (s *portSource[K]) row(r *RegistrationInfo[K]) Row {
+func (s *portSource[K]) row(r *RegistrationInfo[K]) debugdata.Row {
 	k := s.addresses(r, false)
-	row := Row{
+	row := debugdata.Row{
 		ID: r.ID, Socket: uint64(r.Socket), Key: s.key(r, k.names.Local, k.names.Remote),
 		Network: k.names.Network, Local: k.names.Local, Remote: k.names.Remote, Gone: k.gone,
 		Filter: r.Filter.String(), Trigger: r.Trigger.String(), State: r.State.String(), Pending: r.Pending,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -16,7 +17,7 @@ import (
 type service struct {
 	name, kind string
 	// read sets the counts, which are 0 before the first Serve.
-	read func(*ServerCounts)
+	read func(*debugdata.ServerCounts)
 	// ports returns the ports that the service has now, each as the same any as before.
 	ports func() []any
 	// newSource makes the source of such a port.
@@ -26,7 +27,7 @@ type service struct {
 // A shown is a service on one page.
 type shown struct {
 	*service
-	history ring[ServerSample]
+	history ring[debugdata.ServerSample]
 }
 
 // Server shows a server under a name, which must be unique among servers and lots on the page. Its ports are shown too,
@@ -34,7 +35,7 @@ type shown struct {
 func Server[S any](name string, s *server.Server[S]) Option {
 	return add(&service{
 		name: name, kind: "server.Server",
-		read: func(c *ServerCounts) { c.setServer(s.Stats()) },
+		read: func(c *debugdata.ServerCounts) { setServer(c, s.Stats()) },
 		ports: func() (all []any) {
 			for _, p := range s.Ports() {
 				all = append(all, p)
@@ -49,27 +50,22 @@ func Server[S any](name string, s *server.Server[S]) Option {
 
 // Lot shows a lot of package park under a name, as Server does.
 func Lot(name string, l *park.Lot) Option {
-	return addLots(name, "park.Lot", func() []*park.Lot { return []*park.Lot{l} }, func(c *ServerCounts) { c.setLot(l.Stats()) })
+	return addLots(name, "park.Lot", func() []*park.Lot { return []*park.Lot{l} }, l.Stats)
 }
 
 // ParkServer shows a server of package park under a name, as Server does.
 func ParkServer(name string, s *park.Server) Option {
-	return addLots(name, "park.Server", func() []*park.Lot {
-		if l := s.Lot(); l != nil {
-			return []*park.Lot{l}
-		}
-		return nil
-	}, func(c *ServerCounts) { c.setParkServer(s.Stats()) })
+	return addLots(name, "park.Server", s.Lots, s.Stats)
 }
 
 // HTTPServer shows an HTTP server of package park under a name, as Server does.
 func HTTPServer(name string, s *park.HTTPServer) Option {
-	return addLots(name, "park.HTTPServer", s.Lots, func(c *ServerCounts) { c.setHTTPServer(s.Stats()) })
+	return addLots(name, "park.HTTPServer", s.Lots, s.Stats)
 }
 
-func addLots(name, kind string, lots func() []*park.Lot, read func(*ServerCounts)) Option {
+func addLots(name, kind string, lots func() []*park.Lot, stats func() park.Stats) Option {
 	return add(&service{
-		name: name, kind: kind, read: read,
+		name: name, kind: kind, read: func(c *debugdata.ServerCounts) { setPark(c, stats()) },
 		ports: func() (all []any) {
 			for _, l := range lots() {
 				all = append(all, l.Port())
@@ -84,48 +80,46 @@ func add(s *service) Option {
 	return func(h *Handler) { h.services = append(h.services, &shown{service: s}) }
 }
 
-func (c *ServerCounts) setServer(s server.Stats) {
-	*c = ServerCounts{
+func setServer(c *debugdata.ServerCounts, s server.Stats) {
+	*c = debugdata.ServerCounts{
 		Conns: s.Conns, Handshaking: s.Handshaking, Hijacked: s.Hijacked, Workers: s.Workers, Running: s.Running,
-		QueuedBytes: s.Queued, Longest: s.Longest.Seconds(), Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr,
+		Waiting: s.Waiting, QueuedBytes: s.QueuedBytes, Longest: s.Longest.Seconds(), Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr,
 		RefusedWrites: s.Overloads, BytesIn: s.BytesIn, BytesOut: s.BytesOut, Calls: s.Calls, CallTime: timesOf(s.CallTime),
-		Idle: s.Idle, Slow: s.Slow, Stalled: s.Stalled, Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
-		FailedHandshakes: s.FailedHandshakes, LateHandshakes: s.LateHandshakes, EvictedHandshakes: s.EvictedHandshakes,
-		BadPreambles: s.BadPreambles,
+		Idle: s.TimedOut.Idle, Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message,
+		Panics: s.Panics, Stuck: s.Stuck, Handshakes: s.Handshakes,
+		FailedHandshakes: s.Rejected - min(s.RejectedHeaders, s.Rejected) +
+			s.TimedOut.Handshake + s.EvictedHandshakes,
+		LateHandshakes: s.TimedOut.Handshake, EvictedHandshakes: s.EvictedHandshakes,
+		BadPreambles: s.RejectedHeaders,
 	}
 }
 
-func (c *ServerCounts) setLot(s park.Stats) {
-	*c = ServerCounts{
-		Parked: s.Parked - s.Queued, QueuedConns: s.Queued, Running: s.Running, Workers: s.Workers,
-		Parks: s.Parks, AtOnce: s.AtOnce, Idle: s.Expired, Unparkable: s.Unparkable, CallTime: timesOf(s.CallTime),
+// setPark sets Idle to the larger of two counts: a Server also closes connections that it could not park, and a lot ends
+// parkings without closing their connections.
+func setPark(c *debugdata.ServerCounts, s park.Stats) {
+	*c = debugdata.ServerCounts{
+		Conns: s.Conns, Parked: s.Parked - s.Waiting, Waiting: s.Waiting, Running: s.Running, Workers: s.Workers,
+		Accepted: s.Accepted, Refused: s.Refused, RefusedPerAddr: s.RefusedPerAddr, Rejected: s.Rejected,
+		Calls: s.Calls, CallTime: timesOf(s.CallTime), Panics: s.Panics,
+		Idle: max(s.Expired, s.TimedOut.Idle), Slow: s.TimedOut.Slow, Stalled: s.TimedOut.Message, LateHandshakes: s.TimedOut.Handshake,
+		Handshakes: s.Handshakes,
+		Parks:      s.Parks, AtOnce: s.AtOnce, Unparkable: s.Unparkable,
 	}
-}
-
-func (c *ServerCounts) setParkServer(s park.ServerStats) {
-	c.setLot(s.Stats)
-	c.Conns, c.Refused, c.RefusedPerAddr, c.Calls = s.Conns, s.Refused, s.RefusedPerAddr, s.Calls
-	c.Panics, c.Handshakes, c.FailedHandshakes = s.Panics, s.Handshakes, s.FailedHandshakes
-}
-
-func (c *ServerCounts) setHTTPServer(s park.HTTPStats) {
-	c.setLot(s.Stats)
-	c.Calls, c.Rejected = s.Requests, s.Rejected
 }
 
 // timesOf returns nil if nothing was measured.
-func timesOf(h metrics.Histogram) *Times {
+func timesOf(h metrics.Histogram) *debugdata.Times {
 	if h.Count() == 0 {
 		return nil
 	}
-	return &Times{Seconds: h.Sum.Seconds(), Buckets: h.Buckets[:]}
+	return &debugdata.Times{Seconds: h.Sum.Seconds(), Buckets: h.Buckets[:]}
 }
 
 // sample adds a sample.
 func (s *shown) sample() {
-	one := ServerSample{Time: time.Now()}
+	one := debugdata.ServerSample{Time: time.Now()}
 	s.read(&one.ServerCounts)
-	s.history.add(func(number uint64) ServerSample {
+	s.history.add(func(number uint64) debugdata.ServerSample {
 		one.Number = number
 		return one
 	})
@@ -185,12 +179,12 @@ func (h *Handler) ports() []*mounted {
 
 func (h *Handler) serveServers(w http.ResponseWriter) {
 	ports := h.ports()
-	out := Servers{Servers: []ServerName{}, Remote: h.guard.remote, Bounds: []float64{}}
+	out := debugdata.Servers{Servers: []debugdata.ServerName{}, Remote: h.guard.remote, Bounds: []float64{}}
 	for _, b := range metrics.Bounds() {
 		out.Bounds = append(out.Bounds, b.Seconds())
 	}
 	for _, s := range h.services {
-		name := ServerName{Name: s.name, Kind: s.kind, Ports: []string{}}
+		name := debugdata.ServerName{Name: s.name, Kind: s.kind, Ports: []string{}}
 		for _, m := range ports {
 			if m.of == s {
 				name.Ports = append(name.Ports, m.name())
@@ -212,7 +206,7 @@ func (h *Handler) serveServer(w http.ResponseWriter, r *http.Request) {
 		if s.name != name && (name != "" || len(h.services) != 1) {
 			continue
 		}
-		v := ServerView{Server: s.name, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
+		v := debugdata.ServerView{Server: s.name, Kind: s.kind, Time: time.Now(), Observed: h.began, Samples: s.history.after(from)}
 		s.read(&v.Counts)
 		reply(w, v)
 		return

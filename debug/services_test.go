@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
@@ -62,30 +63,30 @@ func listen(t *testing.T) net.Listener {
 func TestServer(t *testing.T) {
 	s := &server.Server[struct{}]{Handler: echo{}, TimeCalls: true, Workers: 2, Shards: 2}
 	_, url := serve(t, debug.Server("shop", s))
-	if l := get[debug.Servers](t, url+"servers", 200); len(l.Servers) != 1 || l.Servers[0].Kind != "server.Server" || len(l.Servers[0].Ports) != 0 {
+	if l := get[debugdata.Servers](t, url+"servers", 200); len(l.Servers) != 1 || l.Servers[0].Kind != "server.Server" || len(l.Servers[0].Ports) != 0 {
 		t.Errorf("before Serve: %+v", l)
 	}
-	if v := get[debug.ServerView](t, url+"server", 200); v.Counts.Conns != 0 || len(v.Samples) == 0 || v.Observed.IsZero() {
+	if v := get[debugdata.ServerView](t, url+"server", 200); v.Counts.Conns != 0 || len(v.Samples) == 0 || v.Observed.IsZero() {
 		t.Errorf("before Serve: %+v", v)
 	}
 	l := listen(t)
 	served := make(chan error)
 	go func() { served <- s.Serve(l) }()
 	c := say(t, l.Addr())
-	if p := get[debug.Servers](t, url+"servers", 200).Servers[0].Ports; len(p) != 2 || p[0] != "shop-0" || p[1] != "shop-1" {
+	if p := get[debugdata.Servers](t, url+"servers", 200).Servers[0].Ports; len(p) != 2 || p[0] != "shop-0" || p[1] != "shop-1" {
 		t.Errorf("ports %q", p)
 	}
 	eventually(t, func() bool {
-		v := get[debug.ServerView](t, url+"server?server=shop", 200)
+		v := get[debugdata.ServerView](t, url+"server?server=shop", 200)
 		return v.Counts.Conns == 1 && v.Counts.BytesIn == 5 && v.Counts.BytesOut == 5 && v.Counts.Calls == 1 && v.Counts.Accepted == 1 &&
 			v.Counts.CallTime != nil && v.Counts.CallTime.Seconds > 0
 	})
 	found := false
 	for _, port := range []string{"shop-0", "shop-1"} {
-		for _, row := range get[debug.Registrations](t, url+"registrations?sort=key&port="+port, 200).Rows {
+		for _, row := range get[debugdata.Registrations](t, url+"registrations?sort=key&port="+port, 200).Rows {
 			found = found || row.Key == c.LocalAddr().String()
 		}
-		for _, row := range get[debug.Registrations](t, url+"registrations?q="+c.LocalAddr().String()+"&port="+port, 200).Rows {
+		for _, row := range get[debugdata.Registrations](t, url+"registrations?q="+c.LocalAddr().String()+"&port="+port, 200).Rows {
 			if row.Key != row.Remote {
 				t.Errorf("%+v", row)
 			}
@@ -94,20 +95,20 @@ func TestServer(t *testing.T) {
 	if !found {
 		t.Error("no key is the address of the peer")
 	}
-	from := get[debug.ServerView](t, url+"server", 200).Samples
+	from := get[debugdata.ServerView](t, url+"server", 200).Samples
 	last := from[len(from)-1]
 	eventually(t, func() bool { // the next sample has the counts
-		v := get[debug.ServerView](t, url+"server?after="+strconv.FormatUint(last.Number, 10), 200)
+		v := get[debugdata.ServerView](t, url+"server?after="+strconv.FormatUint(last.Number, 10), 200)
 		return len(v.Samples) > 0 && v.Samples[0].Number == last.Number+1 && v.Samples[0].Calls >= 1
 	})
 	s.Close()
 	<-served
 	s.Shutdown(context.Background())
-	if v := get[debug.ServerView](t, url+"server", 200); v.Counts.BytesIn != 5 {
+	if v := get[debugdata.ServerView](t, url+"server", 200); v.Counts.BytesIn != 5 {
 		t.Errorf("after the end: %+v", v.Counts)
 	}
-	get[debug.Failure](t, url+"server?server=other", 404)
-	get[debug.Failure](t, url+"server?after=x", 400)
+	get[debugdata.Failure](t, url+"server?server=other", 404)
+	get[debugdata.Failure](t, url+"server?after=x", 400)
 }
 
 // A port that is found when samples are taken is not sampled twice at that time: the page divides by the time between two.
@@ -121,9 +122,9 @@ func TestFoundPortIsSampledOnce(t *testing.T) {
 		ports := s.Ports()
 		return len(ports) == 1 && !debug.TakeSnapshot(ports[0], 0, 0).Observed.IsZero()
 	})
-	var samples []debug.Sample
+	var samples []debugdata.Sample
 	eventually(t, func() bool {
-		samples = get[debug.History](t, url+"history?port=shop", 200).Samples
+		samples = get[debugdata.History](t, url+"history?port=shop", 200).Samples
 		return len(samples) >= 2
 	})
 	if d := samples[1].Time.Sub(samples[0].Time); d < 500*time.Millisecond {
@@ -164,18 +165,18 @@ func TestParkServers(t *testing.T) {
 	io.Copy(io.Discard, r.Body)
 	r.Body.Close()
 	eventually(t, func() bool {
-		l := get[debug.ServerView](t, url+"server?server=lines", 200).Counts
-		w := get[debug.ServerView](t, url+"server?server=web", 200).Counts
+		l := get[debugdata.ServerView](t, url+"server?server=lines", 200).Counts
+		w := get[debugdata.ServerView](t, url+"server?server=web", 200).Counts
 		return l.Calls == 1 && l.Conns == 1 && l.Parked == 1 && w.Calls == 1 && w.Parked == 1 && w.CallTime != nil
 	})
-	get[debug.Failure](t, url+"server", 400)
-	for _, s := range get[debug.Servers](t, url+"servers", 200).Servers {
+	get[debugdata.Failure](t, url+"server", 400)
+	for _, s := range get[debugdata.Servers](t, url+"servers", 200).Servers {
 		if len(s.Ports) != 1 || s.Ports[0] != s.Name {
 			t.Errorf("%+v", s)
 		}
 	}
 	eventually(t, func() bool { // a connection counts as parked before it is registered
-		rows := get[debug.Registrations](t, url+"registrations?port=web", 200).Rows
+		rows := get[debugdata.Registrations](t, url+"registrations?port=web", 200).Rows
 		return len(rows) == 1 && rows[0].Key == rows[0].Remote
 	})
 	client.CloseIdleConnections()
@@ -184,12 +185,12 @@ func TestParkServers(t *testing.T) {
 	<-served
 	<-served
 	lines.Shutdown(context.Background())
-	for _, s := range get[debug.Servers](t, url+"servers", 200).Servers {
+	for _, s := range get[debugdata.Servers](t, url+"servers", 200).Servers {
 		if s.Name == "web" && len(s.Ports) != 0 {
 			t.Errorf("after the end: %+v", s)
 		}
 	}
-	if c := get[debug.ServerView](t, url+"server?server=web", 200).Counts; c.Calls != 1 {
+	if c := get[debugdata.ServerView](t, url+"server?server=web", 200).Counts; c.Calls != 1 {
 		t.Errorf("after the end: %+v", c)
 	}
 }

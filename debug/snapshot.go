@@ -32,6 +32,16 @@ type Snapshot[K comparable] struct {
 	More bool
 }
 
+// Spread holds the counters of one stripe of a port.
+type Spread struct {
+	Inside        int64 // calls in the port now, blocked or not
+	Notifications uint64
+	Removals      uint64
+	PostsDequeued uint64
+	Rearms        uint64
+	FastEnables   uint64
+}
+
 // A RegistrationInfo describes one registration.
 type RegistrationInfo[K comparable] struct {
 	Socket  uintptr

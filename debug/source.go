@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/observe"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/sock"
@@ -16,11 +17,11 @@ import (
 type source interface {
 	name() string
 	observe() (stop func())
-	status() Status
-	query(ctx context.Context, q *query) *Registrations
+	status() debugdata.Status
+	query(ctx context.Context, q *query) *debugdata.Registrations
 	trace() *Trace
 	// describe sets the key and addresses of a registration in e. It reports whether the registration still exists.
-	describe(socket uintptr, id uint64, e *Event) bool
+	describe(socket uintptr, id uint64, e *debugdata.Event) bool
 }
 
 type portSource[K comparable] struct {
@@ -89,11 +90,15 @@ func (s *portSource[K]) name() string           { return s.title }
 func (s *portSource[K]) observe() (stop func()) { return observe.Start(s.in) }
 func (s *portSource[K]) trace() *Trace          { return &Trace{observe.StartTrace(s.in)} }
 
-func (s *portSource[K]) status() Status {
+func (s *portSource[K]) status() debugdata.Status {
 	p := takeSnapshot(s.port, s.in, 0, 0)
-	return Status{
+	spread := make([]debugdata.Spread, len(p.Spread))
+	for i := range spread {
+		spread[i] = debugdata.Spread(p.Spread[i])
+	}
+	return debugdata.Status{
 		Port: s.title, Time: p.Time, Backend: p.Backend, KernelEdges: p.KernelEdges, Closed: p.Closed,
-		Observed: p.Observed, Counts: Counts(p.Stats), Spread: p.Spread,
+		Observed: p.Observed, Counts: debugdata.Counts(p.Stats), Spread: spread,
 	}
 }
 
@@ -134,7 +139,7 @@ func (s *portSource[K]) addresses(r *RegistrationInfo[K], search bool) cachedNam
 	return k
 }
 
-func (s *portSource[K]) describe(socket uintptr, id uint64, e *Event) bool {
+func (s *portSource[K]) describe(socket uintptr, id uint64, e *debugdata.Event) bool {
 	page := takeSnapshot(s.port, s.in, socket, 1)
 	if len(page.Registrations) == 0 || page.Registrations[0].ID != id {
 		return false

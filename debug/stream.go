@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 const (
@@ -36,13 +38,13 @@ type traceStream struct {
 	socket    uint64
 	oneSocket bool   // only that socket
 	kind      string // "" means any
-	described map[uint64]Event
+	described map[uint64]debugdata.Event
 	missed    uint64
 	buf       [256]TraceEntry
 }
 
 func (h *Handler) serveTrace(w http.ResponseWriter, r *http.Request, s *mounted) {
-	t := &traceStream{source: s.source, described: map[uint64]Event{}}
+	t := &traceStream{source: s.source, described: map[uint64]debugdata.Event{}}
 	v := r.URL.Query()
 	if text := v.Get("socket"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -204,11 +206,11 @@ func (t *traceStream) send(w io.Writer, sse bool) error {
 }
 
 // read returns the new events that match the request.
-func (t *traceStream) read() (out []Event) {
+func (t *traceStream) read() (out []debugdata.Event) {
 	for rounds := 0; rounds < 16; rounds++ { // at most one ring buffer of entries
 		n := t.trace.Read(t.buf[:])
 		if lost := t.trace.Lost(); lost > t.missed {
-			out = append(out, Event{Time: time.Now(), Kind: "missed", Missed: lost - t.missed})
+			out = append(out, debugdata.Event{Time: time.Now(), Kind: "missed", Missed: lost - t.missed})
 			t.missed = lost
 		}
 		for i := range t.buf[:n] {
@@ -225,8 +227,8 @@ func (t *traceStream) read() (out []Event) {
 	return out
 }
 
-func (t *traceStream) event(e *TraceEntry) Event {
-	ev := Event{}
+func (t *traceStream) event(e *TraceEntry) debugdata.Event {
+	ev := debugdata.Event{}
 	if e.ID != 0 {
 		var ok bool
 		if ev, ok = t.described[e.ID]; !ok && t.source.describe(e.Socket, e.ID, &ev) {

@@ -33,9 +33,9 @@ func undisturbed(t *testing.T, s *site) (check func()) {
 	}
 }
 
-// More clients in a second than MaxArrivals are answered that they should come back, and when; then they are accepted.
-func TestMaxArrivals(t *testing.T) {
-	s := newSite(t, t.TempDir(), Config{MaxArrivals: 2, Retry: 5 * time.Second})
+// More clients in a second than AcceptRate are answered that they should come back, and when; then they are accepted.
+func TestAcceptRate(t *testing.T) {
+	s := newSite(t, t.TempDir(), Config{AcceptRate: Rate{PerSecond: 2}, Retry: 5 * time.Second})
 	check := undisturbed(t, s)
 	var refused atomic.Int64
 	until(t, "a client is refused", func() bool {
@@ -106,14 +106,14 @@ func TestHeaderFlood(t *testing.T) {
 		t.Errorf("%d were counted", n)
 	}
 	check()
-	if st := s.Stats(); st.Clients != 1 || st.Topics != 1 {
+	if st := s.Stats(); st.Conns != 1 || st.Topics != 1 {
 		t.Errorf("%+v", st)
 	}
 }
 
 // A WebSocket whose peer has gone without a word is closed and counted.
 func TestHalfOpenSockets(t *testing.T) {
-	s := newSite(t, t.TempDir(), Config{Heartbeat: 100 * time.Millisecond, MaxAge: time.Second})
+	s := newSite(t, t.TempDir(), Config{Heartbeat: 100 * time.Millisecond, WriteTimeout: time.Second})
 	check := undisturbed(t, s)
 	const n = 5
 	for range n { // they never answer a ping
@@ -121,8 +121,8 @@ func TestHalfOpenSockets(t *testing.T) {
 		must(t, err)
 		defer r.close()
 	}
-	until(t, "they are closed", func() bool { return s.Stats().Clients == 1 })
-	if got := s.Stats().Silent; got != n {
+	until(t, "they are closed", func() bool { return s.Stats().Conns == 1 })
+	if got := s.Stats().TimedOut.Idle; got != n {
 		t.Errorf("%d were counted, want %d", got, n)
 	}
 	check()
@@ -157,14 +157,14 @@ func TestChattyClients(t *testing.T) {
 	if _, err := r.next(); err == nil {
 		t.Error("a client of Server-Sent Events that sends was not closed")
 	}
-	until(t, "both have left", func() bool { return s.Stats().Clients == 1 })
+	until(t, "both have left", func() bool { return s.Stats().Conns == 1 })
 	check()
 }
 
 // Events that are too large are refused, however they come, and the next ones are delivered.
 func TestGiantEvents(t *testing.T) {
 	const most = 10_000
-	s := newSite(t, t.TempDir(), Config{MaxEvent: most, MaxQueue: 64 << 10})
+	s := newSite(t, t.TempDir(), Config{MaxMessage: most, MaxQueued: 64 << 10})
 	check := undisturbed(t, s)
 	live, err := openWS(s.url, "topic=live.a&topic=a")
 	must(t, err)
@@ -172,7 +172,7 @@ func TestGiantEvents(t *testing.T) {
 	until(t, "all have joined", func() bool { return s.members() == 3 })
 	giant := strings.Repeat("x", most+1)
 	for _, topic := range []string{"a", "live.a"} {
-		before := s.Stats().Refused
+		before := s.Stats().Rejected
 		if status, _ := s.request("POST", "/publish?topic="+topic, giant); status != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: %d", topic, status)
 		}
@@ -182,7 +182,7 @@ func TestGiantEvents(t *testing.T) {
 		if err != nil || status != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s, in chunks: %d, %v", topic, status, err)
 		}
-		if n := s.Stats().Refused - before; n != 2 {
+		if n := s.Stats().Rejected - before; n != 2 {
 			t.Errorf("%s: %d were counted", topic, n)
 		}
 	}
@@ -220,16 +220,16 @@ func TestStoppedPublisher(t *testing.T) {
 	if status, _, _ := strings.Cut(string(answer), "\r\n"); status != "HTTP/1.1 408 Request Timeout" {
 		t.Errorf("got %q", answer)
 	}
-	if n := s.Stats().Refused; n != 1 {
+	if n := s.Stats().Rejected; n != 1 {
 		t.Errorf("%d were counted", n)
 	}
 	s.publish("a", "others go on")
 }
 
-// Clients that come at once are not more than MaxClients.
-func TestMaxClients(t *testing.T) {
+// Clients that come at once are not more than MaxConns.
+func TestMaxConns(t *testing.T) {
 	const most = 3
-	s := newSite(t, t.TempDir(), Config{MaxClients: most})
+	s := newSite(t, t.TempDir(), Config{MaxConns: most})
 	var coming sync.WaitGroup
 	var accepted, refused atomic.Int64
 	for i := range 60 {
@@ -250,7 +250,7 @@ func TestMaxClients(t *testing.T) {
 		})
 	}
 	coming.Wait()
-	if accepted.Load() != most || s.Stats().Clients != most {
-		t.Errorf("%d were accepted, %d refused, %d are counted", accepted.Load(), refused.Load(), s.Stats().Clients)
+	if accepted.Load() != most || s.Stats().Conns != most {
+		t.Errorf("%d were accepted, %d refused, %d are counted", accepted.Load(), refused.Load(), s.Stats().Conns)
 	}
 }

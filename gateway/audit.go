@@ -76,7 +76,7 @@ func (h *hub) audit() {
 		}
 		if err != nil && h.ctx.Err() == nil {
 			h.count.auditFailures.Add(1)
-			h.log.Warn("gateway: cannot compare topics with the stream", "error", err)
+			h.log.Warn("gateway: cannot compare topics with the stream", "err", err)
 			continue
 		}
 		audited = max(audited, horizon)

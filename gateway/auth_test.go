@@ -230,7 +230,7 @@ func TestHosts(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	for _, policy := range []SlowPolicy{SlowClose, SlowDrop} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
-			s := newSite(t, t.TempDir(), Config{MaxQueue: 64 << 10, Slow: policy, MaxAge: time.Hour})
+			s := newSite(t, t.TempDir(), Config{MaxQueued: 64 << 10, SlowPolicy: policy, WriteTimeout: time.Hour})
 			var slow []reader
 			for i := range 10 {
 				if i%2 == 0 {
@@ -250,7 +250,7 @@ func TestSlowClients(t *testing.T) {
 			text := strings.Repeat("x", 16<<10)
 			enough := func() bool {
 				st := s.Stats()
-				return policy == SlowClose && st.Clients == 1 || policy == SlowDrop && st.Dropped >= 100
+				return policy == SlowClose && st.Conns == 1 || policy == SlowDrop && st.Dropped >= 100
 			}
 			n, all := 0, ledger{t: t}
 			for ; !enough(); n++ {
@@ -259,12 +259,12 @@ func TestSlowClients(t *testing.T) {
 				}
 				all.publish(s, "a", text)
 				expect(t, quick, message{Data: text})
-				if q := s.Stats().Queued; q > 11*(64<<10+32<<10) {
+				if q := s.Stats().QueuedBytes; q > 11*(64<<10+32<<10) {
 					t.Fatalf("%d bytes are queued", q)
 				}
 			}
-			if st := s.Stats(); policy == SlowClose && st.Slow != 10 {
-				t.Errorf("%d slow clients were counted: %+v", st.Slow, st)
+			if st := s.Stats(); policy == SlowClose && st.TimedOut.Slow != 10 {
+				t.Errorf("%d slow clients were counted: %+v", st.TimedOut.Slow, st)
 			}
 			if policy == SlowDrop {
 				all.publish(s, "a", "after")
@@ -326,5 +326,5 @@ func TestDrain(t *testing.T) {
 	if status, _ := s.request("GET", "/events?topic=a", ""); status != 503 {
 		t.Errorf("a new client: %d", status)
 	}
-	until(t, "all have left", func() bool { return s.Stats().Clients == 0 })
+	until(t, "all have left", func() bool { return s.Stats().Conns == 0 })
 }

@@ -26,7 +26,7 @@ func TestDiskFull(t *testing.T) {
 	node, err := Start(NodeConfig{Name: "one", Store: dir, Logger: quiet})
 	must(t, err)
 	t.Cleanup(node.Close)
-	config := Config{Stream: StreamConfig{MaxBytes: 16 << 20}, MaxQueue: 64 << 20, StoreError: node.StoreError}
+	config := Config{Stream: StreamConfig{MaxBytes: 16 << 20}, MaxQueued: 64 << 20, StoreError: node.StoreError}
 	s := newSiteOn(t, node, config)
 	stop := watch(t, node, s)
 	requests, err := node.Conn.SubscribeSync(storedPrefix + ">")

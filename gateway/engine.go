@@ -448,7 +448,7 @@ func makeStream(ctx context.Context, js jetstream.JetStream, c StreamConfig, max
 		}
 		if text := err.Error(); text != reported { // it may last until other members have started, or for good
 			reported = text
-			log.Info("gateway: the stream does not exist yet", "stream", c.Name, "error", err)
+			log.Info("gateway: the stream does not exist yet", "stream", c.Name, "err", err)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):

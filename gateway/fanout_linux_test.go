@@ -37,7 +37,7 @@ func BenchmarkFanout(b *testing.B) {
 func benchmarkFanout(b *testing.B, n, stalled int) {
 	idling.Conns = 2*n + stalled
 	idling.Enough(b)
-	s := newSite(b, b.TempDir(), Config{Slow: SlowDrop, MaxAge: time.Hour, MaxQueue: 16 << 10})
+	s := newSite(b, b.TempDir(), Config{SlowPolicy: SlowDrop, WriteTimeout: time.Hour, MaxQueued: 16 << 10})
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	must(b, err)
 	defer plain.Close()

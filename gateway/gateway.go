@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -16,34 +15,44 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
+	"github.com/socknotify/socknotify/metrics"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/websocket"
 )
 
 // A SlowPolicy says what happens to a client whose queue is full.
-type SlowPolicy uint8
+type SlowPolicy = serving.SlowPolicy
 
 const (
-	// SlowClose closes the connection. The client comes back with the last id that it has got, and misses nothing of durable
-	// topics.
-	SlowClose SlowPolicy = iota
+	// SlowClose closes the connection. The client comes back with the last id that it has got, and
+	// misses nothing of durable topics.
+	SlowClose = serving.SlowClose
 	// SlowDrop drops events until there is room, and then tells the client that there is a gap.
-	SlowDrop
+	SlowDrop = serving.SlowDrop
 )
 
-// Config configures a [Gateway]. The zero value of each field but Conn has a meaning.
+// A Rate limits how often something may happen: PerSecond times on average, and Burst times at
+// once. A Burst of 0 means PerSecond.
+type Rate = serving.Rate
+
+// Config configures a [Gateway]. Conn is required. The zero value of another field is its default,
+// and a negative number means none, but for those of Stream.
 type Config struct {
-	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not close it.
+	// Conn is a connection to NATS with JetStream, such as that of a [Node]. The Gateway does not
+	// close it.
 	Conn *nats.Conn
 	// Stream describes the stream of the durable topics. It is made if it does not exist.
 	Stream StreamConfig
-	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError]. Publish fails with that for
-	// durable topics, instead of waiting for JetStream.
+	// StoreError, if not nil, reports why no event can be stored now, such as [Node.StoreError].
+	// Publish fails with that for durable topics, instead of waiting for JetStream.
 	StoreError func() error
-	// Authorize says what the sender of a request may do. nil allows everything. It may be called concurrently.
+	// Authorize says what the sender of a request may do. nil allows everything. It may be called
+	// concurrently.
 	Authorize func(*http.Request) (Grant, error)
-	// Origins are the origins, such as https://example.org, whose pages may use the gateway from browsers, besides the
-	// gateway's own. "*" allows all, without cookies.
+	// Origins are the origins, such as https://example.org, whose pages may use the gateway from
+	// browsers, besides the gateway's own. "*" allows all, without cookies.
 	Origins []string
 	// PublishOrigins are the origins whose pages may publish, besides the gateway's own. nil is
 	// Origins. "*" allows all that send a token in the header Authorization, or need none: a
@@ -55,27 +64,35 @@ type Config struct {
 	// address: any page could use that one from a browser on the same machine, by a name of its own
 	// that stands for the address. "*" allows all names.
 	Hosts []string
-	// MaxEvent bounds the bytes of an event, 0 is 256 KiB. MaxQueue bounds the bytes that wait for a client that reads too
-	// slowly, 0 is 256 KiB. MaxAge bounds the time for which such a client takes nothing, and for which a
-	// WebSocket does not answer a ping, 0 is 10 seconds. Slow says what happens at MaxQueue.
-	MaxEvent, MaxQueue int
-	MaxAge             time.Duration
-	Slow               SlowPolicy
-	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a long poll is answered. 0 is
-	// 25 seconds.
+	// MaxConns bounds the clients of this node, and AcceptRate those that are accepted in a second.
+	// Others are answered with the status 503. 0 is no limit.
+	MaxConns   int
+	AcceptRate Rate
+	// MaxMessage bounds the bytes of an event: Publish fails with ErrTooLong. 0 is 256 KiB; without
+	// a limit of its own the gateway takes what NATS takes.
+	MaxMessage int
+	// MaxQueued bounds the bytes that wait for a client that reads too slowly, 0 is 256 KiB.
+	// SlowPolicy says what happens then; the default is SlowClose.
+	MaxQueued  int
+	SlowPolicy SlowPolicy
+	// WriteTimeout bounds the time for which such a client takes nothing, and for which a WebSocket
+	// does not answer a ping. 0 is 10 seconds.
+	WriteTimeout time.Duration
+	// Heartbeat is the time after which a silent connection gets a few bytes, and after which a
+	// long poll is answered. 0 is 25 seconds.
 	Heartbeat time.Duration
-	// Retry is the time after which clients come back, on average. 0 is 3 seconds. Each gets a value of its own around it.
+	// Retry is the time after which clients come back, on average. 0 is 3 seconds. Each gets a
+	// value of its own around it.
 	Retry time.Duration
-	// MaxClients bounds the clients of this node, and MaxArrivals those that are accepted in a second. Others are answered
-	// with the status 503. 0 is no limit.
-	MaxClients, MaxArrivals int
+	// Name is as in park.Config. The empty string is "push".
+	Name string
 	// Logger is nil for slog.Default. No query and no token is logged.
 	Logger *slog.Logger
 }
 
-// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket, /poll, /publish, /healthz and
-// /readyz. A program serves it by a park.HTTPServer, so that connections between requests are parked too. Its methods may be
-// called concurrently.
+// A Gateway serves one node's clients. It is an http.Handler with the paths /events, /socket,
+// /poll, /publish, /healthz and /readyz. A program serves it by a park.HTTPServer, so that
+// connections between requests are parked too. Its methods may be called concurrently.
 type Gateway struct {
 	config   Config
 	conn     *nats.Conn
@@ -90,6 +107,7 @@ type Gateway struct {
 	failed   chan struct{}
 	failOnce sync.Once
 	sweeper  sync.WaitGroup
+	log      serving.Log
 	slow     sync.Mutex // guards what the WebSockets were not told
 
 	mu      sync.Mutex
@@ -97,54 +115,33 @@ type Gateway struct {
 	opening sync.WaitGroup // requests to subscribe whose connections are not parked yet
 }
 
-// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster takes until a majority of
-// its members runs.
+// New returns a gateway. It makes the stream if there is none. ctx bounds that, which in a cluster
+// takes until a majority of its members runs.
 func New(ctx context.Context, config Config) (*Gateway, error) {
-	if config.Conn == nil {
-		return nil, errors.New("gateway: Config.Conn is nil")
-	}
-	if config.MaxEvent < 0 || config.MaxQueue < 0 || config.MaxAge < 0 || config.Heartbeat < 0 || config.Retry < 0 ||
-		config.MaxClients < 0 || config.MaxArrivals < 0 || config.Slow > SlowDrop {
-		return nil, errors.New("gateway: a field of Config is negative or unknown")
-	}
-	if s := config.Stream; s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0 {
-		return nil, errors.New("gateway: a number of Config.Stream is negative")
-	}
-	orDefault(&config.MaxEvent, 256<<10)
-	orDefault(&config.MaxQueue, 256<<10)
-	orDefault(&config.MaxAge, 10*time.Second)
-	orDefault(&config.Heartbeat, 25*time.Second)
-	orDefault(&config.Retry, defaultRetry)
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
-	if config.PublishOrigins == nil {
-		config.PublishOrigins = config.Origins
-	}
-	if int64(config.MaxEvent) > config.Conn.MaxPayload()-maxHeaders {
-		return nil, fmt.Errorf("gateway: MaxEvent %d: NATS takes at most %d bytes with headers", config.MaxEvent,
-			config.Conn.MaxPayload())
+	if err := config.prepare(); err != nil {
+		return nil, err
 	}
 	js, err := jetstream.New(config.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	name, err := makeStream(ctx, js, config.Stream, config.MaxEvent, config.Logger)
+	name, err := makeStream(ctx, js, config.Stream, config.MaxMessage, config.Logger)
 	if err != nil {
 		return nil, err
 	}
-	lot, err := park.New(park.Config{Logger: config.Logger, Name: "push"})
+	lot, err := park.New(park.Config{Logger: config.Logger, Name: config.Name})
 	if err != nil {
 		return nil, err
 	}
 	g := &Gateway{config: config, conn: config.Conn, js: js, lot: lot, start: time.Now(), failed: make(chan struct{})}
-	if g.hub, err = newHub(ctx, config.Conn, name, config.MaxEvent, config.Logger); err != nil {
+	if g.hub, err = newHub(ctx, config.Conn, name, config.MaxMessage, config.Logger); err != nil {
 		lot.Close()
 		return nil, err
 	}
 	g.hub.onReset = g.fail
-	if config.MaxArrivals > 0 {
-		g.arrivals = rate.NewLimiter(rate.Limit(config.MaxArrivals), config.MaxArrivals)
+	g.log.Prefix, g.log.Name, g.log.Logger = "gateway", config.Name, func() *slog.Logger { return config.Logger }
+	if r := config.AcceptRate; r.PerSecond > 0 {
+		g.arrivals = rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, r.PerSecond))
 	}
 	g.sockets = g.newSockets()
 	g.mux = http.NewServeMux()
@@ -166,20 +163,48 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	return g, nil
 }
 
-const defaultRetry = 3 * time.Second
-
-func orDefault[N int | time.Duration](n *N, otherwise N) {
-	if *n == 0 {
-		*n = otherwise
+// prepare checks the fields and sets the defaults.
+func (c *Config) prepare() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("gateway: %w: %s", socknotify.ErrInvalid, fmt.Sprintf(format, args...))
 	}
+	switch s := c.Stream; {
+	case c.Conn == nil:
+		return invalid("Conn is nil")
+	case !c.SlowPolicy.Valid():
+		return invalid("SlowPolicy is unknown")
+	case c.AcceptRate.Burst < 0, c.AcceptRate.Burst > 0 && c.AcceptRate.PerSecond <= 0:
+		return invalid("AcceptRate has a Burst of %d and a PerSecond of %d", c.AcceptRate.Burst, c.AcceptRate.PerSecond)
+	case s.Replicas < 0 || s.MaxAge < 0 || s.MaxBytes < 0 || s.Window < 0:
+		return invalid("a number of Stream is negative")
+	}
+	largest := int(c.Conn.MaxPayload()) - maxHeaders
+	if c.MaxMessage < 0 {
+		c.MaxMessage = largest
+	}
+	c.MaxMessage = cmp.Or(c.MaxMessage, 256<<10)
+	if c.MaxMessage > largest {
+		return invalid("MaxMessage is %d; NATS takes at most %d bytes with headers", c.MaxMessage, c.Conn.MaxPayload())
+	}
+	c.MaxQueued = cmp.Or(c.MaxQueued, 256<<10)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, serving.DefaultTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 25*time.Second)
+	c.Retry = cmp.Or(c.Retry, defaultRetry)
+	c.Name = cmp.Or(c.Name, "push")
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.PublishOrigins == nil {
+		c.PublishOrigins = c.Origins
+	}
+	return nil
 }
+
+const defaultRetry = 3 * time.Second
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
 	if !probe && !g.config.allowsHost(r) {
-		g.hub.count.refused.Add(1)
-		http.Error(w, "this host is not served here", http.StatusMisdirectedRequest)
+		g.reject(w, r, http.StatusMisdirectedRequest, "this host is not served here")
 		return
 	}
 	g.mux.ServeHTTP(w, r)
@@ -188,23 +213,24 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // now is the time since the gateway's start.
 func (g *Gateway) now() time.Duration { return time.Since(g.start) }
 
-// Lot returns the lot of the connections of Server-Sent Events and long polling, for observation.
-func (g *Gateway) Lot() *park.Lot { return g.lot }
+// Lots returns the lots of the connections, for observers such as package debug: that of
+// Server-Sent Events and long polling, and that of WebSockets, once there was one. The gateway owns
+// them.
+func (g *Gateway) Lots() []*park.Lot { return append([]*park.Lot{g.lot}, g.sockets.Lots()...) }
 
-// Sockets returns the server of the WebSockets, for observation.
-func (g *Gateway) Sockets() *websocket.Server { return g.sockets }
-
-// Changed tells the gateway that something has happened that may have lost events between nodes, such as the loss of a
-// route. It compares its topics with the stream then, as it does every few seconds.
+// Changed tells the gateway that something has happened that may have lost events between nodes,
+// such as the loss of a route. It compares its topics with the stream then, as it does every few
+// seconds.
 func (g *Gateway) Changed() { g.hub.auditNow() }
 
-// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events that were acknowledged.
-// The gateway cannot go on then: ids that clients have mean other events.
+// Failed returns a channel that is closed if the stream was deleted, replaced, or has lost events
+// that were acknowledged. The gateway cannot go on then: ids that clients have mean other events.
 func (g *Gateway) Failed() <-chan struct{} { return g.failed }
 
 func (g *Gateway) fail() { g.failOnce.Do(func() { close(g.failed) }) }
 
-// Ready reports whether the gateway accepts clients: it is connected to NATS, and Shutdown was not called.
+// Ready reports whether the gateway accepts clients: it is connected to NATS, and Shutdown was not
+// called.
 func (g *Gateway) Ready() bool { return !g.draining.Load() && g.conn.IsConnected() }
 
 func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
@@ -215,8 +241,9 @@ func (g *Gateway) serveReady(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ready\n"))
 }
 
-// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that it has, one after the
-// other over the given time, to come back elsewhere. It returns when all were told, or ctx is done. Shutdown must follow.
+// Drain begins the end: the gateway is not ready from now on, refuses clients, and tells those that
+// it has, one after the other over the given time, to come back elsewhere. It returns when all were
+// told, or ctx is done. Shutdown must follow.
 func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	g.draining.Store(true)
 	told := make(map[*subscriber]bool) // a client may have several topics
@@ -245,25 +272,62 @@ func part(d time.Duration, i, n int) time.Duration {
 	return d / time.Duration(n) * time.Duration(i)
 }
 
-// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is done first, it returns its
-// cause.
+// Shutdown closes the connections of all clients, and waits until everything has ended. If ctx is
+// done first, it does what Close does, and returns the cause of ctx. If ctx is nil, it does nothing
+// and fails with socknotify.ErrInvalid.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.draining.Store(true)
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.hub.cancel() // ends the joins under way
+	if ctx == nil {
+		return fmt.Errorf("gateway: shutdown: %w: nil context", socknotify.ErrInvalid)
+	}
+	g.stop()
 	err := g.sockets.Shutdown(ctx)
 	if failed := g.lot.Shutdown(ctx); err == nil {
 		err = failed
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.end()
+	}()
+	select {
+	case <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close closes the connections of all clients at once. It does not wait for what runs. It returns
+// nil.
+func (g *Gateway) Close() error {
+	g.stop()
+	g.sockets.Close()
+	g.lot.Close()
+	go g.end()
+	return nil
+}
+
+// stop refuses clients, and ends the joins under way.
+func (g *Gateway) stop() {
+	g.draining.Store(true)
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.hub.cancel()
+}
+
+// end waits until everything has ended. The connections of clients must be closed.
+func (g *Gateway) end() {
+	g.sockets.Shutdown(context.Background())
+	g.lot.Shutdown(context.Background())
 	g.opening.Wait()
 	g.hub.close()
 	g.sweeper.Wait()
-	return err
+	g.log.Flush()
 }
 
-// enter counts a request to subscribe. It reports whether the gateway is open; if so, g.opening.Done must follow.
+// enter counts a request to subscribe. It reports whether the gateway is open; if so,
+// g.opening.Done must follow.
 func (g *Gateway) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -275,22 +339,25 @@ func (g *Gateway) enter() bool {
 
 // Stats holds counters of a Gateway.
 type Stats struct {
-	Clients       int    // that are connected
-	Topics        int    // topics and filters that this node subscribes to
-	Queued        int    // bytes that wait for slow clients
-	Published     uint64 // events that were acknowledged, or handed to NATS
-	Events        uint64 // events that this node got for its topics
-	Delivered     uint64 // events given to clients
-	Dropped       uint64 // events that were dropped because of SlowDrop
-	Slow          uint64 // clients that were closed because they read too slowly
-	Silent        uint64 // WebSockets that were closed because they answered no ping
+	Conns       int    // clients that are connected
+	Topics      int    // topics and filters that this node subscribes to
+	QueuedBytes int64  // bytes that wait for slow clients
+	Published   uint64 // events that were acknowledged, or handed to NATS
+	Events      uint64 // events that this node got for its topics
+	Delivered   uint64 // events given to clients
+	Dropped     uint64 // events that were dropped because of SlowDrop
+	// TimedOut counts clients that were closed: Slow because they read too slowly, by WriteTimeout
+	// or SlowClose, and Idle because they answered no ping of a WebSocket.
+	TimedOut      metrics.TimedOut
+	Panics        uint64 // panics of the connections' methods
 	Resumed       uint64 // topics that were resumed with an id
 	Gaps          uint64 // gaps that an event's predecessor has shown
 	Repairs       uint64 // topics that an audit has found behind the stream
 	Audits        uint64 // comparisons with the stream
 	AuditFailures uint64 // those that failed
 	Denied        uint64 // requests without a valid token, or for topics that it does not allow
-	Refused       uint64 // requests that were malformed, too large or too many, or could not be served now
+	Refused       uint64 // requests beyond a limit, or that could not be served now
+	Rejected      uint64 // requests that were malformed or too large
 	Strange       uint64 // messages of NATS that are not the stream's
 	First, Last   uint64 // sequences of the stream, at the last audit
 	Epoch         string
@@ -302,17 +369,19 @@ func (g *Gateway) Stats() Stats {
 	g.hub.mu.RLock()
 	topics := len(g.hub.feeds)
 	g.hub.mu.RUnlock()
-	seen := g.hub.seen.Load()
+	seen, sockets := g.hub.seen.Load(), g.sockets.Stats()
 	return Stats{
-		Clients: int(c.clients.Load()), Topics: topics, Queued: int(c.queued.Load()) + g.sockets.Stats().Queued,
+		Conns: int(c.clients.Load()), Topics: topics, QueuedBytes: c.queued.Load() + sockets.QueuedBytes,
 		Published: c.published.Load(), Events: c.events.Load(), Delivered: c.delivered.Load(), Dropped: c.dropped.Load(),
-		Slow: c.slow.Load(), Silent: c.silent.Load(), Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
+		TimedOut: metrics.TimedOut{Slow: c.slow.Load(), Idle: c.silent.Load()},
+		Panics:   sockets.Panics + g.lot.Stats().Panics, Resumed: c.resumed.Load(), Gaps: c.gaps.Load(),
 		Repairs: c.repairs.Load(), Audits: c.audits.Load(), AuditFailures: c.auditFailures.Load(), Denied: c.denied.Load(),
-		Refused: c.refused.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
+		Refused: c.refused.Load(), Rejected: c.rejected.Load(), Strange: c.strange.Load(), First: seen.first, Last: seen.last, Epoch: g.hub.epoch,
 	}
 }
 
-// A Member is a server of NATS that has a replica of the stream, as its leader said at the last audit.
+// A Member is a server of NATS that has a replica of the stream, as its leader said at the last
+// audit.
 type Member struct {
 	Name    string
 	Leader  bool

@@ -29,7 +29,7 @@ func TestSubscribe(t *testing.T) {
 	must(t, err)
 	defer socket.close()
 	poll := &pollReader{url: s.url, topics: []string{"a.>"}, after: []string{sse.lastID}}
-	until(t, "all have joined", func() bool { return s.Stats().Clients == 3 && s.members() == 4 })
+	until(t, "all have joined", func() bool { return s.Stats().Conns == 3 && s.members() == 4 })
 	for i := range 20 {
 		data := fmt.Sprintf("line 1\nline %d", i)
 		id := s.publish("a.b", data)
@@ -79,7 +79,7 @@ func TestWildcardBesideLiveTopic(t *testing.T) {
 		s.publish("live.news", "once")
 		expect(t, r, message{Topic: "live.news", Data: "once"})
 		r.close()
-		until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+		until(t, "the client has left", func() bool { return s.Stats().Conns == 0 })
 	}
 }
 
@@ -224,7 +224,7 @@ func TestLostMessages(t *testing.T) {
 		expect(t, r, message{Data: "3"})
 		until(t, "the repair is counted", func() bool { return s.Stats().Repairs > 0 }) // which is after the reading has begun
 		r.close()
-		until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+		until(t, "the client has left", func() bool { return s.Stats().Conns == 0 })
 	}
 }
 
@@ -280,7 +280,7 @@ func TestSeveralTopics(t *testing.T) {
 			read(1)
 		}
 		r.close()
-		until(t, "the client has left", func() bool { return at.Stats().Clients == 0 })
+		until(t, "the client has left", func() bool { return at.Stats().Conns == 0 })
 		next := other
 		if at == other {
 			next = s
@@ -481,7 +481,7 @@ func TestReadsAreBounded(t *testing.T) {
 			got <- err
 		}()
 	}
-	until(t, "all have come", func() bool { return s.Stats().Clients == n+1 })
+	until(t, "all have come", func() bool { return s.Stats().Conns == n+1 })
 	s.publish("a", "published")
 	expect(t, holder, message{Data: "published"})
 	if len(got) > 0 {
@@ -498,7 +498,7 @@ func TestReadsAreBounded(t *testing.T) {
 // A browser's EventSource ends for good at an answer that is not 200. A gateway that cannot serve
 // it now says when it should come back.
 func TestEventSourceComesBack(t *testing.T) {
-	s := newSite(t, t.TempDir(), Config{MaxClients: 1, Retry: 2 * time.Second})
+	s := newSite(t, t.TempDir(), Config{MaxConns: 1, Retry: 2 * time.Second})
 	refused := func(why string) {
 		t.Helper()
 		status, body := s.request("GET", "/events?topic=a", "", "Accept", "text/event-stream")
@@ -517,7 +517,7 @@ func TestEventSourceComesBack(t *testing.T) {
 	must(t, err)
 	refused("too many clients")
 	r.close()
-	until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	until(t, "the client has left", func() bool { return s.Stats().Conns == 0 })
 	s.node.Close()
 	refused("no stream")
 	s.Drain(t.Context(), 0)
@@ -539,7 +539,7 @@ func TestIdempotency(t *testing.T) {
 
 // Requests that are wrong get a clear answer.
 func TestRefused(t *testing.T) {
-	s := newSite(t, t.TempDir(), Config{MaxEvent: 1000, MaxClients: 1})
+	s := newSite(t, t.TempDir(), Config{MaxMessage: 1000, MaxConns: 1})
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -634,7 +634,7 @@ func TestFeedThatHasNotBegun(t *testing.T) {
 		t.Errorf("%d gaps: the event that came early was not read", n)
 	}
 	r.close()
-	until(t, "the client has left", func() bool { return s.Stats().Clients == 1 })
+	until(t, "the client has left", func() bool { return s.Stats().Conns == 1 })
 }
 
 // A client that comes after events have left the stream misses none of them, so it is not told of a gap.
@@ -659,7 +659,7 @@ func TestNoGapForNewClients(t *testing.T) {
 	s.publish("w.x", "first")
 	expect(t, r, message{Data: "first"})
 	r.close()
-	until(t, "the client has left", func() bool { return s.Stats().Clients == 0 })
+	until(t, "the client has left", func() bool { return s.Stats().Conns == 0 })
 	s.hub.release(f)
 }
 

@@ -49,7 +49,8 @@ type hub struct {
 type counters struct {
 	clients, queued                                 atomic.Int64
 	events, delivered, dropped, slow, gaps, repairs atomic.Uint64
-	published, refused, denied, resumed, strange    atomic.Uint64
+	published, refused, rejected, denied            atomic.Uint64
+	resumed, strange                                atomic.Uint64
 	audits, auditFailures, silent                   atomic.Uint64
 }
 

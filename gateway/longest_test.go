@@ -15,7 +15,7 @@ import (
 // gateway. A timeout that is over would have ended its connection by then.
 func (s *site) awaitTick() {
 	s.t.Helper()
-	lots := []*park.Lot{s.Lot(), s.Sockets().Lot()}
+	lots := []*park.Lot{s.lot, s.sockets.Lots()[0]}
 	expired := make(chan error, len(lots))
 	for _, l := range lots {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func (s *site) awaitTick() {
 // silent, and while they do not take what is queued for them.
 func TestLongestDurations(t *testing.T) {
 	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
-		c := Config{MaxQueue: 1 << 30, MaxAge: readTimeout}
+		c := Config{MaxQueued: 1 << 30, WriteTimeout: readTimeout}
 		set(&c)
 		s := newSite(t, t.TempDir(), c)
 		sse, err := openSSE(s.url, "topic=a", "")
@@ -57,7 +57,7 @@ func TestLongestDurations(t *testing.T) {
 			}
 			polled <- m
 		}()
-		until(t, "all have joined", func() bool { return s.Stats().Clients == 3 })
+		until(t, "all have joined", func() bool { return s.Stats().Conns == 3 })
 		s.awaitTick()
 		id := s.publish("a", "first")
 		expect(t, sse, message{Data: "first", ID: id})
@@ -67,15 +67,15 @@ func TestLongestDurations(t *testing.T) {
 		}
 		large, n := strings.Repeat("x", 200<<10), 0
 		queued := func() bool {
-			return s.hub.count.queued.Load() > 0 && s.Sockets().Stats().Queued > 0
+			return s.hub.count.queued.Load() > 0 && s.sockets.Stats().QueuedBytes > 0
 		}
 		for ; !queued(); n++ {
 			s.publish("a", large)
 			until(t, "the event was given to both", func() bool {
 				st := s.Stats()
-				return st.Delivered >= uint64(3+2*(n+1)) || st.Slow > 0
+				return st.Delivered >= uint64(3+2*(n+1)) || st.TimedOut.Slow > 0
 			})
-			if s.Stats().Slow > 0 {
+			if s.Stats().TimedOut.Slow > 0 {
 				t.Fatal("a client was closed as slow")
 			}
 		}
@@ -92,7 +92,7 @@ func TestLongestDurations(t *testing.T) {
 		if status != http.StatusServiceUnavailable {
 			t.Errorf("%d %s", status, body)
 		}
-		if st := s.Stats(); st.Slow != 0 || st.Silent != 0 {
+		if st := s.Stats(); st.TimedOut.Slow != 0 || st.TimedOut.Idle != 0 {
 			t.Errorf("%+v", st)
 		}
 	})

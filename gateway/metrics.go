@@ -20,22 +20,22 @@ type series struct {
 	value   func(*Stats) float64
 }
 
-func newSeries[N int | uint64](name, help string, value func(*Stats) N) series {
+func newSeries[N int | int64 | uint64](name, help string, value func(*Stats) N) series {
 	desc := client.NewDesc("socknotify_push_"+name, help, nil, nil)
 	return series{desc, strings.HasSuffix(name, "_total"), func(s *Stats) float64 { return float64(value(s)) }}
 }
 
 var allSeries = []series{
-	newSeries("clients", "Clients that are connected.", func(s *Stats) int { return s.Clients }),
+	newSeries("clients", "Clients that are connected.", func(s *Stats) int { return s.Conns }),
 	newSeries("topics", "Topics and filters that this node subscribes to.", func(s *Stats) int { return s.Topics }),
-	newSeries("queued_bytes", "Bytes that wait for slow clients.", func(s *Stats) int { return s.Queued }),
+	newSeries("queued_bytes", "Bytes that wait for slow clients.", func(s *Stats) int64 { return s.QueuedBytes }),
 	newSeries("published_total", "Events published through this node.", func(s *Stats) uint64 { return s.Published }),
 	newSeries("events_total", "Events that this node got for its topics.", func(s *Stats) uint64 { return s.Events }),
 	newSeries("delivered_total", "Events given to clients.", func(s *Stats) uint64 { return s.Delivered }),
 	newSeries("dropped_total", "Events dropped for slow clients.", func(s *Stats) uint64 { return s.Dropped }),
-	newSeries("slow_clients_total", "Clients closed because they read too slowly.", func(s *Stats) uint64 { return s.Slow }),
+	newSeries("slow_clients_total", "Clients closed because they read too slowly.", func(s *Stats) uint64 { return s.TimedOut.Slow }),
 	newSeries("silent_clients_total", "WebSockets closed because they answered no ping.",
-		func(s *Stats) uint64 { return s.Silent }),
+		func(s *Stats) uint64 { return s.TimedOut.Idle }),
 	newSeries("resumed_total", "Topics resumed with an id.", func(s *Stats) uint64 { return s.Resumed }),
 	newSeries("gaps_total", "Gaps that an event's predecessor has shown, and that were filled.",
 		func(s *Stats) uint64 { return s.Gaps }),
@@ -46,8 +46,11 @@ var allSeries = []series{
 	newSeries("audit_failures_total", "Comparisons that failed.", func(s *Stats) uint64 { return s.AuditFailures }),
 	newSeries("denied_total", "Requests without a valid token, or for topics that it does not allow.",
 		func(s *Stats) uint64 { return s.Denied }),
-	newSeries("refused_total", "Requests that were malformed, too large, too many, or could not be served then.",
+	newSeries("refused_total", "Requests that were too many, or could not be served then.",
 		func(s *Stats) uint64 { return s.Refused }),
+	newSeries("rejected_total", "Requests that were malformed or too large.",
+		func(s *Stats) uint64 { return s.Rejected }),
+	newSeries("panics_total", "Panics of the connections' methods.", func(s *Stats) uint64 { return s.Panics }),
 	newSeries("strange_total", "Messages of NATS that are not the stream's.", func(s *Stats) uint64 { return s.Strange }),
 	newSeries("stream_first_sequence", "The first sequence of the stream, at the last audit.",
 		func(s *Stats) uint64 { return s.First }),

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/socknotify/socknotify"
 )
 
 // A Receipt is the answer to a publish.
@@ -25,9 +27,10 @@ type Receipt struct {
 // The errors of Publish, beside those of NATS.
 var (
 	// ErrInvalid is returned for a topic that is not one, and for data that is not UTF-8.
-	ErrInvalid = errors.New("gateway: invalid event")
-	// ErrTooLarge is returned for data that is larger than Config.MaxEvent.
-	ErrTooLarge = errors.New("gateway: the event is too large")
+	// errors.Is(ErrInvalid, socknotify.ErrInvalid) is true.
+	ErrInvalid = fmt.Errorf("gateway: invalid event: %w", socknotify.ErrInvalid)
+	// ErrTooLong is returned for data that is larger than Config.MaxMessage.
+	ErrTooLong = errors.New("gateway: the event is too long")
 	// ErrUnavailable is returned if JetStream has not acknowledged an event: there is no quorum, or no room. The event may
 	// have been stored nevertheless. A publisher that repeats it with the same key gets it stored once.
 	ErrUnavailable = errors.New("gateway: the event was not acknowledged")
@@ -48,8 +51,8 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 		return Receipt{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	case !utf8.Valid(data):
 		return Receipt{}, fmt.Errorf("%w: data is not UTF-8", ErrInvalid)
-	case len(data) > g.config.MaxEvent:
-		return Receipt{}, ErrTooLarge
+	case len(data) > g.config.MaxMessage:
+		return Receipt{}, ErrTooLong
 	case len(key) > maxTopic:
 		return Receipt{}, fmt.Errorf("%w: the key has more than %d bytes", ErrInvalid, maxTopic)
 	}
@@ -75,7 +78,7 @@ func (g *Gateway) Publish(ctx context.Context, topic string, data []byte, key st
 	ack, err := g.js.PublishMsg(ctx, &nats.Msg{Subject: storedPrefix + topic, Data: data}, opts...)
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == exceedsMaximum {
-		return Receipt{}, ErrTooLarge // the stream was made with a smaller limit
+		return Receipt{}, ErrTooLong // the stream was made with a smaller limit
 	}
 	if err != nil {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -95,8 +98,7 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	}
 	topic := r.URL.Query().Get("topic")
 	if err := checkTopic(topic, false); err != nil {
-		g.hub.count.refused.Add(1)
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		g.reject(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	grant, ok := g.authorize(w, r)
@@ -110,7 +112,7 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 	}
 	body := http.NewResponseController(w)
 	body.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every http.ResponseWriter has one
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxEvent)))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(g.config.MaxMessage)))
 	var receipt Receipt
 	if err == nil { // otherwise net/http would wait for the rest of the body
 		body.SetReadDeadline(time.Time{})
@@ -123,17 +125,14 @@ func (g *Gateway) servePublish(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 		}
 		w.Write(append(encode(receipt), '\n'))
-	case errors.Is(err, ErrTooLarge), errors.As(err, new(*http.MaxBytesError)):
-		g.hub.count.refused.Add(1)
-		http.Error(w, ErrTooLarge.Error(), http.StatusRequestEntityTooLarge)
+	case errors.Is(err, ErrTooLong), errors.As(err, new(*http.MaxBytesError)):
+		g.reject(w, r, http.StatusRequestEntityTooLarge, ErrTooLong.Error())
 	case errors.Is(err, ErrUnavailable):
 		g.unavailable(w, r, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		g.hub.count.refused.Add(1)
 		w.Header().Set("Connection", "close")
-		http.Error(w, "the event did not come in time", http.StatusRequestTimeout)
+		g.reject(w, r, http.StatusRequestTimeout, "the event did not come in time")
 	default:
-		g.hub.count.refused.Add(1)
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		g.reject(w, r, http.StatusBadRequest, err.Error())
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -49,8 +51,8 @@ func (g *Gateway) subscribe(serve func(context.Context, http.ResponseWriter, *ht
 				g.hub.count.clients.Add(-1)
 			}
 		}()
-		if g.config.MaxClients > 0 && clients > int64(g.config.MaxClients) {
-			g.unavailable(w, r, errBusy)
+		if g.config.MaxConns > 0 && clients > int64(g.config.MaxConns) {
+			g.busy(w, r, "MaxConns")
 			return
 		}
 		ctx, cancel := context.WithTimeout(g.hub.ctx, joinTimeout)
@@ -97,13 +99,12 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 		g.unavailable(w, r, errDrain)
 		return a, false
 	case g.arrivals != nil && !g.arrivals.Allow():
-		g.unavailable(w, r, errBusy)
+		g.busy(w, r, "AcceptRate")
 		return a, false
 	}
 	a, err := parseAsk(r)
 	if err != nil {
-		g.hub.count.refused.Add(1)
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		g.reject(w, r, http.StatusBadRequest, err.Error())
 		return a, false
 	}
 	grant, ok := g.authorize(w, r)
@@ -124,6 +125,19 @@ func (g *Gateway) accept(w http.ResponseWriter, r *http.Request) (a ask, ok bool
 }
 
 var errBusy = errors.New("gateway: too many clients")
+
+// busy answers that the client should come back, because of a limit.
+func (g *Gateway) busy(w http.ResponseWriter, r *http.Request, limit string) {
+	g.log.Log(serving.LevelLimit, "client refused", "limit", limit, "remote", r.RemoteAddr)
+	g.unavailable(w, r, errBusy)
+}
+
+// reject answers a request that is malformed or too large.
+func (g *Gateway) reject(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	g.hub.count.rejected.Add(1)
+	g.log.Log(serving.LevelBadPeer, "request rejected", "err", reason, "remote", r.RemoteAddr)
+	http.Error(w, reason, status)
+}
 
 // unavailable answers that the client should come back.
 func (g *Gateway) unavailable(w http.ResponseWriter, r *http.Request, err error) {
@@ -152,7 +166,7 @@ func comeBack(w http.ResponseWriter, r *http.Request, retry time.Duration, err e
 // majority of the members runs. /healthz says that the process runs. Other requests are answered as
 // by a gateway that cannot serve clients now.
 func Unready(config Config) http.Handler {
-	orDefault(&config.Retry, defaultRetry)
+	config.Retry = cmp.Or(config.Retry, defaultRetry)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			serveHealth(w, r)

@@ -93,7 +93,7 @@ func (l *ledger) check() {
 func TestRetentionOvertakesReplay(t *testing.T) {
 	event := strings.Repeat("x", 16<<10)
 	for _, filter := range []string{"a", "*"} {
-		config := Config{MaxAge: time.Minute, Stream: StreamConfig{MaxBytes: 3 << 20}}
+		config := Config{WriteTimeout: time.Minute, Stream: StreamConfig{MaxBytes: 3 << 20}}
 		s := newSite(t, t.TempDir(), config)
 		l := ledger{t: t}
 		for range 150 {
@@ -102,7 +102,7 @@ func TestRetentionOvertakesReplay(t *testing.T) {
 		begin := position{s.hub.epoch, 0}.String()
 		r, err := openSSE(s.url, "topic="+url.QueryEscape(filter), begin)
 		must(t, err)
-		until(t, "the first events are on the way", func() bool { return s.Stats().Queued > 0 })
+		until(t, "the first events are on the way", func() bool { return s.Stats().QueuedBytes > 0 })
 		for range 250 {
 			l.publish(s, "a", event)
 		}

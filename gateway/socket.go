@@ -51,17 +51,17 @@ const maxPings = 20
 type askKey struct{}
 
 func (g *Gateway) newSockets() *websocket.Server {
-	s := &websocket.Server{
+	return &websocket.Server{
 		OnOpen: g.openSocket,
 		OnMessage: func(*websocket.Conn, websocket.Kind, []byte) error {
 			return &websocket.CloseError{Code: websocket.CodePolicy, Reason: "publish by POST"}
 		},
 		OnClose: func(c *websocket.Conn, err error) {
-			if s, ok := c.Data.(*socket); ok {
+			if s, ok := c.Value.(*socket); ok {
 				switch { // counted before the client is counted out, as for Server-Sent Events
 				case errors.Is(err, websocket.ErrSlow):
 					g.hub.count.slow.Add(1)
-				case errors.Is(err, websocket.ErrTimeout):
+				case errors.Is(err, websocket.ErrIdle):
 					g.hub.count.silent.Add(1)
 				}
 				g.hub.leave(&s.subscriber)
@@ -73,22 +73,20 @@ func (g *Gateway) newSockets() *websocket.Server {
 		},
 		MaxMessage:   maxHead,
 		MaxPings:     maxPings,
-		MaxQueue:     g.config.MaxQueue,
-		WriteTimeout: g.config.MaxAge,
+		MaxQueued:    g.config.MaxQueued,
+		SlowPolicy:   g.config.SlowPolicy,
+		WriteTimeout: g.config.WriteTimeout,
 		PingInterval: g.config.Heartbeat,
-		PongTimeout:  g.config.MaxAge,
+		PongTimeout:  g.config.WriteTimeout,
+		Name:         g.config.Name,
 		Logger:       g.config.Logger,
 	}
-	if g.config.Slow == SlowDrop {
-		s.Slow = websocket.SlowDrop
-	}
-	return s
 }
 
 // serveSocket answers a request for a WebSocket.
 func (g *Gateway) serveSocket(ctx context.Context, w http.ResponseWriter, r *http.Request, a ask) {
 	if _, err := g.sockets.Upgrade(w, r.WithContext(context.WithValue(ctx, askKey{}, a))); err != nil {
-		g.hub.count.refused.Add(1)
+		g.hub.count.rejected.Add(1)
 	}
 }
 
@@ -97,7 +95,7 @@ func (g *Gateway) openSocket(c *websocket.Conn, r *http.Request) error {
 	a := r.Context().Value(askKey{}).(ask)
 	s := &socket{g: g, conn: c}
 	s.to, s.expires = s, a.expires
-	c.Data = s
+	c.Value = s
 	*a.kept = true
 	first := greeting{Last: ids(a.wants)}
 	first.add(a.gap)
@@ -114,14 +112,14 @@ func (s *socket) send(topic int, e *event) {
 		s.drop(topic, e.alone())
 		return
 	}
-	if errors.Is(s.conn.WritePrepared(e.prepared(s.g.sockets)), websocket.ErrSlow) {
+	if errors.Is(s.conn.WritePrepared(e.prepared(s.g.sockets)), websocket.ErrQueueFull) {
 		s.drop(topic, e.alone())
 	}
 }
 
 // gap implements sink.
 func (s *socket) gap(topic int, reason string, missed span) {
-	if errors.Is(s.tell(gap{reason, []miss{s.missOf(topic, missed)}}), websocket.ErrSlow) {
+	if errors.Is(s.tell(gap{reason, []miss{s.missOf(topic, missed)}}), websocket.ErrQueueFull) {
 		s.drop(topic, missed)
 	}
 }
@@ -132,7 +130,7 @@ func (s *socket) tell(g gap) error {
 
 // drop notes that a client was not told of a span, if it stays.
 func (s *socket) drop(topic int, missed span) {
-	if s.g.config.Slow != SlowDrop {
+	if s.g.config.SlowPolicy != SlowDrop {
 		return
 	}
 	s.g.hub.count.dropped.Add(1)
@@ -157,8 +155,11 @@ func (s *socket) tellMissed() bool {
 
 // flush implements sink.
 func (s *socket) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.g.config.MaxAge)
-	defer cancel()
+	if d := s.g.config.WriteTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
 	return s.conn.Flush(ctx)
 }
 
@@ -170,7 +171,7 @@ func (s *socket) end(reason error) {
 	case errors.Is(reason, errExpired):
 		s.conn.Close(websocket.CodePolicy, "the token has expired")
 	default:
-		s.conn.CloseNow()
+		s.conn.Abort()
 	}
 }
 

@@ -157,7 +157,7 @@ func (s *stream) write(b []byte) bool {
 		return false
 	}
 	if q := s.queue; q != nil {
-		if q.size+len(b)+(len(q.blocks)+1)*blockCost > s.g.config.MaxQueue {
+		if most := s.g.config.MaxQueued; most > 0 && q.size+len(b)+(len(q.blocks)+1)*blockCost > most {
 			s.overflow()
 			return false
 		}
@@ -182,9 +182,9 @@ func (s *stream) write(b []byte) bool {
 	return true
 }
 
-// overflow applies Config.Slow to a client whose queue is full. The caller holds s.mu.
+// overflow applies Config.SlowPolicy to a client whose queue is full. The caller holds s.mu.
 func (s *stream) overflow() {
-	if s.g.config.Slow == SlowDrop {
+	if s.g.config.SlowPolicy == SlowDrop {
 		s.g.hub.count.dropped.Add(1)
 		return
 	}
@@ -206,12 +206,23 @@ func (s *stream) try(b []byte) (n int, err error) {
 		return s.socket.Write(b)
 	}
 	for n < len(b) && err == nil && s.socket.OK() && s.socket.Writable() {
-		s.conn.SetWriteDeadline(time.Now().Add(s.g.config.MaxAge))
+		s.setWriteDeadline()
 		var m int
 		m, err = s.conn.Write(b[n:min(n+chunk, len(b))])
 		n += m
 	}
 	return n, err
+}
+
+func (s *stream) setWriteDeadline() {
+	if d := s.g.config.WriteTimeout; d > 0 {
+		s.conn.SetWriteDeadline(time.Now().Add(d))
+	}
+}
+
+// passed reports whether a timeout that begins at from has passed. A negative one is none.
+func (s *stream) passed(from, timeout time.Duration) bool {
+	return timeout > 0 && s.g.now() >= durations.Add(from, timeout)
 }
 
 // advance removes n bytes that were written. The caller holds s.mu.
@@ -291,7 +302,7 @@ func (s *stream) flush(context.Context) error {
 		}
 		b := s.queue.blocks[0]
 		s.mu.Unlock()
-		s.conn.SetWriteDeadline(time.Now().Add(s.g.config.MaxAge))
+		s.setWriteDeadline()
 		n, err := s.conn.Write(b)
 		s.conn.SetWriteDeadline(time.Time{})
 		s.mu.Lock()
@@ -338,14 +349,13 @@ func (s *stream) work() bool {
 			break
 		}
 	}
-	now := s.g.now()
 	switch {
 	case s.ended, s.last && s.queue == nil:
 		return false
-	case s.queue != nil && now >= durations.Add(s.queue.since, s.g.config.MaxAge):
+	case s.queue != nil && s.passed(s.queue.since, s.g.config.WriteTimeout):
 		s.g.hub.count.slow.Add(1)
 		return false
-	case s.last, s.queue != nil, now < durations.Add(s.wrote, s.g.config.Heartbeat):
+	case s.last, s.queue != nil, !s.passed(s.wrote, s.g.config.Heartbeat):
 	case s.poll != nil:
 		s.finishPoll(0, nil)
 	case s.missed != nil:
@@ -392,15 +402,18 @@ func (s *stream) read() error {
 // the next turn, which may have begun.
 func (s *stream) park() bool {
 	s.mu.Lock()
-	due := durations.Add(s.wrote, s.g.config.Heartbeat)
+	from, timeout := s.wrote, s.g.config.Heartbeat
 	writable := s.queue != nil
 	if writable {
-		due = durations.Add(s.queue.since, s.g.config.MaxAge)
+		from, timeout = s.queue.since, s.g.config.WriteTimeout
 	}
 	last := s.last
 	s.running = false
 	s.mu.Unlock()
-	options := park.Options{IdleTimeout: max(due-s.g.now(), time.Millisecond), Writable: writable}
+	options := park.Options{IdleTimeout: -1, Writable: writable}
+	if timeout > 0 {
+		options.IdleTimeout = max(durations.Add(from, timeout)-s.g.now(), time.Millisecond)
+	}
 	err := s.g.lot.ParkWith(s.conn, options, s.turnFn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -427,8 +440,11 @@ func (s *stream) finish() {
 }
 
 // retryBlock tells an EventSource when to connect again: after half to one and a half of the time, so that the clients of a
-// node that ends do not come back at once.
+// node that ends do not come back at once. A negative time says nothing.
 func retryBlock(d time.Duration) []byte {
+	if d < 0 {
+		return nil
+	}
 	ms := d.Milliseconds()
 	b := strconv.AppendInt([]byte("retry: "), ms/2+rand.Int64N(ms+1), 10)
 	return append(b, "\n\n"...)

@@ -10,7 +10,10 @@
 // [github.com/socknotify/socknotify/metrics/prometheus] and [github.com/socknotify/socknotify/metrics/otel].
 package metrics
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Buckets is the number of buckets of a Histogram.
 const Buckets = 21
@@ -76,5 +79,33 @@ func (h *Histogram) Add(other Histogram) {
 	h.Sum += other.Sum
 	for i := range h.Buckets {
 		h.Buckets[i] += other.Buckets[i]
+	}
+}
+
+// A Recorder counts durations, of which AddTo makes a Histogram. The zero value is ready for use. Its methods may be called concurrently. A goroutine that records often has one of its own,
+// so that no cache line is contended.
+type Recorder struct {
+	sum     atomic.Int64
+	buckets [Buckets]atomic.Uint64
+}
+
+var bounds = Bounds()
+
+// Record counts a duration.
+func (r *Recorder) Record(d time.Duration) {
+	d = max(d, 0)
+	i := 0
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	r.buckets[i].Add(1)
+	r.sum.Add(int64(d))
+}
+
+// AddTo adds what was recorded to h.
+func (r *Recorder) AddTo(h *Histogram) {
+	h.Sum += time.Duration(r.sum.Load())
+	for i := range r.buckets {
+		h.Buckets[i] += r.buckets[i].Load()
 	}
 }

@@ -79,12 +79,6 @@ var (
 	nextHasNumber = porttest.NextHasNumber
 )
 
-// do processes one entry and fails on its Result.
-func do[K comparable](t *testing.T, p *socknotify.Port[K], r socknotify.Registration[K]) {
-	t.Helper()
-	porttest.Do(t, p, r)
-}
-
 // next waits for one notification.
 func next[K comparable](t *testing.T, p *socknotify.Port[K]) socknotify.Notification[K] {
 	t.Helper()
@@ -102,12 +96,6 @@ func result[K comparable](t *testing.T, p *socknotify.Port[K]) (int, error) {
 	t.Helper()
 	nt := next(t, p)
 	return Of(&nt).Result()
-}
-
-// asleep waits until n calls on the port sleep.
-func asleep[K comparable](t *testing.T, p *socknotify.Port[K], n int) {
-	t.Helper()
-	porttest.Waiting(t, p, n)
 }
 
 // refuseAll is a Hooked.Refuse that fails every change.

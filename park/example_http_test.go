@@ -55,11 +55,11 @@ func ExampleHTTPServer_ServeTLS() {
 	body, err := io.ReadAll(r.Body)
 	r.Body.Close()
 	fmt.Printf("%s %v\n", body, err)
-	for server.Parked() != 1 {
+	for server.Stats().Parked != 1 {
 		time.Sleep(time.Millisecond) // it is parked soon after its answer; an example has no testing.TB
 	}
 	server.SetKeepAlivesEnabled(false) // closes parked connections
-	for server.Parked() > 0 {
+	for server.Stats().Parked > 0 {
 		time.Sleep(time.Millisecond) // it is closed soon; an example has no testing.TB
 	}
 

@@ -9,21 +9,24 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A ListenerConfig configures a [FirstByteListener]. The zero value has the defaults.
+// A ListenerConfig configures a [FirstByteListener]. The zero value of a field is its default, and a
+// negative number means none.
 type ListenerConfig struct {
-	// Timeout closes a connection that has sent nothing for this time after it was accepted; 0 means 30 seconds, a
-	// negative value no timeout. It is at most 0.2 seconds late.
-	Timeout time.Duration
+	// IdleTimeout closes a connection that has sent nothing for this time after it was accepted; 0 means 30 seconds. It is
+	// at most 0.2 seconds late.
+	IdleTimeout time.Duration
 	// MaxWaiting bounds the number of connections that have sent nothing yet, or that the server has not taken yet; 0 means
 	// 65,536. At the bound a new connection replaces the one that has been silent for the longest time. If all have sent
 	// something, new connections stay in the backlog of the system.
 	MaxWaiting int
 
-	// Backend, Unwrap and Logger are as in Config.
+	// Backend, Unwrap, Name and Logger are as in Config.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
+	Name    string
 	Logger  *slog.Logger
 }
 
@@ -43,21 +46,13 @@ func Listener(l net.Listener) *FirstByteListener { return ListenerConfig{}.Liste
 // Listener is for protocols in which the client speaks first, as the function [Listener] is. The listener that it returns
 // owns l. Errors in c, and that of creating a port, are returned by Accept.
 func (c ListenerConfig) Listener(l net.Listener) *FirstByteListener {
-	f := &FirstByteListener{l: l, timeout: c.Timeout, max: c.MaxWaiting}
+	f := &FirstByteListener{l: l, timeout: serving.Or(c.IdleTimeout, defaultFirstByte),
+		max: serving.Or(c.MaxWaiting, defaultMaxWaiting)}
 	f.changed.L = &f.mu
-	if f.timeout == 0 {
-		f.timeout = defaultFirstByte
-	}
-	if f.max == 0 {
-		f.max = defaultMaxWaiting
-	}
-	switch {
-	case l == nil:
+	if l == nil {
 		f.failed = fmt.Errorf("park: %w: nil listener", socknotify.ErrInvalid)
-	case f.max < 0:
-		f.failed = fmt.Errorf("park: %w: MaxWaiting is negative", socknotify.ErrInvalid)
-	default:
-		f.lot, f.failed = New(Config{Backend: c.Backend, Unwrap: c.Unwrap, Logger: c.Logger})
+	} else {
+		f.lot, f.failed = New(Config{Backend: c.Backend, Unwrap: c.Unwrap, Name: c.Name, Logger: c.Logger})
 	}
 	return f
 }
@@ -70,8 +65,8 @@ func (c ListenerConfig) Listener(l net.Listener) *FirstByteListener {
 type FirstByteListener struct {
 	l       net.Listener
 	lot     *Lot
-	timeout time.Duration
-	max     int
+	timeout time.Duration // 0 is none
+	max     int           // of n; 0 is none
 
 	once sync.Once
 
@@ -135,7 +130,7 @@ func (f *FirstByteListener) Addr() net.Addr {
 func (f *FirstByteListener) Unwrap() net.Listener { return f.l }
 
 // Stats returns the counters of the lot in which the connections wait. Parked is the number of those that have sent
-// nothing, and Expired counts those that Timeout has closed.
+// nothing, and Expired counts those that IdleTimeout has closed.
 func (f *FirstByteListener) Stats() Stats {
 	if f.lot == nil {
 		return Stats{}
@@ -199,16 +194,19 @@ func (f *FirstByteListener) accept() {
 func (f *FirstByteListener) awaitRoom() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for !f.closed && f.n >= f.max && f.silent.next == nil {
+	for !f.closed && f.full() && f.silent.next == nil {
 		f.changed.Wait()
 	}
 }
+
+// full reports whether there is no room for another connection. The caller holds f.mu.
+func (f *FirstByteListener) full() bool { return f.max > 0 && f.n >= f.max }
 
 // makeRoom closes the connection that has been silent for the longest time if there is no room for another.
 func (f *FirstByteListener) makeRoom() {
 	f.mu.Lock()
 	w := f.silent.next
-	full := f.n >= f.max && w != nil
+	full := f.full() && w != nil
 	if full {
 		f.unlink(w)
 	}

@@ -110,7 +110,7 @@ func TestFirstByte(t *testing.T) {
 
 // Silent connections are closed by the timeout, by Close, and, the oldest first, at the bound.
 func TestFirstByteSilent(t *testing.T) {
-	f, dial := firstByteListener(t, ListenerConfig{Timeout: 20 * time.Millisecond}, nil)
+	f, dial := firstByteListener(t, ListenerConfig{IdleTimeout: 20 * time.Millisecond}, nil)
 	conns, _ := accepting(f)
 	ended := func(conn net.Conn) {
 		t.Helper()
@@ -212,7 +212,7 @@ func TestFirstByteErrors(t *testing.T) {
 		_, err := f.Accept()
 		wantErr(t, err, net.ErrClosed)
 	}
-	for _, f := range []*FirstByteListener{Listener(nil), ListenerConfig{MaxWaiting: -1}.Listener(newListening(t))} {
+	for _, f := range []*FirstByteListener{Listener(nil), ListenerConfig{Backend: "none such"}.Listener(newListening(t))} {
 		_, err := f.Accept()
 		wantErr(t, err, socknotify.ErrInvalid)
 		f.Close()

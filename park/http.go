@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/metrics"
 )
 
 // An HTTPServer is an http.Server whose idle keep-alive connections need no goroutine and no buffer. HTTP itself is
@@ -51,13 +51,14 @@ type HTTPServer struct {
 	// HTTPServer, which must be ended by Shutdown or Close of itself or of the Server.
 	HTTP2 HTTP2Server
 	// Linger is the time that an idle connection keeps its goroutine before it is parked. With it, busy
-	// connections are not parked between requests. 0 means half a second; a negative value parks immediately.
+	// connections are not parked between requests. 0 means half a second; with a negative value there is none, and
+	// connections are parked immediately.
 	Linger time.Duration
-	// Backend is the backend of the lot, as in Config.
+	// Backend, Unwrap and Name are as in Config. Messages are logged to Server.ErrorLog.
 	Backend string
-	// Unwrap, if not nil, finds the connection below a wrapper, as Config.Unwrap does.
-	Unwrap func(net.Conn) net.Conn
-	// TimeCalls makes the server measure how long each request takes, until its handler returns, for HTTPStats.CallTime.
+	Unwrap  func(net.Conn) net.Conn
+	Name    string
+	// TimeCalls makes the server measure how long each request takes, until its handler returns, for Stats.CallTime.
 	TimeCalls bool
 	// OnLot, if not nil, is called by each Serve with its lot, before Serve accepts connections, and by the first one also
 	// with the lot of HTTP2. It lets a program observe the lot. The server owns the lot.
@@ -73,7 +74,8 @@ type HTTPServer struct {
 
 	requests atomic.Uint64
 	rejected atomic.Uint64
-	times    durations.Recorder
+	panics   atomic.Uint64
+	times    metrics.Recorder
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -101,24 +103,17 @@ type HTTP2Server interface {
 	Close() error
 }
 
-// HTTPStats holds counters of an HTTPServer. The counters of lots are summed over all calls of Serve.
-type HTTPStats struct {
-	Stats           // CallTime is that of requests
-	Requests uint64 // requests that a handler was called for
-	// Rejected counts requests of HTTP/1 that net/http has answered with an error, without a call of a handler: requests that
-	// are malformed, or that have more header bytes than Server.MaxHeaderBytes allows.
-	Rejected uint64
-}
-
 // Stats returns the current counters.
-func (s *HTTPServer) Stats() HTTPStats {
+func (s *HTTPServer) Stats() Stats {
 	s.mu.Lock()
-	st := HTTPStats{Stats: s.ended, Requests: s.requests.Load(), Rejected: s.rejected.Load()}
+	st := s.ended
+	st.Calls, st.Rejected = s.requests.Load(), s.rejected.Load()
+	st.Panics += s.panics.Load()
 	for l := range s.listeners {
-		st.Stats.add(l.lot.Stats())
+		st.add(l.lot.Stats())
 	}
 	if s.lot2 != nil {
-		st.Stats.add(s.lot2.Stats())
+		st.add(s.lot2.Stats())
 	}
 	s.mu.Unlock()
 	s.times.AddTo(&st.CallTime)
@@ -154,8 +149,6 @@ func (s *HTTPServer) Lots() (lots []*Lot) {
 }
 
 var errNoServer = fmt.Errorf("park: serve: %w: HTTPServer.Server is nil", socknotify.ErrInvalid)
-
-const defaultLinger = 500 * time.Millisecond
 
 // Serve is like http.Server.Serve. It also supports listeners made by tls.NewListener.
 func (s *HTTPServer) Serve(l net.Listener) error { return s.serve(l, nil) }
@@ -260,15 +253,6 @@ func (s *HTTPServer) SetKeepAlivesEnabled(v bool) {
 	}
 }
 
-// Parked returns the number of parked connections.
-func (s *HTTPServer) Parked() int {
-	n := 0
-	for _, l := range s.Lots() {
-		n += l.Stats().Parked
-	}
-	return n
-}
-
 // logger returns a logger that writes to Server.ErrorLog, or nil. A lot calls it for each message,
 // because the program may change the field, as with net/http.
 func (s *HTTPServer) logger() *slog.Logger {
@@ -297,13 +281,6 @@ func (s *HTTPServer) served() []*listener {
 		all = append(all, l)
 	}
 	return all
-}
-
-func (s *HTTPServer) linger() time.Duration {
-	if s.Linger == 0 {
-		return defaultLinger
-	}
-	return max(s.Linger, 0)
 }
 
 // install replaces the hooks of the Server by ours, which call the program's.
@@ -359,7 +336,7 @@ func (s *HTTPServer) attach() error {
 }
 
 func (s *HTTPServer) newLot() (*Lot, error) {
-	return openLot(Config{Backend: s.Backend, Unwrap: s.Unwrap}, s.logger)
+	return openLot(Config{Backend: s.Backend, Unwrap: s.Unwrap, Name: s.Name}, s.logger)
 }
 
 // stateChanged is the ConnState hook of the Server.
@@ -457,7 +434,7 @@ func (s *HTTPServer) serve(in net.Listener, config *serverTLS) error {
 		s.mu.Lock()
 		delete(s.listeners, l)
 		ended := lot.Stats()
-		ended.Parked, ended.Queued, ended.Running, ended.Workers = 0, 0, 0, 0
+		ended.Parked, ended.Waiting, ended.Running, ended.Workers = 0, 0, 0, 0
 		s.ended.add(ended)
 		s.mu.Unlock()
 	}()

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
 // An httpConn is an HTTP connection from accept to close. At any time it is owned by one goroutine: a goroutine of
@@ -72,23 +73,16 @@ func (hc *httpConn) run(f func() (handed bool)) {
 			hc.finish()
 		}
 	}()
-	defer hc.recovered()
-	handed = f()
+	hc.try(func() { handed = f() })
 }
 
-// recovered must be deferred. It recovers from a panic and logs it as net/http does.
-func (hc *httpConn) recovered() {
-	err := recover()
-	if err == nil || err == http.ErrAbortHandler {
-		return
+// try calls f. It recovers from a panic, and logs it as net/http does.
+func (hc *httpConn) try(f func()) {
+	if p := serving.Try(f); p != nil && p.Value != http.ErrAbortHandler {
+		s := hc.in.server
+		s.panics.Add(1)
+		logf(s.Server, "http: panic serving %v: %v\n%s", serving.Remote(hc.conn), p.Value, p.Stack)
 	}
-	remote := ""
-	if a := hc.conn.RemoteAddr(); a != nil {
-		remote = a.String()
-	}
-	buf := make([]byte, 64<<10)
-	buf = buf[:runtime.Stack(buf, false)]
-	logf(hc.in.server.Server, "http: panic serving %v: %v\n%s", remote, err, buf)
 }
 
 // park parks the connection. It reports whether the connection was handed over; if not, the caller must finish it.

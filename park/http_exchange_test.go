@@ -190,7 +190,7 @@ func newExchangeServer(t *testing.T, secure, ours bool, backend string, linger t
 		s := &HTTPServer{Server: srv, Linger: linger, Backend: backend}
 		serve, serveTLS, shutdown = s.Serve, s.ServeTLS, s.Shutdown
 		if linger < 0 {
-			r.parked = s.Parked
+			r.parked = func() int { return s.Stats().Parked }
 		}
 	}
 	served := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -51,8 +52,7 @@ func newLinger(d time.Duration) *wheel.Wheel[*session] {
 // interrupt interrupts a waiting Read. It is called by the wheel's goroutine, so it recovers from a panic of the
 // connection's method.
 func (hc *httpConn) interrupt() {
-	defer hc.recovered()
-	hc.conn.SetReadDeadline(longAgo)
+	hc.try(func() { hc.conn.SetReadDeadline(longAgo) })
 }
 
 // startWaiting is called before a Read that waits for a request.
@@ -63,7 +63,7 @@ func (s *session) startWaiting() {
 	s.mu.Unlock()
 	if !s.armed {
 		s.armed = true
-		w.Set(s, s.hc.in.server.linger())
+		w.Set(s, serving.Or(s.hc.in.server.Linger, serving.DefaultLinger))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
@@ -44,7 +45,7 @@ type arrival struct {
 }
 
 func newListener(s *HTTPServer, in net.Listener, lot *Lot, config *serverTLS) *listener {
-	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(s.linger()), config: config,
+	return &listener{Listener: in, server: s, lot: lot, linger: newLinger(serving.Or(s.Linger, serving.DefaultLinger)), config: config,
 		starting: make(map[*httpConn]struct{}), ctxWanted: make(chan struct{}), ctxReady: make(chan struct{}),
 		signal: make(chan struct{}, 1), ended: make(chan struct{}), quiesced: make(chan struct{})}
 }

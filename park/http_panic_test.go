@@ -430,7 +430,7 @@ func TestHTTPConnPanics(t *testing.T) {
 			s := newTestServer(t, func(s *HTTPServer) { s.Server.ErrorLog = log.New(&logged, "log: ", 0) },
 				func(s *HTTPServer, ln net.Listener) error { return s.Serve(failingConnListener{ln, f}) })
 			conn, in := s.request()
-			waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+			waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 			f.read.Store(true)
 			send(t, conn, hello)
 			if _, err := in.ReadByte(); err == nil {
@@ -447,7 +447,7 @@ func TestHTTPConnPanics(t *testing.T) {
 				t.Errorf("logged %q, want %q", got, want)
 			}
 			_, in = s.request() // the server continues
-			waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+			waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 			must(t, s.Shutdown(t.Context()))
 			if _, err := in.ReadByte(); err == nil {
 				t.Fatal("got an answer, want none")
@@ -464,7 +464,7 @@ func TestHTTPConnPanics(t *testing.T) {
 		conn, in := s.request()
 		f.deadline.Store(true)
 		waitFor(t, "logged", func() bool {
-			if s.Parked() == 1 { // it had lingered before
+			if s.Stats().Parked == 1 { // it had lingered before
 				f.deadline.Store(false)
 				s.ask(conn, in)
 				f.deadline.Store(true)

@@ -97,12 +97,14 @@ func bytewise(text string) []step {
 
 // An HTTPServer sends the same bytes and reports the same states as an http.Server.
 func TestHTTPExchanges(t *testing.T) {
+	t.Parallel() // it waits
 	for _, secure := range []bool{false, true} {
 		name := "http"
 		if secure {
 			name = "https"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // net/http waits before it closes
 			backendtest.Need(t)
 			stock := newExchangeServer(t, secure, false, "", 0, nil)
 			rigs := map[string]*exchangeServer{

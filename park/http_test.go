@@ -72,7 +72,7 @@ func TestHTTPLinger(t *testing.T) {
 		for range 20 {
 			s.ask(conn, in)
 		}
-		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	}
 	s.HTTPServer.served()[0].lot.evictAll()
 	if _, err := in.ReadByte(); err != io.EOF {
@@ -121,7 +121,7 @@ func TestHTTPParkingFails(t *testing.T) {
 		io.Copy(io.Discard, r.Body)
 		waitFor(t, "the connection waits in Read", waits)
 	}
-	if n := s.Parked(); n != 0 {
+	if n := s.Stats().Parked; n != 0 {
 		t.Fatalf("%d parked", n)
 	}
 	must(t, s.Shutdown(t.Context()))
@@ -139,7 +139,7 @@ func TestHTTPHookCallsServer(t *testing.T) {
 		note := s.Server.ConnState
 		s.Server.ConnState = func(conn net.Conn, state http.ConnState) {
 			server.Server.RegisterOnShutdown(func() {}) // takes the lock of net/http
-			server.Parked()
+			server.Stats()
 			note(conn, state)
 			calls <- state
 		}
@@ -147,7 +147,7 @@ func TestHTTPHookCallsServer(t *testing.T) {
 	for range 5 {
 		s.request()
 	}
-	waitFor(t, "parked", func() bool { return s.Parked() == 5 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 5 })
 	must(t, s.Shutdown(t.Context()))
 	if n := s.closedCount(5); n != 5 {
 		t.Fatalf("%d closed when Shutdown returned", n)
@@ -218,12 +218,12 @@ func TestHTTPIdleGoroutines(t *testing.T) {
 	s := newTestServer(t, nil, nil)
 	const conns = 200
 	s.request()
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	before := runtime.NumGoroutine()
 	for range conns {
 		s.request()
 	}
-	waitFor(t, "parked", func() bool { return s.Parked() == conns+1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == conns+1 })
 	waitFor(t, "no goroutine", func() bool { return runtime.NumGoroutine() <= before+runtime.GOMAXPROCS(0) })
 }
 
@@ -251,7 +251,7 @@ func TestHTTPShutdown(t *testing.T) {
 				ins = append(ins, in)
 			}
 			active, in := s.request()
-			waitFor(t, "parked", func() bool { return s.Parked() == 6 })
+			waitFor(t, "parked", func() bool { return s.Stats().Parked == 6 })
 			send(t, active, request("GET", "/slow"))
 			receive(t, entered)
 			ended := make(chan error, 1)
@@ -287,7 +287,7 @@ func (s *testServer) closeServer() error { return s.HTTPServer.Close() }
 func TestHTTPKeepAlivesOff(t *testing.T) {
 	s := newTestServer(t, nil, nil)
 	_, in := s.request()
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	s.SetKeepAlivesEnabled(false)
 	if _, err := in.ReadByte(); err != io.EOF {
 		t.Fatal(err)
@@ -299,11 +299,12 @@ func TestHTTPKeepAlivesOff(t *testing.T) {
 	waitFor(t, "all closed", func() bool { return s.closedCount(2) == 2 })
 	s.SetKeepAlivesEnabled(true)
 	s.request()
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 }
 
 // When a timeout ends a connection, the state and the bytes are the same as with net/http.
 func TestHTTPTimeouts(t *testing.T) {
+	t.Parallel()              // it waits
 	const short = time.Second // longer than any step of a client
 	for _, c := range []struct {
 		name  string
@@ -362,10 +363,10 @@ func TestHTTPHooks(t *testing.T) {
 	}, nil)
 	conn, in := s.request()
 	for range 4 {
-		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 		s.ask(conn, in)
 	}
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	conn.Close()
 	waitFor(t, "closed", func() bool { return s.closedCount(1) == 1 })
 	want := []http.ConnState{http.StateNew}
@@ -404,7 +405,7 @@ func TestHTTPHijackedConn(t *testing.T) {
 	}, nil)
 	l := newLot(t, Config{})
 	conn, _ := s.request()
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	send(t, conn, request("GET", "/take"))
 	taken := receive(t, hijacked)
 	defer taken.Close()
@@ -449,7 +450,7 @@ func TestHTTPUnparkable(t *testing.T) {
 					}
 					waitFor(t, "counted", func() bool { return lot.Stats().Unparkable == uint64(i+1) })
 				}
-				if s.Parked() != 0 {
+				if s.Stats().Parked != 0 {
 					t.Error("parked")
 				}
 				got := logged.String()
@@ -566,7 +567,7 @@ func TestHTTPOverTLSListener(t *testing.T) {
 	in := bufio.NewReader(conn)
 	for range 3 {
 		s.ask(conn, in)
-		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	}
 }
 
@@ -580,7 +581,7 @@ func TestHTTPPartialRecord(t *testing.T) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 	h.on = true
 	send(t, conn, hello[:10])
 	send(t, conn, hello[10:]+hello)
@@ -594,7 +595,7 @@ func TestHTTPPartialRecord(t *testing.T) {
 		must(t, err)
 		io.Copy(io.Discard, r.Body)
 	}
-	waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+	waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 }
 
 // The first bytes of a request arrive as several records in one segment. When the first record is read, package tls
@@ -610,7 +611,7 @@ func TestHTTPRecordsAhead(t *testing.T) {
 	in := bufio.NewReader(conn)
 	s.ask(conn, in)
 	for _, cuts := range [][]int{{1}, {2, 3}, {1, 2, 3}, {3, 30}} {
-		waitFor(t, "parked", func() bool { return s.Parked() == 1 })
+		waitFor(t, "parked", func() bool { return s.Stats().Parked == 1 })
 		h.on = true
 		from := 0
 		for _, to := range append(cuts, len(hello)) {

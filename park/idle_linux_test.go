@@ -219,7 +219,7 @@ func serveHTTPServer(secure bool, linger time.Duration) func(net.Listener, tls.C
 		} else {
 			go s.Serve(ln)
 		}
-		return s.Parked
+		return func() int { return s.Stats().Parked }
 	}
 }
 

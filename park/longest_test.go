@@ -79,6 +79,7 @@ func parkPatiently(t *testing.T, l *Lot, o Options) {
 
 // With the longest durations in its fields a lot works as without timeouts.
 func TestLongestDurations(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(Config), func(t *testing.T, set func(*Config)) {
 		var c Config
 		set(&c)
@@ -87,6 +88,7 @@ func TestLongestDurations(t *testing.T) {
 }
 
 func TestLongestDurationsOfOptions(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(Options), func(t *testing.T, set func(*Options)) {
 		var o Options
 		set(&o)
@@ -95,6 +97,7 @@ func TestLongestDurationsOfOptions(t *testing.T) {
 }
 
 func TestLongestDurationsOfServer(t *testing.T) {
+	t.Parallel() // it waits
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
 	opaque := func(c net.Conn) net.Conn { return opaqueConn{c} }
 	plain := func(c net.Conn) net.Conn { return c }
@@ -142,6 +145,7 @@ func TestLongestDurationsOfServer(t *testing.T) {
 }
 
 func TestLongestDurationsOfListener(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(ListenerConfig), func(t *testing.T, set func(*ListenerConfig)) {
 		var c ListenerConfig
 		set(&c)
@@ -158,6 +162,7 @@ func TestLongestDurationsOfListener(t *testing.T) {
 }
 
 func TestLongestDurationsOfHTTPServer(t *testing.T) {
+	t.Parallel() // it waits
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}}
 	like := &HTTPServer{Server: new(http.Server)}
 	durationtest.Longest(t, like, func(t *testing.T, set func(*HTTPServer)) {

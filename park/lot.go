@@ -2,6 +2,7 @@ package park
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,47 +12,52 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/wheel"
 )
 
-// Config configures a [Lot]. The zero value sets no limits.
+// Config configures a [Lot]. The zero value sets no limits. A negative number means none, as 0
+// does.
 type Config struct {
-	// IdleTimeout is the time that a connection may stay parked; Options.IdleTimeout overrides it. When it
-	// expires, the function runs and its Read fails with os.ErrDeadlineExceeded. The timeout is never early
-	// and at most 0.2 seconds late. 0 means no timeout.
+	// IdleTimeout is the time that a connection may stay parked; Options.IdleTimeout overrides it.
+	// When it expires, the function runs and its Read fails with os.ErrDeadlineExceeded. The
+	// timeout is never early and at most 0.2 seconds late. 0 means none.
 	IdleTimeout time.Duration
-	// MaxRunning limits the number of functions that run concurrently. 0 means no limit. Connections that
-	// become ready while the limit is reached stay queued, in order, and have no idle timeout then; Stats.Queued
-	// counts them. Functions should bound the time that they wait for the rest of a message by a read deadline: each
-	// one that waits is one of the limit. If functions wait for each other, the limit must be high enough for all of
-	// them to run.
+	// MaxRunning limits the number of functions that run concurrently. 0 means no limit.
+	// Connections that become ready while the limit is reached wait, in order, and have no idle
+	// timeout then; Stats.Waiting counts them. Functions should bound the time that they wait for
+	// the rest of a message by a read deadline: each one that waits is one of the limit. If
+	// functions wait for each other, the limit must be high enough for all of them to run.
 	MaxRunning int
-	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string selects the
-	// default.
+	// Backend is the backend of the lot's port, one of socknotify.Backends. The empty string
+	// selects the default.
 	Backend string
-	// Name, if not empty, names the lot in profiles: the goroutines that run functions have the label socknotify_server of
-	// package runtime/pprof with this value.
+	// Name, if not empty, names the lot in profiles and in the log: the goroutines that run
+	// functions have the label socknotify_server of package runtime/pprof with this value, and log
+	// lines have it as "name".
 	Name string
-	// TimeCalls makes the lot measure how long functions take, for Stats.CallTime. It costs two readings of the clock for
-	// each call.
+	// TimeCalls makes the lot measure how long functions take, for Stats.CallTime. It costs two
+	// readings of the clock for each call.
 	TimeCalls bool
-	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes what the lot does with
-	// it. If it returns nil, the lot looks for methods and embedded connections. If it returns its argument, the lot does
-	// not look below it. It may be called concurrently, and must not call the lot or use the connection other than to
-	// find the one below.
+	// Unwrap, if not nil, returns the connection directly below a wrapper; [Lot.Park] describes
+	// what the lot does with it. If it returns nil, the lot looks for methods and embedded
+	// connections. If it returns its argument, the lot does not look below it. It may be called
+	// concurrently, and must not call the lot or use the connection other than to find the one
+	// below.
 	Unwrap func(net.Conn) net.Conn
-	// Logger receives one warning for each type of connections that cannot be parked, and panics of a connection's
-	// methods when the lot calls them. Its handler must not call the lot or a parked connection, because the lot may hold
-	// a lock. For the same reason the Read, SetReadDeadline and Close methods of a connection must not call the lot, or
-	// the [Conn] around the connection. nil is slog.Default.
+	// Logger receives one warning for each type of connections that cannot be parked, and panics of
+	// a connection's methods when the lot calls them: at most ten lines of each message in a
+	// second. Its handler must not call the lot or a parked connection, because the lot may hold a
+	// lock. For the same reason the Read, SetReadDeadline and Close methods of a connection must
+	// not call the lot, or the [Conn] around the connection. nil is slog.Default.
 	Logger *slog.Logger
 }
 
-// A Lot holds parked connections. Its methods may be called concurrently. The functions that it runs may call all
-// of them except Shutdown, which waits for the functions to return.
+// A Lot holds parked connections. Its methods may be called concurrently. The functions that it
+// runs may call all of them except Shutdown, which waits for the functions to return.
 type Lot struct {
 	config     Config
-	logger     func() *slog.Logger // its result may be nil
+	log        serving.Log
 	port       *socknotify.Port[*parkedConn]
 	wheel      *wheel.Wheel[*parkedConn]
 	clock      clock.Clock
@@ -64,8 +70,8 @@ type Lot struct {
 	stats      counters
 	unfit      sync.Map // keys are the types of connections that cannot be parked
 
-	// open counts the reasons to keep the port open: one for the lot until Close, and one for each connection
-	// that is parked or whose function is running. The port is closed when it reaches 0.
+	// open counts the reasons to keep the port open: one for the lot until Close, and one for each
+	// connection that is parked or whose function is running. The port is closed when it reaches 0.
 	open    atomic.Int64
 	closing atomic.Bool
 	once    sync.Once
@@ -75,22 +81,23 @@ type Lot struct {
 // tick is the resolution of idle timeouts.
 const tick = 100 * time.Millisecond
 
-// New returns a new lot. The caller must close it with Close or Shutdown. New fails with socknotify.ErrInvalid if a
-// limit is negative, and with the errors of socknotify.New.
+// New returns a new lot. The caller must close it with Close or Shutdown. New fails with the errors
+// of socknotify.New, which is socknotify.ErrInvalid for a Backend that does not exist.
 func New(config Config) (*Lot, error) {
 	return openLot(config, func() *slog.Logger { return config.Logger })
 }
 
 // openLot is New with a function that is called for each message, in place of Config.Logger.
 func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
-	if config.IdleTimeout < 0 || config.MaxRunning < 0 {
-		return nil, fmt.Errorf("park: new: %w: negative limit", socknotify.ErrInvalid)
-	}
 	port, err := socknotify.New[*parkedConn](socknotify.WithBackend(config.Backend))
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("%w: Backend: %w", socknotify.ErrInvalid, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
-	l := &Lot{config: config, logger: logger, port: port, clock: clock.Current()}
+	l := &Lot{config: config, port: port, clock: clock.Current()}
+	l.log.Prefix, l.log.Name, l.log.Logger = "park", config.Name, logger
 	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning
@@ -103,14 +110,14 @@ func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
 // A Key identifies a parked connection on the lot's port. It is opaque.
 type Key = *parkedConn
 
-// Port returns the lot's port for observation, for example by package debug. The lot owns the port: the caller must
-// not register sockets with it, dequeue from it, or close it.
+// Port returns the lot's port for observation, for example by package debug. The lot owns the port:
+// the caller must not register sockets with it, dequeue from it, or close it.
 func (l *Lot) Port() *socknotify.Port[Key] { return l.port }
 
-// Shutdown closes the lot and waits until every function has returned. From then on Park fails with ErrClosed.
-// Connections that are parked are closed, and their functions run; Read fails there with net.ErrClosed. If ctx is
-// done before every function has returned, Shutdown returns the cause of ctx. If ctx is nil, Shutdown does nothing
-// and fails with socknotify.ErrInvalid.
+// Shutdown closes the lot and waits until every function has returned. From then on Park fails with
+// ErrClosed. Connections that are parked are closed, and their functions run; Read fails there with
+// net.ErrClosed. If ctx is done before every function has returned, Shutdown returns the cause of
+// ctx. If ctx is nil, Shutdown does nothing and fails with socknotify.ErrInvalid.
 func (l *Lot) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
@@ -125,8 +132,8 @@ func (l *Lot) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes the lot like Shutdown, but does not wait for functions to return. The lot's port is closed when the
-// last function has returned. Close always returns nil.
+// Close closes the lot like Shutdown, but does not wait for functions to return. The lot's port is
+// closed when the last function has returned. Close always returns nil.
 func (l *Lot) Close() error {
 	if l.closing.Swap(true) {
 		return nil
@@ -140,9 +147,9 @@ func (l *Lot) Close() error {
 // now returns the time since the lot's start.
 func (l *Lot) now() time.Duration { return l.clock.Since(l.start) }
 
-// enter adds a connection to open. It reports whether the lot accepts it; if so, leave must follow. enter
-// increments open before it loads closing, because Close sets closing before it decrements open. In the other
-// order the port could be closed although enter has returned true.
+// enter adds a connection to open. It reports whether the lot accepts it; if so, leave must follow.
+// enter increments open before it loads closing, because Close sets closing before it decrements
+// open. In the other order the port could be closed although enter has returned true.
 func (l *Lot) enter() bool {
 	l.open.Add(1)
 	if l.closing.Load() {
@@ -162,13 +169,6 @@ func (l *Lot) leave() {
 func (l *Lot) closePort() {
 	l.wheel.Close()
 	l.port.Close()
+	l.log.Flush()
 	close(l.ended)
 }
-
-// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is true.
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string        { return "park: the lot is closed" }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }

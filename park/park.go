@@ -13,13 +13,6 @@ import (
 	"github.com/socknotify/socknotify/internal/durations"
 )
 
-// ErrParked is returned by Park when the connection is already parked.
-var ErrParked = errors.New("already parked")
-
-// ErrUnparkable is returned by Park for a connection that cannot be parked. Its read deadline was cleared, and it can be
-// used as before. errors.Is(ErrUnparkable, socknotify.ErrInvalid) is true.
-var ErrUnparkable = fmt.Errorf("the connection cannot be parked: %w", socknotify.ErrInvalid)
-
 // Options are the options of [Lot.ParkWith].
 type Options struct {
 	// IdleTimeout overrides Config.IdleTimeout. 0 uses the lot's timeout; a negative value means no timeout.

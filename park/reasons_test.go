@@ -130,7 +130,7 @@ var ways = []way{
 		server, client := pair(t, "tcp")
 		conn := Wrap(newHeaderConn(server))
 		must(t, l.ParkWith(conn, o, f))
-		waitFor(t, "queued", func() bool { return l.Stats().Queued == 1 })
+		waitFor(t, "queued", func() bool { return l.Stats().Waiting == 1 })
 		return parking{conn: conn, release: release, client: client, header: "header\n"}
 	}},
 	{name: "no worker is free", config: Config{MaxRunning: 1}, park: func(t *testing.T, l *Lot, o Options, f func(net.Conn)) parking {

@@ -7,36 +7,39 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/durations"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/unwrap"
+	"github.com/socknotify/socknotify/metrics"
 )
 
 // A Server calls a handler for each message, and parks connections between messages and before the first one. An idle
 // connection needs no goroutine and no buffer, except for those of crypto/tls.
 //
-// The fields must be set before the first Serve, and not be changed after it. A Server must not be copied.
+// The fields must be set before the first Serve, and not be changed after it. The zero value of a field is its default,
+// and a negative number means none. A Server must not be copied.
 type Server struct {
 	// Handler is called when a connection has something to read. It reads one message, or several, and answers. If it
 	// returns nil, the connection is parked until there is more to read. Otherwise the connection is closed. Before
 	// Handler returns nil, it must have used every byte that it has read; a part of a message can be kept only in state that
 	// Open has made. A bufio.Reader that lasts for one call would lose what it has read and not returned. Handler may be nil if
 	// Open is set. It may block, and it runs on one goroutine at a time for each connection.
-	// conn is the same value in every call. A panic is logged and closes the connection.
+	// conn is the same value in every call. A panic is logged, counted in Stats.Panics, and closes the connection.
 	Handler func(conn net.Conn) error
 	// Open, if not nil, is called before the first call of Handler for a connection, when it has something to read, and
 	// with TLS after the handshake. The function that it returns is called instead of Handler for that connection, and
 	// can hold the connection's state. An error closes the connection.
 	Open func(conn net.Conn) (handler func(net.Conn) error, err error)
 	// Closed, if not nil, is called once for each connection that Handler or Open was called for, after the connection
-	// was closed. err is what Handler or Open has returned; os.ErrDeadlineExceeded after IdleTimeout; ErrServerClosed
-	// because of Shutdown or Close; and otherwise the error of the connection. errors.Is finds them.
+	// was closed. err is what Handler or Open has returned; ErrIdle after IdleTimeout; ErrServerClosed because of
+	// Shutdown or Close; a *PanicError; and otherwise the error of the connection. If Handler has returned the error of
+	// a Read or Write that ReadTimeout or WriteTimeout has ended, err is ErrMessageTimeout or ErrSlow too. errors.Is and
+	// errors.As find all of these.
 	Closed func(conn net.Conn, err error)
 
 	// TLSConfig is the configuration for ServeTLS.
@@ -47,8 +50,8 @@ type Server struct {
 	IdleTimeout time.Duration
 	// ReadTimeout limits the time in which a call of Handler reads, so that half a message cannot hold a goroutine, and
 	// WriteTimeout the time in which it writes. HandshakeTimeout limits a TLS handshake. All begin when the call or the
-	// handshake does. 0 means 10 seconds, a negative value no timeout. They are set as deadlines before Handler is called. A
-	// handler that reads or writes for longer sets its own.
+	// handshake does. 0 means 10 seconds. They are set as deadlines before Handler is called. A handler that reads or
+	// writes for longer sets its own.
 	ReadTimeout, WriteTimeout, HandshakeTimeout time.Duration
 
 	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no limit. A
@@ -57,7 +60,7 @@ type Server struct {
 	MaxConns        int
 	MaxConnsPerAddr int
 	// MaxRunning bounds the number of calls of Handler and of TLS handshakes that run concurrently; 0 means no limit.
-	// Connections that become ready at the limit wait, in order (Stats.Queued). Connections that cannot be parked do not
+	// Connections that become ready at the limit wait, in order (Stats.Waiting). Connections that cannot be parked do not
 	// count, nor do handshakes that begin at once, as Serve describes.
 	MaxRunning int
 
@@ -65,8 +68,8 @@ type Server struct {
 	Name      string
 	TimeCalls bool
 
-	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics, temporary errors of Accept, and, at
-	// the debug level, failed handshakes and refused connections.
+	// Backend, Unwrap and Logger are as in Config. The Logger also receives panics, temporary errors of Accept, refused
+	// connections, and, at the debug level, failed handshakes.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
 	Logger  *slog.Logger
@@ -76,48 +79,29 @@ type Server struct {
 	listeners map[*net.Listener]struct{} // pointers, because not every listener can be compared
 	conns     map[*serverConn]struct{}
 	addresses map[string]int
-	refused   uint64
-	perAddr   uint64 // of refused
 	closing   bool
 	stopped   chan struct{}  // closed when closing is set
 	blocking  sync.WaitGroup // goroutines of connections that cannot be parked
 
-	calls, panics, handshakes, failedHandshakes atomic.Uint64
-}
-
-// ErrServerClosed is returned by the Serve methods of a Server after Shutdown or Close.
-var ErrServerClosed error = serverClosedError{}
-
-type serverClosedError struct{}
-
-func (serverClosedError) Error() string        { return "park: server closed" }
-func (serverClosedError) Is(target error) bool { return target == net.ErrClosed }
-
-// ServerStats holds counters of a Server.
-type ServerStats struct {
-	Stats          // of the lot
-	Conns   int    // connections that are open
-	Refused uint64 // connections beyond MaxConns or MaxConnsPerAddr
-
-	RefusedPerAddr   uint64 // of these, those beyond MaxConnsPerAddr
-	Calls            uint64 // calls of Handler so far
-	Panics           uint64 // panics of Handler, Open and Closed, and in handshakes
-	Handshakes       uint64 // TLS handshakes completed
-	FailedHandshakes uint64 // TLS handshakes that failed, or took longer than HandshakeTimeout
+	accepted, refused, refusedPerAddr, rejected, calls, handshakes atomic.Uint64
+	idle, slow, message, late                                      atomic.Uint64 // of Stats.TimedOut
 }
 
 // Stats returns the current counters.
-func (s *Server) Stats() ServerStats {
+func (s *Server) Stats() (st Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var lot Stats
 	if s.lot != nil {
-		lot = s.lot.Stats()
+		st = s.lot.Stats()
 	}
-	return ServerStats{
-		Stats: lot, Conns: len(s.conns), Refused: s.refused, RefusedPerAddr: s.perAddr, Calls: s.calls.Load(), Panics: s.panics.Load(),
-		Handshakes: s.handshakes.Load(), FailedHandshakes: s.failedHandshakes.Load(),
-	}
+	st.Conns, st.Accepted = len(s.conns), s.accepted.Load()
+	st.RefusedPerAddr = s.refusedPerAddr.Load()
+	st.Refused = s.refused.Load() + st.RefusedPerAddr
+	st.Calls = s.calls.Load()
+	st.Handshakes, st.Rejected = s.handshakes.Load(), s.rejected.Load()
+	st.TimedOut = metrics.TimedOut{Idle: s.idle.Load(), Slow: s.slow.Load(), Message: s.message.Load(),
+		Handshake: s.late.Load()}
+	return st
 }
 
 // Ready reports whether the server accepts connections: at least one Serve runs, and neither Shutdown nor Close was
@@ -128,18 +112,9 @@ func (s *Server) Ready() bool {
 	return !s.closing && len(s.listeners) > 0
 }
 
-const defaultTimeout = 10 * time.Second
-
-// orDefault returns d, defaultTimeout if d is 0, or 0 if d is negative.
-func orDefault(d time.Duration) time.Duration {
-	if d == 0 {
-		return defaultTimeout
-	}
-	return max(d, 0)
-}
-
-// deadline returns the time at which a timeout ends, or zero if d is 0.
-func deadline(d time.Duration) time.Time {
+// deadline returns the time at which a timeout of a Server ends, or zero if there is none.
+func deadline(timeout time.Duration) time.Time {
+	d := serving.Or(timeout, serving.DefaultTimeout)
 	if d == 0 {
 		return time.Time{}
 	}
@@ -210,7 +185,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	}()
 	err := accept(l, s.stopped, func(conn net.Conn) { s.admit(conn, config) }, func(err error, wait time.Duration) {
 		if !s.isClosing() {
-			s.lot.log(slog.LevelWarn, "park: accept failed", "error", err, "retry in", wait)
+			s.lot.log.Log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", wait)
 		}
 	})
 	if s.isClosing() {
@@ -228,9 +203,6 @@ func (s *Server) begin(l *net.Listener) error {
 	}
 	if s.Handler == nil && s.Open == nil {
 		return fmt.Errorf("park: serve: %w: no Handler and no Open", socknotify.ErrInvalid)
-	}
-	if s.MaxConns < 0 || s.MaxConnsPerAddr < 0 {
-		return fmt.Errorf("park: serve: %w: negative limit", socknotify.ErrInvalid)
 	}
 	if s.lot == nil {
 		lot, err := New(Config{IdleTimeout: s.IdleTimeout, MaxRunning: s.MaxRunning, Backend: s.Backend, Name: s.Name,
@@ -253,17 +225,20 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// Lot returns the server's lot for observation, for example of its port by package debug. It returns nil before the first
-// Serve.
-func (s *Server) Lot() *Lot {
+// Lots returns the server's lot, for observers such as package debug. It returns none before the first Serve. The server
+// owns the lot.
+func (s *Server) Lots() (lots []*Lot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lot
+	if s.lot != nil {
+		lots = append(lots, s.lot)
+	}
+	return lots
 }
 
 // Shutdown closes the listeners and the connections that wait for a message, and waits until the handlers have returned;
-// their connections are closed then. If ctx is done first, Shutdown returns the cause of ctx, and handlers still run. If
-// ctx is nil, Shutdown does nothing and fails with socknotify.ErrInvalid.
+// their connections are closed then. If ctx is done first, Shutdown closes all connections, does not wait for handlers,
+// and returns the cause of ctx. If ctx is nil, Shutdown does nothing and fails with socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("park: shutdown: %w: nil context", socknotify.ErrInvalid)
@@ -277,12 +252,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.blocking.Wait()
 		close(done)
 	}()
+	var err error
 	select {
 	case <-done:
-		return lot.Shutdown(ctx)
+		err = lot.Shutdown(ctx)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		s.Close()
+	}
+	return err
 }
 
 // Close closes the listeners and all connections. It does not wait for handlers. It always returns nil.
@@ -356,20 +336,20 @@ func (c *serverConn) admit() {
 	}
 	s.mu.Lock()
 	refuse, full := s.closing, s.MaxConns > 0 && len(s.conns) >= s.MaxConns
-	if full && !refuse {
-		s.refused++
-	}
+	full = full && !refuse
 	if refuse = refuse || full; !refuse {
 		s.conns[c] = struct{}{}
 	}
 	s.mu.Unlock()
+	if full {
+		s.refused.Add(1)
+		lot.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns")
+	}
 	if refuse {
-		if full {
-			lot.log(slog.LevelDebug, "park: connection refused", "limit", "MaxConns")
-		}
 		c.end(ErrServerClosed)
 		return
 	}
+	s.accepted.Add(1)
 	c.idle()
 	if known {
 		if t := c.pendingTLS(); t != nil && !unwrap.Plain(t.NetConn()) {
@@ -383,8 +363,6 @@ func (c *serverConn) admit() {
 		c.failed(err)
 	}
 }
-
-var errPanicked = errors.New("park: a method of the connection panicked")
 
 // handshakeApart performs the handshake on a goroutine of the connection's own, and then parks the connection.
 func (c *serverConn) handshakeApart() {
@@ -411,7 +389,7 @@ func (c *serverConn) pendingTLS() *tls.Conn {
 // count counts the connection for its address. If there are too many, it closes the connection and returns false.
 func (c *serverConn) count() bool {
 	s := c.server
-	if s.MaxConnsPerAddr == 0 || c.counted {
+	if s.MaxConnsPerAddr <= 0 || c.counted {
 		return true
 	}
 	c.counted = true
@@ -426,19 +404,15 @@ func (c *serverConn) count() bool {
 	if ok {
 		s.addresses[address]++
 		c.address = address
-	} else {
-		s.refused++
-		s.perAddr++
 	}
 	s.mu.Unlock()
 	if !ok {
-		s.lot.log(slog.LevelDebug, "park: connection refused", "limit", "MaxConnsPerAddr", "address", address)
+		s.refusedPerAddr.Add(1)
+		s.lot.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConnsPerAddr", "remote", address)
 		c.end(errTooMany)
 	}
 	return ok
 }
-
-var errTooMany = errors.New("park: too many connections from one address")
 
 // idle begins the idle timeout.
 func (c *serverConn) idle() {
@@ -510,13 +484,12 @@ func (c *serverConn) run(f func()) {
 	}
 }
 
-var errGoexit = errors.New("park: the handler called runtime.Goexit")
-
 // turn is the function of the parked connection.
 func (c *serverConn) turn() {
 	switch c.conn.why {
 	case expired:
-		c.end(errIdle)
+		c.server.idle.Add(1)
+		c.end(ErrIdle)
 	case evicted:
 		c.end(ErrServerClosed)
 	default:
@@ -556,8 +529,6 @@ func (c *serverConn) serve() {
 	}
 }
 
-var errIdle = fmt.Errorf("park: idle for too long: %w", os.ErrDeadlineExceeded)
-
 // arrived handles what must be done once after the first byte: it counts the connection, and performs the handshake. It
 // reports whether the connection is still open.
 func (c *serverConn) arrived() bool {
@@ -576,18 +547,28 @@ func (c *serverConn) arrived() bool {
 	if t == nil {
 		return c.count()
 	}
-	limit := orDefault(c.server.HandshakeTimeout)
-	t.SetDeadline(deadline(limit))
-	err := c.try(t.Handshake)
-	if err != nil {
-		c.server.failedHandshakes.Add(1)
-		c.server.lot.log(slog.LevelDebug, "park: TLS handshake failed", "error", err, "remote", fmt.Sprint(t.RemoteAddr()))
+	s := c.server
+	until := deadline(s.HandshakeTimeout)
+	t.SetDeadline(until)
+	if err := c.try(t.Handshake); err != nil {
+		if timedOut(err, until) {
+			s.late.Add(1)
+			err = fmt.Errorf("%w: %w", ErrHandshake, err)
+		} else {
+			s.rejected.Add(1)
+		}
+		s.lot.log.Log(serving.LevelBadPeer, "TLS handshake failed", "err", err, "remote", serving.Peer{Conn: t})
 		c.end(err)
 		return false
 	}
-	c.server.handshakes.Add(1)
+	s.handshakes.Add(1)
 	t.SetDeadline(time.Time{})
 	return c.count()
+}
+
+// timedOut reports whether err is due to a deadline, which is zero if there was none.
+func timedOut(err error, deadline time.Time) bool {
+	return !deadline.IsZero() && isTimeout(err) && !time.Now().Before(deadline)
 }
 
 // hasInput reports whether a Read would return at once. A connection may have become readable by a part of a TLS record,
@@ -619,16 +600,17 @@ func (c *serverConn) await() bool {
 		until = s.lot.start.Add(c.due)
 	}
 	ready, err := c.conn.fillUntil(until)
-	var timeout net.Error
 	switch {
 	case c.endWait():
 		err = ErrServerClosed
 	case ready:
 		return true
 	case err == nil:
-		err = errIdle
-	case !until.IsZero() && !time.Now().Before(until) && errors.As(err, &timeout) && timeout.Timeout():
-		err = fmt.Errorf("%w: %w", errIdle, err) // a wrapper's own error
+		s.idle.Add(1)
+		err = ErrIdle
+	case timedOut(err, until):
+		s.idle.Add(1)
+		err = fmt.Errorf("%w: %w", ErrIdle, err) // a wrapper's own error
 	}
 	c.end(err)
 	return false
@@ -676,10 +658,10 @@ func (c *serverConn) callHere() bool {
 // call calls the handler. It reports whether the connection is still open.
 func (c *serverConn) call() bool {
 	s, conn := c.server, c.conn
-	read, write := orDefault(s.ReadTimeout), orDefault(s.WriteTimeout)
-	conn.SetReadDeadline(deadline(read))
-	if write > 0 {
-		conn.SetWriteDeadline(deadline(write))
+	read, write := deadline(s.ReadTimeout), deadline(s.WriteTimeout)
+	conn.SetReadDeadline(read)
+	if !write.IsZero() {
+		conn.SetWriteDeadline(write)
 	}
 	s.calls.Add(1)
 	var began time.Time
@@ -705,35 +687,37 @@ func (c *serverConn) call() bool {
 		s.lot.stats.callTime.Record(time.Since(began))
 	}
 	if err != nil {
-		c.end(err)
+		c.end(s.cause(err, read, write))
 		return false
 	}
 	return true
 }
 
+// cause adds ErrMessageTimeout or ErrSlow to an error of Handler, if that is due to the deadlines of ReadTimeout or
+// WriteTimeout, and counts it.
+func (s *Server) cause(err error, read, write time.Time) error {
+	var op *net.OpError
+	writing := errors.As(err, &op) && op.Op == "write"
+	switch {
+	case writing && timedOut(err, write):
+		s.slow.Add(1)
+		return fmt.Errorf("%w: %w", ErrSlow, err)
+	case !writing && timedOut(err, read):
+		s.message.Add(1)
+		return fmt.Errorf("%w: %w", ErrMessageTimeout, err)
+	}
+	return err
+}
+
 // endCalls is called after the last call before the connection is parked, or waits.
 func (c *serverConn) endCalls() {
-	if orDefault(c.server.WriteTimeout) > 0 {
+	if c.server.WriteTimeout >= 0 {
 		c.conn.SetWriteDeadline(time.Time{}) // other goroutines may write to the parked connection
 	}
 }
 
-// try calls f, and turns a panic into an error, which it logs.
-func (c *serverConn) try(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.server.panics.Add(1)
-			buf := make([]byte, 64<<10)
-			err = fmt.Errorf("park: panic: %v", p)
-			stack := string(buf[:runtime.Stack(buf, false)])
-			remote := "unknown"
-			c.server.lot.guard(c.conn, func() { remote = fmt.Sprint(c.conn.RemoteAddr()) })
-			c.server.lot.log(slog.LevelError, "park: panic serving a connection", "remote", remote,
-				"panic", fmt.Sprint(p), "stack", stack)
-		}
-	}()
-	return f()
-}
+// try calls f, and turns a panic into a *PanicError, which is logged and counted.
+func (c *serverConn) try(f func() error) error { return c.server.lot.log.Guard(c.conn, f) }
 
 // close closes the connection.
 func (c *serverConn) close() {

@@ -127,7 +127,7 @@ func (s *serverStress) run() {
 	short := func() time.Duration { return time.Duration(20+rand.IntN(150)) * time.Millisecond }
 	config := &tls.Config{Certificates: []tls.Certificate{s.cert}}
 	server := &Server{Backend: s.backend, Logger: quiet, TLSConfig: config, ReadTimeout: 10 * timeout, HandshakeTimeout: 10 * timeout}
-	waiting := ListenerConfig{Backend: s.backend, Logger: quiet, Timeout: 10 * timeout}
+	waiting := ListenerConfig{Backend: s.backend, Logger: quiet, IdleTimeout: 10 * timeout}
 	if !s.calm {
 		server.ReadTimeout, server.HandshakeTimeout = short(), short()
 		server.MaxRunning = []int{0, 2, 8}[rand.IntN(3)]
@@ -137,7 +137,7 @@ func (s *serverStress) run() {
 		if rand.IntN(3) == 0 {
 			server.MaxConns, server.MaxConnsPerAddr = 8, 7
 		}
-		waiting.Timeout, waiting.MaxWaiting = short(), 10
+		waiting.IdleTimeout, waiting.MaxWaiting = short(), 10
 	}
 	server.Open = func(net.Conn) (func(net.Conn) error, error) {
 		s.opened.Add(1)

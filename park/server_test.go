@@ -251,17 +251,18 @@ func TestServerTimeouts(t *testing.T) {
 		ask    bool // one message first
 		send   string
 		opened bool
+		cause  error
 	}{
-		"silent":             {func(s *Server) { s.IdleTimeout = short }, nil, false, "", false},
-		"idle":               {func(s *Server) { s.IdleTimeout = short }, nil, true, "", true},
-		"half a message":     {func(s *Server) { s.ReadTimeout = short }, nil, false, "tex", true},
-		"half, later":        {func(s *Server) { s.ReadTimeout = short }, nil, true, "tex", true},
-		"silent, TLS":        {func(s *Server) { s.IdleTimeout = short }, serveTLS, false, "", false},
-		"half a handshake":   {func(s *Server) { s.HandshakeTimeout = short }, serveTLS, false, "\x16\x03", false},
-		"idle, TLS":          {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "", true},
-		"half a record":      {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "\x17\x03", true},
-		"silent, unparkable": {func(s *Server) { s.IdleTimeout = short }, serveOpaque, false, "", false},
-		"half, unparkable":   {func(s *Server) { s.ReadTimeout = short }, serveOpaque, true, "tex", true},
+		"silent":             {func(s *Server) { s.IdleTimeout = short }, nil, false, "", false, ErrIdle},
+		"idle":               {func(s *Server) { s.IdleTimeout = short }, nil, true, "", true, ErrIdle},
+		"half a message":     {func(s *Server) { s.ReadTimeout = short }, nil, false, "tex", true, ErrMessageTimeout},
+		"half, later":        {func(s *Server) { s.ReadTimeout = short }, nil, true, "tex", true, ErrMessageTimeout},
+		"silent, TLS":        {func(s *Server) { s.IdleTimeout = short }, serveTLS, false, "", false, ErrIdle},
+		"half a handshake":   {func(s *Server) { s.HandshakeTimeout = short }, serveTLS, false, "\x16\x03", false, ErrHandshake},
+		"idle, TLS":          {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "", true, ErrIdle},
+		"half a record":      {func(s *Server) { s.IdleTimeout = short }, serveTLS, true, "\x17\x03", true, ErrIdle},
+		"silent, unparkable": {func(s *Server) { s.IdleTimeout = short }, serveOpaque, false, "", false, ErrIdle},
+		"half, unparkable":   {func(s *Server) { s.ReadTimeout = short }, serveOpaque, true, "tex", true, ErrMessageTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -278,11 +279,42 @@ func TestServerTimeouts(t *testing.T) {
 				t.Fatal("the connection was not closed")
 			}
 			if c.opened {
-				wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
+				err := receive(t, s.closed)
+				wantErr(t, err, c.cause)
+				wantErr(t, err, os.ErrDeadlineExceeded)
 			}
 			waitFor(t, "ended", func() bool { return s.Stats().Conns == 0 })
 			wantEmpty(t, s.closed)
+			n := s.Stats().TimedOut
+			for cause, n := range map[error]uint64{ErrIdle: n.Idle, ErrMessageTimeout: n.Message,
+				ErrHandshake: n.Handshake, ErrSlow: n.Slow} {
+				if (n > 0) != (cause == c.cause) {
+					t.Errorf("%v was counted %d times", cause, n)
+				}
+			}
 		})
+	}
+}
+
+// A peer that does not read is ended by WriteTimeout.
+func TestServerSlowPeer(t *testing.T) {
+	s := newLineServer(t, func(s *Server) {
+		s.WriteTimeout = 50 * time.Millisecond
+		s.Handler = func(conn net.Conn) error {
+			for {
+				if _, err := conn.Write(make([]byte, 1<<20)); err != nil {
+					return err
+				}
+			}
+		}
+	}, nil)
+	conn := s.dial()
+	send(t, conn, "x")
+	err := receive(t, s.closed)
+	wantErr(t, err, ErrSlow)
+	wantErr(t, err, os.ErrDeadlineExceeded)
+	if n := s.Stats().TimedOut; n.Slow != 1 || n.Message != 0 {
+		t.Errorf("%+v", n)
 	}
 }
 
@@ -292,23 +324,24 @@ func serveOpaque(s *Server, l net.Listener) error {
 
 // With MaxRunning, peers that send half a message delay others by ReadTimeout and no longer, and Stats shows who waits.
 func TestServerHalfMessages(t *testing.T) {
+	t.Parallel() // it waits
 	s := newLineServer(t, func(s *Server) {
 		s.MaxRunning = 8
 		s.ReadTimeout = 300 * time.Millisecond
 	}, nil)
 	slow := 0
 	waitFor(t, "the others wait", func() bool { // more come, because the first end after ReadTimeout
-		if slow < 20 || s.Stats().Queued == 0 {
+		if slow < 20 || s.Stats().Waiting == 0 {
 			send(t, s.dial(), "half")
 			slow++
 		}
-		return slow >= 20 && s.Stats().Queued > 0
+		return slow >= 20 && s.Stats().Waiting > 0
 	})
 	s.ask(s.dial(), "good")
 	for range slow {
 		wantErr(t, receive(t, s.closed), os.ErrDeadlineExceeded)
 	}
-	if n := s.Stats(); n.Queued != 0 {
+	if n := s.Stats(); n.Waiting != 0 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -453,9 +486,10 @@ func TestServerPipelined(t *testing.T) {
 	}
 }
 
-// Shutdown waits for handlers, and closes their connections after the answer.
+// Shutdown waits for handlers, and closes their connections after the answer. When its context is done first, it closes
+// them at once.
 func TestServerShutdown(t *testing.T) {
-	for _, serve := range []func(*Server, net.Listener) error{nil, serveOpaque} {
+	for i, serve := range []func(*Server, net.Listener) error{nil, serveOpaque, nil, serveOpaque} {
 		s := newLineServer(t, nil, serve)
 		held, idle := s.dial(), s.dial()
 		s.ask(idle, "x")
@@ -471,11 +505,18 @@ func TestServerShutdown(t *testing.T) {
 			t.Error("the listener is open")
 		}
 		wantEmpty(t, result)
-		cancel(errOwn)
-		wantErr(t, receive(t, result), errOwn)
-		s.release <- struct{}{}
-		expect(t, held, "hold\n")
-		s.ended(held)
+		if i < 2 {
+			s.release <- struct{}{}
+			expect(t, held, "hold\n")
+			s.ended(held)
+			must(t, receive(t, result))
+		} else {
+			cancel(errOwn)
+			wantErr(t, receive(t, result), errOwn)
+			s.ended(held)
+			s.release <- struct{}{}
+		}
+		cancel(nil)
 		must(t, s.Shutdown(t.Context()))
 		wantErr(t, s.Serve(newListening(t)), ErrServerClosed)
 	}
@@ -517,11 +558,10 @@ func newListening(t testing.TB) net.Listener {
 func TestServerErrors(t *testing.T) {
 	handler := func(net.Conn) error { return nil }
 	for name, s := range map[string]*Server{
-		"no handler": {}, "MaxConns": {Handler: handler, MaxConns: -1}, "MaxRunning": {Handler: handler, MaxRunning: -1},
-		"IdleTimeout": {Handler: handler, IdleTimeout: -1}, "MaxConnsPerAddr": {Handler: handler, MaxConnsPerAddr: -1},
+		"Handler": {}, "Backend": {Handler: handler, Backend: "none such"},
 	} {
 		ln := newListening(t)
-		if err := s.Serve(ln); !errors.Is(err, socknotify.ErrInvalid) {
+		if err := s.Serve(ln); !errors.Is(err, socknotify.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
@@ -538,7 +578,7 @@ func TestServerErrors(t *testing.T) {
 	}
 	f := newLineServer(t, nil, func(s *Server, l net.Listener) error { return s.Serve(&flakyListener{l, 3}) })
 	f.ask(f.dial(), "x")
-	if n := strings.Count(f.logged.String(), "accept failed"); n != 3 {
+	if n := strings.Count(f.logged.String(), "cannot accept, trying again"); n != 3 {
 		t.Errorf("%d accept errors in the log, want 3", n)
 	}
 }

@@ -1,14 +1,13 @@
 package park
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"time"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/internal/unwrap"
 )
 
@@ -104,16 +103,14 @@ func (l *Lot) parkAgain(pc *parkedConn) {
 }
 
 // guard calls f, which calls a method of conn. It reports whether f returned, and logs a panic.
+// The line has the type of conn and not its address: RemoteAddr of a wrapper may wait for a header, and
+// the caller may hold a lock.
 func (l *Lot) guard(conn net.Conn, f func()) (ok bool) {
-	defer func() {
-		if err := recover(); err != nil {
-			buf := make([]byte, 16<<10)
-			l.log(slog.LevelError, "park: a method of a parked connection panicked", "type", typeOf(conn), "panic",
-				fmt.Sprint(err), "stack", string(buf[:runtime.Stack(buf, false)]))
-		}
-	}()
-	f()
-	return true
+	p := serving.Try(f)
+	if p != nil {
+		l.log.Panic(p, "type", typeOf(conn))
+	}
+	return p == nil
 }
 
 // typeOf returns the name of the type of conn, or of the connection in a Conn.
@@ -138,16 +135,7 @@ func (l *Lot) refuse(conn net.Conn, err error) error {
 	if errors.As(err, &cause) {
 		remedy = "let Read return the bytes that the connection holds, and os.ErrDeadlineExceeded if the read deadline has passed"
 	}
-	l.log(slog.LevelWarn, "park: connections of this type are not parked, and keep a goroutine each", "type", typeOf(conn),
-		"error", err, "remedy", remedy)
+	l.log.Log(slog.LevelWarn, "connections of this type are not parked, and keep a goroutine each",
+		"type", typeOf(conn), "err", err, "remedy", remedy)
 	return err
-}
-
-// log writes to the lot's logger.
-func (l *Lot) log(level slog.Level, message string, args ...any) {
-	logger := l.logger()
-	if logger == nil {
-		logger = slog.Default()
-	}
-	logger.Log(context.Background(), level, message, args...)
 }

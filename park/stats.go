@@ -5,25 +5,46 @@ import (
 	"runtime/pprof"
 	"sync/atomic"
 
-	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/metrics"
 )
 
-// Stats holds counters of a lot.
+// Stats holds counters of a [Lot], a [Server] or an [HTTPServer]. Those that one of them does not
+// have are 0. The counters of an HTTPServer are summed over all calls of Serve.
 type Stats struct {
-	Parked  int    // connections that are parked, or ready and queued
-	Queued  int    // the part of Parked that is ready, and waits because Config.MaxRunning functions are running
-	Running int    // functions that are running
-	Workers int    // goroutines that run functions or wait for work
+	Conns   int // open connections, of a Server
+	Parked  int // connections that are parked, or ready and waiting for a worker
+	Waiting int // the part of Parked that is ready, and waits because MaxRunning functions are running
+	Running int // functions that are running
+	Workers int // goroutines that run functions or wait for work
+
+	// Accepted counts the connections that a Server has accepted within MaxConns, Refused those
+	// beyond MaxConns or MaxConnsPerAddr, and RefusedPerAddr the latter alone. A connection whose
+	// address comes in a header is refused because of its address after it was accepted.
+	Accepted, Refused, RefusedPerAddr uint64
+	// Rejected counts what peers have sent that no handler was called for: TLS handshakes of a
+	// Server that failed, but for those that took longer than HandshakeTimeout; and requests of
+	// HTTP/1 that net/http has answered with an error, because they are malformed or have more
+	// header bytes than Server.MaxHeaderBytes allows.
+	Rejected uint64
+	// Calls counts calls of a Server's Handler, and requests that the handler of an HTTPServer was
+	// called for.
+	Calls uint64
+	// CallTime holds how long calls took that returned, if TimeCalls is set: those of functions of
+	// a Lot, of Handler, or of the handler of an HTTPServer.
+	CallTime metrics.Histogram
+	// Panics counts panics of the methods and functions of a program that park has recovered from,
+	// and, of a Server, those of Handler, Open and Closed. net/http and park/http2 recover from
+	// those of an http.Handler.
+	Panics     uint64
+	Handshakes uint64           // TLS handshakes of a Server that were completed
+	TimedOut   metrics.TimedOut // connections that a Server has closed because of a timeout
+
 	Parks   uint64 // calls of Park so far
 	AtOnce  uint64 // the part of Parks for which the function ran immediately because bytes were buffered
-	Expired uint64 // the part of Parks that ended by the idle timeout
-	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a Server or a listener, the
-	// connections that are served without being parked for this reason.
+	Expired uint64 // the part of Parks that ended by their timeout
+	// Unparkable counts calls of Park that failed with ErrUnparkable, and, of an HTTPServer, a
+	// Server or a listener, the connections that are served without being parked for this reason.
 	Unparkable uint64
-	// CallTime holds how long functions that returned took, if Config.TimeCalls is set, and of a Server, calls of Handler, if
-	// Server.TimeCalls is.
-	CallTime metrics.Histogram
 }
 
 type counters struct {
@@ -34,7 +55,7 @@ type counters struct {
 	expired atomic.Uint64
 
 	unparkable atomic.Uint64
-	callTime   durations.Recorder
+	callTime   metrics.Recorder
 }
 
 // Stats returns the current counters.
@@ -45,9 +66,10 @@ func (l *Lot) Stats() Stats {
 	c.mu.Unlock()
 	s := Stats{
 		Parked:  int(l.stats.parked.Load()),
-		Queued:  backlog,
+		Waiting: backlog,
 		Running: int(l.stats.running.Load()),
 		Workers: workers,
+		Panics:  l.log.Panics(),
 		Parks:   l.stats.parks.Load(),
 		AtOnce:  l.stats.atOnce.Load(),
 		Expired: l.stats.expired.Load(),
@@ -68,9 +90,10 @@ func (l *Lot) label() {
 // add adds the counters of another lot.
 func (s *Stats) add(o Stats) {
 	s.Parked += o.Parked
-	s.Queued += o.Queued
+	s.Waiting += o.Waiting
 	s.Running += o.Running
 	s.Workers += o.Workers
+	s.Panics += o.Panics
 	s.Parks += o.Parks
 	s.AtOnce += o.AtOnce
 	s.Expired += o.Expired

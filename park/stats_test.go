@@ -60,7 +60,7 @@ func TestServerStats(t *testing.T) {
 	})
 	broken := s.dial()
 	send(t, broken.(interface{ NetConn() net.Conn }).NetConn(), "not TLS at all")
-	waitFor(t, "the handshake has failed", func() bool { return s.Stats().FailedHandshakes == 1 })
+	waitFor(t, "the handshake has failed", func() bool { return s.Stats().Rejected == 1 })
 	waitFor(t, "it is gone", func() bool { return s.Stats().Conns == 1 })
 	send(t, conn, "panic\n")
 	waitFor(t, "the panic is counted", func() bool { return s.Stats().Panics == 1 })
@@ -133,7 +133,7 @@ func TestHTTPStats(t *testing.T) {
 	must(t, get("/"))
 	waitFor(t, "requests are counted", func() bool {
 		st := s.HTTPServer.Stats()
-		return st.Requests == 2 && st.CallTime.Count() == 2 && st.Parked == 1 && st.Parks >= 1 && len(s.Lots()) == 1
+		return st.Calls == 2 && st.CallTime.Count() == 2 && st.Parked == 1 && st.Parks >= 1 && len(s.Lots()) == 1
 	})
 	must(t, get("/"))
 	for i, bad := range []string{"GET / HTTP/1.1\r\n\r\n", "nonsense\r\n\r\n",
@@ -159,7 +159,7 @@ func TestHTTPStats(t *testing.T) {
 	must(t, receive(t, held))
 	must(t, receive(t, down))
 	waitFor(t, "Serve has returned", func() bool { return len(s.Lots()) == 0 })
-	if st := s.HTTPServer.Stats(); st.Requests != 5 || st.Rejected != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 5 {
+	if st := s.HTTPServer.Stats(); st.Calls != 5 || st.Rejected != 3 || st.Parks == 0 || st.Parked != 0 || st.CallTime.Count() != 5 {
 		t.Errorf("at the end: %+v", st)
 	}
 }

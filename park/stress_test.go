@@ -17,12 +17,13 @@ import (
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/wine"
 )
 
 // stressDuration returns the duration of a stress test: the value of PARK_STRESS, such as 5m, or a default.
 func stressDuration(t *testing.T) time.Duration {
-	d := 1500 * time.Millisecond
+	d := long.Or(1500*time.Millisecond, 400*time.Millisecond)
 	if v := os.Getenv("PARK_STRESS"); v != "" {
 		var err error
 		d, err = time.ParseDuration(v)

@@ -4,12 +4,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/socknotify/socknotify/internal/sparse"
 )
 
 // A table maps descriptor numbers to parked connections. Lookups take no lock.
 type table struct {
-	mu    sync.Mutex // held to grow the table and to add a connection
-	pages atomic.Pointer[[]*page]
+	mu    sync.Mutex // held while a connection is added
+	pages sparse.Pages[page]
 	used  atomic.Int64 // entries that are not nil
 }
 
@@ -17,25 +19,9 @@ const pageSize = 512
 
 type page [pageSize]atomic.Pointer[parkedConn]
 
-// at returns the entry for a descriptor number. It grows the table if necessary.
+// at returns the entry for a descriptor number.
 func (t *table) at(number uintptr) *atomic.Pointer[parkedConn] {
-	i := int(number / pageSize)
-	if pages := t.pages.Load(); pages != nil && i < len(*pages) && (*pages)[i] != nil {
-		return &(*pages)[i][number%pageSize]
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var old []*page
-	if pages := t.pages.Load(); pages != nil {
-		old = *pages
-	}
-	grown := make([]*page, max(len(old), i+1))
-	copy(grown, old)
-	if grown[i] == nil {
-		grown[i] = new(page)
-	}
-	t.pages.Store(&grown)
-	return &grown[i][number%pageSize]
+	return &t.pages.At(int(number / pageSize))[number%pageSize]
 }
 
 // of returns the record of the connection base from its entry, or nil. It loads the entry again under the lock: parkNew
@@ -73,11 +59,9 @@ func (t *table) all(visit func(*parkedConn)) {
 
 // some calls visit for the connections with the descriptor numbers first, first+n, first+2n and so on.
 func (t *table) some(first, n int, visit func(*atomic.Pointer[parkedConn], *parkedConn)) {
-	pages := t.pages.Load()
-	if pages == nil {
-		return
-	}
-	for i, p := range *pages {
+	pages := t.pages.All()
+	for i := range pages {
+		p := pages[i].Load()
 		if p == nil {
 			continue
 		}

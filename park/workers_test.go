@@ -37,7 +37,7 @@ func TestMaxRunning(t *testing.T) {
 			send(t, client, "x")
 		}
 		waitFor(t, "MaxRunning functions are running", func() bool { return running.Load() == bound })
-		waitFor(t, "the others are queued", func() bool { return l.Stats().Queued == conns-bound })
+		waitFor(t, "the others are queued", func() bool { return l.Stats().Waiting == conns-bound })
 		if s := l.Stats(); s.Running != bound || s.Parked != conns-bound || s.Workers != bound+1 {
 			t.Fatalf("%+v", s)
 		}
@@ -63,7 +63,7 @@ func TestQueued(t *testing.T) {
 		conns = append(conns, server)
 		send(t, client, strconv.Itoa(i)) // in time, however slow this test is
 		must(t, l.Park(server, f))
-		waitFor(t, "queued", func() bool { return l.Stats().Queued == i+1 })
+		waitFor(t, "queued", func() bool { return l.Stats().Waiting == i+1 })
 	}
 	if !l.Unpark(conns[1]) {
 		t.Error("not parked")
@@ -72,7 +72,7 @@ func TestQueued(t *testing.T) {
 	idle, _ := pair(t, "tcp") // without bytes, so its timeout passes
 	must(t, l.Park(idle, f))
 	clock.Advance(2 * time.Minute)
-	waitFor(t, "the idle connection is queued", func() bool { return l.Stats().Queued == 5 })
+	waitFor(t, "the idle connection is queued", func() bool { return l.Stats().Waiting == 5 })
 	release()
 	if o := receive(t, outcomes); o.text != "0" || o.err != nil {
 		t.Errorf("%+v", o)
@@ -86,7 +86,7 @@ func TestQueued(t *testing.T) {
 	if o := receive(t, outcomes); !errors.Is(o.err, os.ErrDeadlineExceeded) || o.conn != idle {
 		t.Errorf("%+v", o)
 	}
-	waitFor(t, "none is queued", func() bool { return l.Stats().Queued == 0 })
+	waitFor(t, "none is queued", func() bool { return l.Stats().Waiting == 0 })
 }
 
 // Goexit in a function at the limit leaves its place to the next connection.
@@ -104,7 +104,7 @@ func TestGoexitQueued(t *testing.T) {
 			}
 		}))
 		send(t, client, "x")
-		waitFor(t, "queued", func() bool { return l.Stats().Queued == i+1 })
+		waitFor(t, "queued", func() bool { return l.Stats().Waiting == i+1 })
 	}
 	release()
 	for range 6 {

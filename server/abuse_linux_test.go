@@ -90,13 +90,13 @@ func TestAbuse(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			b := append(c.State.got, buf[:n]...)
+			b := append(c.Value.got, buf[:n]...)
 			whole := len(b) - len(b)%6
 			_, err = c.Write(b[:whole])
-			c.State.got = append([]byte(nil), b[whole:]...)
+			c.Value.got = append([]byte(nil), b[whole:]...)
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, WriteQueue: 1 << 16, IdleTimeout: time.Hour}
+		s := &srv{Handler: h, Backend: backend, Workers: 2, MaxConns: slow + 20, MaxQueued: 1 << 16, IdleTimeout: time.Hour}
 		addr := start(t, s)
 		var loris []net.Conn
 		for range slow {
@@ -145,11 +145,13 @@ func TestAbuse(t *testing.T) {
 			}
 			await.Pause(time.Millisecond)
 		})
+		crowd := append(loris[1:slow-1:slow-1], never)
 		for range 30 { // what the limit leaves, and more
 			c, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Fatal(err)
 			}
+			crowd = append(crowd, c)
 			t.Cleanup(func() { c.Close() })
 		}
 		for range long.Or(300, 30) {
@@ -163,7 +165,7 @@ func TestAbuse(t *testing.T) {
 		wait(t, func() bool { return s.Stats().Refused >= 10 })
 		close(stop)
 		wg.Wait()
-		if st := s.Stats(); st.Queued > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.Idle+st.Slow != 0 {
+		if st := s.Stats(); st.QueuedBytes > 1<<16 || st.Conns > s.MaxConns || st.Panics+st.TimedOut.Idle+st.TimedOut.Slow != 0 {
 			t.Errorf("%+v", st)
 		}
 		served := good
@@ -175,7 +177,10 @@ func TestAbuse(t *testing.T) {
 			expect(t, c, strings.Repeat("x", sent+rest))
 			served = append(served, c)
 		}
-		never.Close() // or Shutdown would wait for it as long as it may
+		// Shutdown would wait for these until they close or its context ends.
+		for _, c := range crowd {
+			c.Close()
+		}
 		shutdown(t, s)
 		for _, c := range served {
 			expectEnd(t, c, io.EOF)

@@ -31,12 +31,12 @@ func (framed) Data(c *frame, buf []byte) error {
 		return err
 	}
 	b := buf[:n]
-	if len(c.State) > 0 {
-		b = append(c.State, b...)
+	if len(c.Value) > 0 {
+		b = append(c.Value, b...)
 	}
 	whole := len(b) - len(b)%request
-	if c.State = nil; whole < len(b) {
-		c.State = append(c.State, b[whole:]...)
+	if c.Value = nil; whole < len(b) {
+		c.Value = append(c.Value, b[whole:]...)
 	}
 	if whole > 0 {
 		_, err = c.Write(b[:whole])
@@ -47,7 +47,7 @@ func (framed) Data(c *frame, buf []byte) error {
 // abused is the server process: it refuses connections beyond a limit, or has no descriptors for them. When it is
 // interrupted it prints the result of its Shutdown.
 func abused(ctx context.Context, limit string) {
-	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, WriteQueue: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
+	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, MaxQueued: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
 	if limit == "MaxConns" {
 		s.MaxConns = most
 	}
@@ -56,5 +56,5 @@ func abused(ctx context.Context, limit string) {
 	limited, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := s.Shutdown(limited)
-	fmt.Println(st.Refused, st.Queued, time.Since(start).Milliseconds(), err)
+	fmt.Println(st.Refused, st.QueuedBytes, time.Since(start).Milliseconds(), err)
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -9,13 +8,6 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
-)
-
-var (
-	errLost      = errors.New("server: connection failed for an unknown reason")
-	errHijacked  = errors.New("server: connection is hijacked")
-	errNoSocket  = invalid("listener or socket is nil")
-	errNoContext = invalid("context is nil")
 )
 
 // admitted is the data of a post whose key is a connection that admit has returned, and that is to be started.
@@ -27,10 +19,10 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.log(slog.LevelWarn, "cannot accept, trying again", "error", err)
+		s.logLimited(&s.waits, slog.LevelWarn, "cannot accept, trying again", "err", err)
 		return
 	case err != nil:
-		l.fail(err)
+		l.failed.fail(err)
 		return
 	case socket == nil:
 		return
@@ -38,7 +30,7 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	s.handled.Add(1)
 	if l.of != nil && l.isClosed() && !s.isClosing() { // the duplicate has accepted after the listener was closed
 		socket.Close()
-		l.fail(errClosedElsewhere)
+		l.failed.fail(errClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {
 		w.startConn(c)
 		return
@@ -57,9 +49,9 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 	c := s.handler.newConn()
 	c.listener, c.held = l, held
 	c.word.Store(wOwned)
-	if s.ReadRate.on() || s.WriteRate.on() {
+	if on(s.ReadRate) || on(s.WriteRate) {
 		c.ensureExtra().rates = new(rates)
-		c.word.Or(wRated)
+		c.rated = true
 	}
 	c.active.Store(uint32(s.wheel.Now()))
 	if s.Preamble != nil {
@@ -76,7 +68,8 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 				n = &s.counts.refusedPerAddr
 			}
 			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
-			s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", err)
+			s.logLimited(&s.journal.refused, slog.LevelWarn, "connection refused",
+				"remote", peer{c}, "err", err)
 		}
 		socket.Close()
 		held.Release()
@@ -96,7 +89,9 @@ func (w *worker) startConn(c *conn) {
 		c.mu.Lock()
 		c.extra.began = uint32(s.wheel.Now())
 		c.mu.Unlock()
-		s.wheel.Set(c, s.handshakeTimeout())
+		if s.HandshakeTimeout > 0 {
+			s.wheel.Set(c, s.HandshakeTimeout)
+		}
 	}
 	switch {
 	case s.Preamble != nil:
@@ -117,15 +112,10 @@ func (w *worker) open(c *conn) {
 	w.returned(c, s.handler.open(c))
 }
 
-var (
-	errTooMany     = errors.New("too many connections")
-	errTooManyAddr = errors.New("too many connections from one address")
-)
-
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(c *conn) error {
 	var from netip.Addr
-	if (s.MaxConnsPerAddr > 0 || s.AcceptRatePerAddr.on()) && c.listener.tcp && s.Preamble == nil {
+	if (s.MaxConnsPerAddr > 0 || on(s.AcceptRatePerAddr)) && c.listener.tcp && s.Preamble == nil {
 		from = c.socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -133,7 +123,7 @@ func (s *server) addConn(c *conn) error {
 	switch {
 	case s.refusing:
 		return ErrServerClosed
-	case s.MaxConns > 0 && s.table.n >= s.MaxConns:
+	case s.MaxConns > 0 && len(s.table) >= s.MaxConns:
 		return errTooMany
 	case s.hasTooMany(from):
 		return errTooManyAddr
@@ -144,17 +134,17 @@ func (s *server) addConn(c *conn) error {
 	if s.closing { // Shutdown serves the connections that were accepted before
 		c.word.Or(wGrace)
 		if s.graceOver {
-			c.word.Store(wOwned | c.word.Load()&(wHandshake|wRated) | wLast | wResumed)
+			c.word.Store(wOwned | c.word.Load()&wHandshake | wLast | wResumed)
 		}
 	}
 	s.counts.accepted.Add(1)
 	if c.listener.tls != nil {
 		s.counts.handshaking.Add(1)
 	}
-	if s.table.add(c); s.table.n == 1 {
+	if s.table.add(c); len(s.table) == 1 {
 		s.wheel.Set(s.ticker, tick)
 	}
-	s.addrs.enter(c.index, from)
+	s.addrs.enter(c, from)
 	c.shard = uint16(s.deal(c.socket().Handle()))
 	s.shards[c.shard].conns++
 	return nil
@@ -168,7 +158,7 @@ func (s *server) hasTooMany(from netip.Addr) bool {
 // enterAddr counts a connection for its address after Server.Preamble has found that, unless a limit forbids it. named is
 // the address in the header, or nil.
 func (s *server) enterAddr(c *conn, named net.Addr) error {
-	if s.MaxConnsPerAddr == 0 && !s.AcceptRatePerAddr.on() {
+	if s.MaxConnsPerAddr == 0 && !on(s.AcceptRatePerAddr) {
 		return nil
 	}
 	if named == nil {
@@ -187,7 +177,7 @@ func (s *server) enterAddr(c *conn, named net.Addr) error {
 	if err := s.acceptRates.allow(Rate{}, s.AcceptRatePerAddr, from, time.Now()); err != nil {
 		return err
 	}
-	s.addrs.enter(c.index, from)
+	s.addrs.enter(c, from)
 	return nil
 }
 
@@ -197,8 +187,8 @@ func (s *server) removeConn(c *conn) {
 	defer s.mu.Unlock()
 	s.table.remove(c)
 	s.shards[c.shard].conns--
-	s.addrs.leave(c.index)
-	if s.table.n == 0 {
+	s.addrs.leave(c)
+	if len(s.table) == 0 {
 		s.wheel.Stop(s.ticker)
 		s.checkDrained()
 	}

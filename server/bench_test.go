@@ -197,7 +197,7 @@ type busy struct{ n atomic.Int64 }
 func (*busy) Close(c *server.Conn[bool], cause error) {}
 
 func (h *busy) Open(c *server.Conn[bool]) error {
-	c.State = h.n.Add(1) == 50
+	c.Value = h.n.Add(1) == 50
 	return nil
 }
 
@@ -206,7 +206,7 @@ func (*busy) Data(c *server.Conn[bool], buf []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.State {
+	if c.Value {
 		await.Pause(10 * time.Millisecond)
 	}
 	_, err = c.Write(buf[:n])

@@ -1,18 +1,19 @@
 package server
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
 )
 
+// Close closes the connection when what was written has been sent, or the peer has not taken any of it for
+// Server.WriteTimeout. Nothing is received any more. As with any TCP connection, bytes of the peer that were not read
+// make the system reset it. The handler's Close follows. A second Close returns net.ErrClosed.
 func (c *conn) Close() error {
 	if t := c.tls(); t != nil {
 		t.closeNotify() // if it fails, the stream has ended already
@@ -22,6 +23,7 @@ func (c *conn) Close() error {
 	return c.end(wClosing)
 }
 
+// Abort closes the connection now. What is queued is dropped, and a TCP peer receives a reset.
 func (c *conn) Abort() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +78,11 @@ func (c *conn) end(bits uint32) error {
 func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failLocked(cause, wAborting)
+	c.failLocked(cause)
 }
 
 // failLocked is fail with the lock held. The first cause stays.
-func (c *conn) failLocked(cause error, bits uint32) {
+func (c *conn) failLocked(cause error) {
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
@@ -88,7 +90,7 @@ func (c *conn) failLocked(cause error, bits uint32) {
 	if !x.failed {
 		x.cause, x.failed = cause, true
 	}
-	c.end(bits)
+	c.end(wAborting)
 }
 
 // lost closes the connection because a call of its socket failed. The lock is held.
@@ -106,7 +108,7 @@ func (c *conn) lost(err error) {
 	switch x := c.extra; {
 	case word&wDead != 0:
 	case word&wAborting == 0:
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 		c.extra.vague = vague
 	case x != nil && x.vague && !vague:
 		x.cause, x.vague = err, false
@@ -150,157 +152,6 @@ func (c *conn) failed(buf []byte, alone bool) bool {
 	}
 	c.lost(err)
 	return true
-}
-
-// A lostError is a failure of the socket that was found after a notification.
-type lostError struct{ err error }
-
-func (e *lostError) Error() string { return "server: connection: " + e.err.Error() }
-func (e *lostError) Unwrap() error { return e.err }
-
-// A timeoutError is the type of ErrIdle and ErrSlow.
-type timeoutError struct{ text string }
-
-func (e *timeoutError) Error() string        { return e.text }
-func (e *timeoutError) Timeout() bool        { return true }
-func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
-
-// A PanicError is the cause of a connection whose handler panicked.
-type PanicError struct {
-	Value any    // the argument of panic
-	Stack []byte // of the goroutine, as formatted by debug.Stack
-}
-
-// Error formats the value.
-func (e *PanicError) Error() string { return fmt.Sprintf("server: handler panicked: %v", e.Value) }
-
-const oneShot = socknotify.TriggerLevel | socknotify.TriggerOneShot
-
-// release gives up the ownership of a connection and enables its registration, so that the next notification may go to any
-// worker. If the word says so, it ends the connection instead, or calls Data.
-func (w *worker) release(c *conn) {
-	for {
-		word := c.word.Load()
-		if word&wSpecial != 0 {
-			switch {
-			case word&(wResumed|wFull) == wResumed: // otherwise when the queue is drained
-				// A Resume in between counts too: its bits are in the word that And returns.
-				if word = c.word.And(^uint32(wResumed | wAgain)); word&(wOver|wPaused) == 0 {
-					w.data(c, word&(wAgain|wBack) != 0)
-				}
-				continue
-			case word&(wHijacked|wDetached|wOut|wDead) == wHijacked:
-				c.handOver()
-				continue
-			case word&(wHijacked|wDetached|wDead) == wHijacked:
-				// The queued bytes are sent before the hijacker gets the socket.
-			case word&(wHijacked|wDead) == wHijacked:
-				if !c.word.CompareAndSwap(word, word|wReleased) {
-					continue
-				}
-				return
-			case w.ends(c, word):
-				return
-			case word&wDue != 0:
-				w.fire(c)
-				continue
-			case word&wAgain != 0 && word&(wOver|wFull|wPaused) == 0, word&(wMore|wLast) != 0 && word&wNoRead == 0:
-				s := c.socket()
-				if !c.word.CompareAndSwap(word, word&^wOwned|wResumed) {
-					continue
-				}
-				if f := filter(word) &^ socknotify.EventIn; f != 0 {
-					w.enable(c, s, f)
-				}
-				c.wake() // Data is called after the notifications that are queued already
-				return
-			}
-		}
-		s := c.socket() // while the connection is owned
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if w.enable(c, s, filter(word)); !c.reacquire(filter(word)) {
-			return
-		}
-	}
-}
-
-// releaseKept is release for the connections of several notifications, with one call of the port. No handler is called: a
-// connection whose word needs more than enabling is posted.
-func (w *worker) releaseKept(kept []socknotify.Notification[*Key]) {
-	for i := range kept {
-		if c := (*conn)(kept[i].Key); c != nil {
-			kept[i].Key = nil
-			w.queueEnable(c)
-		}
-	}
-	for w.nregs > 0 {
-		regs := w.regs[:w.nregs]
-		w.nregs = 0
-		w.port.Process(regs, nil, 0)
-		for i := range regs {
-			r := &regs[i]
-			c, f := (*conn)(r.Key), r.Filter
-			s := r.Conn.(*sock.Socket)
-			r.Key, r.Conn = nil, nil // an idle worker must not keep a connection alive
-			if r.Result != nil {
-				c.refused(s, r.Result)
-			}
-			if c.reacquire(f) {
-				w.queueEnable(c) // at an index of regs that the loop has passed
-			}
-		}
-	}
-}
-
-// queueEnable gives up the ownership of a connection and adds its registration to regs.
-func (w *worker) queueEnable(c *conn) {
-	for {
-		s, word := c.socket(), c.word.Load()
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if word&wSpecial != 0 {
-			c.wake()
-			return
-		}
-		r := &w.regs[w.nregs]
-		w.nregs++
-		r.Conn, r.Key, r.Filter = s, c.key(), filter(word)
-		return
-	}
-}
-
-// reacquire acquires a connection that was released and enabled for a filter, if that is no longer the filter to wait
-// for. In between, another owner may have enabled it for more events, and this enable may have come after that.
-func (c *conn) reacquire(f socknotify.Events) bool {
-	word := c.word.Load()
-	return word&wOwned == 0 && filter(word) != f && c.word.Or(wOwned)&wOwned == 0
-}
-
-// enable enables the registration of a connection that was released.
-func (w *worker) enable(c *conn, s *sock.Socket, f socknotify.Events) {
-	r := &w.reg[0]
-	r.Conn, r.Key, r.Filter, r.Op = s, c.key(), f, socknotify.OpEnable
-	w.server.shards[c.shard].Process(w.reg[:], nil, 0)
-	r.Conn, r.Key = nil, nil // an idle worker must not keep a connection alive
-	if r.Result != nil {
-		c.refused(s, r.Result)
-	}
-}
-
-// refused closes a connection that could not be enabled, unless it has another owner by now.
-func (c *conn) refused(s *sock.Socket, err error) {
-	c.mu.Lock()
-	is := c.socket() == s && c.word.Load()&(wOwned|wAborting) == 0
-	if is {
-		c.failLocked(err, wAborting)
-	}
-	c.mu.Unlock()
-	if srv := c.server(); is && refusedBySystem(err) && srv.refusals.now() {
-		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "error", err)
-	}
 }
 
 // ends removes a connection that is owned, if its word says so, and reports whether the connection ends.
@@ -383,6 +234,30 @@ func (w *worker) free(c *conn) {
 	c.mu.Unlock()
 	s.removeConn(c)
 	if wrapper != nil {
-		s.closeWrapper(wrapper)
+		s.guard("Close of a wrapped connection panicked", wrapper.Close) // its socket is closed
+	}
+}
+
+// Context returns a context that is done when the connection has failed, was aborted or has ended: before the handler's
+// Close is called, and also while one of the handler's calls is running. context.Cause returns the cause that Close is
+// given, or context.Canceled if that is nil. The context is made by the first call.
+func (c *conn) Context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.ensureExtra()
+	if x.ctx == nil {
+		x.ctx = new(cancelable)
+		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
+		if c.word.Load()&(wAborting|wDead) != 0 {
+			x.ctx.cancel(x.cause)
+		}
+	}
+	return x.ctx.Context
+}
+
+// cancelContext ends the context, if there is one. The lock is held.
+func (c *conn) cancelContext() {
+	if x := c.extra; x != nil && x.ctx != nil {
+		x.ctx.cancel(c.cause())
 	}
 }

@@ -22,13 +22,13 @@ func TestHalfClose(t *testing.T) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			for {
 				n, err := c.Read(buf[:4])
-				c.State.got = append(c.State.got, buf[:n]...)
+				c.Value.got = append(c.Value.got, buf[:n]...)
 				if err == io.EOF {
 					if _, err := c.Read(buf); err != io.EOF {
 						t.Errorf("Read after the end = %v", err)
 					}
 					go func() { // later, from elsewhere
-						c.Write([]byte("you said " + string(c.State.got)))
+						c.Write([]byte("you said " + string(c.Value.got)))
 						if err := c.CloseWrite(); err != nil {
 							t.Error(err)
 						}

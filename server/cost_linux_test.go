@@ -63,7 +63,7 @@ func TestRequestCosts(t *testing.T) {
 func testRequestCosts(t *testing.T, h Handler[*int]) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &Server[*int]{Handler: h, Backend: backend, Workers: 1, IdleTimeout: time.Minute}
-		c, err := net.Dial("tcp", serving(t, s).String())
+		c, err := net.Dial("tcp", servingOn(t, s).String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func testIdleConnMemory(t *testing.T, h Handler[*int]) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		// Each worker and its port have memory of their own. By default there are as many as processors.
 		s := &Server[*int]{Handler: h, Backend: backend, IdleTimeout: time.Hour, Workers: 2}
-		addr := serving(t, s)
+		addr := servingOn(t, s)
 		const n = 5000
 		clients := make([]int, 0, n) // which are no part of it
 		defer func() {

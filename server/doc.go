@@ -70,3 +70,22 @@
 //
 // A [PacketServer] has the same shape for UDP, with batches of datagrams for connections.
 package server
+
+// The files, in the order in which a request passes them. A file calls those below it, except that
+// each failure leads to close.go, and that the owner of a connection returns to rearm.go.
+//
+//	server.go, config.go        the API, its options and their defaults
+//	engine.go, serve.go         the server's parts; Serve, Shutdown, Close
+//	listener.go, accept.go      listeners, new connections and their limits; preamble.go: headers
+//	shards.go, worker.go        ports and workers; watchdog.go: handlers that do not return
+//	conn.go                     Conn, and the calls of its handler
+//	state.go                    the connection: its word, with the tables of its bits
+//	tls.go, handshake.go        TLS below a connection; tlsconn.go: its records
+//	read.go, input.go           receiving
+//	write.go, source.go         sending; buffers.go: the memory of both
+//	rate.go, timeouts.go        limits in time; timer.go: AfterFunc
+//	rearm.go                    giving a connection up, and enabling its registration
+//	hijack.go, close.go         other ways to leave the server
+//	table.go, address.go        all connections; their addresses
+//	log.go, errors.go           what users read; stats.go: what they count; failures.go: retries
+//	packet.go, packetworker.go  PacketServer

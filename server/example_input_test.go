@@ -23,7 +23,7 @@ func (frames) Data(c *server.Conn[int], buf []byte) error {
 		if err != nil {
 			return err // sock.ErrWouldBlock: Data is called again when there is more
 		}
-		frame, err := c.Next(4 + int(binary.BigEndian.Uint32(head))) // ErrTooLong beyond MaxInput
+		frame, err := c.Next(4 + int(binary.BigEndian.Uint32(head))) // ErrTooLong beyond MaxMessage
 		if err != nil {
 			return err
 		}

@@ -86,6 +86,6 @@ func (f datagrams) Datagrams(c *server.PacketConn, in []sock.Message) { f(c, in)
 
 // A complete program.
 func ExamplePacketServer_ListenAndServe() {
-	s := &server.PacketServer{Handler: shouter{}, MaxSize: 1500}
+	s := &server.PacketServer{Handler: shouter{}, MaxMessage: 1500}
 	log.Fatal(s.ListenAndServe("udp", ":7000"))
 }

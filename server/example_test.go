@@ -31,13 +31,13 @@ func (greeter) Data(c *greeting, buf []byte) error {
 	if err != nil {
 		return err // io.EOF closes
 	}
-	c.State = append(c.State, buf[:n]...)
+	c.Value = append(c.Value, buf[:n]...)
 	for {
-		line, rest, found := strings.Cut(string(c.State), "\n")
+		line, rest, found := strings.Cut(string(c.Value), "\n")
 		if !found {
 			return nil
 		}
-		c.State = []byte(rest)
+		c.Value = []byte(rest)
 		if _, err := fmt.Fprintf(c, "hello, %s\n", line); err != nil {
 			return err
 		}
@@ -114,8 +114,8 @@ func (slow) Open(c *server.Conn[string]) error {
 }
 
 func (slow) Data(c *server.Conn[string], buf []byte) error {
-	if c.State != "" { // the answer to the question before
-		c.Write([]byte(c.State))
+	if c.Value != "" { // the answer to the question before
+		c.Write([]byte(c.Value))
 		return c.Close()
 	}
 	n, err := c.Read(buf)
@@ -125,7 +125,7 @@ func (slow) Data(c *server.Conn[string], buf []byte) error {
 	question := string(buf[:n])
 	c.Pause() // no more Data
 	go func() {
-		c.State = "the answer to " + question // what takes time
+		c.Value = "the answer to " + question // what takes time
 		c.Resume()                            // Data comes again
 	}()
 	return nil
@@ -183,14 +183,14 @@ func (producer) Open(c *server.Conn[int]) error {
 }
 
 func (p producer) Writable(c *server.Conn[int]) error {
-	n, err := c.Write(make([]byte, min(p.size-c.State, 64<<10)))
-	c.State += n
+	n, err := c.Write(make([]byte, min(p.size-c.Value, 64<<10)))
+	c.Value += n
 	switch {
 	case errors.Is(err, server.ErrQueueFull): // Writable comes by itself
 		return nil
 	case err != nil:
 		return err
-	case c.State == p.size:
+	case c.Value == p.size:
 		return c.CloseWrite()
 	}
 	c.WantWritable()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ var names = []struct {
 	{wResumed, "resumed"}, {wClosing, "closing"}, {wAborting, "aborting"}, {wReset, "reset"}, {wHijacked, "hijacked"},
 	{wReleased, "released"}, {wPosted, "posted"}, {wDead, "dead"}, {wHandshake, "handshake"}, {wMore, "more"}, {wDetached, "detached"}, {wLast, "last"},
 	{wReceived, "received"}, {wGrace, "grace"}, {wNoOut, "no out"},
-	{wNoIn, "no in"}, {wRated, "rated"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
+	{wNoIn, "no in"}, {wDue, "due"}, {wInput, "input"}, {wAgain, "again"}, {wBack, "back"}, {wGather, "gather"}, {wHeld, "held"},
 }
 
 // describe is a connection's state, for a test that has failed.
@@ -74,7 +75,7 @@ func Describe[S any](typed *Server[S]) string {
 			fmt.Fprintf(&b, "  socket %d: state %v, %v %v, pending %v\n", r.Handle, r.State, socknotify.Events(r.Filter), socknotify.Trigger(r.Trigger), r.Pending)
 		}
 	}
-	for _, c := range s.table.all() {
+	for _, c := range slices.Clone(s.table) {
 		fmt.Fprintf(&b, "connection %d: %s\n", c.index, c.describe())
 	}
 	return b.String()

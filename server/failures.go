@@ -2,7 +2,7 @@ package server
 
 import (
 	"errors"
-	"sync/atomic"
+	"log/slog"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -22,26 +22,19 @@ const (
 	longestPause = tick
 )
 
-// again pauses before the next attempt, and reports whether the series has lasted for longer than limit.
+// again logs a failure, pauses before the next attempt, and reports whether the series has lasted for longer than limit.
 //
 // Each call of Process dequeues the notifications that exist before it waits. So a server whose waits fail still
 // serves, with the delay of these pauses.
-func (f *failing) again(limit time.Duration) (hopeless bool) {
+func (f *failing) again(j *journal, err error, limit time.Duration) (hopeless bool) {
 	now := time.Now()
 	if f.since.IsZero() {
 		f.since, f.pause = now, firstPause
 	}
+	j.logLimited(&j.waits, slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
 	time.Sleep(f.pause)
 	f.pause = min(2*f.pause, longestPause)
 	return now.Sub(f.since) >= limit
-}
-
-// A oncePerSecond lets one event through in each second.
-type oncePerSecond struct{ at atomic.Int64 }
-
-func (s *oncePerSecond) now() bool {
-	now := time.Now().Unix()
-	return s.at.Swap(now) != now
 }
 
 // refusedBySystem reports whether the Result of a registration is a refusal by the system that may be temporary, such

@@ -278,6 +278,7 @@ func TestPacketWaitFails(t *testing.T) {
 }
 
 func TestPacketWaitFailsForGood(t *testing.T) {
+	t.Parallel() // it waits
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		for what, f := range map[string]faulty{
 			"waits": {park: func() error { return fault }},

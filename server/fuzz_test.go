@@ -15,7 +15,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Datagrams of two peers, with contents and lengths from the fuzzer, come back unchanged, or cut to MaxSize.
+// Datagrams of two peers, with contents and lengths from the fuzzer, come back unchanged, or cut to MaxMessage.
 func FuzzDatagrams(f *testing.F) {
 	backendtest.Need(f)
 	f.Add([]byte("\x00\x01a\x05hello\xff"), uint8(1))
@@ -24,7 +24,7 @@ func FuzzDatagrams(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1}, 3000), uint8(255))
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
 		maxSize := max(int(size), 1)
-		s := &server.PacketServer{MaxSize: maxSize, Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+		s := &server.PacketServer{MaxMessage: maxSize, Workers: 2, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 			for i := range in {
 				if in[i].N != len(in[i].Buf) || in[i].N > maxSize || !in[i].Addr.IsValid() {
 					t.Errorf("%+v", in[i])
@@ -117,7 +117,7 @@ func FuzzHijack(f *testing.F) {
 			}
 			return nil
 		}
-		s := &srv{Handler: h, Workers: 2, WriteQueue: 4 * block, TLSConfig: config}
+		s := &srv{Handler: h, Workers: 2, MaxQueued: 4 * block, TLSConfig: config}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

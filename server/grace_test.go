@@ -149,12 +149,12 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if c.State.got = append(c.State.got, buf[:n]...); len(c.State.got) < len("hello") {
+			if c.Value.got = append(c.Value.got, buf[:n]...); len(c.Value.got) < len("hello") {
 				first <- struct{}{}
 				return nil
 			}
 			c.Pause()
-			got := c.State.got
+			got := c.Value.got
 			go func() {
 				c.Write(got)
 				c.Resume()

@@ -3,18 +3,15 @@ package server
 import (
 	"container/list"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/clock"
 )
 
@@ -31,7 +28,6 @@ type handshake struct {
 	cancel context.CancelFunc
 	resume chan struct{} // receives when the goroutine may compute again
 	done   atomic.Bool
-	reg    [1]socknotify.Registration[*Key] // used by the goroutine
 
 	// Under handshakes.mu.
 	in     *list.List // one of handshakes, or nil
@@ -82,8 +78,6 @@ const (
 	// need to answer. While there are no free slots, at least MaxHandshakes/minAge handshakes can begin in a second.
 	minAge = 500 * time.Millisecond
 )
-
-var errCrowded = errors.New("server: TLS handshake ended to make room for another: peer did not answer")
 
 // originOf returns the address that an unfinished handshake is counted for. The addresses of an IPv6 network of 64 bits
 // count as one, because any host on it may use all of them. All peers without an IP address count as one, too.
@@ -210,7 +204,7 @@ func (s *server) dispatch() {
 		case h.tls.conn.word.Load()&wOver != 0:
 			p.move(h, nil)
 			continue
-		case p.n >= s.maxHandshakes():
+		case p.n >= s.MaxHandshakes:
 			// Evict as many as could compute, counting those that are about to end.
 			for p.leaving.Len() < min(p.fresh.Len(), p.bound-p.computing.Len()) {
 				evicted, next := p.evict()
@@ -321,7 +315,8 @@ func (s *server) runHandshake(h *handshake) {
 	cut := true
 	defer func() {
 		if cut {
-			h.tls.panicked(recover())
+			c := h.tls.conn
+			c.fail(s.panicked(&s.functions, "TLS configuration panicked", recover(), h.from))
 		}
 	}()
 	h.tls.handshake(h)
@@ -353,7 +348,7 @@ func (t *tlsConn) waitForPeer() error {
 	err := t.push()
 	if err == nil {
 		c.word.And(^uint32(wPaused))
-		c.enable(&h.reg)
+		c.wake()
 		select {
 		case <-h.resume:
 		case <-h.ctx.Done():
@@ -368,44 +363,6 @@ func (t *tlsConn) waitForPeer() error {
 		}
 	}
 	return err
-}
-
-// enable acquires a connection, releases it and enables its registration, for a goroutine that is not a worker and has
-// changed the word. If the connection has an owner, that enables it according to the new word.
-func (c *conn) enable(reg *[1]socknotify.Registration[*Key]) {
-	if c.word.Or(wOwned)&wOwned != 0 {
-		return
-	}
-	for {
-		socket, word := c.socket(), c.word.Load()
-		if !c.word.CompareAndSwap(word, word&^wOwned) {
-			continue
-		}
-		if word&wSpecial != 0 {
-			c.wake()
-			return
-		}
-		f := filter(word)
-		reg[0] = socknotify.Registration[*Key]{Conn: socket, Key: c.key(), Filter: f, Op: socknotify.OpEnable, Trigger: oneShot}
-		c.server().shards[c.shard].Process(reg[:], nil, 0)
-		if err := reg[0].Result; err != nil {
-			c.refused(socket, err)
-		}
-		if !c.reacquire(f) {
-			return
-		}
-	}
-}
-
-func (t *tlsConn) panicked(value any) {
-	s := t.conn.server()
-	s.counts.panics.Add(1)
-	e := &PanicError{value, debug.Stack()}
-	if value == nil { // panic(nil) is recovered as another value
-		e.Value = "runtime.Goexit was called"
-	}
-	s.logLimited(&s.quotas.panics, slog.LevelError, "TLS configuration panicked", "value", e.Value, "stack", string(e.Stack))
-	t.conn.fail(e)
 }
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
@@ -433,17 +390,8 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 	case errCrowded:
 		s.counts.evictedHandshakes.Add(1)
 	default:
-		s.counts.failedHandshakes.Add(1)
+		s.counts.rejectedHandshakes.Add(1)
 	}
-	from := h.from
-	if from == nil {
-		from = unknownAddr{}
-	}
-	s.logLimited(&s.quotas.handshakes, slog.LevelInfo, "TLS handshake failed", "from", from, "error", cause)
+	s.logLimited(&s.journal.rejected, slog.LevelDebug, "TLS handshake failed",
+		"remote", nameOfPeer(h.from), "err", cause)
 }
-
-// An unknownAddr is the address of a peer that has reset the connection before it was accepted.
-type unknownAddr struct{}
-
-func (unknownAddr) Network() string { return "tcp" }
-func (unknownAddr) String() string  { return "unknown" }

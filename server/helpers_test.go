@@ -60,20 +60,20 @@ type handler struct {
 }
 
 func (h *handler) enter(c conn) func() {
-	if c.State == nil || !c.State.mu.TryLock() {
+	if c.Value == nil || !c.Value.mu.TryLock() {
 		h.t.Error("two calls at once")
 		return func() {}
 	}
-	if c.State.closed {
+	if c.Value.closed {
 		h.t.Error("a call after Close")
 	}
-	return c.State.mu.Unlock
+	return c.Value.mu.Unlock
 }
 
 func (h *handler) Open(c conn) error {
-	c.State = &state{}
+	c.Value = &state{}
 	defer h.enter(c)()
-	c.State.opened = true
+	c.Value.opened = true
 	h.mu.Lock()
 	h.opens++
 	h.conns = append(h.conns, c)
@@ -86,7 +86,7 @@ func (h *handler) Open(c conn) error {
 
 func (h *handler) Data(c conn, buf []byte) error {
 	defer h.enter(c)()
-	if !c.State.opened {
+	if !c.Value.opened {
 		h.t.Error("Data before Open")
 	}
 	if h.data != nil {
@@ -97,7 +97,7 @@ func (h *handler) Data(c conn, buf []byte) error {
 
 func (h *handler) Close(c conn, cause error) {
 	defer h.enter(c)()
-	c.State.closed = true
+	c.Value.closed = true
 	h.mu.Lock()
 	h.closes++
 	h.causes = append(h.causes, cause)
@@ -216,7 +216,7 @@ func shutdown(t testing.TB, s *srv) {
 	if err := s.Shutdown(ctx); err != nil {
 		t.Errorf("Shutdown = %v", err)
 	}
-	if st := s.Stats(); st.Conns != 0 || st.Queued != 0 || st.Workers != 0 {
+	if st := s.Stats(); st.Conns != 0 || st.QueuedBytes != 0 || st.Workers != 0 {
 		t.Errorf("left: %+v", st)
 	}
 }
@@ -348,4 +348,9 @@ func isReset(err error) bool { return qemu.Is(err, errno.Reset) }
 // isLost reports whether err means that the peer is gone, for a connection that may be sending.
 func isLost(err error) bool {
 	return isReset(err) || errors.Is(err, syscall.EPIPE) || err != nil && wine.ForgetsReset.Here()
+}
+
+// failed returns the number of connections that ended before the handler knew them.
+func failed(st server.Stats) uint64 {
+	return st.Rejected + st.TimedOut.Handshake + st.EvictedHandshakes
 }

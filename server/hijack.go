@@ -1,15 +1,26 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
 
-var errNotCalled = errors.New("server: Hijack called outside the handler's calls for the connection")
-
+// Hijack gives the connection to a goroutine that may block: the calls of the net.Conn wait as usual. Hijack may be
+// called from the handler's calls for this connection only. None of them comes after it until [Conn.Resume] gives the
+// connection back, except Close, which is called when the net.Conn or the Conn is closed.
+//
+// What was written before Hijack reaches the peer first. While some of it is queued, the server sends it, with
+// Server.WriteTimeout, and Read and Write of the net.Conn wait for that, within their deadlines. If it cannot be
+// sent, they fail.
+//
+// Hijack and Resume cost a dozen system calls each. Where the request must wait, and not its bytes, Pause costs less.
 func (c *conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
@@ -76,7 +87,7 @@ func (c *conn) handOver() {
 		return
 	}
 	if err := c.giveSocket(c.extra.hijacked); err != nil {
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 	}
 }
 
@@ -114,6 +125,9 @@ func (c *conn) cancelHijack(why error) {
 	c.extra.hijacked = nil
 }
 
+// Resume gives a connection back to the server after Pause or Hijack. Data is then called even if nothing has
+// arrived, so that a handler can go on with what it has received before. The net.Conn of Hijack is closed, and no
+// call of it may be under way. On any other connection Resume does nothing.
 func (c *conn) Resume() error {
 	t := c.tls()
 	if t != nil {
@@ -178,4 +192,177 @@ func (c *conn) releaseHijacked(bits uint32) {
 			return
 		}
 	}
+}
+
+// A hijacked is the net.Conn of Hijack. While bytes are queued the server still has the socket, and Read and Write wait
+// until it has sent them.
+type hijacked struct {
+	conn  *conn
+	ready chan struct{} // closed when nc or err is set
+	nc    net.Conn      // the connection of package net, or
+	err   error         // why there is none
+
+	mu               sync.Mutex
+	rest             []byte // bytes of the input, which Read returns first
+	reading, writing deadline
+}
+
+// A deadline is a read or write deadline that applies while there is no socket.
+type deadline struct {
+	at    time.Time
+	moved chan struct{} // closed when at changes; nil if no call waits
+}
+
+func (d *deadline) set(at time.Time) {
+	d.at = at
+	if d.moved != nil {
+		close(d.moved)
+		d.moved = nil
+	}
+}
+
+// resolve ends the waiting: there is a net.Conn, or an error. It is called once.
+func (h *hijacked) resolve(nc net.Conn, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if nc != nil {
+		nc.SetReadDeadline(h.reading.at)
+		nc.SetWriteDeadline(h.writing.at)
+	}
+	h.nc, h.err = nc, err
+	close(h.ready)
+}
+
+// wait waits for the socket, until the deadline.
+func (h *hijacked) wait(op string, d *deadline) error {
+	for {
+		select {
+		case <-h.ready:
+			return h.fail(op, h.err)
+		default:
+		}
+		h.mu.Lock()
+		at := d.at
+		if d.moved == nil {
+			d.moved = make(chan struct{})
+		}
+		moved := d.moved
+		h.mu.Unlock()
+		var over <-chan time.Time
+		if !at.IsZero() {
+			left := time.Until(at)
+			if left <= 0 {
+				return h.fail(op, os.ErrDeadlineExceeded)
+			}
+			over = time.After(left)
+		}
+		select {
+		case <-h.ready:
+		case <-moved:
+		case <-over:
+		}
+	}
+}
+
+// fail wraps an error as connections of package net do.
+func (h *hijacked) fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &net.OpError{Op: op, Source: h.conn.LocalAddr(), Addr: h.conn.RemoteAddr(), Err: err}
+	if e.Source != nil {
+		e.Net = e.Source.Network()
+	}
+	return e
+}
+
+// A hijackedTLS is the net.Conn of Hijack where TLS and the input have received something.
+type hijackedTLS struct {
+	*tls.Conn
+	h *hijacked
+}
+
+func (t *hijackedTLS) Read(b []byte) (int, error) {
+	if n := t.h.readRest(b); n > 0 {
+		return n, nil
+	}
+	return t.Conn.Read(b)
+}
+
+// readRest reads bytes of the input.
+func (h *hijacked) readRest(b []byte) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = copy(b, h.rest)
+	h.rest = h.rest[n:]
+	return n
+}
+
+// takeRest returns the bytes of the input that were not read.
+func (h *hijacked) takeRest() (b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b, h.rest = h.rest, nil
+	return b
+}
+
+func (h *hijacked) Read(b []byte) (int, error) {
+	if h.conn.tls() == nil { // otherwise the rest is plaintext, and this is the connection below
+		if n := h.readRest(b); n > 0 {
+			return n, nil
+		}
+	}
+	if err := h.wait("read", &h.reading); err != nil {
+		return 0, err
+	}
+	return h.nc.Read(b)
+}
+
+func (h *hijacked) Write(b []byte) (int, error) {
+	if err := h.wait("write", &h.writing); err != nil {
+		return 0, err
+	}
+	return h.nc.Write(b)
+}
+
+// Close closes the connection, and the handler's Close follows.
+func (h *hijacked) Close() error { return h.conn.closeHijacked(h) }
+
+// NetConn waits for the socket and returns the connection of package net, such as a *net.TCPConn. To close the
+// connection, close h and not that. NetConn returns nil if the connection has ended before.
+func (h *hijacked) NetConn() net.Conn {
+	<-h.ready
+	return h.nc
+}
+
+func (h *hijacked) LocalAddr() net.Addr  { return h.conn.LocalAddr() }
+func (h *hijacked) RemoteAddr() net.Addr { return h.conn.RemoteAddr() }
+
+func (h *hijacked) SetDeadline(at time.Time) error {
+	err := h.SetReadDeadline(at)
+	if e := h.SetWriteDeadline(at); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (h *hijacked) SetReadDeadline(at time.Time) error {
+	return h.setDeadline(&h.reading, at, net.Conn.SetReadDeadline)
+}
+
+func (h *hijacked) SetWriteDeadline(at time.Time) error {
+	return h.setDeadline(&h.writing, at, net.Conn.SetWriteDeadline)
+}
+
+func (h *hijacked) setDeadline(d *deadline, at time.Time, set func(net.Conn, time.Time) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.nc != nil:
+		return set(h.nc, at)
+	case h.err != nil:
+		return h.fail("set", h.err)
+	}
+	d.set(at)
+	return nil
 }

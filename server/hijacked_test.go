@@ -263,14 +263,14 @@ func TestHijackedConnAfterResume(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		old := make(chan net.Conn, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if c.State.extra != nil {
+			if c.Value.extra != nil {
 				return echo(c, buf)
 			}
 			nc, err := c.Hijack()
 			if err != nil {
 				return err
 			}
-			c.State.extra = true
+			c.Value.extra = true
 			old <- nc
 			return c.Resume()
 		}}

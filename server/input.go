@@ -20,7 +20,7 @@ type input struct {
 	old      *buffer // earlier buffers, which slices that the handler was given may point to
 	pos, end int     // buf.b[pos:end] was not consumed
 	mark     int     // the position of Mark, or -1
-	beyond   bool    // Read has taken more since Mark than MaxInput, which is not kept
+	beyond   bool    // Read has taken more since Mark than MaxMessage, which is not kept
 	receives int     // during this call of the handler
 	consumed int     // bytes that were consumed during this call and not unread
 	refused  bool    // a call of the input was refused because the write queue is full
@@ -54,7 +54,7 @@ func (in *input) left(s *server) int {
 	if in.beyond {
 		return -1
 	}
-	return s.MaxInput - (in.pos - in.start())
+	return s.MaxMessage - (in.pos - in.start())
 }
 
 // consume consumes n bytes.
@@ -152,6 +152,7 @@ func (in *input) unread() {
 	in.pos = in.start()
 }
 
+// Buffered returns the number of bytes of the input that were received and not consumed.
 func (c *conn) Buffered() int {
 	word := c.word.Load()
 	if word&(wInput|wBack) == 0 || word&wOver != 0 {
@@ -163,6 +164,17 @@ func (c *conn) Buffered() int {
 	return c.extra.in.end - c.extra.in.pos
 }
 
+// Mark begins a message that several calls of the input consume. If one of them returns
+// sock.ErrWouldBlock, everything since Mark is unread, and the next Data begins the message again.
+// MaxMessage bounds the bytes since Mark.
+//
+// The mark holds until the next Mark, or until the handler's call returns. A mark of a goroutine
+// that has the connection after Pause holds until Resume. That goroutine should call Mark before it
+// uses the input, because the handler's call may still be running, and its mark may still hold.
+//
+// What Read returns after Mark belongs to the message, and is unread with it. Read itself does not
+// go back to the mark. If it takes more than MaxMessage bytes since Mark, the calls of the input
+// return [ErrTooLong] until the next Mark.
 func (c *conn) Mark() {
 	word := c.word.Load()
 	if word&wOver != 0 {
@@ -175,6 +187,18 @@ func (c *conn) Mark() {
 	in.mark, in.beyond = in.pos, false
 }
 
+// The input is an alternative to Read. Its methods receive into memory of the connection, which has none while no bytes
+// are left over. They may be called where Read may. The slices that they return are valid until the handler's call
+// returns, or until Resume if they were called after Pause. If too few bytes have arrived, they consume nothing and return
+// sock.ErrWouldBlock; Data is then not called before as many have come as were asked for, or the stream has ended. At its
+// end they return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond Server.MaxMessage they return
+// [ErrTooLong]. While the write queue is full they return sock.ErrWouldBlock, and Data is called when it is no longer.
+//
+// If Data consumes something and leaves more, without asking for bytes that have not arrived, it is called again soon. If
+// it consumes nothing, it is called when more bytes have come. Read, and the net.Conn of Hijack, return the bytes of the
+// input first.
+
+// Peek returns the next n bytes without consuming them.
 func (c *conn) Peek(n int) ([]byte, error) {
 	in, err := c.begin()
 	if err != nil {
@@ -189,6 +213,7 @@ func (c *conn) Peek(n int) ([]byte, error) {
 	return in.buf.b[in.pos : in.pos+n : in.pos+n], nil
 }
 
+// Next returns the next n bytes and consumes them.
 func (c *conn) Next(n int) ([]byte, error) {
 	if in := c.usual(); in != nil && 0 < n && n <= in.end-in.pos && n <= in.left(c.server()) {
 		return in.consume(n), nil
@@ -203,11 +228,14 @@ func (c *conn) Next(n int) ([]byte, error) {
 	return in.consume(n), nil
 }
 
+// Discard consumes the next n bytes. To skip more than Server.MaxMessage bytes, use Read.
 func (c *conn) Discard(n int) error {
 	_, err := c.Next(n)
 	return err
 }
 
+// Until consumes the bytes up to a delimiter and returns them with it. If there is none among the first most bytes, it
+// returns [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *conn) Until(delim byte, most int) ([]byte, error) {
 	in := c.usual()
 	if in == nil {
@@ -238,6 +266,8 @@ func (c *conn) Until(delim byte, most int) ([]byte, error) {
 	}
 }
 
+// Line consumes a line and returns it without its end, which is "\n" or "\r\n". A line that has more than most bytes,
+// its end included, is [ErrTooLong]; 0 means Server.MaxMessage.
 func (c *conn) Line(most int) ([]byte, error) {
 	b, err := c.Until('\n', most)
 	if err != nil {
@@ -312,7 +342,7 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuf)/2, 1)
+	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuffer)/2, 1)
 	if room >= much || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
@@ -328,7 +358,7 @@ func (c *conn) makeRoom(in *input, n int) {
 // receive receives without the input.
 func (c *conn) receive(b []byte) (int, error) {
 	word := c.word.Load()
-	if !c.wrapped && word&(wReadsOtherwise&^wInput) == 0 {
+	if !c.wrapped && !c.rated && word&(wReadsOtherwise&^wInput) == 0 {
 		if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 			return 0, sock.ErrWouldBlock
 		}
@@ -380,7 +410,7 @@ func (c *conn) moreInput() bool {
 	if was == 0 {
 		return true
 	}
-	if in.want == 0 && was >= s.MaxInput {
+	if in.want == 0 && was >= s.MaxMessage {
 		c.fail(ErrTooLong)
 		return false
 	}
@@ -424,10 +454,10 @@ func (c *conn) endInput() {
 	switch {
 	case !half:
 		x.half = 0
-	case s.MessageTimeout > 0 && (consumed || x.half == 0):
+	case s.ReadTimeout > 0 && (consumed || x.half == 0):
 		// It is a message of which nothing was there before.
 		x.half = max(uint32(s.wheel.Now()), 1)
-		s.wheel.Hasten(c, s.MessageTimeout)
+		s.wheel.Hasten(c, s.ReadTimeout)
 	}
 	c.resetInput(in)
 	if again {

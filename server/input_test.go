@@ -151,7 +151,7 @@ func TestInputLarge(t *testing.T) {
 			_, err = c.Write(head)
 			return err
 		}}
-		c := connect(&srv{Handler: h, Backend: backend, MaxInput: size + 8})
+		c := connect(&srv{Handler: h, Backend: backend, MaxMessage: size + 8})
 		for id := range uint64(3) {
 			head := binary.BigEndian.AppendUint64(nil, id)
 			go c.Write(append(head, stream(id, 0, size)...))
@@ -177,20 +177,20 @@ func TestInputErrors(t *testing.T) {
 		call func(c conn) error
 		want error
 	}{
-		"too many bytes":       {"x", next(101), server.ErrTooLong},
-		"long line":            {strings.Repeat("x", 11), line(10), server.ErrTooLong},
-		"line with end":        {strings.Repeat("x", 10) + "\n", line(10), server.ErrTooLong},
-		"line beyond MaxInput": {strings.Repeat("x", 101), line(0), server.ErrTooLong},
-		"end with half a line": {"half", line(0), io.ErrUnexpectedEOF},
-		"end with half":        {"half", next(5), io.ErrUnexpectedEOF},
-		"end":                  {"", next(5), io.EOF},
-		"end behind a line":    {"line\n", func(c conn) error { return errors.Join(line(0)(c), line(0)(c)) }, io.EOF},
+		"too many bytes":         {"x", next(101), server.ErrTooLong},
+		"long line":              {strings.Repeat("x", 11), line(10), server.ErrTooLong},
+		"line with end":          {strings.Repeat("x", 10) + "\n", line(10), server.ErrTooLong},
+		"line beyond MaxMessage": {strings.Repeat("x", 101), line(0), server.ErrTooLong},
+		"end with half a line":   {"half", line(0), io.ErrUnexpectedEOF},
+		"end with half":          {"half", next(5), io.ErrUnexpectedEOF},
+		"end":                    {"", next(5), io.EOF},
+		"end behind a line":      {"line\n", func(c conn) error { return errors.Join(line(0)(c), line(0)(c)) }, io.EOF},
 		"end behind a part": {"3\n1\na", func(c conn) error {
 			c.Mark()
 			_, err := readParts(c)
 			return err
 		}, io.ErrUnexpectedEOF},
-		"parts beyond MaxInput": {parts(strings.Repeat("x", 60), strings.Repeat("y", 60)), func(c conn) error {
+		"parts beyond MaxMessage": {parts(strings.Repeat("x", 60), strings.Repeat("y", 60)), func(c conn) error {
 			c.Mark()
 			_, err := readParts(c)
 			return err
@@ -213,7 +213,7 @@ func TestInputErrors(t *testing.T) {
 					}
 					return nil
 				}}
-				c := connect(&srv{Handler: h, Backend: backend, MaxInput: 100})
+				c := connect(&srv{Handler: h, Backend: backend, MaxMessage: 100})
 				send(t, c, test.send)
 				if test.want != server.ErrTooLong {
 					c.(extended).Conn.(interface{ CloseWrite() error }).CloseWrite()
@@ -245,7 +245,7 @@ func TestInputUnconsumed(t *testing.T) {
 			calls <- c.Buffered()
 			return nil
 		}}
-		s := &srv{Handler: h, Backend: backend, MaxInput: 10}
+		s := &srv{Handler: h, Backend: backend, MaxMessage: 10}
 		c := connect(s)
 		for i := 1; i <= 10; i++ {
 			send(t, c, "x")
@@ -288,9 +288,9 @@ func TestInputEndBehindMessages(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		asked := make(chan struct{})
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if c.State.extra == nil {
+			if c.Value.extra == nil {
 				if _, err := c.Peek(10); err == sock.ErrWouldBlock {
-					c.State.extra = "asked"
+					c.Value.extra = "asked"
 					close(asked)
 					return err
 				}
@@ -422,7 +422,7 @@ func TestInputHijackEmpty(t *testing.T) {
 	})
 }
 
-// A message that takes longer than MessageTimeout closes its connection, however often a byte of it arrives. A connection
+// A message that takes longer than ReadTimeout closes its connection, however often a byte of it arrives. A connection
 // that has nothing of a message stays, and so does one whose handler has paused it.
 func TestMessageTimeout(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
@@ -442,7 +442,7 @@ func TestMessageTimeout(t *testing.T) {
 			}
 		}}
 		clock := testclock.Install(t)
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
+		s := &srv{Handler: h, Backend: backend, ReadTimeout: time.Second}
 		slow := connect(s)
 		send(t, slow, "first\n")
 		expect(t, slow, "first\n")
@@ -460,10 +460,10 @@ func TestMessageTimeout(t *testing.T) {
 				clock.Advance(10 * time.Millisecond)
 			}
 		}
-		if err := h.cause(1); err != server.ErrStalled || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := h.cause(1); err != server.ErrMessageTimeout || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("cause %v", err)
 		}
-		if st := s.Stats(); st.Stalled != 1 {
+		if st := s.Stats(); st.TimedOut.Message != 1 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -475,7 +475,7 @@ func TestMessageTimeout(t *testing.T) {
 			}
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second}
+		s := &srv{Handler: h, Backend: backend, ReadTimeout: time.Second}
 		passing(t)
 		addr := start(t, s)
 		silent, paused := dial(t, addr), dial(t, addr)
@@ -485,7 +485,7 @@ func TestMessageTimeout(t *testing.T) {
 		send(t, slow, "half")
 		h.cause(1) // that one
 		wait(t, func() bool { return s.Stats().Conns == 2 })
-		if st := s.Stats(); st.Stalled != 1 {
+		if st := s.Stats(); st.TimedOut.Message != 1 {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -27,8 +27,8 @@ func (counter) Data(c *Conn[*int], buf []byte) error {
 }
 func (counter) Close(c *Conn[*int], cause error) {}
 
-// serving starts a server and returns its address.
-func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
+// servingOn starts a server and returns its address.
+func servingOn[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 	tb.Helper()
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -53,14 +53,14 @@ func serving[S any](tb testing.TB, s *Server[S]) netip.AddrPort {
 // A timeout that is set while the connection ends leaves no armed timer.
 func TestNoTimerAfterClose(t *testing.T) {
 	s := &Server[*int]{Handler: counter{}, Workers: 1}
-	peer, err := net.Dial("tcp", serving(t, s).String())
+	peer, err := net.Dial("tcp", servingOn(t, s).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer peer.Close()
 	testawait.Until(t, "the connection is accepted", func() bool { return s.Stats().Conns == 1 })
 	s.server.mu.Lock()
-	c := s.server.table.all()[0]
+	c := s.server.table[0]
 	s.server.mu.Unlock()
 
 	c.mu.Lock() // as SetIdleTimeout does
@@ -92,7 +92,7 @@ func TestLongestTimeout(t *testing.T) {
 
 // Stats reads the clock before it looks at the workers. A handler call that has begun since has the age 0.
 func TestWatchdogClock(t *testing.T) {
-	if d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
+	if _, d := (&watchdog{now: 5}).ran(&activity{busy: true, since: 6}); d != 0 {
 		t.Errorf("a handler that began just now has run for %v", d)
 	}
 }

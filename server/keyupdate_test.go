@@ -19,7 +19,7 @@ import (
 // updating starts a server and dials it.
 func updating(t *testing.T, backend string, h *handler, queue int) *rawTLS {
 	t.Helper()
-	addr, config := startTLS(t, &srv{Handler: h, Backend: backend, WriteQueue: queue})
+	addr, config := startTLS(t, &srv{Handler: h, Backend: backend, MaxQueued: queue})
 	return dialRawTLS(t, addr, config)
 }
 
@@ -236,11 +236,11 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 		got := make(chan string, 1)
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			n, err := c.Read(buf)
-			switch c.State.got = append(c.State.got, buf[:n]...); {
+			switch c.Value.got = append(c.Value.got, buf[:n]...); {
 			case string(buf[:n]) == "end":
 				return c.CloseWrite()
 			case err == io.EOF:
-				got <- string(c.State.got)
+				got <- string(c.Value.got)
 			}
 			return err
 		}}

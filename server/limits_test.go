@@ -70,12 +70,12 @@ func TestMaxConnsPerAddr(t *testing.T) {
 	})
 }
 
-// Writes beyond MaxQueued are refused whole, and the connection stays. A peer that reads is served, whatever others do.
+// Writes beyond MaxQueuedTotal are refused whole, and the connection stays. A peer that reads is served, whatever others do.
 func TestMaxQueued(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const most = 4 << 20
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20, MaxQueued: most}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 64 << 20, MaxQueuedTotal: most}
 		c := connect(s)
 		sc := h.conn(1)
 		total := 0
@@ -89,7 +89,7 @@ func TestMaxQueued(t *testing.T) {
 				}
 			}
 		}
-		if q := s.Stats().Queued; q < most-1000 || q > most+most/100 {
+		if q := s.Stats().QueuedBytes; q < most-1000 || q > most+most/100 {
 			t.Errorf("%d bytes queued", q)
 		}
 		if st := s.Stats(); st.Overloads != 21 || st.Conns != 1 {
@@ -103,7 +103,7 @@ func TestMaxQueued(t *testing.T) {
 	})
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20, MaxQueued: 100_000}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 64 << 20, MaxQueuedTotal: 100_000}
 		addr := start(t, s)
 		dial(t, addr)
 		fill(t, h.conn(1))
@@ -122,7 +122,7 @@ func TestIdleTimeout(t *testing.T) {
 		var first atomic.Bool
 		h := &handler{t: t, open: func(c conn) error {
 			if first.CompareAndSwap(false, true) {
-				c.SetIdleTimeout(0)
+				c.SetIdleTimeout(-1)
 			}
 			return nil
 		}}
@@ -156,7 +156,7 @@ func TestIdleTimeout(t *testing.T) {
 		if err := h.cause(2); err != server.ErrIdle {
 			t.Errorf("cause %v", err)
 		}
-		if n := s.Stats().Idle; n != 2 {
+		if n := s.Stats().TimedOut.Idle; n != 2 {
 			t.Errorf("%d were idle", n)
 		}
 		request(exempt)
@@ -179,7 +179,7 @@ func TestWriteTimeout(t *testing.T) {
 			if err := h.cause(1); err != server.ErrSlow {
 				t.Errorf("cause %v", err)
 			}
-			wait(t, func() bool { st := s.Stats(); return st.Slow == 1 && st.Queued == 0 && st.Conns == 0 })
+			wait(t, func() bool { st := s.Stats(); return st.TimedOut.Slow == 1 && st.QueuedBytes == 0 && st.Conns == 0 })
 		}
 	})
 }

@@ -90,6 +90,7 @@ func (p *patientServer) exchange(t *testing.T, c net.Conn) {
 
 // With the longest durations in its fields a server works as without timeouts.
 func TestLongestDurations(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(srv), func(t *testing.T, set func(*srv)) {
 		s := &srv{HandshakeTimeout: soon} // the default is too short for a busy machine
 		set(s)

@@ -24,7 +24,7 @@ func TestMarkEndsAtResume(t *testing.T) {
 		returned := make(chan struct{})
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
 			for {
-				if c.State.extra == nil && c.Buffered() == 0 {
+				if c.Value.extra == nil && c.Buffered() == 0 {
 					c.Mark()
 				}
 				b, err := c.Next(1)
@@ -37,7 +37,7 @@ func TestMarkEndsAtResume(t *testing.T) {
 				if b[0] != 'C' {
 					continue
 				}
-				c.State.extra = true
+				c.Value.extra = true
 				c.Pause()
 				used := make(chan struct{})
 				go func() {
@@ -71,21 +71,21 @@ func TestWritableAfterHijackReadsInputFirst(t *testing.T) {
 		read := func(c conn) error {
 			b := make([]byte, 1)
 			n, err := c.Read(b)
-			c.State.got = append(c.State.got, b[:n]...)
-			if len(c.State.got) < len("XYZ") {
+			c.Value.got = append(c.Value.got, b[:n]...)
+			if len(c.Value.got) < len("XYZ") {
 				return err
 			}
-			c.Write(c.State.got)
+			c.Write(c.Value.got)
 			return io.EOF
 		}
 		resumed := make(chan struct{})
 		piece := make([]byte, 32<<10)
 		h := &writable{handler: &handler{t: t}, writable: read}
 		h.data = func(c conn, buf []byte) error {
-			if c.State.extra != nil {
+			if c.Value.extra != nil {
 				return read(c)
 			}
-			c.State.extra = true
+			c.Value.extra = true
 			if _, err := c.Line(0); err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func TestWritableAfterHijackReadsInputFirst(t *testing.T) {
 			defer close(resumed)
 			return c.Resume()
 		}
-		c := dial(t, start(t, &srv{Handler: h, Backend: backend, WriteQueue: 64 << 10}))
+		c := dial(t, start(t, &srv{Handler: h, Backend: backend, MaxQueued: 64 << 10}))
 		send(t, c, "go\nX")
 		<-resumed
 		send(t, c, "YZ")
@@ -252,7 +252,7 @@ func TestMarkCoversLargeReads(t *testing.T) {
 	}
 }
 
-// Read may take more than MaxInput since Mark. Calls of the input then return ErrTooLong until the
+// Read may take more than MaxMessage since Mark. Calls of the input then return ErrTooLong until the
 // next Mark.
 func TestReadBeyondMaxInput(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
@@ -283,7 +283,7 @@ func TestReadBeyondMaxInput(t *testing.T) {
 			_, err := c.Write(got)
 			return err
 		}}
-		c := connect(&srv{Handler: h, Backend: backend, MaxInput: most})
+		c := connect(&srv{Handler: h, Backend: backend, MaxMessage: most})
 		message := strings.Repeat("0123456789", (most+50)/10)
 		send(t, c, message)
 		expect(t, c, message)
@@ -297,7 +297,7 @@ func TestReadKeepsItsPlace(t *testing.T) {
 		piece := make([]byte, 32<<10)
 		full := make(chan struct{})
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
-			if c.State.extra == nil {
+			if c.Value.extra == nil {
 				c.Mark()
 				if _, err := c.Next(3); err != nil {
 					return err
@@ -315,7 +315,7 @@ func TestReadKeepsItsPlace(t *testing.T) {
 				if _, err := c.Read(buf[:3]); err != sock.ErrWouldBlock {
 					t.Errorf("Read with a full queue = %v", err)
 				}
-				c.State.extra = true
+				c.Value.extra = true
 				close(full)
 				return nil
 			}
@@ -326,7 +326,7 @@ func TestReadKeepsItsPlace(t *testing.T) {
 			c.Write(buf[:n])
 			return io.EOF
 		}}
-		c := dial(t, start(t, &srv{Handler: h, Backend: backend, WriteQueue: 64 << 10}))
+		c := dial(t, start(t, &srv{Handler: h, Backend: backend, MaxQueued: 64 << 10}))
 		send(t, c, "abc")
 		<-full
 		send(t, c, "def")
@@ -338,7 +338,7 @@ func TestReadKeepsItsPlace(t *testing.T) {
 }
 
 // A part of a marked message that the handler has gone back from was not consumed, so
-// MessageTimeout goes on.
+// ReadTimeout goes on.
 func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		var calls atomic.Int64
@@ -351,7 +351,7 @@ func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 			}
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, MessageTimeout: time.Second, MaxInput: 3000}
+		s := &srv{Handler: h, Backend: backend, ReadTimeout: time.Second, MaxMessage: 3000}
 		clock := testclock.Install(t)
 		slow := connect(s)
 		send(t, slow, "10000\n")
@@ -365,7 +365,7 @@ func TestMessageTimeoutOfMarkedMessage(t *testing.T) {
 			wait(t, func() bool { return calls.Load() > was || len(h.told()) > 0 })
 			clock.Advance(50 * time.Millisecond)
 		}
-		if err := h.cause(1); err != server.ErrStalled {
+		if err := h.cause(1); err != server.ErrMessageTimeout {
 			t.Errorf("cause %v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -38,17 +39,30 @@ type PacketHandler interface {
 // The fields must be set before the first Serve, and not be changed after it. A PacketServer must not be copied.
 type PacketServer struct {
 	Handler PacketHandler
-	Workers int    // number of goroutines that serve; 0 means 1
-	Backend string // backend of the port, one of socknotify.Backends; "" means the default
-	MaxSize int    // longest datagram, in bytes; 0 means 65,535. Longer ones are cut.
+	// Workers is the number of goroutines that serve; 0 means 1.
+	Workers int
+	// MaxRunning bounds the calls of the handler that run at once, as in Server.
+	MaxRunning int
+	// Backend is the backend of the port, one of socknotify.Backends; "" means the default.
+	Backend string
+	// MaxMessage is the length of the longest datagram, in bytes; 0 means 65,535. Longer ones are cut.
+	MaxMessage int
 
-	// Logger, if not nil, is used for failures and for handlers that do not return.
+	// Logger is used for panics of the handler, failures, and handlers that do not return, as in
+	// Server; nil means slog.Default(). At most ten datagrams that cannot be sent are logged in a
+	// second.
 	Logger *slog.Logger
+	// Name, if not empty, names the server in its log and in profiles, as in Server.
+	Name string
 	// OnStart, if not nil, is called once with the port, before anything is served. It is for observers of the port,
 	// such as package debug. It must not call the server.
 	OnStart func(port *socknotify.Port[*PacketConn])
-	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s.
+	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0
+	// means 10 s, and a negative time never.
 	StuckAfter time.Duration
+
+	journal
+	limits packetLimits
 
 	mu      sync.Mutex
 	closing bool
@@ -56,28 +70,31 @@ type PacketServer struct {
 	conns   map[*PacketConn]struct{}
 	workers map[*packetWorker]struct{}
 	running sync.WaitGroup
-	counts  struct{ received, sent, dropped, panics, stuck atomic.Uint64 }
+	counts  struct{ received, sent, dropped, stuck atomic.Uint64 }
 
 	wheel  *wheel.Wheel[*packetTimer]
 	ticker packetTimer // in the wheel while the watchdog has something to look at
 
-	failure  error // why the server ended by itself
-	failures oncePerSecond
-	options  []socknotify.Option // of the port; set by tests
-	giveUp   time.Duration       // instead of giveUpAfter; set by tests
+	failure error               // why the server ended by itself
+	options []socknotify.Option // of the port; set by tests
+	giveUp  time.Duration       // instead of giveUpAfter; set by tests
 }
 
 // A PacketConn is a socket of a PacketServer. Its methods may be called by any goroutine at any time.
 type PacketConn struct {
+	// Value belongs to the handler.
+	Value any
+
 	server *PacketServer
 	sock   *sock.Socket
-	failed chan error
+	failed failure
 }
 
 // PacketStats are the counts of a PacketServer.
 type PacketStats struct {
-	Sockets  int           // served now
+	Conns    int           // sockets served now
 	Workers  int           // worker goroutines now, including replaced ones that have not returned
+	Running  int           // of these, those that are in the call of the handler
 	Longest  time.Duration // age of the oldest handler call that is running, to about 0.1 s
 	Received uint64        // datagrams received
 	Sent     uint64        // datagrams that the system took
@@ -86,10 +103,9 @@ type PacketStats struct {
 	Stuck    uint64        // handlers that ran for StuckAfter
 }
 
-// packets is the number of datagrams that a worker receives at a time, and maxSize the length of the longest.
 const (
-	packets = 32
-	maxSize = 65535
+	packets     = 32    // datagrams that a worker receives at a time
+	maxDatagram = 65535 // the length of the longest
 )
 
 // Send sends datagrams, each to its Addr, and returns the number that the system took. The others are dropped, as by
@@ -105,7 +121,7 @@ func (c *PacketConn) Send(out []sock.Message) (sent int) {
 		case err == sock.ErrWouldBlock || errors.Is(err, net.ErrClosed):
 			rest = nil
 		default:
-			s.log(slog.LevelDebug, "datagram not sent", "error", err)
+			s.logLimited(&s.datagrams, slog.LevelDebug, "datagram not sent", "err", err)
 			rest = rest[1:] // the first one cannot be, or the error is of an earlier one
 		}
 	}
@@ -151,7 +167,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	if err := datagrams(socket); err != nil {
 		return fmt.Errorf("server: socket on %s: %w", nameOf(socket), err)
 	}
-	c := &PacketConn{server: s, sock: socket, failed: make(chan error, 1)}
+	c := &PacketConn{server: s, sock: socket, failed: make(failure, 1)}
 	if err := s.begin(c); err != nil {
 		return err
 	}
@@ -159,7 +175,7 @@ func (s *PacketServer) ServeSocket(socket *sock.Socket) error {
 	var reg [1]socknotify.Registration[*PacketConn]
 	err := c.enable(&reg)
 	if err == nil {
-		err = await(c.failed, func() bool { return isClosed(socket) })
+		err = c.failed.await(func() bool { return isClosed(socket) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,9 +228,10 @@ func (s *PacketServer) start() error {
 	case s.Handler == nil:
 		return invalid("Handler is nil")
 	}
-	if err := checkFields(field{"Workers", int64(s.Workers), 0}, field{"MaxSize", int64(s.MaxSize), maxSize}); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
+	s.open(s.Logger, s.Name)
 	port, err := socknotify.New[*PacketConn](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -232,11 +249,28 @@ func (s *PacketServer) start() error {
 	if s.OnStart != nil {
 		s.OnStart(port)
 	}
-	for range max(s.Workers, 1) {
+	for range s.limits.workers {
 		s.addWorker()
 	}
 	started = true
 	return nil
+}
+
+// packetLimits are options of a PacketServer, or their defaults.
+type packetLimits struct {
+	workers, running, message int
+	stuck                     time.Duration
+}
+
+// check returns an error that names an option that cannot work, or sets the limits.
+func (s *PacketServer) check() error {
+	workers := cmp.Or(s.Workers, 1)
+	s.limits = packetLimits{workers, limit(s.MaxRunning, workers+maxStuck),
+		cmp.Or(s.MaxMessage, maxDatagram), timeout(s.StuckAfter)}
+	return cmp.Or(
+		checkNumber("Workers", s.Workers, math.MaxInt32),
+		checkNumber("Workers", workers, s.limits.running),
+		checkNumber("MaxMessage", s.MaxMessage, maxDatagram))
 }
 
 func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error {
@@ -245,13 +279,6 @@ func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error 
 		return err
 	}
 	return reg[0].Result
-}
-
-func (c *PacketConn) fail(err error) {
-	select {
-	case c.failed <- err:
-	default:
-	}
 }
 
 // Close ends the server. It closes the sockets; datagrams that no handler was called for are lost. Close does not wait
@@ -270,7 +297,7 @@ func (s *PacketServer) end(failure error) {
 	s.closing = true
 	for c := range s.conns {
 		c.sock.Close()
-		c.fail(cmp.Or(failure, ErrServerClosed))
+		c.failed.fail(cmp.Or(failure, ErrServerClosed))
 	}
 	clear(s.conns) // Stats reports none, even before each Serve has returned
 	port := s.port
@@ -290,6 +317,7 @@ func (s *PacketServer) Shutdown(ctx context.Context) error {
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
+		s.journal.close()
 		close(gone)
 	}()
 	select {
@@ -297,11 +325,5 @@ func (s *PacketServer) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-func (s *PacketServer) log(level slog.Level, msg string, args ...any) {
-	if s.Logger != nil {
-		s.Logger.Log(context.Background(), level, msg, args...)
 	}
 }

@@ -43,7 +43,7 @@ func packets(t *testing.T, s *server.PacketServer) net.Conn {
 		if err := s.ListenAndServe("udp", "127.0.0.1:0"); err != server.ErrServerClosed {
 			t.Errorf("ListenAndServe = %v", err)
 		}
-		if n := s.Stats().Sockets; n != 0 {
+		if n := s.Stats().Conns; n != 0 {
 			t.Errorf("%d sockets are left", n)
 		}
 	})
@@ -87,7 +87,7 @@ func TestDatagrams(t *testing.T) {
 // A handler that panics, calls Goexit or changes its messages affects no other datagrams.
 func TestDatagramHandlerFails(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		s := &server.PacketServer{Backend: backend, MaxSize: 8, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
+		s := &server.PacketServer{Backend: backend, MaxMessage: 8, Handler: packetFunc(func(c *server.PacketConn, in []sock.Message) {
 			switch text := string(in[0].Buf); text {
 			case "panic":
 				panic(text)
@@ -133,7 +133,7 @@ func TestPacketServerErrors(t *testing.T) {
 	}{
 		{&server.PacketServer{}, socknotify.ErrInvalid, "Handler"},
 		{&server.PacketServer{Handler: packetFunc(nil), Workers: -1}, socknotify.ErrInvalid, "Workers must not be negative, got -1"},
-		{&server.PacketServer{Handler: packetFunc(nil), MaxSize: 1 << 20}, socknotify.ErrInvalid, "MaxSize must be at most 65535, got 1048576"},
+		{&server.PacketServer{Handler: packetFunc(nil), MaxMessage: 1 << 20}, socknotify.ErrInvalid, "MaxMessage must be at most 65535, got 1048576"},
 		{&server.PacketServer{Handler: packetFunc(nil), Backend: "abacus"}, errors.ErrUnsupported, "abacus"},
 	} {
 		s := c.s
@@ -161,7 +161,7 @@ func TestPacketSocketClosed(t *testing.T) {
 		addr := l.LocalAddr().String()
 		ended := make(chan error, 1)
 		go func() { ended <- s.ServeSocket(l) }()
-		wait(t, func() bool { return s.Stats().Sockets == 2 })
+		wait(t, func() bool { return s.Stats().Conns == 2 })
 		l.Close()
 		if err := <-ended; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), addr) {
 			t.Errorf("ServeSocket = %v", err)

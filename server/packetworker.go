@@ -5,9 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"runtime/debug"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -28,6 +28,7 @@ func (w *packetWorker) run() {
 	var c *PacketConn
 	var f failing
 	s := w.server
+	s.label()
 	defer func() {
 		if c != nil {
 			w.rearm(c)
@@ -45,7 +46,7 @@ func (w *packetWorker) run() {
 		if _, err := s.port.Process(nil, ready[:], -1); err == socknotify.ErrClosed {
 			return
 		} else if err != nil {
-			if s.failed(&f, err) {
+			if f.again(&s.journal, err, cmp.Or(s.giveUp, giveUpAfter)) {
 				s.end(err)
 			}
 			continue
@@ -57,7 +58,7 @@ func (w *packetWorker) run() {
 		w.begin(s.wheel.Now())
 		w.mu.Unlock()
 		if err := w.serve(c); err != nil {
-			c.fail(err)
+			c.failed.fail(err)
 		} else {
 			w.rearm(c)
 		}
@@ -80,19 +81,11 @@ func (w *packetWorker) rearm(c *PacketConn) {
 		if err == nil {
 			return
 		}
-		if !refusedBySystem(err) || w.server.failed(&f, err) {
-			c.fail(err)
+		if !refusedBySystem(err) || f.again(&w.server.journal, err, cmp.Or(w.server.giveUp, giveUpAfter)) {
+			c.failed.fail(err)
 			return
 		}
 	}
-}
-
-// failed handles a call that failed on an open port. It pauses, and reports whether to give up.
-func (s *PacketServer) failed(f *failing, err error) bool {
-	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for datagrams, trying again", "error", err)
-	}
-	return f.again(cmp.Or(s.giveUp, giveUpAfter))
 }
 
 // serve receives a batch of datagrams and calls the handler. Datagrams that are left notify again.
@@ -106,7 +99,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	case errors.Is(err, net.ErrClosed):
 		return err
 	case err != nil:
-		s.log(slog.LevelDebug, "socket error", "error", err) // of a datagram that was sent earlier
+		s.logLimited(&s.datagrams, slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
 		return nil
 	}
 	s.counts.received.Add(uint64(n))
@@ -116,10 +109,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 
 // resetBuffers gives each message its buffer again, because handlers may have changed them.
 func (w *packetWorker) resetBuffers() {
-	size := w.server.MaxSize
-	if size == 0 {
-		size = maxSize
-	}
+	size := w.server.limits.message
 	if w.bufs == nil {
 		w.bufs = make([]byte, packets*size)
 	}
@@ -132,12 +122,67 @@ func (w *packetWorker) call(c *PacketConn, n int) {
 	s := w.server
 	defer func() {
 		if v := recover(); v != nil {
-			s.counts.panics.Add(1)
-			s.log(slog.LevelError, "handler panicked", "value", v, "stack", string(debug.Stack()))
+			s.panicked(nil, "handler panicked", v, nil)
 		}
 	}()
 	for i := range w.in[:n] {
 		w.in[i].Buf = w.in[i].Buf[:w.in[i].N]
 	}
 	s.Handler.Datagrams(c, w.in[:n])
+}
+
+// A packetTimer is the entry of a PacketServer in its wheel.
+type packetTimer struct {
+	timer wheel.Timer[*packetTimer]
+}
+
+// addWorker starts one more worker. The server's lock is held.
+func (s *PacketServer) addWorker() {
+	w := &packetWorker{server: s}
+	s.workers[w] = struct{}{}
+	s.running.Go(w.run)
+}
+
+// watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers that run.
+func (s *PacketServer) watch() {
+	d := watchdog{now: uint32(s.wheel.Now()), after: s.limits.stuck}
+	defer d.log(s.log)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	on := len(s.conns) > 0
+	for w := range s.workers {
+		w.mu.Lock()
+		on = on || w.busy
+		if d.late(&w.activity) && !s.closing && len(s.workers) < s.limits.running {
+			w.replaced = true
+			s.addWorker() // for the other sockets
+		}
+		w.mu.Unlock()
+	}
+	s.counts.stuck.Add(uint64(len(d.found)))
+	if on {
+		s.wheel.Set(&s.ticker, 0)
+	}
+}
+
+// Stats returns the server's counts. It may be called at any time.
+func (s *PacketServer) Stats() PacketStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := &s.counts
+	st := PacketStats{
+		Conns: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
+		Panics: s.panics.Load(), Stuck: k.stuck.Load(),
+	}
+	if st.Workers > 0 {
+		d := watchdog{now: uint32(s.wheel.Now())}
+		for w := range s.workers {
+			busy, ran := d.ran(&w.activity)
+			st.Longest = max(st.Longest, ran)
+			if busy {
+				st.Running++
+			}
+		}
+	}
+	return st
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -16,15 +15,9 @@ type Preamble struct {
 	Value         any      // for the handler, from Conn.Preamble
 }
 
-// ErrPreamble is logged for a connection whose header was not complete within HandshakeTimeout. It matches
-// os.ErrDeadlineExceeded with errors.Is.
-var ErrPreamble error = &timeoutError{"server: header takes too long to arrive"}
-
 // maxPreamble bounds the bytes of a header, and of what arrives with it. A header of the PROXY protocol, version 2, has at
 // most 65,551 bytes.
 const maxPreamble = 128 << 10
-
-var errPreambleLong = errors.New("server: header is too long")
 
 // A preamble is the state of a header.
 type preamble struct {
@@ -83,8 +76,6 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 	}
 	if t == nil {
 		c.word.And(^uint32(wHandshake))
-	}
-	if t == nil {
 		c.giveBack(rest)
 	}
 	c.dropExtra()
@@ -104,23 +95,27 @@ func (w *worker) afterPreamble(c *conn, got Preamble) {
 
 // preambleFailed counts and logs a connection that ended before its header was complete.
 func (s *server) preambleFailed(p *preamble, cause error) {
-	from := p.remote
-	if from == nil {
-		from = unknownAddr{}
-	}
-	if cause == errTooManyAddr || cause == errAcceptRateAddr || cause == errAcceptRate {
+	from := nameOfPeer(p.remote)
+	switch cause {
+	case errTooManyAddr, errAcceptRate, errAcceptRateAddr:
 		if cause == errTooManyAddr {
 			s.counts.refusedPerAddr.Add(1)
 		} else {
 			s.counts.refused.Add(1)
 		}
-		s.logLimited(&s.quotas.refused, slog.LevelWarn, "connection refused", "error", cause)
+		s.logLimited(&s.journal.refused, slog.LevelWarn, "connection refused",
+			"remote", from, "err", cause)
 		return
+	case ErrHandshake:
+		s.counts.lateHandshakes.Add(1)
+	default:
+		s.counts.rejectedHeaders.Add(1)
 	}
-	s.counts.badPreambles.Add(1)
-	s.logLimited(&s.quotas.preambles, slog.LevelInfo, "connection without a valid header", "from", from, "error", cause)
+	s.logLimited(&s.journal.rejected, slog.LevelDebug, "connection without a valid header",
+		"remote", from, "err", cause)
 }
 
+// Preamble returns what Server.Preamble has found at the begin of the connection: the zero Preamble if there was no header.
 func (c *conn) Preamble() Preamble {
 	c.mu.Lock()
 	defer c.mu.Unlock()

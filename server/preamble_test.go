@@ -85,7 +85,7 @@ func TestPreamble(t *testing.T) {
 				if h.conn(1).LocalAddr().String() != c.RemoteAddr().String() {
 					t.Error("another local address")
 				}
-				if st := s.Stats(); st.BadPreambles != 0 || st.FailedHandshakes != 0 {
+				if st := s.Stats(); st.RejectedHeaders != 0 || st.Rejected != 0 {
 					t.Errorf("%+v", st)
 				}
 			})
@@ -114,6 +114,7 @@ func TestPreambleNone(t *testing.T) {
 
 // A connection with a bad header, with half a header, or with too much of one is closed and counted, without Open.
 func TestPreambleBad(t *testing.T) {
+	t.Parallel() // it waits
 	for name, bad := range map[string]struct {
 		send   string
 		end    bool
@@ -144,7 +145,7 @@ func TestPreambleBad(t *testing.T) {
 				if _, err := io.ReadAll(c); err != nil && !isLost(err) {
 					t.Error(err)
 				}
-				wait(t, func() bool { return s.Stats().BadPreambles == 1 })
+				wait(t, func() bool { st := s.Stats(); return st.RejectedHeaders+st.TimedOut.Handshake == 1 })
 				if h := s.Handler.(*handler); h.opens > 0 || h.closes > 0 {
 					t.Errorf("%d opens, %d closes", h.opens, h.closes)
 				}
@@ -175,7 +176,7 @@ func TestPreambleLimits(t *testing.T) {
 				send(t, c, "FROM 192.0.2.1:44\necho")
 				io.ReadAtLeast(c, make([]byte, 4), 4)
 			}
-			if st := s.Stats(); st.BadPreambles != 0 {
+			if st := s.Stats(); st.RejectedHeaders != 0 {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -184,6 +185,7 @@ func TestPreambleLimits(t *testing.T) {
 
 // Shutdown serves the first request of a connection whose header has arrived, and ends connections with half a header.
 func TestPreambleShutdown(t *testing.T) {
+	t.Parallel() // it waits
 	s := &srv{Handler: &handler{t: t}, Preamble: fromLine}
 	server.Grace(s, time.Second)
 	addr := start(t, s)
@@ -199,7 +201,7 @@ func TestPreambleShutdown(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if st := s.Stats(); st.BadPreambles != 1 {
+	if st := s.Stats(); st.RejectedHeaders != 1 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -212,11 +214,11 @@ func TestPreambleTLSMuch(t *testing.T) {
 		c := dial(t, addr)
 		send(t, c, "FROM 192.0.2.1:33\n"+strings.Repeat("x", 60_000))
 		io.Copy(io.Discard, c)
-		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.FailedHandshakes == 1 })
+		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.Rejected == 1 })
 		bad := dial(t, addr)
 		send(t, bad, "bad header\n")
 		io.Copy(io.Discard, bad)
-		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.BadPreambles == 1 })
+		wait(t, func() bool { st := s.Stats(); return st.Conns == 0 && st.Handshaking == 0 && st.RejectedHeaders == 1 })
 		good := dial(t, addr)
 		send(t, good, "FROM 192.0.2.1:33\n")
 		tc := tls.Client(good, config)

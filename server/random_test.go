@@ -75,7 +75,7 @@ func (r *random) open(c conn) error {
 	defer r.mu.Unlock()
 	r.next++
 	p := &peer{rng: rand.New(rand.NewPCG(r.next, 2))}
-	c.State.extra = p
+	c.Value.extra = p
 	if p.rng.IntN(4) == 0 {
 		p.ctx = c.Context()
 	}
@@ -86,10 +86,10 @@ func (r *random) open(c conn) error {
 }
 
 func (r *random) closed(c conn, cause error) {
-	if ctx := c.State.extra.(*peer).ctx; ctx != nil && ctx.Err() == nil {
+	if ctx := c.Value.extra.(*peer).ctx; ctx != nil && ctx.Err() == nil {
 		r.t.Error("the context is not done in Close")
 	}
-	if p := c.State.extra.(*peer); cause != nil && !r.cut && len(p.head) == headLen && p.head[8]&kindOver == 0 {
+	if p := c.Value.extra.(*peer); cause != nil && !r.cut && len(p.head) == headLen && p.head[8]&kindOver == 0 {
 		r.t.Errorf("kind %d: closed because of %v", p.head[8], cause)
 	}
 }
@@ -130,7 +130,7 @@ func (r *random) fileOf(b []byte) (*os.File, error) {
 
 // check compares the bytes that the server has received with the client's stream.
 func (r *random) check(c conn, b []byte) {
-	p := c.State.extra.(*peer)
+	p := c.Value.extra.(*peer)
 	if k := min(headLen-len(p.head), len(b)); k > 0 {
 		p.head = append(p.head, b[:k]...)
 		b = b[k:]
@@ -152,7 +152,7 @@ func (r *random) check(c conn, b []byte) {
 
 // data echoes in one of all possible ways, chosen by the connection's random numbers.
 func (r *random) data(c conn, buf []byte) error {
-	p := c.State.extra.(*peer)
+	p := c.Value.extra.(*peer)
 	rng := p.rng
 	n, err := 0, error(nil)
 	if len(p.head) < headLen || rng.IntN(2) == 0 { // without the header there is no timeout for a message that stays incomplete
@@ -320,7 +320,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r.dir = t.TempDir()
 	config, client := certified(t)
 	s := &srv{Handler: r.h, Backend: backend, Workers: 1 + rng.IntN(4), Shards: rng.IntN(3), TLSConfig: config, MaxHandshakes: 50 + rng.IntN(10),
-		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), WriteQueue: 1500 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
+		BufferSize: fewer() + rng.IntN(1<<uint(rng.IntN(17))), MaxQueued: 1500 + 2*fewer() + rng.IntN(1<<uint(1+rng.IntN(17))), // 21 writes add as many TLS records
 		HandshakeTimeout: time.Hour} // the watch is quicker; with fewer slots than clients some would be ended for others
 	if rng.IntN(3) == 0 {
 		s.Preamble, r.head = fromLine, "FROM "+randomAddr+"\n"
@@ -329,8 +329,8 @@ func randomly(t *testing.T, backend string, seed uint64) {
 		s.ReadRate, s.WriteRate = server.Rate{PerSecond: 20 << 20, Burst: 10_000 + rng.IntN(1<<20)}, server.Rate{PerSecond: 30 << 20, Burst: 1 << 20}
 	}
 	t.Logf("header %q, rates %v and %v", r.head, s.ReadRate, s.WriteRate)
-	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.WriteQueue, r.cut)
-	r.piece = max(min(s.BufferSize, s.WriteQueue/2), 1)
+	t.Logf("workers %d, shards %d, buffer %d, queue %d, cut %v", s.Workers, s.Shards, s.BufferSize, s.MaxQueued, r.cut)
+	r.piece = max(min(s.BufferSize, s.MaxQueued/2), 1)
 	r.w = newWatch(t, func() string { return r.fleet.String() + server.Describe(s) })
 	var to []target
 	for _, l := range []target{{"tcp", "127.0.0.1:0", false}, {"tcp6", "[::1]:0", false}, {"unix", "", false},
@@ -400,12 +400,12 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	defer r.h.mu.Unlock()
 	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
-	unfinished := int(st.FailedHandshakes + st.BadPreambles)
+	unfinished := int(failed(st))
 	if r.h.opens != r.h.closes || r.h.opens+unfinished < dialed || r.h.opens > clients {
 		t.Errorf("%d opens, %d closes, %d clients", r.h.opens, r.h.closes, dialed)
 	}
-	if st.Panics+st.Refused+st.Overloads != 0 || st.Queued != 0 || !r.cut && unfinished > gone ||
-		int(st.Idle) > r.count[kindIdle] || int(st.Slow) > r.count[kindStuck] {
+	if st.Panics+st.Refused+st.Overloads != 0 || st.QueuedBytes != 0 || !r.cut && unfinished > gone ||
+		int(st.TimedOut.Idle) > r.count[kindIdle] || int(st.TimedOut.Slow) > r.count[kindStuck] {
 		t.Errorf("%+v", st)
 	}
 }

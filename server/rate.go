@@ -1,22 +1,22 @@
 package server
 
 import (
-	"errors"
+	"cmp"
 	"math"
 	"net/netip"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. The zero Rate is no
-// limit. A Burst of 0 means PerSecond.
-type Rate struct {
-	PerSecond int
-	Burst     int
-}
+// A Rate limits how often something may happen: PerSecond times on average, and Burst times at once. The zero Rate,
+// and one with a negative PerSecond, is no limit. A Burst of 0 means PerSecond.
+type Rate = serving.Rate
 
-func (r Rate) on() bool { return r.PerSecond > 0 }
+// on reports whether r is a limit.
+func on(r Rate) bool { return r.PerSecond > 0 }
 
-func (r Rate) burst() int64 {
+func burst(r Rate) int64 {
 	if r.Burst > 0 {
 		return int64(r.Burst)
 	}
@@ -25,10 +25,11 @@ func (r Rate) burst() int64 {
 
 // checkRate returns an error that names the field that is out of range.
 func checkRate(name string, r Rate) error {
-	if r.PerSecond == 0 && r.Burst > 0 {
-		return invalid("%s.Burst is %d and PerSecond is 0", name, r.Burst)
+	if r.PerSecond <= 0 && r.Burst > 0 {
+		return invalid("%s.Burst is %d and PerSecond is %d", name, r.Burst, r.PerSecond)
 	}
-	return checkFields(field{name + ".PerSecond", int64(r.PerSecond), math.MaxInt32}, field{name + ".Burst", int64(r.Burst), math.MaxInt32})
+	return cmp.Or(checkNumber(name+".PerSecond", max(r.PerSecond, 0), math.MaxInt32),
+		checkNumber(name+".Burst", r.Burst, math.MaxInt32))
 }
 
 // A bucket counts what a Rate allows. The zero value allows a whole burst. Time is a number of units, of which there are
@@ -48,7 +49,7 @@ func (b *bucket) available(r Rate, now, per int64) int64 {
 		}
 	}
 	b.at = now
-	return r.burst() - (b.missing+per-1)/per
+	return burst(r) - (b.missing+per-1)/per
 }
 
 // take notes that something has happened n times. It must follow available.
@@ -56,14 +57,9 @@ func (b *bucket) take(n, per int64) { b.missing += n * per }
 
 // wait returns the units of time until n may happen. It must follow available.
 func (b *bucket) wait(r Rate, n, per int64) int64 {
-	over := b.missing - (r.burst()-n)*per
+	over := b.missing - (burst(r)-n)*per
 	return max((over+int64(r.PerSecond)-1)/int64(r.PerSecond), 1)
 }
-
-var (
-	errAcceptRate     = errors.New("too many new connections")
-	errAcceptRateAddr = errors.New("too many new connections from one address")
-)
 
 // acceptRates has the buckets for new connections. They are used with the server's lock held, and with the system's clock,
 // because that of the wheel stops while there are no connections.
@@ -92,13 +88,13 @@ func (a *acceptRates) allow(all, each Rate, from netip.Addr, now time.Time) erro
 	at := now.UnixNano()
 	var b bucket
 	from = network(from)
-	limited := each.on() && from.IsValid()
+	limited := on(each) && from.IsValid()
 	if limited {
 		if b = a.of[from]; b.available(each, at, per) < 1 {
 			return errAcceptRateAddr
 		}
 	}
-	if all.on() {
+	if on(all) {
 		if a.all.available(all, at, per) < 1 {
 			return errAcceptRate
 		}
@@ -131,54 +127,53 @@ type rates struct {
 const ticksPerSecond = int64(time.Second / tick)
 
 // inTicks returns the Rate for bytes, whose buckets are filled with each tick.
-func (r Rate) inTicks() Rate {
-	return Rate{r.PerSecond, int(max(r.burst(), int64(r.PerSecond)/10))}
+func inTicks(r Rate) Rate {
+	return Rate{PerSecond: r.PerSecond, Burst: int(max(burst(r), int64(r.PerSecond)/10))}
 }
 
 // some returns the number of bytes that a connection waits for, so that it does not receive or send byte by byte.
-func some(r Rate) int64 { return max(min(r.burst(), int64(r.PerSecond)/10), 1) }
+func some(r Rate) int64 { return max(min(burst(r), int64(r.PerSecond)/10), 1) }
 
-// allowIn returns how many of n bytes may be received now. If there are none, the wheel ends the wait. The lock is held.
-func (c *conn) allowIn(n int) int {
-	s := c.server()
-	r := s.ReadRate.inTicks()
-	if !r.on() || c.word.Load()&wDead != 0 {
-		return n
-	}
-	b := &c.extra.rates.in
-	k := b.available(r, int64(s.wheel.Now()), ticksPerSecond)
+// allow returns how many of n bytes may be moved now. If there are none, it sets a bit, which the
+// wheel clears. The lock is held.
+func (c *conn) allow(b *bucket, r Rate, bit uint32, n int) int {
+	wheel := c.server().wheel
+	k := b.available(r, int64(wheel.Now()), ticksPerSecond)
 	if k < 1 && n > 0 {
-		c.word.Or(wNoIn)
-		s.wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
+		c.word.Or(bit)
+		wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
 	}
 	return int(max(min(k, int64(n)), 0))
 }
 
+// allowIn returns how many of n bytes may be received now. The lock is held.
+func (c *conn) allowIn(n int) int {
+	r := c.server().ReadRate
+	if !on(r) || c.word.Load()&wDead != 0 {
+		return n
+	}
+	return c.allow(&c.extra.rates.in, inTicks(r), wNoIn, n)
+}
+
 func (c *conn) tookIn(n int) {
-	if c.server().ReadRate.on() && n > 0 {
+	if on(c.server().ReadRate) && n > 0 {
 		c.extra.rates.in.take(int64(n), ticksPerSecond)
 	}
 }
 
 // allowOut is allowIn for bytes to be sent.
 func (c *conn) allowOut(n int) int {
-	s := c.server()
-	r := s.WriteRate.inTicks()
-	if c.word.Load()&(wRated|wDead) != wRated || !r.on() {
+	r := c.server().WriteRate
+	if !on(r) || c.word.Load()&wDead != 0 {
 		return n
 	}
-	b := &c.extra.rates.out
-	k := b.available(r, int64(s.wheel.Now()), ticksPerSecond)
-	if k < 1 && n > 0 {
-		c.word.Or(wNoOut)
-		c.extra.rates.full = true
-		s.wheel.Hasten(c, time.Duration(b.wait(r, some(r), ticksPerSecond)-1)*tick)
-	}
-	return int(max(min(k, int64(n)), 0))
+	k := c.allow(&c.extra.rates.out, inTicks(r), wNoOut, n)
+	c.extra.rates.full = c.extra.rates.full || k == 0 && n > 0
+	return k
 }
 
 func (c *conn) tookOut(n int) {
-	if c.word.Load()&wRated != 0 && c.server().WriteRate.on() && n > 0 {
+	if on(c.server().WriteRate) && n > 0 {
 		c.extra.rates.out.take(int64(n), ticksPerSecond)
 	}
 }
@@ -196,10 +191,10 @@ func (c *conn) ratesExpired(word uint32) (next time.Duration) {
 		return false
 	}
 	x, over := c.extra.rates, uint32(0)
-	if word&wNoIn != 0 && wait(&x.in, s.ReadRate.inTicks()) {
+	if word&wNoIn != 0 && wait(&x.in, inTicks(s.ReadRate)) {
 		over |= wNoIn
 	}
-	if word&wNoOut != 0 && x.full && wait(&x.out, s.WriteRate.inTicks()) {
+	if word&wNoOut != 0 && x.full && wait(&x.out, inTicks(s.WriteRate)) {
 		x.full = false
 		over |= wNoOut
 	}

@@ -18,6 +18,7 @@ import (
 
 // More connections than a burst are refused and counted, and more are accepted later.
 func TestAcceptRate(t *testing.T) {
+	t.Parallel() // it waits
 	for name, set := range map[string]func(s *srv, r server.Rate){
 		"all":  func(s *srv, r server.Rate) { s.AcceptRate = r },
 		"addr": func(s *srv, r server.Rate) { s.AcceptRatePerAddr = r },
@@ -51,6 +52,7 @@ func TestAcceptRate(t *testing.T) {
 // A connection that sends as fast as it can is received from at ReadRate, after a burst; another is not affected. The
 // server does not call Data again and again.
 func TestReadRate(t *testing.T) {
+	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const rate, burst = 100_000, 20_000
 		const oneTick = rate / 20 // which may end as soon as the burst is over
@@ -66,7 +68,7 @@ func TestReadRate(t *testing.T) {
 			got.Add(int64(n))
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, MessageTimeout: time.Hour}
+		s := &srv{Handler: h, Backend: backend, ReadRate: server.Rate{PerSecond: rate, Burst: burst}, ReadTimeout: time.Hour}
 		c := connect(s)
 		begin := time.Now()
 		total := int64(burst + rate/2)
@@ -89,6 +91,7 @@ func TestReadRate(t *testing.T) {
 // Answers are sent at WriteRate, after a burst, from the queue, from readers and from files. WriteTimeout does not apply to
 // the waits, and Close sends the rest.
 func TestWriteRate(t *testing.T) {
+	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const rate, burst, size = 100_000, 20_000, 30_000
 		const oneTick = rate / 20
@@ -125,9 +128,9 @@ func TestRatesEcho(t *testing.T) {
 
 func TestInvalidRates(t *testing.T) {
 	for want, s := range map[string]*srv{
-		"AcceptRate.PerSecond":    {AcceptRate: server.Rate{PerSecond: -1}},
+		"AcceptRate.Burst":        {AcceptRate: server.Rate{PerSecond: -1, Burst: 1}},
 		"AcceptRatePerAddr.Burst": {AcceptRatePerAddr: server.Rate{Burst: 1}},
-		"ReadRate.PerSecond":      {ReadRate: server.Rate{PerSecond: -5}},
+		"ReadRate.Burst":          {ReadRate: server.Rate{PerSecond: 1, Burst: -5}},
 		"WriteRate.Burst":         {WriteRate: server.Rate{PerSecond: 1, Burst: -1}},
 	} {
 		s.Handler = &handler{t: t}
@@ -140,6 +143,7 @@ func TestInvalidRates(t *testing.T) {
 
 // A TLS handshake that waits for its rates is not taken for one that takes too long.
 func TestRatesOfHandshake(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		slow := server.Rate{PerSecond: 4000, Burst: 400}
 		s := &srv{Handler: &handler{t: t}, Backend: backend, ReadRate: slow, WriteRate: slow, HandshakeTimeout: time.Minute}

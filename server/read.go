@@ -9,6 +9,12 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
+// Read receives the bytes that have arrived, without waiting. It returns sock.ErrWouldBlock if there are none, and
+// io.EOF at the end of the stream, after which the connection can still be written to. If the previous receive
+// drained the socket, Read makes no system call. While the peer does not read what is written, nothing is received
+// from it (see Server.MaxQueued).
+//
+// A failure, such as a reset by the peer, ends the connection.
 func (c *conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 
 // recv receives without the transport and the input.
@@ -17,7 +23,7 @@ func (c *conn) recv(b []byte) (int, error) { return c.receiveOtherwise(b, false,
 // read is Read, which is small enough to be inlined.
 func (c *conn) read(b []byte, wrapped bool) (int, error) {
 	word := c.word.Load()
-	if wrapped || word&wReadsOtherwise != 0 {
+	if wrapped || c.rated || word&wReadsOtherwise != 0 {
 		return c.readOtherwise(b, wrapped, word)
 	}
 	if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
@@ -47,7 +53,7 @@ func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error
 	if word&(wOver|wEOF|wFull) != 0 {
 		return 0, refusal(word)
 	}
-	if word&(wPaused|wRated) != 0 {
+	if c.rated || word&wPaused != 0 {
 		return c.recvLocked(word, b)
 	}
 	n, err := c.receiveSocket(b)
@@ -104,14 +110,14 @@ func (c *conn) ended(err error) error {
 func (c *conn) recvLocked(word uint32, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if word&wRated != 0 && len(b) > 0 {
+	if c.rated && len(b) > 0 {
 		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
 			return 0, sock.ErrWouldBlock
 		}
 	}
 	n, err := c.socket().Recv(b)
 	c.server().traffic.received(n)
-	if word&wRated != 0 {
+	if c.rated {
 		c.tookIn(n)
 	}
 	if err == sock.ErrWouldBlock && word&wLast != 0 {

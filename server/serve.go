@@ -20,14 +20,6 @@ import (
 // accepts is the number of outstanding accepts of a listener, on systems that accept ahead.
 const accepts = 64
 
-func (s *server) listenAndServe(c *config, network, address string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.serveListener(c, l, nil)
-}
-
 // serveListener serves a duplicate of the listener's socket. The listener itself is left open, because then it can be
 // asked whether its owner has closed it.
 func (s *server) serveListener(c *config, l net.Listener, tls *tls.Config) error {
@@ -61,7 +53,7 @@ func (s *server) serve(c *config, socket *sock.Socket, of *original, tls *tls.Co
 		return errNoSocket
 	}
 	defer socket.Close()
-	l := &listener{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: tls, failed: make(chan error, 1)}
+	l := &listener{server: s, sock: socket, of: of, tcp: socket.LocalAddr().IsValid(), tls: tls, failed: make(failure, 1)}
 	l.key.listener = l
 	if err := s.begin(c, l); err != nil {
 		return err
@@ -75,7 +67,7 @@ func (s *server) serve(c *config, socket *sock.Socket, of *original, tls *tls.Co
 			l.setInheritable()
 		}
 		if err = s.shards[l.key.shard].Accept(socket, l.key.key(), accepts); err == nil {
-			err = await(l.failed, l.isClosed)
+			err = l.failed.await(l.isClosed)
 		}
 	}
 	s.mu.Lock()
@@ -138,7 +130,7 @@ func (s *server) end(cause error) {
 	list, _ := s.stop(cause)
 	for _, c := range list {
 		c.mu.Lock()
-		c.failLocked(cause, wAborting)
+		c.failLocked(cause)
 		if c.word.Load()&(wHijacked|wDead) == 0 {
 			c.socket().Shutdown(sock.ShutBoth)
 		}
@@ -157,7 +149,7 @@ func (s *server) fail(err error) {
 	if again {
 		return
 	}
-	s.log(slog.LevelError, "cannot wait for notifications, closing the server", "error", err)
+	s.log(slog.LevelError, "cannot wait for notifications, closing the server", "err", err)
 	s.end(err)
 }
 
@@ -188,7 +180,7 @@ func (s *server) stop(cause error) (list []*conn, started bool) {
 			go s.stopWhenDrained()
 		}
 	}
-	return s.table.all(), s.started
+	return slices.Clone(s.table), s.started
 }
 
 // maxBacklog bounds the number of connections that are accepted from a listener's backlog at the end. A backlog is not
@@ -220,7 +212,7 @@ func (s *server) acceptBacklog(l *listener) {
 
 // checkDrained closes drained if the server is closing and has nothing left to serve. The server's lock is held.
 func (s *server) checkDrained() {
-	if !s.closing || !s.started || s.acceptingBacklog || s.table.n > 0 {
+	if !s.closing || !s.started || s.acceptingBacklog || len(s.table) > 0 {
 		return
 	}
 	var accepted uint64
@@ -269,7 +261,7 @@ func (c *conn) endGrace() {
 func (s *server) endGrace() {
 	s.mu.Lock()
 	s.graceOver = true
-	list := s.table.all()
+	list := slices.Clone(s.table)
 	s.mu.Unlock()
 	for _, c := range list {
 		c.endGrace()
@@ -279,11 +271,11 @@ func (s *server) endGrace() {
 // stopWhenDrained waits for the end of the last connection, and then for that of the workers.
 func (s *server) stopWhenDrained() {
 	<-s.drained
-	for _, p := range s.ports() {
+	for _, p := range s.allPorts() {
 		p.Close()
 	}
 	s.running.Wait()
-	s.quotas.end()
+	s.journal.close()
 	s.wheel.Close()
 	close(s.stopped)
 }
@@ -302,15 +294,8 @@ func (s *server) ready() bool {
 	return !s.closing && len(s.listeners) > 0
 }
 
-func (s *server) ports() []*socknotify.Port[*Key] {
+func (s *server) allPorts() []*socknotify.Port[*Key] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.started {
-		return nil
-	}
-	ports := make([]*socknotify.Port[*Key], len(s.shards))
-	for i := range ports {
-		ports[i] = s.shards[i].Port
-	}
-	return ports
+	return slices.Clone(s.ports)
 }

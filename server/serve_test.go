@@ -72,19 +72,19 @@ func TestShutdownAfterData(t *testing.T) {
 		asked, release := make(chan struct{}), make(chan struct{})
 		h := &handler{t: t}
 		h.data = func(c conn, buf []byte) error {
-			if len(c.State.got) == 0 {
+			if len(c.Value.got) == 0 {
 				close(asked)
 				<-release
 			}
 			n, err := c.Read(buf[:500])
-			c.State.got = append(c.State.got, buf[:n]...)
+			c.Value.got = append(c.Value.got, buf[:n]...)
 			if err != nil {
 				return err
 			}
 			_, err = c.Write(buf[:n])
 			return err
 		}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 1000}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 1000}
 		c := dial(t, start(t, s))
 		sent := stream(1, 0, size)
 		send(t, c, string(sent))
@@ -166,15 +166,12 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("the listener is open: %v", err)
 	}
 	for says, s := range map[string]*srv{
-		"Workers must not be negative, got -1":         {Workers: -1},
-		"Shards must not be negative, got -1":          {Shards: -1},
-		"Shards must be at most 65536, got 65537":      {Shards: 1<<16 + 1},
-		"BufferSize must not be negative, got -1":      {BufferSize: -1},
-		"WriteQueue must not be negative, got -1":      {WriteQueue: -1},
-		"MaxQueued must not be negative, got -1":       {MaxQueued: -1},
-		"MaxConns must not be negative, got -1":        {MaxConns: -1},
-		"MaxConnsPerAddr must not be negative, got -1": {MaxConnsPerAddr: -1},
-		"MaxHandshakes must not be negative, got -1":   {MaxHandshakes: -1},
+		"Workers must not be negative, got -1":    {Workers: -1},
+		"Shards must not be negative, got -1":     {Shards: -1},
+		"Shards must be at most 65536, got 65537": {Shards: 1<<16 + 1},
+		"BufferSize must not be negative, got -1": {BufferSize: -1},
+		"SlowPolicy must be at most 2, got 3":     {SlowPolicy: 3},
+		"Workers must be at most 2, got 3":        {Workers: 3, MaxRunning: 2},
 	} {
 		s.Handler = &handler{t: t}
 		if err := s.ListenAndServe("tcp", "127.0.0.1:0"); !errors.Is(err, socknotify.ErrInvalid) || !strings.HasSuffix(err.Error(), says) {

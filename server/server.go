@@ -3,12 +3,12 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -51,28 +51,34 @@ type Server[S any] struct {
 
 	// Workers is the number of goroutines that serve; 0 means GOMAXPROCS.
 	Workers int
+	// MaxRunning bounds the calls of handlers that run at once, and with them the goroutines that serve: while calls do not
+	// return, other goroutines take the places of theirs. 0 means 512 more than Workers, and a negative number no limit.
+	MaxRunning int
 	// Shards is the number of ports that workers and connections are spread over; 0 means one for each worker, and 1 one
 	// that all workers share. With one for each worker, a shard whose connections wait for each other has a second worker
 	// while the worker of another shard is idle.
 	Shards int
 	// Backend is the backend of the ports, one of socknotify.Backends; "" means the default.
 	Backend string
-	// BufferSize is the size of a worker's buffer in bytes; 0 means 64 KiB. It is limited to half of WriteQueue, so
+	// BufferSize is the size of a worker's buffer in bytes; 0 means 64 KiB. It is limited to half of MaxQueued, so
 	// that Data can always write as much as it was given.
 	BufferSize int
 
-	// MaxInput bounds the bytes of one message, for Conn.Peek and the other methods of the input: they return ErrTooLong
-	// for more. 0 means 1 MiB. The memory for a message grows with the bytes that have arrived.
-	MaxInput int
-	// WriteQueue bounds the bytes that are queued for a connection whose peer does not read, except for the last write;
-	// 0 means 256 KiB. A write is accepted whole if less than WriteQueue was queued before it, and refused whole
-	// otherwise. While more than half of it is in use, nothing is received and Data is not called.
-	WriteQueue int
-	// MaxQueued bounds the bytes that are queued for all connections together; 0 means no limit. A write that could
+	// MaxMessage bounds the bytes of one message, for Conn.Peek and the other methods of the input: they return ErrTooLong
+	// for more. 0 means 1 MiB, and a negative number 2 GiB, which is the most. The memory for a message grows with the bytes that have arrived.
+	MaxMessage int
+	// MaxQueued bounds the bytes that are queued for a connection whose peer does not read, except for the last write;
+	// 0 means 256 KiB, and a negative number no limit. A write is accepted whole if less than MaxQueued was queued before
+	// it; SlowPolicy says what becomes of others. While more than half of it is in use, nothing is received and Data is
+	// not called.
+	MaxQueued int
+	// SlowPolicy says what becomes of a write for which the queue has no room. The default is SlowDrop.
+	SlowPolicy SlowPolicy
+	// MaxQueuedTotal bounds the bytes that are queued for all connections together; 0 or less means no limit. A write that could
 	// exceed it is refused with ErrOverload, before any of it is sent. A write of at most 16 KiB is not refused if nothing
-	// is queued for its connection. The part of it that the system does not take is queued, even beyond MaxQueued.
-	MaxQueued int64
-	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 means no
+	// is queued for its connection. The part of it that the system does not take is queued, even beyond MaxQueuedTotal.
+	MaxQueuedTotal int64
+	// MaxConns bounds the number of connections, and MaxConnsPerAddr the number from one IP address; 0 or less means no
 	// limit. A connection beyond a limit is closed when it is accepted, without Open.
 	MaxConns        int
 	MaxConnsPerAddr int
@@ -97,20 +103,20 @@ type Server[S any] struct {
 	// not keep b.
 	Preamble func(remote, local net.Addr, b []byte) (Preamble, error)
 
-	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 means never. A
+	// IdleTimeout closes a connection on which nothing was received or written for this time; 0 or less means never. A
 	// connection is not idle while its handler runs, while it is paused or hijacked, or while bytes are queued. See
 	// also Conn.SetIdleTimeout. Timeouts may expire about 0.1 s late.
 	IdleTimeout time.Duration
-	// WriteTimeout closes a connection whose peer has not taken any of the queued bytes for this time; 0 means never,
-	// except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
+	// WriteTimeout closes a connection whose peer has not taken any of the queued bytes for this time; 0 means 10 s, and a
+	// negative time never, except after Conn.Close, where it means 5 s. See also Conn.SetWriteTimeout.
 	WriteTimeout time.Duration
 
-	// MessageTimeout closes a connection that does not complete a message within this time; 0 means
-	// never. Bytes that arrive do not extend the time. The time begins when Data returns after one
+	// ReadTimeout closes a connection that does not complete a message within this time; 0 means
+	// 10 s, and a negative time never. Bytes that arrive do not extend the time. The time begins when Data returns after one
 	// of Conn.Peek, Next, Discard, Line and Until has found too few bytes, and ends when something
 	// is consumed and not unread (see Conn.Mark). Time while the connection is paused, or its write
 	// queue is full, does not count.
-	MessageTimeout time.Duration
+	ReadTimeout time.Duration
 
 	// KeepAlive and KeepAliveConfig mean what they mean in net.ListenConfig: TCP connections have keep-alive probes,
 	// every 15 s if both are zero, and none if KeepAlive is negative and KeepAliveConfig.Enable is false. Settings
@@ -121,71 +127,56 @@ type Server[S any] struct {
 	// TLSConfig is the configuration for ServeTLS.
 	TLSConfig *tls.Config
 	// HandshakeTimeout closes a connection whose TLS handshake takes longer, together with its header (see Preamble); 0
-	// means 10 s.
+	// means 10 s, and a negative time never.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024. A handshake has a
+	// MaxHandshakes bounds the number of unfinished TLS handshakes with a goroutine; 0 means 1024, and a negative number
+	// no limit. A handshake has a
 	// goroutine from when its first record is complete. At the limit, a new handshake replaces one that waits
 	// for its peer: the oldest of the address with the most unfinished handshakes. If none waits for its peer, new
 	// ones wait. A handshake inside a function of TLSConfig, such as
 	// GetCertificate, counts until the function returns.
 	MaxHandshakes int
 
-	// Logger, if not nil, is used for failures, refusals and handlers that do not return. At most ten refused
-	// connections, ten failed TLS handshakes and ten panics in functions of TLSConfig are logged in a second, and the
-	// number of those that were omitted.
+	// Logger is used for panics of handlers, failures, refusals and handlers that do not return; nil means slog.Default().
+	// At most ten refused connections, ten failed TLS handshakes or headers, and ten panics in functions of TLSConfig are
+	// logged in a second, and the number of those that were omitted. The keys are those of all packages: remote, err,
+	// panic, stack, name and retry_in.
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once with the ports, before anything is served. It is for observers of the
 	// ports, such as package debug. It must not call the server.
 	OnStart func(shards []*socknotify.Port[*Key])
-	// Name, if not empty, names the server in profiles. Its goroutines have the label socknotify_server of package
+	// Name, if not empty, names the server in its log and in profiles. Its goroutines have the label socknotify_server of package
 	// runtime/pprof with this value. Goroutines that a handler starts inherit it.
 	Name string
 	// TimeCalls makes the server measure how long each call of Data takes, for Stats.CallTime. It costs two readings of the
 	// clock for each call.
 	TimeCalls bool
-	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s.
+	// StuckAfter is the time after which a handler that has not returned is logged and counted; 0 means 10 s, and a
+	// negative time never.
 	StuckAfter time.Duration
 
 	server server
 }
 
-var (
-	// ErrServerClosed is returned by Serve after Shutdown or Close, like http.ErrServerClosed.
-	ErrServerClosed = errors.New("server: closed")
-	// ErrQueueFull is returned by Write if WriteQueue bytes are queued already. Nothing was taken.
-	ErrQueueFull = errors.New("server: write queue is full")
-	// ErrOverload is returned by Write because of MaxQueued. Nothing was taken.
-	ErrOverload = errors.New("server: too many bytes queued")
-	// ErrTooLong is returned by the methods of the input for a message of more than Server.MaxInput bytes, and for a
-	// line that is longer than the handler allows.
-	ErrTooLong = errors.New("server: message is too long")
-	// ErrIdle is the cause of a connection that was closed after IdleTimeout, ErrSlow after WriteTimeout, and ErrStalled
-	// after MessageTimeout. They match os.ErrDeadlineExceeded with errors.Is.
-	ErrIdle    error = &timeoutError{"server: idle for too long"}
-	ErrSlow    error = &timeoutError{"server: peer does not read"}
-	ErrStalled error = &timeoutError{"server: message takes too long to arrive"}
-)
+// A SlowPolicy says what becomes of a write when MaxQueued bytes are queued already.
+type SlowPolicy = serving.SlowPolicy
 
-// config returns the fields, of which only the type of Handler depends on S.
-func (s *Server[S]) config() *config {
-	c := &config{
-		Workers: s.Workers, Shards: s.Shards, Backend: s.Backend, BufferSize: s.BufferSize,
-		MaxInput: s.MaxInput, MessageTimeout: s.MessageTimeout, WriteQueue: s.WriteQueue, MaxQueued: s.MaxQueued, MaxConns: s.MaxConns, MaxConnsPerAddr: s.MaxConnsPerAddr,
-		AcceptRate: s.AcceptRate, AcceptRatePerAddr: s.AcceptRatePerAddr, ReadRate: s.ReadRate, WriteRate: s.WriteRate, Preamble: s.Preamble,
-		IdleTimeout: s.IdleTimeout, WriteTimeout: s.WriteTimeout, KeepAlive: s.KeepAlive, KeepAliveConfig: s.KeepAliveConfig,
-		TLSConfig: s.TLSConfig, HandshakeTimeout: s.HandshakeTimeout, MaxHandshakes: s.MaxHandshakes,
-		Logger: s.Logger, OnStart: s.OnStart, Name: s.Name, TimeCalls: s.TimeCalls, StuckAfter: s.StuckAfter,
-	}
-	if s.Handler != nil {
-		c.handler = newTyped(s.Handler)
-	}
-	return c
-}
+const (
+	// SlowDrop refuses the write with ErrQueueFull. The handler's Writable is called when there is
+	// room again.
+	SlowDrop = serving.SlowDrop
+	// SlowClose closes the connection now. The write and the handler's Close get ErrSlow.
+	SlowClose = serving.SlowClose
+)
 
 // ListenAndServe listens on an address, as net.Listen names it ("tcp", "tcp6", "unix"), and calls Serve. The path of a
 // Unix socket is removed at the end.
 func (s *Server[S]) ListenAndServe(network, address string) error {
-	return s.server.listenAndServe(s.config(), network, address)
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.Serve(l)
 }
 
 // Serve serves the connections of a TCP or Unix listener until Shutdown or Close, and then returns ErrServerClosed. If
@@ -205,17 +196,21 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 // While Serve runs, no other code may accept from the listener. On Linux, Serve sets options on a TCP listener that its
 // connections inherit (TCP_NODELAY, and those of KeepAlive).
 func (s *Server[S]) Serve(l net.Listener) error {
-	return s.server.serveListener(s.config(), l, nil)
+	return s.server.serveListener(configOf(s), l, nil)
 }
 
 // ServeSocket is Serve for a listening socket of package sock.
 func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
-	return s.server.serve(s.config(), socket, nil, nil)
+	return s.server.serve(configOf(s), socket, nil, nil)
 }
 
 // ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS serves.
 func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string) error {
-	return s.server.listenAndServeTLS(s.config(), network, address, certFile, keyFile)
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	return s.ServeTLS(l, certFile, keyFile)
 }
 
 // ServeTLS is Serve with TLS (crypto/tls) on each connection. The certificate comes from the files (PEM), or from
@@ -230,12 +225,12 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 // Server.MaxHandshakes bounds their number. The functions of the configuration may block. If one panics, or calls
 // runtime.Goexit, its connection is closed, and it is logged and counted in Stats.Panics.
 func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
-	return s.server.serveTLS(s.config(), l, certFile, keyFile)
+	return s.server.serveTLS(configOf(s), l, certFile, keyFile)
 }
 
 // ServeTLSSocket is ServeTLS for a listening socket of package sock.
 func (s *Server[S]) ServeTLSSocket(socket *sock.Socket, certFile, keyFile string) error {
-	return s.server.serveTLSSocket(s.config(), socket, certFile, keyFile)
+	return s.server.serveTLSSocket(configOf(s), socket, certFile, keyFile)
 }
 
 // Shutdown ends the server gracefully. It closes the listeners and ends the stream of every connection: the handler
@@ -265,4 +260,4 @@ func (s *Server[S]) Ready() bool { return s.server.ready() }
 
 // Ports returns the server's ports, one for each shard, for observers such as package debug. It returns none before the
 // first Serve. The server owns the ports: the caller must not register, dequeue or close.
-func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.ports() }
+func (s *Server[S]) Ports() []*socknotify.Port[*Key] { return s.server.allPorts() }

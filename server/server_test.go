@@ -67,7 +67,7 @@ func TestEcho(t *testing.T) {
 				}
 				wg.Wait()
 				wait(t, func() bool { return s.Stats().Conns == 0 })
-				if st := s.Stats(); st.Accepted != clients || st.Panics+st.Refused+st.Slow+st.Idle+st.Overloads != 0 {
+				if st := s.Stats(); st.Accepted != clients || st.Panics+st.Refused+st.TimedOut.Slow+st.TimedOut.Idle+st.Overloads != 0 {
 					t.Errorf("%+v", st)
 				}
 			})

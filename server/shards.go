@@ -12,13 +12,15 @@ import (
 // fields are under the server's lock.
 type shard struct {
 	*socknotify.Port[*Key]
-	conns  int
-	helper *worker // a second worker, while the connections of this shard wait for each other and another shard is idle
-	last   workload
+	conns int
+	last  workload
+	// helped is not 0 while the shard has one more worker, because its connections wait for each other while another
+	// shard is idle: the tick from which one of its workers ends. It is changed under the server's lock.
+	helped *atomic.Uint64
 }
 
 const (
-	// helpFor is the time for which a shard has a helper, after it was last found to need one.
+	// helpFor is the time for which a shard has one more worker, after it was last found to need one.
 	helpFor = 4 // ticks
 	// slowBatch is the time that a batch takes if a handler blocks. It may also take that long because the system has
 	// preempted its thread, so a shard is slow only if such batches take a fifth of its time.
@@ -53,13 +55,13 @@ func (s *server) deal(handle uintptr) int {
 			least = i
 		}
 	}
-	if mean := s.table.n / len(s.shards); s.shards[own].conns-s.shards[least].conns > mean/4 {
+	if mean := len(s.table) / len(s.shards); s.shards[own].conns-s.shards[least].conns > mean/4 {
 		return least
 	}
 	return own
 }
 
-// balance starts helpers for the shards that need one. No connection waits for long behind others while the worker of
+// balance gives one more worker to the shards that need one. No connection waits for long behind others while the worker of
 // another shard is idle. The watchdog calls it once a tick, with the server's lock held.
 func (s *server) balance() {
 	if !s.balances {
@@ -90,7 +92,7 @@ func (s *server) balance() {
 	}
 	for i := range s.shards {
 		l := &s.shards[i].last
-		l.crowded = l.crowded || s.shards[i].helper != nil
+		l.crowded = l.crowded || s.shards[i].helped.Load() != 0
 		if l.needsHelp(idlest, interval) {
 			s.help(i)
 		}
@@ -103,27 +105,64 @@ func (l *workload) needsHelp(idlest, interval time.Duration) bool {
 	return l.crowded && idlest < l.spent/2 && (l.slow >= interval/5 || l.spent >= interval*9/10)
 }
 
-// help gives a shard a helper, or keeps the one that it has. The server's lock is held.
+// help gives a shard one more worker for a time, or extends that time. The server's lock is held.
 func (s *server) help(i int) {
-	until := s.wheel.Now() + helpFor
-	if h := s.shards[i].helper; h != nil {
-		h.help.Store(until)
-		return
+	helped, until := s.shards[i].helped, s.wheel.Now()+helpFor
+	switch {
+	case helped.Load() != 0:
+		helped.Store(until)
+	case len(s.workers) < s.MaxRunning:
+		helped.Store(until)
+		s.setAlone(i, false)
+		s.addWorker(i, nil)
 	}
-	s.sharePort(i, true)
-	h := &worker{server: s, port: s.shards[i].Port, shard: uint16(i), most: 1, help: new(atomic.Uint64)}
-	h.help.Store(until)
-	s.shards[i].helper = h
-	s.addWorker(h)
 }
 
-// sharePort notes whether the workers of a shard share its port with a helper. The server's lock is held.
-func (s *server) sharePort(i int, shared bool) {
+// endHelp reports whether a worker is to end because the time of the shard's help is over.
+func (s *server) endHelp(w *worker) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := s.shards[w.shard].helped.Load()
+	if until == 0 || s.wheel.Now() < until {
+		return false
+	}
+	s.shards[w.shard].helped.Store(0)
+	s.setAlone(int(w.shard), true)
+	return true
+}
+
+// setAlone notes whether a shard has one worker. The server's lock is held.
+func (s *server) setAlone(i int, alone bool) {
 	for w := range s.workers {
-		if int(w.shard) == i && w.help == nil {
+		if int(w.shard) == i {
 			w.mu.Lock()
-			w.alone = !shared
+			w.alone = alone
 			w.mu.Unlock()
 		}
 	}
+}
+
+// addWorker starts a worker of a shard. If there is a worker that is in the call of a handler, the new one takes its
+// place: it handles the notifications that the other has not begun, and releases the connections that the other still
+// owns, except that of the call. The other ends when the call returns. The locks of the server and of that worker are held.
+func (s *server) addWorker(shard int, late *worker) {
+	w := &worker{server: s, port: s.shards[shard].Port, shard: uint16(shard), most: batch}
+	w.alone = s.Workers == s.Shards && s.shards[shard].helped.Load() == 0
+	if s.balances {
+		w.most = 1 // until its batches are known not to be slow
+	}
+	if late != nil {
+		late.replaced = true
+		w.keeps, w.started = late.keeps, late.started
+		at := max(late.next-1, 0) // the notification that is being handled
+		w.next = copy(w.ready[:], late.ready[late.kept:at])
+		w.n = w.next + copy(w.ready[w.next:], late.ready[late.next:late.n])
+		clear(late.ready[late.kept:at])
+		clear(late.ready[late.next:late.n])
+		late.n = late.next
+		w.begin(s.wheel.Now())
+	}
+	s.workers[w] = struct{}{}
+	s.running.Add(1)
+	go w.run()
 }

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/socknotify/socknotify/sock"
 )
@@ -32,8 +30,17 @@ const (
 	maxEmptyReads = 100
 )
 
-var errStreaming = errors.New("server: Hijack while a Stream or SendFile is unfinished")
-
+// Stream sends what r returns until io.EOF, after all that was written before. It returns at once: r is read by a worker,
+// where Writable would be called, a piece of at most Server.BufferSize at a time, whenever the system has taken all that
+// is queued. So an answer of any size needs the memory of one piece. Until r has ended Data and Writable are not called.
+// What is written in between is sent after it. [ErrQueueFull] and net.ErrClosed are returned as by [Conn.Write].
+//
+// A Read of r that blocks occupies a worker, as a handler does. If r returns sock.ErrWouldBlock, it is read again after
+// [Conn.WantWritable]. Any other error than io.EOF closes the connection at once, with that error as the cause.
+//
+// Close and CloseWrite take effect after the end of r, and Shutdown waits for it. While the peer does not take what is
+// sent, Server.WriteTimeout applies; while r has nothing, the idle timeout does. [Conn.Hijack] fails before the end of r.
+// If r is an io.Closer, the server closes it: at its end, before the handler's Close, or if Stream returns an error.
 func (c *conn) Stream(r io.Reader) error {
 	if r == nil {
 		return invalid("reader is nil")
@@ -41,6 +48,12 @@ func (c *conn) Stream(r io.Reader) error {
 	return c.addSource(&source{r: r})
 }
 
+// SendFile is like [Conn.Stream] for n bytes of a file from an offset, without an effect on the file's position. A
+// negative n means up to the present end of the file. Without TLS the bytes are sent by sendfile(2) where the system has
+// it, and never queued. If the file is shorter, the connection is closed with io.ErrUnexpectedEOF as the cause.
+//
+// The server closes f, as Stream does. To send one open file to several connections, use Stream with an
+// [io.SectionReader].
 func (c *conn) SendFile(f *os.File, off, n int64) error {
 	if f == nil {
 		return invalid("file is nil")
@@ -85,9 +98,8 @@ func (c *conn) mayAddSource() error {
 	if c.sendHeld(); c.word.Load()&wOver != 0 {
 		return c.sendable()
 	}
-	if c.queuedBytes() >= c.server().WriteQueue {
-		c.set(wWritable)
-		return ErrQueueFull
+	if c.queuedBytes() >= c.server().MaxQueued {
+		return c.queueFull()
 	}
 	return nil
 }
@@ -196,7 +208,7 @@ func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 		*buf = s.buffers.get(s.BufferSize)
 	}
 	b := (*buf).b[:min(len((*buf).b), s.BufferSize)]
-	if s.MaxQueued > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueued {
+	if s.MaxQueuedTotal > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueuedTotal {
 		b = b[:min(len(b), maxHeld)] // as with Write, a small piece is not refused
 	}
 	n, err := src.read(b)
@@ -264,7 +276,7 @@ func (c *conn) sourceSent(src *source, all bool, err error) bool {
 	case src.f != nil:
 		c.lost(err) // it may be the socket's
 	default:
-		c.failLocked(err, wAborting)
+		c.failLocked(err)
 	}
 	done := err == nil && all && len(src.b) == 0
 	if done {
@@ -304,8 +316,7 @@ func (c *conn) sendPiece(b []byte) bool {
 	if !c.feeds() {
 		return false
 	}
-	rated := c.word.Load()&wRated != 0
-	for len(b) > 0 && !rated {
+	for len(b) > 0 && !c.rated {
 		n, err := c.sendSocket(b)
 		if b = b[n:]; n > 0 {
 			c.took()
@@ -321,7 +332,7 @@ func (c *conn) sendPiece(b []byte) bool {
 	if len(b) > 0 {
 		c.push(c.extra, b)
 		c.server().counts.queued.Add(int64(len(b)))
-		if rated {
+		if c.rated {
 			c.drain(c.extra) // as much as is allowed
 		}
 	}
@@ -330,7 +341,7 @@ func (c *conn) sendPiece(b []byte) bool {
 
 // allowFile is allowOut without the lock.
 func (c *conn) allowFile(n int) int {
-	if c.word.Load()&wRated == 0 {
+	if !c.rated {
 		return n
 	}
 	c.mu.Lock()
@@ -346,15 +357,16 @@ func (c *conn) took() {
 }
 
 // close closes what the source reads from. An error has no consequence, because nothing more is read.
-func (src *source) close() {
+func (src *source) close() error {
 	switch r := src.r.(type) {
 	case nil:
 		if src.f != nil {
-			src.f.Close()
+			return src.f.Close()
 		}
 	case io.Closer:
-		r.Close()
+		return r.Close()
 	}
+	return nil
 }
 
 // dropSources closes the sources of a connection that ends. The caller owns it.
@@ -369,17 +381,6 @@ func (c *conn) dropSources() {
 		src := x.source
 		x.source = src.next
 		c.mu.Unlock()
-		c.server().closeSource(src)
+		c.server().guard("a source's Close panicked", src.close)
 	}
-}
-
-// closeSource closes a source of a connection that ends. A panic must not cut that short.
-func (s *server) closeSource(src *source) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.counts.panics.Add(1)
-			s.log(slog.LevelError, "a source's Close panicked", "value", v, "stack", string(debug.Stack()))
-		}
-	}()
-	src.close()
 }

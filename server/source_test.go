@@ -280,7 +280,7 @@ func TestSendFileQueuesNothing(t *testing.T) {
 		s := &srv{Handler: h, Backend: backend}
 		c := extended{dial(t, start(t, s))}
 		for pos := 0; pos < size; pos += piece {
-			if q := s.Stats().Queued; q != 0 {
+			if q := s.Stats().QueuedBytes; q != 0 {
 				t.Fatalf("%d bytes are queued", q)
 			}
 			b := make([]byte, piece)
@@ -492,7 +492,7 @@ func TestSlowReaderOfLargeAnswer(t *testing.T) {
 				return err
 			}}
 			const piece = 32 << 10
-			s := &srv{Handler: h, BufferSize: piece, MaxQueued: 1 << 20}
+			s := &srv{Handler: h, BufferSize: piece, MaxQueuedTotal: 1 << 20}
 			var dialOne func() net.Conn
 			if with == "tls" {
 				addr, config := startTLS(t, s)
@@ -503,7 +503,7 @@ func TestSlowReaderOfLargeAnswer(t *testing.T) {
 			}
 			var most atomic.Int64
 			watched := func() {
-				if q := s.Stats().Queued; q > most.Load() {
+				if q := s.Stats().QueuedBytes; q > most.Load() {
 					most.Store(q)
 				}
 			}

@@ -76,11 +76,11 @@ func TestStatsTrafficOtherWays(t *testing.T) {
 	s := &srv{Handler: h}
 	c := dial(t, start(t, s))
 	c.Write([]byte("more"))
-	wait(t, func() bool { return s.Stats().Queued > 0 })
+	wait(t, func() bool { return s.Stats().QueuedBytes > 0 })
 	if _, err := io.ReadFull(c, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() bool { st := s.Stats(); return st.Queued == 0 && st.BytesIn == 4 && st.BytesOut == size })
+	wait(t, func() bool { st := s.Stats(); return st.QueuedBytes == 0 && st.BytesIn == 4 && st.BytesOut == size })
 }
 
 // A goroutine that has a connection after Pause receives and sends outside of a worker.
@@ -88,10 +88,10 @@ func TestStatsTrafficPaused(t *testing.T) {
 	h := &handler{t: t}
 	given := make(chan conn, 1)
 	h.data = func(c conn, buf []byte) error {
-		if c.State.extra != nil {
+		if c.Value.extra != nil {
 			return echo(c, buf)
 		}
-		c.State.extra = true
+		c.Value.extra = true
 		c.Pause()
 		given <- c
 		return nil
@@ -135,10 +135,10 @@ func TestStatsHijacked(t *testing.T) {
 	h := &handler{t: t}
 	given := make(chan net.Conn, 1)
 	h.data = func(c conn, buf []byte) error {
-		if c.State.extra != nil {
+		if c.Value.extra != nil {
 			return echo(c, buf)
 		}
-		c.State.extra = true
+		c.Value.extra = true
 		nc, err := c.Hijack()
 		given <- nc
 		return err
@@ -171,18 +171,18 @@ func TestStatsHandshakes(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if st := s.Stats(); st.Handshakes != 1 || st.Handshaking != 0 || st.FailedHandshakes != 0 || st.BytesIn < 100 {
+	if st := s.Stats(); st.Handshakes != 1 || st.Handshaking != 0 || st.Rejected != 0 || st.BytesIn < 100 {
 		t.Errorf("after one: %+v", st)
 	}
 	dial(t, addr).Write([]byte("not TLS at all"))
-	wait(t, func() bool { return s.Stats().FailedHandshakes == 1 })
+	wait(t, func() bool { return s.Stats().Rejected == 1 })
 	silent := dial(t, addr)
 	wait(t, func() bool { return s.Stats().Handshaking == 1 })
 	clock.Advance(4 * time.Second)
 	silent.Read(make([]byte, 1))
 	wait(t, func() bool {
 		st := s.Stats()
-		return st.Handshaking == 0 && st.FailedHandshakes == 2 && st.LateHandshakes == 1 && st.Handshakes == 1
+		return st.Handshaking == 0 && st.Rejected == 1 && st.TimedOut.Handshake == 1 && st.Handshakes == 1
 	})
 }
 
@@ -198,7 +198,7 @@ func TestStatsEvictedHandshakes(t *testing.T) {
 	if err := c.Handshake(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, func() bool { st := s.Stats(); return st.EvictedHandshakes == 1 && st.FailedHandshakes == 1 })
+	wait(t, func() bool { st := s.Stats(); return st.EvictedHandshakes == 1 && st.Rejected == 0 })
 }
 
 func TestStatsRefused(t *testing.T) {
@@ -293,7 +293,7 @@ func TestProfileLabels(t *testing.T) {
 	c.Write([]byte("x"))
 	const label = `# labels: {"socknotify_server":"shop"}`
 	p := <-profile
-	for what, want := range map[string]bool{"callData": true, "TestProfileLabels.func1.1": true, "server.await": false} {
+	for what, want := range map[string]bool{"callData": true, "TestProfileLabels.func1.1": true, "server.failure.await": false} {
 		for g := range strings.SplitSeq(p, "\n\n") {
 			if strings.Contains(g, what) && strings.Contains(g, label) != want {
 				t.Errorf("goroutine %s has no label, or one that it should not have:\n%s", what, g)

@@ -1,9 +1,40 @@
 package server
 
-import "time"
+import (
+	"time"
 
-// expired is called when a connection's timer fires. It closes the connection if a timeout has expired, and otherwise sets
-// the timer for the earliest one.
+	"github.com/socknotify/socknotify/internal/wheel"
+)
+
+// An alarm finds out which timeouts of a connection have expired, and when the next one will.
+type alarm struct {
+	wheel *wheel.Wheel[*conn]
+	next  time.Duration // until the next timeout; 0 if there is none
+}
+
+// past reports whether a limit has passed since a tick. A limit of 0 is none.
+func (a *alarm) past(limit time.Duration, from uint32) bool {
+	if limit == 0 {
+		return false
+	}
+	waited := uint64(uint32(a.wheel.Now()) - from)
+	ticks := a.wheel.Ticks(limit) + 1 // the first tick may have been nearly over
+	if waited >= ticks {
+		return true
+	}
+	a.in(a.wheel.Duration(ticks - waited))
+	return false
+}
+
+// in notes that there is something to do after d, unless that is 0.
+func (a *alarm) in(d time.Duration) {
+	if d > 0 && (a.next == 0 || d < a.next) {
+		a.next = d
+	}
+}
+
+// expired is called when a connection's timer fires. It closes the connection if a timeout has
+// expired, and otherwise sets the timer for the next one.
 func (s *server) expired(c *conn) {
 	if c == s.ticker {
 		s.watch()
@@ -15,103 +46,106 @@ func (s *server) expired(c *conn) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
-	var next time.Duration
-	left := func(limit time.Duration, from uint32) bool {
-		waited := uint64(uint32(s.wheel.Now()) - from)
-		ticks := s.wheel.Ticks(limit) + 1 // the first tick may have been nearly over
-		if waited >= ticks {
-			return false
-		}
-		if d := s.wheel.Duration(ticks - waited); next == 0 || d < next {
-			next = d
-		}
-		return true
-	}
-	if word&wHandshake != 0 {
-		x := c.extra
-		if !left(s.handshakeTimeout(), x.began) {
-			why := ErrHandshake
-			if x.pre != nil && x.pre.pending {
-				why = ErrPreamble
-			}
-			c.failLocked(why, wAborting)
-			return
-		}
-		if word&wRated != 0 {
-			if d := c.ratesExpired(word); d > 0 {
-				next = min(next, d)
-			}
-		}
-		s.wheel.Set(c, next-tick) // Set adds one
+	a := &alarm{wheel: s.wheel}
+	if why := c.timedOut(a, word); why != nil {
+		c.failLocked(why)
 		return
 	}
-	if word&wOut != 0 {
-		limit := c.writeLimit()
-		if word&wClosing != 0 {
-			limit = c.lingerLimit()
-		}
-		if word&(wNoOut|wClosing) == wNoOut {
-			c.extra.since = s.wheel.Now() // the peer is not waited for
-		}
-		if limit > 0 && !left(limit, uint32(c.extra.since)) {
-			s.counts.slow.Add(1)
-			c.failLocked(ErrSlow, wAborting)
-			return
-		}
+	if c.rated {
+		a.in(c.ratesExpired(word))
 	}
-	if x := c.extra; x != nil && x.half != 0 && word&(wClosing|wHijacked) == 0 {
-		if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
-			x.half = max(uint32(s.wheel.Now()), 1)
-		}
-		if !left(s.MessageTimeout, x.half) {
-			if word&wOwned == 0 {
-				s.counts.stalled.Add(1)
-				c.failLocked(ErrStalled, wAborting)
-				return
-			}
-			next = tick // Data may be about to consume it
-		}
-	}
-	if limit := c.idleLimit(); limit > 0 && word&wClosing == 0 {
-		from := c.active.Load()
-		if word&(wOwned|wPaused|wNoIn) != 0 || word&(wOut|wNoOut) == wOut {
-			from = uint32(s.wheel.Now()) // the connection is not idle
-			c.touch(from)
-		}
-		if !left(limit, from) {
-			s.counts.idle.Add(1)
-			c.failLocked(ErrIdle, wAborting)
-			return
-		}
-	}
-	sooner := func(d time.Duration) {
-		if d > 0 && (next == 0 || d < next) {
-			next = d
-		}
-	}
-	if word&wRated != 0 {
-		sooner(c.ratesExpired(word))
-	}
-	if x := c.extra; x != nil && x.timers != nil {
+	if x := c.extra; x != nil && x.timers != nil && word&wHandshake == 0 {
 		if now := s.wheel.Now(); x.timers.due > now {
-			sooner(s.wheel.Duration(x.timers.due - now))
+			a.in(s.wheel.Duration(x.timers.due - now))
 		} else {
 			c.set(wDue)
 		}
 	}
-	if next > 0 {
-		s.wheel.Set(c, next-tick) // Set adds one
+	if a.next > 0 {
+		s.wheel.Set(c, a.next-tick) // Set adds one
 	}
 }
 
-// idleLimit returns the idle timeout of the connection, or the server's. The lock is held.
+// timedOut returns the error of a timeout that has expired, and counts it, or returns nil. The lock
+// is held.
+func (c *conn) timedOut(a *alarm, word uint32) error {
+	k := &c.server().counts
+	switch {
+	case word&wHandshake != 0:
+		if a.past(c.server().HandshakeTimeout, c.extra.began) {
+			return ErrHandshake // counted when the connection ends
+		}
+	case c.isSlow(a, word):
+		k.slow.Add(1)
+		return ErrSlow
+	case c.isStalled(a, word):
+		k.stalled.Add(1)
+		return ErrMessageTimeout
+	case c.isIdle(a, word):
+		k.idle.Add(1)
+		return ErrIdle
+	}
+	return nil
+}
+
+// isSlow reports whether the peer has not taken queued bytes for too long. The lock is held.
+func (c *conn) isSlow(a *alarm, word uint32) bool {
+	if word&wOut == 0 {
+		return false
+	}
+	limit := c.writeLimit()
+	if word&wClosing != 0 {
+		limit = c.lingerLimit()
+	}
+	if word&(wNoOut|wClosing) == wNoOut {
+		c.extra.since = a.wheel.Now() // the peer is not waited for
+	}
+	return a.past(limit, uint32(c.extra.since))
+}
+
+// isStalled reports whether half a message has waited for the rest for too long. The lock is held.
+func (c *conn) isStalled(a *alarm, word uint32) bool {
+	x := c.extra
+	if x == nil || x.half == 0 || word&(wClosing|wHijacked) != 0 {
+		return false
+	}
+	if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
+		x.half = max(uint32(a.wheel.Now()), 1)
+	}
+	if !a.past(c.server().ReadTimeout, x.half) {
+		return false
+	}
+	if word&wOwned != 0 { // Data may be about to consume it
+		a.in(tick)
+		return false
+	}
+	return true
+}
+
+// isIdle reports whether nothing was received or written for too long. The lock is held.
+func (c *conn) isIdle(a *alarm, word uint32) bool {
+	limit := c.idleLimit()
+	if limit == 0 || word&wClosing != 0 {
+		return false
+	}
+	from := c.active.Load()
+	if word&(wOwned|wPaused|wNoIn) != 0 || word&(wOut|wNoOut) == wOut {
+		from = uint32(a.wheel.Now())
+		c.touch(from)
+	}
+	return a.past(limit, from)
+}
+
+// idleLimit returns the idle timeout of the connection; 0 means never. The lock is held.
 func (c *conn) idleLimit() time.Duration {
 	if x := c.extra; x != nil && x.idle != 0 {
-		return x.idle
+		return max(x.idle, 0)
 	}
 	return c.server().IdleTimeout
 }
 
+// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,22 +154,22 @@ func (c *conn) SetIdleTimeout(d time.Duration) {
 	}
 	s := c.server()
 	c.touch(uint32(s.wheel.Now()))
-	if d <= 0 {
-		d = -1
-	} else {
-		s.wheel.Hasten(c, d) // expired checks the other timeouts as well
-	}
 	c.ensureExtra().idle = d
+	if limit := c.idleLimit(); limit > 0 {
+		s.wheel.Hasten(c, limit) // expired checks the other timeouts as well
+	}
 }
 
-// writeLimit returns the write timeout of the connection, or the server's. The lock is held.
+// writeLimit returns the write timeout of the connection; 0 means never. The lock is held.
 func (c *conn) writeLimit() time.Duration {
 	if x := c.extra; x != nil && x.slow != 0 {
-		return x.slow
+		return max(x.slow, 0)
 	}
 	return c.server().WriteTimeout
 }
 
+// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on. Zero means that of the
+// server, and a negative time none.
 func (c *conn) SetWriteTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,15 +177,12 @@ func (c *conn) SetWriteTimeout(d time.Duration) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
-	if d <= 0 {
-		d = -1
-	}
 	s, x := c.server(), c.ensureExtra()
 	x.slow = d
 	if word&wOut != 0 {
 		x.since = s.wheel.Now()
-		if limit := c.lingerLimit(); d > 0 || word&wClosing != 0 {
-			s.wheel.Hasten(c, limit)
+		if c.writeLimit() > 0 || word&wClosing != 0 {
+			s.wheel.Hasten(c, c.lingerLimit())
 		}
 	}
 }

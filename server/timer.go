@@ -1,9 +1,6 @@
 package server
 
 import (
-	"context"
-	"crypto/tls"
-	"log/slog"
 	"time"
 )
 
@@ -59,12 +56,6 @@ func (t *Timer) unlink() bool {
 	return false
 }
 
-func (c *conn) afterFunc(d time.Duration, f func() error) *Timer {
-	t := &Timer{conn: c, f: f}
-	t.Reset(d)
-	return t
-}
-
 // fire calls the functions of the timers that are due. The worker owns the connection.
 func (w *worker) fire(c *conn) {
 	c.word.And(^uint32(wDue))
@@ -100,39 +91,4 @@ func (c *conn) dueTimer() *Timer {
 	}
 	t.unlink()
 	return t
-}
-
-func (c *conn) Context() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	x := c.ensureExtra()
-	if x.ctx == nil {
-		x.ctx = new(cancelable)
-		x.ctx.Context, x.ctx.cancel = context.WithCancelCause(context.Background())
-		if c.word.Load()&(wAborting|wDead) != 0 {
-			x.ctx.cancel(x.cause)
-		}
-	}
-	return x.ctx.Context
-}
-
-// cancelContext ends the context, if there is one. The lock is held.
-func (c *conn) cancelContext() {
-	if x := c.extra; x != nil && x.ctx != nil {
-		x.ctx.cancel(c.cause())
-	}
-}
-
-func (c *conn) LogValue() slog.Value {
-	attrs := make([]slog.Attr, 0, 3)
-	if a := c.RemoteAddr(); a != nil && a.String() != "" {
-		attrs = append(attrs, slog.String("remote", a.String()))
-	}
-	if a := c.LocalAddr(); a != nil {
-		attrs = append(attrs, slog.String("local", a.String()))
-	}
-	if t := c.TLS(); t != nil {
-		attrs = append(attrs, slog.String("tls", tls.VersionName(t.Version)))
-	}
-	return slog.GroupValue(attrs...)
 }

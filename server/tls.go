@@ -2,31 +2,10 @@ package server
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
-	"time"
 
 	"github.com/socknotify/socknotify/sock"
 )
-
-// ErrHandshake is logged for a connection whose TLS handshake was not done within HandshakeTimeout. It matches
-// os.ErrDeadlineExceeded with errors.Is.
-var ErrHandshake error = &timeoutError{"server: TLS handshake took too long"}
-
-var errNoCertificate = errors.New("server: neither files nor TLSConfig have a certificate")
-
-const (
-	defaultHandshake  = 10 * time.Second
-	defaultHandshakes = 1024
-)
-
-func (s *server) listenAndServeTLS(c *config, network, address, certFile, keyFile string) error {
-	l, err := net.Listen(network, address)
-	if err != nil {
-		return err
-	}
-	return s.serveTLS(c, l, certFile, keyFile)
-}
 
 func (s *server) serveTLS(c *config, l net.Listener, certFile, keyFile string) error {
 	config, err := c.tls(certFile, keyFile)
@@ -72,6 +51,8 @@ func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
 	return config, nil
 }
 
+// TLS returns what the handshake negotiated: version, cipher suite, application protocol (ALPN), the peer's
+// certificates. It is nil on a connection without TLS.
 func (c *conn) TLS() *tls.ConnectionState {
 	t := c.tls()
 	if t == nil {
@@ -88,18 +69,4 @@ func (c *conn) tls() *tlsConn {
 	}
 	t, _ := c.extra.transport.(*tlsConn)
 	return t
-}
-
-func (s *server) handshakeTimeout() time.Duration {
-	if s.HandshakeTimeout > 0 {
-		return s.HandshakeTimeout
-	}
-	return defaultHandshake
-}
-
-func (s *server) maxHandshakes() int {
-	if s.MaxHandshakes > 0 {
-		return s.MaxHandshakes
-	}
-	return defaultHandshakes
 }

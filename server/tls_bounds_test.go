@@ -34,7 +34,7 @@ func (c *tally) Handle(_ context.Context, r slog.Record) error {
 		case "suppressed":
 			line = 0
 			c.suppressed.Add(a.Value.Int64())
-		case "from":
+		case "remote":
 			c.last.Store(a.Value.String())
 		}
 		return true
@@ -102,7 +102,7 @@ func TestTLSResetLogged(t *testing.T) {
 			}
 			c.SetLinger(0)
 			c.Close()
-			wait(t, func() bool { return s.Stats().FailedHandshakes == uint64(i+1) && log.lines.Load() == int64(i+1) })
+			wait(t, func() bool { return failed(s.Stats()) == uint64(i+1) && log.lines.Load() == int64(i+1) })
 			if got := log.last.Load(); got != c.LocalAddr().String() {
 				t.Errorf("from %v, want %v", got, c.LocalAddr())
 			}
@@ -150,7 +150,7 @@ func TestTLSReadRecordLimit(t *testing.T) {
 	})
 }
 
-// The queue stays within WriteQueue if another goroutine reads while Write encrypts, and the reader sends a part of it.
+// The queue stays within MaxQueued if another goroutine reads while Write encrypts, and the reader sends a part of it.
 func TestTLSQueueWithConcurrentReader(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const queue = 300_000
@@ -162,7 +162,7 @@ func TestTLSQueueWithConcurrentReader(t *testing.T) {
 		}}
 		// The configuration's randomness is asked for at the beginning of each record of these suites.
 		between := &hooked{}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: queue, TLSConfig: &tls.Config{
+		s := &srv{Handler: h, Backend: backend, MaxQueued: queue, TLSConfig: &tls.Config{
 			MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}, Rand: between}}
 		addr, config := startTLS(t, s)
 		config.CipherSuites = s.TLSConfig.CipherSuites

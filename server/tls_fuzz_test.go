@@ -72,8 +72,8 @@ func (s *stranger) Read(b []byte) (int, error) {
 
 func (s *stranger) Write(b []byte) (int, error)      { s.wrote = append(s.wrote, b...); return len(b), nil }
 func (s *stranger) Close() error                     { return nil }
-func (s *stranger) LocalAddr() net.Addr              { return unknownAddr{} }
-func (s *stranger) RemoteAddr() net.Addr             { return unknownAddr{} }
+func (s *stranger) LocalAddr() net.Addr              { return new(net.TCPAddr) }
+func (s *stranger) RemoteAddr() net.Addr             { return new(net.TCPAddr) }
 func (s *stranger) SetDeadline(time.Time) error      { return nil }
 func (s *stranger) SetReadDeadline(time.Time) error  { return nil }
 func (s *stranger) SetWriteDeadline(time.Time) error { return nil }

@@ -178,11 +178,11 @@ func TestTLSRequestCosts(t *testing.T) {
 	})
 }
 
-// The queue stays within WriteQueue if a reader sends all that Write has encrypted before Write does. That happens here,
+// The queue stays within MaxQueued if a reader sends all that Write has encrypted before Write does. That happens here,
 // because a mutex whose waiter finds it locked for a millisecond is handed to the waiters in turn.
 func TestTLSQueueSentByReader(t *testing.T) {
 	const queue = 300_000
-	s := &Server[*int]{Handler: counter{}, WriteQueue: queue}
+	s := &Server[*int]{Handler: counter{}, MaxQueued: queue}
 	addr, config := servingTLS(t, s)
 	peer, err := tls.Dial("tcp", addr, config)
 	if err != nil {
@@ -191,7 +191,7 @@ func TestTLSQueueSentByReader(t *testing.T) {
 	defer peer.Close()
 	eventually(t, func() bool { return s.Stats().Conns == 1 })
 	s.server.mu.Lock()
-	c := s.server.table.all()[0]
+	c := s.server.table[0]
 	s.server.mu.Unlock()
 	eventually(t, func() bool { return c.word.Load()&(wHandshake|wOwned) == 0 })
 	tc := c.tls()

@@ -65,7 +65,7 @@ func (c causes) WithAttrs([]slog.Attr) slog.Handler       { return c }
 func (c causes) WithGroup(string) slog.Handler            { return c }
 func (c causes) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "error" {
+		if a.Key == "err" {
 			c <- a.Value.String()
 		}
 		return true

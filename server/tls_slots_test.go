@@ -206,6 +206,7 @@ func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, c
 // Many more peers than there are slots begin handshakes and then send nothing, and new ones keep doing so. Each good client
 // completes its handshake.
 func TestTLSUnfinishedHandshakes(t *testing.T) {
+	t.Parallel()                                              // it waits
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
 		t.Run(from, func(t *testing.T) {
 			backendtest.Each(t, func(t *testing.T, backend string) {
@@ -225,7 +226,7 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if s.Stats().FailedHandshakes == 0 {
+				if failed(s.Stats()) == 0 {
 					t.Error("no handshake was ended for another")
 				}
 			})
@@ -235,6 +236,7 @@ func TestTLSUnfinishedHandshakes(t *testing.T) {
 
 // While there are slots, no handshake is ended. Each one beyond ends one other.
 func TestTLSHandshakeSlots(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const slots, more = 10, 30
 		s, addr, client := unfinished(t, backend, slots)
@@ -244,7 +246,7 @@ func TestTLSHandshakeSlots(t *testing.T) {
 		for _, c := range h.conns {
 			expectFlight(t, c)
 		}
-		if st := s.Stats(); st.Conns != slots || st.FailedHandshakes != 0 {
+		if st := s.Stats(); st.Conns != slots || failed(st) != 0 {
 			t.Errorf("with free slots: %+v", st)
 		}
 		h = hold(t, "127.0.0.1", addr, hello, more)
@@ -252,7 +254,7 @@ func TestTLSHandshakeSlots(t *testing.T) {
 			expectFlight(t, c)
 		}
 		wait(t, func() bool { return s.Stats().Conns == slots })
-		if n := s.Stats().FailedHandshakes; n != more {
+		if n := failed(s.Stats()); n != more {
 			t.Errorf("%d handshakes ended for %d others", n, more)
 		}
 		// crypto/tls has a goroutine of its own for each context.
@@ -297,13 +299,13 @@ func TestTLSEvictionByAddress(t *testing.T) {
 		c2 := holding("127.0.0.3") // 2, 1 and 1
 		ended(a2)
 		wait(t, func() bool { return s.Stats().Conns == 4 })
-		if n := s.Stats().FailedHandshakes; n != 4 {
+		if n := failed(s.Stats()); n != 4 {
 			t.Errorf("%d handshakes ended", n)
 		}
 		for _, c := range []net.Conn{b3, a3, c1, c2} { // what is left
 			c.Close()
 		}
-		wait(t, func() bool { return s.Stats().FailedHandshakes == 8 })
+		wait(t, func() bool { return failed(s.Stats()) == 8 })
 	})
 }
 
@@ -429,7 +431,7 @@ func TestTLSConfigPanicFreesSlot(t *testing.T) {
 					if err := visit(l.Addr().String(), client); err != nil {
 						t.Error(err)
 					}
-					if st := s.Stats(); st.Panics != uint64(n) || st.FailedHandshakes != uint64(n) {
+					if st := s.Stats(); st.Panics != uint64(n) || failed(st) != uint64(n) {
 						t.Errorf("%+v", st)
 					}
 					mu.Lock()

@@ -239,11 +239,11 @@ func (c *gather) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A write is taken whole while less than WriteQueue is queued, and refused whole then. None of the bytes taken is lost.
+// A write is taken whole while less than MaxQueued is queued, and refused whole then. None of the bytes taken is lost.
 func TestTLSQueue(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000, TLSConfig: &tls.Config{MaxVersion: version}}
 		addr, config := startTLS(t, s)
 		c := dialTLS(t, addr, config)
 		sc := h.conn(1)
@@ -336,6 +336,7 @@ const handshakeTime = 5 * time.Second
 
 // Handshakes that fail, are cut off, or never finish end without Open. Other connections are served.
 func TestTLSHandshakeFailures(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a timeout
 		h := &handler{t: t}
@@ -350,7 +351,7 @@ func TestTLSHandshakeFailures(t *testing.T) {
 		send(t, bad, string(hello))
 		bad.CloseWrite()
 		dial(t, addr).Close()
-		wait(t, func() bool { return s.Stats().FailedHandshakes == 11 })
+		wait(t, func() bool { return failed(s.Stats()) == 11 })
 		if err := tls.Client(dial(t, addr), &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
 			t.Error("an unknown certificate is no error")
 		}
@@ -388,6 +389,7 @@ func clientHello(t testing.TB, config *tls.Config) []byte {
 
 // A function of the configuration that panics or waits affects its own connection alone.
 func TestTLSConfigFaults(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		t.Parallel() // it waits for a timeout
 		config, client := certified(t)
@@ -426,8 +428,8 @@ func TestTLSConfigFaults(t *testing.T) {
 			good := dialTLS(t, l.Addr().String(), client)
 			send(t, good, "hello")
 			expect(t, good, "hello")
-			wait(t, func() bool { return s.Stats().FailedHandshakes >= 20 }) // which the clients may know before
-			if st := s.Stats(); st.Panics != c.panics || st.FailedHandshakes != 20 {
+			wait(t, func() bool { return failed(s.Stats()) >= 20 }) // which the clients may know before
+			if st := s.Stats(); st.Panics != c.panics || failed(st) != 20 {
 				t.Errorf("%s: %+v", name, st)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/sock"
@@ -133,7 +134,7 @@ func (c *conn) recvRaw(b []byte) (int, error) {
 	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
-	if word&wRated != 0 {
+	if c.rated {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
@@ -142,7 +143,7 @@ func (c *conn) recvRaw(b []byte) (int, error) {
 	}
 	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
 	c.server().traffic.received(n)
-	if word&wRated != 0 {
+	if c.rated {
 		c.tookIn(n)
 	}
 	if err == sock.ErrWouldBlock {
@@ -191,3 +192,200 @@ func (t *tlsConn) recordPart(b []byte) (n int) {
 }
 
 func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
+
+// A tlsInner is the net.Conn that crypto/tls reads and writes.
+type tlsInner tlsConn
+
+// errAgain is returned to crypto/tls when nothing has arrived. Because it is temporary, crypto/tls can go on after it, and
+// keeps what it has of a record or of a handshake message.
+var errAgain error = againError{}
+
+type againError struct{}
+
+func (againError) Error() string   { return "server: nothing has arrived" }
+func (againError) Timeout() bool   { return true }
+func (againError) Temporary() bool { return true }
+
+func (i *tlsInner) Read(p []byte) (int, error) {
+	t := (*tlsConn)(i)
+	for {
+		n, err := t.readRecord(p)
+		if err != errAgain || t.hs == nil {
+			return n, err
+		}
+		if err := t.waitForPeer(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Write appends to out, which is sent by push when crypto/tls has returned.
+func (i *tlsInner) Write(p []byte) (int, error) {
+	t := (*tlsConn)(i)
+	if t.nc != nil {
+		return t.nc.Write(p)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out == nil {
+		t.outs = t.conn.server().tlsBuffers.Get().(*tlsBuffer)
+		t.out = t.outs[:0]
+	}
+	t.out = append(t.out, p...)
+	return len(p), nil
+}
+
+// Close is called when a hijacker closes the connection, after crypto/tls has sent its close_notify. During a handshake
+// crypto/tls calls it after an error, which the caller of the handshake handles.
+func (i *tlsInner) Close() error {
+	if i.hs != nil {
+		return nil
+	}
+	return i.conn.Close()
+}
+
+func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
+func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
+
+// Deadlines are set by a hijacker alone.
+
+func (i *tlsInner) SetDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetDeadline(at)
+}
+
+func (i *tlsInner) SetReadDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetReadDeadline(at)
+}
+
+func (i *tlsInner) SetWriteDeadline(at time.Time) error {
+	if i.nc == nil {
+		return nil
+	}
+	return i.nc.SetWriteDeadline(at)
+}
+
+// Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps every error of a write.
+func (t *tlsConn) Write(b []byte) (n int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	c := t.conn
+	c.mu.Lock()
+	err = c.mayWrite()
+	if err == nil {
+		err = c.accept(len(b), nil)
+	}
+	behind := err == nil && c.writeBehind(b)
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return 0, err
+	case behind:
+		return len(b), nil
+	}
+	return t.encrypt(b)
+}
+
+// encrypt encrypts and sends. writing is held.
+func (t *tlsConn) encrypt(b []byte) (n int, err error) {
+	for n < len(b) {
+		k := min(len(b)-n, tlsChunk)
+		if _, err := t.tls.Write(b[n : n+k]); err != nil {
+			t.conn.fail(err)
+			return n, err
+		}
+		if err := t.push(); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, err
+}
+
+// push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while another goroutine is in
+// Write; then push may send a part of what Write encrypts.
+func (t *tlsConn) push() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) == 0 {
+		return nil
+	}
+	c := t.conn
+	_, err := c.send(t.out)
+	t.sent()
+	if err == net.ErrClosed && c.word.Load()&wOver == 0 {
+		return nil // an answer to a key update of the peer, after CloseWrite
+	}
+	t.lost = t.lost || err != nil
+	return err
+}
+
+// sent empties out. The lock is held.
+func (t *tlsConn) sent() {
+	if t.outs != nil {
+		t.conn.server().tlsBuffers.Put(t.outs)
+	}
+	t.out, t.outs = nil, nil
+}
+
+// CloseWrite sends a close_notify, and ends the stream below after it.
+func (t *tlsConn) CloseWrite() error {
+	if err := t.closeNotify(); err != nil {
+		return err
+	}
+	return t.conn.shut()
+}
+
+// closeNotify sends a close_notify before the stream ends.
+func (t *tlsConn) closeNotify() error {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	c.mu.Lock()
+	err := c.sendable()
+	later := err == nil && c.feeds()
+	if later {
+		c.extra.notify = true
+	}
+	c.mu.Unlock()
+	if err != nil || later {
+		return err
+	}
+	return t.notifyNow()
+}
+
+// notify sends a close_notify after the last source.
+func (t *tlsConn) notify() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.notifyNow()
+}
+
+// notifyNow sends a close_notify. writing is held.
+func (t *tlsConn) notifyNow() error {
+	t.tls.CloseWrite() // it fails if the connection has failed before, or the handshake is not done
+	return t.push()
+}
+
+// sendCloseNotify sends a close_notify on a dead connection that was not ended by Close, if that is possible at once.
+func (t *tlsConn) sendCloseNotify() {
+	c := t.conn
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if c.word.Load()&(wReset|wOut|wShut|wHandshake|wHijacked) != 0 || t.nc != nil {
+		return
+	}
+	t.tls.CloseWrite()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.out) > 0 && !t.lost {
+		n, _ := c.socket().Send(t.out)
+		c.server().traffic.sent(n)
+	}
+	t.sent()
+}

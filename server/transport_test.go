@@ -53,7 +53,7 @@ func (r rotten) Data(c *Conn[*int], buf []byte) error {
 // Every byte of a connection passes through its transport, in both directions, also queued ones.
 func TestTransport(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
-		c, err := net.Dial("tcp", serving(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
+		c, err := net.Dial("tcp", servingOn(t, &Server[*int]{Handler: rotten{}, Backend: backend}).String())
 		if err != nil {
 			t.Fatal(err)
 		}

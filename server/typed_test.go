@@ -22,6 +22,8 @@ func TestConfigHasEveryField(t *testing.T) {
 		switch f := v.Field(i); f.Kind() {
 		case reflect.Int, reflect.Int64:
 			f.SetInt(int64(i + 1))
+		case reflect.Uint8:
+			f.SetUint(uint64(i + 1))
 		case reflect.String:
 			f.SetString("a")
 		case reflect.Bool:
@@ -40,7 +42,7 @@ func TestConfigHasEveryField(t *testing.T) {
 			t.Fatalf("%s is a %s", v.Type().Field(i).Name, f.Kind())
 		}
 	}
-	c := reflect.ValueOf(s.config()).Elem()
+	c := reflect.ValueOf(configOf(&s)).Elem()
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if !f.IsExported() || f.Name == "Handler" {
@@ -59,7 +61,7 @@ func TestConfigHasEveryField(t *testing.T) {
 	if fields != c.NumField()-1 {
 		t.Errorf("Server has %d fields without Handler, and config has %d", fields, c.NumField()-1)
 	}
-	if s.config().handler != nil {
+	if configOf(&s).handler != nil {
 		t.Error("config has a handler, and Server has none")
 	}
 }
@@ -68,8 +70,8 @@ func TestConfigHasEveryField(t *testing.T) {
 type wide struct{ got chan [100]int }
 
 func (h wide) Open(c *Conn[[100]int]) error {
-	for i := range c.State {
-		c.State[i] = i
+	for i := range c.Value {
+		c.Value[i] = i
 	}
 	return nil
 }
@@ -77,14 +79,14 @@ func (h wide) Open(c *Conn[[100]int]) error {
 func (h wide) Data(c *Conn[[100]int], buf []byte) error {
 	n, err := c.Read(buf)
 	if n > 0 {
-		c.State[99] += n
+		c.Value[99] += n
 	}
 	return err
 }
 
 func (h wide) Writable(c *Conn[[100]int]) error { return nil }
 
-func (h wide) Close(c *Conn[[100]int], cause error) { h.got <- c.State }
+func (h wide) Close(c *Conn[[100]int], cause error) { h.got <- c.Value }
 
 // The calls of a handler are given the Conn that newConn has made, with its state, whatever the state's type is.
 func TestConnOf(t *testing.T) {
@@ -94,8 +96,8 @@ func TestConnOf(t *testing.T) {
 	if err := calls.open(c); err != nil {
 		t.Fatal(err)
 	}
-	if typed := connOf[[100]int](c); &typed.conn != c || typed.State[98] != 98 {
-		t.Errorf("another connection, with state %v", typed.State)
+	if typed := connOf[[100]int](c); &typed.conn != c || typed.Value[98] != 98 {
+		t.Errorf("another connection, with state %v", typed.Value)
 	}
 	calls.closed(c, nil)
 	if state := <-h.got; state[98] != 98 {
@@ -104,7 +106,7 @@ func TestConnOf(t *testing.T) {
 	if !calls.hasWritable() || newTyped[*int](counter{}).hasWritable() {
 		t.Error("Writable is called of a handler that has none, or not of one that has it")
 	}
-	peer, err := net.Dial("tcp", serving(t, &Server[[100]int]{Handler: h}).String())
+	peer, err := net.Dial("tcp", servingOn(t, &Server[[100]int]{Handler: h}).String())
 	if err != nil {
 		t.Fatal(err)
 	}

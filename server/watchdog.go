@@ -2,16 +2,13 @@ package server
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
-const (
-	// lateTicks is the number of ticks after which a handler's worker is replaced.
-	lateTicks = 2
-	// maxStuck bounds the number of workers beyond those asked for.
-	maxStuck = 512
-)
+// lateTicks is the number of ticks after which a handler's worker is replaced.
+const lateTicks = 2
 
 // An activity says since when a worker is in the call of a handler. The worker writes it, and the watchdog reads it
 // once a tick.
@@ -34,7 +31,7 @@ func (a *activity) begin(now uint64) { a.busy, a.since = true, uint32(now) }
 // A watchdog is one inspection of the workers of a server.
 type watchdog struct {
 	now   uint32
-	after time.Duration   // the time after which a call is stuck
+	after time.Duration   // the time after which a call is stuck; 0 means never
 	found []time.Duration // ages of the calls that are stuck and were not stuck at the last inspection
 }
 
@@ -44,18 +41,18 @@ func (d *watchdog) late(a *activity) bool {
 		a.logged = false
 		return false
 	}
-	if ran := time.Duration(d.ticks(a)) * tick; ran >= d.after && !a.logged {
+	if ran := time.Duration(d.ticks(a)) * tick; d.after > 0 && ran >= d.after && !a.logged {
 		a.logged = true
 		d.found = append(d.found, ran)
 	}
 	return !a.replaced
 }
 
-// ran returns how long the present call of a worker has run, to a tick.
-func (d *watchdog) ran(a *activity) time.Duration {
+// ran reports whether a worker is in a call, and how long that has run, to a tick.
+func (d *watchdog) ran(a *activity) (busy bool, ran time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Duration(d.ticks(a)) * tick
+	return a.busy, time.Duration(d.ticks(a)) * tick
 }
 
 // ticks returns the age of a worker's present call: 0 if it began after the watchdog had read the clock. The worker's
@@ -74,17 +71,9 @@ func (d *watchdog) log(log func(level slog.Level, msg string, args ...any)) {
 	}
 }
 
-// stuckAfter returns the value of a field, or the default.
-func stuckAfter(d time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return defaultStuck
-}
-
 // watch is the watchdog. The wheel calls it with every tick while there are connections.
 func (s *server) watch() {
-	d := watchdog{now: uint32(s.wheel.Now()), after: stuckAfter(s.StuckAfter)}
+	d := watchdog{now: uint32(s.wheel.Now()), after: s.StuckAfter}
 	defer d.log(s.log)
 	var conns []*conn
 	defer func() { // what a late handler has written does not wait for its return
@@ -98,7 +87,7 @@ func (s *server) watch() {
 	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.table.n == 0 {
+	if len(s.table) == 0 {
 		return
 	}
 	s.balance()
@@ -107,34 +96,15 @@ func (s *server) watch() {
 		w.mu.Lock()
 		if d.late(&w.activity) {
 			late = true
-			if len(s.workers) < s.nworkers+maxStuck {
-				s.replace(w)
+			if len(s.workers) < s.MaxRunning {
+				s.addWorker(int(w.shard), w)
 			}
 		}
 		w.mu.Unlock()
 	}
 	if late {
-		conns = s.table.all()
+		conns = slices.Clone(s.table)
 	}
 	s.counts.stuck.Add(uint64(len(d.found)))
 	s.wheel.Set(s.ticker, 0)
-}
-
-// replace starts another worker in the place of one that is in the call of a handler. The new worker handles the
-// notifications that the old one has not begun, and releases the connections that the old one still owns, except that of
-// the call. The old worker ends when the call returns. The locks of the server and of the worker are held.
-func (s *server) replace(w *worker) {
-	w.replaced = true
-	at := max(w.next-1, 0) // the notification that is being handled, which stays with the old worker
-	other := &worker{server: s, port: w.port, shard: w.shard, help: w.help, keeps: w.keeps, most: w.most, activity: activity{alone: w.alone, started: w.started}}
-	if s.shards[w.shard].helper == w {
-		s.shards[w.shard].helper = other
-	}
-	other.next = copy(other.ready[:], w.ready[w.kept:at])
-	other.n = other.next + copy(other.ready[other.next:], w.ready[w.next:w.n])
-	clear(w.ready[w.kept:at])
-	clear(w.ready[w.next:w.n])
-	w.n = w.next
-	other.begin(s.wheel.Now())
-	s.addWorker(other)
 }

@@ -3,9 +3,6 @@ package server
 import (
 	"cmp"
 	"io"
-	"log/slog"
-	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/socknotify/socknotify"
@@ -16,8 +13,7 @@ import (
 type worker struct {
 	server *server
 	port   *socknotify.Port[*Key]
-	shard  uint16         // index of the port
-	help   *atomic.Uint64 // of a helper: the tick at which it ends
+	shard  uint16 // index of the port
 	buf    []byte
 	reg    [1]socknotify.Registration[*Key]
 	regs   [batch]socknotify.Registration[*Key] // regs[:nregs] are to be enabled together
@@ -41,8 +37,6 @@ type worker struct {
 
 // batch is the number of notifications that a worker dequeues at a time.
 const batch = 64
-
-func (s *server) addWorker(w *worker) { s.workers[w] = struct{}{}; s.running.Add(1); go w.run() }
 
 // claim returns the index of the next notification to handle. If there is none the worker is idle.
 func (w *worker) claim(now uint64) (i int, ok bool) {
@@ -82,7 +76,7 @@ func (w *worker) releaseRest() {
 	w.n, w.next, w.kept = 0, 0, 0
 }
 
-// run serves until the port is closed or the worker was replaced.
+// run serves until the port is closed, the worker was replaced, or its shard needs it no longer.
 func (w *worker) run() {
 	cut := true
 	defer func() { w.exit(cut) }()
@@ -94,6 +88,7 @@ func (w *worker) loop() {
 	s := w.server
 	s.label()
 	w.buf = make([]byte, s.BufferSize)
+	helped := s.shards[w.shard].helped
 	var f failing
 	w.reg[0].Trigger = oneShot
 	for i := range w.regs {
@@ -101,8 +96,8 @@ func (w *worker) loop() {
 	}
 	for w.serve() {
 		timeout := time.Duration(-1)
-		if w.help != nil {
-			if timeout = tick; s.wheel.Now() >= w.help.Load() {
+		if until := helped.Load(); until != 0 {
+			if timeout = tick; s.wheel.Now() >= until && s.endHelp(w) {
 				return
 			}
 		}
@@ -111,11 +106,16 @@ func (w *worker) loop() {
 			most = w.most // what a slow handler delays is left to other workers
 		}
 		n, err := w.port.Process(nil, w.ready[:most], timeout)
-		if err == socknotify.ErrClosed || err == socknotify.ErrTimeout {
+		if err == socknotify.ErrClosed {
 			return
 		}
+		if err == socknotify.ErrTimeout {
+			continue
+		}
 		if err != nil {
-			s.waitFailed(&f, err)
+			if f.again(&s.journal, err, cmp.Or(s.giveUp, giveUpAfter)) {
+				s.fail(err) // ending connections posts to the port, and posts are dequeued
+			}
 			continue
 		}
 		if f.pause != 0 {
@@ -183,9 +183,7 @@ func (w *worker) panicked(c *conn, value any) {
 	s.label()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
-	s.counts.panics.Add(1)
-	e := &PanicError{value, debug.Stack()}
-	s.log(slog.LevelError, "handler panicked", "value", value, "stack", string(e.Stack))
+	e := s.panicked(nil, "handler panicked", value, c.RemoteAddr())
 	if c.word.Load()&wDead != 0 {
 		w.free(c)
 		return
@@ -313,18 +311,6 @@ func (c *conn) returned(err error) {
 	}
 }
 
-// waitFailed handles a wait that failed on an open port. It pauses, and ends the server if the waits have failed for
-// giveUpAfter. The worker continues even then, because ending a connection posts to the port, and posts are dequeued
-// without waiting.
-func (s *server) waitFailed(f *failing, err error) {
-	if s.failures.now() {
-		s.log(slog.LevelWarn, "cannot wait for notifications, trying again", "error", err)
-	}
-	if f.again(cmp.Or(s.giveUp, giveUpAfter)) {
-		s.fail(err)
-	}
-}
-
 // exit removes a worker whose goroutine ends. If a handler has ended it (runtime.Goexit), cut is true and the worker is
 // replaced.
 func (w *worker) exit(cut bool) {
@@ -333,15 +319,11 @@ func (w *worker) exit(cut bool) {
 	if cut {
 		w.mu.Lock()
 		if !w.replaced {
-			s.replace(w)
+			s.addWorker(int(w.shard), w)
 		}
 		w.mu.Unlock()
 	}
 	delete(s.workers, w)
-	if s.shards[w.shard].helper == w {
-		s.shards[w.shard].helper = nil
-		s.sharePort(int(w.shard), false)
-	}
 	s.counts.keep(&w.tally)
 	s.mu.Unlock()
 	s.running.Done()

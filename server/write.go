@@ -7,6 +7,13 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
+// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.MaxQueued bytes are queued,
+// it sends what the system takes and queues the rest. Otherwise it returns [ErrQueueFull], and Writable is called when
+// there is room. It returns [ErrOverload] where Server.MaxQueuedTotal would be exceeded, and net.ErrClosed after Close or
+// CloseWrite.
+//
+// What is written while Data or Writable runs, in writes of at most 16 KiB, is sent together when the call returns. If
+// the call takes long, it is sent after a tenth of a second.
 func (c *conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 
 // send is Write without the transport.
@@ -20,7 +27,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
-	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld|wRated) == 0 && len(b) > 0 && len(b) <= maxHeld {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated && len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.server().wheel.Now()))
 		if n, err = c.sendSocket(b); n == len(b) && err == nil {
 			c.mu.Unlock()
@@ -81,6 +88,7 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	return c.sendVec(x, len(b), n, err == nil)
 }
 
+// Writev is like [Conn.Write] for several slices. They are sent as if they were one, and none of them is kept.
 func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 	for _, b := range bufs {
 		total += len(b)
@@ -123,24 +131,35 @@ func (c *conn) mayWrite() error {
 // accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the error of an attempt to
 // send. The lock is held.
 //
-// A small write to a connection with nothing queued is not refused because of MaxQueued, unless the system takes nothing
+// A small write to a connection with nothing queued is not refused because of MaxQueuedTotal, unless the system takes nothing
 // of it. Otherwise peers that do not read could have those refused that do.
 func (c *conn) accept(n int, err error) error {
 	s := c.server()
-	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.WriteQueue {
+	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.MaxQueued {
 		c.sendHeld()
 	}
 	switch {
 	case n == 0:
-	case c.queuedBytes() >= s.WriteQueue:
-		c.set(wWritable)
-		return ErrQueueFull
-	case s.MaxQueued > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
-		s.counts.queued.Load()+int64(n) > s.MaxQueued:
+	case c.queuedBytes() >= s.MaxQueued:
+		return c.queueFull()
+	case s.MaxQueuedTotal > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
+		s.counts.queued.Load()+int64(n) > s.MaxQueuedTotal:
 		s.counts.overloads.Add(1)
 		return ErrOverload
 	}
 	return nil
+}
+
+// queueFull returns the error of a write for which the queue has no room. The lock is held.
+func (c *conn) queueFull() error {
+	s := c.server()
+	if s.SlowPolicy == SlowClose {
+		s.counts.slow.Add(1)
+		c.failLocked(ErrSlow)
+		return ErrSlow
+	}
+	c.set(wWritable)
+	return ErrQueueFull
 }
 
 // join adds a write to those that are held already, if there are any and it fits, and reports whether it has. The lock is
@@ -150,7 +169,7 @@ func (c *conn) join(total int, bufs ...[]byte) bool {
 		return false
 	}
 	x := c.extra
-	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().WriteQueue {
+	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().MaxQueued {
 		return false
 	}
 	for _, b := range bufs {
@@ -163,7 +182,7 @@ func (c *conn) join(total int, bufs ...[]byte) bool {
 // accept, which may send what was held before. The lock is held, so wOut does not change; a call that returns clears wGather
 // without it.
 func (c *conn) hold(total int, bufs ...[]byte) bool {
-	if word := c.word.Load(); word&(wOut|wRated) != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+	if word := c.word.Load(); c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
 	x := c.ensureExtra()
@@ -216,7 +235,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	}
 	vec := x.vec
 	left := held + total - n
-	for try && left > 0 && c.word.Load()&(wOut|wRated) == 0 {
+	for try && left > 0 && !c.rated && c.word.Load()&wOut == 0 {
 		k, err := c.held.SendV(vec)
 		c.server().traffic.sent(k)
 		left -= k
@@ -257,7 +276,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 		return total, nil
 	}
 	c.queued(x, left)
-	if c.word.Load()&wRated != 0 {
+	if c.rated {
 		c.drain(x) // as much as is allowed
 	}
 	return total, nil
@@ -268,7 +287,7 @@ func (c *conn) queued(x *extra, n int) {
 	s := c.server()
 	s.counts.queued.Add(int64(n))
 	bits := uint32(wOut)
-	if len(x.queue)-x.head > s.WriteQueue/2 {
+	if len(x.queue)-x.head > s.MaxQueued/2 {
 		bits |= wFull
 	}
 	if c.word.Load()&bits == bits {
@@ -288,6 +307,9 @@ func (c *conn) beginOut(x *extra) {
 	}
 }
 
+// WantWritable has the handler's Writable called when at most half of the write queue is in use: soon, if that is so
+// already. A handler that has much to write calls it to let other connections be served in between. Writable is not
+// called if the handler is no WritableHandler. WantWritable also has the reader of a [Conn.Stream] read again that had nothing.
 func (c *conn) WantWritable() {
 	if c.word.Load()&wNoOut != 0 {
 		c.goOn()
@@ -380,7 +402,7 @@ func (c *conn) drain(x *extra) bool {
 		}
 		return false
 	}
-	if left > s.WriteQueue/2 {
+	if left > s.MaxQueued/2 {
 		return false
 	}
 	c.word.And(^uint32(wFull))
@@ -395,6 +417,8 @@ func (c *conn) drain(x *extra) bool {
 	return true
 }
 
+// CloseWrite ends the stream to the peer after what was written so far. The connection is closed once the end of the
+// peer's stream was received as well.
 func (c *conn) CloseWrite() error {
 	if c.wrapped {
 		return c.extra.transport.CloseWrite()
@@ -457,6 +481,7 @@ func (c *conn) dropExtra() {
 	c.server().extras.Put(x)
 }
 
+// Queued returns the number of bytes that were written and not yet taken by the system.
 func (c *conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ func fill(t testing.TB, c conn) (total int) {
 	}
 }
 
-// Write returns ErrQueueFull if WriteQueue bytes are queued, and Writable is called when there is room again.
+// Write returns ErrQueueFull if MaxQueued bytes are queued, and Writable is called when there is room again.
 func TestWritable(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 16 << 20
@@ -46,11 +46,11 @@ func TestWritable(t *testing.T) {
 		}
 		var refused atomic.Int64
 		more := func(c conn) error {
-			at := c.State.extra.(int)
+			at := c.Value.extra.(int)
 			for at < size {
 				n, err := c.Write(pattern[at:min(at+50_000, size)])
 				at += n
-				c.State.extra = at
+				c.Value.extra = at
 				if q := c.Queued(); q >= 150_000 {
 					t.Errorf("%d bytes are queued", q)
 				}
@@ -67,10 +67,10 @@ func TestWritable(t *testing.T) {
 			return c.Close()
 		}
 		h := &writable{handler: &handler{t: t, open: func(c conn) error {
-			c.State.extra = 0
+			c.Value.extra = 0
 			return more(c)
 		}}, writable: more}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 100_000}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 100_000}
 		c := dial(t, start(t, s))
 		wait(t, func() bool { return refused.Load() > 0 }) // a client that reads as fast as the handler writes leaves room
 		got, err := io.ReadAll(c)
@@ -84,7 +84,7 @@ func TestWritable(t *testing.T) {
 }
 
 // An answer of any size is taken whole, and Data is called again when it was sent, so a handler need not look at the queue.
-// The memory is bounded by WriteQueue and one answer.
+// The memory is bounded by MaxQueued and one answer.
 func TestLargeAnswers(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const queue = 100_000
@@ -104,7 +104,7 @@ func TestLargeAnswers(t *testing.T) {
 				}
 			}
 		}}
-		c := connect(&srv{Handler: h, Backend: backend, WriteQueue: queue})
+		c := connect(&srv{Handler: h, Backend: backend, MaxQueued: queue})
 		const n = 5
 		send(t, c, strings.Repeat("line\n", n)) // before anything is read
 		got := make([]byte, 4+size)
@@ -116,7 +116,7 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// Writes of one call that together exceed a small WriteQueue are sent, in order, by Write and by Writev.
+// Writes of one call that together exceed a small MaxQueued are sent, in order, by Write and by Writev.
 func TestGatherBeyondQueue(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const size, writes = 8 << 10, 5
@@ -140,7 +140,7 @@ func TestGatherBeyondQueue(t *testing.T) {
 			}
 			return nil
 		}
-		c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, WriteQueue: 16 << 10})
+		c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, MaxQueued: 16 << 10})
 		for _, how := range "wvwv" {
 			send(t, c, string(how))
 			got := make([]byte, writes*size)
@@ -181,7 +181,7 @@ func TestGather(t *testing.T) {
 			return nil
 		}
 		for _, end := range "-cep" {
-			c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, WriteQueue: 10 << 20})
+			c := connect(&srv{Handler: &handler{t: t, data: data}, Backend: backend, MaxQueued: 10 << 20})
 			total := 0
 			for _, size := range sizes {
 				total += size
@@ -244,13 +244,13 @@ func TestConcurrentWrites(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			b := append(c.State.got, buf[:n]...)
+			b := append(c.Value.got, buf[:n]...)
 			whole := len(b) - len(b)%length
 			_, err = c.Write(b[:whole])
-			c.State.got = append([]byte(nil), b[whole:]...)
+			c.Value.got = append([]byte(nil), b[whole:]...)
 			return err
 		}}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 64 << 20}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 64 << 20}
 		c := dial(t, start(t, s))
 		pushed := h.conn(1)
 		const writers, lines = 4, 5000
@@ -289,9 +289,10 @@ func TestConcurrentWrites(t *testing.T) {
 
 // A peer that never reads delays only itself: its queue is bounded, and other connections are served.
 func TestPeerNeverReads(t *testing.T) {
+	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
-		s := &srv{Handler: h, Backend: backend, WriteQueue: 1 << 20}
+		s := &srv{Handler: h, Backend: backend, MaxQueued: 1 << 20}
 		addr := start(t, s)
 		bad := dial(t, addr)
 		stuck := make(chan struct{})
@@ -306,7 +307,7 @@ func TestPeerNeverReads(t *testing.T) {
 			}
 		}()
 		<-stuck
-		if q := s.Stats().Queued; q > 1<<20 {
+		if q := s.Stats().QueuedBytes; q > 1<<20 {
 			t.Errorf("%d bytes are queued", q)
 		}
 		good := dial(t, addr)

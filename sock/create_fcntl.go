@@ -47,6 +47,16 @@ func acceptSocket(fd int) (int, error) {
 	return c, setFlags(c)
 }
 
+func sysDup(h uintptr) (uintptr, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := unix.FcntlInt(h, unix.F_DUPFD, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	return uintptr(fd), err
+}
+
 // setFlags makes a new descriptor non-blocking, close-on-exec and free of SIGPIPE. If it fails, it closes the
 // descriptor.
 func setFlags(fd int) error {

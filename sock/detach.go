@@ -177,3 +177,6 @@ func attach[C interface{ Close() error }](s *Socket, from func(*os.File) (C, err
 	}
 	return c, nil
 }
+
+// A description holds the properties of a handle that Adopt and Attach need.
+type description struct{ stream, tcp, listening, blocking bool }

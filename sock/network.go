@@ -2,8 +2,10 @@ package sock
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 )
 
 // Network is a kind of socket.
@@ -126,4 +128,19 @@ func (s *Socket) do(op string, f func(h uintptr) error) error {
 	default:
 		return &Error{op, h, err}
 	}
+}
+
+// zoneID returns the index of a network interface, which is given by name or index.
+func zoneID(zone string) (uint32, error) {
+	if zone == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	i, err := net.InterfaceByName(zone)
+	if err != nil {
+		return 0, err
+	}
+	return uint32(i.Index), nil
 }

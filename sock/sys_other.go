@@ -4,7 +4,6 @@ package sock
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 
@@ -35,17 +34,12 @@ func sysDetached(uintptr)                                            {}
 func sysRecv(uintptr, []byte) (int, error)                           { return 0, errSystem }
 func sysSend(uintptr, []byte) (int, error)                           { return 0, errSystem }
 func sysSendV(uintptr, [][]byte, bool) (int, error)                  { return 0, errSystem }
-func sysSendFile(uintptr, *os.File, int64, int) (int, error)         { return 0, errSystem }
 func sysRecvFrom(uintptr, []byte) (n int, a netip.AddrPort, e error) { return 0, a, errSystem }
 func sysSendTo(uintptr, []byte, netip.AddrPort) error                { return errSystem }
-func sysRecvBatch(uintptr, []Message) (int, error)                   { return 0, errSystem }
-func sysSendBatch(uintptr, []Message) (int, error)                   { return 0, errSystem }
 func sysShutdown(uintptr, How) error                                 { return errSystem }
 func sysErr(uintptr) error                                           { return errSystem }
 func sysNoDelay(uintptr, bool) error                                 { return errSystem }
 func sysHasNoDelay(uintptr) (bool, error)                            { return false, errSystem }
-func sysGetKeepAlive(uintptr) (c net.KeepAliveConfig, e error)       { return c, errSystem }
-func sysKeepAlive(uintptr, net.KeepAliveConfig) error                { return errSystem }
 func sysBuffer(uintptr, fdstate.Dir, int) error                      { return errSystem }
 func sysLinger(uintptr, bool) error                                  { return errSystem }
 func sysDualStack(uintptr, bool) error                               { return errSystem }
@@ -55,3 +49,13 @@ func sysNonblock(uintptr) error                                      { return er
 func sysDup(uintptr) (uintptr, error)                                { return 0, errSystem }
 func sysIsTCP(uintptr) bool                                          { return false }
 func sysExhausted(error) bool                                        { return false }
+func hasKeepAlive(uintptr) (bool, error)                             { return false, errSystem }
+func setKeepAlive(uintptr, bool) error                               { return errSystem }
+func getTCP(uintptr, int) (int, error)                               { return 0, errSystem }
+func setTCP(uintptr, int, int) error                                 { return errSystem }
+
+func sysSendFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
+	return copyFile(h, f, offset, n)
+}
+
+const keepIdle, keepInterval, keepCount = 0, 0, 0

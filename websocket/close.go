@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"unicode/utf8"
+
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
-// A Kind says whether a message is text or binary. Its value is that of the operation code in RFC 6455.
+// A Kind says whether a message is text or binary. Its value is that of the operation code in RFC
+// 6455.
 type Kind byte
 
 const (
@@ -27,7 +28,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", byte(k))
 }
 
-// A Code is a status code of the end of a connection. Programs may use 3000 to 4999 for codes of their own.
+// A Code is a status code of the end of a connection. Programs may use 3000 to 4999 for codes of
+// their own.
 type Code uint16
 
 // The codes of RFC 6455 and its registry.
@@ -50,13 +52,20 @@ func (c Code) valid() bool {
 	return c >= 1000 && c <= 1003 || c >= 1007 && c <= 1014 || c >= 3000 && c <= 4999
 }
 
-// A CloseError is the end of a connection by a close frame. [Server.OnClose] gets the one that the peer has sent, or the
-// one with which this side has ended the connection. A handler that returns one ends the connection with its code.
+// A CloseError is the end of a connection by a close frame. [Server.OnClose] gets the one that the
+// peer has sent, or the one with which this side has ended the connection. A handler that returns
+// one ends the connection with its code.
 type CloseError struct {
 	Code   Code
 	Reason string // UTF-8, at most 123 bytes
 	Remote bool   // the peer has ended the connection
+
+	cause error // or nil
 }
+
+// Unwrap returns the reason of this package for which the connection was ended, such as ErrTooLong,
+// or nil.
+func (e *CloseError) Unwrap() error { return e.cause }
 
 func (e *CloseError) Error() string {
 	by := "closed"
@@ -73,38 +82,40 @@ func (e *CloseError) Error() string {
 var (
 	// ErrClosed is returned by calls on a connection that was closed, or that is being closed.
 	// errors.Is(ErrClosed, net.ErrClosed) is true.
-	ErrClosed error = closedError("the connection is closed")
-	// ErrServerClosed is what OnClose gets for connections that Close has closed. errors.Is(ErrServerClosed, net.ErrClosed)
-	// is true.
-	ErrServerClosed error = closedError("the server is closed")
-	// ErrSlow is returned for a message that was dropped because the peer reads too slowly. It is also what OnClose gets
-	// for a connection that was closed for this reason.
-	ErrSlow = errors.New("websocket: the peer reads too slowly")
-	// ErrTimeout is what OnClose gets for a connection that was closed because the peer does not answer, or is idle.
-	// errors.Is(ErrTimeout, os.ErrDeadlineExceeded) is true.
-	ErrTimeout error = timeoutError{}
+	ErrClosed error = serving.ClosedError("websocket: the connection is closed")
+	// ErrServerClosed is returned by Upgrade after Shutdown or Close, and is the cause of
+	// connections that they have ended. errors.Is(ErrServerClosed, net.ErrClosed) is true.
+	ErrServerClosed error = serving.ClosedError("websocket: the server is closed")
+	// ErrQueueFull is returned for a message that was dropped because of SlowDrop.
+	ErrQueueFull = errors.New("websocket: the queue is full")
+	// ErrTooLong is the cause of a connection whose peer has sent more than MaxMessage or MaxFrame
+	// allows.
+	ErrTooLong = errors.New("websocket: the message is too long")
+
+	// ErrIdle is the cause of a connection that was closed because of IdleTimeout or PongTimeout,
+	// ErrMessageTimeout because of ReadTimeout, and ErrSlow because of WriteTimeout or SlowClose.
+	// errors.Is finds all of them to be os.ErrDeadlineExceeded.
+	ErrIdle           error = serving.TimeoutError("websocket: idle for too long")
+	ErrMessageTimeout error = serving.TimeoutError("websocket: the message takes too long to arrive")
+	ErrSlow           error = serving.TimeoutError("websocket: the peer reads too slowly")
 )
 
-type timeoutError struct{}
-
-func (timeoutError) Error() string        { return "websocket: the peer does not answer" }
-func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
-
-type closedError string
-
-func (e closedError) Error() string      { return "websocket: " + string(e) }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }
+// A PanicError is the cause of a connection whose handler has panicked. It has the Value of the
+// panic, and the Stack.
+type PanicError = serving.PanicError
 
 func protocolError(reason string) error { return &CloseError{Code: CodeProtocolError, Reason: reason} }
 
 var (
-	errTooBig      error = &CloseError{Code: CodeTooBig, Reason: "message too big"}
+	errTooBig      error = &CloseError{Code: CodeTooBig, Reason: "message too big", cause: ErrTooLong}
 	errNotUTF8     error = &CloseError{Code: CodeInvalidPayload, Reason: "text is not UTF-8"}
 	errNotDeflated error = &CloseError{Code: CodeInvalidPayload, Reason: "invalid compressed data"}
 	errPings       error = &CloseError{Code: CodePolicy, Reason: "too many pings"}
-	errHalfMessage error = &CloseError{Code: CodePolicy, Reason: "incomplete message timed out"}
+	errHalfMessage error = &CloseError{Code: CodePolicy, Reason: "incomplete message timed out", cause: ErrMessageTimeout}
 )
+
+// errNoMessage ends a connection after IdleTimeout.
+var errNoMessage = &CloseError{Code: CodeGoingAway, Reason: "idle", cause: ErrIdle}
 
 // parseClose parses the payload of a close frame. err is a *CloseError if it is not valid.
 func parseClose(b []byte) (c *CloseError, err error) {

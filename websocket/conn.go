@@ -3,27 +3,25 @@ package websocket
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/socknotify/socknotify/internal/durations"
 	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
 
 // A Conn is a WebSocket connection of a Server. Its methods may be called concurrently. None of them waits for the peer,
 // except for Flush.
 type Conn struct {
-	// Data is for the program. The Server does not use it.
-	Data any
+	// Value is for the program. The Server does not use it.
+	Value any
 
 	server   *Server
 	conn     net.Conn      // a *net.TCPConn, a *net.UnixConn or a *park.Conn
@@ -33,10 +31,9 @@ type Conn struct {
 	index    int // in Server.conns, under Server.mu
 
 	// The next fields are used by the goroutine that runs the connection's function.
-	decoder     *decoder      // nil while nothing is incomplete
-	lastIn      time.Duration // when something was received
-	lastMessage time.Duration // when a message was complete
-	pinged      time.Duration // when a ping was sent that nothing has followed, or 0
+	decoder *decoder      // nil while nothing is incomplete
+	lastIn  time.Duration // when something was received
+	pinged  time.Duration // when a ping was sent that nothing has followed, or 0
 
 	plain      bool   // conn is what socket belongs to
 	compressed bool   // permessage-deflate was negotiated
@@ -47,15 +44,16 @@ type Conn struct {
 	controls   uint16 // pings and pongs in the second controlsAt, with MaxPings
 	controlsAt uint16 // since the server's start, modulo 65536
 
-	mu       sync.Mutex
-	running  bool // the function is running, or is about to be parked for the first time
-	blocking bool // the connection cannot be parked, and has a goroutine
-	writing  bool // a goroutine is writing the queue
-	closing  bool // a close frame was sent, or is in the queue
-	ended    bool
-	closeAt  time.Duration // when CloseTimeout ends, or 0
-	queue    *queue        // nil if nothing is queued
-	err      error         // for OnClose
+	mu          sync.Mutex
+	lastMessage time.Duration // when a message was received, or, with IdleTimeout, written
+	running     bool          // the function is running, or is about to be parked for the first time
+	blocking    bool          // the connection cannot be parked, and has a goroutine
+	writing     bool          // a goroutine is writing the queue
+	closing     bool          // a close frame was sent, or is in the queue
+	ended       bool
+	closeAt     time.Duration // when CloseTimeout ends, or 0
+	queue       *queue        // nil if nothing is queued
+	err         error         // for OnClose
 }
 
 // Subprotocol returns the subprotocol that was chosen, or the empty string.
@@ -77,26 +75,31 @@ func (c *Conn) Close(code Code, reason string) error {
 		return errInvalidClose
 	}
 	e := &CloseError{Code: code, Reason: reason}
-	return c.shut(e, e)
+	return c.shut(e)
 }
 
-// CloseNow closes the connection without a close frame. Bytes that are queued are lost.
-func (c *Conn) CloseNow() error {
+// Abort closes the connection without a close frame. Bytes that are queued are lost.
+func (c *Conn) Abort() error {
 	if !c.abort(ErrClosed) {
 		return ErrClosed
 	}
 	return nil
 }
 
-// shut sends a close frame, unless one was sent. err is for OnClose.
-func (c *Conn) shut(e *CloseError, err error) error {
+// shut sends a close frame, unless one was sent. OnClose gets e.
+func (c *Conn) shut(e *CloseError) error { return c.shutWith(e, e) }
+
+// shutWith is shut with another error for OnClose.
+func (c *Conn) shutWith(e *CloseError, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended || c.closing {
 		return ErrClosed
 	}
 	c.closing, c.err = true, err
-	c.closeAt = durations.Add(c.server.now(), c.server.closeTimeout())
+	if d := c.server.closeTimeout(); d > 0 {
+		c.closeAt = durations.Add(c.server.now(), d)
+	}
 	if q := c.queue; q != nil && q.pong != nil { // nothing may follow a close frame
 		c.add(q.pong)
 		q.pong = nil
@@ -118,8 +121,11 @@ func (c *Conn) abort(err error) bool {
 	if c.err == nil {
 		c.err = err
 	}
-	if err == ErrSlow {
-		c.server.slow.Add(1) // before OnClose is called
+	switch err { // before OnClose is called
+	case ErrSlow:
+		c.server.slow.Add(1)
+	case ErrIdle:
+		c.server.idle.Add(1)
 	}
 	c.dropQueue()
 	c.mu.Unlock()
@@ -130,7 +136,7 @@ func (c *Conn) abort(err error) bool {
 			conn = socketFirst{conn, t}
 		}
 	}
-	c.guard(func() error { return c.server.lot.CloseConn(conn) })
+	c.server.log.Guard(c.conn, func() error { return c.server.lot.CloseConn(conn) })
 	return true
 }
 
@@ -341,18 +347,29 @@ func (c *Conn) message(d *decoder, a arrival) {
 			return
 		}
 	}
-	c.lastMessage = c.lastIn
 	c.mu.Lock()
+	c.lastMessage = c.lastIn
 	closing := c.closing || c.ended
 	c.mu.Unlock()
-	if !closing {
-		c.handle(func() error { return c.server.OnMessage(c, Kind(a.op), a.payload) })
+	if closing {
+		return
 	}
+	s := c.server
+	s.calls.Add(1)
+	c.handle(func() error {
+		if !s.TimeCalls {
+			return s.OnMessage(c, Kind(a.op), a.payload)
+		}
+		began := time.Now()
+		err := s.OnMessage(c, Kind(a.op), a.payload)
+		s.times.Record(time.Since(began))
+		return err
+	})
 }
 
 // handle calls a handler. If it fails, handle ends the connection.
 func (c *Conn) handle(f func() error) {
-	err := c.guard(f)
+	err := c.server.log.Guard(c.conn, f)
 	if err == nil {
 		return
 	}
@@ -361,30 +378,19 @@ func (c *Conn) handle(f func() error) {
 	if errors.As(err, &own) && own.Code.valid() {
 		e = own
 	}
-	c.shut(e, err)
-}
-
-// guard calls f, and turns a panic into an error, which it logs.
-func (c *Conn) guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			buf := make([]byte, 64<<10)
-			err = fmt.Errorf("websocket: panic: %v", p)
-			c.server.log(slog.LevelError, "websocket: panic serving a connection", "remote", fmt.Sprint(c.conn.RemoteAddr()),
-				"panic", fmt.Sprint(p), "stack", string(buf[:runtime.Stack(buf, false)]))
-		}
-	}()
-	return f()
+	c.shutWith(e, err)
 }
 
 // fail ends the connection because of what the peer has sent. Its further bytes cannot be understood, and are discarded.
 func (c *Conn) fail(err error) {
 	c.deaf = true
+	c.server.log.Log(serving.LevelBadPeer, "connection ended because of what its peer has sent", "err", err,
+		"remote", serving.Peer{Conn: c.conn})
 	var e *CloseError
 	if !errors.As(err, &e) {
 		e = &CloseError{Code: CodeInternalError}
 	}
-	c.shut(e, err)
+	c.shut(e)
 }
 
 // closed handles a close frame.
@@ -395,7 +401,7 @@ func (c *Conn) closed(payload []byte) {
 		return
 	}
 	c.deaf, c.answered = true, true
-	c.shut(e, e)
+	c.shut(e)
 }
 
 // check handles the timeouts, and the end of a connection that is being closed.
@@ -403,11 +409,11 @@ func (c *Conn) check() error {
 	s := c.server
 	now := s.now()
 	c.mu.Lock()
-	ended, closing, closeAt, q := c.ended, c.closing, c.closeAt, c.queue
+	ended, closing, closeAt, q, lastMessage := c.ended, c.closing, c.closeAt, c.queue, c.lastMessage
 	stuck := q != nil && s.writeTimeout() > 0 && now >= durations.Add(q.since, s.writeTimeout())
 	c.mu.Unlock()
 	switch {
-	case ended, closing && now >= closeAt, c.discarded > maxDiscarded:
+	case ended, closeAt > 0 && now >= closeAt, c.discarded > maxDiscarded:
 		return errSettled
 	case stuck:
 		c.abort(ErrSlow)
@@ -422,18 +428,21 @@ func (c *Conn) check() error {
 				return errSettled // the peer waits for the end
 			}
 		}
-	case c.decoder != nil && s.messageTimeout() > 0 &&
-		now >= durations.Add(c.decoder.began, s.messageTimeout()):
+	case c.decoder != nil && s.readTimeout() > 0 && now >= durations.Add(c.decoder.began, s.readTimeout()):
+		s.late.Add(1)
 		c.decoder = nil
 		c.fail(errHalfMessage)
 		return c.check()
-	case s.IdleTimeout > 0 && now >= durations.Add(c.lastMessage, s.IdleTimeout):
-		c.shut(&CloseError{Code: CodeGoingAway, Reason: "idle"}, ErrTimeout)
-	case s.pingInterval() < 0:
-	case c.pinged > 0 && now >= durations.Add(c.pinged, s.pongTimeout()):
-		c.abort(ErrTimeout)
-		return errSettled
-	case c.pinged == 0 && now >= durations.Add(c.lastIn, s.pingInterval()):
+	case s.IdleTimeout > 0 && now >= durations.Add(lastMessage, s.IdleTimeout):
+		s.idle.Add(1)
+		c.shut(errNoMessage)
+	case s.pingInterval() == 0:
+	case c.pinged > 0:
+		if d := s.pongTimeout(); d > 0 && now >= durations.Add(c.pinged, d) {
+			c.abort(ErrIdle)
+			return errSettled
+		}
+	case now >= durations.Add(c.lastIn, s.pingInterval()):
 		c.pinged = now
 		c.Ping(nil)
 	}
@@ -446,7 +455,7 @@ func (c *Conn) closeWrite() error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	return c.guard(w.CloseWrite)
+	return c.server.log.Guard(c.conn, w.CloseWrite)
 }
 
 // timeout returns the time until the next timeout, or a negative number. The caller holds c.mu.
@@ -465,14 +474,16 @@ func (c *Conn) timeout() time.Duration {
 		add(q.since, s.writeTimeout())
 	}
 	if c.closing {
-		add(c.closeAt, 1)
+		if c.closeAt > 0 {
+			add(c.closeAt, 1)
+		}
 	} else {
 		if c.decoder != nil {
-			add(c.decoder.began, s.messageTimeout())
+			add(c.decoder.began, s.readTimeout())
 		}
 		add(c.lastMessage, s.IdleTimeout)
 		switch {
-		case s.pingInterval() < 0:
+		case s.pingInterval() == 0:
 		case c.pinged > 0:
 			add(c.pinged, s.pongTimeout())
 		default:
@@ -579,7 +590,7 @@ func (c *Conn) finish(err error) {
 	err = c.err
 	c.dropQueue()
 	c.mu.Unlock()
-	c.guard(c.conn.Close)
+	s.log.Guard(c.conn, c.conn.Close)
 	if d := c.decoder; d != nil {
 		c.decoder = nil
 		d.reset()
@@ -588,7 +599,7 @@ func (c *Conn) finish(err error) {
 	s.remove(c)
 	defer s.done()
 	if s.OnClose != nil {
-		c.guard(func() error {
+		s.log.Guard(c.conn, func() error {
 			s.OnClose(c, err)
 			return nil
 		})
@@ -596,7 +607,7 @@ func (c *Conn) finish(err error) {
 }
 
 // Flush waits until everything that was written has been handed to the system, or the connection has ended. In a handler
-// that writes more than MaxQueue it holds the handler back until the peer has read. It fails with ErrClosed if the
+// that writes more than MaxQueued it holds the handler back until the peer has read. It fails with ErrClosed if the
 // connection has ended, and with the cause of ctx.
 func (c *Conn) Flush(ctx context.Context) error {
 	c.mu.Lock()

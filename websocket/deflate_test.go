@@ -86,7 +86,7 @@ func TestCompression(t *testing.T) {
 				t.Fatalf("%#x, %d bytes", f, len(got))
 			}
 			// A pong that is not known to be written yet would hold the next one back until after the message.
-			until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+			until(t, "nothing is queued", func() bool { return s.Stats().QueuedBytes == 0 })
 		}
 		short := strings.Repeat("s", 99)
 		p.send(frame(fin|rsv1|byte(Text), squeeze(t, short))...)

@@ -16,18 +16,18 @@ func ExampleServer() {
 	var chat *websocket.Server
 	chat = &websocket.Server{
 		OnOpen: func(c *websocket.Conn, r *http.Request) error {
-			c.Data = r.URL.Query().Get("name")
+			c.Value = r.URL.Query().Get("name")
 			return c.Write(websocket.Text, []byte("welcome"))
 		},
 		OnMessage: func(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
-			m, err := chat.Prepare(kind, fmt.Appendf(nil, "%v: %s", c.Data, payload))
+			m, err := chat.Prepare(kind, fmt.Appendf(nil, "%v: %s", c.Value, payload))
 			if err != nil {
 				return err
 			}
 			chat.Broadcast(m)
 			return nil
 		},
-		Slow: websocket.SlowClose, // who reads too slowly must connect again
+		SlowPolicy: websocket.SlowClose, // who reads too slowly must connect again
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/chat", chat)

@@ -74,8 +74,8 @@ func serve(t testing.TB, kind string, s *Server, wrap ...func(net.Listener) net.
 	if s.PingInterval == 0 {
 		s.PingInterval = -1 // a slow machine may need longer than 40 seconds between two messages
 	}
-	if s.MessageTimeout == 0 {
-		s.MessageTimeout = soon
+	if s.ReadTimeout == 0 {
+		s.ReadTimeout = soon
 	}
 	hs := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	if kind == "net/http TLS" || kind == "park TLS" {
@@ -111,7 +111,7 @@ func serve(t testing.TB, kind string, s *Server, wrap ...func(net.Listener) net.
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("serve: %v", err)
 		}
-		if st := s.Stats(); st.Conns != 0 || st.Queued != 0 || st.Parked != 0 {
+		if st := s.Stats(); st.Conns != 0 || st.QueuedBytes != 0 || st.Parked != 0 {
 			t.Errorf("left behind: %+v", st)
 		}
 	})

@@ -142,7 +142,7 @@ const broadcastSize, broadcastQueue = 8 << 10, 64 << 10
 // startAudience starts a server with n parked connections, some of which never read.
 func startAudience(t testing.TB, n, slow int, policy SlowPolicy) (*Server, *idling.Process) {
 	idling.Enough(t)
-	s := &Server{OnMessage: echo, MaxQueue: broadcastQueue, Slow: policy, WriteTimeout: -1, PingInterval: -1, Logger: slog.New(slog.DiscardHandler)}
+	s := &Server{OnMessage: echo, MaxQueued: broadcastQueue, SlowPolicy: policy, WriteTimeout: -1, PingInterval: -1, Logger: slog.New(slog.DiscardHandler)}
 	hs := &http.Server{Handler: s, ConnState: func(conn net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			conn.(*net.TCPConn).SetWriteBuffer(32 << 10) // the system would queue megabytes
@@ -171,7 +171,7 @@ func broadcast(t testing.TB, s *Server, audience *idling.Process, want int) (que
 	if sent := s.Broadcast(m); sent < want {
 		t.Fatalf("sent to %d of %d", sent, want)
 	}
-	queued = s.Stats().Queued
+	queued = int(s.Stats().QueuedBytes)
 	if failed := audience.Say("next"); failed != "0" {
 		t.Fatalf("%s have not received a message", failed)
 	}
@@ -195,7 +195,7 @@ func TestBroadcast(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			most := 0
-			lost := func() uint64 { return s.Stats().Slow + s.Stats().Dropped }
+			lost := func() uint64 { return s.Stats().TimedOut.Slow + s.Stats().Dropped }
 			for round := 0; lost() < uint64(c.slow) || round < 30; round++ {
 				if most = max(most, broadcast(t, s, audience, c.n-c.slow)); round == 1000 {
 					t.Fatalf("the slow ones are not noticed: %+v", s.Stats())
@@ -216,7 +216,7 @@ func TestBroadcast(t *testing.T) {
 			if bound := (broadcastQueue+broadcastSize)*c.slow + (broadcastSize+4)*(c.n-c.slow); most > bound {
 				t.Errorf("%d bytes were queued, want at most %d", most, bound)
 			}
-			closed, dropped := st.Slow == uint64(c.slow) && st.Dropped == 0, st.Slow == 0 && st.Conns == c.n
+			closed, dropped := st.TimedOut.Slow == uint64(c.slow) && st.Dropped == 0, st.TimedOut.Slow == 0 && st.Conns == c.n
 			if c.policy == SlowClose && !closed || c.policy == SlowDrop && !dropped {
 				t.Errorf("%+v", st)
 			}

@@ -24,7 +24,7 @@ func awaitTicks(t *testing.T, servers ...*Server) {
 		defer client.Close()
 		conn, err := ln.Accept()
 		must(t, err)
-		must(t, s.Lot().ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) {
+		must(t, s.Lots()[0].ParkWith(conn, park.Options{IdleTimeout: 1}, func(conn net.Conn) {
 			expired <- conn.Close()
 		}))
 	}
@@ -63,6 +63,7 @@ func (p *peer) wantAfterPings(s *Server, first byte, length int) {
 // is idle, has sent half a message, has not answered a ping, does not take what is queued, and has
 // not answered a close frame.
 func TestLongestDurations(t *testing.T) {
+	t.Parallel() // it waits
 	durationtest.Longest(t, new(Server), func(t *testing.T, set func(*Server)) {
 		kinds := []string{"park", "park TLS", "opaque"}
 		servers, peers := make([]*Server, len(kinds)), make([]*peer, len(kinds))
@@ -70,7 +71,7 @@ func TestLongestDurations(t *testing.T) {
 		for i, kind := range kinds {
 			opened := make(chan *Conn, 1)
 			ended[i] = make(ends, 1)
-			s := &Server{OnMessage: echo, OnClose: ended[i].closed, MaxQueue: 1 << 30,
+			s := &Server{OnMessage: echo, OnClose: ended[i].closed, MaxQueued: 1 << 30,
 				PingInterval: time.Millisecond,
 				PongTimeout:  soon, WriteTimeout: soon, CloseTimeout: soon,
 				OnOpen: func(c *Conn, _ *http.Request) error { opened <- c; return nil }}
@@ -89,7 +90,7 @@ func TestLongestDurations(t *testing.T) {
 		for i, p := range peers {
 			p.send(message[5:]...)
 			p.wantAfterPings(servers[i], 0x80|byte(Text), len("half a message"))
-			for ; servers[i].Stats().Queued == 0; pieces[i]++ {
+			for ; servers[i].Stats().QueuedBytes == 0; pieces[i]++ {
 				must(t, conns[i].Write(Binary, piece))
 			}
 		}

@@ -59,7 +59,7 @@ func TestHandlerErrors(t *testing.T) {
 	own := errors.New("own")
 	each(t, func(t *testing.T, kind string) {
 		e, l := make(ends, 10), new(log)
-		h := serve(t, kind, &Server{OnClose: e.closed, Logger: l.logger(), OnMessage: func(c *Conn, k Kind, b []byte) error {
+		h := serve(t, kind, &Server{OnClose: e.closed, Logger: l.logger(), TimeCalls: true, OnMessage: func(c *Conn, k Kind, b []byte) error {
 			switch string(b) {
 			case "code":
 				return fmt.Errorf("wrapped: %w", &CloseError{Code: 4001, Reason: "so"})
@@ -92,7 +92,12 @@ func TestHandlerErrors(t *testing.T) {
 				wantErr(t, err, c.is)
 			case errors.As(err, &ce) != (c.say != "panic"):
 				t.Errorf("%s: %v", c.say, err)
+			case c.say == "panic" && !errors.As(err, new(*PanicError)):
+				t.Errorf("%T", err)
 			}
+		}
+		if st := h.server.Stats(); st.Panics != 1 || st.Calls != 4 || st.CallTime.Count() != 3 || st.Accepted != 5 {
+			t.Errorf("%+v", st)
 		}
 		if s := l.String(); !strings.Contains(s, "on purpose") || !strings.Contains(s, "TestHandlerErrors") {
 			t.Errorf("logged: %s", s)
@@ -115,7 +120,7 @@ func TestHooks(t *testing.T) {
 			Subprotocols: []string{"b", "a"},
 			OnClose:      e.closed,
 			OnOpen: func(c *Conn, r *http.Request) error {
-				c.Data = r.URL.Path
+				c.Value = r.URL.Path
 				switch r.Header.Get("X-Test") {
 				case "refuse":
 					return &CloseError{Code: CodePolicy, Reason: "not you"}
@@ -129,7 +134,7 @@ func TestHooks(t *testing.T) {
 			},
 			OnPong: func(c *Conn, b []byte) { pongs <- string(b) },
 			OnMessage: func(c *Conn, _ Kind, b []byte) error {
-				return c.Write(Binary, []byte(c.Data.(string)))
+				return c.Write(Binary, []byte(c.Value.(string)))
 			},
 		})
 		p := h.connect(t, "Sec-WebSocket-Protocol: a, b\r\nSec-WebSocket-Protocol: c\r\n")
@@ -218,8 +223,8 @@ func TestClose(t *testing.T) {
 		// Without a close frame.
 		p = h.connect(t, "")
 		c = <-conns
-		must(t, c.CloseNow())
-		wantErr(t, c.CloseNow(), ErrClosed)
+		must(t, c.Abort())
+		wantErr(t, c.Abort(), ErrClosed)
 		wantErr(t, e.wait(t), ErrClosed)
 		if _, err := p.in.ReadByte(); err == nil {
 			t.Error("still open")
@@ -234,6 +239,7 @@ func TestClose(t *testing.T) {
 
 // A peer that does not answer a close frame or a ping is closed, and so is one that sends no messages.
 func TestTimeouts(t *testing.T) {
+	t.Parallel() // it waits
 	const short = 150 * time.Millisecond
 	each(t, func(t *testing.T, kind string) {
 		start := func(s *Server) (*host, ends) {
@@ -270,7 +276,7 @@ func TestTimeouts(t *testing.T) {
 			p := h.connect(t, "")
 			p.want(ping, "")
 			err := e.wait(t)
-			wantErr(t, err, ErrTimeout)
+			wantErr(t, err, ErrIdle)
 			wantErr(t, err, os.ErrDeadlineExceeded)
 			until(t, "the peer that answers is alone", func() bool { return h.server.Stats().Conns == 1 }) // it is counted out after OnClose
 			alive.Conn.Close()
@@ -302,9 +308,30 @@ func TestTimeouts(t *testing.T) {
 			}
 			p.send(closing(CodeGoingAway, "")...)
 			p.wantEnd()
-			wantErr(t, e.wait(t), ErrTimeout)
+			wantErr(t, e.wait(t), ErrIdle)
 		})
 	})
+}
+
+// A message that is sent to a peer extends IdleTimeout as one that is received does.
+func TestIdleReader(t *testing.T) {
+	clock := testclock.Install(t)
+	conns, e := make(chan *Conn, 1), make(ends, 1)
+	h := serve(t, "park", &Server{IdleTimeout: time.Minute, OnMessage: echo, OnClose: e.closed,
+		OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
+	p := h.connect(t, "")
+	c := <-conns
+	for range 4 {
+		clock.Advance(40 * time.Second)
+		must(t, c.Write(Text, []byte("x")))
+		p.wantText("x")
+	}
+	until(t, "it is idle", func() bool {
+		clock.Advance(time.Minute)
+		return h.server.Stats().TimedOut.Idle == 1
+	})
+	p.wantClose(CodeGoingAway)
+	wantErr(t, e.wait(t), ErrIdle)
 }
 
 // A peer that sends half a message is closed. One that only is silent is not.
@@ -316,7 +343,7 @@ func TestMessageTimeout(t *testing.T) {
 			for _, half := range [][]byte{text("half")[:1], text("half")[:7], frame(first, "a"), frame(ping, "p")[:3],
 				join(text("whole"), text("half")[:8]), frame(first, "")} {
 				e := make(ends, 10)
-				h := serve(t, kind, &Server{MessageTimeout: short, OnMessage: echo, OnClose: e.closed})
+				h := serve(t, kind, &Server{ReadTimeout: short, OnMessage: echo, OnClose: e.closed})
 				p := h.connect(t, "")
 				said := func() {
 					p.send(text("x")...)
@@ -329,7 +356,7 @@ func TestMessageTimeout(t *testing.T) {
 				})
 				clock.Advance(4 * short) // a timer that is due has fired, though the wheel may be late
 				said()
-				if st := h.server.Stats(); st.Expired != 0 { // silence alone does no harm
+				if st := h.server.Lots()[0].Stats(); st.Expired != 0 { // silence alone does no harm
 					t.Errorf("a timeout has passed: %+v", st)
 				}
 				p.send(half...)
@@ -359,7 +386,13 @@ func TestMessageTimeout(t *testing.T) {
 				close(stop)
 				<-stopped
 				p.Close()
-				wantCode(t, e.wait(t), CodePolicy, false)
+				err := e.wait(t)
+				wantCode(t, err, CodePolicy, false)
+				wantErr(t, err, ErrMessageTimeout)
+				wantErr(t, err, os.ErrDeadlineExceeded)
+				if n := h.server.Stats().TimedOut.Message; n != 1 {
+					t.Errorf("%d were counted", n)
+				}
 			}
 		})
 	}
@@ -421,6 +454,9 @@ func TestRefused(t *testing.T) {
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); full.answer.StatusCode != 503 {
 		t.Error(full.answer.Status)
 	}
+	if st := h.server.Stats(); st.Refused != 1 || st.Rejected != 13 || st.Accepted != 3 {
+		t.Errorf("%+v", st)
+	}
 	p.send(text("x")...)
 	p.wantText("x")
 }
@@ -428,8 +464,8 @@ func TestRefused(t *testing.T) {
 // A ResponseWriter that cannot be hijacked, and fields that make no sense, are answered with 500, and the log says why.
 func TestInvalid(t *testing.T) {
 	for _, s := range []*Server{
-		{OnMessage: echo}, {}, {OnMessage: echo, MaxMessage: -1}, {OnMessage: echo, Compression: 10}, {OnMessage: echo, Slow: 2},
-		{OnMessage: echo, CloseTimeout: -1}, {OnMessage: echo, Subprotocols: []string{"a b"}}, {OnMessage: echo, Backend: "abacus"},
+		{OnMessage: echo}, {}, {OnMessage: echo, Compression: 10}, {OnMessage: echo, SlowPolicy: 3},
+		{OnMessage: echo, Subprotocols: []string{"a b"}}, {OnMessage: echo, Backend: "abacus"},
 	} {
 		l := new(log)
 		s.Logger = l.logger()
@@ -584,7 +620,7 @@ func TestConcurrentWrites(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
 		const writers, messages = 8, 50
 		conns := make(chan *Conn, 1)
-		h := serve(t, kind, &Server{MaxQueue: 64 << 20, Compression: 1, OnMessage: echo,
+		h := serve(t, kind, &Server{MaxQueued: 64 << 20, Compression: 1, OnMessage: echo,
 			OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
 		p := h.connect(t, "")
 		c := <-conns
@@ -617,16 +653,17 @@ func TestConcurrentWrites(t *testing.T) {
 			next[w]++
 		}
 		all.Wait()
-		until(t, "nothing is queued", func() bool { return h.server.Stats().Queued == 0 })
+		until(t, "nothing is queued", func() bool { return h.server.Stats().QueuedBytes == 0 })
 	})
 }
 
-// A handler that sends more than MaxQueue waits by Flush; a bad message is refused.
+// A handler that sends more than MaxQueued waits by Flush; a bad message is refused.
 func TestFlush(t *testing.T) {
+	t.Parallel() // it waits
 	each(t, func(t *testing.T, kind string) {
 		const n, size = 200, 100 << 10
 		result := make(chan error, 1)
-		h := serve(t, kind, &Server{MaxQueue: 256 << 10, OnMessage: func(c *Conn, _ Kind, _ []byte) error {
+		h := serve(t, kind, &Server{MaxQueued: 256 << 10, OnMessage: func(c *Conn, _ Kind, _ []byte) error {
 			wantErr(t, c.Write(3, nil), socknotify.ErrInvalid)
 			wantErr(t, c.Write(Text, []byte("\xff")), socknotify.ErrInvalid)
 			wantErr(t, c.Ping(make([]byte, 126)), socknotify.ErrInvalid)
@@ -654,14 +691,14 @@ func TestFlush(t *testing.T) {
 // A peer that does not read is closed, or loses messages, and the queue is bounded.
 func TestSlowPeer(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
-		for _, policy := range []SlowPolicy{SlowClose, SlowDrop} {
+		for _, policy := range []SlowPolicy{0, SlowClose, SlowDrop} {
 			const size = 64 << 10
 			e := make(ends, 1)
 			conns := make(chan *Conn, 1)
-			s := &Server{MaxQueue: 4 * size, Slow: policy, OnMessage: echo,
+			s := &Server{MaxQueued: 4 * size, SlowPolicy: policy, OnMessage: echo,
 				OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }}
 			s.OnClose = func(c *Conn, err error) {
-				if n := s.Stats().Slow; err == ErrSlow && n != 1 {
+				if n := s.Stats().TimedOut.Slow; err == ErrSlow && n != 1 {
 					t.Errorf("%d were slow when OnClose was called", n)
 				}
 				e.closed(c, err)
@@ -674,19 +711,23 @@ func TestSlowPeer(t *testing.T) {
 			var err error
 			for ; err == nil; sent++ {
 				err = c.Write(Binary, b)
-				if q := s.Stats().Queued; q > 5*size+100 {
+				if q := s.Stats().QueuedBytes; q > 5*size+100 {
 					t.Fatalf("%d bytes are queued", q)
 				}
 			}
-			wantErr(t, err, ErrSlow)
-			if policy == SlowClose {
+			if policy == SlowDrop {
+				wantErr(t, err, ErrQueueFull)
+			} else {
+				wantErr(t, err, ErrSlow)
+			}
+			if policy != SlowDrop {
 				wantErr(t, e.wait(t), ErrSlow)
-				if st := s.Stats(); st.Slow != 1 || st.Dropped != 0 || st.Queued != 0 {
+				if st := s.Stats(); st.TimedOut.Slow != 1 || st.Dropped != 0 || st.QueuedBytes != 0 {
 					t.Errorf("%+v", st)
 				}
 				continue
 			}
-			if st := s.Stats(); st.Slow != 0 || st.Dropped != 1 || st.Conns != 1 {
+			if st := s.Stats(); st.TimedOut.Slow != 0 || st.Dropped != 1 || st.Conns != 1 {
 				t.Errorf("%+v", st)
 			}
 			for range sent - 1 { // what was not dropped comes whole
@@ -694,7 +735,7 @@ func TestSlowPeer(t *testing.T) {
 					t.Fatalf("%#x, %d bytes", first, len(got))
 				}
 			}
-			until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+			until(t, "nothing is queued", func() bool { return s.Stats().QueuedBytes == 0 })
 			p.send(text("again")...)
 			p.wantText("again")
 		}
@@ -708,7 +749,7 @@ func TestWriteTimeout(t *testing.T) {
 			e := make(ends, 1)
 			conns := make(chan *Conn, 1)
 			leave := make(chan bool)
-			s := &Server{MaxQueue: 64 << 20, WriteTimeout: 100 * time.Millisecond, OnClose: e.closed,
+			s := &Server{MaxQueued: 64 << 20, WriteTimeout: 100 * time.Millisecond, OnClose: e.closed,
 				OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
 				OnMessage: func(*Conn, Kind, []byte) error { leave <- true; leave <- true; return nil }}
 			h := serve(t, kind, s)
@@ -719,10 +760,10 @@ func TestWriteTimeout(t *testing.T) {
 				<-leave
 			}
 			until(t, "it is counted", func() bool {
-				if s.Stats().Queued < 1<<20 {
+				if s.Stats().QueuedBytes < 1<<20 {
 					c.Write(Binary, make([]byte, 64<<10)) // until the system takes no more
 				}
-				return s.Stats().Slow == 1
+				return s.Stats().TimedOut.Slow == 1
 			})
 			if !parked {
 				<-leave
@@ -734,7 +775,8 @@ func TestWriteTimeout(t *testing.T) {
 
 // A connection that is closed while the peer still sends gets its close frame, and not a reset that overtakes it.
 func TestCloseWhileSending(t *testing.T) {
-	h := serve(t, "park", &Server{OnMessage: echo, MaxMessage: 1000})
+	e := make(ends, 1)
+	h := serve(t, "park", &Server{OnMessage: echo, MaxMessage: 1000, OnClose: e.closed})
 	p := h.connect(t, "")
 	go func() {
 		p.Conn.Write(frame(fin|byte(Binary), strings.Repeat("x", 1<<20)))
@@ -742,6 +784,7 @@ func TestCloseWhileSending(t *testing.T) {
 	}()
 	p.wantClose(CodeTooBig)
 	p.wantEnd()
+	wantErr(t, e.wait(t), ErrTooLong)
 }
 
 // A peer that has sent a close frame, as the first of the two or as the answer, gets the end of the
@@ -846,12 +889,12 @@ func TestMaxPings(t *testing.T) {
 	})
 }
 
-// A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueue does not apply to them.
+// A peer that pings and does not read gets an answer to the first ping and to the latest. MaxQueued does not apply to them.
 func TestPongsToSlowPeer(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
 		const pings, much = 1000, 8 << 20 // more than the system takes
 		conns, got := make(chan *Conn, 1), make(chan string, 1)
-		s := &Server{MaxQueue: 1, WriteTimeout: soon, CloseTimeout: soon,
+		s := &Server{MaxQueued: 1, WriteTimeout: soon, CloseTimeout: soon,
 			OnOpen:    func(c *Conn, _ *http.Request) error { conns <- c; return nil },
 			OnMessage: func(_ *Conn, _ Kind, b []byte) error { got <- string(b); return nil }}
 		h := serve(t, kind, s)
@@ -882,7 +925,7 @@ func TestPongsToSlowPeer(t *testing.T) {
 		wantMessage()
 		p.want(pong, "0")
 		p.want(pong, fmt.Sprint(pings-1))
-		until(t, "nothing is queued", func() bool { return s.Stats().Queued == 0 })
+		until(t, "nothing is queued", func() bool { return s.Stats().QueuedBytes == 0 })
 
 		// The latest one goes before a close frame, and none behind it.
 		must(t, c.Write(Binary, message))
@@ -900,12 +943,12 @@ func TestPongsToSlowPeer(t *testing.T) {
 	})
 }
 
-// What small messages cost besides their bytes counts for MaxQueue.
+// What small messages cost besides their bytes counts for MaxQueued.
 func TestQueueOfSmallMessages(t *testing.T) {
 	each(t, func(t *testing.T, kind string) {
 		const bound, chunk = 64 << 10, 16 << 10
 		conns := make(chan *Conn, 1)
-		h := serve(t, kind, &Server{MaxQueue: bound, Slow: SlowDrop, WriteTimeout: soon, OnMessage: echo,
+		h := serve(t, kind, &Server{MaxQueued: bound, SlowPolicy: SlowDrop, WriteTimeout: soon, OnMessage: echo,
 			OnOpen: func(c *Conn, _ *http.Request) error { conns <- c; return nil }})
 		h.connect(t, "")
 		c := <-conns
@@ -914,7 +957,7 @@ func TestQueueOfSmallMessages(t *testing.T) {
 			for err == nil {
 				err = c.Write(Binary, make([]byte, size))
 			}
-			wantErr(t, err, ErrSlow)
+			wantErr(t, err, ErrQueueFull)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -993,7 +1036,7 @@ type stuckConn struct {
 
 func (c *stuckConn) Close() error {
 	close(c.closing)
-	for c.server.Stats().Parks == 0 {
+	for c.server.Lots()[0].Stats().Parks == 0 {
 		await.Pause(time.Millisecond)
 	}
 	return nil
@@ -1015,7 +1058,7 @@ func (l stuckListener) Accept() (net.Conn, error) {
 	return stuck, nil
 }
 
-// CloseNow while the connection is being parked for the first time: the lot does not have it before it is closed.
+// Abort while the connection is being parked for the first time: the lot does not have it before it is closed.
 func TestCloseNowDuringPark(t *testing.T) {
 	e := make(ends, 1)
 	conns, opened := make(chan *stuckConn, 1), make(chan *Conn, 1)
@@ -1023,10 +1066,10 @@ func TestCloseNowDuringPark(t *testing.T) {
 	var stuck *stuckConn
 	s := &Server{OnMessage: echo, OnClose: e.closed, PingInterval: -1,
 		OnOpen: func(c *Conn, _ *http.Request) error { opened <- c; return nil }}
-	s.Unwrap = func(net.Conn) net.Conn { // called by Park, and by CloseNow
+	s.Unwrap = func(net.Conn) net.Conn { // called by Park, and by Abort
 		if !began.Swap(true) {
 			stuck = <-conns
-			go (<-opened).CloseNow()
+			go (<-opened).Abort()
 			<-stuck.closing
 		}
 		return nil

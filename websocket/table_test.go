@@ -205,6 +205,7 @@ func (e *exchange) run(p *peer, size int, pause func()) {
 }
 
 func TestExchanges(t *testing.T) {
+	t.Parallel() // it waits
 	for _, kind := range hosts {
 		t.Run(kind, func(t *testing.T) {
 			h := serve(t, kind, tableServer())
@@ -239,10 +240,10 @@ func TestExchangesParked(t *testing.T) {
 					parks := uint64(0)
 					e.run(p, 1, func() {
 						until(t, "it is parked again", func() bool {
-							s := h.server.Stats()
-							return s.Conns == 0 || s.Parked == 1 && s.Running == 0 && s.Parks > parks
+							s := h.server.Lots()[0].Stats()
+							return h.server.Stats().Conns == 0 || s.Parked == 1 && s.Running == 0 && s.Parks > parks
 						})
-						parks = h.server.Stats().Parks
+						parks = h.server.Lots()[0].Stats().Parks
 					})
 				})
 			}

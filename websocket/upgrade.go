@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/nowait"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -39,9 +40,14 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	}
 	if err != nil {
 		text := err.Error()
-		if status == http.StatusInternalServerError {
-			s.log(slog.LevelError, "websocket: cannot upgrade", "error", err)
+		switch {
+		case status == http.StatusInternalServerError:
+			s.log.Log(slog.LevelError, "cannot upgrade", "err", err, "remote", r.RemoteAddr)
 			text = http.StatusText(status)
+		case err == errFull:
+			s.log.Log(serving.LevelLimit, "connection refused", "limit", "MaxConns", "remote", r.RemoteAddr)
+		case err != ErrServerClosed:
+			s.rejected.Add(1)
 		}
 		http.Error(w, text, status)
 		return nil, err
@@ -49,7 +55,7 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	conn, early, err := hijack(w)
 	if err != nil {
 		s.done()
-		s.log(slog.LevelError, "websocket: cannot upgrade", "error", err)
+		s.log.Log(slog.LevelError, "cannot upgrade", "err", err, "remote", r.RemoteAddr)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return nil, err
 	}
@@ -60,7 +66,8 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 		extension, c.compressed = negotiate(r.Header["Sec-Websocket-Extensions"])
 	}
 	b := answer(key, c.protocol, extension, w.Header())
-	conn.SetDeadline(time.Now().Add(defaultTimeout))
+	s.accepted.Add(1)
+	conn.SetDeadline(time.Now().Add(serving.DefaultTimeout))
 	if _, err = conn.Write(b); err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
@@ -70,7 +77,7 @@ func (s *Server) Upgrade(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 		return nil, fmt.Errorf("websocket: upgrade: %w", err)
 	}
 	if !s.add(c) {
-		c.Close(CodeGoingAway, serverEnds) // the peer has its answer, and Shutdown has not seen the connection
+		c.shut(serverEnds) // the peer has its answer, and Shutdown has not seen the connection
 	}
 	c.open(r, early)
 	return c, nil

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 )
 
 // A frame is written at once if the system takes it. What it does not take is queued, in Conn.queue, and written
@@ -115,21 +116,25 @@ func (c *Conn) send(frame []byte, retain bool) error {
 	if !c.closing && !c.ended {
 		err = c.enqueue(frame, retain, false)
 	}
+	if s := c.server; err == nil && s.IdleTimeout > 0 && frame[0]&opClose == 0 { // a message
+		c.lastMessage = s.now()
+	}
 	c.mu.Unlock()
 	switch {
 	case err == nil, err == ErrClosed:
-	case err != ErrSlow:
+	case err != ErrQueueFull:
 		err = c.writeFailed(err)
-	case c.server.Slow == SlowDrop:
+	case c.server.SlowPolicy == SlowDrop:
 		c.server.dropped.Add(1)
 	default:
-		c.abort(ErrSlow)
+		err = ErrSlow
+		c.abort(err)
 	}
 	return err
 }
 
 // pong answers a ping. RFC 6455 (5.5.3) allows to answer only the latest of several. So at most two pongs are queued, however
-// many pings a peer sends that does not read: one that is being written, and the latest. MaxQueue does not apply to them.
+// many pings a peer sends that does not read: one that is being written, and the latest. MaxQueued does not apply to them.
 func (c *Conn) pong(payload []byte) {
 	frame := append(appendHeader(nil, opPong, false, len(payload)), payload...)
 	c.mu.Lock()
@@ -149,12 +154,12 @@ func (c *Conn) pong(payload []byte) {
 	}
 }
 
-// enqueue writes what the system takes of a frame, and queues the rest. If must is set, MaxQueue does not apply. The caller
+// enqueue writes what the system takes of a frame, and queues the rest. If must is set, MaxQueued does not apply. The caller
 // holds c.mu.
 func (c *Conn) enqueue(frame []byte, retain, must bool) error {
 	s, q := c.server, c.queue
-	if q != nil && !must && q.cost()+len(frame)+frameCost > s.maxQueue() {
-		return ErrSlow
+	if q != nil && !must && uint64(q.cost()+len(frame)+frameCost) > s.maxQueued {
+		return ErrQueueFull
 	}
 	if q == nil {
 		n, err := c.tryWrite(frame)
@@ -259,7 +264,7 @@ func (c *Conn) writeQueue() {
 		c.mu.Unlock()
 		c.setWriteDeadline()
 		var n int
-		err = c.guard(func() (err error) {
+		err = c.server.log.Guard(c.conn, func() (err error) {
 			n, err = c.conn.Write(b)
 			return err
 		})
@@ -293,11 +298,11 @@ func (c *Conn) writeFailed(err error) error {
 	return err
 }
 
-// Write sends a message. What the system does not take at once is queued, up to Server.MaxQueue. The payload may be used
+// Write sends a message. What the system does not take at once is queued, up to Server.MaxQueued. The payload may be used
 // again when Write has returned. Concurrent messages are sent one after the other.
 //
-// Write fails with ErrClosed after a close frame was sent or received, with ErrSlow, with socknotify.ErrInvalid if kind is
-// unknown or a text is not UTF-8, and with the errors of the connection.
+// Write fails with ErrClosed after a close frame was sent or received, with ErrQueueFull or ErrSlow as SlowPolicy says, with
+// socknotify.ErrInvalid if kind is unknown or a text is not UTF-8, and with the errors of the connection.
 func (c *Conn) Write(kind Kind, payload []byte) error {
 	if err := checkMessage(kind, payload); err != nil {
 		return err
@@ -320,7 +325,7 @@ func (c *Conn) Write(kind Kind, payload []byte) error {
 
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
-func (s *Server) compressMin() int { return orDefault(s.CompressMin, 512) }
+func (s *Server) compressMin() int { return serving.Or(s.CompressMin, 512) }
 
 // frame appends a compressed frame to b. It reports whether that is shorter than the message; if not, b is unchanged.
 func (d *deflater) frame(b []byte, kind Kind, payload []byte) ([]byte, bool) {

@@ -20,10 +20,7 @@ import (
 	"time"
 )
 
-var (
-	long   = flag.Duration("long", 0, "how long the tests of many threads run, instead of a second")
-	source = flag.String("listings", "", "a file with the page's listings to compare the copy with")
-)
+var long = flag.Duration("long", 0, "how long the tests of many threads run, instead of a second")
 
 // patience is the time that a program has at most, on a busy machine.
 const patience = 5 * time.Minute
@@ -122,8 +119,8 @@ func run(t *testing.T, backend, program string, args ...string) string {
 	return out
 }
 
-// runAlone is run in a network namespace of the program's own, where the system allows it, because the page's programs use
-// a fixed port.
+// runAlone is run in a network namespace of the program's own, where the system allows it, because
+// the page's programs use a fixed port.
 func runAlone(t *testing.T, backend, program string) string {
 	t.Helper()
 	out, err := start(t, &syscall.SysProcAttr{
@@ -158,29 +155,26 @@ func onEach(t *testing.T, f func(t *testing.T, backend string)) {
 	}
 }
 
-// The flags with which the page's programs compile: they jump over initializations, do not use all that they have, and
-// one of them returns a variable that was never set (see page/server.cpp).
+// The flags with which the page's programs compile: they jump over initializations, do not use all
+// that they have, and one of them returns a variable that was never set (see page/server.cpp).
 var pageFlags = []string{"-fpermissive", "-w", "-ftrivial-auto-var-init=zero"}
 
-// The listings are those of the page, unchanged.
-func TestListingsUnchanged(t *testing.T) {
-	text, err := os.ReadFile("page/listings.cpp")
+// The programs of Microsoft's page compile unchanged, run, and do what the page says. Its listings
+// are not in the tree; an environment variable names a file that has them. See page/README.md.
+func TestListings(t *testing.T) {
+	listings := os.Getenv("SOCKNOTIFY_LISTINGS")
+	if listings == "" {
+		t.Skip("left out: SOCKNOTIFY_LISTINGS names no file with the page's listings")
+	}
+	text, err := os.ReadFile(listings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "813971ada81e8308f6df2cd436bb58dd804a88f14050244df4e7b6310970c090"
-	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
-		t.Errorf("checksum %s, want %s", got, want)
+	const tried = "813971ada81e8308f6df2cd436bb58dd804a88f14050244df4e7b6310970c090"
+	if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != tried {
+		t.Logf("%s is not the text that the drivers were written for: its checksum is %s", listings, got)
 	}
-	if *source != "" {
-		if page, err := os.ReadFile(*source); err != nil || string(page) != string(text) {
-			t.Errorf("%s differs, %v", *source, err)
-		}
-	}
-}
-
-// The page's programs compile, run, and do what the page says.
-func TestListings(t *testing.T) {
+	flags := append(pageFlags, "-Ipage", "-DLISTINGS="+strconv.Quote(listings))
 	for _, p := range []struct{ name, says string }{
 		{"poll", "Client hung up. Exiting."},
 		{"edge", "Received all data. Exiting..."},
@@ -188,7 +182,7 @@ func TestListings(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			need(t, "g++")
-			program := compile(t, "g++", "page/"+p.name+".cpp", pageFlags...)
+			program := compile(t, "g++", "page/"+p.name+".cpp", flags...)
 			onEach(t, func(t *testing.T, backend string) {
 				if out := runAlone(t, backend, program); !strings.Contains(out, p.says) {
 					t.Errorf("the program does not say %q:\n%s", p.says, out)
@@ -225,7 +219,7 @@ func TestSymbols(t *testing.T) {
 }
 
 // programs are the test programs in C.
-var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped"}
+var programs = []string{"errors", "edge", "waiters", "fork", "signals", "overlapped", "poll", "datagrams", "server"}
 
 func TestPrograms(t *testing.T) {
 	for _, p := range programs {
@@ -239,7 +233,8 @@ func TestPrograms(t *testing.T) {
 // duration is an argument of the programs with many threads: a second, or what the flag says.
 func duration() string { return fmt.Sprint(max(*long, time.Second).Seconds()) }
 
-// Sixty-four threads share a port: nothing is lost, there is one notification for each enable, and the removal is last.
+// Sixty-four threads share a port: nothing is lost, there is one notification for each enable, and
+// the removal is last.
 func TestThreads(t *testing.T) {
 	program := compile(t, "gcc", "programs/threads.c", "-std=gnu11", "-O1")
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
@@ -251,7 +246,8 @@ func TestThreadsAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { t.Log(run(t, backend, program, "64", duration())) })
 }
 
-// Programs and the library's C code under ThreadSanitizer. With these flags cgo tells it of what orders calls into Go.
+// Programs and the library's C code under ThreadSanitizer. With these flags cgo tells it of what
+// orders calls into Go.
 func TestThreadSanitizer(t *testing.T) {
 	const flag = "-fsanitize=thread"
 	lib := filepath.Join(built(t), "tsan")
@@ -275,8 +271,8 @@ func TestOverlappedAddressSanitizer(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) { run(t, backend, program) })
 }
 
-// The Go side under the race detector. It needs memory at fixed addresses, which a shared library does not leave free, so
-// the programs are linked with the archive, without position independence.
+// The Go side under the race detector. It needs memory at fixed addresses, which a shared library
+// does not leave free, so the programs are linked with the archive, without position independence.
 func TestRaceDetector(t *testing.T) {
 	archive := filepath.Join(built(t), "race.a")
 	command(t, "..", "go", "build", "-race", "-buildmode=c-archive", "-o", archive, ".")
@@ -313,7 +309,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The types have the sizes, and the constants the values, of mingw-w64's headers, where those have them.
+// The types have the sizes, and the constants the values, of mingw-w64's headers, where those have
+// them.
 func TestMingw(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the headers are compiled for amd64")
@@ -323,7 +320,8 @@ func TestMingw(t *testing.T) {
 	if _, err := os.Stat(headers); err != nil {
 		t.Skip(err)
 	}
-	// The same file, with constants as this library has them, is compiled with either set of headers.
+	// The same file, with constants as this library has them, is compiled with either set of
+	// headers.
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "--target=x86_64-w64-mingw32", "-isystem", headers, "programs/layout.c")
 	command(t, "", "clang", "-fsyntax-only", "-Wall", "-Werror", "-I../include", "-I../include/windows", "programs/layout.c")
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 // A debugClient requests the views of a live page.
@@ -71,7 +71,7 @@ func (c *debugClient) open(ctx context.Context, view string, query url.Values) (
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	var why debug.Failure
+	var why debugdata.Failure
 	if json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&why) != nil || why.Error == "" {
 		why.Error = "is it a socknotify debug page?"
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 // complete registers shell completion for the flags of a command and of its subcommands: the values of flags with a
@@ -52,7 +53,7 @@ func portNames(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion,
 		return nil, nothing
 	}
 	defer c.close()
-	var ports debug.Ports
+	var ports debugdata.Ports
 	if err := c.get(cmd.Context(), "ports", nil, &ports); err != nil {
 		return nil, nothing
 	}

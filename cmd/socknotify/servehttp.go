@@ -151,7 +151,7 @@ func newWeb(f *httpFlags, backend string, log *log.Logger) *web {
 	})
 	mux.HandleFunc("GET /stats", func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintf(out, "open %d\nparked %d\nrequests %d\n", w.open.Load(), w.site.Parked(), w.requests.Load())
+		fmt.Fprintf(out, "open %d\nparked %d\nrequests %d\n", w.open.Load(), w.site.Stats().Parked, w.requests.Load())
 	})
 	w.site.Backend = backend
 	w.site.Linger = f.linger

@@ -19,8 +19,8 @@ func (t *totals) Open(c conn) error { return nil }
 
 func (t *totals) Close(c conn, cause error) {
 	t.connections.Add(1)
-	t.messages.Add(c.State.messages)
-	t.bytes.Add(c.State.bytes)
+	t.messages.Add(c.Value.messages)
+	t.bytes.Add(c.Value.bytes)
 }
 
 // A service is one of the subcommands of serve.
@@ -47,8 +47,8 @@ func (*echo) Data(c conn, buf []byte) error {
 	}
 	// Data is not called while much is queued, so Write takes all of it.
 	n, err = c.Write(buf[:n])
-	c.State.messages++
-	c.State.bytes += int64(n)
+	c.Value.messages++
+	c.Value.bytes += int64(n)
 	return err
 }
 
@@ -57,8 +57,8 @@ type discard struct{ *totals }
 func (*discard) Data(c conn, buf []byte) error {
 	n, err := c.Read(buf)
 	if n > 0 {
-		c.State.messages++
-		c.State.bytes += int64(n)
+		c.Value.messages++
+		c.Value.bytes += int64(n)
 	}
 	return err
 }
@@ -84,9 +84,9 @@ func (*chargen) Data(c conn, buf []byte) error {
 
 // Writable writes once in each call, so that other connections are served in between.
 func (g *chargen) Writable(c conn) error {
-	n, err := c.Write(g.characters[c.State.bytes%pattern:][:pattern])
-	c.State.messages++
-	c.State.bytes += int64(n)
+	n, err := c.Write(g.characters[c.Value.bytes%pattern:][:pattern])
+	c.Value.messages++
+	c.Value.bytes += int64(n)
 	if err == server.ErrQueueFull {
 		return nil // Writable is called when there is room
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 type topFlags struct {
@@ -68,8 +68,8 @@ const (
 
 // A topReport is the JSON object.
 type topReport struct {
-	Server *debug.ServerView `json:"server,omitempty"`
-	Port   debug.View        `json:"port"`
+	Server *debugdata.ServerView `json:"server,omitempty"`
+	Port   debugdata.View        `json:"port"`
 }
 
 func (f *topFlags) run(cmd *cobra.Command, where string) error {
@@ -92,7 +92,7 @@ func (f *topFlags) run(cmd *cobra.Command, where string) error {
 	m.show(first)
 	out := cmd.OutOrStdout()
 	if f.json {
-		if err := printJSON(out, topReport{first.server, debug.View{Status: first.status, Registrations: first.list, History: first.history}}); err != nil {
+		if err := printJSON(out, topReport{first.server, debugdata.View{Status: first.status, Registrations: first.list, History: first.history}}); err != nil {
 			return failure{err}
 		}
 		return nil
@@ -122,11 +122,11 @@ type query struct {
 // An update is the answer to a query.
 type update struct {
 	query
-	ports   debug.Ports
-	server  *debug.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
-	status  debug.Status
-	list    debug.Registrations
-	history debug.History
+	ports   debugdata.Ports
+	server  *debugdata.ServerView // the server that the port belongs to, or else the page's first; nil if it has none
+	status  debugdata.Status
+	list    debugdata.Registrations
+	history debugdata.History
 	err     error
 }
 
@@ -135,7 +135,7 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	s.query = w
-	var servers debug.Servers
+	var servers debugdata.Servers
 	if s.err = c.get(ctx, "servers", nil, &servers); s.err != nil {
 		return s
 	}
@@ -152,7 +152,7 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	for i := range servers.Servers {
 		one := &servers.Servers[i]
 		if owns := slices.Contains(one.Ports, s.port); i == 0 || owns {
-			s.server = &debug.ServerView{Server: one.Name}
+			s.server = &debugdata.ServerView{Server: one.Name}
 			if owns {
 				break
 			}
@@ -171,7 +171,7 @@ func (c *debugClient) fetch(ctx context.Context, w query) (s update) {
 	if s.port == "" {
 		return s // the server has no port before it serves
 	}
-	var all debug.View
+	var all debugdata.View
 	s.err = c.get(ctx, "view", url.Values{
 		"port": {s.port}, "after": {w.after}, "q": {w.search}, "sort": {w.sort}, "order": {w.order},
 		"offset": {strconv.Itoa(w.offset)}, "limit": {strconv.Itoa(min(max(w.rows, 1), 1000))},

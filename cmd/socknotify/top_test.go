@@ -20,6 +20,7 @@ import (
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/server"
 	"github.com/socknotify/socknotify/sock"
@@ -162,7 +163,7 @@ func TestTrace(t *testing.T) {
 		}
 		last := lines[1]
 		if asJSON {
-			var e debug.Event
+			var e debugdata.Event
 			decode(t, last, &e)
 			if e.Kind != "notified" || e.Socket != uint64(s.Handle()) || e.Events != "OUT" || e.Key != "key-42\x1b[2J" {
 				t.Errorf("%+v", e)
@@ -226,12 +227,12 @@ func TestTraceEnds(t *testing.T) {
 func TestTraceLines(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 60e6, time.Local)
 	for _, c := range []struct {
-		e    debug.Event
+		e    debugdata.Event
 		want string
 	}{
-		{debug.Event{Kind: "missed", Missed: 7}, "03:04:05.06  7 missed"},
-		{debug.Event{Kind: "posted", Data: 9}, "03:04:05.06  posted      data 9"},
-		{debug.Event{Kind: "notified", Socket: 5, Events: "IN", Local: "a", Remote: "b", Key: "k\n"}, "03:04:05.06  notified         5  IN             a < b  k·"},
+		{debugdata.Event{Kind: "missed", Missed: 7}, "03:04:05.06  7 missed"},
+		{debugdata.Event{Kind: "posted", Data: 9}, "03:04:05.06  posted      data 9"},
+		{debugdata.Event{Kind: "notified", Socket: 5, Events: "IN", Local: "a", Remote: "b", Key: "k\n"}, "03:04:05.06  notified         5  IN             a < b  k·"},
 	} {
 		c.e.Time = at
 		if got := traceLine(&c.e); got != c.want {
@@ -551,7 +552,7 @@ func TestTopSamples(t *testing.T) {
 		s := update{query: query{port: "p"}}
 		s.status.Observed = time.Unix(observed, 0)
 		for _, n := range numbers {
-			s.history.Samples = append(s.history.Samples, debug.Sample{Number: n})
+			s.history.Samples = append(s.history.Samples, debugdata.Sample{Number: n})
 		}
 		m.show(s)
 	}

@@ -18,7 +18,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
 
-	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 	"github.com/socknotify/socknotify/metrics"
 )
 
@@ -39,12 +39,12 @@ type topModel struct {
 	help   help.Model
 
 	now          update
-	err          error                // of the latest update
-	before       map[uint64]debug.Row // the rows of the previous update, by ID
-	since        time.Time            // when that was
-	serverBefore *debug.ServerView
+	err          error                    // of the latest update
+	before       map[uint64]debugdata.Row // the rows of the previous update, by ID
+	since        time.Time                // when that was
+	serverBefore *debugdata.ServerView
 	// samples are the latest of the port; an update fetches those since the previous one.
-	samples []debug.Sample
+	samples []debugdata.Sample
 }
 
 // keptSamples is more than the width of any screen.
@@ -204,7 +204,7 @@ func (m *topModel) show(s update) {
 	if m.port == "" {
 		m.port = s.port
 	}
-	m.before, m.since = map[uint64]debug.Row{}, m.now.status.Time
+	m.before, m.since = map[uint64]debugdata.Row{}, m.now.status.Time
 	if m.now.port != s.port || !m.now.status.Observed.Equal(s.status.Observed) {
 		m.samples = nil // of another port or another observation, whose samples are numbered from the start
 	}
@@ -221,7 +221,7 @@ func (m *topModel) show(s update) {
 	if s.server != nil {
 		if n := len(s.server.Samples); m.serverBefore == nil && n > 0 { // the first rates are those of the last seconds
 			then := &s.server.Samples[max(n-6, 0)]
-			m.serverBefore = &debug.ServerView{Time: then.Time, Counts: then.ServerCounts}
+			m.serverBefore = &debugdata.ServerView{Time: then.Time, Counts: then.ServerCounts}
 		}
 		s.server.Samples = nil
 	}
@@ -342,7 +342,7 @@ func (m *topModel) where() string {
 func (m *topModel) serverFigures() []figure {
 	s := m.now.server
 	c := &s.Counts
-	per := func(read func(*debug.ServerCounts) uint64) float64 {
+	per := func(read func(*debugdata.ServerCounts) uint64) float64 {
 		if m.serverBefore == nil || !s.Time.After(m.serverBefore.Time) {
 			return 0
 		}
@@ -353,13 +353,13 @@ func (m *topModel) serverFigures() []figure {
 	if s.Kind == "server.Server" {
 		out = append(out, figure{"connections", count(uint64(c.Conns)), false})
 	} else {
-		out = append(out, figure{"parked", count(uint64(c.Parked)), false}, figure{"queued", count(uint64(c.QueuedConns)), c.QueuedConns > 0})
+		out = append(out, figure{"parked", count(uint64(c.Parked)), false}, figure{"waiting", count(uint64(c.Waiting)), c.Waiting > 0})
 	}
-	out = append(out, figure{"requests/s", rate(per(func(c *debug.ServerCounts) uint64 { return c.Calls })), false})
+	out = append(out, figure{"requests/s", rate(per(func(c *debugdata.ServerCounts) uint64 { return c.Calls })), false})
 	if s.Kind == "server.Server" {
 		out = append(out,
-			figure{"received/s", bytesOf(per(func(c *debug.ServerCounts) uint64 { return c.BytesIn })), false},
-			figure{"sent/s", bytesOf(per(func(c *debug.ServerCounts) uint64 { return c.BytesOut })), false},
+			figure{"received/s", bytesOf(per(func(c *debugdata.ServerCounts) uint64 { return c.BytesIn })), false},
+			figure{"sent/s", bytesOf(per(func(c *debugdata.ServerCounts) uint64 { return c.BytesOut })), false},
 			figure{"queued", bytesOf(float64(c.QueuedBytes)), false})
 	}
 	if h := callTime(c.CallTime); h.Count() > 0 {
@@ -382,7 +382,7 @@ func (m *topModel) serverFigures() []figure {
 	return append(out, figure{"faults", count(c.Panics + c.Stuck), c.Panics+c.Stuck > 0})
 }
 
-func callTime(t *debug.Times) (h metrics.Histogram) {
+func callTime(t *debugdata.Times) (h metrics.Histogram) {
 	if t != nil {
 		h.Sum = time.Duration(t.Seconds * float64(time.Second))
 		copy(h.Buckets[:], t.Buckets)
@@ -445,28 +445,28 @@ type topColumn struct {
 	width int
 	right bool // aligned to the right
 	drop  int  // a narrow window omits columns with the highest numbers first; 0 is never omitted
-	text  func(m *topModel, r *debug.Row) string
+	text  func(m *topModel, r *debugdata.Row) string
 }
 
 const keyColumn = 1
 
 var topColumns = []topColumn{
-	{"socket", 6, true, 0, func(m *topModel, r *debug.Row) string { return fmt.Sprint(r.Socket) }},
-	{"key", 12, false, 0, func(m *topModel, r *debug.Row) string { return printable(r.Key) }},
-	{"local", 21, false, 5, func(m *topModel, r *debug.Row) string { return printable(cmp.Or(r.Local, r.Network)) }},
-	{"remote", 21, false, 2, func(m *topModel, r *debug.Row) string { return printable(r.Remote) }},
-	{"filter", 13, false, 3, func(m *topModel, r *debug.Row) string { return r.Filter }},
-	{"trigger", 16, false, 6, func(m *topModel, r *debug.Row) string { return strings.ReplaceAll(r.Trigger, "|", " ") }},
-	{"state", 9, false, 0, func(m *topModel, r *debug.Row) string { return r.State }},
-	{"notified", 9, true, 0, func(m *topModel, r *debug.Row) string { return fmt.Sprint(r.Notifications) }},
+	{"socket", 6, true, 0, func(m *topModel, r *debugdata.Row) string { return fmt.Sprint(r.Socket) }},
+	{"key", 12, false, 0, func(m *topModel, r *debugdata.Row) string { return printable(r.Key) }},
+	{"local", 21, false, 5, func(m *topModel, r *debugdata.Row) string { return printable(cmp.Or(r.Local, r.Network)) }},
+	{"remote", 21, false, 2, func(m *topModel, r *debugdata.Row) string { return printable(r.Remote) }},
+	{"filter", 13, false, 3, func(m *topModel, r *debugdata.Row) string { return r.Filter }},
+	{"trigger", 16, false, 6, func(m *topModel, r *debugdata.Row) string { return strings.ReplaceAll(r.Trigger, "|", " ") }},
+	{"state", 9, false, 0, func(m *topModel, r *debugdata.Row) string { return r.State }},
+	{"notified", 9, true, 0, func(m *topModel, r *debugdata.Row) string { return fmt.Sprint(r.Notifications) }},
 	{"/s", 7, true, 1, (*topModel).perSecond},
-	{"last", 15, false, 0, func(m *topModel, r *debug.Row) string {
+	{"last", 15, false, 0, func(m *topModel, r *debugdata.Row) string {
 		if r.LastTime.IsZero() {
 			return "never"
 		}
 		return r.Last + " " + brief(m.now.status.Time.Sub(r.LastTime))
 	}},
-	{"age", 7, true, 4, func(m *topModel, r *debug.Row) string {
+	{"age", 7, true, 4, func(m *topModel, r *debugdata.Row) string {
 		if r.Since.IsZero() {
 			return ""
 		}
@@ -483,7 +483,7 @@ func (c *topColumn) pad(s string, width int) string {
 }
 
 // perSecond returns a rate of a row since the previous update.
-func (m *topModel) perSecond(r *debug.Row) string {
+func (m *topModel) perSecond(r *debugdata.Row) string {
 	was, ok := m.before[r.ID]
 	if d := m.now.status.Time.Sub(m.since).Seconds(); ok && d > 0 {
 		return rate(float64(r.Notifications-was.Notifications) / d)
@@ -518,7 +518,7 @@ func fitColumns(width int) []int {
 }
 
 // sparkline draws a rate over the latest samples.
-func sparkline(samples []debug.Sample, width int) string {
+func sparkline(samples []debugdata.Sample, width int) string {
 	if len(samples) > width+1 {
 		samples = samples[len(samples)-width-1:]
 	}

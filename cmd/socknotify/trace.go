@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 type traceFlags struct {
@@ -64,7 +64,7 @@ func (f *traceFlags) run(cmd *cobra.Command, where string) error {
 	defer c.close()
 	names := []string{f.port}
 	if f.port == "" {
-		var all debug.Ports
+		var all debugdata.Ports
 		if err := c.get(cmd.Context(), "ports", nil, &all); err != nil {
 			return unlessDone(cmd.Context().Err(), err)
 		}
@@ -136,7 +136,7 @@ func unlessDone(done, err error) error {
 }
 
 func (f *traceFlags) print(w io.Writer, line []byte) error {
-	var e debug.Event
+	var e debugdata.Event
 	if err := json.Unmarshal(line, &e); err != nil {
 		return fmt.Errorf("invalid trace event: %w", err)
 	}
@@ -149,7 +149,7 @@ func (f *traceFlags) print(w io.Writer, line []byte) error {
 }
 
 // traceLine formats an event as text.
-func traceLine(e *debug.Event) string {
+func traceLine(e *debugdata.Event) string {
 	at := e.Time.Local().Format("15:04:05.00")
 	switch e.Kind {
 	case "missed":

@@ -44,7 +44,7 @@ const listed = (c, names) => Object.entries(names).filter(([name]) => c[name]).m
 const parkCards = [
   ["parked", "Parked", "Connections that wait for their peer, without a goroutine.", (c) => [count(c.parked || 0), c.conns ? count(c.conns) + " open in all" : ""]],
   ["running", "Running", "Calls that run now, each on a goroutine.", (c) => [count(c.running || 0), several(c.workers || 0, "worker", "workers")]],
-  ["waiting", "Queued", "Connections that are ready and wait because MaxRunning calls run.", (c) => [count(c.queued_conns || 0), ""]],
+  ["waiting", "Waiting", "What is ready and waits for a worker: connections beyond MaxRunning, or notifications of a server.", (c) => [count(c.waiting || 0), ""]],
   ["calls", "Requests/s", "Requests, or calls of Handler; for a lot, how often connections are parked.", (c, r) => [rate(r(c.calls ? "calls" : "parks")), count(c.calls || c.parks || 0) + " in all" + (c.rejected ? `, ${count(c.rejected)} rejected` : "")]],
   ["time", "Handler time", "How long the middle call of the last seconds took, and the slowest in a hundred.", handlerTime],
   ["refused", "Refused", "Connections closed at once because of MaxConns or MaxConnsPerAddr.", (c) => [count(c.refused || 0), listed(c, { refused_per_addr: "per address" })]],
@@ -93,7 +93,7 @@ function makeServerView(kind) {
       : new Chart(box, { title: "Workers", explain: "Goroutines, and those of them that run a call.", series: [{ name: "workers", value: (s) => s.workers || 0 }, { name: "running", value: (s) => s.running || 0 }], format: count }),
     own
       ? new Chart(box, { title: "Connections", explain: "Peers that are connected, and those of them in a TLS handshake.", series: [{ name: "all", value: (s) => s.conns || 0 }, { name: "in a handshake", value: (s) => s.handshaking || 0 }], format: count })
-      : new Chart(box, { title: "Connections", explain: "Those that wait without a goroutine, and those that wait for a worker.", series: [{ name: "parked", value: (s) => s.parked || 0 }, { name: "queued", value: (s) => s.queued_conns || 0 }], format: count }),
+      : new Chart(box, { title: "Connections", explain: "Those that wait without a goroutine, and those that wait for a worker.", series: [{ name: "parked", value: (s) => s.parked || 0 }, { name: "queued", value: (s) => s.waiting || 0 }], format: count }),
     new Chart(box, { title: "Handler time", explain: "The middle call of each second, and the slowest in a hundred.", empty: "Not measured. Set TimeCalls to see how long calls take.",
       series: [{ name: "median", value: (s, b) => quantile(0.5, s, b) }, { name: "slowest 1 %", value: (s, b) => quantile(0.99, s, b) }], format: duration }),
   );

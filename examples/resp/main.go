@@ -66,5 +66,5 @@ func (s *store) answer(args [][]byte, buf []byte) (head, value, tail []byte) {
 }
 
 func main() {
-	log.Fatal((&server.Server[struct{}]{Handler: new(store), MaxInput: 65 << 20}).ListenAndServe("tcp", "127.0.0.1:6379"))
+	log.Fatal((&server.Server[struct{}]{Handler: new(store), MaxMessage: 65 << 20}).ListenAndServe("tcp", "127.0.0.1:6379"))
 }

@@ -25,7 +25,7 @@ func serve(t *testing.T, backend string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server.Server[struct{}]{Handler: new(store), Backend: backend, MaxInput: 65 << 20}
+	s := &server.Server[struct{}]{Handler: new(store), Backend: backend, MaxMessage: 65 << 20}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -30,7 +30,7 @@ type echo struct{}
 
 // Open is called after the handshake.
 func (*echo) Open(c conn) error {
-	c.State.shouts = c.TLS().NegotiatedProtocol == "shout"
+	c.Value.shouts = c.TLS().NegotiatedProtocol == "shout"
 	return nil
 }
 
@@ -40,7 +40,7 @@ func (*echo) Data(c conn, buf []byte) error {
 		return err // io.EOF closes the connection with a close_notify
 	}
 	answer := buf[:n]
-	if c.State.shouts {
+	if c.Value.shouts {
 		answer = bytes.ToUpper(answer)
 	}
 	_, err = c.Write(answer) // Data is not called while much is queued, so Write takes all of it

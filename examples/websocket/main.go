@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/socknotify/socknotify/examples/websocket/chat"
 )
 
 func main() {
@@ -27,25 +29,25 @@ func main() {
 
 // run serves until the context is done.
 func run(ctx context.Context, addr string, ping time.Duration) error {
-	s, err := newSite(ping)
+	s, err := chat.New(ping)
 	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		s.close(ctx)
+		s.Close(ctx)
 		return err
 	}
 	log.Printf("chat on http://%v/", listener.Addr())
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(listener) }()
+	go func() { ended <- s.Serve(listener) }()
 	select {
 	case <-ctx.Done():
 	case err = <-ended:
 	}
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if failed := s.close(last); err == nil {
+	if failed := s.Close(last); err == nil {
 		err = failed
 	}
 	return err

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/socknotify/socknotify"
@@ -11,13 +10,8 @@ import (
 
 // X3: accepted connections as notifications.
 var acceptCases = map[string]func(*env){
-	"X3/RefusedWithoutListener": acceptWithout,
-	"X3/OnlyWhatIsDequeued":     acceptBackpressure,
-	"X3/LittleRoom":             acceptLittleRoom,
-	"X3/BesideOthers":           acceptBesideOthers,
-	"X3/ManyWaiters":            acceptManyWaiters,
-	"X3/RemoveUnderLoad":        acceptRemoveUnderLoad,
-	"X3/ListenerFails":          acceptFails,
+	"X3/OnlyWhatIsDequeued": acceptBackpressure,
+	"X3/RemoveUnderLoad":    acceptRemoveUnderLoad,
 }
 
 func (e *env) accept(p *port, l *socket, k any, n int) {
@@ -85,92 +79,6 @@ func acceptBackpressure(e *env) {
 	e.none(p)
 }
 
-func acceptLittleRoom(e *env) {
-	for _, entries := range []int{1, 2, 3, 64} {
-		for _, n := range []int{1, 2, 64} {
-			p := e.port()
-			l := e.listener()
-			e.accept(p, l, "l", n)
-			e.dial(l, 9)
-			buf := make([]note, entries)
-			for left := 9; left > 0; {
-				k, err := p.Process(nil, buf, limit)
-				if err != nil || k > entries {
-					e.Fatalf("Wait = %d, %v with %d left", k, err, left)
-				}
-				for _, got := range buf[:k] {
-					e.accepted(got, "l").Close()
-				}
-				left -= k
-			}
-			e.none2(p)
-		}
-	}
-}
-
-// acceptBesideOthers has readable sockets and posts in the same calls.
-func acceptBesideOthers(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 64)
-	const others = 10
-	for range others {
-		s, peer := e.unix()
-		e.do(p, enable(s, "s", in, level|oneShot))
-		e.deliver(peer, s, "x")
-		p.Post("p", 1)
-	}
-	e.dial(l, others)
-	count := map[any]int{}
-	buf := make([]note, 4)
-	for total := 0; total < 3*others; {
-		n, err := p.Process(nil, buf, limit)
-		if err != nil {
-			e.Fatalf("Wait after %v: %v", count, err)
-		}
-		for _, got := range buf[:n] {
-			count[got.Key]++
-			if got.Key == "l" {
-				e.accepted(got, "l")
-			}
-		}
-		total += n
-	}
-	for _, k := range []any{"l", "s", "p"} {
-		if count[k] != others {
-			e.Fatalf("dequeued %v", count)
-		}
-	}
-	e.none2(p)
-}
-
-func acceptManyWaiters(e *env) {
-	const clients = 300
-	for _, n := range []int{1, 8} {
-		p := e.port()
-		l := e.keep(sock.ListenTCP(sock.Loopback, sock.ListenOptions{}))
-		var got atomic.Int32
-		stop := e.workers(p, 4, 3, func(nt note) {
-			s, err := nt.Accepted()
-			if s == nil || err != nil {
-				e.Errorf("accepted %v, %v", s, err)
-				return
-			}
-			got.Add(1)
-			s.Close()
-		})
-		e.accept(p, l, "l", n)
-		for range clients {
-			c := e.fresh()
-			e.connect(c, l.LocalAddr())
-			settle(e, c, stateOut)
-			c.Close()
-		}
-		e.until("every connection is accepted", func() bool { return got.Load() == clients })
-		stop()
-	}
-}
-
 // acceptRemoveUnderLoad removes while waiters accept: each connection is either delivered, before the
 // EventRemove, or still the listener's.
 func acceptRemoveUnderLoad(e *env) {
@@ -216,37 +124,4 @@ func acceptRemoveUnderLoad(e *env) {
 		})
 		stop()
 	}
-}
-
-// acceptFails shuts the listener down. That is reported once, and nothing spins. poll(2) shows such a
-// listener as it shows a stream that was never started, so without kernel edges nothing comes.
-func acceptFails(e *env) {
-	p := e.port()
-	l := e.listener()
-	e.accept(p, l, "l", 4)
-	e.shutListener(l)
-	if e.ofWindows() { // where a listener cannot be shut down
-		e.quiet(p)
-		e.do(p, remove(l))
-		e.wantNow(p, "l", gone)
-		return
-	}
-	got := e.next(p)
-	s, err := got.Accepted()
-	if got.Events != bad || s != nil || err == nil {
-		e.Fatalf("notification %v, accepted %v, %v; want ERR and an error", got.Events, s, err)
-	}
-	var failed *sock.Error
-	if !errors.As(err, &failed) {
-		e.Errorf("the error is a %T", err)
-	}
-	e.quiet(p)
-	e.do(p, remove(l))
-	e.wantNow(p, "l", gone)
-}
-
-func acceptWithout(e *env) {
-	p := e.port()
-	e.wantErr(p.Accept(nil, "k", 1), socknotify.ErrInvalid)
-	e.wantErr(p.Accept(e.listener().Socket, []int{}, 1), socknotify.ErrInvalid)
 }

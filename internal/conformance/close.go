@@ -14,9 +14,7 @@ import (
 
 // P4: Close, and ports that are not closed.
 var closeCases = map[string]func(*env){
-	"P4/LaterCallsWithAContext": closeLaterCalls,
 	"P4/WaitsForCallsInside":    closeWaitsForCalls,
-	"P4/ConcurrentCloses":       closeConcurrent,
 	"P4/RacesWithEveryCall":     closeRaces,
 	"P4/DroppedPort":            droppedPort,
 	"P4/DroppedPortWithHistory": droppedPortWithHistory,
@@ -79,20 +77,6 @@ func without(list, other []string) []string {
 		}
 	}
 	return rest
-}
-
-func closeConcurrent(e *env) {
-	p := e.port()
-	waiter := e.wait(p, 1, -1)
-	e.parked(p, 1)
-	var all []<-chan error
-	for range 8 {
-		all = append(all, async(p.Close))
-	}
-	for _, ch := range all {
-		e.end(ch, "Close")
-	}
-	e.wantErr(e.get(waiter).err, socknotify.ErrClosed)
 }
 
 // weakKeys makes keys that only what use gives them to keeps reachable.
@@ -191,32 +175,4 @@ func droppedPortWithHistory(e *env) {
 		p.Wait(ctx, make([]note, 1))
 		p.Process(nil, make([]note, 1), time.Millisecond)
 	})
-}
-
-func closeLaterCalls(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	p.Close()
-	ctx, buf, regs := e.Context(), make([]note, 1), []reg{enable(s, "k", in, level)}
-	regs[0].Result = errOld
-	for name, call := range map[string]func() (int, error){
-		"ProcessContext":       func() (int, error) { return p.ProcessContext(ctx, regs, buf) },
-		"ProcessContext, none": func() (int, error) { return p.ProcessContext(ctx, regs, nil) },
-		"Wait":                 func() (int, error) { return p.Wait(ctx, buf) },
-		"Wait no entries":      func() (int, error) { return p.Wait(ctx, nil) },
-		"Deregister, a Conn": func() (int, error) {
-			_, err := p.Deregister(removeConn(&slowConn{s, make(chan struct{}), make(chan struct{})}))
-			return 0, err
-		},
-	} {
-		if n, err := call(); n != 0 || !errors.Is(err, socknotify.ErrClosed) {
-			e.Errorf("%s after Close = %d, %v; want ErrClosed", name, n, err)
-		}
-	}
-	for range p.All(ctx) {
-		e.Errorf("All yields after Close")
-	}
-	if regs[0].Result != errOld {
-		e.Errorf("a call that failed as a whole set a Result: %v", regs[0].Result)
-	}
 }

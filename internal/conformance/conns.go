@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/sock"
 )
 
 // X2: the standard library's connections.
@@ -21,7 +22,6 @@ var connCases = map[string]func(*env){
 	"X2/CloseRaces":        connCloseRaces,
 	"X2/KeptReachable":     connKeptReachable,
 	"X2/ReleasedByRemoval": connReleased,
-	"X2/StrangeConns":      strangeConns,
 	"X2/EndingConns":       endingConns,
 }
 
@@ -305,33 +305,36 @@ func (c *brokenConn) Write(func(uintptr) bool) error { return errBroken }
 
 func (c *brokenConn) Control(func(uintptr)) error {
 	switch c.how {
-	case "control panics":
+	case "control-panics":
 		panic("no control")
-	case "control fails":
+	case "control-fails":
 		return errBroken
 	}
 	return nil // without having called anything
 }
 
-func strangeConns(e *env) {
-	p := e.port()
-	a, b := e.netPair("tcp")
-	e.refused(p, enableConn(uncomparableConn{conn: a}, "k", in, level), socknotify.ErrInvalid)
-	e.namesField(p, enableConn(uncomparableConn{conn: a}, "k", in, level), "Conn")
-	for _, how := range []string{"error", "panic", "control panics", "control fails", "control does nothing"} {
-		for _, op := range []socknotify.Op{socknotify.OpEnable, socknotify.OpDisable, socknotify.OpRemove} {
-			r := enableConn(&brokenConn{how}, "k", in, level)
-			r.Op = op
-			e.refused(p, r, socknotify.ErrBadSocket)
-		}
+// A theConn is any syscall.Conn as a script's socket. It has no number of its own.
+type theConn struct{ syscall.Conn }
+
+func (theConn) Handle() uintptr { return 0 }
+
+// strange makes a connection that is none, or that fails: nil-tcp, zero-tcp, nil-sock,
+// "uncomparable" and a connection, "embedded" and a socket, or a way of brokenConn.
+func (r *run) strange(a []string) handle {
+	r.Helper()
+	switch a[0] {
+	case "nil-tcp":
+		return theConn{(*net.TCPConn)(nil)}
+	case "zero-tcp":
+		return theConn{&net.TCPConn{}}
+	case "nil-sock":
+		return theConn{(*sock.Socket)(nil)}
+	case "uncomparable":
+		return theConn{uncomparableConn{conn: r.handle(a[1]).(netConn).conn}}
+	case "embedded":
+		return theConn{&struct{ *sock.Socket }{r.socket(a[1]).Socket}}
 	}
-	e.refused(p, enableConn((*net.TCPConn)(nil), "k", in, level), socknotify.ErrBadSocket)
-	e.refused(p, enableConn(&net.TCPConn{}, "k", in, level), socknotify.ErrBadSocket)
-	// Nothing of that has harmed the port.
-	e.do(p, enableConn(a, "k", in, level|oneShot))
-	_, err := b.Write([]byte("x"))
-	e.must(err)
-	e.want(p, "k", in)
+	return theConn{&brokenConn{a[0]}}
 }
 
 // An endingConn ends its goroutine, as t.Fatal does in a fake connection.
@@ -366,8 +369,8 @@ func (c *endingConn) Control(f func(uintptr)) error {
 	})
 }
 
-// A connection that ends its goroutine ends the call: what it named before is registered or removed, its Close is not
-// held up, and neither is that of the port.
+// A connection that ends its goroutine ends the call: what it named before is registered or
+// removed, its Close is not held up, and neither is that of the port.
 func endingConns(e *env) {
 	for _, how := range []string{"SyscallConn", "Control", "Control's end"} {
 		p := e.port()

@@ -9,35 +9,9 @@ import (
 
 // X5: enabling without asking the kernel.
 var drainedCases = map[string]func(*env){
-	"X5/Saves":                  drainedSaves,
 	"X5/BothDirections":         drainedBothDirections,
 	"X5/UnderLoad":              drainedUnderLoad,
 	"X5/ArrivalRacesWithEnable": arrivalRaces,
-}
-
-// drainedSaves needs a kernel with edges; without them only that nothing is lost remains.
-func drainedSaves(e *env) {
-	const rounds = 20
-	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot} {
-		p := e.port()
-		s, peer := e.unix()
-		e.do(p, enable(s, "k", in, trigger))
-		before := p.Stats()
-		for range rounds {
-			e.send(peer, "x")
-			e.want(p, "k", in)
-			e.drain(s)
-			e.do(p, drained(s, "k", in, trigger))
-		}
-		after := p.Stats()
-		saved, asked := after.FastEnables-before.FastEnables, after.Rearms-before.Rearms
-		if kernelEdges(p) && (saved != rounds || asked != 0) {
-			e.Errorf("%v: %d of %d enables saved, %d asked the kernel", trigger, saved, rounds, asked)
-		}
-		if saved+asked != rounds {
-			e.Errorf("%v: %d saved and %d asked; want %d together", trigger, saved, asked, rounds)
-		}
-	}
 }
 
 // none2 is none for cases that ask often: it polls.

@@ -11,8 +11,7 @@ import (
 
 // E1, E2 and E9: when sockets are ready.
 var readyCases = map[string]func(*env){
-	"E2/RoomForAWaiter": roomForWaiter,
-	"E1/UrgentData":     inUrgent,
+	"E1/UrgentData": inUrgent,
 }
 
 // inUrgent mixes urgent data with data that is not; the latter must be found.
@@ -40,22 +39,9 @@ func inUrgent(e *env) {
 	}
 }
 
-// roomForWaiter has a call wait for room, which its peer makes bit by bit.
-func roomForWaiter(e *env) {
-	p := e.port()
-	s, peer := e.tcp()
-	e.fill(s)
-	e.do(p, enable(s, "k", out, level|oneShot))
-	w := e.wait(p, 1, -1)
-	e.still(w)
-	e.until("OUT", func() bool { e.drain(peer); return len(w) > 0 })
-	e.check(e.get(w).notes[0], "k", out)
-}
-
 // E3 and E4: hang-ups.
 var hangupCases = map[string]func(*env){
 	"E3/UnreadDataIsKept": unreadIsKept,
-	"E4/ListenerShutDown": listenerShutDown,
 }
 
 // unreadIsKept sends much, closes, and reads on each notification only a little.
@@ -115,52 +101,6 @@ func (e *env) never(p *port, ev events) {
 		for _, got := range buf[:n] {
 			if got.Events&ev != 0 {
 				e.Fatalf("notification %v; %v must not come", got.Events, ev)
-			}
-		}
-	}
-}
-
-// listenerShutDown shuts a listener down, of which both an accept and a send would fail, and not block.
-func listenerShutDown(e *env) {
-	if e.ofWindows() {
-		e.Skip("a listener cannot be shut down")
-	}
-	for filter := events(0); filter <= socknotify.EventsAll; filter++ {
-		for _, trigger := range everyWay {
-			for _, before := range []bool{true, false} {
-				p := e.port()
-				l := e.listener()
-				if before {
-					e.do(p, enable(l, "l", filter, trigger))
-				}
-				e.shutListener(l)
-				if !before {
-					e.do(p, enable(l, "l", filter, trigger))
-				}
-				want := filter & (in | out)
-				switch {
-				case !before:
-					want = 0 // it does not listen any more (E6)
-				case p.Backend() == "kqueue":
-					want &= out
-				}
-				rounds := 2
-				if trigger&(edge|oneShot) != 0 {
-					rounds = 1
-				}
-				for range rounds {
-					if want != 0 {
-						e.wantNow(p, "l", want)
-					}
-				}
-				if want == 0 && before || rounds == 1 && filter == in {
-					e.quietSoon(p, 8)
-				}
-				if s, err := l.Accept(); err == nil {
-					e.Errorf("accepted %v", s)
-				}
-				e.do(p, remove(l))
-				e.wantNow(p, "l", gone)
 			}
 		}
 	}

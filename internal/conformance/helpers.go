@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,6 +80,7 @@ type env struct {
 	tied     bool   // registrations name the sockets of package sock, and not their handles
 	stmt     string // the statement of a script, for failures
 	owned    map[fd]bool
+	cell     *factCell // of a fact
 }
 
 // where is what a failure begins with.
@@ -115,12 +115,6 @@ func (e *env) port() *port {
 	return p
 }
 
-// ofWindows reports whether the ports are those of Windows, or of a fake of its kernel.
-func (e *env) ofWindows() bool {
-	e.Helper()
-	return runtime.GOOS == "windows" || strings.HasPrefix(e.port().Backend(), "psn")
-}
-
 // A handle is anything with a socket's number.
 type handle interface{ Handle() uintptr }
 
@@ -134,6 +128,9 @@ func naming(s handle, r reg) reg {
 		}
 	case netConn:
 		r.Conn = s.conn
+		return r
+	case theConn:
+		r.Conn = s.Conn
 		return r
 	}
 	r.Handle = s.Handle()
@@ -162,18 +159,6 @@ func raw(r reg, s handle) reg {
 
 // kernelEdges reports whether enabling a drained socket may cost no system call (X5).
 func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
-
-// deregister removes a registration with a key.
-func (e *env) deregister(p *port, s handle, key any) {
-	e.Helper()
-	got, err := p.Deregister(remove(s))
-	if err != nil {
-		e.Fatalf("Deregister: %v", err)
-	}
-	if got != key {
-		e.Errorf("Deregister returned the key %v; want %v", got, key)
-	}
-}
 
 // do processes registrations that must all succeed.
 func (e *env) do(p *port, regs ...reg) {

@@ -16,8 +16,8 @@ import (
 	"weak"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/overlapped"
-	"github.com/socknotify/socknotify/sock"
 )
 
 // A declaration says which words after a verb are names that it declares.
@@ -71,22 +71,12 @@ type run struct {
 	paths   map[fd]string // of listening Unix streams
 	weak    map[string]weak.Pointer[key]
 	before  map[*port]socknotify.Stats
-}
-
-// waits are calls that wait, under one name.
-type waits struct {
-	p      *port
-	ends   chan result
-	brief  bool // they end by themselves
-	limit  time.Duration
-	cancel context.CancelCauseFunc
-}
-
-// An operation is an overlapped operation of a script.
-type operation struct {
-	o   op
-	key string
-	b   []byte
+	pending map[*port][]note // dequeued, and not yet looked at
+	entries int              // of the calls that dequeue one notification after the other
+	seen    info             // the latest snapshot of a registration
+	stops   map[string]func()
+	traces  map[string]*debug.Trace
+	tallies map[*port]*tally
 }
 
 // interpretEach runs a case for each value of its loops, each time with new ports.
@@ -107,7 +97,8 @@ func interpret(e *env, body []*statement, vars map[string]string) {
 		env: e, ports: make(map[string]*port), handles: make(map[string]handle), peers: make(map[handle]handle),
 		vars: vars, waits: make(map[string]*waits), parks: make(map[*port]int), brief: make(map[*port]int),
 		ops: make(map[string]*operation), pools: make(map[string]*overlapped.Buffers), paths: make(map[fd]string), weak: make(map[string]weak.Pointer[key]),
-		before: make(map[*port]socknotify.Stats),
+		before: make(map[*port]socknotify.Stats), pending: make(map[*port][]note), entries: 1,
+		stops: make(map[string]func()), traces: make(map[string]*debug.Trace), tallies: make(map[*port]*tally),
 	}
 	r.block(body)
 	for _, p := range r.ports {
@@ -148,7 +139,7 @@ func (r *run) expand(words []string) []string {
 			r.Fatalf("%s is not a variable of a loop", w)
 		}
 	}
-	return words
+	return r.ranges(words)
 }
 
 // The names of scripts.
@@ -168,17 +159,24 @@ var (
 		"triggers": {"level", "edge", "level|one-shot", "edge|one-shot"},
 		"filters":  {"none", "in", "out", "in|out", "hangup", "in|hangup", "out|hangup", "in|out|hangup"},
 		"streams":  {"stream", "tcp"},
+
+		"uncomparable-keys": {"%slice", "%map", "%func", "%struct-of-slice", "%array-of-func"},
+		"nan-keys": {
+			"%nan", "%nan32", "%complex", "%struct-of-nan", "%array-of-nan", "%nan-inside", "%nan-deep",
+		},
 	}
 )
 
-// errorNames are the names of errors. Some depend on the system, and are known once the package is initialized.
+// errorNames are the names of errors. Some depend on the system, and are known once the package is
+// initialized.
 var errorNames = sync.OnceValue(func() map[string]error {
 	return map[string]error{
 		"ErrInvalid": socknotify.ErrInvalid, "ErrKeyMismatch": socknotify.ErrKeyMismatch, "ErrOtherPort": socknotify.ErrOtherPort,
 		"ErrNotRegistered": socknotify.ErrNotRegistered, "ErrBadSocket": socknotify.ErrBadSocket, "ErrClosed": socknotify.ErrClosed,
 		"ErrTimeout": socknotify.ErrTimeout, "ErrCanceled": overlapped.ErrCanceled, "ErrNotInFlight": overlapped.ErrNotInFlight,
 		"net.ErrClosed": net.ErrClosed, "os.ErrClosed": os.ErrClosed, "os.ErrDeadlineExceeded": os.ErrDeadlineExceeded,
-		"context.Canceled": context.Canceled, "io.EOF": endOfStream, "cause": errCause,
+		"context.Canceled": context.Canceled, "context.DeadlineExceeded": context.DeadlineExceeded,
+		"io.EOF": endOfStream, "cause": errCause,
 		"not-open": errNotOpen, "no-socket": errNoSocket, "refused": errRefused, "reset": errReset,
 	}
 })
@@ -265,7 +263,8 @@ func (r *run) string(word string) string {
 	return s
 }
 
-// forever is the timeout of that name. A call that must dequeue something waits for as long as anything may take.
+// forever is the timeout of that name. A call that must dequeue something waits for as long as
+// anything may take.
 const forever = time.Duration(-1)
 
 // timeout parses how long a call waits.
@@ -316,6 +315,9 @@ func (r *run) errors(err error, names []string) {
 		case known:
 			r.wantErr(err, want)
 		case name == "perhaps":
+			if err == nil {
+				return
+			}
 		case name == "any":
 			r.wantErr(err)
 		case name == "net.Error":
@@ -338,9 +340,11 @@ type expected struct {
 	events []events // any of these
 	has    bool     // at least these
 	posted bool
-	data   uintptr
-	any    bool // with any data
-	text   string
+	// accepted is a connection. Only workers close it.
+	accepted bool
+	data     uintptr
+	any      bool // with any data
+	text     string
 }
 
 // expected parses notifications: a key, and then its events, "posted", "data=…", "has" or "or".
@@ -365,6 +369,8 @@ func (r *run) expected(words []string) []expected {
 				w.has = true
 			case word == "posted":
 				w.posted = true
+			case word == "accepted":
+				w.accepted = true
 			case word == "data=*":
 				w.any = true
 			case strings.HasPrefix(word, "data="):
@@ -386,15 +392,20 @@ func (w *expected) is(n note) bool {
 	case w.events[0] == gone:
 		kind = socknotify.KindRemoved
 	}
-	return (w.key == "*" || keyName(n.Key) == w.key) && n.Kind() == kind && (w.any || n.Data == w.data) && slices.ContainsFunc(w.events, func(ev events) bool {
+	named := w.key == "*" || keyName(n.Key) == w.key
+	if value := specialKeys[w.key]; value != nil {
+		named = fmt.Sprintf("%T %v", n.Key, n.Key) == fmt.Sprintf("%T %v", value(), value())
+	}
+	return named && n.Kind() == kind && (w.any || n.Data == w.data) && slices.ContainsFunc(w.events, func(ev events) bool {
 		return n.Events == ev || w.has && n.Events.Has(ev)
 	})
 }
 
-// key returns the key of a name. One that begins with @ is an object that only the port keeps reachable.
+// key returns the key of a name. One that begins with @ is an object that only the port keeps
+// reachable.
 func (r *run) key(name string) any {
-	if name == "nil" {
-		return nil
+	if value := specialKeys[name]; value != nil {
+		return value()
 	}
 	if name[0] != '@' {
 		return name
@@ -459,7 +470,9 @@ func (r *run) registration(words []string) reg {
 	if words[0] == "nothing" {
 		var x reg
 		if len(words) > 1 {
-			x.Handle = r.handle(words[1]).Handle()
+			h := r.handle(words[1])
+			x = naming(h, x)
+			r.fields(&x, h, words[2:])
 		}
 		return x
 	}
@@ -472,7 +485,13 @@ func (r *run) registration(words []string) reg {
 	if x.Op == 0 {
 		r.Fatalf("%s is no operation", words[0])
 	}
-	for _, word := range words[2:] {
+	r.fields(&x, h, words[2:])
+	return x
+}
+
+// fields sets the fields of a Registration of their words.
+func (r *run) fields(x *reg, h handle, words []string) {
+	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
 		ev, isEvents := mask(word, eventNames)
 		trigger, isTrigger := mask(word, triggerNames)
@@ -493,82 +512,19 @@ func (r *run) registration(words []string) reg {
 		case word == "drained":
 			x.Drained = x.Conn == nil
 		case word == "raw":
-			x = raw(x, h)
+			*x = raw(*x, h)
 		default:
 			r.Fatalf("unknown word %q", word)
 		}
 	}
-	return x
 }
 
 // notEarly checks a call that has ended: by ErrTimeout not before its timeout had passed (C4).
 func (r *run) notEarly(err error, took, timeout time.Duration) {
 	r.Helper()
-	if errors.Is(err, socknotify.ErrTimeout) && took < timeout {
+	ended := errors.Is(err, socknotify.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
+	if ended && took < timeout {
 		r.Fatalf("waited %v, less than the %v asked for", took, timeout)
-	}
-}
-
-// errOld is in each Result before a call: a Result is overwritten, never read (C5).
-var errOld = errors.New("from before the call")
-
-// call makes one call: the registrations, and then "dequeue entries timeout", if that is among its parts.
-func (r *run) call(words []string) {
-	r.Helper()
-	var regs []reg
-	var results [][]string
-	entries, timeout := 0, time.Duration(0)
-	var want []string
-	for _, part := range lists(words, ";") {
-		what, result := outcome(part)
-		if len(what) == 0 {
-			r.Fatalf("want a registration")
-		}
-		if what[0] != "dequeue" {
-			x := r.registration(what)
-			x.Result = errOld
-			regs, results = append(regs, x), append(results, result)
-			continue
-		}
-		if len(what) != 3 {
-			r.Fatalf("want: dequeue entries timeout")
-		}
-		entries, timeout, want = r.number(what[1]), r.timeout(what[2]), result
-		if timeout == forever && entries > 0 {
-			timeout = patience()
-		}
-	}
-	buf := make([]note, entries)
-	begin := time.Now()
-	n, err := r.p().Process(regs, buf, timeout)
-	r.notEarly(err, time.Since(begin), timeout)
-	var failed []string
-	if len(want) > 0 {
-		if _, known := errorNames()[want[0]]; known {
-			want, failed = nil, want
-		}
-	}
-	if tellsLate && len(want) > 0 && n == 0 && errors.Is(err, socknotify.ErrTimeout) {
-		n, err = r.p().Process(nil, buf, patience())
-	}
-	r.errors(err, failed)
-	r.notes(buf[:n], r.expected(want))
-	whole := err != nil && !errors.Is(err, socknotify.ErrTimeout)
-	for i := range regs {
-		x := &regs[i]
-		switch {
-		case whole && x.Result != errOld:
-			r.Fatalf("Result of entry %d of a call that failed as a whole: %v", i, x.Result)
-		case whole:
-		case len(results[i]) == 0:
-			r.result(i, x.Result, nil)
-		default:
-			r.result(i, x.Result, results[i])
-			var of *socknotify.OpError
-			if x.Result != nil && (!errors.As(x.Result, &of) || of.Op != x.Op) {
-				r.Fatalf("Result of entry %d is %T of %v; want *OpError of %v", i, x.Result, of, x.Op)
-			}
-		}
 	}
 }
 
@@ -580,93 +536,12 @@ func (r *run) result(i int, err error, names []string) {
 	r.errors(err, names)
 }
 
-// wait starts calls that wait, and waits until they do.
-func (r *run) wait(a []string) {
-	p := r.p()
-	count, entries, timeout := 1, 1, time.Duration(-1)
-	var ctx context.Context
-	w := &waits{p: p}
-	for _, word := range a[1:] {
-		name, value, _ := strings.Cut(word, "=")
-		switch name {
-		case "entries":
-			entries = r.number(value)
-		case "timeout":
-			timeout = r.timeout(value)
-		case "cancelable":
-			ctx, w.cancel = context.WithCancelCause(r.Context())
-		default:
-			count = r.number(word)
-		}
-	}
-	if known := r.waits[a[0]]; known != nil && len(known.ends) > 0 {
-		r.Fatalf("a wait of %s has ended, and no statement says how", a[0])
-	}
-	w.ends = make(chan result, count)
-	r.waits[a[0]] = w
-	for range count {
-		go func() {
-			buf := make([]note, entries)
-			begin := time.Now()
-			var n int
-			var err error
-			if ctx != nil {
-				n, err = p.Wait(ctx, buf)
-			} else {
-				n, err = p.Process(nil, buf, timeout)
-			}
-			w.ends <- result{buf[:n], err, time.Since(begin)}
-		}()
-	}
-	w.limit = timeout
-	r.parks[p] += count
-	if w.brief = timeout > 0 && timeout < time.Minute; w.brief {
-		r.brief[p] += count
-	}
-	if r.brief[p] == 0 {
-		r.parked(p, r.parks[p])
-	}
-}
-
 func (r *run) group(name string) *waits {
 	w := r.waits[name]
 	if w == nil {
 		r.Fatalf("%s does not wait", name)
 	}
 	return w
-}
-
-// woken takes the result of one call that has ended.
-func (r *run) woken(a []string) {
-	w := r.group(a[0])
-	got := r.get(w.ends)
-	r.notEarly(got.err, got.took, w.limit)
-	if r.parks[w.p]--; w.brief {
-		r.brief[w.p]--
-	}
-	if len(a) > 2 && (a[1] == "completed" || a[1] == "accepted") {
-		if r.errors(got.err, nil); len(got.notes) != 1 {
-			r.Fatalf("got %s", noteTexts(got.notes))
-		}
-		if a[1] == "accepted" {
-			r.env.accepted(got.notes[0], r.key(a[2]))
-		} else {
-			r.completion(got.notes[0], a[2:])
-		}
-		return
-	}
-	if len(a) > 1 {
-		if _, known := errorNames()[a[1]]; known {
-			r.errors(got.err, a[1:])
-			a = nil
-		}
-	}
-	if a != nil {
-		r.errors(got.err, nil)
-		r.notes(got.notes, r.expected(a[1:]))
-	} else {
-		r.notes(got.notes, nil)
-	}
 }
 
 // values returns the words that a loop goes through.
@@ -679,6 +554,12 @@ func (r *run) values(words []string) []string {
 			all = append(all, list...)
 		case word == "networks":
 			all = append(all, r.networks()...)
+		case word == "no-sockets":
+			for name, f := range r.noSockets() {
+				name = strings.ReplaceAll(name, " ", "-")
+				r.handles[name] = f
+				all = append(all, name)
+			}
 		case isRange:
 			for i := r.number(from); i <= r.number(to); i++ {
 				all = append(all, strconv.Itoa(i))
@@ -712,193 +593,33 @@ func (r *run) drain(a []string) {
 	}
 }
 
-// count checks counts of a port: a name and a value, or after "since" by how much it grew since then.
+// count checks counts of a port: a name, or the sum of several, and a value; with + before it, how
+// much it grew since "since".
 func (r *run) count(a []string) {
 	st := r.p().Stats()
 	now, before := reflect.ValueOf(st), reflect.ValueOf(r.before[r.p()])
 	for i := 0; i+1 < len(a); i += 2 {
-		name, since := strings.CutPrefix(a[i], "+")
-		f := now.FieldByName(name)
-		if !f.IsValid() {
-			r.Fatalf("Stats has no %s", name)
-		}
+		names, since := strings.CutPrefix(a[i], "+")
 		integer := func(v reflect.Value) int {
 			if v.CanInt() {
 				return int(v.Int())
 			}
 			return int(v.Uint())
 		}
-		got := integer(f)
-		if since {
-			got -= integer(before.FieldByName(name))
+		got := 0
+		for name := range strings.SplitSeq(names, "+") {
+			f := now.FieldByName(name)
+			if !f.IsValid() {
+				r.Fatalf("Stats has no %s", name)
+			}
+			if got += integer(f); since {
+				got -= integer(before.FieldByName(name))
+			}
 		}
 		most, isMost := strings.CutPrefix(a[i+1], "<=")
 		if want := r.number(most); got != want && !(isMost && got <= want) {
 			r.Fatalf("want %s %s, got %d", a[i], a[i+1], got)
 		}
-	}
-}
-
-func (r *run) operation(name string) *operation {
-	o := r.ops[name]
-	if o == nil {
-		o = &operation{key: name}
-		r.ops[name] = o
-	}
-	return o
-}
-
-// request makes the request of an operation of its words.
-func (r *run) request(words []string) (opEntry, *operation) {
-	if len(words) < 3 {
-		r.Fatalf("want an operation, its name and its socket")
-	}
-	o := r.operation(words[1])
-	rest := words[3:]
-	key := o.key
-	var fresh []byte
-	buffer := func() []byte {
-		if len(rest) == 0 {
-			r.Fatalf("%s needs a size or a text", words[0])
-		}
-		if rest[0][0] == '"' {
-			fresh = []byte(r.string(rest[0]))
-		} else if n := r.number(rest[0]); n > 0 {
-			fresh = make([]byte, n)
-		}
-		return fresh
-	}
-	s := func() *sock.Socket { return r.socket(words[2]).Socket }
-	var q opEntry
-	switch words[0] {
-	case "Recv":
-		q = overlapped.RecvRequest[any](s(), key, buffer(), &o.o)
-	case "RecvFrom":
-		q = overlapped.RecvFromRequest[any](s(), key, buffer(), &o.o)
-	case "RecvPooled":
-		q = overlapped.RecvPooledRequest[any](s(), key, r.pools[rest[0]], &o.o)
-	case "Send":
-		q = overlapped.SendRequest[any](s(), key, buffer(), &o.o)
-	case "SendTo":
-		to := r.socket(rest[0]).LocalAddr()
-		rest = rest[1:]
-		q = overlapped.SendToRequest[any](s(), key, buffer(), to, &o.o)
-	case "Connect":
-		if rest[0] == "nowhere" {
-			q = overlapped.ConnectRequest[any](s(), key, r.nowhere(sock.TCP4), &o.o)
-		} else {
-			q = overlapped.ConnectRequest[any](s(), key, r.socket(rest[0]).LocalAddr(), &o.o)
-		}
-	}
-	q.Result = errOld
-	return q, &operation{key: key, b: fresh}
-}
-
-// start starts operations: one by its own function, and several in a batch.
-func (r *run) start(words []string) {
-	r.Helper()
-	p := r.p()
-	parts := lists(words, ";")
-	if len(parts) == 1 {
-		what, want := outcome(words)
-		q, made := r.request(what)
-		o := r.ops[what[1]]
-		err := r.startOne(p, what, q, made.b)
-		if err == nil {
-			o.b = made.b
-		}
-		r.errors(err, want)
-		return
-	}
-	var list []opEntry
-	var results, buffers = [][]string{}, [][]byte{}
-	for _, part := range parts {
-		what, want := outcome(part)
-		q, made := r.request(what)
-		list, results, buffers = append(list, q), append(results, want), append(buffers, made.b)
-	}
-	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
-		r.Fatalf("overlapped.Process without entries = %d, %v; want 0, nil", n, err)
-	}
-	for i, part := range parts {
-		if r.result(i, list[i].Result, results[i]); list[i].Result == nil {
-			r.ops[part[1]].b = buffers[i]
-		}
-	}
-}
-
-func (r *run) startOne(p *port, what []string, q opEntry, b []byte) error {
-	o := r.ops[what[1]]
-	s := r.socket(what[2]).Socket
-	var key any = o.key
-	switch what[0] {
-	case "Recv":
-		return overlapped.Recv(p, s, key, b, &o.o)
-	case "RecvFrom":
-		return overlapped.RecvFrom(p, s, key, b, &o.o)
-	case "RecvPooled":
-		return overlapped.RecvPooled(p, s, key, r.pools[what[3]], &o.o)
-	case "Send":
-		return overlapped.Send(p, s, key, b, &o.o)
-	case "SendTo":
-		return overlapped.SendTo(p, s, key, b, r.socket(what[3]).LocalAddr(), &o.o)
-	case "Connect":
-		if what[3] != "nowhere" {
-			return overlapped.Connect(p, s, key, r.socket(what[3]).LocalAddr(), &o.o)
-		}
-	}
-	list := []opEntry{q}
-	if n, err := overlapped.Process(p, list, nil, 0); n != 0 || err != nil {
-		r.Fatalf("overlapped.Process without entries = %d, %v; want 0, nil", n, err)
-	}
-	return list[0].Result
-}
-
-// completed waits for completions, in any order: each an operation's name, and then the number of bytes, or the text that
-// was received, or errors.
-func (r *run) completed(a []string) {
-	want := lists(a, ",")
-	for range len(want) {
-		got := r.next(r.p())
-		i := slices.IndexFunc(want, func(w []string) bool { return len(w) > 0 && r.ops[w[0]] != nil && got.Key == r.ops[w[0]].key })
-		if i < 0 {
-			r.Fatalf("got %s", noteTexts([]note{got}))
-		}
-		r.completion(got, want[i])
-		want = slices.Delete(want, i, i+1)
-	}
-}
-
-func (r *run) completion(got note, want []string) {
-	o := r.ops[want[0]]
-	n, err := r.env.result(got, o.key, &o.o)
-	var names []string
-	for _, word := range want[1:] {
-		switch {
-		case word[0] == '"':
-			b := o.o.Buffer()
-			if b == nil && n <= len(o.b) {
-				b = o.b[:n]
-			}
-			if string(b) != r.string(word) {
-				r.Fatalf("want %s, got %q, %v", word, b, err)
-			}
-		case word[0] >= '0' && word[0] <= '9':
-			if n != r.number(word) {
-				r.Fatalf("want %s bytes, got %d, %v", word, n, err)
-			}
-		case word == "part":
-			if n == 0 || n == len(o.b) {
-				r.Fatalf("want a part of %d bytes, got %d, %v", len(o.b), n, err)
-			}
-		default:
-			names = append(names, word)
-		}
-	}
-	r.errors(err, names)
-	var of *overlapped.Error
-	if err != nil && err != endOfStream && !errors.As(err, &of) {
-		r.Fatalf("completed with a %T: %v", err, err)
 	}
 }
 
@@ -910,7 +631,7 @@ func (r *run) until(a []string) {
 	}
 	r.env.until("the notification comes", func() bool {
 		r.block(s.block)
-		got := r.now(p)
+		got := r.env.now(p)
 		for _, n := range got {
 			if !want[0].is(n) {
 				r.Fatalf("want %s, got %s", texts(want), noteTexts(got))

@@ -17,13 +17,11 @@ type op = overlapped.Op[any]
 
 // O1 to O3: operations on sockets as such.
 var operationCases = map[string]func(*env){
-	"O1/WithoutSocketOrOp":      withoutSocketOrOp,
 	"O1/ManyWaiters":            opManyWaiters,
 	"O1/StandingCondition":      opStanding,
 	"O2/Released":               opReleases,
 	"O3/ReceivesAtOnceAndLater": opMixedOrder,
 	"O3/Sends":                  opSendOrder,
-	"O3/BehindCanceledConnect":  opBehindCanceledConnect,
 	"O12/HappensBefore":         opHappensBefore,
 	"O12/Echo":                  opAllocEcho,
 	"O12/Datagrams":             opAllocDatagrams,
@@ -170,16 +168,4 @@ func opReleases(e *env) {
 	if n, err := o.Result(); n != 1 || err != nil {
 		e.Errorf("Result = %d, %v", n, err)
 	}
-}
-
-func withoutSocketOrOp(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	var o op
-	b := make([]byte, 4)
-	e.wantErr(overlapped.Recv(p, nil, "k", b, &o), socknotify.ErrInvalid)
-	e.wantErr(overlapped.Send(p, s.Socket, "k", b, nil), socknotify.ErrInvalid)
-	e.wantErr(overlapped.ReadAt(p, nil, "k", b, 0, &o), socknotify.ErrInvalid)
-	e.wantErr(overlapped.Cancel(p, nil), socknotify.ErrInvalid)
-	e.none(p)
 }

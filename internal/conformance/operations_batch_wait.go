@@ -1,88 +1,14 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"io"
 	"sync/atomic"
-	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 )
 
 // What calls that start operations dequeue (O13).
-
-func batchTimeOut(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 4)
-	for _, timeout := range []time.Duration{0, 5 * time.Millisecond} {
-		ops := []opEntry{overlapped.RecvRequest[any](s.Socket, "k", b, &o)}
-		begin := time.Now()
-		n, err := overlapped.Process(p, ops, make([]note, 2), timeout)
-		if n != 0 || err != socknotify.ErrTimeout || ops[0].Result != nil || time.Since(begin) < timeout {
-			e.Fatalf("ProcessOperations = %d, %v; Result %v", n, err, ops[0].Result)
-		}
-		e.deliver(peer, s, "x")
-		e.received(p, "k", &o, b, "x")
-	}
-}
-
-func batchContext(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	b := make([]byte, 4)
-	why := errors.New("why")
-	ctx, cancel := context.WithCancelCause(e.Context())
-	ops := []opEntry{overlapped.RecvRequest[any](s.Socket, "k", b, &o)}
-	w := e.start(func(buf []note) (int, error) { return overlapped.ProcessContext(ctx, p, ops, buf) }, 2)
-	e.parked(p, 1)
-	cancel(why)
-	if r := e.get(w); r.err != why || ops[0].Result != nil {
-		e.Fatalf("%v, %v; Result %v", r.notes, r.err, ops[0].Result)
-	}
-	var send op
-	ops = []opEntry{overlapped.SendRequest[any](s.Socket, "s", b[:1], &send)}
-	if n, err := overlapped.ProcessContext(ctx, p, ops, make([]note, 2)); n != 0 || err != why || ops[0].Result != nil {
-		e.Fatalf("with a context that is done = %d, %v; Result %v", n, err, ops[0].Result)
-	}
-	e.moved(p, "s", &send)
-	e.deliver(peer, s, "x")
-	if n, err := overlapped.ProcessContext(e.Context(), p, nil, make([]note, 2)); n != 1 || err != nil {
-		e.Fatalf("ProcessOperationsContext = %d, %v", n, err)
-	}
-}
-
-// batchEntries dequeues no more than fits, and loses nothing.
-func batchEntries(e *env) {
-	p := e.port()
-	const many = 40
-	var conns [many][2]*socket
-	var recvs, sends [many]op
-	var list []opEntry
-	b := make([]byte, many)
-	for i := range conns {
-		conns[i][0], conns[i][1] = e.unix()
-		e.recv(p, conns[i][0], "r", b[i:i+1], &recvs[i])
-		e.deliver(conns[i][1], conns[i][0], "x")
-		list = append(list, overlapped.SendRequest[any](conns[i][0].Socket, "s", []byte("y"), &sends[i]))
-	}
-	got := 0
-	for ; got < 2*many; list = nil {
-		out := make([]note, 7, 9)
-		out[:9][7].Data, out[:9][8].Data = 77, 88
-		n, err := overlapped.Process(p, list, out, limit)
-		if got += n; err != nil || out[:9][7].Data != 77 || out[:9][8].Data != 88 {
-			e.Fatalf("ProcessOperations = %d, %v", n, err)
-		}
-	}
-	if e.none(p); got != 2*many {
-		e.Fatalf("%d completions; want %d", got, 2*many)
-	}
-}
 
 // batchManyWaiters echoes on many connections with many waiters, each of which starts a batch's next operations in
 // its next call.

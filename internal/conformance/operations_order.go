@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"errors"
 	"os"
 
 	"github.com/socknotify/socknotify"
@@ -78,43 +77,6 @@ func opSendOrder(e *env) {
 	})
 	if !bytes.Equal(got, want) {
 		e.Errorf("what was sent arrived in another order")
-	}
-}
-
-// opBehindCanceledConnect has a receive and a send wait for a connect that is canceled.
-func opBehindCanceledConnect(e *env) {
-	p := e.port()
-	l := e.listener()
-	for range 5 {
-		c := e.fresh()
-		var connect, send, recv op
-		b := make([]byte, 16)
-		if err := overlapped.Connect(p, c.Socket, "c", l.LocalAddr(), &connect); err != nil {
-			e.Fatalf("Connect: %v", err)
-		}
-		e.recv(p, c, "r", b, &recv)
-		e.startSend(p, c, "s", []byte("hello"), &send)
-		settle(e, l, stateIn)
-		s := e.keep(l.Accept())
-		if err := overlapped.Cancel(p, &connect); err != nil {
-			e.Fatalf("Cancel: %v", err)
-		}
-		e.send(s, "early")
-		for range 3 {
-			got := e.next(p)
-			n, err := overlapped.Of(&got).Result()
-			switch {
-			case got.Key == "c" && (err == nil || errors.Is(err, overlapped.ErrCanceled)):
-			case got.Key == "s" && n == 5 && err == nil:
-			case got.Key == "r" && string(b[:n]) == "early" && err == nil:
-			default:
-				e.Fatalf("%v completed with %d, %v", got.Key, n, err)
-			}
-		}
-		settle(e, s, stateIn)
-		if got := e.drain(s); got != "hello" {
-			e.Fatalf("received %q", got)
-		}
 	}
 }
 

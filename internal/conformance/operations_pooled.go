@@ -3,14 +3,12 @@ package conformance
 import (
 	"runtime"
 
-	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/overlapped"
 )
 
 // O14: receives from a pool.
 var operationPoolCases = map[string]func(*env){
 	"O14/HoldNone": poolHoldsNone,
-	"O14/Invalid":  poolInvalid,
 	"O12/Pooled":   poolAlloc,
 }
 
@@ -50,33 +48,6 @@ func poolHoldsNone(e *env) {
 			e.Fatalf("%d, %v, %q", n, err, o.Buffer())
 		}
 		pool.Put(o.Buffer())
-	}
-}
-
-func (e *env) pooled(p *port, s *socket, k any, pool *overlapped.Buffers, o *op) {
-	e.Helper()
-	if err := overlapped.RecvPooled(p, s.Socket, k, pool, o); err != nil {
-		e.Fatalf("RecvPooled: %v", err)
-	}
-}
-
-func poolInvalid(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	var o op
-	for _, pool := range []*overlapped.Buffers{nil, overlapped.NewBuffers(0), overlapped.NewBuffers(-1)} {
-		e.wantErr(overlapped.RecvPooled(p, s.Socket, "k", pool, &o), socknotify.ErrInvalid)
-	}
-	overlapped.NewBuffers(-1).Put(make([]byte, 8))
-	pool := overlapped.NewBuffers(8)
-	pool.Put(nil)
-	pool.Put(make([]byte, 7))
-	pool.Put(make([]byte, 0, 8))
-	e.none(p)
-	e.deliver(peer, s, "12345678")
-	e.pooled(p, s, "k", pool, &o)
-	if e.moved(p, "k", &o); string(o.Buffer()) != "12345678" {
-		e.Fatalf("received %q", o.Buffer())
 	}
 }
 

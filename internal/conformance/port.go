@@ -13,14 +13,8 @@ import (
 
 // P1 to P3: one port, many sockets, many waiters, and who gets what.
 var portCases = map[string]func(*env){
-	"P1/ManySocketsManyWaiters":   manySocketsManyWaiters,
-	"P1/EveryCallAtOnce":          everyCallAtOnce,
-	"P1/WaitersTakeNoThreads":     waitersTakeNoThreads,
-	"P2/PostsOnceEach":            postsOnceEach,
-	"P2/SocketsOnceEach":          socketsOnceEach,
-	"P3/OneNotificationOneWaiter": oneNotificationOneWaiter,
-	"P3/PostWakesOne":             postWakesOne,
-	"P3/NoWaiterSleepsOnSockets":  noWaiterSleepsOnSockets,
+	"P1/WaitersTakeNoThreads": waitersTakeNoThreads,
+	"P2/SocketsOnceEach":      socketsOnceEach,
 }
 
 // workers dequeues in so many goroutines until stop, which closes the port.
@@ -57,76 +51,6 @@ func (e *env) workers(p *port, count, entries int, handle func(note)) (stop func
 	}
 }
 
-func manySocketsManyWaiters(e *env) {
-	const sockets = 200
-	p := e.port()
-	counts := make([]atomic.Int32, sockets)
-	var total atomic.Int32
-	stop := e.workers(p, 8, 3, func(n note) {
-		counts[n.Key.(int)].Add(1)
-		total.Add(1)
-	})
-	peers := make([]*socket, sockets)
-	for i := range sockets {
-		var s *socket
-		s, peers[i] = e.unix()
-		e.do(p, enable(s, i, in, level|oneShot))
-	}
-	for _, peer := range peers {
-		e.send(peer, "x")
-	}
-	e.until("all sockets are notified", func() bool { return total.Load() >= sockets })
-	stop()
-	for i := range counts {
-		if n := counts[i].Load(); n != 1 {
-			e.Errorf("socket %d was notified %d times, not once", i, n)
-		}
-	}
-}
-
-// everyCallAtOnce has nothing to assert but that the race detector and the counts agree.
-func everyCallAtOnce(e *env) {
-	const goroutines, rounds = 6, 100
-	p := e.port()
-	var removals atomic.Int32
-	stop := e.workers(p, 3, 4, func(n note) {
-		if n.Events == gone {
-			removals.Add(1)
-		}
-	})
-	var all []<-chan error
-	for g := range goroutines {
-		s, peer := e.unix()
-		all = append(all, async(func() error {
-			for i := range rounds {
-				k := g*rounds + i
-				regs := []reg{enable(s, k, in|out, level|oneShot), disable(s), enable(s, k, in, edge), remove(s)}
-				if _, err := p.Process(regs, nil, 0); err != nil {
-					return err
-				}
-				for _, r := range regs {
-					if r.Result != nil {
-						return r.Result
-					}
-				}
-				if err := p.Post("post", uintptr(i)); err != nil {
-					return err
-				}
-				if _, err := peer.Send([]byte("x")); err != nil {
-					return err
-				}
-				p.Stats()
-			}
-			return nil
-		}))
-	}
-	for _, ch := range all {
-		e.end(ch, "a goroutine that registers")
-	}
-	e.until("every removal is dequeued", func() bool { return removals.Load() == goroutines*rounds })
-	stop()
-}
-
 // threads counts the threads that the runtime has made.
 func threads() int {
 	n, _ := runtime.ThreadCreateProfile(nil)
@@ -151,29 +75,6 @@ func waitersTakeNoThreads(e *env) {
 	p.Close()
 	for _, ch := range all {
 		e.wantErr(e.get(ch).err, socknotify.ErrClosed)
-	}
-}
-
-func postsOnceEach(e *env) {
-	const posts = 2000
-	p := e.port()
-	counts := make([]atomic.Int32, posts)
-	var total atomic.Int32
-	stop := e.workers(p, 16, 2, func(n note) {
-		counts[n.Data].Add(1)
-		total.Add(1)
-	})
-	for i := range posts {
-		if err := p.Post(nil, uintptr(i)); err != nil {
-			e.Fatalf("Post: %v", err)
-		}
-	}
-	e.until("all posts are dequeued", func() bool { return total.Load() >= posts })
-	stop()
-	for i := range counts {
-		if n := counts[i].Load(); n != 1 {
-			e.Errorf("post %d was dequeued %d times, not once", i, n)
-		}
 	}
 }
 
@@ -216,92 +117,6 @@ func socketsOnceEach(e *env) {
 	for i, c := range all {
 		if c.count != rounds {
 			e.Errorf("socket %d: %d notifications for %d enables", i, c.count, rounds)
-		}
-	}
-}
-
-func oneNotificationOneWaiter(e *env) {
-	const waiters, events = 8, 4
-	p := e.port()
-	var all []<-chan result
-	for range waiters {
-		all = append(all, e.wait(p, 4, -1))
-	}
-	e.parked(p, waiters)
-	before := p.Stats().Wakeups
-	for i := range events {
-		s, peer := e.unix()
-		e.do(p, enable(s, i, in, level|oneShot))
-		e.send(peer, "x")
-		e.until("a waiter has it", func() bool { return p.Stats().Notifications == uint64(i+1) })
-		e.parked(p, waiters-1-i)
-	}
-	time.Sleep(pause())
-	e.parked(p, waiters-events)
-	// One for each notification at most, and one to watch the kernel in its place.
-	if n := p.Stats().Wakeups - before; n > 2*events {
-		e.Errorf("%d wake-ups for %d notifications", n, events)
-	}
-	p.Close()
-	got := 0
-	for _, ch := range all {
-		got += len(e.get(ch).notes)
-	}
-	if got != events {
-		e.Errorf("%d notifications for %d events", got, events)
-	}
-}
-
-func postWakesOne(e *env) {
-	const waiters = 8
-	p := e.port()
-	var all []<-chan result
-	for range waiters {
-		all = append(all, e.wait(p, 4, -1))
-	}
-	e.parked(p, waiters)
-	time.Sleep(pause()) // for the last of them to have looked
-	before := p.Stats().Wakeups
-	if err := p.Post("k", 1); err != nil {
-		e.Fatalf("Post: %v", err)
-	}
-	e.parked(p, waiters-1)
-	time.Sleep(pause())
-	// One that was woken for nothing is back by now, or soon.
-	e.parked(p, waiters-1)
-	if n := p.Stats().Wakeups - before; n > 1 { // one that was looking still needed none
-		e.Errorf("%d wake-ups for one post", n)
-	}
-	p.Close()
-	got := 0
-	for _, ch := range all {
-		got += len(e.get(ch).notes)
-	}
-	if got != 1 {
-		e.Errorf("%d notifications for one post", got)
-	}
-}
-
-// noWaiterSleepsOnSockets makes all sockets ready at once: each waiter has room for one.
-func noWaiterSleepsOnSockets(e *env) {
-	const waiters = 8
-	for range 20 {
-		p := e.port()
-		var all []<-chan result
-		for range waiters {
-			all = append(all, e.wait(p, 1, -1))
-		}
-		e.parked(p, waiters)
-		var regs []reg
-		for i := range waiters {
-			s, _ := e.unix()
-			regs = append(regs, enable(s, i, out, level|oneShot))
-		}
-		e.do(p, regs...)
-		for _, ch := range all {
-			if r := e.get(ch); len(r.notes) != 1 || r.err != nil {
-				e.Fatalf("Wait = %v, %v", r.notes, r.err)
-			}
 		}
 	}
 }

@@ -1,36 +1,13 @@
 package conformance
 
 import (
-	"math"
 	"sync/atomic"
-
-	"github.com/socknotify/socknotify"
 )
 
 // Q1, Q3 and Q4: posts.
 var postCases = map[string]func(*env){
 	"Q4/Zero":             func(e *env) { e.check(note{}, nil, 0) },
-	"Q1/KeyAndData":       postKeyAndData,
 	"Q1/KeepsOrderOfEach": postOrderOfEach,
-	"Q1/NeverBlocks":      postNeverBlocks,
-	"Q1/LosesNone":        postLosesNone,
-	"Q1/UncomparableKey":  postUncomparable,
-}
-
-func postKeyAndData(e *env) {
-	p := e.port()
-	k := &key{"k"}
-	for _, data := range []uintptr{0, 1, 1 << 31, ^uintptr(0)} {
-		for _, postKey := range []any{k, nil, "text", 3.5} {
-			if err := p.Post(postKey, data); err != nil {
-				e.Fatalf("Post: %v", err)
-			}
-			n := e.next(p)
-			if n.Key != postKey || n.Data != data || n.Events != 0 || n.Kind() != socknotify.KindPosted {
-				e.Errorf("posted %v, %#x; dequeued %v, %#x, %v, %t", postKey, data, n.Key, n.Data, n.Events, n.Kind() == socknotify.KindPosted)
-			}
-		}
-	}
 }
 
 func postOrderOfEach(e *env) {
@@ -61,87 +38,9 @@ func postOrderOfEach(e *env) {
 	}
 }
 
-func postNeverBlocks(e *env) {
-	p := e.port()
-	const posts = 50000
-	e.end(async(func() error {
-		for i := range uintptr(posts) {
-			if err := p.Post(nil, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}), "posting without a waiter")
-	if n := p.Stats().Queued; n != posts {
-		e.Errorf("%d posts queued; want %d", n, posts)
-	}
-	buf := make([]note, 1000)
-	for got := 0; got < posts; {
-		n, err := p.Process(nil, buf, 0)
-		if err != nil {
-			e.Fatalf("Wait after %d: %v", got, err)
-		}
-		got += n
-	}
-}
-
-func postLosesNone(e *env) {
-	const posters, posts = 4, 2000
-	p := e.port()
-	var sum, count atomic.Int64
-	stop := e.workers(p, 5, 3, func(n note) {
-		sum.Add(int64(n.Data))
-		count.Add(1)
-	})
-	var all []<-chan error
-	for range posters {
-		all = append(all, async(func() error {
-			for i := range uintptr(posts) {
-				if err := p.Post(nil, i); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-	}
-	for _, ch := range all {
-		e.end(ch, "a poster")
-	}
-	e.until("every post is dequeued", func() bool { return count.Load() == posters*posts })
-	stop()
-	if want := int64(posters * posts * (posts - 1) / 2); sum.Load() != want {
-		e.Errorf("sum %d; want %d", sum.Load(), want)
-	}
-}
-
-// postUncomparable posts a key that need not be compared.
-func postUncomparable(e *env) {
-	p := e.port()
-	if err := p.Post([]int{1, 2}, 0); err != nil {
-		e.Fatalf("Post: %v", err)
-	}
-	if n := e.next(p); len(n.Key.([]int)) != 2 {
-		e.Errorf("key %v", n.Key)
-	}
-}
-
 // Q2: neither load starves the other.
 var balanceCases = map[string]func(*env){
-	"Q2/PostAmongReadySockets":    postAmongSockets,
-	"Q2/SocketAmongPosts":         socketAmongPosts,
-	"Q2/RemovalAmongReadySockets": removalAmongSockets,
-}
-
-func postAmongSockets(e *env) {
-	for _, room := range []int{1, 2, 5} {
-		p := e.port()
-		for i := range 20 {
-			s, _ := e.unix()
-			e.do(p, enable(s, i, out, level))
-		}
-		p.Post("post", 0)
-		e.within(p, room, 1000, func(n note) bool { return n.Kind() == socknotify.KindPosted })
-	}
+	"Q2/SocketAmongPosts": socketAmongPosts,
 }
 
 // within dequeues until a notification is the one, which must be among so many.
@@ -192,81 +91,5 @@ func socketAmongPosts(e *env) {
 	}
 }
 
-func removalAmongSockets(e *env) {
-	p := e.port()
-	for i := range 20 {
-		s, _ := e.unix()
-		e.do(p, enable(s, i, out, level))
-	}
-	s, _ := e.unix()
-	e.do(p, enable(s, "removed", in, level), remove(s))
-	e.within(p, 1, 1000, func(n note) bool { return n.Events == gone })
-}
-
 // Q5: Deregister.
-var deregisterCases = map[string]func(*env){
-	"Q5/AmongWaiters":        deregisterAmongWaiters,
-	"Q5/ManyAtOnce":          deregisterMany,
-	"Q5/ReadsTheSocketAlone": deregisterReadsTheSocket,
-}
-
-// deregisterAmongWaiters removes while others are being served; they see no EventRemove.
-func deregisterAmongWaiters(e *env) {
-	p := e.port()
-	var removals, heard atomic.Int32
-	stop := e.workers(p, 3, 2, func(n note) {
-		if n.Events == gone {
-			removals.Add(1)
-		}
-		if n.Key == "other" {
-			heard.Add(1)
-		}
-	})
-	s, peer := e.unix()
-	e.send(peer, "x")
-	other, otherPeer := e.unix()
-	for i := range int32(100) {
-		e.do(p, enable(s, "s", in, level|oneShot), enable(other, "other", in, level|oneShot))
-		e.send(otherPeer, "x")
-		e.deregister(p, s, "s")
-		e.until("the other socket is served", func() bool { return heard.Load() == i+1 })
-	}
-	stop()
-	if n := removals.Load(); n != 0 {
-		e.Errorf("%d EventRemoves went to other waiters", n)
-	}
-}
-
-func deregisterMany(e *env) {
-	const sockets = 64
-	p := e.port()
-	var all []<-chan error
-	for i := range sockets {
-		s, _ := e.unix()
-		e.do(p, enable(s, i, in, level))
-		all = append(all, async(func() error {
-			k, err := p.Deregister(remove(s))
-			if err == nil && k != i {
-				e.Errorf("socket %d: got key %v", i, k)
-			}
-			return err
-		}))
-	}
-	for _, ch := range all {
-		e.end(ch, "Deregister")
-	}
-	e.none(p)
-}
-
-// deregisterReadsTheSocket gives Deregister a registration whose other fields make no sense.
-func deregisterReadsTheSocket(e *env) {
-	p := e.port()
-	s, _ := e.unix()
-	e.do(p, enable(s, "k", in, level))
-	r := remove(s)
-	r.Op, r.Key, r.Filter, r.Trigger, r.Drained = 0x55, []int{}, math.MaxUint32, math.MaxUint8, true
-	if k, err := p.Deregister(r); k != "k" || err != nil {
-		e.Errorf("Deregister = %v, %v", k, err)
-	}
-	e.none(p)
-}
+var deregisterCases = map[string]func(*env){}

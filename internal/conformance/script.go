@@ -19,6 +19,8 @@ var scripts embed.FS
 type check struct {
 	sentence, name string
 	sockOnly       bool
+	fact           string // the row that it is, for a fact
+	alone          bool   // no other may run beside it
 	run            func(e *env)
 }
 
@@ -71,8 +73,13 @@ func Sentences() []string {
 	return names
 }
 
-// checksOf returns the cases of a sentence.
+// checksOf returns the cases of a sentence that assert something: no facts.
 func checksOf(sentence string) ([]check, error) {
+	all, err := parseFile(sentence)
+	return slices.DeleteFunc(all, func(c check) bool { return c.fact != "" }), err
+}
+
+func parseFile(sentence string) ([]check, error) {
 	text, err := scripts.ReadFile("testdata/" + sentence + ".txt")
 	if err != nil {
 		return nil, err
@@ -108,6 +115,10 @@ func parse(sentence, text string, inGo map[string]func(*env)) (checks []check, e
 			case text == "":
 			case text == "sock only":
 				c.sockOnly = true
+			case text == "alone":
+				c.alone = true
+			case a[0] == "fact" && len(a) == 2:
+				c.fact, _ = strconv.Unquote(a[1])
 			case text == "in Go":
 				goes = true
 			case a[0] == "for" && len(a) > 3 && a[2] == "in":
@@ -184,7 +195,11 @@ func (p *parser) lines(text string) []*statement {
 
 // opens reports whether a statement has a block.
 func (s *statement) opens() bool {
-	return slices.Contains([]string{"for", "repeat", "until"}, s.words[0])
+	return s.mustOpen() || s.words[0] == "woken"
+}
+
+func (s *statement) mustOpen() bool {
+	return slices.Contains([]string{"for", "repeat", "until", "if", "unless", "together"}, s.words[0])
 }
 
 // split returns the words of a line. A quoted text is a word, and so are ";" and ",". A # begins a comment.
@@ -234,7 +249,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 		for _, s := range block {
 			words := slices.Clone(s.words)
 			words[0] = expand(words[0], vars)
-			if words[0] == "for" {
+			if words[0] == "for" || words[0] == "together" {
 				enter(words)
 			}
 			if port, ok := strings.CutSuffix(words[0], ":"); ok {
@@ -244,7 +259,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 			if len(words) == 0 {
 				p.failf(s.line, "no verb")
 			}
-			if len(s.block) == 0 && s.opens() {
+			if len(s.block) == 0 && s.mustOpen() {
 				p.failf(s.line, "%s without a block", words[0])
 			}
 			for _, part := range lists(words, ";") {
@@ -258,7 +273,7 @@ func (p *parser) verify(c *statement, loops [][]string) {
 	}
 	walk(c.block)
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		if !used[name] && !strings.Contains(name, "$") {
+		if !used[name] && !strings.ContainsAny(name, "${") {
 			p.failf(declared[name], "%s is not used", name)
 		}
 	}
@@ -277,7 +292,7 @@ func (p *parser) verifyPart(line int, words []string, declared map[string]int, u
 	}
 	names := v.declares(words[1:])
 	for i, w := range words[1:] {
-		isName := slices.Contains(names, w) && (v.decl != declFirst || i == 0)
+		isName := w != "nil" && slices.Contains(names, w) && (v.decl != declFirst || i == 0)
 		if _, known := declared[w]; isName && (v.decl != declFirst || !known) {
 			declared[w] = line
 			continue

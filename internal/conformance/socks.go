@@ -12,74 +12,10 @@ import (
 // What holds of sockets of package sock alone: they vouch for themselves (X5), let an edge go on where the
 // kernel has none (T2), and end their registration when they are closed (G9).
 var sockCases = map[string]func(*env){
-	"G8/SockIsNil":                   sockIsNil,
-	"X5/SockSavesOnShortReceive":     sockSaves,
-	"X5/SockEmbedded":                sockEmbedded,
-	"X5/SockEndAfterShortReceive":    sockEnd,
 	"X5/SockUrgentAfterShortReceive": sockUrgent,
 	"X5/SockOtherDirection":          sockOtherDirection,
 	"G9/SockCloseRacesWithEnable":    sockCloseRaces,
 	"G12/SockReopened":               sockReopened,
-}
-
-// sockSaves is the turn of a request and its answer: one short receive, and the enable is free.
-func sockSaves(e *env) {
-	const rounds = 50
-	for _, trigger := range []socknotify.Trigger{level | oneShot, edge | oneShot, edge} {
-		p := e.port()
-		s, peer := e.tcp()
-		e.do(p, enable(s, "k", in, trigger))
-		before := p.Stats()
-		var b [64]byte
-		for range rounds {
-			e.deliver(peer, s, "request")
-			e.want(p, "k", in)
-			if n, err := s.Recv(b[:]); n != 7 || err != nil {
-				e.Fatalf("receive = %d, %v", n, err)
-			}
-			e.do(p, enable(s, "k", in, trigger))
-		}
-		after := p.Stats()
-		if saved := after.FastEnables - before.FastEnables; kernelEdges(p) && saved != rounds {
-			e.Errorf("%v: %d of %d enables saved", trigger, saved, rounds)
-		}
-	}
-}
-
-// sockEnd has the stream end, or break, at each step of a turn whose receive is short.
-func sockEnd(e *env) {
-	p := e.port()
-	for _, broken := range []bool{false, true} {
-		for step := range 4 {
-			s, peer := e.tcp()
-			end := func(now int) {
-				switch {
-				case now != step:
-				case broken:
-					e.reset(s, peer)
-				default:
-					e.shut(s, peer)
-				}
-			}
-			e.do(p, enable(s, "k", in|hangup, level|oneShot))
-			e.deliver(peer, s, "x")
-			end(0) // before the notification
-			if got := e.next(p); !got.Events.Has(in) {
-				e.Fatalf("step %d: %v", step, got.Events)
-			}
-			end(1) // before the receive
-			var b [64]byte
-			_, _ = s.Recv(b[:])
-			end(2) // before the enable
-			e.do(p, enable(s, "k", in|hangup, level|oneShot))
-			end(3) // after it
-			if got := e.next(p); !got.Events.Has(hangup) {
-				e.Fatalf("step %d, broken %t: %v; want the end", step, broken, got.Events)
-			}
-			e.do(p, remove(s))
-			e.want(p, "k", gone)
-		}
-	}
 }
 
 // sockUrgent has urgent data cut a receive short, with more behind it.
@@ -177,28 +113,6 @@ func sockCloseRaces(e *env) {
 	stop()
 }
 
-// sockEmbedded registers what embeds a sock.Socket. It behaves as the socket does.
-func sockEmbedded(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	client := &struct{ *sock.Socket }{s.Socket}
-	embedded := socknotify.Enable[any](client, "k", in, level|oneShot)
-	e.do(p, embedded)
-	e.deliver(peer, s, "x")
-	e.wantNow(p, "k", in)
-	e.do(p, enable(s, "k", in, level|oneShot)) // it is the same registration
-	e.wantNow(p, "k", in)
-	e.drain(s)
-	e.do(p, embedded)
-	e.none(p)
-	client.Close()
-	e.refused(p, embedded, socknotify.ErrBadSocket, net.ErrClosed)
-	e.refused(p, socknotify.Remove[any](client), socknotify.ErrNotRegistered, net.ErrClosed)
-	if n := p.Stats().Registrations; n != 0 {
-		e.Errorf("%d registrations after the close", n)
-	}
-}
-
 // sockReopened accepts into one Socket again and again, which gets the same number, with the same key.
 func sockReopened(e *env) {
 	p := e.port()
@@ -221,9 +135,4 @@ func sockReopened(e *env) {
 		c.Close()
 	}
 	e.none2(p)
-}
-
-func sockIsNil(e *env) {
-	_, err := e.port().Deregister(reg{Conn: (*sock.Socket)(nil)})
-	e.wantErr(err, socknotify.ErrBadSocket)
 }

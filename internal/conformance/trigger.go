@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/sock"
@@ -13,56 +12,7 @@ import (
 
 // T1 and T4 to T6: levels, and what is common to all triggers.
 var levelCases = map[string]func(*env){
-	"T1/ForSleepersBesideAPoll": forSleepersBesidePoll,
-	"T1/AmongManySockets":       levelAmongMany,
-	"T4/EchoWithManyWorkers":    echoWorkers,
-}
-
-// forSleepersBesidePoll has a call that does not wait take the notification of a level that it has
-// enabled itself; a waiter must be notified of the level as well.
-func forSleepersBesidePoll(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.deliver(peer, s, "x")
-	buf := make([]note, 4)
-	for range 50 {
-		w := e.wait(p, 1, -1)
-		e.parked(p, 1)
-		regs := []reg{enable(s, "k", in, level)}
-		_, err := p.Process(regs, buf, 0)
-		if err != nil && !errors.Is(err, socknotify.ErrTimeout) || regs[0].Result != nil {
-			e.Fatalf("Process: %v; %v", err, regs[0].Result)
-		}
-		if r := e.get(w); len(r.notes) != 1 {
-			e.Fatalf("Wait = %v, %v", r.notes, r.err)
-		}
-		e.do(p, disable(s))
-	}
-}
-
-// levelAmongMany keeps many levels up and has room for few: each must have its turn.
-func levelAmongMany(e *env) {
-	const sockets = 40
-	p := e.port()
-	for i := range sockets {
-		s, _ := e.unix()
-		e.do(p, enable(s, i, out, level))
-	}
-	seen := map[any]bool{}
-	buf := make([]note, 3)
-	for range 100 * sockets {
-		n, err := p.Process(nil, buf, limit)
-		if err != nil {
-			e.Fatalf("Wait: %v", err)
-		}
-		for _, got := range buf[:n] {
-			seen[got.Key] = true
-		}
-		if len(seen) == sockets {
-			return
-		}
-	}
-	e.Errorf("%d of %d sockets have had a turn", len(seen), sockets)
+	"T4/EchoWithManyWorkers": echoWorkers,
 }
 
 // echoWorkers is the pattern itself: workers that register again in the call that dequeues.
@@ -151,26 +101,8 @@ func echoWorkers(e *env) {
 
 // T2: edges. On a kernel without edges the registration is enabled again after each draining.
 var edgeCases = map[string]func(*env){
-	"T2/OneDirectionAfterTheOther": oneAfterTheOther,
-	"T2/Listener":                  edgeListener,
-	"T2/NoneLostUnderLoad":         edgeUnderLoad,
-}
-
-// oneAfterTheOther has the second direction change while the first one is still undrained.
-func oneAfterTheOther(e *env) {
-	p := e.port()
-	s, peer := e.unix()
-	e.fill(s)
-	e.do(p, enable(s, "k", in|out, edge))
-	e.send(peer, "x")
-	if n := e.next(p); n.Events&in == 0 {
-		e.Fatalf("notification %v; want IN", n.Events)
-	}
-	e.drain(peer) // makes room; s has not been read
-	var got events
-	for got&out == 0 {
-		got |= e.next(p).Events
-	}
+	"T2/Listener":          edgeListener,
+	"T2/NoneLostUnderLoad": edgeUnderLoad,
 }
 
 func edgeListener(e *env) {
@@ -227,63 +159,7 @@ func edgeUnderLoad(e *env) {
 
 // T3 and T7: one-shot.
 var oneShotCases = map[string]func(*env){
-	"T3/AcrossWaiters":  oneAcrossWaiters,
-	"T3/OneWhenItHolds": oneWhenItHolds,
-	"T7/AcrossWaiters":  edgeOneShotAcrossWaiters,
-}
-
-func oneAcrossWaiters(e *env) {
-	const waiters = 6
-	for range 20 {
-		p := e.port()
-		s, peer := e.unix()
-		e.do(p, enable(s, "k", in, level|oneShot))
-		var all []<-chan result
-		for range waiters {
-			all = append(all, e.wait(p, 2, -1))
-		}
-		sender := async(func() error {
-			for range 20 {
-				if _, err := peer.Send([]byte("x")); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		e.end(sender, "the sender")
-		e.parked(p, waiters-1)
-		p.Close()
-		got := 0
-		for _, ch := range all {
-			got += len(e.get(ch).notes)
-		}
-		if got != 1 {
-			e.Fatalf("%d notifications for one enable", got)
-		}
-	}
-}
-
-// oneWhenItHolds enables beside waiters, over and over, a socket whose condition stands.
-func oneWhenItHolds(e *env) {
-	const rounds = 500
-	p := e.port()
-	s, peer := e.unix()
-	e.send(peer, "x")
-	heard := make(chan note, rounds)
-	stop := e.workers(p, 3, 1, func(n note) { heard <- n })
-	for i := range rounds {
-		e.do(p, enable(s, "k", in, level|oneShot))
-		select {
-		case n := <-heard:
-			e.check(n, "k", in)
-		case <-time.After(limit):
-			e.Fatalf("enable %d brought no notification", i)
-		}
-	}
-	stop()
-	if n := len(heard); n != 0 {
-		e.Errorf("%d notifications too many", n)
-	}
+	"T7/AcrossWaiters": edgeOneShotAcrossWaiters,
 }
 
 func edgeOneShotAcrossWaiters(e *env) {

@@ -1,9 +1,14 @@
 package conformance
 
 import (
+	"errors"
 	"io"
+	"maps"
+	"os"
 	"runtime"
+	"strings"
 
+	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/overlapped"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -17,8 +22,17 @@ func after(f func(r *run, a []string)) func(*run, []string) {
 }
 
 func init() {
-	verbs = map[string]verb{
-		// Blocks.
+	verbs = make(map[string]verb)
+	for _, some := range []func() map[string]verb{
+		blockVerbs, portVerbs, callVerbs, keyVerbs, dequeueVerbs, waitVerbs,
+		pairVerbs, handleVerbs, socketVerbs, operationVerbs, acceptVerbs, factVerbs, inspectionVerbs,
+	} {
+		maps.Copy(verbs, some())
+	}
+}
+
+func blockVerbs() map[string]verb {
+	return map[string]verb{
 		"for": {3, declNone, after(func(r *run, a []string) {
 			body := r.stmt.block
 			for _, v := range r.values(a[2:]) {
@@ -33,9 +47,15 @@ func init() {
 				r.block(body)
 			}
 		})},
-		"until": {1, declNone, after((*run).until)},
+		"until":    {1, declNone, after((*run).until)},
+		"together": {0, declNone, after((*run).together)},
+		"if":       {1, declNone, after(func(r *run, a []string) { r.when(a[0], true) })},
+		"unless":   {1, declNone, after(func(r *run, a []string) { r.when(a[0], false) })},
+	}
+}
 
-		// Ports.
+func portVerbs() map[string]verb {
+	return map[string]verb{
 		"ports": {1, declAll, after(func(r *run, a []string) {
 			for _, name := range a {
 				r.ports[name] = r.env.port()
@@ -54,8 +74,11 @@ func init() {
 		})},
 		"count": {2, declNone, after((*run).count)},
 		"since": {0, declNone, after(func(r *run, _ []string) { r.before[r.p()] = r.p().Stats() })},
+	}
+}
 
-		// Calls.
+func callVerbs() map[string]verb {
+	return map[string]verb{
 		"enable":  {2, declNone, (*run).call},
 		"disable": {1, declNone, (*run).call},
 		"remove":  {1, declNone, (*run).call},
@@ -67,14 +90,28 @@ func init() {
 		})},
 		"deregister": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			k, err := r.p().Deregister(remove(r.handle(what[0])))
+			h := r.handle(what[0])
+			x, name := remove(h), ""
+			for _, word := range what[1:] {
+				if name = word; strings.Contains(word, "=") || word == "drained" {
+					r.fields(&x, h, []string{word})
+					name = ""
+				}
+			}
+			k, err := r.p().Deregister(x)
 			r.errors(err, want)
-			if name := what[len(what)-1]; err == nil && keyName(k) != name {
+			if name == "" {
+				name = what[0]
+			}
+			if err == nil && keyName(k) != name {
 				r.Fatalf("want the key %s, got %v", name, k)
 			}
 		})},
+	}
+}
 
-		// Keys that only the port keeps reachable.
+func keyVerbs() map[string]verb {
+	return map[string]verb{
 		"kept": {1, declNone, after(func(r *run, a []string) {
 			runtime.GC()
 			for _, name := range a {
@@ -84,21 +121,45 @@ func init() {
 			}
 		})},
 		"released": {1, declNone, after(func(r *run, a []string) {
+			r.seen = info{} // it has the key
 			for _, name := range a {
 				r.collected("the key "+name, func() bool { return r.weak[name].Value() == nil })
 			}
 			runtime.KeepAlive(r.p())
 		})},
+	}
+}
 
-		// What is dequeued.
-		"want": {2, declNone, after(func(r *run, a []string) { r.notes([]note{r.next(r.p())}, r.expected(a)) })},
+func dequeueVerbs() map[string]verb {
+	return map[string]verb{
+		"want": {2, declNone, after(func(r *run, a []string) {
+			want := r.expected(a)
+			var got []note
+			for range want {
+				got = append(got, r.next(r.p()))
+			}
+			r.notes(got, want)
+		})},
+		"workers":     {1, declNone, after((*run).workers)},
+		"served":      {2, declNone, after((*run).served)},
+		"end-workers": {0, declNone, after((*run).endWorkers)},
+		"within":      {3, declNone, after((*run).within)},
+		"entries":     {1, declNone, after(func(r *run, a []string) { r.entries = r.number(a[0]) })},
+		"all":         {1, declNone, after((*run).all)},
 		"now": {2, declNone, after(func(r *run, a []string) {
+			r.nothingKept()
 			want := r.expected(a)
 			r.notes(r.come(r.p(), len(want)), want)
 		})},
-		"none":  {0, declNone, after(func(r *run, _ []string) { r.env.none(r.p()) })},
-		"empty": {0, declNone, after(func(r *run, _ []string) { r.notes(r.env.now(r.p()), nil) })},
-		"poll":  {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
+		"none": {0, declNone, after(func(r *run, _ []string) {
+			r.nothingKept()
+			r.env.none(r.p())
+		})},
+		"empty": {0, declNone, after(func(r *run, _ []string) {
+			r.nothingKept()
+			r.notes(r.env.now(r.p()), nil)
+		})},
+		"poll": {0, declNone, after(func(r *run, _ []string) { r.env.now(r.p()) })},
 		"quiet": {0, declNone, after(func(r *run, a []string) {
 			if len(a) == 0 {
 				r.env.quiet(r.p())
@@ -119,10 +180,13 @@ func init() {
 			}
 			r.env.never(r.p(), ev)
 		})},
+	}
+}
 
-		// Calls that wait.
+func waitVerbs() map[string]verb {
+	return map[string]verb{
 		"wait":  {1, declFirst, after((*run).wait)},
-		"woken": {2, declNone, after((*run).woken)},
+		"woken": {1, declNone, after((*run).woken)},
 		"waits": {1, declNone, after(func(r *run, a []string) {
 			r.still(r.group(a[0]).ends)
 			before := r.polls(r.p())
@@ -137,8 +201,11 @@ func init() {
 			}
 			w.cancel(errCause)
 		})},
+	}
+}
 
-		// Sockets.
+func pairVerbs() map[string]verb {
+	return map[string]verb{
 		"stream":    pairs((*env).unix),
 		"tcp":       pairs((*env).tcp),
 		"udp":       pairs((*env).udp),
@@ -183,6 +250,25 @@ func init() {
 		}),
 		"udp-fresh":  singles(func(e *env) handle { return e.keep(sock.New(sock.UDP4)) }),
 		"unix-fresh": singles(func(e *env) handle { return e.own(e.unixStream()) }),
+	}
+}
+
+func handleVerbs() map[string]verb {
+	return map[string]verb{
+		"strange": {2, declFirst, after(func(r *run, a []string) { r.handles[a[0]] = r.strange(a[1:]) })},
+		"file": {2, declFirst, after(func(r *run, a []string) { // name, text, and how often
+			text := r.string(a[1])
+			if len(a) > 2 {
+				text = strings.Repeat(text, r.number(a[2]))
+			}
+			r.handles[a[0]] = scriptFile{r.env.file(text)}
+		})},
+		"contents": {2, declNone, after(func(r *run, a []string) {
+			data, err := os.ReadFile(r.file(a[0]).Name())
+			if r.must(err); string(data) != r.string(a[1]) {
+				r.Fatalf("want %s, got %q", a[1], data)
+			}
+		})},
 		"handle": {2, declFirst, after(func(r *run, a []string) {
 			if h := r.handles[a[1]]; h != nil {
 				r.handles[a[0]] = fd(h.Handle())
@@ -219,11 +305,21 @@ func init() {
 				r.peers[peer] = r.handles[a[3]]
 			}
 		})},
+	}
+}
+
+func socketVerbs() map[string]verb {
+	return map[string]verb{
 		"bind":    {1, declNone, after(func(r *run, a []string) { r.must(r.socket(a[0]).Bind(sock.Loopback)) })},
 		"listen":  {1, declNone, after((*run).listen)},
 		"connect": {2, declNone, after((*run).connectTo)},
 		"accept": {1, declAs, after(func(r *run, a []string) { // listener [of client] [as name]
 			l := r.socket(a[0])
+			if _, want := outcome(a); want != nil { // of what is there
+				_, err := l.Socket.Accept()
+				r.errors(err, want)
+				return
+			}
 			settle(r.env, l, stateIn)
 			s := r.keep(l.Socket.Accept())
 			for i := 1; i+1 < len(a); i += 2 {
@@ -292,17 +388,23 @@ func init() {
 			r.errors(r.socket(a[0]).Shutdown(how), want)
 		})},
 		"shut-listener": {1, declNone, after(func(r *run, a []string) { r.shutListener(r.handle(a[0])) })},
+	}
+}
 
-		// Operations.
+func operationVerbs() map[string]verb {
+	return map[string]verb{
 		"Recv":       {3, declFirst, (*run).start},
 		"RecvFrom":   {3, declFirst, (*run).start},
 		"RecvPooled": {3, declFirst, (*run).start},
 		"Send":       {3, declFirst, (*run).start},
 		"SendTo":     {4, declFirst, (*run).start},
 		"Connect":    {3, declFirst, (*run).start},
+		"Nothing":    {0, declNone, (*run).start}, // a zero Request
+		"ReadAt":     {4, declFirst, (*run).startFiles},
+		"WriteAt":    {4, declFirst, (*run).startFiles},
 		"Cancel": {1, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			r.errors(overlapped.Cancel(r.p(), &r.operation(what[0]).o), want)
+			r.errors(overlapped.Cancel(r.p(), r.op(what[0])), want)
 		})},
 		"completed": {1, declNone, after((*run).completed)},
 		"from": {2, declNone, after(func(r *run, a []string) {
@@ -311,7 +413,14 @@ func init() {
 			}
 		})},
 		"pool": {2, declFirst, after(func(r *run, a []string) { r.pools[a[0]] = overlapped.NewBuffers(r.number(a[1])) })},
-		"put":  {2, declNone, after(func(r *run, a []string) { r.pools[a[1]].Put(r.operation(a[0]).o.Buffer()) })},
+		"put": {2, declNone, after(func(r *run, a []string) { // the buffer of an operation, or "length/capacity"
+			n, most, isNew := strings.Cut(a[0], "/")
+			if isNew {
+				r.pools[a[1]].Put(make([]byte, r.number(n), r.number(most)))
+			} else {
+				r.pools[a[1]].Put(r.operation(a[0]).o.Buffer())
+			}
+		})},
 		"no-buffer": {1, declNone, after(func(r *run, a []string) {
 			for _, name := range a {
 				if b := r.operation(name).o.Buffer(); b != nil {
@@ -319,23 +428,39 @@ func init() {
 				}
 			}
 		})},
+	}
+}
 
-		// Accepting.
+func acceptVerbs() map[string]verb {
+	return map[string]verb{
 		"Accept": {2, declNone, after(func(r *run, a []string) {
 			what, want := outcome(a)
-			l := r.socket(what[0])
+			l := r.sockOf(what[0])
 			key := what[0]
 			if len(what) > 2 {
 				key = what[2]
 			}
-			r.errors(r.p().Accept(l.Socket, r.key(key), r.number(what[1])), want)
+			r.errors(r.p().Accept(l, r.key(key), r.number(what[1])), want)
 		})},
 		"dial": {3, declAs, after(func(r *run, a []string) { // listener as name
 			r.handles[a[2]] = r.env.dial(r.socket(a[0]), 1)[0]
 		})},
-		"accepted": {3, declAs, after(func(r *run, a []string) { // key of client as name
-			client := r.socket(a[2])
+		"accepted": {1, declAs, after(func(r *run, a []string) { // key [of client [as name]], or key fails
+			if len(a) > 1 && a[1] == "fails" {
+				got := r.next(r.p())
+				s, err := got.Accepted()
+				var failed *sock.Error
+				if keyName(got.Key) != a[0] || got.Events != bad || s != nil || !errors.As(err, &failed) {
+					r.Fatalf("notification %v, accepted %v, %T %v; want ERR and a *sock.Error", got.Events, s, err, err)
+				}
+				return
+			}
 			s := r.env.accepted(r.next(r.p()), r.key(a[0]))
+			if len(a) < 3 {
+				s.Close()
+				return
+			}
+			client := r.socket(a[2])
 			if s.RemoteAddr() != client.LocalAddr() {
 				r.Fatalf("want the connection of %v, got that of %v", client.LocalAddr(), s.RemoteAddr())
 			}
@@ -344,6 +469,28 @@ func init() {
 				r.handles[a[4]] = s
 			}
 		})},
+	}
+}
+
+func factVerbs() map[string]verb {
+	return map[string]verb{
+		"watch":  {1, declNone, after((*run).watch)},
+		"report": {0, declNone, after((*run).report)},
+	}
+}
+
+func inspectionVerbs() map[string]verb {
+	return map[string]verb{
+		"snapshot":  {1, declNone, after((*run).snapshot)},
+		"page":      {1, declNone, after((*run).page)},
+		"addresses": {1, declNone, after((*run).addresses)},
+		"observe":   {1, declFirst, after(func(r *run, a []string) { r.stops[a[0]] = debug.Observe(r.p()) })},
+		"trace": {1, declFirst, after(func(r *run, a []string) {
+			tr := debug.StartTrace(r.p())
+			r.traces[a[0]], r.stops[a[0]] = tr, tr.Close
+		})},
+		"traced": {1, declNone, after((*run).traced)},
+		"stop":   {1, declNone, after(func(r *run, a []string) { r.stops[a[0]]() })},
 	}
 }
 

@@ -1,3 +1,4 @@
+// Package durations adds timeouts to times.
 package durations
 
 import (

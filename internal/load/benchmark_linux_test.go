@@ -204,22 +204,3 @@ func TestUDPWrongAnswer(t *testing.T) {
 		})
 	}
 }
-
-// Fields that exclude each other are refused before anything is sent.
-func TestExclusiveFields(t *testing.T) {
-	for name, set := range map[string]func(*load.Config){
-		"UDP at a rate":         func(c *load.Config) { c.UDP, c.Rate = true, 1 },
-		"UDP in large batches":  func(c *load.Config) { c.UDP, c.Depth = true, 1000 },
-		"UDP and Reconnect":     func(c *load.Config) { c.UDP, c.Reconnect = true, true },
-		"Reconnect and a think": func(c *load.Config) { c.Reconnect, c.Think = true, 1 },
-		"Reconnect and depth":   func(c *load.Config) { c.Reconnect, c.Depth = true, 2 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg := config("", "127.0.0.1:1")
-			set(&cfg)
-			if res, err := load.Run(t.Context(), cfg, nil); err == nil || res.Errors > 0 {
-				t.Errorf("%+v, %v", res, err)
-			}
-		})
-	}
-}

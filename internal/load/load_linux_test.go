@@ -162,19 +162,6 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// The duration ends a run, which by then has answers.
-func TestDuration(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
-		cfg.Connections, cfg.Depth, cfg.Duration = 5, 4, 50*time.Millisecond
-		res, err := load.Run(t.Context(), cfg, nil)
-		healthy(t, cfg, res, err)
-		if res.Requests < 5*4 || res.Elapsed < cfg.Duration {
-			t.Errorf("%d requests in %v", res.Requests, res.Elapsed)
-		}
-	})
-}
-
 // A duration that is over before a worker runs does not keep connections from sending what is due at the beginning.
 func TestDurationIsOver(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -200,17 +187,6 @@ func TestRate(t *testing.T) {
 			t.Errorf("%d requests, at most %v were due", res.Requests, most)
 		}
 	})
-}
-
-// Due times that do not fit into 64 bits do not wrap around.
-func TestRareRequests(t *testing.T) {
-	cfg := config("", serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
-	cfg.Connections, cfg.Rate, cfg.Duration = 40, 1e-15, 100*time.Millisecond
-	res, err := load.Run(t.Context(), cfg, nil)
-	healthy(t, cfg, res, err)
-	if res.Requests > 1 {
-		t.Errorf("%d requests", res.Requests)
-	}
 }
 
 // With a rate the latency of a request includes the time for which earlier answers delayed it.
@@ -298,18 +274,6 @@ func TestCancelDrains(t *testing.T) {
 			t.Errorf("%d requests of %d bytes, the server echoed %d", res.Requests, cfg.Size, echoed.Load())
 		}
 	})
-}
-
-// A run that is cancelled before it begins is not an error.
-func TestCancelledBefore(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	cfg := config("", serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
-	res, err := load.Run(ctx, cfg, nil)
-	check(t, cfg, res, err)
-	if res.Requests != 0 || res.Errors != 0 {
-		t.Errorf("%+v", res)
-	}
 }
 
 // An answer that differs from its request in any way is an error of its connection only.
@@ -540,36 +504,4 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", addr, res, err)
 		}
 	}
-}
-
-func TestNoSuchBackend(t *testing.T) {
-	_, err := load.Run(t.Context(), config("abacus", "127.0.0.1:1"), nil)
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// Idle connections use next to no processor time.
-func TestIdleUsesNoCPU(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, backend string) {
-		cfg := config(backend, serve(t, func(c *net.TCPConn, _ int) { echo(c, func(int) {}) }))
-		cfg.Connections, cfg.Think, cfg.Duration = 20, time.Hour, 400*time.Millisecond
-		before := cpuTime(t)
-		res, err := load.Run(t.Context(), cfg, nil)
-		used := cpuTime(t) - before
-		healthy(t, cfg, res, err)
-		t.Logf("%v of CPU in %v", used, res.Elapsed)
-		if used > cfg.Duration/2 {
-			t.Errorf("%v of CPU in %v", used, res.Elapsed)
-		}
-	})
-}
-
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var ru unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }

@@ -17,16 +17,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-func newListener(t *testing.T) *sock.Socket {
-	t.Helper()
-	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
 // A harvester that came too late began a turn, in vain: it must not take from the one that delivered that
 // the end of the stream was in its report, or a short receive counts as drained and the end is never reported.
 func TestConcurrentEnableDuringFastEnable(t *testing.T) {

@@ -17,12 +17,6 @@ import (
 	"github.com/socknotify/socknotify/internal/test/porttest"
 )
 
-// asleep waits until n calls sleep.
-func asleep[K comparable](t *testing.T, p *Port[K], n int) {
-	t.Helper()
-	await.Until(t, "calls asleep", func() bool { return p.Stats().Waiting == n })
-}
-
 // One of two sleepers gives up at the very moment something is queued, or arrives, for one of them:
 // it takes it, or the other does.
 func TestGivingUpWakesAnother(t *testing.T) {

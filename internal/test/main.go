@@ -7,8 +7,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -19,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/socknotify/socknotify/internal/test/results"
 )
 
 const module = "github.com/socknotify/socknotify"
@@ -39,6 +39,11 @@ func run(all bool, args []string) error {
 		return err
 	}
 	var r report
+	// Most tests wait for a peer or a kernel, and use little of a processor.
+	together := []string{
+		fmt.Sprintf("-p=%d", 4*runtime.NumCPU()), fmt.Sprintf("-parallel=%d", 8*runtime.NumCPU()),
+	}
+	args = append(together, args...)
 	if !all {
 		args = append([]string{"-short"}, args...)
 	}
@@ -80,13 +85,6 @@ func modules() (root string, others []string, err error) {
 	return root, others, err
 }
 
-// An event is a line of go test -json: see go doc test2json.
-type event struct {
-	Action, Package, ImportPath, Test, Output string
-
-	Elapsed float64
-}
-
 // A report is what the tests have said.
 type report struct {
 	passed, failed, tests int
@@ -112,64 +110,29 @@ func (r *report) test(dir string, args []string) error {
 		return err
 	}
 	before := r.failed
-	r.read(out)
+	results.Read(out, r.add)
 	if err := cmd.Wait(); err != nil && r.failed == before {
 		return fmt.Errorf("go test in %s: %w", dir, err)
 	}
 	return nil
 }
 
-// read reads events until the end.
-func (r *report) read(in io.Reader) {
-	type test struct{ pkg, name string }
-	output := map[test]*strings.Builder{}
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var e event
-		if json.Unmarshal(line, &e) != nil {
-			fmt.Printf("%s", line) // the go command's own
-			continue
-		}
-		if e.Action == "build-output" {
-			fmt.Print(e.Output)
-			continue
-		}
-		key := test{e.Package, e.Test}
-		switch e.Action {
-		case "output":
-			if output[key] == nil {
-				output[key] = &strings.Builder{}
-			}
-			output[key].WriteString(e.Output)
-			continue
-		case "pass", "fail", "skip":
-		default:
-			continue
-		}
-		text := ""
-		if b := output[key]; b != nil {
-			text = b.String()
-		}
-		delete(output, key)
-		switch {
-		case e.Test == "" && e.Action == "skip": // no test files
-		case e.Test == "" && e.Action == "fail":
-			r.failed++
-			fmt.Printf("%sFAIL %s (%.1f s)\n", text, e.Package, e.Elapsed)
-		case e.Test == "":
-			r.passed++
-			fmt.Printf("ok   %s (%.1f s)\n", e.Package, e.Elapsed)
-		case e.Action == "fail":
-			fmt.Print(text)
-		case e.Action == "skip":
-			r.leave(reason(text), strings.TrimPrefix(e.Package, module)+" "+e.Test)
-		default:
-			r.tests++
-		}
+// add adds a result, and prints what failed.
+func (r *report) add(t results.Result) {
+	switch {
+	case t.Test == "" && t.Action == "skip": // no test files
+	case t.Test == "" && t.Action == "fail":
+		r.failed++
+		fmt.Printf("%sFAIL %s (%.1f s)\n", t.Output, t.Package, t.Elapsed)
+	case t.Test == "":
+		r.passed++
+		fmt.Printf("ok   %s (%.1f s)\n", t.Package, t.Elapsed)
+	case t.Action == "fail":
+		fmt.Print(t.Output)
+	case t.Action == "skip":
+		r.leave(reason(t.Output), strings.TrimPrefix(t.Package, module)+" "+t.Test)
+	default:
+		r.tests++
 	}
 }
 

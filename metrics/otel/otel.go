@@ -24,8 +24,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/metric"
 	"github.com/socknotify/socknotify/metrics"
+	"github.com/socknotify/socknotify/metrics/internal/metric"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 )

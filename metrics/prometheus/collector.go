@@ -17,8 +17,8 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/metric"
 	"github.com/socknotify/socknotify/metrics"
+	"github.com/socknotify/socknotify/metrics/internal/metric"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"
 )

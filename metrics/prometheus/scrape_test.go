@@ -120,7 +120,7 @@ func newWorld(t *testing.T) *world {
 	w.AddServer("tls", w.tls)
 	w.AddParkServer("lines", w.lines)
 	w.AddHTTPServer("web", w.web)
-	w.AddLot("lot", w.lines.Lot())
+	w.AddLot("lot", w.lines.Lots()[0])
 	return w
 }
 
@@ -285,7 +285,7 @@ func TestPrometheus(t *testing.T) {
 		{`socknotify_server_calls_total{server="tls"}`, func() float64 { return float64(w.tls.Stats().Calls) }},
 		{`socknotify_server_call_duration_seconds_count{server="echo"}`, func() float64 { return float64(w.echo.Stats().CallTime.Count()) }},
 		{`socknotify_park_calls_total{server="lines"}`, func() float64 { return float64(w.lines.Stats().Calls) }},
-		{`socknotify_park_requests_total{server="web"}`, func() float64 { return float64(w.web.Stats().Requests) }},
+		{`socknotify_park_requests_total{server="web"}`, func() float64 { return float64(w.web.Stats().Calls) }},
 	} {
 		if want := metric.want(); want == 0 {
 			t.Errorf("%s has not moved", metric.expr)

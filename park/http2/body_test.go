@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 func describe(stream uint32, what string) string { return fmt.Sprint(stream, " ", what) }

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // configured starts a server in clear text with settings of HTTP/2.

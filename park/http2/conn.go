@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
 
@@ -105,22 +105,22 @@ func (c *conn) announceNext() bool {
 	if p, ok := netConn.(*park.Conn); ok {
 		netConn = p.NetConn()
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.logPanic("http2: panic serving", p)
-			if state != http.StateClosed {
-				c.abort()
-			}
-		}
-	}()
-	c.server.Server.ConnState(netConn, state)
+	if c.try(func() { c.server.Server.ConnState(netConn, state) }) != nil && state != http.StateClosed {
+		c.abort()
+	}
 	return true
 }
 
-// logPanic logs a panic with the stack of the goroutine.
-func (c *conn) logPanic(what string, p any) {
-	buf := make([]byte, 64<<10)
-	c.server.logf("%s %v: %v\n%s", what, c.conn.RemoteAddr(), p, buf[:runtime.Stack(buf, false)])
+// try calls f. It returns nil if f has returned. A panic is logged as net/http does, and returned.
+func (c *conn) try(f func()) error {
+	p := serving.Try(f)
+	if p == nil {
+		return nil
+	}
+	if p.Value != http.ErrAbortHandler {
+		c.server.logf("http2: panic serving %v: %v\n%s", serving.Remote(c.conn), p.Value, p.Stack)
+	}
+	return p
 }
 
 func newConn(s *Server, ctx context.Context, netConn net.Conn, handler http.Handler) *conn {
@@ -163,24 +163,25 @@ var inBuffers = sync.Pool{New: func() any { return new([frameHeader + maxFrameSi
 // minWait is the least time for which a connection is read that was parked.
 const minWait = 5 * time.Millisecond
 
-// serve is the connection's function. It reads, and handles what it has read, until the connection is idle and parked, or
-// has ended.
+// serve is the connection's function.
 func (c *conn) serve(net.Conn) {
-	pooled := inBuffers.Get().(*[frameHeader + maxFrameSize]byte)
-	defer inBuffers.Put(pooled)
-	b := input{buf: pooled[:], pooled: pooled[:]}
 	err := errClosed
 	defer func() {
 		if err != nil { // also after runtime.Goexit in a method of the connection
 			c.finish(err)
 		}
 	}()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("http2: panic: %v", p)
-			c.logPanic("http2: panic serving", p)
-		}
-	}()
+	if p := c.try(func() { err = c.read() }); p != nil {
+		err = p
+	}
+}
+
+// read reads, and handles what it has read, until the connection is idle and parked, or has ended. It returns nil if it
+// has parked the connection.
+func (c *conn) read() error {
+	pooled := inBuffers.Get().(*[frameHeader + maxFrameSize]byte)
+	defer inBuffers.Put(pooled)
+	b := input{buf: pooled[:], pooled: pooled[:]}
 	c.resume(&b)
 	defer b.shrink()
 	var readErr error
@@ -194,10 +195,9 @@ func (c *conn) serve(net.Conn) {
 			full = n == len(space)
 		}
 		if b.end > 0 {
-			if e := c.consume(&b); e != nil {
-				c.drain(e, pooled[:])
-				err = e
-				return
+			if err := c.consume(&b); err != nil {
+				c.drain(err, pooled[:])
+				return err
 			}
 		}
 		if full && b.bulk {
@@ -209,18 +209,15 @@ func (c *conn) serve(net.Conn) {
 		switch {
 		case readErr == nil:
 		case !isTimeout(readErr):
-			err = readErr
-			return
+			return readErr
 		default:
-			parked, e := c.timedOut(&b)
+			parked, err := c.timedOut(&b)
 			if parked {
-				err = nil
-				return
+				return nil
 			}
-			if e != nil {
-				c.drain(e, pooled[:])
-				err = e
-				return
+			if err != nil {
+				c.drain(err, pooled[:])
+				return err
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func Example() {
 	body, err := io.ReadAll(r.Body)
 	r.Body.Close()
 	fmt.Printf("%s %v\n", body, err)
-	for server.Parked() != 1 {
+	for server.Stats().Parked != 1 {
 		time.Sleep(time.Millisecond) // it is parked soon after its answer; an example has no testing.TB
 	}
 	fmt.Println(server.Shutdown(context.Background()), <-served)

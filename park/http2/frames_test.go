@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // A peer is a client that sends what frames a test wants.

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // connect connects to a server, by TLS if its URL says so.

@@ -100,7 +100,7 @@ func TestHTTPServer(t *testing.T) {
 			t.Fatalf("%q, %q", first1, first2)
 		}
 		for range 5 {
-			until(t, "both connections are parked", func() bool { return s.Parked() == 2 })
+			until(t, "both connections are parked", func() bool { return s.Stats().Parked == 2 })
 			_, text1 := get(t, c1, url)
 			_, text2 := get(t, c2, url)
 			if text1 != first1 || text2 != first2 {
@@ -108,14 +108,14 @@ func TestHTTPServer(t *testing.T) {
 			}
 		}
 		until(t, "all requests are counted", func() bool { return s.Stats().CallTime.Count() == 12 })
-		if n := s.Stats().Requests; n != 12 || len(lots) != 2 || len(s.Lots()) != 2 {
+		if n := s.Stats().Calls; n != 12 || len(lots) != 2 || len(s.Lots()) != 2 {
 			t.Errorf("%d requests, %d lots, %d in Lots", n, len(lots), len(s.Lots()))
 		}
 		if err := stop(); err != http.ErrServerClosed {
 			t.Error(err)
 		}
 		if st := s.Stats(); st.Parked != 0 || st.Running != 0 {
-			t.Errorf("left behind: %+v", st.Stats)
+			t.Errorf("left behind: %+v", st)
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestHTTPServerEnds(t *testing.T) {
 				url, stop := start(t, s, s.Server, secure)
 				idle, c := client(t), client(t)
 				get(t, idle, url)
-				until(t, "the idle connection is parked", func() bool { return s.Parked() == 1 })
+				until(t, "the idle connection is parked", func() bool { return s.Stats().Parked == 1 })
 				answer := make(chan string, 1)
 				go func() {
 					resp, err := c.Get(url + "/slow")
@@ -324,7 +324,7 @@ func TestKeepAlives(t *testing.T) {
 	url, _ := start(t, s, s.Server, false)
 	c := client(t)
 	_, first := get(t, c, url)
-	until(t, "the connection is parked", func() bool { return s.Parked() == 1 })
+	until(t, "the connection is parked", func() bool { return s.Stats().Parked == 1 })
 	s.SetKeepAlivesEnabled(false)
 	until(t, "the connection has ended", func() bool { return len(connsOf(s)) == 0 })
 	_, second := get(t, c, url)
@@ -347,7 +347,7 @@ func TestKeepAlivesOfServer(t *testing.T) {
 	c1, c2 := client1(t), client(t)
 	_, first1 := get(t, c1, url)
 	_, first2 := get(t, c2, url)
-	until(t, "both connections are parked", func() bool { return s.Parked() == 2 })
+	until(t, "both connections are parked", func() bool { return s.Stats().Parked == 2 })
 	s.Server.SetKeepAlivesEnabled(false)
 	resp, second1 := get(t, c1, url)
 	_, second2 := get(t, c2, url)

@@ -106,7 +106,7 @@ func playServer(args []string) {
 	settled := func() int { return idling.Conns }
 	if name == "http2" {
 		p := &park.HTTPServer{Server: hs, HTTP2: new(Server)}
-		s, settled = p, p.Parked
+		s, settled = p, func() int { return p.Stats().Parked }
 	}
 	if kind == "h2c" {
 		go s.Serve(ln)

@@ -17,9 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/test/await"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/socknotify/socknotify/internal/test/await"
 )
 
 // modelStreams is the server's MaxConcurrentStreams.

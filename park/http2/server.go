@@ -18,26 +18,31 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/park"
 )
 
-// A Server serves HTTP/2 connections, those of a park.HTTPServer whose field HTTP2 it is, or those that the program passes
-// to ServeConn. Its fields must be set before the first connection and not be changed after it. It must not be copied. Its
-// methods may be called concurrently.
+// A Server serves HTTP/2 connections, those of a park.HTTPServer whose field HTTP2 it is, or those
+// that the program passes to ServeConn. Its fields must be set before the first connection and not
+// be changed after it. It must not be copied. Its methods may be called concurrently.
 type Server struct {
-	// Server has the handler, the hooks ConnContext and ConnState, the timeouts and limits, ErrorLog and the settings of
-	// HTTP/2, as for net/http. It must not be nil, except for a park.HTTPServer, which sets it. ReadTimeout bounds the time
-	// in which a request's body must arrive, and WriteTimeout the time of a request; both begin when the request's headers
-	// have arrived. IdleTimeout begins when the last stream has ended; 0 means ReadTimeout. ReadHeaderTimeout, or ReadTimeout
-	// if it is 0, bounds the time for which a connection without streams may hold a part of a frame. HTTP2.WriteByteTimeout
-	// bounds each write of up to 64 KiB.
+	// Server has the handler, the hooks ConnContext and ConnState, the timeouts and limits,
+	// ErrorLog and the settings of HTTP/2, as for net/http. It must not be nil, except for a
+	// park.HTTPServer, which sets it. ReadTimeout bounds the time in which a request's body must
+	// arrive, and WriteTimeout the time of a request; both begin when the request's headers have
+	// arrived. IdleTimeout begins when the last stream has ended; 0 means ReadTimeout.
+	// ReadHeaderTimeout, or ReadTimeout if it is 0, bounds the time for which a connection without
+	// streams may hold a part of a frame. HTTP2.WriteByteTimeout bounds each write of up to 64 KiB.
 	Server *http.Server
-	// Linger is the time for which a connection without streams keeps its goroutine before it is parked. 0 means half a
-	// second; with a negative value a connection is parked at once. A park.HTTPServer sets it, if it is 0.
+	// Linger is the time for which a connection without streams keeps its goroutine before it is
+	// parked. 0 means half a second; with a negative value a connection is parked at once. A
+	// park.HTTPServer sets it, if it is 0.
 	Linger time.Duration
-	// Backend, Unwrap and Logger are as in park.Config. They are not used with a park.HTTPServer.
+	// Backend, Unwrap, Name and Logger are as in park.Config. They are not used with a
+	// park.HTTPServer.
 	Backend string
 	Unwrap  func(net.Conn) net.Conn
+	Name    string
 	Logger  *slog.Logger
 
 	mu          sync.Mutex
@@ -48,7 +53,8 @@ type Server struct {
 	noKeepAlive atomic.Bool
 }
 
-// Attach is called by a park.HTTPServer. It fails with socknotify.ErrInvalid if the server has a lot already.
+// Attach is called by a park.HTTPServer. It fails with socknotify.ErrInvalid if the server has a
+// lot already.
 func (s *Server) Attach(server *http.Server, lot *park.Lot, linger time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,11 +78,12 @@ func (s *Server) Stats() park.Stats {
 	return s.lot.Stats()
 }
 
-// ServeConn takes over a connection that speaks HTTP/2 from its first byte, and returns. A *tls.Conn must have completed its
-// handshake, and have negotiated "h2". Requests get contexts that are derived from ctx and outlive the call; nil means
-// context.Background. If ServeConn fails, it has closed the connection: with http.ErrServerClosed after Shutdown or Close,
-// with socknotify.ErrInvalid for a nil Server or connection, and for a *tls.Conn whose version or cipher suite HTTP/2
-// forbids, and with the errors of park.New.
+// ServeConn takes over a connection that speaks HTTP/2 from its first byte, and returns. A
+// *tls.Conn must have completed its handshake, and have negotiated "h2". Requests get contexts that
+// are derived from ctx and outlive the call; nil means context.Background. If ServeConn fails, it
+// has closed the connection: with http.ErrServerClosed after Shutdown or Close, with
+// socknotify.ErrInvalid for a nil Server or connection, and for a *tls.Conn whose version or cipher
+// suite HTTP/2 forbids, and with the errors of park.New.
 //
 // Requests get contexts that are derived from what the ConnContext hook returns for ctx.
 func (s *Server) ServeConn(ctx context.Context, netConn net.Conn) error {
@@ -89,9 +96,10 @@ func (s *Server) ServeReceived(ctx context.Context, netConn net.Conn, received [
 	return err
 }
 
-// NextProto is a value for the TLSNextProto map of an http.Server, with the key "h2". It returns when the connection has
-// ended, because net/http closes the connection then; so net/http's goroutine stays, also while the connection is parked.
-// The handler of srv is used, as net/http wraps it.
+// NextProto is a value for the TLSNextProto map of an http.Server, with the key "h2". It returns
+// when the connection has ended, because net/http closes the connection then; so net/http's
+// goroutine stays, also while the connection is parked. The handler of srv is used, as net/http
+// wraps it.
 func (s *Server) NextProto(srv *http.Server, netConn *tls.Conn, handler http.Handler) {
 	ctx := context.Background()
 	if b, ok := handler.(interface{ BaseContext() context.Context }); ok {
@@ -164,7 +172,8 @@ func (h serverHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// SetKeepAlivesEnabled is like http.Server.SetKeepAlivesEnabled: with false, connections end when they have no streams.
+// SetKeepAlivesEnabled is like http.Server.SetKeepAlivesEnabled: with false, connections end when
+// they have no streams.
 func (s *Server) SetKeepAlivesEnabled(v bool) {
 	s.noKeepAlive.Store(!v)
 	if v {
@@ -178,7 +187,8 @@ func (s *Server) SetKeepAlivesEnabled(v bool) {
 	}
 }
 
-// checkTLS refuses the cipher suites of TLS 1.2 that RFC 9113 (9.2.2) forbids, unless the server permits them.
+// checkTLS refuses the cipher suites of TLS 1.2 that RFC 9113 (9.2.2) forbids, unless the server
+// permits them.
 func (s *Server) checkTLS(netConn net.Conn) error {
 	t, ok := netConn.(*tls.Conn)
 	if !ok {
@@ -204,7 +214,7 @@ func (s *Server) add(c *conn) error {
 		return http.ErrServerClosed
 	}
 	if s.lot == nil {
-		lot, err := park.New(park.Config{Backend: s.Backend, Unwrap: s.Unwrap, Logger: s.Logger})
+		lot, err := park.New(park.Config{Backend: s.Backend, Unwrap: s.Unwrap, Name: s.Name, Logger: s.Logger})
 		if err != nil {
 			return fmt.Errorf("http2: %w", err)
 		}
@@ -231,7 +241,8 @@ func (s *Server) end() {
 	}
 }
 
-// stop makes the server refuse connections, and returns those that there are. empty is closed when they have ended.
+// stop makes the server refuse connections, and returns those that there are. empty is closed when
+// they have ended.
 func (s *Server) stop() (conns []*conn, lot *park.Lot, empty chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,9 +258,21 @@ func (s *Server) stop() (conns []*conn, lot *park.Lot, empty chan struct{}) {
 	return conns, s.lot, s.empty
 }
 
-// Shutdown ends the connections with GOAWAY frames: streams that are open are served to their end, and later ones are not
-// begun. It returns when the connections have ended and their handlers have returned, or fails with the cause of ctx when
-// that is done first. From then on ServeConn fails with http.ErrServerClosed. A nil ctx fails with socknotify.ErrInvalid.
+// Lots returns the server's lot, for observers such as package debug. It returns none before the
+// first connection. The server owns the lot.
+func (s *Server) Lots() (lots []*park.Lot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lot != nil {
+		lots = append(lots, s.lot)
+	}
+	return lots
+}
+
+// Shutdown ends the connections with GOAWAY frames: streams that are open are served to their end,
+// and later ones are not begun. It returns when the connections have ended and their handlers have
+// returned, or fails with the cause of ctx when that is done first. From then on ServeConn fails
+// with http.ErrServerClosed. A nil ctx fails with socknotify.ErrInvalid.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("http2: shutdown: %w: nil context", socknotify.ErrInvalid)
@@ -269,7 +292,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return lot.Shutdown(ctx)
 }
 
-// Close closes all connections at once. It does not wait for handlers, whose contexts are canceled. It returns nil.
+// Close closes all connections at once. It does not wait for handlers, whose contexts are canceled.
+// It returns nil.
 func (s *Server) Close() error {
 	conns, lot, _ := s.stop()
 	for _, c := range conns {
@@ -369,8 +393,8 @@ func (s *Server) tableSize() uint32 {
 	return initialTableSize
 }
 
-// maxHeaderList is the size of the decoded headers of a request, by RFC 9113's way to count. net/http adds the same for the
-// names and values that do not count in HTTP/1.1.
+// maxHeaderList is the size of the decoded headers of a request, by RFC 9113's way to count.
+// net/http adds the same for the names and values that do not count in HTTP/1.1.
 func (s *Server) maxHeaderList() uint32 {
 	n := s.Server.MaxHeaderBytes
 	if n <= 0 {
@@ -379,18 +403,14 @@ func (s *Server) maxHeaderList() uint32 {
 	return uint32(min(n, 1<<30) + 10*32)
 }
 
-// maxBlock bounds the frames of a header block. A longer one would be too large also when it is decoded.
+// maxBlock bounds the frames of a header block. A longer one would be too large also when it is
+// decoded.
 func (s *Server) maxBlock() int {
 	n := int(s.maxHeaderList())
 	return n + n/4 + maxFrameSize
 }
 
-func (s *Server) linger() time.Duration {
-	if s.Linger == 0 {
-		return time.Second / 2
-	}
-	return max(s.Linger, 0)
-}
+func (s *Server) linger() time.Duration { return serving.Or(s.Linger, serving.DefaultLinger) }
 
 func (s *Server) idleTimeout() time.Duration {
 	if s.Server.IdleTimeout != 0 {
@@ -407,8 +427,8 @@ func (s *Server) readHeaderTimeout() time.Duration {
 }
 
 var (
-	errClosed = fmt.Errorf("http2: the connection was closed: %w", net.ErrClosed)
-	errGone   = errors.New("http2: the connection has ended after GOAWAY")
-	errIdle   = errors.New("http2: the connection was idle for too long")
-	errPing   = errors.New("http2: a PING was not answered in time")
+	errGone         = errors.New("http2: the connection has ended after GOAWAY")
+	errClosed error = serving.ClosedError("http2: the connection was closed")
+	errIdle   error = serving.TimeoutError("http2: the connection was idle for too long")
+	errPing   error = serving.TimeoutError("http2: a PING was not answered in time")
 )

@@ -153,20 +153,15 @@ func growStack() byte {
 func (st *stream) run() {
 	growStack()
 	returned := false
-	defer func() {
-		if !returned {
-			if p := recover(); p != nil && p != http.ErrAbortHandler {
-				st.c.logPanic("http2: panic serving", p)
-			}
+	defer func() { st.returned(returned) }() // also after runtime.Goexit
+	st.c.try(func() {
+		if st.announces {
+			st.c.announce()
 		}
-		st.returned(returned)
-	}()
-	if st.announces {
-		st.c.announce()
-	}
-	st.call()
-	st.w.finish()
-	returned = true
+		st.call()
+		st.w.finish()
+		returned = true
+	})
 }
 
 // call calls the handler, and removes the files of a form that it has parsed, also if it panics. As

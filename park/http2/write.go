@@ -1,7 +1,6 @@
 package http2
 
 import (
-	"fmt"
 	"sync"
 	"time"
 )
@@ -135,12 +134,13 @@ func (c *conn) writeBatch() {
 
 // write writes b to the connection.
 func (c *conn) write(b []byte) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("http2: panic: %v", p)
-			c.server.logf("http2: panic writing to %v: %v", c.conn.RemoteAddr(), p)
-		}
-	}()
+	if p := c.try(func() { err = c.writeAll(b) }); p != nil {
+		return p
+	}
+	return err
+}
+
+func (c *conn) writeAll(b []byte) error {
 	d := c.server.config().WriteByteTimeout
 	for {
 		if d > 0 {

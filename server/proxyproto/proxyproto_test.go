@@ -178,7 +178,7 @@ func TestBadHeaders(t *testing.T) {
 			t.Errorf("%q: %q, %v", h, b, err)
 		}
 		await.Until(t, fmt.Sprintf("%q is counted", h), func() bool {
-			return s.Stats().BadPreambles == uint64(i+1)
+			return s.Stats().RejectedHeaders == uint64(i+1)
 		})
 	}
 	short := &server.Server[int]{Preamble: proxyproto.Config{}.Preamble, HandshakeTimeout: 50 * time.Millisecond}

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
-	"github.com/socknotify/socknotify/bench/internal/stat"
 )
 
 // cpu returns the scheduler run time of all threads of this process.
@@ -41,11 +40,13 @@ func (w watch) stop(ops int64) param.Outcome {
 
 // latencies sets the quantiles of an outcome.
 func latencies(o *param.Outcome, all []time.Duration) {
-	ns := make([]float64, len(all))
-	for i, d := range all {
-		ns[i] = float64(d)
+	sorted := slices.Sorted(slices.Values(all))
+	at := func(q float64) *float64 {
+		ns := 0.
+		if len(sorted) > 0 {
+			ns = float64(sorted[int(q*float64(len(sorted)-1))])
+		}
+		return &ns
 	}
-	slices.Sort(ns)
-	p50, p99 := stat.Median(ns), stat.Quantile(ns, 0.99)
-	o.P50, o.P99 = &p50, &p99
+	o.P50, o.P99 = at(0.5), at(0.99)
 }

@@ -31,7 +31,6 @@ const (
 	Echo     = "echo"
 	Core     = "core"
 	Wake     = "wake"
-	Post     = "post"
 	Waiters  = "waiters"
 	Register = "register"
 	Idle     = "idle" // registrations; connections use the echo servers
@@ -55,7 +54,6 @@ func All() []Contender {
 		{Workload: Wake, Name: "go channel", Run: wake(newChannelWaker), Fits: twoCores},
 		{Workload: Wake, Name: "go sync.Cond", Run: wake(newCondWaker), Fits: twoCores},
 		{Workload: Wake, Name: "std socket", Run: wake(newConnWaker), Fits: twoCores},
-		{Workload: Post, Name: "go channel", Run: channelPost},
 		{Workload: UDP, Name: "std", Run: server(serveUDPStd)},
 		{Workload: UDP, Name: "std x/net batch", Run: server(serveUDPBatchStd)},
 	}
@@ -74,7 +72,6 @@ func ofSocknotify(backend string) []Contender {
 			return serveOverlapped(p, ready, socknotify.WithBackend(backend))
 		})},
 		{Workload: Watched, Run: server(func(p param.Params, ready func(string)) error { return serveWatched(p, backend, ready) })},
-		{Workload: Post, Run: portPost(backend)},
 		{Workload: Wake, Name: " post", Run: wake(newPostWaker(backend)), Fits: twoCores},
 		{Workload: Wake, Name: " socket", Run: wake(newSocketWaker(backend)), Fits: twoCores},
 		{Workload: Register, Run: portRegister(backend)},

@@ -18,14 +18,14 @@ import (
 
 // The paths of the HTTP server beside a watched server.
 const (
-	MountPath   = "/mount"   // creates the debug page
-	UnmountPath = "/unmount" // closes it
-	PagePath    = "/debug/socknotify/"
-	ScrapePath  = "/metrics"
+	MountPath  = "/mount" // creates the debug page
+	PagePath   = "/debug/socknotify/"
+	ScrapePath = "/metrics"
 )
 
-// serveWatched is package server, with a debug page that can be mounted and unmounted, and metrics. It calls ready with
-// two addresses; the second is that of the HTTP server, which costs nothing without requests.
+// serveWatched is package server, with a debug page that can be mounted, and metrics. It calls
+// ready with two addresses; the second is that of the HTTP server, which costs nothing without
+// requests.
 func serveWatched(p param.Params, backend string, ready func(string)) error {
 	l, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
@@ -55,10 +55,6 @@ func watchedMux(port *socknotify.Port[*snserver.Key], metrics http.Handler) *htt
 	mux.Handle(ScrapePath, metrics)
 	mux.HandleFunc(MountPath, func(http.ResponseWriter, *http.Request) {
 		page = debug.New(debug.Port("echo", port))
-	})
-	mux.HandleFunc(UnmountPath, func(http.ResponseWriter, *http.Request) {
-		page.Close()
-		page = nil
 	})
 	mux.HandleFunc(PagePath, func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(w, r) })
 	return mux

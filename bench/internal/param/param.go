@@ -20,7 +20,6 @@ type Params struct {
 	Registered  int    `json:"registered,omitempty"`
 	Active      int    `json:"active,omitempty"` // of those registered
 	Waiters     int    `json:"waiters,omitempty"`
-	Posters     int    `json:"posters,omitempty"`
 	Batch       int    `json:"batch,omitempty"` // notifications dequeued at a time
 	What        string `json:"what,omitempty"`  // a variant of the workload
 	Millis      int    `json:"-"`               // how long to measure
@@ -45,7 +44,6 @@ func (p Params) String() string {
 	add("rate", p.Rate)
 	add("registered", p.Registered)
 	add("active", p.Active)
-	add("posters", p.Posters)
 	add("waiters", p.Waiters)
 	add("batch", p.Batch)
 	add("cores", p.Cores)

@@ -35,6 +35,9 @@ func CountCalls(pid int) (*Calls, error) {
 	return nil, err
 }
 
+// tracepoint is hit at every entry into a system call.
+const tracepoint = "raw_syscalls:sys_enter"
+
 var errThreads = errors.New("the process keeps creating threads")
 
 func countCalls(pid int, id uint64) (*Calls, error) {

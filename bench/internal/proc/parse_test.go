@@ -38,39 +38,6 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-func TestParsePerf(t *testing.T) {
-	for _, tt := range []struct {
-		in   string
-		want uint64
-		ok   bool
-	}{
-		{"# started on Sat\n\n95321,,raw_syscalls:sys_enter,201336548,100.00,,\n", 95321, true},
-		{"<not counted>,,raw_syscalls:sys_enter,0,100.00,,\n", 0, false},
-		{"95321,,cycles,201336548,100.00,,\n", 0, false},
-		{"", 0, false},
-	} {
-		if got, err := parsePerf(tt.in); (err == nil) != tt.ok || got != tt.want {
-			t.Errorf("parsePerf(%q) = %d, %v", tt.in, got, err)
-		}
-	}
-}
-
-func TestParseStrace(t *testing.T) {
-	const report = `% time     seconds  usecs/call     calls    errors syscall
------- ----------- ----------- --------- --------- ----------------
- 60.00    0.006000           3      2000        12 recvfrom
- 40.00    0.004000           4      1000           sendto
------- ----------- ----------- --------- --------- ----------------
-100.00    0.010000           3      3000        12 total
-`
-	if n, err := parseStrace(report); n != 3000 || err != nil {
-		t.Errorf("= %d, %v", n, err)
-	}
-	if _, err := parseStrace("strace: Process 1 detached\n"); err == nil {
-		t.Error("no report is no error")
-	}
-}
-
 func TestSince(t *testing.T) {
 	before := Usage{map[string]int64{"1": 10, "2": 20}, map[string]int64{"1": 1, "2": 2}}
 	// A thread that is new counts from its start.

@@ -17,22 +17,15 @@ import (
 type Contender struct {
 	Name string
 	// Missing is the reason if it cannot run; then the other fields are not set.
-	Missing string
-	argv    func(p param.Params) []string
-	fits    func(p param.Params) bool // nil: always
-	settles bool                      // on SIGUSR1 it returns unused memory to the system
+	Missing  string
+	argv     func(p param.Params) []string
+	fits     func(p param.Params) bool // nil: always
+	observer string                    // of the workload watched
+	settles  bool                      // on SIGUSR1 it returns unused memory to the system
 }
 
 // Fits reports whether it can run the workload with these parameters.
 func (c *Contender) Fits(p param.Params) bool { return c.fits == nil || c.fits(p) }
-
-// absent are event loops that were wanted, but could not be downloaded.
-var absent = []string{
-	"gnet (panjf2000/gnet/v2)", "nbio (lesismal/nbio)", "gaio (xtaci/gaio)", "evio (tidwall/evio)",
-	"gev (Allenxuxu/gev)", "netpoll (hslam/netpoll)", "easygo (mailru/easygo)",
-}
-
-const notServed = "go get does not bring it: the module proxy this was written with says that it is not available"
 
 // Contenders lists the contenders of a workload, the reference first.
 func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
@@ -42,7 +35,14 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 		kind = contend.Echo
 	}
 	for _, g := range contend.All() {
-		if g.Workload == kind || g.Workload == w.Name {
+		switch {
+		case g.Workload == contend.Watched && w.Name == contend.Watched:
+			for _, o := range observers {
+				c := e.golang(g)
+				c.Name, c.observer = c.Name+" "+o.name, o.ask
+				all = append(all, c)
+			}
+		case g.Workload == kind || g.Workload == w.Name:
 			all = append(all, e.golang(g))
 		}
 	}
@@ -50,9 +50,6 @@ func (e *Env) Contenders(ctx context.Context, w *Workload) []Contender {
 		for _, name := range slices.Sorted(maps.Keys(e.External)) {
 			argv := []string{e.External[name]}
 			all = append(all, Contender{Name: name, argv: func(param.Params) []string { return argv }})
-		}
-		for _, name := range absent {
-			all = append(all, Contender{Name: name, Missing: notServed})
 		}
 	}
 	for _, name := range slices.Backward(w.reference) {

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,7 +15,7 @@ import (
 
 // Options are the options of a run.
 type Options struct {
-	Self     string            // this program, which has the commands contend, load and window
+	Self     string            // this program, which has the commands contend and load
 	Sources  fs.FS             // of the C programs
 	Compiler string            // of C; empty is the system's
 	External map[string]string // further echo servers: names and programs
@@ -25,22 +26,18 @@ type Options struct {
 	Only     string // run sets whose parameters contain it
 	// Contender restricts a run to the reference and the contenders whose names contain it.
 	Contender string
-	Progress  Progress
-	// Within, if not 0, is the time for a planned run. If it is short, sets with a share have fewer rounds.
-	Within   time.Duration
-	Warnings io.Writer // of failures after which the run continues; nil: none
+	Out       io.Writer // the samples, in the format of Go benchmarks
+	Warnings  io.Writer // what is being measured, and failures after which the run continues; nil: none
 }
 
 // An Env is the environment of a run. Close removes its files.
 type Env struct {
 	Options
-	Files  uint64 // the limit of open files
-	Tracer proc.Tracer
+	Files uint64 // the limit of open files
 
 	dir     string
 	cpus    []int
 	spawner *proc.Spawner
-	plan    *plan
 	builder *native.Builder
 	built   map[string]build
 }
@@ -78,7 +75,6 @@ func (e *Env) prepare(ctx context.Context) error {
 	if e.Files, err = proc.RaiseFiles(wantFiles); err != nil {
 		return err
 	}
-	e.Tracer = proc.FindTracer(ctx, e.Self, e.dir)
 	return nil
 }
 
@@ -97,8 +93,8 @@ func (e *Env) build(ctx context.Context, program string, libraries []string) (st
 	return b.path, b.err
 }
 
-// serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the others, or all if the
-// contender has them all.
+// serverCPUs returns the processors of a contender, and loadCPUs those of the load generator: the
+// others, or all if the contender has them all.
 func (e *Env) serverCPUs(cores int) []int { return e.cpus[:min(max(cores, 1), len(e.cpus))] }
 
 func (e *Env) loadCPUs(cores int) []int {
@@ -106,4 +102,10 @@ func (e *Env) loadCPUs(cores int) []int {
 		return rest
 	}
 	return e.cpus
+}
+
+func (e *Env) warn(format string, args ...any) {
+	if e.Warnings != nil {
+		fmt.Fprintf(e.Warnings, format+"\n", args...)
+	}
 }

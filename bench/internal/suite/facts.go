@@ -11,26 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts returns lines about the machine and the run.
-func (e *Env) Facts(ctx context.Context) []string {
+// Facts prints lines about the machine and the run, in the format of Go benchmarks.
+func (e *Env) Facts(ctx context.Context) {
 	var u unix.Utsname
 	unix.Uname(&u)
-	tracer := e.Tracer.Name
-	if tracer == "" {
-		tracer = "none (" + e.Tracer.Why + ")"
-	}
 	load, _ := os.ReadFile("/proc/loadavg")
 	share, _, _ := strings.Cut(string(load), " ")
-	facts := []string{
-		fmt.Sprintf("%s, %d processors, %s; Linux %s", runtime.GOARCH, len(e.cpus), cpuModel(), unix.ByteSliceToString(u.Release[:])),
-		fmt.Sprintf("%s; C: %s", runtime.Version(), e.CompilerFacts(ctx)),
-		fmt.Sprintf("%s; load average at the start: %s", time.Now().UTC().Format(time.DateOnly), share),
-		fmt.Sprintf("up to %d rounds of %v; system calls counted by %s", e.Rounds, e.Window, tracer),
-	}
-	if e.Files < wantFiles {
-		facts = append(facts, fmt.Sprintf("open files: %d, and not %d: what needs more is not measured", e.Files, wantFiles))
-	}
-	return facts
+	const lines = "goos: %s\ngoarch: %s\ncpu: %s\nprocessors: %d\nkernel: %s\ngo: %s\nc: %s\ndate: %s\nload: %s\nfiles: %d\n"
+	fmt.Fprintf(e.Out, lines, runtime.GOOS, runtime.GOARCH, cpuModel(), len(e.cpus), unix.ByteSliceToString(u.Release[:]), runtime.Version(),
+		e.CompilerFacts(ctx), time.Now().UTC().Format(time.DateOnly), share, e.Files)
 }
 
 // cpuModel returns the model name of the processor.

@@ -1,117 +1,87 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
-	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
-// Run runs a workload with all its sets, and passes the records of each set to done. A set whose reference fails has no
-// records; the error names it, and the other sets are run.
-func (e *Env) Run(ctx context.Context, w *Workload, done func(Set, []record.Record)) error {
+// Run runs a workload with all its sets. A set whose reference fails ends; the error names it, and
+// the other sets are run.
+func (e *Env) Run(ctx context.Context, w *Workload) error {
 	var failed error
 	contenders := e.Contenders(ctx, w)
-	for _, set := range e.Sets(w) {
-		records, err := e.runSet(ctx, w, set, contenders)
+	for _, set := range w.Sets(e.Quick) {
+		if !strings.Contains(set.Params.String()+" ", e.Only) {
+			continue
+		}
+		err := e.runSet(ctx, w, set, contenders)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s %v: %w", w.Name, set.Params, err))
 		}
-		done(set, records)
 	}
 	return failed
 }
 
-// Sets returns the sets of a workload that were chosen.
-func (e *Env) Sets(w *Workload) []Set {
-	return slices.DeleteFunc(w.Sets(e.Quick), func(s Set) bool { return !e.Wants(s.Params) })
-}
-
-// Wants reports whether parameters were chosen.
-func (e *Env) Wants(p param.Params) bool { return strings.Contains(p.String()+" ", e.Only) }
-
-// An entry is a contender in a set.
-type entry struct {
-	*Contender
-	samples []record.Sample
-	missing string
-}
-
-// runSet measures each contender once in each round, and the reference before and after it. A contender that fails is
-// left out. Only a failure of the reference is an error.
-func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) ([]record.Record, error) {
+// runSet measures each contender once in each round, and the reference before and after it. A
+// contender that fails is left out of the other rounds. Only a failure of the reference is an
+// error.
+func (e *Env) runSet(ctx context.Context, w *Workload, set Set, contenders []Contender) error {
 	p := set.Params
-	entries := e.entries(p, contenders)
-	if len(entries) == 0 {
-		return nil, nil
-	}
-	ref := referenceOf(w, entries)
-	if len(w.reference) > 0 && ref == nil {
-		return e.records(w, p, entries, nil), nil
-	}
-	rounds := e.begin(w, set)
-	defer e.plan.end()
-	for round := range rounds {
-		if err := e.round(ctx, w, p, ref, entries, round, rounds); err != nil {
-			return nil, err
+	var entries []Contender
+	for _, c := range contenders {
+		why := c.Missing
+		need := uint64(max(2*p.Registered, p.Connections) + 100)
+		switch {
+		case why == "" && !c.Fits(p):
+			continue
+		case why == "" && need > e.Files:
+			why = fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
+		case why == "":
+			entries = append(entries, c)
+		}
+		if why != "" {
+			e.warn("%s %v: %s is not measured: %s", w.Name, p, c.Name, why)
 		}
 	}
-	return e.records(w, p, entries, ref), nil
-}
-
-// entries returns the contenders for the parameters, with the reason of those that cannot take part.
-func (e *Env) entries(p param.Params, contenders []Contender) []*entry {
-	var all []*entry
-	for i := range contenders {
-		if c := &contenders[i]; c.Missing != "" || c.Fits(p) {
-			all = append(all, &entry{Contender: c, missing: e.without(c, p)})
-		}
-	}
-	return all
-}
-
-// without returns why a contender cannot take part, or an empty string.
-func (e *Env) without(c *Contender, p param.Params) string {
-	if c.Missing != "" {
-		return c.Missing
-	}
-	if need := uint64(max(2*p.Registered, p.Connections) + 100); need > e.Files {
-		return fmt.Sprintf("needs %d open files, the limit is %d", need, e.Files)
-	}
-	return ""
-}
-
-func referenceOf(w *Workload, entries []*entry) *entry {
+	ref := -1
 	for _, name := range w.reference {
-		for _, en := range entries {
-			if en.Name == name && en.missing == "" {
-				return en
-			}
+		if ref < 0 {
+			ref = slices.IndexFunc(entries, func(c Contender) bool { return c.Name == name })
+		}
+	}
+	if ref < 0 && len(w.reference) > 0 {
+		e.warn("%s %v: there is no reference", w.Name, p)
+		return nil
+	}
+	rounds := max(1, int(math.Ceil(float64(e.Rounds)*set.Share-1e-9)))
+	for round := range rounds {
+		e.warn("%s %v: round %d of %d", w.Name, p, round+1, rounds)
+		if err := e.round(ctx, w, p, ref, &entries, round == 0); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry, entries []*entry, round, rounds int) error {
-	sample := func(en *entry, trace bool) (param.Outcome, error) {
-		e.progress("%s %v: round %d of %d, %s", w.Name, p, round+1, rounds, en.Name)
-		defer e.plan.sampled()
-		return w.sample(ctx, e, en.Contender, p, trace)
-	}
+// round measures the entries once. ref is the index of the reference, or -1.
+func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref int, entries *[]Contender, first bool) error {
 	var refs []param.Outcome
 	measureRef := func() error {
-		if ref == nil {
+		if ref < 0 {
 			refs = append(refs, param.Outcome{})
 			return nil
 		}
-		o, err := sample(ref, round == 0 && len(refs) == 0)
+		o, err := w.sample(ctx, e, &(*entries)[ref], p, first && len(refs) == 0)
 		if err != nil {
 			return fmt.Errorf("the reference: %w", err)
 		}
@@ -121,46 +91,100 @@ func (e *Env) round(ctx context.Context, w *Workload, p param.Params, ref *entry
 	if err := measureRef(); err != nil {
 		return err
 	}
-	for _, en := range entries {
-		if en == ref || en.missing != "" {
+	for i := range *entries {
+		c := &(*entries)[i]
+		if i == ref || c.Missing != "" {
 			continue
 		}
-		for retakes := e.retakes(); ; retakes-- {
-			o, err := sample(en, round == 0)
+		for retakes := 2; ; retakes-- {
+			o, err := w.sample(ctx, e, c, p, first)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				en.missing, en.samples = "failed: "+err.Error(), nil
+				c.Missing = "failed: " + err.Error()
+				e.warn("%s %v: %s %s", w.Name, p, c.Name, c.Missing)
 				break
 			}
-			before := refs[len(refs)-1]
 			if err := measureRef(); err != nil {
 				return err
 			}
-			after := refs[len(refs)-1]
-			if retakes == 0 || steady(before, after) && steadyBase(o) {
-				en.samples = append(en.samples, record.Sample{Before: before, Value: o, After: after})
+			before, after := refs[len(refs)-2], refs[len(refs)-1]
+			if retakes == 0 || e.Quick || steady(before, after) && steadyBase(o) {
+				e.report(w, p, c.Name, before, o, after)
 				break
 			}
 		}
 	}
-	if ref != nil {
-		ref.samples = append(ref.samples, ownSamples(refs)...)
+	if ref >= 0 {
+		e.reportReference(w, p, (*entries)[ref].Name, refs)
 	}
 	return nil
 }
 
-// retakes bounds how often a sample is taken again because the machine was not steady.
-func (e *Env) retakes() int {
-	if e.Quick || e.plan.late() {
-		return 0
+// reportReference compares the reference with itself, which measures the noise.
+func (e *Env) reportReference(w *Workload, p param.Params, name string, refs []param.Outcome) {
+	if len(refs) < 3 {
+		e.report(w, p, name, refs[0], refs[0], refs[0])
+		return
 	}
-	return 2
+	refs[1].Syscalls = cmp.Or(refs[1].Syscalls, refs[0].Syscalls)
+	for i := 1; i+1 < len(refs); i++ {
+		e.report(w, p, name, refs[i-1], refs[i], refs[i+1])
+	}
 }
 
-// steady reports whether the reference cost about the same before and after. If not, the machine has changed in between
-// (other programs share its processor caches, for example), and the sample cannot be compared with either.
+// report prints a sample as a line of a Go benchmark, for benchstat. before and after are the
+// reference's.
+func (e *Env) report(w *Workload, p param.Params, contender string, before, o, after param.Outcome) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Benchmark%s%s", strings.ToUpper(w.Name[:1]), w.Name[1:])
+	for _, field := range strings.Fields(p.String() + " contender=" + clean.Replace(contender)) {
+		if !strings.Contains(field, "=") {
+			field = "what=" + field
+		}
+		b.WriteString("/" + field)
+	}
+	fmt.Fprintf(&b, " %.0f", max(1, o.Ops))
+	value := func(v float64, unit string) { fmt.Fprintf(&b, " %.5g %s", v, unit) }
+	ratio := func(unit string, of func(param.Outcome) float64) {
+		if before.Ops > 0 && after.Ops > 0 {
+			value(2*of(o)/(of(before)+of(after)), unit)
+		}
+	}
+	if o.CPU > 0 {
+		value(o.PerOp(), "ns/op")
+		ratio("cpu-ratio", param.Outcome.PerOp)
+		value(o.Rate(), "ops/s")
+		ratio("rate-ratio", param.Outcome.Rate)
+		value(o.Switches/o.Ops, "switches/op")
+	}
+	if o.Base > 0 {
+		value(o.Total(), "total-ns/op")
+		ratio("total-ratio", param.Outcome.Total)
+	}
+	if o.P50 != nil {
+		value(*o.P50, "p50-ns")
+		value(*o.P99, "p99-ns")
+		if before.P50 != nil && after.P50 != nil {
+			ratio("latency-ratio", func(o param.Outcome) float64 { return *o.P50 })
+		}
+	}
+	if o.Syscalls != nil {
+		value(*o.Syscalls, "syscalls/op")
+	}
+	if o.Bytes != nil {
+		value(*o.Bytes, "B/conn")
+	}
+	fmt.Fprintln(e.Out, b.String())
+}
+
+// clean makes a contender's name a part of a benchmark's.
+var clean = strings.NewReplacer("/", "-", " ", "-", ",", "", "=", "-")
+
+// steady reports whether the reference cost about the same before and after. If not, the machine
+// has changed in between (other programs share its processor caches, for example), and the sample
+// cannot be compared with either.
 func steady(before, after param.Outcome) bool {
 	if before.Ops == 0 || after.Ops == 0 {
 		return true // no reference
@@ -168,39 +192,9 @@ func steady(before, after param.Outcome) bool {
 	return alike(before.PerOp(), after.PerOp())
 }
 
-// steadyBase reports whether the cost to be subtracted was about the same before and after the workload. With several
-// threads it changes when the host moves the processors of a virtual machine nearer to each other or farther apart.
+// steadyBase reports whether the cost to be subtracted was about the same before and after the
+// workload. With several threads it changes when the host moves the processors of a virtual machine
+// nearer to each other or farther apart.
 func steadyBase(o param.Outcome) bool { return o.BaseAfter == 0 || alike(o.Base, o.BaseAfter) }
 
 func alike(a, b float64) bool { return max(a, b) <= 1.25*min(a, b) }
-
-// ownSamples compares the reference with itself, which measures the noise.
-func ownSamples(refs []param.Outcome) []record.Sample {
-	if len(refs) < 3 {
-		return []record.Sample{{Before: refs[0], Value: refs[0], After: refs[0]}}
-	}
-	var samples []record.Sample
-	for i := 1; i+1 < len(refs); i++ {
-		samples = append(samples, record.Sample{Before: refs[i-1], Value: refs[i], After: refs[i+1]})
-	}
-	// The first sample has the system calls.
-	samples[0].Value.Syscalls = refs[0].Syscalls
-	return samples
-}
-
-func (e *Env) records(w *Workload, p param.Params, entries []*entry, ref *entry) []record.Record {
-	var records []record.Record
-	for _, en := range entries {
-		r := record.Record{Workload: w.Name, Params: p, Contender: en.Name, Missing: en.missing}
-		if ref != nil {
-			r.Reference = ref.Name
-		}
-		if len(en.samples) > 0 {
-			r.Fill(en.samples)
-		} else if r.Missing == "" {
-			r.Missing = "no reference to compare it with"
-		}
-		records = append(records, r)
-	}
-	return records
-}

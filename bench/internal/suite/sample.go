@@ -66,16 +66,15 @@ func serve(load ...string) sampler {
 		if err := s.warm(ctx, p); err != nil {
 			return o, err
 		}
-		if o, err = s.measure(ctx, e.Window); err != nil {
+		if o, err = s.measure(ctx, e.Window, false); err != nil {
 			return o, err
 		}
-		if trace && e.Tracer.Name != "" {
-			calls, err := e.Tracer.Count(ctx, s.server.Pid(), e.Window, s.countersPath, s.counters.Sum)
-			if err == nil {
-				o.Syscalls = &calls
-			} else {
-				e.warn("%s: system calls not counted: %v", c.Name, err)
+		if trace { // outside of the measured time
+			counted, err := s.measure(ctx, e.Window, true)
+			if err != nil {
+				return o, err
 			}
+			o.Syscalls = counted.Syscalls
 		}
 		return o, s.running()
 	}

@@ -74,7 +74,8 @@ func (s *scene) load(ctx context.Context, p param.Params, more ...string) (err e
 	return s.because(err)
 }
 
-// because returns the failure of the server, if any, instead of err: a failure of the load follows from it.
+// because returns the failure of the server, if any, instead of err: a failure of the load follows
+// from it.
 func (s *scene) because(err error) error {
 	if err != nil {
 		if failed := s.server.Running(); failed != nil {
@@ -93,7 +94,8 @@ func (s *scene) running() error {
 	return s.server.Running()
 }
 
-// warm waits until there are as many answers as connections with requests, and then for the time Warm.
+// warm waits until there are as many answers as connections with requests, and then for the time
+// Warm.
 func (s *scene) warm(ctx context.Context, p param.Params) error {
 	want := int64(p.Connections)
 	if p.Busy > 0 {
@@ -110,9 +112,18 @@ func (s *scene) warm(ctx context.Context, p param.Params) error {
 	return sleep(ctx, s.e.Warm)
 }
 
-// measure measures what the server uses in a time, and the number of its answers. On a busy machine it takes longer,
-// until neither is zero.
-func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, err error) {
+// measure measures what the server uses in a time, and the number of its answers. On a busy machine
+// it takes longer, until neither is zero. With calls it also counts system calls, where that is
+// allowed.
+func (s *scene) measure(ctx context.Context, d time.Duration, calls bool) (o param.Outcome, err error) {
+	var count *proc.Calls
+	if calls {
+		if count, err = proc.CountCalls(s.server.Pid()); err != nil {
+			s.e.warn("system calls are not counted: %v", err)
+		} else {
+			defer count.Close()
+		}
+	}
 	before, err := s.read()
 	if err != nil {
 		return o, err
@@ -132,6 +143,12 @@ func (s *scene) measure(ctx context.Context, d time.Duration) (o param.Outcome, 
 		o = param.Outcome{
 			Ops: float64(now.done - before.done), CPU: float64(runtime),
 			Elapsed: float64(now.at.Sub(before.at)), Switches: float64(switches),
+		}
+		if o.Ops > 0 && o.CPU > 0 && count != nil {
+			n, err := count.Sum()
+			each := float64(n) / o.Ops
+			o.Syscalls = &each
+			return o, err
 		}
 		if o.Ops > 0 && o.CPU > 0 {
 			return o, nil

@@ -1,16 +1,15 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/socknotify/socknotify/bench/internal/param"
-	"github.com/socknotify/socknotify/bench/internal/record"
 )
 
 func TestChoose(t *testing.T) {
@@ -46,10 +45,23 @@ func TestSets(t *testing.T) {
 	}
 }
 
+// lines returns the reported samples, each as the contender's name and the ratio of its CPU time.
+func lines(e *Env) (all []string) {
+	for line := range strings.Lines(e.Out.(*bytes.Buffer).String()) {
+		fields := strings.Fields(line)
+		_, name, _ := strings.Cut(fields[0], "contender=")
+		all = append(all, name+" "+fields[slices.Index(fields, "cpu-ratio")-1])
+	}
+	return all
+}
+
 // env returns an Env without a C compiler.
 func env(t *testing.T) *Env {
 	t.Helper()
-	e, err := NewEnv(t.Context(), Options{Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc", Rounds: 2})
+	e, err := NewEnv(t.Context(), Options{
+		Out: &bytes.Buffer{}, Warnings: &bytes.Buffer{}, Rounds: 2,
+		Self: "self", Sources: fstest.MapFS{}, Compiler: "/nonexistent/cc",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,27 +115,21 @@ func TestRounds(t *testing.T) {
 	})
 	contenders := []Contender{{Name: "ref"}, {Name: "a"}, {Name: "absent", Missing: "why"}, {Name: "fails"},
 		{Name: "unfit", fits: func(param.Params) bool { return false }}}
-	records, err := env(t).runSet(t.Context(), w, Set{Share: 1}, contenders)
-	if err != nil {
+	e := env(t)
+	if err := e.runSet(t.Context(), w, Set{Share: 1}, contenders); err != nil {
 		t.Fatal(err)
 	}
 	if want := strings.Fields("ref a ref fails ref ref a ref fails"); !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
-	got := map[string]string{}
-	for _, r := range records {
-		got[r.Contender] = r.Missing
-		if r.Contender == "a" && (r.Rounds != 2 || *r.CPURatio != 2 || r.Reference != "ref") {
-			t.Errorf("%+v", r)
-		}
+	if got, want := lines(e), []string{"a 2", "fails 2", "ref 1", "a 2", "ref 1"}; !slices.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
 	}
-	for name, why := range map[string]string{"ref": "", "a": "", "absent": "why", "fails": "failed: the reason"} {
-		if said, ok := got[name]; !ok || said != why {
-			t.Errorf("%s: %q, %v", name, said, ok)
+	said := e.Warnings.(*bytes.Buffer).String()
+	for _, want := range []string{"absent is not measured: why", "fails failed: the reason"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
 		}
-	}
-	if _, ok := got["unfit"]; ok {
-		t.Error("a contender that does not fit has a record")
 	}
 }
 
@@ -133,11 +139,11 @@ func TestRetakes(t *testing.T) {
 		name  string
 		refs  []float64
 		order string
-		ratio float64
+		ratio string
 	}{
-		{"steady", []float64{10, 11}, "ref a ref", 42 / 10.5},
-		{"changes once", []float64{10, 20, 22}, "ref a ref a ref", 2},
-		{"always changes", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", 2.8},
+		{"steady", []float64{10, 11}, "ref a ref", "a 4"},
+		{"changes once", []float64{10, 20, 22}, "ref a ref a ref", "a 2"},
+		{"always changes", []float64{10, 20, 10, 20}, "ref a ref a ref a ref", "a 2.8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var order []string
@@ -147,12 +153,10 @@ func TestRetakes(t *testing.T) {
 				}
 				return 42, nil
 			})
-			records, err := env(t).runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
-			if err != nil || strings.Join(order, " ") != tt.order {
-				t.Fatalf("%v, %v; want %s", order, err, tt.order)
-			}
-			if r := *records[1].CPURatio; math.Abs(r-tt.ratio) > 1e-9 {
-				t.Errorf("ratio %v, want %v", r, tt.ratio)
+			e := env(t)
+			err := e.runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
+			if err != nil || strings.Join(order, " ") != tt.order || lines(e)[0] != tt.ratio {
+				t.Fatalf("%v, %v, %v; want %s, %s", err, order, lines(e), tt.order, tt.ratio)
 			}
 		})
 	}
@@ -170,12 +174,10 @@ func TestRetakesOfBase(t *testing.T) {
 			}
 			return o, nil
 		}}
-	records, err := env(t).runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
-	if err != nil || samples != 2 {
-		t.Fatalf("%v, %d samples", err, samples)
-	}
-	if r := *records[1].CPURatio; math.Abs(r-19./20) > 1e-9 {
-		t.Errorf("ratio %v", r)
+	e := env(t)
+	err := e.runSet(t.Context(), w, Set{Share: .5}, []Contender{{Name: "ref"}, {Name: "a"}})
+	if err != nil || samples != 2 || lines(e)[0] != "a 0.95" {
+		t.Fatalf("%v, %d samples, %v", err, samples, lines(e))
 	}
 }
 
@@ -183,7 +185,7 @@ func TestReferenceFails(t *testing.T) {
 	var order []string
 	reason := errors.New("the reason")
 	w := fake(&order, func(string, int) (float64, error) { return 0, reason })
-	if _, err := env(t).runSet(t.Context(), w, Set{Share: 1}, []Contender{{Name: "ref"}, {Name: "a"}}); !errors.Is(err, reason) {
+	if err := env(t).runSet(t.Context(), w, Set{Share: 1}, []Contender{{Name: "ref"}, {Name: "a"}}); !errors.Is(err, reason) {
 		t.Errorf("%v", err)
 	}
 }
@@ -201,14 +203,12 @@ func TestReferenceFailsOnce(t *testing.T) {
 	one, two := Set{param.Params{Size: 1}, 1}, Set{param.Params{Size: 2}, 1}
 	w.Name, w.sets = "register", func() []Set { return []Set{one, two} }
 	w.reference = []string{"go-epoll"}
-	var got []Set
-	err := env(t).Run(t.Context(), w, func(s Set, records []record.Record) {
-		if len(records) > 0 {
-			got = append(got, s)
-		}
-	})
-	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || !slices.Equal(got, []Set{two}) {
-		t.Errorf("%v, %v", got, err)
+	e := env(t)
+	err := e.Run(t.Context(), w)
+	got := e.Out.(*bytes.Buffer).String()
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "size=1") || strings.Contains(got, "size=1") ||
+		!strings.Contains(got, "size=2") {
+		t.Errorf("%v\n%s", err, got)
 	}
 }
 
@@ -218,9 +218,9 @@ func TestTooFewFiles(t *testing.T) {
 	var order []string
 	w := fake(&order, func(string, int) (float64, error) { return 1, nil })
 	set := Set{Params: param.Params{Connections: 9000}, Share: 1}
-	records, err := e.runSet(t.Context(), w, set, []Contender{{Name: "ref"}})
-	if err != nil || len(order) > 0 || len(records) != 1 || !strings.Contains(records[0].Missing, "the limit is 1000") {
-		t.Errorf("%+v, %v, %v", records, err, order)
+	err := e.runSet(t.Context(), w, set, []Contender{{Name: "ref"}})
+	if said := e.Warnings.(*bytes.Buffer).String(); err != nil || len(order) > 0 || !strings.Contains(said, "the limit is 1000") {
+		t.Errorf("%v, %v, %s", err, order, said)
 	}
 }
 

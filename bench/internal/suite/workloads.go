@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/socknotify/socknotify"
+
 	"github.com/socknotify/socknotify/bench/internal/contend"
 	"github.com/socknotify/socknotify/bench/internal/param"
 )
@@ -74,16 +76,6 @@ func Workloads() []*Workload {
 			}, quick: func() []Set { return []Set{coreSet(1000, 100, 1)} }},
 		{Name: "wake", Doc: "a sleeping goroutine or thread is woken", reference: []string{"go channel"},
 			sample: own, sets: wakeSets, quick: wakeSets},
-		{Name: "post", Doc: "own messages to waiters", reference: []string{"go channel"}, sample: own,
-			sets: func() []Set {
-				var sets []Set
-				for _, posters := range []int{1, 4, 16} {
-					for _, waiters := range []int{0, 1, 4, 16} {
-						sets = append(sets, postSet(posters, waiters))
-					}
-				}
-				return sets
-			}, quick: func() []Set { return []Set{postSet(1, 0), postSet(4, 4)} }},
 		{Name: "waiters", Doc: "many waiters on one port or epoll descriptor", reference: []string{oneC, oneGo},
 			sample: own, sets: func() []Set {
 				return []Set{waiterSet(1, 1), waiterSet(2, side), waiterSet(4, side), waiterSet(16, 1)}
@@ -109,6 +101,8 @@ func Workloads() []*Workload {
 			}},
 		{Name: "udp", Doc: "UDP echo, a datagram or a batch in a system call", reference: []string{"c-epoll", "std"},
 			sample: serve("--udp"), sets: udpSets, quick: udpSets},
+		{Name: "watched", Doc: "what the debug page and metrics cost a server", reference: unobserved(), sample: watched,
+			sets: watchedSets, quick: func() []Set { return watchedSets()[1:2] }},
 	}
 }
 
@@ -146,12 +140,9 @@ func wakeSets() []Set {
 	}
 }
 
-func postSet(posters, waiters int) Set {
-	share := side
-	if waiters == 0 || waiters == posters {
-		share = 1
-	}
-	return Set{param.Params{Posters: posters, Waiters: waiters, Batch: 64, Cores: 2}, share}
+// unobserved names the reference of watched: the server itself, on the first backend.
+func unobserved() []string {
+	return []string{contend.Socknotify + socknotify.Backends()[0] + " " + observers[0].name}
 }
 
 func waiterSet(waiters int, share float64) Set {
@@ -164,7 +155,8 @@ func udpSets() []Set {
 	return []Set{{param.Params{Connections: 8, Depth: 16, Size: 64, Cores: 1}, side}}
 }
 
-// Choose returns the workloads with these names, in the order of Workloads, or all if there are no names.
+// Choose returns the workloads with these names, in the order of Workloads, or all if there are no
+// names.
 func Choose(names []string) ([]*Workload, error) {
 	all := Workloads()
 	if len(names) == 0 {

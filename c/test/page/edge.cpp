@@ -4,7 +4,7 @@
 static int driver_socket(int family, int, int) { return (socket)(family, SOCK_DGRAM, IPPROTO_UDP); }
 #define socket(family, type, protocol) driver_socket(family, type, protocol)
 
-#include "listings.cpp"
+#include LISTINGS
 
 int main()
 {

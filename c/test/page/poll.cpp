@@ -1,7 +1,7 @@
 // The first program of the page: ten payloads of four bytes, the hang-up, and the removal.
 #include "driver.h"
 
-#include "listings.cpp"
+#include LISTINGS
 
 int main()
 {

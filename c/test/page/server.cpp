@@ -34,7 +34,7 @@ static size_t driver_number(size_t n, UINT32 *count)
 #define RTL_NUMBER_OF(array) driver_number(sizeof(array) / sizeof((array)[0]), &serverThreadCount)
 #define listen(s, backlog) listen(s, SOMAXCONN)
 
-#include "listings.cpp"
+#include LISTINGS
 
 int main()
 {

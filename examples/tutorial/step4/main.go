@@ -27,14 +27,14 @@ func (*echo) Data(c conn, buf []byte) error {
 	if err != nil {
 		return err // io.EOF closes the connection; no data is not an error
 	}
-	c.State.bytes += n
+	c.Value.bytes += n
 	_, err = c.Write(buf[:n]) // bytes that the peer does not receive now are queued
 	return err
 }
 
 func (*echo) Close(c conn, cause error) {
 	if cause != nil && cause != server.ErrServerClosed {
-		log.Printf("%v: %v after %d bytes", c.RemoteAddr(), cause, c.State.bytes)
+		log.Printf("%v: %v after %d bytes", c.RemoteAddr(), cause, c.Value.bytes)
 	}
 }
 

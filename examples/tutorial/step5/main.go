@@ -28,7 +28,7 @@ func (*echo) Data(c conn, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	c.State.bytes += n
+	c.Value.bytes += n
 	_, err = c.Write(buf[:n])
 	return err
 }

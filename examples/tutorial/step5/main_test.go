@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/socknotify/socknotify/debug"
 	"github.com/socknotify/socknotify/examples/internal/program"
 	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/debugdata"
 )
 
 func TestMain(m *testing.M) { program.Main(m, main) }
@@ -36,11 +36,11 @@ func TestEcho(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var ports debug.Ports
+		var ports debugdata.Ports
 		get("ports", &ports)
 		total := 0
 		for _, p := range ports.Ports { // one for each worker
-			var shown debug.Registrations
+			var shown debugdata.Registrations
 			get("registrations?port="+url.QueryEscape(p.Name), &shown)
 			total += shown.Total
 		}

@@ -100,11 +100,11 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		"those whose pages may publish (default those of --origins)")
 	f.StringVar(&hosts, "hosts", "", "host names of this node for clients, separated by commas; * is all "+
 		"(default all, but localhost alone on a loopback address without --jwt-secret)")
-	f.StringVar(&slow, "slow", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
-	f.IntVar(&o.config.MaxQueue, "max-queue", 256<<10, "bytes that wait for a client that reads too slowly")
+	f.StringVar(&slow, "slow-policy", "close", "what happens to clients that read too slowly: close, or drop events and tell them")
+	f.IntVar(&o.config.MaxQueued, "max-queued", 256<<10, "bytes that wait for a client that reads too slowly")
 	f.DurationVar(&o.config.Heartbeat, "heartbeat", 25*time.Second, "time after which a silent connection gets a heartbeat")
-	f.IntVar(&o.config.MaxClients, "max-clients", 0, "clients of this node; 0 is no limit")
-	f.IntVar(&o.config.MaxArrivals, "max-arrivals", 0, "clients that are accepted in a second; 0 is no limit")
+	f.IntVar(&o.config.MaxConns, "max-conns", 0, "clients of this node; 0 is no limit")
+	f.IntVar(&o.config.AcceptRate.PerSecond, "accept-rate", 0, "clients that are accepted in a second; 0 is no limit")
 	f.DurationVar(&o.config.Retry, "retry", 3*time.Second, "average time after which clients come back")
 	f.BoolVar(&o.demo, "demo", false, "serve a page under /demo/ that publishes and subscribes")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has what nats-server says of elections")
@@ -116,7 +116,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o.config.PublishOrigins, o.config.Hosts = list(publishers), list(hosts)
 	o.node.SyncAlways = sync == "always"
 	if slow == "drop" {
-		o.config.Slow = gateway.SlowDrop
+		o.config.SlowPolicy = gateway.SlowDrop
 	}
 	switch {
 	case f.NArg() > 0:
@@ -124,7 +124,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	case sync != "always" && sync != "interval":
 		return nil, fmt.Errorf("--sync %s: want always or interval", sync)
 	case slow != "close" && slow != "drop":
-		return nil, fmt.Errorf("--slow %s: want close or drop", slow)
+		return nil, fmt.Errorf("--slow-policy %s: want close or drop", slow)
 	case (o.cert == "") != (o.key == ""):
 		return nil, errors.New("--cert and --key go together")
 	case (o.node.Cluster == "") != (routes == ""):

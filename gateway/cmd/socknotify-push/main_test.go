@@ -101,7 +101,7 @@ func must(t *testing.T, err error) {
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--sync sometimes":                "--sync sometimes",
-		"--slow wait":                     "--slow wait",
+		"--slow-policy wait":              "--slow-policy wait",
 		"--cert x":                        "--cert",
 		"--cluster 127.0.0.1:1":           "--routes",
 		"--nats x --cluster a --routes b": "--nats",
@@ -213,7 +213,7 @@ func TestCommand(t *testing.T) {
 	for path, want := range map[string]string{
 		"/metrics":           "socknotify_push_delivered_total 1",
 		"/metrics?":          `socknotify_park_rejected_requests_total{server="http"} 0`,
-		"/status":            `"Clients":1`,
+		"/status":            `"Conns":1`,
 		"/debug/socknotify/": "<html",
 	} {
 		until(t, path+" has "+want, func() bool { // the client may have the event before it is counted

@@ -152,7 +152,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	var failed error
 	select {
 	case <-ctx.Done():
-		log.Info("draining", "clients", g.Stats().Clients)
+		log.Info("draining", "clients", g.Stats().Conns)
 		draining, cancel := context.WithTimeout(context.Background(), o.drain+last)
 		g.Drain(draining, o.drain)
 		cancel()
@@ -214,10 +214,10 @@ func serveDebug(addr string, g *gateway.Gateway, server *park.HTTPServer, node *
 	if err != nil {
 		return nil, err
 	}
-	page := debug.New(debug.HTTPServer("http", server), debug.Lot("push", g.Lot()))
+	page := debug.New(debug.HTTPServer("http", server), debug.Lot("push", g.Lots()[0]))
 	collector := new(prometheus.Collector)
 	collector.AddHTTPServer("http", server)
-	collector.AddLot("push", g.Lot())
+	collector.AddLot("push", g.Lots()[0])
 	registry := client.NewRegistry()
 	registry.MustRegister(collector, gateway.NewCollector(g))
 	mux := http.NewServeMux()

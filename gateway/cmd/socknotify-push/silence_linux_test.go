@@ -51,7 +51,7 @@ func vanish(t *testing.T, args []string) {
 	}
 	clients := func(n int) bool {
 		_, body := ask(t, "GET", debug+"/status", "")
-		return strings.Contains(body, fmt.Sprintf(`"Clients":%d,`, n))
+		return strings.Contains(body, fmt.Sprintf(`"Conns":%d,`, n))
 	}
 	until(t, "the client is counted", func() bool { return clients(1) })
 	raw, err := tcp.(*net.TCPConn).SyscallConn()

@@ -158,7 +158,10 @@ var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // run runs the tests once, prints what a failure printed, and returns the tests that failed.
 func (p testPackage) run(w way, short bool, filter string) []string {
-	args := []string{"-test.shuffle=on", "-test.timeout=20m", "-test.paniconexit0", "-test.run=" + filter}
+	args := []string{
+		"-test.shuffle=on", "-test.parallel=16", "-test.timeout=20m", "-test.paniconexit0",
+		"-test.run=" + filter,
+	}
 	if short {
 		args = append(args, "-test.short")
 	}

@@ -14,7 +14,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"flag"
@@ -27,6 +26,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/socknotify/socknotify/internal/test/results"
 )
 
 func main() {
@@ -295,34 +296,17 @@ func overlayFor(work, dir, path string, h2 bool) (string, error) {
 
 // judge compares what the tests said with what is known to differ.
 func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bool) error {
-	text := map[string]*strings.Builder{}
-	result := map[string]string{}
+	text, result := map[string]string{}, map[string]string{}
 	var failed []string
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var e struct{ Action, Test, Output string }
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			fmt.Println(lines.Text())
-			continue
+	results.Read(bytes.NewReader(out), func(r results.Result) {
+		if result[r.Test] == "fail" { // with -count
+			return
 		}
-		switch e.Action {
-		case "output":
-			if text[e.Test] == nil {
-				text[e.Test] = &strings.Builder{}
-			}
-			text[e.Test].WriteString(e.Output)
-		case "build-output":
-			fmt.Print(e.Output)
-		case "fail":
-			if e.Test != "" && result[e.Test] != "fail" {
-				failed = append(failed, e.Test)
-			}
-			result[e.Test] = "fail"
-		case "pass", "skip":
-			if result[e.Test] == "" {
-				result[e.Test] = e.Action
-			}
+		text[r.Test], result[r.Test] = r.Output, r.Action
+		if r.Action == "fail" && r.Test != "" {
+			failed = append(failed, r.Test)
 		}
-	}
+	})
 	known := func(test string) string {
 		for _, d := range differences {
 			if d.pkg == path && (!d.http2 || h2) && regexp.MustCompile("^(?:"+d.test+")$").MatchString(test) {
@@ -342,8 +326,8 @@ func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bo
 			why = "NOT EXPLAINED"
 		}
 		fmt.Printf("differs: %s: %s\n", test, why)
-		if b := text[test]; b != nil && (verbose || why == "NOT EXPLAINED") {
-			fmt.Print(b.String())
+		if verbose || why == "NOT EXPLAINED" {
+			fmt.Print(text[test])
 		}
 	}
 	passed := 0
@@ -366,9 +350,7 @@ func judge(path string, h2, filtered bool, out []byte, testErr error, verbose bo
 		return fmt.Errorf("%d differences are not explained", unexplained)
 	}
 	if testErr != nil && len(failed) == 0 {
-		if b := text[""]; b != nil {
-			fmt.Print(b.String())
-		}
+		fmt.Print(text[""])
 		return fmt.Errorf("go test: %w", testErr)
 	}
 	return nil

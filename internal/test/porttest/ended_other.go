@@ -5,6 +5,7 @@ package porttest
 import (
 	"testing"
 
+	//lint:ignore ST1001 what is tested has no name of its own here
 	. "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/port"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	//lint:ignore ST1001 what is tested has no name of its own here
 	. "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/test/await"

@@ -1,0 +1,66 @@
+// Package serving has what all servers of the module have in common: the words of their fields and
+// counters, their errors, the guard that recovers from a panic, and the log with its limit. The
+// packages that have servers export what they need of it under the same names.
+//
+//	serving.go  the types of fields and counters, and the errors
+//	panic.go    the guard
+//	log.go      the log
+package serving
+
+import (
+	"net"
+	"os"
+	"time"
+)
+
+// A SlowPolicy says what happens when more than MaxQueued bytes would be queued for a peer. The
+// zero value is the default of the server: SlowDrop where the program waits for room itself, and
+// SlowClose elsewhere.
+type SlowPolicy uint8
+
+const (
+	// SlowClose closes the connection. Its cause is ErrSlow.
+	SlowClose SlowPolicy = iota + 1
+	// SlowDrop drops what would be queued. The call that has written it fails with ErrQueueFull,
+	// and the connection stays open.
+	SlowDrop
+)
+
+// Valid reports whether p is one of the policies.
+func (p SlowPolicy) Valid() bool { return p <= SlowDrop }
+
+// A Rate limits how often something may happen: PerSecond times on average, and Burst times at
+// once. The zero Rate, and a negative PerSecond, is no limit. A Burst of 0 means PerSecond.
+type Rate struct {
+	PerSecond int
+	Burst     int
+}
+
+// DefaultTimeout is the default of ReadTimeout, WriteTimeout and HandshakeTimeout.
+const DefaultTimeout = 10 * time.Second
+
+// DefaultLinger is the default of Linger.
+const DefaultLinger = 500 * time.Millisecond
+
+// Or returns the value of a field: otherwise if it is 0, and 0, which means none, if it is
+// negative.
+func Or[N int | int64 | time.Duration](field, otherwise N) N {
+	if field == 0 {
+		return otherwise
+	}
+	return max(field, 0)
+}
+
+// A ClosedError is an error that errors.Is finds to be net.ErrClosed.
+type ClosedError string
+
+func (e ClosedError) Error() string      { return string(e) }
+func (ClosedError) Is(target error) bool { return target == net.ErrClosed }
+
+// A TimeoutError is a net.Error that errors.Is finds to be os.ErrDeadlineExceeded.
+type TimeoutError string
+
+func (e TimeoutError) Error() string      { return string(e) }
+func (TimeoutError) Timeout() bool        { return true }
+func (TimeoutError) Temporary() bool      { return true }
+func (TimeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }

@@ -1,0 +1,53 @@
+// Package results reads what go test -json prints.
+package results
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A Result says how a test, or all tests of a package, ended.
+type Result struct {
+	Package, Test string // Test is empty for the whole package
+	Action        string // "pass", "fail" or "skip"
+	Elapsed       float64
+	Output        string
+}
+
+// Read calls each with every result until in ends. Lines that are not of that format, and what the
+// compiler said, are printed.
+func Read(in io.Reader, each func(Result)) {
+	type test struct{ pkg, name string }
+	output := map[test]*strings.Builder{}
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var r Result
+		if json.Unmarshal(line, &r) != nil {
+			fmt.Printf("%s", line)
+			continue
+		}
+		key := test{r.Package, r.Test}
+		switch r.Action {
+		case "build-output":
+			fmt.Print(r.Output)
+		case "output":
+			if output[key] == nil {
+				output[key] = new(strings.Builder)
+			}
+			output[key].WriteString(r.Output)
+		case "pass", "fail", "skip":
+			if b := output[key]; b != nil {
+				r.Output = b.String()
+			}
+			delete(output, key)
+			each(r)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package park
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/socknotify/socknotify"
+	"github.com/socknotify/socknotify/internal/serving"
+)
+
+var (
+	// ErrParked is returned by Park when the connection is already parked.
+	ErrParked = errors.New("already parked")
+	// ErrUnparkable is returned by Park for a connection that cannot be parked. Its read deadline
+	// was cleared, and it can be used as before. errors.Is(ErrUnparkable, socknotify.ErrInvalid) is
+	// true.
+	ErrUnparkable = fmt.Errorf("the connection cannot be parked: %w", socknotify.ErrInvalid)
+	// ErrClosed is returned by Park when the lot is closed. errors.Is(ErrClosed, net.ErrClosed) is
+	// true.
+	ErrClosed error = serving.ClosedError("park: the lot is closed")
+	// ErrServerClosed is returned by the Serve methods of a Server after Shutdown or Close.
+	// errors.Is(ErrServerClosed, net.ErrClosed) is true.
+	ErrServerClosed error = serving.ClosedError("park: server closed")
+
+	// ErrIdle, ErrMessageTimeout, ErrSlow and ErrHandshake are the causes of connections that a
+	// Server has closed because of IdleTimeout, ReadTimeout, WriteTimeout and HandshakeTimeout.
+	// errors.Is finds all of them to be os.ErrDeadlineExceeded.
+	ErrIdle           error = serving.TimeoutError("park: idle for too long")
+	ErrMessageTimeout error = serving.TimeoutError("park: the message takes too long to arrive")
+	ErrSlow           error = serving.TimeoutError("park: the peer does not read")
+	ErrHandshake      error = serving.TimeoutError("park: the TLS handshake takes too long")
+)
+
+// A PanicError is the cause of a connection of a Server whose handler has panicked. It has the
+// Value of the panic, and the Stack.
+type PanicError = serving.PanicError
+
+var (
+	errTooMany  = errors.New("park: too many connections from one address")
+	errPanicked = errors.New("park: a method of the connection panicked")
+	errGoexit   = errors.New("park: the handler called runtime.Goexit")
+)

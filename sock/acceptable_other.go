@@ -1,5 +1,0 @@
-//go:build !linux
-
-package sock
-
-func sysAcceptable(uintptr) bool { return true }

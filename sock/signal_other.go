@@ -1,5 +1,0 @@
-//go:build aix || (solaris && !illumos)
-
-package sock
-
-func noSignal(int) error { return nil }

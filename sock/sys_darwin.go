@@ -1,0 +1,20 @@
+package sock
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// SO_REUSEPORT shares no connections.
+	reusePort = 0
+
+	keepIdle     = unix.TCP_KEEPALIVE
+	keepInterval = unix.TCP_KEEPINTVL
+	keepCount    = unix.TCP_KEEPCNT
+)
+
+// noSignal disables SIGPIPE for the socket. MSG_NOSIGNAL is not enough: sendfile has no flags, and older systems do not
+// support MSG_NOSIGNAL.
+func noSignal(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
+}

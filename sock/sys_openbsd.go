@@ -1,0 +1,26 @@
+package sock
+
+import (
+	"os"
+	"syscall"
+)
+
+const (
+	// SO_REUSEPORT shares no connections.
+	reusePort = 0
+
+	// The system has these for all sockets together.
+	keepIdle     = 0
+	keepInterval = 0
+	keepCount    = 0
+)
+
+func sysSendFile(h uintptr, f *os.File, offset int64, n int) (int, error) {
+	return copyFile(h, f, offset, n)
+}
+
+// acceptSocket uses syscall.Accept4, because x/sys has none for this system.
+func acceptSocket(fd int) (int, error) {
+	c, _, err := syscall.Accept4(fd, creationFlags)
+	return c, err
+}

@@ -1,0 +1,301 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	coder "github.com/coder/websocket"
+	gorilla "github.com/gorilla/websocket"
+
+	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/websocket"
+)
+
+// The programs of docs/park.md, before and after the migration.
+
+func gorillaEcho(mux *http.ServeMux) {
+	upgrader := gorilla.Upgrader{}
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for {
+			op, text, err := conn.ReadMessage()
+			if err != nil || conn.WriteMessage(op, text) != nil {
+				return
+			}
+		}
+	})
+}
+
+func parkedEcho(mux *http.ServeMux) *websocket.Server {
+	server := &websocket.Server{OnMessage: func(c *websocket.Conn, kind websocket.Kind, payload []byte) error {
+		return c.Write(kind, payload)
+	}}
+	mux.Handle("/echo", server)
+	return server
+}
+
+func TestMigration(t *testing.T) {
+	for name, install := range map[string]func(*http.ServeMux){
+		"gorilla": gorillaEcho,
+		"parked": func(mux *http.ServeMux) {
+			s := parkedEcho(mux)
+			t.Cleanup(func() { must(t, s.Shutdown(context.Background())) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			install(mux)
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			conn, _, err := gorilla.DefaultDialer.Dial(strings.Replace(server.URL, "http", "ws", 1)+"/echo", nil)
+			must(t, err)
+			defer conn.Close()
+			for _, text := range []string{"one", "two"} {
+				must(t, conn.WriteMessage(gorilla.TextMessage, []byte(text)))
+				_, got, err := conn.ReadMessage()
+				must(t, err)
+				if string(got) != text {
+					t.Errorf("%q; want %q", got, text)
+				}
+			}
+		})
+	}
+}
+
+// An echoServer echoes. A text "close 4001 reason" makes it close the connection.
+type echoServer struct {
+	*websocket.Server
+	url   string
+	ended chan error
+}
+
+// startEcho starts an echo server on net/http or on park.HTTPServer, which ends with the test.
+func startEcho(t *testing.T, parked bool) *echoServer {
+	t.Helper()
+	e := &echoServer{ended: make(chan error, 100)}
+	e.Server = &websocket.Server{
+		Compression:  1,
+		Subprotocols: []string{"echo"},
+		CheckOrigin:  func(*http.Request) bool { return true },
+		OnMessage: func(c *websocket.Conn, kind websocket.Kind, b []byte) error {
+			var code int
+			var reason string
+			if n, _ := fmt.Sscanf(string(b), "close %d %s", &code, &reason); n == 2 {
+				return c.Close(websocket.Code(code), reason)
+			}
+			return c.Write(kind, b)
+		},
+		OnClose: func(_ *websocket.Conn, err error) { e.ended <- err },
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	e.url = "ws://" + l.Addr().String() + "/"
+	hs := &http.Server{Handler: e.Server}
+	served := make(chan error, 1)
+	shutdown := hs.Shutdown
+	if parked {
+		ps := &park.HTTPServer{Server: hs}
+		shutdown = ps.Shutdown
+		go func() { served <- ps.Serve(l) }()
+	} else {
+		go func() { served <- hs.Serve(l) }()
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		if err := e.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		<-served
+	})
+	return e
+}
+
+func (e *echoServer) wantEnd(t *testing.T, code websocket.Code, reason string, remote bool) {
+	t.Helper()
+	var c *websocket.CloseError
+	if err := <-e.ended; !errors.As(err, &c) || *c != (websocket.CloseError{Code: code, Reason: reason, Remote: remote}) {
+		t.Errorf("ended with %v, want %d %q, remote %v", err, code, reason, remote)
+	}
+}
+
+// messages have lengths of each form, and are compressed well, badly, or not at all.
+func messages() []string {
+	var all []string
+	for _, n := range []int{0, 1, 125, 126, 511, 512, 65535, 65536, 300_000} {
+		all = append(all, strings.Repeat("x", n), strings.Repeat("é𝄞z", n/7))
+	}
+	return all
+}
+
+func TestGorilla(t *testing.T) {
+	for _, parked := range []bool{false, true} {
+		for _, compressed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("parked=%v,compressed=%v", parked, compressed), func(t *testing.T) {
+				e := startEcho(t, parked)
+				dialer := gorilla.Dialer{EnableCompression: compressed, Subprotocols: []string{"other", "echo"}, WriteBufferSize: 1000}
+				conn, answer, err := dialer.Dial(e.url, nil)
+				must(t, err)
+				defer conn.Close()
+				must(t, conn.SetReadDeadline(time.Now().Add(soon)))
+				if conn.Subprotocol() != "echo" || (answer.Header.Get("Sec-WebSocket-Extensions") != "") != compressed {
+					t.Errorf("%v", answer.Header)
+				}
+				pongs := 0
+				conn.SetPongHandler(func(text string) error {
+					if text == "between" {
+						pongs++
+					}
+					return nil
+				})
+				for i, text := range messages() {
+					kind := gorilla.TextMessage + i%2
+					w, err := conn.NextWriter(kind) // fragments of 1,000 bytes
+					must(t, err)
+					for b := []byte(text); len(b) > 0; b = b[min(3000, len(b)):] {
+						_, err := w.Write(b[:min(3000, len(b))])
+						must(t, err)
+						must(t, conn.WriteControl(gorilla.PingMessage, []byte("between"), time.Now().Add(soon)))
+					}
+					must(t, w.Close())
+					gotKind, got, err := conn.ReadMessage()
+					must(t, err)
+					if gotKind != kind || string(got) != text {
+						t.Fatalf("%d bytes of kind %d, want %d of kind %d", len(got), gotKind, len(text), kind)
+					}
+				}
+				if pongs == 0 {
+					t.Error("no pong")
+				}
+				must(t, conn.WriteMessage(gorilla.TextMessage, []byte("close 4001 enough")))
+				if _, _, err := conn.ReadMessage(); !gorilla.IsCloseError(err, 4001) {
+					t.Error(err)
+				}
+				conn.Close()
+				e.wantEnd(t, 4001, "enough", false)
+
+				conn, _, err = dialer.Dial(e.url, nil)
+				must(t, err)
+				defer conn.Close()
+				must(t, conn.SetReadDeadline(time.Now().Add(soon)))
+				must(t, conn.WriteMessage(gorilla.CloseMessage, gorilla.FormatCloseMessage(4002, "bye")))
+				if _, _, err := conn.ReadMessage(); !gorilla.IsCloseError(err, 4002) {
+					t.Error(err)
+				}
+				conn.Close()
+				e.wantEnd(t, 4002, "bye", true)
+			})
+		}
+	}
+}
+
+func TestCoder(t *testing.T) {
+	for _, parked := range []bool{false, true} {
+		for _, mode := range []coder.CompressionMode{coder.CompressionDisabled, coder.CompressionContextTakeover, coder.CompressionNoContextTakeover} {
+			t.Run(fmt.Sprintf("parked=%v,compression=%d", parked, mode), func(t *testing.T) {
+				e := startEcho(t, parked)
+				ctx, cancel := context.WithTimeout(t.Context(), soon)
+				defer cancel()
+				options := &coder.DialOptions{CompressionMode: mode, Subprotocols: []string{"echo"}}
+				conn, answer, err := coder.Dial(ctx, e.url, options)
+				must(t, err)
+				defer conn.CloseNow()
+				conn.SetReadLimit(1 << 20)
+				if conn.Subprotocol() != "echo" || (answer.Header.Get("Sec-WebSocket-Extensions") != "") != (mode != coder.CompressionDisabled) {
+					t.Errorf("%v", answer.Header)
+				}
+				for i, text := range messages() {
+					kind := coder.MessageText + coder.MessageType(i%2)
+					must(t, conn.Write(ctx, kind, []byte(text)))
+					gotKind, got, err := conn.Read(ctx)
+					must(t, err)
+					if gotKind != kind || string(got) != text {
+						t.Fatalf("%d bytes of kind %d, want %d of kind %d", len(got), gotKind, len(text), kind)
+					}
+				}
+				read := conn.CloseRead(ctx)
+				must(t, conn.Ping(ctx))
+				must(t, conn.Close(4002, "bye"))
+				<-read.Done()
+				e.wantEnd(t, 4002, "bye", true)
+
+				conn, _, err = coder.Dial(ctx, e.url, options)
+				must(t, err)
+				defer conn.CloseNow()
+				must(t, conn.Write(ctx, coder.MessageText, []byte("close 4001 enough")))
+				if _, _, err := conn.Read(ctx); coder.CloseStatus(err) != 4001 {
+					t.Error(err)
+				}
+				e.wantEnd(t, 4001, "enough", false)
+			})
+		}
+	}
+}
+
+// A real browser sends messages, with compression, and closes.
+func TestBrowserMessages(t *testing.T) {
+	e := startEcho(t, true)
+	b := newTab(t)
+	eval[any](b, fmt.Sprintf(`(() => {
+		window.got = [];
+		const sizes = [0, 1, 125, 126, 65535, 65536, 300000];
+		const texts = sizes.map(n => "é𝄞z".repeat(n / 7));
+		const socket = new WebSocket(%q, ["echo"]);
+		socket.binaryType = "arraybuffer";
+		socket.onopen = () => {
+			got.push(socket.protocol, socket.extensions.split(";")[0]);
+			for (const [i, text] of texts.entries()) {
+				socket.send(text);
+				socket.send(new Uint8Array(sizes[i]).fill(i));
+			}
+			socket.send("close 4001 enough");
+		};
+		let n = 0;
+		socket.onmessage = (event) => {
+			const i = n >> 1;
+			const good = n %% 2 === 0 ? event.data === texts[i] :
+				event.data.byteLength === sizes[i] && new Uint8Array(event.data).every(x => x === i);
+			got.push(good);
+			n++;
+		};
+		socket.onclose = (event) => got.push(n, event.code, event.reason, event.wasClean, "end");
+	})(), null`, e.url))
+	b.until("the connection has ended", "got.at(-1) === 'end'")
+	want := `["echo","permessage-deflate",` + strings.Repeat("true,", 14) + `14,4001,"enough",true,"end"]`
+	if got := eval[string](b, "JSON.stringify(got)"); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	e.wantEnd(t, 4001, "enough", false)
+
+	// The browser ends the connection, by a code and by leaving the page.
+	eval[any](b, fmt.Sprintf(`(() => {
+		window.got = [];
+		window.socket = new WebSocket(%q);
+		socket.onopen = () => socket.close(4002, "bye");
+		socket.onclose = (event) => got.push(event.code, event.reason, event.wasClean, "end");
+	})(), null`, e.url))
+	b.until("the connection has ended", "got.at(-1) === 'end'")
+	if got := eval[string](b, "JSON.stringify(got)"); got != `[4002,"bye",true,"end"]` {
+		t.Error(got)
+	}
+	e.wantEnd(t, 4002, "bye", true)
+	eval[any](b, fmt.Sprintf(`(() => { window.socket = new WebSocket(%q); })(), null`, e.url))
+	b.until("it is open", "socket.readyState === 1")
+	until(t, "it is parked", func() bool { return e.Stats().Parked == 1 })
+	eval[any](b, "location.href = 'about:blank#', location.reload(), null")
+	e.wantEnd(t, websocket.CodeGoingAway, "", true)
+}

@@ -1,0 +1,3 @@
+// Package interop tests packages park and server with the listeners and servers of other modules:
+// netutil.LimitListener, go-proxyproto, cmux, gRPC, mochi-mqtt, SSH and fasthttp.
+package interop
