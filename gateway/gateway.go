@@ -139,7 +139,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.hub.onReset = g.fail
-	g.log.Prefix, g.log.Name, g.log.Logger = "gateway", config.Name, func() *slog.Logger { return config.Logger }
+	g.log.Prefix, g.log.Name, g.log.Logger = "gateway: ", config.Name, func() *slog.Logger { return config.Logger }
 	if r := config.AcceptRate; r.PerSecond > 0 {
 		g.arrivals = rate.NewLimiter(rate.Limit(r.PerSecond), cmp.Or(r.Burst, r.PerSecond))
 	}

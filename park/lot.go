@@ -97,7 +97,7 @@ func openLot(config Config, logger func() *slog.Logger) (*Lot, error) {
 		return nil, fmt.Errorf("park: new: %w", err)
 	}
 	l := &Lot{config: config, port: port, clock: clock.Current()}
-	l.log.Prefix, l.log.Name, l.log.Logger = "park", config.Name, logger
+	l.log.Prefix, l.log.Name, l.log.Logger = "park: ", config.Name, logger
 	l.start, l.ended = l.clock.Now(), make(chan struct{})
 	l.wheel = wheel.New(l.clock, tick, func(pc *parkedConn) *wheel.Timer[*parkedConn] { return &pc.timer }, l.expire)
 	l.workers.max = config.MaxRunning

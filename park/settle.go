@@ -108,7 +108,7 @@ func (l *Lot) parkAgain(pc *parkedConn) {
 func (l *Lot) guard(conn net.Conn, f func()) (ok bool) {
 	p := serving.Try(f)
 	if p != nil {
-		l.log.Panic(p, "type", typeOf(conn))
+		l.log.Panic("a handler panicked", p, "type", typeOf(conn))
 	}
 	return p == nil
 }

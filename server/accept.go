@@ -19,7 +19,7 @@ func (w *worker) accepted(l *listener, nt *socknotify.Notification[*Key]) {
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.logLimited(&s.waits, slog.LevelWarn, "cannot accept, trying again", "err", err)
+		s.log(slog.LevelWarn, "cannot accept, trying again", "err", err)
 		return
 	case err != nil:
 		l.failed.fail(err)
@@ -68,7 +68,7 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn {
 				n = &s.counts.refusedPerAddr
 			}
 			n.Add(1) // before the socket is closed, so that a peer that is refused is counted
-			s.logLimited(&s.journal.refused, slog.LevelWarn, "connection refused",
+			s.log(slog.LevelWarn, "connection refused",
 				"remote", peer{c}, "err", err)
 		}
 		socket.Close()

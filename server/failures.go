@@ -31,7 +31,7 @@ func (f *failing) again(j *journal, err error, limit time.Duration) (hopeless bo
 	if f.since.IsZero() {
 		f.since, f.pause = now, firstPause
 	}
-	j.logLimited(&j.waits, slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
+	j.log(slog.LevelWarn, "cannot wait for notifications, trying again", "err", err, "retry_in", f.pause)
 	time.Sleep(f.pause)
 	f.pause = min(2*f.pause, longestPause)
 	return now.Sub(f.since) >= limit

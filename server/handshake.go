@@ -316,7 +316,7 @@ func (s *server) runHandshake(h *handshake) {
 	defer func() {
 		if cut {
 			c := h.tls.conn
-			c.fail(s.panicked(&s.functions, "TLS configuration panicked", recover(), h.from))
+			c.fail(s.panicked("TLS configuration panicked", recover(), h.from))
 		}
 	}()
 	h.tls.handshake(h)
@@ -392,6 +392,6 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 	default:
 		s.counts.rejectedHandshakes.Add(1)
 	}
-	s.logLimited(&s.journal.rejected, slog.LevelDebug, "TLS handshake failed",
+	s.log(slog.LevelDebug, "TLS handshake failed",
 		"remote", nameOfPeer(h.from), "err", cause)
 }

@@ -104,7 +104,7 @@ func (s *server) acceptFrom(l *listener) error {
 			if s.isClosing() || l.isClosed() || !sock.IsExhausted(err) && !(errors.As(err, &e) && e.Temporary()) {
 				return err
 			}
-			s.logLimited(&s.waits, slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
+			s.log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
 			select {
 			case err := <-l.failed:
 				return err
@@ -137,7 +137,7 @@ func (s *server) admitWrapped(l *listener, nc net.Conn) error {
 	socket, err := sock.Detach(found.Conn, sock.MakeNonblocking)
 	if err != nil { // such as too many descriptors
 		nc.Close()
-		s.logLimited(&s.waits, slog.LevelWarn, "cannot serve a connection", "err", err)
+		s.log(slog.LevelWarn, "cannot serve a connection", "err", err)
 		return nil
 	}
 	c := s.admit(l, socket)

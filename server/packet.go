@@ -121,7 +121,7 @@ func (c *PacketConn) Send(out []sock.Message) (sent int) {
 		case err == sock.ErrWouldBlock || errors.Is(err, net.ErrClosed):
 			rest = nil
 		default:
-			s.logLimited(&s.datagrams, slog.LevelDebug, "datagram not sent", "err", err)
+			s.log(slog.LevelDebug, "datagram not sent", "err", err)
 			rest = rest[1:] // the first one cannot be, or the error is of an earlier one
 		}
 	}
@@ -317,7 +317,7 @@ func (s *PacketServer) Shutdown(ctx context.Context) error {
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
-		s.journal.close()
+		s.lines.Flush()
 		close(gone)
 	}()
 	select {

@@ -99,7 +99,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 	case errors.Is(err, net.ErrClosed):
 		return err
 	case err != nil:
-		s.logLimited(&s.datagrams, slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
+		s.log(slog.LevelDebug, "socket error", "err", err) // of a datagram that was sent earlier
 		return nil
 	}
 	s.counts.received.Add(uint64(n))
@@ -122,7 +122,7 @@ func (w *packetWorker) call(c *PacketConn, n int) {
 	s := w.server
 	defer func() {
 		if v := recover(); v != nil {
-			s.panicked(nil, "handler panicked", v, nil)
+			s.panicked("handler panicked", v, nil)
 		}
 	}()
 	for i := range w.in[:n] {
@@ -172,7 +172,7 @@ func (s *PacketServer) Stats() PacketStats {
 	k := &s.counts
 	st := PacketStats{
 		Conns: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
-		Panics: s.panics.Load(), Stuck: k.stuck.Load(),
+		Panics: s.lines.Panics(), Stuck: k.stuck.Load(),
 	}
 	if st.Workers > 0 {
 		d := watchdog{now: uint32(s.wheel.Now())}

@@ -103,7 +103,7 @@ func (s *server) preambleFailed(p *preamble, cause error) {
 		} else {
 			s.counts.refused.Add(1)
 		}
-		s.logLimited(&s.journal.refused, slog.LevelWarn, "connection refused",
+		s.log(slog.LevelWarn, "connection refused",
 			"remote", from, "err", cause)
 		return
 	case ErrHandshake:
@@ -111,7 +111,7 @@ func (s *server) preambleFailed(p *preamble, cause error) {
 	default:
 		s.counts.rejectedHeaders.Add(1)
 	}
-	s.logLimited(&s.journal.rejected, slog.LevelDebug, "connection without a valid header",
+	s.log(slog.LevelDebug, "connection without a valid header",
 		"remote", from, "err", cause)
 }
 

@@ -197,6 +197,6 @@ func (c *conn) refused(s *sock.Socket, err error) {
 	}
 	c.mu.Unlock()
 	if srv := c.server(); is && refusedBySystem(err) {
-		srv.logLimited(&srv.waits, slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
+		srv.log(slog.LevelWarn, "cannot watch a connection, closing it", "err", err)
 	}
 }

@@ -275,7 +275,7 @@ func (s *server) stopWhenDrained() {
 		p.Close()
 	}
 	s.running.Wait()
-	s.journal.close()
+	s.lines.Flush()
 	s.wheel.Close()
 	close(s.stopped)
 }

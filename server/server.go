@@ -137,10 +137,10 @@ type Server[S any] struct {
 	// GetCertificate, counts until the function returns.
 	MaxHandshakes int
 
-	// Logger is used for panics of handlers, failures, refusals and handlers that do not return; nil means slog.Default().
-	// At most ten refused connections, ten failed TLS handshakes or headers, and ten panics in functions of TLSConfig are
-	// logged in a second, and the number of those that were omitted. The keys are those of all packages: remote, err,
-	// panic, stack, name and retry_in.
+	// Logger is used for panics of handlers, failures, refusals and handlers that do not return; nil
+	// means slog.Default(). At most ten lines of each message are logged in a second, and then the
+	// number of those that were omitted. The keys are those of all packages: remote, err, panic,
+	// stack, name and retry_in.
 	Logger *slog.Logger
 	// OnStart, if not nil, is called once with the ports, before anything is served. It is for observers of the
 	// ports, such as package debug. It must not call the server.

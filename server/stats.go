@@ -65,7 +65,7 @@ func (s *server) Stats() Stats {
 		RefusedPerAddr: k.refusedPerAddr.Load(), RejectedHeaders: k.rejectedHeaders.Load(),
 		TimedOut: metrics.TimedOut{Idle: k.idle.Load(), Slow: k.slow.Load(),
 			Message: k.stalled.Load(), Handshake: k.lateHandshakes.Load()},
-		Overloads: k.overloads.Load(), Panics: s.panics.Load(), Stuck: k.stuck.Load(),
+		Overloads: k.overloads.Load(), Panics: s.lines.Panics(), Stuck: k.stuck.Load(),
 		Handshakes: k.handshakes.Load(), EvictedHandshakes: k.evictedHandshakes.Load(),
 	}
 	st.Refused = k.refused.Load() + st.RefusedPerAddr

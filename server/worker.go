@@ -183,7 +183,7 @@ func (w *worker) panicked(c *conn, value any) {
 	s.label()
 	c.endCall()
 	w.ready[w.next-1].Key = nil // the connection is not released with the others
-	e := s.panicked(nil, "handler panicked", value, c.RemoteAddr())
+	e := s.panicked("handler panicked", value, c.RemoteAddr())
 	if c.word.Load()&wDead != 0 {
 		w.free(c)
 		return

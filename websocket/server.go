@@ -240,7 +240,7 @@ var errFull = fmt.Errorf("websocket: upgrade: too many connections")
 
 // prepare checks the fields and makes the lot.
 func (s *Server) prepare() error {
-	s.log.Prefix, s.log.Name, s.log.Logger = "websocket", s.Name, func() *slog.Logger { return s.Logger }
+	s.log.Prefix, s.log.Name, s.log.Logger = "websocket: ", s.Name, func() *slog.Logger { return s.Logger }
 	invalid := func(field string) error {
 		return fmt.Errorf("websocket: %w: %s", socknotify.ErrInvalid, field)
 	}

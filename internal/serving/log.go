@@ -20,7 +20,7 @@ const (
 // a message are logged. The others are counted, and their number is logged at the end of the
 // second. The fields must not be changed after the first line.
 type Log struct {
-	Prefix string              // the name of the package; it precedes each message
+	Prefix string              // what precedes each message, such as "park: "
 	Name   string              // of the server; a line has it as "name" unless it is empty
 	Logger func() *slog.Logger // for each line; nil, or a nil result, is slog.Default
 
@@ -65,7 +65,7 @@ func (l *Log) write(level slog.Level, message string, args ...any) {
 	if l.Name != "" {
 		args = append(args, "name", l.Name)
 	}
-	l.logger().Log(context.Background(), level, l.Prefix+": "+message, args...)
+	l.logger().Log(context.Background(), level, l.Prefix+message, args...)
 }
 
 // allow counts a line, and reports whether it may be logged.

@@ -34,16 +34,16 @@ func Try(f func()) (p *PanicError) {
 // *PanicError.
 func (l *Log) Guard(conn net.Conn, f func() error) (err error) {
 	if p := Try(func() { err = f() }); p != nil {
-		l.Panic(p, "remote", Remote(conn))
+		l.Panic("a handler panicked", p, "remote", Remote(conn))
 		return p
 	}
 	return err
 }
 
 // Panic logs a panic and counts it. args are the keys and values that say where it was.
-func (l *Log) Panic(p *PanicError, args ...any) {
+func (l *Log) Panic(message string, p *PanicError, args ...any) {
 	l.panics.Add(1)
-	l.Log(slog.LevelError, "a handler panicked",
+	l.Log(slog.LevelError, message,
 		append(args, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))...)
 }
 

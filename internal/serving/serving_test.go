@@ -25,7 +25,7 @@ func testLog() (*Log, *bytes.Buffer) {
 			}
 			return a
 		}}))
-	return &Log{Prefix: "pkg", Name: "n", Logger: func() *slog.Logger { return logger }}, b
+	return &Log{Prefix: "pkg: ", Name: "n", Logger: func() *slog.Logger { return logger }}, b
 }
 
 // Ten lines of a message are logged in a second, and the number of the others at its end.

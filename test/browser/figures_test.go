@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/socknotify/socknotify/server"
+	"github.com/socknotify/socknotify/test/chromium"
 )
 
 // fresh is a script that waits until the page shows the answer to a request that begins now. The page's own requests may come
@@ -31,8 +32,8 @@ const shown = fresh + `.then(() => Object.fromEntries([...document.querySelector
 func TestFigures(t *testing.T) {
 	first := newWorld(t, "127.0.0.1:0")
 	b := newBrowser(t)
-	b.do(chromedp.Navigate(first.url))
-	b.until("the page is live", "document.querySelector('#health.live')")
+	b.Do(chromedp.Navigate(first.url))
+	b.Until("the page is live", "document.querySelector('#health.live')")
 	page, err := url.Parse(first.url)
 	if err != nil {
 		t.Fatal(err)
@@ -40,24 +41,24 @@ func TestFigures(t *testing.T) {
 	figures(b, first)
 	old := first.server.Stats()
 	first.stop()
-	b.until("the page notices the end", "document.querySelector('#health.failing')")
+	b.Until("the page notices the end", "document.querySelector('#health.failing')")
 
 	began := time.Now()
 	second := newWorld(t, page.Host)
-	b.until("the page finds the next", "document.querySelector('#health.live')")
+	b.Until("the page finds the next", "document.querySelector('#health.live')")
 	b.click("#tab-server")
-	b.until("it has new samples", "view.served.length > 1")
+	b.Until("it has new samples", "view.served.length > 1")
 	if st := second.server.Stats(); st.Calls >= old.Calls {
 		t.Fatalf("%d calls before the load; the first server had %d", st.Calls, old.Calls)
 	}
 	figures(b, second)
 	// Nothing of the first server is left, such as a rate below 0.
 	b.click("#tab-server")
-	b.until("the server's charts", "serverCharts.every(c => c.data[0].length > 2) && "+drawn("#server-charts"))
-	if from := eval[float64](b, "Math.min(...[...serverCharts, ...charts].map(c => c.data[0][0]))"); from < float64(began.Unix()) {
+	b.Until("the server's charts", "serverCharts.every(c => c.data[0].length > 2) && "+drawn("#server-charts"))
+	if from := chromium.Eval[float64](b.Tab, "Math.min(...[...serverCharts, ...charts].map(c => c.data[0][0]))"); from < float64(began.Unix()) {
 		t.Errorf("a chart begins at %.0f, and the second server at %d", from, began.Unix())
 	}
-	for _, wrong := range eval[[]string](b, `[...serverCharts, ...charts].flatMap(c => c.data[0].flatMap((x, i) => [
+	for _, wrong := range chromium.Eval[[]string](b.Tab, `[...serverCharts, ...charts].flatMap(c => c.data[0].flatMap((x, i) => [
 		...(i && x <= c.data[0][i-1] ? [c.title + ": " + x + " after " + c.data[0][i-1]] : []),
 		...c.data.slice(1).filter(s => s[i] !== null && !(s[i] >= 0)).map(s => c.title + ": " + s[i] + " at " + x)]))`) {
 		t.Error(wrong)
@@ -71,10 +72,10 @@ func figures(b *browser, w *world) {
 	b.Helper()
 	before := w.server.Stats()
 	l := newLoad(b.T, w, many, time.Second)
-	b.until("all connections", fmt.Sprintf("document.querySelector('#card-server-conns').textContent === '%s'", grouped(many)))
+	b.Until("all connections", fmt.Sprintf("document.querySelector('#card-server-conns').textContent === '%s'", grouped(many)))
 	for range 5 { // under load each figure is between two readings
 		lowest := w.server.Stats()
-		got := eval[map[string]string](b, shown)
+		got := chromium.Eval[map[string]string](b.Tab, shown)
 		highest := w.server.Stats()
 		for _, f := range all {
 			from, to := span(b, got[f.place])
@@ -85,7 +86,7 @@ func figures(b *browser, w *world) {
 		}
 	}
 	b.click("#tab-port")
-	b.until("the load is seen inside the port", number("notifications")+" > 100")
+	b.Until("the load is seen inside the port", number("notifications")+" > 100")
 	b.click("#tab-server")
 
 	l.rest()
@@ -97,28 +98,28 @@ func figures(b *browser, w *world) {
 	if st.Calls-before.Calls != uint64(sent) || st.BytesIn-before.BytesIn != uint64(sent*size) || st.BytesOut-before.BytesOut != uint64(sent*size) {
 		b.Errorf("%d requests; the server has %+v", sent, st)
 	}
-	got := eval[map[string]string](b, shown)
+	got := chromium.Eval[map[string]string](b.Tab, shown)
 	for _, f := range all {
 		if from, to := span(b, got[f.place]); from > float64(f.value(&st)) || to < float64(f.value(&st)) {
 			b.Errorf("%s is %q; want %d", f.place, got[f.place], f.value(&st))
 		}
 	}
-	if v := eval[map[string]uint64](b, "fetch('server').then(r => r.json()).then(v => ({calls: v.counts.calls, bytes: v.counts.bytes_in}))"); v["calls"] != st.Calls || v["bytes"] != st.BytesIn {
+	if v := chromium.Eval[map[string]uint64](b.Tab, "fetch('server').then(r => r.json()).then(v => ({calls: v.counts.calls, bytes: v.counts.bytes_in}))"); v["calls"] != st.Calls || v["bytes"] != st.BytesIn {
 		b.Errorf("the JSON has %v; the server has %+v", v, st)
 	}
 
 	// The rows: each connection has had a notification for each request.
 	b.click("#tab-port")
 	b.set("#limit", "500")
-	eval[any](b, "document.querySelector('#first').click(), null")
+	chromium.Eval[any](b.Tab, "document.querySelector('#first').click(), null")
 	want := map[string]int{}
 	for i, c := range l.conns {
 		want[c.LocalAddr().String()] = l.requests[i]
 	}
 	for from := 0; from <= many; from += 500 {
-		b.until("a page of rows", fmt.Sprintf("document.querySelector('#page').textContent === '%s–%s of %s'", grouped(from+1), grouped(min(from+500, many+1)), grouped(many+1)))
-		eval[any](b, fresh+".then(() => null)")
-		for _, row := range eval[[][2]string](b, "[...document.querySelectorAll('#rows tr')].map(r => [r.children[3].textContent, r.children[7].textContent])") {
+		b.Until("a page of rows", fmt.Sprintf("document.querySelector('#page').textContent === '%s–%s of %s'", grouped(from+1), grouped(min(from+500, many+1)), grouped(many+1)))
+		chromium.Eval[any](b.Tab, fresh+".then(() => null)")
+		for _, row := range chromium.Eval[[][2]string](b.Tab, "[...document.querySelectorAll('#rows tr')].map(r => [r.children[3].textContent, r.children[7].textContent])") {
 			if row[0] == "" {
 				continue // the listener
 			}
@@ -134,12 +135,12 @@ func figures(b *browser, w *world) {
 	if len(want) > 0 {
 		b.Errorf("%d connections have no row", len(want))
 	}
-	if p := w.server.Ports()[0].Stats(); eval[string](b, "document.querySelector('#card-registrations').textContent") != grouped(int(p.Registrations)) {
-		b.Errorf("the page has %s registrations; the port has %d", eval[string](b, "document.querySelector('#card-registrations').textContent"), p.Registrations)
+	if p := w.server.Ports()[0].Stats(); chromium.Eval[string](b.Tab, "document.querySelector('#card-registrations').textContent") != grouped(int(p.Registrations)) {
+		b.Errorf("the page has %s registrations; the port has %d", chromium.Eval[string](b.Tab, "document.querySelector('#card-registrations').textContent"), p.Registrations)
 	}
 	b.click("#tab-server")
 	l.stop()
-	b.until("the connections end", "document.querySelector('#card-server-conns').textContent === '0'")
+	b.Until("the connections end", "document.querySelector('#card-server-conns').textContent === '0'")
 }
 
 // A figure is a number on the page.

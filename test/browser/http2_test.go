@@ -19,6 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/park/http2"
+	"github.com/socknotify/socknotify/test/chromium"
 )
 
 // together is how many requests of the site's page are open at once.
@@ -126,22 +127,22 @@ func TestHTTP2(t *testing.T) {
 	})
 
 	b := newBrowser(t, chromedp.IgnoreCertErrors)
-	b.do(chromedp.Navigate("https://" + ln.Addr().String() + "/"))
-	b.until("all images are loaded", fmt.Sprintf(
+	b.Do(chromedp.Navigate("https://" + ln.Addr().String() + "/"))
+	b.Until("all images are loaded", fmt.Sprintf(
 		"document.images.length === %d && [...document.images].every(i => i.complete && i.naturalWidth === 4)", together))
-	if n := eval[int](b, fmt.Sprintf(`Promise.all(Array.from({length: %d}, (_, i) =>
+	if n := chromium.Eval[int](b.Tab, fmt.Sprintf(`Promise.all(Array.from({length: %d}, (_, i) =>
 		fetch('/together/' + i).then(r => r.text()).then(text => text === '/together/' + i)))
 		.then(all => all.filter(x => x).length)`, together)); n != together {
 		t.Errorf("%d answers of %d were right", n, together)
 	}
-	if !eval[bool](b, `(() => {
+	if !chromium.Eval[bool](b.Tab, `(() => {
 		const body = Uint8Array.from({length: 3000000}, (_, i) => i * i >> 3);
 		return fetch('/echo', {method: 'POST', body}).then(r => r.arrayBuffer()).then(got =>
 			got.byteLength === body.length && new Uint8Array(got).every((x, i) => x === body[i]));
 	})()`) {
 		t.Error("the body that came back is another one")
 	}
-	if text := eval[string](b, `(async () => {
+	if text := chromium.Eval[string](b.Tab, `(async () => {
 		const reader = (await fetch('/stream')).body.getReader();
 		let text = '';
 		for (;;) {
@@ -153,7 +154,7 @@ func TestHTTP2(t *testing.T) {
 	})()`); text != "0 1 2 3 " {
 		t.Errorf("the stream's parts are %q", text)
 	}
-	if name := eval[string](b, `(async () => {
+	if name := chromium.Eval[string](b.Tab, `(async () => {
 		const control = new AbortController();
 		const reader = (await fetch('/endless', {signal: control.signal})).body.getReader();
 		await reader.read();
@@ -167,7 +168,7 @@ func TestHTTP2(t *testing.T) {
 	for i := range 3 {
 		h.parked(t, s, open)
 		parks := s.Stats().Parks
-		text := eval[string](b, fmt.Sprintf(`fetch('/later/%d').then(r => r.text())`, i))
+		text := chromium.Eval[string](b.Tab, fmt.Sprintf(`fetch('/later/%d').then(r => r.text())`, i))
 		if text != fmt.Sprint("GET/later/", i) {
 			t.Errorf("%q", text)
 		}
@@ -176,7 +177,7 @@ func TestHTTP2(t *testing.T) {
 			t.Error("the connection was not parked again")
 		}
 	}
-	protocols := eval[[]string](b, `['navigation', 'resource'].flatMap(type => performance.getEntriesByType(type))
+	protocols := chromium.Eval[[]string](b.Tab, `['navigation', 'resource'].flatMap(type => performance.getEntriesByType(type))
 		.filter(e => e.name.startsWith('https:')).map(e => e.nextHopProtocol)`)
 	const requests = 1 + 2*together + 1 + 1 + 4 + 1 + 3
 	if n := len(protocols); n != requests || slices.ContainsFunc(protocols, func(p string) bool { return p != "h2" }) {

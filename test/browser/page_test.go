@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/socknotify/socknotify/debug"
+	"github.com/socknotify/socknotify/test/chromium"
 )
 
 const rowCount = "document.querySelectorAll('#rows tr:not(:has(.none))').length"
@@ -31,14 +32,14 @@ func TestPage(t *testing.T) {
 	w := newWorld(t, "127.0.0.1:0", debug.Port("parked", parkMany(t)))
 	newLoad(t, w, busy, 80*time.Millisecond)
 	b := newBrowser(t)
-	b.do(chromedp.Navigate(w.url))
+	b.Do(chromedp.Navigate(w.url))
 
-	b.until("the page is live", "document.querySelector('#health.live')")
+	b.Until("the page is live", "document.querySelector('#health.live')")
 	overview(b, w)
 	b.click("#tab-port")
-	b.until("the load is seen", number("registrations")+fmt.Sprintf(" === %d && ", busy+1)+number("notifications")+" > 50")
-	b.until("all are in the table", rowCount+fmt.Sprintf(" === %d", busy+1))
-	b.until("the charts have lines", drawn("#charts"))
+	b.Until("the load is seen", number("registrations")+fmt.Sprintf(" === %d && ", busy+1)+number("notifications")+" > 50")
+	b.Until("all are in the table", rowCount+fmt.Sprintf(" === %d", busy+1))
+	b.Until("the charts have lines", drawn("#charts"))
 
 	views(b, w)
 	search(b)
@@ -46,9 +47,9 @@ func TestPage(t *testing.T) {
 	life(b, w)
 	tracing(b)
 	b.set("#range", "60")
-	eval[any](b, "scrollTo(0, 0), null")
-	b.until("rates by registration", column(8)+".slice(1).every(v => v !== '')")
-	b.picture("debug-port")
+	chromium.Eval[any](b.Tab, "scrollTo(0, 0), null")
+	b.Until("rates by registration", column(8)+".slice(1).every(v => v !== '')")
+	b.Picture("debug-port")
 	zooming(b)
 	dark(b)
 	paging(b)
@@ -66,64 +67,64 @@ func TestPageForOthers(t *testing.T) {
 	web := httptest.NewServer(page)
 	t.Cleanup(web.Close)
 	b := newBrowser(t)
-	b.do(chromedp.Navigate(web.URL + "/"))
-	b.until("a warning is shown", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
+	b.Do(chromedp.Navigate(web.URL + "/"))
+	b.Until("a warning is shown", "/^Other machines may look.*password/.test(document.querySelector('#guard').textContent)")
 	b.clean(web.URL)
 }
 
 // views verifies that the page shows the numbers of the port and links to its JSON.
 func views(b *browser, w *world) {
-	b.until("rates and counts", number("saved")+" > 0 && "+number("wakeups")+" >= 0 && "+
+	b.Until("rates and counts", number("saved")+" > 0 && "+number("wakeups")+" >= 0 && "+
 		"['queued', 'waiting', 'accepted', 'completed', 'stale', 'wakeups'].every(c => /^[0-9]/.test(document.querySelector('#card-' + c).textContent))")
-	b.until("the waiters", "/asleep/.test(document.querySelector('#waiters').textContent)")
-	b.until("how the work spreads", "(s => s.length > 0 && Math.abs(s.reduce((a, v) => a + v, 0) - 100) < 1)"+
+	b.Until("the waiters", "/asleep/.test(document.querySelector('#waiters').textContent)")
+	b.Until("how the work spreads", "(s => s.length > 0 && Math.abs(s.reduce((a, v) => a + v, 0) - 100) < 1)"+
 		"([...document.querySelectorAll('#spread li:not([hidden])')].map(li => parseFloat(li.children[2].textContent)))")
 	want := []string{"Socket", "Key", "Local", "Remote", "Filter", "Trigger", "State", "Notifications", "Per second", "Last", "Age"}
-	if got := eval[[]string](b, "[...document.querySelectorAll('#columns th')].map(h => h.textContent)"); !slices.Equal(got, want) {
+	if got := chromium.Eval[[]string](b.Tab, "[...document.querySelectorAll('#columns th')].map(h => h.textContent)"); !slices.Equal(got, want) {
 		b.Errorf("columns %q; want %q", got, want)
 	}
 	row := fmt.Sprintf("(c => /^[0-9]+$/.test(c[0]) && c[1] === c[3] && c[2] === %q && c[3].startsWith('127.0.0.1:') && "+
 		"c[4] === 'IN' && c[5] === 'level, one-shot' && /^(enabled|fired|suppressed)/.test(c[6]) && Number(c[7].replaceAll(',', '')) > 0 && "+
 		"/^IN .* ago$/.test(c[9]) && (c[10] === '' || /^[0-9.]+ (s|min)$/.test(c[10])))", w.echo)
-	b.until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
+	b.Until("each connection's row", "[...document.querySelectorAll('#rows tr')].filter(r => r.children[6].textContent !== 'accepting')"+
 		".every(r => "+row+"([...r.children].map(c => c.textContent)))")
-	b.until("the access rule is shown", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
+	b.Until("the access rule is shown", "/Only this machine may look.*AllowRemote.*password/.test(document.querySelector('#guard').textContent)")
 	for _, view := range []string{"view", "status", "registrations", "history"} {
-		if !eval[bool](b, fmt.Sprintf("fetch(document.querySelector('#json-%s').href).then(r => r.ok ? r.json() : {}).then(v => (v.port || v.status.port) === 'echo')", view)) {
+		if !chromium.Eval[bool](b.Tab, fmt.Sprintf("fetch(document.querySelector('#json-%s').href).then(r => r.ok ? r.json() : {}).then(v => (v.port || v.status.port) === 'echo')", view)) {
 			b.Errorf("no JSON behind %s", view)
 		}
 	}
-	if !eval[bool](b, "fetch('ports').then(r => r.json()).then(v => v.ports.length === 2)") {
+	if !chromium.Eval[bool](b.Tab, "fetch('ports').then(r => r.json()).then(v => v.ports.length === 2)") {
 		b.Error("no JSON behind ports")
 	}
 }
 
 // search filters by words and by state.
 func search(b *browser) {
-	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "accepting"))
-	b.until("the listener alone is found", rowCount+" === 1 && "+column(6)+"[0] === 'accepting'")
-	b.until("it is said how many", "document.querySelector('#matched').textContent.startsWith('1 of ')")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), "accepting"))
+	b.Until("the listener alone is found", rowCount+" === 1 && "+column(6)+"[0] === 'accepting'")
+	b.Until("it is said how many", "document.querySelector('#matched').textContent.startsWith('1 of ')")
 	b.press(kb.Escape)
-	b.until("all are back", rowCount+fmt.Sprintf(" === %d", busy+1))
-	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "no such thing"))
-	b.until("nothing is found", "document.querySelector('#rows').textContent === 'Nothing is found.'")
+	b.Until("all are back", rowCount+fmt.Sprintf(" === %d", busy+1))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), "no such thing"))
+	b.Until("nothing is found", "document.querySelector('#rows').textContent === 'Nothing is found.'")
 	b.press(kb.Escape)
 	b.set("#state", "accepting")
-	b.until("by state", rowCount+" === 1")
+	b.Until("by state", rowCount+" === 1")
 	b.set("#state", "")
-	b.until("any state", rowCount+fmt.Sprintf(" === %d", busy+1))
+	b.Until("any state", rowCount+fmt.Sprintf(" === %d", busy+1))
 }
 
 // sorting clicks a heading: first it sorts by descending, then by ascending notifications.
 func sorting(b *browser) {
 	counts := "[...document.querySelectorAll('#rows tr')].map(r => Number(r.children[7].textContent.replaceAll(',', '')))"
 	b.click("#sort-notifications")
-	b.until("descending", "document.querySelector('th[aria-sort=descending] #sort-notifications')")
-	b.until("the most notified first", fmt.Sprintf("(c => c.length > 1 && c.every((n, i) => !i || c[i-1] >= n))(%s)", counts))
+	b.Until("descending", "document.querySelector('th[aria-sort=descending] #sort-notifications')")
+	b.Until("the most notified first", fmt.Sprintf("(c => c.length > 1 && c.every((n, i) => !i || c[i-1] >= n))(%s)", counts))
 	b.click("#sort-notifications")
-	b.until("the least notified first", fmt.Sprintf("document.querySelector('th[aria-sort=ascending] #sort-notifications') && (c => c.every((n, i) => !i || c[i-1] <= n))(%s)", counts))
+	b.Until("the least notified first", fmt.Sprintf("document.querySelector('th[aria-sort=ascending] #sort-notifications') && (c => c.every((n, i) => !i || c[i-1] <= n))(%s)", counts))
 	b.click("#sort-socket")
-	sockets := eval[[]string](b, column(0))
+	sockets := chromium.Eval[[]string](b.Tab, column(0))
 	if len(sockets) != busy+1 {
 		b.Fatalf("%d rows", len(sockets))
 	}
@@ -136,9 +137,9 @@ func life(b *browser, w *world) {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	b.do(chromedp.SendKeys(chromedp.CSS("#search"), conn.LocalAddr().String()))
-	b.until("the connection appears", rowCount+" === 1 && "+column(3)+fmt.Sprintf("[0] === %q", conn.LocalAddr()))
-	b.until("it has heard nothing", column(7)+"[0] === '0' && "+column(9)+"[0] === 'never'")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), conn.LocalAddr().String()))
+	b.Until("the connection appears", rowCount+" === 1 && "+column(3)+fmt.Sprintf("[0] === %q", conn.LocalAddr()))
+	b.Until("it has heard nothing", column(7)+"[0] === '0' && "+column(9)+"[0] === 'never'")
 	for range 3 {
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			b.Fatal(err)
@@ -147,103 +148,103 @@ func life(b *browser, w *world) {
 			b.Fatal(err)
 		}
 	}
-	b.until("its notifications are counted", column(7)+"[0] === '3' && "+column(9)+"[0].startsWith('IN ')")
-	b.until("it goes idle", column(8)+"[0] === '0' && parseFloat("+column(9)+"[0].slice(3)) > 2")
+	b.Until("its notifications are counted", column(7)+"[0] === '3' && "+column(9)+"[0].startsWith('IN ')")
+	b.Until("it goes idle", column(8)+"[0] === '0' && parseFloat("+column(9)+"[0].slice(3)) > 2")
 	conn.Close()
-	b.until("it is gone", "document.querySelector('#rows').textContent === 'Nothing is found.'")
-	b.do(chromedp.Focus(chromedp.CSS("#search")))
+	b.Until("it is gone", "document.querySelector('#rows').textContent === 'Nothing is found.'")
+	b.Do(chromedp.Focus(chromedp.CSS("#search")))
 	b.press(kb.Escape)
-	b.until("the others are there", rowCount+fmt.Sprintf(" === %d", busy+1))
+	b.Until("the others are there", rowCount+fmt.Sprintf(" === %d", busy+1))
 }
 
 // tracing traces the notifications of one socket.
 func tracing(b *browser) {
-	socket := eval[string](b, column(0)+"[5]")
+	socket := chromium.Eval[string](b.Tab, column(0)+"[5]")
 	b.click("#rows tr:nth-child(6) button")
-	b.until("the trace runs", "document.querySelector('#trace-toggle').getAttribute('aria-pressed') === 'true'")
-	b.until("entries come", "document.querySelectorAll('#events tr').length > 2")
-	of := eval[[]string](b, "[...document.querySelectorAll('#events tr')].map(r => r.children[2].textContent)")
+	b.Until("the trace runs", "document.querySelector('#trace-toggle').getAttribute('aria-pressed') === 'true'")
+	b.Until("entries come", "document.querySelectorAll('#events tr').length > 2")
+	of := chromium.Eval[[]string](b.Tab, "[...document.querySelectorAll('#events tr')].map(r => r.children[2].textContent)")
 	if slices.ContainsFunc(of, func(s string) bool { return s != socket }) {
 		b.Errorf("traced %v; want only %s", of, socket)
 	}
 	b.set("#trace-socket", "")
 	b.set("#trace-kind", "notified")
-	b.until("entries of others come", "new Set([...document.querySelectorAll('#events tr')].map(r => r.children[2].textContent)).size > 3")
-	b.picture("debug-trace")
+	b.Until("entries of others come", "new Set([...document.querySelectorAll('#events tr')].map(r => r.children[2].textContent)).size > 3")
+	b.Picture("debug-trace")
 	b.click("#trace-toggle")
-	b.until("the trace ends", "document.querySelector('#trace-toggle').getAttribute('aria-pressed') === 'false'")
+	b.Until("the trace ends", "document.querySelector('#trace-toggle').getAttribute('aria-pressed') === 'false'")
 	b.click("#trace-clear")
-	b.until("it is cleared", "document.querySelectorAll('#events tr').length === 0")
+	b.Until("it is cleared", "document.querySelectorAll('#events tr').length === 0")
 }
 
 // paging pages through the 5,000 registrations of the other port.
 func paging(b *browser) {
 	b.set("#port", "parked")
-	b.until("the other port's registrations", number("registrations")+fmt.Sprintf(" === %d && ", parked)+rowCount+" === 50")
-	b.until("the first page", "document.querySelector('#page').textContent === '1–50 of 5,000' && document.querySelector('#previous').disabled")
+	b.Until("the other port's registrations", number("registrations")+fmt.Sprintf(" === %d && ", parked)+rowCount+" === 50")
+	b.Until("the first page", "document.querySelector('#page').textContent === '1–50 of 5,000' && document.querySelector('#previous').disabled")
 	b.click("#next")
-	b.until("the second page", "document.querySelector('#page').textContent === '51–100 of 5,000'")
+	b.Until("the second page", "document.querySelector('#page').textContent === '51–100 of 5,000'")
 	b.click("#last")
-	b.until("the last page", "document.querySelector('#page').textContent === '4,951–5,000 of 5,000' && document.querySelector('#next').disabled")
+	b.Until("the last page", "document.querySelector('#page').textContent === '4,951–5,000 of 5,000' && document.querySelector('#next').disabled")
 	b.click("#sort-key")
-	b.until("sorted by key, from the first", column(1)+"[0] === '100000'")
+	b.Until("sorted by key, from the first", column(1)+"[0] === '100000'")
 	b.click("#sort-key")
-	b.until("the other way round", column(1)+fmt.Sprintf("[0] === '%d'", 100000+parked-1))
-	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "104321"))
-	b.until("one in five thousand", rowCount+" === 1 && "+column(1)+"[0] === '104321'")
+	b.Until("the other way round", column(1)+fmt.Sprintf("[0] === '%d'", 100000+parked-1))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), "104321"))
+	b.Until("one in five thousand", rowCount+" === 1 && "+column(1)+"[0] === '104321'")
 	b.press(kb.Escape)
-	b.until("all again", rowCount+" === 50")
+	b.Until("all again", rowCount+" === 50")
 	b.press(kb.Escape)
 	// The duration is logged for information only.
 	for _, query := range []string{"", "q=1043", "sort=key&order=desc", "sort=local&q=127.0.0.1"} {
-		b.Logf("%d registrations, %q: %.0f ms", parked, query, eval[float64](b, fmt.Sprintf(
+		b.Logf("%d registrations, %q: %.0f ms", parked, query, chromium.Eval[float64](b.Tab, fmt.Sprintf(
 			"(async t => { await (await fetch('view?port=parked&after=0&' + %q)).json(); return performance.now() - t })(performance.now())", query)))
 	}
 }
 
 // keyboard uses the page without a mouse.
 func keyboard(b *browser) {
-	eval[any](b, "document.activeElement.blur(), null")
+	chromium.Eval[any](b.Tab, "document.activeElement.blur(), null")
 	b.press("n")
-	b.until("n shows the next page", "document.querySelector('#page').textContent.startsWith('51–')")
+	b.Until("n shows the next page", "document.querySelector('#page').textContent.startsWith('51–')")
 	b.press("p")
-	b.until("p shows the previous page", "document.querySelector('#page').textContent.startsWith('1–')")
+	b.Until("p shows the previous page", "document.querySelector('#page').textContent.startsWith('1–')")
 	b.press("/")
-	b.until("/ goes to the search", "document.activeElement.id === 'search'")
+	b.Until("/ goes to the search", "document.activeElement.id === 'search'")
 	b.press("n", "o", "p", "e")
-	b.until("what is typed there is text", "document.querySelector('#search').value === 'nope' && document.querySelector('#rows .none')")
+	b.Until("what is typed there is text", "document.querySelector('#search').value === 'nope' && document.querySelector('#rows .none')")
 	b.press(kb.Escape)
-	b.until("Escape clears it", "document.querySelector('#search').value === '' && "+rowCount+" === 50")
+	b.Until("Escape clears it", "document.querySelector('#search').value === '' && "+rowCount+" === 50")
 	b.press(kb.Escape)
-	b.until("and leaves it", "document.activeElement === document.body")
+	b.Until("and leaves it", "document.activeElement === document.body")
 	b.press(".")
-	b.until(". pauses", "document.querySelector('#health-text').textContent === 'paused'")
+	b.Until(". pauses", "document.querySelector('#health-text').textContent === 'paused'")
 	b.press(".")
-	b.until("and goes on", "document.querySelector('#health.live')")
+	b.Until("and goes on", "document.querySelector('#health.live')")
 	b.press("?")
-	b.until("? shows the keys", "document.querySelector('#help').open")
+	b.Until("? shows the keys", "document.querySelector('#help').open")
 	b.press(kb.Escape)
-	b.until("Escape closes them", "!document.querySelector('#help').open")
+	b.Until("Escape closes them", "!document.querySelector('#help').open")
 
 	// Tab moves from the last field of the toolbar to the table headings, and Enter sorts.
-	b.do(chromedp.Focus(chromedp.CSS("#limit")))
+	b.Do(chromedp.Focus(chromedp.CSS("#limit")))
 	b.press(kb.Tab, kb.Tab)
-	b.until("Tab comes to the headings", "document.activeElement.id === 'sort-socket'")
+	b.Until("Tab comes to the headings", "document.activeElement.id === 'sort-socket'")
 	b.press(kb.Enter)
-	b.until("Enter sorts", "document.querySelector('th[aria-sort=ascending] #sort-socket')")
-	focus := eval[string](b, "getComputedStyle(document.activeElement).outlineStyle")
+	b.Until("Enter sorts", "document.querySelector('th[aria-sort=ascending] #sort-socket')")
+	focus := chromium.Eval[string](b.Tab, "getComputedStyle(document.activeElement).outlineStyle")
 	if focus == "none" {
 		b.Error("what has the focus is not to be seen")
 	}
-	b.do(chromedp.Focus(chromedp.CSS("#charts .plot")))
+	b.Do(chromedp.Focus(chromedp.CSS("#charts .plot")))
 	b.press(kb.ArrowLeft, kb.ArrowLeft)
-	b.until("a chart describes one second", "/ [1-3] seconds ago/.test(document.querySelector('#charts .plot').getAttribute('aria-label'))")
-	b.until("so do the others", "[...document.querySelectorAll('#charts .plot')].every(p => / [1-3] seconds ago/.test(p.getAttribute('aria-label')))")
-	eval[any](b, "document.activeElement.blur(), null")
+	b.Until("a chart describes one second", "/ [1-3] seconds ago/.test(document.querySelector('#charts .plot').getAttribute('aria-label'))")
+	b.Until("so do the others", "[...document.querySelectorAll('#charts .plot')].every(p => / [1-3] seconds ago/.test(p.getAttribute('aria-label')))")
+	chromium.Eval[any](b.Tab, "document.activeElement.blur(), null")
 	b.press("s")
-	b.until("s shows the server", "!document.querySelector('#panel-server').hidden && document.querySelector('#panel-port').hidden")
+	b.Until("s shows the server", "!document.querySelector('#panel-server').hidden && document.querySelector('#panel-port').hidden")
 	b.press("s")
-	b.until("and the port", "document.querySelector('#panel-server').hidden && !document.querySelector('#panel-port').hidden")
+	b.Until("and the port", "document.querySelector('#panel-server').hidden && !document.querySelector('#panel-port').hidden")
 
 	b.unnamed()
 }
@@ -251,7 +252,7 @@ func keyboard(b *browser) {
 // unnamed verifies that every control has a name for assistive technology.
 func (b *browser) unnamed() {
 	b.Helper()
-	for _, what := range eval[[]string](b, `[...document.querySelectorAll("button, input, select, a, [role=img]")]
+	for _, what := range chromium.Eval[[]string](b.Tab, `[...document.querySelectorAll("button, input, select, a, [role=img]")]
 		.filter(e => !(e.textContent.trim() || e.getAttribute("aria-label") || e.labels?.[0]?.textContent.trim()))
 		.map(e => e.outerHTML.slice(0, 120))`) {
 		b.Errorf("no accessible name: %s", what)
@@ -260,32 +261,15 @@ func (b *browser) unnamed() {
 
 // dark verifies that the page follows the system's color scheme and is readable.
 func dark(b *browser) {
-	for _, on := range []bool{true, false} {
-		b.dark(on)
-		b.until("the colours follow", fmt.Sprintf("matchMedia('(prefers-color-scheme: dark)').matches === %t", on))
-		for _, part := range []string{"body", "#cards dt", "#cards .explain", "#matched", ".chip", "th button", "#rows td", "#health-text", "button"} {
-			if ratio := eval[float64](b, fmt.Sprintf(contrast, part)); ratio < 4.5 {
-				b.Errorf("dark %t: %s has a contrast of %.2f", on, part, ratio)
-			}
-		}
-		light := eval[float64](b, "(m => Number(m[0]) + Number(m[1]) + Number(m[2]))(getComputedStyle(document.body).backgroundColor.match(/\\d+/g))")
-		if on != (light < 3*128) {
-			b.Errorf("dark %t: the brightness of the background is %v of 765", on, light)
+	for _, scheme := range []string{"dark", "light"} {
+		b.ColorScheme(scheme)
+		b.Readable("body", "#cards dt", "#cards .explain", "#matched", ".chip", "th button", "#rows td", "#health-text", "button")
+		light := chromium.Eval[float64](b.Tab, "(m => Number(m[0]) + Number(m[1]) + Number(m[2]))(getComputedStyle(document.body).backgroundColor.match(/\\d+/g))")
+		if (scheme == "dark") != (light < 3*128) {
+			b.Errorf("%s: the brightness of the background is %v of 765", scheme, light)
 		}
 	}
 }
-
-// contrast returns the contrast ratio of a text and its background, as defined by WCAG.
-const contrast = `(() => {
-	const e = document.querySelector(%q);
-	const rgb = (s) => s.match(/[\d.]+/g).map(Number);
-	let behind = e;
-	while (behind && (rgb(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-	const luminance = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-		.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-	const [a, b] = [rgb(getComputedStyle(e).color), rgb(getComputedStyle(behind).backgroundColor)].map(luminance).sort((x, y) => y - x);
-	return (a + 0.05) / (b + 0.05);
-})()`
 
 // drawn returns an expression that is true when each chart of a section has drawn a line, in a colour of its legend: one
 // line may cover another.
@@ -306,20 +290,20 @@ func drawn(section string) string {
 // overview verifies that the page shows the server first, and the server's own numbers.
 func overview(b *browser, w *world) {
 	card := func(name string) string {
-		return eval[string](b, fmt.Sprintf("document.querySelector('#card-server-%s').textContent", name))
+		return chromium.Eval[string](b.Tab, fmt.Sprintf("document.querySelector('#card-server-%s').textContent", name))
 	}
 	note := func(name string) string {
-		return eval[string](b, fmt.Sprintf("document.querySelector('#card-server-%s').nextElementSibling.textContent", name))
+		return chromium.Eval[string](b.Tab, fmt.Sprintf("document.querySelector('#card-server-%s').nextElementSibling.textContent", name))
 	}
-	b.until("the connections", fmt.Sprintf("document.querySelector('#card-server-conns')?.textContent === '%d'", busy))
-	b.until("the kind", "document.querySelector('#server-kind').textContent === 'server.Server' && document.querySelector('#panel-port').hidden")
-	b.until("requests", "parseFloat(document.querySelector('#card-server-calls').textContent.replaceAll(',', '')) > 20")
-	b.until("how long calls take", "/^[0-9.]+ (µs|ms|s)$/.test(document.querySelector('#card-server-time').textContent)")
-	b.until("every chart has a line", drawn("#server-charts"))
+	b.Until("the connections", fmt.Sprintf("document.querySelector('#card-server-conns')?.textContent === '%d'", busy))
+	b.Until("the kind", "document.querySelector('#server-kind').textContent === 'server.Server' && document.querySelector('#panel-port').hidden")
+	b.Until("requests", "parseFloat(document.querySelector('#card-server-calls').textContent.replaceAll(',', '')) > 20")
+	b.Until("how long calls take", "/^[0-9.]+ (µs|ms|s)$/.test(document.querySelector('#card-server-time').textContent)")
+	b.Until("every chart has a line", drawn("#server-charts"))
 	// The page's figures are the server's own: it asks between two readings of them.
 	for range 5 {
 		before := w.server.Stats()
-		got := eval[map[string]float64](b, "fetch('server').then(r => r.json()).then(v => ({in: v.counts.bytes_in, out: v.counts.bytes_out, calls: v.counts.calls, conns: v.counts.conns}))")
+		got := chromium.Eval[map[string]float64](b.Tab, "fetch('server').then(r => r.json()).then(v => ({in: v.counts.bytes_in, out: v.counts.bytes_out, calls: v.counts.calls, conns: v.counts.conns}))")
 		after := w.server.Stats()
 		within := func(name string, lowest, highest uint64) {
 			if v := uint64(got[name]); v < lowest || v > highest {
@@ -331,45 +315,45 @@ func overview(b *browser, w *world) {
 		within("calls", before.Calls, after.Calls)
 		within("conns", busy, busy)
 	}
-	b.until("the page shows what it was told", fmt.Sprintf("(n => n >= %d)(Number(document.querySelector('#card-server-calls').nextElementSibling.textContent.match(/[0-9,]+/)[0].replaceAll(',', '')))", min(w.server.Stats().Calls, 9_999_999)))
+	b.Until("the page shows what it was told", fmt.Sprintf("(n => n >= %d)(Number(document.querySelector('#card-server-calls').nextElementSibling.textContent.match(/[0-9,]+/)[0].replaceAll(',', '')))", min(w.server.Stats().Calls, 9_999_999)))
 	if w.server.Stats().Accepted != busy || note("conns") != fmt.Sprintf("%d accepted", busy) || card("faults") != "0" || card("refused") != "0" {
 		b.Errorf("conns %q, faults %q, refused %q", note("conns"), card("faults"), card("refused"))
 	}
-	for _, text := range eval[[]string](b, "[...document.querySelectorAll('.cards > div, figure')].map(e => (e.querySelector('.explain')?.textContent || '') + '|' + e.textContent)") {
+	for _, text := range chromium.Eval[[]string](b.Tab, "[...document.querySelectorAll('.cards > div, figure')].map(e => (e.querySelector('.explain')?.textContent || '') + '|' + e.textContent)") {
 		if explain, _, _ := strings.Cut(text, "|"); len(explain) < 20 || !strings.HasSuffix(explain, ".") {
 			b.Errorf("not explained: %q", text)
 		}
 	}
 	// The window fits what was observed: the first tick is not minutes before the start.
-	if fits := eval[bool](b, "Chart.all.filter(c => c.data[0].length).every(c => c.u.scales.x.min >= c.data[0][0] - 1)"); !fits {
+	if fits := chromium.Eval[bool](b.Tab, "Chart.all.filter(c => c.data[0].length).every(c => c.u.scales.x.min >= c.data[0][0] - 1)"); !fits {
 		b.Error("a chart begins before the first sample")
 	}
-	b.until("some seconds of it", "serverCharts[0].data[0].length > 8")
-	b.picture("debug-page")
-	b.dark(true)
-	b.until("dark", "matchMedia('(prefers-color-scheme: dark)').matches")
-	b.until("the lines have changed their colour", drawn("#server-charts"))
-	b.picture("debug-page-dark")
-	b.dark(false)
+	b.Until("some seconds of it", "serverCharts[0].data[0].length > 8")
+	b.Picture("debug-page")
+	b.ColorScheme("dark")
+	b.Until("dark", "matchMedia('(prefers-color-scheme: dark)').matches")
+	b.Until("the lines have changed their colour", drawn("#server-charts"))
+	b.Picture("debug-page-dark")
+	b.ColorScheme("light")
 }
 
 // zooming drags in one chart, which zooms all of them, and goes back.
 func zooming(b *browser) {
-	b.do(chromedp.ScrollIntoView(chromedp.CSS("#charts .u-over")))
-	box := eval[[]float64](b, "(r => [r.left, r.top, r.width, r.height])(document.querySelector('#charts .u-over').getBoundingClientRect())")
+	b.Do(chromedp.ScrollIntoView(chromedp.CSS("#charts .u-over")))
+	box := chromium.Eval[[]float64](b.Tab, "(r => [r.left, r.top, r.width, r.height])(document.querySelector('#charts .u-over').getBoundingClientRect())")
 	y := box[1] + box[3]/2
 	b.drag(box[0]+box[2]*0.3, y, box[0]+box[2]*0.7, y)
-	b.until("all are zoomed", "Chart.zoom && Chart.all.filter(c => charts.includes(c)).every(c => Math.abs(c.u.scales.x.min - Chart.zoom[0]) < 0.01 && Math.abs(c.u.scales.x.max - Chart.zoom[1]) < 0.01)")
-	b.until("it is offered to go back", "!document.querySelector('.unzoom').hidden")
+	b.Until("all are zoomed", "Chart.zoom && Chart.all.filter(c => charts.includes(c)).every(c => Math.abs(c.u.scales.x.min - Chart.zoom[0]) < 0.01 && Math.abs(c.u.scales.x.max - Chart.zoom[1]) < 0.01)")
+	b.Until("it is offered to go back", "!document.querySelector('.unzoom').hidden")
 	b.click(".unzoom")
-	b.until("the latest is shown", "!Chart.zoom && document.querySelector('.unzoom').hidden && charts.every(c => c.u.scales.x.max >= c.data[0].at(-1))")
+	b.Until("the latest is shown", "!Chart.zoom && document.querySelector('.unzoom').hidden && charts.every(c => c.u.scales.x.max >= c.data[0].at(-1))")
 }
 
 // narrow verifies that only the tables scroll horizontally in a window as narrow as a phone.
 func narrow(b *browser) {
-	b.do(chromedp.EmulateViewport(400, 800))
-	b.until("nothing sticks out", "document.documentElement.scrollWidth <= 400")
+	b.Do(chromedp.EmulateViewport(400, 800))
+	b.Until("nothing sticks out", "document.documentElement.scrollWidth <= 400")
 	b.press("s")
-	b.until("nor beside the server", "!document.querySelector('#panel-server').hidden && document.documentElement.scrollWidth <= 400 && "+drawn("#server-charts"))
-	b.picture("debug-phone")
+	b.Until("nor beside the server", "!document.querySelector('#panel-server').hidden && document.documentElement.scrollWidth <= 400 && "+drawn("#server-charts"))
+	b.Picture("debug-phone")
 }

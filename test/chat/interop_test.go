@@ -15,6 +15,7 @@ import (
 	gorilla "github.com/gorilla/websocket"
 
 	"github.com/socknotify/socknotify/park"
+	"github.com/socknotify/socknotify/test/chromium"
 	"github.com/socknotify/socknotify/websocket"
 )
 
@@ -250,7 +251,7 @@ func TestCoder(t *testing.T) {
 func TestBrowserMessages(t *testing.T) {
 	e := startEcho(t, true)
 	b := newTab(t)
-	eval[any](b, fmt.Sprintf(`(() => {
+	chromium.Eval[any](b.Tab, fmt.Sprintf(`(() => {
 		window.got = [];
 		const sizes = [0, 1, 125, 126, 65535, 65536, 300000];
 		const texts = sizes.map(n => "é𝄞z".repeat(n / 7));
@@ -274,28 +275,28 @@ func TestBrowserMessages(t *testing.T) {
 		};
 		socket.onclose = (event) => got.push(n, event.code, event.reason, event.wasClean, "end");
 	})(), null`, e.url))
-	b.until("the connection has ended", "got.at(-1) === 'end'")
+	b.Until("the connection has ended", "got.at(-1) === 'end'")
 	want := `["echo","permessage-deflate",` + strings.Repeat("true,", 14) + `14,4001,"enough",true,"end"]`
-	if got := eval[string](b, "JSON.stringify(got)"); got != want {
+	if got := chromium.Eval[string](b.Tab, "JSON.stringify(got)"); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	e.wantEnd(t, 4001, "enough", false)
 
 	// The browser ends the connection, by a code and by leaving the page.
-	eval[any](b, fmt.Sprintf(`(() => {
+	chromium.Eval[any](b.Tab, fmt.Sprintf(`(() => {
 		window.got = [];
 		window.socket = new WebSocket(%q);
 		socket.onopen = () => socket.close(4002, "bye");
 		socket.onclose = (event) => got.push(event.code, event.reason, event.wasClean, "end");
 	})(), null`, e.url))
-	b.until("the connection has ended", "got.at(-1) === 'end'")
-	if got := eval[string](b, "JSON.stringify(got)"); got != `[4002,"bye",true,"end"]` {
+	b.Until("the connection has ended", "got.at(-1) === 'end'")
+	if got := chromium.Eval[string](b.Tab, "JSON.stringify(got)"); got != `[4002,"bye",true,"end"]` {
 		t.Error(got)
 	}
 	e.wantEnd(t, 4002, "bye", true)
-	eval[any](b, fmt.Sprintf(`(() => { window.socket = new WebSocket(%q); })(), null`, e.url))
-	b.until("it is open", "socket.readyState === 1")
+	chromium.Eval[any](b.Tab, fmt.Sprintf(`(() => { window.socket = new WebSocket(%q); })(), null`, e.url))
+	b.Until("it is open", "socket.readyState === 1")
 	until(t, "it is parked", func() bool { return e.Stats().Parked == 1 })
-	eval[any](b, "location.href = 'about:blank#', location.reload(), null")
+	chromium.Eval[any](b.Tab, "location.href = 'about:blank#', location.reload(), null")
 	e.wantEnd(t, websocket.CodeGoingAway, "", true)
 }
