@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	. "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/handles"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	. "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"

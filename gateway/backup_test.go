@@ -17,8 +17,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
 // backupOf publishes events, and returns a backup with them, and the id of the one with the number half.

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
 var fanoutClients = flag.Int("fanout", 5000, "subscribers of BenchmarkFanout")

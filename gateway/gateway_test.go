@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/socknotify/socknotify/internal/freeport"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/freeport"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 // Each way to subscribe gets the events of a topic, in order, with their ids.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/idling"
 	"github.com/socknotify/socknotify/internal/selfcert"
+	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
 // BenchmarkPublish publishes events of 100 bytes to durable topics of a single node, from one publisher and from 64, with

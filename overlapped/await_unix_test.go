@@ -11,7 +11,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // A handle that is closed without its sock.Socket just before the backend is told what its operations wait

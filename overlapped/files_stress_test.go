@@ -16,7 +16,7 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/handles"
+	"github.com/socknotify/socknotify/internal/test/handles"
 )
 
 var filesRounds = flag.Int("files.rounds", 100, "how many operations each goroutine of the stress test of files starts")

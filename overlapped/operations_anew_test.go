@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // Two receives of a socket are in flight as their port is closed. Another port, which one of them is given to,

@@ -11,10 +11,10 @@ import (
 
 	"github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/errno"
 	"github.com/socknotify/socknotify/internal/port"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/errno"
+	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/park"
 )
 

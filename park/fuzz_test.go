@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
 // cut calls each for consecutive pieces of data, whose lengths are given by cuts. pause is true for every fourth piece.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
 // BenchmarkBusyHTTP measures busy keep-alive connections with net/http and with an HTTPServer. Compare results within

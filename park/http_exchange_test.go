@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
 // An exchangeRun is one connection to a server, and what the test observes of it.

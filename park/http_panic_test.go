@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
 // failures are the ways in which a callback may end without returning.

@@ -19,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/handles"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
 // Clients send requests in pieces, pipelined or not, with pauses, and disconnect, while the server is shut down and

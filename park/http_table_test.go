@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/httpcorpus"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
 var request, hello = httpcorpus.Text, httpcorpus.Hello

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/httpcorpus"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/httpcorpus"
 )
 
 // A testServer is a running HTTPServer that records the states of its connections.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/durationtest"
+	"github.com/socknotify/socknotify/internal/test/durationtest"
 )
 
 // awaitTicks waits until an idle timeout of another connection has expired on each lot. A timeout

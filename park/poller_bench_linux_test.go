@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
 // BenchmarkArrival measures the cost of keeping a parked connection in Go's poller. A byte arrives on a socket that

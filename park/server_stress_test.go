@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/handles"
 )
 
 // Clients send messages in pieces, several at once, a part of one, or nothing, to a Server that is shut down and replaced

@@ -4,7 +4,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // A function may run before its Park has returned. Unpark in that function still removes the registration, so that

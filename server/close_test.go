@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/handles"
 	"github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/handles"
+	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
 // A peer that ends its stream can be answered after that.

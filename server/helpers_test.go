@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/errno"
-	"github.com/socknotify/socknotify/internal/leaks"
-	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/errno"
+	"github.com/socknotify/socknotify/internal/test/leaks"
+	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/internal/test/testclock"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/server"
 )
 

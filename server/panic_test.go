@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/server"
 )
 

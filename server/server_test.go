@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
 // Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/qemu"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	testawait "github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // equalLengths is a configuration whose signatures are all of one length, and so are all flights of a server.

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/errno"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/errno"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 	"github.com/socknotify/socknotify/server"

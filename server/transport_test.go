@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // A rot is a transport that changes every byte on its way.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // If more handlers than there are workers do not return, the other connections are served, and Stats and the log report it.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/qemu"
 )
 
 // Addresses of interfaces other than the loopback interface are not available everywhere. So this test compares the

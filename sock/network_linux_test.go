@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/qemu"
+	"github.com/socknotify/socknotify/internal/test/handles"
+	"github.com/socknotify/socknotify/internal/test/qemu"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
 	core "github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 

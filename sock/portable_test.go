@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/errno"
-	"github.com/socknotify/socknotify/internal/qemu"
 	testawait "github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/errno"
+	"github.com/socknotify/socknotify/internal/test/qemu"
+	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/internal/test/long"
 	"github.com/socknotify/socknotify/park"
 )

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // servedHTTP starts serve http. It returns the addresses that it logs, the live page's last, and a function that ends

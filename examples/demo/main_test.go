@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

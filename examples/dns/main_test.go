@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/handles"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/handles"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/examples/internal/client"
-	"github.com/socknotify/socknotify/internal/backendtest"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -10,9 +10,9 @@ import (
 
 	. "github.com/socknotify/socknotify"
 	"github.com/socknotify/socknotify/internal/backend"
-	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/internal/test/porttest"
 	"github.com/socknotify/socknotify/sock"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/porttest"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
 // A system sets the error of a reset stream a moment before its end. A report from between the two has the error alone, and

@@ -13,7 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/port"
 	"github.com/socknotify/socknotify/internal/test/await"
 	"github.com/socknotify/socknotify/internal/test/porttest"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/wine"
 	"github.com/socknotify/socknotify/sock"
 )
 

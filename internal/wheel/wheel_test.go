@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/socknotify/socknotify/internal/clock"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/internal/test/testclock"
 )
 

@@ -22,8 +22,8 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/socknotify/socknotify/internal/freeport"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 	"github.com/socknotify/socknotify/metrics/prometheus"
 	"github.com/socknotify/socknotify/park"
 	"github.com/socknotify/socknotify/server"

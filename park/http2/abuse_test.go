@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 
-	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 // An abuse is what a bad client does: first begin, then round after round.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/durationtest"
+	"github.com/socknotify/socknotify/internal/test/durationtest"
 	"github.com/socknotify/socknotify/park"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/selfcert"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) {

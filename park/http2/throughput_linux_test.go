@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 )
 
 // BenchmarkThroughput measures what park.HTTPServer and net/http's server do with a second of their CPU time, over one

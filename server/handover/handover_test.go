@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/server/handover"
 )
 

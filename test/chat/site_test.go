@@ -16,8 +16,8 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"github.com/socknotify/socknotify/examples/websocket/chat"
-	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/conformance"
+	"github.com/socknotify/socknotify/internal/test/conformance"
 )
 
 // Every sentence that has a conformance case is in the contract.
@@ -41,7 +41,7 @@ func TestFactSheetIsComplete(t *testing.T) {
 	text := read(t, "platforms.md")
 	for _, name := range conformance.Facts() {
 		if !strings.Contains(text, "\n| "+name+" | ") {
-			t.Errorf("platforms.md has no row %q: run go test ./internal/conformance -run Facts -v", name)
+			t.Errorf("platforms.md has no row %q: run go test ./internal/test/conformance -run Facts -v", name)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestScriptsQuoteTheContract(t *testing.T) {
 	}
 	for _, s := range conformance.Sentences() {
 		var quoted []string
-		for _, line := range strings.Split(read(t, "../internal/conformance/testdata/"+s+".txt"), "\n") {
+		for _, line := range strings.Split(read(t, "../internal/test/conformance/testdata/"+s+".txt"), "\n") {
 			if words, ok := strings.CutPrefix(line, ">"); ok {
 				quoted = append(quoted, strings.Fields(words)...)
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 

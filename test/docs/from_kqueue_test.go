@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // kqueueLoop serves, and ends some time after it was told to by a post.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	sn "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 

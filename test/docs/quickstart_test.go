@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 // The first commands of README.md do what it says, except for the first, which clones the project. Here the server uses

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/socknotify/socknotify/internal/idling"
+	"github.com/socknotify/socknotify/internal/test/idling"
 	"github.com/socknotify/socknotify/park"
 )
 

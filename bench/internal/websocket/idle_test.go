@@ -20,8 +20,8 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
-	"github.com/socknotify/socknotify/internal/idling"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/idling"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 	"github.com/socknotify/socknotify/park"
 )
 

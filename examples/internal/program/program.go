@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/leaks"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 const variable = "SOCKNOTIFY_TEST_MAIN"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/examples/internal/program"
-	"github.com/socknotify/socknotify/internal/backendtest"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
 func TestMain(m *testing.M) { program.Main(m, main) }

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socknotify/socknotify/internal/freeport"
-	"github.com/socknotify/socknotify/internal/leaks"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/freeport"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 // commandEnv has the command line of a process that is not a test but the command.

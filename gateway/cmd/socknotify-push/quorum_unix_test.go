@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/socknotify/socknotify/gateway"
-	"github.com/socknotify/socknotify/internal/freeport"
+	"github.com/socknotify/socknotify/internal/test/freeport"
 )
 
 // While two of three members are stopped, the third refuses events of durable topics with 503 and Retry-After. Live topics go

@@ -11,7 +11,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	testawait "github.com/socknotify/socknotify/internal/test/await"
-	"github.com/socknotify/socknotify/internal/wine"
+	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
 // Sockets of several helper handles are removed while others remain.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/psn"
-	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
 	testawait "github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/fakepsn"
 )
 
 // onBreaking runs a test with each fault, and with all of them, on several fakes.

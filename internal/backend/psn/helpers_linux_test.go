@@ -9,9 +9,9 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/psn"
-	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
-	"github.com/socknotify/socknotify/internal/leaks"
 	testawait "github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/fakepsn"
+	"github.com/socknotify/socknotify/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/socknotify/socknotify/internal/backend"
 	"github.com/socknotify/socknotify/internal/backend/psn"
-	"github.com/socknotify/socknotify/internal/backend/psn/fakepsn"
+	"github.com/socknotify/socknotify/internal/test/fakepsn"
 )
 
 // A condition that ended before an operation is not reported with its token, although a packet has it.

@@ -10,8 +10,8 @@ import (
 
 	//lint:ignore ST1001 what is tested has no name of its own here
 	. "github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/backendtest"
 	"github.com/socknotify/socknotify/internal/test/await"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
 	"github.com/socknotify/socknotify/sock"
 )
 

@@ -1,0 +1,434 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/socknotify/socknotify"
+	core "github.com/socknotify/socknotify/internal/port"
+	"github.com/socknotify/socknotify/internal/test/backendtest"
+	"github.com/socknotify/socknotify/internal/test/long"
+	"github.com/socknotify/socknotify/internal/test/qemu"
+)
+
+// Short names for what every case uses.
+type (
+	port   = socknotify.Port[any]
+	note   = socknotify.Notification[any]
+	reg    = socknotify.Registration[any]
+	events = socknotify.Events
+)
+
+const (
+	in     = socknotify.EventIn
+	out    = socknotify.EventOut
+	hangup = socknotify.EventHangup
+	bad    = socknotify.EventErr
+	gone   = socknotify.EventRemove
+
+	level      = socknotify.TriggerLevel
+	edge       = socknotify.TriggerEdge
+	oneShot    = socknotify.TriggerOneShot
+	persistent = socknotify.TriggerPersistent
+)
+
+const (
+	// limit is how long something that must come may take, on a machine that has much else to do.
+	limit = 2 * time.Minute
+	// limitNow is the limit once something has not come, so that a backend that is deaf to one thing does not cost
+	// minutes for each case about it.
+	limitNow = 10 * time.Second
+)
+
+// pause returns how long a case watches for what must not come. A window that is too short can only
+// make a case miss a fault, never fail.
+func pause() time.Duration { return long.Or(25*time.Millisecond, time.Millisecond) }
+
+// late is set when something that had to come has not.
+var late atomic.Bool
+
+// patience is how long what must come may take.
+func patience() time.Duration {
+	if late.Load() {
+		return limitNow
+	}
+	return limit
+}
+
+// overdue is Fatalf for something that did not come in time.
+func (e *env) overdue(format string, args ...any) {
+	e.Helper()
+	late.Store(true)
+	e.Fatalf(format, args...)
+}
+
+// A key is a completion key with a name for messages.
+type key struct{ name string }
+
+func (k *key) String() string { return k.name }
+
+// An env is one case being run.
+type env struct {
+	*testing.T
+	sentence string
+	factory  Factory
+	tied     bool   // registrations name the sockets of package sock, and not their handles
+	stmt     string // the statement of a script, for failures
+	owned    map[fd]bool
+	cell     *factCell // of a fact
+}
+
+// where is what a failure begins with.
+func (e *env) where() string {
+	if e.stmt != "" {
+		return e.stmt + "\n\t"
+	}
+	return e.sentence + ": "
+}
+
+// Fatalf fails the case and names its sentence.
+func (e *env) Fatalf(format string, args ...any) {
+	e.Helper()
+	e.T.Fatalf("%s%s", e.where(), fmt.Sprintf(format, args...))
+}
+
+// Errorf is Fatalf that goes on.
+func (e *env) Errorf(format string, args ...any) {
+	e.Helper()
+	e.T.Errorf("%s%s", e.where(), fmt.Sprintf(format, args...))
+}
+
+// port makes a port that is closed at the end.
+func (e *env) port() *port {
+	e.Helper()
+	p := e.factory(e.T)
+	e.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+// A handle is anything with a socket's number.
+type handle interface{ Handle() uintptr }
+
+// naming names a socket in a registration: by its number, or where the case says so, itself.
+func naming(s handle, r reg) reg {
+	switch s := s.(type) {
+	case *socket:
+		if s.tied {
+			r.Conn = s.Socket
+			return r
+		}
+	case netConn:
+		r.Conn = s.conn
+		return r
+	case theConn:
+		r.Conn = s.Conn
+		return r
+	}
+	r.Handle = s.Handle()
+	return r
+}
+
+func enable(s handle, k any, filter events, t socknotify.Trigger) reg {
+	return naming(s, reg{Key: k, Filter: filter, Op: socknotify.OpEnable, Trigger: t})
+}
+
+func disable(s handle) reg { return naming(s, reg{Op: socknotify.OpDisable}) }
+func remove(s handle) reg  { return naming(s, reg{Op: socknotify.OpRemove}) }
+
+// drained is enable that vouches for the socket (X5), unless the socket does.
+func drained(s handle, k any, filter events, t socknotify.Trigger) reg {
+	r := enable(s, k, filter, t)
+	r.Drained = r.Conn == nil
+	return r
+}
+
+// raw returns a registration of a socket by its handle, whatever the case's kind of sockets is.
+func raw(r reg, s handle) reg {
+	r.Conn, r.Handle = nil, s.Handle()
+	return r
+}
+
+// kernelEdges reports whether enabling a drained socket may cost no system call (X5).
+func kernelEdges(p *port) bool { return core.Of(p).Core.OwnEdges }
+
+// do processes registrations that must all succeed.
+func (e *env) do(p *port, regs ...reg) {
+	e.Helper()
+	n, err := p.Process(regs, nil, 0)
+	if n != 0 || err != nil {
+		e.Fatalf("Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	for i, r := range regs {
+		if r.Result != nil {
+			e.Fatalf("Result of entry %d (%v): %v", i, r.Op, r.Result)
+		}
+	}
+}
+
+// refused processes one registration whose Result must be every one of these errors.
+func (e *env) refused(p *port, r reg, want ...error) {
+	e.Helper()
+	regs := []reg{r}
+	if n, err := p.Process(regs, nil, 0); n != 0 || err != nil {
+		e.Fatalf("Process without entries = %d, %v; want 0, nil", n, err)
+	}
+	e.wantErr(regs[0].Result, want...)
+	var op *socknotify.OpError
+	if !errors.As(regs[0].Result, &op) {
+		e.Fatalf("Result is a %T; want *OpError", regs[0].Result)
+	}
+	if op.Op != r.Op {
+		e.Fatalf("OpError.Op = %v; want %v", op.Op, r.Op)
+	}
+}
+
+func (e *env) wantErr(err error, want ...error) {
+	e.Helper()
+	if err == nil {
+		e.Fatalf("no error; want %v", want)
+	}
+	for _, w := range want {
+		if w == errReset && qemu.MisnumbersErrors.Here() && !qemu.Is(err, w) {
+			e.Skip(qemu.MisnumbersErrors) // the port has not known it for a reset
+		}
+		if !qemu.Is(err, w) {
+			e.Fatalf("error %v; want one that is %q", err, w)
+		}
+	}
+}
+
+// next waits for one notification. One that comes only as the wait ends is late: a call polls once more before it gives up,
+// and would find what no wake-up announced.
+func (e *env) next(p *port) note {
+	e.Helper()
+	var one [1]note
+	begin, most := time.Now(), patience()
+	n, err := p.Process(nil, one[:], most)
+	if n == 1 && time.Since(begin) >= most {
+		e.overdue("a notification of %v came only as the wait ended", one[0].Key)
+	}
+	if n != 1 || err != nil {
+		e.overdue("Wait = %d, %v; want a notification", n, err)
+	}
+	return one[0]
+}
+
+// now dequeues what is there without waiting.
+func (e *env) now(p *port) []note {
+	e.Helper()
+	buf := make([]note, 64)
+	n, err := p.Process(nil, buf, 0)
+	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
+		e.Fatalf("Wait = %d, %v", n, err)
+	}
+	return buf[:n]
+}
+
+// want waits for a notification and checks it.
+func (e *env) want(p *port, k any, ev events) {
+	e.Helper()
+	e.check(e.next(p), k, ev)
+}
+
+func (e *env) check(n note, k any, ev events) {
+	e.Helper()
+	if n.Key != k || n.Events != ev || n.Kind() == socknotify.KindPosted {
+		e.Fatalf("notification of %v: %v, posted %t; want %v: %v", n.Key, n.Events, n.Kind() == socknotify.KindPosted, k, ev)
+	}
+}
+
+// come is now for what must be there already. Where the system tells late it polls until there is as much.
+func (e *env) come(p *port, count int) []note {
+	e.Helper()
+	got := e.now(p)
+	if tellsLate {
+		e.until("what must be there can be dequeued", func() bool {
+			if len(got) < count {
+				got = append(got, e.now(p)...)
+			}
+			return len(got) >= count
+		})
+	}
+	return got
+}
+
+// wantNow is want for what must be there already: it polls.
+func (e *env) wantNow(p *port, k any, ev events) {
+	e.Helper()
+	got := e.come(p, 1)
+	if len(got) != 1 {
+		e.Fatalf("%d notifications %v; want one, of %v: %v", len(got), got, k, ev)
+	}
+	e.check(got[0], k, ev)
+}
+
+// none checks that nothing comes for a while.
+func (e *env) none(p *port) {
+	e.Helper()
+	buf := make([]note, 64)
+	n, err := p.Process(nil, buf, pause())
+	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
+		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+	}
+}
+
+// quiet checks that nothing comes, and that the port does not spin: it polls its backend a few times while a
+// call waits, and not all the time. A socket that was never started is polled after 1, 2, 4 ms and so on.
+func (e *env) quiet(p *port) {
+	e.Helper()
+	window := long.Or(60*time.Millisecond, 8*time.Millisecond)
+	buf := make([]note, 64)
+	before := e.polls(p)
+	n, err := p.Process(nil, buf, window)
+	if n != 0 || !errors.Is(err, socknotify.ErrTimeout) {
+		e.Fatalf("Wait = %d %v, %v; want nothing", n, buf[:n], err)
+	}
+	e.noSpin(e.polls(p) - before)
+}
+
+// noSpin checks how often a port has polled while a call waited.
+func (e *env) noSpin(polls uint64) {
+	e.Helper()
+	const most = 32
+	if polls > most {
+		e.Fatalf("the port spins: it polled %d times in vain", polls)
+	}
+}
+
+// polls counts how often a port has polled its backend.
+func (e *env) polls(p *port) uint64 {
+	e.Helper()
+	n, ok := backendtest.Polls(p)
+	if !ok {
+		e.Fatalf("the port's backend does not count: see backendtest.Counted")
+	}
+	return n
+}
+
+// quietSoon is quiet after something that may bring so many notifications at most.
+func (e *env) quietSoon(p *port, most int) {
+	e.Helper()
+	got := 0
+	for {
+		n := e.brief(p)
+		if n == 0 {
+			break
+		}
+		if got += n; got > most {
+			e.Fatalf("%d notifications and more; at most %d can have been made", got, most)
+		}
+	}
+	e.quiet(p)
+}
+
+// brief dequeues what comes in a while.
+func (e *env) brief(p *port) int {
+	e.Helper()
+	n, err := p.Process(nil, make([]note, 64), pause())
+	if err != nil && !(n == 0 && errors.Is(err, socknotify.ErrTimeout)) {
+		e.Fatalf("Wait = %d, %v", n, err)
+	}
+	return n
+}
+
+// A result is what one wait returned.
+type result struct {
+	notes []note
+	err   error
+	took  time.Duration
+}
+
+// wait starts a goroutine that waits once.
+func (e *env) wait(p *port, entries int, timeout time.Duration) <-chan result {
+	return e.start(func(buf []note) (int, error) { return p.Process(nil, buf, timeout) }, entries)
+}
+
+func (e *env) start(f func(buf []note) (int, error), entries int) <-chan result {
+	ch := make(chan result, 1)
+	go func() {
+		buf := make([]note, entries)
+		begin := time.Now()
+		n, err := f(buf)
+		ch <- result{buf[:n], err, time.Since(begin)}
+	}()
+	return ch
+}
+
+// get takes the result of a wait that must end.
+func (e *env) get(ch <-chan result) result {
+	e.Helper()
+	select {
+	case r := <-ch:
+		return r
+	case <-time.After(patience()):
+		e.overdue("a wait that must end did not")
+		return result{}
+	}
+}
+
+// still checks that a wait goes on.
+func (e *env) still(ch <-chan result) {
+	e.Helper()
+	select {
+	case r := <-ch:
+		e.Fatalf("a wait ended with %v, %v; it must go on", r.notes, r.err)
+	case <-time.After(pause()):
+	}
+}
+
+// async runs f beside the case; the channel gives its error.
+func async(f func() error) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- f() }()
+	return ch
+}
+
+// end waits for what async started.
+func (e *env) end(ch <-chan error, what string) {
+	e.Helper()
+	select {
+	case err := <-ch:
+		if err != nil {
+			e.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(patience()):
+		e.overdue("%s does not end", what)
+	}
+}
+
+// until waits for a condition that nothing announces.
+func (e *env) until(what string, done func() bool) {
+	e.Helper()
+	for begin := time.Now(); !done(); time.Sleep(200 * time.Microsecond) {
+		if time.Since(begin) > patience() {
+			e.overdue("still not so: %s", what)
+		}
+	}
+}
+
+// parked waits until so many calls sleep inside the port.
+func (e *env) parked(p *port, n int) {
+	e.Helper()
+	e.until("waiters are asleep", func() bool { return p.Stats().Waiting == n })
+}
+
+// collected waits until the garbage collector has found something unreachable.
+func (e *env) collected(what string, isNil func() bool) {
+	e.Helper()
+	e.until(what+" is released", func() bool {
+		runtime.GC()
+		return isNil()
+	})
+}
+
+// endOfStream is what receiveAll returns at the end of a stream.
+var endOfStream = io.EOF
