@@ -12,7 +12,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive probes.
+// An optioner sends the options of each new connection to a channel: TCP_NODELAY and its keep-alive
+// probes.
 type optioner struct {
 	counter
 	t   *testing.T
@@ -25,16 +26,16 @@ type optionsOf struct {
 }
 
 func (o optioner) Open(c *Conn[*int]) error {
-	on, err := c.conn.socket().NoDelay()
+	on, err := c.in.Socket().NoDelay()
 	if err != nil {
 		o.t.Error(err)
 	}
-	o.got <- optionsOf{on, probesOf(o.t, int(c.conn.socket().Handle()))}
+	o.got <- optionsOf{on, probesOf(o.t, int(c.in.Socket().Handle()))}
 	return io.EOF
 }
 
-// Every connection has the options, whether it inherits them or was connected before the listener had them, and whatever
-// options the listener had before.
+// Every connection has the options, whether it inherits them or was connected before the listener
+// had them, and whatever options the listener had before.
 func TestConnectionOptions(t *testing.T) {
 	for name, prepare := range map[string]func(l *sock.Socket) error{
 		"plain":    func(l *sock.Socket) error { return nil },
@@ -86,15 +87,16 @@ func TestConnectionOptions(t *testing.T) {
 	}
 }
 
-// If connections inherit the listener's options, nothing is set. If one does not, everything is set, on it and on all
-// later connections.
+// If connections inherit the listener's options, nothing is set. If one does not, everything is
+// set, on it and on all later connections.
 func TestListenerOptionsInherited(t *testing.T) {
 	s, err := sock.ListenTCP(sock.Loopback, sock.ListenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	l := &listener{server: new(server), sock: s, tcp: true}
+	l := &listener{server: new(server), sock: s}
+	l.server.KeepAlive = new(Server[any]).keepAlive()
 	if l.setInheritable(); !l.inheritable.Load() {
 		t.Fatal("the listener's options were not set")
 	}

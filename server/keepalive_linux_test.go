@@ -42,7 +42,8 @@ func probesOfConn(t *testing.T, c net.Conn) (p probes) {
 	return p
 }
 
-// A prober sends the options of each connection to a channel: before Hijack, after it, and after Resume.
+// A prober sends the options of each connection to a channel: before Hijack, after it, and after
+// Resume.
 type prober struct {
 	counter
 	t   *testing.T
@@ -50,7 +51,7 @@ type prober struct {
 }
 
 func (p prober) Open(c *Conn[*int]) error {
-	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.in.Socket().Handle()))
 	nc, err := c.Hijack()
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (p prober) Open(c *Conn[*int]) error {
 	if err := c.Resume(); err != nil {
 		return err
 	}
-	p.got <- probesOf(p.t, int(c.conn.socket().Handle()))
+	p.got <- probesOf(p.t, int(c.in.Socket().Handle()))
 	return io.EOF
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-func (s *server) serveTLS(c *config, l net.Listener, certFile, keyFile string) error {
+func (s *server) serveTLS(c config, l net.Listener, certFile, keyFile string) error {
 	config, err := c.tls(certFile, keyFile)
 	if err != nil {
 		if l != nil {
@@ -18,7 +18,7 @@ func (s *server) serveTLS(c *config, l net.Listener, certFile, keyFile string) e
 	return s.serveListener(c, l, config)
 }
 
-func (s *server) serveTLSSocket(c *config, socket *sock.Socket, certFile, keyFile string) error {
+func (s *server) serveTLSSocket(c config, socket *sock.Socket, certFile, keyFile string) error {
 	config, err := c.tls(certFile, keyFile)
 	if err != nil {
 		if socket != nil {
@@ -29,10 +29,10 @@ func (s *server) serveTLSSocket(c *config, socket *sock.Socket, certFile, keyFil
 	return s.serve(c, socket, nil, config)
 }
 
-// tls returns TLSConfig, or a copy with the certificate of the files. TLSConfig itself is used if it can be, so that
-// sessions of one listener can be resumed on another.
-func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
-	config := c.TLSConfig
+// tls returns TLSConfig, or a copy with the certificate of the files. TLSConfig itself is used if
+// it can be, so that sessions of one listener can be resumed on another.
+func (c config) tls(certFile, keyFile string) (*tls.Config, error) {
+	config := c.opts.TLSConfig
 	if certFile == "" && keyFile == "" {
 		if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 			return nil, errNoCertificate
@@ -49,24 +49,4 @@ func (c *config) tls(certFile, keyFile string) (*tls.Config, error) {
 	}
 	config.Certificates = []tls.Certificate{cert}
 	return config, nil
-}
-
-// TLS returns what the handshake negotiated: version, cipher suite, application protocol (ALPN), the peer's
-// certificates. It is nil on a connection without TLS.
-func (c *conn) TLS() *tls.ConnectionState {
-	t := c.tls()
-	if t == nil {
-		return nil
-	}
-	state := t.tls.ConnectionState()
-	return &state
-}
-
-// tls returns the connection's transport if that is TLS, or nil.
-func (c *conn) tls() *tlsConn {
-	if !c.wrapped {
-		return nil
-	}
-	t, _ := c.extra.transport.(*tlsConn)
-	return t
 }

@@ -1,14 +1,15 @@
-package server
+package conn
 
 import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/wheel"
+	"github.com/socknotify/socknotify/server/internal/engine"
 )
 
 // An alarm finds out which timeouts of a connection have expired, and when the next one will.
 type alarm struct {
-	wheel *wheel.Wheel[*conn]
+	wheel *wheel.Wheel[*Conn]
 	next  time.Duration // until the next timeout; 0 if there is none
 }
 
@@ -35,9 +36,9 @@ func (a *alarm) in(d time.Duration) {
 
 // expired is called when a connection's timer fires. It closes the connection if a timeout has
 // expired, and otherwise sets the timer for the next one.
-func (s *server) expired(c *conn) {
+func (s *Shared) expired(c *Conn) {
 	if c == s.ticker {
-		s.watch()
+		s.server.Watch()
 		return
 	}
 	c.mu.Lock()
@@ -46,7 +47,7 @@ func (s *server) expired(c *conn) {
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
-	a := &alarm{wheel: s.wheel}
+	a := &alarm{wheel: s.Wheel}
 	if why := c.timedOut(a, word); why != nil {
 		c.failLocked(why)
 		return
@@ -55,41 +56,41 @@ func (s *server) expired(c *conn) {
 		a.in(c.ratesExpired(word))
 	}
 	if x := c.extra; x != nil && x.timers != nil && word&wHandshake == 0 {
-		if now := s.wheel.Now(); x.timers.due > now {
-			a.in(s.wheel.Duration(x.timers.due - now))
+		if now := s.Wheel.Now(); x.timers.due > now {
+			a.in(s.Wheel.Duration(x.timers.due - now))
 		} else {
 			c.set(wDue)
 		}
 	}
 	if a.next > 0 {
-		s.wheel.Set(c, a.next-tick) // Set adds one
+		s.Wheel.Set(c, a.next-engine.Tick) // Set adds one
 	}
 }
 
 // timedOut returns the error of a timeout that has expired, and counts it, or returns nil. The lock
 // is held.
-func (c *conn) timedOut(a *alarm, word uint32) error {
-	k := &c.server().counts
+func (c *Conn) timedOut(a *alarm, word uint32) error {
+	k := &c.shared().Counts
 	switch {
 	case word&wHandshake != 0:
-		if a.past(c.server().HandshakeTimeout, c.extra.began) {
+		if a.past(c.shared().HandshakeTimeout, c.extra.began) {
 			return ErrHandshake // counted when the connection ends
 		}
 	case c.isSlow(a, word):
-		k.slow.Add(1)
+		k.Slow.Add(1)
 		return ErrSlow
 	case c.isStalled(a, word):
-		k.stalled.Add(1)
+		k.Stalled.Add(1)
 		return ErrMessageTimeout
 	case c.isIdle(a, word):
-		k.idle.Add(1)
+		k.Idle.Add(1)
 		return ErrIdle
 	}
 	return nil
 }
 
 // isSlow reports whether the peer has not taken queued bytes for too long. The lock is held.
-func (c *conn) isSlow(a *alarm, word uint32) bool {
+func (c *Conn) isSlow(a *alarm, word uint32) bool {
 	if word&wOut == 0 {
 		return false
 	}
@@ -104,7 +105,7 @@ func (c *conn) isSlow(a *alarm, word uint32) bool {
 }
 
 // isStalled reports whether half a message has waited for the rest for too long. The lock is held.
-func (c *conn) isStalled(a *alarm, word uint32) bool {
+func (c *Conn) isStalled(a *alarm, word uint32) bool {
 	x := c.extra
 	if x == nil || x.half == 0 || word&(wClosing|wHijacked) != 0 {
 		return false
@@ -112,18 +113,18 @@ func (c *conn) isStalled(a *alarm, word uint32) bool {
 	if word&(wPaused|wFull|wAgain|wNoIn) != 0 {
 		x.half = max(uint32(a.wheel.Now()), 1)
 	}
-	if !a.past(c.server().ReadTimeout, x.half) {
+	if !a.past(c.shared().ReadTimeout, x.half) {
 		return false
 	}
 	if word&wOwned != 0 { // Data may be about to consume it
-		a.in(tick)
+		a.in(engine.Tick)
 		return false
 	}
 	return true
 }
 
 // isIdle reports whether nothing was received or written for too long. The lock is held.
-func (c *conn) isIdle(a *alarm, word uint32) bool {
+func (c *Conn) isIdle(a *alarm, word uint32) bool {
 	limit := c.idleLimit()
 	if limit == 0 || word&wClosing != 0 {
 		return false
@@ -137,58 +138,59 @@ func (c *conn) isIdle(a *alarm, word uint32) bool {
 }
 
 // idleLimit returns the idle timeout of the connection; 0 means never. The lock is held.
-func (c *conn) idleLimit() time.Duration {
+func (c *Conn) idleLimit() time.Duration {
 	if x := c.extra; x != nil && x.idle != 0 {
 		return max(x.idle, 0)
 	}
-	return c.server().IdleTimeout
+	return c.shared().IdleTimeout
 }
 
-// SetIdleTimeout replaces Server.IdleTimeout for this connection, from now on. Zero means that of the
-// server, and a negative time none.
-func (c *conn) SetIdleTimeout(d time.Duration) {
+// SetIdleTimeout is that of server.Conn.
+func (c *Conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&(wAborting|wDead) != 0 {
 		return
 	}
-	s := c.server()
-	c.touch(uint32(s.wheel.Now()))
+	s := c.shared()
+	c.touch(uint32(s.Wheel.Now()))
 	c.ensureExtra().idle = d
 	if limit := c.idleLimit(); limit > 0 {
-		s.wheel.Hasten(c, limit) // expired checks the other timeouts as well
+		s.Wheel.Hasten(c, limit) // expired checks the other timeouts as well
 	}
 }
 
 // writeLimit returns the write timeout of the connection; 0 means never. The lock is held.
-func (c *conn) writeLimit() time.Duration {
+func (c *Conn) writeLimit() time.Duration {
 	if x := c.extra; x != nil && x.slow != 0 {
 		return max(x.slow, 0)
 	}
-	return c.server().WriteTimeout
+	return c.shared().WriteTimeout
 }
 
-// SetWriteTimeout replaces Server.WriteTimeout for this connection, from now on. Zero means that of the
-// server, and a negative time none.
-func (c *conn) SetWriteTimeout(d time.Duration) {
+// SetWriteTimeout is that of server.Conn.
+func (c *Conn) SetWriteTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	word := c.word.Load()
 	if word&(wAborting|wDead) != 0 {
 		return
 	}
-	s, x := c.server(), c.ensureExtra()
+	s, x := c.shared(), c.ensureExtra()
 	x.slow = d
 	if word&wOut != 0 {
-		x.since = s.wheel.Now()
+		x.since = s.Wheel.Now()
 		if c.writeLimit() > 0 || word&wClosing != 0 {
-			s.wheel.Hasten(c, c.lingerLimit())
+			s.Wheel.Hasten(c, c.lingerLimit())
 		}
 	}
 }
 
+// lingerTime is the write timeout after Close where there is none otherwise.
+const lingerTime = 5 * time.Second
+
 // lingerLimit returns the write timeout after Close.
-func (c *conn) lingerLimit() time.Duration {
+func (c *Conn) lingerLimit() time.Duration {
 	if limit := c.writeLimit(); limit > 0 {
 		return limit
 	}

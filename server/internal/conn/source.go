@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"errors"
@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 
+	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A source is a part of a connection's output that is sent when everything before it was taken by the system: a reader, a
-// file, or bytes that were written behind one of these. The first source is extra.source. While there is one, wOut and
-// wFull are set, so Data is not called, and writes are appended to the list.
+// A source is a part of a connection's output that is sent when everything before it was taken by
+// the system: a reader, a file, or bytes that were written behind one of these. The first source is
+// extra.source. While there is one, wOut and wFull are set, so Data is not called, and writes are
+// appended to the list.
 type source struct {
 	next  *source
 	r     io.Reader
@@ -30,38 +32,23 @@ const (
 	maxEmptyReads = 100
 )
 
-// Stream sends what r returns until io.EOF, after all that was written before. It returns at once: r is read by a worker,
-// where Writable would be called, a piece of at most Server.BufferSize at a time, whenever the system has taken all that
-// is queued. So an answer of any size needs the memory of one piece. Until r has ended Data and Writable are not called.
-// What is written in between is sent after it. [ErrQueueFull] and net.ErrClosed are returned as by [Conn.Write].
-//
-// A Read of r that blocks occupies a worker, as a handler does. If r returns sock.ErrWouldBlock, it is read again after
-// [Conn.WantWritable]. Any other error than io.EOF closes the connection at once, with that error as the cause.
-//
-// Close and CloseWrite take effect after the end of r, and Shutdown waits for it. While the peer does not take what is
-// sent, Server.WriteTimeout applies; while r has nothing, the idle timeout does. [Conn.Hijack] fails before the end of r.
-// If r is an io.Closer, the server closes it: at its end, before the handler's Close, or if Stream returns an error.
-func (c *conn) Stream(r io.Reader) error {
+// Stream is that of server.Conn.
+func (c *Conn) Stream(r io.Reader) error {
 	if r == nil {
-		return invalid("reader is nil")
+		return engine.Invalid("reader is nil")
 	}
 	return c.addSource(&source{r: r})
 }
 
-// SendFile is like [Conn.Stream] for n bytes of a file from an offset, without an effect on the file's position. A
-// negative n means up to the present end of the file. Without TLS the bytes are sent by sendfile(2) where the system has
-// it, and never queued. If the file is shorter, the connection is closed with io.ErrUnexpectedEOF as the cause.
-//
-// The server closes f, as Stream does. To send one open file to several connections, use Stream with an
-// [io.SectionReader].
-func (c *conn) SendFile(f *os.File, off, n int64) error {
+// SendFile is that of server.Conn.
+func (c *Conn) SendFile(f *os.File, off, n int64) error {
 	if f == nil {
-		return invalid("file is nil")
+		return engine.Invalid("file is nil")
 	}
 	src := &source{f: f, off: off, left: n}
 	if off < 0 {
 		src.close()
-		return invalid("offset must not be negative, got %d", off)
+		return engine.Invalid("offset must not be negative, got %d", off)
 	}
 	if n < 0 {
 		st, err := f.Stat()
@@ -75,7 +62,7 @@ func (c *conn) SendFile(f *os.File, off, n int64) error {
 }
 
 // addSource appends a source, or closes it and returns an error.
-func (c *conn) addSource(src *source) error {
+func (c *Conn) addSource(src *source) error {
 	c.mu.Lock()
 	err := c.mayAddSource()
 	if err == nil {
@@ -88,7 +75,7 @@ func (c *conn) addSource(src *source) error {
 	return err
 }
 
-func (c *conn) mayAddSource() error {
+func (c *Conn) mayAddSource() error {
 	if c.wrapped && c.tls() == nil {
 		return fmt.Errorf("server: Stream: %w", errors.ErrUnsupported)
 	}
@@ -98,14 +85,14 @@ func (c *conn) mayAddSource() error {
 	if c.sendHeld(); c.word.Load()&wOver != 0 {
 		return c.sendable()
 	}
-	if c.queuedBytes() >= c.server().MaxQueued {
+	if c.queuedBytes() >= c.shared().MaxQueued {
 		return c.queueFull()
 	}
 	return nil
 }
 
 // appendSource appends a source. The lock is held.
-func (c *conn) appendSource(src *source) {
+func (c *Conn) appendSource(src *source) {
 	x := c.ensureExtra()
 	last := &x.source
 	for *last != nil {
@@ -118,7 +105,7 @@ func (c *conn) appendSource(src *source) {
 }
 
 // writeBehind appends bytes to the sources, if there are any. The lock is held.
-func (c *conn) writeBehind(bufs ...[]byte) bool {
+func (c *Conn) writeBehind(bufs ...[]byte) bool {
 	x := c.extra
 	if x == nil || x.source == nil {
 		return false
@@ -134,21 +121,23 @@ func (c *conn) writeBehind(bufs ...[]byte) bool {
 	for _, b := range bufs {
 		last.b = append(last.b, b...)
 		x.behind += len(b)
-		c.server().counts.queued.Add(int64(len(b)))
+		c.shared().Counts.Queued.Add(int64(len(b)))
 	}
 	return true
 }
 
-// feeds reports whether a source is being sent, which goes on after Close and CloseWrite. The lock is held.
-func (c *conn) feeds() bool {
+// feeds reports whether a source is being sent, which goes on after Close and CloseWrite. The lock
+// is held.
+func (c *Conn) feeds() bool {
 	return c.extra != nil && c.extra.source != nil && c.word.Load()&(wAborting|wDead|wShut) == 0
 }
 
-// feed sends from the sources in their order, until the system takes no more, a reader has nothing, or maxTurn bytes were
-// sent. The caller owns the connection. It holds no lock, because readers and files may block.
-func (c *conn) feed() {
+// feed sends from the sources in their order, until the system takes no more, a reader has nothing,
+// or maxTurn bytes were sent. The caller owns the connection. It holds no lock, because readers and
+// files may block.
+func (c *Conn) feed() {
 	var buf *buffer
-	defer func() { c.server().buffers.put(buf) }()
+	defer func() { c.shared().buffers.put(buf) }()
 	for turn := 0; turn < maxTurn; {
 		src := c.firstSource()
 		if src == nil {
@@ -162,8 +151,9 @@ func (c *conn) feed() {
 	}
 }
 
-// firstSource returns the source to send from, or nil if there is none or bytes are queued before it.
-func (c *conn) firstSource() *source {
+// firstSource returns the source to send from, or nil if there is none or bytes are queued before
+// it.
+func (c *Conn) firstSource() *source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.feeds() {
@@ -174,7 +164,7 @@ func (c *conn) firstSource() *source {
 	if x.head < len(x.queue) || !c.feeds() {
 		return nil
 	}
-	x.since = c.server().wheel.Now() // there is room
+	x.since = c.shared().Wheel.Now() // there is room
 	if x.source.r != nil {
 		c.word.Or(wNoOut) // unless WantWritable is called from here on, or the reader has something
 	}
@@ -182,14 +172,14 @@ func (c *conn) firstSource() *source {
 }
 
 // sendSource sends a piece of at most most bytes, and reports whether to go on.
-func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool) {
+func (c *Conn) sendSource(src *source, buf **buffer, most int) (n int, more bool) {
 	switch {
 	case src.f != nil && !c.wrapped && src.left > 0:
 		if most = c.allowFile(int(min(src.left, int64(most)))); most == 0 {
 			return 0, false
 		}
-		n, err := c.socket().SendFile(src.f, src.off, most)
-		c.server().traffic.sent(n)
+		n, err := c.Socket().SendFile(src.f, src.off, most)
+		c.shared().traffic.sent(n)
 		src.off += int64(n)
 		src.left -= int64(n)
 		if n > 0 {
@@ -203,12 +193,12 @@ func (c *conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 		b := c.takeBehind(src)
 		return len(b), c.sendPiece(b) && c.sourceSent(src, true, nil)
 	}
-	s := c.server()
+	s := c.shared()
 	if *buf == nil {
 		*buf = s.buffers.get(s.BufferSize)
 	}
 	b := (*buf).b[:min(len((*buf).b), s.BufferSize)]
-	if s.MaxQueuedTotal > 0 && s.counts.queued.Load()+int64(len(b)) > s.MaxQueuedTotal {
+	if s.MaxQueuedTotal > 0 && s.Counts.Queued.Load()+int64(len(b)) > s.MaxQueuedTotal {
 		b = b[:min(len(b), maxHeld)] // as with Write, a small piece is not refused
 	}
 	n, err := src.read(b)
@@ -254,7 +244,7 @@ func (src *source) read(b []byte) (n int, err error) {
 }
 
 // sourceSent acts on the end of a source or on its error, and reports whether to go on.
-func (c *conn) sourceSent(src *source, all bool, err error) bool {
+func (c *Conn) sourceSent(src *source, all bool, err error) bool {
 	switch {
 	case err == sock.ErrWouldBlock:
 		return false
@@ -293,18 +283,18 @@ func (c *conn) sourceSent(src *source, all bool, err error) bool {
 }
 
 // takeBehind removes the bytes that were written behind a source.
-func (c *conn) takeBehind(src *source) []byte {
+func (c *Conn) takeBehind(src *source) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := src.b
 	src.b = nil
 	c.extra.behind -= len(b)
-	c.server().counts.queued.Add(int64(-len(b)))
+	c.shared().Counts.Queued.Add(int64(-len(b)))
 	return b
 }
 
 // sendPiece sends bytes of a source, and reports whether that has not failed.
-func (c *conn) sendPiece(b []byte) bool {
+func (c *Conn) sendPiece(b []byte) bool {
 	if t := c.tls(); t != nil {
 		t.writing.Lock()
 		defer t.writing.Unlock()
@@ -331,7 +321,7 @@ func (c *conn) sendPiece(b []byte) bool {
 	}
 	if len(b) > 0 {
 		c.push(c.extra, b)
-		c.server().counts.queued.Add(int64(len(b)))
+		c.shared().Counts.Queued.Add(int64(len(b)))
 		if c.rated {
 			c.drain(c.extra) // as much as is allowed
 		}
@@ -340,7 +330,7 @@ func (c *conn) sendPiece(b []byte) bool {
 }
 
 // allowFile is allowOut without the lock.
-func (c *conn) allowFile(n int) int {
+func (c *Conn) allowFile(n int) int {
 	if !c.rated {
 		return n
 	}
@@ -350,13 +340,14 @@ func (c *conn) allowFile(n int) int {
 }
 
 // took notes that the system has taken bytes of a source. The lock is held.
-func (c *conn) took() {
-	now := c.server().wheel.Now()
+func (c *Conn) took() {
+	now := c.shared().Wheel.Now()
 	c.touch(uint32(now))
 	c.extra.since = now
 }
 
-// close closes what the source reads from. An error has no consequence, because nothing more is read.
+// close closes what the source reads from. An error has no consequence, because nothing more is
+// read.
 func (src *source) close() error {
 	switch r := src.r.(type) {
 	case nil:
@@ -370,7 +361,7 @@ func (src *source) close() error {
 }
 
 // dropSources closes the sources of a connection that ends. The caller owns it.
-func (c *conn) dropSources() {
+func (c *Conn) dropSources() {
 	for {
 		c.mu.Lock()
 		x := c.extra
@@ -381,6 +372,6 @@ func (c *conn) dropSources() {
 		src := x.source
 		x.source = src.next
 		c.mu.Unlock()
-		c.server().guard("a source's Close panicked", src.close)
+		c.shared().Guard("a source's Close panicked", src.close)
 	}
 }

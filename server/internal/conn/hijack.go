@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"crypto/tls"
@@ -12,16 +12,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Hijack gives the connection to a goroutine that may block: the calls of the net.Conn wait as usual. Hijack may be
-// called from the handler's calls for this connection only. None of them comes after it until [Conn.Resume] gives the
-// connection back, except Close, which is called when the net.Conn or the Conn is closed.
-//
-// What was written before Hijack reaches the peer first. While some of it is queued, the server sends it, with
-// Server.WriteTimeout, and Read and Write of the net.Conn wait for that, within their deadlines. If it cannot be
-// sent, they fail.
-//
-// Hijack and Resume cost a dozen system calls each. Where the request must wait, and not its bytes, Pause costs less.
-func (c *conn) Hijack() (net.Conn, error) {
+// Hijack is that of server.Conn.
+func (c *Conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -66,21 +58,24 @@ func (c *conn) Hijack() (net.Conn, error) {
 }
 
 // giveSocket makes a net.Conn of the socket for a hijacker. The lock is held.
-func (c *conn) giveSocket(h *hijacked) error {
-	nc, err := sock.Attach(c.socket())
+func (c *Conn) giveSocket(h *hijacked) error {
+	nc, err := sock.Attach(c.Socket())
 	if err != nil {
 		return err
 	}
-	c.server().restoreKeepAlive(nc)
+	if tcp, ok := nc.(*net.TCPConn); ok { // for which package net has set its default
+		tcp.SetKeepAliveConfig(c.shared().KeepAlive) // errors are ignored, as for accepted connections
+	}
 	c.held.Release() // Attach has closed the socket
 	c.word.Or(wDetached)
-	c.server().counts.hijacked.Add(1)
+	c.shared().Counts.Hijacked.Add(1)
 	h.resolve(nc, nil)
 	return nil
 }
 
-// handOver gives the socket to a waiting hijacker, once no bytes are queued. The caller owns the connection.
-func (c *conn) handOver() {
+// handOver gives the socket to a waiting hijacker, once no bytes are queued. The caller owns the
+// connection.
+func (c *Conn) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.word.Load()&(wHijacked|wDetached|wOut|wAborting|wDead) != wHijacked {
@@ -92,7 +87,7 @@ func (c *conn) handOver() {
 }
 
 // closeHijacked is Close of a hijacker's net.Conn. After Resume it closes nothing.
-func (c *conn) closeHijacked(h *hijacked) error {
+func (c *Conn) closeHijacked(h *hijacked) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.extra == nil || c.extra.hijacked != h {
@@ -101,8 +96,9 @@ func (c *conn) closeHijacked(h *hijacked) error {
 	return c.end(wClosing)
 }
 
-// whyEnded returns the error for a hijacker whose connection ends before it has the socket. The lock is held.
-func (c *conn) whyEnded() error {
+// whyEnded returns the error for a hijacker whose connection ends before it has the socket. The
+// lock is held.
+func (c *Conn) whyEnded() error {
 	if c.extra.failed {
 		return c.extra.cause
 	}
@@ -110,7 +106,7 @@ func (c *conn) whyEnded() error {
 }
 
 // endHijacked closes a connection whose socket was given to a hijacker. The lock is held.
-func (c *conn) endHijacked(bits uint32) {
+func (c *Conn) endHijacked(bits uint32) {
 	x := c.extra
 	if l, ok := x.hijacked.nc.(interface{ SetLinger(int) error }); ok && bits&wReset != 0 {
 		l.SetLinger(0)
@@ -120,15 +116,13 @@ func (c *conn) endHijacked(bits uint32) {
 }
 
 // cancelHijack ends the waiting of a hijacker for the socket, with an error. The lock is held.
-func (c *conn) cancelHijack(why error) {
+func (c *Conn) cancelHijack(why error) {
 	c.extra.hijacked.resolve(nil, why)
 	c.extra.hijacked = nil
 }
 
-// Resume gives a connection back to the server after Pause or Hijack. Data is then called even if nothing has
-// arrived, so that a handler can go on with what it has received before. The net.Conn of Hijack is closed, and no
-// call of it may be under way. On any other connection Resume does nothing.
-func (c *conn) Resume() error {
+// Resume is that of server.Conn.
+func (c *Conn) Resume() error {
 	t := c.tls()
 	if t != nil {
 		t.writing.Lock()
@@ -136,7 +130,7 @@ func (c *conn) Resume() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.server()
+	s := c.shared()
 	word := c.word.Load()
 	switch {
 	case word&(wClosing|wAborting|wDead) != 0:
@@ -147,7 +141,7 @@ func (c *conn) Resume() error {
 		if t != nil {
 			t.nc = nil
 		}
-		c.touch(uint32(s.wheel.Now()))
+		c.touch(uint32(s.Wheel.Now()))
 		c.giveBack(h.takeRest())
 		c.word.And(^uint32(wHijacked | wPaused))
 		c.set(wResumed | wAgain)
@@ -160,25 +154,26 @@ func (c *conn) Resume() error {
 			return err
 		}
 		c.word.And(^uint32(wDetached))
-		s.counts.hijacked.Add(-1)
+		s.Counts.Hijacked.Add(-1)
 		if t != nil {
 			t.nc = nil
 		}
 		c.giveBack(c.extra.hijacked.takeRest())
 		c.extra.hijacked = nil
 		c.dropExtra()
-		c.touch(uint32(s.wheel.Now()))
+		c.touch(uint32(s.Wheel.Now()))
 		c.releaseHijacked(wResumed | wAgain)
 	case word&wPaused != 0:
-		c.touch(uint32(s.wheel.Now()))
+		c.touch(uint32(s.Wheel.Now()))
 		c.word.And(^uint32(wPaused))
 		c.set(wResumed | wAgain)
 	}
 	return nil
 }
 
-// releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The lock is held.
-func (c *conn) releaseHijacked(bits uint32) {
+// releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The
+// lock is held.
+func (c *Conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
 		next := word&^(wHijacked|wReleased|wPaused) | bits
@@ -194,10 +189,10 @@ func (c *conn) releaseHijacked(bits uint32) {
 	}
 }
 
-// A hijacked is the net.Conn of Hijack. While bytes are queued the server still has the socket, and Read and Write wait
-// until it has sent them.
+// A hijacked is the net.Conn of Hijack. While bytes are queued the server still has the socket, and
+// Read and Write wait until it has sent them.
 type hijacked struct {
-	conn  *conn
+	conn  *Conn
 	ready chan struct{} // closed when nc or err is set
 	nc    net.Conn      // the connection of package net, or
 	err   error         // why there is none
@@ -328,8 +323,9 @@ func (h *hijacked) Write(b []byte) (int, error) {
 // Close closes the connection, and the handler's Close follows.
 func (h *hijacked) Close() error { return h.conn.closeHijacked(h) }
 
-// NetConn waits for the socket and returns the connection of package net, such as a *net.TCPConn. To close the
-// connection, close h and not that. NetConn returns nil if the connection has ended before.
+// NetConn waits for the socket and returns the connection of package net, such as a *net.TCPConn.
+// To close the connection, close h and not that. NetConn returns nil if the connection has ended
+// before.
 func (h *hijacked) NetConn() net.Conn {
 	<-h.ready
 	return h.nc

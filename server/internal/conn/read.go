@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"cmp"
@@ -9,24 +9,19 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Read receives the bytes that have arrived, without waiting. It returns sock.ErrWouldBlock if there are none, and
-// io.EOF at the end of the stream, after which the connection can still be written to. If the previous receive
-// drained the socket, Read makes no system call. While the peer does not read what is written, nothing is received
-// from it (see Server.MaxQueued).
-//
-// A failure, such as a reset by the peer, ends the connection.
-func (c *conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
+// Read is that of server.Conn.
+func (c *Conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
 
 // recv receives without the transport and the input.
-func (c *conn) recv(b []byte) (int, error) { return c.receiveOtherwise(b, false, c.word.Load()) }
+func (c *Conn) recv(b []byte) (int, error) { return c.receiveOtherwise(b, false, c.word.Load()) }
 
 // read is Read, which is small enough to be inlined.
-func (c *conn) read(b []byte, wrapped bool) (int, error) {
+func (c *Conn) read(b []byte, wrapped bool) (int, error) {
 	word := c.word.Load()
 	if wrapped || c.rated || word&wReadsOtherwise != 0 {
 		return c.readOtherwise(b, wrapped, word)
 	}
-	if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
+	if fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
 	}
 	n, err := c.receiveSocket(b)
@@ -37,7 +32,7 @@ func (c *conn) read(b []byte, wrapped bool) (int, error) {
 }
 
 // readOtherwise is read, for the unusual cases.
-func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
+func (c *Conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if word&(wInput|wBack) != 0 {
 		return c.readInput(b)
 	}
@@ -45,7 +40,7 @@ func (c *conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 }
 
 // receiveOtherwise is readOtherwise without the input.
-func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
+func (c *Conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if wrapped {
 		n, err := c.extra.transport.Read(b)
 		return c.noteReceived(word, n), err
@@ -61,7 +56,7 @@ func (c *conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error
 }
 
 // received returns the result of a receive. word is from before it.
-func (c *conn) received(word uint32, n int, err error) (int, error) {
+func (c *Conn) received(word uint32, n int, err error) (int, error) {
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF
 	}
@@ -74,14 +69,14 @@ func (c *conn) received(word uint32, n int, err error) (int, error) {
 }
 
 // receiveSocket receives from the socket. The caller owns the connection.
-func (c *conn) receiveSocket(b []byte) (int, error) {
+func (c *Conn) receiveSocket(b []byte) (int, error) {
 	n, err := c.held.Recv(b)
-	c.server().traffic.received(n)
+	c.shared().traffic.received(n)
 	return n, err
 }
 
 // noteReceived sets wReceived if n is not 0, and returns n. word is from before the receive.
-func (c *conn) noteReceived(word uint32, n int) int {
+func (c *Conn) noteReceived(word uint32, n int) int {
 	if n > 0 && word&wReceived == 0 {
 		c.word.Or(wReceived)
 	}
@@ -90,10 +85,10 @@ func (c *conn) noteReceived(word uint32, n int) int {
 
 // ended handles an error of a receive: the end of the stream, or a failure. The lock is held.
 //
-// The system reports a failure of a socket once; afterwards a receive finds the end of the stream. Calls that may get
-// that report are made with the lock held until they have noted it in extra. So here it is known whether an io.EOF is
-// the end of the stream or follows a failure.
-func (c *conn) ended(err error) error {
+// The system reports a failure of a socket once; afterwards a receive finds the end of the stream.
+// Calls that may get that report are made with the lock held until they have noted it in extra. So
+// here it is known whether an io.EOF is the end of the stream or follows a failure.
+func (c *Conn) ended(err error) error {
 	if err != io.EOF {
 		c.lost(err)
 		return err
@@ -105,9 +100,9 @@ func (c *conn) ended(err error) error {
 	return err
 }
 
-// recvLocked receives for a goroutine that has the connection after Pause, and where there are rates. It holds the lock,
-// because the connection may end at the same time.
-func (c *conn) recvLocked(word uint32, b []byte) (int, error) {
+// recvLocked receives for a goroutine that has the connection after Pause, and where there are
+// rates. It holds the lock, because the connection may end at the same time.
+func (c *Conn) recvLocked(word uint32, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rated && len(b) > 0 {
@@ -115,8 +110,8 @@ func (c *conn) recvLocked(word uint32, b []byte) (int, error) {
 			return 0, sock.ErrWouldBlock
 		}
 	}
-	n, err := c.socket().Recv(b)
-	c.server().traffic.received(n)
+	n, err := c.Socket().Recv(b)
+	c.shared().traffic.received(n)
 	if c.rated {
 		c.tookIn(n)
 	}

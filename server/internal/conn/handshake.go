@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"container/list"
@@ -13,14 +13,17 @@ import (
 	"time"
 
 	"github.com/socknotify/socknotify/internal/clock"
+	"github.com/socknotify/socknotify/server/internal/engine"
 )
 
-// A handshake is the state of an unfinished TLS handshake. crypto/tls runs on a goroutine of its own, because any error
-// of a handshake is final in crypto/tls, also one that says that nothing has arrived yet. The goroutine is started when
-// the first record is complete, so a peer that sends less has none.
+// A handshake is the state of an unfinished TLS handshake. crypto/tls runs on a goroutine of its
+// own, because any error of a handshake is final in crypto/tls, also one that says that nothing has
+// arrived yet. The goroutine is started when the first record is complete, so a peer that sends
+// less has none.
 //
-// While the goroutine computes, the connection is paused. If the goroutine needs more bytes, it allows Data again and
-// waits; the worker that would call Data wakes it instead. The worker that finds the handshake done calls Open.
+// While the goroutine computes, the connection is paused. If the goroutine needs more bytes, it
+// allows Data again and waits; the worker that would call Data wakes it instead. The worker that
+// finds the handshake done calls Open.
 type handshake struct {
 	tls    *tlsConn
 	from   net.Addr // the peer's address, which cannot be asked for after a reset
@@ -37,16 +40,18 @@ type handshake struct {
 	since  time.Time // when it has last entered crypto/tls
 }
 
-// handshakes are the unfinished TLS handshakes of a server. A handshake is in at most one of the lists.
+// handshakes are the unfinished TLS handshakes of a server. A handshake is in at most one of the
+// lists.
 //
-// Two numbers are bounded. The number of goroutines is at most Server.MaxHandshakes, since each needs memory while it
-// waits for its peer. The number of those that compute is small, so that workers get processors. A handshake that waits
-// for its peer does not compute. Neither is one counted that has been in crypto/tls for longer than overdue, because it
-// may wait in a function of the configuration.
+// Two numbers are bounded. The number of goroutines is at most Server.MaxHandshakes, since each
+// needs memory while it waits for its peer. The number of those that compute is small, so that
+// workers get processors. A handshake that waits for its peer does not compute. Neither is one
+// counted that has been in crypto/tls for longer than overdue, because it may wait in a function of
+// the configuration.
 //
-// While a goroutine could compute but no slot is free, a handshake that waits for its peer is ended (see evict). So
-// handshakes that wait delay no others. While the bound of those that compute is reached, none is ended, because a free
-// slot would not help.
+// While a goroutine could compute but no slot is free, a handshake that waits for its peer is ended
+// (see evict). So handshakes that wait delay no others. While the bound of those that compute is
+// reached, none is ended, because a free slot would not help.
 type handshakes struct {
 	mu      sync.Mutex
 	n       int // goroutines
@@ -74,19 +79,21 @@ const (
 	perProcessor = 4
 	// overdue is the time after which a handshake in crypto/tls is no longer counted as computing.
 	overdue = 20 * time.Millisecond
-	// minAge is the age below which a handshake is not ended to make room for another. It is longer than most peers
-	// need to answer. While there are no free slots, at least MaxHandshakes/minAge handshakes can begin in a second.
+	// minAge is the age below which a handshake is not ended to make room for another. It is longer
+	// than most peers need to answer. While there are no free slots, at least MaxHandshakes/minAge
+	// handshakes can begin in a second.
 	minAge = 500 * time.Millisecond
 )
 
-// originOf returns the address that an unfinished handshake is counted for. The addresses of an IPv6 network of 64 bits
-// count as one, because any host on it may use all of them. All peers without an IP address count as one, too.
+// originOf returns the address that an unfinished handshake is counted for. The addresses of an
+// IPv6 network of 64 bits count as one, because any host on it may use all of them. All peers
+// without an IP address count as one, too.
 func originOf(a net.Addr) netip.Addr {
 	ip, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	return network(ip.AddrPort().Addr())
+	return engine.Network(ip.AddrPort().Addr())
 }
 
 func (p *handshakes) init() {
@@ -96,17 +103,17 @@ func (p *handshakes) init() {
 }
 
 // handshake is called instead of Data while the handshake is unfinished.
-func (w *worker) handshake(c *conn) {
-	s := w.server
+func (o *Owner) handshake(c *Conn) {
+	s := o.shared
 	if p := c.extra.pre; p != nil && p.pending {
-		w.preamble(c, false)
+		o.preamble(c, false)
 		return
 	}
 	t := c.tls()
 	h := t.hs
 	switch {
 	case h.ctx == nil:
-		if !t.receiveFirstRecord(w.buf) {
+		if !t.receiveFirstRecord(o.buf) {
 			return
 		}
 		h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -120,10 +127,10 @@ func (w *worker) handshake(c *conn) {
 		t.hs = nil
 		h.cancel()
 		c.word.And(^uint32(wHandshake))
-		s.counts.handshaking.Add(-1)
-		s.counts.handshakes.Add(1)
+		s.Counts.Handshaking.Add(-1)
+		s.Counts.Handshakes.Add(1)
 		t.setMore(len(t.feed) > 0)
-		w.open(c)
+		o.open(c)
 	default:
 		c.word.Or(wPaused)
 		s.handshakes.mu.Lock()
@@ -159,8 +166,8 @@ const (
 	maxCiphertext   = 16384 + 2048 // before TLS 1.3
 )
 
-// hasFirstRecord reports whether b, the bytes that a client has sent, has the whole first record, or begins with
-// something that crypto/tls refuses without waiting for the rest.
+// hasFirstRecord reports whether b, the bytes that a client has sent, has the whole first record,
+// or begins with something that crypto/tls refuses without waiting for the rest.
 func hasFirstRecord(b []byte) bool {
 	if len(b) < tlsHeader {
 		return false
@@ -172,7 +179,8 @@ func hasFirstRecord(b []byte) bool {
 	return len(b) >= tlsHeader+n
 }
 
-// move removes a handshake from its list and appends it to another, unless that is nil. The lock is held.
+// move removes a handshake from its list and appends it to another, unless that is nil. The lock is
+// held.
 func (p *handshakes) move(h *handshake, to *list.List) {
 	if h.in != nil {
 		h.in.Remove(h.at)
@@ -182,12 +190,14 @@ func (p *handshakes) move(h *handshake, to *list.List) {
 	}
 }
 
-// dispatch lets handshakes compute as far as the bounds allow it. Those whose peers have answered come first, since they
-// free their slots soonest. dispatch is called after each change of the lists. The lock is held.
+// dispatch lets handshakes compute as far as the bounds allow it. Those whose peers have answered
+// come first, since they free their slots soonest. dispatch is called after each change of the
+// lists. The lock is held.
 //
-// dispatch calls running.Add only for a connection that is in the list fresh. The end of that connection waits for the
-// lock (see handshakeFailed), so a worker is running and the counter is not zero.
-func (s *server) dispatch() {
+// dispatch calls running.Add only for a connection that is in the list fresh. The end of that
+// connection waits for the lock (see handshakeFailed), so a worker is running and the counter is
+// not zero.
+func (s *Shared) dispatch() {
 	p := &s.handshakes
 	for p.computing.Len() < p.bound {
 		e := p.ready.Front()
@@ -216,7 +226,7 @@ func (s *server) dispatch() {
 			return
 		default:
 			p.begin(h)
-			s.running.Add(1)
+			s.Running.Add(1)
 			go s.runHandshake(h)
 		}
 		h.since = p.clock.Now()
@@ -228,7 +238,7 @@ func (s *server) dispatch() {
 }
 
 // dispatchAt arms the timer, unless it is armed or at is zero. The lock is held.
-func (s *server) dispatchAt(at time.Time) {
+func (s *Shared) dispatchAt(at time.Time) {
 	p := &s.handshakes
 	if p.armed || at.IsZero() {
 		return
@@ -242,7 +252,7 @@ func (s *server) dispatchAt(at time.Time) {
 }
 
 // passOver stops counting the overdue handshakes as computing, and lets others compute.
-func (s *server) passOver() {
+func (s *Shared) passOver() {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,9 +268,9 @@ func (s *server) passOver() {
 	s.dispatch()
 }
 
-// evict ends a handshake that waits for its peer: from the address with the most unfinished handshakes, the one that began
-// first. If that one is younger than minAge, none is ended, and next is when it may be. If none waits, next is zero. The
-// lock is held.
+// evict ends a handshake that waits for its peer: from the address with the most unfinished
+// handshakes, the one that began first. If that one is younger than minAge, none is ended, and next
+// is when it may be. If none waits, next is zero. The lock is held.
 func (p *handshakes) evict() (evicted bool, next time.Time) {
 	var worst *handshake
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
@@ -295,7 +305,7 @@ func (p *handshakes) begin(h *handshake) {
 }
 
 // leaveHandshake removes a goroutine from the counts.
-func (s *server) leaveHandshake(h *handshake) {
+func (s *Shared) leaveHandshake(h *handshake) {
 	p := &s.handshakes
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,16 +317,17 @@ func (s *server) leaveHandshake(h *handshake) {
 	s.dispatch()
 }
 
-// runHandshake is the goroutine of a handshake. A function of the configuration may panic there, or end the goroutine (runtime.Goexit).
-func (s *server) runHandshake(h *handshake) {
-	defer s.running.Done()
+// runHandshake is the goroutine of a handshake. A function of the configuration may panic there, or
+// end the goroutine (runtime.Goexit).
+func (s *Shared) runHandshake(h *handshake) {
+	defer s.Running.Done()
 	defer s.leaveHandshake(h)
-	s.label()
+	s.Label()
 	cut := true
 	defer func() {
 		if cut {
 			c := h.tls.conn
-			c.fail(s.panicked("TLS configuration panicked", recover(), h.from))
+			c.fail(s.Panicked("TLS configuration panicked", recover(), h.from))
 		}
 	}()
 	h.tls.handshake(h)
@@ -339,7 +350,7 @@ func (t *tlsConn) handshake(h *handshake) {
 // waitForPeer sends what crypto/tls has written and waits until there is something to receive.
 func (t *tlsConn) waitForPeer() error {
 	c, h := t.conn, t.hs
-	s := c.server()
+	s := c.shared()
 	p := &s.handshakes
 	p.mu.Lock()
 	p.move(h, &p.waiting) // before push, after which the peer can answer
@@ -366,10 +377,10 @@ func (t *tlsConn) waitForPeer() error {
 }
 
 // handshakeFailed counts and logs a connection that ended before its handshake was done.
-func (s *server) handshakeFailed(c *conn, cause error) {
+func (s *Shared) handshakeFailed(c *Conn, cause error) {
 	if p := c.extra.pre; p != nil && p.pending {
-		if c.listener.tls != nil {
-			s.counts.handshaking.Add(-1)
+		if c.listener.TLS != nil {
+			s.Counts.Handshaking.Add(-1)
 		}
 		s.preambleFailed(p, cause)
 		return
@@ -383,15 +394,15 @@ func (s *server) handshakeFailed(c *conn, cause error) {
 		}
 		s.handshakes.mu.Unlock()
 	}
-	s.counts.handshaking.Add(-1)
+	s.Counts.Handshaking.Add(-1)
 	switch cause {
 	case ErrHandshake:
-		s.counts.lateHandshakes.Add(1)
+		s.Counts.LateHandshakes.Add(1)
 	case errCrowded:
-		s.counts.evictedHandshakes.Add(1)
+		s.Counts.EvictedHandshakes.Add(1)
 	default:
-		s.counts.rejectedHandshakes.Add(1)
+		s.Counts.RejectedHandshakes.Add(1)
 	}
-	s.log(slog.LevelDebug, "TLS handshake failed",
-		"remote", nameOfPeer(h.from), "err", cause)
+	s.Log(slog.LevelDebug, "TLS handshake failed",
+		"remote", engine.NameOfPeer(h.from), "err", cause)
 }

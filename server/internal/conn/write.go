@@ -1,26 +1,21 @@
-package server
+package conn
 
 import (
 	"bytes"
 	"net"
 
+	"github.com/socknotify/socknotify/internal/serving"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Write writes all of b or nothing, without waiting, and does not keep b. If less than Server.MaxQueued bytes are queued,
-// it sends what the system takes and queues the rest. Otherwise it returns [ErrQueueFull], and Writable is called when
-// there is room. It returns [ErrOverload] where Server.MaxQueuedTotal would be exceeded, and net.ErrClosed after Close or
-// CloseWrite.
-//
-// What is written while Data or Writable runs, in writes of at most 16 KiB, is sent together when the call returns. If
-// the call takes long, it is sent after a tenth of a second.
-func (c *conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
+// Write is that of server.Conn.
+func (c *Conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
 
 // send is Write without the transport.
-func (c *conn) send(b []byte) (int, error) { return c.write(b, false) }
+func (c *Conn) send(b []byte) (int, error) { return c.write(b, false) }
 
 // write is Write, which is small enough to be inlined.
-func (c *conn) write(b []byte, wrapped bool) (int, error) {
+func (c *Conn) write(b []byte, wrapped bool) (int, error) {
 	if wrapped {
 		return c.extra.transport.Write(b)
 	}
@@ -28,7 +23,7 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
 	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated && len(b) > 0 && len(b) <= maxHeld {
-		c.touch(uint32(c.server().wheel.Now()))
+		c.touch(uint32(c.shared().Wheel.Now()))
 		if n, err = c.sendSocket(b); n == len(b) && err == nil {
 			c.mu.Unlock()
 			return n, nil
@@ -40,9 +35,9 @@ func (c *conn) write(b []byte, wrapped bool) (int, error) {
 }
 
 // sendSocket sends on the socket. The lock is held.
-func (c *conn) sendSocket(b []byte) (int, error) {
+func (c *Conn) sendSocket(b []byte) (int, error) {
 	n, err := c.held.Send(b)
-	c.server().traffic.sent(n)
+	c.shared().traffic.sent(n)
 	return n, err
 }
 
@@ -53,8 +48,9 @@ const (
 	maxGathered = 64 << 10
 )
 
-// writeOn continues a write of which n bytes were sent, with the error of that send. The lock is held.
-func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
+// writeOn continues a write of which n bytes were sent, with the error of that send. The lock is
+// held.
+func (c *Conn) writeOn(b []byte, n int, err error) (int, error) {
 	if c.join(len(b), b) {
 		return len(b), nil
 	}
@@ -88,8 +84,8 @@ func (c *conn) writeOn(b []byte, n int, err error) (int, error) {
 	return c.sendVec(x, len(b), n, err == nil)
 }
 
-// Writev is like [Conn.Write] for several slices. They are sent as if they were one, and none of them is kept.
-func (c *conn) Writev(bufs [][]byte) (total int, err error) {
+// Writev is that of server.Conn.
+func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
 	for _, b := range bufs {
 		total += len(b)
 	}
@@ -116,25 +112,26 @@ func (c *conn) Writev(bufs [][]byte) (total int, err error) {
 }
 
 // mayWrite returns an error if nothing can be written. The lock is held.
-func (c *conn) mayWrite() error {
+func (c *Conn) mayWrite() error {
 	word := c.word.Load()
 	if err := c.sendable(); err != nil {
 		return err
 	}
 	if word&(wGrace|wReceived) == wGrace|wReceived {
-		c.endGrace() // this write answers the first request
+		c.EndGrace() // this write answers the first request
 	}
-	c.touch(uint32(c.server().wheel.Now()))
+	c.touch(uint32(c.shared().Wheel.Now()))
 	return nil
 }
 
-// accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the error of an attempt to
-// send. The lock is held.
+// accept returns an error if a write of n bytes is refused, of which nothing was sent. err is the
+// error of an attempt to send. The lock is held.
 //
-// A small write to a connection with nothing queued is not refused because of MaxQueuedTotal, unless the system takes nothing
-// of it. Otherwise peers that do not read could have those refused that do.
-func (c *conn) accept(n int, err error) error {
-	s := c.server()
+// A small write to a connection with nothing queued is not refused because of MaxQueuedTotal,
+// unless the system takes nothing of it. Otherwise peers that do not read could have those refused
+// that do.
+func (c *Conn) accept(n int, err error) error {
+	s := c.shared()
 	if c.word.Load()&wHeld != 0 && c.queuedBytes() >= s.MaxQueued {
 		c.sendHeld()
 	}
@@ -143,18 +140,18 @@ func (c *conn) accept(n int, err error) error {
 	case c.queuedBytes() >= s.MaxQueued:
 		return c.queueFull()
 	case s.MaxQueuedTotal > 0 && (n > maxHeld || err != nil || c.word.Load()&wOut != 0) &&
-		s.counts.queued.Load()+int64(n) > s.MaxQueuedTotal:
-		s.counts.overloads.Add(1)
+		s.Counts.Queued.Load()+int64(n) > s.MaxQueuedTotal:
+		s.Counts.Overloads.Add(1)
 		return ErrOverload
 	}
 	return nil
 }
 
 // queueFull returns the error of a write for which the queue has no room. The lock is held.
-func (c *conn) queueFull() error {
-	s := c.server()
-	if s.SlowPolicy == SlowClose {
-		s.counts.slow.Add(1)
+func (c *Conn) queueFull() error {
+	s := c.shared()
+	if s.SlowPolicy == serving.SlowClose {
+		s.Counts.Slow.Add(1)
 		c.failLocked(ErrSlow)
 		return ErrSlow
 	}
@@ -162,14 +159,15 @@ func (c *conn) queueFull() error {
 	return ErrQueueFull
 }
 
-// join adds a write to those that are held already, if there are any and it fits, and reports whether it has. The lock is
-// held, so nothing of what is held is sent. All that hold and its callers look at was looked at for the first of these writes.
-func (c *conn) join(total int, bufs ...[]byte) bool {
+// join adds a write to those that are held already, if there are any and it fits, and reports
+// whether it has. The lock is held, so nothing of what is held is sent. All that hold and its
+// callers look at was looked at for the first of these writes.
+func (c *Conn) join(total int, bufs ...[]byte) bool {
 	if c.word.Load()&(wHeld|wOver|wShut) != wHeld || total > maxHeld {
 		return false
 	}
 	x := c.extra
-	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.server().MaxQueued {
+	if n := len(x.queue); n+total > maxGathered || n-x.head >= c.shared().MaxQueued {
 		return false
 	}
 	for _, b := range bufs {
@@ -178,10 +176,10 @@ func (c *conn) join(total int, bufs ...[]byte) bool {
 	return true
 }
 
-// hold keeps a write of a handler's call until that returns, unless it is large, and reports whether it has. It must follow
-// accept, which may send what was held before. The lock is held, so wOut does not change; a call that returns clears wGather
-// without it.
-func (c *conn) hold(total int, bufs ...[]byte) bool {
+// hold keeps a write of a handler's call until that returns, unless it is large, and reports
+// whether it has. It must follow accept, which may send what was held before. The lock is held, so
+// wOut does not change; a call that returns clears wGather without it.
+func (c *Conn) hold(total int, bufs ...[]byte) bool {
 	if word := c.word.Load(); c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
@@ -199,8 +197,17 @@ func (c *conn) hold(total int, bufs ...[]byte) bool {
 	return true
 }
 
+// SendGathered sends what a handler's call has written that takes long.
+func (c *Conn) SendGathered() {
+	if c.word.Load()&wGather != 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sendHeld()
+	}
+}
+
 // sendHeld sends what was held. The lock is held.
-func (c *conn) sendHeld() {
+func (c *Conn) sendHeld() {
 	x := c.extra
 	if c.word.And(^uint32(wHeld|wGather))&wHeld == 0 {
 		return
@@ -222,9 +229,10 @@ func (c *conn) sendHeld() {
 	c.queued(x, len(x.queue)-x.head)
 }
 
-// sendVec sends what was held and then the buffers of x.vec, unless bytes are queued before or trying is in vain, and
-// queues what the system does not take. n bytes of the write's total were sent before. The lock is held.
-func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
+// sendVec sends what was held and then the buffers of x.vec, unless bytes are queued before or
+// trying is in vain, and queues what the system does not take. n bytes of the write's total were
+// sent before. The lock is held.
+func (c *Conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	held := 0 // bytes in front of the write
 	if c.word.Load()&wHeld != 0 {
 		c.word.And(^uint32(wHeld))
@@ -237,7 +245,7 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 	left := held + total - n
 	for try && left > 0 && !c.rated && c.word.Load()&wOut == 0 {
 		k, err := c.held.SendV(vec)
-		c.server().traffic.sent(k)
+		c.shared().traffic.sent(k)
 		left -= k
 		if h := min(k, held); h > 0 {
 			held -= h
@@ -283,9 +291,9 @@ func (c *conn) sendVec(x *extra, total, n int, try bool) (int, error) {
 }
 
 // queued notes that n more bytes are queued. The lock is held.
-func (c *conn) queued(x *extra, n int) {
-	s := c.server()
-	s.counts.queued.Add(int64(n))
+func (c *Conn) queued(x *extra, n int) {
+	s := c.shared()
+	s.Counts.Queued.Add(int64(n))
 	bits := uint32(wOut)
 	if len(x.queue)-x.head > s.MaxQueued/2 {
 		bits |= wFull
@@ -299,18 +307,16 @@ func (c *conn) queued(x *extra, n int) {
 }
 
 // beginOut begins the time for WriteTimeout. The lock is held.
-func (c *conn) beginOut(x *extra) {
-	s := c.server()
-	x.since = s.wheel.Now()
+func (c *Conn) beginOut(x *extra) {
+	s := c.shared()
+	x.since = s.Wheel.Now()
 	if limit := c.writeLimit(); limit > 0 {
-		s.wheel.Hasten(c, limit)
+		s.Wheel.Hasten(c, limit)
 	}
 }
 
-// WantWritable has the handler's Writable called when at most half of the write queue is in use: soon, if that is so
-// already. A handler that has much to write calls it to let other connections be served in between. Writable is not
-// called if the handler is no WritableHandler. WantWritable also has the reader of a [Conn.Stream] read again that had nothing.
-func (c *conn) WantWritable() {
+// WantWritable is that of server.Conn.
+func (c *Conn) WantWritable() {
 	if c.word.Load()&wNoOut != 0 {
 		c.goOn()
 	}
@@ -318,21 +324,21 @@ func (c *conn) WantWritable() {
 }
 
 // goOn has a reader asked again that had nothing.
-func (c *conn) goOn() {
+func (c *Conn) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x := c.extra; x != nil && x.source != nil {
-		x.since = c.server().wheel.Now()
+		x.since = c.shared().Wheel.Now()
 		c.word.And(^uint32(wNoOut))
 	}
 }
 
 // push appends to the queue. The lock is held.
-func (c *conn) push(x *extra, b []byte) {
+func (c *Conn) push(x *extra, b []byte) {
 	if len(x.queue)+len(b) > cap(x.queue) {
 		have := len(x.queue) - x.head
 		if need := have + len(b); need > cap(x.queue)/2 {
-			s := c.server()
+			s := c.shared()
 			next := s.buffers.get(max(need+need/4, 2048))
 			copy(next.b, x.queue[x.head:])
 			s.buffers.put(x.memory)
@@ -346,19 +352,20 @@ func (c *conn) push(x *extra, b []byte) {
 }
 
 // dropQueue empties the queue. The lock is held.
-func (c *conn) dropQueue(x *extra) {
-	c.server().buffers.put(x.memory)
+func (c *Conn) dropQueue(x *extra) {
+	c.shared().buffers.put(x.memory)
 	x.memory, x.queue, x.head = nil, nil, 0
 }
 
 // emptied is called when the last byte of the queue was sent. The lock is held.
-func (c *conn) emptied(x *extra) {
+func (c *Conn) emptied(x *extra) {
 	c.dropQueue(x)
 	c.dropExtra()
 }
 
-// flush sends queued bytes and from sources, and reports whether Writable is to be called. The caller owns the connection.
-func (c *conn) flush() (goOn bool) {
+// flush sends queued bytes and from sources, and reports whether Writable is to be called. The
+// caller owns the connection.
+func (c *Conn) flush() (goOn bool) {
 	c.feed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,9 +379,10 @@ func (c *conn) flush() (goOn bool) {
 	return c.word.And(^uint32(wWritable))&wWritable != 0
 }
 
-// drain sends queued bytes, and reports whether at most half of the write queue is still in use. The lock is held.
-func (c *conn) drain(x *extra) bool {
-	s := c.server()
+// drain sends queued bytes, and reports whether at most half of the write queue is still in use.
+// The lock is held.
+func (c *Conn) drain(x *extra) bool {
+	s := c.shared()
 	for x.head < len(x.queue) {
 		allowed := c.allowOut(len(x.queue) - x.head)
 		if allowed == 0 {
@@ -384,8 +392,8 @@ func (c *conn) drain(x *extra) bool {
 		if n > 0 {
 			c.tookOut(n)
 			x.head += n
-			s.counts.queued.Add(-int64(n))
-			x.since = s.wheel.Now()
+			s.Counts.Queued.Add(-int64(n))
+			x.since = s.Wheel.Now()
 		}
 		if err == sock.ErrWouldBlock {
 			break
@@ -417,16 +425,15 @@ func (c *conn) drain(x *extra) bool {
 	return true
 }
 
-// CloseWrite ends the stream to the peer after what was written so far. The connection is closed once the end of the
-// peer's stream was received as well.
-func (c *conn) CloseWrite() error {
+// CloseWrite is that of server.Conn.
+func (c *Conn) CloseWrite() error {
 	if c.wrapped {
 		return c.extra.transport.CloseWrite()
 	}
 	return c.shut()
 }
 
-func (c *conn) shut() error {
+func (c *Conn) shut() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.sendable(); err != nil {
@@ -439,8 +446,8 @@ func (c *conn) shut() error {
 	return c.shutLocked()
 }
 
-func (c *conn) shutLocked() error {
-	err := c.socket().Shutdown(sock.ShutWrite)
+func (c *Conn) shutLocked() error {
+	err := c.Socket().Shutdown(sock.ShutWrite)
 	if err != nil {
 		c.lost(err)
 		return err
@@ -449,16 +456,8 @@ func (c *conn) shutLocked() error {
 	return nil
 }
 
-// ensureExtra returns the extra, and makes it if there is none. The lock is held.
-func (c *conn) ensureExtra() *extra {
-	if c.extra == nil {
-		c.extra = c.server().extras.Get().(*extra)
-	}
-	return c.extra
-}
-
 // sendable returns an error if nothing can be sent any more. The lock is held.
-func (c *conn) sendable() error {
+func (c *Conn) sendable() error {
 	word := c.word.Load()
 	switch {
 	case word&wHijacked != 0:
@@ -469,27 +468,15 @@ func (c *conn) sendable() error {
 	return nil
 }
 
-// dropExtra gives the extra back to the pool if nothing is in it. The lock is held.
-func (c *conn) dropExtra() {
-	x := c.extra
-	if x == nil || len(x.queue) > 0 || x.shut || x.failed || x.idle != 0 || x.slow != 0 || x.transport != nil || x.hijacked != nil || x.in != nil || x.back != nil || x.source != nil || x.timers != nil ||
-		x.ctx != nil || x.rates != nil || x.pre != nil || x.wrapper != nil {
-		return
-	}
-	c.extra = nil
-	x.since, x.half = 0, 0
-	c.server().extras.Put(x)
-}
-
-// Queued returns the number of bytes that were written and not yet taken by the system.
-func (c *conn) Queued() int {
+// Queued is that of server.Conn.
+func (c *Conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queuedBytes()
 }
 
 // queuedBytes is Queued with the lock held.
-func (c *conn) queuedBytes() int {
+func (c *Conn) queuedBytes() int {
 	if c.extra == nil {
 		return 0
 	}

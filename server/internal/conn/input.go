@@ -1,10 +1,11 @@
-package server
+package conn
 
 import (
 	"bytes"
 	"io"
 
 	"github.com/socknotify/socknotify/internal/fdstate"
+	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
 
@@ -27,16 +28,16 @@ type input struct {
 	ended    bool    // a call has returned the end of the stream
 	held     bool    // used after Pause, by a goroutine that may have slices until Resume
 
-	// want is what the latest call of the input that failed waits for. A positive number means want bytes from pos. A negative
-	// number means the byte delim, within -want bytes. 0 means any byte. Data is not called before they have arrived, or the
-	// stream has ended.
+	// want is what the latest call of the input that failed waits for. A positive number means want
+	// bytes from pos. A negative number means the byte delim, within -want bytes. 0 means any byte.
+	// Data is not called before they have arrived, or the stream has ended.
 	want  int
 	delim byte
 }
 
 const (
-	// maxReceives bounds the receives during one call of a handler. If more bytes have arrived, Data is called again,
-	// and other connections are served in between.
+	// maxReceives bounds the receives during one call of a handler. If more bytes have arrived,
+	// Data is called again, and other connections are served in between.
 	maxReceives = 16
 )
 
@@ -50,7 +51,7 @@ func (in *input) start() int {
 
 // left returns by how many bytes from pos the current message may go on. It is negative if the
 // message is too long.
-func (in *input) left(s *server) int {
+func (in *input) left(s *Shared) int {
 	if in.beyond {
 		return -1
 	}
@@ -65,9 +66,10 @@ func (in *input) consume(n int) []byte {
 	return b
 }
 
-// usual returns the input for a call of it, in the usual case that there is one and that the connection can be read. It is
-// small enough to be inlined. In other cases it returns nil, and begin decides.
-func (c *conn) usual() *input {
+// usual returns the input for a call of it, in the usual case that there is one and that the
+// connection can be read. It is small enough to be inlined. In other cases it returns nil, and
+// begin decides.
+func (c *Conn) usual() *input {
 	if c.word.Load()&(wOver|wInputUse|wFull) != wInput {
 		return nil
 	}
@@ -77,7 +79,7 @@ func (c *conn) usual() *input {
 }
 
 // begin begins a call of the input that goes back to the mark if it would block.
-func (c *conn) begin() (*input, error) {
+func (c *Conn) begin() (*input, error) {
 	in, err := c.beginRead()
 	if err == sock.ErrWouldBlock {
 		if in.beyond {
@@ -90,7 +92,7 @@ func (c *conn) begin() (*input, error) {
 
 // beginRead begins any call of the input. While the write queue is full it returns the input and
 // sock.ErrWouldBlock.
-func (c *conn) beginRead() (*input, error) {
+func (c *Conn) beginRead() (*input, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return nil, refusal(word)
@@ -109,30 +111,30 @@ func (c *conn) beginRead() (*input, error) {
 
 // makeInput prepares the input for a call of it: it gives the connection one, if it has none, and
 // the input the bytes of giveBack.
-func (c *conn) makeInput(word uint32) {
+func (c *Conn) makeInput(word uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.makeInputLocked(word)
 }
 
 // makeInputLocked is makeInput with the lock held.
-func (c *conn) makeInputLocked(word uint32) {
+func (c *Conn) makeInputLocked(word uint32) {
 	x := c.ensureExtra()
 	if x.in == nil {
-		x.in = c.server().inputs.Get().(*input)
+		x.in = c.shared().inputs.Get().(*input)
 		x.in.mark = -1
 		c.word.Or(wInput)
 	}
 	x.in.held = x.in.held || word&wPaused != 0
 	if x.back != nil {
-		x.in.setBytes(c.server(), *x.back) // takeInput has consumed what was there
+		x.in.setBytes(c.shared(), *x.back) // takeInput has consumed what was there
 		x.back = nil
 		c.word.And(^uint32(wBack))
 	}
 }
 
 // setBytes makes b the bytes that were not consumed, and copies them.
-func (in *input) setBytes(s *server, b []byte) {
+func (in *input) setBytes(s *Shared, b []byte) {
 	in.setBuffer(s.buffers.get(len(b)))
 	in.pos, in.end, in.mark, in.beyond = 0, copy(in.buf.b, b), -1, false
 }
@@ -152,8 +154,8 @@ func (in *input) unread() {
 	in.pos = in.start()
 }
 
-// Buffered returns the number of bytes of the input that were received and not consumed.
-func (c *conn) Buffered() int {
+// Buffered is that of server.Conn.
+func (c *Conn) Buffered() int {
 	word := c.word.Load()
 	if word&(wInput|wBack) == 0 || word&wOver != 0 {
 		return 0
@@ -164,18 +166,8 @@ func (c *conn) Buffered() int {
 	return c.extra.in.end - c.extra.in.pos
 }
 
-// Mark begins a message that several calls of the input consume. If one of them returns
-// sock.ErrWouldBlock, everything since Mark is unread, and the next Data begins the message again.
-// MaxMessage bounds the bytes since Mark.
-//
-// The mark holds until the next Mark, or until the handler's call returns. A mark of a goroutine
-// that has the connection after Pause holds until Resume. That goroutine should call Mark before it
-// uses the input, because the handler's call may still be running, and its mark may still hold.
-//
-// What Read returns after Mark belongs to the message, and is unread with it. Read itself does not
-// go back to the mark. If it takes more than MaxMessage bytes since Mark, the calls of the input
-// return [ErrTooLong] until the next Mark.
-func (c *conn) Mark() {
+// Mark is that of server.Conn.
+func (c *Conn) Mark() {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return
@@ -187,19 +179,8 @@ func (c *conn) Mark() {
 	in.mark, in.beyond = in.pos, false
 }
 
-// The input is an alternative to Read. Its methods receive into memory of the connection, which has none while no bytes
-// are left over. They may be called where Read may. The slices that they return are valid until the handler's call
-// returns, or until Resume if they were called after Pause. If too few bytes have arrived, they consume nothing and return
-// sock.ErrWouldBlock; Data is then not called before as many have come as were asked for, or the stream has ended. At its
-// end they return io.EOF, or io.ErrUnexpectedEOF if a part of a message is left over. Beyond Server.MaxMessage they return
-// [ErrTooLong]. While the write queue is full they return sock.ErrWouldBlock, and Data is called when it is no longer.
-//
-// If Data consumes something and leaves more, without asking for bytes that have not arrived, it is called again soon. If
-// it consumes nothing, it is called when more bytes have come. Read, and the net.Conn of Hijack, return the bytes of the
-// input first.
-
-// Peek returns the next n bytes without consuming them.
-func (c *conn) Peek(n int) ([]byte, error) {
+// Peek is that of server.Conn.
+func (c *Conn) Peek(n int) ([]byte, error) {
 	in, err := c.begin()
 	if err != nil {
 		return nil, err
@@ -213,9 +194,9 @@ func (c *conn) Peek(n int) ([]byte, error) {
 	return in.buf.b[in.pos : in.pos+n : in.pos+n], nil
 }
 
-// Next returns the next n bytes and consumes them.
-func (c *conn) Next(n int) ([]byte, error) {
-	if in := c.usual(); in != nil && 0 < n && n <= in.end-in.pos && n <= in.left(c.server()) {
+// Next is that of server.Conn.
+func (c *Conn) Next(n int) ([]byte, error) {
+	if in := c.usual(); in != nil && 0 < n && n <= in.end-in.pos && n <= in.left(c.shared()) {
 		return in.consume(n), nil
 	}
 	in, err := c.begin()
@@ -228,15 +209,14 @@ func (c *conn) Next(n int) ([]byte, error) {
 	return in.consume(n), nil
 }
 
-// Discard consumes the next n bytes. To skip more than Server.MaxMessage bytes, use Read.
-func (c *conn) Discard(n int) error {
+// Discard is that of server.Conn.
+func (c *Conn) Discard(n int) error {
 	_, err := c.Next(n)
 	return err
 }
 
-// Until consumes the bytes up to a delimiter and returns them with it. If there is none among the first most bytes, it
-// returns [ErrTooLong]; 0 means Server.MaxMessage.
-func (c *conn) Until(delim byte, most int) ([]byte, error) {
+// Until is that of server.Conn.
+func (c *Conn) Until(delim byte, most int) ([]byte, error) {
 	in := c.usual()
 	if in == nil {
 		var err error
@@ -244,7 +224,7 @@ func (c *conn) Until(delim byte, most int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	limit := in.left(c.server())
+	limit := in.left(c.shared())
 	if most > 0 {
 		limit = min(limit, most)
 	}
@@ -266,9 +246,8 @@ func (c *conn) Until(delim byte, most int) ([]byte, error) {
 	}
 }
 
-// Line consumes a line and returns it without its end, which is "\n" or "\r\n". A line that has more than most bytes,
-// its end included, is [ErrTooLong]; 0 means Server.MaxMessage.
-func (c *conn) Line(most int) ([]byte, error) {
+// Line is that of server.Conn.
+func (c *Conn) Line(most int) ([]byte, error) {
 	b, err := c.Until('\n', most)
 	if err != nil {
 		return nil, err
@@ -281,11 +260,11 @@ func (c *conn) Line(most int) ([]byte, error) {
 }
 
 // need receives until n bytes are there.
-func (c *conn) need(in *input, n int) error {
+func (c *Conn) need(in *input, n int) error {
 	if n < 0 {
-		return invalid("n must not be negative, got %d", n)
+		return engine.Invalid("n must not be negative, got %d", n)
 	}
-	if n > in.left(c.server()) {
+	if n > in.left(c.shared()) {
 		return ErrTooLong
 	}
 	for in.end-in.pos < n {
@@ -296,8 +275,8 @@ func (c *conn) need(in *input, n int) error {
 	return nil
 }
 
-// short returns the error of a call that has found too few bytes because fill has failed. want is as in input, but from
-// the present position.
+// short returns the error of a call that has found too few bytes because fill has failed. want is
+// as in input, but from the present position.
 func (in *input) short(err error, want int) error {
 	switch {
 	case err == sock.ErrWouldBlock:
@@ -316,8 +295,9 @@ func (in *input) short(err error, want int) error {
 	return err
 }
 
-// fill receives at least one byte, or returns why there is none. n is the number of bytes from pos that are wanted.
-func (c *conn) fill(in *input, n int) error {
+// fill receives at least one byte, or returns why there is none. n is the number of bytes from pos
+// that are wanted.
+func (c *Conn) fill(in *input, n int) error {
 	if in.receives >= maxReceives && !in.held {
 		return sock.ErrWouldBlock // Data is called again, because the socket was not drained
 	}
@@ -331,10 +311,11 @@ func (c *conn) fill(in *input, n int) error {
 	return err
 }
 
-// makeRoom makes room behind the bytes that are there. The handler may have slices of all buffers, so no byte is moved
-// within one. Since peers announce lengths, the memory grows with what has arrived, and not with n.
-func (c *conn) makeRoom(in *input, n int) {
-	s := c.server()
+// makeRoom makes room behind the bytes that are there. The handler may have slices of all buffers,
+// so no byte is moved within one. Since peers announce lengths, the memory grows with what has
+// arrived, and not with n.
+func (c *Conn) makeRoom(in *input, n int) {
+	s := c.shared()
 	if in.buf == nil {
 		in.buf = s.buffers.get(s.BufferSize)
 		in.pos, in.end, in.mark = 0, 0, min(in.mark, 0)
@@ -342,7 +323,7 @@ func (c *conn) makeRoom(in *input, n int) {
 	}
 	from := in.start()
 	have := in.end - from
-	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, defaultBuffer)/2, 1)
+	room, much := len(in.buf.b)-in.end, max(min(s.BufferSize, DefaultBuffer)/2, 1)
 	if room >= much || room >= n-(in.end-in.pos) && room >= have {
 		return
 	}
@@ -356,10 +337,10 @@ func (c *conn) makeRoom(in *input, n int) {
 }
 
 // receive receives without the input.
-func (c *conn) receive(b []byte) (int, error) {
+func (c *Conn) receive(b []byte) (int, error) {
 	word := c.word.Load()
 	if !c.wrapped && !c.rated && word&(wReadsOtherwise&^wInput) == 0 {
-		if fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
+		if fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
 			return 0, sock.ErrWouldBlock
 		}
 		n, err := c.receiveSocket(b)
@@ -369,7 +350,7 @@ func (c *conn) receive(b []byte) (int, error) {
 }
 
 // readInput is Read of a connection that has an input.
-func (c *conn) readInput(b []byte) (int, error) {
+func (c *Conn) readInput(b []byte) (int, error) {
 	in, err := c.beginRead()
 	if err != nil {
 		return 0, err
@@ -388,8 +369,8 @@ func (c *conn) readInput(b []byte) (int, error) {
 // keep adds bytes that Read has received to the marked message, where they count as consumed. If
 // they do not fit into it, they are not kept. Then calls of the input return ErrTooLong, because
 // they could not go back to the mark.
-func (c *conn) keep(in *input, b []byte) {
-	if len(b) > in.left(c.server()) {
+func (c *Conn) keep(in *input, b []byte) {
+	if len(b) > in.left(c.shared()) {
 		in.beyond = true
 		return
 	}
@@ -402,10 +383,11 @@ func (c *conn) keep(in *input, b []byte) {
 	}
 }
 
-// moreInput receives before Data is called for a connection that has an input, and reports whether Data is to be called:
-// if what it waits for has arrived, or the end of the stream. The caller owns the connection.
-func (c *conn) moreInput() bool {
-	in, s := c.extra.in, c.server()
+// moreInput receives before Data is called for a connection that has an input, and reports whether
+// Data is to be called: if what it waits for has arrived, or the end of the stream. The caller owns
+// the connection.
+func (c *Conn) moreInput() bool {
+	in, s := c.extra.in, c.shared()
 	was := in.end - in.pos
 	if was == 0 {
 		return true
@@ -435,12 +417,13 @@ func (c *conn) moreInput() bool {
 	}
 }
 
-// endInput is called when a handler's call has returned, for a connection that has an input. It frees memory, and
-// decides whether Data is called again without another notification. The caller owns the connection.
-func (c *conn) endInput() {
+// endInput is called when a handler's call has returned, for a connection that has an input. It
+// frees memory, and decides whether Data is called again without another notification. The caller
+// owns the connection.
+func (c *Conn) endInput() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, x := c.server(), c.extra
+	s, x := c.shared(), c.extra
 	in := x.in
 	if in.held && c.word.Load()&wPaused != 0 {
 		return // until Resume
@@ -456,8 +439,8 @@ func (c *conn) endInput() {
 		x.half = 0
 	case s.ReadTimeout > 0 && (consumed || x.half == 0):
 		// It is a message of which nothing was there before.
-		x.half = max(uint32(s.wheel.Now()), 1)
-		s.wheel.Hasten(c, s.ReadTimeout)
+		x.half = max(uint32(s.Wheel.Now()), 1)
+		s.Wheel.Hasten(c, s.ReadTimeout)
 	}
 	c.resetInput(in)
 	if again {
@@ -480,16 +463,16 @@ func (c *conn) endInput() {
 
 // resetInput ends a use of the input: a call of the handler, or that of a goroutine after Pause.
 // The lock is held.
-func (c *conn) resetInput(in *input) {
+func (c *Conn) resetInput(in *input) {
 	in.mark, in.beyond = -1, false
 	in.receives, in.consumed, in.refused, in.held = 0, 0, false, false
-	c.server().buffers.put(in.old)
+	c.shared().buffers.put(in.old)
 	in.old = nil
 }
 
 // takeBack takes the input back, before a call of the handler, from a goroutine that has used it
 // after Pause. The caller owns the connection, which is not paused.
-func (c *conn) takeBack() {
+func (c *Conn) takeBack() {
 	x := c.extra
 	if !x.in.held {
 		return
@@ -503,7 +486,7 @@ func (c *conn) takeBack() {
 }
 
 // freeInput gives an input back, with its buffers.
-func (s *server) freeInput(in *input) {
+func (s *Shared) freeInput(in *input) {
 	s.buffers.put(in.buf)
 	s.buffers.put(in.old)
 	*in = input{}
@@ -511,7 +494,7 @@ func (s *server) freeInput(in *input) {
 }
 
 // dropInput ends the input of a connection that ends. The connection's lock is held.
-func (c *conn) dropInput() {
+func (c *Conn) dropInput() {
 	x := c.extra
 	if x == nil || x.in == nil || c.word.Load()&wPaused != 0 || x.in.held {
 		return // a goroutine that has the connection may use the input still
@@ -519,12 +502,12 @@ func (c *conn) dropInput() {
 	in := x.in
 	x.in = nil
 	c.word.And(^uint32(wInput))
-	c.server().freeInput(in)
+	c.shared().freeInput(in)
 }
 
 // giveBack gives the input bytes that were taken from it, or that come before it, when it is next
 // used. There is nothing else in the input. The caller holds the lock.
-func (c *conn) giveBack(b []byte) {
+func (c *Conn) giveBack(b []byte) {
 	if len(b) > 0 {
 		c.extra.back = &b
 		c.word.Or(wBack)
@@ -533,7 +516,7 @@ func (c *conn) giveBack(b []byte) {
 
 // takeInput returns a copy of the bytes that were not consumed, and consumes them. The caller owns
 // the connection, and holds the lock.
-func (c *conn) takeInput() []byte {
+func (c *Conn) takeInput() []byte {
 	word := c.word.Load()
 	if word&(wInput|wBack) == 0 {
 		return nil

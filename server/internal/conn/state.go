@@ -1,37 +1,38 @@
-package server
+package conn
 
 import (
-	"context"
-	"net"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A conn is a connection, without the handler's state. It is inside a Conn[S], whose methods are documented there.
-type conn struct {
+// A Conn is a connection, without the handler's state. It is inside a server.Conn, where its
+// methods are documented that have the same names there.
+type Conn struct {
 	// The fields that a request uses come first, so that they share cache lines.
-	listener *listener
+	listener *Listener
 	held     sock.Held  // until the connection is freed, except while hijacked; changed by the owner with mu held
 	mu       sync.Mutex // held while sending, and for changes of extra
 	word     atomic.Uint32
 	active   atomic.Uint32 // tick of the latest notification or write
 	wrapped  bool          // extra has a transport; never changes once the connection is open
 	rated    bool          // extra has rates; never changes
-	shard    uint16
-	index    uint32 // in the table
-	extra    *extra // under mu; nil for most connections
-	timer    wheel.Timer[*conn]
+	Shard    uint16        // index of its port
+	Index    uint32        // in the server's table
+	extra    *extra        // under mu; nil for most connections
+	timer    wheel.Timer[*Conn]
 }
 
-// A Key is a completion key of a server's ports, which stands for a connection or a listener. It has no methods: it is
-// for the types of the ports that Server.OnStart is given.
-type Key conn
+// A Key is a completion key of a server's ports, which stands for a connection or a listener. It
+// has no methods: it is for the types of the ports that Server.OnStart is given.
+type Key Conn
 
-func (c *conn) key() *Key { return (*Key)(c) }
+// Key returns the key of a connection.
+func (c *Conn) Key() *Key { return (*Key)(c) }
 
 // The state word of a connection has the bits of its life, its input and its output. They are in
 // one word, so that a goroutine that sets a bit learns in the same operation whether the connection
@@ -42,7 +43,7 @@ func (c *conn) key() *Key { return (*Key)(c) }
 //	bit         set by                                   cleared by
 //	wOwned      who acquires it: a worker, reacquire     the owner, by a swap; never once it ends
 //	wPosted     wake                                     the worker that dequeues the post
-//	wHandshake  admit                                    the owner, after header and handshake
+//	wHandshake  Init                                     the owner, after header and handshake
 //	wPaused     Pause, a TLS handshake that computes     Resume, a TLS handshake that waits
 //	wResumed    Resume, callLater, the end of a stream   the owner, which calls Data
 //	wDue        the wheel                                the owner, which calls the timers
@@ -56,9 +57,17 @@ func (c *conn) key() *Key { return (*Key)(c) }
 //	wReset      Abort                                    never
 //	wDead       finish                                   never
 //
-// The transitions of several bits, each one swap:
+// The operations on it, of which each is one:
 //
-//	release          wOwned                        → none
+//	acquire          sets wOwned. The goroutine is the owner if the bit was clear, and if it was set
+//	                 it does nothing more: the owner looks again before it releases.
+//	set              sets other bits, and wakes a worker if wOwned was clear. An owner acts on the
+//	                 bits, because its release fails if they are new.
+//	wake             sets wPosted, and posts the connection if the bit was clear.
+//	release          clears wOwned, if the word is the one that the owner has acted on.
+//
+// The transitions of several bits, each one swap, too:
+//
 //	callLater        wOwned                        → wResumed
 //	attendHijacked   wOwned|wHijacked|wDetached    → and wReleased: there is no owner, and yet no other
 //	end              wHijacked, or none            → wClosing, or wAborting and perhaps wReset
@@ -143,64 +152,61 @@ const (
 	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
-// An extra has the fields that most connections do not need most of the time. A connection with TLS always has one, so its
-// size counts.
-type extra struct {
-	queue  []byte // queue[head:] is to be sent
-	head   int
-	memory *buffer       // that the queue is in, or nil
-	vec    [][]byte      // used by sendVec
-	since  uint64        // tick at which the peer last took queued bytes
-	began  uint32        // tick at which the TLS handshake, or the wait for a header, began
-	half   uint32        // tick since which the input is half a message; 0 if it is not
-	idle   time.Duration // instead of IdleTimeout; negative means never
-	slow   time.Duration // instead of WriteTimeout; negative means never
-	cause  error         // for the handler's Close
-	failed bool          // cause is set, and stays
-	vague  bool          // unless a better one comes (see lost)
-	shut   bool          // shut down sending when no bytes are queued
-	notify bool          // TLS sends a close_notify when no source is left
+// bitNames are those of the bits of a word, from the lowest.
+var bitNames = strings.Fields(`owned posted handshake paused resumed due grace last hijacked detached
+	released closing aborting reset dead eof received noIn more input again back
+	out full writable shut gather held noOut`)
 
-	transport transport
-	hijacked  *hijacked
-	in        *input
-	back      *[]byte // bytes for the input, see giveBack
-
-	source *source // the first of a list
-	behind int     // bytes that were written behind sources
-
-	wrapper net.Conn  // to be closed at the end; nil for most connections
-	pre     *preamble // nil without Server.Preamble, and where that has found nothing
-	timers  *Timer    // those of AfterFunc that were not called, the next one first
-	ctx     *cancelable
-	rates   *rates // nil without ReadRate and WriteRate
+// String describes a connection, for tests that have failed.
+func (c *Conn) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	word := c.word.Load()
+	var b strings.Builder
+	fmt.Fprintf(&b, "shard %d, active at %d:", c.Shard, c.active.Load())
+	for i, name := range bitNames {
+		if word&(1<<i) != 0 {
+			fmt.Fprintf(&b, " %s", name)
+		}
+	}
+	if word&(wDetached|wDead) == 0 {
+		fmt.Fprintf(&b, "; socket %d from %v", c.Socket().Handle(), c.Socket().RemoteAddr())
+	}
+	if x := c.extra; x != nil {
+		fmt.Fprintf(&b, "; %d queued, cause %v", len(x.queue)-x.head, x.cause)
+	}
+	return b.String()
 }
 
-// A cancelable is the context of a connection.
-type cancelable struct {
-	context.Context
-	cancel context.CancelCauseFunc
-}
+func (c *Conn) shared() *Shared { return c.listener.shared }
 
-// A transport lies between a connection and its handler, such as encryption. It receives by conn.recv and sends by
-// conn.send.
-type transport interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-	CloseWrite() error
-}
-
-func (c *conn) server() *server      { return c.listener.server }
-func (c *conn) socket() *sock.Socket { return c.held.Socket() }
+// Socket returns the socket, unless the connection is hijacked.
+func (c *Conn) Socket() *sock.Socket { return c.held.Socket() }
 
 // touch notes the time of a notification or a write, for IdleTimeout.
-func (c *conn) touch(now uint32) {
+func (c *Conn) touch(now uint32) {
 	if c.active.Load() != now {
 		c.active.Store(now)
 	}
 }
 
-// Pause stops calls of Data, once the present call has returned, until [Conn.Resume]. What is written is still sent.
-// It is for a handler that gives its request to another goroutine, which writes the answer. The handler must call
-// Pause before it starts that goroutine.
-func (c *conn) Pause() { c.word.Or(wPaused) }
+// wake posts a connection that has no owner, so that a worker acquires it and acts on its word.
+func (c *Conn) wake() {
+	if c.word.Or(wPosted)&wPosted == 0 {
+		s := c.shared()
+		s.Ports[c.Shard].Post(c.Key(), 0)
+	}
+}
+
+// set sets bits of the word. If the connection has an owner, that acts on them when it releases the
+// connection; otherwise a worker is woken.
+func (c *Conn) set(bits uint32) (was uint32) {
+	was = c.word.Or(bits)
+	if was&wOwned == 0 {
+		c.wake()
+	}
+	return was
+}
+
+// Pause is that of server.Conn.
+func (c *Conn) Pause() { c.word.Or(wPaused) }

@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"github.com/socknotify/socknotify/internal/selfcert"
 )
 
-// FuzzTLSGreeting compares greeting with what crypto/tls does with the same bytes. Where greeting says that there is
-// nothing to do, crypto/tls does nothing but ask for more. Otherwise it has refused the bytes, or has taken a record.
+// FuzzTLSGreeting compares greeting with what crypto/tls does with the same bytes. Where greeting
+// says that there is nothing to do, crypto/tls does nothing but ask for more. Otherwise it has
+// refused the bytes, or has taken a record.
 func FuzzTLSGreeting(f *testing.F) {
 	cert, trust, err := selfcert.New(time.Hour, "localhost")
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *stranger) SetDeadline(time.Time) error      { return nil }
 func (s *stranger) SetReadDeadline(time.Time) error  { return nil }
 func (s *stranger) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzTLSRecords gives crypto/tls any bytes, in pieces of any size, as tlsConn.give does. Each piece is of one record,
-// together they are the bytes, and the count of records is right.
+// FuzzTLSRecords gives crypto/tls any bytes, in pieces of any size, as tlsConn.give does. Each
+// piece is of one record, together they are the bytes, and the count of records is right.
 func FuzzTLSRecords(f *testing.F) {
 	f.Add([]byte("\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x00\x15\x03\x03\x00\x01c"), []byte{1, 2, 3})
 	f.Add([]byte("\x17\x03\x03\x00\x02ab\x17\x03\x03\x00\x00\x15\x03\x03\x00\x01c"), []byte{255})
@@ -94,7 +95,7 @@ func FuzzTLSRecords(f *testing.F) {
 			at += tlsHeader + recordLength(b[at:])
 			ends[at] = true
 		}
-		c := &tlsConn{conn: &conn{listener: &listener{server: new(server)}}, feed: bytes.Clone(b)}
+		c := &tlsConn{conn: &Conn{listener: &Listener{shared: new(Shared)}}, feed: bytes.Clone(b)}
 		var got []byte
 		for i := 0; len(c.feed) > 0; i++ {
 			size := 512

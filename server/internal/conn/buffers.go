@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"math/bits"
@@ -10,6 +10,9 @@ type buffer struct {
 	b    []byte
 	next *buffer // in a list of buffers
 }
+
+// DefaultBuffer is the default of Options.BufferSize.
+const DefaultBuffer = 64 << 10
 
 const (
 	smallestBuffer = 9  // log2 of the bytes of the smallest buffer that buffers has

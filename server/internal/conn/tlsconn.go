@@ -1,4 +1,4 @@
-package server
+package conn
 
 import (
 	"crypto/tls"
@@ -11,20 +11,21 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A tlsConn is the TLS transport of a connection. It calls crypto/tls, which reads and writes through a tlsInner: the same
-// struct with the methods of a net.Conn. That never waits, except in the handshake and for a hijacker.
+// A tlsConn is the TLS transport of a connection. It calls crypto/tls, which reads and writes
+// through a tlsInner: the same struct with the methods of a net.Conn. That never waits, except in
+// the handshake and for a hijacker.
 //
 // Locks are acquired in this order: writing, those of crypto/tls, mu, the connection's.
 type tlsConn struct {
-	conn *conn
+	conn *Conn
 	tls  *tls.Conn
 	hs   *handshake // until the handshake is over
 
 	writing sync.Mutex // held by Write and by all that ends the stream, and for changes of nc
 	nc      net.Conn   // returned by Hijack, or nil
 
-	// The bytes that were received and that crypto/tls has not read. It reads record by record, so it never has a whole
-	// record in its own buffer, which the server would not know of.
+	// The bytes that were received and that crypto/tls has not read. It reads record by record, so
+	// it never has a whole record in its own buffer, which the server would not know of.
 	feed   []byte
 	buf    *tlsBuffer // that feed is in, or nil
 	head   [tlsHeader]byte
@@ -44,16 +45,36 @@ const (
 	tlsBytes  = 32 << 10
 	tlsChunk  = 24 << 10 // plaintext that fits into a buffer when encrypted
 
-	// tlsRecords is the number of records after which Read returns, because a peer can send many records with few
-	// bytes: up to 16 without data, such as key updates, before each with one byte. crypto/tls itself reads on until
-	// there is data, and refuses a seventeenth record without.
+	// tlsRecords is the number of records after which Read returns, because a peer can send many
+	// records with few bytes: up to 16 without data, such as key updates, before each with one
+	// byte. crypto/tls itself reads on until there is data, and refuses a seventeenth record
+	// without.
 	tlsRecords = 32
 )
 
 type tlsBuffer [tlsBytes]byte
 
+// TLS is that of server.Conn.
+func (c *Conn) TLS() *tls.ConnectionState {
+	t := c.tls()
+	if t == nil {
+		return nil
+	}
+	state := t.tls.ConnectionState()
+	return &state
+}
+
+// tls returns the connection's transport if that is TLS, or nil.
+func (c *Conn) tls() *tlsConn {
+	if !c.wrapped {
+		return nil
+	}
+	t, _ := c.extra.transport.(*tlsConn)
+	return t
+}
+
 // startTLS puts TLS on a new connection.
-func (c *conn) startTLS(config *tls.Config) {
+func (c *Conn) startTLS(config *tls.Config) {
 	t := &tlsConn{conn: c}
 	t.hs = &handshake{tls: t, from: c.RemoteAddr()}
 	t.tls = tls.Server((*tlsInner)(t), config)
@@ -86,7 +107,7 @@ func (t *tlsConn) Read(b []byte) (n int, err error) {
 	switch {
 	case err == errAgain:
 		err = nil
-	case err == io.ErrUnexpectedEOF && c.server().isClosing():
+	case err == io.ErrUnexpectedEOF && c.shared().server.IsClosing():
 		err = io.EOF // Shutdown has ended the stream inside a record
 	}
 	if n > 0 {
@@ -126,12 +147,12 @@ func (t *tlsConn) receive(b []byte) (int, error) {
 }
 
 // recvRaw receives for a transport or a header. It returns errAgain instead of sock.ErrWouldBlock.
-func (c *conn) recvRaw(b []byte) (int, error) {
+func (c *Conn) recvRaw(b []byte) (int, error) {
 	word := c.word.Load()
 	if word&wOver != 0 {
 		return 0, net.ErrClosed
 	}
-	if word&(wPaused|wLast) == 0 && fdstate.Of(c.socket().SyscallConn()).Drained(fdstate.Recv) {
+	if word&(wPaused|wLast) == 0 && fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
 		return 0, errAgain
 	}
 	if c.rated {
@@ -141,8 +162,8 @@ func (c *conn) recvRaw(b []byte) (int, error) {
 			return 0, errAgain
 		}
 	}
-	n, err := c.socket().Recv(b) // not held.Recv: the connection may end during a handshake
-	c.server().traffic.received(n)
+	n, err := c.Socket().Recv(b) // not held.Recv: the connection may end during a handshake
+	c.shared().traffic.received(n)
 	if c.rated {
 		c.tookIn(n)
 	}
@@ -156,7 +177,7 @@ func (c *conn) recvRaw(b []byte) (int, error) {
 
 // readRecord copies received bytes of the current record to p.
 func (t *tlsConn) readRecord(p []byte) (int, error) {
-	s := t.conn.server()
+	s := t.conn.shared()
 	if len(t.feed) == 0 {
 		buf := s.tlsBuffers.Get().(*tlsBuffer)
 		n, err := t.receive(buf[:])
@@ -176,7 +197,8 @@ func (t *tlsConn) readRecord(p []byte) (int, error) {
 	return n, nil
 }
 
-// recordPart returns how many of the next bytes belong to the current record, and advances by as many.
+// recordPart returns how many of the next bytes belong to the current record, and advances by as
+// many.
 func (t *tlsConn) recordPart(b []byte) (n int) {
 	if t.left == 0 {
 		n = copy(t.head[t.nhead:], b)
@@ -196,8 +218,8 @@ func recordLength(head []byte) int { return int(head[3])<<8 | int(head[4]) }
 // A tlsInner is the net.Conn that crypto/tls reads and writes.
 type tlsInner tlsConn
 
-// errAgain is returned to crypto/tls when nothing has arrived. Because it is temporary, crypto/tls can go on after it, and
-// keeps what it has of a record or of a handshake message.
+// errAgain is returned to crypto/tls when nothing has arrived. Because it is temporary, crypto/tls
+// can go on after it, and keeps what it has of a record or of a handshake message.
 var errAgain error = againError{}
 
 type againError struct{}
@@ -228,15 +250,16 @@ func (i *tlsInner) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.out == nil {
-		t.outs = t.conn.server().tlsBuffers.Get().(*tlsBuffer)
+		t.outs = t.conn.shared().tlsBuffers.Get().(*tlsBuffer)
 		t.out = t.outs[:0]
 	}
 	t.out = append(t.out, p...)
 	return len(p), nil
 }
 
-// Close is called when a hijacker closes the connection, after crypto/tls has sent its close_notify. During a handshake
-// crypto/tls calls it after an error, which the caller of the handshake handles.
+// Close is called when a hijacker closes the connection, after crypto/tls has sent its
+// close_notify. During a handshake crypto/tls calls it after an error, which the caller of the
+// handshake handles.
 func (i *tlsInner) Close() error {
 	if i.hs != nil {
 		return nil
@@ -270,7 +293,8 @@ func (i *tlsInner) SetWriteDeadline(at time.Time) error {
 	return i.nc.SetWriteDeadline(at)
 }
 
-// Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps every error of a write.
+// Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps
+// every error of a write.
 func (t *tlsConn) Write(b []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -307,8 +331,8 @@ func (t *tlsConn) encrypt(b []byte) (n int, err error) {
 	return n, err
 }
 
-// push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while another goroutine is in
-// Write; then push may send a part of what Write encrypts.
+// push sends the encrypted bytes in out. A reader calls it for answers to the peer, possibly while
+// another goroutine is in Write; then push may send a part of what Write encrypts.
 func (t *tlsConn) push() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -328,7 +352,7 @@ func (t *tlsConn) push() error {
 // sent empties out. The lock is held.
 func (t *tlsConn) sent() {
 	if t.outs != nil {
-		t.conn.server().tlsBuffers.Put(t.outs)
+		t.conn.shared().tlsBuffers.Put(t.outs)
 	}
 	t.out, t.outs = nil, nil
 }
@@ -372,7 +396,8 @@ func (t *tlsConn) notifyNow() error {
 	return t.push()
 }
 
-// sendCloseNotify sends a close_notify on a dead connection that was not ended by Close, if that is possible at once.
+// sendCloseNotify sends a close_notify on a dead connection that was not ended by Close, if that is
+// possible at once.
 func (t *tlsConn) sendCloseNotify() {
 	c := t.conn
 	t.writing.Lock()
@@ -384,8 +409,8 @@ func (t *tlsConn) sendCloseNotify() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.out) > 0 && !t.lost {
-		n, _ := c.socket().Send(t.out)
-		c.server().traffic.sent(n)
+		n, _ := c.Socket().Send(t.out)
+		c.shared().traffic.sent(n)
 	}
 	t.sent()
 }
