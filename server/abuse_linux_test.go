@@ -16,8 +16,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/long"
 )
 
-// Without free descriptors, open connections are still served, and waiting ones are accepted when
-// there are free ones again.
+// Without free descriptors, open connections are still served, and waiting ones are accepted when there are free ones again.
 func TestOutOfDescriptors(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		s := &srv{Handler: &handler{t: t}, Backend: backend}
@@ -78,8 +77,8 @@ func exhaust(t *testing.T) (restore func()) {
 	return sync.OnceFunc(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
 }
 
-// Peers that send a byte now and then, one that never reads, and a flood past the limit leave the
-// good ones served, every request of theirs answered, and memory bounded.
+// Peers that send a byte now and then, one that never reads, and a flood past the limit leave the good ones
+// served, every request of theirs answered, and memory bounded.
 func TestAbuse(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		slow := 5000
@@ -189,8 +188,7 @@ func TestAbuse(t *testing.T) {
 	})
 }
 
-// If there is no descriptor for the net.Conn when the queued bytes have been sent, the hijacker's
-// calls return the error.
+// If there is no descriptor for the net.Conn when the queued bytes have been sent, the hijacker's calls return the error.
 func TestHijackWithoutDescriptors(t *testing.T) {
 	hijackQueued(t, func(t *testing.T, q *queued) {
 		nc, total := q.hijack(t)

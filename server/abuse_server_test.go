@@ -44,8 +44,8 @@ func (framed) Data(c *frame, buf []byte) error {
 	return err
 }
 
-// abused is the server process: it refuses connections beyond a limit, or has no descriptors for
-// them. When it is interrupted it prints the result of its Shutdown.
+// abused is the server process: it refuses connections beyond a limit, or has no descriptors for them. When it is
+// interrupted it prints the result of its Shutdown.
 func abused(ctx context.Context, limit string) {
 	s := &server.Server[[]byte]{Handler: framed{}, Workers: 1, MaxQueued: 1 << 16, IdleTimeout: time.Minute, WriteTimeout: 2 * time.Second}
 	if limit == "MaxConns" {

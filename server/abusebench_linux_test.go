@@ -19,9 +19,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/load"
 )
 
-// BenchmarkAbuse measures good requests to a server in a process of its own beside bad peers: the
-// server's CPU per good request, as a multiple of that without bad peers, and the latencies.
-// Compare within one run.
+// BenchmarkAbuse measures good requests to a server in a process of its own beside bad peers: the server's CPU per good
+// request, as a multiple of that without bad peers, and the latencies. Compare within one run.
 func BenchmarkAbuse(b *testing.B) {
 	for _, limit := range []string{"MaxConns", "EMFILE"} {
 		b.Run(limit, func(b *testing.B) {

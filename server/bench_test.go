@@ -112,9 +112,8 @@ func role(name string) {
 	s.Shutdown(context.Background())
 }
 
-// BenchmarkEcho measures the CPU per request of servers in processes of their own: a server with
-// its defaults, and one whose workers share a port. The number is that of workers. Compare within
-// one run. bench has a loop on a port beside them.
+// BenchmarkEcho measures the CPU per request of servers in processes of their own: a server with its defaults, and one whose
+// workers share a port. The number is that of workers. Compare within one run. bench has a loop on a port beside them.
 func BenchmarkEcho(b *testing.B) {
 	for _, r := range []string{"server/1", "server/2", "shared/2"} {
 		b.Run(r, func(b *testing.B) {
@@ -126,8 +125,8 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkObserved measures what a page, a scrape each second, TimeCalls and Name add to the CPU
-// per request. Compare within one run.
+// BenchmarkObserved measures what a page, a scrape each second, TimeCalls and Name add to the CPU per request. Compare
+// within one run.
 func BenchmarkObserved(b *testing.B) {
 	for _, r := range []string{"server/1", "observed/1", "server/2", "observed/2"} {
 		b.Run(r, func(b *testing.B) {
@@ -139,10 +138,9 @@ func BenchmarkObserved(b *testing.B) {
 	}
 }
 
-// BenchmarkUneven measures the latencies of a server with two workers and a hundred connections,
-// for one of which the handler sleeps half of the time: with one port, and with the default of one
-// for each worker, where half of the other connections share that one's shard. Compare within one
-// run.
+// BenchmarkUneven measures the latencies of a server with two workers and a hundred connections, for one of which the
+// handler sleeps half of the time: with one port, and with the default of one for each worker, where half of the other
+// connections share that one's shard. Compare within one run.
 func BenchmarkUneven(b *testing.B) {
 	for _, shards := range []string{"1", "0"} {
 		b.Run("shards="+shards, func(b *testing.B) {
@@ -155,9 +153,8 @@ func BenchmarkUneven(b *testing.B) {
 	}
 }
 
-// BenchmarkSlowReader measures the latencies of a thousand connections: alone, beside a peer that
-// has asked for 1 GiB and reads nothing of it, and beside one that reads 13 MB a second. Compare
-// within one run.
+// BenchmarkSlowReader measures the latencies of a thousand connections: alone, beside a peer that has asked for 1 GiB and
+// reads nothing of it, and beside one that reads 13 MB a second. Compare within one run.
 func BenchmarkSlowReader(b *testing.B) {
 	for _, r := range []struct {
 		name string
@@ -237,8 +234,8 @@ func until(ctx context.Context, serve func(net.Listener) error) {
 	<-ctx.Done()
 }
 
-// benchServer starts the server of a role, loads it, and returns the processor time that the server
-// used. beside, which may be nil, is called with the address before the load begins.
+// benchServer starts the server of a role, loads it, and returns the processor time that the server used.
+// beside, which may be nil, is called with the address before the load begins.
 func benchServer(tb testing.TB, r string, connections int, rate float64, d time.Duration, beside func(addr string)) (res load.Result, cpu time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+r)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"math"
 	"net"
 	"reflect"
@@ -15,6 +16,8 @@ import (
 type config struct {
 	opts    *Server[any] // a copy of the options
 	handler caller       // nil where there is none
+	tls     *tls.Config  // nil without TLS
+	err     error        // why there is none
 }
 
 // configOf returns the config of a server.

@@ -16,8 +16,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A greeter answers each line with a greeting. The state of a connection is the part of a line that
-// has arrived.
+// A greeter answers each line with a greeting. The state of a connection is the part of a line that has arrived.
 type greeter struct{}
 
 type greeting = server.Conn[[]byte]
@@ -174,8 +173,8 @@ func ExampleConn_Hijack() {
 	// Output: HELLO
 }
 
-// A handler has more to send than its peer takes at once: it writes as much as fits, and continues
-// when there is room again.
+// A handler has more to send than its peer takes at once: it writes as much as fits, and continues when there is room
+// again.
 type producer struct{ size int }
 
 func (producer) Open(c *server.Conn[int]) error {

@@ -24,8 +24,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// faulty is a real backend whose calls a test makes fail. Either function may be nil, and may
-// return nil.
+// faulty is a real backend whose calls a test makes fail. Either function may be nil, and may return nil.
 type faulty struct {
 	backend.Poller
 	park   func() error
@@ -116,8 +115,8 @@ func TestWaitFails(t *testing.T) {
 					}
 					c.Close()
 				}
-				// A wait that fails when a request has just arrived returns that request and no
-				// error. So let there be times without requests, longer and longer ones.
+				// A wait that fails when a request has just arrived returns that request and no error. So let there be times
+				// without requests, longer and longer ones.
 				c := dial(t, addr)
 				pause := time.Millisecond
 				wait(t, func() bool {
@@ -133,8 +132,7 @@ func TestWaitFails(t *testing.T) {
 	})
 }
 
-// If all waits fail for long, Serve returns the error, connections are closed, and Shutdown
-// returns.
+// If all waits fail for long, Serve returns the error, connections are closed, and Shutdown returns.
 func TestWaitFailsForGood(t *testing.T) {
 	eachFault(t, func(t *testing.T, name string, fault error) {
 		var broken atomic.Bool
@@ -197,9 +195,8 @@ func TestChangesFail(t *testing.T) {
 		var off atomic.Bool
 		s := &srv{Handler: &handler{t: t}, Workers: 2}
 		server.Faulty(s, 0, faulty{change: func(c *backend.Change) error {
-			// On poll a connection makes three changes. With each third one refused, those of a
-			// kind were refused for every connection, and a refused poll of a level is repeated
-			// after a quarter of a second.
+			// On poll a connection makes three changes. With each third one refused, those of a kind were refused for every
+			// connection, and a refused poll of a level is repeated after a quarter of a second.
 			if !off.Load() && changes.Add(1)%5 == 0 {
 				return fault
 			}

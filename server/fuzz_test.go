@@ -15,8 +15,7 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Datagrams of two peers, with contents and lengths from the fuzzer, come back unchanged, or cut to
-// MaxMessage.
+// Datagrams of two peers, with contents and lengths from the fuzzer, come back unchanged, or cut to MaxMessage.
 func FuzzDatagrams(f *testing.F) {
 	backendtest.Need(f)
 	f.Add([]byte("\x00\x01a\x05hello\xff"), uint8(1))
@@ -63,8 +62,8 @@ func FuzzDatagrams(f *testing.F) {
 	})
 }
 
-// The bytes of a client decide what the handler does with its connection: echo them, hijack it with
-// or without queued bytes, or pause it, and resume. All bytes come back in order.
+// The bytes of a client decide what the handler does with its connection: echo them, hijack it with or without queued
+// bytes, or pause it, and resume. All bytes come back in order.
 func FuzzHijack(f *testing.F) {
 	backendtest.Need(f)
 	for _, script := range []string{

@@ -65,8 +65,8 @@ func shuttingDown(t *testing.T, s *srv) (done <-chan error) {
 	return end
 }
 
-// Connections that are accepted or in the backlog when Shutdown is called, and send their first
-// request after that, are answered once.
+// Connections that are accepted or in the backlog when Shutdown is called, and send their first request after that, are
+// answered once.
 func TestShutdownServesFirstRequests(t *testing.T) {
 	const conns = 20
 	graceful(t, func(t *testing.T, s *srv, h *handler, dial func() net.Conn) {
@@ -168,9 +168,8 @@ func TestShutdownServesSlowFirstRequests(t *testing.T) {
 			}
 		}
 		h.conn(1)
-		// Shutdown ends the stream of a connection that was served before, after it has looked at
-		// the first one. What the first one sends before that is not its first request during
-		// Shutdown, and ends with what has arrived.
+		// Shutdown ends the stream of a connection that was served before, after it has looked at the first one. What the
+		// first one sends before that is not its first request during Shutdown, and ends with what has arrived.
 		served := dial()
 		send(t, served, "hello")
 		expect(t, served, "hello")

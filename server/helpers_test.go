@@ -154,8 +154,8 @@ func wait(t testing.TB, cond func() bool) {
 	await.Until(t, "a condition", cond)
 }
 
-// passing installs a clock whose time passes fast until the test ends. It is for tests in which
-// something expires, and nothing may expire too early.
+// passing installs a clock whose time passes fast until the test ends. It is for tests in which something
+// expires, and nothing may expire too early.
 func passing(t testing.TB) *testclock.Clock {
 	c := testclock.Install(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -179,8 +179,7 @@ func passing(t testing.TB) *testclock.Clock {
 	return c
 }
 
-// start serves on a loopback address until the test ends, and checks then that every connection was
-// closed.
+// start serves on a loopback address until the test ends, and checks then that every connection was closed.
 func start(t testing.TB, s *srv) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -319,9 +318,8 @@ func noUnix(t testing.TB) {
 	}
 }
 
-// noHijack skips a test that needs Hijack, if that does not work: the socket goes to package net
-// through os.NewFile, which associates it with a completion port, and net.FileConn must be able to
-// remove it from that.
+// noHijack skips a test that needs Hijack, if that does not work: the socket goes to package net through os.NewFile, which
+// associates it with a completion port, and net.FileConn must be able to remove it from that.
 func noHijack(t testing.TB) {
 	t.Helper()
 	if wine.KeepsPort.Here() {
@@ -331,9 +329,8 @@ func noHijack(t testing.TB) {
 
 func socketPath(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 
-// stream returns a part of the bytes that a connection sends. They depend on the connection and the
-// position, so that a test finds bytes that are lost, duplicated, out of order, or from another
-// connection.
+// stream returns a part of the bytes that a connection sends. They depend on the connection and the position, so that a
+// test finds bytes that are lost, duplicated, out of order, or from another connection.
 func stream(id uint64, from, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

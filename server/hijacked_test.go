@@ -14,8 +14,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// queued is a connection whose handler, for each "h" that it receives, queues bytes and hijacks the
-// connection.
+// queued is a connection whose handler, for each "h" that it receives, queues bytes and hijacks the connection.
 type queued struct {
 	h      *handler
 	s      *srv
@@ -81,8 +80,7 @@ func (q *queued) hijack(t *testing.T) (nc net.Conn, total int) {
 	return <-q.conns, <-q.totals
 }
 
-// The bytes that were queued before Hijack reach the peer first, and none is lost, whatever the
-// hijacker does.
+// The bytes that were queued before Hijack reach the peer first, and none is lost, whatever the hijacker does.
 func TestHijackQueued(t *testing.T) {
 	for name, then := range map[string]func(t *testing.T, q *queued, nc net.Conn){
 		"write": func(t *testing.T, q *queued, nc net.Conn) {
@@ -209,8 +207,7 @@ func TestHijackQueuedDeadlines(t *testing.T) {
 	})
 }
 
-// If the connection ends before the queued bytes are sent, the hijacker's calls fail and Close is
-// called.
+// If the connection ends before the queued bytes are sent, the hijacker's calls fail and Close is called.
 func TestHijackQueuedConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(q *queued){
 		"reset": func(q *queued) { q.below.SetLinger(0); q.below.Close() },

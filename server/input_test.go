@@ -35,8 +35,7 @@ func withTLS(t *testing.T, f func(t *testing.T, backend string, connect func(*sr
 	})
 }
 
-// A message of several parts: a count, and as many pieces, each a line with its length and then its
-// bytes.
+// A message of several parts: a count, and as many pieces, each a line with its length and then its bytes.
 func parts(pieces ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\r\n", len(pieces))
@@ -129,8 +128,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// Half a message is kept, and Data is called when it is complete, not before. Slices stay valid
-// while Data runs.
+// Half a message is kept, and Data is called when it is complete, not before. Slices stay valid while Data runs.
 func TestInputLarge(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		size := 8 << 20 / fewer()
@@ -237,8 +235,8 @@ func TestInputErrors(t *testing.T) {
 	})
 }
 
-// A handler that consumes nothing is called once for each arrival, until its input is full. At the
-// end of the stream it is called once more.
+// A handler that consumes nothing is called once for each arrival, until its input is full. At the end of the stream it
+// is called once more.
 func TestInputUnconsumed(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		calls := make(chan int, 1000)
@@ -285,8 +283,7 @@ func TestInputUnconsumed(t *testing.T) {
 	})
 }
 
-// The end of the stream reaches a handler that consumes one message in each call, and that was
-// called because of the end.
+// The end of the stream reaches a handler that consumes one message in each call, and that was called because of the end.
 func TestInputEndBehindMessages(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		asked := make(chan struct{})
@@ -317,8 +314,7 @@ func TestInputEndBehindMessages(t *testing.T) {
 	})
 }
 
-// Read returns the bytes of the input first, and so does a goroutine that has the connection after
-// Pause.
+// Read returns the bytes of the input first, and so does a goroutine that has the connection after Pause.
 func TestInputReadAndPause(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -426,9 +422,8 @@ func TestInputHijackEmpty(t *testing.T) {
 	})
 }
 
-// A message that takes longer than ReadTimeout closes its connection, however often a byte of it
-// arrives. A connection that has nothing of a message stays, and so does one whose handler has
-// paused it.
+// A message that takes longer than ReadTimeout closes its connection, however often a byte of it arrives. A connection
+// that has nothing of a message stays, and so does one whose handler has paused it.
 func TestMessageTimeout(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {

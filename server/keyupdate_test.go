@@ -48,8 +48,7 @@ func (r *rawTLS) answer() {
 	}
 }
 
-// A peer may update its keys and request an update of the server's, which is sent even if nothing
-// else is written.
+// A peer may update its keys and request an update of the server's, which is sent even if nothing else is written.
 func TestTLSKeyUpdate(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		r := updating(t, backend, &handler{t: t}, 0)
@@ -150,8 +149,7 @@ func TestTLSKeyUpdateAmongWrites(t *testing.T) {
 	})
 }
 
-// While the write queue is full, the peer's request for a key update waits with everything else
-// that it sends.
+// While the write queue is full, the peer's request for a key update waits with everything else that it sends.
 func TestTLSKeyUpdateQueueFull(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		h := &handler{t: t}
@@ -232,8 +230,7 @@ func TestTLSKeyUpdateHijackedAndPaused(t *testing.T) {
 	})
 }
 
-// After CloseWrite a request for a key update has no answer, but the peer's bytes are still
-// received.
+// After CloseWrite a request for a key update has no answer, but the peer's bytes are still received.
 func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		got := make(chan string, 1)
@@ -269,8 +266,7 @@ func TestTLSKeyUpdateAfterCloseWrite(t *testing.T) {
 	})
 }
 
-// An endless series of key updates, or a malformed one, ends its connection with an alert. Other
-// connections are served.
+// An endless series of key updates, or a malformed one, ends its connection with an alert. Other connections are served.
 func TestTLSKeyUpdateAbuse(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, bad := range map[string]func(r *rawTLS) string{

@@ -70,8 +70,7 @@ func TestMaxConnsPerAddr(t *testing.T) {
 	})
 }
 
-// Writes beyond MaxQueuedTotal are refused whole, and the connection stays. A peer that reads is
-// served, whatever others do.
+// Writes beyond MaxQueuedTotal are refused whole, and the connection stays. A peer that reads is served, whatever others do.
 func TestMaxQueued(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const most = 4 << 20
@@ -164,8 +163,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A connection whose peer takes no queued bytes is closed after WriteTimeout, before Close and
-// after it.
+// A connection whose peer takes no queued bytes is closed after WriteTimeout, before Close and after it.
 func TestWriteTimeout(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, closing := range []bool{false, true} {
@@ -186,8 +184,7 @@ func TestWriteTimeout(t *testing.T) {
 	})
 }
 
-// A connection has one timer for both of its timeouts. Each expires in time, whatever the other one
-// is set to.
+// A connection has one timer for both of its timeouts. Each expires in time, whatever the other one is set to.
 func TestTimeoutsTogether(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, c := range map[string]struct {

@@ -252,8 +252,8 @@ func TestMarkCoversLargeReads(t *testing.T) {
 	}
 }
 
-// Read may take more than MaxMessage since Mark. Calls of the input then return ErrTooLong until
-// the next Mark.
+// Read may take more than MaxMessage since Mark. Calls of the input then return ErrTooLong until the
+// next Mark.
 func TestReadBeyondMaxInput(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const most = 100

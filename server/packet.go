@@ -67,7 +67,6 @@ type PacketServer struct {
 	StuckAfter time.Duration
 
 	journal engine.Journal
-	limits  packetLimits
 
 	mu      sync.Mutex
 	closing bool
@@ -77,8 +76,8 @@ type PacketServer struct {
 	running sync.WaitGroup
 	counts  struct{ received, sent, dropped, stuck atomic.Uint64 }
 
-	wheel  *wheel.Wheel[*packetTimer]
-	ticker packetTimer // in the wheel while the watchdog has something to look at
+	wheel *wheel.Wheel[*PacketServer]
+	timer wheel.Timer[*PacketServer] // armed while the watchdog has something to look at
 
 	failure error               // why the server ended by itself
 	options []socknotify.Option // of the port; set by tests
@@ -207,7 +206,7 @@ func (s *PacketServer) begin(c *PacketConn) error {
 		return err
 	}
 	s.conns[c] = struct{}{}
-	s.wheel.Set(&s.ticker, 0)
+	s.wheel.Set(s, 0)
 	return nil
 }
 
@@ -254,33 +253,28 @@ func (s *PacketServer) start() error {
 		}
 	}()
 	s.port, s.conns, s.workers = port, make(map[*PacketConn]struct{}), make(map[*packetWorker]struct{})
-	s.wheel = wheel.New(clock.Current(), engine.Tick, func(p *packetTimer) *wheel.Timer[*packetTimer] { return &p.timer },
-		func(*packetTimer) { s.watch() })
+	s.wheel = wheel.New(clock.Current(), engine.Tick,
+		func(s *PacketServer) *wheel.Timer[*PacketServer] { return &s.timer }, (*PacketServer).watch)
 	if s.OnStart != nil {
 		s.OnStart(port)
 	}
-	for range s.limits.workers {
+	for range cmp.Or(s.Workers, 1) {
 		s.addWorker()
 	}
 	started = true
 	return nil
 }
 
-// packetLimits are options of a PacketServer, or their defaults.
-type packetLimits struct {
-	workers, running, message int
-	stuck                     time.Duration
+// check returns an error that names an option that cannot work.
+func (s *PacketServer) check() error {
+	return cmp.Or(
+		engine.CheckNumber("Workers", s.Workers, min(math.MaxInt32, s.maxRunning())),
+		engine.CheckNumber("MaxMessage", s.MaxMessage, maxDatagram))
 }
 
-// check returns an error that names an option that cannot work, or sets the limits.
-func (s *PacketServer) check() error {
-	workers := cmp.Or(s.Workers, 1)
-	s.limits = packetLimits{workers, engine.Limit(s.MaxRunning, workers+engine.MaxStuck),
-		cmp.Or(s.MaxMessage, maxDatagram), engine.Timeout(s.StuckAfter)}
-	return cmp.Or(
-		engine.CheckNumber("Workers", s.Workers, math.MaxInt32),
-		engine.CheckNumber("Workers", workers, s.limits.running),
-		engine.CheckNumber("MaxMessage", s.MaxMessage, maxDatagram))
+// maxRunning returns MaxRunning, or its default.
+func (s *PacketServer) maxRunning() int {
+	return engine.Limit(s.MaxRunning, cmp.Or(s.Workers, 1)+engine.MaxStuck)
 }
 
 func (c *PacketConn) enable(reg *[1]socknotify.Registration[*PacketConn]) error {

@@ -171,8 +171,8 @@ func TestPacketSocketClosed(t *testing.T) {
 	})
 }
 
-// If more handlers than there are workers do not return, the other sockets are served, and Stats
-// reports the handlers. The sockets of these are served again when they have returned.
+// If more handlers than there are workers do not return, the other sockets are served, and Stats reports the handlers. The
+// sockets of these are served again when they have returned.
 func TestPacketHandlerStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex

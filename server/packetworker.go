@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"github.com/socknotify/socknotify"
-	"github.com/socknotify/socknotify/internal/wheel"
 	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -111,7 +110,7 @@ func (w *packetWorker) serve(c *PacketConn) error {
 
 // resetBuffers gives each message its buffer again, because handlers may have changed them.
 func (w *packetWorker) resetBuffers() {
-	size := w.server.limits.message
+	size := cmp.Or(w.server.MaxMessage, maxDatagram)
 	if w.bufs == nil {
 		w.bufs = make([]byte, packets*size)
 	}
@@ -133,11 +132,6 @@ func (w *packetWorker) call(c *PacketConn, n int) {
 	s.Handler.Datagrams(c, w.in[:n])
 }
 
-// A packetTimer is the entry of a PacketServer in its wheel.
-type packetTimer struct {
-	timer wheel.Timer[*packetTimer]
-}
-
 // addWorker starts one more worker. The server's lock is held.
 func (s *PacketServer) addWorker() {
 	w := &packetWorker{server: s}
@@ -148,7 +142,7 @@ func (s *PacketServer) addWorker() {
 // watch is the watchdog. The wheel calls it with every tick while there are sockets, or handlers
 // that run.
 func (s *PacketServer) watch() {
-	d := engine.Watchdog{Now: uint32(s.wheel.Now()), After: s.limits.stuck}
+	d := engine.Watchdog{Now: uint32(s.wheel.Now()), After: engine.Timeout(s.StuckAfter)}
 	defer d.Log(&s.journal)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +150,7 @@ func (s *PacketServer) watch() {
 	for w := range s.workers {
 		w.Mu.Lock()
 		on = on || w.Busy
-		if d.Late(&w.Activity) && !s.closing && len(s.workers) < s.limits.running {
+		if d.Late(&w.Activity) && !s.closing && len(s.workers) < s.maxRunning() {
 			w.Replaced = true
 			s.addWorker() // for the other sockets
 		}
@@ -164,7 +158,7 @@ func (s *PacketServer) watch() {
 	}
 	s.counts.stuck.Add(uint64(d.Stuck()))
 	if on {
-		s.wheel.Set(&s.ticker, 0)
+		s.wheel.Set(s, 0)
 	}
 }
 

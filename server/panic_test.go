@@ -92,9 +92,8 @@ func (l locked) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// A handler may panic in a call and again in Close. The program continues, even if the connection
-// has no registration, before Open has returned and after Hijack, so that Close could follow at
-// once.
+// A handler may panic in a call and again in Close. The program continues, even if the connection has no registration,
+// before Open has returned and after Hijack, so that Close could follow at once.
 func TestPanicTwice(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for name, boom := range map[string]func(){"panic": func() { panic("boom") }, "exit": runtime.Goexit} {

@@ -15,8 +15,9 @@ import (
 // A server is what is inside a Server[S]. It does not depend on the type of the connections'
 // states.
 type server struct {
-	config      // set by start
-	conn.Shared // what its connections use; set by start
+	conn.Shared              // what its connections use; set by start
+	opts        *Server[any] // set by start
+	handler     caller       // set by start
 
 	mu               sync.Mutex
 	started          bool
@@ -55,7 +56,7 @@ func (s *server) start(c config) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	s.config = c
+	s.opts, s.handler = c.opts, c.handler
 	o := c.opts
 	defer func() { // OnStart may panic
 		if !s.started {

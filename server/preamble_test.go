@@ -29,8 +29,8 @@ func fromLine(remote, local net.Addr, b []byte) (p server.Preamble, err error) {
 	return server.Preamble{N: i + 1, Remote: a, Value: string(b[:i])}, err
 }
 
-// withPreamble runs a test without and with TLS. connect sends a header in pieces of a size, and a
-// text after it, in the last piece without TLS.
+// withPreamble runs a test without and with TLS. connect sends a header in pieces of a size, and a text after it, in the
+// last piece without TLS.
 func withPreamble(t *testing.T, f func(t *testing.T, backend string, connect func(s *srv, header string, piece int, text string) net.Conn)) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, with := range []string{"plain", "tls"} {
@@ -93,8 +93,7 @@ func TestPreamble(t *testing.T) {
 	}
 }
 
-// With Preamble, a connection without a header is served at once if the function says so, though
-// the peer sends nothing.
+// With Preamble, a connection without a header is served at once if the function says so, though the peer sends nothing.
 func TestPreambleNone(t *testing.T) {
 	h := &handler{t: t, open: func(c conn) error { _, err := c.Write([]byte("hello")); return err }}
 	s := &srv{Handler: h, Preamble: func(remote, local net.Addr, b []byte) (server.Preamble, error) {
@@ -113,8 +112,7 @@ func TestPreambleNone(t *testing.T) {
 	}
 }
 
-// A connection with a bad header, with half a header, or with too much of one is closed and
-// counted, without Open.
+// A connection with a bad header, with half a header, or with too much of one is closed and counted, without Open.
 func TestPreambleBad(t *testing.T) {
 	t.Parallel() // it waits
 	for name, bad := range map[string]struct {
@@ -185,8 +183,7 @@ func TestPreambleLimits(t *testing.T) {
 	}
 }
 
-// Shutdown serves the first request of a connection whose header has arrived, and ends connections
-// with half a header.
+// Shutdown serves the first request of a connection whose header has arrived, and ends connections with half a header.
 func TestPreambleShutdown(t *testing.T) {
 	t.Parallel() // it waits
 	s := &srv{Handler: &handler{t: t}, Preamble: fromLine}

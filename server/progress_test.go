@@ -14,8 +14,8 @@ import (
 	"github.com/socknotify/socknotify/internal/test/await"
 )
 
-// A machine may be busy with something else for any time. So a long test does not give up by the
-// clock, but when nothing has moved for many of its own turns.
+// A machine may be busy with something else for any time. So a long test does not give up by the clock, but when nothing
+// has moved for many of its own turns.
 const (
 	turn  = 50 * time.Millisecond
 	turns = 1200 // at least a minute
@@ -79,8 +79,7 @@ func stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// A moving is a client's connection whose transfers are counted by a watch, and which is closed
-// with it.
+// A moving is a client's connection whose transfers are counted by a watch, and which is closed with it.
 type moving struct {
 	net.Conn
 	w           *watch

@@ -271,8 +271,8 @@ func (r *random) data(c conn, buf []byte) error {
 	return err
 }
 
-// throughInput receives a message of random length by the input, in one call or in two. At the end
-// of the stream it returns what is left.
+// throughInput receives a message of random length by the input, in one call or in two. At the end of the stream it
+// returns what is left.
 func throughInput(rng *rand.Rand, c conn, buf []byte) (n int, err error) {
 	k, first := 1+rng.IntN(min(300, len(buf))), 0
 	if rng.IntN(2) == 0 {
@@ -294,8 +294,7 @@ func throughInput(rng *rand.Rand, c conn, buf []byte) (n int, err error) {
 	return n + copy(buf[n:], b), err
 }
 
-// Random clients of random servers: every byte comes back, in order, unless one side has cut the
-// connection.
+// Random clients of random servers: every byte comes back, in order, unless one side has cut the connection.
 func TestRandom(t *testing.T) {
 	if *seeds == 0 {
 		*seeds = long.Or(4, 1)
@@ -399,8 +398,7 @@ func randomly(t *testing.T, backend string, seed uint64) {
 	r.w.stop()
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
-	// A client that is soon gone may take its end of the handshake along, which only the server
-	// needs.
+	// A client that is soon gone may take its end of the handshake along, which only the server needs.
 	st, gone := s.Stats(), r.count[kindRude]+r.count[kindReset]
 	unfinished := int(failed(st))
 	if r.h.opens != r.h.closes || r.h.opens+unfinished < dialed || r.h.opens > clients {
@@ -418,8 +416,7 @@ type target struct {
 	tls           bool
 }
 
-// dial connects, and returns the connection below TLS and the one above it, which are the same
-// without TLS.
+// dial connects, and returns the connection below TLS and the one above it, which are the same without TLS.
 func (r *random) dial(rng *rand.Rand, id uint64, to target, config *tls.Config) (*moving, net.Conn) {
 	m, err := r.w.dial(id, to)
 	if err != nil {

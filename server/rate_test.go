@@ -49,8 +49,8 @@ func TestAcceptRate(t *testing.T) {
 	}
 }
 
-// A connection that sends as fast as it can is received from at ReadRate, after a burst; another is
-// not affected. The server does not call Data again and again.
+// A connection that sends as fast as it can is received from at ReadRate, after a burst; another is not affected. The
+// server does not call Data again and again.
 func TestReadRate(t *testing.T) {
 	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
@@ -88,8 +88,8 @@ func TestReadRate(t *testing.T) {
 	})
 }
 
-// Answers are sent at WriteRate, after a burst, from the queue, from readers and from files.
-// WriteTimeout does not apply to the waits, and Close sends the rest.
+// Answers are sent at WriteRate, after a burst, from the queue, from readers and from files. WriteTimeout does not apply to
+// the waits, and Close sends the rest.
 func TestWriteRate(t *testing.T) {
 	t.Parallel() // it waits
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {

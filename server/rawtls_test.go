@@ -27,8 +27,8 @@ const (
 	messageKeyUpdate = 24
 )
 
-// A rawTLS is a client of TLS 1.3 after its handshake, record by record. Crypto/tls cannot be told
-// to send what comes after it.
+// A rawTLS is a client of TLS 1.3 after its handshake, record by record. Crypto/tls cannot be told to send
+// what comes after it.
 type rawTLS struct {
 	net.Conn
 	t           testing.TB
@@ -88,8 +88,8 @@ func dialRawTLS(t testing.TB, addr string, config *tls.Config) *rawTLS {
 	return r
 }
 
-// A recordwise gives no byte of a record that was not asked for yet, such as the tickets that come
-// with the end of the handshake.
+// A recordwise gives no byte of a record that was not asked for yet, such as the tickets that come with the
+// end of the handshake.
 type recordwise struct {
 	net.Conn
 	head []byte
@@ -153,8 +153,7 @@ func (r *rawTLS) record(typ byte, content string) string {
 	return string(r.write.aead.Seal(head, r.write.nonce(), append([]byte(content), typ), head))
 }
 
-// keyUpdate makes a record with which the client's keys change, and those of the server if it is
-// asked to.
+// keyUpdate makes a record with which the client's keys change, and those of the server if it is asked to.
 func (r *rawTLS) keyUpdate(request byte) string {
 	rec := r.record(typeHandshake, string([]byte{messageKeyUpdate, 0, 0, 1, request}))
 	r.write.update()
@@ -179,8 +178,7 @@ func (r *rawTLS) next() (typ byte, content []byte, err error) {
 	return plain[len(plain)-1], plain[:len(plain)-1], nil
 }
 
-// receive receives data, and follows what else comes. Without data it ends after a change of keys
-// or an alert.
+// receive receives data, and follows what else comes. Without data it ends after a change of keys or an alert.
 func (r *rawTLS) receive() (data []byte, err error) {
 	for {
 		typ, content, err := r.next()

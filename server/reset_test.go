@@ -17,8 +17,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// The system reports a reset to one call. The cause of the connection is the reset whichever call
-// that was, and no Read takes the reset for the end of the stream.
+// The system reports a reset to one call. The cause of the connection is the reset whichever call that was, and no Read
+// takes the reset for the end of the stream.
 func TestResetCause(t *testing.T) {
 	if wine.ForgetsReset.Here() {
 		t.Skip(wine.ForgetsReset)

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,7 +23,7 @@ const accepts = 64
 
 // serveListener serves a duplicate of the listener's socket. The listener itself is left open,
 // because then it can be asked whether its owner has closed it.
-func (s *server) serveListener(c config, l net.Listener, tls *tls.Config) error {
+func (s *server) serveListener(c config, l net.Listener) error {
 	if l == nil {
 		return engine.ErrNoSocket
 	}
@@ -40,7 +39,7 @@ func (s *server) serveListener(c config, l net.Listener, tls *tls.Config) error 
 	if err != nil {
 		return err
 	}
-	return s.serve(c, socket, &original{l, found}, tls)
+	return s.serve(c, socket, &original{l, found})
 }
 
 // An original is a listener that a duplicate is served of.
@@ -50,13 +49,16 @@ type original struct {
 }
 
 // serve serves a socket. of is the listener that the socket is a duplicate of, or nil.
-func (s *server) serve(c config, socket *sock.Socket, of *original, tls *tls.Config) error {
+func (s *server) serve(c config, socket *sock.Socket, of *original) error {
 	if socket == nil {
 		return engine.ErrNoSocket
 	}
 	defer socket.Close()
+	if c.err != nil {
+		return c.err
+	}
 	l := &listener{server: s, sock: socket, of: of, failed: make(engine.Failure, 1)}
-	l.conns.TCP, l.conns.TLS = socket.LocalAddr().IsValid(), tls
+	l.conns.TCP, l.conns.TLS = socket.LocalAddr().IsValid(), c.tls
 	l.conns.Init(&s.Shared, l.accepted)
 	if err := s.begin(c, l); err != nil {
 		return err

@@ -222,12 +222,12 @@ func (s *Server[S]) ListenAndServe(network, address string) error {
 // While Serve runs, no other code may accept from the listener. On Linux, Serve sets options on a
 // TCP listener that its connections inherit (TCP_NODELAY, and those of KeepAlive).
 func (s *Server[S]) Serve(l net.Listener) error {
-	return s.server.serveListener(configOf(s), l, nil)
+	return s.server.serveListener(configOf(s), l)
 }
 
 // ServeSocket is Serve for a listening socket of package sock.
 func (s *Server[S]) ServeSocket(socket *sock.Socket) error {
-	return s.server.serve(configOf(s), socket, nil, nil)
+	return s.server.serve(configOf(s), socket, nil)
 }
 
 // ListenAndServeTLS is ListenAndServe with TLS, as ServeTLS serves.
@@ -254,12 +254,12 @@ func (s *Server[S]) ListenAndServeTLS(network, address, certFile, keyFile string
 // configuration may block. If one panics, or calls runtime.Goexit, its connection is closed, and it
 // is logged and counted in Stats.Panics.
 func (s *Server[S]) ServeTLS(l net.Listener, certFile, keyFile string) error {
-	return s.server.serveTLS(configOf(s), l, certFile, keyFile)
+	return s.server.serveListener(configOf(s).withTLS(certFile, keyFile), l)
 }
 
 // ServeTLSSocket is ServeTLS for a listening socket of package sock.
 func (s *Server[S]) ServeTLSSocket(socket *sock.Socket, certFile, keyFile string) error {
-	return s.server.serveTLSSocket(configOf(s), socket, certFile, keyFile)
+	return s.server.serve(configOf(s).withTLS(certFile, keyFile), socket, nil)
 }
 
 // Shutdown ends the server gracefully. It closes the listeners and ends the stream of every

@@ -14,8 +14,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/wine"
 )
 
-// Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one
-// server.
+// Many clients send more than the buffers between them hold, over TCP and Unix sockets, on one server.
 func TestEcho(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, shards := range []int{1, 3} {

@@ -12,10 +12,9 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// Connections of one shard whose handlers are slow do not wait for each other while the worker of
-// another shard is idle, and nor do those beside a single connection that keeps their worker busy.
-// The worker that helps ends when it is not needed. No call is long enough for the watchdog to
-// replace its worker.
+// Connections of one shard whose handlers are slow do not wait for each other while the worker of another shard is idle,
+// and nor do those beside a single connection that keeps their worker busy. The worker that helps ends when it is not
+// needed. No call is long enough for the watchdog to replace its worker.
 func TestBusyShard(t *testing.T) {
 	for name, slow := range map[string]int{"one": 1, "all": 8, "all on one processor": 8} {
 		t.Run(name, func(t *testing.T) {

@@ -79,8 +79,7 @@ func isClosedFile(f *os.File) bool {
 	return errors.Is(err, os.ErrClosed)
 }
 
-// Writes, readers and files are sent in the order of the calls. Data is called again after the
-// last, for pipelined requests too.
+// Writes, readers and files are sent in the order of the calls. Data is called again after the last, for pipelined requests too.
 func TestStreamOrder(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		size := 3 << 20 / fewer()
@@ -136,8 +135,7 @@ func TestStreamOrder(t *testing.T) {
 	})
 }
 
-// A reader that has nothing is read again after WantWritable, and costs nothing in between.
-// WriteTimeout does not apply to it.
+// A reader that has nothing is read again after WantWritable, and costs nothing in between. WriteTimeout does not apply to it.
 func TestStreamWaits(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		var mu sync.Mutex
@@ -212,8 +210,7 @@ func TestStreamClose(t *testing.T) {
 	})
 }
 
-// A source that fails closes the connection, with its error as the cause. A panic is handled as one
-// of the handler.
+// A source that fails closes the connection, with its error as the cause. A panic is handled as one of the handler.
 func TestStreamFails(t *testing.T) {
 	failure := errors.New("no more")
 	for name, c := range map[string]struct {
@@ -408,8 +405,8 @@ func TestStreamHijack(t *testing.T) {
 	})
 }
 
-// A peer that does not take a stream is closed after WriteTimeout, a connection whose reader has
-// nothing after IdleTimeout, and Abort ends a stream at once. The reader is closed in each case.
+// A peer that does not take a stream is closed after WriteTimeout, a connection whose reader has nothing after IdleTimeout,
+// and Abort ends a stream at once. The reader is closed in each case.
 func TestStreamCut(t *testing.T) {
 	endless := int64(1) << 50
 	for name, cut := range map[string]struct {
@@ -474,8 +471,7 @@ func TestStreamServesOthers(t *testing.T) {
 	})
 }
 
-// The memory for an answer of 1 GiB to a peer that reads slowly is bounded by one piece, while
-// 1,000 others are served.
+// The memory for an answer of 1 GiB to a peer that reads slowly is bounded by one piece, while 1,000 others are served.
 func TestSlowReaderOfLargeAnswer(t *testing.T) {
 	size, others := int64(1)<<30, 1000
 	if testing.Short() || fewer() > 1 {

@@ -265,8 +265,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The goroutine that calls Data has the label, and so have goroutines that Data starts. That of
-// Serve, which is the program's, has none.
+// The goroutine that calls Data has the label, and so have goroutines that Data starts. That of Serve, which is the program's,
+// has none.
 func TestProfileLabels(t *testing.T) {
 	h := &handler{t: t}
 	profile := make(chan string, 1)

@@ -30,18 +30,14 @@ const (
 	enables  = "syscalls:sys_enter_epoll_ctl"
 )
 
-// byTheClock are calls that the runtime makes for its timer and for preemption, however many
-// requests there are.
+// byTheClock are calls that the runtime makes for its timer and for preemption, however many requests there are.
 var byTheClock = []string{"syscalls:sys_enter_nanosleep", "syscalls:sys_enter_tgkill", "syscalls:sys_enter_getpid", "syscalls:sys_enter_rt_sigreturn"}
 
-// A request of 64 bytes costs at most 2.2 system calls where a hundred connections are busy (a
-// receive, a send, and a share in a wait), and one enable in twenty asks the kernel. The server is
-// stopped while the hundred send, so that it is as busy as that whatever else the machine does.
-// What it does to start, to accept and to end is taken off, and that it goes to sleep after each
-// round, which a busy one does not: that is what rounds of a single request are for. The server
-// "input" receives by the input, and answers with several writes; "observed" has a page, times and
-// labels. It is perf that counts, since strace makes a server so slow that much of what it does is
-// the runtime's.
+// A request of 64 bytes costs at most 2.2 system calls where a hundred connections are busy (a receive, a send, and a
+// share in a wait), and one enable in twenty asks the kernel. The server is stopped while the hundred send, so that it
+// is as busy as that whatever else the machine does. What it does to start, to accept and to end is taken off, and that
+// it goes to sleep after each round, which a busy one does not: that is what rounds of a single request are for. The
+// server "input" receives by the input, and answers with several writes; "observed" has a page, times and labels. It is perf that counts, since strace makes a server so slow that much of what it does is the runtime's.
 func TestSystemCalls(t *testing.T) {
 	if qemu.StartsNoProgram.Here() {
 		t.Skip(qemu.StartsNoProgram)
@@ -80,8 +76,8 @@ func perfStat(report, command string) []string {
 	return []string{"stat", "-x", ",", "-e", strings.Join(append(slices.Clone(byTheClock), allCalls, enables), ","), "-o", report, command}
 }
 
-// callsOf returns the numbers of calls of a server with one worker, with conns connections, of
-// which active send a request in each round.
+// callsOf returns the numbers of calls of a server with one worker, with conns connections, of which active send a request
+// in each round.
 func callsOf(t *testing.T, role string, conns, active, rounds int) systemCalls {
 	report := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("perf", perfStat(report, os.Args[0])...)

@@ -20,8 +20,7 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// Timers fire in their order, serialised with the handler's other calls, also while the connection
-// is paused.
+// Timers fire in their order, serialised with the handler's other calls, also while the connection is paused.
 func TestAfterFunc(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		h := &handler{t: t}
@@ -98,8 +97,8 @@ func TestAfterFuncFails(t *testing.T) {
 	}
 }
 
-// A timer that is due while the connection is hijacked fires after Resume, and the timers of many
-// connections cause one call each.
+// A timer that is due while the connection is hijacked fires after Resume, and the timers of many connections cause one call
+// each.
 func TestAfterFuncHijacked(t *testing.T) {
 	noHijack(t)
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -155,8 +154,7 @@ func TestAfterFuncIsNotActivity(t *testing.T) {
 	}
 }
 
-// Timers that are set, stopped and fire from several goroutines fire at most once, and exactly once
-// if Stop returned false.
+// Timers that are set, stopped and fire from several goroutines fire at most once, and exactly once if Stop returned false.
 func TestAfterFuncConcurrently(t *testing.T) {
 	h := &handler{t: t}
 	dial(t, start(t, &srv{Handler: h}))
@@ -184,8 +182,8 @@ func TestAfterFuncConcurrently(t *testing.T) {
 	wait(t, func() bool { return fired.Load()+stopped.Load() == goroutines*each })
 }
 
-// The context of a connection is done before the handler's Close is called, with its cause, and
-// while the handler runs if the connection was aborted.
+// The context of a connection is done before the handler's Close is called, with its cause, and while the handler runs if
+// the connection was aborted.
 func TestContext(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		failure := errors.New("failure")

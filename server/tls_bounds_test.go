@@ -43,8 +43,8 @@ func (c *tally) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Peers cannot fill the log: of each kind of line that they can cause, ten are logged in a second,
-// and the number of the others.
+// Peers cannot fill the log: of each kind of line that they can cause, ten are logged in a second, and the number of the
+// others.
 func TestLogLimited(t *testing.T) {
 	config, _ := certified(t)
 	for name, c := range map[string]struct {
@@ -111,8 +111,8 @@ func TestTLSResetLogged(t *testing.T) {
 	})
 }
 
-// A Read ends after a number of records, even if a peer sends many key updates between its bytes.
-// The rest is read without another byte from the peer.
+// A Read ends after a number of records, even if a peer sends many key updates between its bytes. The rest is read without
+// another byte from the peer.
 func TestTLSReadRecordLimit(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const groups = 100
@@ -150,8 +150,7 @@ func TestTLSReadRecordLimit(t *testing.T) {
 	})
 }
 
-// The queue stays within MaxQueued if another goroutine reads while Write encrypts, and the reader
-// sends a part of it.
+// The queue stays within MaxQueued if another goroutine reads while Write encrypts, and the reader sends a part of it.
 func TestTLSQueueWithConcurrentReader(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const queue = 300_000
@@ -161,8 +160,7 @@ func TestTLSQueueWithConcurrentReader(t *testing.T) {
 			read <- struct{}{}
 			return err
 		}}
-		// The configuration's randomness is asked for at the beginning of each record of these
-		// suites.
+		// The configuration's randomness is asked for at the beginning of each record of these suites.
 		between := &hooked{}
 		s := &srv{Handler: h, Backend: backend, MaxQueued: queue, TLSConfig: &tls.Config{
 			MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}, Rand: between}}

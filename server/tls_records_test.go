@@ -19,8 +19,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
-// equalLengths is a configuration whose signatures are all of one length, and so are all flights of
-// a server.
+// equalLengths is a configuration whose signatures are all of one length, and so are all flights of a server.
 func equalLengths(t testing.TB, version uint16) *tls.Config {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -74,8 +73,7 @@ func (c causes) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A rival is a server to compare with: it returns its address, and a function that returns the
-// cause of its connection.
+// A rival is a server to compare with: it returns its address, and a function that returns the cause of its connection.
 type rival func(t *testing.T, config *tls.Config) (addr string, cause func() string)
 
 // stockRival serves one connection with crypto/tls alone.
@@ -128,8 +126,8 @@ func oversized(typ byte, version uint16, n int) string {
 	return string([]byte{typ, byte(version >> 8), byte(version), byte(n >> 8), byte(n)})
 }
 
-// Bytes that violate TLS are answered as crypto/tls answers them: with the same bytes and cause,
-// and without waiting for more.
+// Bytes that violate TLS are answered as crypto/tls answers them: with the same bytes and cause, and without waiting for
+// more.
 func TestTLSMalformed(t *testing.T) {
 	const (
 		ccs   = 20

@@ -154,9 +154,8 @@ func visit(addr string, config *tls.Config) error {
 // minAge is the age below which a server does not end a handshake to make room for another.
 const minAge = 500 * time.Millisecond
 
-// visitUntilServed visits again where the client itself may have been too slow: a server without
-// free slots may end a handshake whose peer has not answered for half a second, and on a busy
-// machine a good client can need longer.
+// visitUntilServed visits again where the client itself may have been too slow: a server without free slots may end a
+// handshake whose peer has not answered for half a second, and on a busy machine a good client can need longer.
 func visitUntilServed(addr string, config *tls.Config) error {
 	for first := time.Now(); ; {
 		from := time.Now()
@@ -170,8 +169,8 @@ func visitUntilServed(addr string, config *tls.Config) error {
 	}
 }
 
-// visits lets several clients visit two servers in turn until the context ends, and returns the
-// sorted durations of the visits of each server.
+// visits lets several clients visit two servers in turn until the context ends, and returns the sorted durations of the
+// visits of each server.
 func visits(ctx context.Context, t testing.TB, clients int, addrs [2]string, config *tls.Config) (took [2][]time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -204,8 +203,8 @@ func unfinished(t *testing.T, backend string, slots int) (s *srv, addr string, c
 	return s, addr, client
 }
 
-// Many more peers than there are slots begin handshakes and then send nothing, and new ones keep
-// doing so. Each good client completes its handshake.
+// Many more peers than there are slots begin handshakes and then send nothing, and new ones keep doing so. Each good client
+// completes its handshake.
 func TestTLSUnfinishedHandshakes(t *testing.T) {
 	t.Parallel()                                              // it waits
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another
@@ -269,8 +268,8 @@ func expectFlight(t testing.TB, c net.Conn) {
 	expect(t, c, "\x16\x03\x03")
 }
 
-// If there is no free slot, the oldest handshake of the address with the most unfinished ones is
-// ended; among addresses with equal numbers, the oldest of all.
+// If there is no free slot, the oldest handshake of the address with the most unfinished ones is ended; among addresses
+// with equal numbers, the oldest of all.
 func TestTLSEvictionByAddress(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		clock := testclock.Install(t)
@@ -310,8 +309,8 @@ func TestTLSEvictionByAddress(t *testing.T) {
 	})
 }
 
-// Functions of the configuration that wait, more of them than may compute at once, do not delay
-// other handshakes for long. crypto/tls calls them, so the server is not told.
+// Functions of the configuration that wait, more of them than may compute at once, do not delay other handshakes for long.
+// crypto/tls calls them, so the server is not told.
 func TestTLSBlockingConfig(t *testing.T) {
 	config, client := certified(t)
 	for name, set := range map[string]func(c *tls.Config, wait func()){
@@ -381,8 +380,7 @@ func (s slowSigner) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) 
 	return s.Signer.Sign(rand, digest, opts)
 }
 
-// A function of the configuration that panics or calls Goexit closes its connection, and frees the
-// slot of its handshake.
+// A function of the configuration that panics or calls Goexit closes its connection, and frees the slot of its handshake.
 func TestTLSConfigPanicFreesSlot(t *testing.T) {
 	config, client := certified(t)
 	for name, set := range map[string]func(c *tls.Config, f func()){
@@ -451,10 +449,9 @@ func TestTLSConfigPanicFreesSlot(t *testing.T) {
 	}
 }
 
-// BenchmarkTLSUnfinishedHandshakes compares full handshakes of good clients, with a request each,
-// with those of a server of net/http in the same process and at the same time. Beside each server
-// there are connections that send a ClientHello and nothing more, of which 130 a second are
-// replaced by new ones. The ratio is that of handshakes in a second. None may fail.
+// BenchmarkTLSUnfinishedHandshakes compares full handshakes of good clients, with a request each, with those of a server of
+// net/http in the same process and at the same time. Beside each server there are connections that send a ClientHello and
+// nothing more, of which 130 a second are replaced by new ones. The ratio is that of handshakes in a second. None may fail.
 func BenchmarkTLSUnfinishedHandshakes(b *testing.B) {
 	for _, n := range []int{0, 1100, 4500} {
 		for _, from := range []string{"127.0.0.1", "127.0.0.2"} { // the good clients', and another

@@ -175,8 +175,8 @@ func (c trickle) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The rest of a record that does not fit into the handler's buffer, and the records after it, are
-// read without another byte from the peer, also after a pause.
+// The rest of a record that does not fit into the handler's buffer, and the records after it, are read without another byte
+// from the peer, also after a pause.
 func TestTLSReadAllRecords(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {
@@ -239,8 +239,7 @@ func (c *gather) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A write is taken whole while less than MaxQueued is queued, and refused whole then. None of the
-// bytes taken is lost.
+// A write is taken whole while less than MaxQueued is queued, and refused whole then. None of the bytes taken is lost.
 func TestTLSQueue(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t}
@@ -332,12 +331,10 @@ func (c *unexpected) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handshakeTime is the HandshakeTimeout of handshakes that never finish, and a bound for one that
-// does.
+// handshakeTime is the HandshakeTimeout of handshakes that never finish, and a bound for one that does.
 const handshakeTime = 5 * time.Second
 
-// Handshakes that fail, are cut off, or never finish end without Open. Other connections are
-// served.
+// Handshakes that fail, are cut off, or never finish end without Open. Other connections are served.
 func TestTLSHandshakeFailures(t *testing.T) {
 	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {
@@ -439,8 +436,7 @@ func TestTLSConfigFaults(t *testing.T) {
 	})
 }
 
-// A connection is hijacked by a goroutine that blocks on a *tls.Conn, and resumed, with records in
-// between.
+// A connection is hijacked by a goroutine that blocks on a *tls.Conn, and resumed, with records in between.
 func TestTLSHijack(t *testing.T) {
 	noHijack(t)
 	versions(t, func(t *testing.T, backend string, version uint16) {
@@ -550,8 +546,7 @@ func TestServeTLS(t *testing.T) {
 	})
 }
 
-// A Read into an empty buffer changes nothing: Data is still called for bytes that crypto/tls has
-// and the socket has not.
+// A Read into an empty buffer changes nothing: Data is still called for bytes that crypto/tls has and the socket has not.
 func TestTLSReadEmptyBuffer(t *testing.T) {
 	versions(t, func(t *testing.T, backend string, version uint16) {
 		h := &handler{t: t, data: func(c conn, buf []byte) error {

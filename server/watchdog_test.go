@@ -13,8 +13,7 @@ import (
 	"github.com/socknotify/socknotify/internal/test/backendtest"
 )
 
-// If more handlers than there are workers do not return, the other connections are served, and
-// Stats and the log report it.
+// If more handlers than there are workers do not return, the other connections are served, and Stats and the log report it.
 func TestStuck(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		var mu sync.Mutex
@@ -67,9 +66,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// A worker that is alone on its port releases connections only when it has handled all that it has
-// dequeued. If a handler does not return, or calls Goexit, the connections that were not released
-// and those that were not begun are served.
+// A worker that is alone on its port releases connections only when it has handled all that it has dequeued. If a handler
+// does not return, or calls Goexit, the connections that were not released and those that were not begun are served.
 func TestStuckAlone(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		for _, exits := range []bool{false, true} {
@@ -127,8 +125,7 @@ func TestStuckAlone(t *testing.T) {
 				}
 			}
 			if !exits {
-				// The handler of a connection that was kept runs when the first worker comes back,
-				// which no longer has it.
+				// The handler of a connection that was kept runs when the first worker comes back, which no longer has it.
 				kept, late := all[1], all[1+conns/2]
 				send(t, kept, "2")
 				wait(t, func() bool { return s.Stats().Workers == 3 })

@@ -157,8 +157,7 @@ func (*opaqueListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (*opaqueListener) Close() error              { return nil }
 func (*opaqueListener) Addr() net.Addr            { return &net.TCPAddr{} }
 
-// A wrapper whose Accept fails because there are no descriptors is asked again, and one that is
-// closed by its owner ends Serve.
+// A wrapper whose Accept fails because there are no descriptors is asked again, and one that is closed by its owner ends Serve.
 func TestWrappedAcceptFails(t *testing.T) {
 	l := &failing{Listener: newLimiter(t, 1).Listener}
 	s := &srv{Handler: &handler{t: t}}

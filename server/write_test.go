@@ -17,9 +17,9 @@ import (
 	"github.com/socknotify/socknotify/server"
 )
 
-// fill writes until the queue of a connection whose peer does not read is full, and returns the
-// number of bytes. If only a little was queued, the system could take it later, when it has moved
-// what it holds to the peer's side. fill also returns if the connection is closed.
+// fill writes until the queue of a connection whose peer does not read is full, and returns the number of bytes. If only a
+// little was queued, the system could take it later, when it has moved what it holds to the peer's side. fill also returns
+// if the connection is closed.
 func fill(t testing.TB, c conn) (total int) {
 	t.Helper()
 	b := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
@@ -35,8 +35,7 @@ func fill(t testing.TB, c conn) (total int) {
 	}
 }
 
-// Write returns ErrQueueFull if MaxQueued bytes are queued, and Writable is called when there is
-// room again.
+// Write returns ErrQueueFull if MaxQueued bytes are queued, and Writable is called when there is room again.
 func TestWritable(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, backend string) {
 		const size = 16 << 20
@@ -84,8 +83,8 @@ func TestWritable(t *testing.T) {
 	})
 }
 
-// An answer of any size is taken whole, and Data is called again when it was sent, so a handler
-// need not look at the queue. The memory is bounded by MaxQueued and one answer.
+// An answer of any size is taken whole, and Data is called again when it was sent, so a handler need not look at the queue.
+// The memory is bounded by MaxQueued and one answer.
 func TestLargeAnswers(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const queue = 100_000
@@ -117,8 +116,7 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// Writes of one call that together exceed a small MaxQueued are sent, in order, by Write and by
-// Writev.
+// Writes of one call that together exceed a small MaxQueued are sent, in order, by Write and by Writev.
 func TestGatherBeyondQueue(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		const size, writes = 8 << 10, 5
@@ -154,8 +152,7 @@ func TestGatherBeyondQueue(t *testing.T) {
 	})
 }
 
-// What is written in one call of Data arrives in order, whatever the sizes: small writes are
-// gathered, large ones are not.
+// What is written in one call of Data arrives in order, whatever the sizes: small writes are gathered, large ones are not.
 func TestGather(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		sizes := []int{1, 0, 16 << 10, 16<<10 + 1, 3, 100_000, 15_000, 15_000, 15_000, 15_000, 15_000, 7}
@@ -207,8 +204,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// A peer receives what was written before an error or a panic of the handler, and what a handler
-// that does not return has written.
+// A peer receives what was written before an error or a panic of the handler, and what a handler that does not return has
+// written.
 func TestGatherEnds(t *testing.T) {
 	withTLS(t, func(t *testing.T, backend string, connect func(*srv) net.Conn) {
 		release := make(chan struct{})
@@ -290,8 +287,7 @@ func TestConcurrentWrites(t *testing.T) {
 	})
 }
 
-// A peer that never reads delays only itself: its queue is bounded, and other connections are
-// served.
+// A peer that never reads delays only itself: its queue is bounded, and other connections are served.
 func TestPeerNeverReads(t *testing.T) {
 	t.Parallel() // it waits
 	backendtest.Each(t, func(t *testing.T, backend string) {

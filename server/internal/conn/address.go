@@ -6,10 +6,8 @@ import (
 	"net"
 )
 
-// LocalAddr is that of server.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.address(true) }
 
-// RemoteAddr is that of server.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return c.address(false) }
 
 func (c *Conn) address(local bool) net.Addr {
@@ -48,7 +46,6 @@ func (c *Conn) address(local bool) net.Addr {
 	return net.TCPAddrFromAddrPort(a)
 }
 
-// LogValue is that of server.Conn.
 func (c *Conn) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 3)
 	if a := c.RemoteAddr(); a != nil && a.String() != "" {

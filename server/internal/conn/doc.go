@@ -12,7 +12,7 @@
 //	input.go, read.go         receiving
 //	hijack.go                 giving the socket away
 //	source.go, write.go       sending
-//	grace.go, end.go          Shutdown, Close and failures
+//	end.go                    Shutdown, Close and failures
 //	rates.go, buffers.go      the limits of bytes in time; the memory of both directions
 //	state.go, extra.go        the connection: its word, with the tables of its bits; its record
 //	shared.go, traffic.go     what all connections of a server share; their counters

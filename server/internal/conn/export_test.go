@@ -1,6 +1,11 @@
 package conn
 
-import "time"
+import (
+	"io"
+	"time"
+
+	"github.com/socknotify/socknotify/sock"
+)
 
 // Transport is what SetTransport puts under a connection.
 type Transport = transport
@@ -12,7 +17,18 @@ func (c *Conn) SetTransport(t Transport) {
 	c.wrapped = true
 }
 
-func (c *Conn) Recv(b []byte) (int, error) { return c.recv(b) }
+// Recv receives as a transport does.
+func (c *Conn) Recv(b []byte) (int, error) {
+	n, err := c.recvRaw(b)
+	switch err {
+	case errAgain:
+		err = sock.ErrWouldBlock
+	case io.EOF:
+		c.word.Or(wEOF)
+	}
+	return n, err
+}
+
 func (c *Conn) Send(b []byte) (int, error) { return c.send(b) }
 func (c *Conn) Shut() error                { return c.shut() }
 

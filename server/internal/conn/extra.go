@@ -46,7 +46,7 @@ type cancelable struct {
 }
 
 // A transport lies between a connection and its handler, such as encryption. It receives by
-// conn.recv and sends by conn.send.
+// recvRaw and sends by send.
 type transport interface {
 	Read([]byte) (int, error)
 	Write([]byte) (int, error)

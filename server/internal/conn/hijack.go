@@ -12,7 +12,6 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Hijack is that of server.Conn.
 func (c *Conn) Hijack() (net.Conn, error) {
 	t := c.tls()
 	if t != nil {
@@ -73,6 +72,20 @@ func (c *Conn) giveSocket(h *hijacked) error {
 	return nil
 }
 
+// takeSocket takes it back. The lock is held.
+func (c *Conn) takeSocket(h *hijacked) error {
+	socket, err := sock.Detach(h.nc, sock.MakeNonblocking)
+	if err != nil {
+		return err
+	}
+	if c.held, err = socket.Hold(); err != nil {
+		return err
+	}
+	c.word.And(^uint32(wDetached))
+	c.shared().Counts.Hijacked.Add(-1)
+	return nil
+}
+
 // handOver gives the socket to a waiting hijacker, once no bytes are queued. The caller owns the
 // connection.
 func (c *Conn) handOver() {
@@ -121,7 +134,6 @@ func (c *Conn) cancelHijack(why error) {
 	c.extra.hijacked = nil
 }
 
-// Resume is that of server.Conn.
 func (c *Conn) Resume() error {
 	t := c.tls()
 	if t != nil {
@@ -135,30 +147,17 @@ func (c *Conn) Resume() error {
 	switch {
 	case word&(wClosing|wAborting|wDead) != 0:
 		return net.ErrClosed
-	case word&(wHijacked|wDetached) == wHijacked:
-		h := c.extra.hijacked
-		c.cancelHijack(net.ErrClosed)
-		if t != nil {
-			t.nc = nil
-		}
-		c.touch(uint32(s.Wheel.Now()))
-		c.giveBack(h.takeRest())
-		c.word.And(^uint32(wHijacked | wPaused))
-		c.set(wResumed | wAgain)
 	case word&wHijacked != 0:
-		socket, err := sock.Detach(c.extra.hijacked.nc, sock.MakeNonblocking)
-		if err != nil {
+		h := c.extra.hijacked
+		if word&wDetached == 0 {
+			h.resolve(nil, net.ErrClosed)
+		} else if err := c.takeSocket(h); err != nil {
 			return err
 		}
-		if c.held, err = socket.Hold(); err != nil {
-			return err
-		}
-		c.word.And(^uint32(wDetached))
-		s.Counts.Hijacked.Add(-1)
 		if t != nil {
 			t.nc = nil
 		}
-		c.giveBack(c.extra.hijacked.takeRest())
+		c.giveBack(h.takeRest())
 		c.extra.hijacked = nil
 		c.dropExtra()
 		c.touch(uint32(s.Wheel.Now()))
@@ -171,8 +170,7 @@ func (c *Conn) Resume() error {
 	return nil
 }
 
-// releaseHijacked ends a hijack. If the owner has released the connection, a worker is woken. The
-// lock is held.
+// releaseHijacked ends a hijack. If the connection has no owner, a worker is woken. The lock is held.
 func (c *Conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
@@ -181,7 +179,7 @@ func (c *Conn) releaseHijacked(bits uint32) {
 			next &^= wOwned
 		}
 		if c.word.CompareAndSwap(word, next) {
-			if word&wReleased != 0 {
+			if next&wOwned == 0 {
 				c.wake()
 			}
 			return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/socknotify/socknotify/internal/fdstate"
 	"github.com/socknotify/socknotify/server/internal/engine"
 	"github.com/socknotify/socknotify/sock"
 )
@@ -154,7 +153,6 @@ func (in *input) unread() {
 	in.pos = in.start()
 }
 
-// Buffered is that of server.Conn.
 func (c *Conn) Buffered() int {
 	word := c.word.Load()
 	if word&(wInput|wBack) == 0 || word&wOver != 0 {
@@ -166,7 +164,6 @@ func (c *Conn) Buffered() int {
 	return c.extra.in.end - c.extra.in.pos
 }
 
-// Mark is that of server.Conn.
 func (c *Conn) Mark() {
 	word := c.word.Load()
 	if word&wOver != 0 {
@@ -179,7 +176,6 @@ func (c *Conn) Mark() {
 	in.mark, in.beyond = in.pos, false
 }
 
-// Peek is that of server.Conn.
 func (c *Conn) Peek(n int) ([]byte, error) {
 	in, err := c.begin()
 	if err != nil {
@@ -194,7 +190,6 @@ func (c *Conn) Peek(n int) ([]byte, error) {
 	return in.buf.b[in.pos : in.pos+n : in.pos+n], nil
 }
 
-// Next is that of server.Conn.
 func (c *Conn) Next(n int) ([]byte, error) {
 	if in := c.usual(); in != nil && 0 < n && n <= in.end-in.pos && n <= in.left(c.shared()) {
 		return in.consume(n), nil
@@ -209,13 +204,11 @@ func (c *Conn) Next(n int) ([]byte, error) {
 	return in.consume(n), nil
 }
 
-// Discard is that of server.Conn.
 func (c *Conn) Discard(n int) error {
 	_, err := c.Next(n)
 	return err
 }
 
-// Until is that of server.Conn.
 func (c *Conn) Until(delim byte, most int) ([]byte, error) {
 	in := c.usual()
 	if in == nil {
@@ -246,7 +239,6 @@ func (c *Conn) Until(delim byte, most int) ([]byte, error) {
 	}
 }
 
-// Line is that of server.Conn.
 func (c *Conn) Line(most int) ([]byte, error) {
 	b, err := c.Until('\n', most)
 	if err != nil {
@@ -302,7 +294,7 @@ func (c *Conn) fill(in *input, n int) error {
 		return sock.ErrWouldBlock // Data is called again, because the socket was not drained
 	}
 	c.makeRoom(in, n)
-	k, err := c.receive(in.buf.b[in.end:])
+	k, err := c.receive(in.buf.b[in.end:], c.word.Load())
 	in.end += k
 	if k > 0 {
 		in.receives++
@@ -336,19 +328,6 @@ func (c *Conn) makeRoom(in *input, n int) {
 	}
 }
 
-// receive receives without the input.
-func (c *Conn) receive(b []byte) (int, error) {
-	word := c.word.Load()
-	if !c.wrapped && !c.rated && word&(wReadsOtherwise&^wInput) == 0 {
-		if fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
-			return 0, sock.ErrWouldBlock
-		}
-		n, err := c.receiveSocket(b)
-		return c.received(word, n, err)
-	}
-	return c.receiveOtherwise(b, c.wrapped, word)
-}
-
 // readInput is Read of a connection that has an input.
 func (c *Conn) readInput(b []byte) (int, error) {
 	in, err := c.beginRead()
@@ -358,7 +337,7 @@ func (c *Conn) readInput(b []byte) (int, error) {
 	if k := min(in.end-in.pos, len(b)); k > 0 {
 		return copy(b, in.consume(k)), nil
 	}
-	n, err := c.receive(b)
+	n, err := c.receive(b, c.word.Load())
 	if in.mark >= 0 && n > 0 {
 		c.keep(in, b[:n])
 	}

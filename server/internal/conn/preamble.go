@@ -113,7 +113,6 @@ func (s *Shared) preambleFailed(p *preamble, cause error) {
 		"remote", from, "err", cause)
 }
 
-// Preamble is that of server.Conn.
 func (c *Conn) Preamble() Preamble {
 	c.mu.Lock()
 	defer c.mu.Unlock()

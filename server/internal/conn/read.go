@@ -9,47 +9,26 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Read is that of server.Conn.
-func (c *Conn) Read(b []byte) (int, error) { return c.read(b, c.wrapped) }
-
-// recv receives without the transport and the input.
-func (c *Conn) recv(b []byte) (int, error) { return c.receiveOtherwise(b, false, c.word.Load()) }
-
-// read is Read, which is small enough to be inlined.
-func (c *Conn) read(b []byte, wrapped bool) (int, error) {
+func (c *Conn) Read(b []byte) (int, error) {
 	word := c.word.Load()
-	if wrapped || c.rated || word&wReadsOtherwise != 0 {
-		return c.readOtherwise(b, wrapped, word)
-	}
-	if fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv) {
-		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
-	}
-	n, err := c.receiveSocket(b)
-	if n > 0 && word&wReceived != 0 {
-		return n, nil
-	}
-	return c.received(word, n, err)
-}
-
-// readOtherwise is read, for the unusual cases.
-func (c *Conn) readOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
 	if word&(wInput|wBack) != 0 {
 		return c.readInput(b)
 	}
-	return c.receiveOtherwise(b, wrapped, word)
+	return c.receive(b, word)
 }
 
-// receiveOtherwise is readOtherwise without the input.
-func (c *Conn) receiveOtherwise(b []byte, wrapped bool, word uint32) (int, error) {
-	if wrapped {
+// receive receives without the input.
+func (c *Conn) receive(b []byte, word uint32) (int, error) {
+	switch {
+	case c.wrapped:
 		n, err := c.extra.transport.Read(b)
 		return c.noteReceived(word, n), err
-	}
-	if word&(wOver|wEOF|wFull) != 0 {
+	case word&(wOver|wEOF|wFull) != 0:
 		return 0, refusal(word)
-	}
-	if c.rated || word&wPaused != 0 {
+	case c.rated || word&wPaused != 0:
 		return c.recvLocked(word, b)
+	case word&wLast == 0 && fdstate.Of(c.Socket().SyscallConn()).Drained(fdstate.Recv):
+		return 0, sock.ErrWouldBlock // bytes that arrive after the drain will notify
 	}
 	n, err := c.receiveSocket(b)
 	return c.received(word, n, err)

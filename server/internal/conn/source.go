@@ -32,7 +32,6 @@ const (
 	maxEmptyReads = 100
 )
 
-// Stream is that of server.Conn.
 func (c *Conn) Stream(r io.Reader) error {
 	if r == nil {
 		return engine.Invalid("reader is nil")
@@ -40,7 +39,6 @@ func (c *Conn) Stream(r io.Reader) error {
 	return c.addSource(&source{r: r})
 }
 
-// SendFile is that of server.Conn.
 func (c *Conn) SendFile(f *os.File, off, n int64) error {
 	if f == nil {
 		return engine.Invalid("file is nil")

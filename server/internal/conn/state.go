@@ -1,8 +1,6 @@
 package conn
 
 import (
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -10,8 +8,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// A Conn is a connection, without the handler's state. It is inside a server.Conn, where its
-// methods are documented that have the same names there.
+// A Conn is a connection, without the handler's state. It is inside a server.Conn. Exported methods
+// without a comment, of this and of other types, are documented in package server.
 type Conn struct {
 	// The fields that a request uses come first, so that they share cache lines.
 	listener *Listener
@@ -144,39 +142,14 @@ const (
 const (
 	wOver   = wClosing | wAborting | wHijacked | wDead
 	wNoRead = wOver | wFull | wEOF | wPaused | wNoIn
-	// read is not the usual case if one of these is set
-	wReadsOtherwise = wOver | wEOF | wFull | wPaused | wLast | wInput | wBack
 	// a call of the input is the usual case if of these wInput alone is set
 	wInputUse = wInput | wPaused | wBack
 	// release is not the usual case if one of these is set
 	wSpecial = wOver | wShut | wResumed | wMore | wLast | wAgain | wDue
 )
 
-// bitNames are those of the bits of a word, from the lowest.
-var bitNames = strings.Fields(`owned posted handshake paused resumed due grace last hijacked detached
-	released closing aborting reset dead eof received noIn more input again back
-	out full writable shut gather held noOut`)
-
-// String describes a connection, for tests that have failed.
-func (c *Conn) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	word := c.word.Load()
-	var b strings.Builder
-	fmt.Fprintf(&b, "shard %d, active at %d:", c.Shard, c.active.Load())
-	for i, name := range bitNames {
-		if word&(1<<i) != 0 {
-			fmt.Fprintf(&b, " %s", name)
-		}
-	}
-	if word&(wDetached|wDead) == 0 {
-		fmt.Fprintf(&b, "; socket %d from %v", c.Socket().Handle(), c.Socket().RemoteAddr())
-	}
-	if x := c.extra; x != nil {
-		fmt.Fprintf(&b, "; %d queued, cause %v", len(x.queue)-x.head, x.cause)
-	}
-	return b.String()
-}
+// Word returns the state word, for tests.
+func (c *Conn) Word() uint32 { return c.word.Load() }
 
 func (c *Conn) shared() *Shared { return c.listener.shared }
 
@@ -208,5 +181,4 @@ func (c *Conn) set(bits uint32) (was uint32) {
 	return was
 }
 
-// Pause is that of server.Conn.
 func (c *Conn) Pause() { c.word.Or(wPaused) }

@@ -145,7 +145,6 @@ func (c *Conn) idleLimit() time.Duration {
 	return c.shared().IdleTimeout
 }
 
-// SetIdleTimeout is that of server.Conn.
 func (c *Conn) SetIdleTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +167,6 @@ func (c *Conn) writeLimit() time.Duration {
 	return c.shared().WriteTimeout
 }
 
-// SetWriteTimeout is that of server.Conn.
 func (c *Conn) SetWriteTimeout(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,14 +12,12 @@ type Timer struct {
 	next *Timer // in extra.timers, which is sorted by due
 }
 
-// Stop is that of server.Timer.
 func (t *Timer) Stop() bool {
 	t.Conn.mu.Lock()
 	defer t.Conn.mu.Unlock()
 	return t.unlink()
 }
 
-// Reset is that of server.Timer.
 func (t *Timer) Reset(d time.Duration) bool {
 	c := t.Conn
 	c.mu.Lock()

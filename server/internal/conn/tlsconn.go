@@ -54,7 +54,6 @@ const (
 
 type tlsBuffer [tlsBytes]byte
 
-// TLS is that of server.Conn.
 func (c *Conn) TLS() *tls.ConnectionState {
 	t := c.tls()
 	if t == nil {
@@ -270,27 +269,16 @@ func (i *tlsInner) Close() error {
 func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
 func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
 
-// Deadlines are set by a hijacker alone.
+func (i *tlsInner) SetDeadline(at time.Time) error      { return i.set(net.Conn.SetDeadline, at) }
+func (i *tlsInner) SetReadDeadline(at time.Time) error  { return i.set(net.Conn.SetReadDeadline, at) }
+func (i *tlsInner) SetWriteDeadline(at time.Time) error { return i.set(net.Conn.SetWriteDeadline, at) }
 
-func (i *tlsInner) SetDeadline(at time.Time) error {
+// set sets a deadline, if there is a hijacker. Others set none.
+func (i *tlsInner) set(deadline func(net.Conn, time.Time) error, at time.Time) error {
 	if i.nc == nil {
 		return nil
 	}
-	return i.nc.SetDeadline(at)
-}
-
-func (i *tlsInner) SetReadDeadline(at time.Time) error {
-	if i.nc == nil {
-		return nil
-	}
-	return i.nc.SetReadDeadline(at)
-}
-
-func (i *tlsInner) SetWriteDeadline(at time.Time) error {
-	if i.nc == nil {
-		return nil
-	}
-	return i.nc.SetWriteDeadline(at)
+	return deadline(i.nc, at)
 }
 
 // Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps

@@ -8,15 +8,8 @@ import (
 	"github.com/socknotify/socknotify/sock"
 )
 
-// Write is that of server.Conn.
-func (c *Conn) Write(b []byte) (int, error) { return c.write(b, c.wrapped) }
-
-// send is Write without the transport.
-func (c *Conn) send(b []byte) (int, error) { return c.write(b, false) }
-
-// write is Write, which is small enough to be inlined.
-func (c *Conn) write(b []byte, wrapped bool) (int, error) {
-	if wrapped {
+func (c *Conn) Write(b []byte) (int, error) {
+	if c.wrapped {
 		return c.extra.transport.Write(b)
 	}
 	n, err := 0, error(nil)
@@ -32,6 +25,13 @@ func (c *Conn) write(b []byte, wrapped bool) (int, error) {
 	n, err = c.writeOn(b, n, err)
 	c.mu.Unlock()
 	return n, err
+}
+
+// send is Write for a transport.
+func (c *Conn) send(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeOn(b, 0, nil)
 }
 
 // sendSocket sends on the socket. The lock is held.
@@ -84,7 +84,6 @@ func (c *Conn) writeOn(b []byte, n int, err error) (int, error) {
 	return c.sendVec(x, len(b), n, err == nil)
 }
 
-// Writev is that of server.Conn.
 func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
 	for _, b := range bufs {
 		total += len(b)
@@ -315,7 +314,6 @@ func (c *Conn) beginOut(x *extra) {
 	}
 }
 
-// WantWritable is that of server.Conn.
 func (c *Conn) WantWritable() {
 	if c.word.Load()&wNoOut != 0 {
 		c.goOn()
@@ -425,7 +423,6 @@ func (c *Conn) drain(x *extra) bool {
 	return true
 }
 
-// CloseWrite is that of server.Conn.
 func (c *Conn) CloseWrite() error {
 	if c.wrapped {
 		return c.extra.transport.CloseWrite()
@@ -468,7 +465,6 @@ func (c *Conn) sendable() error {
 	return nil
 }
 
-// Queued is that of server.Conn.
 func (c *Conn) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
