@@ -79,13 +79,14 @@ package server
 
 // The files, in the order in which a request passes them. A file calls those below it.
 //
-//	server.go, conn.go          the API; config.go: options and their defaults
-//	handler.go                  the calls of handlers, whatever the type of their state
-//	parts.go, serve.go          the server's parts; Serve, Shutdown, Close; tls.go: certificates
+//	server.go, conn.go          the API
+//	parts.go, config.go         the server's parts; options and their defaults; tls.go: certificates
 //	listener.go, accept.go      listeners, new connections; limits.go: how many there may be
-//	worker.go, shards.go        workers, and how many each port has
+//	handler.go                  the calls of handlers, whatever the type of their state
+//	shards.go, worker.go        workers, and how many each port has
+//	serve.go                    Serve, Shutdown, Close
 //	stats.go, errors.go         what users read
-//	packet.go, packetworker.go  PacketServer
+//	packetworker.go, packet.go  PacketServer
 //
 // A connection is in internal/conn. What both servers use is in internal/engine: their log, their
 // retries, the watchdog. PacketServer uses nothing else of this package: it stays here because half

@@ -118,7 +118,6 @@ func (s *server) help(i int) {
 		helped.Store(until)
 	case len(s.workers) < s.opts.MaxRunning:
 		helped.Store(until)
-		s.setAlone(i, false)
 		s.addWorker(i, nil)
 	}
 }
@@ -132,19 +131,7 @@ func (s *server) endHelp(w *worker) bool {
 		return false
 	}
 	s.shards[w.shard].helped.Store(0)
-	s.setAlone(int(w.shard), true)
 	return true
-}
-
-// setAlone notes whether a shard has one worker. The server's lock is held.
-func (s *server) setAlone(i int, alone bool) {
-	for w := range s.workers {
-		if int(w.shard) == i {
-			w.Mu.Lock()
-			w.alone = alone
-			w.Mu.Unlock()
-		}
-	}
 }
 
 // addWorker starts a worker of a shard. If there is a worker that is in the call of a handler, the

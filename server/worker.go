@@ -27,7 +27,7 @@ type worker struct {
 	n, next, kept int
 	most          int // notifications to dequeue at a time while the port is shared: few after a slow batch
 	engine.Activity
-	alone bool // the port has no other worker, except replaced ones; under Activity.Mu
+	alone bool // the port has no other worker, except replaced ones
 
 	// Only if each shard has one worker, under Activity.Mu:
 	started  time.Duration // when the batch was dequeued, by the server's clock; where Busy
@@ -92,7 +92,9 @@ func (w *worker) loop() {
 	var f engine.Failing
 	for w.serve() {
 		timeout := time.Duration(-1)
-		if until := helped.Load(); until != 0 {
+		until := helped.Load()
+		w.alone = until == 0 && s.opts.Workers == s.opts.Shards
+		if until != 0 {
 			if timeout = engine.Tick; s.Wheel.Now() >= until && s.endHelp(w) {
 				return
 			}

@@ -137,7 +137,7 @@ func (c *Conn) Init(l *Listener, held sock.Held) {
 	c.listener, c.held = l, held
 	c.word.Store(wOwned)
 	if engine.Limits(s.ReadRate) || engine.Limits(s.WriteRate) {
-		c.ensureExtra().rates = new(rates)
+		c.ensureExtra().rates = &rates{flowOf(s.ReadRate, wNoIn), flowOf(s.WriteRate, wNoOut)}
 		c.rated = true
 	}
 	c.active.Store(uint32(s.Wheel.Now()))

@@ -85,14 +85,14 @@ func (c *Conn) recvLocked(word uint32, b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rated && len(b) > 0 {
-		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
+		if b = b[:c.allow(&c.extra.rates.in, len(b))]; len(b) == 0 {
 			return 0, sock.ErrWouldBlock
 		}
 	}
 	n, err := c.Socket().Recv(b)
 	c.shared().traffic.received(n)
 	if c.rated {
-		c.tookIn(n)
+		c.extra.rates.in.took(n)
 	}
 	if err == sock.ErrWouldBlock && word&wLast != 0 {
 		err = io.EOF

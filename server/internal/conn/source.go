@@ -173,7 +173,13 @@ func (c *Conn) firstSource() *source {
 func (c *Conn) sendSource(src *source, buf **buffer, most int) (n int, more bool) {
 	switch {
 	case src.f != nil && !c.wrapped && src.left > 0:
-		if most = c.allowFile(int(min(src.left, int64(most)))); most == 0 {
+		most = int(min(src.left, int64(most)))
+		if c.rated {
+			c.mu.Lock()
+			most = c.allow(&c.extra.rates.out, most)
+			c.mu.Unlock()
+		}
+		if most == 0 {
 			return 0, false
 		}
 		n, err := c.Socket().SendFile(src.f, src.off, most)
@@ -183,7 +189,9 @@ func (c *Conn) sendSource(src *source, buf **buffer, most int) (n int, more bool
 		if n > 0 {
 			c.mu.Lock()
 			c.took()
-			c.tookOut(n)
+			if c.rated {
+				c.extra.rates.out.took(n)
+			}
 			c.mu.Unlock()
 		}
 		return n, c.sourceSent(src, src.left == 0, err)
@@ -325,16 +333,6 @@ func (c *Conn) sendPiece(b []byte) bool {
 		}
 	}
 	return true
-}
-
-// allowFile is allowOut without the lock.
-func (c *Conn) allowFile(n int) int {
-	if !c.rated {
-		return n
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.allowOut(n)
 }
 
 // took notes that the system has taken bytes of a source. The lock is held.

@@ -101,7 +101,7 @@ const (
 //	bit         set by                                   cleared by
 //	wEOF        a receive                                never
 //	wReceived   a receive                                never
-//	wNoIn       allowIn                                  ratesExpired
+//	wNoIn       allow                                    ratesExpired
 //	wMore       TLS                                      TLS
 //	wInput      the first call of the input              endInput, dropInput
 //	wAgain      endInput, Resume, a header               the owner, which calls Data
@@ -126,7 +126,7 @@ const (
 //	wShut       shutLocked                               never
 //	wGather     beginCall                                endCall; sendHeld, if the call takes long
 //	wHeld       hold                                     sendHeld, sendVec
-//	wNoOut      a reader is about to be read, allowOut   the reader had something, goOn, ratesExpired
+//	wNoOut      a reader is about to be read, allow      the reader had something, goOn, ratesExpired
 //
 // wHeld and wOut exclude each other: what was held is sent or queued before anything else is.
 const (

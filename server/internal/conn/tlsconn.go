@@ -157,14 +157,14 @@ func (c *Conn) recvRaw(b []byte) (int, error) {
 	if c.rated {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if b = b[:c.allowIn(len(b))]; len(b) == 0 {
+		if b = b[:c.allow(&c.extra.rates.in, len(b))]; len(b) == 0 {
 			return 0, errAgain
 		}
 	}
 	n, err := c.Socket().Recv(b) // not held.Recv: the connection may end during a handshake
 	c.shared().traffic.received(n)
 	if c.rated {
-		c.tookIn(n)
+		c.extra.rates.in.took(n)
 	}
 	if err == sock.ErrWouldBlock {
 		if err = errAgain; word&wLast != 0 {

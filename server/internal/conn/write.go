@@ -22,7 +22,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 			return n, nil
 		}
 	}
-	n, err = c.writeOn(b, n, err)
+	n, err = c.writeOn(n, err, len(b), b)
 	c.mu.Unlock()
 	return n, err
 }
@@ -31,7 +31,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 func (c *Conn) send(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.writeOn(b, 0, nil)
+	return c.writeOn(0, nil, len(b), b)
 }
 
 // sendSocket sends on the socket. The lock is held.
@@ -48,11 +48,23 @@ const (
 	maxGathered = 64 << 10
 )
 
-// writeOn continues a write of which n bytes were sent, with the error of that send. The lock is
-// held.
-func (c *Conn) writeOn(b []byte, n int, err error) (int, error) {
-	if c.join(len(b), b) {
-		return len(b), nil
+func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
+	for _, b := range bufs {
+		total += len(b)
+	}
+	if c.wrapped {
+		return c.extra.transport.Write(bytes.Join(bufs, nil))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeOn(0, nil, total, bufs...)
+}
+
+// writeOn continues a write of total bytes, of which n were sent, with the error of that send. If n
+// is not 0, there is one buffer. The lock is held.
+func (c *Conn) writeOn(n int, err error, total int, bufs ...[]byte) (int, error) {
+	if c.join(total, bufs...) {
+		return total, nil
 	}
 	refused := c.mayWrite()
 	if c.wrapped && c.feeds() {
@@ -64,50 +76,25 @@ func (c *Conn) writeOn(b []byte, n int, err error) (int, error) {
 	case err != nil && err != sock.ErrWouldBlock:
 		c.lost(err)
 		return n, err
-	case n == len(b):
+	case n == total:
 		return n, nil
 	case n == 0:
 		if !c.wrapped { // a transport has been accepted, before it encrypted
-			if err := c.accept(len(b), err); err != nil {
+			if err := c.accept(total, err); err != nil {
 				return 0, err
 			}
-			if c.writeBehind(b) {
-				return len(b), nil
+			if c.writeBehind(bufs...) {
+				return total, nil
 			}
 		}
-		if c.hold(len(b), b) {
-			return len(b), nil
+		if c.hold(total, bufs...) {
+			return total, nil
 		}
-	}
-	x := c.ensureExtra()
-	x.vec = append(x.vec[:0], b[n:])
-	return c.sendVec(x, len(b), n, err == nil)
-}
-
-func (c *Conn) Writev(bufs [][]byte) (total int, err error) {
-	for _, b := range bufs {
-		total += len(b)
-	}
-	if c.wrapped {
-		return c.extra.transport.Write(bytes.Join(bufs, nil))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.join(total, bufs...) {
-		return total, nil
-	}
-	if err := c.mayWrite(); err != nil || total == 0 {
-		return 0, err
-	}
-	if err := c.accept(total, nil); err != nil {
-		return 0, err
-	}
-	if c.writeBehind(bufs...) || c.hold(total, bufs...) {
-		return total, nil
 	}
 	x := c.ensureExtra()
 	x.vec = append(x.vec[:0], bufs...)
-	return c.sendVec(x, total, 0, true)
+	x.vec[0] = x.vec[0][n:]
+	return c.sendVec(x, total, n, err == nil)
 }
 
 // mayWrite returns an error if nothing can be written. The lock is held.
@@ -382,13 +369,18 @@ func (c *Conn) flush() (goOn bool) {
 func (c *Conn) drain(x *extra) bool {
 	s := c.shared()
 	for x.head < len(x.queue) {
-		allowed := c.allowOut(len(x.queue) - x.head)
+		allowed := len(x.queue) - x.head
+		if c.rated {
+			allowed = c.allow(&x.rates.out, allowed)
+		}
 		if allowed == 0 {
 			break
 		}
 		n, err := c.sendSocket(x.queue[x.head : x.head+allowed])
 		if n > 0 {
-			c.tookOut(n)
+			if c.rated {
+				x.rates.out.took(n)
+			}
 			x.head += n
 			s.Counts.Queued.Add(-int64(n))
 			x.since = s.Wheel.Now()

@@ -2,12 +2,12 @@
 // their log, the waiting for the end of a served socket, the retries of a worker, and the watchdog
 // that finds handlers that do not return.
 //
-//	options.go   options and their defaults
-//	log.go       the log, and what recovers from panics
-//	socket.go    a socket that is served
-//	retry.go     calls that the system refuses
 //	watchdog.go  what workers do, and for how long
-//	rate.go      rates
+//	retry.go     calls that the system refuses
+//	socket.go    a socket that is served
+//	log.go       the log, and what recovers from panics
+//	rate.go      limits in time
+//	options.go   options and their defaults
 package engine
 
 import (
