@@ -18,7 +18,7 @@ func (l *listener) accepted(o *conn.Owner, nt *socknotify.Notification[*Key]) {
 	socket, err := nt.Accepted()
 	switch {
 	case err != nil && sock.IsExhausted(err):
-		s.Log(slog.LevelWarn, "cannot accept, trying again", "err", err)
+		s.Log(slog.LevelWarn, engine.CannotAccept, "err", err)
 		return
 	case err != nil:
 		l.failed.Fail(err)
@@ -27,7 +27,7 @@ func (l *listener) accepted(o *conn.Owner, nt *socknotify.Notification[*Key]) {
 		return
 	}
 	s.handled.Add(1)
-	if l.of != nil && l.isClosed() && !s.IsClosing() { // the duplicate has accepted after the listener was closed
+	if l.of != nil && l.isClosed() && !s.IsClosing() { // the duplicate has accepted after the close
 		socket.Close()
 		l.failed.Fail(engine.ErrClosedElsewhere)
 	} else if c := s.admit(l, socket); c != nil {
@@ -65,7 +65,9 @@ func (s *server) admit(l *listener, socket *sock.Socket) *conn.Conn {
 // addConn adds a new connection to the table, unless a limit forbids it.
 func (s *server) addConn(l *listener, c *conn.Conn) error {
 	var from netip.Addr
-	if (s.opts.MaxConnsPerAddr > 0 || engine.Limits(s.opts.AcceptRatePerAddr)) && l.conns.TCP && s.opts.Preamble == nil {
+	o := s.opts
+	perAddr := o.MaxConnsPerAddr > 0 || engine.Limits(o.AcceptRatePerAddr)
+	if perAddr && l.conns.TCP && o.Preamble == nil {
 		from = c.Socket().RemoteAddr().Addr().Unmap()
 	}
 	s.mu.Lock()
@@ -73,12 +75,12 @@ func (s *server) addConn(l *listener, c *conn.Conn) error {
 	switch {
 	case s.refusing:
 		return ErrServerClosed
-	case s.opts.MaxConns > 0 && len(s.table) >= s.opts.MaxConns:
+	case o.MaxConns > 0 && len(s.table) >= o.MaxConns:
 		return conn.ErrTooMany
 	case s.hasTooMany(from):
 		return conn.ErrTooManyAddr
 	}
-	if err := s.acceptRates.allow(s.opts.AcceptRate, s.opts.AcceptRatePerAddr, from, time.Now()); err != nil {
+	if err := s.acceptRates.allow(o.AcceptRate, o.AcceptRatePerAddr, from, time.Now()); err != nil {
 		return err
 	}
 	if s.closing { // Shutdown serves the connections that were accepted before
@@ -108,7 +110,7 @@ func (s *server) Enter(c *conn.Conn, remote net.Addr) error {
 	if s.opts.MaxConnsPerAddr == 0 && !engine.Limits(s.opts.AcceptRatePerAddr) {
 		return nil
 	}
-	ip, ok := remote.(interface{ AddrPort() netip.AddrPort }) // the header may have named a *net.UDPAddr
+	ip, ok := remote.(interface{ AddrPort() netip.AddrPort }) // a header may name a *net.UDPAddr
 	if !ok {
 		return nil
 	}

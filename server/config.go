@@ -64,7 +64,8 @@ func (cfg config) check() error {
 		engine.CheckNumber("MaxMessage", max(c.MaxMessage, 0), math.MaxInt32),
 		engine.CheckNumber("SlowPolicy", int(c.SlowPolicy), int(SlowDrop)),
 		engine.CheckNumber("Workers", c.Workers, c.MaxRunning),
-		engine.CheckRate("AcceptRate", c.AcceptRate), engine.CheckRate("AcceptRatePerAddr", c.AcceptRatePerAddr),
+		engine.CheckRate("AcceptRate", c.AcceptRate),
+		engine.CheckRate("AcceptRatePerAddr", c.AcceptRatePerAddr),
 		engine.CheckRate("ReadRate", c.ReadRate), engine.CheckRate("WriteRate", c.WriteRate))
 	if err != nil {
 		return err

@@ -45,33 +45,25 @@ func (l *listener) isClosed() bool {
 	return l.of.Raw.Control(func(uintptr) {}) != nil
 }
 
-// The pause between two attempts of an Accept that fails doubles from firstPause to acceptPause.
-const acceptPause = time.Second
-
 // acceptFrom accepts from a listener that wraps one of package net, by its own Accept, until that
 // fails. The listener's Serve runs it.
 func (s *server) acceptFrom(l *listener) error {
-	pause := engine.FirstPause
+	var f engine.Failing
 	for {
 		nc, err := l.of.Accept()
-		if err != nil {
-			var e interface{ Temporary() bool }
-			if s.IsClosing() || l.isClosed() || !sock.IsExhausted(err) && !(errors.As(err, &e) && e.Temporary()) {
+		if err == nil {
+			f = engine.Failing{}
+			if err := s.admitWrapped(l, nc); err != nil {
 				return err
 			}
-			s.Log(slog.LevelWarn, "cannot accept, trying again", "err", err, "retry_in", pause)
-			select {
-			case err := <-l.failed:
-				return err
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, acceptPause)
 			continue
 		}
-		pause = engine.FirstPause
-		if err := s.admitWrapped(l, nc); err != nil {
+		var e interface{ Temporary() bool }
+		temporary := sock.IsExhausted(err) || errors.As(err, &e) && e.Temporary()
+		if !temporary || s.IsClosing() || l.isClosed() {
 			return err
 		}
+		f.Again(&s.Journal, engine.CannotAccept, err)
 	}
 }
 
@@ -82,7 +74,8 @@ func (s *server) admitWrapped(l *listener, nc net.Conn) error {
 		if nc != nil {
 			nc.Close()
 		}
-		return engine.Invalid("%T accepts a %T, whose Read or Write may not be those of its socket", l.of.Listener, nc)
+		return engine.Invalid("%T accepts a %T, whose Read or Write may not be those of its socket",
+			l.of.Listener, nc)
 	}
 	found, err := unwrap.Find(nc, nil)
 	if err != nil {

@@ -241,7 +241,8 @@ func (s *PacketServer) start() error {
 		return err
 	}
 	s.journal.Open(s.Logger, s.Name)
-	port, err := socknotify.New[*PacketConn](append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)...)
+	options := append([]socknotify.Option{socknotify.WithBackend(s.Backend)}, s.options...)
+	port, err := socknotify.New[*PacketConn](options...)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}

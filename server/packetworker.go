@@ -24,7 +24,8 @@ type packetWorker struct {
 // run serves until the port is closed, or the watchdog has replaced the worker. A worker whose
 // handler has ended the goroutine (runtime.Goexit) is replaced as well.
 func (w *packetWorker) run() {
-	var ready [1]socknotify.Notification[*PacketConn] // one socket at a time, since each may have many datagrams
+	// One socket at a time, since each may have many datagrams.
+	var ready [1]socknotify.Notification[*PacketConn]
 	var c *PacketConn
 	var f engine.Failing
 	s := w.server
@@ -46,7 +47,7 @@ func (w *packetWorker) run() {
 		if _, err := s.port.Process(nil, ready[:], -1); err == socknotify.ErrClosed {
 			return
 		} else if err != nil {
-			if f.Again(&s.journal, err, cmp.Or(s.giveUp, engine.GiveUpAfter)) {
+			if f.Again(&s.journal, engine.CannotWait, err) >= cmp.Or(s.giveUp, engine.GiveUpAfter) {
 				s.end(err)
 			}
 			continue
@@ -81,8 +82,8 @@ func (w *packetWorker) rearm(c *PacketConn) {
 		if err == nil {
 			return
 		}
-		if !engine.RefusedBySystem(err) ||
-			f.Again(&w.server.journal, err, cmp.Or(w.server.giveUp, engine.GiveUpAfter)) {
+		if s := w.server; !engine.RefusedBySystem(err) ||
+			f.Again(&s.journal, engine.CannotWait, err) >= cmp.Or(s.giveUp, engine.GiveUpAfter) {
 			c.failed.Fail(err)
 			return
 		}
@@ -168,7 +169,8 @@ func (s *PacketServer) Stats() PacketStats {
 	defer s.mu.Unlock()
 	k := &s.counts
 	st := PacketStats{
-		Conns: len(s.conns), Workers: len(s.workers), Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
+		Conns: len(s.conns), Workers: len(s.workers),
+		Received: k.received.Load(), Sent: k.sent.Load(), Dropped: k.dropped.Load(),
 		Panics: s.journal.Lines.Panics(), Stuck: k.stuck.Load(),
 	}
 	if st.Workers > 0 {

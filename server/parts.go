@@ -37,7 +37,7 @@ type server struct {
 	table            table
 	addrs            addrs
 	acceptRates      acceptRates
-	handled          atomic.Uint64 // connections that the ports have accepted and that were added or refused
+	handled          atomic.Uint64 // connections that the ports have accepted and that were handled
 
 	// Set by tests.
 	options   []socknotify.Option // of the ports
@@ -66,8 +66,9 @@ func (s *server) start(c config) error {
 			s.shards, s.Ports = nil, nil
 		}
 	}()
+	options := append([]socknotify.Option{socknotify.WithBackend(o.Backend)}, s.options...)
 	for range o.Shards {
-		p, err := socknotify.New[*Key](append([]socknotify.Option{socknotify.WithBackend(o.Backend)}, s.options...)...)
+		p, err := socknotify.New[*Key](options...)
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}

@@ -200,7 +200,8 @@ func (s *server) acceptBacklog(l *listener) {
 		l.letAccept()
 		return
 	}
-	s.Ports[l.shard].Deregister(socknotify.Remove[*Key](l.sock)) // if it fails, workers accept until the close
+	// If this fails, workers accept until the close.
+	s.Ports[l.shard].Deregister(socknotify.Remove[*Key](l.sock))
 	for range maxBacklog {
 		socket, err := l.sock.Accept()
 		if err != nil {

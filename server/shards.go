@@ -35,7 +35,7 @@ const (
 type workload struct {
 	spent   time.Duration // in the calls of handlers, and between them
 	slow    time.Duration // the part of it in batches that took slowBatch or longer
-	crowded bool          // several notifications were dequeued together, so that one waited for another
+	crowded bool          // notifications were dequeued together, so that one waited for another
 }
 
 func (l *workload) add(d time.Duration, n int) {

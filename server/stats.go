@@ -15,9 +15,9 @@ type Stats struct {
 	Handshaking int // of these, those whose TLS handshake is not complete
 	Hijacked    int // of these, those whose socket a net.Conn of Hijack has
 
-	Workers     int           // worker goroutines now, including replaced ones that have not returned, and helpers of shards
-	Running     int           // of these, those that are not waiting, most of them in the call of a handler
-	Waiting     int           // notifications that a worker has dequeued and will handle after its present call
+	Workers     int           // worker goroutines now, with replaced ones and helpers of shards
+	Running     int           // of these, those that do not wait, most in the call of a handler
+	Waiting     int           // notifications that a worker will handle after its present call
 	QueuedBytes int64         // bytes queued now, for all connections
 	Longest     time.Duration // age of the oldest handler call that is running, to about 0.1 s
 

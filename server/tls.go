@@ -12,7 +12,8 @@ func (c config) withTLS(certFile, keyFile string) config {
 // itself is used if it can be, so that sessions of one listener can be resumed on another.
 func certified(config *tls.Config, certFile, keyFile string) (*tls.Config, error) {
 	if certFile == "" && keyFile == "" {
-		if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		if config == nil || len(config.Certificates) == 0 && config.GetCertificate == nil &&
+			config.GetConfigForClient == nil {
 			return nil, errNoCertificate
 		}
 		return config, nil

@@ -25,7 +25,7 @@ type worker struct {
 	// replace). While the worker is idle, only the worker uses them.
 	ready         [conn.Batch]socknotify.Notification[*Key]
 	n, next, kept int
-	most          int // notifications to dequeue at a time while the port is shared: few after a slow batch
+	most          int // to dequeue at a time while the port is shared: few after a slow batch
 	engine.Activity
 	alone bool // the port has no other worker, except replaced ones
 
@@ -34,7 +34,7 @@ type worker struct {
 	workload               // of the batches that are over
 
 	calls uint64 // of Data, except those in owner; under Activity.Mu
-	keeps bool   // the connections of this batch are released together at its end, because the port has no other worker
+	keeps bool   // the connections of this batch are released together at its end
 }
 
 // claim returns the index of the next notification to handle. If there is none the worker is idle.
@@ -111,7 +111,7 @@ func (w *worker) loop() {
 			continue
 		}
 		if err != nil {
-			if f.Again(&s.Journal, err, cmp.Or(s.giveUp, engine.GiveUpAfter)) {
+			if f.Again(&s.Journal, engine.CannotWait, err) >= cmp.Or(s.giveUp, engine.GiveUpAfter) {
 				s.fail(err) // ending connections posts to the port, and posts are dequeued
 			}
 			continue

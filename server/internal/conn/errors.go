@@ -30,10 +30,11 @@ const (
 )
 
 var (
-	errLost         = errors.New("server: connection failed for an unknown reason")
-	errHijacked     = errors.New("server: connection is hijacked")
-	errStreaming    = errors.New("server: Hijack while a Stream or SendFile is unfinished")
-	errNotCalled    = errors.New("server: Hijack called outside the handler's calls for the connection")
+	errLost      = errors.New("server: connection failed for an unknown reason")
+	errHijacked  = errors.New("server: connection is hijacked")
+	errStreaming = errors.New("server: Hijack while a Stream or SendFile is unfinished")
+	errNotCalled = errors.New("server: Hijack called outside the handler's calls for the " +
+		"connection")
 	errPreambleLong = errors.New("server: header is too long")
 	errCrowded      = errors.New("server: TLS handshake ended to make room for another: " +
 		"peer did not answer")

@@ -275,7 +275,8 @@ func (p *handshakes) evict() (evicted bool, next time.Time) {
 	var worst *handshake
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*handshake)
-		if worst == nil || h.origin.n > worst.origin.n || h.origin.n == worst.origin.n && h.began.Before(worst.began) {
+		if worst == nil || h.origin.n > worst.origin.n ||
+			h.origin.n == worst.origin.n && h.began.Before(worst.began) {
 			worst = h
 		}
 	}

@@ -170,7 +170,8 @@ func (c *Conn) Resume() error {
 	return nil
 }
 
-// releaseHijacked ends a hijack. If the connection has no owner, a worker is woken. The lock is held.
+// releaseHijacked ends a hijack. If the connection has no owner, a worker is woken. The lock is
+// held.
 func (c *Conn) releaseHijacked(bits uint32) {
 	for {
 		word := c.word.Load()
@@ -348,7 +349,8 @@ func (h *hijacked) SetWriteDeadline(at time.Time) error {
 	return h.setDeadline(&h.writing, at, net.Conn.SetWriteDeadline)
 }
 
-func (h *hijacked) setDeadline(d *deadline, at time.Time, set func(net.Conn, time.Time) error) error {
+func (h *hijacked) setDeadline(
+	d *deadline, at time.Time, set func(net.Conn, time.Time) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

@@ -85,7 +85,8 @@ func (s *Shared) Init(server Server) {
 	s.traffic = new(traffic)
 	s.handshakes.init()
 	s.ticker = new(Conn)
-	s.Wheel = wheel.New(clock.Current(), engine.Tick, func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
+	s.Wheel = wheel.New(clock.Current(), engine.Tick,
+		func(c *Conn) *wheel.Timer[*Conn] { return &c.timer }, s.expired)
 }
 
 // SetTicker has Watch called with a tick, d from now.

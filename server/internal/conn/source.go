@@ -261,7 +261,8 @@ func (c *Conn) sourceSent(src *source, all bool, err error) bool {
 	}
 	c.mu.Lock()
 	x := c.extra
-	for err == nil && all && x.notify && src.next == nil && len(src.b) == 0 { // still the last one, so the close_notify comes here
+	// While it is the last source, the close_notify comes here.
+	for err == nil && all && x.notify && src.next == nil && len(src.b) == 0 {
 		x.notify = false
 		c.mu.Unlock()
 		err = c.tls().notify()

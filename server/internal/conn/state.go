@@ -13,7 +13,7 @@ import (
 type Conn struct {
 	// The fields that a request uses come first, so that they share cache lines.
 	listener *Listener
-	held     sock.Held  // until the connection is freed, except while hijacked; changed by the owner with mu held
+	held     sock.Held  // while not hijacked; changed by the owner with mu held
 	mu       sync.Mutex // held while sending, and for changes of extra
 	word     atomic.Uint32
 	active   atomic.Uint32 // tick of the latest notification or write
@@ -67,7 +67,7 @@ func (c *Conn) Key() *Key { return (*Key)(c) }
 // The transitions of several bits, each one swap, too:
 //
 //	callLater        wOwned                        → wResumed
-//	attendHijacked   wOwned|wHijacked|wDetached    → and wReleased: there is no owner, and yet no other
+//	attendHijacked   wOwned|wHijacked|wDetached    → and wReleased: no owner, and yet no other
 //	end              wHijacked, or none            → wClosing, or wAborting and perhaps wReset
 //	releaseHijacked  wOwned|wHijacked|wReleased    → wResumed|wAgain, or wAborting
 //
@@ -80,7 +80,7 @@ func (c *Conn) Key() *Key { return (*Key)(c) }
 const (
 	wOwned     = 1 << iota // a goroutine has the connection
 	wPosted                // a post with the connection as key is in the queue
-	wHandshake             // the header or the TLS handshake is unfinished; the handler does not know the connection
+	wHandshake             // the header or TLS handshake is unfinished; the handler does not know it
 	wPaused                // Data must not be called
 	wResumed               // Data must be called, even if nothing has arrived
 	wDue                   // a timer is due
@@ -131,12 +131,12 @@ const (
 // wHeld and wOut exclude each other: what was held is sent or queued before anything else is.
 const (
 	wOut      = wBack << (iota + 1) // bytes are queued, or there is a source
-	wFull                           // more than half of the write queue is in use, or there is a source
+	wFull                           // more than half of the queue is in use, or there is a source
 	wWritable                       // Writable is to be called
 	wShut                           // sending was shut down
-	wGather                         // a handler's call is running, which sends what is written when it returns
-	wHeld                           // the queue has bytes that were written during the call, and not sent yet
-	wNoOut                          // room is not waited for: the reader of a Stream has nothing, or WriteRate forbids to send
+	wGather                         // a handler's call runs, which sends when it returns
+	wHeld                           // the queue has bytes of that call, which were not sent yet
+	wNoOut                          // room is not waited for: a reader has nothing, or WriteRate forbids
 )
 
 const (

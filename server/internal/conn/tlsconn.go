@@ -269,16 +269,18 @@ func (i *tlsInner) Close() error {
 func (i *tlsInner) LocalAddr() net.Addr  { return i.conn.LocalAddr() }
 func (i *tlsInner) RemoteAddr() net.Addr { return i.conn.RemoteAddr() }
 
-func (i *tlsInner) SetDeadline(at time.Time) error      { return i.set(net.Conn.SetDeadline, at) }
-func (i *tlsInner) SetReadDeadline(at time.Time) error  { return i.set(net.Conn.SetReadDeadline, at) }
-func (i *tlsInner) SetWriteDeadline(at time.Time) error { return i.set(net.Conn.SetWriteDeadline, at) }
+func (i *tlsInner) SetDeadline(t time.Time) error     { return i.set(t, net.Conn.SetDeadline) }
+func (i *tlsInner) SetReadDeadline(t time.Time) error { return i.set(t, net.Conn.SetReadDeadline) }
+func (i *tlsInner) SetWriteDeadline(t time.Time) error {
+	return i.set(t, net.Conn.SetWriteDeadline)
+}
 
 // set sets a deadline, if there is a hijacker. Others set none.
-func (i *tlsInner) set(deadline func(net.Conn, time.Time) error, at time.Time) error {
+func (i *tlsInner) set(t time.Time, deadline func(net.Conn, time.Time) error) error {
 	if i.nc == nil {
 		return nil
 	}
-	return deadline(i.nc, at)
+	return deadline(i.nc, t)
 }
 
 // Write encrypts and sends, or refuses all before anything is encrypted, because crypto/tls keeps

@@ -15,7 +15,8 @@ func (c *Conn) Write(b []byte) (int, error) {
 	n, err := 0, error(nil)
 	c.mu.Lock()
 	// extra.shut need not be looked at, because it implies wOut.
-	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated && len(b) > 0 && len(b) <= maxHeld {
+	if c.word.Load()&(wOver|wShut|wOut|wGrace|wGather|wHeld) == 0 && !c.rated &&
+		len(b) > 0 && len(b) <= maxHeld {
 		c.touch(uint32(c.shared().Wheel.Now()))
 		if n, err = c.sendSocket(b); n == len(b) && err == nil {
 			c.mu.Unlock()
@@ -166,14 +167,15 @@ func (c *Conn) join(total int, bufs ...[]byte) bool {
 // whether it has. It must follow accept, which may send what was held before. The lock is held, so
 // wOut does not change; a call that returns clears wGather without it.
 func (c *Conn) hold(total int, bufs ...[]byte) bool {
-	if word := c.word.Load(); c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
+	word := c.word.Load()
+	if c.rated || word&wOut != 0 || word&(wGather|wHeld) == 0 || total > maxHeld {
 		return false
 	}
 	x := c.ensureExtra()
 	if len(x.queue)+total > maxGathered {
 		return false
 	}
-	if word := c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
+	if word = c.word.Or(wHeld); word&(wGather|wHeld) == 0 { // the call has returned in this moment
 		c.word.And(^uint32(wHeld))
 		return false
 	}

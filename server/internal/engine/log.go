@@ -26,7 +26,9 @@ func (j *Journal) Open(logger *slog.Logger, name string) {
 }
 
 // Log logs at most ten lines of a message in a second.
-func (j *Journal) Log(level slog.Level, msg string, args ...any) { j.Lines.Log(level, msg, args...) }
+func (j *Journal) Log(level slog.Level, message string, args ...any) {
+	j.Lines.Log(level, message, args...)
+}
 
 // Panicked counts and logs a panic, and returns it as an error. It is called by the goroutine that
 // has panicked, so that the stack shows where. A nil value means that the goroutine has ended by

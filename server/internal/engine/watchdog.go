@@ -15,7 +15,7 @@ type Activity struct {
 	Mu       sync.Mutex // contended by the watchdog alone
 	Busy     bool
 	Since    uint32 // a tick, where Busy
-	Replaced bool   // another worker was started in the place of this one, which ends when the call returns
+	Replaced bool   // another worker has its place; it ends when the call returns
 	logged   bool   // the watchdog has logged the call
 }
 
